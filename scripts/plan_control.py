@@ -9,7 +9,6 @@ movie; the movie of the pendulum needs pygame.
 
 from __future__ import annotations
 
-import io
 import logging
 import os
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kernels.support.interrupts import one_line_interrupts
 
 with one_line_interrupts():
-    from kernels.support.files import check_writable, write_bytes
+    from kernels.support.files import check_writable
     from kernels.support.names import unknown_name
     from tetris.commands.command_line import Parser, one_line_errors, path_ending, run, seed, up_to
 
@@ -155,15 +154,12 @@ def write_movie(frames: Sequence[Any], path: Path) -> None:
     """Write pictures, each an array of shape (height, width, 3), uint8, as a looping GIF."""
     from PIL import Image
 
+    from tetris.view.movies import save_gif
+
     height, width, _ = frames[0].shape
     size = _WIDTH, round(_WIDTH * height / width)
-    small = [Image.fromarray(frame).resize(size) for frame in frames]
-    palette = small[len(small) // 2].quantize(_COLORS)
-    images = [each.quantize(palette=palette, dither=Image.Dither.NONE) for each in small]
-    file = io.BytesIO()
-    duration = round(1000 / FRAMES_PER_SECOND)
-    images[0].save(file, "GIF", save_all=True, append_images=images[1:], duration=duration, loop=0)
-    write_bytes(path, file.getvalue())
+    small = (Image.fromarray(frame).resize(size).quantize(_COLORS) for frame in frames)
+    save_gif(path, small, FRAMES_PER_SECOND)
 
 
 if __name__ == "__main__":

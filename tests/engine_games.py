@@ -127,7 +127,7 @@ def decide(
         here = (falls == piece).nonzero()[:, 0]
         one = dataclasses.replace(rules, pieces=_PIECES[piece])
         played = played_by(engine, Policy(weights, features), Streams(one, len(here)))
-        played._columns[:] = boards[here].to(played._columns.device)
+        played.columns[:] = boards[here].to(played.columns.device)
         played.play_on(1)
         columns[:, here], lines[:, here], games[:, here], _ = totals(played)
     return columns, lines, games
@@ -135,7 +135,7 @@ def decide(
 
 def totals(games: Rollout) -> list[torch.Tensor]:
     """All that two engines have in common after the same games."""
-    return [each.cpu().clone() for each in (games._columns, games._lines, games._games, games._made)]
+    return [each.cpu().clone() for each in (games.columns, games._lines, games._games, games._made)]
 
 
 def same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:

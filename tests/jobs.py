@@ -15,7 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cem.checkpoint import CheckpointError, read_checkpoint
+from sample_runs import metrics_of
+
 from tetris.training.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[1]
@@ -29,7 +30,6 @@ SHORT = (*RECIPE, "--population=22", "--curriculum=10x8:3:240,10x10:2:240:split"
 LONG = (*RECIPE, "--population=40", "--score-decisions=0")
 HUNG_AFTER = "expected all ranks to answer"  # what the ranks say that wait for one
 
-_CLOCK = re.compile(r"/s$|^seconds$|^elapsed_s$")
 _POLL_S = 0.005
 
 
@@ -111,14 +111,13 @@ class Job:
 
 def outcome(folder: Path) -> tuple[list[dict[str, Any]], list[float], list[dict[str, Any]]]:
     """Return what a run has that is no time: metrics, weights, and the score on its first board."""
-    run = RunFolder(folder)
-    lines = [json.loads(line) for line in run.metrics.read_text().splitlines()]
-    controller = json.loads(run.controller.read_text())
+    controller = json.loads(RunFolder(folder).controller.read_text())
     names = ("controller", "board", "lines", "games", "ci95")
+    scores = (controller["provenance"]["score"] or [])[:1]
     return (
-        [{name: value for name, value in line.items() if not _CLOCK.search(name)} for line in lines],
+        metrics_of(folder),
         controller["weights"],
-        [{name: each[name] for name in names} for each in (controller["provenance"]["score"] or [])[:1]],
+        [{name: each[name] for name in names} for each in scores],
     )
 
 
@@ -128,21 +127,13 @@ def recorded(folder: Path) -> int:
     return max((int(name.rpartition("-")[2]) for name in names), default=0)
 
 
-def kept(folder: Path) -> int:
-    """Return the generation of the newest checkpoint that can be used; 0 where there is none."""
-    for path in sorted(RunFolder(folder).checkpoints.glob("checkpoint-*.json"), reverse=True):
-        with contextlib.suppress(CheckpointError):
-            return read_checkpoint(path)[0]
-    return 0
-
-
 def kill_at_random(folder: Path, ranks: int, kills: int, recipe: tuple[object, ...]) -> tuple[str, list[int]]:
     """Train while a random rank is killed again and again, a moment after a new checkpoint, and to the end.
 
     ``torchrun --max-restarts`` starts the ranks again.
 
     Returns:
-        The output, and the generation of the newest usable checkpoint after each kill.
+        The output, and the generation of the newest checkpoint after each kill.
 
     Raises:
         RuntimeError: If the run ends too early or badly.
@@ -162,5 +153,5 @@ def kill_at_random(folder: Path, ranks: int, kills: int, recipe: tuple[object, .
         time.sleep(moments.uniform(0.0, 0.3))
         before = {*job.workers()}
         os.kill(moments.choice(sorted(before)), signal.SIGKILL)
-        steps.append(kept(folder))
+        steps.append(recorded(folder))
     return job.finish(), steps

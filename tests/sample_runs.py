@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from cem import StopRequest
 from tetris import Rules, Score, published
 from tetris.evaluation.estimates import Estimate
 from tetris.evaluation.scores import Measurement, Trial
@@ -45,7 +44,7 @@ def make_run(folder: Path, *, scored: bool = True, estimated: bool = False, **se
     tiny |= {"features": "holes,max_height", "curriculum": "5x6:2:20,5x7:1:30", "seed": 3}
     recipe = make_recipe("python", {**tiny, **settings})
     run = RunFolder(folder)
-    training = Training(recipe, run, StopRequest())
+    training = Training(recipe, run)
     with run.claimed(recipe):
         add_start(run.starts, recipe.device)
         training.trainer.run()

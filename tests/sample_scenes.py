@@ -5,13 +5,13 @@ from __future__ import annotations
 from itertools import islice
 
 from tetris import Rules, published
+from tetris.game.decisions import play
 from tetris.game.piece_stream import PieceStream
-from tetris.record.explanation import decisions
 from tetris.view.game_view import Scene, scenes
 
 
 def sample_scenes(rules: Rules, count: int, seed: int = 3, *, stream: bool = True) -> list[Scene]:
     """Return the scenes of the first placements; without ``stream`` they are made of the placements alone."""
     pieces = PieceStream(rules, seed, 0)
-    played = islice(decisions(published("dt20"), rules, pieces), count)
+    played = islice(play(pieces, published("dt20").player(rules), rules), count)
     return list(scenes(rules, played, pieces if stream else None))

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cem import Callback, CrossEntropyMethod, GenerationRecord
+from cem import CrossEntropyMethod
 
 ON_A_GPU = [
     pytest.mark.cuda,
@@ -64,30 +64,3 @@ def nobody_waits() -> Iterator[None]:
 def sphere(candidates: Tensor, generation: Any = 0) -> Tensor:
     """Return |x|^2, as the fitness of an optimizer or as the objective of a trainer."""
     return candidates.square().sum(-1)
-
-
-class Recorder(Callback):
-    """Keeps the records of a run, the states it saves, and the order of all calls.
-
-    Args:
-        events: The list of calls, to which others may append, too.
-    """
-
-    def __init__(self, events: list[Any] | None = None) -> None:
-        self.calls = [] if events is None else events
-        self.records: list[GenerationRecord] = []
-        self.states: dict[int, dict[str, Any]] = {}
-
-    def on_start(self, plan: Any) -> None:
-        self.calls.append(("start", plan.generation, plan.generations, plan.time_limit_s))
-
-    def on_generation(self, record: GenerationRecord) -> None:
-        self.calls.append(("generation", record.generation))
-        self.records.append(record)
-
-    def on_checkpoint(self, generation: int, state: Any) -> None:
-        self.calls.append(("checkpoint", generation))
-        self.states[generation] = bits(state)
-
-    def on_end(self) -> None:
-        self.calls.append(("end",))

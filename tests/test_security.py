@@ -17,10 +17,10 @@ import pytest
 from sample_runs import make_run
 
 from tetris import LinearController, Rules, published
+from tetris.game.decisions import play
 from tetris.game.piece_stream import PieceStream
-from tetris.record.explanation import decisions
 from tetris.record.replay import Replay
-from tetris.report.page import comparison_page, report_page
+from tetris.report.page import report_page
 from tetris.training.run_record import RunRecord, load_run
 from tetris.view.replay_page import player_page
 
@@ -53,8 +53,8 @@ def test_a_name_adds_no_element_and_no_attribute_to_a_report(tmp_path: Path) -> 
 
     hostile, plain = named(HOSTILE), named("name")
     for one, other in (
-        (report_page(hostile), report_page(plain)),
-        (comparison_page([hostile, hostile]), comparison_page([plain, plain])),
+        (report_page([hostile]), report_page([plain])),
+        (report_page([hostile, hostile]), report_page([plain, plain])),
     ):
         assert Elements(one).found == Elements(other).found
         assert Elements(one).links == []
@@ -63,9 +63,8 @@ def test_a_name_adds_no_element_and_no_attribute_to_a_report(tmp_path: Path) -> 
 def test_a_name_adds_no_element_and_no_attribute_to_the_page_of_a_replay() -> None:
     def page(name: str) -> Elements:
         controller = replace(published("dt20"), name=name)
-        replay = Replay.of(
-            islice(decisions(controller, SMALL, PieceStream(SMALL, 1, 0)), 5), SMALL, 1, 0, controller
-        )
+        played = islice(play(PieceStream(SMALL, 1, 0), controller.player(SMALL), SMALL), 5)
+        replay = Replay.of(played, SMALL, 1, 0, controller)
         return Elements(player_page(replay, name))
 
     assert page(HOSTILE).found == page("name").found

@@ -19,9 +19,9 @@ from kernels.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from tetris.game.feature_sets import feature_names
+    from tetris.game.piece_stream import Streams
     from tetris.game.policy import Lookahead, Policy
     from tetris.game.rules import Rules
-    from tetris.game.streams import Streams
     from tetris.play.controller import LinearController, published, resolve
     from tetris.play.own_features import feature, feature_header
     from tetris.play.rollouts import Rollout, RolloutResult, rollout
@@ -60,7 +60,7 @@ __getattr__ = lazy_names(
         "tetris.play.rollouts": ("Rollout", "RolloutResult", "rollout"),
         "tetris.game.policy": ("Lookahead", "Policy"),
         "tetris.game.rules": ("Rules",),
-        "tetris.game.streams": ("Streams",),
+        "tetris.game.piece_stream": ("Streams",),
         "tetris.record.score": ("Score",),
         "tetris.play.splitting": ("SplitResult", "split_rollout"),
     },

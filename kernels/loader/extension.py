@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import platform
-import re
 import sys
 import time
 from dataclasses import dataclass
@@ -72,11 +71,6 @@ class Extension:
     reason: str = ""
     cuda: bool = False
     archs: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Raise ValueError where the name cannot be part of a file's."""
-        if re.fullmatch(r"[A-Za-z0-9_-]+", self.name) is None:
-            raise ValueError(f"expected a name of letters, digits, '_' and '-', got {self.name!r}")
 
     def library_path(self) -> Path:
         """Return where ``build`` puts the library: a function of everything that shapes it."""

@@ -5,22 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kernels.loader.ahead import build_together
-from kernels.loader.cuda import CUDA_TORCH_REMEDY, gencode_flags
+from kernels.loader import cache
+from kernels.loader.ahead import side_by_side
+from kernels.loader.cuda import gencode_flags
 from kernels.loader.extension import Extension
-from kernels.loader.toolchain import BuildError, find_torch
+from kernels.loader.toolchain import find_torch
 from kernels.ops.library import extension, operators
-from kernels.ops.report import FAILED, Outcome, Report
+from kernels.ops.report import FAILED, Outcome, Report, ask
 from kernels.support.names import unknown_name
 
 
 def run(names: Sequence[str], device: str | None, archs: Sequence[str], *, portable: bool) -> Report:
     """Build the libraries that are wanted, as many at once as there are processors."""
-    outcomes = []
-    for each in build_together(wanted(names, device, tuple(archs), portable=portable)):
-        result = FAILED if each.error else each.outcome
-        outcomes.append(Outcome(each.name, result, each.error or each.path, each.seconds))
-    return Report(outcomes)
+    return Report(side_by_side(_build, wanted(names, device, tuple(archs), portable=portable)))
+
+
+def _build(library: Extension) -> Outcome:
+    cached = False
+
+    def build() -> str:
+        nonlocal cached
+        cached = cache.locate(library.library_path().name) is not None
+        return str(library.build())
+
+    outcome = ask(library.name, build)
+    return outcome if outcome.result == FAILED else replace(outcome, result="cached" if cached else "built")
 
 
 def wanted(
@@ -32,10 +41,8 @@ def wanted(
         if name not in known:
             raise unknown_name("operator", name, known)
     gencode_flags(archs)
-    torch = find_torch()
-    if device in ("cuda", "all") and torch.cuda is None:
-        raise BuildError(f"expected a CUDA build of torch, got {torch.version}", CUDA_TORCH_REMEDY)
-    devices = ("cpu", "cuda") if device in (None, "all") and torch.cuda else (device or "cpu",)
+    both = device == "all" or (device is None and find_torch().cuda is not None)
+    devices = ("cpu", "cuda") if both else (device or "cpu",)
     found = [extension(name, each) for name in names or known for each in devices]
     return [
         replace(each, native=each.native and not portable, archs=archs if each.cuda else ()) for each in found

@@ -49,8 +49,7 @@ inline unsigned grid_size(int64_t items, int threads, int device, int blocks_per
 }
 
 // N values that are loaded and stored at once. The address has to be a multiple of its size.
-template <typename T, int N>
-struct alignas(sizeof(T) * N) Pack {
+template <typename T, int N> struct alignas(sizeof(T) * N) Pack {
   T value[N];
 };
 

@@ -28,9 +28,8 @@ constexpr bool kLaunchesEarly = [] {
   return true;
 }();
 
-template <typename... Parameters, typename... Given>
-void launch_early(void (*kernel)(Parameters...), dim3 blocks, int threads, int64_t shared_bytes,
-                  cudaStream_t stream, const Given&... arguments) {
+template <typename... Parameters, typename... Given> void launch_early(void (*kernel)(Parameters...),
+    dim3 blocks, int threads, int64_t shared_bytes, cudaStream_t stream, const Given&... arguments) {
   cudaLaunchAttribute early{};
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;

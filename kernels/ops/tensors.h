@@ -39,13 +39,12 @@ inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // The type that numbers are computed in: float for the 16-bit floats (float has more than twice their bits,
 // so that a sum or product rounded twice is what one rounding gives), and for the small integers, whose
 // arithmetic wraps, an unsigned one that C++ does not promote to a signed one.
-template <typename T>
-using compute_t = std::conditional_t<std::is_integral_v<T>, std::conditional_t<sizeof(T) < 4, uint32_t, T>,
-                                     std::conditional_t<std::is_same_v<T, double>, double, float>>;
+template <typename T> using compute_t =
+    std::conditional_t<std::is_integral_v<T>, std::conditional_t<sizeof(T) < 4, uint32_t, T>,
+        std::conditional_t<std::is_same_v<T, double>, double, float>>;
 
 // Calls f(T{}) with the element type of a tensor.
-template <typename F>
-void visit_floating(const char* name, ScalarType type, const F& f) {
+template <typename F> void visit_floating(const char* name, ScalarType type, const F& f) {
   switch (type) {
     case ScalarType::Double: return f(double{});
     case ScalarType::Float: return f(float{});
@@ -68,8 +67,8 @@ struct Device {
 
 // An unset contiguous tensor: the first `leading` of `sizes`, then `more`. torch::stable::empty does the same
 // through the dispatcher, which takes as long as a small kernel.
-inline Tensor empty(Device device, ScalarType type, Sizes sizes, size_t leading,
-                    std::initializer_list<int64_t> more = {}) {
+inline Tensor empty(
+    Device device, ScalarType type, Sizes sizes, size_t leading, std::initializer_list<int64_t> more = {}) {
   const int64_t count = static_cast<int64_t>(leading + more.size());
   STD_TORCH_CHECK(count <= kMaxDimensions, "expected at most ", kMaxDimensions, " dimensions, got ", count);
   int64_t size[kMaxDimensions], stride[kMaxDimensions], step = 1;
@@ -79,8 +78,8 @@ inline Tensor empty(Device device, ScalarType type, Sizes sizes, size_t leading,
     step *= std::max<int64_t>(size[i], 1);
   }
   AtenTensorHandle result = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(count, size, stride, static_cast<int32_t>(type),
-                                                  device.type, device.index, &result));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(
+      count, size, stride, static_cast<int32_t>(type), device.type, device.index, &result));
   return Tensor(result);
 }
 
@@ -102,19 +101,16 @@ inline Tensor dense(const Tensor& tensor) {
   return tensor.is_contiguous() ? tensor : torch::stable::contiguous(tensor);
 }
 
-template <typename T>
-const T* const_data(const Tensor& tensor) {
+template <typename T> const T* const_data(const Tensor& tensor) {
   return static_cast<const T*>(tensor.const_data_ptr());
 }
 
 // Null where there is none.
-template <typename T>
-const T* const_data(const std::optional<Tensor>& tensor) {
+template <typename T> const T* const_data(const std::optional<Tensor>& tensor) {
   return tensor.has_value() ? const_data<T>(*tensor) : nullptr;
 }
 
-template <typename T>
-T* mutable_data(const Tensor& tensor) {
+template <typename T> T* mutable_data(const Tensor& tensor) {
   return static_cast<T*>(tensor.mutable_data_ptr());
 }
 

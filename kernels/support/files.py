@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import os
@@ -55,9 +54,8 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
     """Replace the content of a file: after a kill or a power cut the file is the old one or the new one.
 
-    A symbolic link stays, and the file that it names is replaced. Mode and owner of a file that is replaced
-    stay. What is no regular file (a device, a pipe) and what is open already, as ``/dev/stdout``, is written
-    to at its end.
+    A symbolic link stays, and the file that it names is replaced; its mode stays. What is no regular file (a
+    device, a pipe) and what is open already, as ``/dev/stdout``, is written to at its end.
 
     Raises:
         OSError: If it cannot be written, with the path that was given; a file that was there is untouched.
@@ -129,10 +127,7 @@ def _replace(target: Path, content: bytes) -> None:
     try:
         with temporary.open("xb") as file:  # no file or link that lies there under this name
             if target.exists():
-                before = target.stat()
-                with contextlib.suppress(PermissionError):  # somebody else's file in a shared folder
-                    os.fchown(file.fileno(), before.st_uid, before.st_gid)
-                os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode))
+                os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

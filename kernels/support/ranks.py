@@ -33,11 +33,6 @@ class RanksError(ConnectionError):
     """Raised when other ranks have gone, or do not answer in time."""
 
 
-def started() -> bool:
-    """Return whether ``torchrun`` started this process as one of several."""
-    return int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
-
-
 @contextlib.contextmanager
 def joined() -> Iterator[None]:
     """Join the other ranks; inside the block the work is shared. One process alone has nothing to join.
@@ -51,10 +46,12 @@ def joined() -> Iterator[None]:
         ValueError: If ``CEM_TETRIS_RANK_TIMEOUT`` or a variable of ``torchrun`` is wrong.
     """
     global _joined
-    if _joined or not ((dist.is_available() and dist.is_initialized()) or started()):
+    there = dist.is_available() and dist.is_initialized()
+    launched = int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ  # by torchrun
+    if _joined or not (there or launched):
         yield
         return
-    if not dist.is_initialized():
+    if not there:
         _make_group()
     _joined = True
     try:

@@ -14,7 +14,7 @@ import torch
 import tetris.envs
 from measure.provenance import Measured
 from measure.rollout import SEED, Course, measure_courses
-from tetris.envs.vector_checks import OUTPUTS
+from tetris.envs.vector_env import OUTPUTS
 
 FEATURES, GPU_ENVS, GPU_FEATURE_ENVS = "dt", 1 << 20, 1 << 18  # with features they make 390 MB a step
 _DRAWN = 64  # steps whose actions are drawn beforehand, to be repeated

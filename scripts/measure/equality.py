@@ -38,12 +38,9 @@ WIDTHS: Mapping[str, tuple[int, ...]] = {
 SLOW = ("dt",)
 _AS_LONG = 24  # decisions that take as long as one of these
 
-Shape = tuple[int, int, int]
-"""Candidates, streams of each, decisions on each stream."""
-
 # The CUDA engine has a kernel for few games and one for tens of thousands, whose warps go together in another
 # way from some 200,000 on; warps of 32 divide few of these.
-SHAPES: tuple[Shape, ...] = (
+SHAPES: tuple[tuple[int, int, int], ...] = (  # candidates, streams of each, decisions on each
     *((1, 1, 20_000), (1, 512, 3_000), (512, 1, 3_000), (7, 41, 5_000), (60, 60, 400), (1, 20_001, 150)),
     *((20_001, 1, 150), (150, 150, 150), (137, 131, 1_000), (513, 264, 25), (513, 528, 13)),
 )

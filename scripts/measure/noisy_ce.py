@@ -67,9 +67,6 @@ class Search(NamedTuple):
     curves: dict[str, list[float]]  # by `BY_GENERATION`
 
 
-Progress = Callable[[Sequence[Search]], object]
-
-
 def make_searches(plan: Plan) -> list[Search]:
     """Return the searches at their start: every noise schedule for seed 1, then for seed 2, and so on."""
     start = torch.zeros(len(feature_names(plan.features, plan.rules.width)))
@@ -81,7 +78,9 @@ def make_searches(plan: Plan) -> list[Search]:
     ]
 
 
-def run_experiment(plan: Plan, device: str, progress: Progress = lambda searches: None) -> dict[str, Any]:
+def run_experiment(
+    plan: Plan, device: str, progress: Callable[[Sequence[Search]], object] = lambda searches: None
+) -> dict[str, Any]:
     """Run the searches of a plan, with a call of ``progress`` after every generation.
 
     But for the seconds the result is a function of the plan alone: the searches are on the CPU, and the

@@ -28,12 +28,9 @@ SIZES = {(16, 32, 128): Plan(25, 100, 0), (4096, 1024, 1024): Plan(3, 3, 0)}
 
 PASSES = ("forward", "inference", "backward")
 
-Case = tuple[Function, Function, int]
-"""Ours, PyTorch's own as one call or a few, and how many tensors each reads or writes."""
 
-
-def cases(a: Tensor, b: Tensor, grad: Tensor) -> dict[str, Case]:
-    """Return the elementwise operators, each gradient's kernel as ``<name>_backward``."""
+def cases(a: Tensor, b: Tensor, grad: Tensor) -> dict[str, tuple[Function, Function, int]]:
+    """Return ours, PyTorch's and how many tensors it reads and writes by operator or ``<name>_backward``."""
     y = sigmoid(a)
     elementwise_mult(a[:1], b[:1])  # its backward operator is then there
     ours, torchs = torch.ops.cem_tetris, torch.ops.aten

@@ -40,10 +40,8 @@ from measure.table import PARTS
 from tetris.commands.command_line import one_line_errors
 
 FUNCTIONS = tuple(range(1, 25))
-TARGETS = (1e1, 1e0, 1e-1, 1e-3, 1e-5, 1e-8)
-"""Above the optimum."""
-EVALUATIONS = 2_000
-"""In a run, for each dimension."""
+TARGETS = (1e1, 1e0, 1e-1, 1e-3, 1e-5, 1e-8)  # above the optimum
+EVALUATIONS = 2_000  # in a run, for each dimension
 COLLAPSED_STD, COLLAPSED_GAP = 1e-6, 0.1
 START_STD, POPULATION = 2.5, 10
 RESTARTS = 50  # more than a budget has room for

@@ -23,7 +23,7 @@ from tetris.commands.command_line import fail, one_line_errors
 from tetris.evaluation.papers import PUBLISHED_SCORES
 from tetris.evaluation.scores import Limit, Trial, progress_bar
 from tetris.evaluation.scores import measure as measure_score
-from tetris.play.controller import PUBLISHED
+from tetris.play.controller import PUBLISHED, resolve
 
 PLANS: Mapping[str, Plan] = {
     f"noisy_ce_{plan.features}_{plan.board}": plan
@@ -69,12 +69,12 @@ def published(device: str, quick: bool) -> Measured:
     measured, figures = [], {}
     for board in BOARDS:
         rules = Rules(*Rules.parse_board(board))
-        for name, controller in PUBLISHED.items():
+        for name in PUBLISHED:
             limit = Limit(seconds=seconds)
             if board in precision:
                 limit = Limit(decisions=decisions_for(name, board, precision[board]))
             with progress_bar(f"{name} on {board}", limit) as show:
-                found = measure_score(Trial(name, controller, rules, device), limit, show)
+                found = measure_score(Trial(name, resolve(name), rules, device), limit, show)
             measured.append(found.to_dict())
             least = "" if found.score.games else "_at_least"
             figure = f"reproduce.published.{name}.{board}.lines_per_game{least}"

@@ -93,11 +93,7 @@ OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "--instances": {**_NUMBERS, "default": [1, 2, 3], "help": "(default: 1 2 3)"},
         "--jobs": _number(1, "processes for the quality", 1024),
     },
-    "rollout": {
-        "controllers": {**_CONTROLLERS, "default": ("dt20", "bcts")},
-        "--board": _BOARD,
-        **_LENGTH,
-    },
+    "rollout": {"controllers": {**_CONTROLLERS, "default": ("dt20", "bcts")}, "--board": _BOARD, **_LENGTH},
     "env": _GAMES,
     "peers": _GAMES,
     "scores": {

@@ -1,10 +1,11 @@
-"""Measure what training without a flag comes to and how long it takes.
+"""Measure what training without a flag comes to and how long it takes; on a GPU, how busy it keeps it.
 
 python scripts/measure first_run --json first_run.json
 python scripts/measure training --seeds 5 --json training.json
 
 Every run is a process. ``first_run`` is the first command of README as a newcomer runs it: in an empty
-environment with nothing compiled, and once more.
+environment with nothing compiled, and once more. How busy a GPU is comes from another run, by CUPTI through
+torch.profiler.
 """
 
 from __future__ import annotations
@@ -21,21 +22,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
+import torch
+from torch.profiler import ProfilerActivity, profile
+
 from measure import ROOT
 from measure.provenance import Measured
 from measure.work import python
+from tetris.training import train
 
-FLAGS: Sequence[str] = ()
-"""Further flags of the runs of ``training``."""
+FLAGS: Sequence[str] = ()  # further ones of the runs of `training`
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Return what training comes to on a device, or how long the first command takes."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        return (
-            first_run(folder) if arguments.what == "first_run" else training(arguments.seeds, device, folder)
-        )
+        if arguments.what == "first_run":
+            return first_run(Path(name))
+        return training(arguments.seeds, device, Path(name))
 
 
 def first_run(folder: Path) -> Measured:
@@ -77,22 +80,32 @@ def training(seeds: int, device: str, folder: Path) -> Measured:
         seconds = time.perf_counter() - began
         learned = json.loads((out / "controller.json").read_text())
         provenance = learned["provenance"]
-        kept = {key: provenance.get(key) or [] for key in ("decisions", "config", "score", "estimates")}
-        runs.append(
-            {
-                "seed": seed,
-                "total_seconds": seconds,
-                "training_seconds": provenance["seconds"],
-                "weights": learned["weights"],
-                **kept,
-            }
-        )
-        series[f"-seed{seed}"] = [
-            json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()
-        ]
+        run = {"seed": seed, "total_seconds": seconds, "training_seconds": provenance["seconds"]}
+        run |= {key: provenance.get(key) or [] for key in ("decisions", "config", "score", "estimates")}
+        runs.append({**run, "weights": learned["weights"]})
+        metrics = (out / "metrics.jsonl").read_text().splitlines()
+        series[f"-seed{seed}"] = list(map(json.loads, metrics))
     figures = {
         f"train.quick.{name}_{kind.__name__}": kind(run[name] for run in runs)
         for name in ("training_seconds", "total_seconds")
         for kind in (median, max)
     }
+    if device == "cuda":
+        figures["train.gpu_busy_fraction"] = gpu_busy_fraction(folder)
     return Measured(figures, {"runs": runs}, series)
+
+
+def gpu_busy_fraction(folder: Path) -> float:
+    """Return the share of the time of a training run in which a kernel runs."""
+    train("quick", device="cuda", out=folder / "warm-up", time_limit_s=3.0)
+    with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as profiler:
+        seconds = train("quick", device="cuda", out=folder / "watched").provenance["seconds"]
+        torch.cuda.synchronize()
+    profiler.export_chrome_trace(str(folder / "trace.json"))
+    events = json.loads((folder / "trace.json").read_text())["traceEvents"]
+    kernels = sorted((each["ts"], each["ts"] + each["dur"]) for each in events if each.get("cat") == "kernel")
+    busy, reached = 0.0, 0.0  # microseconds; kernels of several streams overlap
+    for start, end in kernels:
+        busy += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return busy / 1e6 / float(seconds)

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kernels import BuildError
-from kernels.loader.ahead import build_together
+from kernels import Extension
+from kernels.loader.ahead import side_by_side
 from measure import ROOT
 from tetris import Lookahead, feature_names, resolve
 from tetris.play import engines as native
@@ -39,9 +39,7 @@ def build_engines(
         for each in names
         for library in native.libraries(each, lookahead, cuda=True)
     ]
-    for built in build_together([*extensions, native.resampling_extension()]):
-        if built.outcome == "failed":
-            raise BuildError(built.error)
+    side_by_side(Extension.build, [*extensions, native.resampling_extension()])
 
 
 def environment() -> dict[str, str]:

@@ -70,12 +70,9 @@ def site_path(path: str) -> str:
 
 def repository_path(page: str) -> str:
     """Return the file or folder of the repository that a page of the site shows: undoes `site_path`."""
-    for path, name in PAGES.items():
-        if name == page:
-            return path
     if page.startswith(f"{COPIES}/"):
         return page.removeprefix(f"{COPIES}/").removesuffix("/index.md")
-    return f"docs/{page}"
+    return {name: path for path, name in PAGES.items()}.get(page, f"docs/{page}")
 
 
 def targets(text: str, path: str) -> list[str]:
@@ -105,21 +102,15 @@ def with_docstrings(text: str) -> str:
     """Return docs/api.md with what mkdocstrings makes of every name, once, below the table of its package."""
     sections = re.split(r"^## (\S+)$", text, flags=re.MULTILINE)
     parts, places = [sections[0]], dict[int, str]()
+    row = re.compile(r"^\| `(\w+)` \|", re.MULTILINE)
     for package, section in zip(sections[1::2], sections[2::2], strict=True):
         module = importlib.import_module(package)
-        new: list[str] = []
-
-        def linked(
-            match: re.Match[str], package: str = package, module: Any = module, new: list[str] = new
-        ) -> str:
-            place = f"{package}.{match[1]}"
-            thing = id(getattr(module, match[1]))
-            if thing not in places:
-                new.append(f"::: {place}\n\n")
-            return f"| [`{match[1]}`][{places.setdefault(thing, place)}] |"
-
-        table = re.sub(r"^\| `(\w+)` \|", linked, section, flags=re.MULTILINE)
-        parts.append(f"## {package}{table.rstrip()}\n\n{''.join(new)}")
+        own = {name: f"{package}.{name}" for name in row.findall(section)}
+        # A thing that several packages have stands where it is met first.
+        links = {name: places.setdefault(id(getattr(module, name)), place) for name, place in own.items()}
+        table = row.sub(lambda match, links=links: f"| [`{match[1]}`][{links[match[1]]}] |", section)
+        new = "".join(f"::: {place}\n\n" for name, place in own.items() if links[name] == place)
+        parts.append(f"## {package}{table.rstrip()}\n\n{new}")
     return "".join(parts)
 
 

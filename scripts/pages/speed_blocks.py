@@ -40,10 +40,7 @@ _GENERATIONS = {"128x20": "128 candidates, 20 parameters", "1000x100": "1,000 ca
 _PEERS = {
     "Jumanji, 1,024 games of 10x10": ("ours.1024", r"jumanji\.\w+\.1024"),
     "Tetris-Gymnasium, one game, hard drops on 10x10": ("ours.1", r"tetris_gymnasium\.1"),
-    "Tetris-Gymnasium, one game, placements by its wrapper on 10x10": (
-        "ours.1",
-        r"tetris_gymnasium_grouped\.1",
-    ),
+    "Tetris-Gymnasium, one game, placements by its wrapper on 10x10": ("ours.1", r"\w+_grouped\.1"),
     **{
         f"evosax {name}, {label}": (f"cem_auto.{shape}", rf"evosax_{name}\.\w+\.{shape}")
         for shape, label in _GENERATIONS.items()
@@ -244,11 +241,8 @@ def environments() -> str:
             assert match is not None, name
             if ("gpu" in result.machine) == match["engine"].startswith("cuda"):
                 games = f"{int(match['games'] or 1):,}"
-                rows.append([_ENVIRONMENTS[match["engine"]], games, count(value), _range(result, name)])
+                spread = " to ".join(map(count, result.data["ranges"][name]))
+                rows.append([_ENVIRONMENTS[match["engine"]], games, count(value), spread])
     return with_provenance(
         markdown(["environment", "games", "placements/s, median", "range"], rows), *results
     )
-
-
-def _range(result: Result, name: str) -> str:
-    return " to ".join(map(count, result.data["ranges"][name]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import select
@@ -10,10 +11,9 @@ import shutil
 import subprocess
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome", "chromium-headless-shell")
 _SECONDS = 60.0
 _KEY_CODES = {"End": 35, "Home": 36, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
 
@@ -50,7 +50,7 @@ class Page:
             f"--user-data-dir={profile}",
         ]
         # The browser reads from descriptor 3 and writes to 4, whatever numbers the pipes have here.
-        moved = f'exec {theirs}<&{theirs}; exec 8<&{theirs} 9>&{answers}; exec 3<&8 4>&9; exec "$@"'
+        moved = f'exec 3<&{theirs} 4>&{answers}; exec "$@"'
         self._process = subprocess.Popen(
             ["bash", "-c", moved, "bash", *command],
             pass_fds=(theirs, answers),
@@ -70,9 +70,7 @@ class Page:
         self.resize(*self._size)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         os.close(self._to)  # the browser ends when nobody talks to it
         try:
             self._process.wait(10)
@@ -93,16 +91,12 @@ class Page:
 
     def wait_for(self, condition: str) -> None:
         """Wait until an expression of JavaScript is true."""
-        due = time.monotonic() + _SECONDS
-        while not self._holds(condition):
+        due, holds = time.monotonic() + _SECONDS, False
+        while not holds:
             assert time.monotonic() < due, f"never came true: {condition}; {self.problems}"
             time.sleep(0.02)
-
-    def _holds(self, condition: str) -> bool:
-        try:
-            return bool(self.evaluate(f"Boolean({condition})"))
-        except Navigated:
-            return False
+            with contextlib.suppress(Navigated):
+                holds = self.evaluate(f"Boolean({condition})")
 
     def evaluate(self, expression: str) -> Any:
         """Return the value of an expression of JavaScript, awaited, as plain values."""

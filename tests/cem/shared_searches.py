@@ -28,8 +28,6 @@ def found(**options):
 
 FITNESS = {
     "list": lambda x: [1e6 + 1e-3 * float(number) for number in sphere(x)],  # float32 would not tell apart
-    "of two dtypes": lambda x: [2] * len(x) if x.shape[0] % 2 else (2 + sphere(x)).tolist(),
-    "bfloat16": lambda x: sphere(x).to(torch.bfloat16),
     "too few": lambda x: sphere(x)[:1],
     "none": lambda x: None,
 }
@@ -80,31 +78,6 @@ def interrupted_by_a_callback():
     return [result["reason"], result["evaluations"] in (3 * 51, 4 * 51)]
 
 
-def interrupted_on_the_last():
-    def work():
-        if ranks.rank() == ranks.count() - 1:
-            interrupt()
-        return 1
-
-    with ranks.joined():
-        return refused(lambda: ranks.run_collective(work))
-
-
-def gathered():
-    with ranks.joined():
-        own = ranks.share(7)
-        rows = torch.arange(14.0).view(7, 2)
-        return [ranks.gather(rows[own], 7).tolist(), ranks.all_reduce_max([ranks.rank(), -ranks.rank()])]
-
-
-def of_first():
-    with ranks.joined():
-        return [
-            ranks.broadcast(lambda: [ranks.rank(), "text"]),
-            refused(lambda: ranks.broadcast(lambda: 1 / 0)),
-        ]
-
-
 def main(folder):
     with_metrics = lambda x: Evaluation(sphere(x), {"a": 1.0})  # noqa: E731
     report = {
@@ -113,9 +86,6 @@ def main(folder):
         "bounds": found(seed=3, bounds=(-1.0, 2.0), covariance="full", paths=True),
         "saved": found(seed=4, checkpoint=Path(folder, "search")),
         "saved again": found(checkpoint=Path(folder, "search")),
-        "gathered": gathered(),
-        "interrupted": interrupted_on_the_last(),
-        "of first": of_first(),
         "stopped": stopped_by_a_callback(),
         "interrupted by a callback": interrupted_by_a_callback(),
         "too few": refused(lambda: minimize(sphere, [0.0], 1.0, population_size=2, distributed=True)),

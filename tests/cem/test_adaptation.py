@@ -7,7 +7,6 @@ import torch
 from searches import sphere
 
 from cem import CrossEntropyMethod
-from cem.adaptation import factorised
 
 KINDS = {
     "diagonal": {},
@@ -61,17 +60,10 @@ def test_a_rotated_ellipsoid_needs_the_full_covariance(kind):
     assert found[kind] < 1e-3 * found["diagonal"]
 
 
-@pytest.mark.parametrize("kind", ["paths", "full paths"])
-def test_paths_solve_the_ellipsoid(kind):
-    search = minimised(make(kind, 8, 24, std=0.5), lambda x: ellipsoid(x, 1e6), 400)
+def test_paths_solve_the_ellipsoid():
+    search = minimised(make("paths", 8, 24, std=0.5), lambda x: ellipsoid(x, 1e6), 400)
     assert search.best_fitness < 1e-9
     assert (search.mean.abs() < 1e-3).all()
-
-
-def test_the_step_size_grows_on_a_linear_slope():
-    search = minimised(make("full paths", 5, 20, mean=0.0, std=1e-3), lambda x: x[:, 0], 60)
-    assert search.mean[0] < -1.0
-    assert search.std.max() > 1.0
 
 
 @pytest.mark.parametrize("kind", ["paths", "full paths"])
@@ -90,19 +82,6 @@ def test_failures_are_no_elites_and_maximising_is_minimising_the_negative(kind):
     minimised(one, lambda x: torch.where(x[:, 0] > 0.5, sphere(x), math.nan), 150)
     minimised(other, lambda x: torch.where(x[:, 0] > 0.5, -sphere(x), math.nan), 150)
     assert one.mean.tolist() == pytest.approx([0.5, 0.0, 0.0, 0.0], abs=1e-2)
-    assert torch.equal(one.mean, other.mean)
-    assert torch.equal(one.covariance, other.covariance)
-
-
-@pytest.mark.parametrize("kind", ["full", "paths", "full paths"])
-def test_where_failures_lie_changes_nothing(kind):
-    one, other = make(kind), make(kind)
-    for _ in range(5):
-        candidates = one.ask()
-        failed = candidates[:, 0] > candidates[:, 0].median()
-        fitness = sphere(candidates).masked_fill(failed, math.nan)
-        one.tell(fitness, candidates)
-        other.tell(fitness, candidates.masked_fill(failed.unsqueeze(-1), 7.0))
     assert torch.equal(one.mean, other.mean)
     assert torch.equal(one.covariance, other.covariance)
 
@@ -129,16 +108,6 @@ def test_a_dimension_of_std_0_stays_where_it_is(kind):
         assert (candidates[:, 1] == 0.5).all()
         search.tell(sphere(candidates))
     assert search.best_fitness == pytest.approx(0.25, abs=1e-3)
-
-
-def test_a_singular_covariance_has_a_factor_and_what_has_none_keeps_the_old_one():
-    y = torch.randn(3, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    singular, bad = y.T @ y, torch.full((6, 6), math.nan, dtype=torch.float64)
-    old = 2.0 * torch.eye(6, dtype=torch.float64)
-    found, kept = factorised(torch.stack([singular, bad]), torch.stack([old, old]))
-    torch.testing.assert_close(found @ found.T, singular, rtol=1e-6, atol=1e-6)
-    assert torch.equal(found, found.tril())
-    assert torch.equal(kept, old)
 
 
 @pytest.mark.parametrize("kind", ["diagonal", "full paths"])

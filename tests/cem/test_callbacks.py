@@ -64,51 +64,10 @@ class TestMetricsWriter:
         assert list(path.parent.iterdir()) == [path]
         assert not recwarn.list
 
-    @pytest.mark.parametrize("line", ["[]", '{"generation": 2, "be', '{"generation": 9}'])
-    def test_of_a_damaged_file_all_readable_lines_are_kept(self, path, line):
-        write(path, 1, 2, 3, 4, 5, 6)
-        lines = path.read_text().splitlines()
-        damaged = "\n".join([lines[0], line, *lines[2:], ""])
-        path.write_text(damaged)
-        aside = path.with_name("m.jsonl.damaged")
-        with pytest.warns(RuntimeWarning) as warned:
-            write(path, 6, start=5)
-        assert generations(path) == [1, 3, 4, 5, 6]
-        assert aside.read_text() == damaged
-        assert [str(each.message) for each in warned] == [
-            f"{path}: line 2 is damaged; the old file is {aside}"
-        ]
-
-    def test_a_file_that_is_gone_is_warned_of(self, path):
-        with pytest.warns(RuntimeWarning, match="m.jsonl: the lines after generation 0 are missing"):
-            write(path, 8, start=7)
-        assert generations(path) == [8]
-
     def test_numbers_that_json_has_not_become_null(self, path):
         write(path, record(1, best=math.inf, rate=math.nan))
         line = json.loads(path.read_text(), parse_constant=pytest.fail)
         assert line["best_fitness"] is line["rate"] is None
-
-    def test_a_full_disk_leaves_whole_lines_and_names_the_file(self, path, monkeypatch):
-        writer = MetricsWriter(path)
-        writer.on_start(RunPlan(0, None, None))
-        writer.on_generation(record(1))
-        real_write, calls = os.write, []
-
-        def write_half(descriptor, data):
-            calls.append(len(data))
-            if len(calls) == 1:
-                return real_write(descriptor, data[:7])
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-        monkeypatch.setattr(os, "write", write_half)
-        with pytest.raises(OSError, match=r"No space left on device: '.*m.jsonl'"):
-            writer.on_generation(record(2))
-        monkeypatch.undo()
-        assert generations(path) == [1]
-        writer.on_generation(record(2))
-        writer.on_end()
-        assert generations(path) == [1, 2]
 
     def test_a_checkpoint_brings_the_lines_before_it_to_the_disk(self, path, monkeypatch):
         writer = MetricsWriter(path)
@@ -118,10 +77,6 @@ class TestMetricsWriter:
         writer.on_checkpoint(1, {})
         writer.on_end()
         assert synchronised == [path.stat().st_ino]
-
-    def test_a_metric_with_the_name_of_a_field_is_refused(self):
-        with pytest.raises(ValueError, match="expected metrics under names of their own, got seconds"):
-            record(1, seconds=3.0).as_dict()
 
 
 class TestProgressBar:
@@ -139,11 +94,6 @@ class TestProgressBar:
             "generation 1/20, best 1234.5, elites 617.25, 12.3M lines/s",
             "generation 20/20, best 1234.5, elites 617.25, 12.3M lines/s, 00:00 left",
         ]
-
-    def test_a_log_gets_a_line_whenever_one_is_due(self):
-        text = self.play(io.StringIO(), RunPlan(3, None, None), 4, interval_s=0.0)
-        assert [line.split(",")[0] for line in text.splitlines()] == [f"generation {g}" for g in (4, 5, 6, 7)]
-        assert "left" not in text
 
     def test_the_time_left_is_the_nearer_of_the_two_ends_and_weighs_generations_by_their_costs(self):
         assert "00:09 left" in self.play(io.StringIO(), RunPlan(0, 20, 10.0), 1)

@@ -1,7 +1,4 @@
-import errno
 import math
-import os
-import pickle
 
 import pytest
 import torch
@@ -59,28 +56,9 @@ class TestFile:
             with pytest.raises(CheckpointError, match=r"c\.json: "):
                 read_checkpoint(path)
 
-    def test_a_planted_pickle_is_refused_and_does_not_run(self, path):
-        class Planted:
-            def __reduce__(self):
-                return os.mkdir, (str(path.with_name("ran")),)
-
-        for plant in (lambda: path.write_bytes(pickle.dumps(Planted())), lambda: torch.save(Planted(), path)):
-            plant()
-            with pytest.raises(CheckpointError, match=r"c\.json: torn or no JSON"):
-                read_checkpoint(path)
-        assert not path.with_name("ran").exists()
-
-    @pytest.mark.parametrize(
-        ("content", "reason"),
-        [
-            ("[]", "not a cem-checkpoint file"),
-            ('{"format": "cem-checkpoint", "version": 2}', "expected version 1, got 2"),
-            ('{"format": "cem-checkpoint", "version": 1}', "damaged: its SHA-256 does not match"),
-        ],
-    )
-    def test_a_file_of_something_else_is_refused_with_the_reason(self, path, content, reason):
-        path.write_text(content)
-        with pytest.raises(CheckpointError, match=rf"c\.json: {reason}"):
+    def test_another_version_is_refused(self, path):
+        path.write_text('{"format": "cem-checkpoint", "version": 2}')
+        with pytest.raises(CheckpointError, match=r"c\.json: expected version 1, got 2"):
             read_checkpoint(path)
 
     def test_another_run_is_refused_with_the_setting_that_differs(self, path):
@@ -105,19 +83,6 @@ class TestCheckpointer:
             "checkpoint-1000000.json",
         ]
         assert checkpointer.load_latest().state == {"step": 1_000_000}
-
-    def test_a_full_disk_is_named_with_the_file_and_leaves_what_was_there(self, tmp_path, monkeypatch):
-        checkpointer = Checkpointer(tmp_path)
-        save_steps(checkpointer, 1)
-
-        def full(descriptor):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-        monkeypatch.setattr(os, "fsync", full)
-        with pytest.raises(OSError, match=r"No space left on device: '.*checkpoint-000002.json'"):
-            save_steps(checkpointer, 2)
-        assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-000001.json"]
-        assert checkpointer.load_latest().step == 1
 
     def test_what_is_torn_foreign_renamed_or_not_accepted_is_passed_over_and_reported(self, tmp_path):
         checkpointer = Checkpointer(tmp_path, fingerprint={"seed": 1}, keep=9)
@@ -149,19 +114,3 @@ class TestCheckpointer:
         reasons = r"000002.json: not a cem-check.*000001.json: torn or no JSON"
         with pytest.raises(CheckpointError, match=reasons):
             checkpointer.load_latest()
-
-    def test_a_link_is_neither_read_nor_written_through(self, tmp_path):
-        checkpointer = Checkpointer(tmp_path / "run")
-        save_steps(checkpointer, 1)
-        (tmp_path / "run" / "checkpoint-000002.json").symlink_to("../mine")
-        for use in (checkpointer.load_latest, lambda: save_steps(checkpointer, 2)):
-            with pytest.raises(OSError, match=r"of its own, got a link: '.*checkpoint-000002.json'"):
-                use()
-        assert not (tmp_path / "mine").exists()
-
-    @pytest.mark.parametrize(
-        ("options", "error"), [({"keep": 1}, ValueError), ({"interval_s": -1.0}, ValueError)]
-    )
-    def test_bad_options_are_refused(self, tmp_path, options, error):
-        with pytest.raises(error, match=r"expected .*, got"):
-            Checkpointer(tmp_path, **options)

@@ -9,35 +9,23 @@ NAN = math.nan
 
 
 BAD_VALUES = [
-    ({"mean": []}, r"expected mean of shape \(dim,\) or \(..., dim\) with dim >= 1, got \(0,\)"),
     ({"mean": [NAN, 0.0]}, "expected a finite mean"),
     ({"std": [1.0, 2.0, 3.0]}, r"expected std of shape \(2,\), got \(3,\)"),
-    ({"std": -1.0}, "expected a finite std >= 0"),
-    ({"population_size": 1}, "expected population_size from 2 to 2147483647, got 1"),
     ({"num_elites": 11}, r"expected num_elites from 2 to 10, got 11"),
-    ({"elite_fraction": 0.0}, "expected elite_fraction finite and > 0 and <= 1, got 0.0"),
     ({"elite_fraction": 0.5, "num_elites": 5}, "expected elite_fraction or num_elites, got both"),
     ({"smoothing": 0.0}, "expected smoothing finite and > 0 and <= 1, got 0.0"),
     ({"bounds": (1.0, -1.0)}, "expected bounds with low <= high"),
     ({"bounds": (0.5, 1.0)}, "expected a mean within the bounds"),
-    ({"bounds": ([0.0] * 3, 1.0)}, r"expected bounds\[0\] of shape \(2,\), got \(3,\)"),
-    ({"std_floor": -0.1}, "expected std_floor finite and >= 0"),
-    ({"relative_std_floor": -1.0}, "expected relative_std_floor finite and >= 0"),
-    ({"mean_averaging": 1.5}, "expected mean_averaging finite and >= 0 and <= 1, got 1.5"),
-    ({"backend": "abacus"}, "expected a backend among auto, cpu, cuda, torch; got 'abacus'"),
     ({"backend": "cuda"}, "expected a CUDA device for backend 'cuda', got 'cpu': take device 'cuda', or"),
     ({"covariance": "sparse"}, "expected a value for covariance among diagonal, full; got 'sparse'"),
     ({"extra_variance": lambda t: -1.0}, "expected the extra variance of generation 0 finite and >= 0"),
     ({"mean": torch.zeros(3, 2), "seed": [1, 2]}, r"expected one seed, or seeds of shape \(3,\), got"),
-    ({"device": "quantum"}, "expected a device such as 'cpu' or 'cuda', got 'quantum'"),
     ({"dtype": torch.float16}, "expected torch.float32 or torch.float64 for dtype, got torch.float16"),
     ({"seed": -1}, "expected seed from 0 to 18446744073709551615, got -1"),
 ]
 BAD_TYPES = [
     ({"std": "wide"}, "expected numbers for std, got str"),
-    ({"num_elites": True}, "expected num_elites to be an int, got True"),
     ({"maximize": 1}, "expected maximize to be a bool, got 1"),
-    ({"sampler": "normal"}, "expected a function for sampler, got str"),
 ]
 
 

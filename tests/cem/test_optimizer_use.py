@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from searches import bits, sphere
+from searches import bits
 
 from cem import CrossEntropyMethod
 
@@ -92,9 +92,8 @@ class TestSeed:
         first = {bytes(make(seed=seed, backend=backend).ask().numpy()) for seed in seeds}
         assert len(first) == len(seeds)
 
-    @pytest.mark.parametrize("seed", [np.array([1, 2**63], dtype=np.uint64), [1, 2**64 - 1]])
-    def test_a_batch_takes_one_seed_a_problem_in_any_form(self, seed):
-        batch, alone = make(torch.ones(2, 3), seed=seed), make(torch.ones(3), seed=int(seed[1]))
+    def test_a_batch_takes_one_seed_a_problem(self):
+        batch, alone = make(torch.ones(2, 3), seed=[1, 2**64 - 1]), make(torch.ones(3), seed=2**64 - 1)
         assert torch.equal(batch.ask()[1], alone.ask())
 
 
@@ -174,7 +173,6 @@ class TestState:
         ("name", "options"),
         [
             ("dim", {"mean": [0.0]}),
-            ("maximize", {"maximize": True}),
             ("noise", {"extra_variance": "constant:1"}),
             ("seed", {"seed": 2}),
         ],
@@ -190,7 +188,6 @@ class TestState:
         ("part", "value", "message"),
         [
             ("mean", torch.tensor([1.0, 2.0, math.nan]), "expected a finite mean"),
-            ("generation", -1, "expected generation >= 0, got -1"),
             ("factor", torch.ones(3, 2), "expected factor as a torch.float32 tensor of shape"),
             ("paths", None, "expected an optimizer state with paths, got"),
         ],
@@ -204,13 +201,3 @@ class TestState:
         with pytest.raises(ValueError, match=message):
             search.load_state_dict(state)
         assert bits(search) == before
-
-    def test_the_elites_are_unknown_where_the_fitness_was_changed_before_the_first_look(self):
-        search, same = make(), make()
-        fitness = sphere(search.ask())
-        search.tell(fitness)
-        fitness.zero_()
-        assert search.elite_fitness.isnan().all()
-        step(same)
-        assert torch.equal(search.mean, same.mean)
-        assert search.statistics() == same.statistics()

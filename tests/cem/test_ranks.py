@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 
 import cem
-from cem import StopRequest
-from cem.ranks import StopConsensus
 from kernels.support import ranks
 
 ROOT = str(Path(cem.__file__).parents[1])
@@ -40,18 +38,12 @@ def test_ranks_find_what_one_process_finds(tmp_path):
         same = ("plain", "restarts", "bounds", "saved", "saved again", "failed")
         assert {name: report[name] for name in same} == {name: alone[name] for name in same}
         assert report["saved again"]["x"] == report["saved"]["x"]
-        assert report["gathered"] == [[[2.0 * i, 2.0 * i + 1] for i in range(7)], [count - 1, 0]]
-        assert report["interrupted"] == "Interrupted: the work was asked to stop"
-        assert report["of first"] == [[0, "text"], "ZeroDivisionError: division by zero"]
         assert report["stopped"] == ["requested", 4, reports[0]["stopped"][2]]
         assert report["interrupted by a callback"] == ["requested", True]
         assert report["metrics"].startswith("ValueError: expected fitness alone of an objective")
         assert report["seedless"] == reports[0]["seedless"]
         fitness = report["fitness"]
-        for name in ("list", "bfloat16"):
-            assert fitness[name] == alone["fitness"][name]
-        assert fitness["of two dtypes"] == reports[0]["fitness"]["of two dtypes"]
-        assert fitness["of two dtypes"][1] >= 2.0
+        assert fitness["list"] == alone["fitness"]["list"]
         share = len(range(51)[number::count])
         assert fitness["too few"] == f"ValueError: expected fitness of shape ({share},), got (1,)"
         assert fitness["none"].startswith("TypeError: expected numbers for fitness, got NoneType")
@@ -64,9 +56,7 @@ SET = {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT"
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"WORLD_SIZE": "x"}, "invalid literal for int"),
         ({"MASTER_PORT": None}, "environment variable MASTER_PORT expected, but not set"),
-        ({"CEM_TETRIS_RANK_TIMEOUT": "nan"}, "in seconds, from 1 to 604,800, got nan$"),
         ({"CEM_TETRIS_RANK_TIMEOUT": "0.0"}, "in seconds, from 1 to 604,800, got 0.0$"),
     ],
 )
@@ -100,15 +90,6 @@ def test_ctrl_c_ends_a_rank_that_waits_for_the_others():
             assert waiting.wait(5) == -signal.SIGINT
         finally:
             waiting.kill()
-
-
-def test_a_consensus_keeps_the_deadline_of_the_request_that_it_takes():
-    own = StopRequest()
-    own.deadline = 5.0
-    stop = StopConsensus(own)
-    assert stop.deadline == 5.0
-    stop.deadline = 6.0
-    assert own.deadline == 6.0
 
 
 def test_one_process_is_all_ranks():

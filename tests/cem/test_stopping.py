@@ -34,15 +34,6 @@ def test_a_signal_that_nohup_ignores_stays_ignored():
     assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
 
 
-def test_the_second_ctrl_c_interrupts_at_once():
-    with StopRequest() as stop:
-        os.kill(os.getpid(), signal.SIGTERM)
-        os.kill(os.getpid(), signal.SIGTERM)  # only a person is impatient
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
-        assert stop.signum == signal.SIGTERM
-
-
 def test_a_deadline_interrupts_without_a_request():
     stop = StopRequest()
     stop.deadline = time.monotonic() + 1000

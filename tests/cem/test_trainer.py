@@ -1,12 +1,20 @@
-"""The training loop. How it ends, with host sync at once and deferred, is in test_deferred_sync.py."""
+"""The training loop: its records, its ends and how it is resumed.
 
+The trainer defers host sync on a GPU; tests defer it on the CPU, too. A test of a slow device decides when
+its results are ready.
+"""
+
+import errno
 import json
+import math
+import os
 import signal
+import threading
 import time
 
 import pytest
 import torch
-from searches import Recorder, bits, sphere
+from searches import bits
 
 from cem import (
     Callback,
@@ -14,179 +22,277 @@ from cem import (
     CheckpointError,
     CrossEntropyMethod,
     Evaluation,
+    Interrupted,
     MetricsWriter,
-    StopRequest,
     Trainer,
-    minimize,
 )
+from cem.checkpoint import read_checkpoint
+from cem.snapshot import Snapshot
+
+GENERATIONS = 9
+EVENT = 4  # the generation something happens in, counted from 0 as for the objective
+TIMES = ("seconds", "elapsed_s", "evaluated/s")
+INT, TERM = signal.SIGINT, signal.SIGTERM
 
 
-def make(mean=(2.0, 2.0, 2.0, 2.0), **options):
-    return CrossEntropyMethod(mean, 1.0, 40, maximize=False, **{"seed": 3, **options})
-
-
-class TestLoop:
-    def test_records_hold_the_statistics_and_the_metrics(self):
-        optimizer, recorder = make(), Recorder()
-
-        def objective(candidates, generation):
-            return Evaluation(sphere(candidates), {"games": 7, "rate": torch.tensor(0.5)})
-
-        Trainer(optimizer, objective, generations=3, callbacks=[recorder]).run()
-        last = recorder.records[-1]
-        statistics = optimizer.statistics()
-        assert {name: getattr(last, name) for name in statistics} == statistics
-        assert last.metrics == {"games": 7, "rate": 0.5}
-        assert last.elite_threshold == optimizer.elite_fitness[-1]
-        assert all(map(torch.equal, last.distribution, (optimizer.mean, optimizer.std)))
-        assert last.elapsed_s == pytest.approx(sum(record.seconds for record in recorder.records))
-
-    def test_generations_without_a_record_are_the_same_generations(self, tmp_path):
-        states, recorders = [], []
-        for every in (1, 3):
-            optimizer, recorder = make(extra_variance="linear:1,5"), Recorder()
-            checkpointer = Checkpointer(tmp_path / str(every), keep=100)
-            for generations in (10, 14):
-                trainer = Trainer(
-                    optimizer,
-                    lambda x, g: Evaluation(sphere(x), {"generation": g + 1}),
-                    generations=generations,
-                    callbacks=[recorder],
-                    checkpointer=checkpointer,
-                    record_every=every,
-                )
-                if checkpointer.paths():
-                    trainer.resume()
-                assert trainer.run().generation == generations
-            states.append(bits(optimizer))
-            recorders.append({record.generation: record for record in recorder.records})
-            assert list(recorders[-1]) == sorted(checkpointer.paths())
-        assert states[0] == states[1]
-        assert list(recorders[0]) == list(range(1, 15))
-        assert list(recorders[1]) == [3, 6, 9, 10, 12, 14]
-        for generation, record in recorders[1].items():
-            before = recorders[0][generation]
-            assert (record.best_fitness, record.elite_mean) == (before.best_fitness, before.elite_mean)
-            assert record.metrics == before.metrics == {"generation": generation}
-
-    def test_a_stop_comes_after_the_generations_of_a_record(self):
-        class Enough(Callback):
-            def on_generation(self, record):
-                trainer.stop.request()
-
-        trainer = Trainer(make(), sphere, generations=20, callbacks=[Enough()], record_every=4)
-        assert trainer.run().generation == trainer.optimizer.generation == 4
-
-    @pytest.mark.parametrize("callbacks", [Recorder(), [Recorder(), None]])
-    def test_what_is_no_callback_is_refused_by_name(self, callbacks):
-        with pytest.raises(TypeError, match="expected callbacks as a sequence of Callback, got"):
-            Trainer(make(), sphere, callbacks=callbacks)
-        with pytest.raises(TypeError, match="expected callbacks as a sequence of Callback, got"):
-            minimize(sphere, torch.zeros(2), 1.0, callbacks=callbacks)
-
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
-            ({"record_every": 0}, "expected record_every >= 1, got 0"),
-            ({"generations": -1}, "expected generations >= 0, got -1"),
-            ({"time_limit_s": -1}, "expected time_limit_s finite and >= 0, got -1"),
-        ],
+def make():
+    return CrossEntropyMethod(
+        torch.full((4,), 2.0), 1.0, 40, maximize=False, seed=3, extra_variance="linear:0.5,20", smoothing=0.8
     )
-    def test_bad_options_are_refused(self, options, message):
-        with pytest.raises(ValueError, match=message):
-            Trainer(make(), sphere, **options)
 
 
-class TestStopping:
-    @pytest.fixture(autouse=True, params=[False, True], ids=["immediate", "deferred"])
-    def _both_ways_of_reading(self, request, monkeypatch):
-        monkeypatch.setattr("cem.trainer.defers_sync", lambda device: request.param)
-
-    def test_the_time_limit_interrupts_an_objective_that_checks(self):
-        def objective(candidates, generation):
-            while generation == 1:
-                trainer.stop.check()
-            return sphere(candidates)
-
-        trainer = Trainer(make(), objective, time_limit_s=0.1)
-        began = time.monotonic()
-        assert trainer.run().reason == "time_limit"
-        assert 0.1 <= time.monotonic() - began < 5
-        assert trainer.optimizer.generation == 1
-        assert trainer.stop.deadline is None
-
-    def test_a_run_can_go_on_after_it_was_asked_to_stop(self):
-        def asks(candidates, generation):
-            if generation == 2:
-                signal.raise_signal(signal.SIGINT)
-            return sphere(candidates)
-
-        trainer = Trainer(make(), asks, generations=5)
-        first, second = trainer.run(), trainer.run()
-        assert (first.reason, first.signum, first.generation) == ("signal", signal.SIGINT, 3)
-        assert (second.reason, second.signum, second.generation) == ("finished", None, 5)
-        trainer = Trainer(make(), sphere, generations=1)
-        trainer.stop.request()
-        assert [trainer.run().reason, trainer.run().reason] == ["requested", "finished"]
+def sphere(candidates, generation):
+    fitness = candidates.square().sum(dim=1) + 0.1 * generation
+    metrics = {"stage": 1, "worst": fitness.max(), "evaluated": torch.tensor(len(fitness))}
+    return Evaluation(fitness, metrics, rates=["evaluated"])
 
 
-def test_handlers_of_a_shared_request_are_left_to_the_caller():
-    before = signal.getsignal(signal.SIGINT)
-    with StopRequest() as stop:
-        inside = signal.getsignal(signal.SIGINT)
-        Trainer(make(), sphere, generations=1, stop=stop).run()
-        assert signal.getsignal(signal.SIGINT) == inside
-    assert signal.getsignal(signal.SIGINT) == before
+@pytest.fixture
+def sync(monkeypatch):
+    """Choose the host sync of the trainer: ``sync("deferred")`` or ``sync("immediate")``."""
+    return lambda how: monkeypatch.setattr("cem.trainer.defers_sync", lambda device: how == "deferred")
 
 
-class TestResuming:
-    def run_in_parts(self, folder, parts, options):
-        folder.mkdir()
-        for generations in parts:
-            optimizer = make(**options)
-            trainer = Trainer(
-                optimizer,
-                lambda x, g: Evaluation(sphere(x) + 0.1 * g, {"g": g}),
-                generations=generations,
-                callbacks=[MetricsWriter(folder / "metrics.jsonl", distribution=True)],
-                checkpointer=Checkpointer(folder, fingerprint={"seed": 3}),
-            )
-            if Checkpointer(folder).paths():
-                trainer.resume()
-            trainer.run()
-        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-        timeless = [{k: v for k, v in line.items() if k not in ("seconds", "elapsed_s")} for line in lines]
-        return bits(optimizer), timeless, [line["elapsed_s"] for line in lines]
+@pytest.fixture(params=["immediate", "deferred"])
+def either_sync(request, sync):
+    sync(request.param)
 
-    @pytest.mark.parametrize(
-        "options",
-        [
-            {"extra_variance": "linear:0.5,20", "smoothing": 0.8},
-            {"mean": torch.full((3, 4), 2.0), "covariance": "full"},
-        ],
-        ids=["one search", "a batch"],
-    )
-    def test_a_run_in_parts_is_bit_for_bit_the_run_in_one(self, tmp_path, options):
-        *whole, _ = self.run_in_parts(tmp_path / "whole", [12], options)
-        *parts, elapsed_s = self.run_in_parts(tmp_path / "parts", [1, 5, 5, 12], options)
-        assert parts == whole
-        assert [line["generation"] for line in parts[1]] == list(range(1, 13))
-        assert elapsed_s == sorted(elapsed_s)
 
-    @pytest.mark.parametrize("state", [{}, {"optimizer": 5}])
-    def test_a_checkpoint_of_something_else_is_refused(self, tmp_path, state):
-        Checkpointer(tmp_path).save(1, state)
-        with pytest.raises(CheckpointError, match=r"checkpoint-000001.json: expected"):
-            Trainer(make(), sphere, checkpointer=Checkpointer(tmp_path)).resume()
+class Training(Callback):
+    """A run in a folder, with all that it leaves and the order of all calls.
 
-    def test_a_fresh_run_does_not_mix_with_an_old_one_and_resuming_needs_a_checkpointer(self, tmp_path):
-        Trainer(make(), sphere, generations=2, checkpointer=Checkpointer(tmp_path)).run()
-        with pytest.raises(CheckpointError, match="expected a folder without checkpoints for a fresh run"):
-            Trainer(make(), sphere, generations=4, checkpointer=Checkpointer(tmp_path)).run()
-        with pytest.raises(CheckpointError, match="expected a trainer with a checkpointer"):
-            Trainer(make(), sphere).resume()
+    Args:
+        folder: The folder; a run that is there is resumed.
+        place: Where something happens, in generation ``EVENT``: "objective", "on_generation" or
+            "on_checkpoint".
+        act: What happens, called with the trainer; an objective returns its result, if there is one.
+    """
 
-    def test_saves_keep_the_interval_and_the_last_state_is_always_saved(self, tmp_path):
-        recorder, checkpointer = Recorder(), Checkpointer(tmp_path, interval_s=1000)
-        Trainer(make(), sphere, generations=5, callbacks=[recorder], checkpointer=checkpointer).run()
-        assert list(recorder.states) == list(checkpointer.paths()) == [5]
+    def __init__(self, folder, place=None, act=None):
+        folder.mkdir(exist_ok=True)
+        self.folder, self.place, self.act = folder, place, act
+        self.optimizer, self.checkpointer = make(), Checkpointer(folder, keep=100)
+        self.calls, self.records, self.states, self.ahead = [], [], {}, []
+        self.trainer = Trainer(
+            self.optimizer,
+            self.objective,
+            generations=GENERATIONS,
+            callbacks=[MetricsWriter(folder / "metrics.jsonl"), self],
+            checkpointer=self.checkpointer,
+        )
+
+    def happens(self, place, number):
+        return self.act(self.trainer) if (place, number) == (self.place, EVENT) else None
+
+    def objective(self, candidates, generation):
+        self.calls.append(("play", generation + 1))
+        instead = self.happens("objective", generation)
+        return sphere(candidates, generation) if instead is None else instead
+
+    def on_start(self, plan):
+        self.calls.append(("start", plan.generation, plan.generations, plan.time_limit_s))
+
+    def on_generation(self, record):
+        self.calls.append(("generation", record.generation))
+        self.records.append(record)
+        self.happens("on_generation", record.generation)
+
+    def on_checkpoint(self, generation, state):
+        self.calls.append(("checkpoint", generation))
+        self.states[generation] = bits(state)
+        self.ahead.append(self.optimizer.generation - generation)
+        self.happens("on_checkpoint", generation)
+
+    def on_end(self):
+        self.calls.append(("end",))
+
+    def run(self):
+        """Run, and return how it ended."""
+        if self.checkpointer.paths():
+            self.trainer.resume()
+        try:
+            result = self.trainer.run()
+        except BaseException as error:
+            return type(error).__name__, str(error)
+        return result.reason, result.signum, result.generation
+
+    def played(self):
+        return [call[1] for call in self.calls if call[0] == "play"]
+
+    def lines(self):
+        lines = [json.loads(line) for line in (self.folder / "metrics.jsonl").read_text().splitlines()]
+        return [{name: line[name] for name in line if name not in TIMES} for line in lines]
+
+    def files(self):
+        paths = self.checkpointer.paths()
+        return self.lines(), {step: bits(read_checkpoint(paths[step])[1]["optimizer"]) for step in paths}
+
+    def outcome(self):
+        heard = [call for call in self.calls if call[0] != "play"]
+        return self.files(), heard, self.states, bits(self.optimizer)
+
+
+def test_a_generation_is_recorded_when_the_next_one_was_told_with_its_own_state(sync, tmp_path):
+    sync("deferred")
+    training = Training(tmp_path / "run")
+    assert training.run() == ("finished", None, GENERATIONS)
+    expected = [("start", 0, GENERATIONS, None), ("play", 1)]
+    for number in range(1, GENERATIONS):
+        expected += [("play", number + 1), ("generation", number), ("checkpoint", number)]
+    last = [("generation", GENERATIONS), ("checkpoint", GENERATIONS), ("end",)]
+    assert training.calls == [*expected, *last]
+    assert training.ahead == [1] * (GENERATIONS - 1) + [0]
+    by_hand = make()
+    for generation, record in enumerate(training.records):
+        evaluation = sphere(by_hand.ask(), generation)
+        by_hand.tell(evaluation.fitness)
+        assert training.states[generation + 1] == bits(by_hand)
+        statistics = by_hand.statistics()
+        assert {name: getattr(record, name) for name in statistics} == statistics
+        assert all(map(torch.equal, record.distribution, (by_hand.mean, by_hand.std)))
+        assert record.metrics["worst"] == float(evaluation.fitness.max())
+    assert training.files()[1] == training.states
+    assert record.elapsed_s == pytest.approx(sum(each.seconds for each in training.records))
+
+
+def fail(error):
+    def failing(trainer):
+        raise error
+
+    return failing
+
+
+def send(*numbers, check=False):
+    def sending(trainer):
+        for number in numbers:
+            os.kill(os.getpid(), number)
+        if check:
+            trainer.stop.check()
+
+    return sending
+
+
+def unusable(trainer):
+    return torch.full((40,), math.nan)
+
+
+USABLE = "expected at least one candidate with a usable fitness"
+REFUSED = f"{USABLE}, got 40 NaN and 0 infinite of 40 fitness values"
+FULL = OSError(errno.ENOSPC, "full")
+SITUATIONS = {  # where, what is done, and how the run ends
+    "interrupted": ("objective", send(INT, check=True), ("signal", INT, EVENT)),
+    "signalled": ("objective", send(TERM), ("signal", TERM, EVENT + 1)),
+    "second_ctrl_c": ("objective", send(INT, INT), ("KeyboardInterrupt", "")),
+    "objective_fails": ("objective", fail(ZeroDivisionError("x")), ("ZeroDivisionError", "x")),
+    "no_usable_fitness": ("objective", unusable, ("ValueError", REFUSED)),
+    "callback_interrupts": ("on_generation", fail(Interrupted()), ("requested", None, EVENT)),
+    "disk_is_full": ("on_checkpoint", fail(FULL), ("OSError", "[Errno 28] full")),
+}
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_deferred_sync_leaves_the_files_of_immediate_sync_and_can_be_resumed(sync, tmp_path, name):
+    place, act, ending = SITUATIONS[name]
+    outcomes, handlers = [], [signal.getsignal(number) for number in (INT, TERM)]
+    for how in ("immediate", "deferred"):
+        sync(how)
+        training = Training(tmp_path / how, place, act)
+        assert training.run() == ending
+        outcomes.append(training.outcome())
+    assert outcomes[1] == outcomes[0]
+    assert [signal.getsignal(number) for number in (INT, TERM)] == handlers
+    count = len(training.lines())
+    assert [line["generation"] for line in training.lines()] == list(range(1, count + 1))
+    assert count == training.optimizer.generation >= EVENT
+    assert_goes_on(tmp_path, "deferred")
+
+
+def assert_goes_on(folder, name):
+    """A run that is resumed leaves the files of one that was never stopped."""
+    whole, resumed = Training(folder / "whole"), Training(folder / name)
+    saved = max(resumed.checkpointer.paths())
+    assert whole.run() == resumed.run() == ("finished", None, GENERATIONS)
+    assert resumed.files() == whole.files()
+    assert resumed.played() == list(range(saved + 1, GENERATIONS + 1))
+
+
+def test_a_refused_generation_rises_one_generation_later_and_is_named(sync, tmp_path):
+    sync("deferred")
+    training = Training(tmp_path / "run", "objective", unusable)
+    training.optimizer._refuses_at_once = False  # as on a GPU
+    named = f"{USABLE}, got none in generation {EVENT + 1}, counted from 1"
+    assert training.run() == ("ValueError", named)
+    assert training.played() == list(range(1, EVENT + 3))
+    assert len(training.lines()) == EVENT
+    training.optimizer.check()  # it was said once
+
+
+def test_ctrl_c_ends_a_run_within_two_seconds_though_the_device_is_busy(sync, monkeypatch, tmp_path):
+    ready_at = {}  # when the results of a generation are there, by its number
+    ready = property(lambda snapshot: time.monotonic() >= ready_at.get(snapshot.generation, 0.0))
+    monkeypatch.setattr(Snapshot, "ready", ready)
+    sync("deferred")
+
+    def interrupt_soon(trainer):
+        ready_at[EVENT + 1] = math.inf
+        threading.Timer(0.05, os.kill, (os.getpid(), INT)).start()
+
+    training = Training(tmp_path / "run", "objective", interrupt_soon)
+    began = time.monotonic()
+    assert training.run() == ("signal", INT, EVENT)
+    assert time.monotonic() - began < 2.0
+    saved = max(training.checkpointer.paths())
+    assert training.optimizer.generation == len(training.lines()) == saved == EVENT
+    ready_at.clear()
+    assert_goes_on(tmp_path, "run")
+
+
+@pytest.mark.usefixtures("either_sync")
+def test_the_time_limit_interrupts_an_objective_that_checks():
+    def objective(candidates, generation):
+        while generation == 1:
+            trainer.stop.check()
+        return sphere(candidates, generation)
+
+    trainer = Trainer(make(), objective, time_limit_s=0.1)
+    began = time.monotonic()
+    assert trainer.run().reason == "time_limit"
+    assert 0.1 <= time.monotonic() - began < 5
+    assert trainer.optimizer.generation == 1
+    assert trainer.stop.deadline is None
+
+
+@pytest.mark.usefixtures("either_sync")
+def test_a_run_can_go_on_after_it_was_asked_to_stop():
+    def asks(candidates, generation):
+        if generation == 2:
+            signal.raise_signal(INT)
+        return sphere(candidates, generation)
+
+    trainer = Trainer(make(), asks, generations=5)
+    first, second = trainer.run(), trainer.run()
+    assert (first.reason, first.signum, first.generation) == ("signal", INT, 3)
+    assert (second.reason, second.signum, second.generation) == ("finished", None, 5)
+
+
+def test_a_stop_comes_after_the_generations_of_a_record():
+    class Enough(Callback):
+        def on_generation(self, record):
+            trainer.stop.request()
+
+    trainer = Trainer(make(), sphere, generations=20, callbacks=[Enough()], record_every=4)
+    assert trainer.run().generation == trainer.optimizer.generation == 4
+
+
+def test_a_fresh_run_does_not_mix_with_an_old_one_and_resuming_needs_a_checkpointer(tmp_path):
+    Trainer(make(), sphere, generations=2, checkpointer=Checkpointer(tmp_path)).run()
+    with pytest.raises(CheckpointError, match="expected a folder without checkpoints for a fresh run"):
+        Trainer(make(), sphere, generations=4, checkpointer=Checkpointer(tmp_path)).run()
+    with pytest.raises(CheckpointError, match="expected a trainer with a checkpointer"):
+        Trainer(make(), sphere).resume()
+
+
+def test_saves_keep_the_interval_and_the_last_state_is_always_saved(tmp_path):
+    checkpointer = Checkpointer(tmp_path, interval_s=1000)
+    Trainer(make(), sphere, generations=5, checkpointer=checkpointer).run()
+    assert list(checkpointer.paths()) == [5]

@@ -20,9 +20,8 @@ from cem import CheckpointError
 from cem.checkpoint import _digest, read_checkpoint, write_checkpoint
 from tetris import LinearController, Rules, published
 from tetris.commands.evaluate import read_pieces
-from tetris.commands.show import _is_replay
+from tetris.game.decisions import play
 from tetris.game.piece_stream import PieceStream
-from tetris.record.explanation import decisions
 from tetris.record.replay import DamagedReplayError, Replay
 from tetris.record.replay import _digest as replay_digest
 from tetris.report.page import report_page
@@ -36,11 +35,11 @@ SMALL = Rules(5, 6)
 
 def replay() -> Replay:
     controller = replace(published("dt20"), provenance={"a": [1, {"b": None}]})
-    played = islice(decisions(controller, SMALL, PieceStream(SMALL, 1, 0)), 12)
+    played = islice(play(PieceStream(SMALL, 1, 0), controller.player(SMALL), SMALL), 12)
     return Replay.of(played, SMALL, 1, 0, controller)
 
 
-def play(path: Path) -> None:
+def watch(path: Path) -> None:
     """Read a replay and play it, as a viewer does."""
     loaded = Replay.load(path)
     try:
@@ -81,26 +80,6 @@ def sign(content: Any) -> Any:
     return content
 
 
-@pytest.mark.parametrize(
-    ("read", "values"),
-    [
-        (LinearController.load, published("dt20").to_dict()),
-        (play, replay().to_dict()),
-        (read_settings, {"preset": "quick", "seed": 3, "averaging": 0.5}),
-        (read_own_checkpoint, None),
-    ],
-    ids=["controller", "replay", "settings", "checkpoint"],
-)
-def test_changed_values_of_a_file(read: Reader, values: dict[str, Any] | None, tmp_path: Path) -> None:
-    path = tmp_path / "checkpoint-000001.json"
-
-    def check(content: Any, signed: bool) -> None:
-        path.write_text(json.dumps(sign(content) if signed else content))
-        check_file(path, read)
-
-    fuzz(check, 60, content=changed(values or checkpoint(path)), signed=st.booleans())
-
-
 def solution(path: Path) -> bytes:
     values = torch.zeros(1 << 16, dtype=torch.float64)
     values[:3] = torch.tensor([7.0, 6.5, 1.0])
@@ -108,27 +87,32 @@ def solution(path: Path) -> bytes:
     return path.read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("read", "content"),
-    [
-        (LinearController.load, json.dumps(published("dt20").to_dict()).encode()),
-        (play, json.dumps(replay().to_dict()).encode()),
-        (read_settings, b'{"preset": "quick", "seed": 3}'),
-        (read_metrics, b'{"generation": 1}\n{"generation": 2}\n'),
-        (read_pieces, b"0 1 2\n3 4 5 6\n"),
-        (lambda path: _is_replay(str(path)), b'{"format": "cem-tetris-replay"}'),
-        (Solution.load, None),
-    ],
-    ids=["controller", "replay", "settings", "metrics", "pieces", "kind", "solution"],
-)
-def test_damaged_bytes_of_a_file(read: Reader, content: bytes | None, tmp_path: Path) -> None:
-    path = tmp_path / "solution.npz"
+READERS: dict[str, tuple[Reader, Callable[[Path], Any]]] = {
+    "controller.json": (LinearController.load, lambda path: published("dt20").to_dict()),
+    "replay.json": (watch, lambda path: replay().to_dict()),
+    "settings.json": (read_settings, lambda path: {"preset": "quick", "seed": 3, "averaging": 0.5}),
+    "checkpoint-000001.json": (read_own_checkpoint, checkpoint),
+    "metrics.jsonl": (read_metrics, lambda path: b'{"generation": 1}\n{"generation": 2}\n'),
+    "pieces.txt": (read_pieces, lambda path: b"0 1 2\n3 4 5 6\n"),
+    "solution.npz": (Solution.load, solution),
+}
+"""By the name of a file, who reads it, and what is right: values of JSON, or bytes."""
 
-    def check(content: bytes) -> None:
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_changed_or_damaged_file_is_read_or_refused(name: str, tmp_path: Path) -> None:
+    path, (read, make) = tmp_path / name, READERS[name]
+    right = make(path)
+
+    def check(content: Any, signed: bool) -> None:
+        if not isinstance(content, bytes):
+            content = json.dumps(sign(content) if signed else content).encode()
         path.write_bytes(content)
         check_file(path, read)
 
-    fuzz(check, 60, content=damaged(content or solution(path)))
+    whole = right if isinstance(right, bytes) else json.dumps(right).encode()
+    either = damaged(whole) if isinstance(right, bytes) else changed(right) | damaged(whole)
+    fuzz(check, 60 if isinstance(right, bytes) else 120, content=either, signed=st.booleans())
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +133,7 @@ def test_a_run_with_changed_metrics_or_settings(run: Path, name: str) -> None:
         except ValueError as error:
             assert name in str(error) or "a run of at least one generation" in str(error)  # noqa: PT017
         else:
-            report_page(record).encode()
+            report_page([record]).encode()
 
     try:
         fuzz(check, 25, content=changed(last, 2))

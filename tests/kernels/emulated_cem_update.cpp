@@ -13,8 +13,7 @@
 
 namespace {
 
-template <class T>
-T __shfl_xor_sync(unsigned mask, T value, int step) {
+template <class T> T __shfl_xor_sync(unsigned mask, T value, int step) {
   return __shfl_sync(mask, value, static_cast<int>(threadIdx.x % 32) ^ step);
 }
 int __syncthreads_count(bool value) {
@@ -31,14 +30,12 @@ int __syncthreads_count(bool value) {
 }
 bool __syncthreads_or(bool value) { return __syncthreads_count(value) > 0; }
 uint32_t atomicExch(uint32_t* word, uint32_t value) { return std::exchange(*word, value); }
-template <class T>
-T atomicMin(T* word, std::common_type_t<T> value) {
+template <class T> T atomicMin(T* word, std::common_type_t<T> value) {
   const T old = *word;
   *word = std::min(old, value);
   return old;
 }
-template <class T>
-T atomicMax(T* word, std::common_type_t<T> value) {
+template <class T> T atomicMax(T* word, std::common_type_t<T> value) {
   const T old = *word;
   *word = std::max(old, value);
   return old;
@@ -63,44 +60,33 @@ using torch::stable::Tensor;
 struct Emulated {
   int multiprocessors;
 
-  template <typename... Parameters, typename... Given>
-  void launch(void (*kernel)(Parameters...), int64_t blocks, int threads, int64_t bytes,
-              const Given&... arguments) const {
+  template <typename... Parameters, typename... Given> void launch(void (*kernel)(Parameters...),
+      int64_t blocks, int threads, int64_t bytes, const Given&... arguments) const {
     cuda_emulation::launch(static_cast<unsigned>(blocks), static_cast<unsigned>(threads),
-                           static_cast<size_t>(bytes), [&] { kernel(arguments...); });
+        static_cast<size_t>(bytes), [&] { kernel(arguments...); });
   }
-  template <typename... Parameters, typename... Given>
-  void launch_early(void (*kernel)(Parameters...), int64_t blocks, int threads, int64_t bytes,
-                    const Given&... arguments) const {
+  template <typename... Parameters, typename... Given> void launch_early(void (*kernel)(Parameters...),
+      int64_t blocks, int threads, int64_t bytes, const Given&... arguments) const {
     launch(kernel, blocks, threads, bytes, arguments...);
   }
   void zero(void* memory, int64_t bytes) const { std::memset(memory, 0, static_cast<size_t>(bytes)); }
 };
 
-int multiprocessors_of_call;
+int64_t multiprocessors_of_call;
+
+void set_multiprocessors(const Tensor&, int64_t count) { multiprocessors_of_call = count; }
 
 void run_emulated(const Job& job, ScalarType type, cem_tetris::Device device) {
-  launch(Emulated{multiprocessors_of_call}, job, type, device);
-}
-
-Outputs emulated(const Tensor& fitness, const Tensor& candidates, const Tensor& distribution,
-                 const Tensor& record, const Tensor& generation, std::optional<Tensor> extra_variance,
-                 std::optional<Tensor> weights, std::optional<Tensor> std_floor, int64_t num_elites,
-                 bool maximize, int64_t variance_about, double smoothing, double std_smoothing,
-                 double mean_averaging, bool ranked, int64_t multiprocessors) {
-  multiprocessors_of_call = static_cast<int>(multiprocessors);
-  return cem_update<run_emulated>(fitness, candidates, distribution, record, generation, extra_variance,
-                                  weights, std_floor, num_elites, maximize, variance_about, smoothing,
-                                  std_smoothing, mean_averaging, ranked);
+  launch(Emulated{static_cast<int>(multiprocessors_of_call)}, job, type, device);
 }
 
 }  // namespace
 
 STABLE_TORCH_LIBRARY_FRAGMENT(emulated, m) {
-  m.def(
-      "cem_update(Tensor fitness, Tensor candidates, Tensor distribution, Tensor record, Tensor generation, "
-      "Tensor? extra_variance, Tensor? weights, Tensor? std_floor, SymInt num_elites, bool maximize, "
-      "int variance_about, float smoothing, float std_smoothing, float mean_averaging, bool ranked, "
-      "int multiprocessors) -> (Tensor, Tensor, Tensor, Tensor)");
+  m.def(kSchema);
+  m.def("set_multiprocessors(Tensor of_the_device, int count) -> ()");
 }
-STABLE_TORCH_LIBRARY_IMPL(emulated, CPU, m) { m.impl("cem_update", TORCH_BOX(&emulated)); }
+STABLE_TORCH_LIBRARY_IMPL(emulated, CPU, m) {
+  m.impl("cem_update", TORCH_BOX(&cem_update<run_emulated>));
+  m.impl("set_multiprocessors", TORCH_BOX(&set_multiprocessors));
+}

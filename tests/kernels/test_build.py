@@ -191,8 +191,3 @@ def test_an_error_of_the_disk_names_the_remedy(
     with pytest.raises(BuildError, match=r"No space left on device.*: set CEM_TETRIS_CACHE"):
         extension.build()
     assert leftovers(cache_folder) == set()
-
-
-def test_a_name_that_is_no_part_of_a_files_name_is_refused() -> None:
-    with pytest.raises(ValueError, match="expected a name of letters"):
-        Extension("a/b", (Path("a.cpp"),))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import os
 import signal
 import subprocess
@@ -102,16 +100,6 @@ def test_a_build_removes_what_was_left_by_one_killed_long_ago(
     write_library().build()
 
     assert (left.exists(), fresh.exists()) == (False, True)
-
-
-def test_on_a_file_system_without_locks_nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def flock(*_: object) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr(fcntl, "flock", flock)
-    library = tmp_path / "answer.so"
-    with pytest.raises(ValueError, match="inside"), cache.lock(library), cache.lock(library):
-        raise ValueError("inside")
 
 
 def test_what_is_built_without_a_umask_is_loaded(cache_folder: Path, write_library: Write) -> None:

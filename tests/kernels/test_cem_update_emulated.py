@@ -36,16 +36,17 @@ SHAPES = [
 def emulated() -> Any:
     folders = (HERE.parent / "tetris", KERNELS / "cem_update", KERNELS)
     Extension("emulated_cem_update", (HERE / "emulated_cem_update.cpp",), folders, reason="test").load()
-    return torch.ops.emulated.cem_update.default
+    return torch.ops.emulated
 
 
 def update(multiprocessors: int, inputs: tuple[Tensor, ...], elites: int, **given: Any) -> tuple[Tensor, ...]:
     tensors = [given.get(name) for name in ("extra_variance", "weights", "std_floor")]
     about = VARIANCES[given.get("variance_about", "new_mean")]
     numbers = (given.get(name, 1.0) for name in ("smoothing", "std_smoothing"))
-    return emulated()(  # type: ignore[no-any-return]
+    emulated().set_multiprocessors(inputs[0], multiprocessors)
+    return emulated().cem_update(  # type: ignore[no-any-return]
         *(*inputs, *tensors, elites, given["maximize"], about, *numbers),
-        *(given.get("mean_averaging", 0.0), given.get("ranked", True), multiprocessors),
+        *(given.get("mean_averaging", 0.0), given.get("ranked", True)),
     )
 
 

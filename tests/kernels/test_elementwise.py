@@ -72,14 +72,6 @@ def test_overflow_infinities_and_nan_are_those_of_torch(device: str, name: str) 
     assert_same(f(a, b), torchs(a, b))
 
 
-@pytest.mark.parametrize("device", DEVICES)
-def test_memory_that_is_not_aligned(device: str) -> None:
-    a, b = inputs("vector_add", 5003, device=device, dtype=torch.float16)
-    for shift in (1, 2, 3):
-        assert_same(vector_add(a[shift:], b[shift:]), torch.add(a[shift:], b[shift:]))
-        assert_same(vector_add(a[shift:], b[:-shift]), torch.add(a[shift:], b[:-shift]))
-
-
 @each_operator
 def test_a_layout_without_gaps_is_kept(name: str) -> None:
     f, _, torchs, _ = OPERATORS[name]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 from pathlib import Path
 
 import pytest
@@ -29,9 +28,3 @@ def test_a_path_is_near_by_its_own_name(tmp_path: Path) -> None:
     assert names.meant_path(tmp_path / "nosuch") == ""
     (tmp_path / "run1").mkdir()
     assert names.meant_path(tmp_path / "rum1") == f"; did you mean '{tmp_path / 'run1'}'?"
-
-
-def test_the_example_runs() -> None:
-    result = doctest.testmod(names)
-
-    assert (result.attempted, result.failed) == (1, 0)

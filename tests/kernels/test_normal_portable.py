@@ -63,18 +63,6 @@ def test_the_bits_are_the_ones_that_were_published(dtype: torch.dtype) -> None:
     assert digest(dtype) == DIGESTS[dtype]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("capability", "instructions", "cbwr"),
-    [("default", "SSE4_2", "COMPATIBLE"), ("avx2", "AVX2", "AVX2")],
-)
-def test_no_setting_of_torch_and_mkl_changes_anything(capability: str, instructions: str, cbwr: str) -> None:
-    found = digests_of_a_process(
-        ATEN_CPU_CAPABILITY=capability, MKL_ENABLE_INSTRUCTIONS=instructions, MKL_CBWR=cbwr
-    )
-    assert found == " ".join(DIGESTS.values())
-
-
 COMPILERS = ["g++ -mno-avx2 -mno-fma", "clang++"]
 
 

@@ -19,7 +19,7 @@ from measure.timing import Plan
 
 from kernels import CompilerMissingError
 from kernels.loader.toolchain import find_compiler
-from tetris import Lookahead, Rollout, Rules, Score, Streams, published
+from tetris import Lookahead, Rollout, Rules, Score, Streams
 
 Script = Callable[..., Any]
 KEYS = ["commit", "dirty", "date", "command", "machine", "versions", "figures", "data"]
@@ -61,18 +61,14 @@ TINY: dict[str, dict[str, Any]] = {
     "scores": {"estimate": lambda *arguments, **options: SimpleNamespace(to_dict=lambda: dict(_ESTIMATE))},
     "reproduce": {
         "PLANS": {f"noisy_ce_{x}_{y}": _PLAN for x in ("bcts", "bertsekas") for y in ("10x10", "10x20")},
-        **{"PUBLISHED": {"dt20": published("dt20")}, "decisions_for": lambda *told: 640},
+        **{"PUBLISHED": ["dt20"], "decisions_for": lambda *told: 640},
         **{"QUICK_SECONDS": 0.01, "SECONDS": 0.01},
     },
     "peers": {"SHAPES": ((8, 2),)},
     "training": {
         "FLAGS": [
-            "--board=6x6",
-            "--generations=1",
-            "--population=4",
-            "--score-decisions=0",
-            "--features=bcts",
-        ]
+            *("--board=6x6", "--generations=1", "--population=4", "--score-decisions=0", "--features=bcts"),
+        ],
     },
 }
 """What is put in the place of a module's constants, and of what it starts processes with."""
@@ -205,7 +201,7 @@ def test_engines_are_compared_and_one_bit_of_difference_is_found(monkeypatch: py
         def advance(self, decisions: int, check: Any = None) -> Any:
             super().advance(decisions, check)
             if self.device == "python":
-                self._columns[1, 1] += 1
+                self.columns[1, 1] += 1
             return super().advance(0)
 
     monkeypatch.setattr(equality, "Rollout", Wrong)

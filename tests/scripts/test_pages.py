@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-from pages import result_files
 from pages.wording import count, digits, score, span
 
 pytest.importorskip("cogapp", reason='needs cog: pip install -e ".[dev]"')
@@ -47,18 +46,6 @@ def test_the_pictures_are_drawn(tmp_path: Path) -> None:
     pictures.draw_pictures(tmp_path)
     drawn = {path.name for path in tmp_path.iterdir()}
     assert drawn == {"sampling.png", "noisy_ce_10x10.png", "noisy_ce_10x20.png"}
-
-
-def test_tables_are_declared() -> None:
-    result = result_files.load("h200/equality")
-    table = result_files.columns({"a": "x", "b": lambda row: f"{row['x']:.1f}"}, [{"x": 1}], result)
-    assert table.splitlines()[:3] == ["| a | b |", "| --- | --- |", "| 1 | 1.0 |"]
-    assert "h200/equality.json" in table
-    known = {("u", "p"): "1"}
-    table = result_files.crossed(
-        *("c", {"p": "P", "q": "Q"}, {"u": "U", "v": "V"}, lambda row, at: known.get((row, at)), result)
-    )
-    assert table.splitlines()[:4] == ["| c | P | Q |", "| --- | --- | --- |", "| U | 1 | - |", ""]
 
 
 def test_numbers_are_written_for_people() -> None:

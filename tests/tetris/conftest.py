@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kernels import CompilerMissingError
 from tetris.envs import native as envs_native
 from tetris.game import features
 from tetris.play import engines as native
@@ -82,6 +83,15 @@ def own_features_forgotten() -> Iterator[None]:
     own_features._headers.update(headers)
     native.operators.cache_clear()
     envs_native.feature_operators.cache_clear()
+
+
+@pytest.fixture
+def step_engine() -> None:
+    """The vector environment's operators; without a compiler the test is skipped."""
+    try:
+        envs_native.operators()
+    except CompilerMissingError as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture

@@ -7,21 +7,21 @@
 namespace tetris {
 struct ResamplingMemory;
 ResamplingMemory& resampling_memory();
-}
+}  // namespace tetris
 #include "resample.h"
 tetris::ResamplingMemory& tetris::resampling_memory() {
-    static ResamplingMemory memory;
-    return memory;
+  static ResamplingMemory memory;
+  return memory;
 }
 
 namespace {
 using namespace tetris;
 
 struct Emulated {
-    static void launch(const Tensor&, const Resampling& job, unsigned population) {
-        const auto threads = static_cast<unsigned>(resampling_threads(job.streams));
-        cuda_emulation::launch(population, threads, 0, [&] { resample_streams(job); });
-    }
+  static void launch(const Tensor&, const Resampling& job, unsigned population) {
+    const auto threads = static_cast<unsigned>(resampling_threads(job.streams));
+    cuda_emulation::launch(population, threads, 0, [&] { resample_streams(job); });
+  }
 };
 }  // namespace
 

@@ -7,31 +7,32 @@
 namespace tetris {
 struct StepMemory;
 StepMemory& step_memory();
-}
+}  // namespace tetris
 #include "step.cuh"
 tetris::StepMemory& tetris::step_memory() {
-    static StepMemory memory;
-    return memory;
+  static StepMemory memory;
+  return memory;
 }
 
 namespace {
 using namespace tetris;
 
 struct Emulated {
-    static void step(const Tensor&, const Environments& all, const StepTensors& tensors, const Task& task) {
-        cuda_emulation::launch(step_blocks(all.count), STEP_THREADS, 0, [&] { step_kernel({all, tensors, task}); });
-    }
-    static void observe(const Tensor&, const Environments& all, const Task& task) {
-        cuda_emulation::launch(step_blocks(all.count), STEP_THREADS, 0, [&] { observe_kernel({all, {}, task}); });
-    }
+  static void step(const Tensor&, const Environments& all, const StepTensors& tensors, const Task& task) {
+    cuda_emulation::launch(
+        step_blocks(all.count), STEP_THREADS, 0, [&] { step_kernel({all, tensors, task}); });
+  }
+  static void observe(const Tensor&, const Environments& all, const Task& task) {
+    cuda_emulation::launch(step_blocks(all.count), STEP_THREADS, 0, [&] { observe_kernel({all, {}, task}); });
+  }
 };
 }  // namespace
 
 STABLE_TORCH_LIBRARY_FRAGMENT(TETRIS_LIBRARY, m) {
-    m.def(TETRIS_STEP_SCHEMA);
-    m.def(TETRIS_OBSERVE_SCHEMA);
+  m.def(TETRIS_STEP_SCHEMA);
+  m.def(TETRIS_OBSERVE_SCHEMA);
 }
 STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CPU, m) {
-    m.impl("step", TORCH_BOX(&Operators<Emulated>::step));
-    m.impl("observe", TORCH_BOX(&Operators<Emulated>::observe));
+  m.impl("step", TORCH_BOX(&Operators<Emulated>::step));
+  m.impl("observe", TORCH_BOX(&Operators<Emulated>::observe));
 }

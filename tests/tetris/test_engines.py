@@ -25,7 +25,7 @@ from engine_games import (
     weights_for,
 )
 
-from tetris import Lookahead, Policy, Rollout, Streams, feature, feature_header
+from tetris import Lookahead, Policy, Streams, feature, feature_header
 from tetris.game.decisions import after_states, weighted_sums
 from tetris.game.feature_sets import feature_names
 from tetris.game.features import AfterState, feature_values
@@ -89,7 +89,7 @@ def test_a_decision_on_any_board_is_that_of_every_placement_tried(rules: Rules, 
 def play(engine: str, streams: Streams, lookahead: Lookahead) -> list[list[torch.Tensor]]:
     """What games became, part by part; some begin on stacks, and streams change boards before each part."""
     games = played_by(engine, policy_for(lookahead, streams.rules.width), streams)
-    games._columns[:, 1:] = stacks(streams.rules, 2)
+    games.columns[:, 1:] = stacks(streams.rules, 2)
     found = []
     for decisions in (1, 0, 25 if lookahead is NONE else 4):
         games.branch(torch.tensor([1, 2, 0]).expand(3, -1))
@@ -131,7 +131,7 @@ def test_lanes_of_every_width_agree_for_long(rules: Rules, lookahead: Lookahead,
     one, other = (played_by(each, policy, Streams(rules, 3)) for each in ("cpu", engine))
     for _ in range(2):
         for games in (one, other):
-            games._columns[:, 1:] = stacks(rules, 2)
+            games.columns[:, 1:] = stacks(rules, 2)
             games.play_on(2000 if lookahead is NONE else 100)
         assert same(totals(one), totals(other))
 
@@ -183,10 +183,3 @@ def test_a_feature_of_ones_own_is_played_alike(
     for games in (one, other):
         games.play_on(41)
     assert same(totals(one), totals(other))
-
-
-def test_an_engine_without_a_rule_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    games: Any = Rollout(Policy(torch.zeros(9)), Streams(Rules(4, 4)))
-    monkeypatch.setattr("tetris.play.rollouts.RULES", ("", "", "", "published"))
-    with pytest.raises(RuntimeError, match="expected a rule from 0 to 2"):
-        games.play_on(1)

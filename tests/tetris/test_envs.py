@@ -6,7 +6,6 @@ import importlib.util
 import subprocess
 import sys
 import warnings
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from gymnasium.utils.env_checker import check_env
 
 from tetris import Rules
 from tetris.envs import IDS, REFERENCE_IDS, PlacementFeatures, TetrisEnv
-from tetris.envs.placements import action_count, action_mask, placement
+from tetris.envs.placements import action_count
 from tetris.envs.tetris_env import EMPTY_HOLD, REWARDS
 from tetris.game.decisions import Rows, after_states
 from tetris.game.features import feature_values
@@ -127,10 +126,6 @@ def test_garbage_rows_have_one_hole_anywhere_and_do_not_depend_on_the_pieces() -
     assert risen((0b1,), 2, rules) == (0b1111011, 0b1)
 
 
-def test_points_are_those_of_the_guideline() -> None:
-    assert [guideline_points(lines) for lines in range(5)] == [0, 100, 300, 500, 800]
-
-
 @pytest.mark.parametrize(
     ("reward", "expected"), [("pieces", [1.0, 1.0, 0.0]), ("survival", [0.0, 0.0, -1.0])]
 )
@@ -145,17 +140,6 @@ def test_the_piece_that_ends_the_game_is_not_rewarded(reward: str, expected: lis
     assert observation["board"].sum() == 12
 
 
-def test_an_action_that_the_mask_excludes_is_played_as_one_that_it_allows() -> None:
-    for width in (4, 10):
-        for piece in range(7):
-            mask = action_mask(piece, width)
-            for action in range(action_count(width)):
-                shape, column = placement(action, piece, width)
-                stands_for = shape.orientation * width + column
-                assert mask[stands_for]
-                assert stands_for == action or not mask[action]
-
-
 def test_without_a_seed_games_differ() -> None:
     pieces = {int(TetrisEnv().reset()[0]["piece"]) for _ in range(30)}
     assert len(pieces) > 1  # wrong once in 7^29
@@ -164,8 +148,6 @@ def test_without_a_seed_games_differ() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"width": 3}, "expected the board's width from 4 to 10, got 3"),
-        ({"pieces": "X"}, "got 'X'"),
         ({"render_mode": "text"}, "render_mode among ansi, human, rgb_array; got 'text'"),
         ({"reward": "line"}, "did you mean 'lines'"),
         ({"pieces_known": 8}, "expected pieces_known from 1 to 7, got 8"),
@@ -178,16 +160,15 @@ def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "message"),
+    ("arguments", "message"),
     [
-        ({"seed": -1}, ValueError, "expected seed from 0 to 18446744073709551615, got -1"),
-        ({"seed": 1, "options": {"stream": "a"}}, TypeError, "expected stream to be an int, got 'a'"),
-        ({"seed": 1, "options": {"strem": 2}}, ValueError, "got 'strem'; did you mean 'stream'"),
-        ({"options": {"stream": 3}}, ValueError, "a seed with the option stream, got stream 3 alone"),
+        ({"seed": -1}, "expected seed from 0 to 18446744073709551615, got -1"),
+        ({"seed": 1, "options": {"strem": 2}}, "got 'strem'; did you mean 'stream'"),
+        ({"options": {"stream": 3}}, "a seed with the option stream, got stream 3 alone"),
     ],
 )
-def test_bad_resets_are_refused(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
+def test_bad_resets_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         TetrisEnv().reset(**arguments)
 
 
@@ -195,8 +176,6 @@ def test_bad_actions_are_refused_and_games_have_to_begin_first() -> None:
     env = TetrisEnv()
     with pytest.raises(gymnasium.error.ResetNeeded, match="got step"):
         env.step(0)
-    with pytest.raises(gymnasium.error.ResetNeeded, match="to be called first"):
-        env.action_masks()
     env.reset(seed=0)
     with pytest.raises(ValueError, match=r"expected an action of Discrete\(40\), got 40"):
         env.step(40)
@@ -285,7 +264,8 @@ def test_the_ids_are_found_through_the_module_s_name() -> None:
 
 def test_returned_arrays_are_the_caller_s() -> None:
     env = TetrisEnv()
-    results = [env.reset(seed=1), *(env.step(0) for _ in range(3))]
-    for one, other in pairwise(results):
-        assert one[0]["board"] is not other[0]["board"]
-        assert one[-1]["action_mask"] is not other[-1]["action_mask"]  # type: ignore[index]
+    observation, info = env.reset(seed=1)
+    observation["board"][:], info["action_mask"][:] = 1, 0
+    observation, info = env.reset(seed=1)
+    assert not observation["board"].any()
+    assert info["action_mask"].any()

@@ -1,40 +1,26 @@
-"""tetris/record/explanation.py: decisions and their explanations."""
+"""tetris/record/explanation.py: why a placement is played."""
 
 from __future__ import annotations
 
 from itertools import islice
 
 from tetris import LinearController, Lookahead, Rules, published
-from tetris.game.decisions import after_states, choose, pair_value, steps
+from tetris.game.decisions import Step, after_states, choose, pair_value, play
 from tetris.game.piece_stream import PieceStream
-from tetris.record.explanation import decisions, explain
+from tetris.record.explanation import explain
 from tetris.view.screen import explanation_lines
 
 RULES = Rules(6, 8)
 
 
-def test_decisions_are_the_steps_of_the_engine() -> None:
-    controller, pieces = published("dt20"), PieceStream(RULES, 3, 0)
-    player = controller.player(RULES)
+def test_the_placement_that_is_played_has_the_highest_value() -> None:
+    player = published("dt20").player(RULES)
     rows: tuple[int, ...] = ()
-    for after, step in zip(
-        decisions(controller, RULES, pieces),
-        islice(steps((), PieceStream(RULES, 3, 0), player, RULES, 0, 150), 150),
-        strict=False,
-    ):
-        assert (after.rows, after.lines, after.game_over) == (step.rows, step.lines, step.game_over)
-        explained = explain(rows, after, player)
+    for after in islice(play(PieceStream(RULES, 3, 0), player, RULES), 150):
+        explained, step = explain(rows, after, player), Step.of(after, player)
         assert (explained.features, explained.value) == (step.features, step.value)
-        assert explained.margin is None or explained.margin >= 0  # the choice has the highest value
+        assert explained.margin is None or explained.margin >= 0
         rows = () if after.game_over else after.rows
-
-
-def test_the_margin_is_the_lead_over_the_best_other_placement() -> None:
-    player = LinearController("landing_height", (-2.0,), RULES).player(RULES)
-    flat, *_, upright = (after for after in sorted(after_states((), 0, RULES), key=lambda a: a.shape.height))
-    assert explain((), flat, player).margin == 0.0  # the other columns are as good
-    assert explain((), upright, player).margin == -3.0  # 1.5 rows higher
-    assert explain((), upright, player).leads == (-3.0,)
 
 
 def test_leads_say_which_feature_made_the_choice() -> None:
@@ -70,10 +56,3 @@ def test_with_the_next_piece_known_the_features_are_those_of_the_best_pair() -> 
     assert explained.value == pair_value(after, 1, player) == -31.5
     assert explained.margin == 0.0  # the bar one column further on
     assert explain((), after, player).features == (0.0, 1.0)
-
-
-def test_where_no_pair_survives_the_placement_alone_is_explained() -> None:
-    rows, rules = (0b1101, 0b1011), Rules(4, 4)
-    player = LinearController("max_height", (-1.0,), rules).player(rules, Lookahead.PREVIEW)
-    after = next(after_states(rows, 1, rules))
-    assert explain(rows, after, player, 0) == explain(rows, after, player)

@@ -17,14 +17,6 @@ from tetris.game.rules import Rules
 Stack = Callable[..., tuple[int, ...]]
 
 
-def _after(rows: tuple[int, ...], rules: Rules) -> AfterState:
-    return AfterState(rules, PIECES[1][0], 0, 0, rows, 0, 0, game_over=len(rows) > rules.height)
-
-
-def _values(rows: tuple[int, ...], rules: Rules, *names: str) -> list[float]:
-    return feature_values(_after(rows, rules), names)
-
-
 def _by_definition(after: AfterState) -> dict[str, float]:
     """The features of a stack read off cell by cell, with no bit operation in common with the engine."""
     width, height = after.rules.width, after.rules.height
@@ -140,84 +132,62 @@ def test_board_features_follow_their_definitions(width: int) -> None:
     assert overflowed > 0
 
 
-def test_empty_board() -> None:
-    rules = Rules(6, 12)
-    names = (*feature_names("bcts")[2:], "diversity", "wells_fast", "max_height")
-    assert _values((), rules, *names) == [24, 6, 0, 0, 0, 0, 1, 0, 0]
+HAND_WORKED = [  # a drawing, top row first, the height of the board, and features of it
+    (
+        ("....",),
+        10,
+        {"row_transitions": 20, "column_transitions": 4, "holes": 0, "wells": 0, "diversity": 1},
+    ),
+    ((".XX.", "X.X.", "X.XX"), 4, {"wells": 1 + 3 + 3, "holes": 2}),  # columns 0, 1, covered, and 3
+    (
+        ("X.XX", "..XX", "X.XX"),
+        4,
+        {"wells": 3 + 1, "wells_fast": 3 + 2 + 1},
+    ),  # no wall below
+    (("X...", "....", "X...", "X...", ".X..", "XX.."), 8, {"hole_depth": 3}),
+    # Columns 0, 2 and 7; 0 and 2. Side walls are higher than anything.
+    (("...X....", ".X.X....", ".X.X..X.", ".X.X..X."), 8, {"deep_wells_2": 3, "deep_wells_3": 2}),
+    (  # heights 1 1 2 0 2 1 3 0 1 1: steps 0 1 -2 2 -1 2 -3 1 0
+        ("......X...", "..X.X.X...", "XXX.XXX.XX"),
+        8,
+        {
+            **{"bumpiness": 12, "flat_steps": 2, "single_steps": 3, "double_steps": 3},
+            **{"flat_pairs": 0, "rising_pairs": 1, "falling_pairs": 0},
+        },
+    ),
+    (("X....", "XXXXX"), 8, {"flat_pairs": 2, "rising_pairs": 0, "falling_pairs": 1}),
+    (("X...", "X.X.", "X.X."), 8, {"fitting_pieces": len("IJL"), "fits_s": 0, "fits_z": 0}),
+    (("X..X", "XX.X", "XXXX"), 8, {"fitting_pieces": len("ITSJ"), "fits_s": 1, "fits_z": 0}),
+    (("X..X", "X..X", "X.XX", "XXXX"), 8, {"fitting_pieces": len("ITZJ"), "fits_s": 0, "fits_z": 1}),
+    (("......",), 8, {"spare_pieces": len("IOTJL")}),  # steps 0 0 0 0 0
+    (("X.....", "XX...."), 8, {"spare_pieces": len("IOTSJL")}),  # -1 -1 0 0 0
+    (("X.X.X.",), 8, {"spare_pieces": len("ITZS")}),  # -1 1 -1 1 -1
+    (("X...X.",) * 4, 8, {"spare_pieces": len("IOJL")}),  # -4 0 0 4 -4: two flat steps, one pair of them
+    (
+        ("X.....", "..XX.X", "X..X.X", "XX..XX", "XXX.XX"),  # columns 0 and 2; holes in rows 0 to 3
+        8,
+        {
+            **{"thin_covers": 2, "highest_hole": 4, "adjacent_rows_with_holes": 3, "nearly_full_rows": 1},
+            **{"upper_hole_rows": 4, "columns_with_holes": 3},
+            **{"gaps_over_holes": 5, "gaps_over_highest_hole": 5},
+        },
+    ),
+    (  # holes in columns 2, 3 and 5 at the bottom, and in column 4 under a lid, in rows 3 and 4
+        ("....X.", "X...XX", "X.X..X", "XXX..X", "XX.XXX", "XXX.XX", "XX.XX."),
+        10,
+        {"rows_with_holes": 5, "upper_hole_rows": 4, "gaps_over_holes": 3, "gaps_over_highest_hole": 3},
+    ),
+]
 
 
-def test_a_covered_well_counts_too(stack: Stack) -> None:
-    rows = stack(".XX.", "X.X.", "X.XX")
-    assert _values(rows, Rules(4, 4), "wells", "holes") == [1 + 3 + 3, 2]  # columns 0, 1 and 3
-
-
-def test_wells_fast_counts_below_the_topmost_well_cell_even_where_there_is_no_wall(stack: Stack) -> None:
-    rows = stack("X.XX", "..XX", "X.XX")
-    assert _values(rows, Rules(4, 4), "wells") == [3 + 1]
-    assert _values(rows, Rules(4, 4), "wells_fast") == [3 + 2 + 1]
-
-
-def test_hole_depth_counts_the_run_on_the_hole_alone(stack: Stack) -> None:
-    rows = stack("X...", "....", "X...", "X...", ".X..", "XX..")
-    assert _values(rows, Rules(4, 8), "hole_depth") == [3]
-
-
-def test_a_well_is_deep_by_its_lower_neighbour_and_walls_are_higher_than_anything(stack: Stack) -> None:
-    rows = stack("...X....", ".X.X....", ".X.X..X.", ".X.X..X.")
-    assert _values(rows, Rules(8, 8), "deep_wells_2", "deep_wells_3") == [3, 2]  # columns 0, 2, 7; 0, 2
-
-
-def test_steps_and_their_pairs(stack: Stack) -> None:
-    rows = stack(
-        "......X...", "..X.X.X...", "XXX.XXX.XX"
-    )  # heights 1 1 2 0 2 1 3 0 1 1: steps 0 1 -2 2 -1 2 -3 1 0
-    steps = ("bumpiness", "flat_steps", "single_steps", "double_steps")
-    assert _values(rows, Rules(10, 8), *steps) == [12, 2, 3, 3]
-    assert _values(rows, Rules(10, 8), "flat_pairs", "rising_pairs", "falling_pairs") == [0, 1, 0]
-    flat = stack("X....", "XXXXX")
-    assert _values(flat, Rules(5, 8), "flat_pairs", "rising_pairs", "falling_pairs") == [2, 0, 1]
-
-
-@pytest.mark.parametrize(
-    ("drawing", "pieces"),
-    [
-        (("X...", "X.X.", "X.X."), "IJL"),
-        (("X..X", "XX.X", "XXXX"), "ITSJ"),
-        (("X...", "X..X", "X..X", "X.XX", "XXXX"), "ITZJ"),
-        (("X..X", "X..X", "X..X", "X.XX", "X.XX", "X.XX"), "I"),
-    ],
-)
-def test_pieces_that_the_surface_admits(stack: Stack, drawing: tuple[str, ...], pieces: str) -> None:
-    values = _values(stack(*drawing), Rules(4, 8), "fitting_pieces", "fits_s", "fits_z")
-    assert values == [len(pieces), "S" in pieces, "Z" in pieces]
-
-
-@pytest.mark.parametrize(
-    ("drawing", "pieces"),
-    [
-        (("......",), "IOTJL"),  # 0 0 0 0 0
-        (("X.....", "XX...."), "IOTSJL"),  # -1 -1 0 0 0
-        (("X.X.X.",), "ITZS"),  # -1 1 -1 1 -1
-        (("X...X.", "X...X.", "X...X.", "X...X."), "IOJL"),  # -4 0 0 4 -4: two flat steps, one pair of them
-    ],
-)
-def test_pieces_that_the_surface_admits_twice(stack: Stack, drawing: tuple[str, ...], pieces: str) -> None:
-    assert _values(stack(*drawing), Rules(6, 8), "spare_pieces") == [len(pieces)]
-
-
-def test_thin_covers_and_rows_of_holes(stack: Stack) -> None:
-    rows = stack("X.....", "..XX.X", "X..X.X", "XX..XX", "XXX.XX")
-    names = ("thin_covers", "highest_hole", "adjacent_rows_with_holes", "nearly_full_rows")
-    assert _values(rows, Rules(6, 8), *names) == [2, 4, 3, 1]  # columns 0 and 2; holes in rows 0 to 3
-    names = ("upper_hole_rows", "columns_with_holes", "gaps_over_holes", "gaps_over_highest_hole")
-    assert _values(rows, Rules(6, 8), *names) == [4, 3, 5, 5]
-
-
-def test_gaps_over_rows_of_holes_that_lie_apart(stack: Stack) -> None:
-    rows = stack("....X.", "X...XX", "X.X..X", "XXX..X", "XX.XXX", "XXX.XX", "XX.XX.")
-    names = ("rows_with_holes", "upper_hole_rows", "gaps_over_holes", "gaps_over_highest_hole")
-    # Holes in columns 2, 3 and 5 at the bottom, and in column 4 under a lid, in rows 3 and 4.
-    assert _values(rows, Rules(6, 10), *names) == [5, 4, 3, 3]
+@pytest.mark.parametrize(("drawing", "height", "expected"), HAND_WORKED)
+def test_boards_worked_out_by_hand(
+    stack: Stack, drawing: tuple[str, ...], height: int, expected: dict[str, float]
+) -> None:
+    rows, rules = stack(*drawing), Rules(len(drawing[0]), height)
+    rows = () if not any(rows) else rows
+    after = AfterState(rules, PIECES[1][0], 0, 0, rows, 0, 0, game_over=False)
+    assert dict(zip(expected, feature_values(after, tuple(expected)), strict=True)) == expected
 
 
 def test_what_the_placement_did(stack: Stack) -> None:
@@ -229,36 +199,19 @@ def test_what_the_placement_did(stack: Stack) -> None:
     assert feature_values(after, ("landing_height", "eroded_cells")) == [0.5, 8]
 
 
-def test_sets_in_summation_order() -> None:
-    placement = ["landing_height", "eroded_cells", "row_transitions", "column_transitions"]
-    dellacherie = [*placement, "holes", "wells"]
-    assert list(feature_names("dellacherie")) == dellacherie
-    bcts = [*dellacherie, "hole_depth", "rows_with_holes"]
-    assert list(feature_names("bcts")) == list(feature_names("DU")) == bcts
-    dt = [*dellacherie[:5], "wells_fast", "hole_depth", "rows_with_holes", "diversity"]
-    assert list(feature_names("dt")) == dt
-    dt_surface = [
-        *dt,
-        "max_height",
-        "deep_wells_2",
-        "deep_wells_3",
-        "bumpiness",
-        "flat_steps",
-        "single_steps",
-    ]
-    dt_surface += ["double_steps", "highest_hole", "fitting_pieces", "nearly_full_rows"]
-    assert list(feature_names("dt_surface")) == dt_surface
-    dt_full = [*dt_surface, "thin_covers", "adjacent_rows_with_holes", "fits_s", "fits_z"]
-    dt_full += ["flat_pairs", "rising_pairs", "falling_pairs", "peaks", "spare_pieces"]
-    dt_full += ["squared_deep_wells_3", "upper_hole_rows", "columns_with_holes"]
-    dt_full += ["gaps_over_holes", "gaps_over_highest_hole"]
-    assert list(feature_names("dt_full")) == dt_full
-    heights = [f"column_height_{i}" for i in range(10)]
-    bertsekas = [*heights, *(f"height_difference_{i}" for i in range(9)), "max_height", "holes"]
-    assert list(feature_names("bertsekas")) == bertsekas
-    assert list(feature_names("dt_columns")) == [*dt_full, *bertsekas[:19]]
-    bdu = [*bertsekas, *placement, "wells", "hole_depth", "rows_with_holes"]
-    assert list(feature_names("bdu")) == bdu
+def test_sets_are_in_the_order_of_their_weights() -> None:
+    placement = ("landing_height", "eroded_cells", "row_transitions", "column_transitions")
+    assert feature_names("dellacherie") == (*placement, "holes", "wells")
+    assert feature_names("bcts")[6:] == feature_names("DU")[6:] == ("hole_depth", "rows_with_holes")
+    assert feature_names("dt")[:5] == (*placement, "holes")
+    assert feature_names("dt")[5:] == ("wells_fast", "hole_depth", "rows_with_holes", "diversity")
+    heights = tuple(f"column_height_{i}" for i in range(10))
+    bertsekas = (*heights, *(f"height_difference_{i}" for i in range(9)), "max_height", "holes")
+    assert feature_names("bertsekas") == bertsekas
+    assert feature_names("bdu") == (*bertsekas, *placement, "wells", "hole_depth", "rows_with_holes")
+    larger = [feature_names(name) for name in ("dt", "dt_surface", "dt_full", "dt_columns", "dt_steps")]
+    assert [len(names) for names in larger] == [9, 19, 33, 52, 106]
+    assert all(more[: len(names)] == names for names, more in pairwise(larger))
 
 
 def test_sets_with_heights_follow_the_width() -> None:
@@ -274,42 +227,21 @@ def test_features_can_be_listed() -> None:
     assert feature_names("holes, Max_Height,column_height_9") == ("holes", "max_height", "column_height_9")
 
 
-def test_unknown_set_names_the_known_ones_and_the_nearest() -> None:
-    with pytest.raises(
-        ValueError, match=r"got 'dellachery'; did you mean 'dellacherie'\?; one of your own needs"
-    ):
-        feature_names("dellachery")
-
-
-def test_a_set_stands_alone() -> None:
-    with pytest.raises(ValueError, match="or a set that stands alone, got 'dt' in 'dt,holes'"):
-        feature_names("dt,holes")
-
-
-def test_unknown_feature_in_a_list_names_the_nearest() -> None:
-    with pytest.raises(
-        ValueError, match=r"expected a feature set or feature, got 'wels'; did you mean 'wells'"
-    ):
-        feature_names("holes,wels")
-    with pytest.raises(ValueError, match=r"got 'dtt'(?!; did you mean 'dt')"):
-        feature_names("holes,dtt")
-
-
-def test_feature_named_twice_is_refused() -> None:
-    with pytest.raises(ValueError, match="every feature once, got 'holes' twice"):
-        feature_names("holes,wells,holes")
-
-
-def test_column_that_the_board_does_not_have_is_refused() -> None:
-    with pytest.raises(ValueError, match="board of width 8, got 'height_difference_7'"):
-        feature_names("height_difference_7", 8)
-
-
-@pytest.mark.parametrize("name", ["step_6_1", "step_pair_5_1_2"])
-def test_steps_beyond_the_board_are_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=f"board of width 7, got '{name}'"):
-        feature_names(name, 7)
-    assert feature_names(name, 8) == (name,)
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        ("dellachery", r"got 'dellachery'; did you mean 'dellacherie'\?; one of your own needs"),
+        ("dt,holes", "or a set that stands alone, got 'dt' in 'dt,holes'"),
+        ("holes,wels", r"expected a feature set or feature, got 'wels'; did you mean 'wells'"),
+        ("holes,wells,holes", "every feature once, got 'holes' twice"),
+        ("height_difference_6", "board of width 7, got 'height_difference_6'"),
+        ("step_6_1", "board of width 7, got 'step_6_1'"),
+        ("step_pair_5_1_2", "board of width 7, got 'step_pair_5_1_2'"),
+    ],
+)
+def test_what_is_no_list_of_features_is_refused(features: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        feature_names(features, 7)
 
 
 def test_steps_are_told_apart_by_three_cells_up_and_down() -> None:

@@ -1,12 +1,15 @@
-"""The Python engine against what the reference simulator, MDPTetris, did: every step, every feature."""
+"""The engines against what the reference simulator, MDPTetris, did: every step, every feature."""
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 
 import pytest
+import torch
+from engine_games import decide, every_feature
 
-from tetris.game.decisions import landing_row, place, steps
+from tetris.game.decisions import Step, landing_row, place, play
 from tetris.game.feature_sets import feature_names
 from tetris.game.features import column_heights, feature_values
 from tetris.game.pieces import PIECES
@@ -14,6 +17,11 @@ from tetris.game.rules import Rules
 from tetris.play.controller import published
 
 ALL_TEN = (*feature_names("bcts"), "diversity", "wells_fast")
+TRACES = [
+    ("trace_10x10.txt", "pieces_10x10.txt", False, 0),
+    ("trace_10x10_gameover_overflow0.txt", "pieces_10x10_gameover.txt", False, 1),
+    ("trace_10x10_gameover_overflow1.txt", "pieces_10x10_gameover.txt", True, 1),
+]
 
 
 def _rows(text: str) -> tuple[int, ...]:
@@ -24,41 +32,51 @@ def _records(path: Path) -> list[list[str]]:
     return [line.split() for line in path.read_text().splitlines() if not line.startswith("#")]
 
 
-@pytest.mark.parametrize(
-    ("trace", "pieces", "clear_on_overflow", "games"),
-    [
-        ("trace_10x10.txt", "pieces_10x10.txt", False, 0),
-        ("trace_10x10_gameover_overflow0.txt", "pieces_10x10_gameover.txt", False, 1),
-        ("trace_10x10_gameover_overflow1.txt", "pieces_10x10_gameover.txt", True, 1),
-    ],
-)
+@pytest.mark.parametrize(("trace", "pieces", "clear_on_overflow", "games"), TRACES)
 def test_bcts_plays_the_trace(
     golden: Path, trace: str, pieces: str, clear_on_overflow: bool, games: int
 ) -> None:
-    controller = published("bcts")
     rules = Rules(10, 10, clear_on_overflow)
+    player = published("bcts").player(rules)
     sequence = [int(piece) for piece in (golden / pieces).read_text().split()]
     records = _records(golden / trace)
-    played = list(steps((), sequence, controller.player(rules), rules, 0, len(records)))
+    played = [Step.of(after, player) for after in islice(play(sequence, player, rules), len(records))]
     assert sum(step.game_over for step in played) == games
     lines = 0
     for step, record in zip(played, records, strict=True):
         lines += step.lines
-        ours = [
-            step.piece,
-            step.orientation,
-            step.column + 1,
-            lines,
-            step.lines,
-            step.landing_row,
-            len(step.rows),
-        ]
-        assert [*ours, step.game_over] == [int(field) for field in record[1:9]], record
+        placed = [step.piece, step.orientation, step.column + 1]
+        became = [lines, step.lines, step.landing_row, len(step.rows), step.game_over]
+        assert [*placed, *became] == [int(field) for field in record[1:9]], record
         assert step.rows == _rows(record[9]), record
         assert list(step.features) == [float(field) for field in record[10:18]], record
         # Weights are rounded to 15 bits here, and not in the trace, in which -1e100 marks the end of a
         # game.
         assert step.game_over or step.value == pytest.approx(float(record[18]), rel=1e-4), record
+
+
+@pytest.mark.parametrize("engine", ["cpu", "portable"])
+@pytest.mark.parametrize(("trace", "pieces", "clear_on_overflow", "games"), TRACES)
+def test_the_engine_in_cpp_makes_the_decisions_of_the_trace(
+    golden: Path, engine: str, trace: str, pieces: str, clear_on_overflow: bool, games: int
+) -> None:
+    records, features = _records(golden / trace), every_feature(10)
+    over = torch.tensor([int(record[8]) for record in records])
+    stacks = [_rows(record[9]) for record in records]
+    after = torch.tensor(
+        [[sum((row >> c & 1) << y for y, row in enumerate(each)) for c in range(10)] for each in stacks]
+    )
+    after[over == 1] = 0
+    boards = torch.cat([torch.zeros_like(after[:1]), after[:-1]])
+    bcts = dict(zip(feature_names("bcts"), published("bcts").weights, strict=True))
+    weights = torch.tensor([[bcts.get(name, 0.0) for name in feature_names(features)]])
+    falls = [int(record[1]) for record in records]
+    columns, cleared, ended = decide(
+        engine, weights, Rules(10, 10, clear_on_overflow), boards, falls, features
+    )
+    assert torch.equal(columns[0].long(), after)
+    assert cleared[0].tolist() == [int(record[5]) for record in records]
+    assert torch.equal(ended[0], over)
 
 
 def test_every_placement_and_all_ten_features(golden: Path) -> None:
@@ -79,3 +97,13 @@ def test_every_placement_and_all_ten_features(golden: Path) -> None:
         compared += 1
         overflowed += after.game_over
     assert (compared, overflowed) == (2800, 287)
+
+
+def test_every_orientation_is_that_of_the_simulator(golden: Path) -> None:
+    def drawing(rows: tuple[int, ...], width: int) -> str:
+        return "/".join("".join(".X"[row >> x & 1] for x in range(width)) for row in rows)
+
+    expected = [tuple(record) for record in _records(golden / "pieces_table.txt")]
+    numbers = [(s.piece, s.orientation, s.width, s.height) for shapes in PIECES for s in shapes]
+    drawings = [drawing(shape.rows, shape.width) for shapes in PIECES for shape in shapes]
+    assert [(*map(str, each), drawn) for each, drawn in zip(numbers, drawings, strict=True)] == expected

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from tetris import LinearController, Lookahead, Rollout, Rules, Streams, published, rollout
-from tetris.game.decisions import appears, choose, place, play, steps, with_next
-from tetris.game.piece_stream import PieceStream
+from tetris import Lookahead, Rollout, Rules, Streams, published
+from tetris.game.decisions import appears, choose, place, play, with_next
 from tetris.game.pieces import PIECES
 from tetris.game.policy import Player
-from tetris.record.explanation import decisions
 from tetris.record.replay import Replay
 from tetris.solver import solve
 
@@ -74,17 +70,9 @@ def test_lines_go_first_and_count_where_the_next_piece_does_not_appear(stack: St
     assert with_next(after, SQUARE) == with_next(after, None) == after
     assert with_next(after, BAR) == replace(after, game_over=True)
     player = Player(("landing_height",), np.array([-1.0]))
-    first, second = steps(rows, [BAR, BAR], player, SMALL, 0, 2)
+    first, second = play([BAR, BAR], player, SMALL, rows)
     assert (first.column, first.lines, first.game_over, first.rows) == (3, 1, True, after.rows)
     assert (second.column, second.game_over) == (0, False)  # on the empty board; no piece of the list follows
-
-
-def test_a_piece_that_overflows_ends_the_game_and_clears_nothing(stack: Stack) -> None:
-    rows = stack("XXX.", "X.X.", "XXX.", "X.X.")
-    published_rule = place(rows, PIECES[BAR][0], 3, 1, Rules(4, 4))
-    after = place(rows, PIECES[BAR][0], 3, 1, SMALL)
-    assert replace(after, rules=Rules(4, 4)) == published_rule
-    assert (after.lines, after.game_over) == (0, True)
 
 
 def test_who_knows_the_next_piece_leaves_room_for_it() -> None:
@@ -97,19 +85,6 @@ def test_who_knows_the_next_piece_leaves_room_for_it() -> None:
     assert columns == [0, 2, 0]
 
 
-def test_play_counts_what_the_steps_did_and_goes_on_where_it_stopped() -> None:
-    rules, player = Rules(6, 6, original=True), published("dt20").player(Rules(6, 6))
-    pieces = PieceStream(rules, 3, 1)
-    played = list(steps((), pieces, player, rules, 0, 300))
-    rows, lines, games, made = play((), pieces, player, rules, 0, 300)
-    assert (lines, games, made) == (sum(s.lines for s in played), sum(s.game_over for s in played), 300)
-    assert rows == (() if played[-1].game_over else played[-1].rows)
-    assert games > play((), pieces, player, Rules(6, 6), 0, 300)[2]
-    ends = [t for t, step in enumerate(played, start=1) if step.game_over]
-    stopped = play((), pieces, player, rules, 0, 300, 2)
-    assert stopped == ((), sum(step.lines for step in played[: ends[1]]), 2, ends[1])
-
-
 @pytest.mark.parametrize("device", ["cpu", "python"])
 def test_a_board_is_copied_with_its_next_piece(device: str) -> None:
     for original in (True, False):
@@ -118,25 +93,6 @@ def test_a_board_is_copied_with_its_next_piece(device: str) -> None:
         games.branch(torch.tensor([[0, 0]]))
         games.play_on(1)
         assert torch.equal(games.boards[0, 0], games.boards[0, 1]) == original
-
-
-def test_a_controller_file_keeps_the_rule(tmp_path: Path) -> None:
-    controller = replace(published("dt20"), rules=Rules(10, 16, original=True))
-    controller.save(tmp_path / "controller.json")
-    assert LinearController.load(tmp_path / "controller.json") == controller
-    assert controller.rules.rule == "original"
-
-
-def test_a_replay_is_the_game_that_the_engines_play(tmp_path: Path) -> None:
-    rules = Rules(6, 6, original=True)
-    controller = published("dt20")
-    for count in range(40, 60):  # the last placement ends a game, or not
-        played = islice(decisions(controller, rules, PieceStream(rules, 7, 0)), count)
-        replay = Replay.of(played, rules, 7, 0, controller)
-        expected = rollout(controller.policy(), Streams(rules, seed=7), count)
-        assert (replay.lines, replay.games) == (expected.lines.item(), expected.games.item())
-        replay.save(tmp_path / "replay.json")
-        assert len(list(Replay.load(tmp_path / "replay.json").after_states())) == count
 
 
 def test_a_replay_without_a_seed_does_not_know_the_piece_after_it() -> None:

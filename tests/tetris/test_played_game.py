@@ -48,19 +48,13 @@ def test_a_game_becomes_a_replay() -> None:
 
 def test_a_controller_may_be_the_folder_of_a_run(tmp_path: Path) -> None:
     SHORT.save(tmp_path / "controller.json")
-    assert LinearController.load(tmp_path) == SHORT
     game = play_game(SHORT)
     assert all(play_game(each).steps == game.steps for each in (str(tmp_path), tmp_path, game))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ({"controller": "dt21"}, ValueError, "did you mean"),
-        ({"seed": -1}, ValueError, "seed"),
-        ({"rules": "10x10"}, TypeError, "rules"),
-    ],
+    ("arguments", "message"), [({"controller": "dt21"}, "did you mean"), ({"seed": -1}, "seed")]
 )
-def test_wrong_arguments_are_named(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
+def test_wrong_arguments_are_named(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         play_game(**{"controller": SHORT, **arguments})

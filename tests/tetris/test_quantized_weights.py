@@ -14,7 +14,14 @@ from tetris.game.features import DENOMINATORS, FEATURES, feature_values
 from tetris.game.policy import Player
 from tetris.game.rules import Rules
 from tetris.play.controller import published
-from tetris.play.quantized_weights import BITS, played_weights, quantized_weights
+from tetris.play.engines import extension
+from tetris.play.quantized_weights import (
+    BITS,
+    engine_features,
+    engine_weights,
+    played_weights,
+    quantized_weights,
+)
 
 NAMES = feature_names("dt_columns")
 
@@ -56,14 +63,11 @@ def test_each_candidate_is_rounded_on_its_own() -> None:
         ((1e-45, 0.0), (1 << 14, 0)),
         ((3e38, -3e38), (28889, -28889)),
         ((1.99999, -1.0), (32767, -(1 << 14))),
+        ((1.0, float("nan")), (1 << 14, 0)),
     ],
 )
 def test_the_greatest_weight_has_15_bits(weights: tuple[float, ...], whole: tuple[int, ...]) -> None:
     assert tuple(quantized_weights(torch.tensor(weights), ("holes", "wells"))[0].tolist()) == whole
-
-
-def test_what_is_no_number_counts_as_nothing() -> None:
-    assert quantized_weights(torch.tensor([1.0, torch.nan]), ("holes", "wells"))[0].tolist() == [1 << 14, 0]
 
 
 def test_a_controller_plays_whatever_the_default_device_is() -> None:
@@ -98,7 +102,33 @@ def test_a_sum_is_the_same_in_any_order() -> None:
         assert sum(values[0, i] * weights[i] for i in order) == weighted_sums(values, weights).item()
 
 
-@pytest.mark.parametrize("name", ["dt20", "bcts", "dellacherie"])
-def test_a_published_controller_plays_with_its_weights(name: str) -> None:
-    controller = published(name)
+def test_a_published_controller_plays_with_its_weights() -> None:
+    controller = published("dt20")
     assert controller.played_weights == pytest.approx(controller.weights, abs=2.0**-10)
+
+
+STEPS = ("step_0_1", "holes", "step_pair_3_0_6", "step_8_6", "wells")
+
+
+def test_one_feature_of_an_engine_stands_for_all_of_a_table() -> None:
+    assert engine_features(feature_names("dt")) == feature_names("dt")
+    assert engine_features(STEPS) == ("holes", "wells", "step_features_1", "step_features_2")
+    other = ("holes", "wells", "step_1_0", "step_pair_0_0_0")
+    assert extension(STEPS).name == extension(other).name
+
+
+def test_the_tables_lie_behind_the_weights() -> None:
+    (row,) = engine_weights(torch.tensor([[10.0, 20, 30, 40, 50]]) * 2**9, STEPS).tolist()
+    row = [each // 2**9 for each in row]
+    assert row[:4] == [20, 50, 0, 0]
+    single, double = row[4 : 4 + 16 * 8], row[4 + 16 * 8 :]
+    assert len(double) == 16 * 64
+    assert {place: value for place, value in enumerate(single) if value} == {2 * 8 + 1: 10, 10 * 8 + 6: 40}
+    assert {place: value for place, value in enumerate(double) if value} == {5 * 64 + 6: 30}
+
+
+def test_every_step_of_the_widest_board_has_a_place_of_its_own() -> None:
+    names = tuple(name for name in feature_names("dt_step_pairs") if "step_" in name)
+    weights = torch.arange(1, len(names) + 1).unsqueeze(0)
+    row = engine_weights(weights, names)[0]
+    assert row.unique().numel() == len(names) + 1

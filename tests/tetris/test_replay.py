@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
-import zlib
+from dataclasses import fields
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tetris import LinearController, Rules, Streams, published, rollout
+from tetris import Rules, Streams, published, rollout
+from tetris.game.decisions import Step, play
 from tetris.game.piece_stream import PieceStream
 from tetris.game.pieces import placement_numbers, placements_on
-from tetris.record.explanation import decisions
 from tetris.record.replay import DamagedReplayError, Replay
 
 FIXTURES = Path(__file__).parent / "fixtures"
 SMALL = Rules(6, 6, clear_on_overflow=True, pieces="bag")
 
 
-def recorded(rules: Rules, count: int, seed: int = 7, name: str = "dt20") -> Replay:
-    controller = published(name)
-    played = islice(decisions(controller, rules, PieceStream(rules, seed, 0)), count)
+def recorded(rules: Rules, count: int, seed: int = 7) -> Replay:
+    controller = published("dt20")
+    played = islice(play(PieceStream(rules, seed, 0), controller.player(rules), rules), count)
     return Replay.of(played, rules, seed, 0, controller)
 
 
@@ -35,17 +34,15 @@ def sealed(values: dict[str, Any]) -> dict[str, Any]:
     return {**told, "digest": f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"}
 
 
-def packed(placements: bytes) -> str:
-    return base64.b64encode(zlib.compress(placements)).decode()
-
-
-@pytest.mark.parametrize("rules", [Rules(10, 10), SMALL, Rules(5, 8, pieces="SZ")])
+@pytest.mark.parametrize(
+    "rules", [Rules(10, 10), SMALL, Rules(5, 8, pieces="SZ"), Rules(6, 6, original=True)], ids=str
+)
 def test_a_replay_is_the_game_that_the_engines_play(rules: Rules) -> None:
-    replay = recorded(rules, 300)
-    controller = published("dt20")
-    played = rollout(controller.policy(), Streams(rules, seed=7), 300)
-    assert (replay.lines, replay.games) == (played.lines.item(), played.games.item())
-    assert len(list(replay.after_states())) == 300
+    for count in range(40, 60):  # the last placement ends a game, or not
+        replay = recorded(rules, count)
+        played = rollout(published("dt20").policy(), Streams(rules, seed=7), count)
+        assert (replay.lines, replay.games) == (played.lines.item(), played.games.item())
+    assert len(list(replay.after_states())) == count
 
 
 def test_a_replay_comes_back_from_its_file(tmp_path: Path) -> None:
@@ -60,11 +57,6 @@ def test_a_replay_comes_back_from_its_file(tmp_path: Path) -> None:
 def test_a_person_has_no_controller_and_a_file_of_pieces_no_seed() -> None:
     replay = Replay(Rules(), bytes([0, 17, 26]), 0, 0)
     assert Replay.from_dict(json.loads(json.dumps(replay.to_dict()))) == replay
-
-
-def test_a_million_pieces_fit_into_few_megabytes() -> None:
-    replay = recorded(Rules(10, 20), 800)
-    assert len(replay.to_dict()["placements"]) / 800 < 1.3
 
 
 def test_placements_are_numbered_by_piece_orientation_and_column() -> None:
@@ -92,24 +84,19 @@ def test_another_or_an_edited_file_is_refused(change: dict[str, Any], message: s
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"count": 4}, "expected 4 placements, got more than 4"),
+        ({"count": 4}, "expected 4 placements, got more"),
         ({"count": -1}, "expected a count of 0 to"),
         ({"placements": "AAAA"}, "expected placements as base64 of zlib"),
     ],
 )
 def test_what_a_program_wrote_wrongly_is_refused(change: dict[str, Any], message: str) -> None:
-    with pytest.raises((ValueError, TypeError), match=message):
+    with pytest.raises(ValueError, match=message):
         Replay.from_dict(sealed({**recorded(SMALL, 5).to_dict(), **change}))
 
 
 def test_a_piece_that_the_rules_do_not_know_is_refused() -> None:
     with pytest.raises(ValueError, match="of 10x20 with pieces ZS, got 0 as number 2"):
         Replay(Rules(pieces="SZ"), bytes([60, 0]), 0, 0)
-
-
-def test_a_controller_that_cannot_play_there_is_refused() -> None:
-    with pytest.raises(ValueError, match="expected a board of width 10 for the features bdu, got 6x6"):
-        Replay(SMALL, b"", 0, 0, controller=published("bdu"))
 
 
 def test_other_pieces_than_those_of_the_seed_are_noticed_when_they_come() -> None:
@@ -130,25 +117,13 @@ def test_other_lines_than_those_told_are_noticed_at_the_end() -> None:
 
 def test_a_replay_with_every_step_is_read_too() -> None:
     game = json.loads((FIXTURES / "games.json").read_text())[0]
-    names = (
-        "piece",
-        "orientation",
-        "column",
-        "lines",
-        "landing_row",
-        "rows",
-        "features",
-        "value",
-        "game_over",
-    )
+    names = [field.name for field in fields(Step)]
     steps = [dict(zip(names, step, strict=True)) for step in game["steps"]]
     values = {"format": "cem-tetris-replay", "version": 1, "rules": Rules().to_dict(), "steps": steps}
     replay = Replay.from_dict({**values, "seed": game["seed"], "stream": 0, "controller": None})
     assert [list(after.rows) for after in replay.after_states()] == [step["rows"] for step in steps]
-    with pytest.raises(ValueError, match="expected a placement on 10x20 as step 1"):
+    with pytest.raises(ValueError, match="expected steps, each a placement on 10x20"):
         Replay.from_dict({**values, "steps": [{"piece": 9}]})
-    with pytest.raises(TypeError, match="expected steps to be a list, got NoneType"):
-        Replay.from_dict({**values, "steps": None})
 
 
 def test_a_file_is_named_with_what_is_wrong_in_it(tmp_path: Path) -> None:
@@ -156,12 +131,3 @@ def test_a_file_is_named_with_what_is_wrong_in_it(tmp_path: Path) -> None:
     file.write_text('{"format": "cem-tetris-replay", "ver')
     with pytest.raises(ValueError, match=r"replay.json holds no valid replay: Unterminated string"):
         Replay.load(file)
-
-
-def test_a_controller_of_ones_own_travels_along(tmp_path: Path) -> None:
-    mine = LinearController("holes, max_height", (-4.0, -1.0), SMALL, "mine", {"seed": 1})
-    played = islice(decisions(mine, SMALL, PieceStream(SMALL, 1, 5)), 30)
-    Replay.of(played, SMALL, 1, 5, mine).save(tmp_path / "r.json")
-    loaded = Replay.load(tmp_path / "r.json")
-    assert loaded.controller == mine
-    assert len(list(loaded.after_states())) == 30

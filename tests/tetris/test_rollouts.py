@@ -28,18 +28,6 @@ def test_a_stream_stops_where_its_last_game_ends(device: str) -> None:
     assert int(endless.advance(int(one[2]._made[1, 0])).lines) == int(one[2]._lines[1, 0])
 
 
-def test_splitting_a_rollout_whose_streams_stop_changes_nothing() -> None:
-    policy, streams = Policy(weights_for("dt", 10)), Streams(Rules(10, 6, pieces="bag"), 3, 9, games=2)
-    whole, split = (Rollout(policy, streams) for _ in range(2))
-    for decisions in (1, 6, 0, 50, 343):
-        split.advance(decisions)
-    expected, result = whole.advance(400), split.advance(0)
-    assert torch.equal(expected.lines, result.lines)
-    assert torch.equal(expected.games, result.games)
-    assert torch.equal(expected.decisions, result.decisions)
-    assert int(expected.games[1:].min()) == 6
-
-
 def test_streams_that_have_stopped_cost_next_to_nothing() -> None:
     games = Rollout(Policy(torch.zeros(100, 9)), Streams(Rules(10, 10), 10, games=1))
     assert int(games.advance(1 << 40).games.sum()) == 1000  # a million seconds where they went on
@@ -70,19 +58,10 @@ def test_threads_do_not_matter() -> None:
     assert torch.equal(one.games, two.games)
 
 
-def test_check_is_called_and_may_end_the_rollout() -> None:
-    def stop() -> None:
-        raise InterruptedError
-
-    with pytest.raises(InterruptedError):
-        rollout(Policy(weights_for("dt", 10)), Streams(Rules(10, 10)), 100, "python", check=stop)
-
-
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
         ([[1.0] * 8], r"expected weights of shape \(population, 9\), got \(1, 8\)"),
-        (torch.ones(1, 1, 9), r"expected weights of shape \(population, 9\), got \(1, 1, 9\)"),
         ([[float("nan")] * 9], "expected finite float32 weights"),
     ],
 )
@@ -91,25 +70,16 @@ def test_bad_weights_are_refused(weights: Any, message: str) -> None:
         rollout(Policy(weights), Streams(), device="python")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"count": 0}, "expected count from 1"),
-        ({"games": 0}, "expected games from 1"),
-        ({"first": (1 << 62) + 1}, "expected first from 0"),
-        ({"seed": -1}, "expected seed from 0"),
-    ],
-)
-def test_streams_out_of_range_are_refused(arguments: dict[str, int], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Streams(**arguments)  # type: ignore[arg-type]
-
-
-def test_bad_counts_and_devices_are_refused() -> None:
+def test_bad_streams_counts_and_devices_are_refused() -> None:
+    for name in ("count", "games", "first", "seed"):
+        with pytest.raises(ValueError, match=f"expected {name} from"):
+            Streams(**{name: -1})  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="expected decisions from 0"):
         rollout(Policy([1.0] * 9), Streams(), -1, "python")
-    with pytest.raises(ValueError, match="expected device to be cpu, cuda or python, got 'tpu'"):
+    with pytest.raises(ValueError, match="expected device to be cpu, cuda, python, got 'tpu'"):
         rollout(Policy([1.0] * 9), Streams(), device="tpu")
+    with pytest.raises(ValueError, match=r"expected source of shape \(1, 2\), got \(1, 1\)"):
+        Rollout(Policy([1.0] * 9), Streams(count=2), "python").branch(torch.zeros(1, 1, dtype=torch.int64))
 
 
 def test_without_a_compiler_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,12 +80,6 @@ def test_many_games_look_ahead_as_on_the_cpu(lookahead: Lookahead) -> None:
     assert_equal(*both(policy_for(lookahead, 10, 2), Rules(10, 20), MANY // 2), 4, 1)
 
 
-@pytest.mark.parametrize("scale", [1e-40, 1e37])
-def test_weights_of_any_size_play_as_on_the_cpu(scale: float) -> None:
-    weights = weights_for("dt", 10, 2) / 10 * scale
-    assert_equal(*both(Policy(weights), Rules(10, 10), FEW // 2, 6), 60)
-
-
 @pytest.mark.parametrize("games", [FEW, MANY])
 def test_streams_stop_as_on_the_cpu(games: int) -> None:
     one, other = both(Policy(weights_for("dt", 10, 5)), Rules(10, 6), games // 5, 8, 0, True, 3)
@@ -130,12 +124,6 @@ def test_it_plays_where_the_weights_lie_whatever_device_is_current() -> None:
         result = games.advance(300)
     assert result.lines.get_device() == 1
     assert torch.equal(result.lines.cpu(), expected.lines)
-
-
-@pytest.mark.heavy
-def test_a_multiprocessor_has_more_games_than_it_takes_at_once() -> None:
-    features = every_feature(10)
-    assert_equal(*both(Policy(weights_for(features, 10, 40), features), Rules(10, 10), 10_000, 10), 20)
 
 
 @pytest.mark.heavy

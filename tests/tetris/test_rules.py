@@ -20,12 +20,6 @@ def test_boards_out_of_range_are_refused(width: int, height: int, got: int) -> N
         Rules(width, height)
 
 
-@pytest.mark.parametrize("values", [{"width": 10.0}, {"clear_on_overflow": 1}, {"pieces": 7}])
-def test_values_of_the_wrong_type_are_refused(values: dict[str, Any]) -> None:
-    with pytest.raises(TypeError, match="expected"):
-        Rules(**values)
-
-
 @pytest.mark.parametrize(
     ("given", "canonical", "piece_set"),
     [
@@ -39,15 +33,10 @@ def test_pieces_have_one_canonical_spelling(given: str, canonical: str, piece_se
     assert (rules.pieces, rules.piece_set) == (canonical, piece_set)
 
 
-@pytest.mark.parametrize("pieces", ["", "SX", "random"])
+@pytest.mark.parametrize("pieces", ["", "SX", "SzS"])
 def test_unknown_pieces_are_refused(pieces: str) -> None:
-    with pytest.raises(ValueError, match="uniform, bag or letters of IOTZSJL; got"):
+    with pytest.raises(ValueError, match="uniform, bag or letters of IOTZSJL, each once; got"):
         Rules(pieces=pieces)
-
-
-def test_a_piece_named_twice_is_refused() -> None:
-    with pytest.raises(ValueError, match="every letter of pieces once, got 'SzS'"):
-        Rules(pieces="SzS")
 
 
 def test_board_is_read_from_text() -> None:
@@ -58,22 +47,6 @@ def test_board_is_read_from_text() -> None:
 def test_text_that_is_no_board_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="WIDTHxHEIGHT such as 10x20, got"):
         Rules.parse_board(text)
-
-
-def test_board_in_text_must_be_in_range() -> None:
-    with pytest.raises(ValueError, match="width from 4 to 10, got 12"):
-        Rules.parse_board("12x20")
-
-
-@pytest.mark.parametrize("text", ["20x10", "10*20"])
-def test_the_board_that_was_meant_is_named(text: str) -> None:
-    with pytest.raises(ValueError, match=r"; did you mean '10x20'\?$"):
-        Rules.parse_board(text)
-
-
-def test_the_piece_source_that_was_meant_is_named() -> None:
-    with pytest.raises(ValueError, match="got 'unifrom'; did you mean 'uniform'"):
-        Rules(pieces="unifrom")
 
 
 @pytest.mark.parametrize("rule", RULES)

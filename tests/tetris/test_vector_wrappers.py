@@ -13,9 +13,9 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers import vector
 from gymnasium.wrappers.vector import NormalizeReward, RecordEpisodeStatistics
 
-from kernels import CompilerMissingError
-from tetris.envs import EpisodeStatistics, NormalizedReward, TetrisVectorEnv, native
+from tetris.envs import EpisodeStatistics, NormalizedReward, TetrisVectorEnv
 
+pytestmark = pytest.mark.usefixtures("step_engine")
 COUNT = 9
 MODES = tuple(AutoresetMode)
 needs_gymnasium_1_4 = pytest.mark.skipif(
@@ -25,14 +25,6 @@ needs_gymnasium_1_4 = pytest.mark.skipif(
 ON_A_GPU = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
 DEVICES = ("cpu", pytest.param("cuda", marks=ON_A_GPU))
 PLACES = [*((mode, "cpu") for mode in MODES), pytest.param(AutoresetMode.SAME_STEP, "cuda", marks=ON_A_GPU)]
-
-
-@pytest.fixture(autouse=True)
-def compiler() -> None:
-    try:
-        native.operators()
-    except CompilerMissingError as error:
-        pytest.skip(str(error))
 
 
 def make(mode: AutoresetMode, output: str = "torch", device: str = "cpu", limit: int = 25) -> TetrisVectorEnv:

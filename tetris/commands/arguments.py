@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tetris.commands.command_line import one_of, print_json, seed
 from tetris.evaluation import DEFAULT_SEED
@@ -14,6 +14,9 @@ from tetris.game.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH, RULE
 from tetris.play.controller import PUBLISHED, LinearController, known_names, resolve
 from tetris.play.devices import DEVICES
 from tetris.play.own_features import run_header
+
+if TYPE_CHECKING:
+    from tetris.evaluation.scores import Trial
 
 DEFAULT_BOARD = "10x20"
 
@@ -132,6 +135,23 @@ def game_rules(arguments: argparse.Namespace) -> Rules:
     return Rules.of(width, height, arguments.rule or RULES[0], arguments.pieces or "uniform")
 
 
+def chosen_seed(arguments: argparse.Namespace) -> int:
+    """Return what `add_seed` asks for."""
+    return DEFAULT_SEED if arguments.seed is None else int(arguments.seed)
+
+
+def read_trials(arguments: argparse.Namespace, device: str, file: Path | None = None) -> list[Trial]:
+    """Return the trial of each controller of the arguments; ``file`` holds its pieces."""
+    from tetris.evaluation.scores import Trial  # torch: not for --help
+
+    rules, lookahead = game_rules(arguments), chosen_lookahead(arguments)
+    seed, name = (None, file.name) if file else (chosen_seed(arguments), "")
+    return [
+        Trial(label, controller, rules, device, seed, lookahead, name)
+        for label, controller in read_controllers(arguments.controllers, rules)
+    ]
+
+
 def read_controllers(texts: Sequence[str], rules: Rules) -> list[tuple[str, LinearController]]:
     """Return the controllers of the arguments with their labels, see `controller_label`."""
     controllers = [resolve(text) for text in texts]
@@ -142,7 +162,8 @@ def read_controllers(texts: Sequence[str], rules: Rules) -> list[tuple[str, Line
 
 def controller_label(controller: LinearController, given: str) -> str:
     """Return the label of a controller: the name of a published one, otherwise the argument."""
-    return controller.name if PUBLISHED.get(controller.name) is controller else given
+    known = controller.name in PUBLISHED and controller is resolve(controller.name)
+    return controller.name if known else given
 
 
 def _by_default(value: str | int | None) -> str:

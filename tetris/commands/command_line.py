@@ -24,7 +24,6 @@ from kernels.support.printable import printable
 from tetris.play.devices import is_full_memory
 
 BAD_INPUT = 2
-_MOST_DIGITS = 40
 _LONGEST_ERROR = 20_000  # characters: a value from a file can be as long as the file
 _silent: tuple[int, TextIO] | None = None  # the number of this rank, if not the first, and its stderr
 
@@ -210,10 +209,8 @@ def up_to(most: int, wanted: str = "", least: int = 1) -> Callable[[str], int]:
     wanted = wanted or f"from {least} to {most:,}"
 
     def read(text: str) -> int:
-        digits = text.isdecimal() and len(text) <= _MOST_DIGITS  # Python converts no more than 4,300
-        if not digits or not least <= int(text) <= most:
-            got = text if len(text) <= _MOST_DIGITS else f"{text[:_MOST_DIGITS]}..."
-            raise argparse.ArgumentTypeError(f"expected a whole number {wanted}, got {got!r}")
+        if not text.isdecimal() or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"expected a whole number {wanted}, got {text!r}")
         return int(text)
 
     return read

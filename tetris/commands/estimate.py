@@ -18,13 +18,10 @@ from tetris.commands.arguments import (
     add_device,
     add_game,
     add_json,
-    chosen_lookahead,
-    game_rules,
     print_scores,
-    read_controllers,
+    read_trials,
 )
 from tetris.commands.command_line import Parser, joined_ranks, one_line_errors, positive_int, positive_seconds
-from tetris.evaluation import DEFAULT_SEED
 from tetris.play.devices import NATIVE, choose_device
 
 DEFAULT_SECONDS = 10.0
@@ -57,28 +54,23 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Estimate every controller and print the table."""
-    arguments = parse_arguments(argv)
-    with joined_ranks():
-        return score(arguments)
+    return score(parse_arguments(argv))
 
 
+@joined_ranks()
 def score(arguments: argparse.Namespace) -> int:
     """Estimate every controller and print the table; ranks share the work."""
     # torch and the engines: not for --help
     from tetris.evaluation.estimates import STREAMS, Estimate, check_rarely_loses, estimate
-    from tetris.evaluation.scores import Trial
     from tetris.play.splitting import MOST_STREAMS
 
     streams = arguments.streams or STREAMS
     with one_line_errors():
-        rules = game_rules(arguments)
-        controllers = read_controllers(arguments.controllers, rules)
         device = choose_device(arguments.device)
         if device not in NATIVE:
             raise ValueError("expected a compiler for the C++ engine: in Python an estimate takes hours")
+        trials = read_trials(arguments, device)
         check_integer("--streams", streams, 2, MOST_STREAMS)
-    lookahead = chosen_lookahead(arguments)
-    seed = DEFAULT_SEED if arguments.seed is None else arguments.seed
     seconds = arguments.seconds or (0.0 if arguments.decisions else DEFAULT_SECONDS)
     least = arguments.decisions or 0
 
@@ -86,8 +78,7 @@ def score(arguments: argparse.Namespace) -> int:
         return made.seconds >= seconds and made.decisions >= least
 
     found = []
-    for label, controller in controllers:
-        trial = Trial(label, controller, rules, device, seed, lookahead)
+    for trial in trials:
         with one_line_errors():
             check_rarely_loses(trial)
         found.append(estimate(trial, enough, streams))

@@ -19,13 +19,10 @@ from tetris.commands.arguments import (
     add_game,
     add_json,
     add_pieces,
-    chosen_lookahead,
-    game_rules,
     print_scores,
-    read_controllers,
+    read_trials,
 )
 from tetris.commands.command_line import Parser, joined_ranks, one_line_errors, positive_int, positive_seconds
-from tetris.evaluation import DEFAULT_SEED
 from tetris.play.devices import choose_device
 
 DEFAULT_SECONDS = 10.0
@@ -107,16 +104,15 @@ def read_pieces(path: Path) -> list[int]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Score every controller and print the table."""
-    arguments = parse_arguments(argv)
-    with joined_ranks():
-        return score(arguments)
+    return score(parse_arguments(argv))
 
 
+@joined_ranks()
 def score(arguments: argparse.Namespace) -> int:
     """Score every controller and print the table; ranks share the work."""
     # torch and the engines: not for --help
     from kernels.support import ranks
-    from tetris.evaluation.scores import Limit, Trial, measure, progress_bar
+    from tetris.evaluation.scores import Limit, measure, progress_bar
     from tetris.evaluation.step_replay import play_steps, step_replay
     from tetris.game.decisions import Step
     from tetris.game.piece_stream import PieceStream
@@ -125,12 +121,11 @@ def score(arguments: argparse.Namespace) -> int:
     if stepwise and arguments.device not in ("auto", "python"):
         print("note: --piece-sequence and --replay play on the Python engine", file=sys.stderr)
     with one_line_errors():
-        rules = game_rules(arguments)
-        controllers = read_controllers(arguments.controllers, rules)
+        device = "python" if stepwise else choose_device(arguments.device)
+        trials = read_trials(arguments, device, arguments.piece_sequence)
         sequence = read_pieces(arguments.piece_sequence) if arguments.piece_sequence else None
         if arguments.replay:
             check_writable(arguments.replay)
-        device = "python" if stepwise else choose_device(arguments.device)
 
     if sequence is not None:
         limit = Limit(decisions=len(sequence))
@@ -140,21 +135,17 @@ def score(arguments: argparse.Namespace) -> int:
         limit = (
             Limit(decisions=DEFAULT_REPLAY_DECISIONS) if arguments.replay else Limit(seconds=DEFAULT_SECONDS)
         )
-    seed = None if sequence is not None else DEFAULT_SEED if arguments.seed is None else arguments.seed
-    lookahead = chosen_lookahead(arguments)
-    file = "" if sequence is None else arguments.piece_sequence.name
     measurements = []
-    for label, controller in controllers:
-        trial = Trial(label, controller, rules, device, seed, lookahead, file)
+    for trial in trials:
         played: list[Step] = []
         if stepwise:
-            pieces = PieceStream(rules, seed or 0, 0) if sequence is None else sequence
+            pieces = PieceStream(trial.rules, trial.seed or 0, 0) if sequence is None else sequence
             most = MOST_REPLAY_DECISIONS if arguments.replay else sys.maxsize
             played, measurement = play_steps(trial, pieces, limit, most)
             if len(played) == most and not limit.reached(measurement.score, measurement.seconds):
                 print(f"note: --replay ends at {most:,} decisions, the most that it records", file=sys.stderr)
         else:
-            with progress_bar(label, limit) as progress:
+            with progress_bar(trial.label, limit) as progress:
                 measurement = measure(trial, limit, progress)
         measurements.append(measurement)
         if arguments.replay and ranks.rank() == 0:

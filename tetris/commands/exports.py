@@ -45,15 +45,17 @@ def asked_for(arguments: argparse.Namespace) -> dict[str, Path]:
 
 
 def check_exports(arguments: argparse.Namespace) -> None:
-    """Check that all files can be written."""
-    paths = asked_for(arguments)
+    """Check that all files can be written, with as many pieces as are asked for."""
+    paths, count = asked_for(arguments), arguments.decisions or 0
     for path in paths.values():
         check_writable(path)
     if "gif" in paths:
         check_gif(arguments.speed)
-        check_pictures(arguments.decisions or 0)
+        check_pictures(count)
     if "mp4" in paths:
         check_mp4()
+    if paths and count > MOST_PLACEMENTS:
+        raise ValueError(f"expected --decisions to be at most {MOST_PLACEMENTS:,}, got {count:,}")
 
 
 def check_pictures(count: int) -> None:

@@ -5,22 +5,21 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from kernels.support.files import read_bytes
-from tetris.commands.arguments import chosen_lookahead, controller_label, game_rules
-from tetris.evaluation import DEFAULT_SEED
-from tetris.game.decisions import Pieces
+from tetris.commands.arguments import chosen_lookahead, chosen_seed, controller_label, game_rules
+from tetris.game.decisions import Pieces, play
 from tetris.game.features import AfterState
 from tetris.game.piece_stream import PieceStream
-from tetris.game.policy import Lookahead
+from tetris.game.policy import Lookahead, Player
 from tetris.game.rules import Rules
 from tetris.play.controller import LinearController, resolve
-from tetris.record.explanation import decisions
 from tetris.record.replay import FORMAT, MOST_BYTES, Replay
 
 DEFAULT_CONTROLLER, DEFAULT_ELSEWHERE = "best", "anywidth"
-"""The default controllers: the best one of the package, and the best one for boards of any width."""
+"""The default controllers: the best one of the package, for ten columns, and that for boards of any width."""
 
 _OF_A_GAME = ("board", "rule", "pieces", "pieces_known", "lookahead", "seed")
 
@@ -30,17 +29,7 @@ STREAM = 0
 
 @dataclass(frozen=True)
 class Show:
-    """The games to show.
-
-    Attributes:
-        rules: The rules of the games.
-        controller: The controller; None for a person's replay.
-        seed: Seed of the pieces; None if a replay has none.
-        stream: Number of their stream; None if a replay has none.
-        label: Label of the controller or replay.
-        replay: The replay; None for a controller.
-        lookahead: What decisions consider.
-    """
+    """The games to show: of a controller, or a replay, whose seed, stream and controller may be unknown."""
 
     rules: Rules
     controller: LinearController | None
@@ -49,6 +38,11 @@ class Show:
     label: str
     replay: Replay | None = None
     lookahead: Lookahead = Lookahead.NONE
+
+    @cached_property
+    def player(self) -> Player | None:
+        """The controller on the board; None without one."""
+        return None if self.controller is None else self.controller.player(self.rules, self.lookahead)
 
     @property
     def pieces(self) -> Pieces | None:
@@ -71,9 +65,8 @@ class Show:
             yield from self.replay.after_states()
         else:
             assert self.controller is not None
-            pieces = self.pieces
-            assert pieces is not None
-            yield from decisions(self.controller, self.rules, pieces, self.lookahead)
+            assert self.pieces is not None
+            yield from play(self.pieces, self.controller.player(self.rules, self.lookahead), self.rules)
 
 
 def read_show(arguments: argparse.Namespace) -> Show:
@@ -95,23 +88,13 @@ def read_show(arguments: argparse.Namespace) -> Show:
         label = name or Path(source).stem
         return Show(replay.rules, replay.controller, replay.seed, replay.stream, label, replay)
     rules = game_rules(arguments)
-    source = default_name(rules) if source is None else source
+    if source is None:
+        source = DEFAULT_CONTROLLER if rules.width == 10 else DEFAULT_ELSEWHERE
     controller = resolve(source)
     controller.names_on(rules)
-    label = controller_label(controller, _file_name(Path(source)))
-    seed = DEFAULT_SEED if arguments.seed is None else arguments.seed
-    return Show(rules, controller, seed, STREAM, label, lookahead=chosen_lookahead(arguments))
-
-
-def default_name(rules: Rules) -> str:
-    """Return the name of the default controller."""
-    known = resolve(DEFAULT_CONTROLLER).rules.width
-    return DEFAULT_CONTROLLER if rules.width == known else DEFAULT_ELSEWHERE
-
-
-def _file_name(path: Path) -> str:
-    """The name of a file or folder; ``.`` is resolved."""
-    return path.resolve().name if path.name in ("", "..") else path.name
+    label = controller_label(controller, Path(source).resolve().name)
+    lookahead = chosen_lookahead(arguments)
+    return Show(rules, controller, chosen_seed(arguments), STREAM, label, lookahead=lookahead)
 
 
 def _is_replay(source: str) -> bool:

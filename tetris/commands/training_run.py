@@ -1,7 +1,7 @@
 """A training run from arguments to page: train, draw, score, report, and print the verdict.
 
 The way down: `run_training` makes a recipe of the arguments and a `Training` of the recipe; its trainer asks
-`RunObjective` for the fitness of each generation, which `tetris.rollout` plays on an engine.
+`run_objective` for the fitness of each generation, which `tetris.rollout` plays on an engine.
 """
 
 from __future__ import annotations
@@ -11,36 +11,31 @@ import os
 import shlex
 import signal
 import sys
-import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from kernels.loader.ahead import build_missing
 from kernels.support import ranks
-from kernels.support.files import set_aside
 from kernels.support.printable import printable
 from kernels.support.ranks import RanksError
-from tetris import LinearController, feature_names
+from tetris import LinearController
 from tetris.commands.command_line import command_of, joined_ranks, one_line_errors
-from tetris.evaluation.comparison import LEARNED, boards, compare, references_to_play, verdict
+from tetris.evaluation.comparison import LEARNED, boards, compare, verdict
 from tetris.evaluation.scores import Trial
 from tetris.evaluation.text_table import Score, score_table
 from tetris.game.feature_sets import feature_label
-from tetris.play import engines as native
-from tetris.play.devices import NATIVE, choose_device
-from tetris.play.own_features import header_of
+from tetris.play.devices import choose_device
 from tetris.record.numbers import format_lines
-from tetris.report.learning_curve import HINT, draw_learning_curve
+from tetris.report.learning_curve import HINT, draw_runs
 from tetris.report.page import write_report
-from tetris.training import Callback, Interrupted, StopRequest, TrainingResult
+from tetris.training import Callback, Interrupted
 from tetris.training.presets import PYTHON_PRESETS, Setting
 from tetris.training.provenance import add_start
 from tetris.training.recipe import Recipe, make_recipe, read_settings
 from tetris.training.run_folder import RunFolder, new_folder
-from tetris.training.run_record import load_run, read_controller, read_metrics
+from tetris.training.run_record import load_run
 from tetris.training.training import Training, prepare_engine, tensorboard_writer
 
 LIVE_SECONDS = 20.0
@@ -58,25 +53,28 @@ def run_training(given: argparse.Namespace) -> int:
             recipe, folder, is_new = ranks.broadcast(lambda: run_of(given))
             choose_device(recipe.device, _CPU)
             prepare_engine(recipe)
-            curves = [tensorboard_writer(recipe, folder)] if "tensorboard" in given else []
-            callbacks = [*curves, *([LiveReport(folder)] if ranks.rank() == 0 else [])]
-            limit = getattr(given, "time_limit", None)
-            training = Training(recipe, folder, StopRequest(), limit, callbacks)
-            if ranks.rank() == 0:
+            first = ranks.rank() == 0
+            callbacks: list[Callback] = [LiveReport(folder)] if first else []
+            if "tensorboard" in given:
+                callbacks.append(tensorboard_writer(recipe, folder))
+            training = Training(recipe, folder, getattr(given, "time_limit", None), callbacks)
+            if first:
                 stack.enter_context(folder.claimed(recipe if is_new else None))
-            finished = ranks.broadcast(lambda: not is_new and restore(training))
-        if finished:
-            if ranks.rank() == 0:
-                complete_files(training)
-            return 0
-        if ranks.rank() == 0:
-            with one_line_errors():
+            if not is_new and ranks.broadcast(lambda: is_finished(folder, recipe)):
+                total = recipe.total_generations
+                print(
+                    f"{printable(folder.path)} is finished: all {total} generations are played and measured"
+                )
+                return 0
+            if not is_new:
+                ranks.broadcast(lambda: restore(training))
+            if first:
                 add_start(folder.starts, recipe.device)
         announce(training)
-        if curves:
+        if "tensorboard" in given:
             note(f"curves: tensorboard --logdir {shlex.quote(str(folder.tensorboard))}")
         with training.stop:
-            return train(training)
+            return train(training, given)
 
 
 def run_of(given: argparse.Namespace) -> tuple[Recipe, RunFolder, bool]:
@@ -115,53 +113,26 @@ def note(text: object) -> None:
     print(f"note: {printable(text)}", file=sys.stderr)
 
 
-def restore(training: Training) -> bool:
-    """Resume a run, with notes on its damaged files; return whether it is finished, with a message."""
-    recipe, folder, total = training.recipe, training.folder, training.recipe.total_generations
-    problems = training.restore()
-    controller = saved_controller(folder)
-    finished = controller is not None and is_finished(controller, recipe)
-    begun = total if finished else training.optimizer.generation
-    if not begun and folder.metrics.is_file() and folder.metrics.stat().st_size:
-        problems += [f"{folder.checkpoints}: no checkpoint: the run begins again"]
-    for problem in problems + training.metrics.restore(begun):
-        note(problem)
-    if finished:
-        print(f"{printable(folder.path)} is finished: all {total} generations are played and measured")
-    return finished
-
-
-def saved_controller(folder: RunFolder) -> LinearController | None:
-    """Return the controller of a run, if any; a damaged one is set aside, to be made again."""
+def is_finished(folder: RunFolder, recipe: Recipe) -> bool:
+    """Return whether the controller of a run was learned in all generations, and measured on all boards."""
     if not folder.controller.is_file():
-        return None
-    try:
-        return read_controller(folder.controller)
-    except ValueError as error:
-        aside = set_aside(folder.controller)
-        note(f"{folder.controller} is made again: {error}; the old file is {aside}")
-        return None
-
-
-def is_finished(controller: LinearController, recipe: Recipe) -> bool:
-    """Return whether a controller was learned in all generations, and measured on all boards."""
+        return False
+    controller = LinearController.load(folder.controller)
     known = controller.provenance
     if known.get("generation") != recipe.total_generations:
         return False
     measured = {each["board"] for kind in ("score", "estimates") for each in known.get(kind) or ()}
-    return not recipe.score_decisions or measured >= {
-        rules.board for rules in boards(controller, recipe.rules)
-    }
+    wanted = {rules.board for rules in boards(controller, recipe.rules)}
+    return not recipe.score_decisions or measured >= wanted
 
 
-def complete_files(training: Training) -> None:
-    """Make the picture and the page of a finished run where they are not there, or older than its scores."""
-    folder = training.folder
-    if not folder.learning_curve.is_file():
-        draw(training)
-    page, controller = folder.report, folder.controller
-    if not page.is_file() or page.stat().st_mtime_ns < controller.stat().st_mtime_ns:
-        report(folder)
+def restore(training: Training) -> None:
+    """Go on from the newest usable checkpoint of a run, if any, with notes on its damaged files."""
+    problems = []
+    if any(training.folder.checkpoints.glob("checkpoint-*.json")):
+        problems = [f"passed over {rejected}" for rejected in training.trainer.resume().rejected]
+    for problem in problems + training.metrics.restore(training.optimizer.generation):
+        note(problem)
 
 
 def announce(training: Training) -> None:
@@ -182,10 +153,9 @@ def announce(training: Training) -> None:
     )
 
 
-def train(training: Training) -> int:
+def train(training: Training, given: argparse.Namespace) -> int:
     """Train, draw, score and report; return the exit status."""
     recipe, folder = training.recipe, training.folder
-    build_references(training)
     result = training.trainer.run()
     controller = training.save_controller()
     first = ranks.rank() == 0
@@ -193,12 +163,18 @@ def train(training: Training) -> int:
     if result.reason == "signal":
         if first and controller is not None:
             report(folder)
-        return stopped(training, progress)
+        return stopped(training, given, progress)
     said = None
     if controller is None:
         note("the time limit came before the first generation was over: there is no controller yet")
     else:
-        summarize(training, result)
+        speed = training.decisions / max(result.elapsed_s, 1e-9)
+        print(
+            f"{printable(folder.controller)}: learned in {result.generation} of {recipe.total_generations} "
+            f"generations, {format_lines(training.decisions)} decisions, {result.elapsed_s:.0f} s "
+            f"({format_lines(speed)} decisions/s)",
+            flush=True,
+        )
         if first:
             draw(training)
         written = first and report(folder, live=bool(recipe.score_decisions))
@@ -208,53 +184,48 @@ def train(training: Training) -> int:
             if written:
                 report(folder, again=True)
             if said is None:
-                return stopped(training, f"while measuring {folder.controller}")
+                return stopped(training, given, f"while measuring {folder.controller}")
     if result.reason == "time_limit":
-        note(f"time is up {progress}; to go on: {resumption(training)}")
+        note(f"time is up {progress}; to go on: {command_for(folder, given, 'train', '--resume')}")
     if said is not None:
-        watch = "watch" if recipe.pieces_known == 1 else f"watch --pieces-known {recipe.pieces_known}"
-        print(f"\n{said}\nto watch it play: {printable(with_header(watch, training))}", flush=True)
+        known = [] if recipe.pieces_known == 1 else ["--pieces-known", str(recipe.pieces_known)]
+        watch = command_for(folder, given, "watch", *known)
+        print(f"\n{said}\nto watch it play: {printable(watch)}", flush=True)
     return 0
 
 
-def build_references(training: Training) -> None:
-    """Compile the engines of the published controllers that will be scored, during training."""
-    recipe = training.recipe
-    if not recipe.score_decisions or recipe.device not in NATIVE:
-        return
-    needed = [
-        library
-        for each in references_to_play(boards(training.controller(), recipe.rules))
-        for library in native.libraries(
-            feature_names(each.features, recipe.rules.width),
-            recipe.lookahead,
-            cuda=recipe.device == "cuda",
-        )
-    ]
-    if needed:
-        threading.Thread(target=build_missing, args=(needed,), daemon=True).start()
-
-
-def summarize(training: Training, result: TrainingResult) -> None:
-    """Print how the training ended."""
-    speed = training.decisions / max(result.elapsed_s, 1e-9)
-    print(
-        f"{printable(training.folder.controller)}: learned in {result.generation} of "
-        f"{training.recipe.total_generations} generations, {format_lines(training.decisions)} decisions, "
-        f"{result.elapsed_s:.0f} s ({format_lines(speed)} decisions/s)",
-        flush=True,
-    )
-
-
 def draw(training: Training) -> None:
-    """Draw the learning curve, or print why it failed."""
-    recipe, folder = training.recipe, training.folder
-    try:
-        metrics = read_metrics(folder.metrics)
-        if metrics and not draw_learning_curve(metrics, folder.learning_curve, recipe.title):
+    """Draw the learning curve."""
+    folder = training.folder
+
+    def picture() -> None:
+        if not draw_runs([load_run(folder.path)], folder.learning_curve):
             note(HINT)
-    except Exception as error:  # of a full disk or of a library: the scores come all the same
-        note(f"no {folder.learning_curve}: {type(error).__name__}: {error}")
+
+    attempt(folder, folder.learning_curve, picture)
+
+
+def report(folder: RunFolder, *, again: bool = False, live: bool = False) -> bool:
+    """Write the report and print its path; return whether it is there."""
+    written = attempt(
+        folder, folder.report, lambda: write_report(folder.report, [load_run(folder.path)], live=live)
+    )
+    what = "now with the scores" if again else "curves, weights and a game, for a browser"
+    with suppress(OSError):  # of a terminal that was closed
+        if written:
+            print(f"{printable(folder.report)}: {what}", flush=True)
+    return written
+
+
+def attempt(folder: RunFolder, file: Path, make: Callable[[], None]) -> bool:
+    """Make a file that a run can do without: a full disk or a library's error is a note."""
+    try:
+        make()
+    except Exception as error:
+        retry = f"{command_of('report')} {shlex.quote(str(folder.path))}"
+        note(f"no {file}: {type(error).__name__}: {error}; to try again: {retry}")
+        return False
+    return True
 
 
 def measure(training: Training, controller: LinearController) -> str:
@@ -294,43 +265,23 @@ class LiveReport(Callback):
         self._due = ended + max(LIVE_SECONDS, 100 * (ended - begun))
 
 
-def report(folder: RunFolder, *, again: bool = False, live: bool = False) -> bool:
-    """Write the report and print its path, or why it failed; return whether it is there."""
-    try:
-        write_report(folder.report, [load_run(folder.path)], live=live)
-    except Exception as error:
-        retry = f"{command_of('report')} {shlex.quote(str(folder.path))}"
-        note(f"no {folder.report}: {type(error).__name__}: {error}; to try again: {retry}")
-        return False
-    what = "now with the scores" if again else "curves, weights and a game, for a browser"
-    with suppress(OSError):  # of a terminal that was closed
-        print(f"{printable(folder.report)}: {what}", flush=True)
-    return True
+def command_for(folder: RunFolder, given: argparse.Namespace, name: str, *options: str) -> str:
+    """Return a command for the folder of a run, with the header of features that this one was given."""
+    words = [*options, str(folder.path)]
+    if "feature_header" in given:
+        words += ["--feature-header", os.path.relpath(given.feature_header)]
+    return f"{command_of(name)} {shlex.join(words)}"
 
 
-def resumption(training: Training) -> str:
-    """Return the command that resumes a run."""
-    return with_header("train --resume", training)
-
-
-def with_header(command: str, training: Training) -> str:
-    """Return a command for the folder of a run, with the header of features that the run needs."""
-    name, *options = command.split()
-    words = [*options, shlex.quote(str(training.folder.path))]
-    names = feature_names(training.recipe.features, training.recipe.rules.width)
-    header = header_of([native.feature_struct(each) for each in names])
-    if header is not None:
-        words += ["--feature-header", shlex.quote(os.path.relpath(header[0]))]
-    return " ".join([command_of(name), *words])
-
-
-def stopped(training: Training, where: str) -> int:
+def stopped(training: Training, given: argparse.Namespace, where: str) -> int:
     """Print how to resume, and return the exit status."""
     number = training.stop.signum or 0
     with suppress(RanksError):
         (number,) = ranks.all_reduce_max([number])
     number = number or signal.SIGINT
-    name, how = signal.Signals(number).name, printable(resumption(training))
+    name, how = signal.Signals(number).name, command_for(training.folder, given, "train", "--resume")
     with suppress(OSError):  # of a terminal that was closed
-        print(f"stopped by {name} {printable(where)}; to go on: {how}", file=sys.stderr, flush=True)
+        print(
+            f"stopped by {name} {printable(where)}; to go on: {printable(how)}", file=sys.stderr, flush=True
+        )
     return 128 + number

@@ -21,7 +21,7 @@ from tetris.commands.show import DEFAULT_CONTROLLER, DEFAULT_ELSEWHERE, Show, re
 from tetris.game.features import AfterState
 from tetris.play.controller import known_names
 from tetris.record.explanation import explain
-from tetris.record.replay import MOST_PLACEMENTS, DamagedReplayError, Replay
+from tetris.record.replay import DamagedReplayError, Replay
 from tetris.view.game_view import Scene, scenes
 from tetris.view.human_player import HumanPlayer
 from tetris.view.terminal import Terminal, is_interactive
@@ -88,9 +88,8 @@ def print_frames(show: Show, shown: Iterator[Scene]) -> None:
     """Print every scene in plain text."""
     for scene in shown:
         text = scene_text(scene)
-        if show.controller is not None:
-            player = show.controller.player(show.rules, show.lookahead)
-            explained = explain(scene.rows, scene.after, player, scene.next_piece)
+        if show.player is not None:
+            explained = explain(scene.rows, scene.after, show.player, scene.next_piece)
             values = zip(explained.names, explained.features, strict=True)
             margin = "-" if explained.margin is None else f"{explained.margin:.2f}"
             text += f"\n{' '.join(f'{name} {value:g}' for name, value in values)}"
@@ -126,10 +125,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.play and not interactive:
             raise ValueError("--play needs a terminal: expected keyboard and screen, got a pipe or TERM=dumb")
         check_exports(arguments)
-        if exports and (arguments.decisions or 0) > MOST_PLACEMENTS:
-            raise ValueError(
-                f"expected --decisions to be at most {MOST_PLACEMENTS:,}, got {arguments.decisions:,}"
-            )
     endless = arguments.games or show.replay or (interactive and not exports)
     most = arguments.decisions or (None if endless else DEFAULT_DECISIONS)
     played = limited(show.played(), most, arguments.games)
@@ -143,9 +138,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         elif interactive:
             with Terminal(sys.stdout, sys.stdin.fileno()) as terminal:
                 shown = scenes(show.rules, played, show.pieces)
-                Watcher(
-                    *(terminal, shown, show.controller, show.title, arguments.speed), show.lookahead
-                ).run()
+                Watcher(terminal, shown, show.player, show.title, arguments.speed).run()
         else:
             print_frames(show, scenes(show.rules, played, show.pieces))
     except DamagedReplayError as error:

@@ -9,129 +9,126 @@
 namespace tetris {
 
 struct Totals {
-    int64_t lines = 0, games = 0;
+  int64_t lines = 0, games = 0;
 };
 
 // Where a stream stops: before a decision, or when so many games have ended.
 struct Goal {
-    uint64_t decision;
-    int64_t games;
-    TETRIS_FUNCTION bool reached(const PieceReader& pieces, const Totals& totals) const {
-        return pieces.t == decision || totals.games == games;
-    }
+  uint64_t decision;
+  int64_t games;
+  TETRIS_FUNCTION bool reached(const PieceReader& pieces, const Totals& totals) const {
+    return pieces.t == decision || totals.games == games;
+  }
 };
 
 // A board of ScalarLanes' columns, without side walls.
 struct StoredBoard {
-    uint32_t columns[MAX_WIDTH];
+  uint32_t columns[MAX_WIDTH];
 };
 
 // A game that restarts when it ends, played in lanes L.
-template <class L, class List, Lookahead LOOKAHEAD>
-class LaneRollout {
-   public:
-    using Word = typename L::Word;
-    static constexpr int ROWS = L::TOP + 1;
-    TETRIS_FUNCTION LaneRollout(const GameRules& rules, const int32_t* weights)
-        : geometry_(rules.width, rules.height), chooser_(geometry_, weights, rules) {}
-    LaneRollout(const LaneRollout&) = delete;  // the chooser refers to the geometry
-    LaneRollout& operator=(const LaneRollout&) = delete;
+template <class L, class List, Lookahead LOOKAHEAD> class LaneRollout {
+ public:
+  using Word = typename L::Word;
+  static constexpr int ROWS = L::TOP + 1;
+  TETRIS_FUNCTION LaneRollout(const GameRules& rules, const int32_t* weights)
+      : geometry_(rules.width, rules.height), chooser_(geometry_, weights, rules) {}
+  LaneRollout(const LaneRollout&) = delete;  // the chooser refers to the geometry
+  LaneRollout& operator=(const LaneRollout&) = delete;
 
-    // Plays until the goal is reached, while a column is higher than `limit` if `above`, and otherwise while none is.
-    TETRIS_FUNCTION void play(StoredBoard& stored, PieceReader& pieces, const Goal& goal, int limit, bool above,
-                              Totals& totals) const {
-        const Word high = limit >= ROWS ? Word(0) : static_cast<Word>((Word(1) << (ROWS - limit)) - 1);
-        const typename L::ColumnBits higher = L::bits_everywhere(high) & geometry_.inside;
-        typename L::ColumnBits cells = load(stored);
-        while (!goal.reached(pieces, totals) && L::any(cells & higher) == above) {
-            const int piece = pieces.next();
-            if constexpr (LOOKAHEAD == Lookahead::preview) cells = decide(cells, totals, piece, pieces.known);
-            else if constexpr (LOOKAHEAD == Lookahead::expectimax) cells = decide(cells, totals, piece, pieces.source);
-            else cells = decide(cells, totals, piece);
-            if (chooser_.rules.original && !appears(geometry_, cells, pieces.known)) {
-                ++totals.games;
-                cells = geometry_.walls;
-            }
-        }
-        store(cells, stored);
+  // Plays until the goal is reached, while a column is higher than `limit` if `above`, and otherwise while none is.
+  TETRIS_FUNCTION void play(StoredBoard& stored, PieceReader& pieces, const Goal& goal, int limit, bool above,
+      Totals& totals) const {
+    const Word high = limit >= ROWS ? Word(0) : static_cast<Word>((Word(1) << (ROWS - limit)) - 1);
+    const typename L::ColumnBits higher = L::bits_everywhere(high) & geometry_.inside;
+    typename L::ColumnBits cells = load(stored);
+    while (!goal.reached(pieces, totals) && L::any(cells & higher) == above) {
+      const int piece = pieces.next();
+      if constexpr (LOOKAHEAD == Lookahead::preview) cells = decide(cells, totals, piece, pieces.known);
+      else if constexpr (LOOKAHEAD == Lookahead::expectimax)
+        cells = decide(cells, totals, piece, pieces.source);
+      else cells = decide(cells, totals, piece);
+      if (chooser_.rules.original && !appears(geometry_, cells, pieces.known)) {
+        ++totals.games;
+        cells = geometry_.walls;
+      }
     }
+    store(cells, stored);
+  }
 
-   private:
-    // One decision; the new columns. `next`: the next piece, or the source of it.
-    template <class... Next>
-    TETRIS_FUNCTION typename L::ColumnBits decide(const typename L::ColumnBits& cells, Totals& totals, int piece,
-                                                  const Next&... next) const {
-        const Board<L> board(geometry_, cells);
-        const Choice choice = chooser_.choose(board, piece, next...);
-        const int place = choice.place == Choice::NONE ? 0 : choice.place;
-        const Landing<L> landing(board, piece, place, chooser_.rules.clear_on_overflow);
-        totals.lines += landing.lines;
-        totals.games += landing.over ? 1 : 0;
-        return landing.over ? geometry_.walls : landing.cells;
+ private:
+  // One decision; the new columns. `next`: the next piece, or the source of it.
+  template <class... Next> TETRIS_FUNCTION typename L::ColumnBits decide(
+      const typename L::ColumnBits& cells, Totals& totals, int piece, const Next&... next) const {
+    const Board<L> board(geometry_, cells);
+    const Choice choice = chooser_.choose(board, piece, next...);
+    const int place = choice.place == Choice::NONE ? 0 : choice.place;
+    const Landing<L> landing(board, piece, place, chooser_.rules.clear_on_overflow);
+    totals.lines += landing.lines;
+    totals.games += landing.over ? 1 : 0;
+    return landing.over ? geometry_.walls : landing.cells;
+  }
+
+  TETRIS_FUNCTION typename L::ColumnBits load(const StoredBoard& stored) const {
+    Word slots[16] = {};
+    for (int i = 0; i < geometry_.width; ++i) {
+      slots[FIRST_COLUMN + i] = static_cast<Word>(stored.columns[i] >> (32 - ROWS));
     }
+    return L::load(slots) | geometry_.walls;
+  }
 
-    TETRIS_FUNCTION typename L::ColumnBits load(const StoredBoard& stored) const {
-        Word slots[16] = {};
-        for (int i = 0; i < geometry_.width; ++i) {
-            slots[FIRST_COLUMN + i] = static_cast<Word>(stored.columns[i] >> (32 - ROWS));
-        }
-        return L::load(slots) | geometry_.walls;
+  TETRIS_FUNCTION void store(const typename L::ColumnBits& cells, StoredBoard& stored) const {
+    Word slots[16];
+    L::store(cells, slots);
+    for (int i = 0; i < geometry_.width; ++i) {
+      stored.columns[i] = static_cast<uint32_t>(slots[FIRST_COLUMN + i]) << (32 - ROWS);
     }
+  }
 
-    TETRIS_FUNCTION void store(const typename L::ColumnBits& cells, StoredBoard& stored) const {
-        Word slots[16];
-        L::store(cells, slots);
-        for (int i = 0; i < geometry_.width; ++i) {
-            stored.columns[i] = static_cast<uint32_t>(slots[FIRST_COLUMN + i]) << (32 - ROWS);
-        }
-    }
-
-    const Geometry<L> geometry_;
-    const Chooser<L, List> chooser_;
+  const Geometry<L> geometry_;
+  const Chooser<L, List> chooser_;
 };
 
 // A stream in lanes L, and in lanes Tall while the stack is too high for those.
-template <class L, class Tall, class List, Lookahead LOOKAHEAD = Lookahead::none>
-class StreamRollout {
-   public:
-    StreamRollout(const GameRules& rules, const int32_t* weights) : rules_(rules), weights_(weights) {}
+template <class L, class Tall, class List, Lookahead LOOKAHEAD = Lookahead::none> class StreamRollout {
+ public:
+  StreamRollout(const GameRules& rules, const int32_t* weights) : rules_(rules), weights_(weights) {}
 
-    // Plays until the goal is reached.
-    void play(StoredBoard& board, PieceReader& pieces, const Goal& goal, Totals& totals) {
-        if constexpr (L::MAX_STACK >= MAX_HEIGHT) {
-            made(low_).play(board, pieces, goal, MAX_HEIGHT + MAX_PIECE_SIZE, false, totals);
-        } else {
-            while (!goal.reached(pieces, totals)) {
-                if (is_tall(board)) made(tall_).play(board, pieces, goal, highest(), true, totals);
-                else made(low_).play(board, pieces, goal, highest(), false, totals);
-            }
-        }
+  // Plays until the goal is reached.
+  void play(StoredBoard& board, PieceReader& pieces, const Goal& goal, Totals& totals) {
+    if constexpr (L::MAX_STACK >= MAX_HEIGHT) {
+      made(low_).play(board, pieces, goal, MAX_HEIGHT + MAX_PIECE_SIZE, false, totals);
+    } else {
+      while (!goal.reached(pieces, totals)) {
+        if (is_tall(board)) made(tall_).play(board, pieces, goal, highest(), true, totals);
+        else made(low_).play(board, pieces, goal, highest(), false, totals);
+      }
     }
+  }
 
-   private:
-    // The highest stack that lanes L are for. The next piece, where it counts, falls on a stack that may have risen by a piece,
-    // but is no higher than the board.
-    int highest() const {
-        const bool one_piece = LOOKAHEAD == Lookahead::none || rules_.height <= L::MAX_STACK;
-        return one_piece ? L::MAX_STACK : L::MAX_STACK - MAX_PIECE_SIZE;
-    }
+ private:
+  // The highest stack that lanes L are for. The next piece, where it counts, falls on a stack that may have risen by a piece,
+  // but is no higher than the board.
+  int highest() const {
+    const bool one_piece = LOOKAHEAD == Lookahead::none || rules_.height <= L::MAX_STACK;
+    return one_piece ? L::MAX_STACK : L::MAX_STACK - MAX_PIECE_SIZE;
+  }
 
-    bool is_tall(const StoredBoard& board) const {
-        uint32_t any = 0;
-        for (const uint32_t column : board.columns) any |= column;
-        return (any & ((1u << (32 - highest())) - 1)) != 0;
-    }
+  bool is_tall(const StoredBoard& board) const {
+    uint32_t any = 0;
+    for (const uint32_t column : board.columns) any |= column;
+    return (any & ((1u << (32 - highest())) - 1)) != 0;
+  }
 
-    // Construction takes as long as some decisions, and few streams need both.
-    template <class Lanes>
-    const Lanes& made(std::optional<Lanes>& lanes) {
-        return lanes ? *lanes : lanes.emplace(rules_, weights_);
-    }
+  // Construction takes as long as some decisions, and few streams need both.
+  template <class Lanes> const Lanes& made(std::optional<Lanes>& lanes) {
+    return lanes ? *lanes : lanes.emplace(rules_, weights_);
+  }
 
-    const GameRules& rules_;
-    const int32_t* weights_;
-    std::optional<LaneRollout<L, List, LOOKAHEAD>> low_;
-    std::optional<LaneRollout<Tall, List, LOOKAHEAD>> tall_;
+  const GameRules& rules_;
+  const int32_t* weights_;
+  std::optional<LaneRollout<L, List, LOOKAHEAD>> low_;
+  std::optional<LaneRollout<Tall, List, LOOKAHEAD>> tall_;
 };
 
 }  // namespace tetris

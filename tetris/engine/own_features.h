@@ -15,59 +15,57 @@
 namespace tetris {
 
 TETRIS_FUNCTION uint32_t reversed_bits(uint32_t bits) {
-    bits = (bits >> 1 & 0x55555555u) | (bits & 0x55555555u) << 1;
-    bits = (bits >> 2 & 0x33333333u) | (bits & 0x33333333u) << 2;
-    bits = (bits >> 4 & 0x0F0F0F0Fu) | (bits & 0x0F0F0F0Fu) << 4;
-    bits = (bits >> 8 & 0x00FF00FFu) | (bits & 0x00FF00FFu) << 8;
-    return bits >> 16 | bits << 16;
+  bits = (bits >> 1 & 0x55555555u) | (bits & 0x55555555u) << 1;
+  bits = (bits >> 2 & 0x33333333u) | (bits & 0x33333333u) << 2;
+  bits = (bits >> 4 & 0x0F0F0F0Fu) | (bits & 0x0F0F0F0Fu) << 4;
+  bits = (bits >> 8 & 0x00FF00FFu) | (bits & 0x00FF00FFu) << 8;
+  return bits >> 16 | bits << 16;
 }
 
 // A board in plain numbers, full rows removed.
 struct PlainBoard {
-    int width, height;         // of the board, in cells
-    int twice_landing_height;  // as `landing_height` in tetris/game/features.py, times two
-    int eroded_cells;          // as there
+  int width, height;         // of the board, in cells
+  int twice_landing_height;  // as `landing_height` in tetris/game/features.py, times two
+  int eroded_cells;          // as there
 
-    template <class L>
-    TETRIS_FUNCTION explicit PlainBoard(const Board<L>& board)
-        : width(board.geometry.width),
-          height(board.geometry.height),
-          twice_landing_height(board.twice_landing_height),
-          eroded_cells(board.eroded_cells) {
-        TETRIS_UNROLL for (int c = 0; c < MAX_WIDTH; ++c) {
-            typename L::Word slots[16] = {};
-            slots[FIRST_COLUMN + c] = static_cast<typename L::Word>(~typename L::Word(0));
-            const auto only = board.geometry.inside & L::load(slots);
-            columns_[c] = reversed_bits(static_cast<uint32_t>(L::or_columns(board.cells & only)) << (31 - L::TOP));
-        }
+  template <class L> TETRIS_FUNCTION explicit PlainBoard(const Board<L>& board)
+      : width(board.geometry.width),
+        height(board.geometry.height),
+        twice_landing_height(board.twice_landing_height),
+        eroded_cells(board.eroded_cells) {
+    TETRIS_UNROLL for (int c = 0; c < MAX_WIDTH; ++c) {
+      typename L::Word slots[16] = {};
+      slots[FIRST_COLUMN + c] = static_cast<typename L::Word>(~typename L::Word(0));
+      const auto only = board.geometry.inside & L::load(slots);
+      columns_[c] = reversed_bits(static_cast<uint32_t>(L::or_columns(board.cells & only)) << (31 - L::TOP));
     }
+  }
 
-    // The cells of a column from the left: bit r is row r from the bottom.
-    TETRIS_FUNCTION uint32_t column(int c) const { return columns_[c]; }
-    TETRIS_FUNCTION bool cell(int row, int c) const { return columns_[c] >> row & 1; }
-    // The row above the highest cell of a column.
-    TETRIS_FUNCTION int column_height(int c) const {
-        int rows = 0;
-        for (uint32_t left = columns_[c]; left != 0; left >>= 1) ++rows;
-        return rows;
-    }
+  // The cells of a column from the left: bit r is row r from the bottom.
+  TETRIS_FUNCTION uint32_t column(int c) const { return columns_[c]; }
+  TETRIS_FUNCTION bool cell(int row, int c) const { return columns_[c] >> row & 1; }
+  // The row above the highest cell of a column.
+  TETRIS_FUNCTION int column_height(int c) const {
+    int rows = 0;
+    for (uint32_t left = columns_[c]; left != 0; left >>= 1) ++rows;
+    return rows;
+  }
 
-   private:
-    uint32_t columns_[MAX_WIDTH];
+ private:
+  uint32_t columns_[MAX_WIDTH];
 };
 
 }  // namespace tetris
 
-#define TETRIS_FEATURE(Name)                                                   \
-    struct Name : tetris::FeatureBase {                                        \
-        static constexpr bool whole_board_only = true;                         \
-        template <class L>                                                     \
-        TETRIS_FUNCTION static int of(const tetris::Board<L>& board) {         \
-            return value(tetris::PlainBoard(board));                           \
-        }                                                                      \
-        TETRIS_FUNCTION static int value(const tetris::PlainBoard& board);     \
-    };                                                                         \
-    TETRIS_FUNCTION int Name::value(const tetris::PlainBoard& board)
+#define TETRIS_FEATURE(Name)                                                          \
+  struct Name : tetris::FeatureBase {                                                 \
+    static constexpr bool whole_board_only = true;                                    \
+    template <class L> TETRIS_FUNCTION static int of(const tetris::Board<L>& board) { \
+      return value(tetris::PlainBoard(board));                                        \
+    }                                                                                 \
+    TETRIS_FUNCTION static int value(const tetris::PlainBoard& board);                \
+  };                                                                                  \
+  TETRIS_FUNCTION int Name::value(const tetris::PlainBoard& board)
 
 #if defined(TETRIS_FEATURE_HEADER)
 #include TETRIS_FEATURE_HEADER

@@ -17,35 +17,33 @@ namespace {
 using namespace tetris;
 
 struct Cpu {
-    template <class List>
-    static void play(const RolloutArguments& all, const Tensor&) {
-        // Streams are handed out one by one: they take unequally long, and a fixed share would wait for the slowest.
-        std::atomic<int64_t> next{0};
-        const auto work = [&](int64_t, int64_t) {
-            for (int64_t i = next++; i < all.total; i = next++) {
-                if (all.games_left(i) > 0) play_stream<List>(all, i);
-            }
-        };
-        torch::stable::parallel_for(0, torch::stable::get_num_threads(), 1, work);
-    }
+  template <class List> static void play(const RolloutArguments& all, const Tensor&) {
+    // Streams are handed out one by one: they take unequally long, and a fixed share would wait for the slowest.
+    std::atomic<int64_t> next{0};
+    const auto work = [&](int64_t, int64_t) {
+      for (int64_t i = next++; i < all.total; i = next++) {
+        if (all.games_left(i) > 0) play_stream<List>(all, i);
+      }
+    };
+    torch::stable::parallel_for(0, torch::stable::get_num_threads(), 1, work);
+  }
 
-    template <class List>
-    static void play_stream(const RolloutArguments& all, int64_t i) {
-        StreamRollout<FastestLanes, TallLanes, List, Lookahead::TETRIS_LOOKAHEAD> games(
-            all.rules, all.weights + all.candidate_of(i) * List::ROW);
-        PieceReader pieces(all.pieces_of(i), all.start);
-        pieces.known = all.first_piece(i);
-        uint32_t* columns = all.boards + i * all.rules.width;
-        // Rows of a column count from the least significant bit in tensors, from the most significant one in the engine.
-        StoredBoard board{};
-        for (int c = 0; c < all.rules.width; ++c) board.columns[c] = reversed_bits(columns[c]);
-        Totals totals;
-        games.play(board, pieces, {all.start + static_cast<uint64_t>(all.decisions), all.games_left(i)}, totals);
-        for (int c = 0; c < all.rules.width; ++c) columns[c] = reversed_bits(board.columns[c]);
-        all.lines[i] += totals.lines;
-        all.games[i] += totals.games;
-        all.made[i] += static_cast<int64_t>(pieces.t - all.start);
-    }
+  template <class List> static void play_stream(const RolloutArguments& all, int64_t i) {
+    StreamRollout<FastestLanes, TallLanes, List, Lookahead::TETRIS_LOOKAHEAD> games(
+        all.rules, all.weights + all.candidate_of(i) * List::ROW);
+    PieceReader pieces(all.pieces_of(i), all.start);
+    pieces.known = all.first_piece(i);
+    uint32_t* columns = all.boards + i * all.rules.width;
+    // Rows of a column count from the least significant bit in tensors, from the most significant one in the engine.
+    StoredBoard board{};
+    for (int c = 0; c < all.rules.width; ++c) board.columns[c] = reversed_bits(columns[c]);
+    Totals totals;
+    games.play(board, pieces, {all.start + static_cast<uint64_t>(all.decisions), all.games_left(i)}, totals);
+    for (int c = 0; c < all.rules.width; ++c) columns[c] = reversed_bits(board.columns[c]);
+    all.lines[i] += totals.lines;
+    all.games[i] += totals.games;
+    all.made[i] += static_cast<int64_t>(pieces.t - all.start);
+  }
 };
 
 }  // namespace

@@ -14,98 +14,97 @@ namespace tetris {
 
 using torch::stable::Tensor;
 
-#define TETRIS_ADVANCE_SCHEMA                                                                                           \
-    "advance(Tensor weights, Tensor(a!) boards, Tensor(b!) lines, Tensor(c!) games, Tensor(d!) made, "                  \
-    "Tensor? known_in, int height, int rule, int pieces, int piece_count, bool bag, int seed, "                         \
-    "int first_stream, bool share_streams, int start, int decisions, int last_game) -> ()"
+#define TETRIS_ADVANCE_SCHEMA                                                                        \
+  "advance(Tensor weights, Tensor(a!) boards, Tensor(b!) lines, Tensor(c!) games, Tensor(d!) made, " \
+  "Tensor? known_in, int height, int rule, int pieces, int piece_count, bool bag, int seed, "        \
+  "int first_stream, bool share_streams, int start, int decisions, int last_game) -> ()"
 
 // A rollout, or a part of one: decisions `start` to `start + decisions` - 1 of every game, fewer where a stream has had its
 // `last_game`. Game i is of candidate i / streams.
 struct RolloutArguments {
-    GameRules rules;
-    PieceStream pieces;             // of stream 0
-    const int32_t* weights;         // of each candidate, whole (tetris/play/quantized_weights.py), and tables of them
-    uint32_t* boards;               // (games, width) columns, bit y is row y; carried on
-    int64_t *lines, *games, *made;  // (games,): lines removed, games ended, decisions; added to
-    int64_t total, streams;         // games, and those of a candidate
-    uint64_t first_stream, start;
-    int64_t decisions, last_game;
-    bool share_streams;
-    const int64_t* known_in;  // (games,): the stream of a candidate whose piece falls first; null: its own
+  GameRules rules;
+  PieceStream pieces;      // of stream 0
+  const int32_t* weights;  // of each candidate, whole (tetris/play/quantized_weights.py), and tables of them
+  uint32_t* boards;        // (games, width) columns, bit y is row y; carried on
+  int64_t *lines, *games, *made;  // (games,): lines removed, games ended, decisions; added to
+  int64_t total, streams;         // games, and those of a candidate
+  uint64_t first_stream, start;
+  int64_t decisions, last_game;
+  bool share_streams;
+  const int64_t* known_in;  // (games,): the stream of a candidate whose piece falls first; null: its own
 
-    // A GPU has fewer games than 2^31, and divides numbers of 32 bits.
-    template <class Index>
-    TETRIS_FUNCTION Index candidate_of(Index game) const {
-        return game / static_cast<Index>(streams);
-    }
-    template <class Index>
-    TETRIS_FUNCTION PieceStream pieces_of(Index game) const {
-        PieceStream own = pieces;
-        own.stream = first_stream + static_cast<uint64_t>(share_streams ? game % static_cast<Index>(streams) : game);
-        return own;
-    }
-    // The piece that falls first.
-    template <class Index>
-    TETRIS_FUNCTION int first_piece(Index game) const {
-        const Index first = game - game % static_cast<Index>(streams);
-        return pieces_of(known_in == nullptr ? game : first + static_cast<Index>(known_in[game])).piece(start);
-    }
-    // How many games may end on a stream from here on; none if it has stopped.
-    template <class Index>
-    TETRIS_FUNCTION int64_t games_left(Index game) const {
-        return last_game - games[game];
-    }
+  // A GPU has fewer games than 2^31, and divides numbers of 32 bits.
+  template <class Index> TETRIS_FUNCTION Index candidate_of(Index game) const {
+    return game / static_cast<Index>(streams);
+  }
+  template <class Index> TETRIS_FUNCTION PieceStream pieces_of(Index game) const {
+    PieceStream own = pieces;
+    own.stream =
+        first_stream + static_cast<uint64_t>(share_streams ? game % static_cast<Index>(streams) : game);
+    return own;
+  }
+  // The piece that falls first.
+  template <class Index> TETRIS_FUNCTION int first_piece(Index game) const {
+    const Index first = game - game % static_cast<Index>(streams);
+    return pieces_of(known_in == nullptr ? game : first + static_cast<Index>(known_in[game])).piece(start);
+  }
+  // How many games may end on a stream from here on; none if it has stopped.
+  template <class Index> TETRIS_FUNCTION int64_t games_left(Index game) const {
+    return last_game - games[game];
+  }
 };
 
 // The operator, checked. `boards` (population, streams, width) int32; `lines`, `games`, `made` and `known_in`
 // (population, streams) int64. `Device::play<List>(arguments, boards)` plays.
-template <class List, class Device>
-void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, Tensor made,
-             std::optional<Tensor> known_in, int64_t height, int64_t rule, int64_t pieces, int64_t piece_count, bool bag,
-             int64_t seed, int64_t first_stream, bool share_streams, int64_t start, int64_t decisions,
-             int64_t last_game) {
-    using Tensors = std::initializer_list<const Tensor*>;
-    using torch::headeronly::ScalarType;
-    const auto check = [](bool condition, const char* message) { STD_TORCH_CHECK(condition, message); };
-    check(weights.scalar_type() == ScalarType::Int && boards.scalar_type() == ScalarType::Int,
-          "expected int32 weights and boards");
-    check(weights.dim() == 2 && weights.size(1) == List::ROW, "expected weights, and tables of them, of shape (population, numbers)");
-    check(boards.dim() == 3 && boards.size(0) == weights.size(0), "expected boards of shape (population, streams, width)");
-    const Tensor& known = known_in.has_value() ? *known_in : made;
-    const int64_t population = boards.size(0), streams = boards.size(1), width = boards.size(2);
-    for (const Tensor* each : Tensors{&weights, &boards, &lines, &games, &made, &known}) {
-        check(each->is_contiguous(), "expected contiguous tensors");
-        check(each->is_cuda() == boards.is_cuda() && each->get_device_index() == boards.get_device_index(),
-              "expected all tensors on one device");
-    }
-    for (const Tensor* each : Tensors{&lines, &games, &made, &known}) {
-        check(each->scalar_type() == ScalarType::Long && each->numel() == population * streams,
-              "expected int64 lines, games, made and known_in of shape (population, streams)");
-    }
-    check(width >= 4 && width <= MAX_WIDTH && height >= 4 && height <= MAX_HEIGHT, "expected a board of 4..10 x 4..24");
-    check(rule >= 0 && rule <= 2, "expected a rule from 0 to 2");
-    check(decisions >= 0 && start >= 0, "expected decisions and start not to be negative");
-    check(last_game >= 1, "expected last_game to be at least 1");
-    if (decisions == 0 || population * streams == 0) return;
-    Device::template play<List>(
-        RolloutArguments{
-            GameRules::of(static_cast<int>(width), static_cast<int>(height), rule),
-            {PieceSource::of(pieces, piece_count, bag), static_cast<uint64_t>(seed), 0},
-            weights.const_data_ptr<int32_t>(),
-            reinterpret_cast<uint32_t*>(boards.mutable_data_ptr<int32_t>()),
-            lines.mutable_data_ptr<int64_t>(),
-            games.mutable_data_ptr<int64_t>(),
-            made.mutable_data_ptr<int64_t>(),
-            population * streams,
-            streams,
-            static_cast<uint64_t>(first_stream),
-            static_cast<uint64_t>(start),
-            decisions,
-            last_game,
-            share_streams,
-            known_in.has_value() ? known_in->const_data_ptr<int64_t>() : nullptr,
-        },
-        boards);
+template <class List, class Device> void advance(const Tensor& weights, Tensor boards, Tensor lines,
+    Tensor games, Tensor made, std::optional<Tensor> known_in, int64_t height, int64_t rule, int64_t pieces,
+    int64_t piece_count, bool bag, int64_t seed, int64_t first_stream, bool share_streams, int64_t start,
+    int64_t decisions, int64_t last_game) {
+  using Tensors = std::initializer_list<const Tensor*>;
+  using torch::headeronly::ScalarType;
+  const auto check = [](bool condition, const char* message) { STD_TORCH_CHECK(condition, message); };
+  check(weights.scalar_type() == ScalarType::Int && boards.scalar_type() == ScalarType::Int,
+      "expected int32 weights and boards");
+  check(weights.dim() == 2 && weights.size(1) == List::ROW,
+      "expected weights, and tables of them, of shape (population, numbers)");
+  check(boards.dim() == 3 && boards.size(0) == weights.size(0),
+      "expected boards of shape (population, streams, width)");
+  const Tensor& known = known_in.has_value() ? *known_in : made;
+  const int64_t population = boards.size(0), streams = boards.size(1), width = boards.size(2);
+  for (const Tensor* each : Tensors{&weights, &boards, &lines, &games, &made, &known}) {
+    check(each->is_contiguous(), "expected contiguous tensors");
+    check(each->is_cuda() == boards.is_cuda() && each->get_device_index() == boards.get_device_index(),
+        "expected all tensors on one device");
+  }
+  for (const Tensor* each : Tensors{&lines, &games, &made, &known}) {
+    check(each->scalar_type() == ScalarType::Long && each->numel() == population * streams,
+        "expected int64 lines, games, made and known_in of shape (population, streams)");
+  }
+  check(width >= 4 && width <= MAX_WIDTH && height >= 4 && height <= MAX_HEIGHT,
+      "expected a board of 4..10 x 4..24");
+  check(rule >= 0 && rule <= 2, "expected a rule from 0 to 2");
+  check(decisions >= 0 && start >= 0, "expected decisions and start not to be negative");
+  check(last_game >= 1, "expected last_game to be at least 1");
+  if (decisions == 0 || population * streams == 0) return;
+  Device::template play<List>(
+      RolloutArguments{
+          GameRules::of(static_cast<int>(width), static_cast<int>(height), rule),
+          {PieceSource::of(pieces, piece_count, bag), static_cast<uint64_t>(seed), 0},
+          weights.const_data_ptr<int32_t>(),
+          reinterpret_cast<uint32_t*>(boards.mutable_data_ptr<int32_t>()),
+          lines.mutable_data_ptr<int64_t>(),
+          games.mutable_data_ptr<int64_t>(),
+          made.mutable_data_ptr<int64_t>(),
+          population * streams,
+          streams,
+          static_cast<uint64_t>(first_stream),
+          static_cast<uint64_t>(start),
+          decisions,
+          last_game,
+          share_streams,
+          known_in.has_value() ? known_in->const_data_ptr<int64_t>() : nullptr,
+      },
+      boards);
 }
 
 }  // namespace tetris

@@ -3,9 +3,12 @@
 Begin with `tetris_env.py`.
 """
 
+from typing import Any
+
+from gymnasium.envs.registration import register
+
 from tetris.envs.key_press_env import KeyPressTetrisEnv
 from tetris.envs.placement_features import PlacementFeatures
-from tetris.envs.registration import IDS, REFERENCE_IDS, register_environments
 from tetris.envs.tetris_env import TetrisEnv
 from tetris.envs.vector_env import TetrisVectorEnv
 from tetris.envs.vector_wrappers import EpisodeStatistics, NormalizedReward
@@ -21,4 +24,32 @@ __all__ = [
     "TetrisVectorEnv",
 ]
 
-register_environments()
+# The environments by their ids: the arguments that differ from the defaults of `TetrisEnv`.
+_VARIANTS: dict[str, dict[str, Any]] = {
+    "CemTetris/Tetris-v0": {},
+    "CemTetris/Tetris-10x10-v0": {"height": 10},  # the small board of the literature
+    "CemTetris/Tetris-ClearOnOverflow-v0": {"clear_on_overflow": True},
+    "CemTetris/Tetris-10x10-ClearOnOverflow-v0": {"height": 10, "clear_on_overflow": True},
+    "CemTetris/Tetris-Bag-v0": {"pieces": "bag"},
+    "CemTetris/Tetris-Preview-v0": {"pieces_known": 2},
+    "CemTetris/Tetris-Points-v0": {"reward": "points"},
+}
+_REFERENCE_VARIANTS: dict[str, dict[str, Any]] = {
+    "CemTetris/Tetris-Hold-v0": {"pieces_known": 2, "hold": True},
+    "CemTetris/Tetris-Garbage-v0": {"garbage_every": 10},
+    "CemTetris/Tetris-KeyPress-v0": {},
+}
+
+IDS = tuple(_VARIANTS)
+"""The ids of the environments that have a vector environment, too, as `gymnasium.make` takes them."""
+
+REFERENCE_IDS = tuple(_REFERENCE_VARIANTS)
+"""The ids of the others: `gymnasium.make_vec` steps them one after another."""
+
+for _name, _arguments in (_VARIANTS | _REFERENCE_VARIANTS).items():
+    register(
+        _name,
+        f"tetris.envs:{'KeyPressTetrisEnv' if 'KeyPress' in _name else 'TetrisEnv'}",
+        vector_entry_point="tetris.envs:TetrisVectorEnv" if _name in IDS else None,
+        kwargs=_arguments,
+    )

@@ -72,23 +72,12 @@ class KeyPressTetrisEnv(TetrisEnv):
 
     ## Arguments
     Those of `TetrisEnv` and `gravity`, 8 by default: steps from one fall by gravity to the next, at least 1.
-
-    To play it, with pygame: `gymnasium.utils.play.play(gymnasium.make("CemTetris/Tetris-KeyPress-v0",
-    render_mode="rgb_array"))`.
-
-    ## Version History
-    * v0: first version
     """
 
     metadata: dict[str, Any] = {**TetrisEnv.metadata, "render_fps": 15}  # noqa: RUF012
 
     def __init__(self, *arguments: Any, gravity: int = 8, **options: Any) -> None:
-        """Set up the spaces; see the class.
-
-        Raises:
-            TypeError: If an argument has the wrong type.
-            ValueError: If an argument is out of range or unknown.
-        """
+        """Set up the spaces; see the class."""
         self.gravity = check_integer("gravity", gravity, 1, (1 << 31) - 1)
         super().__init__(*arguments, **options)
         self._since_gravity: int
@@ -99,16 +88,7 @@ class KeyPressTetrisEnv(TetrisEnv):
         self.action_space = spaces.Discrete(HOLD + self.has_hold)
 
     def step(self, action: SupportsIndex) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Press a key by its number in the action space.
-
-        Returns:
-            Observation, reward, whether the game is over, False, info.
-
-        Raises:
-            gymnasium.error.ResetNeeded: If no game is in progress.
-            TypeError: If the action is not a whole number.
-            ValueError: If it is not of the action space.
-        """
+        """Press a key by its number in the action space; see `TetrisEnv.step`."""
         number = self._number_of(action)
         top, placed = self._row, self._placed
         reward, dropped = 0.0, 0
@@ -153,7 +133,7 @@ class KeyPressTetrisEnv(TetrisEnv):
 
     def _begin_piece(self) -> None:
         """Put the piece above the board, in the middle."""
-        self._shape = PIECES[self._piece][0]
+        self._shape = PIECES[self.piece][0]
         self._column = (self.rules.width - self._shape.width) // 2
         self._row = self.rules.height
         self._may_hold = self.has_hold

@@ -28,14 +28,8 @@ class PlacementFeatures(
     of the others.
 
     It wraps one single environment; ``gymnasium.make_vec(..., features="dt")`` has the engine do the same for
-    many. A hold slot and garbage need ``make_vec(..., vectorization_mode="sync",
-    wrappers=[PlacementFeatures])``.
-
-    The space of ``features`` is a Box without bounds, of which Gymnasium's ``check_env`` warns: the range of
-    a feature depends on the board, and bounds that are too narrow would exclude true observations.
-
-    A hold slot doubles the rows, as it doubles the actions. Garbage is left out: the features are those of
-    the board before the row rises.
+    many. The space of ``features`` is a Box without bounds, of which Gymnasium's ``check_env`` warns. A hold
+    slot doubles the rows, as it doubles the actions; the features are those before a garbage row rises.
 
     Examples:
         >>> import gymnasium, tetris.envs

@@ -41,7 +41,7 @@ def action_mask(piece: int, width: int) -> npt.NDArray[np.int8]:
 @lru_cache
 def _mask(piece: int, width: int) -> npt.NDArray[np.int8]:
     mask = np.zeros(action_count(width), dtype=np.int8)
-    for shape in PIECES[piece]:
-        first = shape.orientation * width
-        mask[first : first + width - shape.width + 1] = 1
+    for action in range(len(mask)):
+        shape, column = placement(action, piece, width)
+        mask[shape.orientation * width + column] = 1
     return mask

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import gymnasium
 import numpy as np
 import numpy.typing as npt
 
@@ -74,6 +77,42 @@ def frame(shown: Shown) -> Frame:
     for first in range(0, len(labelled), slots):
         picture = np.hstack([picture, _side_panel(labelled[first : first + slots], len(picture))])
     return PALETTE[picture]
+
+
+def show_window(frame: Frame, fps: int) -> None:
+    """Show a frame in the window of pygame, once the one before it was shown for its time.
+
+    Raises:
+        gymnasium.error.DependencyNotInstalled: If pygame is not installed.
+    """
+    try:
+        import pygame
+    except ImportError:
+        raise gymnasium.error.DependencyNotInstalled(
+            'expected pygame for render_mode="human"; pip install "cem-tetris[play]"'
+        ) from None
+    window: Any = pygame.display.get_surface()
+    if window is None:
+        pygame.display.init()
+        pygame.display.set_caption("Tetris")
+        window = pygame.display.set_mode(frame.shape[1::-1])
+    window.blit(pygame.surfarray.make_surface(frame.swapaxes(0, 1)), (0, 0))
+    pygame.event.pump()
+    pygame.display.flip()
+    _clock().tick(fps)
+
+
+def close_window() -> None:
+    """Close the window of `show_window`, if there is one."""
+    if sys.modules.get("pygame"):
+        sys.modules["pygame"].display.quit()
+
+
+@functools.cache
+def _clock() -> Any:
+    import pygame
+
+    return pygame.time.Clock()
 
 
 def _side_panel(labelled: Sequence[tuple[str, int | None]], height: int) -> Picture:

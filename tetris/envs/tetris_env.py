@@ -14,7 +14,6 @@ from kernels.support.checks import check_flags, check_integer
 from kernels.support.names import unknown_name
 from tetris.envs import rendering
 from tetris.envs.placements import action_count, action_mask, placement
-from tetris.envs.window import Window
 from tetris.game.decisions import Rows, landing_row, place
 from tetris.game.features import column_heights
 from tetris.game.garbage import hole_column, risen
@@ -34,11 +33,10 @@ EMPTY_HOLD = len(PIECES)
 
 def option_of_reset(options: dict[str, Any] | None, name: str) -> Any:
     """Return the only option that ``reset`` has; None where it is not given."""
-    given = dict({} if options is None else options)
-    value = given.pop(name, None)
-    if given:
-        raise unknown_name("option of reset", str(next(iter(given))), [name])
-    return value
+    options = options or {}
+    for other in options.keys() - {name}:
+        raise unknown_name("option of reset", str(other), [name])
+    return options.get(name)
 
 
 class TetrisEnv(gymnasium.Env[Observation, np.int64]):
@@ -128,12 +126,6 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     | `garbage_every`     | `None`      | pieces from one garbage row to the next, at least 1           |
     | `reward`            | `"lines"`   | `"lines"`, `"points"`, `"pieces"` or `"survival"`             |
     | `render_mode`       | `None`      | `"ansi"`, `"rgb_array"`, or `"human"`: a window, by pygame    |
-    | `features`          | `None`      | for `TetrisVectorEnv` alone; here wrap `PlacementFeatures`    |
-
-    The ids, such as `CemTetris/Tetris-v0`, are those of `tetris.envs.registration`.
-
-    ## Version History
-    * v0: first version
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "human", "rgb_array"], "render_fps": 4}  # noqa: RUF012
@@ -149,22 +141,15 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         hold: bool = False,
         garbage_every: int | None = None,
         reward: str = "lines",
-        features: None = None,
     ) -> None:
         """Set up the spaces; see the class.
 
         Raises:
             TypeError: If an argument has the wrong type.
-            ValueError: If an argument is out of range, there is no such reward or render mode, a hold slot
-                comes without a preview, or features are asked for.
+            ValueError: If an argument is out of range, there is no such reward or render mode, or a hold slot
+                comes without a preview.
         """
         self.rules = Rules(width, height, clear_on_overflow, pieces)
-        if features is not None:
-            raise ValueError(
-                f"expected no features of a single environment, got {features!r}: wrap it in "
-                "tetris.envs.PlacementFeatures, many by gymnasium.make_vec(..., "
-                f'vectorization_mode="sync", wrappers=[lambda env: PlacementFeatures(env, {features!r})])'
-            )
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
             raise unknown_name("render_mode", str(render_mode), self.metadata["render_modes"])
         if reward not in REWARDS:
@@ -176,7 +161,6 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         if garbage_every is not None:
             garbage_every = check_integer("garbage_every", garbage_every, 1, (1 << 31) - 1)
         self.render_mode = render_mode
-        self._window = Window("Tetris") if render_mode == "human" else None
         self.has_hold, self.garbage_every, self.reward = hold, garbage_every, reward
         self.action_space = spaces.Discrete(action_count(width) * (2 if hold else 1))
         self.observation_space: spaces.Dict = spaces.Dict(self._spaces())
@@ -184,19 +168,14 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         """Rows of the board, from the bottom; bit c is column c."""
         self.held: int | None = None
         """Number of the piece in the hold slot."""
+        self.piece = 0
+        """Number of the piece to be placed."""
         self._stream: PieceStream | None = None
         self._time = 0  # of the next piece in the stream
-        self._piece = 0
         self._placed = 0  # in this game
         self._garbage_rows = 0  # in this stream
         self.is_over = True
         """Whether no game is in progress."""
-
-    @property
-    def piece(self) -> int:
-        """Number of the piece to be placed."""
-        _ = self._pieces  # a game has begun
-        return self._piece
 
     @property
     def next_pieces(self) -> tuple[int, ...]:
@@ -222,18 +201,15 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             ValueError: If one is out of range, a stream comes without a seed, or an option is unknown.
         """
         stream = option_of_reset(options, "stream")
-        begun = None
         if seed is not None:
-            stream = check_integer("stream", 0 if stream is None else stream, 0, (1 << 64) - 1)
             seed = check_integer("seed", seed, 0, (1 << 64) - 1)
-            begun = PieceStream(self.rules, seed, stream)
+            stream = check_integer("stream", 0 if stream is None else stream, 0, (1 << 64) - 1)
         elif stream is not None:
             raise ValueError(f"expected a seed with the option stream, got stream {stream!r} alone")
         super().reset(seed=seed)
-        if begun is None and self._stream is None:
-            begun = PieceStream(self.rules, int(self.np_random.integers(1 << 63)), 0)
-        if begun is not None:
-            self._stream, self._time, self._garbage_rows = begun, 0, 0
+        if seed is not None or self._stream is None:
+            chosen = int(self.np_random.integers(1 << 63)) if seed is None else seed
+            self._stream, self._time, self._garbage_rows = PieceStream(self.rules, chosen, stream or 0), 0, 0
             self._draw_piece()
         elif self.held is not None:  # a swapped piece does not outlive its game
             self._time -= 1
@@ -258,48 +234,38 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         swap, number = divmod(number, action_count(self.rules.width))
         if swap:
             self._swap()
-        shape, column = placement(number, self._piece, self.rules.width)
+        shape, column = placement(number, self.piece, self.rules.width)
         row = landing_row(column_heights(self.rows, self.rules.width), shape, column)
         reward = self._settle(shape, column, row)
         self._show()
         return self._observation(), reward, self.is_over, False, self._info()
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
-        """Return which actions are placements of their own, bools: what sb3-contrib's MaskablePPO asks for.
-
-        Raises:
-            gymnasium.error.ResetNeeded: If no game has begun.
-        """
-        _ = self.piece  # a game has begun
+        """Return which actions are placements of their own, bools, as sb3-contrib's MaskablePPO asks."""
         return self._mask().astype(np.bool_)
 
     def render(self) -> Any:
         """Draw the board and the piece to be placed, in the render mode that was chosen."""
         if self.render_mode is None:
-            gymnasium.logger.warn(
-                "You are calling render method without specifying any render mode; "
-                'make the environment with render_mode="ansi", "human" or "rgb_array".'
-            )
+            gymnasium.logger.warn("You are calling render method without specifying any render mode.")
             return None
-        _ = self.piece  # a game has begun
         shown = rendering.Shown(self._board(), self._falling(), self.next_pieces, self.held, self.has_hold)
         if self.render_mode == "ansi":
             return rendering.text(shown)
         frame = rendering.frame(shown)
-        if self._window is None:
+        if self.render_mode == "rgb_array":
             return frame
-        self._window.show(frame, self.metadata["render_fps"])
+        rendering.show_window(frame, self.metadata["render_fps"])
         return None
 
     def close(self) -> None:
         """Close the window of render mode "human"."""
-        if self._window is not None:
-            self._window.close()
-            self._window = None
+        if self.render_mode == "human":
+            rendering.close_window()
 
     def _show(self) -> None:
         """Draw what a step or a reset led to, where people look on."""
-        if self._window is not None:
+        if self.render_mode == "human":
             self.render()
 
     @property
@@ -328,7 +294,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
 
     def _falling(self) -> int | rendering.Falling:
         """What is drawn as the piece to be placed."""
-        return self._piece
+        return self.piece
 
     def _spaces(self) -> dict[str, spaces.Space[Any]]:
         """The spaces of what is observed, by the keys of `_observation`."""
@@ -345,7 +311,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         return seen
 
     def _observation(self) -> Observation:
-        observation: Observation = {"board": self._board(), "piece": np.int64(self._piece)}
+        observation: Observation = {"board": self._board(), "piece": np.int64(self.piece)}
         if self.pieces_known > 1:
             observation["next"] = np.array(self.next_pieces, dtype=np.int64)
         if self.has_hold:
@@ -355,7 +321,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         return observation
 
     def _mask(self) -> npt.NDArray[np.int8]:
-        mask = action_mask(self._piece, self.rules.width)
+        mask = action_mask(self.piece, self.rules.width)
         if self.has_hold:
             mask = np.concatenate([mask, action_mask(self.swapped_piece, self.rules.width)])
         return mask
@@ -364,16 +330,16 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         return {"action_mask": self._mask()}
 
     def _draw_piece(self) -> None:
-        self._piece = self._pieces[self._time]
+        self.piece = self._pieces[self._time]
         self._time += 1
 
     def _swap(self) -> None:
         """Put the piece into the hold slot; take the one that was in it, or the next one."""
-        held, self.held = self.held, self._piece
+        held, self.held = self.held, self.piece
         if held is None:
             self._draw_piece()
         else:
-            self._piece = held
+            self.piece = held
 
     def _settle(self, shape: Shape, column: int, row: int) -> float:
         """Let the piece come to rest: lines go, garbage rises, the next piece comes. Return the reward."""

@@ -16,26 +16,25 @@ from gymnasium.vector.utils import batch_space
 
 from kernels.ops.philox import signed64
 from kernels.support.checks import check_integer
+from kernels.support.names import unknown_name
 from tetris.envs import native
 from tetris.envs.placement_features import features_space
 from tetris.envs.placements import action_count
 from tetris.envs.rendering import Shown, frame, text
 from tetris.envs.tetris_env import REWARDS, TetrisEnv, option_of_reset
-from tetris.envs.vector_checks import (
-    check_single_only,
-    checked_actions,
-    checked_device,
-    checked_mask,
-    checked_output,
-)
-from tetris.envs.vector_finals import copied, final_arrays, final_tensors
 from tetris.game.feature_sets import feature_names
 from tetris.game.piece_stream import packed_source
+from tetris.play.devices import NATIVE, check_gpu
 
 Array = Any
 """A NumPy array or a torch tensor, by the environment's ``output``."""
 
+OUTPUTS = ("numpy", "torch")
+
 Tensors = dict[str, torch.Tensor]
+
+Views = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
+"""What games show: boards, pieces, masks of actions and the pieces that follow."""
 
 # As enum Autoreset in step.h numbers them.
 _MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)
@@ -76,8 +75,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         >>> rewards
         array([0., 0., 0.], dtype=float32)
 
-    The arguments that are not listed here are those of `TetrisEnv`, which alone has `hold` and
-    `garbage_every`.
+    The arguments that are not listed here are those of `TetrisEnv`.
 
     Args:
         num_envs: Games, at least 1.
@@ -91,8 +89,8 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
 
     Raises:
         TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range, or single environments alone have it, there is no such
-            feature, it is defined in Python only, or there is no GPU for ``"cuda"``.
+        ValueError: If an argument is out of range, there is no such feature, it is defined in Python only, or
+            there is no GPU for ``"cuda"``.
         kernels.loader.CompilerMissingError: If there is no compiler.
         kernels.loader.BuildError: If the engine could not be built.
     """
@@ -114,19 +112,21 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         max_episode_steps: int | None = None,
         first_stream: int = 0,
         features: str | None = None,
-        hold: bool = False,
-        garbage_every: int | None = None,
     ) -> None:
         """Set up the spaces and the engine; see the class."""
-        check_single_only(render_mode, hold, garbage_every)
+        if render_mode == "human":
+            raise ValueError('expected render_mode "ansi" or "rgb_array" of many games, got "human"')
         single = TetrisEnv(
             width, height, clear_on_overflow, pieces, render_mode, pieces_known=pieces_known, reward=reward
         )
         self.rules = single.rules
         self.render_mode = render_mode
         self.num_envs = check_integer("num_envs", num_envs, 1, 1 << 31)
-        self.device = checked_device(device)
-        self.output = checked_output(output, self.device)
+        self.device = _device_of_an_engine(device)
+        outputs = OUTPUTS if self.device.type == "cpu" else ("torch",)
+        if output is not None and output not in outputs:
+            raise unknown_name(f"output on {self.device}", str(output), outputs)
+        self.output = output or outputs[0]
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.metadata = {
             **single.metadata,
@@ -137,7 +137,6 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         self._limit = 0  # placements after which a game is truncated; 0: never
         if max_episode_steps is not None:
             self._limit = check_integer("max_episode_steps", max_episode_steps, 1, 1 << 62)
-
         self.pieces_known = single.pieces_known
         self.names = () if features is None else feature_names(features, self.rules.width)
         """Names of the features, in the order of their columns."""
@@ -148,7 +147,6 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         if self.names:
             space = features_space(self._actions, len(self.names))
             self.single_observation_space = spaces.Dict({**single.observation_space, "features": space})
-
         self._source = packed_source(self.rules)
         mode = _MODES.index(self.autoreset_mode)
         self._task = (clear_on_overflow, *self._source, mode, self._limit, REWARDS.index(reward))
@@ -205,8 +203,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         for state in (self._columns, self._length, self._ended):
             state.masked_fill_(chosen, 0)
         self._begun = True
-        seen = self._with_features(*self._observe(), self._columns, self._ended)
-        return self._given(seen[0]), self._infos(seen[1])
+        return self._as_outputs(*self._observe())
 
     def step(
         self, actions: npt.ArrayLike | torch.Tensor
@@ -227,32 +224,29 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         """
         if not self._begun:
             raise gymnasium.error.ResetNeeded("expected games in progress, got step() before reset()")
-        number = checked_actions(actions, self.num_envs, self._actions, self.device)
-        board, piece, mask, following = self._views()
+        number = self._numbers_of(actions)
+        views = self._views()
+        board, piece, mask, following = views
         reward = self._empty(self.num_envs, dtype=torch.float32)
         terminated, truncated = (self._empty(self.num_envs, dtype=torch.bool) for _ in range(2))
         same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
         final_board = torch.empty_like(board) if same_step else board.new_empty(0)
         self._operators.step(
             *(number, self._seed, self._stream, self._columns, self._time, self._length, self._current),
-            *(self._ended, board, piece, mask, following, reward, terminated, truncated, final_board),
+            *(self._ended, *views, reward, terminated, truncated, final_board),
             *self._task,
         )
-        seen = self._named(board, piece, following), {"action_mask": mask}
-        observation, info = self._with_features(*seen, self._columns, self._ended)
-        infos = self._infos(info)
+        observation, infos = self._as_outputs(*self._named(views, self._columns, self._ended))
         if same_step:
             # The next game begins with the pieces that the ended one showed last.
-            shown = self._named(final_board, copied(piece), copied(following))
-            last = shown, {"action_mask": copied(mask)}
+            last = final_board, copied(piece), copied(mask), copied(following)
             if self._limit:
                 columns, over = _columns_of(final_board), terminated.to(torch.uint8)
             else:  # all that ended are over, and have no features
                 columns, over = self._columns, torch.ones_like(self._ended)
-            finals = final_arrays if self.output == "numpy" else final_tensors
-            infos.update(finals(*self._with_features(*last, columns, over), terminated | truncated))
+            infos.update(self._finals(*self._named(last, columns, over), terminated | truncated))
         outcome = (self._as_output(each) for each in (reward, terminated, truncated))
-        return self._given(observation), *outcome, infos
+        return observation, *outcome, infos
 
     def render(self) -> tuple[Any, ...] | None:
         """Draw every game in the render mode that was chosen."""
@@ -268,48 +262,78 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
     def _empty(self, *shape: int, dtype: torch.dtype) -> torch.Tensor:
         return torch.empty(shape, dtype=dtype, device=self.device)
 
-    def _views(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return new tensors for boards, pieces, masks and the pieces that follow."""
-        count, width, height = self.num_envs, self.rules.width, self.rules.height
+    def _numbers_of(self, actions: npt.ArrayLike | torch.Tensor) -> torch.Tensor:
+        """Return the actions, int64 on the device; their values are looked at on the CPU alone."""
+        tensor = _tensor_of(actions)
+        if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
+            raise TypeError(f"expected actions to be integers, got {tensor.dtype}")
+        if tensor.shape != (self.num_envs,):
+            raise ValueError(f"expected actions of shape ({self.num_envs},), got {tuple(tensor.shape)}")
+        number = tensor.to(self.device, torch.int64).contiguous()
+        if self.device.type == "cpu":
+            least, most = map(int, torch.aminmax(number))
+            if least < 0 or most >= self._actions:
+                got = least if least < 0 else most
+                raise ValueError(f"expected actions from 0 to {self._actions - 1}, got {got}")
+        return number
+
+    def _views(self) -> Views:
+        """Return new tensors for what the games show."""
+        count = self.num_envs
         return (
-            self._empty(count, height, width, dtype=torch.int8),
+            self._empty(count, self.rules.height, self.rules.width, dtype=torch.int8),
             self._empty(count, dtype=torch.int64),
             self._empty(count, self._actions, dtype=torch.int8),
             self._empty(count, self.pieces_known - 1, dtype=torch.int64),
         )
 
-    def _named(self, board: torch.Tensor, piece: torch.Tensor, following: torch.Tensor) -> Tensors:
-        return {"board": board, "piece": piece, **({"next": following} if self.pieces_known > 1 else {})}
-
     def _observe(self) -> tuple[Tensors, Tensors]:
-        board, piece, mask, following = self._views()
+        views = self._views()
         self._operators.observe(
-            *(self._seed, self._stream, self._columns, self._time, self._current, board, piece, mask),
-            *(following, *self._source),
+            *(self._seed, self._stream, self._columns, self._time, self._current, *views, *self._source)
         )
-        return self._named(board, piece, following), {"action_mask": mask}
+        return self._named(views, self._columns, self._ended)
 
-    def _with_features(
-        self, observation: Tensors, infos: Tensors, columns: torch.Tensor, ended: torch.Tensor
-    ) -> tuple[Tensors, Tensors]:
-        """Add the features of all placements, if they are wanted."""
-        if not self.names:
-            return observation, infos
-        features = self._empty(self.num_envs, self._actions, len(self.names), dtype=torch.float32)
-        ends = self._empty(self.num_envs, self._actions, dtype=torch.int8)
-        rules = self.rules.height, self.rules.clear_on_overflow
-        self._feature_operators.placements(columns, self._current, ended, features, ends, *rules)
-        return {**observation, "features": features}, {**infos, "ends_game": ends}
+    def _named(self, views: Views, columns: torch.Tensor, ended: torch.Tensor) -> tuple[Tensors, Tensors]:
+        """Return observation and infos, with the features of all placements, if they are wanted."""
+        board, piece, mask, following = views
+        observation, infos = {"board": board, "piece": piece}, {"action_mask": mask}
+        if self.pieces_known > 1:
+            observation["next"] = following
+        if self.names:
+            features = self._empty(self.num_envs, self._actions, len(self.names), dtype=torch.float32)
+            ends = self._empty(self.num_envs, self._actions, dtype=torch.int8)
+            rules = self.rules.height, self.rules.clear_on_overflow
+            self._feature_operators.placements(columns, self._current, ended, features, ends, *rules)
+            observation["features"], infos["ends_game"] = features, ends
+        return observation, infos
+
+    def _finals(self, observation: Tensors, infos: Tensors, done: torch.Tensor) -> dict[str, Any]:
+        """Return what the games that ended showed last, as entries of the infos; see the class."""
+        last: Any = observation
+        info: dict[str, Array] = dict(infos)
+        ended: Array = self._as_output(done)
+        if self.output == "numpy":
+            where = np.flatnonzero(ended)
+            if not len(where):
+                return {}
+            arrays = {name: tensor.numpy()[where] for name, tensor in observation.items()}
+            last = np.empty(self.num_envs, dtype=object)
+            for at, i in enumerate(where.tolist()):
+                last[i] = {name: array[at] for name, array in arrays.items()}
+            info = {name: tensor.numpy() * ended[:, np.newaxis] for name, tensor in infos.items()}
+        info |= {f"_{name}": ended for name in infos}
+        return {"final_obs": last, "_final_obs": ended, "final_info": info, "_final_info": ended}
 
     def _as_output(self, tensor: torch.Tensor) -> Array:
         return tensor.numpy() if self.output == "numpy" else tensor
 
-    def _given(self, tensors: dict[str, torch.Tensor]) -> dict[str, Array]:
-        return {name: self._as_output(tensor) for name, tensor in tensors.items()}
-
-    def _infos(self, infos: Tensors) -> dict[str, Any]:
-        """Say of all infos that every game has them."""
-        return self._given({**infos, **{f"_{name}": self._every_game() for name in infos}})
+    def _as_outputs(self, observation: Tensors, infos: Tensors) -> tuple[dict[str, Array], dict[str, Array]]:
+        """Return both as the caller takes them; of all infos they say that every game has them."""
+        infos = {**infos, **{f"_{name}": self._every_game() for name in infos}}
+        both = observation, infos
+        shown, told = ({name: self._as_output(tensor) for name, tensor in each.items()} for each in both)
+        return shown, told
 
     def _every_game(self) -> torch.Tensor:
         return torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
@@ -320,7 +344,11 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             return self._every_game()
         if not self._begun:
             raise gymnasium.error.ResetNeeded("expected reset() of all games first, got a reset_mask")
-        return checked_mask(mask, self.num_envs, self.device)
+        chosen = _tensor_of(mask)
+        if chosen.dtype != torch.bool or chosen.shape != (self.num_envs,):
+            got = f"{chosen.dtype} of shape {tuple(chosen.shape)}"
+            raise ValueError(f"expected reset_mask to hold bools of shape ({self.num_envs},), got {got}")
+        return chosen.to(self.device)
 
     def _choose_pieces(self, seed: int | Sequence[int | None], chosen: torch.Tensor) -> None:
         """Let the chosen games begin streams of a seed, or those of them that have one their own seed's."""
@@ -346,3 +374,23 @@ def _columns_of(board: torch.Tensor) -> torch.Tensor:
     """Boards, shape (num_envs, height, width), as the engine has them: a word a column."""
     rows = torch.arange(board.shape[1], dtype=torch.int32, device=board.device).view(-1, 1)
     return (board.to(torch.int32) << (31 - rows)).sum(1, dtype=torch.int32).T.contiguous()
+
+
+def copied(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a copy."""
+    # NumPy's for the CPU: torch would wake its threads for so few bytes, and wait for them.
+    return tensor.clone() if tensor.is_cuda else torch.from_numpy(tensor.numpy().copy())
+
+
+def _device_of_an_engine(device: str | torch.device) -> torch.device:
+    if str(device).partition(":")[0] not in NATIVE:
+        raise unknown_name("device", str(device), NATIVE)
+    chosen = torch.device(device)
+    if chosen.type == "cuda":
+        check_gpu(f"device {device}", "device cpu")
+    return torch.empty(0, device=chosen).device  # with its number: torch's current GPU may later be another
+
+
+def _tensor_of(values: npt.ArrayLike | torch.Tensor) -> torch.Tensor:
+    # NumPy's copy: torch takes no negative strides.
+    return values if isinstance(values, torch.Tensor) else torch.from_numpy(np.array(values))

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
-from tetris.envs.vector_checks import checked_mask
 from tetris.envs.vector_env import TetrisVectorEnv
 
 Step = tuple[Any, torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]
@@ -32,8 +31,7 @@ class _PerGameWrapper(VectorWrapper):
         """Begin games; clear what is known of those that begin. See `TetrisVectorEnv.reset`."""
         result = self.env.reset(seed=seed, options=options)
         mask = (options or {}).get("reset_mask")
-        every = torch.ones_like(self._ended)
-        begun = every if mask is None else checked_mask(mask, self.num_envs, every.device)
+        begun = torch.as_tensor(True if mask is None else mask, device=self._ended.device)
         for each in (self._ended, *self._sums):
             each.masked_fill_(begun, 0)
         return result

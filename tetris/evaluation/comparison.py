@@ -60,13 +60,6 @@ def boards(controller: LinearController, own: Rules) -> list[Rules]:
     return [rules for rules in dict.fromkeys([*known, own]) if _can_play(controller, rules)]
 
 
-def references_to_play(rules: Sequence[Rules]) -> list[LinearController]:
-    """Return the published controllers without a score in the package on one of the boards."""
-    return [
-        published(name) for name in REFERENCES if any(published_score(name, each) is None for each in rules)
-    ]
-
-
 def compare(trial: Trial, decisions: int, check: Callable[[], None] | None = None) -> Iterator[Score]:
     """Yield the score of the learned controller on a board, then those of the published ones.
 

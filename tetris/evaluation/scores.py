@@ -120,10 +120,10 @@ class Measurement:
 
 
 def streams_for(limit: Limit, device: str) -> int:
-    """Return the number of parallel streams.
+    """Return the number of parallel streams: it grows with the limit, up to `MOST_STREAMS`.
 
-    It grows with the limit, from `STREAMS` to `MOST_STREAMS`; it is less where fewer decisions are to be made
-    than would be in the burn-in of so many. It depends on the device only for a limit in seconds.
+    It is less where fewer decisions are to be made than would be in the burn-in of so many. It depends on the
+    device only for a limit in seconds.
     """
     if limit.seconds is not None:
         return {"cuda": GPU_STREAMS, "python": FEW_STREAMS}.get(device, STREAMS)
@@ -139,8 +139,6 @@ def measure(
     limit: Limit,
     progress: Callable[[Score], object] = lambda score: None,
     check: Callable[[], None] | None = None,
-    *,
-    streams: int | None = None,
 ) -> Measurement:
     """Play parallel streams of games and count, after a burn-in of `BURN_IN` decisions on each.
 
@@ -153,9 +151,8 @@ def measure(
         limit: When to stop; decisions are rounded up to as many on each stream.
         progress: Called several times with the score so far.
         check: Called a few times a second; an exception ends the measurement.
-        streams: How many there are; by default `streams_for` the limit.
     """
-    streams = streams_for(limit, trial.device) if streams is None else streams
+    streams = streams_for(limit, trial.device)
     own = ranks.share(streams)
     share = max(1, own.stop - own.start)  # a rank without a stream plays one that is not counted
     rollout = Rollout(trial.policy, trial.streams(share, own.start), trial.device)

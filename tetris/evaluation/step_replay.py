@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from itertools import islice
 from typing import Any
 
 from tetris.evaluation.scores import Limit, Measurement, Trial
-from tetris.game.decisions import Pieces, Step, steps
+from tetris.game.decisions import Pieces, Step, play
 from tetris.record.replay import FORMAT, STEPS_VERSION
 from tetris.record.score import Score
 
@@ -17,7 +18,8 @@ def play_steps(trial: Trial, pieces: Pieces, limit: Limit, most: int) -> tuple[l
     played: list[Step] = []
     score, seconds = Score(0, 0, 0), 0.0
     player = trial.controller.player(trial.rules, trial.lookahead)
-    for step in steps((), pieces, player, trial.rules, 0, most):
+    for after in islice(play(pieces, player, trial.rules), most):
+        step = Step.of(after, player)
         played.append(step)
         score += Score(step.lines, int(step.game_over), 1)
         seconds = time.perf_counter() - began

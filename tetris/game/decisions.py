@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any, Protocol
 
 import numpy as np
@@ -59,31 +60,36 @@ class Step:
     value: float
     game_over: bool
 
+    @classmethod
+    def of(cls, after: AfterState, player: Player) -> Step:
+        """Return the step of a player's decision."""
+        features = feature_values(after, player.names)
+        return cls(
+            piece=after.shape.piece,
+            orientation=after.shape.orientation,
+            column=after.column,
+            lines=after.lines,
+            landing_row=after.landing_row,
+            rows=after.rows,
+            features=tuple(features),
+            value=weighted_sums(np.array([features], dtype=np.float64), player.weights).item(),
+            game_over=after.game_over,
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return the step as plain values, for JSON."""
         return {**vars(self), "rows": list(self.rows), "features": list(self.features)}
 
 
 def landing_row(heights: list[int], shape: Shape, column: int) -> int:
-    """Return the row of a piece's bottom after a straight drop from above the stack.
-
-    Args:
-        heights: Height of each column of the stack.
-        shape: The piece as it is turned.
-        column: Column of the left edge of its bounding box, from 0.
-    """
+    """Return the row of a piece's bottom after a straight drop from above the stack."""
     return max(heights[column + x] - bottom for x, bottom in enumerate(shape.bottoms))
 
 
 def place(rows: Rows, shape: Shape, column: int, row: int, rules: Rules) -> AfterState:
     """Return the after-state of a placement: the piece comes to rest, full rows go, the game may end.
 
-    Args:
-        rows: The stack before.
-        shape: The piece as it is turned.
-        column: Column of the left edge of its bounding box, from 0.
-        row: Row in which its bottom comes to rest.
-        rules: The rules of the game.
+    ``column`` and ``row`` are those of the lower left corner of the piece's bounding box.
     """
     stack = list(rows) + [0] * (row + shape.height - len(rows))
     for y, cells in enumerate(shape.rows, start=row):
@@ -103,12 +109,7 @@ def appears(rows: Rows, piece: int, rules: Rules) -> bool:
     """Return whether a piece appears inside the board: none of the cells that it takes is full.
 
     It appears in its first orientation, its uppermost cells in the top row, in the middle columns: the left
-    edge is (width - the piece's width) // 2, rounded down.
-
-    Args:
-        rows: The stack, no higher than the board.
-        piece: Number of the piece.
-        rules: The rules of the game.
+    edge is (width - the piece's width) // 2, rounded down. The stack is no higher than the board.
     """
     shape = PIECES[piece][0]
     column = (rules.width - shape.width) // 2
@@ -117,12 +118,7 @@ def appears(rows: Rows, piece: int, rules: Rules) -> bool:
 
 
 def with_next(after: AfterState, next_piece: int | None) -> AfterState:
-    """Return an after-state when the next piece is known; by the original rule that piece has to appear.
-
-    Args:
-        after: The after-state of a placement.
-        next_piece: Number of the next piece; None: not known.
-    """
+    """Return an after-state when the next piece is known; by the original rule that piece has to appear."""
     if not after.rules.original or after.game_over or next_piece is None:
         return after
     return after if appears(after.rows, next_piece, after.rules) else replace(after, game_over=True)
@@ -141,14 +137,7 @@ def weighted_sums(values: npt.NDArray[np.float64], weights: Weights) -> npt.NDAr
 
     With features that are whole numbers, or halves of them, it is exact under weights that
     `quantized_weights.played_weights` made: all engines choose the same placement, in whatever order they
-    add.
-
-    Args:
-        values: Feature values, shape (after-states, features), float64.
-        weights: Shape (features,), float64.
-
-    Returns:
-        Shape (after-states,), float64.
+    add. The values have shape (after-states, features).
     """
     sums: npt.NDArray[np.float64] = (values * weights).sum(-1)
     return sums
@@ -165,13 +154,6 @@ def choose(rows: Rows, piece: int, player: Player, rules: Rules, next_piece: int
 
     By expectimax, of depth two, the two placements of the greatest values are compared by their `prospect`,
     an expectation over the next piece; the second one is chosen if its prospect is greater.
-
-    Args:
-        rows: The stack.
-        piece: Number of the piece that falls.
-        player: Features, weights and lookahead.
-        rules: The rules of the game.
-        next_piece: Number of the piece that falls after it; only a player with a preview looks at it.
     """
     candidates = list(after_states(rows, piece, rules))
     best = None
@@ -190,9 +172,8 @@ def choose(rows: Rows, piece: int, player: Player, rules: Rules, next_piece: int
 def prospect(after: AfterState, player: Player) -> tuple[int, float]:
     """Return how a placement does with the pieces that may come next, each as likely as the others.
 
-    Returns:
-        With how many of them the game goes on, and the sum of `pair_value` over these; compared in this
-        order. In bags all seven may come, whatever the bag has left.
+    That is with how many of them the game goes on, and the sum of `pair_value` over these, compared in this
+    order. In bags all seven may come, whatever the bag has left.
     """
     values = [pair_value(after, piece, player) for piece in after.rules.piece_set]
     surviving = [value for value in values if value > _NEVER]
@@ -203,10 +184,8 @@ def pair_value(after: AfterState, next_piece: int, player: Player) -> float:
     """Return the value of a placement and the best one of the next piece after it.
 
     It is the value of the second after-state, plus the weighted sum of the first one's `PLACEMENT_FEATURES`:
-    the board counts after both placements, landing height and eroded cells count for each of them.
-
-    Returns:
-        The value; minus infinity where every such pair ends the game.
+    the board counts after both placements, landing height and eroded cells count for each of them. It is
+    minus infinity where every such pair ends the game.
     """
     second = best_next(after, next_piece, player)
     if second is None:
@@ -246,75 +225,33 @@ def _first_best(values: list[float]) -> int | None:
     return best
 
 
-def piece_after(pieces: Pieces, t: int) -> int | None:
-    """Return the piece after decision t's; None at the end of a list."""
-    try:
-        return pieces[t + 1]
-    except IndexError:
-        return None
-
-
-def decide(rows: Rows, pieces: Pieces, t: int, player: Player, rules: Rules) -> AfterState:
-    """Return the after-state of decision t of some pieces: what `choose` plays, `with_next` piece."""
-    next_piece = piece_after(pieces, t)
-    return with_next(choose(rows, pieces[t], player, rules, next_piece), next_piece)
-
-
-def steps(
-    rows: Rows, pieces: Pieces, player: Player, rules: Rules, start: int, decisions: int
-) -> Iterator[Step]:
-    """Yield the decisions start to start + decisions - 1; after a game over the board is empty."""
-    for t in range(start, start + decisions):
-        after = decide(rows, pieces, t, player, rules)
-        features = feature_values(after, player.names)
-        yield Step(
-            piece=after.shape.piece,
-            orientation=after.shape.orientation,
-            column=after.column,
-            lines=after.lines,
-            landing_row=after.landing_row,
-            rows=after.rows,
-            features=tuple(features),
-            value=weighted_sums(np.array([features], dtype=np.float64), player.weights).item(),
-            game_over=after.game_over,
-        )
-        rows = () if after.game_over else after.rows
-
-
 def play(
-    rows: Rows,
     pieces: Pieces,
     player: Player,
     rules: Rules,
-    start: int,
-    decisions: int,
-    last_game: int | None = None,
+    rows: Rows = (),
+    start: int = 0,
     falls: int | None = None,
-) -> tuple[Rows, int, int, int]:
-    """Play part of a stream of games; after a game over the next one begins on an empty board.
+) -> Iterator[AfterState]:
+    """Yield the after-state of every decision; a game over is followed by an empty board.
 
     Args:
-        rows: The stack before the first decision.
-        pieces: The pieces of the stream, without end.
+        pieces: The pieces of the decisions; after the last one of a list no next piece is known.
         player: Decides.
         rules: The rules of the games.
-        start: Number of the first decision in the stream.
-        decisions: Number of decisions.
-        last_game: Stop at the end of this many games. None: no limit.
+        rows: The stack before the first decision.
+        start: Number of the first decision.
         falls: The piece of the first decision, where it is that of another stream.
-
-    Returns:
-        The stack after the last decision, lines removed (those of unfinished games included), games ended,
-        decisions made.
     """
-    falls = pieces[start] if falls is None else falls
-    lines = games = made = 0
-    while made < decisions and games != last_game:
-        next_piece = pieces[start + made + 1]
-        after = with_next(choose(rows, falls, player, rules, next_piece), next_piece)
-        falls = next_piece
-        lines += after.lines
-        games += after.game_over
-        rows = () if after.game_over else after.rows
-        made += 1
-    return rows, lines, games, made
+    piece = pieces[start] if falls is None else falls
+    for t in count(start + 1):
+        next_piece: int | None
+        try:
+            next_piece = pieces[t]
+        except IndexError:
+            next_piece = None
+        after = with_next(choose(rows, piece, player, rules, next_piece), next_piece)
+        yield after
+        if next_piece is None:
+            return
+        rows, piece = () if after.game_over else after.rows, next_piece

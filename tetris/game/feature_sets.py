@@ -1,14 +1,13 @@
 """The feature sets by name, and the text form of a list of features.
 
-Features are summed in the order of the set; two orders round differently. docs/features.md has the sources of
-the sets.
+The order of a set is that of its weights. docs/features.md has the sources of the sets.
 """
 
 from __future__ import annotations
 
 from kernels.support.checks import check_integer
 from kernels.support.names import unknown_name
-from tetris.game.features import FEATURES
+from tetris.game.features import FEATURES, PLACEMENT_FEATURES
 from tetris.game.rules import MAX_WIDTH, MIN_WIDTH
 
 _LABEL_WIDTH = 40
@@ -16,6 +15,17 @@ _FAMILIES = {"step_pair_": 2, "step_": 1, "column_height_": 0, "height_differenc
 """Features of a column, by how their names begin, and how many columns further they look."""
 
 _FORMS = ("step_pair_N_K_M", "step_N_K", "column_height_N", "height_difference_N")
+
+_SURFACE = """
+    max_height deep_wells_2 deep_wells_3 bumpiness flat_steps single_steps double_steps highest_hole
+    fitting_pieces nearly_full_rows
+"""
+_FULL = """
+    thin_covers adjacent_rows_with_holes fits_s fits_z flat_pairs rising_pairs falling_pairs peaks
+    spare_pieces squared_deep_wells_3 upper_hole_rows columns_with_holes gaps_over_holes
+    gaps_over_highest_hole
+"""
+"""What `dt_surface` has besides `dt`, and `dt_full` besides that."""
 
 
 def surface_features(width: int = MAX_WIDTH) -> tuple[str, ...]:
@@ -35,46 +45,11 @@ def step_features(width: int = MAX_WIDTH, family: str = "step_") -> tuple[str, .
 
 def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
     """Return the feature sets by name, each in its order, those of columns for a board of this width."""
-    dellacherie = (
-        "landing_height",
-        "eroded_cells",
-        "row_transitions",
-        "column_transitions",
-        "holes",
-        "wells",
-    )
+    dellacherie = (*PLACEMENT_FEATURES, "row_transitions", "column_transitions", "holes", "wells")
     bcts = (*dellacherie, "hole_depth", "rows_with_holes")
     dt = (*("wells_fast" if name == "wells" else name for name in bcts), "diversity")
-    dt_surface = (
-        *dt,
-        "max_height",
-        "deep_wells_2",
-        "deep_wells_3",
-        "bumpiness",
-        "flat_steps",
-        "single_steps",
-        "double_steps",
-        "highest_hole",
-        "fitting_pieces",
-        "nearly_full_rows",
-    )
-    dt_full = (
-        *dt_surface,
-        "thin_covers",
-        "adjacent_rows_with_holes",
-        "fits_s",
-        "fits_z",
-        "flat_pairs",
-        "rising_pairs",
-        "falling_pairs",
-        "peaks",
-        "spare_pieces",
-        "squared_deep_wells_3",
-        "upper_hole_rows",
-        "columns_with_holes",
-        "gaps_over_holes",
-        "gaps_over_highest_hole",
-    )
+    dt_surface = (*dt, *_SURFACE.split())
+    dt_full = (*dt_surface, *_FULL.split())
     dt_columns = (*dt_full, *surface_features(width))
     dt_steps = (*dt_columns, *step_features(width))
     bertsekas = (*surface_features(width), "max_height", "holes")

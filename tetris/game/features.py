@@ -56,7 +56,7 @@ DENOMINATORS = {"landing_height": 2}
 """Times which features are whole numbers, where they are not as they are."""
 
 Feature = Callable[[AfterState], float]
-_Family = Callable[[int, AfterState], float]
+_Family = Callable[..., float]
 
 _FEATURES: dict[str, Feature] = {}
 
@@ -67,12 +67,12 @@ def _feature(definition: Feature) -> Feature:
     return definition
 
 
-def _family(numbers: Iterable[int]) -> Callable[[_Family], _Family]:
-    """Register a feature for each number, which ends its name and is the function's first argument."""
+def _family(*numbers: Iterable[int]) -> Callable[[_Family], _Family]:
+    """Register a feature for all numbers, which end its name and are the function's first arguments."""
 
     def enter(definition: _Family) -> _Family:
-        for number in numbers:
-            _FEATURES[f"{definition.__name__}_{number}"] = partial(definition, number)
+        for each in product(*numbers):
+            _FEATURES["_".join(map(str, (definition.__name__, *each)))] = partial(definition, *each)
         return definition
 
     return enter
@@ -357,24 +357,24 @@ def _step_class(after: AfterState, column: int) -> int:
     return min(max(heights[column + 1] - heights[column] + 3, 0), STEP_CLASSES - 1)
 
 
-def _step(column: int, step: int, after: AfterState) -> int:
-    """1 if the step from a column to the next one is of a class, else 0."""
-    return int(_step_class(after, column) == step)
-
-
-def _step_pair(column: int, step: int, following: int, after: AfterState) -> int:
-    """1 if the step from a column to the next one is of a class and the one after it of another, else 0."""
-    return int(_step_class(after, column) == step and _step_class(after, column + 1) == following)
-
-
-# Not all classes of a step, nor of two: one of them is there always, and the last one would say nothing new.
 _LEVEL = STEP_CLASSES // 2
-for _column, _class in product(range(MAX_WIDTH - 1), range(STEP_CLASSES)):
-    if _class != _LEVEL:
-        _FEATURES[f"step_{_column}_{_class}"] = partial(_step, _column, _class)
-for _column, _class, _next in product(range(MAX_WIDTH - 2), range(STEP_CLASSES), range(STEP_CLASSES)):
-    if (_class, _next) != (_LEVEL, _LEVEL):
-        _FEATURES[f"step_pair_{_column}_{_class}_{_next}"] = partial(_step_pair, _column, _class, _next)
+# Not all classes of a step, nor of two: one of them is there always, and the last one would say nothing new.
+
+
+@_family(range(MAX_WIDTH - 1), [each for each in range(STEP_CLASSES) if each != _LEVEL])
+def step(column: int, own: int, after: AfterState) -> int:
+    """1 if the step from a column to the next one is of a class, else 0."""
+    return int(_step_class(after, column) == own)
+
+
+@_family(range(MAX_WIDTH - 2), range(STEP_CLASSES), range(STEP_CLASSES))
+def step_pair(column: int, own: int, following: int, after: AfterState) -> int:
+    """1 if the step from a column to the next one is of a class and the one after it of another, else 0."""
+    return int(_step_class(after, column) == own and _step_class(after, column + 1) == following)
+
+
+for _column in range(MAX_WIDTH - 2):
+    del _FEATURES[f"step_pair_{_column}_{_LEVEL}_{_LEVEL}"]
 
 
 def _steps(after: AfterState) -> list[int]:

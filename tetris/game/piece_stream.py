@@ -7,17 +7,23 @@ any device.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from functools import lru_cache
+
 from kernels.ops.philox import philox4x32, split64
+from kernels.support.checks import check_integer
 from tetris.game.rules import Rules
 
 _BAG_SIZE = 7
 
 
+@lru_cache(maxsize=256)
 def words(seed: int, stream: int, block: int) -> tuple[int, int, int, int]:
     """Return the four random 32-bit words of one block of a stream; all three are unsigned, of 64 bits."""
     return philox4x32((*split64(block), *split64(stream)), split64(seed))
 
 
+@lru_cache(maxsize=256)
 def bag(seed: int, stream: int, index: int) -> tuple[int, ...]:
     """Return the seven pieces of one bag in the order they come.
 
@@ -35,54 +41,67 @@ def bag(seed: int, stream: int, index: int) -> tuple[int, ...]:
 def packed_source(rules: Rules) -> tuple[int, int, bool]:
     """Return the piece source of the rules as the C++ engine takes it.
 
-    Returns:
-        The pieces to draw from, four bits each, the first lowest; their number; whether they come in bags.
+    That is the pieces to draw from, four bits each, the first lowest; their number; and whether they come in
+    bags.
     """
     pieces = rules.piece_set
     return sum(piece << 4 * i for i, piece in enumerate(pieces)), len(pieces), rules.pieces == "bag"
 
 
+@dataclass(frozen=True)
 class PieceStream:
-    """The endless sequence of pieces of one stream: ``PieceStream(rules, seed, stream)[t]``.
+    """The endless sequence of pieces of one stream of a seed, both unsigned 64-bit integers."""
 
-    Remembers the block (or bag) it last computed: reading in order costs one Philox call for four pieces.
-
-    Attributes:
-        rules: Says uniform, bag or a subset.
-        seed: Unsigned 64-bit integer.
-        stream: Unsigned 64-bit integer.
-    """
-
-    def __init__(self, rules: Rules, seed: int, stream: int) -> None:
-        """Open a stream.
-
-        Raises:
-            ValueError: If the seed or the stream is no unsigned 64-bit integer.
-        """
-        split64(seed), split64(stream)
-        self.rules = rules
-        self.seed = seed
-        self.stream = stream
-        self._group_size = _BAG_SIZE if rules.pieces == "bag" else 4
-        self._group_index: int | None = None
-        self._group: tuple[int, ...] = ()
+    rules: Rules
+    seed: int
+    stream: int
 
     def __getitem__(self, t: int) -> int:
         """Return piece t (0 to 6), counted from 0 over all games of the stream.
 
         Raises:
-            ValueError: If t is negative.
+            ValueError: If seed, stream or t is out of range.
         """
-        index, position = divmod(t, self._group_size)
-        if index != self._group_index:
-            self._group = self._draw(index)
-            self._group_index = index
-        return self._group[position]
-
-    def _draw(self, index: int) -> tuple[int, ...]:
         if self.rules.pieces == "bag":
-            return bag(self.seed, self.stream, index)
+            return bag(self.seed, self.stream, t // _BAG_SIZE)[t % _BAG_SIZE]
         piece_set = self.rules.piece_set
-        return tuple(
-            piece_set[(len(piece_set) * word) >> 32] for word in words(self.seed, self.stream, index)
-        )
+        return piece_set[(len(piece_set) * words(self.seed, self.stream, t // 4)[t % 4]) >> 32]
+
+
+@dataclass(frozen=True)
+class Streams:
+    """Streams of pieces, the same number for every candidate; one game follows another on each.
+
+    Attributes:
+        rules: The rules of the games.
+        count: Streams of a candidate, at least 1.
+        seed: Chooses the pieces, 0 to 2^64 - 1.
+        first: Number of the first stream, 0 to 2^62.
+        shared: Whether all candidates play on the streams ``first`` onwards (common random numbers);
+            otherwise candidate i has its own, from ``first + i * count`` onwards.
+        games: A stream stops at the end of this many games, at least 1, and costs almost nothing afterwards.
+            None: streams never stop.
+
+    Raises:
+        ValueError: If a number is out of range.
+    """
+
+    rules: Rules = field(default_factory=Rules)
+    count: int = 1
+    seed: int = 0
+    first: int = 0
+    shared: bool = True
+    games: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        ranges = {"count": (1, 1 << 31), "seed": (0, (1 << 64) - 1), "first": (0, 1 << 62)}
+        if self.games is not None:
+            ranges["games"] = (1, 1 << 62)
+        for name, bounds in ranges.items():
+            object.__setattr__(self, name, check_integer(name, getattr(self, name), *bounds))
+
+    def pieces(self, candidate: int, index: int) -> PieceStream:
+        """Return the pieces of a candidate's stream, by its number from 0."""
+        number = self.first + (index if self.shared else candidate * self.count + index)
+        return PieceStream(self.rules, self.seed, number)

@@ -33,12 +33,7 @@ class Shape:
     @cached_property
     def bottoms(self) -> tuple[int, ...]:
         """Row of the lowest cell of each column of the box. One of them is 0."""
-        return tuple(min(self._cells_of(column)) for column in range(self.width))
-
-    @cached_property
-    def tops(self) -> tuple[int, ...]:
-        """Row above the highest cell of each column of the box."""
-        return tuple(max(self._cells_of(column)) + 1 for column in range(self.width))
+        return tuple(min(y for y, row in enumerate(self.rows) if row >> x & 1) for x in range(self.width))
 
     def turned(self) -> Shape:
         """Return the next orientation: 90 degrees counter-clockwise, (x, y) to (height - 1 - y, x)."""
@@ -47,9 +42,6 @@ class Shape:
             for x in range(self.width):
                 rows[x] |= (row >> x & 1) << (self.height - 1 - y)
         return Shape(self.piece, self.orientation + 1, self.height, self.width, tuple(rows))
-
-    def _cells_of(self, column: int) -> list[int]:
-        return [y for y, row in enumerate(self.rows) if row >> column & 1]
 
 
 # The first orientation of each piece as it is drawn, top row first, and how many different orientations it

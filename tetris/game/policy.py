@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from kernels.support.checks import check_flags, check_integer
+from kernels.support.checks import check_integer
 
 if TYPE_CHECKING:
     import torch
@@ -35,13 +35,9 @@ class Lookahead(str, Enum):
         """Return what ``--pieces-known`` and ``--lookahead`` mean.
 
         Raises:
-            TypeError: If ``pieces_known`` is no int, or ``lookahead`` no bool.
             ValueError: If ``pieces_known`` is not 1 or 2, or 2 with lookahead.
         """
-        check_integer("pieces_known", pieces_known, 1, 2)
-        check_flags(lookahead=lookahead)
-        if lookahead and pieces_known > 1:
-            raise ValueError("expected lookahead with one piece known: it thinks of the next one")
+        check_integer("pieces_known", pieces_known, 1, 1 if lookahead else 2)
         return cls.PREVIEW if pieces_known > 1 else cls.EXPECTIMAX if lookahead else cls.NONE
 
     @classmethod

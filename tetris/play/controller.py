@@ -9,10 +9,10 @@ Ghavamzadeh and Scherrer, "Approximate Dynamic Programming Finally Performs Well
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,7 +24,7 @@ from kernels.support.files import check_own, read_bytes, write_text
 from kernels.support.names import did_you_mean, meant_path, unknown_name
 from tetris.game.feature_sets import feature_names, feature_sets
 from tetris.game.policy import Lookahead, Player, Policy
-from tetris.game.rules import Rules, check_rules
+from tetris.game.rules import Rules
 from tetris.play.quantized_weights import played_weights
 
 FORMAT = "cem-tetris-controller"
@@ -35,10 +35,10 @@ FILE_NAME = "controller.json"
 MOST_BYTES = 1 << 24
 """The most bytes of a controller's file; those of the package hold some thousand."""
 
-LEARNED = Path(__file__).resolve().parent / "controllers"
-"""The folder of the learned controllers of the package, each with its provenance."""
+PUBLISHED = ("dellacherie", "bcts", "bdu", "dt10", "dt20")
+"""The controllers of the literature; the others of the package were learned here."""
 
-_LARGEST = float(np.finfo(np.float32).max)
+_FOLDER = Path(__file__).resolve().parent / "controllers"
 _KEYS = ("format", "version", "name", "features", "weights", "rules", "provenance")
 
 
@@ -59,7 +59,7 @@ class LinearController:
         provenance: Its origin, as plain JSON values.
 
     Raises:
-        TypeError: If a value has the wrong type.
+        TypeError: If weights are no numbers.
         ValueError: If the features are unknown, or the weights do not fit them or are not finite in float32,
             or 0 there, all of them, though not here.
     """
@@ -72,12 +72,8 @@ class LinearController:
 
     def __post_init__(self) -> None:
         """Validate, and normalise features and weights."""
-        for what, value in (("features", self.features), ("name", self.name)):
-            if not isinstance(value, str):
-                raise TypeError(f"expected {what} to be a str, got {value!r}")
-        check_rules(self.rules)
-        if not isinstance(self.provenance, Mapping):
-            raise TypeError(f"expected provenance to be a mapping, got {self.provenance!r}")
+        if not isinstance(self.name, str) or not isinstance(self.provenance, Mapping):
+            raise TypeError(f"expected a str and a mapping, got {self.name!r} and {self.provenance!r}")
         object.__setattr__(self, "features", _canonical_features(self.features, self.rules.width))
         object.__setattr__(self, "weights", _checked_weights(self.weights))
         self.names_on(self.rules)
@@ -92,10 +88,8 @@ class LinearController:
         """Return the names of the features on a board, in their order.
 
         Raises:
-            TypeError: If they are no `Rules`.
             ValueError: If the controller cannot play there: its features depend on the width of the board.
         """
-        check_rules(rules)
         names = feature_names(self.features, rules.width)
         if len(names) == len(self.weights):
             return names
@@ -161,18 +155,13 @@ class LinearController:
         write_text(path, json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n")
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str] | HasController) -> LinearController:
+    def load(cls, path: str | os.PathLike[str]) -> LinearController:
         """Read a controller from a JSON file, or from the folder of a run.
-
-        Args:
-            path: The file or folder, or what has a controller: a run that `tetris.training.load_run` read.
 
         Raises:
             OSError: If the file cannot be read, or that of a folder is a link, a pipe or a device.
             ValueError: If it holds no valid controller; the message names the file and the reason.
         """
-        if not isinstance(path, str | os.PathLike):
-            return _controller_of(path)
         if os.path.isdir(path):
             path = Path(path, FILE_NAME)
             check_own(path)
@@ -180,7 +169,7 @@ class LinearController:
                 raise ValueError(f"expected the run folder {path.parent} to hold {FILE_NAME}, found none")
         try:
             return cls.from_dict(json.loads(read_bytes(path, MOST_BYTES).decode()))
-        except (ValueError, TypeError, RecursionError) as error:
+        except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise ValueError(f"{path} holds no valid controller: {error}") from error
 
 
@@ -193,13 +182,6 @@ class HasController(Protocol):
         ...
 
 
-def _controller_of(source: object) -> LinearController:
-    controller = getattr(source, "controller", source)
-    if not isinstance(controller, LinearController):
-        raise TypeError(f"expected a LinearController, the name or path of one, or a run, got {source!r}")
-    return controller
-
-
 def _canonical_features(features: str, width: int) -> str:
     names = feature_names(features, width)
     text = features.strip().lower()
@@ -208,59 +190,19 @@ def _canonical_features(features: str, width: int) -> str:
     return text if text in feature_sets(width) else ",".join(names)
 
 
-def _checked_weights(weights: object) -> tuple[float, ...]:
-    if isinstance(weights, str) or not hasattr(weights, "__iter__"):
-        raise TypeError(f"expected weights to be a sequence of numbers, got {weights!r}")
-    if hasattr(weights, "ndim") and weights.ndim != 1:
-        raise TypeError(f"expected weights to be a sequence of numbers, got {weights!r}")
-    checked = []
-    for weight in weights:
-        if isinstance(weight, (bool, str)) or not hasattr(weight, "__float__"):
-            raise TypeError(f"expected weights to be numbers, got {weight!r}")
-        try:
-            number = float(weight)
-        except OverflowError:  # an int beyond all floats
-            number = math.inf
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise TypeError(f"expected weights to be numbers, got {weight!r}") from error
-        if not abs(number) <= _LARGEST:  # so written, NaN fails too
-            raise ValueError(f"expected weights that are finite in float32, got {weight!r}")
-        checked.append(number)
-    if any(checked) and not np.asarray(checked, np.float32).any():
-        raise ValueError(f"expected weights that are not all 0 in float32, got {max(checked, key=abs)!r}")
-    return tuple(checked)
+def _checked_weights(weights: Any) -> tuple[float, ...]:
+    numbers = torch.as_tensor(weights, dtype=torch.float64, device="cpu")
+    rounded = numbers.float()
+    if numbers.dim() != 1 or not rounded.isfinite().all():
+        raise ValueError(f"expected a list of weights that are finite in float32, got {weights!r}")
+    if numbers.any() and not rounded.any():
+        raise ValueError(f"expected weights that are not all 0 in float32, got {weights!r}")
+    return tuple(numbers.tolist())
 
 
-def _published(name: str, features: str, weights: str, source: str) -> LinearController:
-    return LinearController(features, tuple(map(float, weights.split())), Rules(), name, {"source": source})
-
-
-_THIERY_SCHERRER = "Thiery & Scherrer 2009; Gabillon et al. 2013"
-_CBMPI = "Gabillon, Ghavamzadeh & Scherrer 2013 (CBMPI)"
-
-PUBLISHED: Mapping[str, LinearController] = {
-    controller.name: controller
-    for controller in (
-        _published("dellacherie", "dellacherie", "-1 1 -1 -1 -4 -1", "Fahey 2003; Thiery & Scherrer 2009"),
-        _published(
-            "bcts",
-            "bcts",
-            "-12.629 6.601974 -9.215815 -19.77356 -13.08335 -10.48747 -1.611863 -24.04087",
-            _THIERY_SCHERRER,
-        ),
-        _published(
-            "bdu",
-            "bdu",
-            "-13.18725 -7.652075 7.622007 -9.044294 -1.747279 -7.569865 -5.221819 -0.6874555 -6.4831 "
-            "-16.01383 2.356909 2.143912 -7.351929 1.558139 0.433698 3.655922 -4.673708 -1.997187 9.122675 "
-            "12.36382 -40.64 -43.27153 -1.036039 -36.93346 -81.00232 -41.17906 -13.27585 -75.47524",
-            _THIERY_SCHERRER,
-        ),
-        _published("dt10", "dt", "-2.18 2.42 -2.17 -3.31 0.95 -2.22 -0.81 -9.65 1.27", _CBMPI),
-        _published("dt20", "dt", "-2.68 1.38 -2.41 -6.32 2.03 -2.71 -0.43 -9.48 0.89", _CBMPI),
-    )
-}
-"""The published controllers by name."""
+@cache
+def _packaged(name: str) -> LinearController:
+    return LinearController.load(_FOLDER / f"{name}.json")
 
 
 def published(name: str) -> LinearController:
@@ -271,18 +213,18 @@ def published(name: str) -> LinearController:
     matter: ``"DT-20"`` is ``"dt20"``.
 
     Raises:
-        TypeError: If it is no text.
         ValueError: If there is none of that name.
     """
     plain = _plain(name)
     if plain not in known_names():
         raise unknown_name("controller", name, known_names())
-    return PUBLISHED[plain] if plain in PUBLISHED else LinearController.load(LEARNED / f"{plain}.json")
+    return _packaged(plain)
 
 
 def known_names() -> tuple[str, ...]:
     """Return the names of the controllers of the package: published ones, then learned ones."""
-    return (*PUBLISHED, *sorted(file.stem for file in LEARNED.glob("*.json")))
+    learned = {file.stem for file in _FOLDER.glob("*.json")}.difference(PUBLISHED)
+    return (*PUBLISHED, *sorted(learned))
 
 
 def resolve(source: str | os.PathLike[str] | LinearController | HasController) -> LinearController:
@@ -297,12 +239,15 @@ def resolve(source: str | os.PathLike[str] | LinearController | HasController) -
         ValueError: If it is neither a known name nor a file or folder with a valid controller.
     """
     if not isinstance(source, str | os.PathLike):
-        return _controller_of(source)
+        controller = getattr(source, "controller", source)
+        if not isinstance(controller, LinearController):
+            raise TypeError(f"expected a LinearController, the name or path of one, or a run, got {source!r}")
+        return controller
     text = os.fspath(source)
     if _plain(text) in known_names():
         return published(text)
     path = Path(text)
-    if text and (path.is_file() or path.is_dir()):
+    if text and path.exists():
         return LinearController.load(path)
     if path.suffix == ".json" or os.sep in text:
         raise ValueError(f"expected a controller at {text}, found no such file or folder{meant_path(text)}")
@@ -310,8 +255,6 @@ def resolve(source: str | os.PathLike[str] | LinearController | HasController) -
     raise error if did_you_mean(text, known_names()) else ValueError(f"{error}{meant_path(text)}")
 
 
-def _plain(name: object) -> str:
-    if not isinstance(name, str):
-        raise TypeError(f"expected a name or a path as text, got {name!r}")
+def _plain(name: str) -> str:
     plain = name.strip().lower().translate({ord(mark): None for mark in "-_ "})
     return "bcts" if plain == "du" else plain

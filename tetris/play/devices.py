@@ -34,11 +34,8 @@ def choose_device(requested: str, instead: str = "--device cpu") -> str:
 
     Raises:
         CompilerMissingError: If C++ or CUDA is requested by name and its compiler is missing.
-        TypeError: If the name is no str.
         ValueError: If it is unknown, or CUDA is requested by name and there is no GPU.
     """
-    if not isinstance(requested, str):
-        raise TypeError(f"expected a device by its name, got {requested!r}")
     if requested not in DEVICES:
         raise unknown_name("device", requested, DEVICES)
     if requested == "python":
@@ -67,15 +64,7 @@ def choose_device(requested: str, instead: str = "--device cpu") -> str:
 
 
 def check_gpu(what: str, instead: str) -> None:
-    """Check that there is a GPU.
-
-    Args:
-        what: What needs the GPU, for the error.
-        instead: The advice of the error: what works without.
-
-    Raises:
-        ValueError: If torch finds none.
-    """
+    """Raise ValueError where torch finds no GPU for something, with the advice what works without."""
     import torch
 
     if torch.cuda.is_available():

@@ -15,13 +15,15 @@ from typing import Any
 
 import torch
 
+import kernels.ops
 from kernels.loader import Extension
 from tetris.game.policy import Lookahead
-from tetris.play.own_features import INCLUDES as INCLUDES
-from tetris.play.own_features import MOST_OWN, header_of
-from tetris.play.step_tables import engine_features
+from tetris.play.own_features import MOST_OWN, header_features, header_of
+from tetris.play.quantized_weights import engine_features
 
 _ENGINE = Path(__file__).parents[1] / "engine"
+INCLUDES = (_ENGINE, Path(kernels.ops.__file__).parent)
+"""The folders of the headers of engine and operators."""
 _DEFINITIONS = ("feature_definitions.h", "row_features.h", "surface_features.h")
 # The engine is written in vectors: slower where the compiler makes further ones, or schedules for one
 # processor (benchmarks/notes/vector-lanes-tried.md).
@@ -45,12 +47,7 @@ def with_cuda(library: Extension) -> Extension:
 
 
 def load(library: Extension, *, cuda: bool) -> Any:
-    """Return the operators of a library (``torch.ops.<library>``), built if need be; ``cuda``: on a GPU, too.
-
-    Raises:
-        kernels.loader.CompilerMissingError: There is no C++ compiler, or no nvcc.
-        kernels.loader.BuildError: The library could not be built or loaded.
-    """
+    """Return the operators of a library, built if need be; ``cuda``: those on a GPU, too."""
     library.load()
     if cuda:
         with_cuda(library).load()
@@ -70,11 +67,6 @@ def feature_struct(name: str) -> str:
     return f"{pascal}<{match[2][1:].replace('_', ',')}>" if match[2] else pascal
 
 
-def header_features(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return those of the features that are defined in a header of one's own."""
-    return tuple(name for name in names if header_of([feature_struct(name)]) is not None)
-
-
 @functools.cache
 def _defined_structs() -> frozenset[str]:
     """Return the C++ names that a feature can have, without template arguments."""
@@ -83,14 +75,10 @@ def _defined_structs() -> frozenset[str]:
 
 
 def feature_list(names: tuple[str, ...]) -> str:
-    """Return the C++ names of features, separated by commas: the macro TETRIS_FEATURES of the sources.
-
-    Raises:
-        ValueError: If a feature is defined in Python only.
-    """
+    """Return the C++ names of features, separated by commas: the macro TETRIS_FEATURES of the sources."""
     structs = [feature_struct(name) for name in names]
     for name, struct in zip(names, structs, strict=True):
-        if struct.partition("<")[0] not in _defined_structs() and header_of([struct]) is None:
+        if struct.partition("<")[0] not in _defined_structs() and not header_features([name]):
             raise ValueError(
                 f"expected features that the C++ engine has, got {name!r}: there is no struct {struct} in "
                 f"tetris/engine/{', '.join(_DEFINITIONS)}, nor in a header that tetris.feature_header read "
@@ -100,13 +88,9 @@ def feature_list(names: tuple[str, ...]) -> str:
 
 
 def feature_definitions(names: tuple[str, ...]) -> tuple[str, list[Path], list[tuple[str, str]]]:
-    """Return what a library of a feature list is compiled with: a digest of it, include folders, macros.
-
-    Raises:
-        ValueError: If a feature is defined in Python only.
-    """
+    """Return what a library of a feature list is compiled with: a digest of it, include folders, macros."""
     structs = feature_list(names)
-    header, text = header_of([feature_struct(name) for name in names]) or (None, "")
+    header, text = header_of(names) or (None, "")
     digest = hashlib.sha256((structs + text).encode()).hexdigest()[:8]
     if header is None:
         return digest, [], [("TETRIS_FEATURES", structs)]
@@ -120,9 +104,6 @@ def extension(
     """Return the library of a list of features, in their order, and a lookahead.
 
     Unless ``native`` it runs on any processor of this architecture (x86-64: on any since 2011).
-
-    Raises:
-        ValueError: If a feature is defined in Python only, or there are more than `MOST_OWN` of a header.
     """
     count = len(header_features(names))
     if count > MOST_OWN:

@@ -1,15 +1,20 @@
-"""Weights as whole numbers: what a controller plays with.
+"""Weights as whole numbers: what a controller plays with, and how the engines get them.
 
 Features are whole numbers, or halves of them. Where weights are whole numbers, too, a score comes out the
 same in whatever order it is added up, and every engine may add as suits it. But for their rounding a
 controller's choices do not depend on the length of its weight vector, so weights may be multiples of any
 step. It is a power of two that leaves `BITS` bits and a sign to the greatest weight: a vector twice as long
 has the same quantized weights.
+
+The engines look features of steps up in tables of weights, whichever of them there are: `engine_weights`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import lru_cache
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -21,6 +26,11 @@ BITS = 15
 
 _SMALLEST = 2.0**-200  # that a weight counts as; float32 has none but 0 below 2^-149
 _MANTISSA_BITS = 52  # of float64; the exponent is above them
+_SLOTS, _FIRST, _CLASSES = 16, 2, 8  # TABLE_SLOTS, FIRST_COLUMN and 1 << CLASS_BITS of tetris/engine
+_TABLES = (
+    (re.compile(r"step_(\d+)_(\d+)"), "step_features_1"),
+    (re.compile(r"step_pair_(\d+)_(\d+)_(\d+)"), "step_features_2"),
+)
 
 
 def quantized_weights(weights: Tensor, names: Sequence[str]) -> tuple[Tensor, Tensor]:
@@ -64,3 +74,50 @@ def _denominators(names: Sequence[str], device: torch.device) -> Tensor:
         if name in DENOMINATORS:
             numbers[index].fill_(DENOMINATORS[name])  # to assign it would copy it to a GPU, and wait
     return numbers
+
+
+def engine_features(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the features of an engine that plays a list of them: one feature for all that share a table."""
+    others = (name for name in names if not any(kind.fullmatch(name) for kind, _ in _TABLES))
+    tables = (table for kind, table in _TABLES if any(kind.fullmatch(name) for name in names))
+    return (*others, *tables)
+
+
+def engine_weights(weights: Tensor, names: Sequence[str]) -> Tensor:
+    """Return the quantized weights of a list of features as its engine wants them.
+
+    Those of its `engine_features`, 0 for the tables; then the tables. Each has a number for every column and
+    class of a step, or for every column and classes of two, 0 where there is no such feature.
+
+    Args:
+        weights: Shape (candidates, features), finite.
+        names: Names of the features, in their order.
+
+    Returns:
+        Shape (candidates, features of the engine and entries of its tables), int32.
+    """
+    whole, _ = quantized_weights(weights, names)
+    places = _places(tuple(names), whole.device)
+    return whole if places is None else torch.cat([whole, torch.zeros_like(whole[:, :1])], 1)[:, places]
+
+
+@lru_cache(maxsize=64)
+def _places(names: tuple[str, ...], device: torch.device) -> Tensor | None:
+    """Return the feature of each number, or their count where it has none; None: all stay where they are."""
+    features, none = {name: index for index, name in enumerate(names)}, len(names)
+    engine = engine_features(names)
+    if engine == names:
+        return None
+    places = [[features.get(name, none) for name in engine]]
+    for kind, table in _TABLES:
+        if table in engine:
+            entries = [none] * (_SLOTS * _CLASSES ** (kind.groups - 1))
+            for name, index in features.items():
+                if found := kind.fullmatch(name):
+                    column, *classes = map(int, found.groups())
+                    place = _FIRST + column
+                    for each in classes:
+                        place = place * _CLASSES + each
+                    entries[place] = index
+            places.append(entries)
+    return torch.tensor(list(chain.from_iterable(places)), device=device)

@@ -33,9 +33,9 @@ from typing import TypeVar
 import torch
 
 from kernels.support.checks import check_integer
+from tetris.game.piece_stream import Streams
 from tetris.game.policy import Policy
 from tetris.game.rules import Rules
-from tetris.game.streams import Streams, check_streams
 from tetris.play import engines as native
 from tetris.play.rollouts import Rollout
 
@@ -127,11 +127,10 @@ def split_rollout(
         Rates and counts of each candidate.
 
     Raises:
-        TypeError: If an argument has the wrong type.
         ValueError: If an argument is out of range; see `Rollout`.
         kernels.loader.BuildError: If the engine could not be built.
     """
-    check_integer("count of streams", check_streams(streams).count, 2, MOST_STREAMS)
+    check_integer("count of streams", streams.count, 2, MOST_STREAMS)
     if streams.games is not None:
         raise ValueError(f"expected streams that do not stop, got games={streams.games}")
     check_integer("decisions", decisions, LEAST_DECISIONS, 1 << 62)

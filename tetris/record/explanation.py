@@ -1,18 +1,14 @@
-"""The decisions of a controller, and the explanation of one: feature values, weighted sum, margin."""
+"""The explanation of a decision: feature values, weighted sum, margin."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import count
 
 import numpy as np
 
-from tetris.game.decisions import Pieces, Rows, after_states, best_next, decide, weighted_sums
+from tetris.game.decisions import Rows, after_states, best_next, weighted_sums
 from tetris.game.features import PLACEMENT_FEATURES, AfterState, feature_values
 from tetris.game.policy import Lookahead, Player
-from tetris.game.rules import Rules
-from tetris.play.controller import LinearController
 
 
 @dataclass(frozen=True)
@@ -36,33 +32,12 @@ class Explanation:
     margin: float | None
 
 
-def decisions(
-    controller: LinearController, rules: Rules, pieces: Pieces, lookahead: Lookahead = Lookahead.NONE
-) -> Iterator[AfterState]:
-    """Yield the after-state of every decision, without end; a game over is followed by an empty board.
-
-    Raises:
-        ValueError: If the controller cannot play on that board.
-    """
-    player = controller.player(rules, lookahead)
-    rows: Rows = ()
-    for t in count():
-        after = decide(rows, pieces, t, player, rules)
-        yield after
-        rows = () if after.game_over else after.rows
-
-
 def explain(rows: Rows, after: AfterState, player: Player, next_piece: int | None = None) -> Explanation:
     """Return the features, the value and the margin of one placement.
 
     With a preview they are those of the best pair that a placement begins, see
     `tetris.game.decisions.choose`; where no pair with this placement survives, those of the placement alone.
-
-    Args:
-        rows: The stack before the placement.
-        after: The after-state of the placement.
-        player: Features, weights and lookahead.
-        next_piece: Number of the piece that falls after it; None: not known.
+    ``rows`` is the stack before the placement.
     """
     names, weights = player.names, player.weights
     others = [

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
 
 from kernels.support.checks import check_integer
 from kernels.support.printable import printable
-from tetris.game.decisions import Step, steps
+from tetris.game.decisions import Step, play
 from tetris.game.piece_stream import PieceStream
 from tetris.game.pieces import placement_numbers
 from tetris.game.policy import Lookahead
-from tetris.game.rules import Rules, check_rules
+from tetris.game.rules import Rules
 from tetris.play.controller import HasController, LinearController, resolve
 from tetris.record.replay import Replay
 
@@ -104,18 +105,17 @@ def play_game(
 
     Raises:
         OSError: If the controller's file cannot be read.
-        TypeError: If an argument has the wrong type.
         ValueError: If the controller cannot play by the rules, or an argument is out of range.
     """
     played = resolve(controller)
-    rules = played.rules if rules is None else check_rules(rules)
+    rules = played.rules if rules is None else rules
     seed = check_integer("seed", seed, 0, (1 << 64) - 1)
     stream = check_integer("stream", stream, 0, (1 << 64) - 1)
     most_pieces = check_integer("most_pieces", most_pieces, 1)
     player, pieces = played.player(rules, Lookahead(lookahead)), PieceStream(rules, seed, stream)
-    made = []
-    for step in steps((), pieces, player, rules, 0, most_pieces):
-        made.append(step)
-        if step.game_over:
+    steps = []
+    for after in islice(play(pieces, player, rules), most_pieces):
+        steps.append(Step.of(after, player))
+        if after.game_over:
             break
-    return PlayedGame(played, rules, seed, stream, tuple(made))
+    return PlayedGame(played, rules, seed, stream, tuple(steps))

@@ -10,12 +10,12 @@ from itertools import islice
 from typing import Any
 
 from tetris.evaluation import DEFAULT_SEED
+from tetris.game.decisions import play
 from tetris.game.features import AfterState
 from tetris.game.piece_stream import PieceStream
 from tetris.game.policy import Lookahead
 from tetris.game.rules import Rules
 from tetris.play.controller import LinearController
-from tetris.record.explanation import decisions
 from tetris.record.replay import Replay
 from tetris.training.run_record import RunRecord, stages_of
 
@@ -75,7 +75,7 @@ def _after_states(
     features: str, weights: tuple[float, ...], rules: Rules, lookahead: Lookahead
 ) -> tuple[AfterState, ...]:
     controller, pieces = LinearController(features, weights, rules), PieceStream(rules, DEFAULT_SEED, 0)
-    return tuple(islice(decisions(controller, rules, pieces, lookahead), GAME_DECISIONS))
+    return tuple(islice(play(pieces, controller.player(rules, lookahead), rules), GAME_DECISIONS))
 
 
 def seedless(run: RunRecord) -> str:

@@ -40,11 +40,7 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def check_picture(path: Path) -> None:
-    """Check that a picture can be drawn in the format of its suffix.
-
-    Raises:
-        ValueError: If its suffix is none of `PICTURE_SUFFIXES`, or matplotlib is not installed.
-    """
+    """Raise ValueError where a suffix is none of `PICTURE_SUFFIXES`, or matplotlib is not installed."""
     if path.suffix.lower() not in PICTURE_SUFFIXES:
         raise ValueError(f"expected a picture whose name ends with {', '.join(PICTURE_SUFFIXES)}, got {path}")
     if new_figure(1.0, 1.0) is None:
@@ -52,11 +48,7 @@ def check_picture(path: Path) -> None:
 
 
 def save_figure(figure: Any, picture: Path) -> None:
-    """Write a figure in the format of the suffix, atomically.
-
-    Raises:
-        OSError: If it cannot be written.
-    """
+    """Write a figure in the format of the suffix, atomically."""
     image = io.BytesIO()
     kind = picture.suffix.lower().removeprefix(".")
     figure.savefig(image, format=kind, metadata=_METADATA[kind])

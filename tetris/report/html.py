@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import html
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from kernels.support.printable import printable
 
@@ -53,9 +52,3 @@ def paragraph(text: object) -> Markup:
 def details(summary: str, content: str) -> Markup:
     """Return content that is folded at first."""
     return Markup(f"<details><summary>{escaped(summary)}</summary>\n{content}</details>\n")
-
-
-def json_script(values: Mapping[str, object], name: str) -> Markup:
-    """Return values as JSON in a script element that is not executed; no text can end it."""
-    text = json.dumps(values, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-    return Markup(f'<script type="application/json" id="{name}">{text}</script>\n')

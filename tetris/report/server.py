@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from tetris.report.html import escaped
-from tetris.report.page import page_of
+from tetris.report.page import report_page
 from tetris.training.run_folder import RunFolder
 from tetris.training.run_record import load_run
 
@@ -28,20 +28,12 @@ _NOTICE = (
 
 
 class ReportServer(ThreadingHTTPServer):
-    """Serves one page, the report of a run or the comparison of several, on `ADDRESS`.
-
-    Attributes:
-        url: Its address.
-    """
+    """Serves one page, the report of a run or the comparison of several, on `ADDRESS`."""
 
     daemon_threads = True
 
     def __init__(self, runs: Sequence[Path], across: str = "generation", port: int = 0) -> None:
-        """Listen; ``port`` 0 is a free one.
-
-        Raises:
-            OSError: If the port is taken.
-        """
+        """Listen; ``port`` 0 is a free one. OSError if it is taken."""
         super().__init__((ADDRESS, port), _Handler)
         self.url = f"http://{ADDRESS}:{self.server_port}/"
         self._runs = list(runs)
@@ -52,15 +44,13 @@ class ReportServer(ThreadingHTTPServer):
     def page(self) -> tuple[str, str]:
         """Return the page of now and its version; the last whole one and a notice where a run cannot be read.
 
-        Raises:
-            OSError: If a file of a run cannot be read, and no page was whole yet.
-            ValueError: If a folder holds no run, or none with a generation yet, likewise.
+        OSError or ValueError, of the run, where no page was whole yet.
         """
         with self._lock:
             version = self._state()
             if version != self._version:
                 try:
-                    self._page = page_of([load_run(run) for run in self._runs], self._across, live=True)
+                    self._page = report_page([load_run(run) for run in self._runs], self._across, live=True)
                     self._notice = ""
                 except (ValueError, OSError) as error:
                     if not self._page:
@@ -72,15 +62,11 @@ class ReportServer(ThreadingHTTPServer):
 
     def _state(self) -> str:
         """What changes when a file of a run does."""
-        state: list[tuple[object, ...]] = []
+        state: list[tuple[int, int] | None] = []
         for folder in map(RunFolder, self._runs):
             for file in (folder.config, folder.metrics, folder.controller, folder.starts):
-                try:
-                    status = file.stat()
-                except OSError as error:
-                    state.append((str(file), error.errno))
-                else:
-                    state.append((str(file), status.st_mtime_ns, status.st_size))
+                status = file.stat() if file.exists() else None
+                state.append(status and (status.st_mtime_ns, status.st_size))
         return hashlib.sha256(repr(state).encode()).hexdigest()[:16]
 
 

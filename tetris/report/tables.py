@@ -20,8 +20,14 @@ _LOG_FROM = 20.0  # intervals with a greater ratio of their ends are drawn on a 
 
 
 def lines_text(value: float) -> str:
-    """Return lines a game with three or four digits."""
+    """Return lines per game, or another number, with three or four digits."""
     return format_lines(value) if value >= 100 else f"{value:.3g}"
+
+
+def interval_text(score: Score) -> str:
+    """Return the 95 % interval of a score, or its lower end where it has no other."""
+    low, high = score["ci95"]
+    return f"> {lines_text(low)}" if high is None else f"{lines_text(low)} – {lines_text(high)}"
 
 
 def score_tables(scored: Sequence[tuple[str, Score]]) -> Markup:
@@ -34,64 +40,54 @@ def score_tables(scored: Sequence[tuple[str, Score]]) -> Markup:
 
 
 def _score_table(on: str, rule: str, pieces: str, more: str, scored: Sequence[tuple[str, Score]]) -> Markup:
-    papers = {} if more else _paper_figures(on, rule, pieces)
-    place = _Scale([score for _, score in scored])
-    header = ["controller", "lines a game", "95 % interval", place.label, "from", "decisions"]
+    papers = {}
+    if (rule, pieces, more) == ("published", "uniform", ""):
+        papers = {name: str(figures[on]) for name, figures in PUBLISHED_SCORES.items() if on in figures}
+    scale, pictures = _interval_pictures([score for _, score in scored])
+    header = ["controller", "lines a game", "95 % interval", scale, "from", "decisions"]
+    header += ["literature, about"] * bool(papers)
     rows = []
-    for label, score in scored:
-        low, high = score["ci95"]
-        interval = f"> {lines_text(low)}" if high is None else f"{lines_text(low)} – {lines_text(high)}"
+    for (label, score), picture in zip(scored, pictures, strict=True):
         name = Markup(f"<strong>{escaped(label)}</strong>") if score["controller"] == LEARNED else label
         value = "–" if score["lines_per_game"] is None else lines_text(score["lines_per_game"])
-        row = [name, value, interval, place.picture(score), counted(score), f"{score['decisions']:,}"]
-        rows.append([*row, papers.get(score["controller"], "–")] if papers else row)
-    if papers:
-        header.append("literature, about")
+        row = [name, value, interval_text(score), picture, counted(score), f"{score['decisions']:,}"]
+        rows.append([*row, *[papers.get(score["controller"], "–")] * bool(papers)])
     return html_table(header, rows, f"Board {on}, {rule} rule, pieces {pieces}{more}")
 
 
-def _paper_figures(on: str, rule: str, pieces: str) -> dict[str, str]:
-    if (rule, pieces) != ("published", "uniform"):
-        return {}
-    return {name: str(figures[on]) for name, figures in PUBLISHED_SCORES.items() if on in figures}
+def _interval_pictures(scores: Sequence[Score]) -> tuple[Markup, list[Markup]]:
+    """The scale of a table's intervals, and each as a small picture: a line with ends, a dot in it."""
+    ends = [end for score in scores for end in score["ci95"] if end]
+    first, last = min(ends, default=0.0), max(ends, default=1.0)
+    open_ended = [score["ci95"][1] is None for score in scores]
+    if all(open_ended):
+        first = 0.0
+    if any(open_ended):  # room for the arrow
+        last *= 2
+    logarithmic = last > _LOG_FROM * first > 0
 
-
-class _Scale:
-    """Draws the intervals of one table on one scale."""
-
-    def __init__(self, scores: Sequence[Score]) -> None:
-        ends = [end for score in scores for end in score["ci95"] if end]
-        self._low: float = min(ends, default=0.0)
-        self._high: float = max(ends, default=1.0)
-        open_ended = [score["ci95"][1] is None for score in scores]
-        if all(open_ended):
-            self._low = 0.0
-        if any(open_ended):  # room for the arrow
-            self._high *= 2
-        self._log = self._high > _LOG_FROM * self._low > 0
-        ends_shown = (lines_text(self._low), "log" * self._log, lines_text(self._high))
-        spans = "".join(f"<span>{end}</span>" for end in ends_shown)
-        self.label = Markup(f'<span class="ends">{spans}</span>')
-
-    def picture(self, score: Score) -> Markup:
-        """Return an interval as a small picture: a line with ends, the estimate as a dot."""
-        (low, high), estimate = score["ci95"], score["lines_per_game"]
-        middle, left = _HEIGHT / 2, self._at(low)
-        right = _WIDTH - 1.0 if high is None else self._at(high)
-        tip = f"M{right - 5:.1f} {middle - 4}l5 4l-5 4" if high is None else f"M{right:.1f} {middle - 4}v8"
-        dot = "" if estimate is None else f'<circle cx="{self._at(estimate):.1f}" cy="{middle}" r="3.5"/>'
-        name = f"more than {lines_text(low)}" if high is None else f"{lines_text(low)} to {lines_text(high)}"
-        return Markup(
-            f'<svg class="interval" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{name}">'
-            f'<path d="M{left:.1f} {middle - 4}v8M{left:.1f} {middle}H{right:.1f}{tip}"/>{dot}</svg>'
-        )
-
-    def _at(self, value: float) -> float:
-        low, high = self._low, self._high
-        if self._log:
+    def at(value: float) -> float:
+        low, high = first, last
+        if logarithmic:
             low, high, value = math.log(low), math.log(high), math.log(max(value, low))
         share = (value - low) / (high - low) if high > low else 0.5
         return _MARGIN + min(max(share, 0.0), 1.0) * (_WIDTH - 2 * _MARGIN)
+
+    def picture(score: Score) -> Markup:
+        (low, high), estimate = score["ci95"], score["lines_per_game"]
+        middle, left = _HEIGHT / 2, at(low)
+        right = _WIDTH - 1.0 if high is None else at(high)
+        tip = f"M{right - 5:.1f} {middle - 4}l5 4l-5 4" if high is None else f"M{right:.1f} {middle - 4}v8"
+        dot = "" if estimate is None else f'<circle cx="{at(estimate):.1f}" cy="{middle}" r="3.5"/>'
+        return Markup(
+            f'<svg class="interval" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
+            f'aria-label="{escaped(interval_text(score))}">'
+            f'<path d="M{left:.1f} {middle - 4}v8M{left:.1f} {middle}H{right:.1f}{tip}"/>{dot}</svg>'
+        )
+
+    shown = (lines_text(first), "log" * logarithmic, lines_text(last))
+    scale = Markup(f'<span class="ends">{"".join(f"<span>{end}</span>" for end in shown)}</span>')
+    return scale, [picture(score) for score in scores]
 
 
 def weight_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Markup:
@@ -130,11 +126,10 @@ def settings_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Markup:
         return html_table(["setting", "value"], rows, label="Settings and versions")
     different = [row for row in rows if len(set(row[1:])) > 1]
     same = [row[:2] for row in rows if len(set(row[1:])) == 1]
-    table = (
-        html_table(["setting", *names], different, "What differs")
-        if different
-        else paragraph("All runs have the same settings and versions.")
-    )
+    if different:
+        table = html_table(["setting", *names], different, "What differs")
+    else:
+        table = paragraph("All runs have the same settings and versions.")
     alike = html_table(["setting", "value"], same, label="What is the same")
     return Markup(table + details("What is the same", alike))
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import io
 import json
-import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kernels.loader import Extension
 from kernels.ops.philox import signed64
 from kernels.support.checks import check_integer
 from kernels.support.files import write_bytes
@@ -23,8 +23,7 @@ from tetris.game.decisions import after_states
 from tetris.game.features import AfterState
 from tetris.game.piece_stream import packed_source
 from tetris.game.rules import PIECE_LETTERS, PLACEMENT_RULES, Rules
-from tetris.play.devices import is_full_memory
-from tetris.solver.native import operators
+from tetris.play.engines import INCLUDES, load
 
 MOST_CELLS = 32
 """Cells of the largest board: one of a bit a cell is a number of 32 bits."""
@@ -33,8 +32,22 @@ MOST_GAMES = 1_000_000_000
 """The most games that are played at once: 8 GB of lines."""
 
 KNOWN_PIECES = 8  # values of a board, if the piece to be placed is known; one of them is not used
-_REALS = ("lines_per_game", "error", "seconds")
-_COUNTS = ("boards", "sweeps")
+_FIGURES = ("lines_per_game", "error", "boards", "sweeps", "seconds")
+_SOURCES = Path(__file__).parent / "iteration"
+
+
+@functools.cache
+def operators(*, cuda: bool = False) -> Any:
+    """Return the operators of value iteration; see `tetris.play.engines.load`."""
+    library = Extension(
+        name="tetris_solver",
+        sources=(_SOURCES / "iteration.cpp",),
+        include_dirs=(_SOURCES, *INCLUDES),
+        defines=(("TETRIS_LIBRARY", "tetris_solver"),),
+        native=True,
+        reason="Tetris solver",
+    )
+    return load(library, cuda=cuda)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,14 +116,12 @@ class Solution:
         Raises:
             TypeError: If an argument is no int.
             ValueError: If an argument is out of range.
-            MemoryError: If the memory does not hold the lines.
-            RuntimeError: If a game has not ended after ``most_pieces``.
+            RuntimeError: If a game has not ended after ``most_pieces``, or the memory is too small.
         """
         games = check_integer("games", games, 1, MOST_GAMES)
         seed = check_integer("seed", seed, 0, (1 << 64) - 1)
         most_pieces = check_integer("most_pieces", most_pieces, 1, (1 << 63) - 1)
-        with memory_errors(f"{games:,} games", 8 * games):
-            lines = torch.empty(games, dtype=torch.int64, device=self.values.device)
+        lines = torch.empty(games, dtype=torch.int64, device=self.values.device)
         packed, count, _ = packed_source(self.rules)
         play = operators(cuda=self.values.is_cuda).play
         play(self.values, lines, signed64(seed), most_pieces, *problem(self.rules), packed, count)
@@ -130,7 +141,7 @@ class Solution:
         rows = rows[:, : len(PIECE_LETTERS)]
         boards = np.flatnonzero(rows.any(axis=1))
         said = {"rules": self.rules.to_dict(), "pieces_known": self.pieces_known}
-        said |= {name: getattr(self, name) for name in (*_REALS, *_COUNTS)}
+        said |= {name: getattr(self, name) for name in _FIGURES}
         file = io.BytesIO()
         values = rows[boards] if self.pieces_known == 2 else rows[boards, 0]
         np.savez(file, solution=json.dumps(said), boards=boards.astype(np.uint32), values=values)
@@ -150,45 +161,22 @@ class Solution:
         """
         with Path(path).open("rb") as file:
             try:
-                with np.load(file, allow_pickle=False) as arrays:
-                    return cls(**_read(arrays))
+                arrays = np.load(file, allow_pickle=False)
+                said = json.loads(str(arrays["solution"]))
+                rules, known = Rules.from_dict(said["rules"]), int(said["pieces_known"])
+                size, boards = 1 << check_solvable(rules), arrays["boards"]
+                values = np.zeros(size if known == 1 else (size, KNOWN_PIECES))
+                if known == 1:
+                    values[boards] = arrays["values"]
+                else:
+                    values[boards, : len(PIECE_LETTERS)] = arrays["values"]
+                figures = {name: said[name] for name in _FIGURES}
+                return cls(rules, known, torch.from_numpy(values.reshape(-1)), **figures)
             except Exception as error:  # zipfile, NumPy and json have a dozen for damaged bytes
                 reason = str(error) or type(error).__name__
                 raise ValueError(
                     f"expected {path} to be a solution that Solution.save wrote: {reason}"
                 ) from error
-
-
-def _read(arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, Any]:
-    """Return the attributes of a solution, all of them checked."""
-    said = json.loads(str(arrays["solution"]))
-    rules, known = Rules.from_dict(said["rules"]), check_integer("pieces_known", said["pieces_known"], 1, 2)
-    size = 1 << check_solvable(rules)
-    reals = {name: float(said[name]) for name in _REALS}
-    if not all(0 <= real < math.inf for real in reals.values()):
-        raise ValueError(f"expected finite numbers of at least 0, got {reals}")
-    counts = {name: check_integer(name, said[name], 1) for name in _COUNTS}
-    boards, values = arrays["boards"], arrays["values"]
-    shape = (len(boards),) if known == 1 else (len(boards), len(PIECE_LETTERS))
-    if boards.dtype != np.uint32 or boards.ndim != 1 or len(boards) > size or boards.max(initial=0) >= size:
-        raise ValueError(f"expected up to {size:,} boards, uint32 and below that number")
-    if values.dtype != np.float64 or values.shape != shape or not (np.isfinite(values) & (values >= 0)).all():
-        raise ValueError(f"expected values for every board, float64, finite and at least 0, of shape {shape}")
-    dense = np.zeros(size if known == 1 else (size, KNOWN_PIECES))
-    dense[(boards,) if known == 1 else (boards, slice(len(PIECE_LETTERS)))] = values
-    flat = torch.from_numpy(dense.reshape(-1))
-    return {"rules": rules, "pieces_known": known, "values": flat, **reals, **counts}
-
-
-@contextlib.contextmanager
-def memory_errors(what: str, size: int) -> Iterator[None]:
-    """Turn every error of an allocation into a MemoryError that says what took how many bytes."""
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        if not is_full_memory(error):
-            raise
-        raise MemoryError(f"expected {size:,} bytes of memory for {what}, got fewer") from error
 
 
 def check_solvable(rules: Rules) -> int:

@@ -16,10 +16,9 @@ import torch
 from torch import Tensor
 
 from kernels.support.checks import check_integer
-from tetris.game.rules import Rules, check_rules
+from tetris.game.rules import Rules
 from tetris.play.devices import NATIVE, check_gpu
-from tetris.solver.native import operators
-from tetris.solver.solution import KNOWN_PIECES, Solution, check_solvable, memory_errors, problem
+from tetris.solver.solution import KNOWN_PIECES, Solution, check_solvable, operators, problem
 
 _CHUNK = 1 << 27  # boards that are looked through at once
 _SETTLED = 0.1  # how far two estimates of the factor may differ, as a share of its distance from 1
@@ -61,28 +60,15 @@ def solve(
         TypeError: If an argument has the wrong type.
         ValueError: If an argument is out of range, there is no GPU, or a player need never lose with these
             pieces.
-        MemoryError: If the memory is too small for the board.
-        RuntimeError: If the values do not settle.
+        RuntimeError: If the values do not settle, or the memory is too small for the board.
         kernels.loader.BuildError: If the operators cannot be built.
     """
-    check_rules(rules)
     check_integer("pieces_known", pieces_known, 1, 2)
-    cells = check_solvable(rules)
+    check_solvable(rules)
     if not isinstance(device, str) or device not in NATIVE:
         raise ValueError(f"expected device to be {' or '.join(NATIVE)}, got {device!r}")
     if device == "cuda":
         check_gpu("device cuda", "device cpu")
-    known = "one piece known" if pieces_known == 1 else "two pieces known"
-    with memory_errors(f"{rules.board}, {known}", (25 if pieces_known == 1 else 193) << cells):
-        return _solve(rules, pieces_known, device, progress)
-
-
-def _solve(
-    rules: Rules,
-    pieces_known: int,
-    device: str,
-    progress: Callable[[Sweep], None] | None,
-) -> Solution:
     began = time.monotonic()
     boards = reachable(rules, device)
     if endless(boards, rules, pieces_known):

@@ -179,49 +179,40 @@ class LinesPerGame:
         return lines_per_game(result), torch.stack([result.lines, result.games, result.decisions], dim=1)
 
 
-class RunObjective:
-    """The objective of a run: maps (candidates, generation) to fitness and metrics.
+def run_objective(
+    recipe: Recipe,
+    optimizer: CrossEntropyMethod,
+    check: Callable[[], None],
+    stop: ranks.StopConsensus | None = None,
+) -> Callable[[Tensor, int], Evaluation]:
+    """Return the objective of a run, from (candidates, generation) to fitness and metrics.
 
     The averaged mean of the optimizer plays as well. Ranks play their share of the candidates each; see
-    `cem.ranks`.
+    `cem.ranks`. ``check`` is that of `LinesPerGame`, ``stop`` that of `cem.ranks.run_collective`.
     """
+    stages = [
+        LinesPerGame(
+            recipe.features,
+            stage.rules,
+            streams=recipe.streams,
+            decisions=stage.decisions,
+            split=stage.split,
+            lookahead=recipe.lookahead,
+            seed=recipe.seed,
+            device=recipe.device,
+            check=check,
+        )
+        for stage in recipe.stages
+    ]
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        optimizer: CrossEntropyMethod,
-        check: Callable[[], None],
-        stop: ranks.StopConsensus | None = None,
-    ) -> None:
-        """Set up; ``check`` is that of `LinesPerGame`, ``stop`` that of `cem.ranks.run_collective`."""
-        self._stop = stop
-        self._recipe = recipe
-        self._optimizer = optimizer
-        self._stages = [
-            LinesPerGame(
-                recipe.features,
-                stage.rules,
-                streams=recipe.streams,
-                decisions=stage.decisions,
-                split=stage.split,
-                lookahead=recipe.lookahead,
-                seed=recipe.seed,
-                device=recipe.device,
-                check=check,
-            )
-            for stage in recipe.stages
-        ]
-
-    def __call__(self, candidates: Tensor, generation: int) -> Evaluation:
-        """Play a generation; see `LinesPerGame.play`."""
-
+    def evaluate(candidates: Tensor, generation: int) -> Evaluation:
         def play() -> Tensor:
-            fitness, counts = self._stages[number].play(players[ranks.share(len(players))], generation)
+            fitness, counts = stages[number].play(players[ranks.share(len(players))], generation)
             return torch.cat([fitness.view(torch.int64).unsqueeze(1), counts], dim=1)
 
-        number, stage = self._recipe.stage_at(generation)
-        players = unit_length(torch.cat([candidates, self._optimizer.averaged_mean.unsqueeze(0)]))
-        rows = ranks.gather(ranks.run_collective(play, self._stop), len(players))
+        number, stage = recipe.stage_at(generation)
+        players = unit_length(torch.cat([candidates, optimizer.averaged_mean.unsqueeze(0)]))
+        rows = ranks.gather(ranks.run_collective(play, stop), len(players))
         fitness, (lines, games, decisions) = (
             rows[:, 0].contiguous().view(torch.float64),
             rows[:, 1:].unbind(1),
@@ -236,3 +227,5 @@ class RunObjective:
             "decisions": decisions.sum(),
         }
         return Evaluation(fitness[:-1], metrics, players[:-1], rates=("lines", "decisions"))
+
+    return evaluate

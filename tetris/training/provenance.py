@@ -41,11 +41,8 @@ def start_record(device: str) -> dict[str, str]:
 
 def add_start(path: Path, device: str) -> None:
     """Append the record of a start as a line."""
-    try:
-        with path.open("a") as file:
-            file.write(json.dumps(start_record(device)) + "\n")
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
+    with path.open("a") as file:
+        file.write(json.dumps(start_record(device)) + "\n")
 
 
 def _command() -> str:

@@ -22,7 +22,7 @@ from tetris.game.rules import RULES
 from tetris.play.controller import MOST_BYTES
 from tetris.play.devices import ENGINES
 from tetris.play.splitting import LEAST_DECISIONS, MOST_STREAMS
-from tetris.training.curriculum import curriculum_text, cut_to_board, parse_curriculum
+from tetris.training.curriculum import Stage, cut_to_board, parse_curriculum
 from tetris.training.presets import (
     CUDA_PRESETS_MULTIPROCESSORS,
     DEFAULT_PRESET,
@@ -49,27 +49,6 @@ _MOST = {"decisions": 1 << 62, "seed": (1 << 64) - 1, "pieces_known": 2}
 _MOST_BOARDS = 1 << 26  # population x streams, all of them in memory at once
 _MOST_GENERATIONS = 1_000_000  # the cost of each is kept in a list
 _WITHOUT_EFFECT = ("preset", "device", "score_decisions")
-
-SPLIT_COST = 1.7
-"""Relative cost of a decision with splitting on a high board; without, on a low board, it is 1.
-
-It is 1.8 on an H200 and 1.6 on two cores, by the training metrics of benchmarks/results. It weighs the time
-left."""
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A part of a run: generations on one board with the same settings."""
-
-    rules: Rules
-    generations: int
-    decisions: int
-    split: bool = False
-
-    @property
-    def cost(self) -> float:
-        """The relative cost of a generation: its decisions, times `SPLIT_COST` with splitting."""
-        return self.decisions * (SPLIT_COST if self.split else 1.0)
 
 
 @dataclass(frozen=True)
@@ -132,15 +111,9 @@ class Recipe:
                 f"expected noise with all its numbers, got {self.noise!r}: {noise} of the literature is for "
                 "weights that begin with a variance of 100, these have length 1"
             )
-        self._set(
-            {
-                "board": self.rules.board,
-                "pieces": self.rules.pieces,
-                "noise": noise,
-                "curriculum": curriculum_text(parse_curriculum(self.curriculum)),
-                "features": self._canonical_features(),
-            }
-        )
+        curriculum = ",".join(map(str, parse_curriculum(self.curriculum)))
+        self._set({"board": self.rules.board, "pieces": self.rules.pieces})
+        self._set({"noise": noise, "curriculum": curriculum, "features": self._canonical_features()})
         self._check_sizes()
 
     def _set(self, values: Mapping[str, Any]) -> None:
@@ -176,7 +149,7 @@ class Recipe:
     @property
     def rules(self) -> Rules:
         """The rules on the board of the controller."""
-        return self.rules_on(*Rules.parse_board(self.board))
+        return Rules.of(*Rules.parse_board(self.board), self.rule, self.pieces)
 
     @property
     def lookahead(self) -> Lookahead:
@@ -186,18 +159,10 @@ class Recipe:
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
         """The stages of the run, in order."""
-        stages = [
-            Stage(
-                self.rules_on(each.width, each.height),
-                each.generations,
-                each.decisions or self.decisions,
-                each.split,
-            )
-            for each in parse_curriculum(self.curriculum)
-        ]
+        stages = parse_curriculum(self.curriculum, self.rules)
         if self.generations:
             stages.append(Stage(self.rules, self.generations, self.decisions))
-        return tuple(stages)
+        return tuple(replace(each, decisions=each.decisions or self.decisions) for each in stages)
 
     @property
     def total_generations(self) -> int:
@@ -213,10 +178,6 @@ class Recipe:
     def title(self) -> str:
         """A line that describes the controller to train."""
         return f"{feature_label(self.features)}, population {self.population}, seed {self.seed}"
-
-    def rules_on(self, width: int, height: int) -> Rules:
-        """Return the rules of this run on another board."""
-        return Rules.of(width, height, self.rule, self.pieces)
 
     def stage_at(self, generation: int) -> tuple[int, Stage]:
         """Return the number of a generation's stage, from 0, and the stage; generations count from 0."""
@@ -246,11 +207,6 @@ class Recipe:
         return LinearController(self.features, (0.0,) * len(names), self.rules).features
 
 
-def preset_name(*layers: Mapping[str, Setting]) -> str:
-    """Return the preset that the last of the layers names, or the default one."""
-    return next((str(layer["preset"]) for layer in reversed(layers) if "preset" in layer), DEFAULT_PRESET)
-
-
 def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
     """Merge settings into a recipe: the preset for the engine (not ``auto``), then the layers; the last wins.
 
@@ -259,22 +215,20 @@ def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
     their share; decisions without a curriculum apply to all its stages; a board without a curriculum cuts the
     preset's curriculum to its width and height.
     """
-    preset = preset_name(*layers)
+    given: dict[str, Any] = {}
+    for layer in layers:
+        given |= _checked(layer)
+    preset = given.get("preset", DEFAULT_PRESET)
     if preset not in PRESETS:
         raise unknown_name("preset", preset, PRESETS)
-    settings: dict[str, Any] = {"backend": "auto", **PRESETS[preset]}
-    settings |= _changes(preset, device)
-    board = next((layer["board"] for layer in reversed(layers) if "board" in layer), None)
-    if isinstance(board, str):
-        settings["curriculum"] = cut_to_board(settings["curriculum"], *Rules.parse_board(board))
+    settings: dict[str, Any] = {"backend": AUTO, **PRESETS[preset], **_changes(preset, device)}
+    if "board" in given:
+        settings["curriculum"] = cut_to_board(settings["curriculum"], *Rules.parse_board(given["board"]))
     for layer in layers:
-        settings = _overlaid(settings, _checked(layer))
-    settings |= {
-        "preset": preset,
-        "device": device,
-        "backend": _settled_backend(settings["backend"], device),
-    }
-    return Recipe(**settings)
+        settings = _overlaid(settings, layer)
+    if settings["backend"] == AUTO:  # what compiles the engine compiles the operators
+        settings["backend"] = device if device in BACKENDS else "torch"
+    return Recipe(**{**settings, "preset": preset, "device": device})
 
 
 def _changes(preset: str, device: str) -> dict[str, Setting]:
@@ -329,25 +283,13 @@ def _overlaid(settings: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str
         if "generations" in layer:
             merged["curriculum"] = ""
         elif "decisions" in layer:
-            merged["curriculum"] = curriculum_text(
-                replace(each, decisions=None) for each in parse_curriculum(settings["curriculum"])
-            )
+            stages = parse_curriculum(settings["curriculum"])
+            merged["curriculum"] = ",".join(str(replace(each, decisions=0)) for each in stages)
     elif "generations" not in layer:
         merged["generations"] = 0
-    population = layer.get("population")
-    if isinstance(population, int) and "elites" not in layer:
-        merged["elites"] = max(2, -(-settings["elites"] * population // settings["population"]))
+    if "population" in layer and "elites" not in layer:
+        merged["elites"] = max(2, -(-settings["elites"] * layer["population"] // settings["population"]))
     return merged
-
-
-def _settled_backend(requested: str, engine: str) -> str:
-    """Return the backend that draws the candidates; ``auto`` is the one of the engine."""
-    known = (AUTO, *BACKENDS)
-    if requested not in known:
-        raise unknown_name("backend", requested, known)
-    if requested != AUTO:
-        return requested
-    return engine if engine in BACKENDS else "torch"  # what compiles the engine compiles the operators
 
 
 def _count_numbers(noise: str) -> int:

@@ -7,12 +7,11 @@ import torch
 from kernels.loader import Extension
 from tetris.game.decisions import after_states
 from tetris.game.features import feature_values
+from tetris.game.piece_stream import Streams
 from tetris.game.pieces import PIECES
 from tetris.game.policy import Policy
 from tetris.game.rules import Rules
-from tetris.game.streams import Streams
-from tetris.play.engines import feature_struct, header_features
-from tetris.play.own_features import header_of
+from tetris.play.own_features import header_features, header_of
 from tetris.play.rollouts import Rollout
 
 DECISIONS, CANDIDATES, STREAMS, SEED = 100, 2, 2, 1
@@ -45,7 +44,7 @@ def check_references(names: tuple[str, ...], rules: Rules, device: str) -> None:
             for each in (device, "python")
         )
         if found := _difference(name, own, fast, slow):
-            path, _ = header_of([feature_struct(name)]) or ("", "")
+            path, _ = header_of([name]) or ("", "")
             raise ValueError(f"{path}: {name} is not its twin in Python: on {rules.board} {found}")
 
 

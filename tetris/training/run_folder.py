@@ -41,11 +41,6 @@ class RunFolder:
         if self.path.is_dir() and any(not entry.name.startswith(".") for entry in self.path.iterdir()):
             more = f", or go on with --resume {self.path}" if self.config.exists() else ""
             raise ValueError(f"expected a new or an empty folder, got {self.path}: take another{more}")
-        nearest = next(each for each in (self.path, *self.path.absolute().parents) if each.exists())
-        if not nearest.is_dir():
-            raise NotADirectoryError(None, "expected a folder, got a file", str(nearest))
-        if not os.access(nearest, os.W_OK | os.X_OK):
-            raise PermissionError(None, "expected a folder to write to, it is read-only", str(nearest))
 
     def recipe(self) -> Recipe:
         """Enter an existing run: check that all in its folder is its own, and read its recipe."""

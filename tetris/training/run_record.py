@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -22,24 +21,6 @@ MOST_BYTES = 1 << 30
 
 Metrics = dict[str, Any]
 """A line of ``metrics.jsonl``."""
-
-_NUMBERS = (
-    "generation",
-    "stage",
-    "board_width",
-    "board_height",
-    "seconds",
-    "elapsed_s",
-    "lines",
-    "decisions",
-)
-_FIGURES = (
-    *("best_fitness", "generation_best", "elite_mean", "elite_threshold"),
-    *("std_mean", "learned_mean_fitness"),
-)
-_GREATEST = 1e300  # refuses NaN and infinities, too
-_SCORE_TEXTS = ("controller", "board", "rule", "pieces")
-_SCORE_COUNTS = {"score": ("games", "lines", "decisions"), "estimates": ("estimates", "decisions")}
 
 
 @dataclass(frozen=True)
@@ -138,88 +119,80 @@ def load_run(path: str | os.PathLike[str]) -> RunRecord:
     metrics = read_metrics(folder.metrics)
     if not metrics:
         raise ValueError(f"expected a run of at least one generation in {path}, found none over yet")
-    controller = read_controller(folder.controller)
-    count = len(controller.weights)
-    for number, record in enumerate(metrics, start=1):
-        if not len(record["mean"]) == len(record["std"]) == count:
-            raise ValueError(
-                f"{folder.metrics}: line {number}: expected mean and std to be {count} numbers each"
-            )
-    return RunRecord(path.resolve().name, recipe, metrics, controller, read_starts(folder.starts))
+    controller = LinearController.load(folder.controller)
+    if {len(record[name]) for record in metrics for name in ("mean", "std")} != {len(controller.weights)}:
+        raise ValueError(f"{folder.metrics}: expected {len(controller.weights)} numbers of mean and std")
+    try:
+        for kind, count in (("score", "games"), ("estimates", "estimates")):
+            for score in controller.provenance.get(kind) or ():
+                _check({"pieces_known": 1, **score}, {**_SCORE, count: _is_number})
+                if "measured" in score:  # of the package
+                    _check(score["measured"], dict.fromkeys(("machine", "date", "commit"), _is_text))
+        dict(controller.provenance.get("versions") or {})
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{folder.controller}: damaged provenance: {error}") from error
+    return RunRecord(path.resolve().name, recipe, metrics, controller, _read_lines(folder.starts, {}))
 
 
 def read_metrics(path: Path) -> list[Metrics]:
-    """Read a metrics file; an incomplete last line, of a run in progress, is left out."""
-    records = []
-    for number, line in enumerate(_whole_lines(path), start=1):
-        try:
+    """Read a metrics file."""
+    return _read_lines(path, _METRICS)
+
+
+def _read_lines(path: Path, schema: _Schema) -> list[dict[str, Any]]:
+    """Read the objects of a file, one a line; an incomplete last line, of a run in progress, is left out."""
+    records: list[dict[str, Any]] = []
+    try:
+        content = read_bytes(path, MOST_BYTES) if path.exists() else b""
+        for line in content.decode(errors="replace").split("\n")[:-1]:
             record = json.loads(line)
-            _check(record, numbers=_NUMBERS, figures=_FIGURES, vectors=("mean", "std"))
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path}: line {number}: {error}") from error
-        records.append(record)
+            _check(record, schema)
+            records.append(record)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: line {len(records) + 1}: {error}") from error
     return records
 
 
-def read_starts(path: Path) -> list[dict[str, Any]]:
-    """Read the records of all starts, see `tetris.training.provenance`; a damaged line is left out."""
-    starts = []
-    for line in _whole_lines(path):
-        with contextlib.suppress(ValueError, RecursionError):
-            starts.append(json.loads(line))
-    return [record for record in starts if isinstance(record, dict)]
+def _is_number(value: object) -> bool:  # no NaN and no infinity
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _GREATEST
 
 
-def read_controller(path: Path) -> LinearController:
-    """Read the controller of a run with the scores in its provenance."""
-    controller = LinearController.load(path)
-    provenance = controller.provenance
-    try:
-        for kind, counts in _SCORE_COUNTS.items():
-            for score in provenance.get(kind) or ():
-                low, high = score["ci95"]
-                numbers = ("low", "pieces_known", *counts)
-                known = {"pieces_known": 1, **score, "low": low, "high": high}
-                _check(known, texts=_SCORE_TEXTS, numbers=numbers, figures=("high", "lines_per_game"))
-                if "measured" in score:
-                    _check(score["measured"], texts=("machine", "date", "commit"))
-        dict(provenance.get("versions") or {})
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}: damaged provenance: {error}") from error
-    return controller
+def _is_figure(value: object) -> bool:
+    return value is None or _is_number(value)
 
 
-def _whole_lines(path: Path) -> list[str]:
-    if not path.exists():
-        return []
-    try:
-        content = read_bytes(path, MOST_BYTES)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-    return content.decode(errors="replace").rpartition("\n")[0].splitlines()
+def _is_vector(value: object) -> bool:
+    return isinstance(value, list) and all(map(_is_number, value))
 
 
-def _check(
-    record: Any,
-    *,
-    texts: Sequence[str] = (),
-    numbers: Sequence[str] = (),
-    figures: Sequence[str] = (),
-    vectors: Sequence[str] = (),
-) -> None:
-    """Raise ValueError unless an object has these texts, numbers, numbers or nulls, and lists of numbers."""
+def _is_interval(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2 and _is_number(value[0]) and _is_figure(value[1])
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+_GREATEST = 1e300
+_Schema = Mapping[str, Callable[[object], bool]]
+
+_COUNTS = ("generation", "stage", "board_width", "board_height", "seconds", "elapsed_s", "lines", "decisions")
+_FITNESS = ("generation_best", "elite_mean", "elite_threshold", "std_mean", "learned_mean_fitness")
+_METRICS: _Schema = {
+    **dict.fromkeys(_COUNTS, _is_number),
+    **dict.fromkeys(_FITNESS, _is_figure),
+    **dict.fromkeys(("mean", "std"), _is_vector),
+}
+_SCORE: _Schema = {
+    **dict.fromkeys(("controller", "board", "rule", "pieces"), _is_text),
+    **dict.fromkeys(("decisions", "pieces_known"), _is_number),
+    **{"lines_per_game": _is_figure, "ci95": _is_interval},
+}
+
+
+def _check(record: Any, schema: _Schema) -> None:
     if not isinstance(record, dict):
         raise ValueError(f"expected an object, got {record!r}")
-    for names, what, fits in (
-        (texts, "a text", lambda value: isinstance(value, str)),
-        (numbers, "a number", _is_number),
-        (figures, "a number or null", lambda value: value is None or _is_number(value)),
-        (vectors, "numbers", lambda value: isinstance(value, list) and all(map(_is_number, value))),
-    ):
-        for name in names:
-            if not fits(record.get(name, "nothing")):
-                raise ValueError(f"expected {name} to be {what}, got {record.get(name)!r}")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _GREATEST
+    for name, fits in schema.items():
+        if not fits(record.get(name, "nothing")):
+            raise ValueError(f"expected another {name}, got {record.get(name)!r}")

@@ -31,7 +31,7 @@ from tetris.play import engines as native
 from tetris.play.devices import NATIVE, check_gpu, choose_device
 from tetris.record.numbers import format_lines
 from tetris.training import reference_check
-from tetris.training.objective import RunObjective, learned_weights
+from tetris.training.objective import learned_weights, run_objective
 from tetris.training.presets import DEFAULT_PRESET, SEARCH, Setting
 from tetris.training.provenance import add_start, versions
 from tetris.training.recipe import Recipe, make_recipe
@@ -80,7 +80,7 @@ def train(
     folder = new_folder(None if out is None else Path(out), recipe.seed)
     folder.check_free()
     prepare_engine(recipe)
-    training = Training(recipe, folder, StopRequest(), time_limit_s)
+    training = Training(recipe, folder, time_limit_s)
     with folder.claimed(recipe):
         add_start(folder.starts, recipe.device)
         training.trainer.run()
@@ -123,34 +123,20 @@ def tensorboard_writer(recipe: Recipe, folder: RunFolder) -> TensorBoardWriter:
     )
 
 
-class Training:
-    """A training run: the optimizer, objective and trainer of a recipe in a folder.
-
-    Attributes:
-        recipe: The recipe.
-        folder: The folder.
-        stop: Asks it to stop.
-        optimizer: The search.
-        metrics: The writer of its metrics.
-        trainer: The training loop.
-    """
+class Training(Callback):
+    """A training run: the optimizer, objective and trainer of a recipe in a folder."""
 
     def __init__(
         self,
         recipe: Recipe,
         folder: RunFolder,
-        stop: StopRequest,
         time_limit_s: float | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> None:
-        """Set up; nothing is played or written. ``callbacks`` are called after the run's own.
-
-        Raises:
-            ValueError: If the backend or the device is not available.
-        """
+        """Set up; nothing is played or written. ``callbacks`` are called after the run's own."""
         self.recipe = recipe
         self.folder = folder
-        self.stop = stop
+        self.stop = stop = StopRequest()
         progress_bar = ProgressBar(("lines/s",), number=format_lines)
 
         def check() -> None:
@@ -179,10 +165,10 @@ class Training:
         self.metrics = MetricsWriter(folder.metrics, distribution=True)
         self.trainer = Trainer(
             self.optimizer,
-            RunObjective(recipe, self.optimizer, check, agreed),
+            run_objective(recipe, self.optimizer, check, agreed),
             generations=recipe.total_generations,
             time_limit_s=time_limit_s,
-            callbacks=(self.metrics, _ControllerWriter(self), progress_bar, *callbacks),
+            callbacks=(self.metrics, self, progress_bar, *callbacks),
             checkpointer=Checkpointer(
                 folder.checkpoints, fingerprint=recipe.fingerprint(), interval_s=CHECKPOINT_SECONDS
             ),
@@ -190,19 +176,9 @@ class Training:
             costs=[stage.cost for stage in recipe.stages for _ in range(stage.generations)],
         )
 
-    def restore(self) -> list[str]:
-        """Resume from the newest usable checkpoint, if any.
-
-        Returns:
-            What is wrong with the checkpoints, in sentences.
-
-        Raises:
-            CheckpointError: If there are checkpoints and none is usable.
-        """
-        checkpoints = self.folder.checkpoints
-        if checkpoints.is_dir() and any(checkpoints.glob("checkpoint-*.json")):
-            return [f"passed over {rejected}" for rejected in self.trainer.resume().rejected]
-        return []
+    def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
+        """Write ``controller.json`` with every checkpoint: a run can be inspected while it goes on."""
+        self.save_controller(state)
 
     @property
     def decisions(self) -> int:
@@ -247,14 +223,3 @@ class Training:
         if ranks.rank() == 0:
             controller.save(self.folder.controller)
         return controller
-
-
-class _ControllerWriter(Callback):
-    """Writes ``controller.json`` with every checkpoint, so that a run can be inspected while it goes on."""
-
-    def __init__(self, training: Training) -> None:
-        self._training = training
-
-    def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
-        """Write it."""
-        self._training.save_controller(state)

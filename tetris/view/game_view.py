@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import chain, count, islice, tee
 
 import numpy as np
 import numpy.typing as npt
@@ -81,7 +81,7 @@ class GameTracker:
             cells=self.cells,
             rows=self.rows,
             after=after,
-            full=_full_rows(self.rows, after) if after.lines else (),
+            full=_full_rows(self.cells, after) if after.lines else (),
             next_piece=next_piece,
             pieces=self.pieces + 1,
             lines=self.lines + after.lines,
@@ -96,25 +96,21 @@ class GameTracker:
             self.games += 1
             self.cells, self.rows, self.game_lines = np.zeros_like(self.cells), (), 0
         else:
-            kept = np.delete(with_piece(scene), scene.full, axis=0)
+            kept = np.delete(_with_piece(self.cells, scene.after), scene.full, axis=0)
             self.cells = np.concatenate([kept, np.zeros_like(self.cells[: len(scene.full)])])
             self.rows = scene.after.rows
 
 
 def scenes(rules: Rules, played: Iterable[AfterState], pieces: Pieces | None = None) -> Iterator[Scene]:
     """Yield the scene of every placement. Without ``pieces`` the next one is read ahead, for its piece."""
-    tracker = GameTracker(rules)
-    coming: Iterable[tuple[AfterState, int | None]]
+    coming: Iterator[int | None]
     if pieces is not None:
-        coming = ((after, pieces[number]) for number, after in enumerate(played, start=1))
+        coming = (pieces[number] for number in count(1))
     else:
-        ends: Iterable[AfterState | None] = chain(played, [None])
-        coming = (
-            (after, None if following is None else following.shape.piece)
-            for after, following in pairwise(ends)
-            if after is not None
-        )
-    for after, next_piece in coming:
+        played, ahead = tee(played)
+        coming = chain((after.shape.piece for after in islice(ahead, 1, None)), [None])
+    tracker = GameTracker(rules)
+    for after, next_piece in zip(played, coming, strict=False):
         scene = tracker.scene(after, next_piece)
         yield scene
         tracker.carry_out(scene)
@@ -130,20 +126,16 @@ def board_kinds(
     ghost: bool = False,
     hint: AfterState | None = None,
 ) -> Cells:
-    """Return what each cell of a board shows, the rows above it included.
+    """Return the kind of each cell of a board, the rows above it included, shape as ``cells``.
 
     Args:
-        cells: The stack, shape (rows, width), row 0 at the bottom, as in `Scene`, or `UNKNOWN` where a cell's
-            piece is not known.
+        cells: The stack as in `Scene`, or `UNKNOWN` where a cell's piece is not known.
         height: Rows of the board; those of ``cells`` beyond it are the space above.
         falling: A placement whose piece is shown.
         row: Row of the falling piece's bottom; None: at rest.
         full: Rows to light up.
         ghost: Whether to outline the falling piece at rest.
         hint: A placement to outline, the hint of a controller.
-
-    Returns:
-        The kind of each cell, shape as ``cells``.
     """
     kinds: Cells = np.where(cells > 0, cells + np.uint8(STACK - 1), np.uint8(EMPTY))
     kinds[height:][cells[height:] == 0] = PAGE
@@ -167,13 +159,6 @@ def scene_kinds(
     return board_kinds(scene.cells, height, falling=scene.after, row=row, full=full, ghost=ghost, hint=hint)
 
 
-def with_piece(scene: Scene) -> Cells:
-    """Return a copy of the stack with the piece at rest, shape as ``scene.cells``."""
-    cells: Cells = scene.cells.copy()
-    _put(cells, scene.after, scene.after.landing_row, scene.after.shape.piece + 1)
-    return cells
-
-
 def shape_cells(shape: Shape) -> list[tuple[int, int]]:
     """Return the cells of a piece as it is turned: (x, y) inside its bounding box, y from the bottom."""
     return [(x, y) for y, row in enumerate(shape.rows) for x in range(shape.width) if row >> x & 1]
@@ -186,11 +171,13 @@ def _put(cells: Cells, placement: AfterState, row: int, value: int) -> None:
             cells[row + y, placement.column + x] = value
 
 
-def _full_rows(rows: Rows, after: AfterState) -> tuple[int, ...]:
+def _with_piece(cells: Cells, after: AfterState) -> Cells:
+    """A copy of the stack with a piece at rest."""
+    cells = cells.copy()
+    _put(cells, after, after.landing_row, after.shape.piece + 1)
+    return cells
+
+
+def _full_rows(cells: Cells, after: AfterState) -> tuple[int, ...]:
     """The rows that a placement completes, before line removal."""
-    full = []
-    for y, cells in enumerate(after.shape.rows, start=after.landing_row):
-        stack = rows[y] if y < len(rows) else 0
-        if stack | cells << after.column == after.rules.full_row:
-            full.append(y)
-    return tuple(full)
+    return tuple(np.flatnonzero((_with_piece(cells, after) > 0).all(axis=1)).tolist())

@@ -26,15 +26,9 @@ _GLYPHS = {
 
 
 def text_pixels(text: str, scale: int) -> npt.NDArray[np.bool_]:
-    """Return a line of text as pixels.
+    """Return a line of text as pixels, shape (5 * scale, 4 * scale * characters of `drawn_text`).
 
-    Args:
-        text: Case does not matter. Letters lose their accents, "ß" is "SS"; any other character that the font
-            lacks is drawn as a question mark.
-        scale: Size of a pixel of the font, at least 1.
-
-    Returns:
-        Shape (5 * scale, 4 * scale * characters), those that are drawn: a column is left free behind each.
+    A column is left free behind each; a character that the font lacks is drawn as a question mark.
     """
     drawn = drawn_text(text)
     pixels = np.zeros((HEIGHT, (WIDTH + 1) * len(drawn)), dtype=np.bool_)
@@ -48,6 +42,6 @@ def text_pixels(text: str, scale: int) -> npt.NDArray[np.bool_]:
 
 
 def drawn_text(text: str) -> str:
-    """Return the characters that are drawn for a text."""
+    """Return a text in capitals, its letters without accents."""
     decomposed = unicodedata.normalize("NFKD", text)
     return "".join(character for character in decomposed if not unicodedata.combining(character)).upper()

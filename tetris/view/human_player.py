@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 
 from tetris import LinearController, Lookahead, Rules
-from tetris.game.decisions import Pieces, choose, landing_row, place, with_next
+from tetris.game.decisions import Pieces, choose, landing_row, place, play, with_next
 from tetris.game.features import AfterState, column_heights
 from tetris.game.pieces import PIECES
 from tetris.game.rules import PIECE_LETTERS
-from tetris.record.explanation import decisions, explain
+from tetris.record.explanation import explain
 from tetris.view.game_view import GameTracker, Scene, board_kinds, scene_kinds
 from tetris.view.screen import IDLE, PANEL_HEAD, explanation_lines, is_shown, screen
 from tetris.view.terminal import Terminal
@@ -29,14 +29,6 @@ class HumanPlayer:
         rival: The controller's.
         played: The after-states of the person's placements, for a replay.
         in_order: Whether they are of the pieces as they came: none was kept.
-
-    Args:
-        terminal: The terminal, entered.
-        rules: The rules of the games.
-        pieces: ``pieces[t]`` is the piece of decision t.
-        controller: The controller that gives hints.
-        title: The first lines of the panel.
-        lookahead: What its decisions consider.
     """
 
     def __init__(
@@ -57,8 +49,8 @@ class HumanPlayer:
         self.tracker, self.rival = GameTracker(rules), GameTracker(rules)
         self.played: list[AfterState] = []
         self.in_order = True
-        self._rival_plays = decisions(controller, rules, pieces, lookahead)
         self._player = controller.player(rules, lookahead)
+        self._rival_plays = play(pieces, self._player, rules)
         self._drawn = 0  # pieces that have come
         self._held: int | None = None
         self._hint = False

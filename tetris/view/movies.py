@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,11 +25,7 @@ REMEDY = 'pip install -e ".[watch]"'
 
 
 def check_gif(speed: float) -> None:
-    """Make sure that a GIF can be written.
-
-    Raises:
-        ValueError: If Pillow is not installed, or the speed is beyond what viewers show.
-    """
+    """Raise ValueError where Pillow is not installed, or a speed is beyond what viewers show."""
     if speed > _FASTEST_GIF:
         raise ValueError(f"expected a speed of at most {_FASTEST_GIF:g} for a GIF, got {speed:g}")
     try:
@@ -38,11 +35,7 @@ def check_gif(speed: float) -> None:
 
 
 def check_mp4() -> None:
-    """Make sure that an MP4 can be written.
-
-    Raises:
-        ValueError: If imageio-ffmpeg is not installed.
-    """
+    """Raise ValueError where imageio-ffmpeg is not installed."""
     try:
         import imageio_ffmpeg  # noqa: F401
     except ImportError as error:
@@ -59,10 +52,13 @@ def write_gif(path: Path, scenes: Iterable[Scene], title: str, speed: float) -> 
             image.putpalette(PALETTE.tobytes())
             yield image
 
-    rest = images()
-    first = next(rest)
-    file = io.BytesIO()
-    first.save(file, "GIF", save_all=True, append_images=rest, duration=round(1000 / speed), loop=0)
+    save_gif(path, images(), speed)
+
+
+def save_gif(path: Path, images: Iterator[Any], speed: float) -> None:
+    """Write images of Pillow as a looping GIF, atomically; ``speed`` is in images per second."""
+    first, file = next(images), io.BytesIO()
+    first.save(file, "GIF", save_all=True, append_images=images, duration=round(1000 / speed), loop=0)
     write_bytes(path, file.getvalue())
 
 

@@ -11,6 +11,7 @@ import base64
 import html
 import json
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 
 from kernels.support.printable import printable
@@ -90,9 +91,13 @@ def _element(replay: Replay, title: str, speed: float, attributes: str = "") -> 
         "shapes": _shapes(),
         "placements": base64.b64encode(zlib.compress(replay.placements, 9)).decode("ascii"),
     }
-    # "<" could end the script element of the JSON.
-    data = json.dumps(values, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-    return f'<tetris-player{attributes}><script type="application/json">{data}</script></tetris-player>\n'
+    return f"<tetris-player{attributes}>{json_script(values)}</tetris-player>\n"
+
+
+def json_script(values: Mapping[str, object], attributes: str = "") -> str:
+    """Return values as JSON in a script element that is not executed; no text can end it."""
+    text = json.dumps(values, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    return f'<script type="application/json"{attributes}>{text}</script>'
 
 
 def _subtitle(replay: Replay) -> str:
@@ -103,12 +108,7 @@ def _subtitle(replay: Replay) -> str:
 
 def _shapes() -> list[dict[str, object]]:
     return [
-        {
-            "piece": shape.piece,
-            "width": shape.width,
-            "height": shape.height,
-            "cells": shape_cells(shape),
-        }
+        {"piece": x.piece, "width": x.width, "height": x.height, "cells": shape_cells(x)}
         for shapes in PIECES
-        for shape in shapes
+        for x in shapes
     ]

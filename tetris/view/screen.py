@@ -6,6 +6,7 @@ import math
 import os
 import textwrap
 from collections.abc import Sequence
+from itertools import zip_longest
 
 from kernels.support.printable import printable
 from tetris.game.rules import PIECE_LETTERS, Rules
@@ -42,25 +43,18 @@ def screen(
     depth: int,
     names: tuple[str, str] = ("", ""),
 ) -> list[str]:
-    """Return the lines of the screen, boards beside panel above the footer, for a size and a colour depth.
+    """Return the lines of the screen: one or two boards beside the panel, above the footer.
 
-    Args:
-        rules: The rules of the games.
-        boards: What each board shows: `board_kinds`. A second one is shown where there is room.
-        next_piece: Number of the next piece; None where it is not known.
-        panel: Lines of text.
-        footer: The last line.
-        size: Columns and lines of the window.
-        depth: Bits of colour, 24, 8 or 0.
-        names: What stands below two boards.
+    A second board, each as `board_kinds` returns it, is shown where there is room, with names below both. The
+    depth is that of colours, 24, 8 or 0 bits.
     """
     fit = _fit(rules, size, depth, boards=2, panels=(RACE_PANEL,)) if len(boards) > 1 else None
     if fit is None:
         boards, names, fit = boards[:1], ("", ""), _fit(rules, size, depth)
     if fit is None:
         least = least_size(rules, depth)
-        told = f"the window is too small: {least.columns} x {least.lines} needed, q quits"
-        return textwrap.wrap(told, size.columns)[: size.lines]
+        text = f"the window is too small: {least.columns} x {least.lines} needed, q quits"
+        return textwrap.wrap(text, size.columns)[: size.lines]
     cell, headroom = fit
     drawn = [
         _board(rules, kinds[: rules.height + headroom], cell, depth, printable(name))
@@ -69,12 +63,12 @@ def screen(
     board = [_GAP.join(lines) for lines in zip(*drawn, strict=True)]
     width = len(boards) * (_board_width(rules, cell) + len(_GAP))
     room = size.columns - width
-    # The lines of the next piece are eight columns wide, and not cut: they hold escape sequences.
-    text = [*_next_piece(next_piece, depth), *(printable(line)[:room] for line in panel)] if room >= 8 else []
-    text = text[: size.lines - 1]
-    board += [" " * (width - len(_GAP))] * (len(text) - len(board))
-    text += [""] * (len(board) - len(text))
-    joined = [left + _GAP + right for left, right in zip(board, text, strict=True)]
+    beside = []
+    if room >= 8:  # the lines of the next piece are as wide, and not cut: they hold escape sequences
+        beside = [*_next_piece(next_piece, depth), *(printable(line)[:room] for line in panel)]
+    empty = " " * (width - len(_GAP))
+    rows = zip_longest(board, beside[: size.lines - 1])
+    joined = [f"{left or empty}{_GAP}{right or ''}" for left, right in rows]
     return [*joined, *[""] * (size.lines - 1 - len(joined)), footer[: size.columns - 1]]
 
 

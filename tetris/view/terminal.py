@@ -44,17 +44,10 @@ def parse_keys(text: str) -> list[str]:
 
 
 class Terminal:
-    """The terminal as a screen; a context manager.
-
-    It restores the terminal on Ctrl-C, Ctrl-Z, a closed window and an error.
-
-    Args:
-        output: Where to draw, a terminal.
-        keyboard: File descriptor of the keyboard, a terminal.
-    """
+    """The terminal as a screen; the context restores it, also on Ctrl-Z and when its window is closed."""
 
     def __init__(self, output: TextIO, keyboard: int) -> None:
-        """Set up; the terminal is changed when the context is entered."""
+        """Set up with the keyboard's file descriptor; the terminal is changed when the context is entered."""
         self.output = output
         self.keyboard = keyboard
         self.depth = color_depth(output)

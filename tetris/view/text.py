@@ -35,17 +35,13 @@ def scene_text(scene: Scene) -> str:
     """Return a scene in plain text: the counts, the board with the piece at rest, full rows marked."""
     height = scene.rules.height
     top = max(height, scene.after.landing_row + scene.after.shape.height)
-    return "\n".join([counts_line(scene), *board_lines(scene_kinds(scene)[:top], height)])
-
-
-def counts_line(scene: Scene) -> str:
-    """Return the counts of a scene in one line."""
     next_piece = "" if scene.next_piece is None else f", next {PIECE_LETTERS[scene.next_piece]}"
     over = ", game over" if scene.after.game_over else ""
-    return (
+    counts = (
         f"piece {scene.pieces} {PIECE_LETTERS[scene.after.shape.piece]}{next_piece}, "
         f"lines {scene.lines}, games over {scene.games + scene.after.game_over}{over}"
     )
+    return "\n".join([counts, *board_lines(scene_kinds(scene)[:top], height)])
 
 
 def half_blocks(picture: Picture, true_color: bool) -> list[str]:

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 
-from tetris import LinearController, Lookahead
+from tetris.game.policy import Player
 from tetris.record.explanation import Explanation, explain
 from tetris.view.game_view import Scene, scene_kinds
 from tetris.view.screen import IDLE, PANEL_HEAD, explanation_lines, screen
@@ -24,33 +24,22 @@ _FASTEST_FALL = 12.0  # pieces a second; above, a fall would be two frames
 
 
 class Watcher:
-    """Shows scenes until the quit key.
-
-    Args:
-        terminal: The terminal, entered.
-        scenes: The scenes.
-        controller: Explains the placements in the panel; None: no explanation.
-        title: The first lines of the panel.
-        speed: Pieces a second at first.
-        lookahead: What its decisions consider.
-    """
+    """Shows scenes until the quit key, ``speed`` pieces per second at first, explained by a player."""
 
     def __init__(
         self,
         terminal: Terminal,
         scenes: Iterator[Scene],
-        controller: LinearController | None,
+        player: Player | None,
         title: list[str],
         speed: float,
-        lookahead: Lookahead = Lookahead.NONE,
     ) -> None:
         """Set up; nothing is shown yet."""
         self.terminal = terminal
         self.scenes = scenes
-        self.controller = controller
+        self.player = player
         self.title = title
         self.speed = speed
-        self.lookahead = lookahead
         self.paused = False
         self.ended = False
         self._progress = 0.0  # of the current piece: 0 when it appears, 1 when the next one appears
@@ -140,10 +129,9 @@ class Watcher:
             f"{state}{self._measured(scene)}",
             "",
         ]
-        if self.controller is not None:
+        if self.player is not None:
             if self._explained is None or self._explained[0] is not scene:
-                player = self.controller.player(scene.rules, self.lookahead)
-                self._explained = scene, explain(scene.rows, scene.after, player, scene.next_piece)
+                self._explained = scene, explain(scene.rows, scene.after, self.player, scene.next_piece)
             panel += explanation_lines(self._explained[1], lines - PANEL_HEAD)
         return panel
 

@@ -11,9 +11,14 @@
 namespace cem_tetris::update {
 namespace {
 
+constexpr char kSchema[] =
+    "cem_update(Tensor fitness, Tensor candidates, Tensor distribution, Tensor record, Tensor generation, "
+    "Tensor? extra_variance, Tensor? weights, Tensor? std_floor, SymInt num_elites, bool maximize, "
+    "int variance_about, float smoothing, float std_smoothing, float mean_averaging, bool ranked) "
+    "-> (Tensor, Tensor, Tensor, Tensor)";
+
 // Calls f(Type{}) with the type of a fitness.
-template <typename F>
-void visit_fitness(ScalarType type, F&& f) {
+template <typename F> void visit_fitness(ScalarType type, F&& f) {
   switch (type) {
     case ScalarType::Half: return f(Half{});
     case ScalarType::BFloat16: return f(BFloat16{});
@@ -36,12 +41,11 @@ using Outputs = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 using Run = void(const Job& job, ScalarType type, Device device);
 
 // The operator on a device.
-template <Run& run>
-Outputs cem_update(const Tensor& given_fitness, const Tensor& given_candidates,
-                   const Tensor& given_distribution, const Tensor& given_record, const Tensor& generation,
-                   std::optional<Tensor> extra_variance, std::optional<Tensor> weights,
-                   std::optional<Tensor> std_floor, int64_t num_elites, bool maximize, int64_t variance_about,
-                   double smoothing, double std_smoothing, double mean_averaging, bool ranked) {
+template <Run& run> Outputs cem_update(const Tensor& given_fitness, const Tensor& given_candidates,
+    const Tensor& given_distribution, const Tensor& given_record, const Tensor& generation,
+    std::optional<Tensor> extra_variance, std::optional<Tensor> weights, std::optional<Tensor> std_floor,
+    int64_t num_elites, bool maximize, int64_t variance_about, double smoothing, double std_smoothing,
+    double mean_averaging, bool ranked) {
   const Device device(given_fitness);
   const int64_t batch = given_fitness.dim() - 1;
   STD_TORCH_CHECK(batch >= 0, "cem_update: expected fitness of 1 dimension or more");
@@ -60,34 +64,34 @@ Outputs cem_update(const Tensor& given_fitness, const Tensor& given_candidates,
     STD_TORCH_CHECK(shape, "cem_update: expected another shape of ", name);
     STD_TORCH_CHECK(tensor.scalar_type() == type, "cem_update: expected another type of ", name);
     STD_TORCH_CHECK(Device(tensor) == device, "cem_update: expected all tensors on one device, got ", name,
-                    " on another");
+        " on another");
     return dense(tensor);
   };
   STD_TORCH_CHECK(given_candidates.dim() == batch + 2, "cem_update: expected another shape of candidates");
   const int64_t dimensions = given_candidates.size(batch + 1);
   const ScalarType type = given_candidates.scalar_type(), fitness_type = given_fitness.scalar_type();
   STD_TORCH_CHECK(type == ScalarType::Float || type == ScalarType::Double,
-                  "cem_update: expected candidates of float32 or float64");
+      "cem_update: expected candidates of float32 or float64");
   STD_TORCH_CHECK(num_elites >= 1 && num_elites <= population && population < int64_t{1} << 31,
-                  "cem_update: expected a population below 2^31 and elites from 1 to it, got ", population,
-                  " and ", num_elites);
+      "cem_update: expected a population below 2^31 and elites from 1 to it, got ", population, " and ",
+      num_elites);
   STD_TORCH_CHECK(variance_about >= kNewMean && variance_about <= kOldMean,
-                  "cem_update: expected 0, 1 or 2 for variance_about, got ", variance_about);
+      "cem_update: expected 0, 1 or 2 for variance_about, got ", variance_about);
   const Tensor fitness = dense(given_fitness),
-               candidates = check(given_candidates, "candidates", type,
-                                  shaped(given_candidates, population, dimensions)),
+               candidates = check(
+                   given_candidates, "candidates", type, shaped(given_candidates, population, dimensions)),
                distribution = check(given_distribution, "the distribution", type,
-                                    shaped(given_distribution, kRows, dimensions)),
+                   shaped(given_distribution, kRows, dimensions)),
                record =
                    check(given_record, "the record", ScalarType::Double, shaped(given_record, kFigures, -1));
   check(generation, "the generation", ScalarType::Long, generation.dim() == 0);
   if (extra_variance.has_value()) {
     extra_variance = check(*extra_variance, "the extra variance", ScalarType::Double,
-                           extra_variance->dim() == 1 && extra_variance->numel() > 0);
+        extra_variance->dim() == 1 && extra_variance->numel() > 0);
   }
   if (weights.has_value()) {
-    weights = check(*weights, "the weights", ScalarType::Double,
-                    weights->dim() == 1 && weights->numel() == num_elites);
+    weights = check(
+        *weights, "the weights", ScalarType::Double, weights->dim() == 1 && weights->numel() == num_elites);
   }
   bool floor_of_all = false;
   if (std_floor.has_value()) {
@@ -97,27 +101,17 @@ Outputs cem_update(const Tensor& given_fitness, const Tensor& given_candidates,
   bool can_fail = false;
   visit_fitness(fitness_type, [&](auto kind) { can_fail = decltype(kind)::kCanFail; });
   const Outputs out{empty(device, type, sizes, batch, {kRows, dimensions}),
-                    empty(device, ScalarType::Double, sizes, batch, {kFigures}),
-                    empty(device, ScalarType::Long, {}),
-                    empty(device, ScalarType::Long, sizes, batch, {num_elites})};
+      empty(device, ScalarType::Double, sizes, batch, {kFigures}), empty(device, ScalarType::Long, {}),
+      empty(device, ScalarType::Long, sizes, batch, {num_elites})};
   const auto& [new_distribution, new_record, new_generation, elites] = out;
-  const Settings settings{problems,
-                          population,
-                          dimensions,
-                          num_elites,
-                          extra_variance.has_value() ? extra_variance->numel() : 0,
-                          floor_of_all ? 0 : dimensions,
-                          smoothing,
-                          std_smoothing,
-                          mean_averaging,
-                          static_cast<int32_t>(variance_about),
-                          maximize,
-                          ranked};
+  const Settings settings{problems, population, dimensions, num_elites,
+      extra_variance.has_value() ? extra_variance->numel() : 0, floor_of_all ? 0 : dimensions, smoothing,
+      std_smoothing, mean_averaging, static_cast<int32_t>(variance_about), maximize, ranked};
   run({settings, fitness_type, can_fail, const_data<void>(fitness), const_data<void>(candidates),
-       const_data<void>(distribution), const_data<void>(std_floor), const_data<double>(record),
-       const_data<double>(extra_variance), const_data<double>(weights), const_data<int64_t>(generation),
-       mutable_data<void>(new_distribution), mutable_data<double>(new_record),
-       mutable_data<int64_t>(new_generation), mutable_data<int64_t>(elites)},
+          const_data<void>(distribution), const_data<void>(std_floor), const_data<double>(record),
+          const_data<double>(extra_variance), const_data<double>(weights), const_data<int64_t>(generation),
+          mutable_data<void>(new_distribution), mutable_data<double>(new_record),
+          mutable_data<int64_t>(new_generation), mutable_data<int64_t>(elites)},
       type, device);
   return out;
 }

@@ -30,8 +30,7 @@ struct Selection {
   Weight weight{};
 };
 
-template <typename F>
-void share(int64_t items, int64_t work, const F& function) {
+template <typename F> void share(int64_t items, int64_t work, const F& function) {
   if (items * work <= kGrain) return function(0, items);  // a parallel loop of one thread costs more
   torch::stable::parallel_for(0, items, std::max<int64_t>(1, kGrain / std::max<int64_t>(work, 1)), function);
 }
@@ -54,8 +53,7 @@ struct Work : Job {
 };
 
 // Selects the elites of all problems; writes them and the records.
-template <typename Type>
-void select(Work& job) {
+template <typename Type> void select(Work& job) {
   const Settings& settings = job.settings;
   const int64_t population = settings.population, wanted = settings.elites;
   share(settings.problems, population, [&](int64_t begin, int64_t end) {
@@ -77,7 +75,7 @@ void select(Work& job) {
         const double* w = job.weights;
         selection.weight =
             make_weight(settings, ordered_sum(selector.usable, [&](int64_t p) { return w[p]; }),
-                        ordered_sum(selector.usable, [&](int64_t p) { return w[p] * w[p]; }));
+                ordered_sum(selector.usable, [&](int64_t p) { return w[p] * w[p]; }));
       }
       int64_t* out = job.elites + problem * wanted;
       for (int64_t p = 0; p < wanted; ++p) out[settings.ranked ? selector.rank[p] : p] = index[p];
@@ -86,54 +84,53 @@ void select(Work& job) {
       const double top = some ? value(selector.best) : 0.0;
       selection.better = is_better(top, job.record[problem * kFigures + kBestFitness], settings.maximize);
       write_record(job, problem, selector.usable, top,
-                   ordered_sum(selector.usable, [&](int64_t p) { return value(index[p]); }),
-                   some ? value(index[selector.worst_place(index)]) : 0.0, *job.generation);
+          ordered_sum(selector.usable, [&](int64_t p) { return value(index[p]); }),
+          some ? value(index[selector.worst_place(index)]) : 0.0, *job.generation);
     }
   });
 }
 
 // Updates the marginals of all problems and dimensions.
-template <typename T>
-void update(const Work& job) {
+template <typename T> void update(const Work& job) {
   const Settings& settings = job.settings;
   const int64_t dimensions = settings.dimensions, tiles = (dimensions + kTile - 1) / kTile;
   const auto* floors = static_cast<const T*>(job.floors);
   const double newest = newest_share(settings, *job.generation);
   const double extra_variance = extra_variance_of(job, *job.generation);
   share(settings.problems * tiles, settings.elites * std::min<int64_t>(kTile, dimensions),
-        [&](int64_t begin, int64_t end) {
-          Tile<T> tile;
-          for (int64_t item = begin; item < end; ++item) {
-            const int64_t problem = item / tiles, left = item % tiles * kTile;
-            const int width = static_cast<int>(std::min<int64_t>(kTile, dimensions - left));
-            const Selection& selection = job.selection[problem];
-            const T* old = static_cast<const T*>(job.distribution) + problem * kRows * dimensions + left;
-            T* next = static_cast<T*>(job.new_distribution) + problem * kRows * dimensions + left;
-            if (selection.usable == 0) {
-              for (int row = 0; row < kRows; ++row) {
-                std::copy(old + row * dimensions, old + row * dimensions + width, next + row * dimensions);
-              }
-              continue;
+      [&](int64_t begin, int64_t end) {
+        Tile<T> tile;
+        for (int64_t item = begin; item < end; ++item) {
+          const int64_t problem = item / tiles, left = item % tiles * kTile;
+          const int width = static_cast<int>(std::min<int64_t>(kTile, dimensions - left));
+          const Selection& selection = job.selection[problem];
+          const T* old = static_cast<const T*>(job.distribution) + problem * kRows * dimensions + left;
+          T* next = static_cast<T*>(job.new_distribution) + problem * kRows * dimensions + left;
+          if (selection.usable == 0) {
+            for (int row = 0; row < kRows; ++row) {
+              std::copy(old + row * dimensions, old + row * dimensions + width, next + row * dimensions);
             }
-            const T* rows =
-                static_cast<const T*>(job.candidates) + problem * settings.population * dimensions + left;
-            tile.sum(rows, dimensions, width, job.index.data() + problem * job.places(),
-                     job.weights_of(problem), selection.usable, selection.best);
-            const T* best = selection.better ? rows + selection.best * dimensions : old + kBest * dimensions;
-            const T* floor = floors != nullptr ? floors + problem * settings.floor_stride + left : nullptr;
-            for (int j = 0; j < width; ++j) {
-              const Marginal known{old[kMean * dimensions + j], old[kStd * dimensions + j],
-                                   old[kAveragedMean * dimensions + j]};
-              const Marginal found =
-                  updated(settings, selection.weight, tile.moments(j), tile.base[j], known, extra_variance,
-                          floor != nullptr ? floor[j] : -std::numeric_limits<double>::infinity(), newest);
-              next[kMean * dimensions + j] = rounded<T>(found.mean);
-              next[kStd * dimensions + j] = rounded<T>(found.std);
-              next[kAveragedMean * dimensions + j] = rounded<T>(found.averaged_mean);
-              next[kBest * dimensions + j] = best[j];
-            }
+            continue;
           }
-        });
+          const T* rows =
+              static_cast<const T*>(job.candidates) + problem * settings.population * dimensions + left;
+          tile.sum(rows, dimensions, width, job.index.data() + problem * job.places(),
+              job.weights_of(problem), selection.usable, selection.best);
+          const T* best = selection.better ? rows + selection.best * dimensions : old + kBest * dimensions;
+          const T* floor = floors != nullptr ? floors + problem * settings.floor_stride + left : nullptr;
+          for (int j = 0; j < width; ++j) {
+            const Marginal known{
+                old[kMean * dimensions + j], old[kStd * dimensions + j], old[kAveragedMean * dimensions + j]};
+            const Marginal found =
+                updated(settings, selection.weight, tile.moments(j), tile.base[j], known, extra_variance,
+                    floor != nullptr ? floor[j] : -std::numeric_limits<double>::infinity(), newest);
+            next[kMean * dimensions + j] = rounded<T>(found.mean);
+            next[kStd * dimensions + j] = rounded<T>(found.std);
+            next[kAveragedMean * dimensions + j] = rounded<T>(found.averaged_mean);
+            next[kBest * dimensions + j] = best[j];
+          }
+        }
+      });
 }
 
 // The whole operator.

@@ -19,14 +19,12 @@ __device__ __forceinline__ double* dynamic_shared() {
 double* dynamic_shared();  // a test that runs the kernels on a CPU has its own
 #endif
 
-template <typename Type>
-__device__ __forceinline__ typename Type::Bits load(const void* data, int64_t i) {
+template <typename Type> __device__ __forceinline__ typename Type::Bits load(const void* data, int64_t i) {
   return static_cast<const typename Type::Bits*>(data)[i];
 }
 
 // Calls f(Type{}) with the type of a fitness whose keys are of the type Key.
-template <typename Key, typename F>
-__device__ __forceinline__ auto visit(ScalarType type, const F& f) {
+template <typename Key, typename F> __device__ __forceinline__ auto visit(ScalarType type, const F& f) {
   if constexpr (sizeof(Key) == 8) {
     return type == ScalarType::Double ? f(Double{}) : f(Integer<int64_t, uint64_t>{});
   } else {
@@ -42,15 +40,12 @@ __device__ __forceinline__ auto visit(ScalarType type, const F& f) {
   }
 }
 
-template <typename Key>
-__device__ __forceinline__ Key key_at(const Job& job, int64_t i) {
-  return visit<Key>(job.type, [&](auto type) {
-    return type.key(load<decltype(type)>(job.fitness, i), job.settings.maximize);
-  });
+template <typename Key> __device__ __forceinline__ Key key_at(const Job& job, int64_t i) {
+  return visit<Key>(job.type,
+      [&](auto type) { return type.key(load<decltype(type)>(job.fitness, i), job.settings.maximize); });
 }
 
-template <typename Key>
-__device__ __forceinline__ double fitness_at(const Job& job, int64_t i) {
+template <typename Key> __device__ __forceinline__ double fitness_at(const Job& job, int64_t i) {
   return visit<Key>(job.type, [&](auto type) { return type.value(load<decltype(type)>(job.fitness, i)); });
 }
 
@@ -78,14 +73,12 @@ __device__ __forceinline__ uint64_t warp_max(uint64_t x) {
   return uint64_t{most} << 32 | warp_max(high == most ? static_cast<uint32_t>(x) : 0u);
 }
 
-template <typename Key>
-__device__ __forceinline__ Key warp_min(Key x) {
+template <typename Key> __device__ __forceinline__ Key warp_min(Key x) {
   return ~warp_max(static_cast<Key>(~x));
 }
 
 // An elite in the sort.
-template <typename Key>
-struct alignas(2 * sizeof(Key)) Entry {
+template <typename Key> struct alignas(2 * sizeof(Key)) Entry {
   Key key, place;
   __device__ __forceinline__ bool operator<(const Entry& other) const {
     return key < other.key || (key == other.key && place < other.place);
@@ -93,8 +86,7 @@ struct alignas(2 * sizeof(Key)) Entry {
 };
 
 // A bitonic sort of a power of two of entries. Those of a step up to a warp long belong to one warp.
-template <typename Key>
-__device__ __forceinline__ void sort(Entry<Key>* entry, int count) {
+template <typename Key> __device__ __forceinline__ void sort(Entry<Key>* entry, int count) {
 #pragma unroll 1
   for (int size = 2; size <= count; size *= 2) {
 #pragma unroll 1
@@ -135,9 +127,8 @@ __device__ __forceinline__ double warp_folded(int64_t first, int64_t last, const
 
 // The residue class of a chunk's elites that begins at place p: moments in one dimension.
 // rows: the candidates of the problem in this dimension, `stride` apart. index(p), weight(p): of a place.
-template <typename T, typename Index, typename Weights>
-__device__ __forceinline__ Moments class_moments(const T* rows, int64_t stride, T best, int p, int end,
-                                                 const Index& index, const Weights& weight) {
+template <typename T, typename Index, typename Weights> __device__ __forceinline__ Moments class_moments(
+    const T* rows, int64_t stride, T best, int p, int end, const Index& index, const Weights& weight) {
   constexpr int kAtOnce = 8;  // loads in flight
   const double base = static_cast<double>(best);
   Moments sums{0.0, 0.0};
@@ -162,14 +153,13 @@ __device__ __forceinline__ Moments class_moments(const T* rows, int64_t stride, 
 }
 
 // Writes one dimension of the next distribution. `at` is its place in the distribution's first row.
-template <typename T>
-__device__ __forceinline__ void write_marginal(const Job& job, int64_t at, Weight weight, Moments sums,
-                                               T best, bool better, const T (&old)[kRows],
-                                               double extra_variance, double floor, double newest) {
+template <typename T> __device__ __forceinline__ void write_marginal(const Job& job, int64_t at,
+    Weight weight, Moments sums, T best, bool better, const T (&old)[kRows], double extra_variance,
+    double floor, double newest) {
   const Marginal next = updated(job.settings, weight, sums, static_cast<double>(best),
-                                {static_cast<double>(old[kMean]), static_cast<double>(old[kStd]),
-                                 static_cast<double>(old[kAveragedMean])},
-                                extra_variance, floor, newest);
+      {static_cast<double>(old[kMean]), static_cast<double>(old[kStd]),
+          static_cast<double>(old[kAveragedMean])},
+      extra_variance, floor, newest);
   T* row = static_cast<T*>(job.new_distribution) + at;
   const int64_t dimensions = job.settings.dimensions;
   row[kMean * dimensions] = rounded<T>(next.mean);

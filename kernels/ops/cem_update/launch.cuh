@@ -22,20 +22,19 @@ void launch_ranks(const Gpu& device, const Job& job, const int64_t* index, Devic
   Tensor keys = empty(where, sizeof(Key) == 8 ? ScalarType::Long : ScalarType::Int, {2, all});
   Tensor places = empty(where, ScalarType::Int, {2, all});
   Slots<Key> from{static_cast<Key*>(keys.mutable_data_ptr()),
-                  static_cast<int32_t*>(places.mutable_data_ptr()), static_cast<int32_t>(count)};
+      static_cast<int32_t*>(places.mutable_data_ptr()), static_cast<int32_t>(count)};
   Slots<Key> to{from.key + all, from.place + all, from.count};
   device.launch(tile_kernel<Key>, all / kTile, kTile, 0, job, index, from);
   for (int64_t size = kTile; size <= largest; size *= kMerged) {
     device.launch(merge_kernel<Key>, all / kRankThreads, kRankThreads, 0, job, index, from, to,
-                  static_cast<int32_t>(size), weight);
+        static_cast<int32_t>(size), weight);
     std::swap(from, to);
   }
 }
 
 // Every block finds all elites, so a problem has few: a tile each as long as that fills the device, and one
 // for the record where there is room. Narrow tiles spread the rows of many elites over the device.
-template <typename Key, typename T, typename Gpu>
-void launch_single(const Gpu& device, const Job& job) {
+template <typename Key, typename T, typename Gpu> void launch_single(const Gpu& device, const Job& job) {
   const Settings& settings = job.settings;
   const int64_t problems = settings.problems, population = settings.population, elites = settings.elites,
                 dimensions = settings.dimensions, full = 2 * device.multiprocessors;
@@ -58,15 +57,9 @@ void launch_single(const Gpu& device, const Job& job) {
   while (2 << log_bins <= std::min<int64_t>(threads, kMaxBins)) ++log_bins;
   while (sorted < elites) sorted *= 2;
 
-  Grid grid{static_cast<int>(tiles),
-            narrow ? 3 : 5,
-            static_cast<int>(blocks + (separate ? 1 : 0)),
-            static_cast<int>(separate ? blocks : 0),
-            static_cast<int>(divide_up(elites, kChunk)),
-            log_bins,
-            1 << log_bins,
-            sorted,
-            {}};
+  Grid grid{static_cast<int>(tiles), narrow ? 3 : 5, static_cast<int>(blocks + (separate ? 1 : 0)),
+      static_cast<int>(separate ? blocks : 0), static_cast<int>(divide_up(elites, kChunk)), log_bins,
+      1 << log_bins, sorted, {}};
   const int64_t width = int64_t{1} << grid.log_width, listed = divide_up(elites, kWarp) * kWarp;
   Layout& layout = grid.layout;
   const auto give = [&](int& place, int64_t bytes) {
@@ -86,8 +79,7 @@ void launch_single(const Gpu& device, const Job& job) {
   device.launch_early(kernel, problems * grid.blocks, static_cast<int>(threads), layout.bytes, job, grid);
 }
 
-template <typename T, typename Gpu>
-void launch_large(const Gpu& device, const Job& job, Device where) {
+template <typename T, typename Gpu> void launch_large(const Gpu& device, const Job& job, Device where) {
   const Settings& settings = job.settings;
   const int64_t problems = settings.problems, elites = settings.elites, dimensions = settings.dimensions;
   const int64_t most = std::max<int64_t>(1, 2 * device.multiprocessors / problems);
@@ -106,14 +98,11 @@ void launch_large(const Gpu& device, const Job& job, Device where) {
   auto* memory = static_cast<char*>(zeros.mutable_data_ptr());
   auto* doubles = static_cast<double*>(sums.mutable_data_ptr());
   const Workspace work{reinterpret_cast<Search*>(memory),
-                       reinterpret_cast<unsigned long long*>(memory + search_bytes),
-                       list.has_value() ? static_cast<int64_t*>(list->mutable_data_ptr()) : job.elites,
-                       weight.has_value() ? static_cast<double*>(weight->mutable_data_ptr()) : nullptr,
-                       doubles,
-                       doubles + problems * chunks * 2 * dimensions,
-                       slice,
-                       static_cast<int32_t>(blocks),
-                       static_cast<int32_t>(chunks)};
+      reinterpret_cast<unsigned long long*>(memory + search_bytes),
+      list.has_value() ? static_cast<int64_t*>(list->mutable_data_ptr()) : job.elites,
+      weight.has_value() ? static_cast<double*>(weight->mutable_data_ptr()) : nullptr, doubles,
+      doubles + problems * chunks * 2 * dimensions, slice, static_cast<int32_t>(blocks),
+      static_cast<int32_t>(chunks)};
   device.zero(memory, search_bytes + count_bytes);
   const bool wide = is_wide(job);
   for (int top = 64; top > (wide ? 0 : 32); top -= kDigit) {
@@ -124,7 +113,7 @@ void launch_large(const Gpu& device, const Job& job, Device where) {
   if (settings.ranked || weight.has_value()) {
     // The list is in job.elites itself where nobody wants it ranked.
     (wide ? launch_ranks<uint64_t, Gpu> : launch_ranks<uint32_t, Gpu>)(device, job, work.index, where,
-                                                                       work.weight);
+        work.weight);
   }
   constexpr int kPack = 16 / sizeof(T);
   const bool wide_rows = dimensions >= kPack * kWarp && dimensions % kPack == 0 &&
@@ -141,16 +130,15 @@ void launch_large(const Gpu& device, const Job& job, Device where) {
 }
 
 // The whole operator; `Gpu` has a number of multiprocessors, launches kernels and zeroes memory.
-template <typename Gpu>
-void launch(const Gpu& device, const Job& job, ScalarType type, Device where) {
+template <typename Gpu> void launch(const Gpu& device, const Job& job, ScalarType type, Device where) {
   const Settings& settings = job.settings;
   const bool wide = is_wide(job), doubles = type == ScalarType::Double;
   if (settings.problems == 0) {
     device.launch(count_kernel, 1, 1, 0, job);
   } else if (settings.population <= kSinglePopulation &&
              settings.elites <= (settings.ranked || job.weights != nullptr
-                                     ? (wide ? kSingleRanked<uint64_t> : kSingleRanked<uint32_t>)
-                                     : kSingleElites)) {
+                                        ? (wide ? kSingleRanked<uint64_t> : kSingleRanked<uint32_t>)
+                                        : kSingleElites)) {
     auto* launch =
         wide ? (doubles ? launch_single<uint64_t, double, Gpu> : launch_single<uint64_t, float, Gpu>)
              : (doubles ? launch_single<uint32_t, double, Gpu> : launch_single<uint32_t, float, Gpu>);

@@ -11,7 +11,7 @@ namespace cem_tetris::update {
 constexpr int kTile = 64;  // dimensions that are added side by side
 
 // Adds the residues that numbers were added to as a tree, for each of `width` columns; the others are 0.
-inline void fold(double (*sums)[kTile], int residues, int width) {
+template <int kColumns> void fold(double (*sums)[kColumns], int residues, int width) {
   for (int half = kResidues / 2; half > 0; half /= 2) {
     for (int r = 0; r < half && r + half < residues; ++r) {
       for (int j = 0; j < width; ++j) sums[r][j] += sums[r + half][j];
@@ -22,27 +22,21 @@ inline void fold(double (*sums)[kTile], int residues, int width) {
 inline int residues_of(int64_t count) { return static_cast<int>(std::min<int64_t>(count, kResidues)); }
 
 // The sum of one number an elite in the order of update.h; number(p) is that of place p.
-template <typename Number>
-double ordered_sum(int64_t count, const Number& number) {
-  double chunks[kResidues] = {};
-  const auto folded = [](double* sums) {
-    for (int half = kResidues / 2; half > 0; half /= 2) {
-      for (int r = 0; r < half; ++r) sums[r] += sums[r + half];
-    }
-    return sums[0];
-  };
+template <typename Number> double ordered_sum(int64_t count, const Number& number) {
+  double chunks[kResidues][1] = {};
   for (int64_t first = 0; first < count; first += kChunk) {
     const int64_t last = std::min(count, first + kChunk);
-    double part[kResidues] = {};
-    for (int64_t p = first; p < last; ++p) part[p % kResidues] += number(p);
-    chunks[first / kChunk % kResidues] += folded(part);
+    double part[kResidues][1] = {};
+    for (int64_t p = first; p < last; ++p) part[p % kResidues][0] += number(p);
+    fold(part, kResidues, 1);
+    chunks[first / kChunk % kResidues][0] += part[0][0];
   }
-  return folded(chunks);
+  fold(chunks, kResidues, 1);
+  return chunks[0][0];
 }
 
 // The moments of the elites in kTile or fewer dimensions.
-template <typename T>
-struct Tile {
+template <typename T> struct Tile {
   double base[kTile];
   double part[2][kResidues][kTile], chunks[2][kResidues][kTile];
 
@@ -51,7 +45,7 @@ struct Tile {
   // rows: the candidates of the problem at the tile's first dimension. weight: of each place, or null.
   // usable: elites that did not fail. best: the index of the best one.
   void sum(const T* rows, int64_t stride, int width, const int64_t* index, const double* weight,
-           int64_t usable, int64_t best) {
+      int64_t usable, int64_t best) {
     for (int j = 0; j < width; ++j) base[j] = rows[best * stride + j];
     const int rounds = residues_of((usable + kChunk - 1) / kChunk);
     for (auto& sums : chunks) {
@@ -77,9 +71,8 @@ struct Tile {
 
  private:
   // The residue class r of a chunk. A width that the compiler knows keeps the sums in registers.
-  template <int kWidth>
-  void add(const T* rows, int64_t stride, int width, const int64_t* index, const double* weight, int64_t p,
-           int64_t end, int r) {
+  template <int kWidth> void add(const T* rows, int64_t stride, int width, const int64_t* index,
+      const double* weight, int64_t p, int64_t end, int r) {
     const int count = kWidth > 0 ? kWidth : width;
     double sum1[kTile] = {}, sum2[kTile] = {};
     for (; p < end; p += kResidues) {

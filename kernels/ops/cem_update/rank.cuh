@@ -12,15 +12,14 @@ constexpr int kTile = 1024, kMerged = 16, kRankThreads = 256;
 
 // Elites in the order of their slots: keys, and places in the list. Slots that are left over have the
 // largest key and places behind the list.
-template <typename Key>
-struct Slots {
+template <typename Key> struct Slots {
   Key* key;
   int32_t *place, count;  // of a problem
 };
 
 // Grid: a block a tile. The list is in index order, as equal keys are to be.
-template <typename Key>
-__global__ void __launch_bounds__(kTile) tile_kernel(Job job, const int64_t* index, Slots<Key> slots) {
+template <typename Key> __global__ void __launch_bounds__(kTile)
+    tile_kernel(Job job, const int64_t* index, Slots<Key> slots) {
   __shared__ Entry<Key> entry[kTile];
   const int64_t elites = job.settings.elites;
   const int thread = threadIdx.x, slot = blockIdx.x * kTile + thread;
@@ -64,9 +63,8 @@ __device__ __forceinline__ int count_below(const Key* keys, int size, int first,
 
 // Merges tiles of `size` slots, a power of two, into those of kMerged times as many; where that is all of a
 // problem, writes elites and weights by rank instead. `weight` may be null. Grid: a thread a slot.
-template <typename Key>
-__global__ void __launch_bounds__(kRankThreads) merge_kernel(Job job, const int64_t* index, Slots<Key> from,
-                                                             Slots<Key> to, int32_t size, double* weight) {
+template <typename Key> __global__ void __launch_bounds__(kRankThreads) merge_kernel(
+    Job job, const int64_t* index, Slots<Key> from, Slots<Key> to, int32_t size, double* weight) {
   const int slot = blockIdx.x * kRankThreads + threadIdx.x, tile = slot / size;
   const int problem = slot / from.count, tiles = from.count / size, left = problem * tiles;
   const int first = tile - (tile - left) % kMerged, last = min(first + kMerged, left + tiles);

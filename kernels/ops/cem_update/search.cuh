@@ -38,7 +38,7 @@ struct Workspace {
 };
 
 // Whether the keys have 64 bits.
-UPDATE_FUNCTION bool is_wide(const Job& job) {
+CEM_TETRIS_FUNCTION bool is_wide(const Job& job) {
   return job.type == ScalarType::Double || job.type == ScalarType::Long;
 }
 

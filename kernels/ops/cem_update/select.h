@@ -11,8 +11,7 @@ namespace cem_tetris::update {
 
 // Places 0 to K - 1 hold those that did not fail in index order, then the first
 // that did.
-template <typename Key>
-class Selector {
+template <typename Key> class Selector {
  public:
   std::vector<Key> keys;
   std::vector<int64_t> rank;  // of each place, where set_ranks was called

@@ -26,8 +26,7 @@ constexpr int kSingleChunks = kSingleElites / kChunk;
 constexpr int kFew = kResidues;        // elites of which each has a residue class of its own
 constexpr int kQuads = kResidues / 4;  // the residue classes r, r + 8, r + 16 and r + 24
 
-template <typename Key>
-constexpr int64_t kSingleRanked = kSortBytes / sizeof(Entry<Key>);
+template <typename Key> constexpr int64_t kSingleRanked = kSortBytes / sizeof(Entry<Key>);
 
 // The dynamic shared memory: where its arrays begin, in bytes, and where they end. What is of elites is by
 // place. It begins with the sums of residue classes, a row each, two moments; before, the ranking has its
@@ -48,8 +47,7 @@ struct Grid {
 };
 
 // What else the threads of a block share.
-template <typename Key, typename T>
-struct SingleShared {
+template <typename Key, typename T> struct SingleShared {
   T old[kRows][kMaxWidth];  // the marginals of a tile, and its floors
   T floor[kMaxWidth];
   Key least[kMaxWarps], most[kMaxWarps];
@@ -70,9 +68,8 @@ __device__ __forceinline__ int bit_length(uint64_t x) {
 }
 
 // Calls use(item, place) for the candidates that fulfil a predicate, with their places in index order.
-template <int kItems, typename Predicate, typename Use>
-__device__ __forceinline__ void in_index_order(int (&before)[kMaxWarps], const Predicate& predicate,
-                                               const Use& use) {
+template <int kItems, typename Predicate, typename Use> __device__ __forceinline__ void in_index_order(
+    int (&before)[kMaxWarps], const Predicate& predicate, const Use& use) {
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   int place = 0;
 #pragma unroll
@@ -93,8 +90,7 @@ __device__ __noinline__ double fitness_value(ScalarType type, const void* fitnes
   return visit<Key>(type, [&](auto kind) { return kind.value(load<decltype(kind)>(fitness, i)); });
 }
 
-template <typename Key>
-__device__ __noinline__ double key_value(ScalarType type, Key key, bool maximize) {
+template <typename Key> __device__ __noinline__ double key_value(ScalarType type, Key key, bool maximize) {
   return visit<Key>(type, [&](auto kind) { return kind.value(kind.of_key(key, maximize)); });
 }
 
@@ -107,9 +103,8 @@ __device__ __forceinline__ int hidden(int x) {
 
 // One residue class of a chunk's elites, the places from `first` on, in one dimension; rows are `stride`
 // apart. Of few elites, four residue classes.
-template <typename T>
-__device__ __forceinline__ Moments residue_moments(const T* rows, int stride, T best, int first, int end,
-                                                   bool few, const uint16_t* index, const double* weight) {
+template <typename T> __device__ __forceinline__ Moments residue_moments(const T* rows, int stride, T best,
+    int first, int end, bool few, const uint16_t* index, const double* weight) {
   constexpr int kAtOnce = kResidues / kQuads;  // loads in flight: none waits for a comparison
   const int step = few ? kQuads : kResidues;
   Moments sums{0.0, 0.0};
@@ -130,7 +125,7 @@ __device__ __forceinline__ Moments residue_moments(const T* rows, int stride, T 
     }
     if (few) {  // each of them a sum, which begins at 0; then r += r + 16, 8
       return {((0.0 + weighted[0]) + (0.0 + weighted[2])) + ((0.0 + weighted[1]) + (0.0 + weighted[3])),
-              ((0.0 + square[0]) + (0.0 + square[2])) + ((0.0 + square[1]) + (0.0 + square[3]))};
+          ((0.0 + square[0]) + (0.0 + square[2])) + ((0.0 + square[1]) + (0.0 + square[3]))};
     }
 #pragma unroll
     for (int u = 0; u < kAtOnce; ++u) {
@@ -161,8 +156,7 @@ __device__ __forceinline__ double quads_sum(const double* row, int stride) {
   return sum[0];
 }
 
-template <typename Key, typename T, int kItems>
-__global__ void __launch_bounds__(kThreads, 1)
+template <typename Key, typename T, int kItems> __global__ void __launch_bounds__(kThreads, 1)
     single_kernel(const __grid_constant__ Job job, const __grid_constant__ Grid grid) {
   constexpr Key kFailed = ~Key(0);
   __shared__ SingleShared<Key, T> shared;
@@ -427,7 +421,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       if (lane == 0) {
         const bool any = usable > 0;
         write_record(job, problem, usable, any ? key_value(job.type, least, settings.maximize) : 0.0, sum,
-                     any ? key_value(job.type, most, settings.maximize) : 0.0, generation);
+            any ? key_value(job.type, most, settings.maximize) : 0.0, generation);
       }
     }
   }
@@ -493,9 +487,8 @@ __global__ void __launch_bounds__(kThreads, 1)
         const int begin = (from + (s >> log_classes)) * kChunk,
                   place = begin + (s & ((1 << log_classes) - 1));
         if (place >= usable && !few) continue;
-        const Moments sums =
-            residue_moments(rows + column, dimensions, best_value, place, min(usable, begin + kChunk), few,
-                            index, weighted ? weight : nullptr);
+        const Moments sums = residue_moments(rows + column, dimensions, best_value, place,
+            min(usable, begin + kChunk), few, index, weighted ? weight : nullptr);
         part[s * width + own] = sums.first;
         part[layout.entries + s * width + own] = sums.second;
       }
@@ -539,11 +532,11 @@ __global__ void __launch_bounds__(kThreads, 1)
       } else {
         const Moments sums = chunks > 1 ? Moments{chunk_sum[thread], chunk_sum[grid.chunks * width + thread]}
                                         : Moments{quads_sum(part + thread, width),
-                                                  quads_sum(part + layout.entries + thread, width)};
+                                              quads_sum(part + layout.entries + thread, width)};
         const double least_std =
             job.floors != nullptr ? static_cast<double>(shared.floor[thread]) : -HUGE_VAL;
         write_marginal(job, at, shared.weight, sums, best_value, shared.better, old, shared.extra_variance,
-                       least_std, shared.newest);
+            least_std, shared.newest);
       }
     }
     if (tile + grid.blocks < grid.tiles) __syncthreads();

@@ -20,8 +20,8 @@ struct SumGrid {
 };
 
 // The sums of fitness, weight and its square over a chunk, a warp each.
-__device__ __forceinline__ void scalar_sums(const Job& job, const Workspace& work, int64_t problem,
-                                            int64_t chunk) {
+__device__ __forceinline__ void scalar_sums(
+    const Job& job, const Workspace& work, int64_t problem, int64_t chunk) {
   const int scalar = threadIdx.x / kWarp;
   if (scalar >= kScalars) return;
   const int64_t usable = usable_of(job, work.search[problem]), first = problem * job.settings.elites;
@@ -35,8 +35,8 @@ __device__ __forceinline__ void scalar_sums(const Job& job, const Workspace& wor
   if (threadIdx.x % kWarp == 0) work.scalar[(problem * work.chunks + chunk) * kScalars + scalar] = sum;
 }
 
-template <typename T>
-__global__ void __launch_bounds__(1024) sums_kernel(Job job, Workspace work, SumGrid grid) {
+template <typename T> __global__ void __launch_bounds__(1024)
+    sums_kernel(Job job, Workspace work, SumGrid grid) {
   __shared__ double part[2][kEntries + kEntries / kMinWidth];
   __shared__ uint32_t index[kEntries / kMinWidth / kResidues * kChunk];
   const Settings& settings = job.settings;
@@ -86,8 +86,8 @@ __global__ void __launch_bounds__(1024) sums_kernel(Job job, Workspace work, Sum
 // The dimensions are a multiple of those of a pack, and the rows aligned to packs. A block has kWideThreads
 // threads, several times as many where blocks are few. A warp of eight has the classes r, r + 16, r + 8 and
 // r + 24, the order in which a lane can add two sums of the tree as soon as it has them.
-template <typename T>
-__global__ void __launch_bounds__(1024) wide_sums_kernel(Job job, Workspace work, SumGrid grid) {
+template <typename T> __global__ void __launch_bounds__(1024)
+    wide_sums_kernel(Job job, Workspace work, SumGrid grid) {
   constexpr int kPack = 16 / sizeof(T), kWidth = kPack * kWarp, kAtOnce = 4;  // packs in flight
   constexpr int kParts = kThreads / 2;  // sums that wait: of half the warps, or two heights of kWideThreads
   struct alignas(16) Pack {
@@ -168,8 +168,8 @@ __global__ void __launch_bounds__(1024) wide_sums_kernel(Job job, Workspace work
   }
 }
 
-template <typename T>
-__global__ void __launch_bounds__(1024) finish_kernel(Job job, Workspace work, int32_t tiles) {
+template <typename T> __global__ void __launch_bounds__(1024)
+    finish_kernel(Job job, Workspace work, int32_t tiles) {
   __shared__ double part[2][kResidues][kWarp + 1];
   __shared__ double total[kScalars];
   const Settings& settings = job.settings;
@@ -224,14 +224,14 @@ __global__ void __launch_bounds__(1024) finish_kernel(Job job, Workspace work, i
                                : -HUGE_VAL;
       const bool better = is_better(top, job.record[problem * kFigures + kBestFitness], settings.maximize);
       write_marginal(job, at, make_weight(settings, total[kWeight], total[kWeightSquared]),
-                     Moments{part[0][0][lane], part[1][0][lane]},
-                     static_cast<const T*>(job.candidates)[(first + best) * dimensions + column], better, old,
-                     extra_variance_of(job, generation), floor, newest_share(settings, generation));
+          Moments{part[0][0][lane], part[1][0][lane]},
+          static_cast<const T*>(job.candidates)[(first + best) * dimensions + column], better, old,
+          extra_variance_of(job, generation), floor, newest_share(settings, generation));
     }
   }
   if (left == 0 && lane == 0) {
     write_record(job, problem, usable, top, total[kFitness],
-                 usable > 0 ? wide_fitness(job, first + search.worst) : 0.0, generation);
+        usable > 0 ? wide_fitness(job, first + search.worst) : 0.0, generation);
   }
 }
 

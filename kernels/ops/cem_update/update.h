@@ -11,15 +11,8 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 
-#if defined(__CUDACC__)
-#define UPDATE_FUNCTION __host__ __device__ __forceinline__
-#define UPDATE_LONG_FUNCTION __host__ __device__ __noinline__ inline
-#else
-#define UPDATE_FUNCTION inline
-#define UPDATE_LONG_FUNCTION inline
-#endif
+#include "portable.h"
 
 namespace cem_tetris::update {
 
@@ -55,19 +48,10 @@ struct Job {
   int64_t *new_generation, *elites;
 };
 
-template <typename To, typename From>
-UPDATE_FUNCTION To bit_cast(From from) {
-  static_assert(sizeof(To) == sizeof(From), "expected types of one size");
-  To to;
-  memcpy(&to, &from, sizeof to);
-  return to;
-}
-
 // The type of a fitness: how it is stored, the unsigned key by which it is ranked, least first, and its
 // value. A candidate that failed, NaN or the infinity on the bad side, has the largest key, which no other
 // float has. Integers cannot fail.
-template <typename BitsType, typename KeyType, int kMantissa>
-struct Floating {
+template <typename BitsType, typename KeyType, int kMantissa> struct Floating {
   using Bits = BitsType;
   using Key = KeyType;
   static constexpr bool kCanFail = true;
@@ -75,7 +59,7 @@ struct Floating {
   static constexpr Bits kSign = Bits(Bits(1) << (kWidth - 1));
   static constexpr Bits kInfinity = Bits(Bits(kSign - 1) >> kMantissa << kMantissa);
 
-  static UPDATE_FUNCTION Key key(Bits bits, bool maximize) {
+  static CEM_TETRIS_FUNCTION Key key(Bits bits, bool maximize) {
     const bool negative = (bits & kSign) != 0;
     const Bits magnitude = Bits(bits & ~kSign);
     // Least first, with one key for both zeros: kSign - magnitude and kSign + magnitude. To maximize is to
@@ -85,7 +69,7 @@ struct Floating {
     return bad ? ~Key(0) : Key(ordered);
   }
   // The number of a key; 0 for both zeros.
-  static UPDATE_FUNCTION Bits of_key(Key key, bool maximize) {
+  static CEM_TETRIS_FUNCTION Bits of_key(Key key, bool maximize) {
     const bool low = key < Key(kSign);
     const Bits magnitude = low ? Bits(kSign - key) : Bits(key - kSign);
     return low != maximize && magnitude != 0 ? Bits(magnitude | kSign) : magnitude;
@@ -93,7 +77,7 @@ struct Floating {
 };
 
 struct Half : Floating<uint16_t, uint32_t, 10> {
-  static UPDATE_FUNCTION double value(Bits bits) {
+  static CEM_TETRIS_FUNCTION double value(Bits bits) {
     const uint64_t exponent = bits >> 10 & 31, mantissa = bits & 1023, sign = uint64_t(bits >> 15) << 63;
     // Numbers below the normal ones are multiples of 2^-24.
     const double size =
@@ -103,34 +87,38 @@ struct Half : Floating<uint16_t, uint32_t, 10> {
   }
 };
 struct BFloat16 : Floating<uint16_t, uint32_t, 7> {
-  static UPDATE_FUNCTION double value(Bits bits) { return bit_cast<float>(uint32_t(bits) << 16); }
+  static CEM_TETRIS_FUNCTION double value(Bits bits) { return bit_cast<float>(uint32_t(bits) << 16); }
 };
 struct Float : Floating<uint32_t, uint32_t, 23> {
-  static UPDATE_FUNCTION double value(Bits bits) { return bit_cast<float>(bits); }
+  static CEM_TETRIS_FUNCTION double value(Bits bits) { return bit_cast<float>(bits); }
 };
 struct Double : Floating<uint64_t, uint64_t, 52> {
-  static UPDATE_FUNCTION double value(Bits bits) { return bit_cast<double>(bits); }
+  static CEM_TETRIS_FUNCTION double value(Bits bits) { return bit_cast<double>(bits); }
 };
 
-template <typename Type, typename KeyType>
-struct Integer {
+template <typename Type, typename KeyType> struct Integer {
   using Bits = Type;
   using Key = KeyType;
   static constexpr bool kCanFail = false;
   static constexpr Key kHalf = Key(1) << (8 * sizeof(Key) - 1);
 
-  static UPDATE_FUNCTION Key key(Bits bits, bool maximize) {
+  static CEM_TETRIS_FUNCTION Key key(Bits bits, bool maximize) {
     const Key ordered = static_cast<Key>(bits) + kHalf;  // wraps: the least of a signed type becomes 0
     return maximize ? ~ordered : ordered;
   }
-  static UPDATE_FUNCTION Bits of_key(Key key, bool maximize) {
+  static CEM_TETRIS_FUNCTION Bits of_key(Key key, bool maximize) {
     return static_cast<Bits>((maximize ? ~key : key) - kHalf);
   }
-  static UPDATE_FUNCTION double value(Bits bits) { return static_cast<double>(bits); }
+  static CEM_TETRIS_FUNCTION double value(Bits bits) { return static_cast<double>(bits); }
 };
 
 // A division of doubles is long code on a GPU: one for all that are seldom needed.
-UPDATE_LONG_FUNCTION double quotient(double a, double b) { return a / b; }
+#if defined(__CUDACC__)
+__host__ __device__ __noinline__
+#endif
+    inline double quotient(double a, double b) {
+  return a / b;
+}
 
 // What an update needs of the weights: 1 / sum w, and 1 / (1 - sum w^2 / (sum w)^2), or 0 where there is
 // none. The sums are those of the first weights by rank, as many as there are elites.
@@ -138,7 +126,7 @@ struct Weight {
   double share, unbiased;
 };
 
-UPDATE_FUNCTION Weight make_weight(const Settings& settings, double total, double squares) {
+CEM_TETRIS_FUNCTION Weight make_weight(const Settings& settings, double total, double squares) {
   Weight weight{quotient(1.0, total), 0.0};
   if (settings.variance == kNewMeanUnbiased) {
     const double scale = 1.0 - quotient(squares, total * total);
@@ -157,11 +145,10 @@ struct Marginal {
   double mean, std, averaged_mean;
 };
 
-UPDATE_FUNCTION bool is_finite(double x) { return x - x == 0.0; }
+CEM_TETRIS_FUNCTION bool is_finite(double x) { return x - x == 0.0; }
 
 // A number of a narrower type; what is too large for it becomes its largest one.
-template <typename T>
-UPDATE_FUNCTION T rounded(double x) {
+template <typename T> CEM_TETRIS_FUNCTION T rounded(double x) {
   constexpr double kLargest = sizeof(T) == 4 ? 0x1.fffffep127 : 0x1.fffffffffffffp1023;
   return static_cast<T>(x > kLargest ? kLargest : x < -kLargest ? -kLargest : x);
 }
@@ -169,8 +156,8 @@ UPDATE_FUNCTION T rounded(double x) {
 // The next marginal of one dimension; the old one where mean or variance is not finite.
 // best: of the best elite of the generation. floor: minus infinity if there is none. newest: the share of the
 // new mean in the averaged one.
-UPDATE_FUNCTION Marginal updated(const Settings& settings, Weight weight, Moments sums, double best,
-                                 Marginal old, double extra_variance, double floor, double newest) {
+CEM_TETRIS_FUNCTION Marginal updated(const Settings& settings, Weight weight, Moments sums, double best,
+    Marginal old, double extra_variance, double floor, double newest) {
   const double offset = sums.first * weight.share;
   const double mean = best + offset;
   double variance = sums.second * weight.share - offset * offset;
@@ -194,29 +181,29 @@ UPDATE_FUNCTION Marginal updated(const Settings& settings, Weight weight, Moment
 }
 
 // The share of generation t's mean in the averaged one.
-UPDATE_FUNCTION double newest_share(const Settings& settings, int64_t generation) {
+CEM_TETRIS_FUNCTION double newest_share(const Settings& settings, int64_t generation) {
   if (settings.mean_averaging == 0.0) return 1.0;
   return quotient(1.0, 1.0 + settings.mean_averaging * static_cast<double>(generation));
 }
 
 // Whether a fitness is strictly better than the best one known; NaN is none.
-UPDATE_FUNCTION bool is_better(double fitness, double known, bool maximize) {
+CEM_TETRIS_FUNCTION bool is_better(double fitness, double known, bool maximize) {
   return !(maximize ? known >= fitness : known <= fitness);
 }
 
 // The place of a generation in a table whose last entry stays.
-UPDATE_FUNCTION int64_t table_place(int64_t generation, int64_t length) {
+CEM_TETRIS_FUNCTION int64_t table_place(int64_t generation, int64_t length) {
   return generation < 0 ? 0 : generation < length ? generation : length - 1;
 }
 
-UPDATE_FUNCTION double extra_variance_of(const Job& job, int64_t generation) {
+CEM_TETRIS_FUNCTION double extra_variance_of(const Job& job, int64_t generation) {
   return job.extra_variance != nullptr ? job.extra_variance[table_place(generation, job.settings.table)]
                                        : 0.0;
 }
 
 // Writes the record of a problem; fitness of its best and its worst elite, and the sum of all elites'.
-UPDATE_FUNCTION void write_record(const Job& job, int64_t problem, int64_t usable, double top, double sum,
-                                  double threshold, int64_t generation) {
+CEM_TETRIS_FUNCTION void write_record(const Job& job, int64_t problem, int64_t usable, double top, double sum,
+    double threshold, int64_t generation) {
   const double* old = job.record + problem * kFigures;
   double* record = job.new_record + problem * kFigures;
   top += 0.0;  // -0 becomes 0: equals may stand in for each other

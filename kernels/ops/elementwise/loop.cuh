@@ -21,8 +21,7 @@ namespace cem_tetris {
 
 // Calls f(T{}) with the element type of a tensor, a floating one or an integer.
 // Signed ones come as unsigned: sums and products that wrap have the same bits.
-template <typename F>
-void visit_number(const char* name, ScalarType type, const F& f) {
+template <typename F> void visit_number(const char* name, ScalarType type, const F& f) {
   switch (type) {
     case ScalarType::Byte:
     case ScalarType::Char: return f(uint8_t{});
@@ -64,16 +63,14 @@ inline Tensor in_layout_of(const Tensor& output, const Tensor& x) {
 }
 
 // The memory of tensors that all have the layout of the outputs.
-template <typename T, int kIn, int kOut>
-struct Elements {
+template <typename T, int kIn, int kOut> struct Elements {
   const T* in[kIn];
   T* out[kOut];
   int64_t size;
 };
 
-template <typename T, int kIn, int kOut>
-Elements<T, kIn, kOut> elements(const std::array<Tensor, kIn>& inputs,
-                                const std::array<Tensor, kOut>& outputs) {
+template <typename T, int kIn, int kOut> Elements<T, kIn, kOut> elements(
+    const std::array<Tensor, kIn>& inputs, const std::array<Tensor, kOut>& outputs) {
   Elements<T, kIn, kOut> result;
   for (int i = 0; i < kIn; ++i) result.in[i] = const_data<T>(inputs[i]);
   for (int i = 0; i < kOut; ++i) result.out[i] = mutable_data<T>(outputs[i]);
@@ -96,9 +93,8 @@ __device__ void load(const Elements<T, kIn, kOut>& x, uint32_t at, Pack<T, kWidt
   for (int i = 0; i < kIn; ++i) in[i] = *reinterpret_cast<const Pack<T, kWidth>*>(x.in[i] + at);
 }
 
-template <int kWidth, typename T, int kIn, int kOut, typename F>
-__device__ void compute(const Elements<T, kIn, kOut>& x, uint32_t at, const Pack<T, kWidth> (&in)[kIn],
-                        const F& f) {
+template <int kWidth, typename T, int kIn, int kOut, typename F> __device__ void compute(
+    const Elements<T, kIn, kOut>& x, uint32_t at, const Pack<T, kWidth> (&in)[kIn], const F& f) {
   using A = compute_t<T>;
   Pack<T, kWidth> out[kOut];
 #pragma unroll
@@ -118,8 +114,8 @@ __device__ void compute(const Elements<T, kIn, kOut>& x, uint32_t at, const Pack
 // element. A thread has kThreadBytes of each tensor, in packs of kWidth elements: of the packs of its block,
 // which lie in a row, thread t has t, t + kThreads, ..., so that a warp reads a row too. It loads all of them
 // before it uses the first. The thread whose pack the end cuts off takes what is left one by one.
-template <int kWidth, typename T, int kIn, int kOut, typename F>
-__global__ void __launch_bounds__(kThreads) elementwise_kernel(Elements<T, kIn, kOut> x, F f) {
+template <int kWidth, typename T, int kIn, int kOut, typename F> __global__ void __launch_bounds__(kThreads)
+    elementwise_kernel(Elements<T, kIn, kOut> x, F f) {
   constexpr int kPacks = kThreadBytes / sizeof(T) / kWidth;
   const uint32_t size = static_cast<uint32_t>(x.size);
   const uint32_t first = (blockIdx.x * kThreads * kPacks + threadIdx.x) * kWidth;
@@ -184,8 +180,7 @@ constexpr int64_t kGrain = 32768;
 // Elements that are converted to the type of computation at a time: they stay in the first-level cache.
 constexpr int kBlock = 512;
 
-template <typename A, typename T>
-inline void convert(const T* from, A* to, int count) {
+template <typename A, typename T> inline void convert(const T* from, A* to, int count) {
   for (int i = 0; i < count; ++i) to[i] = static_cast<A>(from[i]);
 }
 

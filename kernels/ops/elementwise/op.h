@@ -7,52 +7,38 @@
 #pragma once
 
 #include "loop.cuh"
+#include "portable.h"
 
 #include <cmath>
-#include <cstring>
 #include <tuple>
 #include <utility>
-
-#ifdef __CUDACC__
-#define CEM_TETRIS_FUNCTION __device__
-#else
-#define CEM_TETRIS_FUNCTION
-#endif
 
 namespace cem_tetris {
 namespace {
 
-template <typename T>
-struct Add {
-  template <typename A>
-  CEM_TETRIS_FUNCTION void operator()(const A (&in)[2], A (&out)[1]) const {
+template <typename T> struct Add {
+  template <typename A> CEM_TETRIS_FUNCTION void operator()(const A (&in)[2], A (&out)[1]) const {
     out[0] = in[0] + in[1];
   }
 };
 
-template <typename T>
-struct Multiply {
-  template <typename A>
-  CEM_TETRIS_FUNCTION void operator()(const A (&in)[2], A (&out)[1]) const {
+template <typename T> struct Multiply {
+  template <typename A> CEM_TETRIS_FUNCTION void operator()(const A (&in)[2], A (&out)[1]) const {
     out[0] = in[0] * in[1];
   }
 };
 
 // The gradients of a and b, of the gradient, a and b.
-template <typename T>
-struct MultiplyBackward {
-  template <typename A>
-  CEM_TETRIS_FUNCTION void operator()(const A (&in)[3], A (&out)[2]) const {
+template <typename T> struct MultiplyBackward {
+  template <typename A> CEM_TETRIS_FUNCTION void operator()(const A (&in)[3], A (&out)[2]) const {
     out[0] = in[0] * in[2];
     out[1] = in[0] * in[1];
   }
 };
 
 // The gradient of x, of the gradient and of the result.
-template <typename T>
-struct SigmoidBackward {
-  template <typename A>
-  CEM_TETRIS_FUNCTION void operator()(const A (&in)[2], A (&out)[1]) const {
+template <typename T> struct SigmoidBackward {
+  template <typename A> CEM_TETRIS_FUNCTION void operator()(const A (&in)[2], A (&out)[1]) const {
     out[0] = in[0] * (A(1) - in[1]) * in[1];
   }
 };
@@ -67,8 +53,7 @@ __device__ float reciprocal(float x) {
   return result;
 }
 
-template <typename T>
-struct Sigmoid {
+template <typename T> struct Sigmoid {
   // 16 bits: the error of the fast exponential, at most 6e-6 where the result is not zero, is far below a
   // rounding of the result.
   __device__ void operator()(const float (&in)[1], float (&out)[1]) const {
@@ -77,8 +62,7 @@ struct Sigmoid {
   }
 };
 
-template <>
-struct Sigmoid<float> {
+template <> struct Sigmoid<float> {
   __device__ void operator()(const float (&in)[1], float (&out)[1]) const {
     const float power = expf(-fabsf(in[0]));
     const float numerator = in[0] < 0.0f ? power : 1.0f;
@@ -91,8 +75,7 @@ struct Sigmoid<float> {
   }
 };
 
-template <>
-struct Sigmoid<double> {
+template <> struct Sigmoid<double> {
   __device__ void operator()(const double (&in)[1], double (&out)[1]) const {
     const double power = exp(-fabs(in[0]));
     out[0] = (in[0] < 0.0 ? power : 1.0) / (1.0 + power);
@@ -101,11 +84,9 @@ struct Sigmoid<double> {
 
 #else
 
-template <typename A>
-struct Format;
+template <typename A> struct Format;
 
-template <>
-struct Format<float> {
+template <> struct Format<float> {
   using Bits = uint32_t;
   static constexpr int kMantissa = 23;
   static constexpr int kDegree = 7;
@@ -115,8 +96,7 @@ struct Format<float> {
   static constexpr float kLn2Low = 0x1.7f7d1cp-20f;
 };
 
-template <>
-struct Format<double> {
+template <> struct Format<double> {
   using Bits = uint64_t;
   static constexpr int kMantissa = 52;
   static constexpr int kDegree = 13;
@@ -129,18 +109,14 @@ struct Format<double> {
 inline float multiply_add(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 inline double multiply_add(double a, double b, double c) { return __builtin_fma(a, b, c); }
 
-template <typename A>
-A power_of_two(typename Format<A>::Bits n) {
+template <typename A> A power_of_two(typename Format<A>::Bits n) {
   using Bits = typename Format<A>::Bits;
   constexpr Bits kBias = (Bits{1} << (sizeof(A) * 8 - 2 - Format<A>::kMantissa)) - 1;
   const Bits bits = (n + kBias) << Format<A>::kMantissa;
-  A power;
-  std::memcpy(&power, &bits, sizeof power);
-  return power;
+  return bit_cast<A>(bits);
 }
 
-template <typename A>
-struct Taylor {
+template <typename A> struct Taylor {
   A factor[Format<A>::kDegree + 1];  // 1 / k!
   constexpr Taylor() : factor() {
     double factorial = 1;
@@ -148,14 +124,12 @@ struct Taylor {
   }
 };
 
-template <typename A>
-constexpr Taylor<A> kTaylor{};
+template <typename A> constexpr Taylor<A> kTaylor{};
 
 // e^x for x <= 0, into the subnormal numbers; NaN for NaN. No branches, no calls and always inlined, so that
 // g++ turns a loop over it into vector code. x = n ln 2 + r with |r| <= ln 2 / 2; e^r is its Taylor series,
 // cut where the next term is below a tenth of the last bit.
-template <typename A>
-[[gnu::always_inline]] inline A exponential(A x) {
+template <typename A> CEM_TETRIS_FUNCTION A exponential(A x) {
   using F = Format<A>;
   using Bits = typename F::Bits;
   x = x < F::kLowest ? F::kLowest : x;
@@ -167,18 +141,12 @@ template <typename A>
 #pragma GCC unroll 16
   for (int k = F::kDegree - 1; k >= 0; --k) sum = multiply_add(sum, r, kTaylor<A>.factor[k]);
   // 2^n in two factors, each a normal number: n goes down to -150 and -1076.
-  Bits bits, round;
-  const A zero = F::kRound;
-  std::memcpy(&bits, &shifted, sizeof bits);
-  std::memcpy(&round, &zero, sizeof round);
-  const Bits minus_n = round - bits, half = minus_n >> 1;
+  const Bits minus_n = bit_cast<Bits>(A(F::kRound)) - bit_cast<Bits>(shifted), half = minus_n >> 1;
   return sum * power_of_two<A>(Bits{0} - half) * power_of_two<A>(half - minus_n);
 }
 
-template <typename T>
-struct Sigmoid {
-  template <typename A>
-  void operator()(const A (&in)[1], A (&out)[1]) const {
+template <typename T> struct Sigmoid {
+  template <typename A> void operator()(const A (&in)[1], A (&out)[1]) const {
     const A power = exponential(-std::fabs(in[0]));
     out[0] = (in[0] < A(0) ? power : A(1)) / (A(1) + power);
   }
@@ -188,8 +156,8 @@ struct Sigmoid {
 
 // Applies F to tensors that are alike; the new ones have the layout of input number kLike.
 template <template <typename> class F, bool kIntegers, int kLike = 0, size_t kIn, size_t... kOut>
-std::array<Tensor, sizeof...(kOut)> map(const char* name, std::array<Tensor, kIn> inputs,
-                                        std::index_sequence<kOut...>) {
+std::array<Tensor, sizeof...(kOut)> map(
+    const char* name, std::array<Tensor, kIn> inputs, std::index_sequence<kOut...>) {
   for (size_t other = 1; other < kIn; ++other) check_alike(name, inputs[0], inputs[other]);
   const std::array<Tensor, sizeof...(kOut)> outputs = {((void)kOut, empty_in_layout_of(inputs[kLike]))...};
   for (Tensor& each : inputs) each = in_layout_of(outputs[0], each);

@@ -89,32 +89,18 @@ def elementwise_mult(a: Tensor, b: Tensor) -> Tensor:
 
 
 def sigmoid_reference(x: Tensor) -> Tensor:
-    """Return what ``sigmoid`` computes, in plain PyTorch; torch differentiates it.
-
-    Args:
-        x: any shape, a floating type, any device.
-    """
+    """Return what ``sigmoid`` computes, in plain PyTorch; any shape, floating type and device."""
     power = torch.exp(torch.where(x < 0, x, -x))  # -|x|, but torch's derivative of that is 0 at 0
     return torch.where(x < 0, power, torch.ones_like(power)) / (1 + power)
 
 
 def vector_add_reference(a: Tensor, b: Tensor) -> Tensor:
-    """Return what ``vector_add`` computes, in plain PyTorch.
-
-    Args:
-        a: any shape, any device.
-        b: as a.
-    """
+    """Return what ``vector_add`` computes, in plain PyTorch; any shape, type and device."""
     return torch.add(a, b)
 
 
 def elementwise_mult_reference(a: Tensor, b: Tensor) -> Tensor:
-    """Return what ``elementwise_mult`` computes, in plain PyTorch.
-
-    Args:
-        a: any shape, any device.
-        b: as a.
-    """
+    """Return what ``elementwise_mult`` computes, in plain PyTorch; any shape, type and device."""
     return torch.mul(a, b)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 from numba import cuda
@@ -55,31 +56,17 @@ def _launch(kernel: Any, *inputs: Array, outputs: int = 1) -> tuple[Array, ...]:
     return tuple(result.reshape(inputs[0].shape) for result in results)
 
 
-def sigmoid_forward(x: Array) -> Array:
-    """Return 1 / (1 + exp(-x))."""
-    return _launch(sigmoid_kernel, x)[0]
+sigmoid_forward = partial(_launch, sigmoid_kernel)
+vector_add_forward = partial(_launch, add_kernel)
+elementwise_mult_forward = partial(_launch, multiply_kernel)
+elementwise_mult_backward = partial(_launch, multiply_backward_kernel, outputs=2)
 
 
-def sigmoid_backward(grad: Array, x: Array) -> Array:
+def sigmoid_backward(grad: Array, x: Array) -> tuple[Array, ...]:
     """Return the gradient with respect to x."""
-    return _launch(sigmoid_backward_kernel, grad, sigmoid_forward(x))[0]
-
-
-def vector_add_forward(a: Array, b: Array) -> Array:
-    """Return a + b."""
-    return _launch(add_kernel, a, b)[0]
+    return _launch(sigmoid_backward_kernel, grad, *sigmoid_forward(x))
 
 
 def vector_add_backward(grad: Array, a: Array, b: Array) -> tuple[Array, Array]:
     """Return the gradients with respect to a and b: a sum passes on what it gets, without a kernel."""
     return grad, grad
-
-
-def elementwise_mult_forward(a: Array, b: Array) -> Array:
-    """Return a * b."""
-    return _launch(multiply_kernel, a, b)[0]
-
-
-def elementwise_mult_backward(grad: Array, a: Array, b: Array) -> tuple[Array, ...]:
-    """Return the gradients with respect to a and b."""
-    return _launch(multiply_backward_kernel, grad, a, b, outputs=2)

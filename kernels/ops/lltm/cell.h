@@ -3,11 +3,7 @@
 // `Math` brings sigmoid, tanh, elu and elu_slope for A: a number, or a vector register of them.
 #pragma once
 
-#if defined(__CUDACC__)
-#define CEM_TETRIS_HOST_DEVICE __host__ __device__
-#else
-#define CEM_TETRIS_HOST_DEVICE
-#endif
+#include "portable.h"
 
 namespace cem_tetris::lltm {
 
@@ -15,28 +11,25 @@ namespace cem_tetris::lltm {
 constexpr int kGates = 3;
 enum Gate { kInput = 0, kOutput = 1, kCandidate = 2 };
 
-template <typename A>
-struct State {
+template <typename A> struct State {
   A h;
   A cell;
 };
 
 template <class Math, typename A>
-CEM_TETRIS_HOST_DEVICE inline State<A> forward(A input, A output, A candidate, A old_cell) {
+CEM_TETRIS_FUNCTION State<A> forward(A input, A output, A candidate, A old_cell) {
   const A new_cell = old_cell + Math::elu(candidate) * Math::sigmoid(input);
   return {Math::tanh(new_cell) * Math::sigmoid(output), new_cell};
 }
 
 // Gradients with respect to the three sums that enter the gates, and to the old cell.
-template <typename A>
-struct Gradients {
+template <typename A> struct Gradients {
   A gate[kGates];
   A old_cell;
 };
 
 template <class Math, typename A>
-CEM_TETRIS_HOST_DEVICE inline Gradients<A> backward(A input, A output, A candidate, A new_cell, A grad_h,
-                                                    A grad_cell) {
+CEM_TETRIS_FUNCTION Gradients<A> backward(A input, A output, A candidate, A new_cell, A grad_h, A grad_cell) {
   const A i = Math::sigmoid(input);
   const A o = Math::sigmoid(output);
   const A e = Math::elu(candidate);

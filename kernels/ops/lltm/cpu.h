@@ -26,8 +26,7 @@ constexpr int64_t kGrainMultiplyAdds = int64_t{1} << 19;
 constexpr int64_t kGrainElements = 4096;
 
 // A matrix of batch rows and states with any strides, read and written a vector at a time.
-template <typename T>
-struct Matrix {
+template <typename T> struct Matrix {
   using A = compute_t<T>;
   static constexpr int kWide = kLanes<A>;
 
@@ -65,8 +64,7 @@ struct Matrix {
 };
 
 // Calls f(row, column, lanes) for every vector of a batch x states matrix, on as many threads as it is worth.
-template <int kWide, class F>
-void for_each_vector(const CellSizes& sizes, const F& f) {
+template <int kWide, class F> void for_each_vector(const CellSizes& sizes, const F& f) {
   const int64_t in_row = (sizes.states + kWide - 1) / kWide;
   const auto work = [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
@@ -77,31 +75,29 @@ void for_each_vector(const CellSizes& sizes, const F& f) {
   torch::stable::parallel_for(0, sizes.batch * in_row, kGrainElements / kWide, work);
 }
 
-template <typename T>
-void forward_elements(const Place&, const CellSizes& sizes, const Forward& pass) {
+template <typename T> void forward_elements(const Place&, const CellSizes& sizes, const Forward& pass) {
   using A = compute_t<T>;
   const int64_t states = sizes.states;
   const Matrix<T> input(pass.gates), output(pass.gates, states), candidate(pass.gates, 2 * states);
   const Matrix<T> before(pass.old_cell), h(pass.new_h), cell(pass.new_cell);
   for_each_vector<kLanes<A>>(sizes, [&](auto... at) {
-    const auto next = forward<VectorMath<A>>(input.load(at...), output.load(at...), candidate.load(at...),
-                                             before.load(at...));
+    const auto next = forward<VectorMath<A>>(
+        input.load(at...), output.load(at...), candidate.load(at...), before.load(at...));
     h.store(next.h, at...);
     cell.store(next.cell, at...);
   });
 }
 
-template <typename T>
-void backward_elements(const Place&, const CellSizes& sizes, const Backward& pass) {
+template <typename T> void backward_elements(const Place&, const CellSizes& sizes, const Backward& pass) {
   using A = compute_t<T>;
   const int64_t states = sizes.states;
   const Matrix<T> input(pass.gates), output(pass.gates, states), candidate(pass.gates, 2 * states);
   const Matrix<T> cell(pass.new_cell), of_h(pass.grad_h), of_cell(pass.grad_cell), d_cell(pass.d_old_cell);
-  const Matrix<T> d_gate[kGates] = {Matrix<T>(pass.d_gates), Matrix<T>(pass.d_gates, states),
-                                    Matrix<T>(pass.d_gates, 2 * states)};
+  const Matrix<T> d_gate[kGates] = {
+      Matrix<T>(pass.d_gates), Matrix<T>(pass.d_gates, states), Matrix<T>(pass.d_gates, 2 * states)};
   for_each_vector<kLanes<A>>(sizes, [&](auto... at) {
     const auto d = backward<VectorMath<A>>(input.load(at...), output.load(at...), candidate.load(at...),
-                                           cell.load(at...), of_h.load(at...), of_cell.load(at...));
+        cell.load(at...), of_h.load(at...), of_cell.load(at...));
     for (int g = 0; g < kGates; ++g) d_gate[g].store(d.gate[g], at...);
     d_cell.store(d.old_cell, at...);
   });
@@ -114,8 +110,7 @@ bool is_small(const CellSizes& sizes, ScalarType type) {
 }
 
 // [old_h, input], for less than torch's concatenation costs; both are contiguous.
-template <typename A>
-Tensor join(const CellSizes& sizes, const Tensor& input, const Tensor& old_h) {
+template <typename A> Tensor join(const CellSizes& sizes, const Tensor& input, const Tensor& old_h) {
   const Tensor joined = empty(input, {sizes.batch, sizes.columns()});
   const A *from_h = const_data<A>(old_h), *from_x = const_data<A>(input);
   A* to = mutable_data<A>(joined);
@@ -128,40 +123,30 @@ Tensor join(const CellSizes& sizes, const Tensor& input, const Tensor& old_h) {
 
 // Calls f(first, last) for ranges of `count` items of some multiplications each, on as many threads as it is
 // worth.
-template <class F>
-void share(int64_t count, int64_t multiply_adds, const F& f) {
+template <class F> void share(int64_t count, int64_t multiply_adds, const F& f) {
   torch::stable::parallel_for(0, count, kGrainMultiplyAdds / (multiply_adds + 1) + 1, f);
 }
 
-template <typename T>
-void forward_small(const Place&, const CellSizes& sizes, const Forward& pass) {
+template <typename T> void forward_small(const Place&, const CellSizes& sizes, const Forward& pass) {
   if constexpr (std::is_same_v<T, compute_t<T>>) {
     const Tensor joined = join<T>(sizes, pass.input, pass.old_h);
-    const SmallCell<T> cell{sizes.batch,
-                            sizes.columns(),
-                            sizes.states,
-                            const_data<T>(joined),
-                            const_data<T>(pass.weights),
-                            const_data<T>(pass.bias),
-                            const_data<T>(pass.old_cell),
-                            mutable_data<T>(pass.new_h),
-                            mutable_data<T>(pass.new_cell),
-                            mutable_data<T>(pass.gates)};
+    const SmallCell<T> cell{sizes.batch, sizes.columns(), sizes.states, const_data<T>(joined),
+        const_data<T>(pass.weights), const_data<T>(pass.bias), const_data<T>(pass.old_cell),
+        mutable_data<T>(pass.new_h), mutable_data<T>(pass.new_cell), mutable_data<T>(pass.gates)};
     const int64_t blocks = divide_up(sizes.states, kLanes<T>);
     share(blocks, sizes.multiply_adds() / blocks,
-          [&](int64_t first, int64_t last) { cell.forward_blocks(first, last); });
+        [&](int64_t first, int64_t last) { cell.forward_blocks(first, last); });
   }
 }
 
-template <typename T>
-void backward_small(const Place& place, const CellSizes& sizes, const Backward& pass) {
+template <typename T> void backward_small(const Place& place, const CellSizes& sizes, const Backward& pass) {
   backward_elements<T>(place, sizes, pass);
   if constexpr (std::is_same_v<T, compute_t<T>>) {
     const int64_t rows = sizes.batch, gates = sizes.gates(), columns = sizes.columns();
     const T *d = const_data<T>(pass.d_gates), *w = const_data<T>(pass.weights);
     const auto multiply = [](const Product<T>& product) {
       share(product.rows, product.columns * product.depth,
-            [&](int64_t first, int64_t last) { product.compute_rows(first, last); });
+          [&](int64_t first, int64_t last) { product.compute_rows(first, last); });
     };
     if (pass.of_parameters) {
       const Tensor joined = join<T>(sizes, pass.input, pass.old_h);

@@ -37,9 +37,8 @@ dim3 tiles(int64_t wide, int width, int64_t high, int height) {
 
 // Calls f with the number of elements of one 16-byte access and of such groups of states, or with 1, and a
 // grid for them.
-template <typename T, class F, typename... Pointers>
-void in_packs(const Place& place, const CellSizes& sizes, bool wide, const F& f,
-              const Pointers*... pointers) {
+template <typename T, class F, typename... Pointers> void in_packs(
+    const Place& place, const CellSizes& sizes, bool wide, const F& f, const Pointers*... pointers) {
   constexpr int kPack = 16 / static_cast<int>(sizeof(T));
   const auto call = [&](auto pack) {
     const int64_t groups = sizes.batch * sizes.states / pack.value;
@@ -53,8 +52,7 @@ void in_packs(const Place& place, const CellSizes& sizes, bool wide, const F& f,
   }
 }
 
-template <typename T>
-void forward_elements(const Place& place, const CellSizes& sizes, const Forward& pass) {
+template <typename T> void forward_elements(const Place& place, const CellSizes& sizes, const Forward& pass) {
   const T *gate = const_data<T>(pass.gates), *before = const_data<T>(pass.old_cell);
   T *h = mutable_data<T>(pass.new_h), *cell = mutable_data<T>(pass.new_cell);
   in_packs<T>(
@@ -66,29 +64,25 @@ void forward_elements(const Place& place, const CellSizes& sizes, const Forward&
       gate, before, h, cell);
 }
 
-template <typename T, typename Pass>
-Joined<T> joined_of(const CellSizes& sizes, const Pass& pass) {
+template <typename T, typename Pass> Joined<T> joined_of(const CellSizes& sizes, const Pass& pass) {
   return {const_data<T>(pass.old_h), const_data<T>(pass.input), sizes.batch, sizes.inputs, sizes.states};
 }
 
-template <typename T>
-void forward_small(const Place& place, const CellSizes& sizes, const Forward& pass) {
+template <typename T> void forward_small(const Place& place, const CellSizes& sizes, const Forward& pass) {
   const dim3 grid = tiles(sizes.states, kTileStates, sizes.batch, kTileRows);
-  small_forward<T><<<grid, kSmallThreads, 0, place.stream>>>(
-      joined_of<T>(sizes, pass), const_data<T>(pass.weights), const_data<T>(pass.bias),
-      const_data<T>(pass.old_cell), mutable_data<T>(pass.new_h), mutable_data<T>(pass.new_cell),
-      mutable_data<T>(pass.gates));
+  small_forward<T><<<grid, kSmallThreads, 0, place.stream>>>(joined_of<T>(sizes, pass),
+      const_data<T>(pass.weights), const_data<T>(pass.bias), const_data<T>(pass.old_cell),
+      mutable_data<T>(pass.new_h), mutable_data<T>(pass.new_cell), mutable_data<T>(pass.gates));
   STD_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
-template <typename T>
-Pointers<T> pointers_of(const Backward& pass) {
+template <typename T> Pointers<T> pointers_of(const Backward& pass) {
   const auto gradient = [](const std::optional<Tensor>& tensor) {
     return tensor ? Gradient<T>{const_data<T>(*tensor), tensor->stride(0), tensor->stride(1)}
                   : Gradient<T>{nullptr, 0, 0};
   };
-  return {gradient(pass.grad_h),        gradient(pass.grad_cell),      const_data<T>(pass.gates),
-          const_data<T>(pass.new_cell), mutable_data<T>(pass.d_gates), mutable_data<T>(pass.d_old_cell)};
+  return {gradient(pass.grad_h), gradient(pass.grad_cell), const_data<T>(pass.gates),
+      const_data<T>(pass.new_cell), mutable_data<T>(pass.d_gates), mutable_data<T>(pass.d_old_cell)};
 }
 
 template <typename T>
@@ -105,14 +99,12 @@ void backward_elements(const Place& place, const CellSizes& sizes, const Backwar
       p.gates, p.new_cell, p.d_gates, p.d_old_cell);
 }
 
-template <typename T>
-void backward_small(const Place& place, const CellSizes& sizes, const Backward& pass) {
+template <typename T> void backward_small(const Place& place, const CellSizes& sizes, const Backward& pass) {
   const int64_t columns = sizes.columns();
   if (pass.of_parameters) {
     const dim3 grid = tiles(sizes.states, kTileStates, columns, kColumns);
-    small_parameters<T><<<grid, kSmallThreads, 0, place.stream>>>(
-        joined_of<T>(sizes, pass), pointers_of<T>(pass), mutable_data<T>(pass.d_weights),
-        mutable_data<T>(pass.d_bias));
+    small_parameters<T><<<grid, kSmallThreads, 0, place.stream>>>(joined_of<T>(sizes, pass),
+        pointers_of<T>(pass), mutable_data<T>(pass.d_weights), mutable_data<T>(pass.d_bias));
     STD_CUDA_KERNEL_LAUNCH_CHECK();
   } else {
     backward_elements<T>(place, sizes, pass);
@@ -121,9 +113,9 @@ void backward_small(const Place& place, const CellSizes& sizes, const Backward& 
   const int64_t first = pass.of_old_h ? 0 : sizes.states, last = pass.of_input ? columns : sizes.states;
   if (first >= last) return;
   const dim3 grid = tiles(last - first, kResultColumns, sizes.batch, kTileRows);
-  small_inputs<T><<<grid, kTileRows * kResultColumns, 0, place.stream>>>(
-      const_data<T>(pass.d_gates), const_data<T>(pass.weights), sizes.batch, sizes.inputs, sizes.states,
-      first, pass.of_old_h ? mutable_data<T>(pass.d_old_h) : nullptr,
+  small_inputs<T><<<grid, kTileRows * kResultColumns, 0, place.stream>>>(const_data<T>(pass.d_gates),
+      const_data<T>(pass.weights), sizes.batch, sizes.inputs, sizes.states, first,
+      pass.of_old_h ? mutable_data<T>(pass.d_old_h) : nullptr,
       pass.of_input ? mutable_data<T>(pass.d_input) : nullptr);
   STD_CUDA_KERNEL_LAUNCH_CHECK();
 }

@@ -41,8 +41,8 @@ class LLTM(nn.Module):
         Args:
             input_features: the size of an input; at least 0.
             state_size: the size of h, and of the cell state; at least 1.
-            device: where the parameters are; torch's default if None.
-            dtype: float32, float64, float16 or bfloat16; torch's default if None.
+            device: where the parameters are.
+            dtype: float32, float64, float16 or bfloat16.
 
         Raises:
             ValueError: a size is too small.

@@ -20,15 +20,11 @@ struct DeviceMath {
   __device__ static double tanh(double x) { return ::tanh(x); }
 
   // The derivative of elu at x, where it is `value`.
-  template <typename A>
-  __device__ static A elu_slope(A x, A value) {
-    return x > A(0) ? A(1) : value + A(1);
-  }
+  template <typename A> __device__ static A elu_slope(A x, A value) { return x > A(0) ? A(1) : value + A(1); }
 };
 
 // A gradient with any strides: that of a sum is one number, expanded. None is a gradient of zeros.
-template <typename T>
-struct Gradient {
+template <typename T> struct Gradient {
   const T* data;
   int64_t row_stride;
   int64_t column_stride;
@@ -44,13 +40,11 @@ struct Gradient {
   }
 };
 
-template <typename T, int kPack>
-__device__ inline Pack<T, kPack> load(const T* from) {
+template <typename T, int kPack> __device__ inline Pack<T, kPack> load(const T* from) {
   return *reinterpret_cast<const Pack<T, kPack>*>(from);
 }
 
-template <typename T, int kPack>
-__device__ inline void store(T* to, const Pack<T, kPack>& values) {
+template <typename T, int kPack> __device__ inline void store(T* to, const Pack<T, kPack>& values) {
   *reinterpret_cast<Pack<T, kPack>*>(to) = values;
 }
 
@@ -67,9 +61,8 @@ __device__ inline Pack<T, kPack> load(const Gradient<T>& from, int64_t row, int6
   return values;
 }
 
-template <typename T, int kPack>
-__global__ void forward_kernel(const T* gates, const T* old_cell, T* new_h, T* new_cell, int64_t states,
-                               int64_t groups) {
+template <typename T, int kPack> __global__ void forward_kernel(
+    const T* gates, const T* old_cell, T* new_h, T* new_cell, int64_t states, int64_t groups) {
   using A = compute_t<T>;
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t i = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x; i < groups; i += step) {
@@ -80,9 +73,8 @@ __global__ void forward_kernel(const T* gates, const T* old_cell, T* new_h, T* n
     Pack<T, kPack> h, cell;
 #pragma unroll
     for (int j = 0; j < kPack; ++j) {
-      const auto next =
-          forward<DeviceMath>(static_cast<A>(input.value[j]), static_cast<A>(output.value[j]),
-                              static_cast<A>(candidate.value[j]), static_cast<A>(before.value[j]));
+      const auto next = forward<DeviceMath>(static_cast<A>(input.value[j]), static_cast<A>(output.value[j]),
+          static_cast<A>(candidate.value[j]), static_cast<A>(before.value[j]));
       h.value[j] = static_cast<T>(next.h);
       cell.value[j] = static_cast<T>(next.cell);
     }
@@ -92,8 +84,7 @@ __global__ void forward_kernel(const T* gates, const T* old_cell, T* new_h, T* n
 }
 
 // What the backward pass of the elements reads and writes.
-template <typename T>
-struct Pointers {
+template <typename T> struct Pointers {
   Gradient<T> grad_h, grad_cell;
   const T *gates, *new_cell;
   T *d_gates, *d_old_cell;
@@ -116,8 +107,8 @@ __global__ void backward_kernel(Pointers<T> p, int64_t states, int64_t groups) {
 #pragma unroll
     for (int j = 0; j < kPack; ++j) {
       const auto d = backward<DeviceMath>(static_cast<A>(input.value[j]), static_cast<A>(output.value[j]),
-                                          static_cast<A>(candidate.value[j]), static_cast<A>(cell.value[j]),
-                                          static_cast<A>(of_h.value[j]), static_cast<A>(of_cell.value[j]));
+          static_cast<A>(candidate.value[j]), static_cast<A>(cell.value[j]), static_cast<A>(of_h.value[j]),
+          static_cast<A>(of_cell.value[j]));
 #pragma unroll
       for (int g = 0; g < kGates; ++g) d_gate[g].value[j] = static_cast<T>(d.gate[g]);
       d_cell.value[j] = static_cast<T>(d.old_cell);

@@ -13,8 +13,7 @@ namespace cem_tetris::lltm {
 //
 // A tile of kRows rows by kVectors vectors of the result stays in registers while k runs: a step loads
 // kVectors vectors and kRows numbers for kRows * kVectors products.
-template <typename A>
-struct Product {
+template <typename A> struct Product {
   static constexpr int kRows = 4;
   static constexpr int kVectors = 3;
   static constexpr int kWide = kLanes<A>;
@@ -34,8 +33,7 @@ struct Product {
   }
 
  private:
-  template <int kCount>
-  void compute_columns(int64_t row) const {
+  template <int kCount> void compute_columns(int64_t row) const {
     int64_t column = 0;
     for (; column + kVectors * kWide <= columns; column += kVectors * kWide) {
       tile<kCount, kVectors>(row, column);
@@ -46,8 +44,7 @@ struct Product {
     }
   }
 
-  template <int kCount, int kAcross>
-  void tile(int64_t row, int64_t column) const {
+  template <int kCount, int kAcross> void tile(int64_t row, int64_t column) const {
     Vector<A> sums[kCount][kAcross] = {};
     for (int64_t k = 0; k < depth; ++k) {
       Vector<A> across[kAcross];

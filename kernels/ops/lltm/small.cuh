@@ -15,24 +15,21 @@ constexpr int kTileStates = 8;  // states of a block
 constexpr int kSmallThreads = kTileRows * kTileStates;
 
 // An element of X = [old_h, input]; 0 outside.
-template <typename T>
-struct Joined {
+template <typename T> struct Joined {
   const T *old_h, *input;
   int64_t batch, inputs, states;
 
   __device__ compute_t<T> at(int64_t row, int64_t column) const {
     if (row >= batch || column >= states + inputs) return compute_t<T>(0);
-    return static_cast<compute_t<T>>(column < states ? old_h[row * states + column]
-                                                     : input[row * inputs + column - states]);
+    return static_cast<compute_t<T>>(
+        column < states ? old_h[row * states + column] : input[row * inputs + column - states]);
   }
 };
 
 // Grid: x over kTileStates states, y over kTileRows batch rows. A thread owns one state of one batch row: its
 // three gates and what follows from them. Bound by the latency of its loads.
-template <typename T>
-__global__ void __launch_bounds__(kSmallThreads)
-    small_forward(Joined<T> joined, const T* weights, const T* bias, const T* old_cell, T* new_h, T* new_cell,
-                  T* gates) {
+template <typename T> __global__ void __launch_bounds__(kSmallThreads) small_forward(
+    Joined<T> joined, const T* weights, const T* bias, const T* old_cell, T* new_h, T* new_cell, T* gates) {
   using A = compute_t<T>;
   constexpr int kDepth = sizeof(A) == 8 ? 96 : 160;  // columns at a time
   constexpr int kStride = kDepth + 16 / sizeof(A);   // rows start 16 bytes apart in the banks
@@ -103,8 +100,7 @@ __global__ void __launch_bounds__(kSmallThreads)
 // A thread owns six weight rows of one column. The batch is walked kTileRows rows at a time.
 constexpr int kColumns = 32;
 
-template <typename T>
-__global__ void __launch_bounds__(kSmallThreads)
+template <typename T> __global__ void __launch_bounds__(kSmallThreads)
     small_parameters(Joined<T> joined, Pointers<T> elements, T* d_weights, T* d_bias) {
   using A = compute_t<T>;
   constexpr int kWeightRows = kGates * kTileStates;
@@ -126,10 +122,10 @@ __global__ void __launch_bounds__(kSmallThreads)
     if (row < joined.batch && state < states) {
       const int64_t at = row * states + state;
       const int64_t gate = row * kGates * states + state;
-      own = backward<DeviceMath>(
-          static_cast<A>(elements.gates[gate]), static_cast<A>(elements.gates[gate + states]),
-          static_cast<A>(elements.gates[gate + 2 * states]), static_cast<A>(elements.new_cell[at]),
-          elements.grad_h.at(row, state), elements.grad_cell.at(row, state));
+      own = backward<DeviceMath>(static_cast<A>(elements.gates[gate]),
+          static_cast<A>(elements.gates[gate + states]), static_cast<A>(elements.gates[gate + 2 * states]),
+          static_cast<A>(elements.new_cell[at]), elements.grad_h.at(row, state),
+          elements.grad_cell.at(row, state));
       if (blockIdx.y == 0) {
         elements.d_old_cell[at] = static_cast<T>(own.old_cell);
 #pragma unroll
@@ -174,10 +170,9 @@ __global__ void __launch_bounds__(kSmallThreads)
 // latency of kDepth weight rows at a time.
 constexpr int kResultColumns = 16;
 
-template <typename T>
-__global__ void __launch_bounds__(kTileRows* kResultColumns)
+template <typename T> __global__ void __launch_bounds__(kTileRows* kResultColumns)
     small_inputs(const T* d_gates, const T* weights, int64_t batch, int64_t inputs, int64_t states,
-                 int64_t first, T* d_old_h, T* d_input) {
+        int64_t first, T* d_old_h, T* d_input) {
   using A = compute_t<T>;
   constexpr int kDepth = sizeof(A) == 8 ? 64 : 128;
   __shared__ A d[kTileRows][kDepth + 1];

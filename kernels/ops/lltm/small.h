@@ -12,8 +12,7 @@
 
 namespace cem_tetris::lltm {
 
-template <typename A>
-struct SmallCell {
+template <typename A> struct SmallCell {
   static constexpr int kRows = 4;
   static constexpr int kWide = kLanes<A>;
 
@@ -31,8 +30,7 @@ struct SmallCell {
   }
 
  private:
-  template <int kCount>
-  void forward_tile(int64_t state, int64_t row) const {
+  template <int kCount> void forward_tile(int64_t state, int64_t row) const {
     const int lanes = static_cast<int>(std::min<int64_t>(kWide, states - state));
     Vector<A> partial[kGates][kCount][kWide] = {};
     for (int lane = 0; lane < lanes; ++lane) products<kCount>(state + lane, row, lane, partial);
@@ -43,8 +41,8 @@ struct SmallCell {
         gate[g] = lane_sums<A>(partial[g][b]) + load_lanes(bias + g * states + state, lanes);
         store_lanes(gate[g], gates + (row + b) * kGates * states + g * states + state, lanes);
       }
-      const auto next = forward<VectorMath<A>>(gate[kInput], gate[kOutput], gate[kCandidate],
-                                               load_lanes(old_cell + at, lanes));
+      const auto next = forward<VectorMath<A>>(
+          gate[kInput], gate[kOutput], gate[kCandidate], load_lanes(old_cell + at, lanes));
       store_lanes(next.h, new_h + at, lanes);
       store_lanes(next.cell, new_cell + at, lanes);
     }
@@ -52,9 +50,8 @@ struct SmallCell {
 
   // The products of one state's three weight rows with kCount batch rows; their lanes are still to be summed.
   // Not inlined, so that nothing but the sums competes for the registers.
-  template <int kCount>
-  __attribute__((noinline)) void products(int64_t state, int64_t row, int lane,
-                                          Vector<A> (&partial)[kGates][kCount][kWide]) const {
+  template <int kCount> __attribute__((noinline)) void products(
+      int64_t state, int64_t row, int lane, Vector<A> (&partial)[kGates][kCount][kWide]) const {
     const A* weight = weights + state * columns;
     const A* rows = joined + row * columns;
     const int64_t weight_step = states * columns;

@@ -19,11 +19,9 @@ constexpr int kVectorBytes = 32;
 constexpr int kVectorBytes = 16;
 #endif
 
-template <typename A>
-struct Format;
+template <typename A> struct Format;
 
-template <>
-struct Format<float> {
+template <> struct Format<float> {
   using Vector = float __attribute__((vector_size(kVectorBytes)));
   using Bits = uint32_t __attribute__((vector_size(kVectorBytes)));
   static constexpr int kMantissa = 23;
@@ -36,8 +34,7 @@ struct Format<float> {
   static constexpr float kLn2Low = 9.0580006145e-06f;   // n * kLn2High has no rounding error
 };
 
-template <>
-struct Format<double> {
+template <> struct Format<double> {
   using Vector = double __attribute__((vector_size(kVectorBytes)));
   using Bits = uint64_t __attribute__((vector_size(kVectorBytes)));
   static constexpr int kMantissa = 52;
@@ -50,15 +47,12 @@ struct Format<double> {
   static constexpr double kLn2Low = 1.90821492927058770002e-10;
 };
 
-template <typename A>
-using Vector = typename Format<A>::Vector;
+template <typename A> using Vector = typename Format<A>::Vector;
 
-template <typename A>
-constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(A));
+template <typename A> constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(A));
 
 // `lanes` neighbours in memory; the lanes beyond them are 0. All of them are a copy of a size that is known.
-template <typename A>
-inline Vector<A> load_lanes(const A* from, int lanes) {
+template <typename A> inline Vector<A> load_lanes(const A* from, int lanes) {
   Vector<A> values = {};
   if (lanes == kLanes<A>) {
     std::memcpy(&values, from, sizeof values);
@@ -68,8 +62,7 @@ inline Vector<A> load_lanes(const A* from, int lanes) {
   return values;
 }
 
-template <typename V, typename A>
-inline void store_lanes(const V& values, A* to, int lanes) {
+template <typename V, typename A> inline void store_lanes(const V& values, A* to, int lanes) {
   if (lanes == kLanes<A>) {
     std::memcpy(to, &values, sizeof values);
   } else {
@@ -78,8 +71,7 @@ inline void store_lanes(const V& values, A* to, int lanes) {
 }
 
 // a * b + c, with one rounding where the processor can do that at once.
-template <typename V>
-inline V multiply_add(V a, V b, V c) {
+template <typename V> inline V multiply_add(V a, V b, V c) {
 #if defined(__FMA__) && defined(__AVX__)
   if constexpr (std::is_same_v<V, Vector<float>>) {
     return _mm256_fmadd_ps(a, b, c);
@@ -92,8 +84,7 @@ inline V multiply_add(V a, V b, V c) {
 }
 
 // The sum of the lanes of every vector.
-template <typename A>
-inline Vector<A> lane_sums(const Vector<A> (&v)[kLanes<A>]) {
+template <typename A> inline Vector<A> lane_sums(const Vector<A> (&v)[kLanes<A>]) {
 #ifdef __AVX__
   if constexpr (std::is_same_v<A, float>) {
     const __m256 a = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));
@@ -113,8 +104,7 @@ inline Vector<A> lane_sums(const Vector<A> (&v)[kLanes<A>]) {
 #endif
 }
 
-template <typename A>
-struct VectorMath {
+template <typename A> struct VectorMath {
   using F = Format<A>;
   using V = typename F::Vector;
   using Bits = typename F::Bits;
@@ -160,8 +150,7 @@ struct VectorMath {
   };
 
   // 1 / k! + r / (k + 1)! + ...
-  template <int k>
-  static V series(V r) {
+  template <int k> static V series(V r) {
     constexpr A factor = static_cast<A>(1 / factorial(k));
     if constexpr (k == F::kTerms) {
       return V{} + factor;

@@ -12,11 +12,9 @@ namespace cem_tetris::normal {
 constexpr int kChunk = 1024;  // samples a block sums
 
 // z[dimension][sample] of a tile.
-template <typename Real>
-__device__ __forceinline__ void noise_tile(const LateKeys& keys, const Noise& noise,
-                                           const typename Stream<Real>::Dimensions& dimensions,
-                                           const typename Stream<Real>::Samples& samples,
-                                           Real (&z)[kTile][kTile]) {
+template <typename Real> __device__ __forceinline__ void noise_tile(const LateKeys& keys, const Noise& noise,
+    const typename Stream<Real>::Dimensions& dimensions, const typename Stream<Real>::Samples& samples,
+    Real (&z)[kTile][kTile]) {
   Pairs<Real> pairs;
   if (noise.shared) {
     Stream<Real>::first(keys, dimensions, samples, pairs[0]);
@@ -36,9 +34,8 @@ __device__ __forceinline__ void noise_tile(const LateKeys& keys, const Noise& no
 
 // A thread's sums for the four dimensions of its tile over the tiles of samples first_tile, + step, ... <
 // last_tile.
-template <typename T, typename Real>
-__device__ __forceinline__ void sum_tiles(const Noise& noise, const T* grad, int64_t first, int64_t tile,
-                                          int64_t step, int64_t last, Real (&sum)[2][kTile]) {
+template <typename T, typename Real> __device__ __forceinline__ void sum_tiles(const Noise& noise,
+    const T* grad, int64_t first, int64_t tile, int64_t step, int64_t last, Real (&sum)[2][kTile]) {
   __shared__ LateKeys shared_keys;
   const Key key = make_key(noise.seed);
   put_keys(key, shared_keys);
@@ -65,9 +62,8 @@ __device__ __forceinline__ void sum_tiles(const Noise& noise, const T* grad, int
 }
 
 // (d, N): a block for four dimensions and a chunk; its threads along the samples.
-template <typename T, typename Real>
-__global__ __launch_bounds__(kThreads) void backward_rows_kernel(Noise noise, const T* grad, int64_t chunks,
-                                                                 Real* partial) {
+template <typename T, typename Real> __global__ __launch_bounds__(kThreads) void backward_rows_kernel(
+    Noise noise, const T* grad, int64_t chunks, Real* partial) {
   const int64_t problem = problem_of_block();
   if (problem >= noise.problems) return;
   enter_problem(noise, problem);
@@ -76,8 +72,8 @@ __global__ __launch_bounds__(kThreads) void backward_rows_kernel(Noise noise, co
   const int64_t chunk = blockIdx.x % chunks, first = blockIdx.x / chunks * kTile;
   const int64_t tiles = (noise.samples + kTile - 1) / kTile, begin = chunk * (kChunk / kTile);
   Real sum[2][kTile] = {};
-  sum_tiles<T, Real>(noise, grad, first, begin + threadIdx.x, kThreads, min(begin + kChunk / kTile, tiles),
-                     sum);
+  sum_tiles<T, Real>(
+      noise, grad, first, begin + threadIdx.x, kThreads, min(begin + kChunk / kTile, tiles), sum);
   __shared__ Real warps[kThreads / 32][2][kTile];
 #pragma unroll
   for (int i = 0; i < 2 * kTile; ++i) {
@@ -95,9 +91,8 @@ __global__ __launch_bounds__(kThreads) void backward_rows_kernel(Noise noise, co
 }
 
 // (N, d): a thread for four dimensions and a chunk; the threads along the dimensions.
-template <typename T, typename Real>
-__global__ __launch_bounds__(kThreads) void backward_columns_kernel(Noise noise, const T* grad,
-                                                                    int64_t chunks, Real* partial) {
+template <typename T, typename Real> __global__ __launch_bounds__(kThreads) void backward_columns_kernel(
+    Noise noise, const T* grad, int64_t chunks, Real* partial) {
   const int64_t problem = problem_of_block();
   if (problem >= noise.problems) return;
   enter_problem(noise, problem);
@@ -116,9 +111,8 @@ __global__ __launch_bounds__(kThreads) void backward_columns_kernel(Noise noise,
 }
 
 // One thread a dimension of a problem sums its chunks.
-template <typename Real>
-__global__ void sum_chunks_kernel(const Real* partial, int64_t chunks, int64_t dimensions, int64_t problems,
-                                  Real* mean_grad, Real* std_grad) {
+template <typename Real> __global__ void sum_chunks_kernel(const Real* partial, int64_t chunks,
+    int64_t dimensions, int64_t problems, Real* mean_grad, Real* std_grad) {
   const int64_t index = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
   if (index >= problems * dimensions) return;
   const int64_t i = index % dimensions;
@@ -132,9 +126,8 @@ __global__ void sum_chunks_kernel(const Real* partial, int64_t chunks, int64_t d
   std_grad[index] = static_cast<Real>(sum[1]);
 }
 
-template <typename T, typename Real>
-void launch_backward(const Noise& noise, const T* grad, int64_t chunks, Real* partial, Real* mean_grad,
-                     Real* std_grad, cudaStream_t stream) {
+template <typename T, typename Real> void launch_backward(const Noise& noise, const T* grad, int64_t chunks,
+    Real* partial, Real* mean_grad, Real* std_grad, cudaStream_t stream) {
   const int64_t tiles = (noise.dimensions + kTile - 1) / kTile;
   const int64_t blocks = chunks * (noise.dim_first ? tiles : (tiles + kThreads - 1) / kThreads);
   auto* kernel = noise.dim_first ? backward_rows_kernel<T, Real> : backward_columns_kernel<T, Real>;

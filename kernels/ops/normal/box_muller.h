@@ -12,19 +12,17 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 
 #include "stream.h"
 
 namespace cem_tetris::normal {
 
-template <typename Real>
-struct Polar {
+template <typename Real> struct Polar {
   Real radius, cosine, sine;
 };
 
 // The nearest float. On the host by halves: AVX2 converts signed integers only.
-NORMAL_FUNCTION float nearest_float(uint32_t word) {
+CEM_TETRIS_FUNCTION float nearest_float(uint32_t word) {
 #if defined(__CUDA_ARCH__)
   return static_cast<float>(word);
 #else
@@ -34,7 +32,7 @@ NORMAL_FUNCTION float nearest_float(uint32_t word) {
 }
 
 // (word + 1/2) 2^-32, a little less, so that it is at most 1 - 2^-23.
-NORMAL_FUNCTION float open_unit(uint32_t word) {
+CEM_TETRIS_FUNCTION float open_unit(uint32_t word) {
   return fmaf(nearest_float(word), 0x1.fffffcp-33f, 0x1p-33f);
 }
 
@@ -46,7 +44,7 @@ constexpr float kLowered = 2e-7f;
 
 #if defined(__CUDA_ARCH__)
 
-NORMAL_FUNCTION Polar<float> polar(uint32_t radius_word, uint32_t angle_word) {
+CEM_TETRIS_FUNCTION Polar<float> polar(uint32_t radius_word, uint32_t angle_word) {
   constexpr float kPi = 3.14159265f;
   const float u = open_unit(radius_word), w = 2.0f - u;
   float log2, radius, cosine, sine;
@@ -63,20 +61,8 @@ NORMAL_FUNCTION Polar<float> polar(uint32_t radius_word, uint32_t angle_word) {
 #else
 
 // The angle is pi times this, in [-1, 1], never 0.
-NORMAL_FUNCTION float half_turns(uint32_t word) {
+CEM_TETRIS_FUNCTION float half_turns(uint32_t word) {
   return fmaf(static_cast<float>(static_cast<int32_t>(word)), 0x1p-31f, 0x1p-32f);
-}
-
-NORMAL_FUNCTION float as_float(uint32_t bits) {
-  float value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
-}
-
-NORMAL_FUNCTION uint32_t as_bits(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  return bits;
 }
 
 // -2 log(u), to 3e-7 of itself, for floats 2^-126 <= u < 1. With u = m 2^e, 1/2 <= m < 1:
@@ -84,8 +70,9 @@ NORMAL_FUNCTION uint32_t as_bits(float value) {
 inline float minus_two_log(float u) {
   constexpr float kMagic = 12582912.0f;      // 1.5 * 2^23: in its last bits a float holds a small integer
   constexpr float kTwoLog2 = 0x1.62e43p+0f;  // 2 log(2) to 22 bits: its product with kMagic is exact
-  const uint32_t bits = as_bits(u), exponent_bits = (bits >> 23) + (0x4B400000u - 126u);
-  const float exponent = as_float(exponent_bits), f = as_float(bits - (exponent_bits << 23)) - 1.0f;
+  const uint32_t bits = bit_cast<uint32_t>(u), exponent_bits = (bits >> 23) + (0x4B400000u - 126u);
+  const float exponent = bit_cast<float>(exponent_bits),
+              f = bit_cast<float>(bits - (exponent_bits << 23)) - 1.0f;
   float q = 0x1.2e4adcp+1f;
   q = fmaf(q, f, 0x1.12e852p+1f);
   q = fmaf(q, f, 0x1.8f31cep+0f);
@@ -97,14 +84,14 @@ inline float minus_two_log(float u) {
   return fmaf(f, q, fmaf(exponent, -kTwoLog2, kMagic * kTwoLog2));
 }
 
-NORMAL_FUNCTION Polar<float> polar(uint32_t radius_word, uint32_t angle_word) {
+CEM_TETRIS_FUNCTION Polar<float> polar(uint32_t radius_word, uint32_t angle_word) {
   const float u = open_unit(radius_word), w = 2.0f - u;
   const float square = std::max(minus_two_log(u) - kLowered, fmaf(w, w, -1.0f));
   // The angle or its opposite, whichever is nearer to 0: pi t with |t| <= 1/2; the opposite has both signs
   // changed.
   const float turns = half_turns(angle_word);
   const uint32_t far = std::fabs(turns) <= 0.5f ? 0u : ~0u;  // a mask, for a loop without branches
-  const float t = turns - as_float(as_bits(std::copysign(1.0f, turns)) & far), t2 = t * t;
+  const float t = turns - bit_cast<float>(bit_cast<uint32_t>(std::copysign(1.0f, turns)) & far), t2 = t * t;
   const uint32_t sign = far & 0x80000000u;
   float cosine = 0x1.c02e2p-3f;  // cos(pi t), 6e-8
   cosine = fmaf(cosine, t2, -0x1.54dcb4p+0f);
@@ -116,7 +103,8 @@ NORMAL_FUNCTION Polar<float> polar(uint32_t radius_word, uint32_t angle_word) {
   sine = fmaf(sine, t2, 0x1.466504p+1f);
   sine = fmaf(sine, t2, -0x1.4abba2p+2f);
   sine = fmaf(sine, t2, 0x1.921fb4p+1f);
-  return {std::sqrt(square), as_float(as_bits(cosine) ^ sign), as_float(as_bits(sine * t) ^ sign)};
+  return {std::sqrt(square), bit_cast<float>(bit_cast<uint32_t>(cosine) ^ sign),
+      bit_cast<float>(bit_cast<uint32_t>(sine * t) ^ sign)};
 }
 
 #endif
@@ -126,40 +114,20 @@ NORMAL_FUNCTION Polar<float> polar(uint32_t radius_word, uint32_t angle_word) {
 // cut where what is left out is below 1e-16 of the sum; radius * cosine and radius * sine are good to 1e-15
 // of the radius.
 
-NORMAL_FUNCTION double as_double(uint64_t bits) {
-#if defined(__CUDA_ARCH__)
-  return __longlong_as_double(static_cast<long long>(bits));
-#else
-  double value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
-#endif
-}
-
-NORMAL_FUNCTION uint64_t as_bits(double value) {
-#if defined(__CUDA_ARCH__)
-  return static_cast<uint64_t>(__double_as_longlong(value));
-#else
-  uint64_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  return bits;
-#endif
-}
-
 // upper * 2^32 + lower + 1/2, rounded once.
-NORMAL_FUNCTION double plus_half(int32_t upper, uint32_t lower) {
+CEM_TETRIS_FUNCTION double plus_half(int32_t upper, uint32_t lower) {
   const double signed_lower = static_cast<double>(static_cast<int32_t>(lower ^ 0x80000000u));
   return fma(static_cast<double>(upper), 0x1p32, signed_lower + (0x1p31 + 0.5));
 }
 
 // -2 log(u) for 2^-54 <= u <= 1. With u = m 2^e, sqrt(1/2) <= m < sqrt(2), and s = (m - 1) / (m + 1):
 // log(m) = 2 atanh(s) = 2 (s + s^3 / 3 + s^5 / 5 + ...).
-NORMAL_FUNCTION double minus_two_log(double u) {
+CEM_TETRIS_FUNCTION double minus_two_log(double u) {
   constexpr uint64_t kRootHalf = 0x3FE6A09E667F3BCDull, kBias = 64, kMagic = 0x4330000000000000ull;  // 2^52
   constexpr double kTwoLog2 = 0x1.62e42fefa39efp+0;
-  const uint64_t bits = as_bits(u), biased = (bits - kRootHalf + (kBias << 52)) >> 52;
-  const double exponent = as_double(kMagic | biased) - (0x1p52 + static_cast<double>(kBias));
-  const double f = as_double(bits - ((biased - kBias) << 52)) - 1.0, s = f / (2.0 + f), s2 = s * s;
+  const uint64_t bits = bit_cast<uint64_t>(u), biased = (bits - kRootHalf + (kBias << 52)) >> 52;
+  const double exponent = bit_cast<double>(kMagic | biased) - (0x1p52 + static_cast<double>(kBias));
+  const double f = bit_cast<double>(bits - ((biased - kBias) << 52)) - 1.0, s = f / (2.0 + f), s2 = s * s;
   double series = 1.0 / 21;
   series = fma(series, s2, 1.0 / 19);
   series = fma(series, s2, 1.0 / 17);
@@ -173,7 +141,7 @@ NORMAL_FUNCTION double minus_two_log(double u) {
   return fma(exponent, -kTwoLog2, -4.0 * fma(s * s2, series, s));
 }
 
-NORMAL_FUNCTION Polar<double> polar(uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3) {
+CEM_TETRIS_FUNCTION Polar<double> polar(uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3) {
   // u = (n + 1/2) 2^-53 with the upper 53 bits of the first two words: never 0, and 1 only by rounding.
   const double u = plus_half(static_cast<int32_t>(w0 >> 11), w0 << 21 | w1 >> 11) * 0x1p-53;
   const double square = minus_two_log(u);
@@ -198,10 +166,11 @@ NORMAL_FUNCTION Polar<double> polar(uint32_t w0, uint32_t w1, uint32_t w2, uint3
   const double sine = fma(x * x2, of_sine, x), half = 0.5 * x2, rest = 1.0 - half;
   const double cosine = rest + fma(x2 * x2, of_cosine, (1.0 - rest) - half);
   const bool odd = quarter % 2 != 0;
-  const uint64_t along = as_bits(odd ? sine : cosine), across = as_bits(odd ? cosine : sine);
+  const uint64_t along = bit_cast<uint64_t>(odd ? sine : cosine),
+                 across = bit_cast<uint64_t>(odd ? cosine : sine);
   return {sqrt(square > 0.0 ? square : 0.0),
-          as_double(along ^ static_cast<uint64_t>((quarter + 1) & 2) << 62),
-          as_double(across ^ static_cast<uint64_t>(quarter & 2) << 62)};
+      bit_cast<double>(along ^ static_cast<uint64_t>((quarter + 1) & 2) << 62),
+      bit_cast<double>(across ^ static_cast<uint64_t>(quarter & 2) << 62)};
 }
 
 }  // namespace cem_tetris::normal

@@ -24,9 +24,6 @@ struct Noise {
 
 constexpr uint64_t kGenerations = uint64_t{1} << 38;
 
-template <typename F>
-void dispatch(ScalarType type, const F& f) {
-  visit_floating("sample_normal", type, f);
-}
+template <typename F> void dispatch(ScalarType type, const F& f) { visit_floating("sample_normal", type, f); }
 
 }  // namespace cem_tetris::normal

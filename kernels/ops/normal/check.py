@@ -20,19 +20,19 @@ _DOMAIN = int.from_bytes(b"normal z", "big")  # separates the keys from those of
 
 
 @functools.lru_cache(maxsize=2)
-def noise(dimensions: int, samples: int, seed: int, generation: int, dtype: torch.dtype) -> Tensor:
+def noise(dimensions: range, samples: range, seed: int, generation: int, dtype: torch.dtype) -> Tensor:
     """Return z, (dimensions, samples): the noise of float64, or that of all other types.
 
     Two samples in a row share a pair of uniform numbers, from which the Box-Muller transform makes them.
     """
     words = []
-    for dimension, pair in itertools.product(range(dimensions), range((samples + 1) // 2)):
-        block, half = divmod(pair, 2)
+    for dimension, sample in itertools.product(dimensions, samples):
+        block, half = sample // 4, sample % 4 // 2
         if dtype is torch.float64:
             words.append(_words(seed, generation, block, dimension, 1 << 31 | half << 30))
         else:
             words.append(_words(seed, generation, block, dimension)[2 * half : 2 * half + 2])
-    w = torch.tensor(words).T
+    w = torch.tensor(words).T.view(-1, len(dimensions), len(samples))
     if dtype is torch.float64:  # 53 bits each for radius and angle
         u, turn = (w[i].double() * 2.0**-32 + (w[i + 1] >> 11).double() * 2.0**-53 + 2.0**-54 for i in (0, 2))
     else:  # a word each; that of the radius is rounded as in box_muller.h
@@ -40,8 +40,7 @@ def noise(dimensions: int, samples: int, seed: int, generation: int, dtype: torc
         u = torch.where(u > 0.5, 2.0 - (2.0 - u).float().double(), u)
         turn = (w[1].double() + 0.5) * 2.0**-32
     radius, angle = (-2.0 * u.log()).clamp(min=0.0).sqrt(), 2.0 * math.pi * turn
-    z = torch.stack([radius * angle.cos(), radius * angle.sin()], dim=1)
-    return z.view(dimensions, -1)[:, :samples]
+    return radius * torch.where(torch.tensor(samples) % 2 == 0, angle.cos(), angle.sin())
 
 
 def _words(seed: int, generation: int, block: int, dimension: int, mark: int = 0) -> tuple[int, ...]:
@@ -52,7 +51,7 @@ def _words(seed: int, generation: int, block: int, dimension: int, mark: int = 0
 
 def _reference(mean: Tensor, std: Tensor, num_samples: int, seed: int, generation: int) -> Tensor:
     """What ``sample_normal`` promises, on the CPU."""
-    z = noise(len(mean), num_samples, seed, generation, mean.dtype)
+    z = noise(range(len(mean)), range(num_samples), seed, generation, mean.dtype)
     return sample_normal_reference(mean, std, z.to(mean.dtype))
 
 

@@ -19,8 +19,7 @@ constexpr int kCells = kTile * kTile;
 
 // One number a dimension and problem in the order of the lanes: of kLanes tiles their first dimensions, then
 // their second ones, and so on. The last tiles are filled up with zeros. Empty where there are no numbers.
-template <typename Real>
-struct ByLane {
+template <typename Real> struct ByLane {
   int64_t size = 0;  // of a problem
   std::vector<Real> values;
 
@@ -53,8 +52,7 @@ Key key_of(const Noise& noise, int64_t problem) {
 // The noise of kLanes neighbouring tiles: z = radius * direction. Lane l has the dimensions from (tile + l) *
 // kTile if `across` (the samples from block * kTile), else the samples from (block + l) * kTile. Where the
 // noise is shared, dimension 0 stands for all.
-template <typename Real>
-struct Tiles {
+template <typename Real> struct Tiles {
   Real radius[kTile][kTile / 2][kLanes], direction[kTile][kTile][kLanes];  // by dimension and sample
 
   void fill(Key key, const Noise& noise, int64_t tile, int64_t block, bool across) {
@@ -71,7 +69,7 @@ struct Tiles {
         for (int l = 0; l < kLanes; ++l) {
           const uint32_t dimension = low(first) + j + l * by_dimension, b = low(block) + l * by_block;
           const Words x = words(keys, dimension_part(key, dimension, noise.generation),
-                                block_part(key, b, noise.generation, word3 | mark));
+              block_part(key, b, noise.generation, word3 | mark));
           for (int i = 0; i < 4; ++i) w[i][l] = x.word[i];
         }
         if constexpr (sizeof(Real) == sizeof(float)) {
@@ -86,14 +84,12 @@ struct Tiles {
 
  private:
   // A pair of samples of dimension j, from the words of each lane.
-  template <typename... Words>
-  void set(int j, int half, const Words*... words) {
+  template <typename... Words> void set(int j, int half, const Words*... words) {
     polar_lanes(radius[j][half], direction[j][2 * half], direction[j][2 * half + 1], words...);
   }
 
-  template <typename... Words>
-  static void polar_lanes(Real* __restrict__ to_radius, Real* __restrict__ to_cosine,
-                          Real* __restrict__ to_sine, const Words* __restrict__... words) {
+  template <typename... Words> static void polar_lanes(Real* __restrict__ to_radius,
+      Real* __restrict__ to_cosine, Real* __restrict__ to_sine, const Words* __restrict__... words) {
     for (int l = 0; l < kLanes; ++l) {
       const Polar<Real> p = polar(words[l]...);
       to_radius[l] = p.radius;
@@ -110,16 +106,14 @@ struct Tiles {
 };
 
 // A chunk of tiles: x for the samples of a thread's kLanes tiles, then stored.
-template <typename T, typename Real>
-struct Chunk {
+template <typename T, typename Real> struct Chunk {
   const Noise& noise;
   const Real *mean, *std, *low, *high;  // of the first tile, as ByLane has them
   T* out;
   Tiles<Real> z;
   Real x[kCells][kLanes];
 
-  template <bool kAcross>
-  void compute() {
+  template <bool kAcross> void compute() {
     for (int j = 0; j < kTile; ++j) {
       const int source = noise.shared ? 0 : j;
       const auto at = [j](const Real* values, int l) { return values[j * kLanes + (kAcross ? l : 0)]; };
@@ -264,7 +258,7 @@ void sum_gradients(const Noise& noise, const Tensor& grad, const Tensor& mean_gr
     using T = decltype(zero);
     using Real = compute_t<T>;
     sum_samples<T>(with_generation(noise), const_data<T>(grad), mutable_data<Real>(mean_grad),
-                   mutable_data<Real>(std_grad));
+        mutable_data<Real>(std_grad));
   });
 }
 

@@ -8,16 +8,13 @@ namespace cem_tetris::normal {
 namespace {
 
 // nvcc's own half types, for their conversions.
-template <typename T>
-struct DeviceType {
+template <typename T> struct DeviceType {
   using type = T;
 };
-template <>
-struct DeviceType<torch::headeronly::Half> {
+template <> struct DeviceType<torch::headeronly::Half> {
   using type = __half;
 };
-template <>
-struct DeviceType<torch::headeronly::BFloat16> {
+template <> struct DeviceType<torch::headeronly::BFloat16> {
   using type = __nv_bfloat16;
 };
 
@@ -50,7 +47,7 @@ Shape make_shape(int64_t fast, int64_t slow, int device, int64_t* blocks) {
   const int64_t down = divide_up(slow, steps * height);
   *blocks = across * down;
   return {log_width, steps, static_cast<uint32_t>(across), static_cast<uint32_t>(down),
-          static_cast<uint32_t>(std::min(kGroup, across))};
+      static_cast<uint32_t>(std::min(kGroup, across))};
 }
 
 // A load, in blocks a multiprocessor: with more, the general kernels are as fast.
@@ -74,8 +71,7 @@ bool has_tensors(const Noise& noise) {
 bool all_aligned(Vector v) { return is_aligned(v.data, 16) && v.stride % 4 == 0; }
 
 // Calls f with the number of dimensions a thread has and whether the noise comes from tensors, as types.
-template <typename F>
-void dispatch_small(int rows, bool tensors, F&& f) {
+template <typename F> void dispatch_small(int rows, bool tensors, F&& f) {
   using std::integral_constant;
   const auto with_rows = [&](auto kTensors) {
     if (rows == 1) return f(integral_constant<int, 1>{}, kTensors);
@@ -90,9 +86,8 @@ void dispatch_small(int rows, bool tensors, F&& f) {
 }
 
 // (..., N, d).
-template <typename T>
-bool launch_small_columns(const Noise& noise, Vector mean, Vector std, Bounds<float> bounds,
-                          const Tensor& out) {
+template <typename T> bool launch_small_columns(
+    const Noise& noise, Vector mean, Vector std, Bounds<float> bounds, const Tensor& out) {
   const int64_t device = multiprocessors(out.get_device_index()) * kThreads, limit = kSmallLoad * device;
   const int64_t blocks = divide_up(noise.samples, kTile);
   if (noise.dimensions > limit || blocks > limit / noise.dimensions) return false;
@@ -105,29 +100,20 @@ bool launch_small_columns(const Noise& noise, Vector mean, Vector std, Bounds<fl
                       noise.dimensions * static_cast<int64_t>(sizeof(T)) % kLine != 0;
   const int64_t block_threads = staged ? kThreads / across * across : kThreads;
   const SmallColumns job{make_divider(static_cast<uint32_t>(blocks * across)),
-                         make_divider(static_cast<uint32_t>(across)),
-                         static_cast<uint32_t>(threads),
-                         all_aligned(mean) && all_aligned(std),
-                         staged,
-                         noise.dimensions,
-                         noise.samples,
-                         static_cast<const float*>(mean.data),
-                         static_cast<const float*>(std.data),
-                         mean.stride,
-                         std.stride,
-                         bounds,
-                         small_keys(noise)};
+      make_divider(static_cast<uint32_t>(across)), static_cast<uint32_t>(threads),
+      all_aligned(mean) && all_aligned(std), staged, noise.dimensions, noise.samples,
+      static_cast<const float*>(mean.data), static_cast<const float*>(std.data), mean.stride, std.stride,
+      bounds, small_keys(noise)};
   dispatch_small(rows, has_tensors(noise), [&](auto kRows, auto kTensors) {
     launch_early(small_columns_kernel<T, kRows.value, kTensors.value>,
-                 grid_of(divide_up(threads, block_threads), 1), static_cast<int>(block_threads), 0,
-                 current_stream(out), job, mutable_data<T>(out));
+        grid_of(divide_up(threads, block_threads), 1), static_cast<int>(block_threads), 0,
+        current_stream(out), job, mutable_data<T>(out));
   });
   return true;
 }
 
 // (..., d, N).
-template <typename T>
-bool launch_small_rows(const Noise& noise, Vector mean, Vector std, const Tensor& out) {
+template <typename T> bool launch_small_rows(const Noise& noise, Vector mean, Vector std, const Tensor& out) {
   constexpr int kLeastWidth = 5;
   if (noise.samples % kTile != 0 || noise.samples < kTile << kLeastWidth) return false;
   int log_width = kLeastWidth;
@@ -138,20 +124,13 @@ bool launch_small_rows(const Noise& noise, Vector mean, Vector std, const Tensor
   const int64_t load = noise.problems * blocks(1) / multiprocessors(out.get_device_index());
   if (load >= kSmallLoad) return false;
   const int rows = noise.dimensions < 4 ? 1 : rows_of(load);
-  const SmallRows job{noise.dimensions,
-                      noise.samples,
-                      noise.problems,
-                      log_width,
-                      static_cast<uint32_t>(across),
-                      all_aligned(mean) && all_aligned(std),
-                      mean.stride,
-                      std.stride,
-                      small_keys(noise)};
+  const SmallRows job{noise.dimensions, noise.samples, noise.problems, log_width,
+      static_cast<uint32_t>(across), all_aligned(mean) && all_aligned(std), mean.stride, std.stride,
+      small_keys(noise)};
   dispatch_small(rows, has_tensors(noise), [&](auto kRows, auto kTensors) {
     small_rows_kernel<T, kRows.value, kTensors.value>
-        <<<grid_of(blocks(rows), noise.problems), kThreads, 0, current_stream(out)>>>(
-            job, static_cast<const float*>(mean.data), static_cast<const float*>(std.data),
-            mutable_data<T>(out));
+        <<<grid_of(blocks(rows), noise.problems), kThreads, 0, current_stream(out)>>>(job,
+            static_cast<const float*>(mean.data), static_cast<const float*>(std.data), mutable_data<T>(out));
   });
   STD_CUDA_KERNEL_LAUNCH_CHECK();
   return true;
@@ -168,8 +147,8 @@ bool launch_small(const Noise& noise, Vector mean, Vector std, Bounds<float> bou
 template <typename T>
 void launch(Noise noise, Vector mean, Vector std, Vector low, Vector high, const Tensor& out) {
   using Real = compute_t<T>;
-  const Bounds<Real> bounds = {static_cast<const Real*>(low.data), static_cast<const Real*>(high.data),
-                               low.stride, high.stride};
+  const Bounds<Real> bounds = {
+      static_cast<const Real*>(low.data), static_cast<const Real*>(high.data), low.stride, high.stride};
   if (noise.samples == 1 || noise.dimensions == 1)
     noise.dim_first = noise.dimensions == 1;  // the same in memory
   if constexpr (sizeof(Real) == sizeof(float)) {
@@ -178,15 +157,14 @@ void launch(Noise noise, Vector mean, Vector std, Vector low, Vector high, const
   const int64_t blocks_of_samples = divide_up(noise.samples, kTile),
                 tiles = divide_up(noise.dimensions, kTile);
   int64_t blocks = 0;
-  const Shape shape =
-      make_shape(noise.dim_first ? blocks_of_samples : tiles, noise.dim_first ? tiles : blocks_of_samples,
-                 out.get_device_index(), &blocks);
+  const Shape shape = make_shape(noise.dim_first ? blocks_of_samples : tiles,
+      noise.dim_first ? tiles : blocks_of_samples, out.get_device_index(), &blocks);
   const bool plain = !noise.shared && !noise.antithetic && bounds.low == nullptr && bounds.high == nullptr &&
                      noise.samples % kTile == 0 && noise.dimensions % kTile == 0;
   auto* kernel = noise.dim_first ? (plain ? rows_kernel<T, true> : rows_kernel<T, false>)
                                  : (plain ? columns_kernel<T, true> : columns_kernel<T, false>);
-  kernel<<<grid_of(blocks, noise.problems), kThreads, 0, current_stream(out)>>>(noise, mean, std, bounds,
-                                                                                shape, mutable_data<T>(out));
+  kernel<<<grid_of(blocks, noise.problems), kThreads, 0, current_stream(out)>>>(
+      noise, mean, std, bounds, shape, mutable_data<T>(out));
   STD_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
@@ -211,8 +189,7 @@ void sum_gradients(const Noise& noise, const Tensor& grad, Tensor mean_grad, Ten
     const Tensor partial =
         empty(Device(grad), mean_grad.scalar_type(), {noise.problems, 2, chunks, noise.dimensions});
     launch_backward<T, Real>(noise, const_data<T>(grad), chunks, mutable_data<Real>(partial),
-                             mutable_data<Real>(mean_grad), mutable_data<Real>(std_grad),
-                             current_stream(grad));
+        mutable_data<Real>(mean_grad), mutable_data<Real>(std_grad), current_stream(grad));
   });
 }
 

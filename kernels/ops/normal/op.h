@@ -23,7 +23,7 @@ struct Like {
 
 void check_device(const Tensor& tensor, const Like& like, const char* name) {
   STD_TORCH_CHECK(Device(tensor) == like.device, "sample_normal: expected all tensors on one device, got ",
-                  name, " on another");
+      name, " on another");
 }
 
 // The type that the samples and gradients of a type are computed in.
@@ -60,13 +60,13 @@ Parameter as_parameter(const Tensor& tensor, ScalarType type) {
 }
 
 // The same of a tensor beside the mean, of its shape, or (d,) for all problems where `for_all`.
-Parameter as_parameter(const Tensor& tensor, const Like& mean, ScalarType type, const char* name,
-                       bool for_all) {
+Parameter as_parameter(
+    const Tensor& tensor, const Like& mean, ScalarType type, const char* name, bool for_all) {
   const Sizes sizes = tensor.sizes(), expected = mean.sizes;
   const size_t skipped = expected.size() - std::min(expected.size(), sizes.size());
   STD_TORCH_CHECK(!sizes.empty() && (skipped == 0 || (for_all && sizes.size() == 1)) &&
                       std::equal(sizes.begin(), sizes.end(), expected.begin() + skipped, expected.end()),
-                  "sample_normal: expected ", name, " of the shape (..., d) of mean");
+      "sample_normal: expected ", name, " of the shape (..., d) of mean");
   STD_TORCH_CHECK(tensor.scalar_type() == type, "sample_normal: expected another type of ", name);
   check_device(tensor, mean, name);
   return as_parameter(tensor, type);
@@ -87,45 +87,38 @@ struct Origin {
 // Of tensors like `like`, whose first `leading` dimensions are those of the batch. The tensors of `origin`
 // are made contiguous, and have to live as long as the result.
 Noise make_noise(const Like& like, size_t leading, Origin& origin, int64_t samples, int64_t dimensions,
-                 bool shared, bool antithetic, bool dim_first) {
+    bool shared, bool antithetic, bool dim_first) {
   const Sizes batch(like.sizes.data(), leading);
   int64_t problems = 1;
   for (const int64_t size : batch) problems *= size;
   STD_TORCH_CHECK(origin.generation >= 0 && static_cast<uint64_t>(origin.generation) < kGenerations,
-                  "sample_normal: expected a generation in 0..2^38 - 1, got ", origin.generation);
+      "sample_normal: expected a generation in 0..2^38 - 1, got ", origin.generation);
   STD_TORCH_CHECK(samples >= 0 && samples < int64_t{1} << 46 && dimensions < int64_t{1} << 44,
-                  "sample_normal: expected less than 2^46 samples and 2^44 dimensions, got ", samples,
-                  " and ", dimensions);
+      "sample_normal: expected less than 2^46 samples and 2^44 dimensions, got ", samples, " and ",
+      dimensions);
   const auto numbers = [&](std::optional<Tensor>& tensor, int64_t count, const char* name) -> const int64_t* {
     if (!tensor.has_value()) return nullptr;
     STD_TORCH_CHECK(tensor->numel() == count && tensor->scalar_type() == ScalarType::Long,
-                    "sample_normal: expected ", name, " as ", count, " int64, got ", tensor->numel(),
-                    " numbers or another type");
+        "sample_normal: expected ", name, " as ", count, " int64, got ", tensor->numel(),
+        " numbers or another type");
     check_device(*tensor, like, name);
     if (!tensor->is_contiguous()) tensor = torch::stable::contiguous(*tensor);
     return const_data<int64_t>(*tensor);
   };
-  STD_TORCH_CHECK(origin.seeds.has_value() || leading == 0,
-                  "sample_normal: expected a tensor of seeds, one a problem");
+  STD_TORCH_CHECK(
+      origin.seeds.has_value() || leading == 0, "sample_normal: expected a tensor of seeds, one a problem");
   STD_TORCH_CHECK(leading == 0 || origin.seeds->sizes().equals(batch),
-                  "sample_normal: expected seeds of the batch shape");
+      "sample_normal: expected seeds of the batch shape");
   const int64_t* seeds = numbers(origin.seeds, problems, "the seed");
-  return {static_cast<uint64_t>(origin.seed),
-          static_cast<uint64_t>(origin.generation),
-          seeds,
-          numbers(origin.generations, 1, "the generation"),
-          problems,
-          samples,
-          dimensions,
-          shared,
-          antithetic,
-          dim_first};
+  return {static_cast<uint64_t>(origin.seed), static_cast<uint64_t>(origin.generation), seeds,
+      numbers(origin.generations, 1, "the generation"), problems, samples, dimensions, shared, antithetic,
+      dim_first};
 }
 
 // `like` has the sizes (..., d) of mean.
 Tensor sample(const Like& like, Vector mean, Vector std, int64_t num_samples, Origin origin,
-              bool shared_noise, bool antithetic, bool dim_first, ScalarType dtype,
-              const std::optional<Tensor>& low, const std::optional<Tensor>& high) {
+    bool shared_noise, bool antithetic, bool dim_first, ScalarType dtype, const std::optional<Tensor>& low,
+    const std::optional<Tensor>& high) {
   const Parameter lows = as_bound(low, like, compute_type(dtype), "low"),
                   highs = as_bound(high, like, compute_type(dtype), "high");
   const size_t batch = like.sizes.size() - 1;
@@ -133,7 +126,7 @@ Tensor sample(const Like& like, Vector mean, Vector std, int64_t num_samples, Or
   const Noise noise =
       make_noise(like, batch, origin, num_samples, dimensions, shared_noise, antithetic, dim_first);
   const Tensor out = empty(like.device, dtype, like.sizes, batch,
-                           {dim_first ? dimensions : num_samples, dim_first ? num_samples : dimensions});
+      {dim_first ? dimensions : num_samples, dim_first ? num_samples : dimensions});
   if (noise.problems != 0 && dimensions != 0 && num_samples != 0) {
     draw(noise, mean, std, lows.vector, highs.vector, out);
   }
@@ -141,33 +134,33 @@ Tensor sample(const Like& like, Vector mean, Vector std, int64_t num_samples, Or
 }
 
 Tensor sample_normal(const Tensor& mean, const Tensor& std, int64_t num_samples, int64_t seed,
-                     int64_t generation, std::optional<Tensor> seeds, std::optional<Tensor> generations,
-                     bool shared_noise, bool antithetic, bool dim_first, ScalarType dtype,
-                     std::optional<Tensor> low, std::optional<Tensor> high) {
+    int64_t generation, std::optional<Tensor> seeds, std::optional<Tensor> generations, bool shared_noise,
+    bool antithetic, bool dim_first, ScalarType dtype, std::optional<Tensor> low,
+    std::optional<Tensor> high) {
   const Like like(mean);
   STD_TORCH_CHECK(!like.sizes.empty(), "sample_normal: expected mean of a shape (..., d)");
   const ScalarType type = mean.scalar_type();
   const Parameter means = as_parameter(mean, type), stds = as_parameter(std, like, type, "std", false);
   return sample(like, means.vector, stds.vector, num_samples,
-                {seed, generation, std::move(seeds), std::move(generations)}, shared_noise, antithetic,
-                dim_first, dtype, low, high);
+      {seed, generation, std::move(seeds), std::move(generations)}, shared_noise, antithetic, dim_first,
+      dtype, low, high);
 }
 
 Tensor sample_normal_seeded(const Tensor& mean, const Tensor& std, int64_t num_samples, int64_t seed,
-                            int64_t generation, bool dim_first) {
+    int64_t generation, bool dim_first) {
   STD_TORCH_CHECK(seed >= 0, "sample_normal: expected a seed in 0..2^63 - 1, got ", seed);
   return sample_normal(mean, std, num_samples, seed, generation, std::nullopt, std::nullopt, false, false,
-                       dim_first, mean.scalar_type(), std::nullopt, std::nullopt);
+      dim_first, mean.scalar_type(), std::nullopt, std::nullopt);
 }
 
 // Mean and standard deviation are the first two of rows (..., R, d).
 Tensor sample_normal_rows(const Tensor& given, int64_t num_samples, const Tensor& seeds,
-                          const Tensor& generation, std::optional<Tensor> low, std::optional<Tensor> high) {
+    const Tensor& generation, std::optional<Tensor> low, std::optional<Tensor> high) {
   const Tensor rows = dense(given);
   Like like(rows);
   const size_t batch = like.sizes.size() - 2;
   STD_TORCH_CHECK(like.sizes.size() >= 2 && batch < kMaxDimensions && like.sizes[batch] >= 2,
-                  "sample_normal: expected rows of a shape (..., R, d), R >= 2");
+      "sample_normal: expected rows of a shape (..., R, d), R >= 2");
   const int64_t dimensions = like.sizes[batch + 1], stride = like.sizes[batch] * dimensions;
   int64_t sizes[kMaxDimensions];
   *std::copy_n(like.sizes.begin(), batch, sizes) = dimensions;
@@ -175,13 +168,12 @@ Tensor sample_normal_rows(const Tensor& given, int64_t num_samples, const Tensor
   const ScalarType type = rows.scalar_type();
   const char* first = const_data<char>(rows);
   return sample(like, {first, type, stride}, {first + dimensions * rows.element_size(), type, stride},
-                num_samples, {0, 0, seeds, generation}, false, false, false, type, low, high);
+      num_samples, {0, 0, seeds, generation}, false, false, false, type, low, high);
 }
 
 std::tuple<Tensor, Tensor> sample_normal_backward(const Tensor& grad, int64_t seed, int64_t generation,
-                                                  std::optional<Tensor> seeds,
-                                                  std::optional<Tensor> generations, bool shared_noise,
-                                                  bool antithetic, bool dim_first) {
+    std::optional<Tensor> seeds, std::optional<Tensor> generations, bool shared_noise, bool antithetic,
+    bool dim_first) {
   const Tensor gradient = dense(grad);
   const Like like(grad);
   STD_TORCH_CHECK(like.sizes.size() >= 2, "sample_normal: expected a gradient of two dimensions or more");

@@ -110,7 +110,9 @@ def sample_normal(
     except (AttributeError, RuntimeError, TypeError):
         pass  # nothing was drawn; it is not loaded yet, or the long way takes it, or says what is wrong
     check_flags(shared_noise=shared_noise, antithetic=antithetic, dim_first=dim_first)
-    low, high = _check(mean, std, num_samples, seed, generation, generator, bounds, dtype)
+    check_parameters(mean, std, num_samples, dtype)
+    check_noise(mean, seed, generation, generator)
+    low, high = (None, None) if bounds is None else check_bounds(bounds, mean, dtype or mean.dtype)
     _LIBRARY.ensure(mean)
     num_samples, dtype = as_int("num_samples", num_samples), dtype or mean.dtype
     numbers = _noise(seed, generation, mean, num_samples, dtype, generator)
@@ -250,15 +252,6 @@ def sample_normal_reference(
         )
         samples = samples.clamp(low, high)
     return samples
-
-
-def _check(
-    mean: Any, std: Any, num_samples: Any, seed: Any, generation: Any, generator: Any, bounds: Any, dtype: Any
-) -> tuple[Tensor | None, Tensor | None]:
-    """Raise what ``sample_normal`` says it raises; return the bounds as the operator takes them."""
-    check_parameters(mean, std, num_samples, dtype)
-    check_noise(mean, seed, generation, generator)
-    return (None, None) if bounds is None else check_bounds(bounds, mean, dtype or mean.dtype)
 
 
 def _ask_for_memory(mean: Tensor, num_samples: int, dtype: torch.dtype | None = None) -> None:

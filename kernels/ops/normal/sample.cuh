@@ -26,24 +26,18 @@ constexpr int kMaxEntries = 256;  // of the table in shared memory
 constexpr int64_t kGroup = 128;
 
 // Blocks a multiprocessor that leave a thread enough registers.
-template <typename T>
-constexpr int kResidentRows = sizeof(T) == sizeof(double) ? 2 : 3;
-template <typename T, bool kPlain>
-constexpr int kResidentColumns = sizeof(T) == sizeof(double) ? 2
-                                 : kPlain                    ? 4
-                                                             : 3;
+template <typename T> constexpr int kResidentRows = sizeof(T) == sizeof(double) ? 2 : 3;
+template <typename T, bool kPlain> constexpr int kResidentColumns = sizeof(T) == sizeof(double) ? 2
+                                                                    : kPlain                    ? 4
+                                                                                                : 3;
 
-template <typename Real>
-struct Bounds {
+template <typename Real> struct Bounds {
   const Real* low;  // null where there are none
   const Real* high;
   int64_t low_stride, high_stride;  // from one problem to the next
 };
 
-template <typename T>
-__device__ __forceinline__ T widened(T x) {
-  return x;
-}
+template <typename T> __device__ __forceinline__ T widened(T x) { return x; }
 __device__ __forceinline__ float widened(__half x) { return __half2float(x); }
 __device__ __forceinline__ float widened(__nv_bfloat16 x) { return __bfloat162float(x); }
 
@@ -78,16 +72,14 @@ __device__ __forceinline__ void convert(__half& to, float x) { to = __float2half
 __device__ __forceinline__ void convert(__nv_bfloat16& to, float x) { to = __float2bfloat16_rn(x); }
 
 // The four dimensions of a tile: their noise's part and their parameters.
-template <typename Real, bool kPlain>
-struct alignas(16) Column {
+template <typename Real, bool kPlain> struct alignas(16) Column {
   typename Stream<Real>::Dimensions noise;
   Real mean[kTile], std[kTile];
   Real low[kPlain ? 1 : kTile], high[kPlain ? 1 : kTile];
 };
 
-template <typename Real, bool kPlain>
-__device__ __forceinline__ Column<Real, kPlain> load_column(Key key, const Noise& noise, Vector mean,
-                                                            Vector std, Bounds<Real> bounds, int64_t first) {
+template <typename Real, bool kPlain> __device__ __forceinline__ Column<Real, kPlain> load_column(
+    Key key, const Noise& noise, Vector mean, Vector std, Bounds<Real> bounds, int64_t first) {
   Column<Real, kPlain> column;
   const uint64_t source = !kPlain && noise.shared ? 0 : first;
   if (kPlain && sizeof(Real) == sizeof(float) && is_aligned_float(mean) && is_aligned_float(std)) {
@@ -139,11 +131,11 @@ __device__ __forceinline__ int64_t problem_of_block() {
 inline dim3 grid_of(int64_t blocks, int64_t problems) {
   constexpr int64_t kMost = 65535;
   STD_TORCH_CHECK(blocks < int64_t{1} << 31, "sample_normal: expected less than 2^31 blocks, got ", blocks);
-  STD_TORCH_CHECK(problems <= kMost * kMost, "sample_normal: expected less than 2^32 problems, got ",
-                  problems);
+  STD_TORCH_CHECK(
+      problems <= kMost * kMost, "sample_normal: expected less than 2^32 problems, got ", problems);
   const int64_t layers = (problems + kMost - 1) / kMost;
   return dim3(static_cast<unsigned>(blocks), static_cast<unsigned>((problems + layers - 1) / layers),
-              static_cast<unsigned>(layers));
+      static_cast<unsigned>(layers));
 }
 
 // The keys go through shared memory: registers that are loaded stay, while those that are computed ptxas
@@ -158,11 +150,9 @@ __device__ __forceinline__ uint32_t word3(const Noise& noise, int64_t dimension,
 }
 
 // x[dimension][sample] of a tile.
-template <typename Real, bool kPlain>
-__device__ __forceinline__ void sample_tile(const LateKeys& keys, const Noise& noise,
-                                            const Column<Real, kPlain>& column,
-                                            const typename Stream<Real>::Samples& samples,
-                                            Real (&x)[kTile][kTile]) {
+template <typename Real, bool kPlain> __device__ __forceinline__ void sample_tile(const LateKeys& keys,
+    const Noise& noise, const Column<Real, kPlain>& column, const typename Stream<Real>::Samples& samples,
+    Real (&x)[kTile][kTile]) {
   Pairs<Real> pairs;
   if (!kPlain && noise.shared) {
     Stream<Real>::first(keys, column.noise, samples, pairs[0]);
@@ -197,11 +187,10 @@ __device__ __forceinline__ void sample_tile(const LateKeys& keys, const Noise& n
 // In assembly, for ptxas takes some vectors apart that it sees made of single numbers.
 __device__ __forceinline__ void store_words(float* to, const Pack<float, 4>& x) {
   asm volatile("st.global.cs.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x.value[0]), "f"(x.value[1]),
-               "f"(x.value[2]), "f"(x.value[3])
-               : "memory");
+      "f"(x.value[2]), "f"(x.value[3])
+      : "memory");
 }
-template <typename T>
-__device__ __forceinline__ void store_words(T* to, const Pack<T, 4>& x) {
+template <typename T> __device__ __forceinline__ void store_words(T* to, const Pack<T, 4>& x) {
   using Words = std::conditional_t<sizeof x == 8, uint2, uint4>;
 #pragma unroll
   for (int i = 0; i < static_cast<int>(sizeof x / sizeof(Words)); ++i)
@@ -241,11 +230,8 @@ __device__ __forceinline__ Place place_of(const Shape& shape) {
 }
 
 // (d, N): threads along the samples, the table holds dimensions.
-template <typename T, bool kPlain>
-__global__ __launch_bounds__(kThreads, kResidentRows<T>) void rows_kernel(Noise noise, Vector mean,
-                                                                          Vector std,
-                                                                          Bounds<compute_t<T>> bounds,
-                                                                          Shape shape, T* out) {
+template <typename T, bool kPlain> __global__ __launch_bounds__(kThreads, kResidentRows<T>) void rows_kernel(
+    Noise noise, Vector mean, Vector std, Bounds<compute_t<T>> bounds, Shape shape, T* out) {
   using Real = compute_t<T>;
   __shared__ Column<Real, kPlain> table[kMaxEntries];
   __shared__ LateKeys shared_keys;

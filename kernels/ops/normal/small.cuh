@@ -114,8 +114,8 @@ __device__ __forceinline__ void store_some(T* to, const Pack<T, kCount>& x) {
 }
 
 // mean + std * z for a pair of samples.
-__device__ __forceinline__ void sample_pair(uint32_t radius, uint32_t angle, float mean, float std,
-                                            float& even, float& odd) {
+__device__ __forceinline__ void sample_pair(
+    uint32_t radius, uint32_t angle, float mean, float std, float& even, float& odd) {
   const Polar<float> z = polar(radius, angle);
   const float scale = std * z.radius;
   even = fmaf(scale, z.cosine, mean);
@@ -124,9 +124,7 @@ __device__ __forceinline__ void sample_pair(uint32_t radius, uint32_t angle, flo
 
 template <typename T, int kRows, bool kTensors>
 __global__ __launch_bounds__(kThreads, 4) void small_rows_kernel(const __grid_constant__ SmallRows job,
-                                                                 const float* __restrict__ mean,
-                                                                 const float* __restrict__ std,
-                                                                 T* __restrict__ out) {
+    const float* __restrict__ mean, const float* __restrict__ std, T* __restrict__ out) {
   const int64_t problem = problem_of_block();
   const int height = kThreads >> job.log_width;
   int64_t row =
@@ -155,9 +153,8 @@ __global__ __launch_bounds__(kThreads, 4) void small_rows_kernel(const __grid_co
   }
 }
 
-template <typename T, int kRows, bool kTensors>
-__global__ __launch_bounds__(kThreads) void small_columns_kernel(const __grid_constant__ SmallColumns job,
-                                                                 T* __restrict__ out) {
+template <typename T, int kRows, bool kTensors> __global__ __launch_bounds__(
+    kThreads) void small_columns_kernel(const __grid_constant__ SmallColumns job, T* __restrict__ out) {
   wait_for_kernel_before();
   const uint32_t before = blockIdx.x * blockDim.x, thread = min(before + threadIdx.x, job.threads - 1);
   const uint32_t problem = job.of_problem.quotient(thread), rest = thread - problem * job.of_problem.divisor;

@@ -11,11 +11,7 @@
 
 #include <cstdint>
 
-#if defined(__CUDACC__)
-#define NORMAL_FUNCTION __host__ __device__ __forceinline__
-#else
-#define NORMAL_FUNCTION inline __attribute__((always_inline))
-#endif
+#include "portable.h"
 
 namespace cem_tetris::normal {
 
@@ -28,14 +24,14 @@ constexpr uint32_t kOfDouble = 1u << 31, kSecondHalf = 1u << 30;
 
 // Below them, bits 32.. of the generation (6 of them, so it is below 2^38), of the dimension (12) and of the
 // block of samples (12).
-NORMAL_FUNCTION uint32_t upper(uint64_t generation, uint64_t dimension, uint64_t block) {
+CEM_TETRIS_FUNCTION uint32_t upper(uint64_t generation, uint64_t dimension, uint64_t block) {
   return static_cast<uint32_t>(generation >> 32 << 24 | dimension >> 32 << 12 | block >> 32);
 }
 
-NORMAL_FUNCTION uint32_t high(uint64_t product) { return static_cast<uint32_t>(product >> 32); }
-NORMAL_FUNCTION uint32_t low(uint64_t product) { return static_cast<uint32_t>(product); }
+CEM_TETRIS_FUNCTION uint32_t high(uint64_t product) { return static_cast<uint32_t>(product >> 32); }
+CEM_TETRIS_FUNCTION uint32_t low(uint64_t product) { return static_cast<uint32_t>(product); }
 
-NORMAL_FUNCTION uint64_t multiply(uint32_t a, uint32_t b) {
+CEM_TETRIS_FUNCTION uint64_t multiply(uint32_t a, uint32_t b) {
 #if defined(__CUDA_ARCH__)
   uint64_t product;  // of the C++ expression nvcc makes the same instruction and a needless addition
   asm("mul.wide.u32 %0, %1, %2;" : "=l"(product) : "r"(a), "r"(b));
@@ -47,15 +43,15 @@ NORMAL_FUNCTION uint64_t multiply(uint32_t a, uint32_t b) {
 
 struct Key {
   uint32_t k0, k1;
-  NORMAL_FUNCTION uint32_t word0(uint32_t round) const { return k0 + round * kWeyl0; }
-  NORMAL_FUNCTION uint32_t word1(uint32_t round) const { return k1 + round * kWeyl1; }
+  CEM_TETRIS_FUNCTION uint32_t word0(uint32_t round) const { return k0 + round * kWeyl0; }
+  CEM_TETRIS_FUNCTION uint32_t word1(uint32_t round) const { return k1 + round * kWeyl1; }
 };
 
 // "normal z" in ASCII. Other users of Philox in this project (the pieces of tetris/game/piece_stream.py) take
 // the seed itself for the key and lay their counters out alike: the same seed gives them unrelated words.
 constexpr uint64_t kDomain = 0x6E6F726D616C207Aull;
 
-NORMAL_FUNCTION Key make_key(uint64_t seed) { return {low(seed ^ kDomain), high(seed ^ kDomain)}; }
+CEM_TETRIS_FUNCTION Key make_key(uint64_t seed) { return {low(seed ^ kDomain), high(seed ^ kDomain)}; }
 
 // The keys of rounds 3 to 9, two a round.
 constexpr int kLateKeys = 2 * (kRounds - kFirstLateRound);
@@ -63,7 +59,7 @@ struct LateKeys {
   uint32_t word[kLateKeys];
 };
 
-NORMAL_FUNCTION uint32_t late_key(Key key, uint32_t index) {
+CEM_TETRIS_FUNCTION uint32_t late_key(Key key, uint32_t index) {
   const uint32_t round = kFirstLateRound + index / 2;
   return index % 2 == 0 ? key.word0(round) : key.word1(round);
 }
@@ -82,23 +78,23 @@ struct Words {
   uint32_t word[4];
 };
 
-NORMAL_FUNCTION DimensionPart dimension_part(Key key, uint64_t dimension, uint64_t generation) {
+CEM_TETRIS_FUNCTION DimensionPart dimension_part(Key key, uint64_t dimension, uint64_t generation) {
   const uint64_t product = multiply(kMultiplier1, low(generation));
   const uint64_t next = multiply(kMultiplier0, high(product) ^ low(dimension) ^ key.word0(0));
   return {high(next), low(next)};
 }
 
-NORMAL_FUNCTION BlockPart block_part(Key key, uint64_t block, uint64_t generation, uint32_t word3) {
+CEM_TETRIS_FUNCTION BlockPart block_part(Key key, uint64_t block, uint64_t generation, uint32_t word3) {
   const uint64_t product0 = multiply(kMultiplier0, low(block));
   const uint64_t product1 = multiply(kMultiplier1, high(product0) ^ word3 ^ key.word1(0));
   const uint32_t c1 = low(multiply(kMultiplier1, low(generation)));
   const uint64_t product2 = multiply(kMultiplier0, high(product1) ^ c1 ^ key.word0(1));
   return {low(product0) ^ key.word1(1), low(product1) ^ key.word0(2), high(product2) ^ key.word1(2),
-          low(product2)};
+      low(product2)};
 }
 
 // The rest of the ten rounds.
-NORMAL_FUNCTION Words words(const LateKeys& keys, DimensionPart dimension, BlockPart block) {
+CEM_TETRIS_FUNCTION Words words(const LateKeys& keys, DimensionPart dimension, BlockPart block) {
   const uint64_t product = multiply(kMultiplier1, dimension.high ^ block.a);
   uint32_t c0 = high(product) ^ block.b, c1 = low(product), c2 = block.c ^ dimension.low, c3 = block.d;
 #if defined(__CUDA_ARCH__)

@@ -12,12 +12,10 @@ namespace cem_tetris::normal {
 
 constexpr int kTile = 4;
 
-template <typename Real>
-using Pairs = Polar<Real>[kTile][kTile / 2];  // by dimension and pair of samples
+template <typename Real> using Pairs = Polar<Real>[kTile][kTile / 2];  // by dimension and pair of samples
 
 // How a tile's noise is computed: what is prepared for a launch, for four dimensions and for four samples.
-template <typename Real>
-struct Stream {
+template <typename Real> struct Stream {
   static constexpr int kParts = sizeof(Real) / sizeof(float);  // Philox blocks a dimension
 
   struct Dimensions {
@@ -27,22 +25,22 @@ struct Stream {
     BlockPart part[kParts];
   };
 
-  NORMAL_FUNCTION static Dimensions dimensions(Key key, uint64_t first, uint64_t generation) {
+  CEM_TETRIS_FUNCTION static Dimensions dimensions(Key key, uint64_t first, uint64_t generation) {
     return {{dimension_part(key, first, generation), dimension_part(key, first + 1, generation),
-             dimension_part(key, first + 2, generation), dimension_part(key, first + 3, generation)}};
+        dimension_part(key, first + 2, generation), dimension_part(key, first + 3, generation)}};
   }
 
-  NORMAL_FUNCTION static Samples samples(Key key, uint64_t block, uint64_t generation, uint32_t word3) {
+  CEM_TETRIS_FUNCTION static Samples samples(Key key, uint64_t block, uint64_t generation, uint32_t word3) {
     if constexpr (kParts == 1) {
       return {{block_part(key, block, generation, word3)}};
     } else {
       return {{block_part(key, block, generation, word3 | kOfDouble),
-               block_part(key, block, generation, word3 | kOfDouble | kSecondHalf)}};
+          block_part(key, block, generation, word3 | kOfDouble | kSecondHalf)}};
     }
   }
 
-  NORMAL_FUNCTION static void tile(const LateKeys& keys, const Dimensions& dimensions, const Samples& samples,
-                                   Pairs<Real>& pairs) {
+  CEM_TETRIS_FUNCTION static void tile(
+      const LateKeys& keys, const Dimensions& dimensions, const Samples& samples, Pairs<Real>& pairs) {
 #if defined(__CUDA_ARCH__)
 #pragma unroll
 #endif
@@ -50,13 +48,13 @@ struct Stream {
   }
 
   // The tile's first dimension alone.
-  NORMAL_FUNCTION static void first(const LateKeys& keys, const Dimensions& dimensions,
-                                    const Samples& samples, Polar<Real> (&pair)[2]) {
+  CEM_TETRIS_FUNCTION static void first(
+      const LateKeys& keys, const Dimensions& dimensions, const Samples& samples, Polar<Real> (&pair)[2]) {
     set(keys, dimensions.part[0], samples, pair);
   }
 
-  NORMAL_FUNCTION static void set(const LateKeys& keys, const DimensionPart& dimension,
-                                  const Samples& samples, Polar<Real> (&pair)[2]) {
+  CEM_TETRIS_FUNCTION static void set(
+      const LateKeys& keys, const DimensionPart& dimension, const Samples& samples, Polar<Real> (&pair)[2]) {
     if constexpr (kParts == 1) {
       const Words w = words(keys, dimension, samples.part[0]);
       pair[0] = polar(w.word[0], w.word[1]);

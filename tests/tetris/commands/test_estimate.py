@@ -42,25 +42,15 @@ def test_an_estimate_is_what_long_play_comes_to(script: Script) -> None:
     assert 0.9 * low < 1.34e6 < 1.1 * high
 
 
-@pytest.mark.parametrize(
-    ("way", "said"),
-    [
-        ((), ""),
-        (("--pieces-known", 2), ", the next one known"),
-        (("--lookahead",), ", lookahead"),
-    ],
-)
-def test_the_table_says_what_it_holds_for(
-    script: Script, monkeypatch: pytest.MonkeyPatch, way: tuple[object, ...], said: str
-) -> None:
+def test_the_table_says_what_it_holds_for(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     def estimated(trial: Trial, enough: object, streams: int) -> Estimate:
         return Estimate(trial, streams, (1e-8,) * 16, 1000, 1.0)
 
     monkeypatch.setattr("tetris.evaluation.estimates.estimate", estimated)
     monkeypatch.setattr("tetris.evaluation.estimates.check_rarely_loses", lambda *arguments: None)
     arguments = ("DT-20", "--pieces", "bag", "--rule", "clear-on-overflow", "--device", "cpu", *FEW)
-    title, header, _, row = script("estimate_tetris", *arguments, *way).out.splitlines()
-    assert title == f"board 10x20, clear-on-overflow rule, pieces bag (seed 12345){said}, engine cpu"
+    title, header, _, row = script("estimate_tetris", *arguments).out.splitlines()
+    assert title == "board 10x20, clear-on-overflow rule, pieces bag (seed 12345), engine cpu"
     assert header.split("  ")[0] == "controller"
     assert row.startswith("dt20 ")
     assert " 16 " in row

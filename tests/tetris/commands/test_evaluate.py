@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from tetris import LinearController, Lookahead, Policy, Rollout, Rules, Score, Streams, play_game, published
+from tetris import LinearController, Lookahead, Rules, Score, play_game, published
 from tetris.evaluation.scores import Limit, Trial, measure
 from tetris.play.controller import known_names
 from tetris.record.score import ESTIMATOR
@@ -57,35 +57,34 @@ def test_decisions_are_rounded_up_to_as_many_on_each_stream(script: Script) -> N
     assert measured["decisions"] == 8 * 126
 
 
-def test_the_next_piece_is_known_if_asked_for(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("flags", "lookahead", "said"),
+    [
+        ((), Lookahead.NONE, ""),
+        (("--pieces-known", 2), Lookahead.PREVIEW, ", the next one known"),
+        (("--lookahead",), Lookahead.EXPECTIMAX, ", lookahead"),
+    ],
+)
+def test_it_looks_ahead_if_asked_to(
+    script: Script,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    flags: tuple[object, ...],
+    lookahead: Lookahead,
+    said: str,
+) -> None:
     monkeypatch.setattr("tetris.evaluation.scores.BURN_IN", 1)
-    who, limit = published("dellacherie"), Limit(decisions=64)
-    for known, lookahead in ((1, Lookahead.NONE), (2, Lookahead.PREVIEW)):
-        arguments = ("--decisions", 64, "--pieces-known", known, "--seed", 7)
-        (measured,) = _evaluate(script, "dellacherie", *QUICK, *arguments)
-        played = measure(Trial("", who, Rules(6, 6), "python", 7, lookahead), limit).score
-        assert (measured["lines"], measured["games"]) == (played.lines, played.games)
-        assert measured["pieces_known"] == known
-    table = script("evaluate_tetris", "dellacherie", *QUICK[:-1], "--decisions", 8, "--pieces-known", 2)
-    assert "pieces uniform (seed 12345), the next one known, engine python" in table.out
-
-
-def test_it_looks_ahead_if_asked_to(script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tetris.evaluation.scores.BURN_IN", 1)
-    arguments = ("dellacherie", *QUICK, "--decisions", 16, "--seed", 7, "--lookahead")
+    arguments = ("dellacherie", *QUICK, "--decisions", 16, "--seed", 7, *flags)
     (measured,) = _evaluate(script, *arguments)
-    limit = Limit(decisions=16)
-    trial = Trial("", published("dellacherie"), Rules(6, 6), "python", 7, Lookahead.EXPECTIMAX)
-    played = measure(trial, limit).score
-    assert (measured["lines"], measured["lookahead"]) == (played.lines, True)
-    table = script("evaluate_tetris", "dellacherie", *QUICK[:-1], "--decisions", 8, "--lookahead")
-    assert "pieces uniform (seed 12345), lookahead, engine python" in table.out
-    both = script("evaluate_tetris", "dt20", "--lookahead", "--pieces-known", 2)
-    assert both.status == 2
-    assert "not allowed with argument" in both.err
+    trial = Trial("", published("dellacherie"), Rules(6, 6), "python", 7, lookahead)
+    played = measure(trial, Limit(decisions=16)).score
+    assert (measured["lines"], measured["games"]) == (played.lines, played.games)
+    assert lookahead.to_dict().items() <= measured.items()
+    table = script("evaluate_tetris", "dellacherie", *QUICK[:-1], "--decisions", 8, *flags)
+    assert f"pieces uniform (seed 12345){said}, engine python" in table.out
     steps = tmp_path / "steps.json"
-    _evaluate(script, "dt20", "--decisions", 9, "--seed", 7, "--replay", steps, "--json", "--lookahead")
-    game = play_game("dt20", 7, most_pieces=9, lookahead="expectimax")
+    _evaluate(script, "dt20", "--decisions", 9, "--seed", 7, "--replay", steps, "--json", *flags)
+    game = play_game("dt20", 7, most_pieces=9, lookahead=lookahead)
     assert json.loads(steps.read_text())["steps"] == [
         json.loads(json.dumps(step.to_dict())) for step in game.steps
     ]
@@ -144,6 +143,7 @@ def test_piece_sequence_and_replay_reproduce_the_recorded_game(script: Script, t
         (("dt20", "--piece-sequence", "/no/such"), "/no/such: No such file or directory"),
         (("dt20", "--replay", "/no/such/out.json"), "/no/such: expected a folder to write to, found none"),
         (("dt20", "bcts", "--replay", "out.json"), "--replay records one controller, got 2"),
+        (("dt20", "--lookahead", "--pieces-known", "2"), "not allowed with argument"),
         (
             ("dt20", "--piece-sequence", "x", "--replay", "y.json", "--rule", "original"),
             "expected no --piece-sequence",
@@ -172,21 +172,6 @@ def test_file_that_holds_no_pieces_is_refused(
     (line,) = ended.err.splitlines()
     assert f"{file}: expected pieces 0..6 separated by whitespace, " in line
     assert message in line
-
-
-@pytest.mark.usefixtures("gpu_and_nvcc")
-def test_a_gpu_plays_without_being_asked(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    played: list[str] = []
-
-    def rollout(policy: Policy, streams: Streams, device: str) -> Rollout:
-        played.append(device)
-        return Rollout(policy, streams, "python")
-
-    monkeypatch.setattr("tetris.evaluation.scores.Rollout", rollout)
-    arguments = ("dt20", "--board", "6x6", "--json", "--decisions", 640)
-    measured = [_evaluate(script, *arguments, *more)[0] for more in ((), ("--device", "python"))]
-    assert played == [each["device"] for each in measured] == ["cuda", "python"]
-    assert measured[0]["lines"] == measured[1]["lines"]
 
 
 @pytest.mark.cuda

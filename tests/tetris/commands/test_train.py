@@ -137,15 +137,6 @@ def test_curves_for_tensorboard_are_in_the_folder_also_when_a_run_goes_on(
     assert script("train_tetris", "--resume", tmp_path / "a", "--tensorboard").status == 0
 
 
-def test_without_a_compiler_it_plays_in_python_and_says_so_once(
-    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CXX", "/nowhere/c++")
-    ended = _train(script, tmp_path / "a", "--device", "auto", "--score-decisions", 64)
-    assert ended.err.count("slower") == 1
-    assert json.loads((tmp_path / "a" / "config.json").read_text())["device"] == "python"
-
-
 def test_default_folder_is_named_after_time_and_seed(
     script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

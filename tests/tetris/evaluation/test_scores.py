@@ -28,24 +28,29 @@ DEVICES = ("python", "cpu", "cuda")
 
 
 @pytest.mark.parametrize(
-    ("decisions", "streams"),
-    [(1, FEW_STREAMS), (5000, 24), (20_000, STREAMS), (1 << 26, 1024), (1 << 40, MOST_STREAMS)],
+    ("limit", "streams"),
+    [
+        (Limit(decisions=1), [FEW_STREAMS] * 3),
+        (Limit(decisions=5000), [24] * 3),
+        (Limit(decisions=1 << 26), [1024] * 3),
+        (Limit(decisions=1 << 40), [MOST_STREAMS] * 3),
+        (Limit(games=512), [STREAMS] * 3),
+        (Limit(games=8000), [1000] * 3),
+        (Limit(games=1 << 30), [MOST_STREAMS] * 3),
+        (Limit(seconds=1.0), [FEW_STREAMS, STREAMS, GPU_STREAMS]),
+    ],
 )
-def test_the_more_decisions_the_more_streams(decisions: int, streams: int) -> None:
-    assert {streams_for(Limit(decisions=decisions), device) for device in DEVICES} == {streams}
+def test_streams_grow_with_the_limit_and_by_the_clock_a_gpu_is_filled(
+    limit: Limit, streams: list[int]
+) -> None:
+    assert [streams_for(limit, device) for device in DEVICES] == streams
 
 
-@pytest.mark.parametrize(
-    ("games", "streams"),
-    [(1, STREAMS), (512, 64), (8000, 1000), (1 << 20, MOST_STREAMS), (1 << 30, MOST_STREAMS)],
-)
-def test_the_more_games_the_more_streams(games: int, streams: int) -> None:
-    assert {streams_for(Limit(games=games), device) for device in DEVICES} == {streams}
-
-
-def test_by_the_clock_a_gpu_is_filled() -> None:
-    streams = [streams_for(Limit(seconds=1.0), device) for device in DEVICES]
-    assert streams == [FEW_STREAMS, STREAMS, GPU_STREAMS]
+def test_a_limit_is_reached_when_it_is_equalled() -> None:
+    score = Score(10, 4, 100)
+    for name, value in (("games", 4), ("decisions", 100), ("seconds", 9)):
+        assert Limit(**{name: value}).reached(score, 9.0)
+        assert not Limit(**{name: value + 1}).reached(score, 9.0)
 
 
 @pytest.fixture
@@ -101,21 +106,6 @@ def test_decisions_and_games_are_counted_without_the_clock(
             slow.setattr(scores.time, "perf_counter", iter(range(10**6)).__next__)
             assert (measure(Trial("dt20", DT20, Rules(), "cpu"), limit).score, chunks) == first
         chunks.clear()
-
-
-@pytest.mark.parametrize(
-    ("limit", "score", "seconds", "reached"),
-    [
-        (Limit(games=5), Score(10, 4, 100), 9.0, False),
-        (Limit(games=5), Score(10, 5, 100), 9.0, True),
-        (Limit(decisions=101), Score(10, 4, 100), 9.0, False),
-        (Limit(decisions=100), Score(10, 4, 100), 9.0, True),
-        (Limit(seconds=10.0), Score(10, 4, 100), 9.0, False),
-        (Limit(seconds=9.0), Score(10, 4, 100), 9.0, True),
-    ],
-)
-def test_limit(limit: Limit, score: Score, seconds: float, reached: bool) -> None:
-    assert limit.reached(score, seconds) is reached
 
 
 @pytest.mark.parametrize("device", ["python", "cpu"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from tetris import Rules, Score, published
-from tetris.evaluation.comparison import published_score
 from tetris.evaluation.estimates import Estimate
 from tetris.evaluation.scores import Measurement, Trial
 from tetris.evaluation.text_table import score_table, table
@@ -29,31 +28,12 @@ def test_a_table_is_aligned() -> None:
 def test_a_score_stands_with_interval_counts_and_speed() -> None:
     title, _, _, row = score_table([measurement(Score(100_000, 10, 260_000))]).splitlines()
     assert title == "board 10x20, published rule, pieces uniform (seed 1), engine cpu"
-    assert row.split() == [
-        "mine",
-        "dt",
-        "10,000",
-        "5,438",
-        "-",
-        "20,850",
-        "10",
-        "games",
-        "260,000",
-        "130,000/s",
-    ]
+    assert " ".join(row.split()) == "mine dt 10,000 5,438 - 20,850 10 games 260,000 130,000/s"
 
 
 def test_a_lower_bound_is_shown_where_no_game_has_ended() -> None:
     row = score_table([measurement(Score(100_000, 0, 260_000))]).splitlines()[-1]
     assert row.split()[2:8] == ["-", ">", "33,380", "0", "games", "260,000"]
-
-
-def test_a_shipped_score_says_where_it_was_measured() -> None:
-    shipped = published_score("dt20", Rules())
-    assert shipped is not None
-    row = score_table([measurement(Score(100_000, 10, 260_000)), shipped]).splitlines()[-1]
-    assert row.startswith("dt20  ")
-    assert row.endswith("NVIDIA H200, 2026-11-22")
 
 
 def test_an_estimate_beyond_what_is_resolved_is_marked() -> None:

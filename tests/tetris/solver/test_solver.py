@@ -14,8 +14,7 @@ import torch
 
 from kernels.loader import CompilerMissingError
 from tetris import Rules
-from tetris.commands.command_line import run
-from tetris.commands.solve import _MOST_GAMES, main
+from tetris.commands.solve import _MOST_GAMES
 from tetris.game.decisions import after_states
 from tetris.game.piece_stream import PieceStream
 from tetris.solver import Solution, solve
@@ -96,13 +95,6 @@ def test_pieces_with_which_nobody_need_lose_are_refused(rules: Rules, pieces_kno
         solved(rules, pieces_known)
 
 
-@pytest.mark.parametrize(("pieces", "lines", "pieces_known"), [("O", 0.0, 1), ("S", 4.0, 2)])
-def test_games_without_chance_have_their_lines(pieces: str, lines: float, pieces_known: int) -> None:
-    solution = solved(Rules(5, 4, pieces=pieces), pieces_known)
-    assert (solution.lines_per_game, solution.error) == (lines, pytest.approx(0.0, abs=1e-9))
-    assert solution.play(2).tolist() == [lines, lines]
-
-
 @pytest.mark.parametrize("pieces_known", [1, 2])
 def test_games_of_the_engine_confirm_the_value(pieces_known: int) -> None:
     solution = solved(Rules(4, 4), pieces_known)
@@ -170,33 +162,6 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
         Solution.load(tmp_path / "missing.npz")
 
 
-BOARDS, VALUES = np.array([0, 5], np.uint32), np.array([2.0, 1.0])
-
-
-@pytest.mark.parametrize(
-    ("said", "boards", "values", "expected"),
-    [
-        ({"rules": Rules(10, 20).to_dict()}, BOARDS, VALUES, "at most 32 cells, got 10x20: 200"),
-        ({"rules": Rules(4, 4, original=True).to_dict()}, BOARDS, VALUES, "expected the rule to be"),
-        ({"pieces_known": 2}, BOARDS, VALUES, "expected values for every board"),
-        ({"error": float("nan")}, BOARDS, VALUES, "expected finite numbers"),
-        ({}, BOARDS.astype(np.int64), VALUES, "boards, uint32"),
-        ({}, BOARDS + 65536, VALUES, "up to 65,536 boards"),
-        ({}, BOARDS, -VALUES, "finite and at least 0"),
-    ],
-)
-def test_what_a_file_holds_is_checked(
-    said: dict[str, Any], boards: Any, values: Any, expected: str, tmp_path: Path
-) -> None:
-    right = {"rules": Rules(4, 4).to_dict(), "pieces_known": 1, "lines_per_game": 7, "error": 1e-7}
-    right |= {"boards": 2, "sweeps": 10, "seconds": 0.5}
-    np.savez(tmp_path / "right.npz", solution=json.dumps(right), boards=BOARDS, values=VALUES)
-    assert Solution.load(tmp_path / "right.npz").value((5,)) == 1.0
-    np.savez(tmp_path / "s.npz", solution=json.dumps(right | said), boards=boards, values=values)
-    with pytest.raises(ValueError, match=rf"s\.npz.*{expected}"):
-        Solution.load(tmp_path / "s.npz")
-
-
 def test_seeds_are_unsigned_numbers_of_64_bits() -> None:
     solution = solved(Rules(4, 4))
     lines = solution.play(50, seed=(1 << 64) - 1)
@@ -207,29 +172,12 @@ def test_seeds_are_unsigned_numbers_of_64_bits() -> None:
             solution.play(**{"games": 1, name: value})
 
 
-def test_too_little_memory_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def refuse(*_: Any) -> None:
-        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
-
-    monkeypatch.setattr("tetris.solver.value_iteration.reachable", refuse)
-    with pytest.raises(
-        MemoryError, match="expected 51,808,043,008 bytes of memory for 4x7, two pieces known"
-    ):
-        solve(Rules(4, 7), 2)
-    with pytest.raises(SystemExit) as ended:
-        run(lambda: main(["--board", "4x7", "--device", "cpu"]))
-    assert (ended.value.code, capsys.readouterr().err.count("\n")) == (2, 1)
-
-
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
         ({"rules": Rules(6, 6)}, "at most 32 cells, got 6x6: 36"),
         ({"rules": Rules(4, 4, pieces="bag")}, "a bag would be part of the state"),
         ({"rules": Rules(4, 4), "pieces_known": 3}, "pieces_known"),
-        ({"rules": Rules(4, 4), "device": "python"}, "expected device to be cpu or cuda, got 'python'"),
     ],
 )
 def test_what_cannot_be_solved_is_refused(arguments: dict[str, Any], expected: str) -> None:
@@ -245,23 +193,12 @@ def test_the_command_prints_lines_or_json(script: Script, tmp_path: Path) -> Non
     told = json.loads(script("solve_tetris", *arguments, "--json", "--out", tmp_path / "s.npz").out)
     assert told["lines_per_game"] == pytest.approx(7.067, abs=1e-3)
     assert Solution.load(tmp_path / "s.npz").boards == told["boards"] == 2582
-    one = script("solve_tetris", *arguments[:4], "--games", 1, "--seed", (1 << 64) - 1)
-    assert " in 1 games (seed 18446744073709551615)" in one.out
-    assert "nan" not in one.out
     told = json.loads(script("solve_tetris", *arguments[:4], "--games", 1, "--json").out)
     assert told["standard_error"] is None
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (("--board", "4x4", "--pieces", "O"), "need never lose with O on 4x4"),
-        (("--board", "10x20"), "at most 32 cells"),
-        (("--board", "4x4", "--games", MOST_GAMES + 1), "from 1 to 1,000,000,000, got"),
-    ],
-)
-def test_the_command_refuses_in_one_line(script: Script, arguments: tuple[Any, ...], expected: str) -> None:
-    refused = script("solve_tetris", *arguments, "--device", "cpu")
+def test_the_command_refuses_in_one_line(script: Script) -> None:
+    refused = script("solve_tetris", "--board", "10x20", "--device", "cpu")
     assert (refused.status, refused.err.count("\n")) == (2, 1)
-    assert expected in refused.err
+    assert "at most 32 cells" in refused.err
     assert _MOST_GAMES == MOST_GAMES

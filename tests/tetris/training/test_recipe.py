@@ -14,9 +14,9 @@ import torch
 
 from tetris import Rules
 from tetris.play.splitting import BURN_IN
-from tetris.training.curriculum import cut_to_board, parse_curriculum
+from tetris.training.curriculum import Stage, cut_to_board, parse_curriculum
 from tetris.training.presets import CUDA_PRESETS, CUDA_PRESETS_MULTIPROCESSORS, PRESETS, PYTHON_PRESETS
-from tetris.training.recipe import Recipe, Stage, make_recipe, read_settings
+from tetris.training.recipe import Recipe, make_recipe, read_settings
 
 
 def _stages(recipe: Recipe) -> list[tuple[str, int, int]]:
@@ -192,13 +192,6 @@ def test_settings_out_of_range(settings: dict[str, Any], message: str) -> None:
 def test_settings_of_a_wrong_type(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(TypeError, match=message):
         make_recipe("cpu", settings)
-
-
-def test_config_file_gives_the_same_recipe_again(tmp_path: Path) -> None:
-    recipe = make_recipe("cpu", {"curriculum": "10x10:2:9", "population": 7, "noise": "constant:0.5"})
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps(recipe.to_dict()))
-    assert make_recipe("cpu", read_settings(file)) == recipe
 
 
 @pytest.mark.parametrize(

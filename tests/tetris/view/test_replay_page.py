@@ -15,9 +15,9 @@ from chromium import Page
 from elements import Elements
 
 from tetris import LinearController, Rules, published
+from tetris.game.decisions import play
 from tetris.game.piece_stream import PieceStream
 from tetris.game.pieces import placements_on
-from tetris.record.explanation import decisions
 from tetris.record.replay import Replay
 from tetris.view.game_view import scenes
 from tetris.view.replay_page import player_fragment, player_page
@@ -28,7 +28,7 @@ RULES = Rules(6, 6, clear_on_overflow=True)
 def recorded(rules: Rules = RULES, count: int = 120, name: str = "dt20") -> Replay:
     controller = published("dt20")
     mine = LinearController(controller.features, controller.weights, controller.rules, name)
-    played = islice(decisions(mine, rules, PieceStream(rules, 4, 0)), count)
+    played = islice(play(PieceStream(rules, 4, 0), mine.player(rules), rules), count)
     return Replay.of(played, rules, 4, 0, mine)
 
 

@@ -19,9 +19,8 @@ import pytest
 from sample_scenes import sample_scenes
 
 from tetris import Rules, published
-from tetris.game.decisions import appears
+from tetris.game.decisions import appears, play
 from tetris.game.piece_stream import PieceStream
-from tetris.record.explanation import decisions
 from tetris.view.game_view import GameTracker, scene_kinds
 from tetris.view.human_player import HumanPlayer
 from tetris.view.screen import is_shown, least_size, screen
@@ -117,7 +116,7 @@ def test_keys_are_told_apart(sent: str, keys: list[str]) -> None:
 def test_watching_ends_with_q_and_leaves_the_terminal_as_it_was(person: Pty) -> None:
     typed(person, ("pieces 1 ", " "), ("paused", ".."), ("pieces 2 ", "q"))
     with Terminal(person.output, person.side) as terminal:
-        watcher = Watcher(terminal, iter(sample_scenes(RULES, 50)), DT20, ["dt20"], 1.0)
+        watcher = Watcher(terminal, iter(sample_scenes(RULES, 50)), DT20.player(RULES), ["dt20"], 1.0)
         watcher.run()
         assert termios.tcgetattr(person.side) != person.before
     assert termios.tcgetattr(person.side) == person.before
@@ -138,7 +137,7 @@ def test_a_new_size_is_drawn_anew(person: Pty) -> None:
     threading.Thread(target=resize, daemon=True).start()
     typed(person, ("pieces 1 ", " "))
     with Terminal(person.output, person.side) as terminal:
-        Watcher(terminal, iter(sample_scenes(RULES, 9)), DT20, [], 1.0).run()
+        Watcher(terminal, iter(sample_scenes(RULES, 9)), None, [], 1.0).run()
     person.wait_for("the window")
 
 
@@ -173,8 +172,8 @@ def test_a_game_over_waits_for_a_key_and_the_end_sums_up(person: Pty) -> None:
     assert re.match(expected, player.summary())
 
 
-def beside(person: Pty) -> HumanPlayer:
-    return HumanPlayer(Terminal(person.output, person.side), RULES, PieceStream(RULES, 3, 0), DT20, ["you"])
+def beside(person: Pty, rules: Rules = RULES) -> HumanPlayer:
+    return HumanPlayer(Terminal(person.output, person.side), rules, PieceStream(rules, 3, 0), DT20, ["you"])
 
 
 def test_a_piece_is_lowered_row_by_row_and_placed_where_it_rests(person: Pty) -> None:
@@ -202,8 +201,7 @@ def test_a_piece_is_kept_once_and_comes_back_for_another(person: Pty) -> None:
 
 def test_no_piece_is_kept_by_the_original_rule(person: Pty) -> None:
     rules = Rules(6, 6, original=True)
-    pieces = PieceStream(rules, 3, 0)
-    player = HumanPlayer(Terminal(person.output, person.side), rules, pieces, DT20, ["you"])
+    player, pieces = beside(person, rules), PieceStream(rules, 3, 0)
     player._press("c")
     assert (player._piece, player._held, player.in_order) == (pieces[0], None, True)
     while not player.played or not player.played[-1].game_over:
@@ -220,7 +218,7 @@ def test_the_controller_races_on_the_same_pieces(person: Pty) -> None:
         player._press("x")  # a game that is over waits for a key
         player._press(" ")
     expected = GameTracker(RULES)
-    for after in islice(decisions(DT20, RULES, pieces), len(player.played)):
+    for after in islice(play(pieces, DT20.player(RULES), RULES), len(player.played)):
         expected.carry_out(expected.scene(after, None))
     assert player.rival.pieces == len(player.played)
     assert (player.rival.cells == expected.cells).all()
@@ -232,13 +230,11 @@ def test_the_controller_races_on_the_same_pieces(person: Pty) -> None:
 def test_a_screen_fits_its_terminal_with_a_second_board_where_there_is_room(
     size: tuple[int, int], depth: int
 ) -> None:
-    names = ("you", "a controller of a long name")
+    text = ["a long line of text " * 5] * 50, "keys " * 30
+    rest = (*text, os.terminal_size(size), depth, ("you", "a controller of a long name"))
     for scene in sample_scenes(RULES, 40):
         for boards in ([scene_kinds(scene)], [scene_kinds(scene)] * 2):
-            panel, footer = ["a long line of text " * 5] * 50, "keys " * 30
-            drawn = screen(
-                RULES, boards, scene.next_piece, panel, footer, os.terminal_size(size), depth, names
-            )
+            drawn = screen(RULES, boards, scene.next_piece, *rest)
             assert len(drawn) <= size[1]
             assert max(len(ESCAPES.sub("", line)) for line in drawn) <= size[0]
             floors = [line for line in drawn if "you" in line]

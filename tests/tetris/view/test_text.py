@@ -1,4 +1,4 @@
-"""tetris/text.py: pictures as text."""
+"""tetris/view/text.py: pictures as text."""
 
 from __future__ import annotations
 

@@ -10,11 +10,12 @@ namespace {
 using namespace tetris;
 
 struct Cuda {
-    static void launch(const Tensor& weight, const Resampling& job, unsigned population) {
-        const cem_tetris::DeviceGuard guard(weight.get_device_index());
-        resample_streams<<<population, resampling_threads(job.streams), 0, cem_tetris::current_stream(weight)>>>(job);
-        STD_CUDA_KERNEL_LAUNCH_CHECK();
-    }
+  static void launch(const Tensor& weight, const Resampling& job, unsigned population) {
+    const cem_tetris::DeviceGuard guard(weight.get_device_index());
+    resample_streams<<<population, resampling_threads(job.streams), 0, cem_tetris::current_stream(weight)>>>(
+        job);
+    STD_CUDA_KERNEL_LAUNCH_CHECK();
+  }
 };
 
 }  // namespace

@@ -19,114 +19,108 @@ using L = TallLanes;
 constexpr int64_t GRAIN = 1024;
 
 TETRIS_FUNCTION int lane_of(const int& value, int) { return value; }
-template <class Ints>
-TETRIS_FUNCTION int lane_of(const Ints& values, int lane) {
-    return values[lane];
-}
+template <class Ints> TETRIS_FUNCTION int lane_of(const Ints& values, int lane) { return values[lane]; }
 
 // One environment's placements.
-template <class List>
-class Writer {
-   public:
-    Writer(const FeatureTensors& all, const Geometry<L>& geometry, int64_t i)
-        : rules_(all.rules),
-          piece_(all.piece[i]),
-          features_(all.features + i * actions() * List::COUNT),
-          ends_game_(all.ends_game + i * actions()),
-          board_(geometry, load(all, geometry, i)) {
-        std::fill_n(features_, actions() * List::COUNT, 0.0f);
-        const uint64_t mask = all.is_over(i) ? 0 : mask_bits(piece_, rules_.width);
-        for (int action = 0; action < actions(); ++action) ends_game_[action] = static_cast<int8_t>(mask >> action & 1u);
+template <class List> class Writer {
+ public:
+  Writer(const FeatureTensors& all, const Geometry<L>& geometry, int64_t i)
+      : rules_(all.rules),
+        piece_(all.piece[i]),
+        features_(all.features + i * actions() * List::COUNT),
+        ends_game_(all.ends_game + i * actions()),
+        board_(geometry, load(all, geometry, i)) {
+    std::fill_n(features_, actions() * List::COUNT, 0.0f);
+    const uint64_t mask = all.is_over(i) ? 0 : mask_bits(piece_, rules_.width);
+    for (int action = 0; action < actions(); ++action)
+      ends_game_[action] = static_cast<int8_t>(mask >> action & 1u);
+  }
+
+  void write() {
+    const Plan<L>& plan = plan_of<L>(piece_);
+    const Ground<L> ground(board_);
+    const typename List::template Prepared<L> prepared(board_);
+    const auto each = [&](const auto& groups) {
+      for (int i = 0; i < groups.count; ++i) write_group(ground, prepared, groups.group[i]);
+    };
+    each(plan.ones);
+    each(plan.twos);
+    each(plan.threes);
+    each(plan.fours);
+  }
+
+ private:
+  int actions() const { return MAX_ORIENTATIONS * rules_.width; }
+
+  static typename L::ColumnBits load(const FeatureTensors& all, const Geometry<L>& geometry, int64_t i) {
+    typename L::Word slots[16] = {};
+    for (int c = 0; c < all.rules.width; ++c) {
+      slots[FIRST_COLUMN + c] =
+          static_cast<typename L::Word>(all.columns[c * all.count + i] >> (31 - L::TOP));
     }
+    return L::load(slots) | geometry.walls;
+  }
 
-    void write() {
-        const Plan<L>& plan = plan_of<L>(piece_);
-        const Ground<L> ground(board_);
-        const typename List::template Prepared<L> prepared(board_);
-        const auto each = [&](const auto& groups) {
-            for (int i = 0; i < groups.count; ++i) write_group(ground, prepared, groups.group[i]);
-        };
-        each(plan.ones);
-        each(plan.twos);
-        each(plan.threes);
-        each(plan.fours);
-    }
-
-   private:
-    int actions() const { return MAX_ORIENTATIONS * rules_.width; }
-
-    static typename L::ColumnBits load(const FeatureTensors& all, const Geometry<L>& geometry, int64_t i) {
-        typename L::Word slots[16] = {};
-        for (int c = 0; c < all.rules.width; ++c) {
-            slots[FIRST_COLUMN + c] = static_cast<typename L::Word>(all.columns[c * all.count + i] >> (31 - L::TOP));
+  // See Chooser::score.
+  template <int WIDTH> void write_group(const Ground<L>& ground,
+      const typename List::template Prepared<L>& prepared, const Group<L, WIDTH>& group) {
+    const Drop<L, WIDTH> drop(ground, group.shapes);
+    const auto end = drop.end();
+    auto whole = L::lanes(end < L::ints(rules_.height + 1 + (rules_.clear_on_overflow ? MAX_PIECE_SIZE : 0)));
+    if constexpr (List::all_follow_drops) {
+      const auto plain = L::lanes((drop.completed() == L::bits(0)) & (end < L::ints(rules_.height + 1)));
+      if (plain != 0) {
+        typename L::Ints numerators[List::COUNT];
+        List::numerators(prepared, drop, numerators);
+        float values[List::COUNT][L::LANES];
+        for (int f = 0; f < List::COUNT; ++f) {
+          for (int lane = 0; lane < L::LANES; ++lane) {
+            values[f][lane] = static_cast<float>(lane_of(numerators[f], lane)) * List::reciprocal(f);
+          }
         }
-        return L::load(slots) | geometry.walls;
-    }
-
-    // See Chooser::score.
-    template <int WIDTH>
-    void write_group(const Ground<L>& ground, const typename List::template Prepared<L>& prepared,
-                     const Group<L, WIDTH>& group) {
-        const Drop<L, WIDTH> drop(ground, group.shapes);
-        const auto end = drop.end();
-        auto whole = L::lanes(end < L::ints(rules_.height + 1 + (rules_.clear_on_overflow ? MAX_PIECE_SIZE : 0)));
-        if constexpr (List::all_follow_drops) {
-            const auto plain = L::lanes((drop.completed() == L::bits(0)) & (end < L::ints(rules_.height + 1)));
-            if (plain != 0) {
-                typename L::Ints numerators[List::COUNT];
-                List::numerators(prepared, drop, numerators);
-                float values[List::COUNT][L::LANES];
-                for (int f = 0; f < List::COUNT; ++f) {
-                    for (int lane = 0; lane < L::LANES; ++lane) {
-                        values[f][lane] = static_cast<float>(lane_of(numerators[f], lane)) * List::reciprocal(f);
-                    }
-                }
-                for (unsigned lanes = plain; lanes != 0; lanes &= lanes - 1) {
-                    const int lane = lowest_bit(lanes);
-                    store(place_of(group, lane), [&](int f) { return values[f][lane]; });
-                }
-            }
-            whole &= ~plain;
+        for (unsigned lanes = plain; lanes != 0; lanes &= lanes - 1) {
+          const int lane = lowest_bit(lanes);
+          store(place_of(group, lane), [&](int f) { return values[f][lane]; });
         }
-        for (unsigned lanes = whole; lanes != 0; lanes &= lanes - 1) {
-            const int place = place_of(group, lowest_bit(lanes));
-            visit_whole<List>(board_, piece_, place, rules_.clear_on_overflow, [&](const auto& numerators) {
-                store(place, [&](int f) { return static_cast<float>(numerators[f]) * List::reciprocal(f); });
-            });
-        }
+      }
+      whole &= ~plain;
     }
-
-    template <int WIDTH>
-    static int place_of(const Group<L, WIDTH>& group, int lane) {
-        return lowest_bit(group.in_order(1u << lane));
+    for (unsigned lanes = whole; lanes != 0; lanes &= lanes - 1) {
+      const int place = place_of(group, lowest_bit(lanes));
+      visit_whole<List>(board_, piece_, place, rules_.clear_on_overflow, [&](const auto& numerators) {
+        store(place, [&](int f) { return static_cast<float>(numerators[f]) * List::reciprocal(f); });
+      });
     }
+  }
 
-    template <class Value>
-    void store(int place, const Value& value) {
-        const int action = orientation_of(place) * rules_.width + column_of(place);
-        float* row = features_ + action * List::COUNT;
-        for (int f = 0; f < List::COUNT; ++f) row[f] = value(f);
-        ends_game_[action] = 0;
-    }
+  template <int WIDTH> static int place_of(const Group<L, WIDTH>& group, int lane) {
+    return lowest_bit(group.in_order(1u << lane));
+  }
 
-    const GameRules& rules_;
-    const int piece_;
-    float* const features_;
-    int8_t* const ends_game_;
-    const Board<L> board_;
+  template <class Value> void store(int place, const Value& value) {
+    const int action = orientation_of(place) * rules_.width + column_of(place);
+    float* row = features_ + action * List::COUNT;
+    for (int f = 0; f < List::COUNT; ++f) row[f] = value(f);
+    ends_game_[action] = 0;
+  }
+
+  const GameRules& rules_;
+  const int piece_;
+  float* const features_;
+  int8_t* const ends_game_;
+  const Board<L> board_;
 };
 
 struct Cpu {
-    template <class List>
-    static void write(const Tensor&, const FeatureTensors& all) {
-        torch::stable::parallel_for(0, all.count, GRAIN, [&](int64_t begin, int64_t end) {
-            const Geometry<L> geometry(all.rules.width, all.rules.height);
-            for (int64_t i = begin; i < end; ++i) {
-                Writer<List> writer(all, geometry, i);
-                if (!all.is_over(i)) writer.write();
-            }
-        });
-    }
+  template <class List> static void write(const Tensor&, const FeatureTensors& all) {
+    torch::stable::parallel_for(0, all.count, GRAIN, [&](int64_t begin, int64_t end) {
+      const Geometry<L> geometry(all.rules.width, all.rules.height);
+      for (int64_t i = begin; i < end; ++i) {
+        Writer<List> writer(all, geometry, i);
+        if (!all.is_over(i)) writer.write();
+      }
+    });
+  }
 };
 
 }  // namespace
@@ -134,4 +128,6 @@ struct Cpu {
 STABLE_TORCH_LIBRARY_FRAGMENT(TETRIS_LIBRARY, m) { m.def(TETRIS_PLACEMENTS_SCHEMA); }
 
 using Features = tetris::FeatureList<TETRIS_FEATURES>;
-STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CPU, m) { m.impl("placements", TORCH_BOX(&(placements<Features, Cpu>))); }
+STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CPU, m) {
+  m.impl("placements", TORCH_BOX(&(placements<Features, Cpu>)));
+}

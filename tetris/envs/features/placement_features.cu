@@ -11,22 +11,24 @@ namespace {
 using namespace tetris;
 
 struct Cuda {
-    template <class List>
-    static void write(const Tensor& columns, const FeatureTensors& all) {
-        STD_TORCH_CHECK(all.count < int64_t{1} << 31, "expected less than 2^31 environments, got ", all.count);
-        const cem_tetris::DeviceGuard guard(columns.get_device_index());
-        const auto stream = cem_tetris::current_stream(columns);
-        constexpr int BYTES = sizeof(PlacementMemory<List>), USUAL = 48 * 1024;  // what a kernel has without asking
-        if (BYTES > USUAL) {
-            STD_CUDA_CHECK(
-                cudaFuncSetAttribute(placements_kernel<List>, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES));
-        }
-        placements_kernel<List><<<static_cast<unsigned>(all.count), WARP, BYTES, stream>>>(all);
-        STD_CUDA_KERNEL_LAUNCH_CHECK();
+  template <class List> static void write(const Tensor& columns, const FeatureTensors& all) {
+    STD_TORCH_CHECK(all.count < int64_t{1} << 31, "expected less than 2^31 environments, got ", all.count);
+    const cem_tetris::DeviceGuard guard(columns.get_device_index());
+    const auto stream = cem_tetris::current_stream(columns);
+    constexpr int BYTES = sizeof(PlacementMemory<List>),
+                  USUAL = 48 * 1024;  // what a kernel has without asking
+    if (BYTES > USUAL) {
+      STD_CUDA_CHECK(
+          cudaFuncSetAttribute(placements_kernel<List>, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES));
     }
+    placements_kernel<List><<<static_cast<unsigned>(all.count), WARP, BYTES, stream>>>(all);
+    STD_CUDA_KERNEL_LAUNCH_CHECK();
+  }
 };
 
 }  // namespace
 
 using Features = tetris::FeatureList<TETRIS_FEATURES>;
-STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CUDA, m) { m.impl("placements", TORCH_BOX(&(placements<Features, Cuda>))); }
+STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CUDA, m) {
+  m.impl("placements", TORCH_BOX(&(placements<Features, Cuda>)));
+}

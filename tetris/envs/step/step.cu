@@ -11,22 +11,25 @@ namespace {
 using namespace tetris;
 
 struct Cuda {
-    static void step(const Tensor& board, const Environments& all, const StepTensors& tensors, const Task& task) {
-        const cem_tetris::DeviceGuard guard(board.get_device_index());
-        step_kernel<<<step_blocks(all.count), STEP_THREADS, 0, cem_tetris::current_stream(board)>>>({all, tensors, task});
-        STD_CUDA_KERNEL_LAUNCH_CHECK();
-    }
+  static void step(
+      const Tensor& board, const Environments& all, const StepTensors& tensors, const Task& task) {
+    const cem_tetris::DeviceGuard guard(board.get_device_index());
+    step_kernel<<<step_blocks(all.count), STEP_THREADS, 0, cem_tetris::current_stream(board)>>>(
+        {all, tensors, task});
+    STD_CUDA_KERNEL_LAUNCH_CHECK();
+  }
 
-    static void observe(const Tensor& board, const Environments& all, const Task& task) {
-        const cem_tetris::DeviceGuard guard(board.get_device_index());
-        observe_kernel<<<step_blocks(all.count), STEP_THREADS, 0, cem_tetris::current_stream(board)>>>({all, {}, task});
-        STD_CUDA_KERNEL_LAUNCH_CHECK();
-    }
+  static void observe(const Tensor& board, const Environments& all, const Task& task) {
+    const cem_tetris::DeviceGuard guard(board.get_device_index());
+    observe_kernel<<<step_blocks(all.count), STEP_THREADS, 0, cem_tetris::current_stream(board)>>>(
+        {all, {}, task});
+    STD_CUDA_KERNEL_LAUNCH_CHECK();
+  }
 };
 
 }  // namespace
 
 STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CUDA, m) {
-    m.impl("step", TORCH_BOX(&Operators<Cuda>::step));
-    m.impl("observe", TORCH_BOX(&Operators<Cuda>::observe));
+  m.impl("step", TORCH_BOX(&Operators<Cuda>::step));
+  m.impl("observe", TORCH_BOX(&Operators<Cuda>::observe));
 }

@@ -12,28 +12,27 @@ using namespace tetris;
 
 constexpr int THREADS = 256;
 
-template <class Function>
-__global__ void __launch_bounds__(THREADS) each_kernel(int64_t count, const __grid_constant__ Function function) {
-    const int64_t i = static_cast<int64_t>(blockIdx.x) * THREADS + threadIdx.x;
-    if (i < count) function(i);
+template <class Function> __global__ void __launch_bounds__(THREADS)
+    each_kernel(int64_t count, const __grid_constant__ Function function) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * THREADS + threadIdx.x;
+  if (i < count) function(i);
 }
 
 struct Cuda {
-    template <class Function>
-    static void each(const Tensor& like, int64_t count, const Function& function) {
-        if (count == 0) return;
-        const cem_tetris::DeviceGuard guard(like.get_device_index());
-        const auto blocks = static_cast<unsigned>((count + THREADS - 1) / THREADS);
-        each_kernel<<<blocks, THREADS, 0, cem_tetris::current_stream(like)>>>(count, function);
-        STD_CUDA_KERNEL_LAUNCH_CHECK();
-    }
+  template <class Function> static void each(const Tensor& like, int64_t count, const Function& function) {
+    if (count == 0) return;
+    const cem_tetris::DeviceGuard guard(like.get_device_index());
+    const auto blocks = static_cast<unsigned>((count + THREADS - 1) / THREADS);
+    each_kernel<<<blocks, THREADS, 0, cem_tetris::current_stream(like)>>>(count, function);
+    STD_CUDA_KERNEL_LAUNCH_CHECK();
+  }
 };
 
 }  // namespace
 
 STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CUDA, m) {
-    m.impl("sweep", TORCH_BOX(&Iteration<Cuda>::sweep));
-    m.impl("expand", TORCH_BOX(&Iteration<Cuda>::expand));
-    m.impl("survive", TORCH_BOX(&Iteration<Cuda>::survive));
-    m.impl("play", TORCH_BOX(&Iteration<Cuda>::play));
+  m.impl("sweep", TORCH_BOX(&Iteration<Cuda>::sweep));
+  m.impl("expand", TORCH_BOX(&Iteration<Cuda>::expand));
+  m.impl("survive", TORCH_BOX(&Iteration<Cuda>::survive));
+  m.impl("play", TORCH_BOX(&Iteration<Cuda>::play));
 }
