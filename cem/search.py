@@ -88,14 +88,14 @@ def minimize(objective: Callable[[Any], Any], mean: Any, std: Any, **options: An
         >>> bool((result.x - 3.0).abs().max() < 1e-3)
         True
 
-    With nothing else given it chooses what ``Result.settings`` says: a full covariance up to `LARGEST_FULL`
-    parameters, a diagonal one above; evolution paths; 4 + 3 ln(dim) candidates, or fewer where a budget would
-    be less than twenty generations; restarts of two regimes. That is CMA-ES as of N. Hansen, The CMA
-    Evolution Strategy: A Tutorial, arXiv:1604.00772, 2023, and R. Ros and N. Hansen, A Simple Modification in
-    CMA-ES Achieving Linear Time and Space Complexity, PPSN 2008. Each part can be given instead. Who gives a
-    part of the textbook's update (``extra_variance``, ``smoothing``, ``std_smoothing``, ``variance_about``,
-    ``relative_std_floor`` or ``paths=False``), or a GPU, where a generation costs launches and not candidates,
-    gets the textbook's: a diagonal, 10 dim candidates, no restarts.
+    With nothing else given it chooses what ``Result.settings`` says: a full covariance up to 200 parameters,
+    a diagonal one above; evolution paths; 4 + 3 ln(dim) candidates, or fewer where a budget would not be
+    twenty generations; restarts of two regimes. That is CMA-ES as of N. Hansen, The CMA Evolution Strategy: A
+    Tutorial, arXiv:1604.00772, 2023, and R. Ros and N. Hansen, A Simple Modification in CMA-ES Achieving
+    Linear Time and Space Complexity, PPSN 2008. Each part can be given instead. Who gives a part of the
+    textbook's update (``extra_variance``, ``smoothing``, ``std_smoothing``, ``variance_about``,
+    ``relative_std_floor`` or ``paths=False``), or a GPU, where a generation costs launches and not
+    candidates, gets the textbook's: a diagonal, 10 dim candidates, no restarts.
 
     Args:
         objective: Maps candidates, shape (N, dim), to fitness, shape (N,): tensors, or arrays where ``mean``
@@ -197,7 +197,8 @@ def search(
     paths = options.get("paths", not textbook)
     if paths:
         diagonal = dim > LARGEST_FULL
-        options = {"covariance": "diagonal" if diagonal else "full", "weights": "log", "paths": True} | options
+        chosen = {"covariance": "diagonal" if diagonal else "full", "weights": "log", "paths": True}
+        options = chosen | options
     if population_size is None:
         population_size = 4 + int(3 * math.log(dim)) if paths else 10 * dim
         if paths and budget is not None:
@@ -297,9 +298,9 @@ def search(
             if reason in ("target", "time_limit", "signal", "requested"):
                 break
             large = regimes.spent(spent)
-            if budget is None and restarts is None and restart and large and reason in _CONVERGED:
-                if abs(found - before) <= _SAME * history.range:
-                    break
+            may_agree = budget is None and restarts is None and restart and large and reason in _CONVERGED
+            if may_agree and abs(found - before) <= _SAME * history.range:
+                break
     assert best is not None
     return Result(
         x=best.best,
