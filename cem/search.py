@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import random
+import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -21,7 +23,7 @@ from cem import ranks
 from cem._checks import as_real, check_real, outside
 from cem.callbacks import Callback, GenerationRecord, MetricsWriter, ProgressBar, check_callbacks
 from cem.checkpoint import Checkpointer
-from cem.evaluation import Objective
+from cem.evaluation import Evaluation, Objective
 from cem.optimizer import CrossEntropyMethod
 from cem.sampling import mix_seed
 from cem.stopping import Interrupted, StopRequest
@@ -30,7 +32,12 @@ from cem.trainer import Trainer
 from kernels.support.checks import check_flags, check_integer
 
 CHECKPOINT_SECONDS = 1.0
-PATHS_POPULATION = 40
+LARGEST_FULL = 200
+"""The most parameters for which a full covariance is chosen."""
+_LEAST_GENERATIONS = 20  # within a budget, of a population that is chosen
+_TEXTBOOK = {"extra_variance", "noise", "smoothing", "std_smoothing", "variance_about", "relative_std_floor"}
+_CONVERGED = ("std", "fitness_range")
+_SAME = 1e-8  # of the range of fitness seen: two searches found the same
 _FOLDER, _METRICS = "restart-{:03d}", "metrics.jsonl"
 _RECORDED = tuple(
     name for name in GenerationRecord.__dataclass_fields__ if name not in ("metrics", "distribution")
@@ -53,6 +60,8 @@ class Result:
             ``"signal"`` or ``"requested"``.
         evaluations: The candidates evaluated.
         restarts: The restarts made, 0 for a single search.
+        settings: What was chosen, or given: ``covariance``, ``paths``, ``weights``, ``population_size`` of the
+            first search, the most ``restarts`` (None: within the budget) and ``budget``.
         history: Lists of one entry a recorded generation: ``evaluations``, ``best_fitness`` of all restarts,
             ``generation_best``, ``elite_mean``, ``std_mean``, ``population_size``.
     """
@@ -64,6 +73,7 @@ class Result:
     reason: str
     evaluations: int
     restarts: int
+    settings: dict[str, Any]
     history: dict[str, list[float]] = field(repr=False)
 
 
@@ -77,6 +87,15 @@ def minimize(objective: Callable[[Any], Any], mean: Any, std: Any, **options: An
         >>> result = minimize(f, torch.zeros(5), 1.0, budget=20_000, seed=1)
         >>> bool((result.x - 3.0).abs().max() < 1e-3)
         True
+
+    With nothing else given it chooses what ``Result.settings`` says: a full covariance up to 200 parameters,
+    a diagonal one above; evolution paths; 4 + 3 ln(dim) candidates, or fewer where a budget would not be
+    twenty generations; restarts of two regimes. That is CMA-ES as of N. Hansen, The CMA Evolution Strategy: A
+    Tutorial, arXiv:1604.00772, 2023, and R. Ros and N. Hansen, A Simple Modification in CMA-ES Achieving
+    Linear Time and Space Complexity, PPSN 2008. Each part can be given instead. Who gives a part of the
+    textbook's update (``extra_variance``, ``smoothing``, ``std_smoothing``, ``variance_about``,
+    ``relative_std_floor`` or ``paths=False``), or a GPU, where a generation costs launches and not
+    candidates, gets the textbook's: a diagonal, 10 dim candidates, no restarts.
 
     Args:
         objective: Maps candidates, shape (N, dim), to fitness, shape (N,): tensors, or arrays where ``mean``
@@ -105,7 +124,7 @@ def search(
     maximize: bool,
     budget: int | None = None,
     population_size: int | None = None,
-    restarts: int = 0,
+    restarts: int | None = None,
     target: float | None = None,
     time_limit_s: float | None = None,
     vectorize: bool = False,
@@ -122,18 +141,20 @@ def search(
     """Search for the best value of a function.
 
     A search ends for a reason of ``cem.termination``, at the budget, at the time limit or on Ctrl-C; what is
-    found by then is returned. With restarts the next search begins at the start again with twice the
-    population, as in A. Auger and N. Hansen, A Restart CMA Evolution Strategy with Increasing
-    Population Size, CEC 2005.
+    found by then is returned. A restart begins at the start again, in one of two regimes: with twice the
+    population of the last such one, or with a small population and a smaller standard deviation, whichever
+    has used fewer evaluations; see N. Hansen, Benchmarking a BI-population CMA-ES on the BBOB-2009 function
+    testbed, GECCO 2009.
 
     Args:
         objective: As in ``minimize``.
         mean: The first mean, shape (dim,).
         std: The first standard deviation, a number or shape (dim,).
         maximize: True if a greater value is better.
-        budget: The most evaluations; whole generations within it are made. None: 10,000 dim.
-        population_size: Candidates a generation; None: 10 dim, or 40 with ``paths``.
-        restarts: The most restarts, ``>= 0``.
+        budget: The most evaluations; whole generations within it are made. None: 10,000 dim, and the search
+            ends where two populations, one twice the other, have found the same.
+        population_size: Candidates per generation; None: chosen, see ``minimize``.
+        restarts: The most restarts, ``>= 0``; None: chosen, see ``minimize``.
         target: A value at which the search ends; None: none.
         time_limit_s: The most seconds; None: no limit.
         vectorize: Whether ``objective`` takes one candidate. ``torch.func.vmap`` makes it take a population,
@@ -167,21 +188,41 @@ def search(
         raise TypeError(f"expected a function for objective, got {type(objective).__name__}")
     check_flags(vectorize=vectorize, progress=progress, graph=graph, distributed=distributed)
     callbacks = check_callbacks(callbacks)
-    restarts = check_integer("restarts", restarts, 0)
     target = None if target is None else check_real("target", target)
     first_mean = as_real("mean", mean)
     if first_mean.dim() != 1 or len(first_mean) == 0:
         raise ValueError(f"expected mean of shape (dim,), dim >= 1, got {tuple(first_mean.shape)}")
     dim = len(first_mean)
+    textbook = graph or "cuda" in str(options.get("device")) or not _TEXTBOOK.isdisjoint(options)
+    paths = options.get("paths", not textbook)
+    if paths:
+        diagonal = dim > LARGEST_FULL
+        chosen = {"covariance": "diagonal" if diagonal else "full", "weights": "log", "paths": True}
+        options = chosen | options
     if population_size is None:
-        population_size = PATHS_POPULATION if options.get("paths") else 10 * dim
+        population_size = 4 + int(3 * math.log(dim)) if paths else 10 * dim
+        if paths and budget is not None:
+            population_size = max(4, min(population_size, budget // _LEAST_GENERATIONS))
+    if restarts is not None:
+        restarts = check_integer("restarts", restarts, 0)
+    elif not paths:
+        restarts = 0
     first = check_integer("population_size", population_size, 2)
     left = check_integer("budget", 10_000 * dim if budget is None else budget, first)
+    settings = {
+        "covariance": options.get("covariance", "diagonal"),
+        "paths": paths,
+        "weights": options.get("weights", "equal"),
+        "population_size": first,
+        "restarts": restarts,
+        "budget": left,
+    }
     history = _History(maximize, target)
     best: CrossEntropyMethod | None = None
     if with_generation is None:
         with_generation = getattr(objective, "with_generation", False) is True
     evaluate = _population_objective(objective, vectorize, with_generation)
+    regimes = _Regimes(first)
     with ExitStack() as stack:
         own_stop = stop = stack.enter_context(StopRequest())
         if distributed:
@@ -195,13 +236,13 @@ def search(
             evaluate = ranks.shared(evaluate, agreed)
         if time_limit_s is not None:
             stop.deadline = time.monotonic() + check_real("time_limit_s", time_limit_s, 0.0)
-        for restart in range(restarts + 1):
-            size = first << restart
-            if restart and left < size:
+        for restart in range(sys.maxsize if restarts is None else restarts + 1):
+            size, scale, most = regimes.next(seed, left) if restart else (first, 1.0, left)
+            if left < size:
                 break
             optimizer = CrossEntropyMethod(
                 mean,
-                std,
+                std if scale == 1.0 else as_real("std", std) * scale,
                 size,
                 maximize=maximize,
                 seed=seed if seed is None or restart == 0 else mix_seed(seed, restart),
@@ -212,8 +253,8 @@ def search(
             watch = _Watch(optimizer, history)
             trainer = Trainer(
                 optimizer,
-                evaluate,
-                generations=left // size,
+                _with_mean(evaluate, mean) if paths and not (restart or graph) else evaluate,
+                generations=max(1, most // size),
                 callbacks=[
                     *([] if metrics is None else [metrics]),
                     watch,
@@ -246,13 +287,19 @@ def search(
             ended = trainer.run().reason if halt.reason is None else "requested"
             if restart == 0:
                 seed = optimizer.seed  # of the search that is resumed, if none was given
-            left -= optimizer.generation * size
-            history.evaluations += optimizer.generation * size
+            spent = optimizer.generation * size
+            left -= spent
+            history.evaluations += spent
             made = restart + 1
             reason = halt.reason or ("budget" if ended == "finished" else ended)
-            if best is None or history.is_better(optimizer.best_fitness, best.best_fitness):
+            found, before = optimizer.best_fitness, math.nan if best is None else best.best_fitness
+            if best is None or history.is_better(found, before):
                 best = optimizer
             if reason in ("target", "time_limit", "signal", "requested"):
+                break
+            large = regimes.spent(spent)
+            may_agree = budget is None and restarts is None and restart and large and reason in _CONVERGED
+            if may_agree and abs(found - before) <= _SAME * history.range:
                 break
     assert best is not None
     return Result(
@@ -263,8 +310,39 @@ def search(
         reason=reason,
         evaluations=history.evaluations,
         restarts=made - 1,
+        settings=settings,
         history=history.columns,
     )
+
+
+class _Regimes:
+    """The restarts of BIPOP-CMA-ES: their populations, standard deviations and budgets."""
+
+    def __init__(self, population_size: int) -> None:
+        self._first = self._size = population_size
+        self._used = [0, 0]  # evaluations of the regime of small populations, and of large ones
+        self._last = 0  # of the last search with a large population
+        self._large = True
+        self._random: random.Random | None = None
+
+    def next(self, seed: int | None, left: int) -> tuple[int, float, int]:
+        """Return the population of the next search, the share of the standard deviation, and its budget."""
+        self._random = self._random or random.Random(f"restarts {seed}")
+        self._large = self._used[1] <= self._used[0] and 2 * self._size * _LEAST_GENERATIONS <= left
+        if self._large:
+            self._size *= 2
+            return self._size, 1.0, left
+        ratio = self._size / self._first / 2
+        size = int(self._first * max(1.0, ratio) ** (self._random.random() ** 2))
+        return size, 10 ** (-2 * self._random.random()), min(left, max(self._last // 2, size))
+
+    def spent(self, evaluations: int) -> bool:
+        """Count the evaluations of a search; return whether its population was a large one."""
+        if self._random is not None:  # the first search belongs to neither
+            self._used[self._large] += evaluations
+        if self._large:
+            self._last = evaluations
+        return self._large
 
 
 class _History:
@@ -275,6 +353,11 @@ class _History:
         self.target = target
         self.evaluations = 0  # of the restarts before
         self.columns: dict[str, list[float]] = {name: [] for name in _COLUMNS}
+
+    @property
+    def range(self) -> float:
+        """The distance from the first elites' mean fitness to the best one."""
+        return abs(self.columns["elite_mean"][0] - self.columns["best_fitness"][-1])
 
     def is_better(self, a: float, b: float) -> bool:
         return a > b if self.maximize else a < b
@@ -364,6 +447,21 @@ class _Halt(Callback):
         self.reason = self._watch.reason
         if self.reason is not None:
             raise Interrupted(self.reason)
+
+
+def _with_mean(evaluate: Objective, mean: Any) -> Objective:
+    """Evaluate the mean as the first candidate of a search."""
+
+    def given(candidates: Any, generation: Any) -> Any:
+        if generation:
+            return evaluate(candidates, generation)
+        is_array = isinstance(candidates, np.ndarray)
+        candidates = candidates.copy() if is_array else candidates.clone()
+        candidates[0] = mean if is_array else torch.as_tensor(mean)
+        found = evaluate(candidates, generation)
+        return found if isinstance(found, Evaluation) else Evaluation(found, candidates=candidates)
+
+    return given
 
 
 def _population_objective(objective: Callable[..., Any], vectorize: bool, with_generation: bool) -> Objective:

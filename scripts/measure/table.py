@@ -48,7 +48,7 @@ WAYS = ("known1", "ahead", "known2")
 _TABLE = (
     Measurement("sampling", "sampling"),
     Measurement("generation", "generation"),
-    Measurement("optimizers", "optimizers", CPU, 7200.0, "quality"),
+    Measurement("bbob", "optimizers", CPU, 7200.0, "quality"),
     Measurement("compare_optimizers", "optimizers", BOTH, None),
     Measurement("operators", "operators"),
     Measurement("rollout", "rollout", ALL, 600.0, "dt20 best bcts bdu bertsekas"),
@@ -89,7 +89,7 @@ OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "optimizers": {
         "parts": _choice("part", PARTS, nargs="*"),
         "--searches": {"nargs": "+", "metavar": "NAME", "help": "of the quality (default: all)"},
-        "--dims": {**_NUMBERS, "default": [5, 20], "help": "(default: 5 20)"},
+        "--dims": {**_NUMBERS, "default": [2, 5, 20], "help": "(default: 2 5 20)"},
         "--instances": {**_NUMBERS, "default": [1, 2, 3], "help": "(default: 1 2 3)"},
         "--jobs": _number(1, "processes for the quality", 1024),
     },

@@ -53,7 +53,6 @@ class TestResult:
         assert result.fun == pytest.approx(sign * float(sphere(result.x - 1.0)), abs=1e-12)
         assert torch.allclose(result.mean, torch.ones(3), atol=1e-2)
         assert (result.std < 1.0).all()
-        assert result.restarts == 0
         assert list(result.history) == COLUMNS
         assert result.history["best_fitness"][-1] == result.fun
         assert "history" not in repr(result)
@@ -115,19 +114,74 @@ class TestReasons:
 class TestRestarts:
     def test_a_function_with_many_minima_needs_them(self):
         options = {"budget": 60_000, "population_size": 20, "seed": 0, "target": 1e-4}
-        assert minimize(rastrigin, [2.5] * 4, 2.0, **options).fun > 0.9
-        assert minimize(rastrigin, [2.5] * 4, 2.0, restarts=7, **options).fun < 1e-4
+        assert minimize(rastrigin, [2.5] * 4, 2.0, restarts=0, **options).fun > 0.9
+        assert minimize(rastrigin, [2.5] * 4, 2.0, **options).fun < 1e-4
 
-    def test_every_restart_has_twice_the_population_and_other_noise(self):
-        result = minimize(sphere, START, 1.0, population_size=10, restarts=2, budget=100_000, seed=1)
-        sizes = result.history["population_size"]
-        assert sizes == sorted(sizes)
-        assert set(sizes) == {10, 20, 40}
-        starts = [sizes.index(size) for size in (10, 20, 40)]
-        assert len({result.history["generation_best"][start] for start in starts}) == 3
+    def test_the_population_doubles_or_is_small_and_both_share_the_budget(self):
+        sizes, spent = [], []
+
+        class Sizes(Callback):
+            def on_start(self, plan):
+                spent.append(0)
+                sizes.append(0)
+
+            def on_generation(self, record):
+                spent[-1] += 1
+
+        result = minimize(sphere, START, 1.0, population_size=10, budget=20_000, callbacks=[Sizes()], seed=1)
+        ends = np.cumsum(spent)
+        sizes = [int(result.history["population_size"][end - 1]) for end in ends]
+        assert sizes[:2] == [10, 20]
+        large = [k for k in range(1, len(sizes)) if sizes[k] > max(sizes[:k])]
+        assert [sizes[k] for k in large] == [20 << k for k in range(len(large))]
+        share = sum(sizes[k] * spent[k] for k in large) / sum(
+            s * n for s, n in zip(sizes[1:], spent[1:], strict=True)
+        )
+        assert 0.3 < share < 0.8
+        assert result.restarts == len(sizes) - 1 > 4
         assert result.fun == min(result.history["generation_best"])
-        assert result.history["evaluations"] == sorted(result.history["evaluations"])
         assert result.history["best_fitness"] == sorted(result.history["best_fitness"], reverse=True)
+
+    def test_without_a_budget_two_searches_that_agree_end_it(self):
+        result = minimize(sphere, START, 1.0, seed=1)
+        assert (result.restarts, result.reason) == (1, "fitness_range")
+        assert result.evaluations < 3000
+        assert minimize(sphere, START, 1.0, seed=1, restarts=0).evaluations < result.evaluations
+
+
+def rosenbrock(x):
+    """A long, oblique valley."""
+    return (100 * (x[..., 1:] - x[..., :-1] ** 2) ** 2 + (1 - x[..., :-1]) ** 2).sum(-1)
+
+
+class TestDefaults:
+    @pytest.mark.parametrize(("dim", "evaluations"), [(2, 1200), (5, 4000)])
+    def test_nothing_else_is_needed_in_a_valley(self, dim, evaluations):
+        result = minimize(rosenbrock, np.zeros(dim), 1.0, target=1e-9, seed=1)
+        assert (result.reason, result.restarts) == ("target", 0)
+        assert result.evaluations < evaluations
+
+    @pytest.mark.parametrize(
+        ("dim", "options", "expected"),
+        [
+            (5, {}, ("full", True, 8, None)),
+            (201, {"budget": 3000}, ("diagonal", True, 19, None)),
+            (5, {"budget": 100}, ("full", True, 5, None)),
+            (5, {"covariance": "diagonal", "budget": 1000}, ("diagonal", True, 8, None)),
+            (5, {"paths": False, "budget": 1000}, ("diagonal", False, 50, 0)),
+            (5, {"noise": "constant:1", "budget": 1000}, ("diagonal", False, 50, 0)),
+        ],
+    )
+    def test_what_is_chosen_stands_in_the_result(self, dim, options, expected):
+        result = minimize(sphere, torch.zeros(dim), 1.0, seed=1, target=1e9, **options)
+        names = ("covariance", "paths", "population_size", "restarts")
+        assert tuple(result.settings[name] for name in names) == expected
+
+    def test_the_mean_is_evaluated_first(self):
+        seen = []
+        minimize(lambda x: seen.append(x.clone()) or sphere(x), START, 1.0, budget=21, seed=1)
+        assert seen[0][0].tolist() == list(START)
+        assert len(torch.cat(seen).unique(dim=0)) == 20  # of five generations of four
 
 
 @pytest.mark.parametrize(
@@ -135,7 +189,7 @@ class TestRestarts:
     [
         ({"mean": 1.0}, ValueError, r"expected mean of shape \(dim,\), dim >= 1, got \(\)"),
         ({"objective": 3}, TypeError, "expected a function for objective, got int"),
-        ({"budget": 5}, ValueError, "expected budget >= 20, got 5"),
+        ({"budget": 3}, ValueError, "expected budget >= 4, got 3"),
         ({"graph": True}, ValueError, "expected a search with backend 'cuda' for a CUDA graph"),
     ],
 )

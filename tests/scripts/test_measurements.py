@@ -34,7 +34,7 @@ WORDS: dict[str, str] = {
     "env": f"--num-envs 2 {_LITTLE}",
     "peers": f"--num-envs 2 {_LITTLE}",
     "compare_optimizers": "speed",
-    "optimizers": "--searches cem cem_full_restarts --dims 2 --instances 1 2",
+    "bbob": "--searches cem cem_textbook --dims 2 --instances 1 2",
     "scores": "dt20 --boards 6x6 --decisions 640 --pieces bag",
     "reproduce": "published --quick",
 }
@@ -46,7 +46,7 @@ TINY: dict[str, dict[str, Any]] = {
         "PLANS": dict.fromkeys(sampling.PLANS, _ONCE),
     },
     "generation": {"SHAPES": dict.fromkeys(("cpu", "cuda"), ((20, 4),)), "GENERATIONS": 20, "REPEATS": 1},
-    "optimizers": {"FUNCTIONS": (1, 8), "EVALUATIONS": 30},
+    "optimizers": {"FUNCTIONS": (1, 8), "EVALUATIONS": (10, 30)},
     "operators": {
         **{"ELEMENTS": {"cpu": 64, "cuda": 64}, "ROUNDS": 1, "DTYPES": (torch.float32,)},
         "SIZES": {(2, 3, 4): _ONCE},
