@@ -60,8 +60,8 @@ class Result:
             ``"signal"`` or ``"requested"``.
         evaluations: The candidates evaluated.
         restarts: The restarts made, 0 for a single search.
-        settings: What was chosen, or given: ``covariance``, ``paths``, ``weights``, ``population_size`` of the
-            first search, the most ``restarts`` (None: within the budget) and ``budget``.
+        settings: What was chosen, or given: ``covariance``, ``paths``, ``weights``, the first ``population_size``,
+            the most ``restarts`` (None: within the budget), ``budget``.
         history: Lists of one entry a recorded generation: ``evaluations``, ``best_fitness`` of all restarts,
             ``generation_best``, ``elite_mean``, ``std_mean``, ``population_size``.
     """
@@ -89,8 +89,8 @@ def minimize(objective: Callable[[Any], Any], mean: Any, std: Any, **options: An
         True
 
     With nothing else given it chooses what ``Result.settings`` says: a full covariance up to 200 parameters,
-    a diagonal one above; evolution paths; 4 + 3 ln(dim) candidates, or fewer where a budget would not be
-    twenty generations; restarts of two regimes. That is CMA-ES as of N. Hansen, The CMA Evolution Strategy: A
+    a diagonal one above; evolution paths; 4 + 3 ln(dim) candidates, or fewer for twenty generations within a
+    budget; restarts of two regimes. That is CMA-ES as of N. Hansen, The CMA Evolution Strategy: A
     Tutorial, arXiv:1604.00772, 2023, and R. Ros and N. Hansen, A Simple Modification in CMA-ES Achieving
     Linear Time and Space Complexity, PPSN 2008. Each part can be given instead. Who gives a part of the
     textbook's update (``extra_variance``, ``smoothing``, ``std_smoothing``, ``variance_about``,
