@@ -60,8 +60,8 @@ class Result:
             ``"signal"`` or ``"requested"``.
         evaluations: The candidates evaluated.
         restarts: The restarts made, 0 for a single search.
-        settings: What was chosen, or given: ``covariance``, ``paths``, ``weights``, the first ``population_size``,
-            the most ``restarts`` (None: within the budget), ``budget``.
+        settings: What was chosen, or given: ``covariance``, ``paths``, ``weights``, ``population_size`` (the
+            first one), ``restarts`` (the most; None: those within the budget) and ``budget``.
         history: Lists of one entry a recorded generation: ``evaluations``, ``best_fitness`` of all restarts,
             ``generation_best``, ``elite_mean``, ``std_mean``, ``population_size``.
     """

@@ -230,7 +230,8 @@ def test_lines_per_game_is_maximized_on_other_pieces_in_every_generation(
         return play(players, generation)
 
     monkeypatch.setattr(objective, "play", playing)
-    found = [maximize(objective, torch.zeros(2), 1.0, budget=60, seed=2) for _ in range(2)]
+    options = {"budget": 60, "population_size": 20, "seed": 2}
+    found = [maximize(objective, torch.zeros(2), 1.0, **options) for _ in range(2)]
     assert found[0].fun > 0
     assert found[0].mean.tolist() == found[1].mean.tolist()
     assert seen == [0, 1, 2] * 2
