@@ -7,14 +7,14 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[1]
 PYTHON, NATIVE = (".py", ".js"), (".cpp", ".cu", ".cuh", ".h")
 WEIGHTS = {
-    ("cem", PYTHON): 5_463,
-    ("tetris", PYTHON): 12_536,
-    ("tetris", NATIVE): 6_697,
-    ("kernels/ops", PYTHON + NATIVE): 8_516,
+    ("cem", PYTHON): 5_559,
+    ("tetris", PYTHON): 11_733,
+    ("tetris", NATIVE): 6_541,
+    ("kernels/ops", PYTHON + NATIVE): 8_511,
     ("kernels/loader", PYTHON): 861,
-    ("kernels/support", PYTHON): 595,
-    ("scripts", PYTHON): 3_998,
-    ("tests", PYTHON + NATIVE): 18_734,
+    ("kernels/support", PYTHON): 547,
+    ("scripts", PYTHON): 3_875,
+    ("tests", PYTHON + NATIVE): 16_999,
 }
 
 

@@ -20,7 +20,6 @@ from kernels.loader.cuda import (
     capabilities,
     find_nvcc,
     find_runtime,
-    gencode_flags,
     known_architectures,
 )
 
@@ -113,16 +112,6 @@ def test_architectures_are_those_of_the_variable_or_of_the_gpus(monkeypatch: pyt
     gpus.clear()
     with pytest.raises(BuildError, match="set TORCH_CUDA_ARCH_LIST"):
         architectures()
-
-
-def test_architectures_become_flags_of_nvcc() -> None:
-    assert gencode_flags(("8.0", "12.0a+PTX")) == [
-        "-gencode=arch=compute_80,code=sm_80",
-        "-gencode=arch=compute_120a,code=sm_120a",
-        "-gencode=arch=compute_120a,code=compute_120a",
-    ]
-    with pytest.raises(BuildError, match="got 'Hopper'"):
-        gencode_flags(("Hopper",))
 
 
 @needs_nvcc

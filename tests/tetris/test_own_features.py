@@ -14,8 +14,7 @@ from tetris import Policy, Rollout, Rules, Streams, feature, feature_header, fea
 from tetris.commands.command_line import command_of
 from tetris.game.features import AfterState
 from tetris.play.controller import LinearController
-from tetris.play.own_features import _LARGEST_WHOLE, MOST_OWN, run_header
-from tetris.play.quantized_weights import BITS
+from tetris.play.own_features import run_header
 from tetris.training import train
 
 pytestmark = pytest.mark.usefixtures("own_features_forgotten")
@@ -96,18 +95,6 @@ def test_a_twin_gives_what_the_engines_can_multiply(header: Path, value: float) 
     feature(function_of("empty_columns", value))
     with pytest.raises(ValueError, match="feature empty_columns: expected a whole number of at most 4095"):
         Rollout(Policy([1.0], "empty_columns"), Streams(Rules(4, 4)), "python").advance(1)
-
-
-def test_a_controller_has_few_features_of_a_header(tmp_path: Path) -> None:
-    letters = "abcdefghi"
-    for letter in letters:
-        feature(function_of(f"many_{letter}", 0))
-    text = "\n".join(f"TETRIS_FEATURE(Many{letter.upper()}) {{ return 0; }}" for letter in letters)
-    (tmp_path / "many.h").write_text(text)
-    names = feature_header(tmp_path / "many.h")
-    with pytest.raises(ValueError, match="expected at most 8 features of a header, got 9"):
-        Rollout(Policy([1.0] * 9, ",".join(names)), Streams(Rules(4, 4)))
-    assert MOST_OWN * _LARGEST_WHOLE << BITS < 1 << 30  # of a score of 32 bits
 
 
 def test_a_twin_that_does_not_run_is_named_in_a_line(header: Path, script: Any) -> None:

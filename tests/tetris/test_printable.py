@@ -17,7 +17,6 @@ from sample_runs import measurements
 from kernels.support import printable
 from kernels.support.progress import progress
 from tetris import Rules, published
-from tetris.commands.command_line import one_line_errors
 from tetris.evaluation.text_table import score_table
 from tetris.game.decisions import play
 from tetris.game.piece_stream import PieceStream
@@ -58,14 +57,6 @@ def test_the_panel_of_the_screen_is_text() -> None:
     lines = screen(SMALL, [scene_kinds(scene)], None, [HOSTILE], "", os.terminal_size((120, 40)), 24)
     (line,) = (line for line in lines if "</script>" in line)
     assert not CONTROL.search(line[line.index("</script>") :])
-
-
-def test_errors_are_one_short_line(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit), one_line_errors():
-        raise ValueError(HOSTILE)
-    error = capsys.readouterr().err
-    assert not CONTROL.search(error)
-    assert error.count("\n") == 1
 
 
 def test_labels_of_progress_are_text(

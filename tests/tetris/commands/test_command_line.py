@@ -83,11 +83,6 @@ def test_an_argument_out_of_range_is_refused(read: Callable[[str], Any], text: s
         read(text)
 
 
-def test_an_argument_in_range_is_read() -> None:
-    assert (command_line.seed("0"), command_line.up_to(9)("9")) == (0, 9)
-    assert command_line.path_ending(".gif")("a/b.GIF") == Path("a/b.GIF")
-
-
 def test_auto_falls_back_to_python_without_a_compiler_and_says_why(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -177,22 +172,3 @@ def test_a_bar_is_shown_on_a_terminal_that_can_move_its_cursor_and_nowhere_else(
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     assert list(progress(range(3))) == [0, 1, 2]
     assert bool(capsys.readouterr().err) == (term == "xterm")
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"),
-        torch.OutOfMemoryError("CUDA out of memory"),
-    ],
-)
-def test_full_memory_is_one_line(capsys: pytest.CaptureFixture[str], error: Exception) -> None:
-    def main() -> int:
-        raise error
-
-    with pytest.raises(SystemExit) as ended:
-        command_line.run(main)
-    assert ended.value.code == 2
-    said = capsys.readouterr().err
-    assert "error: out of memory: " in said
-    assert said.count("\n") == 1
