@@ -45,12 +45,14 @@ def browser_page(tmp_path: Path) -> Iterator[Page]:
 
 @pytest.fixture(autouse=True)
 def _gpu(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Lets one worker at a time use the GPU."""
-    if not WORKER or request.node.get_closest_marker("cuda") is None:
+    """Lets workers share the GPU, but for what is heavy or measures time: that has it for itself."""
+    node = request.node
+    if not WORKER or node.get_closest_marker("cuda") is None:
         yield
         return
+    alone = any(node.get_closest_marker(name) for name in ("heavy", "timing"))
     with (tmp_path_factory.getbasetemp().parent / "gpu.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         yield
 
 
