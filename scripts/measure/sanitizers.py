@@ -46,8 +46,8 @@ _LARGE_HALF = "((300x80x80 or test_autocast_does_not_reach_in) and float16)"
 # A decision of these tests' many games takes racecheck more than a second, and what it keeps of games that
 # look ahead for long exceeds 128 GB; others play for a few decisions.
 _MANY_DECISIONS = (
-    "((test_rollouts_cuda and (20000 or one_candidate)) or (test_it_looks_ahead_as_the_cpu_does and 40)"
-    " or test_a_gpu_finds_what_the_cpu_does)"
+    "((test_rollouts_cuda and (20000 or one_candidate))"
+    " or (test_games_are_those_of_the_cpu and (PREVIEW or EXPECTIMAX)) or test_a_gpu_finds_what_the_cpu_does)"
 )
 SELECTED = {
     "memcheck": _LEFT_OUT_UNCACHED,
