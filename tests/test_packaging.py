@@ -208,7 +208,8 @@ def shipped_files() -> set[str]:
     """Returns the files under the packages that an installation needs."""
     kept = (".py", ".typed", ".h", ".hpp", ".inc", ".cuh", ".cpp", ".cu", ".html", ".css", ".js", ".json")
     files = (path for package in PACKAGES for path in (PROJECT / package).rglob("*"))
-    return {str(path.relative_to(PROJECT)) for path in files if path.suffix in kept}
+    found = {path.relative_to(PROJECT) for path in files}
+    return {str(path) for path in found if path.suffix in kept or path.parent.name == "vendor"}
 
 
 @pytest.fixture(scope="module")
