@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -197,8 +197,7 @@ def search(
     paths = options.get("paths", not textbook)
     if paths:
         diagonal = dim > LARGEST_FULL
-        chosen = {"covariance": "diagonal" if diagonal else "full", "weights": "log", "paths": True}
-        options = chosen | options
+        options = {"covariance": "diagonal" if diagonal else "full", "paths": True} | options
     if population_size is None:
         population_size = 4 + int(3 * math.log(dim)) if paths else 10 * dim
         if paths and budget is not None:
@@ -208,15 +207,7 @@ def search(
     elif not paths:
         restarts = 0
     first = check_integer("population_size", population_size, 2)
-    left = check_integer("budget", 10_000 * dim if budget is None else budget, first)
-    settings = {
-        "covariance": options.get("covariance", "diagonal"),
-        "paths": paths,
-        "weights": options.get("weights", "equal"),
-        "population_size": first,
-        "restarts": restarts,
-        "budget": left,
-    }
+    most = left = check_integer("budget", 10_000 * dim if budget is None else budget, first)
     history = _History(maximize, target)
     best: CrossEntropyMethod | None = None
     if with_generation is None:
@@ -237,7 +228,7 @@ def search(
         if time_limit_s is not None:
             stop.deadline = time.monotonic() + check_real("time_limit_s", time_limit_s, 0.0)
         for restart in range(sys.maxsize if restarts is None else restarts + 1):
-            size, scale, most = regimes.next(seed, left) if restart else (first, 1.0, left)
+            size, scale, cap = regimes.next(seed) if restart else (first, 1.0, None)
             if left < size:
                 break
             optimizer = CrossEntropyMethod(
@@ -254,7 +245,7 @@ def search(
             trainer = Trainer(
                 optimizer,
                 _with_mean(evaluate, mean) if paths and not (restart or graph) else evaluate,
-                generations=max(1, most // size),
+                generations=max(1, min(cap or left, left) // size),
                 callbacks=[
                     *([] if metrics is None else [metrics]),
                     watch,
@@ -310,7 +301,14 @@ def search(
         reason=reason,
         evaluations=history.evaluations,
         restarts=made - 1,
-        settings=settings,
+        settings={
+            "covariance": best.state.settings.covariance,
+            "paths": best.state.settings.rates is not None,
+            "weights": best.weights,
+            "population_size": first,
+            "restarts": restarts,
+            "budget": most,
+        },
         history=history.columns,
     )
 
@@ -325,16 +323,19 @@ class _Regimes:
         self._large = True
         self._random: random.Random | None = None
 
-    def next(self, seed: int | None, left: int) -> tuple[int, float, int]:
-        """Return the population of the next search, the share of the standard deviation, and its budget."""
+    def next(self, seed: int | None) -> tuple[int, float, int | None]:
+        """Return the population of the next search, the share of the standard deviation, and its budget.
+
+        They depend on the searches before alone, so that a search goes on with a larger budget.
+        """
         self._random = self._random or random.Random(f"restarts {seed}")
-        self._large = self._used[1] <= self._used[0] and 2 * self._size * _LEAST_GENERATIONS <= left
+        self._large = self._used[1] <= self._used[0]
         if self._large:
             self._size *= 2
-            return self._size, 1.0, left
+            return self._size, 1.0, None
         ratio = self._size / self._first / 2
         size = int(self._first * max(1.0, ratio) ** (self._random.random() ** 2))
-        return size, 10 ** (-2 * self._random.random()), min(left, max(self._last // 2, size))
+        return size, 10 ** (-2 * self._random.random()), max(self._last // 2, size)
 
     def spent(self, evaluations: int) -> bool:
         """Count the evaluations of a search; return whether its population was a large one."""
@@ -459,7 +460,8 @@ def _with_mean(evaluate: Objective, mean: Any) -> Objective:
         candidates = candidates.copy() if is_array else candidates.clone()
         candidates[0] = mean if is_array else torch.as_tensor(mean)
         found = evaluate(candidates, generation)
-        return found if isinstance(found, Evaluation) else Evaluation(found, candidates=candidates)
+        found = found if isinstance(found, Evaluation) else Evaluation(found)
+        return found if found.candidates is not None else replace(found, candidates=candidates)
 
     return given
 

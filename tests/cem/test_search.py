@@ -9,7 +9,7 @@ import pytest
 import torch
 from searches import sphere
 
-from cem import Callback, CheckpointError, Interrupted, maximize, minimize
+from cem import Callback, CheckpointError, Evaluation, Interrupted, maximize, minimize
 
 COLUMNS = ["evaluations", "best_fitness", "generation_best", "elite_mean", "std_mean", "population_size"]
 START = (1.0, 2.0, 3.0)
@@ -118,12 +118,11 @@ class TestRestarts:
         assert minimize(rastrigin, [2.5] * 4, 2.0, **options).fun < 1e-4
 
     def test_the_population_doubles_or_is_small_and_both_share_the_budget(self):
-        sizes, spent = [], []
+        spent = []
 
         class Sizes(Callback):
             def on_start(self, plan):
                 spent.append(0)
-                sizes.append(0)
 
             def on_generation(self, record):
                 spent[-1] += 1
@@ -176,12 +175,15 @@ class TestDefaults:
         result = minimize(sphere, torch.zeros(dim), 1.0, seed=1, target=1e9, **options)
         names = ("covariance", "paths", "population_size", "restarts")
         assert tuple(result.settings[name] for name in names) == expected
+        assert result.settings["weights"] == "log"
 
     def test_the_mean_is_evaluated_first(self):
         seen = []
         minimize(lambda x: seen.append(x.clone()) or sphere(x), START, 1.0, budget=21, seed=1)
         assert seen[0][0].tolist() == list(START)
         assert len(torch.cat(seen).unique(dim=0)) == 20  # of five generations of four
+        result = minimize(lambda x: Evaluation(sphere(x - 3.0)), [3.0, 3.0], 9.0, budget=40, seed=1)
+        assert (result.x.tolist(), result.fun) == ([3.0, 3.0], 0.0)
 
 
 @pytest.mark.parametrize(
@@ -210,6 +212,11 @@ class TestResume:
         torch.manual_seed(1)
         options = {"budget": 6000, "population_size": 10, "restarts": 3, **options}
         return minimize(sphere, START, 1.0, checkpoint=folder, callbacks=callbacks, **options)
+
+    def test_a_search_goes_on_with_a_larger_budget(self, tmp_path):
+        options = {"restarts": None, "seed": 3}
+        self.minimized(tmp_path, budget=3000, **options)
+        assert same(self.minimized(tmp_path, **options), self.minimized(**options))
 
     @pytest.mark.parametrize(
         ("options", "last", "ctrl_c"),

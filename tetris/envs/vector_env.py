@@ -326,8 +326,8 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         """Return both as the caller takes them; of all infos they say that every game has them."""
         infos = {**infos, **{f"_{name}": self._every_game() for name in infos}}
         both = observation, infos
-        shown, told = ({name: self._as_output(tensor) for name, tensor in each.items()} for each in both)
-        return shown, told
+        shown, more = ({name: self._as_output(tensor) for name, tensor in each.items()} for each in both)
+        return shown, more
 
     def _every_game(self) -> torch.Tensor:
         return torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
