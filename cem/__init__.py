@@ -2,10 +2,10 @@
 
 >>> import torch
 >>> from cem import CrossEntropyMethod
->>> optimizer = CrossEntropyMethod(mean=torch.zeros(3), std=1.0, population_size=50, maximize=False)
+>>> optimizer = CrossEntropyMethod(mean=torch.zeros(3), std=1.0, maximize=False)
 >>> for _ in range(20):
 ...     candidates = optimizer.ask()
-...     optimizer.tell((candidates - 1.0).square().sum(dim=1))
+...     optimizer.tell(candidates, (candidates - 1.0).square().sum(dim=1))
 >>> optimizer.generation
 20
 
@@ -22,19 +22,23 @@ if not hasattr(kernels, "Extension"):
         "of that name): run python -m pip uninstall kernels, and install cem-tetris again"
     )
 
-from cem.callbacks import Callback, GenerationRecord, MetricsWriter, ProgressBar
-from cem.checkpoint import Checkpointer, CheckpointError
-from cem.evaluation import Evaluation
-from cem.noise import describe_noise, parse_noise
+from cem.core.bounds import Bounds
+from cem.core.config import CEMConfig
+from cem.core.evaluation import Evaluation
+from cem.core.variance_schedule import describe_variance_schedule, parse_variance_schedule
+from cem.minimize import Result, maximize, minimize
 from cem.optimizer import CrossEntropyMethod
-from cem.plan_search import rollout_cost
-from cem.planner import Planner
-from cem.search import Result, maximize, minimize
-from cem.stopping import Interrupted, StopRequest
-from cem.trainer import Trainer, TrainingResult
+from cem.plan.plan_search import rollout_cost
+from cem.plan.planner import Planner
+from cem.run.callbacks import Callback, GenerationRecord, MetricsWriter, ProgressBar
+from cem.run.checkpoint import Checkpointer, CheckpointError
+from cem.run.stopping import Interrupted, StopRequest
+from cem.run.trainer import Trainer, TrainingResult
 from kernels.version import __version__ as __version__
 
 __all__ = [
+    "Bounds",
+    "CEMConfig",
     "Callback",
     "CheckpointError",
     "Checkpointer",
@@ -49,9 +53,9 @@ __all__ = [
     "StopRequest",
     "Trainer",
     "TrainingResult",
-    "describe_noise",
+    "describe_variance_schedule",
     "maximize",
     "minimize",
-    "parse_noise",
+    "parse_variance_schedule",
     "rollout_cost",
 ]

@@ -13,16 +13,15 @@ The weights w_k, of sum 1, fall with the logarithm of the rank, and the variance
 where the slope is steeper than the distribution is wide, the elites lie on one side of it, and their
 variance about their own mean is small however far the optimum is. That is how the method as published
 collapses. Both are from CMA-ES (N. Hansen, The CMA Evolution Strategy: A Tutorial, arXiv:1604.00772, 2023,
-section 3.1 and table 1). benchmarks/notes/search-rules.md has the comparison from which the defaults are
-taken.
+section 3.1 and table 1). With evolution paths, the default, ``cem.core.adaptation`` replaces the variance and
+(4); so it does with a full covariance.
 
-Z_t is the noise, a variance, of I. Szita and A. Lorincz, Learning Tetris Using the Noisy Cross-Entropy
-Method, Neural Computation 18(12), 2006; see ``cem.noise``. (3) and (4) are the smoothed updating of P.-T. de
-Boer, D. Kroese, S. Mannor and R. Rubinstein, A Tutorial on the Cross-Entropy Method, Annals of Operations
-Research 134, 2005, applied to mean and standard deviation as in D. Kroese, S. Porotsky and R. Rubinstein,
-The Cross-Entropy Method for Continuous Multi-Extremal Optimization, Methodology and Computing in Applied
-Probability 8, 2006. ``covariance="full"`` and ``paths=True`` replace the variance and (4) as
-``cem.adaptation`` says.
+Z_t is the extra variance of I. Szita and A. Lorincz, Learning Tetris Using the Noisy Cross-Entropy Method,
+Neural Computation 18(12), 2006; see ``cem.core.variance_schedule``. (3) and (4) are the smoothed updating of
+P.-T. de Boer, D. Kroese, S. Mannor and R. Rubinstein, A Tutorial on the Cross-Entropy Method, Annals of
+Operations Research 134, 2005, applied to mean and standard deviation as in D. Kroese, S. Porotsky and R.
+Rubinstein, The Cross-Entropy Method for Continuous Multi-Extremal Optimization, Methodology and Computing in
+Applied Probability 8, 2006.
 
 (5) does not affect the search. With a noisy fitness the mean fluctuates about the optimum, and the average of
 many means is nearer to it than the last one. With ``gamma = 1`` it is the average of all means, as in B.
@@ -33,117 +32,96 @@ Shamir and T. Zhang, Stochastic Gradient Descent for Non-smooth Optimization, IC
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from cem._checks import (
-    check_bounds,
-    check_device,
-    check_distribution,
-    check_real,
-    check_shape,
-    check_vector,
-    version,
+from cem.core.backend import torch_sample
+from cem.core.checks import check_real, check_shape, outside
+from cem.core.config import CEMConfig
+from cem.core.evaluation import Evaluation, Objective
+from cem.core.generation import draw, operator_sample, tell
+from cem.core.graph import GenerationGraph, check_capturable
+from cem.core.snapshot import Snapshot, loaded_state
+from cem.core.state import FAILED, State, doubles, first_state, problem_seeds, seed_tensor
+from cem.core.termination import Termination
+from cem.core.variance_schedule import (
+    VarianceTable,
+    describe_variance_schedule,
+    resolve_variance_schedule,
 )
-from cem.adaptation import rates
-from cem.bounds import BOUND_HANDLING, keep_inside, start_out_of_box
-from cem.evaluation import Evaluation, Objective
-from cem.functional import BEST, MEAN, REFUSED, STD, Settings, State, draw, operator_sample, told
-from cem.graph import GenerationGraph, check_capturable
-from cem.noise import NoiseSchedule, VarianceTable, resolve_noise
-from cem.readout import Readout
-from cem.sampling import Sampler, choose_backend, sample_problems, torch_sampler
-from cem.snapshot import USABLE
-from cem.start import (
-    MIN_ELITES,
-    count_elites,
-    doubles,
-    first_rows,
-    first_state,
-    problem_seeds,
-    rank_weights,
-    restarted,
-    seed_tensor,
-)
-from kernels.support.checks import check_flags, check_integer
-from kernels.support.names import unknown_name
+from kernels.support.checks import check_integer
 
-DEFAULT_ELITE_FRACTION = 0.2
-DEFAULT_RELATIVE_STD_FLOOR = 1e-6
-VARIANCES = ("old_mean", "new_mean", "new_mean_unbiased")
-COVARIANCES = ("diagonal", "full")
-WEIGHTS = ("equal", "log")
 _FIT = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32})
 
 
-class CrossEntropyMethod(Readout):
+class CrossEntropyMethod:
     """The cross-entropy method: draw a population, get its fitness, move towards the elites.
 
     Examples:
         >>> import torch
         >>> from cem import CrossEntropyMethod
-        >>> optimizer = CrossEntropyMethod(mean=torch.zeros(5), std=2.0, population_size=200, maximize=False)
-        >>> for _ in range(60):
-        ...     candidates = optimizer.ask()  # (200, 5)
-        ...     optimizer.tell((candidates - 3.0).square().sum(dim=1))  # (200,)
+        >>> optimizer = CrossEntropyMethod(mean=torch.zeros(5), std=2.0, maximize=False, seed=1)
+        >>> for _ in range(150):
+        ...     candidates = optimizer.ask()  # (8, 5)
+        ...     optimizer.tell(candidates, (candidates - 3.0).square().sum(dim=1))  # (8,)
         >>> bool((optimizer.mean - 3.0).abs().max() < 1e-3)
         True
 
     The rules:
 
-    * Elites: the ``num_elites`` fittest. Of equal fitness the lower index wins. Candidates with a fitness of
-      NaN or of the infinity on the bad side, or given to ``tell()`` with a coordinate that is not finite,
-      have failed: they are no elites. Fewer successes than elites: the successes alone. None: the generation
-      is refused.
+    * Elites: the fittest. Of equal fitness the lower index wins. Candidates with a fitness of NaN or of the
+      infinity on the bad side have failed: they are no elites. Fewer successes than elites: the successes
+      alone. None: the generation counts and leaves mean, std and best as they were. A RuntimeWarning says so,
+      on the CPU at once, on other devices, for which nothing waits, by ``statistics``; of a batch never.
     * ``ask()`` twice without ``tell()`` returns the same values in two tensors. The sample is a function of
       (seed, generation) alone: dropping a generation or resuming changes nothing.
     * Tensors passed in are not changed, returned tensors are copies, torch's global generator is not used
       but for a seed of None.
-    * On the CPU a refused ``tell()`` raises at once and changes nothing. On other devices ``ask()`` and
-      ``tell()`` do not wait for the device: a refused generation leaves mean, std and best as they were and
-      counts, and the error rises at the next look at the host side (``check``, ``statistics``,
-      ``best_fitness``, ``state_dict``, or at a ``snapshot`` when that is read).
     * Leading dimensions of ``mean`` are a batch of independent problems: candidates (..., N, d), fitness
       (..., N). A problem of a batch has the numbers of a search of its own with its seed; with full
-      covariance or bounds by transform up to rounding, otherwise bit for bit. Its refused generations raise
-      nothing; ``State.record`` tells them.
+      covariance or bounds by transform up to rounding, otherwise bit for bit.
     * NumPy arrays in, NumPy arrays out: with an array as ``mean`` all methods return arrays.
 
     The population is ``population_size`` rows, one candidate each; ``dim`` is the length of ``mean``.
+
+    Attributes:
+        config: How the distribution moves.
+        device: The device of candidates, mean and std.
+        dtype: Their dtype.
+        dim: The length of a candidate.
+        batch_shape: The shape of a batch of problems; () for a single one.
+        population_size: Candidates per generation.
+        num_elites: Elites among them.
+        maximize: Whether a greater fitness is better.
+        backend: What draws and updates.
     """
+
+    _state: State
+    _generation: int
+    _asked: int  # candidates of this generation that were asked one by one
+    _parts: list[tuple[Tensor, Tensor]]  # candidates and fitness of an unfinished population
+    _snapshot: Snapshot | None  # of the state as it is
+    _termination: Termination | None
 
     def __init__(
         self,
         mean: Any,
         std: Any,
-        population_size: int,
+        population_size: int | None = None,
         *,
         maximize: bool,
-        elite_fraction: float | None = None,
-        num_elites: int | None = None,
-        weights: str = "log",
-        variance_about: str = "old_mean",
-        covariance: str = "diagonal",
-        paths: bool = False,
-        smoothing: float = 1.0,
-        std_smoothing: float = 0.4,
-        extra_variance: NoiseSchedule | str | None = None,
-        std_floor: float = 0.0,
-        relative_std_floor: float | None = None,
-        bounds: tuple[Any, Any] | None = None,
-        bound_handling: str = "clamp",
-        mean_averaging: float = 0.0,
-        sampler: Sampler | None = None,
+        config: CEMConfig | None = None,
+        bounds: Any = None,
         backend: str = "auto",
         device: str | torch.device | None = None,
         dtype: torch.dtype | None = None,
         seed: Any = None,
-        noise: NoiseSchedule | str | None = None,
     ) -> None:
         """Start a search.
 
@@ -151,189 +129,126 @@ class CrossEntropyMethod(Readout):
             mean: The first mean, shape (..., dim), dim >= 1, finite, within the bounds; tensor, array or
                 sequence of any real dtype on any device. Copied. Leading dimensions are a batch.
             std: The first standard deviation, finite, ``>= 0``, broadcastable to ``mean``. A dimension of 0
-                without noise stays where it is. Copied.
-            population_size: Candidates a generation, ``>= 2``.
+                without extra variance stays where it is. Copied.
+            population_size: Candidates per generation, ``>= 2``. None: 4 + 3 ln(dim) with evolution paths,
+                otherwise 10 dim and at most 1,000.
             maximize: True if a greater fitness is better, False if a smaller one is. No default.
-            elite_fraction: The share of the population that are elites, in (0, 1]; their number is rounded up
-                and is at least 2. 0.2, or 0.5 with ``paths``, where neither this nor ``num_elites`` is given.
-            num_elites: The number of elites, in 2..population_size, instead of a share.
-            weights: ``"log"``: proportional to ``log(K + 1/2) - log(k)`` for rank k of K, as in CMA-ES,
-                or ``"equal"``, as in the literature of the method.
-            variance_about: The centre of the elites' variance: ``"old_mean"``, ``mu_t``, as in CMA-ES;
-                ``"new_mean"``, ``m``, as in the literature of the method, divided by the number of elites;
-                ``"new_mean_unbiased"``, divided by it minus one. About the new mean the search collapses
-                where the slope is steeper than the distribution is wide: prefer it with extra variance.
-            covariance: ``"diagonal"``, or ``"full"``: dim^2 numbers and dim^3 operations a generation.
-            paths: Evolution paths adapt covariance and step size, as in CMA-ES; see ``cem.adaptation``.
-                ``variance_about`` and ``std_smoothing`` are then not used.
-            smoothing: ``alpha`` in (0, 1]: the weight of the elites against the old mean.
-            std_smoothing: ``beta``, the same for the standard deviation (for the covariance, if full).
-            extra_variance: The variance ``Z_t`` added to the elites': ``None``, a schedule of ``cem.noise``,
-                its text such as ``"linear:5,10"``, or any function of the generation to a finite variance
-                ``>= 0``. It is called ahead of time, once for each generation.
-            std_floor: The least standard deviation after ``tell()``, finite, ``>= 0``.
-            relative_std_floor: The same as a share of the first ``std`` of each dimension: the resolution of
-                the search. None: 1e-6, or 0 with ``paths``.
-            bounds: (low, high), each broadcastable to ``mean``, low <= high, infinities allowed. ``None``: no
-                bounds.
-            bound_handling: ``"clamp"``, ``"reflect"``, ``"resample"`` or ``"transform"``: how candidates are
-                kept within the bounds; see ``cem.bounds``.
-            mean_averaging: ``gamma`` in [0, 1]: the last share ``gamma`` of the generations has at least two
-                thirds of the weight in ``averaged_mean``. 0: the last generation has all of it.
-            sampler: Draws the candidates instead of the backend; see ``cem.sampling.Sampler``.
-            backend: What draws and updates: ``"cpu"`` and ``"cuda"``, the operators of ``kernels`` on their
-                device, ``"torch"``, PyTorch operations anywhere, or ``"auto"``, the operators where they can
-                be compiled; see ``cem.sampling``. Backends draw different candidates for the same seed.
-            device: The device of candidates, mean and std; None: the CPU.
-            dtype: Their dtype, ``torch.float32`` or ``torch.float64``. None: float64 for a tensor or array of
-                that dtype as ``mean``, otherwise float32.
-            seed: The seed of the whole search, ``0 <= seed < 2**64``. For a batch: one from which each
-                problem's own is derived, or an array of them in the batch's shape. None: torch's global
-                generator draws it, and a search that resumes takes that of the saved one.
-            noise: An alias of ``extra_variance``.
+            config: How the distribution moves. None: ``CEMConfig.cma()``, with a full covariance up to 200
+                parameters and a diagonal one above.
+            bounds: A pair (low, high) for each parameter with None for no bound, ``scipy.optimize.Bounds``,
+                two numbers for all parameters, or ``cem.Bounds(low, high)``. None: no bounds.
+            backend: ``"cpu"`` or ``"cuda"``: the operators of ``kernels``; ``"torch"``: PyTorch operations;
+                ``"auto"``: the operators where they are compiled or can be. See ``cem.core.backend``.
+            device: Where the search lives. None: the CPU.
+            dtype: ``torch.float32`` or ``torch.float64``. None: float64 if ``mean`` is, else float32.
+            seed: The seed of the noise, ``0 <= seed < 2**64``; for a batch one number, from which each
+                problem's is derived, or one for each. None: drawn from torch's global generator.
 
         Raises:
             TypeError: If an argument has the wrong type.
-            ValueError: If one is out of range, shapes differ, the backend or the device is not available, or
-                both ``extra_variance`` and ``noise`` are given.
+            ValueError: If one is out of range, shapes differ, or backend or device is not available.
         """
-        check_flags(maximize=maximize, paths=paths)
         self._numpy = isinstance(mean, np.ndarray)
-        if dtype is None:
-            double = getattr(mean, "dtype", None) in (torch.float64, np.float64)
-            dtype = torch.float64 if double else torch.float32
-        if not isinstance(dtype, torch.dtype) or dtype not in (torch.float32, torch.float64):
-            raise ValueError(f"expected torch.float32 or torch.float64 for dtype, got {dtype!r}")
-        for name, value, known in (
-            ("weights", weights, WEIGHTS),
-            ("variance_about", variance_about, VARIANCES),
-            ("covariance", covariance, COVARIANCES),
-            ("bound_handling", bound_handling, BOUND_HANDLING),
-        ):
-            if not isinstance(value, str) or value not in known:
-                raise unknown_name(f"value for {name}", str(value), known)
-        self.device = check_device("cpu" if device is None else device)
-        if self._numpy and self.device.type != "cpu":
-            raise ValueError(f"expected a tensor as mean on device {str(self.device)!r}, got a NumPy array")
-        self.dtype = dtype
-        self.maximize = maximize
-        self.population_size = check_integer("population_size", population_size, MIN_ELITES, (1 << 31) - 1)
-        default_fraction = 0.5 if paths else DEFAULT_ELITE_FRACTION
-        self.num_elites = count_elites(self.population_size, elite_fraction, num_elites, default_fraction)
-        self.weights = weights
-        if extra_variance is not None and noise is not None:
-            raise ValueError(
-                f"expected extra_variance or its alias noise, got both: {extra_variance!r} and {noise!r}"
-            )
-        self.extra_variance = resolve_noise(noise if extra_variance is None else extra_variance)
-        self.std_floor = check_real("std_floor", std_floor, 0.0)
-        if relative_std_floor is None:
-            relative_std_floor = 0.0 if paths else DEFAULT_RELATIVE_STD_FLOOR
-        self.relative_std_floor = check_real("relative_std_floor", relative_std_floor, 0.0)
-
-        start = check_vector("mean", mean, None, dtype, self.device)
-        self.batch_shape = start.shape[:-1]
-        self.dim = start.shape[-1]
-        first_std = check_vector("std", std, start.shape, dtype, self.device)
-        check_distribution(start, first_std)
-        limits = check_bounds(bounds, start)
-        # As text here: on a GPU it waits for the device.
-        self._bounds_text = None if limits is None else repr([end.tolist() for end in limits])
-        self.backend = choose_backend(backend, self.device)
-        if sampler is not None and not callable(sampler):
-            raise TypeError(f"expected a function for sampler, got {type(sampler).__name__}")
-        self._own_sampler = sampler is not None
-        self._sampler = sampler or (torch_sampler if self.backend == "torch" else None)
-        self._seeds = problem_seeds(seed, self.batch_shape)
-        self._takes_any_seed = seed is None
-        ranked = rank_weights(self.num_elites, weights)
-        settings = Settings(
-            population_size=self.population_size,
-            num_elites=self.num_elites,
+        self._state, self._seeds = first_state(
+            mean,
+            std,
+            population_size,
             maximize=maximize,
-            covariance=covariance,
-            rates=rates(self.dim, ranked, diagonal=covariance == "diagonal") if paths else None,
-            variance_about=variance_about,
-            smoothing=check_real("smoothing", smoothing, 0.0, 1.0, open_low=True),
-            std_smoothing=check_real("std_smoothing", std_smoothing, 0.0, 1.0, open_low=True),
-            mean_averaging=check_real("mean_averaging", mean_averaging, 0.0, 1.0),
-            bounds=bound_handling,
-            backend=self.backend,
+            config=config,
+            bounds=bounds,
+            backend=backend,
+            device=device,
+            dtype=dtype,
+            seed=seed,
         )
-        self._first = start, first_std
-        if limits is not None and bound_handling == "transform":
-            start, first_std = start_out_of_box(start, first_std, *limits)
-        floor = None
-        if self.std_floor > 0.0 or self.relative_std_floor > 0.0:
-            floor = (first_std * self.relative_std_floor).clamp(min=self.std_floor)
-        self._start = start, first_std
-        self._state = first_state(
-            start,
-            first_std,
-            settings,
-            seed=seed_tensor(self._seeds, self.batch_shape, self.device),
-            weights=weights,
-            std_floor=floor,
-            bounds=limits,
-        )
-        self._variances = VarianceTable(self.extra_variance)
-        self._cover(1)
-        self._fitness_shape = (*self.batch_shape, self.population_size)
-        self._refuses_at_once = self.device.type == "cpu" and not self.batch_shape
-        self._adopt(0, self._state, None)
+        self._takes_any_seed = seed is None
+        settings, rows = self._state.settings, self._state.distribution
+        self.config, self.population_size = settings.config, settings.population_size
+        self.num_elites, self.maximize = settings.num_elites, settings.maximize
+        self.backend, self.device, self.dtype = settings.backend, rows.device, rows.dtype
+        self.batch_shape, self.dim = rows.shape[:-2], rows.shape[-1]
+        self._shape = (*self.batch_shape, self.population_size, self.dim)
+        self._first_std = self._state.std
+        self._schedule = resolve_variance_schedule(self.config.variance_schedule)
+        self._variances = VarianceTable(self._schedule)
+        self._extend_variance_schedule(1)
+        self._settings = self._describe()
+        self._adopt(0, self._state)
 
-    def ask(self) -> Any:
-        """Draw the population of this generation, equation (1), within the bounds.
-
-        Returns:
-            The candidates, a new tensor of shape (..., population_size, dim), dtype and device of the
-            optimizer. Pass other candidates that were evaluated instead to ``tell(fitness, candidates)``.
-        """
-        if torch.is_inference_mode_enabled():
-            with torch.inference_mode(False):  # torch counts no changes of inference tensors
-                candidates = self._draw()
-        else:
-            candidates = self._draw()
-        # A sampler of the caller's may draw others the next time; see _is_as_drawn.
-        kept = candidates.clone() if self._own_sampler and candidates.is_cpu else None
-        self._asked = candidates, version(candidates), kept
-        return candidates.numpy() if self._numpy else candidates
-
-    def tell(self, fitness: Any, candidates: Any = None) -> None:
-        """Move the distribution towards the elites, equations (2) to (4), and count the generation.
+    def ask(self, count: int | None = None) -> Any:
+        """Draw candidates of this generation, equation (1), within the bounds.
 
         Args:
-            fitness: The fitness of each candidate, shape (..., population_size): tensor, array or sequence of
+            count: How many, the next ones of a single search, for evaluations that end one by one: see
+                ``tell``. None: the whole population.
+
+        Returns:
+            A new tensor of shape (..., population_size, dim), or (count, dim), dtype and device of the
+            optimizer.
+        """
+        if count is None:
+            candidates = self._draw(None)
+        else:
+            first, self._asked = self._asked, self._asked + check_integer("count", count, 1)
+            if self.batch_shape:
+                raise ValueError(f"expected count=None of a batch of shape {tuple(self.batch_shape)}")
+            candidates = self._draw(self._asked)[first:].clone()
+        return candidates.numpy() if self._numpy else candidates
+
+    def tell(self, candidates: Any, fitness: Any) -> None:
+        """Move the distribution towards the elites, equations (2) to (5), and count the generation.
+
+        Candidates of a single search may come one by one or in parts, in any order, also after others of a
+        later generation were asked: the distribution moves as soon as a population of them is there.
+
+        Args:
+            candidates: The candidates evaluated, shape (..., population_size, dim), or fewer of them, (n,
+                dim): those of ``ask()``, or what was evaluated in their place (repaired, rounded). Any real
+                dtype and device. Not changed.
+            fitness: The fitness of each, shape (..., population_size) or (n,): tensor, array or sequence of
                 any real dtype on any device. Not changed. It is ranked in its own dtype, a sequence as
-                float64; so are integers where ``candidates`` have failed, and on a GPU where any are given.
-                The best of two generations is the better one as float64.
-            candidates: The candidates evaluated, if they are not those of ``ask()`` (repaired or normalised
-                ones): shape (..., population_size, dim), any real dtype and device. Not changed.
+                float64.
 
         Raises:
-            RuntimeError: If there was no ``ask()`` before and no ``candidates`` are given.
             TypeError: If fitness or candidates are not real numbers.
-            ValueError: If a shape is wrong, the asked candidates were changed in place and not passed back
-                (as far as torch counts changes: not those by ``.data``), the extra variance is no variance,
-                or every candidate has failed.
+            ValueError: If a shape is wrong, or the extra variance is no variance.
         """
-        scores = self._checked_fitness(fitness)
-        asked, evaluated = self._evaluated(candidates)
-        self._cover(self._generation + 1)
-        state, elites = told(self._state, asked, scores, evaluated)
-        if self._refuses_at_once and state.record.tolist()[REFUSED] == self._generation + 1:
-            nan, infinite = int(scores.isnan().sum()), int(scores.isinf().sum())
-            raise ValueError(
-                f"{USABLE}, got {nan} NaN and {infinite} infinite of {len(scores)} fitness values"
-            )
-        self._follow(state, self._generation + 1, scores, elites)
+        if not (
+            type(fitness) is type(candidates) is Tensor
+            and candidates.shape == self._shape
+            and fitness.shape == self._shape[:-1]
+            and fitness.dtype in _FIT
+            and candidates.dtype is self.dtype
+            and fitness.device == candidates.device == self.device
+            and not (fitness.requires_grad or candidates.requires_grad)
+        ):
+            expected = self._shape
+            if not self.batch_shape and len(candidates) < self.population_size:
+                expected = (len(candidates), self.dim)
+            candidates = check_shape("candidates", candidates, expected).to(self.device, self.dtype)
+            fitness = check_shape("fitness", fitness, expected[:-1]).to(self.device)
+        if self._parts or len(candidates) < self._shape[0]:
+            self._parts.append((candidates, fitness))
+            if sum(len(part) for part, _ in self._parts) < self.population_size:
+                return
+            parts, scores = (torch.cat(each) for each in zip(*self._parts, strict=True))
+            size = self.population_size
+            self._parts = [(parts[size:], scores[size:])] if len(parts) > size else []
+            candidates, fitness = parts[:size], scores[:size]
+        self._extend_variance_schedule(self._generation + 1)
+        self._state = tell(self._state, candidates, fitness)
+        self._generation += 1
+        self._asked = 0
+        self._snapshot = None
+        if self.device.type == "cpu" and not self.batch_shape:
+            self._warn_of_failure()
 
     def capture(self, objective: Objective, generations: int = 1) -> Callable[[], Evaluation]:
         """Return a function that runs generations of this search in a CUDA graph.
 
         Whole generations, ask, objective and tell, are captured once and replayed; see
-        ``cem.graph.GenerationGraph``. Each call moves the search as ``generations`` rounds of ``ask`` and
-        ``tell`` do, bit for bit, and returns the last evaluation, whose tensors the next call overwrites.
+        ``cem.core.graph.GenerationGraph``. Each call moves the search as ``generations`` rounds of ``ask``
+        and ``tell`` do, bit for bit, and returns the last evaluation, whose tensors the next call overwrites.
 
         Args:
             objective: Maps (candidates, generation) to fitness or an ``Evaluation``; the generation is a
@@ -351,128 +266,222 @@ class CrossEntropyMethod(Readout):
         def step() -> Evaluation:
             nonlocal graph
             last = self._generation + generations
-            self._cover(last)
+            self._extend_variance_schedule(last)
             if graph is None or not graph.fits(self._state):
                 graph = GenerationGraph(self._state, objective, generations)
-            self._follow(graph(self._state), last, graph.evaluation.fitness, graph.elites)
+            self._state, self._generation, self._snapshot = graph(self._state), last, None
             return graph.evaluation
 
         return step
 
-    def reset(self, mean: Any = None, std: Any = None) -> None:
-        """Start again elsewhere: the generation, and with it the noise, goes on; the best is forgotten.
+    @property
+    def generation(self) -> int:
+        """The number of generations so far: ``t`` of the next ``ask()``."""
+        return self._generation
 
-        Args:
-            mean: The new mean, shape (..., dim); None: the first one.
-            std: The new standard deviation, broadcastable to it; None: the first one.
+    @property
+    def state(self) -> State:
+        """The state for ``cem.functional``; its tensors are the search's own, not to be changed."""
+        return self._state
+
+    @property
+    def seed(self) -> int:
+        """The seed; of a batch, that of its first problem."""
+        return self._seeds[0]
+
+    @property
+    def mean(self) -> Any:
+        """A copy of ``mu_t``, shape (..., dim): the answer of the search where the fitness is noisy."""
+        return self._given(self._state.mean)
+
+    @property
+    def std(self) -> Any:
+        """A copy of ``sigma_t``, shape (..., dim); with bounds by transform, of the space without bounds."""
+        return self._given(self._state.std)
+
+    @property
+    def averaged_mean(self) -> Any:
+        """A copy of ``a_t``, shape (..., dim): ``mean`` averaged over generations; see ``mean_averaging``."""
+        return self._given(self._state.averaged_mean)
+
+    @property
+    def covariance(self) -> Any:
+        """A new matrix, shape (..., dim, dim): ``Sigma_t``."""
+        factor = self._state.factor
+        if factor is None:
+            return self._given(torch.diag_embed(self._state.std.square()))
+        with torch.autocast(factor.device.type, enabled=False):
+            return self._given(factor @ factor.mT)
+
+    @property
+    def best(self) -> Any:
+        """A copy of the fittest candidate so far, shape (..., dim); NaN before the first ``tell()``.
+
+        Of equal fitness the first one stays. With a noisy fitness it is the luckiest one: prefer ``mean``.
+        """
+        return self._given(self._state.best)
+
+    @property
+    def best_fitness(self) -> Any:
+        """The fitness of ``best``, a float; for a batch a tensor of its shape, float64.
+
+        NaN before the first ``tell()``. Waits for the device.
+        """
+        found = self._state.best_fitness
+        return self._given(found) if self.batch_shape else float(found)
+
+    def statistics(self) -> dict[str, float]:
+        """Return the statistics of the last generation; waits for the device.
+
+        Returns:
+            ``best_fitness`` so far; ``generation_best``, ``elite_mean`` and ``elite_threshold`` of the last
+            generation (NaN before the first): the fitness of its best candidate, of its elites on average, of
+            its worst elite; and ``std_mean``, the mean of the standard deviation over the dimensions. Of a
+            batch: the best of all problems, the means over them of the others.
+        """
+        self._warn_of_failure()
+        return self.snapshot().statistics()
+
+    def snapshot(self) -> Snapshot:
+        """Start a copy of the state after the last generation to the host; does not wait.
+
+        On a CUDA device the copy is queued on the current stream; reading it waits for earlier work only.
+        """
+        if self._snapshot is None:
+            self._snapshot = Snapshot(self._generation, self._settings, self._state)
+        return self._snapshot
+
+    def rewind(self, snapshot: Snapshot) -> None:
+        """Restore the state of a snapshot of this search; does not wait.
 
         Raises:
-            TypeError: As the constructor.
-            ValueError: As the constructor.
+            ValueError: If it is of a search with other settings or on another device.
         """
-        start, first_std = self._first
-        if mean is not None:
-            start = check_vector("mean", mean, start.shape, self.dtype, self.device)
-        if std is not None:
-            first_std = check_vector("std", std, start.shape, self.dtype, self.device)
-        if mean is not None or std is not None:
-            check_distribution(start, first_std)
-        low, high = self._state.low, self._state.high
-        if low is not None and high is not None:
-            if mean is not None:
-                check_bounds((low, high), start)
-            if self._state.settings.bounds == "transform":
-                start, first_std = start_out_of_box(start, first_std, low, high)
-        self._adopt(self._generation, restarted(self._state, first_rows(start, first_std)), None)
+        device = snapshot.state.distribution.device
+        if (snapshot.settings, device) != (self._settings, self.device):
+            raise ValueError(f"expected a snapshot of this search, got {snapshot.settings} on {device}")
+        self._adopt(snapshot.generation, snapshot.state)
 
-    def shift(self, k: int) -> None:
-        """Move mean and standard deviation ``k`` places forward, as a plan of which ``k`` steps are taken.
+    def stop(self, *, target: float | None = None, budget: int | None = None) -> tuple[str, ...]:
+        """Return the reasons to stop, an empty tuple while there are none; see ``cem.core.termination``.
 
-        Place i takes what place i + k had; the last k take the first mean and standard deviation. The
-        generation goes on; the best is forgotten.
+        They compare a generation with those before at which this was called: call it after every one, or
+        after every few. Waits for the device. Warns where the search has collapsed.
 
         Args:
-            k: In 0..dim.
-        """
-        k = check_integer("k", k, 0, self.dim)
-        kept = self._state.distribution[..., k:]
-        fresh = first_rows(*self._start)[..., self.dim - k :]
-        shifted = torch.cat([kept, fresh], dim=-1)
-        shifted[..., BEST, :] = math.nan
-        self._adopt(self._generation, restarted(self._state, shifted), None)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle and copy all but a generation asked and not told: ``ask()`` draws it again, the same."""
-        elites = self._fitness_of_elites()
-        return {**self.__dict__, "_asked": None, "_snapshot": None, "_told": None, "_elite_fitness": elites}
-
-    def _draw(self) -> Tensor:
-        return draw(self._state, operator_sample if self._sampler is None else self._sample)
-
-    def _sample(self, state: State, rows: Tensor, bounds: tuple[Tensor, Tensor] | None) -> Tensor:
-        """Draw by the search's own sampler; a ``cem.functional.Sample``."""
-        assert self._sampler is not None
-        mean, std = rows[..., MEAN, :], rows[..., STD, :]
-        x = sample_problems(self._sampler, mean, std, self.population_size, self._seeds, self._generation)
-        return x if bounds is None else keep_inside(x, mean, std, *bounds, "clamp")
-
-    def _cover(self, generations: int, ahead: int = 0) -> None:
-        """Put the extra variance of the first ``generations``, and if possible of ``ahead``, on the device.
+            target: A fitness that is good enough, for the reason ``"target"``.
+            budget: The most evaluations, for the reason ``"budget"``: another generation would exceed it.
 
         Raises:
-            TypeError: If the schedule gives no number for one of the first.
-            ValueError: If it gives no variance.
+            TypeError: If target or budget is no number.
+            ValueError: If the search is a batch.
         """
-        if max(generations, ahead) > self._variances.covered:
-            table = self._variances.extended(generations, ahead)
-            self._state = self._state._replace(extra_variance=doubles(table, self.device))
+        target = None if target is None else check_real("target", target)
+        if self.batch_shape:
+            raise ValueError(f"expected a single search, got a batch of shape {tuple(self.batch_shape)}")
+        if self._termination is None:
+            self._termination = Termination(self._state.settings, self._first_std)
+        told = self.statistics()
+        reasons = self._termination.reasons(
+            self._generation,
+            told["best_fitness"],
+            told["generation_best"],
+            told["elite_threshold"],
+            *self.snapshot().distribution(),
+        )
+        best = told["best_fitness"]
+        if target is not None and (best >= target if self.maximize else best <= target):
+            reasons = ("target", *reasons)
+        spent = budget is not None and (self._generation + 1) * self.population_size > budget
+        return (*reasons, "budget") if spent else reasons
 
-    def _checked_fitness(self, fitness: Any) -> Tensor:
-        if (
-            type(fitness) is Tensor
-            and fitness.dtype in _FIT
-            and fitness.shape == self._fitness_shape
-            and fitness.device == self.device
-            and not fitness.requires_grad
-            and not fitness.is_inference()
-            and not _is_shared(fitness)
-        ):
-            return fitness
-        # A copy: torch does not see changes of inference tensors and of memory that NumPy has, too.
-        return check_shape("fitness", fitness, self._fitness_shape).to(self.device, copy=True)
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state from which a search resumes, as tensors on the CPU, numbers and text; waits.
 
-    def _evaluated(self, candidates: Any) -> tuple[Tensor, Tensor | None]:
-        """Return the candidates to be told, and, where the caller gave others, those."""
-        if candidates is not None:
-            population = check_shape("candidates", candidates, (*self._fitness_shape, self.dim))
-            population = population.to(self.device, self.dtype)
-            if self.device.type == "cpu" and math.isfinite(population.sum()):  # none has failed
-                return population, None
-            return population, population
-        if self._asked is None:
-            raise RuntimeError(
-                "expected ask() before tell(fitness), or tell(fitness, candidates); got neither"
-            )
-        population, drawn, kept = self._asked
-        if version(population) != drawn or not self._is_as_drawn(population, kept):
-            raise ValueError(
-                "expected the candidates as ask() returned them, got them changed in place: "
-                "pass what was evaluated as tell(fitness, candidates)"
-            )
-        return population.detach() if population.requires_grad else population, None
+        Candidates asked and not yet part of a generation are not part of it: they are drawn again, the same.
 
-    def _is_as_drawn(self, candidates: Tensor, kept: Tensor | None) -> bool:
-        """Return False if NumPy has changed candidates: torch does not see that.
-
-        They are compared with the copy that was kept, or drawn again.
+        Returns:
+            ``settings`` (compared on loading), ``generation``, and copies of the tensors of
+            ``cem.core.state.State`` that a generation changes.
         """
-        if not _is_shared(candidates):
-            return True
-        word = torch.int64 if self.dtype == torch.float64 else torch.int32
-        drawn = self._draw() if kept is None else kept
-        return torch.equal(drawn.view(word), candidates.detach().view(word))
+        return self.snapshot().state_dict()
 
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Resume from a state of an optimizer with the same settings, bit for bit.
 
-def _is_shared(tensor: Tensor) -> bool:
-    """Return whether NumPy may have the memory: what it was given cannot be resized any more."""
-    return tensor.is_cpu and not (tensor.layout is torch.strided and tensor.untyped_storage().resizable())
+        On another device the bits of later samples may differ. Population and elites may be other than
+        before, without evolution paths. What ``stop`` has seen is not part of a state.
+
+        Args:
+            state: A state of ``state_dict()``. Not changed. A search that was given no seed takes its seed.
+
+        Raises:
+            TypeError: If it is no mapping, or the generation no int. No error changes the optimizer.
+            ValueError: If a part is missing, has another shape or dtype, or was saved under other settings.
+        """
+        theirs = state.get("settings") if isinstance(state, Mapping) else None
+        if not isinstance(theirs, Mapping):
+            raise TypeError(f"expected a state of state_dict(), got {type(state).__name__}")
+        settings = dict(self._settings)
+        if self._takes_any_seed and "seed" in theirs:
+            settings["seed"] = theirs["seed"]
+        generation, loaded = loaded_state(state, settings, self._state)
+        if settings["seed"] != self._settings["seed"]:
+            each = np.array(settings["seed"], dtype=object).reshape(self.batch_shape)
+            self._seeds = problem_seeds(each, self.batch_shape)
+            loaded = loaded._replace(seed=seed_tensor(self._seeds, self.batch_shape, self.device))
+            self._settings = settings
+        self._adopt(generation, loaded)
+
+    def _adopt(self, generation: int, state: State) -> None:
+        self._state, self._generation, self._asked = state, generation, 0
+        self._parts, self._snapshot, self._termination = [], None, None
+
+    def _draw(self, size: int | None) -> Tensor:
+        sample = operator_sample
+        if self.backend == "torch":
+            sample = partial(torch_sample, seeds=self._seeds, generation=self._generation)
+        return draw(self._state, sample, size)
+
+    def _extend_variance_schedule(self, generations: int) -> None:
+        """Put the extra variance of the first ``generations`` on the device."""
+        if generations > self._variances.covered:
+            table = doubles(self._variances.extended(generations), self.device)
+            self._state = self._state._replace(variance_schedule=table)
+
+    def _warn_of_failure(self) -> None:
+        if not self.batch_shape and self._state.record[FAILED].item() == self._generation > 0:
+            warnings.warn(
+                f"all {self.population_size} candidates of generation {self._generation - 1} failed (NaN or "
+                "infinite on the bad side): the distribution stays as it was",
+                RuntimeWarning,
+                stacklevel=outside(),
+            )
+
+    def _given(self, tensor: Tensor) -> Any:
+        copy = tensor.clone()
+        return copy.numpy() if self._numpy else copy
+
+    def _describe(self) -> dict[str, Any]:
+        """Return the settings that a resumed search shares with the saved one, as JSON values."""
+        config, bounds = self.config, self._state.bounds
+        return {
+            "dim": self.dim,
+            "batch": list(self.batch_shape),
+            "maximize": self.maximize,
+            "variance_schedule": describe_variance_schedule(self._schedule),
+            "weights": config.weights,
+            "variance_about": config.variance_about,
+            "covariance": config.covariance,
+            "paths": config.paths,
+            "smoothing": config.smoothing,
+            "std_smoothing": config.std_smoothing,
+            "bounds": None if bounds is None else [end.tolist() for end in bounds],
+            "bound_handling": config.bound_handling,
+            "std_floor": config.std_floor,
+            "relative_std_floor": config.floor_share,
+            "mean_averaging": config.mean_averaging,
+            "backend": self.backend,
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "seed": self._seeds[0] if len(self._seeds) == 1 else list(self._seeds),
+        }

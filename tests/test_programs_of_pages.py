@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from cem.termination import Termination
+from cem.core.termination import Termination
 from kernels import CompilerMissingError
 from kernels.ops import normal
 from tetris.envs import native

@@ -22,8 +22,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cem import CrossEntropyMethod
-from cem.graph import GenerationGraph
+from cem import CEMConfig, CrossEntropyMethod
+from cem.core.graph import GenerationGraph
 from measure.provenance import Measured
 from measure.timing import Function, Plan, capture, times_of
 
@@ -50,9 +50,9 @@ def sphere(x: Tensor) -> Tensor:
 def search_of(shape: Shape, device: str, backend: str = "auto") -> CrossEntropyMethod:
     """Return a search that never ends, of (..., population, dimensions), with one elite in ten."""
     *batch, population, dim = shape
-    options: dict[str, Any] = {"maximize": False, "num_elites": population // ELITES, "seed": 1}
-    options |= {"extra_variance": f"constant:{EXTRA}", "device": device, "backend": backend}
-    return CrossEntropyMethod(torch.ones((*batch, dim)), 1.0, population, **options)
+    config = CEMConfig(num_elites=population // ELITES, variance_schedule=f"constant:{EXTRA}")
+    options: dict[str, Any] = {"maximize": False, "config": config, "device": device, "backend": backend}
+    return CrossEntropyMethod(torch.ones((*batch, dim)), 1.0, population, seed=1, **options)
 
 
 def _ask_and_tell(shape: Shape, device: str, backend: str = "auto") -> Run:
@@ -60,7 +60,8 @@ def _ask_and_tell(shape: Shape, device: str, backend: str = "auto") -> Run:
 
     def run(count: int) -> None:
         for _ in range(count):
-            optimizer.tell(sphere(optimizer.ask()))
+            candidates = optimizer.ask()
+            optimizer.tell(candidates, sphere(candidates))
 
     return run
 

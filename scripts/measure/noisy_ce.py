@@ -20,12 +20,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from cem import CrossEntropyMethod, describe_noise, parse_noise, ranks
+from cem import CEMConfig, CrossEntropyMethod, describe_variance_schedule, parse_variance_schedule
+from cem.run import ranks
 from tetris import LinearController, Policy, Rules, Streams, feature_names, rollout
 from tetris.evaluation.scores import Limit, Trial, measure
-from tetris.training.presets import SEARCH
 
-NOISES = tuple(describe_noise(parse_noise(text)) for text in ("none", "constant:4", "linear:5,10"))
+NOISES = tuple(
+    describe_variance_schedule(parse_variance_schedule(text))
+    for text in ("none", "constant:4", "linear:5,10")
+)
 POPULATION, ELITES, VARIANCE, MEAN_GAMES = 100, 10, 100.0, 30
 
 PIECE_SEED = int.from_bytes(sha256(b"cem-tetris noisy cross-entropy pieces").digest()[:8], "little")
@@ -68,9 +71,15 @@ class Search(NamedTuple):
 def make_searches(plan: Plan) -> list[Search]:
     """Return the searches at their start: every noise schedule for seed 1, then for seed 2, and so on."""
     start = torch.zeros(len(feature_names(plan.features, plan.rules.width)))
-    make = functools.partial(CrossEntropyMethod, start, VARIANCE**0.5, POPULATION, maximize=True, **SEARCH)
+    configs = {noise: CEMConfig.classic(noise, num_elites=ELITES) for noise in NOISES}
+    make = functools.partial(CrossEntropyMethod, start, VARIANCE**0.5, POPULATION, maximize=True)
     return [
-        Search(noise, seed, make(num_elites=ELITES, noise=noise, seed=seed), {k: [] for k in BY_GENERATION})
+        Search(
+            noise,
+            seed,
+            make(config=CEMConfig.classic(noise, num_elites=ELITES), seed=seed),
+            {k: [] for k in BY_GENERATION},
+        )
         for seed in range(1, plan.seeds + 1)
         for noise in NOISES
     ]
@@ -90,17 +99,18 @@ def run_experiment(
         last = generation == plan.generations  # the mean alone
         rows = [search.optimizer.mean.expand(MEAN_GAMES, -1) for search in searches]
         if not last:
-            rows = [torch.cat([m, s.optimizer.ask()]) for m, s in zip(rows, searches, strict=True)]
+            candidates = [search.optimizer.ask() for search in searches]
+            rows = [torch.cat(pair) for pair in zip(rows, candidates, strict=True)]
         first_stream = generation * _GENERATION_STREAMS + (_LAST_STREAMS if last else 0)
         lines, games, made = _play_once(plan, device, rows, first_stream)
         decisions += made
-        for search, own_lines, own_games in zip(searches, lines, games, strict=True):
+        for i, (search, own_lines, own_games) in enumerate(zip(searches, lines, games, strict=True)):
             mean_lines, mean_cut, candidates_cut = search.curves.values()
             mean_lines.append(round(float(own_lines[:MEAN_GAMES].double().mean()), 2))
             mean_cut.append(int((own_games[:MEAN_GAMES] == 0).sum()))
             if not last:
                 candidates_cut.append(int((own_games[MEAN_GAMES:] == 0).sum()))
-                search.optimizer.tell(own_lines[MEAN_GAMES:])
+                search.optimizer.tell(candidates[i], own_lines[MEAN_GAMES:])
         if not last:
             progress(searches)
     seconds = round(time.perf_counter() - began, 1)

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from cem import CrossEntropyMethod, minimize
+from cem import CEMConfig, CrossEntropyMethod, minimize
 from kernels.support.names import unknown_name
 from measure import generation
 from measure.provenance import Measured
@@ -82,9 +82,10 @@ class Objective:
 def _textbook(objective: Objective, seed: int) -> None:
     """Ask and tell without end, one population."""
     start, population = np.zeros(objective.dim), POPULATION * objective.dim
-    search = CrossEntropyMethod(start, START_STD, population, maximize=False, seed=seed)
+    search = CrossEntropyMethod(start, START_STD, population, maximize=False, config=CEMConfig(), seed=seed)
     while True:
-        search.tell(objective(search.ask()))
+        candidates = search.ask()
+        search.tell(candidates, objective(candidates))
 
 
 def _minimize(objective: Objective, seed: int, **settings: Any) -> None:
@@ -140,7 +141,7 @@ class Search(NamedTuple):
 
 SEARCHES: Mapping[str, Search] = {
     "cem": Search("cem, the default", _minimize),
-    "cem_diagonal": Search("cem, diagonal", partial(_minimize, covariance="diagonal")),
+    "cem_diagonal": Search("cem, diagonal", partial(_minimize, config=CEMConfig.cma("diagonal"))),
     "cem_textbook": Search("cem, the textbook's update, one population", _textbook),
     "evotorch_cem": Search(
         "evotorch CEM, 20 % parents", partial(_evotorch, algorithm="CEM", parenthood_ratio=0.2), "evotorch"

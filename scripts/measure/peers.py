@@ -25,7 +25,7 @@ import gymnasium
 import torch
 
 import tetris.envs
-from cem import CrossEntropyMethod
+from cem import CEMConfig, CrossEntropyMethod
 from measure.provenance import Measured
 from measure.rollout import SEED, Course, measure_courses
 
@@ -138,12 +138,14 @@ def jumanji_games(count: int) -> Iterator[Course]:
 
 def our_generations(population: int, dim: int, backend: str) -> Course:
     """Return generations of the default search on the sphere."""
-    options: dict[str, Any] = {"maximize": False, "extra_variance": "constant:0.1", "seed": SEED}
+    config = CEMConfig(variance_schedule="constant:0.1")
+    options: dict[str, Any] = {"maximize": False, "config": config, "seed": SEED}
     search = CrossEntropyMethod(torch.ones(dim), 1.0, population, backend=backend, **options)
 
     def run(count: int) -> int:
         for _ in range(count):
-            search.tell(search.ask().square().sum(-1))
+            candidates = search.ask()
+            search.tell(candidates, candidates.square().sum(-1))
         return count
 
     return Course(f"peers.cem_{backend}.{population}x{dim}.generations_per_second", run, 10)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from cem.sampling import torch_sampler
+from cem.core.backend import torch_sampler
 from kernels.ops.normal import sample_normal
 from measure.provenance import Measured
 from measure.timing import Function, Plan, event_times, graph_times, host_times, latency_times, wall_times

@@ -1,4 +1,4 @@
-"""Bounds: every candidate is inside, and distributed as ``cem.bounds`` says."""
+"""Bounds: every candidate is inside, and distributed as ``cem.core.bounds`` says."""
 
 import math
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cem import CrossEntropyMethod, minimize
-from cem.bounds import BOUND_HANDLING, into_box, out_of_box
+from cem.core.bounds import BOUND_HANDLING, into_box, out_of_box
 
 stats = pytest.importorskip("scipy.stats")  # of the extra "dev"
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from cem import GenerationRecord, MetricsWriter, ProgressBar
-from cem.callbacks import RunPlan
+from cem.run.callbacks import RunPlan
 
 
 class Terminal(io.StringIO):

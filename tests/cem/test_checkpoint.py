@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from cem import Checkpointer, CheckpointError
-from cem.checkpoint import read_checkpoint, write_checkpoint
+from cem.run.checkpoint import read_checkpoint, write_checkpoint
 
 
 def save_steps(checkpointer, *steps):

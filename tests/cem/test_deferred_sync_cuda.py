@@ -9,7 +9,7 @@ import torch
 from searches import ON_A_GPU, bits, nobody_waits
 
 from cem import Callback, Checkpointer, CrossEntropyMethod, Evaluation, MetricsWriter, Trainer
-from cem.host_copy import HostCopy
+from cem.core.host_copy import HostCopy
 
 pytestmark = ON_A_GPU
 TIMES = ("seconds", "elapsed_s", "evaluated/s")
@@ -87,7 +87,7 @@ def test_snapshot_and_rewind_do_not_wait_and_a_snapshot_is_read_before_what_is_q
 def test_deferred_and_immediate_sync_leave_the_same_files(tmp_path, monkeypatch):
     outcomes = []
     for deferred in (False, True):
-        monkeypatch.setattr("cem.trainer.defers_sync", lambda device, deferred=deferred: deferred)
+        monkeypatch.setattr("cem.run.trainer.defers_sync", lambda device, deferred=deferred: deferred)
         folder = tmp_path / str(deferred)
         folder.mkdir()
         optimizer, checkpointer = make(extra_variance="linear:0.5,20", smoothing=0.8), Checkpointer(folder)

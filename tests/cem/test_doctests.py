@@ -7,8 +7,8 @@ import pytest
 @pytest.mark.parametrize(
     "name",
     [
-        *("cem", "cem.optimizer", "cem.checkpoint", "cem.stopping", "cem.trainer"),
-        *("cem.evaluation", "cem.snapshot"),
+        *("cem", "cem.optimizer", "cem.run.checkpoint", "cem.run.stopping", "cem.run.trainer"),
+        *("cem.core.evaluation", "cem.core.snapshot"),
     ],
 )
 def test_examples_in_docstrings_run(name):

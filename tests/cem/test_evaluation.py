@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from cem import Evaluation
-from cem.evaluation import Metrics
+from cem.core.evaluation import Metrics
 
 FITNESS = torch.zeros(6)
 

@@ -1,7 +1,7 @@
 import pytest
 
 from cem import describe_noise, parse_noise
-from cem.noise import ConstantNoise, HyperbolicNoise, LinearNoise, NoNoise
+from cem.core.variance_schedule import ConstantNoise, HyperbolicNoise, LinearNoise, NoNoise
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@ import math
 import pytest
 import torch
 
-import cem.sampling
+import cem.core.backend
 from cem import CrossEntropyMethod
-from cem.sampling import choose_backend, mix_seed, torch_sampler
+from cem.core.backend import choose_backend, mix_seed, torch_sampler
 from kernels import CompilerMissingError
 
 CPU = torch.device("cpu")
@@ -73,7 +73,7 @@ def test_without_a_compiler_auto_takes_torch_and_a_backend_asked_for_is_refused_
         raise CompilerMissingError("no C++ compiler found", "install g++")
 
     monkeypatch.setattr("kernels.loader.ahead.build_missing", refuse)
-    monkeypatch.setattr(cem.sampling, "_prepared", set())
+    monkeypatch.setattr(cem.core.backend, "_prepared", set())
     for device in ("cpu", "cuda:0"):
         assert choose_backend("auto", torch.device(device)) == "torch"
     with pytest.raises(ValueError, match=r"no C\+\+ compiler.*install g\+\+.*; or use backend 'torch'$") as e:

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from cem import Checkpointer, CrossEntropyMethod, Evaluation, GenerationRecord, Trainer
-from cem.callbacks import RunPlan
-from cem.tensorboard import TensorBoardWriter
+from cem.run.callbacks import RunPlan
+from cem.run.tensorboard import TensorBoardWriter
 
 REASON = 'needs tensorboard: pip install -e ".[tensorboard]"'
 

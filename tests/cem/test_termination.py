@@ -6,7 +6,7 @@ import torch
 from searches import CLASSIC, sphere
 
 from cem import CrossEntropyMethod, minimize
-from cem.termination import STD, Termination
+from cem.core.termination import STD, Termination
 
 
 def reasons(values, *, dim=3, population_size=30, maximize=False, threshold=None, std_share=1.0, **options):

@@ -26,8 +26,8 @@ from cem import (
     MetricsWriter,
     Trainer,
 )
-from cem.checkpoint import read_checkpoint
-from cem.snapshot import Snapshot
+from cem.run.checkpoint import read_checkpoint
+from cem.core.snapshot import Snapshot
 
 GENERATIONS = 9
 EVENT = 4  # the generation something happens in, counted from 0 as for the objective
@@ -50,7 +50,7 @@ def sphere(candidates, generation):
 @pytest.fixture
 def sync(monkeypatch):
     """Choose the host sync of the trainer: ``sync("deferred")`` or ``sync("immediate")``."""
-    return lambda how: monkeypatch.setattr("cem.trainer.defers_sync", lambda device: how == "deferred")
+    return lambda how: monkeypatch.setattr("cem.run.trainer.defers_sync", lambda device: how == "deferred")
 
 
 @pytest.fixture(params=["immediate", "deferred"])

@@ -17,7 +17,7 @@ from fuzzing import changed, damaged, fuzz, st
 from sample_runs import make_run
 
 from cem import CheckpointError
-from cem.checkpoint import _digest, read_checkpoint, write_checkpoint
+from cem.run.checkpoint import _digest, read_checkpoint, write_checkpoint
 from tetris import LinearController, Rules, published
 from tetris.commands.evaluate import read_pieces
 from tetris.game.decisions import play

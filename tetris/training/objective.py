@@ -16,7 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cem import CrossEntropyMethod, Evaluation, ranks
+from cem import CrossEntropyMethod, Evaluation
+from cem.core.state import AVERAGED_MEAN
+from cem.run import ranks
 from kernels.support.checks import check_flags, check_integer
 from tetris import (
     Lookahead,
@@ -64,7 +66,7 @@ def unit_length(weights: Tensor) -> Tensor:
 
 def learned_weights(state: Mapping[str, Any]) -> Tensor:
     """Return the learned weights of an optimizer state: shape (features,), float64, of length 1."""
-    return unit_length(state["averaged_mean"].double().unsqueeze(0))[0]
+    return unit_length(state["distribution"][AVERAGED_MEAN].double().unsqueeze(0))[0]
 
 
 def lines_per_game(result: RolloutResult | SplitResult) -> Tensor:
@@ -182,7 +184,7 @@ def run_objective(
     """Return the objective of a run, from (candidates, generation) to fitness and metrics.
 
     The averaged mean of the optimizer plays as well. Ranks play their share of the candidates each; see
-    `cem.ranks`. ``check`` is that of `LinesPerGame`, ``stop`` that of `cem.ranks.run_collective`.
+    `cem.run.ranks`. ``check`` is that of `LinesPerGame`, ``stop`` that of `cem.run.ranks.run_collective`.
     """
     stages = [
         LinesPerGame(

@@ -10,19 +10,10 @@ keeps the search from converging on the low board's optimum. It fades, so that t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 Setting = str | int | float
 
 DEFAULT_PRESET = "quick"
-
-SEARCH: Mapping[str, Any] = {
-    "weights": "equal",
-    "variance_about": "new_mean",
-    "std_smoothing": 1.0,
-    "relative_std_floor": 0.0,
-}
-"""The settings of `cem.CrossEntropyMethod` that no recipe changes: the method of Szita & Lorincz (2006)."""
 
 _COMMON: Mapping[str, Setting] = {
     "board": "10x20",

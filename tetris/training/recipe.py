@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from cem import describe_noise, parse_noise
-from cem.sampling import AUTO, BACKENDS
+from cem import describe_variance_schedule, parse_variance_schedule
+from cem.core.backend import AUTO, BACKENDS
 from kernels.support.names import unknown_name
 from tetris import LinearController, Lookahead, Rules, feature_names
 from tetris.game.feature_sets import feature_label
@@ -52,7 +52,7 @@ class Recipe(Settings):
         for name, known in (("rule", RULES), ("backend", BACKENDS), ("device", ENGINES)):
             if getattr(self, name) not in known:
                 raise unknown_name(name, getattr(self, name), known)
-        noise = describe_noise(parse_noise(self.noise))
+        noise = describe_variance_schedule(parse_variance_schedule(self.noise))
         if _count_numbers(noise) > _count_numbers(self.noise):
             raise ValueError(
                 f"expected noise with all its numbers, got {self.noise!r}: {noise} of the literature is for "

@@ -14,6 +14,7 @@ import torch
 
 from cem import (
     Callback,
+    CEMConfig,
     Checkpointer,
     CrossEntropyMethod,
     MetricsWriter,
@@ -22,8 +23,8 @@ from cem import (
     Trainer,
     ranks,
 )
-from cem.sampling import OPERATORS
-from cem.tensorboard import TensorBoardWriter, check_tensorboard
+from cem.core.backend import OPERATORS
+from cem.run.tensorboard import TensorBoardWriter, check_tensorboard
 from kernels.loader.ahead import build_missing
 from kernels.ops import library
 from tetris import LinearController, Policy, Rollout, Streams, feature_names
@@ -32,7 +33,7 @@ from tetris.play.devices import NATIVE, check_gpu, choose_device
 from tetris.record.numbers import format_lines
 from tetris.training import reference_check
 from tetris.training.objective import learned_weights, run_objective
-from tetris.training.presets import DEFAULT_PRESET, SEARCH, Setting
+from tetris.training.presets import DEFAULT_PRESET, Setting
 from tetris.training.provenance import add_start, versions
 from tetris.training.recipe import Recipe, make_recipe
 from tetris.training.run_folder import RunFolder, new_folder
@@ -154,13 +155,10 @@ class Training(Callback):
             1.0,
             recipe.population,
             maximize=True,
-            num_elites=recipe.elites,
-            extra_variance=recipe.noise,
-            mean_averaging=recipe.averaging,
+            config=CEMConfig.classic(recipe.noise, num_elites=recipe.elites, mean_averaging=recipe.averaging),
             backend=recipe.backend,
             device="cuda" if "cuda" in (recipe.device, recipe.backend) and recipe.backend != "cpu" else "cpu",
             seed=recipe.seed,
-            **SEARCH,
         )
         self.metrics = MetricsWriter(folder.metrics, distribution=True)
         self.trainer = Trainer(

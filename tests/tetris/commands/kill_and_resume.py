@@ -17,7 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-import cem.trainer
+import cem.run.trainer
 from tetris.commands import train, training_run
 from tetris.training import training
 
@@ -36,7 +36,7 @@ def start(*arguments: str, deferred: bool = False) -> int:
         return child
     code = 1
     try:
-        cem.trainer.defers_sync = lambda device: deferred
+        cem.run.trainer.defers_sync = lambda device: deferred
         with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
             code = train.main(arguments)
     finally:

@@ -35,7 +35,7 @@ def _checkpoint_every_generation_and_draw_nothing(monkeypatch: pytest.MonkeyPatc
 
 def _defer(monkeypatch: pytest.MonkeyPatch, deferred: bool) -> None:
     """Let runs defer host sync by a generation, as on a GPU, or not."""
-    monkeypatch.setattr("cem.trainer.defers_sync", lambda device: deferred)
+    monkeypatch.setattr("cem.run.trainer.defers_sync", lambda device: deferred)
 
 
 @pytest.fixture

@@ -146,7 +146,7 @@ def test_objective_reads_nothing_of_what_was_played(
 def test_controller_of_a_checkpoint_is_that_of_its_generation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deferred: bool
 ) -> None:
-    monkeypatch.setattr("cem.trainer.defers_sync", lambda device: deferred)
+    monkeypatch.setattr("cem.run.trainer.defers_sync", lambda device: deferred)
     monkeypatch.setattr(_training, "CHECKPOINT_SECONDS", 0.0)
     saved: list[LinearController] = []
     ahead: list[int] = []

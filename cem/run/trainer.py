@@ -11,14 +11,14 @@ from typing import Any, Literal
 
 import torch
 
-from cem import ranks
-from cem._checks import check_real
-from cem.callbacks import Callback, GenerationRecord, RunPlan, check_callbacks
-from cem.checkpoint import Checkpointer, CheckpointError, LoadedCheckpoint
-from cem.evaluation import Evaluation, Metrics, Objective
+from cem.core.checks import check_real
+from cem.core.evaluation import Evaluation, Metrics, Objective, as_evaluation
+from cem.core.snapshot import Snapshot
 from cem.optimizer import CrossEntropyMethod
-from cem.snapshot import Snapshot
-from cem.stopping import Interrupted, StopRequest
+from cem.run import ranks
+from cem.run.callbacks import Callback, GenerationRecord, RunPlan, check_callbacks
+from cem.run.checkpoint import Checkpointer, CheckpointError, LoadedCheckpoint
+from cem.run.stopping import Interrupted, StopRequest
 from kernels.support.checks import check_integer
 
 GRACE_SECONDS = 1.0
@@ -26,7 +26,9 @@ GRACE_SECONDS = 1.0
 
 _LONGEST_NAP = 0.005  # the longest time between two queries of the device, in seconds
 
-Reason = Literal["finished", "time_limit", "signal", "requested"]
+MOST_FAILURES = 3
+"""Failed generations, one after another, that end a run."""
+Reason = Literal["finished", "time_limit", "signal", "requested", "failed"]
 
 
 def defers_sync(device: torch.device) -> bool:
@@ -39,8 +41,8 @@ class TrainingResult:
     """How a run ended.
 
     Attributes:
-        reason: "finished" (all generations told), "time_limit", "signal", or "requested"
-            (``stop.request()``).
+        reason: "finished" (all generations), "time_limit", "signal", "requested" (``stop.request()``), or
+            "failed": in three generations, one after another, every candidate failed.
         signum: The number of the signal where that is the reason, otherwise None.
         generation: The generations told, those before a resumption included.
         elapsed_s: The wall time of all of them, in seconds.
@@ -91,7 +93,7 @@ class Trainer:
     generations are recorded. A run that is asked to stop waits ``GRACE_SECONDS`` for them and then drops
     them. The optimizer is rewound to the last generation recorded.
 
-    Within ``cem.ranks.joined`` every rank runs the same trainer, with an objective that shares its work.
+    Within ``cem.run.ranks.joined`` every rank runs the same trainer, with an objective that shares its work.
     Rank 0 saves, resumes for all, and calls the callbacks; all ranks call those with ``on_every_rank``.
 
     Attributes:
@@ -153,6 +155,7 @@ class Trainer:
         self._defers_sync = defers_sync(optimizer.device)
         self._pending: deque[_Told] = deque()
         self._give_up_at: float | None = None
+        self._failures = 0  # generations, one after another, in which every candidate failed
         self._recorded: Snapshot  # of the last generation recorded, or of the start of the run
 
     def resume(self) -> LoadedCheckpoint:
@@ -181,8 +184,6 @@ class Trainer:
                 called: a new run would mix with them.
             KeyboardInterrupt: On the second Ctrl-C.
             OSError: If metrics or a checkpoint cannot be written.
-            ValueError: If a generation is unusable; see ``CrossEntropyMethod.tell``. With deferred
-                sync it rises when the next generation is told, and names the refused one.
         """
         ranks.broadcast(self._refuse_to_mix)
         with ExitStack() as stack:
@@ -213,7 +214,7 @@ class Trainer:
         self._saved_at = time.monotonic()
         self._give_up_at = None
         self._recorded = self.optimizer.snapshot()
-        self._recorded.check()
+        self._failures = 0
         try:
             with suppress(Interrupted):  # a callback may raise it, too
                 self._generations_to_the_end()
@@ -240,6 +241,8 @@ class Trainer:
     def _reason_to_stop(self) -> Reason | None:
         if self._generations is not None and self.optimizer.generation >= self._generations:
             return "finished"
+        if self._failures >= MOST_FAILURES:
+            return "failed"
         if self.stop.requested:
             return "requested" if self.stop.signum is None else "signal"
         return "time_limit" if self.stop.expired else None
@@ -256,10 +259,11 @@ class Trainer:
             evaluation = self._steps[count]()
             return _Told(self.optimizer.snapshot(), Metrics(evaluation), began)
         for last in range(count - 1, -1, -1):
-            found = self._objective(self.optimizer.ask(), self.optimizer.generation)
-            evaluation = found if isinstance(found, Evaluation) else Evaluation(found)
+            candidates = self.optimizer.ask()
+            evaluation = as_evaluation(self._objective(candidates, self.optimizer.generation))
             metrics = Metrics(evaluation) if last == 0 else None
-            self.optimizer.tell(evaluation.fitness, evaluation.candidates)
+            evaluated = candidates if evaluation.candidates is None else evaluation.candidates
+            self.optimizer.tell(evaluated, evaluation.fitness)
         assert metrics is not None
         return _Told(self.optimizer.snapshot(), metrics, began)
 
@@ -274,7 +278,9 @@ class Trainer:
             ):
                 self._save()
                 self._saved_at = time.monotonic()
-            if self.stop.requested and not requested and self.stop.signum is None:
+            if self._failures >= MOST_FAILURES or (
+                self.stop.requested and not requested and self.stop.signum is None
+            ):
                 self._drop_pending()  # a callback requested the stop: the run ends here
 
     def _drop_pending(self) -> None:
@@ -296,6 +302,7 @@ class Trainer:
 
     def _record(self, told: _Told) -> None:
         statistics = told.snapshot.statistics()
+        self._failures = self._failures + 1 if told.snapshot.failed else 0
         before, self._recorded = self._recorded, told.snapshot
         taken = time.monotonic() - told.began
         seconds = told.snapshot.seconds_since(before) if self._defers_sync else taken
@@ -311,9 +318,9 @@ class Trainer:
         for callback in self._called():
             try:
                 callback.on_generation(record)
-            except Interrupted:
+            except (Interrupted, StopIteration):
                 if callback.on_every_rank or ranks.count() == 1:
-                    raise
+                    raise Interrupted("a callback ended the run") from None
                 self.stop.request()  # the other ranks have to hear of it
 
     def _save(self) -> None:

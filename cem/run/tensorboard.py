@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cem.callbacks import Callback, GenerationRecord, RunPlan
+from cem.core.state import MEAN, STD
+from cem.run.callbacks import Callback, GenerationRecord, RunPlan
 
 _TAGS = {
     "generation_best": "fitness/best",
@@ -70,8 +71,8 @@ class TensorBoardWriter(Callback):
 
     def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
         """Write the distribution, and flush to disk."""
-        for what in ("mean", "std"):
-            values = state[what].tolist()
+        for what, row in (("mean", MEAN), ("std", STD)):
+            values = state["distribution"][row].tolist()
             names = self._names or tuple(map(str, range(len(values))))
             for name, value in zip(names, values, strict=True):
                 self._writer.add_scalar(f"{what}/{name}", value, generation)

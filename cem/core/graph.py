@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from cem.evaluation import Evaluation, Objective
-from cem.functional import State, ask, told
+from cem.core.evaluation import Evaluation, Objective, as_evaluation
+from cem.core.generation import draw, operator_sample, tell
+from cem.core.state import CHANGING, State
 
 _WARM_UP = 2  # calls before the capture: libraries and caches of the objective are made then
 
@@ -17,7 +18,7 @@ class GenerationGraph:
     Examples:
         >>> import torch
         >>> from cem.functional import init
-        >>> from cem.graph import GenerationGraph
+        >>> from cem.core.graph import GenerationGraph
         >>> state = init(torch.zeros(100), 1.0, 1024, maximize=False, device="cuda")  # doctest: +SKIP
         >>> step = GenerationGraph(state, lambda x, t: x.square().sum(-1), count=10)  # doctest: +SKIP
         >>> state = step(state)  # 10 generations  # doctest: +SKIP
@@ -28,7 +29,6 @@ class GenerationGraph:
     Attributes:
         count: The generations of one replay.
         evaluation: What the objective returned for the last generation; the next call overwrites its tensors.
-        elites: The indices of the elites of the last generation, shape (..., K), overwritten, too.
     """
 
     def __init__(self, state: State, objective: Objective, count: int = 1) -> None:
@@ -61,7 +61,7 @@ class GenerationGraph:
         with torch.cuda.graph(self._graph):
             moved = self._static
             for _ in range(count):
-                moved, self.evaluation, self.elites = self._generation(moved)
+                moved, self.evaluation = self._generation(moved)
             for to, new in zip(_changing(self._static), _changing(moved), strict=True):
                 to.copy_(new)
 
@@ -86,15 +86,16 @@ class GenerationGraph:
         """Return whether a state has the very constants that were captured: settings, seed, bounds, ..."""
         return state.settings == self._static.settings and all(
             given is captured
-            for given, captured in zip(_constant(state), _constant(self._static), strict=True)
+            for given, captured in zip(
+                state[len(CHANGING) : -1], self._static[len(CHANGING) : -1], strict=True
+            )
         )
 
-    def _generation(self, state: State) -> tuple[State, Evaluation, Tensor]:
-        candidates, state = ask(state)
-        found = self._objective(candidates, state.generation)
-        evaluation = found if isinstance(found, Evaluation) else Evaluation(found)
-        new, elites = told(state, candidates, evaluation.fitness, evaluation.candidates)
-        return new, evaluation, elites
+    def _generation(self, state: State) -> tuple[State, Evaluation]:
+        candidates = draw(state, operator_sample)
+        evaluation = as_evaluation(self._objective(candidates, state.generation))
+        evaluated = candidates if evaluation.candidates is None else evaluation.candidates
+        return tell(state, evaluated, evaluation.fitness), evaluation
 
 
 def check_capturable(state: State) -> None:
@@ -109,23 +110,10 @@ def check_capturable(state: State) -> None:
 
 def _changing(state: State) -> list[Tensor]:
     """Return the tensors of a state that a generation changes."""
-    found = (state.distribution, state.record, state.generation, state.factor, state.paths)
-    return [tensor for tensor in found if tensor is not None]
-
-
-def _constant(state: State) -> tuple[Tensor | None, ...]:
-    """Return the tensors of a state that a generation leaves as they are."""
-    return (
-        *(state.seed, state.extra_variance, state.weights, state.all_weights),
-        *(state.std_floor, state.low, state.high),
-    )
+    return [tensor for name in CHANGING if (tensor := getattr(state, name)) is not None]
 
 
 def _copied(state: State) -> State:
     return state._replace(
-        distribution=state.distribution.clone(),
-        record=state.record.clone(),
-        generation=state.generation.clone(),
-        factor=None if state.factor is None else state.factor.clone(),
-        paths=None if state.paths is None else state.paths.clone(),
+        **{name: tensor.clone() for name in CHANGING if (tensor := getattr(state, name)) is not None}
     )

@@ -9,7 +9,7 @@ CoRL 2020, https://arxiv.org/abs/2008.06389:
 * warm start: a search begins at the mean of the last step, shifted by one action;
 * memory: the best plans of an iteration are candidates of the next one, and those of the last iteration,
   shifted by one action, are candidates of the next step;
-* noise that is coloured in time, see ``cem.colored_noise``;
+* noise that is coloured in time, see ``cem.plan.colored_noise``;
 * a population that shrinks from iteration to iteration;
 * momentum: mean and standard deviation keep a share of their old values;
 * the mean is a candidate of the last iteration, and the best plan found is executed.
@@ -24,10 +24,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cem._checks import as_torch_takes_it, check_device, check_distribution, check_real, check_vector
-from cem.colored_noise import coloring_matrix
-from cem.plan_search import Cost, Found, Memory, PlanSearch
-from cem.sampling import choose_backend, mix_seed
+from cem.core.backend import choose_backend, mix_seed
+from cem.core.checks import as_torch_takes_it, check_device, check_distribution, check_real, check_vector
+from cem.plan.colored_noise import coloring_matrix
+from cem.plan.plan_search import Cost, Found, Memory, PlanSearch
 from kernels.support.checks import check_flags, check_integer
 
 _MOST = (1 << 31) - 1  # of every count

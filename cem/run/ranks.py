@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cem._checks import REAL, check_shape
-from cem.evaluation import Evaluation, Objective
-from cem.stopping import StopRequest
+from cem.core.checks import REAL, check_shape
+from cem.core.evaluation import Evaluation, Objective
+from cem.run.stopping import StopRequest
 from kernels.support.ranks import (
     RanksError,
     all_reduce_max,

@@ -14,14 +14,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from cem._checks import outside
+from cem.core.bounds import keep_inside
+from cem.core.checks import outside
+from kernels.ops.cem_update import cem_update
+from kernels.ops.normal import sample_normal_rows
 from kernels.support.names import unknown_name
 
 AUTO = "auto"
@@ -29,28 +31,6 @@ BACKENDS = ("cpu", "cuda", "torch")
 OPERATORS = ("normal", "cem_update")
 """The operators of ``kernels`` that backends "cpu" and "cuda" call."""
 _UINT64 = 2**64 - 1
-
-
-class Sampler(Protocol):
-    """A function that draws one generation: what ``CrossEntropyMethod(sampler=...)`` takes."""
-
-    def __call__(
-        self, mean: Tensor, std: Tensor, population_size: int, *, seed: int, generation: int
-    ) -> Tensor:
-        """Draw ``x[i, j]`` of N(mean[j], std[j]^2), independent in every entry.
-
-        Args:
-            mean: The means, shape (d,), float32 or float64, any device. Not changed.
-            std: The standard deviations, same shape, dtype and device, ``>= 0``. Not changed.
-            population_size: The number of candidates, ``>= 1``.
-            seed: The seed of the search, ``0 <= seed < 2**64``.
-            generation: The number of the generation, ``>= 0``.
-
-        Returns:
-            A new tensor of shape (population_size, d), with the dtype and device of ``mean``; the same for
-            the same arguments.
-        """
-        ...
 
 
 def mix_seed(seed: int, generation: int) -> int:
@@ -77,7 +57,20 @@ def mix_seed(seed: int, generation: int) -> int:
 
 
 def torch_sampler(mean: Tensor, std: Tensor, population_size: int, *, seed: int, generation: int) -> Tensor:
-    """Draw as backend ``"torch"``; a ``Sampler``. On the CPU float64 has NumPy's noise, float32 torch's."""
+    """Draw as backend ``"torch"``: ``x[i, j]`` of N(mean[j], std[j]^2), independent in every entry.
+
+    On the CPU float64 has NumPy's noise, float32 torch's.
+
+    Args:
+        mean: Shape (d,), float32 or float64, any device.
+        std: Like ``mean``, ``>= 0``.
+        population_size: N.
+        seed: The seed of the search, ``0 <= seed < 2**64``.
+        generation: The number of the generation.
+
+    Returns:
+        A new tensor of shape (N, d), with the dtype and device of ``mean``; the same for the same arguments.
+    """
     mixed, shape = mix_seed(seed, generation), (population_size, mean.numel())
     if mean.device.type == "cpu" and mean.dtype == torch.float64:
         # The ziggurat takes less than half the time of torch, which has no vector code for doubles.
@@ -88,36 +81,21 @@ def torch_sampler(mean: Tensor, std: Tensor, population_size: int, *, seed: int,
     return torch.addcmul(mean, out, std, out=out)
 
 
-def sample_problems(
-    sampler: Sampler, mean: Tensor, std: Tensor, population_size: int, seeds: Sequence[int], generation: int
+def torch_sample(
+    state: Any,
+    rows: Tensor,
+    size: int,
+    bounds: tuple[Tensor, Tensor] | None,
+    *,
+    seeds: Sequence[int],
+    generation: int,
 ) -> Tensor:
-    """Draw a generation by a sampler, problem by problem.
-
-    Args:
-        sampler: The sampler.
-        mean: The means, shape (..., d).
-        std: The standard deviations, like ``mean``.
-        population_size: N, the candidates a problem.
-        seeds: The seed of each problem.
-        generation: The number of the generation.
-
-    Returns:
-        The candidates, shape (..., N, d), contiguous.
-
-    Raises:
-        ValueError: If the sampler gives something else.
-    """
-    dim = mean.shape[-1]
-    rows = zip(mean.view(-1, dim), std.view(-1, dim), seeds, strict=True)
-    drawn = [sampler(m, s, population_size, seed=seed, generation=generation) for m, s, seed in rows]
-    shape = population_size, dim
-    for x in drawn:
-        if (x.shape, x.dtype, x.device) != (shape, mean.dtype, mean.device):
-            raise ValueError(
-                f"expected a {mean.dtype} tensor of shape {shape} on {mean.device} from the sampler, "
-                f"got {x.dtype}, {tuple(x.shape)}, {x.device}"
-            )
-    return torch.stack(drawn).view(*mean.shape[:-1], *shape) if mean.dim() > 1 else drawn[0].contiguous()
+    """Draw by ``torch_sampler``, problem by problem; with seeds and generation a ``Sample`` of a search."""
+    dim = rows.shape[-1]
+    problems = zip(rows.reshape(-1, *rows.shape[-2:]), seeds, strict=True)
+    drawn = [torch_sampler(r[0], r[1], size, seed=seed, generation=generation) for r, seed in problems]
+    x = torch.stack(drawn).view(*rows.shape[:-2], size, dim)
+    return x if bounds is None else keep_inside(x, rows[..., 0, :], rows[..., 1, :], *bounds, "clamp")
 
 
 def choose_backend(name: str, device: torch.device) -> str:
@@ -171,10 +149,8 @@ def _prepare(device: torch.device) -> None:
 
     kinds = ("cpu", "cuda") if device.type == "cuda" else ("cpu",)
     build_missing([extension(operator, kind) for kind in kinds for operator in OPERATORS])
-    from cem.functional import ask, init, tell
-
-    state = init([0.0], 1.0, 2, maximize=True, seed=0, backend="torch", device=device)
-    state = state._replace(settings=replace(state.settings, backend=device.type))
-    candidates, state = ask(state)
-    tell(state, candidates, candidates[:, 0])
+    zero, record = (torch.zeros(n, dtype=torch.float64, device=device) for n in (1, 5))
+    rows, generation = zero.expand(4, 1), torch.zeros((), dtype=torch.int64, device=device)
+    x = sample_normal_rows(rows, 2, seed=generation, generation=generation)
+    cem_update(x[:, 0], x, rows, record, generation, 2, maximize=True)
     _prepared.add(device)

@@ -10,46 +10,43 @@ from torch import Tensor
 
 
 class HostCopy:
-    """An asynchronous copy of tensors to the host, ordered with the work of the current stream.
+    """An asynchronous copy of tensors of a CUDA device to the host, ordered with the work of its stream.
 
-    Tensors of a CUDA device are packed: one asynchronous copy a dtype into page-locked memory. An event on
-    the current stream marks the end; waiting for it does not wait for later work. Tensors of the CPU, and of
-    devices without events, are ready at once.
+    Tensors are packed: one asynchronous copy a dtype into page-locked memory. An event on the current stream
+    marks the end; waiting for it does not wait for later work. Tensors of the CPU are not copied.
     """
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
         """Queue the copies.
 
         Args:
-            tensors: Any shape, dtype and device, by name. Not changed; later work on the same stream may
-                change them.
+            tensors: Any shape and dtype, by name; those of a GPU on one of them, where later work on the same
+                stream may change them.
         """
         self._values: dict[str, Tensor] = {}
-        self._events: list[torch.cuda.Event] = []
-        packs: dict[torch.device, dict[torch.dtype, dict[str, Tensor]]] = {}
+        self._event: torch.cuda.Event | None = None
+        packs: dict[torch.dtype, dict[str, Tensor]] = {}
         for name, tensor in tensors.items():
-            if tensor.device.type == "cuda":
-                packs.setdefault(tensor.device, {}).setdefault(tensor.dtype, {})[name] = tensor.detach()
+            if tensor.is_cuda:
+                packs.setdefault(tensor.dtype, {})[name] = tensor.detach()
             else:
-                self._values[name] = tensor.detach().to("cpu", copy=True)
-        for device, pack in packs.items():
-            for same in pack.values():
-                self._values |= _queue(same)
+                self._values[name] = tensor if tensor.is_cpu else tensor.detach().cpu()
+        for pack in packs.values():
+            self._values |= _queue(pack)
             # With timing, for seconds_since; blocking, so that waiting for it does not spin.
-            event = torch.cuda.Event(enable_timing=True, blocking=True)
-            event.record(torch.cuda.current_stream(device))
-            self._events.append(event)
+            self._event = torch.cuda.Event(enable_timing=True, blocking=True)
+            self._event.record(torch.cuda.current_stream(next(iter(pack.values())).device))
         self._queued_at = time.monotonic()
 
     @property
     def ready(self) -> bool:
         """Whether all values are on the host; does not wait."""
-        return all(event.query() for event in self._events)
+        return self._event is None or self._event.query()
 
     def values(self) -> dict[str, Tensor]:
         """Wait for these copies alone, and return them: tensors on the CPU, not to be changed."""
-        for event in self._events:
-            event.synchronize()
+        if self._event is not None:
+            self._event.synchronize()
         return self._values
 
     def seconds_since(self, earlier: HostCopy) -> float:
@@ -60,8 +57,8 @@ class HostCopy:
         Args:
             earlier: A copy from the same device. Both must be ready.
         """
-        if self._events and earlier._events:
-            return float(earlier._events[-1].elapsed_time(self._events[-1])) / 1e3
+        if self._event is not None and earlier._event is not None:
+            return float(earlier._event.elapsed_time(self._event)) / 1e3
         return self._queued_at - earlier._queued_at
 
 

@@ -102,7 +102,7 @@ def all_weights(dim: int, population_size: int, elites: list[float], rates: Rate
         max(0.0, (1 - rates.c_1 - rates.c_mu) / (dim * rates.c_mu)),
     )
     total = -math.fsum(others)
-    return elites + [scale * weight / total for weight in others]
+    return elites + [round(scale * weight / total, 12) for weight in others]
 
 
 def with_paths(

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from kernels.loader.cuda import CUDA_TORCH_REMEDY
 
-_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 REAL = (
     *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
     *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
@@ -160,32 +160,6 @@ def check_distribution(mean: Tensor, std: Tensor) -> None:
         raise ValueError(f"expected a finite mean, got {mean.tolist()}")
     if not bool((std.isfinite() & (std >= 0)).all()):
         raise ValueError(f"expected a finite std >= 0, got {std.tolist()}")
-
-
-def check_bounds(bounds: Any, mean: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Return (low, high) as tensors like ``mean``, or None where there are no bounds.
-
-    Raises:
-        TypeError: If it is no pair, or its ends are not real numbers.
-        ValueError: If a shape is wrong, low > high somewhere, an end is NaN, or ``mean`` lies outside.
-    """
-    if bounds is None:
-        return None
-    if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
-        raise TypeError(f"expected (low, high) for bounds, got {bounds!r}")
-    low, high = (
-        check_vector(f"bounds[{side}]", bounds[side], mean.shape, mean.dtype, mean.device) for side in (0, 1)
-    )
-    if not bool((low <= high).all()):  # False for NaN, too
-        raise ValueError(f"expected bounds with low <= high in every dimension, got {bounds!r}")
-    if not bool(((mean >= low) & (mean <= high)).all()):
-        raise ValueError(f"expected a mean within the bounds, got {mean.tolist()}")
-    return low, high
-
-
-def version(tensor: Tensor) -> int:
-    """Return the number of in-place changes, which torch counts of every tensor but inference tensors."""
-    return 0 if tensor.is_inference() else tensor._version
 
 
 def outside() -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from cem.host_copy import HostCopy
+from cem.core.host_copy import HostCopy
 
 _LEAST_SECONDS = 1e-9
 
@@ -64,12 +64,20 @@ The generation is an int; in a CUDA graph it is a tensor of shape () on the devi
 To be resumable bit for bit it must be a function of these two alone."""
 
 
+def as_evaluation(found: Any) -> Evaluation:
+    """Return what an objective gave as an ``Evaluation``."""
+    return found if isinstance(found, Evaluation) else Evaluation(found)
+
+
 class Metrics:
     """The metrics of an evaluation, copied to the host asynchronously."""
 
     def __init__(self, evaluation: Evaluation) -> None:
         """Queue the copies; does not wait."""
-        self._given = dict(evaluation.metrics)
+        self._given = {
+            name: _number(value) if isinstance(value, Tensor) and value.is_cpu else value
+            for name, value in evaluation.metrics.items()
+        }
         self._rates = tuple(evaluation.rates)
         self._copy = HostCopy(
             {name: value for name, value in self._given.items() if isinstance(value, Tensor)}

@@ -17,8 +17,8 @@ from typing import Any, TextIO
 from torch import Tensor
 from tqdm import tqdm
 
-from cem._checks import check_real, outside
-from cem.metrics_file import keep_lines
+from cem.core.checks import check_real, outside
+from cem.run.metrics_file import keep_lines
 
 _SMOOTHING = 0.3  # weight of the newest generation in the expected time
 
@@ -91,7 +91,7 @@ class Callback:
     """Hooks of a training run, to be overridden; all do nothing here."""
 
     on_every_rank = False
-    """Whether every rank calls it; otherwise rank 0 alone. See ``cem.ranks``.
+    """Whether every rank calls it; otherwise rank 0 alone. See ``cem.run.ranks``.
 
     Where rank 0 alone calls it, ``Interrupted`` ends the search of all ranks after the next record.
     """
@@ -115,14 +115,22 @@ class Callback:
         """Called once at the end for every callback that was started, after an error, too."""
 
 
+class _Function(Callback):
+    """A function of a record, as a callback."""
+
+    def __init__(self, function: Callable[[GenerationRecord], Any]) -> None:
+        self.on_generation = function  # type: ignore[method-assign, assignment]
+
+
 def check_callbacks(callbacks: Any) -> tuple[Callback, ...]:
-    """Return callbacks as a tuple.
+    """Return callbacks, or functions of a ``GenerationRecord``, as a tuple of callbacks.
 
     Raises:
-        TypeError: If they are no sequence of ``Callback``.
+        TypeError: If they are no sequence of them.
     """
-    if isinstance(callbacks, Sequence) and all(isinstance(each, Callback) for each in callbacks):
-        return tuple(callbacks)
+    is_one = isinstance(callbacks, Callback) or not isinstance(callbacks, Sequence)
+    if not is_one and all(isinstance(each, Callback) or callable(each) for each in callbacks):
+        return tuple(each if isinstance(each, Callback) else _Function(each) for each in callbacks)
     given = callbacks if isinstance(callbacks, Sequence) else [callbacks]
     kinds = ", ".join(type(each).__name__ for each in given)
     raise TypeError(f"expected callbacks as a sequence of Callback, got {kinds}: see cem.Callback")

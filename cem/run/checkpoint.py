@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cem._checks import check_real
+from cem.core.checks import check_real
 from kernels.support.checks import check_integer
 from kernels.support.files import check_own, write_bytes
 

@@ -13,10 +13,77 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any, NamedTuple
+
 import torch
 from torch import Tensor
 
+from cem.core.checks import check_vector
+
 BOUND_HANDLING = ("clamp", "reflect", "resample", "transform")
+
+
+class Bounds(NamedTuple):
+    """Bounds by their ends: ``bounds=Bounds(low, high)``.
+
+    Attributes:
+        low: The least values, a number or of a shape that broadcasts to the mean; -inf: none.
+        high: The greatest values, in the same way.
+    """
+
+    low: Any
+    high: Any
+
+
+def check_bounds(bounds: Any, mean: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Return lower and upper bounds as tensors like ``mean``, or None where there are no bounds.
+
+    Args:
+        bounds: ``Bounds``, ``scipy.optimize.Bounds``, a pair (low, high) of numbers for all parameters, or a
+            pair for each parameter as SciPy's optimisers take it, with None for no bound.
+        mean: The first mean, shape (..., d).
+
+    Raises:
+        TypeError: If it is none of these.
+        ValueError: If a shape is wrong, low > high somewhere, an end is NaN, or ``mean`` lies outside.
+    """
+    if bounds is None:
+        return None
+    ends = None
+    if hasattr(bounds, "lb") and hasattr(bounds, "ub"):
+        ends = Bounds(bounds.lb, bounds.ub)
+    elif isinstance(bounds, Bounds):
+        ends = bounds
+    elif isinstance(bounds, (tuple, list)) and len(bounds) == 2 and all(map(_is_number, bounds)):
+        ends = Bounds(*bounds)
+    elif mean.dim() == 1 and hasattr(bounds, "__len__") and len(bounds) == len(mean):
+        pairs = [tuple(pair) for pair in bounds if hasattr(pair, "__len__") and len(pair) == 2]
+        if len(pairs) == len(mean):
+            ends = Bounds(
+                [-math.inf if low is None else float(low) for low, _ in pairs],
+                [math.inf if high is None else float(high) for _, high in pairs],
+            )
+    if ends is None:
+        raise TypeError(
+            f"expected a pair (low, high) for each of {mean.shape[-1]} parameters, two numbers for all, or "
+            f"Bounds(low, high), got {bounds!r}"
+        )
+    low, high = (
+        check_vector(f"the {name} bounds", end, mean.shape, mean.dtype, mean.device)
+        for name, end in (("lower", ends.low), ("upper", ends.high))
+    )
+    if not bool((low <= high).all()):  # False for NaN, too
+        raise ValueError(f"expected bounds with low <= high in every dimension, got {bounds!r}")
+    if not bool(((mean >= low) & (mean <= high)).all()):
+        raise ValueError(f"expected a mean within the bounds, got {mean.tolist()}")
+    return low, high
+
+
+def _is_number(value: Any) -> bool:
+    return not hasattr(value, "__len__") or (hasattr(value, "ndim") and value.ndim == 0)
+
+
 _MIDDLE = 0.5  # of half a width: points beyond it are measured from the nearer face
 
 

@@ -1,0 +1,162 @@
+"""The variants of the method, as one value: what a generation does with its elites."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from cem.core.bounds import BOUND_HANDLING
+from cem.core.checks import check_real
+from cem.core.variance_schedule import VarianceSchedule, resolve_variance_schedule
+from kernels.support.checks import check_flags, check_integer
+from kernels.support.names import unknown_name
+
+LARGEST_FULL = 200
+"""The most parameters for which a full covariance is chosen."""
+MIN_ELITES = 2  # one elite has no variance: the search would stop
+
+Weights = Literal["log", "equal"]
+Covariance = Literal["diagonal", "full"]
+VarianceAbout = Literal["old_mean", "new_mean", "new_mean_unbiased"]
+BoundHandling = Literal["clamp", "reflect", "resample", "transform"]
+_CHOICES = {
+    "weights": ("log", "equal"),
+    "covariance": ("diagonal", "full"),
+    "variance_about": ("old_mean", "new_mean", "new_mean_unbiased"),
+    "bound_handling": BOUND_HANDLING,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CEMConfig:
+    """How the distribution moves; ``CrossEntropyMethod`` has the equations.
+
+    ``CEMConfig()`` is a diagonal update whose variance is about the old mean, ``CEMConfig.classic()`` the
+    method as published, and ``CEMConfig.cma()``, the default of a search, CMA-ES.
+
+    Examples:
+        >>> from cem import CEMConfig
+        >>> CEMConfig.cma(covariance="diagonal").paths
+        True
+
+    Attributes:
+        elite_fraction: The share of the population that are elites, in (0, 1]; their number is rounded up and
+            is at least 2. None, without ``num_elites``: 0.2, or 0.5 with ``paths``.
+        num_elites: The number of elites, from 2 to the population, instead of a share.
+        weights: ``"log"``: proportional to ``log(K + 1/2) - log(k)`` for rank k of K, as in CMA-ES, or
+            ``"equal"``, as in the literature of the method.
+        covariance: ``"diagonal"``, or ``"full"``: dim^2 numbers and dim^3 operations per generation.
+        paths: Evolution paths adapt covariance and step size, as in CMA-ES; see ``cem.core.adaptation``.
+            ``variance_about`` and ``std_smoothing`` are then not used.
+        variance_about: The centre of the elites' variance: ``"old_mean"``, ``mu_t``, as in CMA-ES;
+            ``"new_mean"``, ``m``, as in the literature of the method, divided by the number of elites;
+            ``"new_mean_unbiased"``, divided by it minus one. About the new mean the search collapses
+            where the slope is steeper than the distribution is wide: prefer it with extra variance.
+        smoothing: ``alpha`` in (0, 1]: the weight of the elites against the old mean.
+        std_smoothing: ``beta``, the same for the standard deviation (for the covariance, if full).
+        variance_schedule: The variance ``Z_t`` added to the elites': None, a schedule of
+            ``cem.core.variance_schedule``, its text such as ``"linear:5,10"``, or any function of the
+            generation to a finite variance ``>= 0``. It is called ahead of time, once for each generation.
+        std_floor: The least standard deviation after ``tell()``, finite, ``>= 0``.
+        relative_std_floor: The same as a share of the first one, per dimension. None: 1e-6, or 0 with paths.
+        bound_handling: How candidates are kept within bounds: ``"clamp"``, ``"reflect"``, ``"resample"`` or
+            ``"transform"``; see ``cem.core.bounds``.
+        mean_averaging: ``gamma`` in [0, 1] of the averaged mean; 0: ``averaged_mean`` is ``mean``.
+
+    Raises:
+        TypeError: If one has the wrong type.
+        ValueError: If one is out of range, or both a share and a number of elites are given.
+    """
+
+    elite_fraction: float | None = None
+    num_elites: int | None = None
+    weights: Weights = "log"
+    covariance: Covariance = "diagonal"
+    paths: bool = False
+    variance_about: VarianceAbout = "old_mean"
+    smoothing: float = 1.0
+    std_smoothing: float = 0.4
+    variance_schedule: VarianceSchedule | str | None = None
+    std_floor: float = 0.0
+    relative_std_floor: float | None = None
+    bound_handling: BoundHandling = "clamp"
+    mean_averaging: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the values; a schedule given as text becomes the schedule."""
+        for name, known in _CHOICES.items():
+            if (value := getattr(self, name)) not in known:
+                raise unknown_name(f"value for {name}", str(value), known)
+        check_flags(paths=self.paths)
+        if self.num_elites is not None and self.elite_fraction is not None:
+            both = f"{self.elite_fraction!r} and {self.num_elites!r}"
+            raise ValueError(f"expected elite_fraction or num_elites, got both: {both}")
+        if self.elite_fraction is not None:
+            check_real("elite_fraction", self.elite_fraction, 0.0, 1.0, open_low=True)
+        if self.num_elites is not None:
+            check_integer("num_elites", self.num_elites, MIN_ELITES)
+        for name in ("smoothing", "std_smoothing"):
+            check_real(name, getattr(self, name), 0.0, 1.0, open_low=True)
+        check_real("mean_averaging", self.mean_averaging, 0.0, 1.0)
+        check_real("std_floor", self.std_floor, 0.0)
+        check_real("relative_std_floor", self.floor_share, 0.0)
+        schedule = resolve_variance_schedule(self.variance_schedule)
+        object.__setattr__(self, "variance_schedule", schedule)
+
+    @property
+    def floor_share(self) -> float:
+        """``relative_std_floor``, or its default."""
+        if self.relative_std_floor is not None:
+            return self.relative_std_floor
+        return 0.0 if self.paths else 1e-6
+
+    def elites_of(self, population_size: int) -> int:
+        """Return the number of elites of a population.
+
+        Raises:
+            ValueError: If ``num_elites`` is greater than the population.
+        """
+        if self.num_elites is not None:
+            return check_integer("num_elites", self.num_elites, MIN_ELITES, population_size)
+        fraction = self.elite_fraction or (0.5 if self.paths else 0.2)
+        # 0.07 * 100 is 7.000000000000001, and seven elites are meant.
+        return max(MIN_ELITES, math.ceil(fraction * population_size - 1e-9))
+
+    def population_of(self, dim: int) -> int:
+        """Return the population that a search of ``dim`` parameters takes that is given none."""
+        return 4 + int(3 * math.log(dim)) if self.paths else min(10 * dim, 1000)
+
+    @classmethod
+    def cma(cls, covariance: Covariance = "full", **changes: Any) -> CEMConfig:
+        """Return CMA-ES: evolution paths, and the weights of its tutorial; with the given changes.
+
+        N. Hansen, The CMA Evolution Strategy: A Tutorial, arXiv:1604.00772, 2023; the diagonal one: R. Ros
+        and N. Hansen, A Simple Modification in CMA-ES Achieving Linear Time and Space Complexity, PPSN 2008.
+        """
+        return cls(**{"covariance": covariance, "paths": True, **changes})
+
+    @classmethod
+    def classic(cls, noise: VarianceSchedule | str | None = None, **changes: Any) -> CEMConfig:
+        """Return the method as published: equal weights, and the variance about the elites' own mean.
+
+        P.-T. de Boer, D. Kroese, S. Mannor and R. Rubinstein, A Tutorial on the Cross-Entropy Method, Annals
+        of Operations Research 134, 2005; with ``noise`` that of I. Szita and A. Lorincz, Learning Tetris
+        Using the Noisy Cross-Entropy Method, Neural Computation 18(12), 2006.
+        """
+        classic = {
+            "weights": "equal",
+            "variance_about": "new_mean",
+            "std_smoothing": 1.0,
+            "relative_std_floor": 0.0,
+        }
+        return cls(**{**classic, "variance_schedule": noise, **changes})
+
+    @classmethod
+    def chosen(cls, dim: int) -> CEMConfig:
+        """Return what a search of ``dim`` parameters takes that is given none: CMA-ES."""
+        return cls.cma("full" if dim <= LARGEST_FULL else "diagonal")
+
+    def replace(self, **changes: Any) -> CEMConfig:
+        """Return a copy with other values."""
+        return replace(self, **changes)

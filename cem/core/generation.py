@@ -1,0 +1,196 @@
+"""One generation: candidates are drawn from the state, and their fitness moves it.
+
+    candidates = draw(state, sample)             x_i ~ N(mu_t, Sigma_t)                     i = 1 .. N
+    state = tell(state, candidates, fitness)     the elites give mu_{t+1}, Sigma_{t+1}
+
+Nothing is changed in place and nothing waits for the device, so both work in CUDA graphs and in
+``torch.compile(fullgraph=True)``. The equations stand in ``cem.optimizer`` and ``cem.core.adaptation``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cem.core.adaptation import factorised, of_elites, with_paths
+from cem.core.bounds import keep_inside, out_of_box
+from cem.core.state import AVERAGED_MEAN, BEST, BEST_FITNESS, FAILED, MEAN, STD, State
+from kernels.ops.cem_update import cem_update, cem_update_reference
+from kernels.ops.normal import sample_normal_rows
+
+Sample = Callable[[State, Tensor, int, "tuple[Tensor, Tensor] | None"], Tensor]
+"""Maps (state, rows, N, bounds) to draws of N(rows[..., 0, :], rows[..., 1, :]^2), shape (..., N, d), clamped
+to the bounds."""
+
+
+def operator_sample(state: State, rows: Tensor, size: int, bounds: tuple[Tensor, Tensor] | None) -> Tensor:
+    """Draw by the operator ``sample_normal_rows``; a ``Sample``."""
+    return sample_normal_rows(rows, size, seed=state.seed, generation=state.generation, bounds=bounds)
+
+
+def draw(state: State, sample: Sample, size: int | None = None) -> Tensor:
+    """Return the candidates of a generation, shape (..., N, d).
+
+    Args:
+        state: The state.
+        sample: Draws N(mean, std^2), clamped to bounds; see ``Sample``.
+        size: How many; None: a population. The first ones are the same whatever the number.
+    """
+    handling, bounds = state.settings.config.bound_handling, state.bounds
+    size = state.settings.population_size if size is None else size
+    if state.factor is None and (bounds is None or handling == "clamp"):
+        return sample(state, state.distribution, size, bounds)
+    mean, std = state.distribution[..., MEAN, :], state.distribution[..., STD, :]
+    if state.factor is None:
+        x = sample(state, state.distribution, size, None)
+    else:
+        standard = torch.stack([torch.zeros_like(mean), torch.ones_like(std)], dim=-2)
+        noise = sample(state, standard, size, None)
+        with torch.autocast(mean.device.type, enabled=False):
+            x = torch.add(noise @ state.factor.mT, mean.unsqueeze(-2))
+    return x if bounds is None else keep_inside(x, mean, std, *bounds, handling)
+
+
+def tell(state: State, candidates: Tensor, fitness: Tensor) -> State:
+    """Move the distribution towards the elites, and count the generation.
+
+    Args:
+        state: The state that the candidates were drawn from.
+        candidates: The candidates evaluated, shape (..., N, d), of the state's dtype and device.
+        fitness: Their fitness, shape (..., N), any real dtype. NaN and the infinity on the bad side are
+            failures, never elites; a problem without a single success keeps its distribution, and its
+            number of the generation is in ``record``.
+
+    Returns:
+        The next state.
+    """
+    settings, config, bounds = state.settings, state.settings.config, state.bounds
+    in_box = candidates
+    if bounds is not None and state.transformed:
+        candidates = out_of_box(in_box, bounds[0].unsqueeze(-2), bounds[1].unsqueeze(-2))
+        # Back from the box a coordinate differs by its rounding: one that is that of the mean stays there.
+        still = in_box == state.mean.unsqueeze(-2)
+        candidates = torch.where(still, state.distribution[..., MEAN, :].unsqueeze(-2), candidates)
+    update: Any = cem_update
+    if settings.backend == "torch":
+        update = partial(cem_update_reference, fixed_order=False)
+    distribution, record, generation, elites = update(
+        fitness,
+        candidates,
+        state.distribution,
+        state.record,
+        state.generation,
+        settings.num_elites,
+        maximize=settings.maximize,
+        extra_variance=state.variance_schedule,
+        weights=None if state.weights is None else state.weights[: settings.num_elites],
+        std_floor=state.std_floor,
+        variance_about=config.variance_about,
+        smoothing=config.smoothing,
+        std_smoothing=config.std_smoothing,
+        mean_averaging=config.mean_averaging,
+        ranked=state.factor is not None,
+    )
+    if candidates is not in_box:
+        distribution = _with_best_of(in_box, candidates, fitness, distribution, record, state.record)
+    new = State(distribution, record, generation, *state[3:])  # faster than _replace
+    if state.factor is None and settings.rates is None:
+        return new
+    return _adapted(state, new, candidates, fitness, elites)
+
+
+def _with_best_of(
+    in_box: Tensor,
+    candidates: Tensor,
+    fitness: Tensor,
+    distribution: Tensor,
+    record: Tensor,
+    before: Tensor,
+) -> Tensor:
+    """Return a distribution whose new best candidate is the one in the box, as it was evaluated."""
+    best, best_fitness = distribution[..., BEST, :], record[..., BEST_FITNESS]
+    # Of points too near to a face to be told apart some are not as fit.
+    is_best = (candidates == best.unsqueeze(-2)).all(-1) & (fitness.double() == best_fitness.unsqueeze(-1))
+    improved = (best_fitness != before[..., BEST_FITNESS]) & is_best.any(-1)
+    index = is_best.int().argmax(-1)[..., None, None].expand(*best.shape[:-1], 1, best.shape[-1])
+    best = torch.where(improved.unsqueeze(-1), in_box.gather(-2, index).squeeze(-2), best)
+    return torch.cat([distribution[..., :BEST, :], best.unsqueeze(-2)], dim=-2)
+
+
+def _adapted(old: State, new: State, candidates: Tensor, fitness: Tensor, elites: Tensor) -> State:
+    """Replace the standard deviations by what ``cem.core.adaptation`` makes of the candidates."""
+    settings, config, rates = old.settings, old.settings.config, old.settings.rates
+    mean, std = old.distribution[..., MEAN, :].double(), old.distribution[..., STD, :].double()
+    factor = std if old.factor is None else old.factor.double()
+    if rates is not None and old.paths is not None and old.weights is not None:
+        scores = fitness
+        if fitness.is_floating_point():  # sorting puts NaN above infinity
+            scores = fitness.masked_fill(_failed(fitness, settings.maximize), _worst(settings.maximize))
+        order = torch.sort(scores, dim=-1, descending=settings.maximize, stable=True).indices
+        rows, weights = _ranked(candidates, fitness, order, old.weights, settings.maximize)
+        covariance, paths = with_paths(
+            factor,
+            rows,
+            weights,
+            mean,
+            new.distribution[..., MEAN, :].double(),
+            old.paths.double(),
+            old.generation,
+            rates,
+        )
+    else:
+        equal = torch.ones(elites.shape[-1], dtype=torch.float64, device=elites.device)
+        positive = equal if old.weights is None else old.weights
+        rows, weights = _ranked(candidates, fitness, elites, positive, settings.maximize)
+        weights = weights / weights.sum(-1, keepdim=True)
+        covariance, paths = of_elites(factor, rows, weights, mean, config.variance_about), None
+        covariance = factor @ factor.mT + config.std_smoothing * (covariance - factor @ factor.mT)
+    variances = covariance if old.factor is None else covariance.diagonal(dim1=-2, dim2=-1)
+    more = torch.zeros_like(variances)
+    if old.variance_schedule is not None:
+        more = more + old.variance_schedule[old.generation.clamp(max=len(old.variance_schedule) - 1)]
+    if old.std_floor is not None:
+        more = torch.maximum(more, old.std_floor.double().square() - variances)
+    failed = (new.record[..., FAILED] == new.generation).unsqueeze(-1)
+    if old.factor is None:
+        moved = (variances + more).sqrt()
+        next_std, next_factor = torch.where(failed | ~moved.isfinite(), std, moved), None
+    else:
+        found = factorised(covariance + torch.diag_embed(more), factor)
+        found = torch.where(failed.unsqueeze(-1), factor, found)
+        next_std, next_factor = found.square().sum(-1).sqrt(), _rounded(found, old.factor.dtype)
+    rest = new.distribution.unbind(-2)
+    next_std = _rounded(next_std, rest[STD].dtype)
+    distribution = torch.stack([rest[MEAN], next_std, *rest[AVERAGED_MEAN:]], dim=-2)
+    if paths is not None and old.paths is not None:
+        kept = failed.unsqueeze(-1) | ~paths.isfinite()
+        paths = _rounded(torch.where(kept, old.paths.double(), paths), old.paths.dtype)
+    return State(distribution, new.record, new.generation, next_factor, paths, *new[5:])
+
+
+def _ranked(
+    candidates: Tensor, fitness: Tensor, order: Tensor, weights: Tensor, maximize: bool
+) -> tuple[Tensor, Tensor]:
+    """Return candidates in an order, float64, and their weights, which are 0 for those that failed."""
+    rows = candidates.gather(-2, order.unsqueeze(-1).expand(*order.shape, candidates.shape[-1])).double()
+    failed = _failed(fitness, maximize).gather(-1, order)
+    return torch.where(failed.unsqueeze(-1), 0.0, rows), torch.where(failed, 0.0, weights)
+
+
+def _rounded(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a finite tensor of another dtype: what is too large becomes the largest number."""
+    largest = torch.finfo(dtype).max
+    return x.clamp(-largest, largest).to(dtype)
+
+
+def _failed(fitness: Tensor, maximize: bool) -> Tensor:
+    return fitness.isnan() | (fitness == _worst(maximize))
+
+
+def _worst(maximize: bool) -> float:
+    return -math.inf if maximize else math.inf

@@ -1,0 +1,130 @@
+"""The state of a search after a generation, copied from the device asynchronously."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cem.core.checks import check_distribution
+from cem.core.host_copy import HostCopy
+from cem.core.state import (
+    BEST_FITNESS,
+    CHANGING,
+    ELITE_MEAN,
+    ELITE_THRESHOLD,
+    FAILED,
+    GENERATION_BEST,
+    MEAN,
+    STD,
+    State,
+)
+from kernels.support.checks import check_integer
+
+_SAVED = tuple(name for name in CHANGING if name != "generation")
+
+
+class Snapshot:
+    """A search after a generation: ``CrossEntropyMethod.snapshot``. On a GPU it is read meanwhile.
+
+    Attributes:
+        generation: The number of generations by then.
+        settings: The settings of the search, as in ``state_dict()``.
+        state: Its state on the device of the search, not to be changed.
+    """
+
+    def __init__(self, generation: int, settings: Mapping[str, Any], state: State) -> None:
+        """Queue the copy. A state is never changed in place: on a CPU nothing is copied."""
+        self.generation = generation
+        self.settings = settings
+        self.state = state
+        self._copy = HostCopy({name: x for name in _SAVED if (x := getattr(state, name)) is not None})
+
+    @property
+    def ready(self) -> bool:
+        """Whether the values are on the host; does not wait."""
+        return self._copy.ready
+
+    def statistics(self) -> dict[str, float]:
+        """Return ``CrossEntropyMethod.statistics`` at the snapshot; waits for this copy only."""
+        values = self._copy.values()
+        record, std = values["record"], values["distribution"][..., STD, :]
+        width = std.mean(dtype=torch.float64).item()
+        if record.dim() == 1:
+            best, generation_best, mean, threshold, _ = record.tolist()
+        else:
+            rows = record.view(-1, record.shape[-1])
+            column = rows[:, BEST_FITNESS]
+            best = float(column.max() if self.state.settings.maximize else column.min())
+            means = rows[:, [GENERATION_BEST, ELITE_MEAN, ELITE_THRESHOLD]].mean(0).tolist()
+            generation_best, mean, threshold = means
+        return {
+            "best_fitness": best,
+            "generation_best": generation_best,
+            "elite_mean": mean,
+            "elite_threshold": threshold,
+            "std_mean": width,
+        }
+
+    @property
+    def failed(self) -> bool:
+        """Whether every candidate of its generation failed; waits. Of a batch never."""
+        record = self._copy.values()["record"]
+        return record.dim() == 1 and record[FAILED].item() == self.generation > 0
+
+    def distribution(self) -> tuple[Tensor, Tensor]:
+        """Return mean and standard deviation, shape (..., dim), on the CPU, not to be changed; waits."""
+        rows = self._copy.values()["distribution"]
+        return rows[..., MEAN, :], rows[..., STD, :]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return ``CrossEntropyMethod.state_dict`` at the snapshot; waits for this copy only."""
+        values = {name: x.clone() for name, x in self._copy.values().items()}
+        return {"settings": dict(self.settings), "generation": self.generation, **values}
+
+    def seconds_since(self, earlier: Snapshot) -> float:
+        """Return the seconds between the completion of an earlier snapshot and of this one.
+
+        On a CUDA device they are measured by its clock.
+
+        Args:
+            earlier: A snapshot of the same search. Both must be ready.
+        """
+        return self._copy.seconds_since(earlier._copy)
+
+
+def loaded_state(saved: Mapping[str, Any], settings: Mapping[str, Any], current: State) -> tuple[int, State]:
+    """Check a state of ``state_dict()`` against the search that resumes from it.
+
+    Args:
+        saved: The state. Not changed.
+        settings: The settings of that search.
+        current: Its state.
+
+    Returns:
+        The number of generations, and the state with copies of the tensors.
+
+    Raises:
+        TypeError: If the generation is no int.
+        ValueError: If a part is missing, has another shape or dtype, or was saved under other settings.
+    """
+    names = [name for name in _SAVED if getattr(current, name) is not None]
+    if missing := [name for name in ("settings", "generation", *names) if name not in saved]:
+        raise ValueError(f"expected an optimizer state with {', '.join(missing)}, got {sorted(saved)}")
+    for name in sorted(settings):
+        if settings[name] != (got := saved["settings"].get(name)):
+            raise ValueError(f"expected a state saved with {name} = {settings[name]!r}, got {got!r}")
+    generation = check_integer("generation", saved["generation"], 0)
+    tensors = {name: _copied(name, saved[name], getattr(current, name)) for name in names}
+    rows = tensors["distribution"]
+    check_distribution(rows[..., MEAN, :], rows[..., STD, :])
+    return generation, current._replace(generation=torch.full_like(current.generation, generation), **tensors)
+
+
+def _copied(name: str, saved: Any, like: Tensor) -> Tensor:
+    if not isinstance(saved, Tensor) or (saved.dtype, saved.shape) != (like.dtype, like.shape):
+        wanted = f"{like.dtype} tensor of shape {tuple(like.shape)}"
+        raise ValueError(f"expected {name} as a {wanted}, got {saved!r}")
+    return saved.detach().to(like.device, copy=True)

@@ -1,0 +1,239 @@
+"""The state of a search as a tuple of tensors, and how it begins."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from cem.core.adaptation import Rates, all_weights, rates
+from cem.core.backend import choose_backend, mix_seed
+from cem.core.bounds import check_bounds, into_box, start_out_of_box
+from cem.core.checks import as_real, check_device, check_distribution, check_vector
+from cem.core.config import MIN_ELITES, CEMConfig
+from kernels.ops.philox import signed64
+from kernels.support.checks import check_flags, check_integer
+
+MEAN, STD, AVERAGED_MEAN, BEST = range(4)
+"""Rows of ``State.distribution``."""
+BEST_FITNESS, GENERATION_BEST, ELITE_MEAN, ELITE_THRESHOLD, FAILED = range(5)
+"""Columns of ``State.record``."""
+_DIGITS = 12  # of a weight: the logarithms of C libraries differ in the last bit
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The constants of a search that are no tensors.
+
+    Attributes:
+        config: How the distribution moves.
+        population_size: N, the candidates per generation.
+        num_elites: K, the elites among them.
+        maximize: Whether a greater fitness is better.
+        rates: The learning rates of evolution paths; None: without paths.
+        backend: ``"cpu"`` or ``"cuda"``: the operators of ``kernels``; ``"torch"``: PyTorch operations.
+    """
+
+    config: CEMConfig
+    population_size: int
+    num_elites: int
+    maximize: bool
+    rates: Rates | None
+    backend: str
+
+
+# A constant of the structure, not a leaf of it: transforms such as vmap see the tensors of a state alone.
+pytree.register_pytree_node(
+    Settings,
+    lambda settings: ([], settings),
+    lambda _, settings: settings,
+    serialized_type_name="cem.core.state.Settings",
+)
+
+
+class State(NamedTuple):
+    """The state of a search, or of a batch of them; ``...`` stands for the batch dimensions.
+
+    Attributes:
+        distribution: Mean, standard deviation, averaged mean and best candidate, shape (..., 4, d).
+        record: Best fitness so far; best fitness, mean and worst of the elites of the last generation; the
+            number, from 1, of the last generation that failed, or 0: shape (..., 5), float64.
+        generation: The number of generations so far, shape (), int64.
+        factor: The lower-triangular L with covariance L L^T, shape (..., d, d); None: diagonal.
+        paths: The evolution paths of step size and covariance, shape (..., 2, d); None: without.
+        seed: Shape (...), int64: the 64 bits of the seed of each problem.
+        variance_schedule: ``Z_t`` for t = 0 .. T - 1, shape (T,), float64; the last one holds from then on.
+            None: 0.
+        weights: By rank, float64: of the elites, shape (K,); with paths of all candidates, shape (N,), those
+            of bad ones negative. None: the elites have equal ones.
+        std_floor: The least standard deviation, shape (..., d); None: 0.
+        low: Lower bounds, shape (..., d); None: no bounds.
+        high: Upper bounds, like ``low``.
+        settings: The constants.
+    """
+
+    distribution: Tensor
+    record: Tensor
+    generation: Tensor
+    factor: Tensor | None
+    paths: Tensor | None
+    seed: Tensor
+    variance_schedule: Tensor | None
+    weights: Tensor | None
+    std_floor: Tensor | None
+    low: Tensor | None
+    high: Tensor | None
+    settings: Settings
+
+    @property
+    def mean(self) -> Tensor:
+        """``mu_t``, shape (..., d)."""
+        return self._inside(self.distribution[..., MEAN, :])
+
+    @property
+    def std(self) -> Tensor:
+        """``sigma_t``, shape (..., d): the square root of the covariance's diagonal."""
+        return self.distribution[..., STD, :]
+
+    @property
+    def averaged_mean(self) -> Tensor:
+        """``a_t``, shape (..., d)."""
+        return self._inside(self.distribution[..., AVERAGED_MEAN, :])
+
+    @property
+    def best(self) -> Tensor:
+        """The fittest candidate so far, shape (..., d); NaN before the first ``tell``."""
+        return self.distribution[..., BEST, :]
+
+    @property
+    def best_fitness(self) -> Tensor:
+        """Its fitness, shape (...), float64; NaN before the first ``tell``."""
+        return self.record[..., BEST_FITNESS]
+
+    @property
+    def bounds(self) -> tuple[Tensor, Tensor] | None:
+        """Lower and upper bounds; None: no bounds."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+    @property
+    def transformed(self) -> bool:
+        """Whether the distribution lives in a space without bounds, which a map takes into the box."""
+        return self.low is not None and self.settings.config.bound_handling == "transform"
+
+    def _inside(self, vector: Tensor) -> Tensor:
+        bounds = self.bounds
+        return into_box(vector, *bounds) if bounds is not None and self.transformed else vector
+
+
+CHANGING = State._fields[:5]
+"""The fields that a generation changes; the others are constants of a search."""
+
+
+def first_state(
+    mean: Any,
+    std: Any,
+    population_size: int | None,
+    *,
+    maximize: bool,
+    config: CEMConfig | None,
+    bounds: Any,
+    backend: str,
+    device: str | torch.device | None,
+    dtype: torch.dtype | None,
+    seed: Any,
+) -> tuple[State, tuple[int, ...]]:
+    """Return the state before the first generation, without extra variance, and the seed of each problem.
+
+    Args and errors are those of ``CrossEntropyMethod``.
+    """
+    check_flags(maximize=maximize)
+    if dtype is None:
+        double = getattr(mean, "dtype", None) in (torch.float64, np.float64)
+        dtype = torch.float64 if double else torch.float32
+    if dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"expected torch.float32 or torch.float64 for dtype, got {dtype!r}")
+    where = check_device("cpu" if device is None else device)
+    if isinstance(mean, np.ndarray) and where.type != "cpu":
+        raise ValueError(f"expected a tensor as mean on device {str(where)!r}, got a NumPy array")
+    start = check_vector("mean", mean, None, dtype, where)
+    first_std = check_vector("std", std, start.shape, dtype, where)
+    check_distribution(start, first_std)
+    limits = check_bounds(bounds, start)
+    *batch_shape, dim = start.shape
+    config = CEMConfig.chosen(dim) if config is None else config
+    if not isinstance(config, CEMConfig):
+        raise TypeError(f"expected a CEMConfig for config, got {type(config).__name__}")
+    if population_size is None:
+        population_size = config.population_of(dim)
+    population_size = check_integer("population_size", population_size, MIN_ELITES, (1 << 31) - 1)
+    elites = config.elites_of(population_size)
+    ranked = rank_weights(elites, config.weights)
+    learning = rates(dim, ranked, diagonal=config.covariance == "diagonal") if config.paths else None
+    if learning is not None:
+        ranked = all_weights(dim, population_size, ranked, learning)
+    if limits is not None and config.bound_handling == "transform":
+        start, first_std = start_out_of_box(start, first_std, *limits)
+    floor = None
+    if config.std_floor > 0.0 or config.floor_share > 0.0:
+        floor = (first_std * config.floor_share).clamp(min=config.std_floor)
+    seeds = problem_seeds(seed, torch.Size(batch_shape))
+    record = torch.full((*batch_shape, 5), math.nan, dtype=torch.float64, device=where)
+    record[..., FAILED] = 0.0
+    chosen = choose_backend(backend, where)
+    state = State(
+        distribution=torch.stack([start, first_std, start, torch.full_like(start, math.nan)], dim=-2),
+        record=record,
+        generation=torch.zeros((), dtype=torch.int64, device=where),
+        factor=torch.diag_embed(first_std) if config.covariance == "full" else None,
+        paths=start.new_zeros(*batch_shape, 2, dim) if config.paths else None,
+        seed=seed_tensor(seeds, batch_shape, where),
+        variance_schedule=None,
+        weights=None if config.weights == "equal" and not config.paths else doubles(ranked, where),
+        std_floor=floor,
+        low=None if limits is None else limits[0],
+        high=None if limits is None else limits[1],
+        settings=Settings(config, population_size, elites, maximize, learning, chosen),
+    )
+    return state, seeds
+
+
+def doubles(numbers: list[float], device: torch.device) -> Tensor:
+    """Return numbers as float64 on a device; does not wait for it."""
+    return torch.tensor(numbers, dtype=torch.float64).to(device, non_blocking=True)
+
+
+def rank_weights(num_elites: int, kind: str) -> list[float]:
+    """Return the weights of the elites by rank, ``"equal"`` or ``"log"``, of sum 1."""
+    raw = [1.0] * num_elites
+    if kind == "log":
+        raw = [math.log(num_elites + 0.5) - math.log(rank) for rank in range(1, num_elites + 1)]
+    total = math.fsum(raw)
+    return [round(weight / total, _DIGITS) for weight in raw]
+
+
+def problem_seeds(seed: Any, batch_shape: torch.Size) -> tuple[int, ...]:
+    """Return the seed of each problem."""
+    count = math.prod(batch_shape)
+    if seed is None:
+        seed = int(torch.randint(2**63 - 1, ()))
+    if isinstance(seed, Tensor):
+        seed = as_real("seed", seed)
+    if isinstance(seed, (Tensor, np.ndarray, list, tuple)):
+        # As objects: NumPy makes floats of numbers on both sides of 2**63.
+        each = np.array(seed.tolist() if isinstance(seed, (Tensor, np.ndarray)) else seed, dtype=object)
+        if each.shape != tuple(batch_shape):
+            raise ValueError(f"expected one seed, or seeds of shape {tuple(batch_shape)}, got {each.shape}")
+        return tuple(check_integer("seed", one, 0, 2**64 - 1) for one in each.reshape(-1).tolist())
+    seed = check_integer("seed", seed, 0, 2**64 - 1)
+    return tuple(mix_seed(seed, problem) for problem in range(count)) if batch_shape else (seed,)
+
+
+def seed_tensor(seeds: tuple[int, ...], batch_shape: Sequence[int], device: torch.device) -> Tensor:
+    """Return the 64 bits of each seed, shape ``batch_shape``, int64."""
+    return torch.tensor([signed64(seed) for seed in seeds], dtype=torch.int64).reshape(batch_shape).to(device)

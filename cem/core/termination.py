@@ -1,0 +1,142 @@
+"""When a search has nothing more to gain: the reasons to stop it.
+
+The tests are some of CMA-ES: N. Hansen, The CMA Evolution Strategy: A Tutorial, arXiv:1604.00772, 2023,
+appendix B.3.
+
+    "target"         the best fitness is as good as asked for
+    "std"            no standard deviation is above its relative floor, or above a tiny share of the first one
+    "fitness_range"  the fitness of the elites, and of the best of recent generations, spans next to nothing
+    "stagnation"     the best fitness has not improved for many generations
+
+Without evolution paths a search can collapse: its standard deviations have shrunk to next to nothing while
+its mean still moves as on a slope, for its elites lay on one side of the distribution, which shrank before it
+arrived. A RuntimeWarning says so.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections import deque
+from statistics import NormalDist
+
+import torch
+from torch import Tensor
+
+from cem.core.adaptation import effective
+from cem.core.checks import outside
+from cem.core.state import Settings, rank_weights
+
+STD = 1e-9
+"""The least standard deviation, as a share of the first one."""
+FITNESS_RANGE = 1e-9
+"""The least range of the fitness, as a share of the widest one seen where that is below 1."""
+COLLAPSE_STD, COLLAPSE_MOVE = 1e-4, 0.7
+"""The std at which a collapse is looked for, of the first one; the move that tells it, of that on a slope."""
+_NEWEST = 0.1  # the weight of a generation's move in the average one
+
+
+class Termination:
+    """What a search remembers to find the reasons. Its windows count generations, however many it sees."""
+
+    def __init__(self, settings: Settings, first_std: Tensor, target: float | None = None) -> None:
+        """Begin.
+
+        Args:
+            settings: The constants of the search.
+            first_std: Its first standard deviation, shape (dim,).
+            target: The fitness asked for; None: none.
+        """
+        self._maximize, self._target = settings.maximize, target
+        self._first = torch.where(first_std > 0, first_std, 1.0).cpu()
+        dim, size = len(first_std), settings.population_size
+        self._least = max(STD, 1.001 * settings.config.floor_share)
+        self._window, self._patience = 10 + math.ceil(30 * dim / size), 100 + 50 * dim // size
+        self._recent: deque[tuple[int, float]] = deque()  # generations of the window and their best
+        self._best, self._improved_at, self._widest = math.inf, 0, 0.0
+        self._collapse = None if settings.config.paths else _Collapse(settings, dim)
+
+    def reasons(
+        self,
+        generation: int,
+        best: float,
+        generation_best: float,
+        threshold: float,
+        mean: Tensor,
+        std: Tensor,
+    ) -> tuple[str, ...]:
+        """Return the reasons to stop after a generation, an empty tuple if there are none.
+
+        Args:
+            generation: The number of generations so far.
+            best: The best fitness so far.
+            generation_best: The best fitness of the last generation.
+            threshold: The worst fitness of its elites.
+            mean: The mean after it, shape (dim,), on the CPU.
+            std: The standard deviation after it, like ``mean``.
+        """
+        if not generation:
+            return ()
+        sign = -1.0 if self._maximize else 1.0
+        if sign * best < self._best:
+            self._best, self._improved_at = sign * best, generation
+        recent = self._recent
+        recent.append((generation, generation_best))
+        while len(recent) > 2 and recent[1][0] <= generation - self._window + 1:
+            recent.popleft()
+        values = [value for _, value in recent]
+        spread = max(*values, threshold) - min(*values, threshold)
+        self._widest = max(self._widest, spread)
+        full = len(recent) > 1 and recent[0][0] <= generation - self._window + 1
+        share = (std / self._first).max().item()
+        if self._collapse is not None:
+            self._collapse.look(generation, mean, std, share)
+        found = []
+        if self._target is not None and sign * best <= sign * self._target:
+            found.append("target")
+        if share < self._least:
+            found.append("std")
+        if full and spread <= FITNESS_RANGE * min(1.0, self._widest):
+            found.append("fitness_range")
+        if generation - self._improved_at > max(self._patience, generation // 5):
+            found.append("stagnation")
+        return tuple(found)
+
+
+class _Collapse:
+    """The average move of the mean, in standard deviations, beside that on a slope."""
+
+    def __init__(self, settings: Settings, dim: int) -> None:
+        # The mean of the best share of a normal distribution: how far a generation moves on a slope.
+        share = min(settings.num_elites / settings.population_size, 0.999)
+        normal = NormalDist()
+        self._slope = normal.pdf(normal.inv_cdf(1.0 - share)) / share
+        # Of elites that say nothing the mean has a variance of 1 / elites in every dimension.
+        self._chance = dim / effective(rank_weights(settings.num_elites, settings.config.weights))
+        self._move, self._shrunk = 0.0, False  # the squared move, averaged; whether it was compared
+        self._before: tuple[int, Tensor, Tensor, float] | None = None
+
+    def look(self, generation: int, mean: Tensor, std: Tensor, share: float) -> None:
+        """Follow a generation; warn, once, if the search has collapsed."""
+        before, self._before = self._before, (generation, mean, std, share)
+        if before is None:
+            return
+        last, old, width, old_share = before
+        moving = width > 0
+        shift = float(((mean - old)[moving].double() / width[moving]).norm())
+        # Several generations add up their moves, which shrink as the standard deviation did.
+        count = max(1, generation - last)
+        shrink = min(1.0, (share / old_share) ** (1 / count)) if 0 < old_share < math.inf else 1.0
+        lengths = [shrink**i for i in range(count)]
+        excess = (shift**2 - self._chance * sum(x * x for x in lengths)) / sum(lengths) ** 2
+        self._move += (1 - (1 - _NEWEST) ** count) * (excess - self._move)
+        if share < COLLAPSE_STD and not self._shrunk:
+            self._shrunk = True
+            if self._move > (COLLAPSE_MOVE * self._slope) ** 2:
+                warnings.warn(
+                    f"the search has collapsed: after {generation} generations its standard deviation is "
+                    f"next to nothing, but its mean still moves by {math.sqrt(self._move):.1f} of it each time; "
+                    "take CEMConfig.cma(), or start with a greater std or population",
+                    RuntimeWarning,
+                    stacklevel=outside(),
+                )

@@ -1,0 +1,155 @@
+"""Extra variance: what is added to the elites' variance, so that the search does not freeze too early.
+
+The noisy cross-entropy method draws the next generation with the variance
+
+    sigma^2_{t+1} = (1 / |elites|) * sum over the elites of (x - mu_{t+1})^2 + Z_t        for every dimension,
+
+where ``t`` counts the generations before this one: ``Z_0`` is added by the first ``tell()``. ``Z_t`` is a
+variance: its unit is that of the searched parameters, squared. As text:
+
+    none              Z_t = 0, the plain method
+    constant:A        Z_t = A, 4 by default: the search never converges
+    linear:A,B        Z_t = max(A - t / B, 0), 5 and 10 by default: gone after A * B generations
+    hyperbolic:A      Z_t = A / (t + 1), 20 by default: falls fast, never to zero
+
+Sources:
+    I. Szita, A. Lorincz: Learning Tetris Using the Noisy Cross-Entropy Method. Neural Computation 18(12),
+        2936-2941, 2006: no noise, the constant ``Z = 4``, and the linear decrease
+        ``Z_t = max(5 - t / 10, 0)``, the best of the three.
+    C. Thiery, B. Scherrer: Improvements on Learning Tetris with Cross Entropy. ICGA Journal 32(1), 23-33,
+        2009: the influence of the noise with better features. Their program MDPTetris offers the three
+        above and the hyperbolic decrease ``a / t``, with the defaults 4, (5, 10) and 20.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cem.core.checks import check_real
+from kernels.support.names import did_you_mean
+
+_FORMS = "none, constant:A, linear:A,B, hyperbolic:A"
+_DEFAULTS = {"none": (), "constant": (4.0,), "linear": (5.0, 10.0), "hyperbolic": (20.0,)}
+_LEAST_TABLE = 64  # generations
+
+VarianceSchedule = Callable[[int], float]
+"""Anything that maps the generation ``t = 0, 1, ...`` to the variance ``Z_t >= 0``."""
+
+
+@dataclass(frozen=True)
+class NamedSchedule:
+    """A schedule of the literature: its name and numbers, as in the module's table."""
+
+    name: str = "none"
+    numbers: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the numbers; those left out take their defaults."""
+        defaults = _DEFAULTS[self.name]
+        if len(self.numbers) > len(defaults):
+            raise ValueError(f"expected at most {len(defaults)} numbers, got {len(self.numbers)}")
+        numbers = (*self.numbers, *defaults[len(self.numbers) :])
+        for name, number in zip("AB", numbers, strict=False):
+            check_real(name, number, 0.0, open_low=name == "B")
+        object.__setattr__(self, "numbers", tuple(float(number) for number in numbers))
+
+    def __call__(self, generation: int) -> float:
+        """Return ``Z_t`` for ``t = generation``."""
+        if self.name == "none":
+            return 0.0
+        a, *b = self.numbers
+        if self.name == "linear":
+            return max(a - generation / b[0], 0.0)
+        return a if self.name == "constant" else a / (generation + 1)
+
+    def __str__(self) -> str:
+        numbers = ",".join(map(repr, self.numbers))
+        return f"{self.name}:{numbers}" if numbers else self.name
+
+
+def parse_variance_schedule(text: str) -> NamedSchedule:
+    """Read a schedule from a line of text such as a command-line option.
+
+    Args:
+        text: ``"none"``, ``"constant:A"``, ``"linear:A,B"`` or ``"hyperbolic:A"``; numbers left out take the
+            defaults of the literature (see the module). Case does not matter.
+
+    Returns:
+        The schedule; ``describe_variance_schedule`` turns it back into text.
+
+    Raises:
+        ValueError: If the name is unknown, there are too many numbers, or one is no number or out of range.
+    """
+    name, _, numbers = text.strip().lower().partition(":")
+    if name not in _DEFAULTS:
+        hint = did_you_mean(name, _DEFAULTS)
+        raise ValueError(f"expected a schedule of the form {_FORMS}, got {text!r}{hint}")
+    try:
+        return NamedSchedule(name, tuple(map(float, numbers.split(","))) if numbers else ())
+    except ValueError as error:
+        raise ValueError(f"expected a schedule of the form {_FORMS}, got {text!r} ({error})") from None
+
+
+def describe_variance_schedule(schedule: VarianceSchedule | None) -> str:
+    """Return the text of a schedule, or the qualified name of a custom callable.
+
+    Checkpoints compare this text, so two custom callables of one name count as the same schedule.
+    """
+    if schedule is None or isinstance(schedule, NamedSchedule):
+        return str(schedule or NamedSchedule())
+    named = schedule if hasattr(schedule, "__qualname__") else type(schedule)
+    return f"{named.__module__}.{named.__qualname__}"
+
+
+def resolve_variance_schedule(schedule: VarianceSchedule | str | None) -> VarianceSchedule:
+    """Return the schedule of ``None`` (no extra variance), a text or a callable.
+
+    Raises:
+        TypeError: If it is none of these.
+        ValueError: If the text names no schedule.
+    """
+    if schedule is None:
+        return NamedSchedule()
+    if isinstance(schedule, str):
+        return parse_variance_schedule(schedule)
+    if not callable(schedule):
+        got = type(schedule).__name__
+        raise TypeError(f"expected None, a text or a callable for variance_schedule, got {got}")
+    return schedule
+
+
+class VarianceTable:
+    """The extra variance of the first generations, computed ahead of time.
+
+    Attributes:
+        covered: The generations that the table holds; infinity where its last entry stands for all later.
+    """
+
+    def __init__(self, schedule: VarianceSchedule) -> None:
+        """Set the schedule; nothing is computed yet."""
+        self._name = schedule.name if isinstance(schedule, NamedSchedule) else ""
+        self.covered = math.inf if self._name == "none" else 0
+        self._schedule = schedule
+        self._values: list[float] = []
+
+    def extended(self, generations: int, ahead: int = 0) -> list[float]:
+        """Return a table of at least ``generations``, if possible of ``ahead``, and of some to come.
+
+        Raises:
+            TypeError: If the schedule gives no number for one of the first ``generations``.
+            ValueError: If it gives no variance.
+            Exception: Whatever the schedule raises.
+        """
+        while self.covered < max(_LEAST_TABLE, 2 * generations, ahead):
+            t = len(self._values)
+            try:
+                found = self._schedule(t)
+                self._values.append(check_real(f"the extra variance of generation {t}", found, 0.0))
+            except Exception:  # of the schedule, too: it may be a list's
+                if t < generations:
+                    raise
+                break  # the search may never come to that generation
+            self.covered = math.inf if self._name == "constant" else t + 1
+        return self._values

@@ -1,0 +1,617 @@
+"""``minimize`` and ``maximize``: a whole search in one call, with restarts, reasons to stop and a result."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import random
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, overload
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cem.core.backend import mix_seed
+from cem.core.checks import as_real, check_real, outside
+from cem.core.config import CEMConfig
+from cem.core.evaluation import Objective, as_evaluation
+from cem.core.termination import Termination
+from cem.evaluate import Evaluator
+from cem.optimizer import CrossEntropyMethod
+from cem.run import ranks
+from cem.run.callbacks import Callback, GenerationRecord, MetricsWriter, ProgressBar, check_callbacks
+from cem.run.checkpoint import Checkpointer
+from cem.run.stopping import Interrupted, StopRequest
+from cem.run.trainer import Trainer
+from kernels.support.checks import check_flags, check_integer
+from kernels.support.names import did_you_mean
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from numpy.typing import NDArray
+    from typing_extensions import Unpack
+
+CHECKPOINT_SECONDS = 1.0
+_LEAST_GENERATIONS = 20  # within a budget, of a population that is chosen
+_CONVERGED = ("std", "fitness_range")
+_SAME = 1e-8  # of the range of fitness seen: two searches found the same
+_FOLDER, _METRICS, _JOURNAL = "restart-{:03d}", "metrics.jsonl", "evaluations.jsonl"
+_COLUMNS = ("evaluations", "best_fitness", "generation_best", "elite_mean", "std_mean", "population_size")
+_MESSAGES = {
+    "target": "the best value is as good as the target",
+    "std": "the standard deviations have shrunk to next to nothing",
+    "fitness_range": "the values of recent generations differ by next to nothing",
+    "stagnation": "the best value has not improved for many generations",
+    "budget": "the budget of evaluations is spent",
+    "time_limit": "the time limit has passed",
+    "signal": "a signal, such as Ctrl-C, asked to stop",
+    "requested": "a callback asked to stop",
+    "failed": "every candidate of three generations, one after another, failed",
+}
+_Vector = TypeVar("_Vector")
+
+
+@dataclass(frozen=True, repr=False)
+class Result(Generic[_Vector]):
+    """How a search ended. Beside our names it has SciPy's: ``nfev``, ``nit``, ``success``, ``message``.
+
+    Attributes:
+        x: The fittest candidate of all restarts, shape (dim,); an array where the mean was one. NaN where
+            not one candidate was evaluated in time.
+        fun: Its fitness.
+        mean: The last mean of the restart that found it, averaged over generations as ``mean_averaging``
+            says: the answer where the fitness is noisy.
+        std: The last standard deviation of that restart, shape (dim,).
+        reason: Why the last restart ended: a reason of ``cem.core.termination``, ``"budget"``,
+            ``"time_limit"``, ``"signal"``, ``"requested"`` or ``"failed"``.
+        evaluations: The candidates evaluated.
+        generations: The generations of all restarts.
+        restarts: The restarts made, 0 for a single search.
+        failures: The candidates that failed by an exception, a time out or a worker that died.
+        settings: What was chosen, or given: ``config``, ``population_size`` (the first one), ``restarts``
+            (the most; None: those within the budget) and ``budget``.
+        history: Lists of one entry per recorded generation: ``evaluations``, ``best_fitness`` of all
+            restarts, ``generation_best``, ``elite_mean``, ``std_mean``, ``population_size``.
+    """
+
+    x: _Vector
+    fun: float
+    mean: _Vector
+    std: _Vector
+    reason: str
+    evaluations: int
+    generations: int
+    restarts: int
+    failures: int
+    settings: dict[str, Any]
+    history: dict[str, list[float]]
+
+    @property
+    def nfev(self) -> int:
+        """``evaluations``."""
+        return self.evaluations
+
+    @property
+    def nit(self) -> int:
+        """``generations``."""
+        return self.generations
+
+    @property
+    def success(self) -> bool:
+        """Whether something was found: the value is finite, and the search did not end by failures."""
+        return math.isfinite(self.fun) and self.reason != "failed"
+
+    @property
+    def message(self) -> str:
+        """``reason`` in a sentence."""
+        return _MESSAGES[self.reason]
+
+    def __repr__(self) -> str:
+        x, config = np.array2string(np.asarray(self.x), precision=6, threshold=12), self.settings["config"]
+        method = f"{config.covariance} covariance{', evolution paths' if config.paths else ''}"
+        return "\n".join(
+            [
+                f"x: {x}",
+                f"fun: {self.fun:.6g}",
+                f"message: {self.message} ({self.reason!r})",
+                f"evaluations: {self.evaluations:,} in {self.generations:,} generations, "
+                f"{self.restarts} restarts, {self.failures} failures",
+                f"settings: {method}, {self.settings['population_size']} candidates per generation",
+            ]
+        )
+
+
+class Options(TypedDict, total=False):
+    """The options of ``minimize`` and ``maximize``, which describes them."""
+
+    bounds: Any
+    budget: float | None
+    target: float | None
+    time_limit_s: float | None
+    config: CEMConfig | None
+    population_size: float | None
+    restarts: float | None
+    vectorize: bool | str
+    with_generation: bool | None
+    workers: int | Executor | Callable[..., Any] | None
+    asynchronous: bool
+    timeout_s: float | None
+    catch: type[BaseException] | tuple[type[BaseException], ...]
+    callbacks: Sequence[Callback | Callable[[GenerationRecord], Any]]
+    progress: bool
+    checkpoint: str | Path | None
+    record_every: int
+    graph: bool
+    distributed: bool
+    backend: str
+    device: str | torch.device | None
+    dtype: torch.dtype | None
+    seed: int | None
+
+
+@overload
+def minimize(
+    objective: Callable[..., Any], mean: NDArray[Any], std: Any, **options: Unpack[Options]
+) -> Result[NDArray[Any]]: ...
+@overload
+def minimize(
+    objective: Callable[..., Any], mean: Tensor | Sequence[float], std: Any, **options: Unpack[Options]
+) -> Result[Tensor]: ...
+def minimize(objective: Callable[..., Any], mean: Any, std: Any, **options: Any) -> Result[Any]:
+    """Search for the least value of a function.
+
+    Examples:
+        >>> import torch
+        >>> from cem import minimize
+        >>> f = lambda x: (x - 3.0).square().sum(-1)
+        >>> result = minimize(f, torch.zeros(5), 1.0, budget=20_000, seed=1)
+        >>> bool((result.x - 3.0).abs().max() < 1e-3)
+        True
+
+    With nothing else given it chooses what ``Result.settings`` says: a full covariance up to 200 parameters,
+    a diagonal one above; evolution paths; 4 + 3 ln(dim) candidates, or fewer for twenty generations within a
+    budget; restarts of two regimes. That is CMA-ES as of N. Hansen, The CMA Evolution Strategy: A
+    Tutorial, arXiv:1604.00772, 2023, and R. Ros and N. Hansen, A Simple Modification in CMA-ES Achieving
+    Linear Time and Space Complexity, PPSN 2008. The first candidate is the mean.
+
+    A search ends for a reason of ``cem.core.termination``, at the budget, at the time limit or on Ctrl-C;
+    what is found by then is returned. A restart begins at the start again, in one of two regimes: with twice
+    the population of the last such one, or with a small population and a smaller standard deviation,
+    whichever has used fewer evaluations; see N. Hansen, Benchmarking a BI-population CMA-ES on the BBOB-2009
+    function testbed, GECCO 2009.
+
+    Args:
+        objective: Maps candidates, shape (N, dim), to fitness, shape (N,): tensors, or arrays where ``mean``
+            is one; or to an ``Evaluation``. With ``vectorize`` it maps one candidate, shape (dim,), to a
+            number. One that is called candidate by candidate may raise an exception of ``catch``.
+        mean: The first mean, shape (dim,).
+        std: The first standard deviation, a number or shape (dim,).
+        options: Any of these.
+
+            * ``bounds``: a pair (low, high) for each parameter with None for no bound,
+              ``scipy.optimize.Bounds``, two numbers for all, or ``cem.Bounds(low, high)``.
+            * ``budget``: the most evaluations; a number without a fraction, such as 1e4. None: 10,000 dim,
+              and an end where two searches with large populations found the same.
+            * ``target``: a fitness that is good enough. ``time_limit_s``: of the whole call, in seconds.
+            * ``config``: a ``CEMConfig``. ``population_size``: candidates per generation.
+            * ``restarts``: the most restarts. None: those within the budget, or 0 without evolution paths.
+            * ``vectorize``: True: ``objective`` takes one candidate and is vectorised by
+              ``torch.func.vmap``, in which ``.item()`` and branches on values do not work (arrays: a loop);
+              ``"loop"``: it is called candidate by candidate.
+            * ``with_generation``: whether it takes the generation as a second argument. None: whether it has
+              an attribute ``with_generation`` that is True.
+            * ``workers``: candidates evaluated side by side, one a call: a number of processes, -1 for one
+              per core, a ``concurrent.futures.Executor``, or a function like ``map``. The result does not
+              depend on it. ``asynchronous``: the distribution moves as soon as a population of candidates is
+              done, in any order, so that no worker waits; the result depends on the order.
+            * ``timeout_s``: of one candidate, with workers. ``catch``: the exceptions by which a candidate
+              fails; others end the search.
+            * ``callbacks``: of ``Callback``, or functions of a ``GenerationRecord``; the generations are
+              those of the current restart. StopIteration ends the search.
+            * ``progress``: whether to show a progress bar on stderr.
+            * ``checkpoint``: a folder to save to and, where it holds this search, to resume from. Candidates
+              that were evaluated one by one are not evaluated again.
+            * ``record_every``: the generations from one test of the reasons, and entry of the history, to
+              the next. ``graph``: whether they run as a CUDA graph; needs ``device="cuda"`` and an objective
+              of PyTorch operations.
+            * ``distributed``: whether the processes that ``torchrun`` started share the evaluation of each
+              population, see ``cem.run.ranks``; every one of them makes this call, and gets the result of
+              one process.
+            * ``backend``, ``device``, ``dtype``: as of ``CrossEntropyMethod``.
+            * ``seed``: of all restarts. None: that of the search that is resumed, or one drawn from torch's
+              global generator.
+
+    Raises:
+        CheckpointError: If ``checkpoint`` holds another search.
+        RanksError: If another rank has gone.
+        TypeError: If an option is unknown or has the wrong type.
+        ValueError: If one is out of range.
+    """
+    return _search(objective, mean, std, maximize=False, **_known("minimize", options))
+
+
+@overload
+def maximize(
+    objective: Callable[..., Any], mean: NDArray[Any], std: Any, **options: Unpack[Options]
+) -> Result[NDArray[Any]]: ...
+@overload
+def maximize(
+    objective: Callable[..., Any], mean: Tensor | Sequence[float], std: Any, **options: Unpack[Options]
+) -> Result[Tensor]: ...
+def maximize(objective: Callable[..., Any], mean: Any, std: Any, **options: Any) -> Result[Any]:
+    """Search for the greatest value of a function; see ``minimize``."""
+    return _search(objective, mean, std, maximize=True, **_known("maximize", options))
+
+
+def _known(function: str, options: dict[str, Any]) -> dict[str, Any]:
+    for name in options:
+        if name not in Options.__annotations__:
+            hint = did_you_mean(name, Options.__annotations__)
+            if name in CEMConfig.__dataclass_fields__:
+                hint = f": give it as config=CEMConfig({name}=...) or CEMConfig.cma({name}=...)"
+            raise TypeError(f"{function}() got an unexpected option {name!r}{hint}")
+    return options
+
+
+def _search(
+    objective: Callable[..., Any],
+    mean: Any,
+    std: Any,
+    *,
+    maximize: bool,
+    bounds: Any = None,
+    budget: float | None = None,
+    target: float | None = None,
+    time_limit_s: float | None = None,
+    config: CEMConfig | None = None,
+    population_size: float | None = None,
+    restarts: float | None = None,
+    vectorize: bool | str = False,
+    with_generation: bool | None = None,
+    workers: Any = None,
+    asynchronous: bool = False,
+    timeout_s: float | None = None,
+    catch: Any = (),
+    callbacks: Sequence[Any] = (),
+    progress: bool = False,
+    checkpoint: str | Path | None = None,
+    record_every: int = 1,
+    graph: bool = False,
+    distributed: bool = False,
+    backend: str = "auto",
+    device: str | torch.device | None = None,
+    dtype: torch.dtype | None = None,
+    seed: int | None = None,
+) -> Result[Any]:
+    if not callable(objective):
+        raise TypeError(f"expected a function for objective, got {type(objective).__name__}")
+    check_flags(progress=progress, graph=graph, distributed=distributed, asynchronous=asynchronous)
+    callbacks = check_callbacks(callbacks)
+    target = None if target is None else check_real("target", target)
+    first_mean = as_real("mean", mean)
+    if first_mean.dim() != 1 or len(first_mean) == 0:
+        raise ValueError(f"expected mean of shape (dim,), dim >= 1, got {tuple(first_mean.shape)}")
+    dim = len(first_mean)
+    config = CEMConfig.chosen(dim) if config is None else config
+    size = _whole("population_size", population_size, 2)
+    if size is None:
+        size = config.population_of(dim)
+        if config.paths and budget is not None:
+            size = max(4, min(size, int(budget) // _LEAST_GENERATIONS))
+    most_restarts = _whole("restarts", 0 if restarts is None and not config.paths else restarts, 0)
+    most = _whole("budget", budget, size) or max(size, 10_000 * dim)
+    if with_generation is None:
+        with_generation = getattr(objective, "with_generation", False) is True
+
+    make = partial(
+        CrossEntropyMethod,
+        mean,
+        maximize=maximize,
+        config=config,
+        bounds=bounds,
+        backend=backend,
+        device=device,
+        dtype=dtype,
+    )
+    history = _History(maximize, target)
+    found: list[_Found] = []
+    with ExitStack() as stack:
+        own_stop = stop = stack.enter_context(StopRequest())
+        if distributed:
+            stack.enter_context(ranks.joined())
+        if ranks.count() > 1:
+            if graph:
+                raise ValueError("expected graph=False of a search that ranks share, got True")
+            if size < ranks.count():
+                raise ValueError(f"expected a candidate for each of {ranks.count()} ranks, got {size}")
+            stop = ranks.StopConsensus(own_stop)
+        if time_limit_s is not None:
+            stop.deadline = time.monotonic() + check_real("time_limit_s", time_limit_s, 0.0)
+        evaluator = stack.enter_context(
+            Evaluator(
+                objective,
+                maximize=maximize,
+                vectorize=vectorize,
+                with_generation=with_generation,
+                workers=workers,
+                timeout_s=timeout_s,
+                catch=catch,
+                stop=own_stop,
+            )
+        )
+        evaluate: Objective = evaluator
+        if isinstance(stop, ranks.StopConsensus):
+            evaluate = ranks.shared(evaluate, stop)
+        regimes = _Regimes(size)
+        left = most
+        for restart in range(sys.maxsize if most_restarts is None else most_restarts + 1):
+            population, scale, cap = regimes.next(seed) if restart else (size, 1.0, None)
+            if left < population:
+                break
+            width = std if scale == 1.0 else as_real("std", std) * scale
+            optimizer = make(
+                width, population, seed=seed if seed is None or not restart else mix_seed(seed, restart)
+            )
+            folder = None if checkpoint is None else Path(checkpoint) / _FOLDER.format(restart)
+            metrics = None if folder is None else MetricsWriter(folder / _METRICS, distribution=True)
+            watch = _Watch(optimizer, history)
+            if folder is not None and ranks.rank() == 0:
+                folder.mkdir(parents=True, exist_ok=True)
+                evaluator.open_journal(folder / _JOURNAL)
+            of_generation = evaluate
+            if asynchronous:
+                of_generation = partial(evaluator.next_done, optimizer)
+            elif not (restart or graph):
+                of_generation = _with_mean(evaluate, mean)
+            trainer = Trainer(
+                optimizer,
+                of_generation,
+                generations=max(1, min(cap or left, left) // population),
+                callbacks=[
+                    *([] if metrics is None else [metrics]),
+                    *([ProgressBar()] if progress else []),
+                    *callbacks,
+                    watch,
+                ],
+                checkpointer=None
+                if folder is None
+                else Checkpointer(
+                    folder,
+                    fingerprint={
+                        "restart": restart,
+                        "population_size": population,
+                        "mean": first_mean.to(optimizer.dtype).tolist(),
+                        "std": optimizer.std.tolist(),
+                    },
+                    interval_s=CHECKPOINT_SECONDS,
+                ),
+                stop=stop,
+                record_every=record_every,
+                graph=graph,
+            )
+            if folder is not None and metrics is not None:
+                lines, state = ranks.broadcast(partial(_resumed, folder, trainer, metrics))
+                if ranks.rank() > 0:
+                    optimizer.load_state_dict(state)
+                watch.replay(lines, metrics.path)
+            ended = trainer.run().reason if watch.reason is None else "requested"
+            if restart == 0:
+                seed = optimizer.seed  # of the search that is resumed, if none was given
+            spent = optimizer.generation * population
+            left -= spent
+            history.evaluations += spent
+            history.generations += optimizer.generation
+            reason = watch.reason or ("budget" if ended == "finished" else ended)
+            before = _best(found, maximize)
+            found.append(_Found(optimizer.best, optimizer.best_fitness, optimizer))
+            if reason in ("target", "time_limit", "signal", "requested", "failed"):
+                break
+            large = regimes.spent(spent)
+            if budget is None and restarts is None and restart and large and reason in _CONVERGED:
+                same = _SAME * history.range
+                if before is not None and abs(optimizer.best_fitness - before.fitness) <= same:
+                    break
+        best = _best(found, maximize)
+        assert best is not None
+        x, fun = best.x, best.fitness
+        if (
+            evaluator.best is not None
+            and not history.is_better(fun, evaluator.best[1])
+            and ranks.count() == 1
+        ):
+            candidate, fun = evaluator.best  # of a generation that was interrupted, too
+            x = candidate
+    return Result(
+        x=x,
+        fun=fun,
+        mean=best.optimizer.averaged_mean,
+        std=best.optimizer.std,
+        reason=reason,
+        evaluations=max(history.evaluations, evaluator.evaluations if ranks.count() == 1 else 0),
+        generations=history.generations,
+        restarts=len(found) - 1,
+        failures=evaluator.failures,
+        settings={"config": config, "population_size": size, "restarts": most_restarts, "budget": most},
+        history=history.columns,
+    )
+
+
+# What help() and completion show: every option with its type and default.
+minimize.__signature__ = maximize.__signature__ = inspect.signature(_search).replace(  # type: ignore[attr-defined]
+    parameters=[
+        each.replace(annotation=Options.__annotations__.get(name, each.annotation))
+        for name, each in inspect.signature(_search).parameters.items()
+        if name != "maximize"
+    ]
+)
+
+
+def _whole(name: str, value: float | None, low: int) -> int | None:
+    """Return a whole number, which may be a float such as 1e4."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return None if value is None else check_integer(name, value, low)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What one search found."""
+
+    x: Any
+    fitness: float
+    optimizer: CrossEntropyMethod
+
+
+def _best(found: Sequence[_Found], maximize: bool) -> _Found | None:
+    best = None
+    for each in found:
+        better = best is None or (each.fitness > best.fitness if maximize else each.fitness < best.fitness)
+        best = each if better else best
+    return best
+
+
+class _Regimes:
+    """The restarts of BIPOP-CMA-ES: their populations, standard deviations and budgets."""
+
+    def __init__(self, population_size: int) -> None:
+        self._first = self._size = population_size
+        self._used = [0, 0]  # evaluations of the regime of small populations, and of large ones
+        self._last = 0  # of the last search with a large population
+        self._large = True
+        self._random: random.Random | None = None
+
+    def next(self, seed: int | None) -> tuple[int, float, int | None]:
+        """Return the population of the next search, the share of the standard deviation, and its budget.
+
+        They depend on the searches before alone, so that a search goes on with a larger budget.
+        """
+        self._random = self._random or random.Random(f"restarts {seed}")
+        self._large = self._used[1] <= self._used[0]
+        if self._large:
+            self._size *= 2
+            return self._size, 1.0, None
+        ratio = self._size / self._first / 2
+        size = int(self._first * max(1.0, ratio) ** (self._random.random() ** 2))
+        return size, 10 ** (-2 * self._random.random()), max(self._last // 2, size)
+
+    def spent(self, evaluations: int) -> bool:
+        """Count the evaluations of a search; return whether its population was a large one."""
+        if self._random is not None:  # the first search belongs to neither
+            self._used[self._large] += evaluations
+        if self._large:
+            self._last = evaluations
+        return self._large
+
+
+@dataclass
+class _History:
+    """What is recorded over all restarts."""
+
+    maximize: bool
+    target: float | None
+    evaluations: int = 0  # of the restarts before
+    generations: int = 0
+    columns: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in _COLUMNS})
+
+    @property
+    def range(self) -> float:
+        """The distance from the first elites' mean fitness to the best one."""
+        return abs(self.columns["elite_mean"][0] - self.columns["best_fitness"][-1])
+
+    def is_better(self, a: float, b: float) -> bool:
+        return a > b if self.maximize else a < b
+
+    def add(self, record: GenerationRecord, size: int) -> None:
+        before = self.columns["best_fitness"][-1:]
+        best = record.best_fitness
+        if before and not self.is_better(best, before[0]):
+            best = before[0]
+        evaluations = self.evaluations + record.generation * size
+        row = (evaluations, best, record.generation_best, record.elite_mean, record.std_mean, size)
+        for column, value in zip(self.columns.values(), row, strict=True):
+            column.append(value)
+
+
+class _Watch(Callback):
+    """Records the history, and ends a search that has a reason, after all other callbacks."""
+
+    on_every_rank = True
+
+    def __init__(self, optimizer: CrossEntropyMethod, history: _History) -> None:
+        self.reason: str | None = None
+        self._history = history
+        self._size = optimizer.population_size
+        self._good = math.inf if optimizer.maximize else -math.inf
+        first_std = optimizer.state.std
+        self._termination = Termination(optimizer.state.settings, first_std, history.target)
+
+    def replay(self, lines: Sequence[bytes], path: Path) -> None:
+        """Record the generations that a resumed run had recorded by its checkpoint."""
+        names = [n for n in GenerationRecord.__dataclass_fields__ if n not in ("metrics", "distribution")]
+        for line in lines:
+            values = json.loads(line)
+            if missing := [name for name in (*names, "mean", "std") if name not in values]:
+                raise ValueError(f"{path}: generation {values['generation']}: expected {', '.join(missing)}")
+            # What is not finite is null there, and can only be infinity on the good side.
+            numbers: Any = {name: self._good if values[name] is None else values[name] for name in names}
+            rows = tuple(torch.tensor(values[name], dtype=torch.float64) for name in ("mean", "std"))
+            self._add(GenerationRecord(**numbers, distribution=rows))  # type: ignore[arg-type]
+
+    def on_generation(self, record: GenerationRecord) -> None:
+        """Record the generation.
+
+        Raises:
+            Interrupted: If there is a reason to end.
+        """
+        self._add(record)
+        if self.reason is not None:
+            raise Interrupted(self.reason)
+
+    def _add(self, record: GenerationRecord) -> None:
+        assert record.distribution is not None
+        self._history.add(record, self._size)
+        reasons = self._termination.reasons(
+            record.generation,
+            record.best_fitness,
+            record.generation_best,
+            record.elite_threshold,
+            *record.distribution,
+        )
+        self.reason = reasons[0] if reasons else None
+
+
+def _resumed(folder: Path, trainer: Trainer, metrics: MetricsWriter) -> tuple[list[bytes], dict[str, Any]]:
+    """Resume a search that is in a folder; return the lines of its generations, and its state."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = []
+    if any(folder.glob("checkpoint-*.json")):
+        trainer.resume()
+        for problem in metrics.restore(trainer.optimizer.generation):
+            warnings.warn(problem, RuntimeWarning, stacklevel=outside())
+        lines = metrics.path.read_bytes().splitlines() if metrics.path.exists() else []
+    return lines, trainer.optimizer.state_dict()
+
+
+def _with_mean(evaluate: Objective, mean: Any) -> Objective:
+    """Evaluate the mean as the first candidate of a search."""
+
+    def given(candidates: Any, generation: Any) -> Any:
+        if generation:
+            return evaluate(candidates, generation)
+        is_array = isinstance(candidates, np.ndarray)
+        candidates = candidates.copy() if is_array else candidates.clone()
+        candidates[0] = mean if is_array else torch.as_tensor(mean)
+        found = as_evaluation(evaluate(candidates, generation))
+        return found if found.candidates is not None else replace(found, candidates=candidates)
+
+    return given
