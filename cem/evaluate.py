@@ -1,4 +1,4 @@
-"""From a user's function to the fitness of a population: at once, by candidate, or by candidate in parallel."""
+"""From a user's function to the fitness of a population: at once, or by candidate, also in parallel."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ waits for the device, so the functions work in ``torch.compile(fullgraph=True)``
 >>> bool((state.mean.abs() < 1e-2).all())
 True
 
-``CrossEntropyMethod`` wraps them with checks, NumPy arrays, statistics and checkpoints, and has the equations.
+``CrossEntropyMethod`` wraps them with checks, NumPy arrays and checkpoints, and has the equations.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from torch import Tensor
 from cem.core.backend import mix_seed
 from cem.core.checks import as_real, check_real, outside
 from cem.core.config import CEMConfig
-from cem.core.evaluation import Objective, as_evaluation
+from cem.core.evaluation import Evaluation, Objective, as_evaluation
 from cem.core.termination import Termination
 from cem.evaluate import Evaluator
 from cem.optimizer import CrossEntropyMethod
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 CHECKPOINT_SECONDS = 1.0
 _LEAST_GENERATIONS = 20  # within a budget, of a population that is chosen
 _CONVERGED = ("std", "fitness_range")
+_NOISE = "noise"  # the metric of a search whose first mean had two values
+_NOISY = 1e-6  # of the range of the first generation: two values that differ by more are noise
 _SAME = 1e-8  # of the range of fitness seen: two searches found the same
 _FOLDER, _METRICS, _JOURNAL = "restart-{:03d}", "metrics.jsonl", "evaluations.jsonl"
 _COLUMNS = ("evaluations", "best_fitness", "generation_best", "elite_mean", "std_mean", "population_size")
@@ -56,6 +58,7 @@ _MESSAGES = {
     "time_limit": "the time limit has passed",
     "signal": "a signal, such as Ctrl-C, asked to stop",
     "requested": "a callback asked to stop",
+    "noise": "the objective is noisy",
     "failed": "every candidate of three generations, one after another, failed",
 }
 _Vector = TypeVar("_Vector")
@@ -79,7 +82,7 @@ class Result(Generic[_Vector]):
         restarts: The restarts made, 0 for a single search.
         failures: The candidates that failed by an exception, a time out or a worker that died.
         settings: What was chosen, or given: ``config``, ``population_size`` (the first one), ``restarts``
-            (the most; None: those within the budget) and ``budget``.
+            (the most; None: those within the budget), ``budget`` and ``noise``: whether it was seen.
         history: Lists of one entry per recorded generation: ``evaluations``, ``best_fitness`` of all
             restarts, ``generation_best``, ``elite_mean``, ``std_mean``, ``population_size``.
     """
@@ -302,6 +305,7 @@ def _search(
     if first_mean.dim() != 1 or len(first_mean) == 0:
         raise ValueError(f"expected mean of shape (dim,), dim >= 1, got {tuple(first_mean.shape)}")
     dim = len(first_mean)
+    looks_for_noise = config is None and population_size is None and not (graph or asynchronous)
     config = CEMConfig.chosen(dim) if config is None else config
     size = _whole("population_size", population_size, 2)
     if size is None:
@@ -317,7 +321,6 @@ def _search(
         CrossEntropyMethod,
         mean,
         maximize=maximize,
-        config=config,
         bounds=bounds,
         backend=backend,
         device=device,
@@ -353,9 +356,9 @@ def _search(
         if isinstance(stop, ranks.StopConsensus):
             evaluate = ranks.shared(evaluate, stop)
         regimes = _Regimes(size)
-        left = most
+        left, noisy = most, False
         for restart in range(sys.maxsize if most_restarts is None else most_restarts + 1):
-            population, scale, cap = regimes.next(seed) if restart else (size, 1.0, None)
+            population, scale, cap = regimes.next(seed) if restart and not noisy else (size, 1.0, None)
             if left < population:
                 break
             width = std if scale == 1.0 else as_real("std", std) * scale
@@ -364,7 +367,7 @@ def _search(
             )
             folder = None if checkpoint is None else Path(checkpoint) / _FOLDER.format(restart)
             metrics = None if folder is None else MetricsWriter(folder / _METRICS, distribution=True)
-            watch = _Watch(optimizer, history)
+            watch = _Watch(optimizer, history, looks_for_noise and not restart, noisy)
             if folder is not None and ranks.rank() == 0:
                 folder.mkdir(parents=True, exist_ok=True)
                 evaluator.open_journal(folder / _JOURNAL)
@@ -372,7 +375,7 @@ def _search(
             if asynchronous:
                 of_generation = partial(evaluator.next_done, optimizer)
             elif not (restart or graph):
-                of_generation = _with_mean(evaluate, mean)
+                of_generation = _FirstMean(evaluate, mean)
             trainer = Trainer(
                 optimizer,
                 of_generation,
@@ -414,7 +417,12 @@ def _search(
             reason = watch.reason or ("budget" if ended == "finished" else ended)
             before = _best(found, maximize)
             found.append(_Found(optimizer.best, optimizer.best_fitness, optimizer))
-            if reason in ("target", "time_limit", "signal", "requested", "failed"):
+            if reason == _NOISE:
+                found.clear()
+                size = max(size, min(10 * dim, left // _LEAST_GENERATIONS))
+                noisy, config = True, config.replace(mean_averaging=0.2)
+                continue
+            if noisy or reason in ("target", "time_limit", "signal", "requested", "failed"):
                 break
             large = regimes.spent(spent)
             if budget is None and restarts is None and restart and large and reason in _CONVERGED:
@@ -431,6 +439,8 @@ def _search(
         ):
             candidate, fun = evaluator.best  # of a generation that was interrupted, too
             x = candidate
+        if noisy:
+            x, fun = best.optimizer.averaged_mean, history.columns["elite_mean"][-1]
     return Result(
         x=x,
         fun=fun,
@@ -441,7 +451,13 @@ def _search(
         generations=history.generations,
         restarts=len(found) - 1,
         failures=evaluator.failures,
-        settings={"config": config, "population_size": size, "restarts": most_restarts, "budget": most},
+        settings={
+            "config": config,
+            "population_size": size,
+            "restarts": most_restarts,
+            "budget": most,
+            "noise": noisy,
+        },
         history=history.columns,
     )
 
@@ -547,13 +563,16 @@ class _Watch(Callback):
 
     on_every_rank = True
 
-    def __init__(self, optimizer: CrossEntropyMethod, history: _History) -> None:
+    def __init__(
+        self, optimizer: CrossEntropyMethod, history: _History, looks_for_noise: bool, noisy: bool
+    ) -> None:
+        self._looks_for_noise = looks_for_noise
         self.reason: str | None = None
         self._history = history
         self._size = optimizer.population_size
         self._good = math.inf if optimizer.maximize else -math.inf
         first_std = optimizer.state.std
-        self._termination = Termination(optimizer.state.settings, first_std, history.target)
+        self._termination = Termination(optimizer.state.settings, first_std, history.target, noisy)
 
     def replay(self, lines: Sequence[bytes], path: Path) -> None:
         """Record the generations that a resumed run had recorded by its checkpoint."""
@@ -565,7 +584,8 @@ class _Watch(Callback):
             # What is not finite is null there, and can only be infinity on the good side.
             numbers: Any = {name: self._good if values[name] is None else values[name] for name in names}
             rows = tuple(torch.tensor(values[name], dtype=torch.float64) for name in ("mean", "std"))
-            self._add(GenerationRecord(**numbers, distribution=rows))  # type: ignore[arg-type]
+            metrics = {_NOISE: 1.0} if _NOISE in values else {}
+            self._add(GenerationRecord(**numbers, metrics=metrics, distribution=rows))  # type: ignore[arg-type]
 
     def on_generation(self, record: GenerationRecord) -> None:
         """Record the generation.
@@ -587,6 +607,8 @@ class _Watch(Callback):
             record.elite_threshold,
             *record.distribution,
         )
+        if self._looks_for_noise and _NOISE in record.metrics:
+            reasons = (_NOISE,)
         self.reason = reasons[0] if reasons else None
 
 
@@ -602,16 +624,31 @@ def _resumed(folder: Path, trainer: Trainer, metrics: MetricsWriter) -> tuple[li
     return lines, trainer.optimizer.state_dict()
 
 
-def _with_mean(evaluate: Objective, mean: Any) -> Objective:
-    """Evaluate the mean as the first candidate of a search."""
+class _FirstMean:
+    """Evaluates the first mean in the first two generations, and says whether its fitness was the same."""
 
-    def given(candidates: Any, generation: Any) -> Any:
-        if generation:
-            return evaluate(candidates, generation)
+    def __init__(self, evaluate: Objective, mean: Any) -> None:
+        self._evaluate, self._mean = evaluate, mean
+        self._first: tuple[float, float] | None = None  # its fitness, and the range of the first generation
+        self._noisy = False
+
+    def __call__(self, candidates: Any, generation: Any) -> Any:
+        if generation > 1:
+            found = self._evaluate(candidates, generation)
+            return self._said(as_evaluation(found)) if self._noisy else found
         is_array = isinstance(candidates, np.ndarray)
         candidates = candidates.copy() if is_array else candidates.clone()
-        candidates[0] = mean if is_array else torch.as_tensor(mean)
-        found = as_evaluation(evaluate(candidates, generation))
-        return found if found.candidates is not None else replace(found, candidates=candidates)
+        candidates[0] = self._mean if is_array else torch.as_tensor(self._mean)
+        found = as_evaluation(self._evaluate(candidates, generation))
+        if found.candidates is not None:
+            return found
+        values = torch.as_tensor(found.fitness).double()
+        value, usable = values[0].item(), values[values.isfinite()]
+        if generation == 0 and len(usable):
+            self._first = value, max(float(usable.max() - usable.min()), abs(value))
+        elif generation == 1 and self._first is not None:
+            self._noisy = abs(value - self._first[0]) > _NOISY * self._first[1]
+        return self._said(replace(found, candidates=candidates))
 
-    return given
+    def _said(self, found: Evaluation) -> Evaluation:
+        return replace(found, metrics={**found.metrics, _NOISE: 1.0}) if self._noisy else found

@@ -120,7 +120,8 @@ def loaded_state(saved: Mapping[str, Any], settings: Mapping[str, Any], current:
     tensors = {name: _copied(name, saved[name], getattr(current, name)) for name in names}
     rows = tensors["distribution"]
     check_distribution(rows[..., MEAN, :], rows[..., STD, :])
-    return generation, current._replace(generation=torch.full_like(current.generation, generation), **tensors)
+    tensors["generation"] = torch.full_like(current.generation, generation)
+    return generation, State(*(tensors.get(name, x) for name, x in current._asdict().items()))
 
 
 def _copied(name: str, saved: Any, like: Tensor) -> Tensor:

@@ -39,19 +39,23 @@ _NEWEST = 0.1  # the weight of a generation's move in the average one
 class Termination:
     """What a search remembers to find the reasons. Its windows count generations, however many it sees."""
 
-    def __init__(self, settings: Settings, first_std: Tensor, target: float | None = None) -> None:
+    def __init__(
+        self, settings: Settings, first_std: Tensor, target: float | None = None, noisy: bool = False
+    ) -> None:
         """Begin.
 
         Args:
             settings: The constants of the search.
             first_std: Its first standard deviation, shape (dim,).
             target: The fitness asked for; None: none.
+            noisy: Whether the best fitness says nothing: it is the luckiest. Then nothing stagnates.
         """
         self._maximize, self._target = settings.maximize, target
         self._first = torch.where(first_std > 0, first_std, 1.0).cpu()
         dim, size = len(first_std), settings.population_size
         self._least = max(STD, 1.001 * settings.config.floor_share)
-        self._window, self._patience = 10 + math.ceil(30 * dim / size), 100 + 50 * dim // size
+        self._window = 10 + math.ceil(30 * dim / size)
+        self._patience = math.inf if noisy else 100 + 50 * dim // size
         self._recent: deque[tuple[int, float]] = deque()  # generations of the window and their best
         self._best, self._improved_at, self._widest = math.inf, 0, 0.0
         self._collapse = None if settings.config.paths else _Collapse(settings, dim)
@@ -135,7 +139,7 @@ class _Collapse:
             if self._move > (COLLAPSE_MOVE * self._slope) ** 2:
                 warnings.warn(
                     f"the search has collapsed: after {generation} generations its standard deviation is "
-                    f"next to nothing, but its mean still moves by {math.sqrt(self._move):.1f} of it each time; "
+                    f"next to nothing, but its mean still moves by {math.sqrt(self._move):.1f} of it; "
                     "take CEMConfig.cma(), or start with a greater std or population",
                     RuntimeWarning,
                     stacklevel=outside(),

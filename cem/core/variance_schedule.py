@@ -114,10 +114,9 @@ def resolve_variance_schedule(schedule: VarianceSchedule | str | None) -> Varian
         return NamedSchedule()
     if isinstance(schedule, str):
         return parse_variance_schedule(schedule)
-    if not callable(schedule):
-        got = type(schedule).__name__
-        raise TypeError(f"expected None, a text or a callable for variance_schedule, got {got}")
-    return schedule
+    if callable(schedule):
+        return schedule
+    raise TypeError(f"expected None, a text or a callable for variance_schedule, got {schedule!r}")
 
 
 class VarianceTable:

@@ -1,1 +1,1 @@
-"""A run: the training loop, what it records and saves, how it stops, and its ranks. Begin with `trainer.py`."""
+"""A run: the training loop, its records, checkpoints, stops and ranks. Begin with `trainer.py`."""

@@ -20,15 +20,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from cem import CEMConfig, CrossEntropyMethod, describe_variance_schedule, parse_variance_schedule
+from cem import CEMConfig, CrossEntropyMethod
 from cem.run import ranks
 from tetris import LinearController, Policy, Rules, Streams, feature_names, rollout
 from tetris.evaluation.scores import Limit, Trial, measure
 
-NOISES = tuple(
-    describe_variance_schedule(parse_variance_schedule(text))
-    for text in ("none", "constant:4", "linear:5,10")
-)
+NOISES = ("none", "constant:4.0", "linear:5.0,10.0")
 POPULATION, ELITES, VARIANCE, MEAN_GAMES = 100, 10, 100.0, 30
 
 PIECE_SEED = int.from_bytes(sha256(b"cem-tetris noisy cross-entropy pieces").digest()[:8], "little")
@@ -74,12 +71,7 @@ def make_searches(plan: Plan) -> list[Search]:
     configs = {noise: CEMConfig.classic(noise, num_elites=ELITES) for noise in NOISES}
     make = functools.partial(CrossEntropyMethod, start, VARIANCE**0.5, POPULATION, maximize=True)
     return [
-        Search(
-            noise,
-            seed,
-            make(config=CEMConfig.classic(noise, num_elites=ELITES), seed=seed),
-            {k: [] for k in BY_GENERATION},
-        )
+        Search(noise, seed, make(config=configs[noise], seed=seed), {k: [] for k in BY_GENERATION})
         for seed in range(1, plan.seeds + 1)
         for noise in NOISES
     ]

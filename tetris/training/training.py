@@ -21,9 +21,9 @@ from cem import (
     ProgressBar,
     StopRequest,
     Trainer,
-    ranks,
 )
 from cem.core.backend import OPERATORS
+from cem.run import ranks
 from cem.run.tensorboard import TensorBoardWriter, check_tensorboard
 from kernels.loader.ahead import build_missing
 from kernels.ops import library
