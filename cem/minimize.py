@@ -362,9 +362,8 @@ def _search(
             if left < population:
                 break
             width = std if scale == 1.0 else as_real("std", std) * scale
-            optimizer = make(
-                width, population, seed=seed if seed is None or not restart else mix_seed(seed, restart)
-            )
+            own_seed = seed if seed is None or restart == 0 else mix_seed(seed, restart)
+            optimizer = make(width, population, config=config, seed=own_seed)
             folder = None if checkpoint is None else Path(checkpoint) / _FOLDER.format(restart)
             metrics = None if folder is None else MetricsWriter(folder / _METRICS, distribution=True)
             watch = _Watch(optimizer, history, looks_for_noise and not restart, noisy)

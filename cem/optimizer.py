@@ -48,7 +48,7 @@ from cem.core.evaluation import Evaluation, Objective
 from cem.core.generation import draw, operator_sample, tell
 from cem.core.graph import GenerationGraph, check_capturable
 from cem.core.snapshot import Snapshot, loaded_state
-from cem.core.state import FAILED, State, doubles, first_state, problem_seeds, seed_tensor
+from cem.core.state import State, doubles, first_state, problem_seeds, seed_tensor
 from cem.core.termination import Termination
 from cem.core.variance_schedule import (
     VarianceTable,
@@ -169,6 +169,7 @@ class CrossEntropyMethod:
         self.batch_shape, self.dim = rows.shape[:-2], rows.shape[-1]
         self._shape = (*self.batch_shape, self.population_size, self.dim)
         self._first_std = self._state.std
+        self._is_read_at_once = self.device.type == "cpu" and not self.batch_shape
         self._schedule = resolve_variance_schedule(self.config.variance_schedule)
         self._variances = VarianceTable(self._schedule)
         self._extend_variance_schedule(1)
@@ -240,7 +241,7 @@ class CrossEntropyMethod:
         self._generation += 1
         self._asked = 0
         self._snapshot = None
-        if self.device.type == "cpu" and not self.batch_shape:
+        if self._is_read_at_once:
             self._warn_of_failure()
 
     def capture(self, objective: Objective, generations: int = 1) -> Callable[[], Evaluation]:
@@ -450,7 +451,7 @@ class CrossEntropyMethod:
             self._state = self._state._replace(variance_schedule=table)
 
     def _warn_of_failure(self) -> None:
-        if not self.batch_shape and self._state.record[FAILED].item() == self._generation > 0:
+        if self.snapshot().failed:
             warnings.warn(
                 f"all {self.population_size} candidates of generation {self._generation - 1} failed (NaN or "
                 "infinite on the bad side): the distribution stays as it was",

@@ -40,7 +40,14 @@ class Snapshot:
         self.generation = generation
         self.settings = settings
         self.state = state
-        self._copy = HostCopy({name: x for name in _SAVED if (x := getattr(state, name)) is not None})
+        self._numbers: list[float] | None = None
+        distribution, record, _, factor, paths, *_ = state
+        tensors = {"distribution": distribution, "record": record}
+        if factor is not None:
+            tensors["factor"] = factor
+        if paths is not None:
+            tensors["paths"] = paths
+        self._copy = HostCopy(tensors)
 
     @property
     def ready(self) -> bool:
@@ -53,7 +60,7 @@ class Snapshot:
         record, std = values["record"], values["distribution"][..., STD, :]
         width = std.mean(dtype=torch.float64).item()
         if record.dim() == 1:
-            best, generation_best, mean, threshold, _ = record.tolist()
+            best, generation_best, mean, threshold, _ = self._figures()
         else:
             rows = record.view(-1, record.shape[-1])
             column = rows[:, BEST_FITNESS]
@@ -71,8 +78,15 @@ class Snapshot:
     @property
     def failed(self) -> bool:
         """Whether every candidate of its generation failed; waits. Of a batch never."""
-        record = self._copy.values()["record"]
-        return record.dim() == 1 and record[FAILED].item() == self.generation > 0
+        figures = self._figures()
+        return len(figures) == FAILED + 1 and figures[FAILED] == self.generation > 0
+
+    def _figures(self) -> list[float]:
+        """Return the record of a single search as numbers, or nothing of a batch; waits."""
+        if self._numbers is None:
+            record = self._copy.values()["record"]
+            self._numbers = record.tolist() if record.dim() == 1 else []
+        return self._numbers
 
     def distribution(self) -> tuple[Tensor, Tensor]:
         """Return mean and standard deviation, shape (..., dim), on the CPU, not to be changed; waits."""
