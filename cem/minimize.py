@@ -25,6 +25,7 @@ from cem.core.checks import as_real, check_real, outside
 from cem.core.config import CEMConfig
 from cem.core.evaluation import Evaluation, Objective, as_evaluation
 from cem.core.termination import Termination
+from cem.core.variance_schedule import describe_callable
 from cem.evaluate import Evaluator
 from cem.optimizer import CrossEntropyMethod
 from cem.run import ranks
@@ -281,11 +282,11 @@ def _search(
     restarts: float | None = None,
     vectorize: bool | str = False,
     with_generation: bool | None = None,
-    workers: Any = None,
+    workers: int | Executor | Callable[..., Any] | None = None,
     asynchronous: bool = False,
     timeout_s: float | None = None,
-    catch: Any = (),
-    callbacks: Sequence[Any] = (),
+    catch: type[BaseException] | tuple[type[BaseException], ...] = (),
+    callbacks: Sequence[Callback | Callable[[GenerationRecord], Any]] = (),
     progress: bool = False,
     checkpoint: str | Path | None = None,
     record_every: int = 1,
@@ -307,13 +308,15 @@ def _search(
     dim = len(first_mean)
     looks_for_noise = config is None and population_size is None and not (graph or asynchronous)
     config = CEMConfig.chosen(dim) if config is None else config
-    size = _whole("population_size", population_size, 2)
-    if size is None:
-        size = config.population_of(dim)
+    if population_size is None:
+        population_size = config.population_of(dim)
         if config.paths and budget is not None:
-            size = max(4, min(size, int(budget) // _LEAST_GENERATIONS))
-    most_restarts = _whole("restarts", 0 if restarts is None and not config.paths else restarts, 0)
-    most = _whole("budget", budget, size) or max(size, 10_000 * dim)
+            population_size = max(4, min(population_size, budget // _LEAST_GENERATIONS))
+    size = check_integer("population_size", population_size, 2)
+    most_restarts = 0 if restarts is None and not config.paths else restarts
+    if most_restarts is not None:
+        most_restarts = check_integer("restarts", most_restarts, 0)
+    most = check_integer("budget", max(size, 10_000 * dim) if budget is None else budget, size)
     if with_generation is None:
         with_generation = getattr(objective, "with_generation", False) is True
 
@@ -390,6 +393,7 @@ def _search(
                 else Checkpointer(
                     folder,
                     fingerprint={
+                        "objective": describe_callable(objective),
                         "restart": restart,
                         "population_size": population,
                         "mean": first_mean.to(optimizer.dtype).tolist(),
@@ -463,19 +467,8 @@ def _search(
 
 # What help() and completion show: every option with its type and default.
 minimize.__signature__ = maximize.__signature__ = inspect.signature(_search).replace(  # type: ignore[attr-defined]
-    parameters=[
-        each.replace(annotation=Options.__annotations__.get(name, each.annotation))
-        for name, each in inspect.signature(_search).parameters.items()
-        if name != "maximize"
-    ]
+    parameters=[each for each in inspect.signature(_search).parameters.values() if each.name != "maximize"]
 )
-
-
-def _whole(name: str, value: float | None, low: int) -> int | None:
-    """Return a whole number, which may be a float such as 1e4."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return None if value is None else check_integer(name, value, low)
 
 
 @dataclass(frozen=True)

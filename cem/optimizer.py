@@ -434,6 +434,15 @@ class CrossEntropyMethod:
             self._settings = settings
         self._adopt(generation, loaded)
 
+    def __repr__(self) -> str:
+        config = self.config
+        return (
+            f"CrossEntropyMethod(dim={self.dim}, batch_shape={tuple(self.batch_shape)}, "
+            f"population_size={self.population_size}, {config.covariance} covariance"
+            f"{', evolution paths' if config.paths else ''}, generation={self._generation}, "
+            f"backend={self.backend!r}, device={str(self.device)!r}, seed={self.seed})"
+        )
+
     def _adopt(self, generation: int, state: State) -> None:
         self._state, self._generation, self._asked = state, generation, 0
         self._parts, self._snapshot, self._termination = [], None, None

@@ -3,41 +3,35 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from cem import CrossEntropyMethod
+from cem import CEMConfig, CrossEntropyMethod
 
 ON_A_GPU = [
     pytest.mark.cuda,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
 
-CLASSIC: dict[str, Any] = {
-    "weights": "equal",
-    "variance_about": "new_mean",
-    "std_smoothing": 1.0,
-    "relative_std_floor": 0.0,
-}
-"""Options for the formulas of the literature: means and variances of the elites, all of one weight."""
-
 KINDS: dict[str, dict[str, Any]] = {
-    "default": {},
+    "default": {"config": CEMConfig()},
     "classic": {
-        **CLASSIC,
-        "variance_about": "new_mean_unbiased",
-        "extra_variance": "linear:0.5,20",
-        "smoothing": 0.8,
-        "std_smoothing": 0.5,
-        "mean_averaging": 0.3,
+        "config": CEMConfig.classic(
+            "linear:0.5,20",
+            variance_about="new_mean_unbiased",
+            smoothing=0.8,
+            std_smoothing=0.5,
+            mean_averaging=0.3,
+        )
     },
-    "paths": {"paths": True},
-    "transform": {"bounds": (-6.0, 5.0), "bound_handling": "transform"},
-    "full paths": {"covariance": "full", "paths": True, "bounds": (-6.0, 5.0), "bound_handling": "reflect"},
+    "paths": {"config": CEMConfig.cma("diagonal")},
+    "transform": {"config": CEMConfig(bound_handling="transform"), "bounds": (-6.0, 5.0)},
+    "cma": {"config": CEMConfig.cma()},
+    "full paths": {"config": CEMConfig.cma(bound_handling="reflect"), "bounds": (-6.0, 5.0)},
 }
 """Searches that run through different code."""
 
@@ -59,6 +53,13 @@ def nobody_waits() -> Iterator[None]:
         yield
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+def step(search: CrossEntropyMethod, objective: Callable[[Any], Any], generations: int = 1) -> None:
+    """Ask and tell so many generations."""
+    for _ in range(generations):
+        candidates = search.ask()
+        search.tell(candidates, objective(candidates))
 
 
 def sphere(candidates: Tensor, generation: Any = 0) -> Tensor:

@@ -135,7 +135,8 @@ def loaded_state(saved: Mapping[str, Any], settings: Mapping[str, Any], current:
     rows = tensors["distribution"]
     check_distribution(rows[..., MEAN, :], rows[..., STD, :])
     tensors["generation"] = torch.full_like(current.generation, generation)
-    return generation, State(*(tensors.get(name, x) for name, x in current._asdict().items()))
+    changed: Any = tensors
+    return generation, current._replace(**changed)
 
 
 def _copied(name: str, saved: Any, like: Tensor) -> Tensor:

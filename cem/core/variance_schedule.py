@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from cem.core.checks import check_real
 from kernels.support.names import did_you_mean
@@ -99,7 +100,12 @@ def describe_variance_schedule(schedule: VarianceSchedule | None) -> str:
     """
     if schedule is None or isinstance(schedule, NamedSchedule):
         return str(schedule or NamedSchedule())
-    named = schedule if hasattr(schedule, "__qualname__") else type(schedule)
+    return describe_callable(schedule)
+
+
+def describe_callable(function: Callable[..., Any]) -> str:
+    """Return the qualified name of a function, or of the type of another callable."""
+    named = function if hasattr(function, "__qualname__") else type(function)
     return f"{named.__module__}.{named.__qualname__}"
 
 

@@ -6,12 +6,14 @@ from numbers import Integral
 
 
 def check_integer(name: str, value: object, low: int, high: int | None = None) -> int:
-    """Return a Python or NumPy integer from ``low`` to ``high``, an argument of a name, as an int.
+    """Return an integer from ``low`` to ``high``, an argument of a name, as an int; 1e4 is one.
 
     Raises:
         TypeError: If it is no integer, or a bool.
         ValueError: If it is out of range.
     """
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"expected {name} to be an int, got {value!r}")
     number = int(value)
