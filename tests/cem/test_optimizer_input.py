@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from cem import CrossEntropyMethod
+from cem import Bounds, CEMConfig, CrossEntropyMethod
 
 NAN = math.nan
 
@@ -11,14 +11,11 @@ NAN = math.nan
 BAD_VALUES = [
     ({"mean": [NAN, 0.0]}, "expected a finite mean"),
     ({"std": [1.0, 2.0, 3.0]}, r"expected std of shape \(2,\), got \(3,\)"),
-    ({"num_elites": 11}, r"expected num_elites from 2 to 10, got 11"),
-    ({"elite_fraction": 0.5, "num_elites": 5}, "expected elite_fraction or num_elites, got both"),
-    ({"smoothing": 0.0}, "expected smoothing finite and > 0 and <= 1, got 0.0"),
+    ({"config": CEMConfig(num_elites=11)}, r"expected num_elites from 2 to 10, got 11"),
     ({"bounds": (1.0, -1.0)}, "expected bounds with low <= high"),
     ({"bounds": (0.5, 1.0)}, "expected a mean within the bounds"),
     ({"backend": "cuda"}, "expected a CUDA device for backend 'cuda', got 'cpu': take device 'cuda', or"),
-    ({"covariance": "sparse"}, "expected a value for covariance among diagonal, full; got 'sparse'"),
-    ({"extra_variance": lambda t: -1.0}, "expected the extra variance of generation 0 finite and >= 0"),
+    ({"config": CEMConfig(variance_schedule=lambda t: -1.0)}, "expected the extra variance of generation 0 "),
     ({"mean": torch.zeros(3, 2), "seed": [1, 2]}, r"expected one seed, or seeds of shape \(3,\), got"),
     ({"dtype": torch.float16}, "expected torch.float32 or torch.float64 for dtype, got torch.float16"),
     ({"seed": -1}, "expected seed from 0 to 18446744073709551615, got -1"),
@@ -26,6 +23,7 @@ BAD_VALUES = [
 BAD_TYPES = [
     ({"std": "wide"}, "expected numbers for std, got str"),
     ({"maximize": 1}, "expected maximize to be a bool, got 1"),
+    ({"bounds": ([0.0] * 3, [1.0] * 3)}, r"expected a pair \(low, high\) for each of 2 parameters"),
 ]
 
 
@@ -41,6 +39,39 @@ def test_bad_arguments_are_refused_with_what_was_expected_and_got(options, error
         CrossEntropyMethod(
             **{"mean": [0.0, 0.0], "std": 1.0, "population_size": 10, "maximize": True, **options}
         )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"elite_fraction": 0.5, "num_elites": 5}, "expected elite_fraction or num_elites, got both"),
+        ({"smoothing": 0.0}, "expected smoothing finite and > 0 and <= 1, got 0.0"),
+        ({"covariance": "sparse"}, "expected a value for covariance among diagonal, full; got 'sparse'"),
+    ],
+)
+def test_bad_values_of_a_config_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        CEMConfig(**options)
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        [(0, 1), (0, 10)],
+        Bounds(0.0, [1.0, 10.0]),
+        pytest.importorskip("scipy.optimize").Bounds([0, 0], [1, 10]),
+    ],
+)
+def test_bounds_are_pairs_for_each_parameter_as_scipy_s_or_named(bounds):
+    state = CrossEntropyMethod([0.5, 5.0], 1.0, maximize=False, bounds=bounds).state
+    assert (state.low.tolist(), state.high.tolist()) == ([0.0, 0.0], [1.0, 10.0])
+
+
+def test_a_side_without_a_bound_is_none_and_two_numbers_are_for_all():
+    state = CrossEntropyMethod([0.5, 0.5], 1.0, maximize=False, bounds=[(None, 1), (0, None)]).state
+    assert (state.low.tolist(), state.high.tolist()) == ([-math.inf, 0.0], [1.0, math.inf])
+    state = CrossEntropyMethod([0.5] * 3, 1.0, maximize=False, bounds=(0, 1)).state
+    assert (state.low.tolist(), state.high.tolist()) == ([0.0] * 3, [1.0] * 3)
 
 
 def test_the_direction_must_be_said():

@@ -8,16 +8,11 @@ from pathlib import Path
 
 import torch
 
-from cem import CrossEntropyMethod
+from cem import CEMConfig, CrossEntropyMethod
 
-CLASSIC = {
-    "weights": "equal",
-    "variance_about": "new_mean",
-    "smoothing": 0.7,
-    "extra_variance": "hyperbolic:0.1",
-    "bounds": (-2.0, 5.0),
-    "mean_averaging": 0.5,
-}
+CLASSIC = CEMConfig.classic(
+    "hyperbolic:0.1", smoothing=0.7, std_smoothing=0.4, relative_std_floor=None, mean_averaging=0.5
+)
 DIGESTS = [
     "d1ba42197cab934e784c081fe8bbe6d0a406e8abb6decba989ca83bff029a33a",
     "9246acb9195a14d137112438aeeb3b2992746a493606ab72c82b12ae119a09ed",
@@ -42,13 +37,13 @@ def fitness(x):
 def digests():
     found = []
     for dtype in (torch.float32, torch.float64):
-        for options in ({}, CLASSIC):
-            search = CrossEntropyMethod(
-                [3.0] * 37, 2.0, 700, maximize=False, seed=2026, dtype=dtype, **options
-            )
+        for config, bounds in ((CEMConfig(), None), (CLASSIC, (-2.0, 5.0))):
+            options = {"config": config, "bounds": bounds, "dtype": dtype, "seed": 2026}
+            search = CrossEntropyMethod([3.0] * 37, 2.0, 700, maximize=False, **options)
             assert search.backend == "cpu"
             for _ in range(25):
-                search.tell(fitness(search.ask()))
+                candidates = search.ask()
+                search.tell(candidates, fitness(candidates))
             rows = torch.stack([search.mean, search.std, search.averaged_mean, search.best])
             found.append(hashlib.sha256(rows.numpy().tobytes()).hexdigest())
     return found

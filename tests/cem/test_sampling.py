@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import cem.core.backend
-from cem import CrossEntropyMethod
+from cem import CEMConfig, CrossEntropyMethod
 from cem.core.backend import choose_backend, mix_seed, torch_sampler
 from kernels import CompilerMissingError
 
@@ -40,20 +40,9 @@ def test_mixed_seed_is_splitmix64_twice():
     assert mix_seed(0, (1234567 - first_of_0) % 2**64) == first_of_1234567
 
 
-def test_a_sampler_of_ones_own_draws_each_problem_with_its_seed_and_the_generation():
-    def sampler(mean, std, population_size, *, seed, generation):
-        return torch.full((population_size, len(mean)), float(seed + generation))
-
-    optimizer = CrossEntropyMethod([0.0, 0.0], 1.0, 3, maximize=True, sampler=sampler, seed=40)
-    optimizer.tell([1, 2, 3], optimizer.ask())
-    assert torch.equal(optimizer.ask(), torch.full((3, 2), 41.0))
-    batch = CrossEntropyMethod(torch.zeros(2, 2), 1.0, 3, maximize=True, sampler=sampler, seed=[40, 50])
-    batch.tell(torch.arange(6.0).view(2, 3), batch.ask())
-    assert batch.ask()[:, 0, 0].tolist() == [41.0, 51.0]
-
-
 def cpu_search(backend="auto", **options):
-    return CrossEntropyMethod([2.0, 2.0], 3.0, 20, maximize=False, backend=backend, seed=1, **options)
+    options |= {"maximize": False, "config": CEMConfig(), "seed": 1}
+    return CrossEntropyMethod([2.0, 2.0], 3.0, 20, backend=backend, **options)
 
 
 def test_candidates_are_the_sampler_s_and_the_operator_s():

@@ -3,21 +3,27 @@ import warnings
 
 import pytest
 import torch
-from searches import CLASSIC, sphere
+from searches import sphere, step
 
-from cem import CrossEntropyMethod, minimize
+from cem import CEMConfig, CrossEntropyMethod, minimize
 from cem.core.termination import STD, Termination
 
 
-def reasons(values, *, dim=3, population_size=30, maximize=False, threshold=None, std_share=1.0, **options):
-    """The reasons after each generation of the best values of a search."""
-    termination = Termination(dim, population_size, maximize, **options)
+def reasons(
+    values, *, dim=3, population_size=30, maximize=False, threshold=None, std=1.0, target=None, every=1
+):
+    """The reasons after each generation of the best values of a search, or after every few."""
+    config = CEMConfig.cma("diagonal")
+    search = CrossEntropyMethod([0.0] * dim, 1.0, population_size, maximize=maximize, config=config)
+    termination = Termination(search.state.settings, search.state.std, target)
     sign = -1.0 if maximize else 1.0
     best, found = math.inf, []
     for generation, value in enumerate(values, 1):
         best = min(best, sign * value)
         worst = value + sign if threshold is None else threshold
-        found.append(termination.reasons(generation, sign * best, value, worst, std_share))
+        if generation % every == 0:
+            width = torch.full((dim,), std)
+            found.append(termination.reasons(generation, sign * best, value, worst, width, width))
     return found
 
 
@@ -32,10 +38,9 @@ def test_a_target_is_reached_when_the_best_is_as_good(maximize, reached):
     assert [("target" in each) for each in found] == reached
 
 
-@pytest.mark.parametrize(("least", "goes_on_at", "ends_at"), [(0.0, 2 * STD, 0.5 * STD), (1e-6, 2e-6, 1e-6)])
-def test_a_search_at_its_floor_or_of_no_width_ends(least, goes_on_at, ends_at):
-    assert reasons([1.0], least_std=least, std_share=goes_on_at) == [()]
-    assert reasons([1.0], least_std=least, std_share=ends_at) == [("std",)]
+def test_a_search_of_no_width_ends():
+    assert reasons([1.0], std=2 * STD) == [()]
+    assert reasons([1.0], std=0.5 * STD) == [("std",)]
 
 
 @pytest.mark.parametrize(
@@ -59,21 +64,28 @@ def test_a_best_fitness_that_does_not_improve_ends_the_search():
     assert late - 2000 == pytest.approx(2000 / 4, abs=2)
 
 
-CLASSIC_TENTH = {**CLASSIC, "elite_fraction": 0.1}
+def test_windows_count_generations_however_many_are_looked_at():
+    each, some = (first(reasons([1.0] * 200, threshold=1.0, every=every)) for every in (1, 5))
+    assert (each, some) == ((13, ("fitness_range",)), (4, ("fitness_range",)))  # after 13 and 20
+    late = first(reasons([0.0] + [1.0 + t % 7 for t in range(200)], every=10))
+    assert late == (11, ("stagnation",))
+
+
+CLASSIC_TENTH = CEMConfig.classic(elite_fraction=0.1)
 
 
 def slope(x):
     return x.sum(dim=1)
 
 
-def ended(seed, objective, generations=400, dim=10, **options):
+def ended(seed, objective, generations=400, dim=10, config=CEMConfig()):
     """The reasons of a search that is asked after every generation, and what it warned of."""
-    search = CrossEntropyMethod([1.0] * dim, 1.0, 100, maximize=False, seed=seed, **options)
+    search = CrossEntropyMethod([1.0] * dim, 1.0, 100, maximize=False, seed=seed, config=config)
     found = ()
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         while search.generation < generations and not found:
-            search.tell(objective(search.ask()))
+            step(search, objective)
             found = search.stop()
     return found, [str(each.message) for each in warned]
 
@@ -86,7 +98,7 @@ def test_a_search_that_arrives_does_not_warn_of_a_collapse():
 
 
 def test_a_collapse_on_a_slope_is_warned_of_once():
-    found, warned = ended(1, slope, dim=3, **CLASSIC_TENTH)
+    found, warned = ended(1, slope, dim=3, config=CLASSIC_TENTH)
     assert found == ("std",)
     assert len(warned) == 1
     assert "the search has collapsed" in warned[0]
@@ -95,7 +107,7 @@ def test_a_collapse_on_a_slope_is_warned_of_once():
 
 @pytest.mark.parametrize("record_every", [4, 30])
 def test_a_collapse_is_warned_of_where_few_generations_are_looked_at(record_every):
-    options = {"population_size": 100, "seed": 1, "record_every": record_every, **CLASSIC_TENTH}
+    options = {"population_size": 100, "seed": 1, "record_every": record_every, "config": CLASSIC_TENTH}
     with pytest.warns(RuntimeWarning, match="the search has collapsed") as warned:
         minimize(slope, torch.ones(3), 1.0, **options)
     assert warned[0].filename == __file__
@@ -104,10 +116,10 @@ def test_a_collapse_is_warned_of_where_few_generations_are_looked_at(record_ever
 def test_stop_says_the_same_when_asked_again_and_knows_target_and_budget():
     search = CrossEntropyMethod([1.0], 1.0, 10, maximize=False, seed=1)
     assert search.stop() == ()
-    search.tell(sphere(search.ask()))
+    step(search, sphere)
     assert search.stop() == search.stop() == ()
     assert search.stop(budget=19) == ("budget",)
     assert search.stop(budget=20) == ()
-    search.tell(sphere(search.ask()))
+    step(search, sphere)
     assert search.stop(target=1e9) == ("target",)
     assert search.stop() == search.stop(target=-1.0) == ()
