@@ -67,7 +67,7 @@ def main(folder):
     report = {
         "plain": found(seed=1),
         "restarts": found(seed=2, restarts=2, target=-1.0),
-        "bounds": found(seed=3, bounds=(-1.0, 2.0), covariance="full", paths=True),
+        "bounds": found(seed=3, bounds=(-1.0, 2.0)),
         "saved": found(seed=4, checkpoint=Path(folder, "search")),
         "saved again": found(checkpoint=Path(folder, "search")),
         "interrupted by a callback": interrupted_by_a_callback(),

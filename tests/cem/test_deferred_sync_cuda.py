@@ -8,10 +8,11 @@ import pytest
 import torch
 from searches import ON_A_GPU, bits, nobody_waits
 
-from cem import Callback, Checkpointer, CrossEntropyMethod, Evaluation, MetricsWriter, Trainer
+from cem import Callback, CEMConfig, Checkpointer, CrossEntropyMethod, Evaluation, MetricsWriter, Trainer
 from cem.core.host_copy import HostCopy
 
 pytestmark = ON_A_GPU
+NOISY = CEMConfig(variance_schedule="linear:0.5,20", smoothing=0.8)
 TIMES = ("seconds", "elapsed_s", "evaluated/s")
 
 
@@ -28,7 +29,8 @@ def sphere(candidates, generation):
 
 
 def step(optimizer):
-    optimizer.tell(optimizer.ask().square().sum(dim=1))
+    candidates = optimizer.ask()
+    optimizer.tell(candidates, candidates.square().sum(dim=1))
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +92,7 @@ def test_deferred_and_immediate_sync_leave_the_same_files(tmp_path, monkeypatch)
         monkeypatch.setattr("cem.run.trainer.defers_sync", lambda device, deferred=deferred: deferred)
         folder = tmp_path / str(deferred)
         folder.mkdir()
-        optimizer, checkpointer = make(extra_variance="linear:0.5,20", smoothing=0.8), Checkpointer(folder)
+        optimizer, checkpointer = make(config=NOISY), Checkpointer(folder)
         metrics = MetricsWriter(folder / "metrics.jsonl")
         Trainer(optimizer, sphere, generations=7, callbacks=[metrics], checkpointer=checkpointer).run()
         lines = [json.loads(line) for line in metrics.path.read_text().splitlines()]

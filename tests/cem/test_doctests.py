@@ -8,7 +8,7 @@ import pytest
     "name",
     [
         *("cem", "cem.optimizer", "cem.run.checkpoint", "cem.run.stopping", "cem.run.trainer"),
-        *("cem.core.evaluation", "cem.core.snapshot"),
+        *("cem.core.config", "cem.core.evaluation", "cem.functional", "cem.minimize", "cem.plan.planner"),
     ],
 )
 def test_examples_in_docstrings_run(name):

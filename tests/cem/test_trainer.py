@@ -20,6 +20,7 @@ from cem import (
     Callback,
     Checkpointer,
     CheckpointError,
+    CEMConfig,
     CrossEntropyMethod,
     Evaluation,
     Interrupted,
@@ -36,9 +37,8 @@ INT, TERM = signal.SIGINT, signal.SIGTERM
 
 
 def make():
-    return CrossEntropyMethod(
-        torch.full((4,), 2.0), 1.0, 40, maximize=False, seed=3, extra_variance="linear:0.5,20", smoothing=0.8
-    )
+    config = CEMConfig(variance_schedule="linear:0.5,20", smoothing=0.8)
+    return CrossEntropyMethod(torch.full((4,), 2.0), 1.0, 40, maximize=False, config=config, seed=3)
 
 
 def sphere(candidates, generation):
@@ -144,8 +144,9 @@ def test_a_generation_is_recorded_when_the_next_one_was_told_with_its_own_state(
     assert training.ahead == [1] * (GENERATIONS - 1) + [0]
     by_hand = make()
     for generation, record in enumerate(training.records):
-        evaluation = sphere(by_hand.ask(), generation)
-        by_hand.tell(evaluation.fitness)
+        candidates = by_hand.ask()
+        evaluation = sphere(candidates, generation)
+        by_hand.tell(candidates, evaluation.fitness)
         assert training.states[generation + 1] == bits(by_hand)
         statistics = by_hand.statistics()
         assert {name: getattr(record, name) for name in statistics} == statistics
@@ -172,19 +173,12 @@ def send(*numbers, check=False):
     return sending
 
 
-def unusable(trainer):
-    return torch.full((40,), math.nan)
-
-
-USABLE = "expected at least one candidate with a usable fitness"
-REFUSED = f"{USABLE}, got 40 NaN and 0 infinite of 40 fitness values"
 FULL = OSError(errno.ENOSPC, "full")
 SITUATIONS = {  # where, what is done, and how the run ends
     "interrupted": ("objective", send(INT, check=True), ("signal", INT, EVENT)),
     "signalled": ("objective", send(TERM), ("signal", TERM, EVENT + 1)),
     "second_ctrl_c": ("objective", send(INT, INT), ("KeyboardInterrupt", "")),
     "objective_fails": ("objective", fail(ZeroDivisionError("x")), ("ZeroDivisionError", "x")),
-    "no_usable_fitness": ("objective", unusable, ("ValueError", REFUSED)),
     "callback_interrupts": ("on_generation", fail(Interrupted()), ("requested", None, EVENT)),
     "disk_is_full": ("on_checkpoint", fail(FULL), ("OSError", "[Errno 28] full")),
 }
@@ -216,15 +210,20 @@ def assert_goes_on(folder, name):
     assert resumed.played() == list(range(saved + 1, GENERATIONS + 1))
 
 
-def test_a_refused_generation_rises_one_generation_later_and_is_named(sync, tmp_path):
-    sync("deferred")
-    training = Training(tmp_path / "run", "objective", unusable)
-    training.optimizer._refuses_at_once = False  # as on a GPU
-    named = f"{USABLE}, got none in generation {EVENT + 1}, counted from 1"
-    assert training.run() == ("ValueError", named)
-    assert training.played() == list(range(1, EVENT + 3))
-    assert len(training.lines()) == EVENT
-    training.optimizer.check()  # it was said once
+@pytest.mark.usefixtures("either_sync")
+def test_three_failed_generations_one_after_another_end_a_run():
+    fails, seen = (1, 2, 4, 5, 6, 7), []  # counted from 0
+
+    def objective(candidates, generation):
+        seen.append(generation)
+        fitness = candidates.square().sum(dim=1)
+        return fitness * math.nan if generation in fails else fitness
+
+    optimizer = make()
+    with pytest.warns(RuntimeWarning, match="all 40 candidates of generation . failed"):
+        result = Trainer(optimizer, objective, generations=20).run()
+    assert (result.reason, result.generation) == ("failed", 7)
+    assert math.isfinite(optimizer.best_fitness)
 
 
 def test_ctrl_c_ends_a_run_within_two_seconds_though_the_device_is_busy(sync, monkeypatch, tmp_path):
