@@ -1,25 +1,23 @@
-"""From a user's function to the fitness of a population: at once, or by candidate, also in parallel."""
+"""From a user's function to the fitness of a population: at once, by candidate, or by workers."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
-import multiprocessing
 import os
 import pickle
 import re
 import signal
-import sys
 import threading
-import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, count
+from multiprocessing import get_context, resource_tracker
 from numbers import Real
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -29,40 +27,37 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cem.core.checks import check_real
-from cem.core.evaluation import Evaluation
-from cem.run.stopping import Interrupted, StopRequest
-from kernels.support.checks import check_flags, check_integer
+from cem.core.evaluation import Evaluation, Objective
+from cem.optimizer import CrossEntropyMethod
+from cem.run.stopping import _SIGNALS, Interrupted, StopRequest
+from kernels.support.checks import check_integer
 from kernels.support.files import check_own
-
-_POLL_SECONDS = 0.05  # from one look at the stop request, and at processes that hang, to the next
-_HINT = "for a function of one candidate give vectorize=True, or vectorize='loop'"
-_OF_VMAP = re.compile("vmap|batching|doesn't have storage", re.IGNORECASE)  # errors of torch.func.vmap
 
 Exceptions = type[BaseException] | tuple[type[BaseException], ...]
 Workers = int | Executor | Callable[..., Iterable[Any]]
 
+_POLL_SECONDS = 0.05  # from one look at the stop request to the next
+_THREADS = "a concurrent.futures.ThreadPoolExecutor for workers"
+_LOOP = "vectorize='loop' takes what is not PyTorch operations from tensors to a tensor alone"
+_HINT = "a function of one candidate needs vectorize=True or vectorize='loop'"
+_OF_VMAP = re.compile("vmap|batching|doesn't have storage", re.IGNORECASE)  # in errors of torch.func.vmap
+_JOURNAL = ("generation", "index", "x", "fitness")
+_SPAWN = get_context("spawn")
+
 
 class Evaluator:
-    """Evaluates a population by a function; an ``Objective`` of ``Trainer``.
+    """Evaluates a population, a tensor or an array, by a function; an ``Objective`` of ``Trainer``.
 
-    Examples:
-        >>> import torch
-        >>> from cem.evaluate import Evaluator
-        >>> evaluate = Evaluator(lambda x: (x[0].item() - 1.0) ** 2, maximize=False, vectorize="loop")
-        >>> evaluate(torch.tensor([[0.0], [1.0], [3.0]]), 0).fitness
-        tensor([1., 0., 4.], dtype=torch.float64)
-        >>> evaluate.best
-        (tensor([1.]), 0.0)
-
-    A candidate fails by an exception of ``catch``, by ``timeout_s``, or by the end of its process; it costs no
-    other. Its fitness is NaN. As a context manager it ends its processes, those that work by a kill.
+    By ``vectorize`` the function maps candidates, shape (N, dim), to fitness, shape (N,), or ``Evaluation``
+    (False); or a candidate, shape (dim,), to a number: by ``torch.func.vmap`` (True), or one after the other
+    ("loop"), as arrays and workers do in any case. Workers: None or 1, this process; a number of processes,
+    -1 for one per core; an ``Executor``; or a function like ``map``, within which nothing stops. A candidate
+    fails by an exception of ``catch``, by the end of its process, or after ``timeout_s`` seconds there.
 
     Attributes:
-        failures: The candidates that failed.
+        failures: The candidates that failed; their fitness is NaN.
         evaluations: The candidates evaluated, failed ones and those of an interrupted generation included.
-        best: The fittest of them, and its fitness. None before the first one, and for a function of the
-            population: no stop divides its generations.
+        best: The fittest of them and its fitness; None before the first, and for a function of populations.
     """
 
     def __init__(
@@ -78,29 +73,7 @@ class Evaluator:
         stop: StopRequest | None = None,
         journal: Path | None = None,
     ) -> None:
-        """Set the function; processes are started when candidates wait for them.
-
-        Args:
-            function: Gets tensors, or arrays where the population is one.
-            maximize: True if a greater value is better.
-            vectorize: False: it maps candidates, shape (N, dim), to fitness, shape (N,), or an ``Evaluation``.
-                True: it maps a candidate, shape (dim,), to a number; tensors go through ``torch.func.vmap``,
-                with other random numbers for each. ``"loop"``: it is called with one candidate after the
-                other, as it always is with arrays and by workers, and may take numbers out of tensors.
-            with_generation: Whether it takes the number of the generation behind the candidates.
-            workers: Who evaluates the candidates. None or 1: this process. Another int: processes, -1 for one
-                a core, which import the function's module. An ``Executor``. A function like ``map``, which
-                nothing stops between candidates. Tensors are on the CPU there.
-            timeout_s: The most seconds of a candidate in a process that ``workers`` counts; None: no limit.
-            catch: The exceptions by which a candidate fails; others end the search.
-            stop: The request to stop between candidates; None: none.
-            journal: As for ``open_journal``.
-
-        Raises:
-            TypeError: If an argument has the wrong type, or the function cannot be sent to a process.
-            ValueError: If one is out of range, or as ``open_journal``.
-        """
-        check_flags(maximize=maximize, with_generation=with_generation)
+        """Set the function; a process starts when a candidate waits for it."""
         if vectorize not in (False, True, "loop"):
             raise ValueError(f"expected False, True or 'loop' for vectorize, got {vectorize!r}")
         self.failures = self.evaluations = 0
@@ -108,39 +81,29 @@ class Evaluator:
         self._sign = 1.0 if maximize else -1.0
         self._catch = catch if isinstance(catch, tuple) else (catch,)
         self._stop = StopRequest() if stop is None else stop
-        self._task = _Task(function, with_generation, self._catch)
-        self._pool: _Pool | None = None
-        self._map = workers if callable(workers) else None
-        if isinstance(workers, Executor):
-            self._pool = _Pool(self._task, self._stop, workers)
-        elif workers is not None and self._map is None:
-            count = len(os.sched_getaffinity(0)) if workers == -1 else check_integer("workers", workers, 1)
-            if count > 1 or timeout_s is not None:
-                self._pool = _Pool(self._task, self._stop, count, timeout_s)
-        if timeout_s is not None and (self._pool is None or isinstance(workers, Executor)):
-            raise ValueError("expected workers as a number for timeout_s: only a process can be ended")
-        by_one = vectorize == "loop" or self._pool is not None or self._map is not None
-        self._by_one = (Tensor, np.ndarray) if by_one else (np.ndarray,) if vectorize else ()
-        self._vmap = vectorize is True
+        self._arity = 1 + with_generation
+        self._vmap = vectorize not in (False, "loop")
+        self._at_once = function
         if self._vmap:
-            function = torch.func.vmap(function, (0, None)[: 1 + with_generation], randomness="different")
-        self._function, self._with_generation = function, with_generation
+            self._at_once = torch.func.vmap(function, (0, None)[: self._arity], randomness="different")
+        self._evaluate = partial(_evaluate, function, self._arity, self._catch)
+        self._map = workers if callable(workers) else None
+        if timeout_s is not None and not isinstance(workers, int):
+            raise ValueError("expected a number of workers for timeout_s: only a process can be killed")
+        if not (workers is None or callable(workers) or isinstance(workers, Executor)):
+            workers = len(os.sched_getaffinity(0)) if workers == -1 else check_integer("workers", workers, 1)
+            workers = None if workers == 1 and timeout_s is None else workers
+        self._pool = _Pool(self._evaluate, None if callable(workers) else workers, timeout_s)
+        self._workers = workers if isinstance(workers, int) else getattr(workers, "_max_workers", 0)
+        by_one = vectorize == "loop" or workers is not None
+        self._by_one = (Tensor, np.ndarray) if by_one else (np.ndarray,) if vectorize else ()
         self._journal: _Journal | None = None
         self.open_journal(journal)
 
     def open_journal(self, path: Path | None) -> None:
-        """Write each candidate evaluated to a file from now on, and evaluate none that is there.
+        """Append each evaluated candidate to a file from now on, and do not evaluate those that are there.
 
-        A line is JSON: generation, index, digest of the candidate's bytes, fitness (null: it failed). These
-        say nothing of the function: the caller sees to it that the file is of this search. A function of the
-        population is not concerned; a checkpoint after a generation has all of it.
-
-        Args:
-            path: The file, made if need be; a torn last line is removed. None: no journal.
-
-        Raises:
-            OSError: If it cannot be written, or is a link, a pipe or a device.
-            ValueError: If it is no journal.
+        None: no journal. A function of populations writes none: a checkpoint has all of its generation.
         """
         if self._journal is not None:
             self._journal.file.close()
@@ -150,342 +113,295 @@ class Evaluator:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._pool is not None:
-            self._pool.close()
+        self._pool.close()
         self.open_journal(None)
 
     def __call__(self, candidates: Any, generation: Any) -> Evaluation:
-        """Return the fitness of candidates, a tensor or an array of shape (N, dim).
-
-        Raises:
-            Interrupted: If a stop is due before all are evaluated; those that are have been counted.
-            RuntimeError: If ``torch.func.vmap`` does not take the function, or no process starts.
-            TypeError: If a value is no number.
-            ValueError: If the fitness has the wrong shape.
-        """
+        """Return the fitness of candidates, shape (N, dim), or raise Interrupted if a stop is due."""
         if isinstance(candidates, self._by_one):
             return self._each(candidates, int(generation))
         try:
-            found = self._call(candidates, generation)
+            found = self._at_once(*(candidates, generation)[: self._arity])
         except Interrupted:
             raise
         except self._catch:
             self.failures += len(candidates)
-            found = _like(candidates, np.full(len(candidates), math.nan))
+            found = candidates[:, 0] * math.nan
         except Exception as error:
             if self._vmap and _OF_VMAP.search(str(error)):
-                raise RuntimeError(
-                    "torch.func.vmap, for vectorize=True, takes a function of PyTorch operations that returns a "
-                    "tensor; vectorize='loop' takes any function of a candidate"
-                ) from error
+                raise RuntimeError(f"torch.func.vmap does not take the function: {_LOOP}") from error
             if not (self._vmap or self.evaluations):
                 _add_note(error, f"The function got a population, {tuple(candidates.shape)}: {_HINT}.")
             raise
         evaluation = found if isinstance(found, Evaluation) else Evaluation(found)
-        self._check_shape(evaluation.fitness, candidates)
-        if not (self.evaluations or self._vmap) and len(candidates) == candidates.shape[-1]:
-            self._check_row(candidates[:1], generation)
-        self.evaluations += len(candidates)
+        given, size = _shape(evaluation), len(candidates)
+        if given != (size,):
+            hint = "one number for each candidate" if self._vmap else _HINT
+            raise ValueError(f"expected fitness of shape ({size},), got {tuple(given)}: {hint}")
+        self.evaluations += size
         return evaluation
 
-    def _call(self, candidates: Any, generation: Any) -> Any:
-        return self._function(candidates, generation) if self._with_generation else self._function(candidates)
+    def in_any_order(self, search: CrossEntropyMethod) -> Objective:
+        """Return an objective that keeps all workers at work: it returns the first population that is done.
 
-    def _check_shape(self, fitness: Any, candidates: Any) -> None:
-        shape, wanted = np.shape(fitness), candidates.shape[:-1]
-        if shape != wanted:
-            hint = "expected a number for each" if self._vmap else _HINT
-            raise ValueError(f"expected fitness of shape {tuple(wanted)}, got {tuple(shape)}: {hint}")
+        It draws the candidates itself; some are of earlier generations than that in which they are done.
+        """
+        if not self._workers:
+            raise ValueError(
+                "expected workers, a number or an Executor, for asynchronous=True"
+            )
+        running: dict[int, Any] = {}
+        numbers = count()
 
-    def _check_row(self, row: Any, generation: Any) -> None:
-        """Check a function that returned (dim,) for (dim, dim): it may have taken columns for rows."""
-        try:
-            found = self._call(row, generation)
-        except IndexError as error:
-            raise ValueError(f"expected a function of the rows of a population: {_HINT}") from error
-        except Exception:  # some functions need more than one candidate
-            return
-        self._check_shape(found.fitness if isinstance(found, Evaluation) else found, row)
+        def evaluate(candidates: Any, generation: int) -> Evaluation:
+            done: list[Any] = []
+            values: list[float] = []
+            while len(done) < len(candidates):
+                self._stop.check()
+                while len(running) < self._workers:
+                    key = next(numbers)
+                    running[key] = search.ask(1)[0]
+                    row, device = _on_host(running[key])
+                    self._pool.submit(key, generation, device, (key, row))
+                for key, value in self._pool.completed(_POLL_SECONDS):
+                    done.append(running.pop(key))
+                    values.append(self._counted(done[-1], value))
+            if isinstance(candidates, Tensor):
+                return Evaluation(torch.tensor(values, dtype=torch.float64), candidates=torch.stack(done))
+            return Evaluation(np.array(values), candidates=np.stack(done))  # type: ignore[arg-type]
+
+        return evaluate
 
     def _each(self, candidates: Any, generation: int) -> Evaluation:
-        fitness = np.full(len(candidates), math.nan)
-        journal, known, keys = self._journal, {}, []
+        rows, device = _on_host(candidates)
+        journal, fitness = self._journal, np.full(len(rows), math.nan)
+        keys: list[tuple[int, int, str]] = []
+        known: dict[int, float | None] = {}
         if journal is not None:
-            keys = [(generation, index, _digest(row)) for index, row in enumerate(_array(candidates))]
+            digests = [hashlib.blake2b(row.tobytes(), digest_size=16).hexdigest() for row in rows]
+            keys = [(generation, index, digest) for index, digest in enumerate(digests)]
             known = {key[1]: journal.known[key] for key in keys if key in journal.known}
-        new = [index for index in range(len(candidates)) if index not in known]
-        for index, value in chain(known.items(), self._evaluated(candidates, new, generation)):
-            self.evaluations += 1
-            self.failures += value is None
+        items = [(index, row) for index, row in enumerate(rows) if index not in known]
+        for index, value in chain(known.items(), self._evaluated(items, generation, device)):
             if journal is not None and index not in known:
                 journal.write(keys[index], value)
-            if value is None or math.isnan(value):
-                continue
-            fitness[index] = value
-            if self.best is None or self._sign * value > self._sign * self.best[1]:
-                self.best = _copy(candidates[index]), value
-        return Evaluation(_like(candidates, fitness))
+            fitness[index] = self._counted(candidates[index], value)
+        found: Any = fitness if device is None else torch.from_numpy(fitness).to(device)
+        return Evaluation(found)
+
+    def _counted(self, candidate: Any, value: float | None) -> float:
+        """Count an evaluation, and return its fitness."""
+        self.evaluations += 1
+        if value is None:
+            self.failures += 1
+            return math.nan
+        if self._sign * value > (-math.inf if self.best is None else self._sign * self.best[1]):
+            self.best = candidate, value
+        return value
 
     def _evaluated(
-        self, candidates: Any, indices: list[int], generation: int
+        self, items: list[Any], generation: int, device: Any
     ) -> Iterator[tuple[int, float | None]]:
-        """Yield the index and the fitness of each candidate as it is evaluated; None: it failed."""
-        if self._pool is None and self._map is None:
-            for index in indices:
-                self._stop.check()
-                try:
-                    value = self._task(_copy(candidates[index]), generation)
-                except Exception as error:
-                    _add_note(error, f"The candidate was {index} of generation {generation}.")
-                    raise
-                yield index, value
-            return
-        is_tensor, rows = isinstance(candidates, Tensor), [row.copy() for row in _array(candidates)[indices]]
+        """Yield the index and the fitness of each candidate as it is evaluated."""
         if self._map is not None:
-            evaluate = partial(_evaluate, self._task, generation, is_tensor)
-            yield from zip(indices, self._map(evaluate, rows), strict=True)
+            found = self._map(partial(self._evaluate, generation, device), items)
+            yield from ((index, value) for (index, _), value in zip(items, found, strict=True))
             return
-        assert self._pool is not None
-        left = len(indices)
+        left = len(items)
         try:
-            for index, row in zip(indices, rows, strict=True):
-                self._pool.submit(index, generation, is_tensor, row)
+            for item in items:
+                self._pool.submit(item[0], generation, device, item)
             while left:
                 self._stop.check()
-                for key, value in self._pool.completed(_POLL_SECONDS):
-                    yield key, value
-                    left -= 1
+                done = self._pool.completed(_POLL_SECONDS)
+                left -= len(done)
+                yield from done
         finally:
             if left:
                 self._pool.close()
 
 
-@dataclass(frozen=True)
-class _Task:
-    """Evaluates a candidate, in any thread or process; None: it failed."""
-
-    function: Callable[..., Any]
-    with_generation: bool
-    catch: tuple[type[BaseException], ...]
-
-    def __call__(self, candidate: Any, generation: int) -> float | None:
-        try:
-            value = self.function(candidate, generation) if self.with_generation else self.function(candidate)
-        except Interrupted:
-            raise
-        except self.catch:
-            return None
-        if isinstance(value, (Tensor, np.ndarray)) and value.shape == ():
-            value = value.item()
-        if not isinstance(value, Real):
-            raise TypeError(f"expected a number as the fitness of a candidate, got {value!r}")
-        return float(value)
-
-
-def _evaluate(task: _Task, generation: int, is_tensor: bool, row: Any) -> float | None:
-    return task(torch.from_numpy(row) if is_tensor else row, generation)
-
-
-_task: _Task  # of a worker process
-
-
-def _start_worker(pickled: bytes) -> None:
-    global _task
-    torch.set_num_threads(1)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    _task = pickle.loads(pickled)
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
-
-
-def _evaluate_in_worker(generation: int, is_tensor: bool, row: Any) -> float | None:
+def _evaluate(function: Any, arity: int, catch: Any, generation: int, device: Any, item: Any) -> float | None:
+    """Evaluate a candidate, as a tensor on a device or as an array; None: it failed."""
+    index, row = item
     try:
-        return _evaluate(_task, generation, is_tensor, row)
-    except Exception as error:
-        try:
-            pickle.loads(pickle.dumps(error))
-        except Exception:  # the pool would take it for the end of the process
-            raise RuntimeError(repr(error)) from None
+        candidate = row if device is None else torch.from_numpy(row).to(device)
+        value = function(*(candidate, generation)[:arity])
+    except Interrupted:
         raise
+    except catch:
+        return None
+    except Exception as error:
+        _add_note(error, f"The candidate was number {index} of generation {generation}.")
+        raise
+    value = value.item() if isinstance(value, (Tensor, np.ndarray)) and value.shape == () else value
+    if not isinstance(value, Real):
+        raise TypeError(f"expected a number as the fitness of a candidate, got {value!r}")
+    return float(value)
 
 
-class _Process(ProcessPoolExecutor):
-    """One process: what it ends or hangs by is the one candidate that it has."""
-
-    def __init__(self, pickled: bytes) -> None:
-        spawn = multiprocessing.get_context("spawn")
-        super().__init__(1, spawn, initializer=_start_worker, initargs=(pickled,))
-        self.deadline = math.inf
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # the process inherits it
-        self.ready = self.submit(os.getpid)
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-    def end(self, *, busy: bool) -> None:
-        if busy and self.ready.done() and not self.ready.exception():
-            with suppress(ProcessLookupError):
-                os.kill(self.ready.result(), signal.SIGKILL)
-        self.shutdown(wait=False, cancel_futures=True)
+def _on_host(candidates: Any) -> tuple[Any, torch.device | None]:
+    """Return candidates as a new array, and the device of a tensor."""
+    if isinstance(candidates, Tensor):
+        return candidates.detach().cpu().numpy().copy(), candidates.device
+    return candidates.copy(), None
 
 
 class _Pool:
-    """Evaluates candidates by so many processes, or by an executor."""
+    """Evaluates candidates here (None), by an executor, or by threads, each with a process of its own.
 
-    def __init__(
-        self, task: _Task, stop: StopRequest, workers: int | Executor, timeout_s: float | None = None
-    ) -> None:
-        self._stop, self._catch = stop, task.catch
-        self._timeout_s = math.inf if timeout_s is None else check_real("timeout_s", timeout_s, 0.0)
-        self._executor = workers if isinstance(workers, Executor) else None
-        self._most = workers if isinstance(workers, int) else 0
-        self._call = partial(_evaluate, task) if self._executor else _evaluate_in_worker
-        self._pickled = b"" if self._executor else _pickled(task)
-        self._processes: set[_Process] = set()
-        self._idle: list[_Process] = []
-        self._waiting: deque[tuple[Any, tuple[Any, ...]]] = deque()
-        self._running: dict[Future[Any], tuple[Any, _Process | None]] = {}
-        self._done: SimpleQueue[Future[Any]] = SimpleQueue()
+    So it is known which candidate a process ended by, or hangs in.
+    """
+
+    def __init__(self, evaluate: Any, workers: int | Executor | None, timeout_s: float | None) -> None:
+        self._evaluate, self._timeout_s = evaluate, timeout_s
+        self._waiting: deque[tuple[Any, Any]] = deque()
+        self._running: dict[Future[float | None], Any] = {}
+        self._done: SimpleQueue[Future[float | None]] = SimpleQueue()
+        self._processes: set[tuple[Any, Any]] = set()  # with the connections to them
+        self._of_thread = threading.local()
+        self._closed = False
+        self._executor = None if isinstance(workers, int) else workers
+        if not isinstance(workers, int):
+            return
+        try:
+            self._pickled = pickle.dumps(evaluate)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise TypeError(f"{error}: define the function in a module, or give {_THREADS}") from error
+        # A process inherits the mask of its thread: signals are for this process, which ends the others.
+        resource_tracker.ensure_running()  # its start would change the mask
+        mask = signal.SIG_BLOCK, _SIGNALS
+        self._executor = ThreadPoolExecutor(workers, initializer=signal.pthread_sigmask, initargs=mask)
+        self._evaluate = self._in_process
 
     def submit(self, key: Hashable, *candidate: Any) -> None:
-        """Evaluate a candidate: its generation, whether it is a tensor, and its numbers as an array."""
-        self._waiting.append((key, candidate))
-        self._fill()
+        """Begin to evaluate a candidate, which is given as ``_evaluate`` takes it."""
+        if self._executor is None:
+            self._waiting.append((key, candidate))
+            return
+        future = self._executor.submit(self._evaluate, *candidate)
+        self._running[future] = key
+        future.add_done_callback(self._done.put)
 
     def completed(self, timeout_s: float) -> list[tuple[Any, float | None]]:
-        """Wait for a candidate; return key and fitness of none, one or several that are evaluated."""
-        found: list[tuple[Any, float | None]] = []
-        with suppress(Empty):
+        """Wait for a candidate; return its key and its fitness (None: it failed), or nothing in that time."""
+        if self._waiting:
+            key, candidate = self._waiting.popleft()
+            return [(key, self._evaluate(*candidate))]
+        try:
             future = self._done.get(timeout=timeout_s)
-            if future in self._running:  # and not of a process that was killed
-                found += self._result(future, *self._running.pop(future))
-        now = time.monotonic()
-        for future, (key, process) in list(self._running.items()):
-            if process is not None and process.deadline < now and not future.done():
-                del self._running[future]
-                self._processes.remove(process)
-                process.end(busy=True)
-                found.append((key, None))
-        self._fill()
-        return found
+        except Empty:
+            return []
+        return [(self._running.pop(future), future.result())]
 
     def close(self) -> None:
-        """Drop all candidates and end the processes, without waiting; others are started by ``submit``."""
-        busy = {process for _, process in self._running.values()}
+        """Drop what is not evaluated, and end the processes, without waiting for them."""
+        self._closed = True
         for future in list(self._running):
             future.cancel()
-        for process in self._processes:
-            process.end(busy=process in busy)
-        for collection in (self._processes, self._idle, self._waiting, self._running):
-            collection.clear()
+        for process, connection in list(self._processes):
+            if self._running:
+                process.kill()
+            else:
+                connection.close()
+        if self._executor is not None and self._evaluate == self._in_process:
+            self._executor.shutdown(wait=False)
+        self._waiting.clear()
+        self._running.clear()
+        self._done = SimpleQueue()  # what is still to come goes to the old one
 
-    def _result(
-        self, future: Future[Any], key: Any, process: _Process | None
-    ) -> list[tuple[Any, float | None]]:
-        error = future.exception()
-        is_start = process is not None and future is process.ready
-        if process is not None and isinstance(error, BrokenExecutor):
-            self._stop.check()  # a signal to stop may have ended the process, too
-            self._processes.remove(process)
-            if is_start:
-                raise RuntimeError(
-                    "a worker process ended before its first candidate, see its error above: the function has "
-                    "to be in a module or a script, which starts its work below if __name__ == '__main__'"
-                ) from error
-            return [(key, None)]
-        if process is not None:
-            process.deadline = math.inf
-            self._idle.append(process)
-        if isinstance(error, self._catch) and not isinstance(error, Interrupted):
-            return [(key, None)]
-        if error is not None:
-            _add_note(error, f"The candidate was {key}.")
-            raise error
-        return [] if is_start else [(key, future.result())]
+    def _in_process(self, *candidate: Any) -> float | None:
+        """Evaluate a candidate in the process of this thread; None if it ends or takes too long."""
+        if not hasattr(self._of_thread, "process"):
+            self._of_thread.process = self._started()
+        process, connection = self._of_thread.process
+        try:
+            connection.send(candidate)
+            if not connection.poll(self._timeout_s):
+                raise TimeoutError
+            found = connection.recv()
+        except (EOFError, OSError):  # it ended, or hangs
+            del self._of_thread.process
+            self._processes.remove((process, connection))
+            process.kill()
+            process.join()
+            connection.close()
+            return None
+        if isinstance(found, Exception):
+            raise found
+        return found  # type: ignore[no-any-return]
 
-    def _fill(self) -> None:
-        """Give waiting candidates to idle processes, and start one for those that still wait."""
-        while self._waiting and (self._executor or self._idle):
-            process = None if self._executor else self._idle.pop()
-            executor = process or self._executor
-            key, candidate = self._waiting[0]
+    def _started(self) -> tuple[Any, Any]:
+        ours, theirs = _SPAWN.Pipe()
+        process = _SPAWN.Process(target=_work, args=(theirs, self._pickled))
+        process.start()
+        self._processes.add((process, ours))
+        if self._closed:  # meanwhile
+            process.kill()
+        theirs.close()
+        try:
+            ours.recv()  # it has imported the function: the time of a candidate begins now
+        except (EOFError, OSError):
+            raise RuntimeError(
+                "a worker process ended at its start, its error is above: a script with workers needs "
+                f"if __name__ == '__main__', a function of a notebook needs {_THREADS}"
+            ) from None
+        return process, ours
+
+
+def _work(connection: Any, pickled: bytes) -> None:
+    torch.set_num_threads(1)
+    evaluate = pickle.loads(pickled)
+    connection.send(None)
+    with suppress(EOFError, OSError):  # the pool closed the connection, or has gone
+        while True:
+            candidate = connection.recv()
             try:
-                future = executor.submit(self._call, *candidate)
-            except BrokenExecutor:
-                if process is None:
-                    raise
-                self._processes.remove(process)  # it ended while it was idle
-                continue
-            self._waiting.popleft()
-            if process is not None:
-                process.deadline = time.monotonic() + self._timeout_s
-            self._watch(future, key, process)
-        if len(self._waiting) > 0 and len(self._processes) < self._most:
-            process = _Process(self._pickled)
-            self._processes.add(process)
-            self._watch(process.ready, None, process)
+                found = evaluate(*candidate)
+            except Exception as error:
+                found = _sendable(error)
+            connection.send(found)
 
-    def _watch(self, future: Future[Any], key: Any, process: _Process | None) -> None:
-        self._running[future] = key, process
-        future.add_done_callback(self._done.put)
+
+def _sendable(error: Exception) -> Exception:
+    text = traceback.format_exc()
+    _add_note(error, text)
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # it would not arrive
+        return RuntimeError(text)
+    return error
 
 
 class _Journal:
-    """Candidates evaluated, a line of JSON each."""
+    """Evaluations, a line of JSON each; the fitness of a failed one is null."""
 
     def __init__(self, path: Path) -> None:
         check_own(path)
-        self.file = path.open("ab+")
-        self.file.seek(0)
-        content = self.file.read()
-        whole = content[: content.rfind(b"\n") + 1]
-        self.file.truncate(len(whole))
-        self.known: dict[tuple[int, int, str], float | None] = {}
-        for number, line in enumerate(whole.splitlines(), start=1):
+        content = path.read_bytes() if path.exists() else b""
+        whole = content[: content.rfind(b"\n") + 1]  # the last line may be torn
+        self.known: dict[Any, float | None] = {}
+        for line in whole.splitlines():
             try:
-                entry = json.loads(line)
-                value = entry["fitness"]
-                key = entry["generation"], entry["index"], entry["x"]
+                *key, value = (json.loads(line)[name] for name in _JOURNAL)
+                self.known[tuple(key)] = None if value is None else float(value)
             except (ValueError, TypeError, KeyError) as error:
-                raise ValueError(f"{path}: line {number} is no evaluation: {error}") from error
-            self.known[key] = None if value is None else float(value)
+                raise ValueError(f"{path}: expected an evaluation, got {line!r}") from error
+        self.file = path.open("ab")
+        self.file.truncate(len(whole))
 
     def write(self, key: tuple[int, int, str], value: float | None) -> None:
-        fitness = value if value is None or math.isfinite(value) else str(value)
-        entry = dict(zip(("generation", "index", "x"), key, strict=True), fitness=fitness)
-        self.file.write(json.dumps(entry).encode() + b"\n")
+        fitness = value if value is None or math.isfinite(value) else str(value)  # JSON has no NaN
+        line = json.dumps(dict(zip(_JOURNAL, (*key, fitness), strict=True)))
+        self.file.write(line.encode() + b"\n")
         self.file.flush()
 
 
-def _pickled(task: _Task) -> bytes:
-    try:
-        return pickle.dumps(task)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise TypeError(
-            "expected a function that can be sent to worker processes: define it by def in a module, or give a "
-            f"ThreadPoolExecutor as workers ({error})"
-        ) from error
-
-
-def _array(candidates: Any) -> Any:
-    return candidates.detach().cpu().numpy() if isinstance(candidates, Tensor) else candidates
-
-
-def _copy(candidate: Any) -> Any:
-    return candidate.clone() if isinstance(candidate, Tensor) else candidate.copy()
-
-
-def _like(candidates: Any, fitness: Any) -> Any:
-    return torch.from_numpy(fitness).to(candidates.device) if isinstance(candidates, Tensor) else fitness
-
-
-def _digest(row: Any) -> str:
-    return hashlib.blake2b(row.tobytes(), digest_size=16).hexdigest()
+def _shape(found: Any) -> tuple[int, ...]:
+    fitness = found.fitness if isinstance(found, Evaluation) else found
+    return fitness.shape if isinstance(fitness, Tensor) else np.shape(fitness)
 
 
 def _add_note(error: BaseException, note: str) -> None:
-    if sys.version_info >= (3, 11):
+    if hasattr(error, "add_note"):  # Python 3.11
         error.add_note(note)

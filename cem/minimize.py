@@ -375,7 +375,7 @@ def _search(
                 evaluator.open_journal(folder / _JOURNAL)
             of_generation = evaluate
             if asynchronous:
-                of_generation = partial(evaluator.next_done, optimizer)
+                of_generation = evaluator.in_any_order(optimizer)
             elif not (restart or graph):
                 of_generation = _FirstMean(evaluate, mean)
             trainer = Trainer(

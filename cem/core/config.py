@@ -124,8 +124,12 @@ class CEMConfig:
         return max(MIN_ELITES, math.ceil(fraction * population_size - 1e-9))
 
     def population_of(self, dim: int) -> int:
-        """Return the population that a search of ``dim`` parameters takes that is given none."""
-        return 4 + int(3 * math.log(dim)) if self.paths else min(10 * dim, 1000)
+        """Return the population that a search of ``dim`` parameters takes that is given none.
+
+        It is never ``dim``: a function that takes columns for candidates would not be noticed.
+        """
+        size = 4 + int(3 * math.log(dim)) if self.paths else min(10 * dim, 1000)
+        return size + (size == dim)
 
     @classmethod
     def cma(cls, covariance: Covariance = "full", **changes: Any) -> CEMConfig:

@@ -90,7 +90,7 @@ class Planner:
             cost: ``cost(state, plans)``: the cost of every plan, shape (N,), any real dtype, of a state as it
                 was given to ``plan()`` and plans of shape (N, horizon, action_dim); with ``num_envs`` states
                 (B, ...) and plans (B, N, horizon, action_dim) -> (B, N). A plan whose cost is NaN is never
-                chosen, and plans are not to be changed in place. ``rollout_cost`` makes one of a model of single steps.
+                chosen. It must not change the plans. ``rollout_cost`` makes one of a model of single steps.
             horizon: Actions a plan, ``>= 1``.
             action_dim: A, numbers an action, ``>= 1``.
             bounds: (low, high) of actions, each one number or shape (A,), finite, low < high. Plans are

@@ -1,0 +1,219 @@
+import json
+import math
+import os
+import time
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+
+from cem import CrossEntropyMethod, Evaluation, Interrupted, StopRequest, Trainer
+from cem.evaluate import Evaluator
+
+NOTES = hasattr(Exception, "add_note")  # Python 3.11
+POPULATION = torch.tensor([[0.0, 1.0], [2.0, 1.0], [3.0, -1.0]])
+
+
+class OddError(Exception):  # it is pickled, and not unpickled
+    def __init__(self, code, text):
+        super().__init__(text)
+
+
+def misbehave(x):
+    """End the process at 1, hang at 2, fail at 3 and 4, and otherwise return a value."""
+    kind = int(x[0])
+    if kind == 1:
+        os._exit(1)
+    if kind == 2:
+        time.sleep(60)
+    if kind == 3:
+        raise KeyError("three")
+    if kind == 4:
+        raise OddError(4, "four")
+    return 10.0 * x[0].item() + torch.get_num_threads()
+
+
+def sphere(x):
+    return float((x**2).sum())
+
+
+def evaluator(function, **options):
+    return Evaluator(function, **{"maximize": False} | options)
+
+
+class Backwards(Executor):
+    """Completes the last of three candidates first."""
+
+    def __init__(self):
+        self.waiting = []
+
+    def submit(self, function, /, *args):
+        self.waiting.append((Future(), function, args))
+        if len(self.waiting) == 3:
+            for future, call, its_args in reversed(self.waiting):
+                future.set_result(call(*its_args))
+        return self.waiting[-1][0]
+
+
+@pytest.mark.parametrize("take", [torch.as_tensor, np.asarray])
+@pytest.mark.parametrize(
+    ("function", "vectorize"),
+    [
+        (lambda x: (x**2).sum(-1), False),
+        (lambda x: Evaluation((x**2).sum(-1)), False),
+        (lambda x: (x**2).sum(), True),
+        (lambda x: x[0].item() ** 2 if x[1] == 0 else np.square(np.asarray(x)).sum(), "loop"),
+    ],
+)
+def test_each_way_to_write_a_function_gives_the_same_fitness(take, function, vectorize):
+    evaluate = evaluator(function, vectorize=vectorize)
+    fitness = evaluate(take(POPULATION), 0).fitness
+    assert type(fitness) is type(take(POPULATION))
+    assert fitness.tolist() == [1, 5, 10]
+    assert evaluate.evaluations == 3
+
+
+@pytest.mark.parametrize("vectorize", [False, True, "loop"])
+def test_the_generation_is_given_where_it_is_wanted(vectorize):
+    evaluate = evaluator(
+        lambda x, generation: x.sum(-1) + generation, vectorize=vectorize, with_generation=True
+    )
+    assert evaluate(POPULATION, 5).fitness.tolist() == [6, 8, 7]
+
+
+def test_a_candidate_of_the_loop_is_its_own():
+    evaluate = evaluator(lambda x: x.mul_(2).numpy().sum(), vectorize="loop")
+    population = POPULATION.clone()
+    evaluate(population, 0)
+    assert population.equal(POPULATION)
+    assert evaluate.best[0].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("function", [lambda x: x[0] ** 2 + x[1] ** 2, lambda x: (x**2).sum(), sum])
+@pytest.mark.parametrize("size", [2, 3])  # with 2, (dim,) is the shape of fitness, too
+def test_who_forgets_vectorize_is_told(function, size):
+    with pytest.raises(ValueError, match="vectorize=True"):
+        evaluator(function)(POPULATION[:size], 0)
+
+
+def test_an_error_of_a_function_of_the_population_is_its_own():
+    with pytest.raises(RuntimeError, match="Boolean value") as caught:
+        evaluator(lambda x: 1.0 if x[0] > 0 else 2.0)(POPULATION, 0)
+    assert not NOTES or "vectorize='loop'" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: x.sum().item(), lambda x: torch.tensor(x.numpy().sum()), lambda x: x[0] if x[0] > 0 else x[1]],
+)
+def test_where_vmap_fails_the_loop_is_named_and_works(function):
+    with pytest.raises(RuntimeError, match="vectorize='loop'"):
+        evaluator(function, vectorize=True)(POPULATION, 0)
+    assert len(evaluator(function, vectorize="loop")(POPULATION, 0).fitness) == 3
+
+
+@pytest.mark.parametrize("value", [None, "1", torch.ones(2)])
+def test_the_fitness_of_a_candidate_is_a_number(value):
+    with pytest.raises(TypeError, match="expected a number"):
+        evaluator(lambda x: value, vectorize="loop")(POPULATION, 0)
+
+
+def test_workers_of_any_kind_give_what_one_process_gives():
+    with ThreadPoolExecutor(2) as threads:
+        for workers in (1, map, threads, threads.map, Backwards()):
+            found = evaluator(sphere, workers=workers, vectorize="loop")(POPULATION, 0)
+            assert found.fitness.tolist() == [1, 5, 10], workers
+
+
+def test_processes_that_end_hang_or_raise_cost_their_candidate():
+    population = torch.tensor([[1.0], [5.0], [6.0], [3.0], [2.0], [7.0]])
+    with evaluator(misbehave, workers=2, timeout_s=1.0, catch=KeyError) as evaluate:
+        fitness = evaluate(population, 0).fitness
+        assert fitness.nan_to_num(-1.0).tolist() == [-1, 51, 61, -1, -1, 71]
+        assert (evaluate.failures, evaluate.evaluations, evaluate.best[1]) == (3, 6, 51)
+        with pytest.raises(RuntimeError, match="number 0 of generation 1" if NOTES else "four"):
+            evaluate(torch.tensor([[4.0]]), 1)
+
+
+def test_a_stop_does_not_wait_for_a_process():
+    stop = StopRequest()
+    with evaluator(misbehave, workers=1, timeout_s=100.0, stop=stop) as evaluate:
+        evaluate(torch.tensor([[5.0]]), 0)  # it has started
+        stop.deadline = time.monotonic() + 0.3
+        with pytest.raises(Interrupted):
+            evaluate(torch.tensor([[6.0], [2.0], [7.0]]), 1)
+    assert time.monotonic() - stop.deadline < 0.5
+    assert (evaluate.evaluations, evaluate.best[1]) == (2, 51)
+
+
+def test_what_processes_cannot_import_is_refused():
+    with pytest.raises(TypeError, match="ThreadPoolExecutor"):
+        evaluator(lambda x: x.sum(), workers=2)
+
+
+def test_an_exception_of_catch_costs_its_candidate_in_this_process():
+    def fails(x):
+        if x[0] == 2:
+            raise ZeroDivisionError
+        return x[0]
+
+    evaluate = evaluator(fails, vectorize="loop", catch=ZeroDivisionError)
+    assert evaluate(POPULATION, 0).fitness.isnan().tolist() == [False, True, False]
+    assert (evaluate.failures, evaluate.evaluations, evaluate.best[1]) == (1, 3, 0)
+
+
+def test_a_stop_acts_between_candidates_and_keeps_what_is_evaluated():
+    stop = StopRequest()
+
+    def second_stops(x):
+        if x[0] == 2:
+            stop.request()
+        return x.sum()
+
+    evaluate = evaluator(second_stops, maximize=True, vectorize="loop", stop=stop)
+    with pytest.raises(Interrupted):
+        evaluate(POPULATION, 0)
+    assert evaluate.evaluations == 2
+    assert (evaluate.best[0].tolist(), evaluate.best[1]) == ([2, 1], 3)
+
+
+def test_a_journal_spares_the_candidates_of_a_former_run(tmp_path):
+    path, calls = tmp_path / "evaluations.jsonl", []
+
+    def function(x):
+        calls.append(x.tolist())
+        return {0.0: math.inf, 2.0: math.nan}.get(float(x[0]), 0.1)
+
+    with evaluator(function, vectorize="loop", journal=path) as evaluate:
+        before = evaluate(POPULATION, 0).fitness.tolist()
+    with path.open("a") as file:
+        file.write('{"generation": 0, "ind')  # torn
+    with evaluator(function, vectorize="loop", journal=path) as evaluate:
+        assert str(evaluate(POPULATION, 0).fitness.tolist()) == str(before)
+        assert len(calls) == 3
+        assert (evaluate.evaluations, evaluate.best[1]) == (3, 0.1)
+        evaluate(POPULATION, 1)
+    assert len(calls) == 6
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["fitness"] for line in lines] == ["inf", "nan", 0.1] * 2
+    path.write_text("{}\n" + path.read_text())
+    with pytest.raises(ValueError, match="expected an evaluation"):
+        evaluator(function, journal=path)
+
+
+def test_a_trainer_runs_with_one():
+    optimizer = CrossEntropyMethod(torch.full((2,), 3.0), 1.0, 20, maximize=False, seed=1)
+    evaluate = evaluator(sphere, vectorize="loop")
+    Trainer(optimizer, evaluate, generations=5).run()
+    assert evaluate.evaluations == 100
+    assert evaluate.best[1] == optimizer.best_fitness
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"vectorize": "loops"}, {"workers": 0}, {"timeout_s": 1.0}, {"timeout_s": 1.0, "workers": map}],
+)
+def test_options_that_make_no_sense_are_refused(options):
+    with pytest.raises(ValueError, match="expected"):
+        evaluator(sphere, **options)
