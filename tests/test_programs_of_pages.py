@@ -5,7 +5,10 @@ from __future__ import annotations
 import ast
 import functools
 import importlib
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 
+from cem import CrossEntropyMethod
 from cem.core.termination import Termination
 from kernels import CompilerMissingError
 from kernels.ops import normal
@@ -94,8 +98,9 @@ def test_generations_run_in_a_graph() -> None:
 
 def test_every_reason_of_a_search_is_explained() -> None:
     text = (DOCS / "optimiser.md").read_text(encoding="utf-8")
-    search = Termination(dim=1, population_size=2, maximize=False, target=0.0)
-    found = {reason for t in range(1, 300) for reason in search.reasons(t, 0.0, 0.0, 0.0, 0.0)}
+    settings = CrossEntropyMethod([0.0], 1.0, 2, maximize=False).state.settings
+    search, zero = Termination(settings, torch.ones(1), target=0.0), torch.zeros(1)
+    found = {reason for t in range(1, 300) for reason in search.reasons(t, 0.0, 0.0, 0.0, zero, zero)}
     assert len(found) == 4
     assert all(f'| `"{reason}"` |' in text for reason in found)
 
@@ -118,6 +123,18 @@ def example(title: str) -> dict[str, Any]:
 def test_a_function_in_numpy_is_minimised() -> None:
     result = example("The optimiser on a function of yours")["result"]
     assert result.x.tolist() == pytest.approx([2.0, 0.5, 4.0], abs=1e-2)
+
+
+@pytest.mark.slow  # processes import torch
+def test_a_slow_function_is_minimised_by_processes(tmp_path: Path) -> None:
+    text = (DOCS / "examples.md").read_text(encoding="utf-8")
+    number = text.partition("## A slow function, on all cores\n")[0].count("```python\n")
+    script = tmp_path / "slow.py"
+    script.write_text(programs(DOCS / "examples.md")[number], encoding="utf-8")
+    path = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run([sys.executable, script], env=path, capture_output=True, text=True, check=False)
+    assert "x: [1. 1.]" in done.stdout, done.stderr
+    assert len((tmp_path / "designs" / "restart-000" / "evaluations.jsonl").read_text().splitlines()) > 300
 
 
 def test_a_long_search_goes_on_where_it_was_stopped(tmp_path: Path) -> None:

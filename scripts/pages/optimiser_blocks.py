@@ -76,7 +76,7 @@ def generations() -> str:
             if _microseconds(result, "cem.generation.eager", shape)
         }
         return crossed(
-            "us a generation", shapes, _METHODS, lambda name, at: _microseconds(result, name, at), result
+            "us per generation", shapes, _METHODS, lambda name, at: _microseconds(result, name, at), result
         )
 
     return each_machine("generation", block)
