@@ -171,7 +171,10 @@ class PlanSearch:
         """Return the costs of plans, shape (B, N)."""
         size = plans.shape[1]
         expected = (*self.batch, size)
+        drawn = plans._version
         found = self.cost(state, plans.view(*expected, self.horizon, self.action_dim))
+        if plans._version != drawn:
+            raise ValueError("expected a cost that leaves plans as they are, got them changed in place")
         costs = as_real("the costs", found).to(plans.device)
         if costs.shape != expected:
             raise ValueError(f"expected costs of shape {expected}, got {tuple(costs.shape)}")
