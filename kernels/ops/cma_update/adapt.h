@@ -1,0 +1,327 @@
+// The next covariance, evolution paths and standard deviations of one problem: the formulas of op.py, for
+// host and device. IEEE operations alone, each number in an order that depends on the sizes alone: the same
+// bits anywhere.
+//
+// A team has `thread`, `threads`, sync(), and wait() for the update of the mean: one thread of a CPU, or a
+// block of CUDA. The covariance is a weighted sum of products of rows with themselves: of candidates about
+// the old mean, of L's columns, and of the path. Position r of the rows belongs to slice r mod `slices`,
+// whose sums, tiles of 4 x 4 numbers, are added in order. It is then factorised as L D L^T, column by column:
+// that has one division a step, and no square root, in its chain of dependent operations.
+#pragma once
+
+#include "cem_update/update.h"
+
+// For functions of a team, which on CUDA meet at barriers.
+#if defined(__CUDACC__)
+#define CEM_TETRIS_TEAM_FUNCTION __device__ __forceinline__
+#define CEM_TETRIS_UNROLL _Pragma("unroll")
+#else
+#define CEM_TETRIS_TEAM_FUNCTION inline
+#define CEM_TETRIS_UNROLL _Pragma("GCC unroll 16")
+#endif
+
+namespace cem_tetris::cma {
+
+using update::Job;
+
+constexpr int kMostDimensions = 64, kMostCandidates = 2048, kSide = 4, kCells = kSide * kSide;
+
+struct alignas(16) Quad {
+  double value[kSide];
+};
+
+// The sizes of a problem's memory. `padded` is d or a little more, a multiple of 4.
+struct Plan {
+  int dimensions, padded, tiles, slices;
+  int chunk;  // candidates at once, a multiple of 8
+
+  Plan(int64_t d, int64_t population, int most)
+      : dimensions(static_cast<int>(d)), padded((dimensions + kSide - 1) / kSide * kSide) {
+    const int64_t side = padded / kSide, wanted = population < most ? population : most;
+    tiles = static_cast<int>(side * (side + 1) / 2);
+    for (slices = 8; slices > 1 && (slices * tiles > 128 || slices * 16 > population);) slices /= 2;
+    chunk = static_cast<int>((wanted + 7) / 8 * 8);
+  }
+  int64_t doubles() const {
+    return int64_t{padded} * (padded + chunk + 7) + chunk + int64_t{slices} * tiles * kCells + 4;
+  }
+};
+
+// What the learning rates come to.
+struct Learning {
+  double p_decay, p_gain, q_decay, q_gain, damping, chi, c_1, c_mu, stalled, longest;
+};
+
+// The tensors of a call beside those of the update of the mean.
+struct Call {
+  Job job;
+  Learning learning;
+  Plan plan;
+  const void *factor, *paths;
+  void *new_factor, *new_paths;
+};
+
+// e^x: x = k log(2) + r, and a Taylor series of e^r.
+CEM_TETRIS_FUNCTION double exponential(double x) {
+  if (!(x > -700.0)) return x < 0.0 ? 0.0 : x;  // NaN stays
+  const double k = floor(x * 0x1.71547652b82fep+0 + 0.5);
+  const double r = x - k * 0x1.62e42fee00000p-1 - k * 0x1.a39ef35793c76p-33;
+  double sum = 1.0;
+  CEM_TETRIS_UNROLL
+  for (int n = 14; n > 0; --n) sum = 1.0 + sum * (r * (1.0 / n));
+  return sum * bit_cast<double>(static_cast<uint64_t>(static_cast<int64_t>(k) + 1023) << 52);
+}
+
+CEM_TETRIS_FUNCTION double power(double base, int64_t exponent) {
+  double result = 1.0;
+  for (; exponent > 0; exponent >>= 1, base *= base) {
+    if (exponent & 1) result *= base;
+  }
+  return result;
+}
+
+CEM_TETRIS_FUNCTION Quad quad_at(const double* memory) { return *reinterpret_cast<const Quad*>(memory); }
+
+// Solves L white = y; returns |white|^2. `lower` has L's columns one after the other.
+CEM_TETRIS_FUNCTION double whiten(
+    int padded, const double* lower, const double* reciprocal, const double* y, double* white) {
+  double length = 0.0;
+  for (int left = 0; left < padded; left += kSide) {
+    Quad sum = quad_at(y + left);
+    for (int j = 0; j < left; ++j) {
+      const Quad column = quad_at(lower + j * padded + left);
+      for (int c = 0; c < kSide; ++c) sum.value[c] -= white[j] * column.value[c];
+    }
+    CEM_TETRIS_UNROLL
+    for (int c = 0; c < kSide; ++c) {
+      const double x = sum.value[c] * reciprocal[left + c];
+      white[left + c] = x;
+      length += x * x;
+      CEM_TETRIS_UNROLL
+      for (int e = c + 1; e < kSide; ++e) sum.value[e] -= x * lower[(left + c) * padded + left + e];
+    }
+  }
+  return length;
+}
+
+// Adds the products of the rows first, first + step, ..., times weight(row), to a tile of their covariance.
+template <typename Weight> CEM_TETRIS_FUNCTION void add_products(double (&sum)[kSide][kSide],
+    const double* rows, int padded, int across, int down, int first, int count, int step,
+    const Weight& weight) {
+  for (int r = first; r < count; r += step) {
+    const double w = weight(r);
+    const Quad a = quad_at(rows + r * padded + down), b = quad_at(rows + r * padded + across);
+    CEM_TETRIS_UNROLL
+    for (int x = 0; x < kSide; ++x) {
+      const double scaled = w * a.value[x];
+      CEM_TETRIS_UNROLL
+      for (int y = 0; y < kSide; ++y) sum[x][y] += scaled * b.value[y];
+    }
+  }
+}
+
+// The place of a tile on or below the diagonal, row by row.
+struct Place {
+  int across = 0, down = 0;
+  CEM_TETRIS_FUNCTION explicit Place(int tile) {
+    for (; tile > down; tile -= ++down) {
+    }
+    across = tile * kSide;
+    down *= kSide;
+  }
+};
+
+// The update. order: the candidates that did not fail, best first, as many as `usable`.
+template <typename T, typename Team> CEM_TETRIS_TEAM_FUNCTION void adapt(const Team& team, const Call& call,
+    int64_t problem, const uint16_t* order, int usable, double* memory) {
+  const update::Settings& settings = call.job.settings;
+  const Learning& learning = call.learning;
+  const int d = call.plan.dimensions, p = call.plan.padded, chunk = call.plan.chunk,
+            slices = call.plan.slices, tiles = call.plan.tiles, thread = team.thread, threads = team.threads;
+  const bool last = thread == threads - 1;
+  const int elites = static_cast<int>(settings.elites);
+  double* const lower = memory;
+  double* const rows = lower + p * p;
+  double* const sums = rows + chunk * p;
+  double *const step = sums + slices * tiles * kCells, *const reciprocal = step + p, *const white_step = reciprocal + p,
+                *const path = white_step + p, *const long_path = path + p, *const variance = long_path + p,
+                *const deviation = variance + p, *const scalar = deviation + p, *const share = scalar + 4;
+  double &ratio = scalar[0], &kept = scalar[1];
+  const T* const old = static_cast<const T*>(call.job.distribution) + problem * update::kRows * d;
+  T* const next = static_cast<T*>(call.job.new_distribution) + problem * update::kRows * d;
+  const T* const factor = static_cast<const T*>(call.factor) + problem * d * d;
+  T* const new_factor = static_cast<T*>(call.new_factor) + problem * d * d;
+  const T* const paths = static_cast<const T*>(call.paths) + problem * 2 * d;
+  T* const new_paths = static_cast<T*>(call.new_paths) + problem * 2 * d;
+  const T* const candidates = static_cast<const T*>(call.job.candidates) + problem * settings.population * d;
+  const double* const weights = call.job.weights;
+
+  if (usable == 0) {
+    team.wait();
+    for (int e = thread; e < d * d; e += threads) new_factor[e] = factor[e];
+    for (int e = thread; e < 2 * d; e += threads) new_paths[e] = paths[e];
+    return;
+  }
+  for (int e = thread; e < p * p; e += threads) {
+    const int k = e / p, i = e - k * p;
+    lower[e] = k <= i && i < d ? static_cast<double>(factor[i * d + k]) : 0.0;
+  }
+  for (int i = thread; i < p; i += threads) {
+    const bool inside = i < d;
+    const double width = inside ? static_cast<double>(factor[i * d + i]) : 0.0;
+    reciprocal[i] = 1.0 / (width == 0.0 ? 1.0 : width);  // a dimension of no width
+    path[i] = inside ? static_cast<double>(paths[i]) : 0.0;
+    long_path[i] = inside ? static_cast<double>(paths[d + i]) : 0.0;
+  }
+  const int quads = p / kSide, units = slices * tiles;
+  for (int first = 0; first < usable; first += chunk) {
+    const int count = usable - first < chunk ? usable - first : chunk;
+    for (int u = thread; u < count * quads; u += threads) {
+      const int row = u / quads, left = (u - row * quads) * kSide;
+      const T* const x = candidates + order[first + row] * d;
+      Quad y;
+      CEM_TETRIS_UNROLL
+      for (int c = 0; c < kSide; ++c) {
+        const int i = left + c;
+        y.value[c] = i < d ? static_cast<double>(x[i]) - static_cast<double>(old[i]) : 0.0;
+      }
+      *reinterpret_cast<Quad*>(rows + row * p + left) = y;
+    }
+    if (first == 0) {
+      team.wait();
+      for (int i = thread; i < p; i += threads) {
+        step[i] = i < d ? static_cast<double>(next[i]) - static_cast<double>(old[i]) : 0.0;
+      }
+    }
+    team.sync();
+
+    // Lengths of those with negative weights, and of the step. Meanwhile the last thread adds the weights.
+    const int positive = elites < first ? 0 : elites - first < count ? elites - first : count;
+    const int steps = first == 0 ? 1 : 0;
+    double total[8] = {};
+    if (first == 0 && last) {
+      for (int r = 0; r < usable; r += 8) {
+        CEM_TETRIS_UNROLL
+        for (int c = 0; c < 8; ++c) total[c] += r + c < usable ? weights[r + c] : 0.0;
+      }
+    }
+    for (int r = thread; r < positive; r += threads) share[r] = learning.c_mu * weights[first + r];
+    for (int u = thread; u < count - positive + steps; u += threads) {
+      double white[kMostDimensions];
+      const int row = positive + u - steps;
+      const double length = whiten(p, lower, reciprocal, u < steps ? step : rows + row * p, white);
+      if (u < steps) {
+        for (int i = 0; i < p; ++i) white_step[i] = white[i];
+      } else {
+        const double w = weights[first + row], least = 0x1p-1022;
+        share[row] = learning.c_mu * (w < 0.0 ? w * d / (length < least ? least : length) : w);
+      }
+    }
+    team.sync();
+
+    // What is one number a problem, by a thread that has else little to do.
+    if (first == 0 && last) {
+      double length = 0.0;
+      for (int i = 0; i < d; ++i) {
+        const double x = learning.p_decay * path[i] + learning.p_gain * white_step[i];
+        path[i] = x;
+        length += x * x;
+      }
+      const double warm = 1.0 - power(learning.p_decay, 2 * (*call.job.generation + 1));
+      const bool moves = length / warm < learning.longest;
+      for (int i = 0; i < d; ++i) {
+        long_path[i] = learning.q_decay * long_path[i] + (moves ? learning.q_gain * step[i] : 0.0);
+      }
+      const double excess = learning.damping * (sqrt(length) / learning.chi - 1.0);
+      ratio = exponential(excess > 1.0 ? 1.0 : excess);
+      const double sum =
+          ((total[0] + total[4]) + (total[2] + total[6])) + ((total[1] + total[5]) + (total[3] + total[7]));
+      kept = 1.0 - learning.c_1 - learning.c_mu * sum + (moves ? 0.0 : learning.stalled);
+    }
+    for (int u = thread; u < units; u += threads) {
+      const int slice = u / tiles;
+      const Place place(u - slice * tiles);
+      auto& sum = *reinterpret_cast<double (*)[kSide][kSide]>(sums + u * kCells);
+      double own[kSide][kSide];
+      CEM_TETRIS_UNROLL
+      for (int c = 0; c < kCells; ++c) own[c / kSide][c % kSide] = first == 0 ? 0.0 : sum[c / kSide][c % kSide];
+      add_products(own, rows, p, place.across, place.down, slice, count, slices, [&](int r) { return share[r]; });
+      CEM_TETRIS_UNROLL
+      for (int c = 0; c < kCells; ++c) sum[c / kSide][c % kSide] = own[c / kSide][c % kSide];
+    }
+    team.sync();
+  }
+  for (int u = thread; u < units; u += threads) {
+    const int slice = u / tiles;
+    const Place place(u - slice * tiles);
+    auto& sum = *reinterpret_cast<double (*)[kSide][kSide]>(sums + u * kCells);
+    const int columns = place.across + kSide;  // others of L's columns are 0 there
+    add_products(sum, lower, p, place.across, place.down, slice, columns, slices, [&](int) { return kept; });
+    if (slice == 0) {
+      add_products(
+          sum, long_path, p, place.across, place.down, 0, 1, 1, [&](int) { return learning.c_1; });
+    }
+  }
+  team.sync();
+
+  // The covariance, in L's place; both variances and their square roots are kept for the end.
+  const double scale = ratio * ratio, extra = update::extra_variance_of(call.job, *call.job.generation);
+  const T* const floors = static_cast<const T*>(call.job.floors);
+  for (int e = thread; e < tiles * kCells; e += threads) {
+    const int tile = e / kCells, cell = e - tile * kCells;
+    const Place place(tile);
+    const int i = place.down + cell / kSide, k = place.across + cell % kSide;
+    if (i >= d || k > i) continue;
+    double sum = sums[e];
+    for (int s = 1; s < slices; ++s) sum += sums[s * tiles * kCells + e];
+    double value = scale * sum;
+    if (i == k) {
+      double more = extra;
+      if (floors != nullptr) {
+        const double floor = static_cast<double>(floors[problem * settings.floor_stride + i]);
+        const double missing = floor * floor - value;
+        if (missing > more) more = missing;
+      }
+      value += more;
+      variance[i] = value;
+      value += 1e-12 * value + 0x1p-1022;  // of too few elites it is singular
+      deviation[i] = variance[i] > 0.0 ? sqrt(value) : 0.0;
+    }
+    lower[k * p + i] = value;
+  }
+
+  // The trailing entries lose what a column explains of them.
+  bool good = true;
+  for (int j = 0; j < d && good; ++j) {
+    team.sync();
+    const double* const column = lower + j * p;
+    const double pivot = column[j];
+    good = pivot > 0.0 && update::is_finite(pivot);
+    const double inverse = 1.0 / pivot;
+    team.lower_triangle(
+        j + 1, d, [&](int k, int i) { lower[k * p + i] -= column[i] * (column[k] * inverse); });
+  }
+  for (int j = thread; j < d; j += threads) reciprocal[j] = 1.0 / sqrt(lower[j * p + j]);
+  team.sync();
+  for (int e = thread; e < d * d; e += threads) {
+    const int i = e / d, k = e - i * d;
+    const double value = k <= i && variance[i] > 0.0 ? lower[k * p + i] * reciprocal[k] : 0.0;
+    new_factor[e] = good ? update::rounded<T>(value) : factor[e];
+  }
+  for (int i = thread; i < d; i += threads) {
+    double length = deviation[i];
+    if (!good) {
+      double square = 0.0;
+      for (int k = 0; k <= i; ++k) {
+        square += static_cast<double>(factor[i * d + k]) * static_cast<double>(factor[i * d + k]);
+      }
+      length = sqrt(square);
+    }
+    next[update::kStd * d + i] = update::rounded<T>(length);
+    const double q = ratio * long_path[i];
+    new_paths[i] = update::is_finite(path[i]) ? update::rounded<T>(path[i]) : paths[i];
+    new_paths[d + i] = update::is_finite(q) ? update::rounded<T>(q) : paths[d + i];
+  }
+}
+
+}  // namespace cem_tetris::cma

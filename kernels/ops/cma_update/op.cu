@@ -1,0 +1,3 @@
+// The CUDA side of the operators.
+
+#include "op.h"
