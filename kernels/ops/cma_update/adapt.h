@@ -35,7 +35,7 @@ struct Plan {
   int dimensions, padded, tiles, slices;
   int chunk;  // candidates at once, a multiple of 8
 
-  Plan(int64_t d, int64_t population, int most)
+  Plan(int64_t d, int64_t population, int64_t most = 128)
       : dimensions(static_cast<int>(d)), padded((dimensions + kSide - 1) / kSide * kSide) {
     const int64_t side = padded / kSide, wanted = population < most ? population : most;
     tiles = static_cast<int>(side * (side + 1) / 2);

@@ -6,13 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "arguments.h"
 #include "cem_update/cpu.h"
-#include "draw.h"
 
 namespace cem_tetris::cma {
 namespace {
-
-constexpr int kChunk = 128;
 
 struct One {
   static constexpr int thread = 0, threads = 1;
