@@ -23,14 +23,13 @@ Hansen, A Simple Modification in CMA-ES Achieving Linear Time and Space Complexi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 
-@dataclass(frozen=True)
-class Rates:
+class Rates(NamedTuple):
     """Learning rates, functions of d and mu_eff.
 
     Attributes:

@@ -34,6 +34,7 @@ from torch.utils import _pytree as pytree
 from cem.adaptation import Rates, factorised, of_elites, with_paths
 from cem.bounds import into_box, keep_inside, out_of_box
 from kernels.ops.cem_update import cem_update, cem_update_reference
+from kernels.ops.cma_update import MAX_DIMENSIONS, MAX_POPULATION, cma_update, draw_correlated
 from kernels.ops.normal import sample_normal_rows
 
 MEAN, STD, AVERAGED_MEAN, BEST = range(4)
@@ -198,6 +199,16 @@ def draw(state: State, sample: Sample) -> Tensor:
     mean, std = state.distribution[..., MEAN, :], state.distribution[..., STD, :]
     if state.factor is None:
         x = sample(state, state.distribution, None)
+    elif sample is operator_sample and _is_fused(state):
+        clamped = bounds if settings.bounds == "clamp" else None
+        x = draw_correlated(
+            *(state.distribution, state.factor, settings.population_size),
+            seed=state.seed,
+            generation=state.generation,
+            bounds=clamped,
+        )
+        if clamped is not None:
+            return x
     else:
         standard = torch.stack([torch.zeros_like(mean), torch.ones_like(std)], dim=-2)
         noise = sample(state, standard, None)
@@ -266,6 +277,21 @@ def told(
         # Back from the box a coordinate differs by its rounding: one that is that of the mean stays there.
         still = in_box == state.mean.unsqueeze(-2)
         candidates = torch.where(still, state.distribution[..., MEAN, :].unsqueeze(-2), candidates)
+    if _is_fused(state):
+        *updated, factor, paths, elites = cma_update(
+            *(fitness, candidates, state.distribution, state.record, state.generation),
+            *(state.factor, state.paths, settings.num_elites),
+            maximize=settings.maximize,
+            rates=settings.rates,
+            weights=state.all_weights,
+            extra_variance=state.extra_variance,
+            std_floor=state.std_floor,
+            smoothing=settings.smoothing,
+            mean_averaging=settings.mean_averaging,
+        )
+        if candidates is not in_box:
+            updated[0] = _with_best_of(in_box, candidates, fitness, *updated[:2], state.record)
+        return State(*updated, *state[3:-3], factor, paths, settings), elites
     update: Any = cem_update
     if settings.backend == "torch":
         update = partial(cem_update_reference, fixed_order=False)
@@ -292,6 +318,18 @@ def told(
     if settings.covariance == "full" or settings.rates is not None:
         new = _adapted(state, new, candidates, fitness, elites)
     return new, elites
+
+
+def _is_fused(state: State) -> bool:
+    """Return whether the operators of ``kernels.ops.cma_update`` take a state."""
+    settings, factor = state.settings, state.factor
+    return (
+        factor is not None
+        and settings.backend != "torch"
+        and settings.rates is not None
+        and factor.shape[-1] <= MAX_DIMENSIONS
+        and settings.population_size <= MAX_POPULATION
+    )
 
 
 def _with_best_of(

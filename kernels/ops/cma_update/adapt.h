@@ -15,9 +15,11 @@
 #if defined(__CUDACC__)
 #define CEM_TETRIS_TEAM_FUNCTION __device__ __forceinline__
 #define CEM_TETRIS_UNROLL _Pragma("unroll")
+#define CEM_TETRIS_ROLLED _Pragma("unroll 1")  // to fetch an instruction takes longer than to execute it
 #else
 #define CEM_TETRIS_TEAM_FUNCTION inline
 #define CEM_TETRIS_UNROLL _Pragma("GCC unroll 16")
+#define CEM_TETRIS_ROLLED
 #endif
 
 namespace cem_tetris::cma {
@@ -158,14 +160,18 @@ template <typename T, typename Team> CEM_TETRIS_TEAM_FUNCTION void adapt(const T
 
   if (usable == 0) {
     team.wait();
+    CEM_TETRIS_ROLLED
     for (int e = thread; e < d * d; e += threads) new_factor[e] = factor[e];
+    CEM_TETRIS_ROLLED
     for (int e = thread; e < 2 * d; e += threads) new_paths[e] = paths[e];
     return;
   }
+  CEM_TETRIS_ROLLED
   for (int e = thread; e < p * p; e += threads) {
     const int k = e / p, i = e - k * p;
     lower[e] = k <= i && i < d ? static_cast<double>(factor[i * d + k]) : 0.0;
   }
+  CEM_TETRIS_ROLLED
   for (int i = thread; i < p; i += threads) {
     const bool inside = i < d;
     const double width = inside ? static_cast<double>(factor[i * d + i]) : 0.0;
@@ -189,7 +195,8 @@ template <typename T, typename Team> CEM_TETRIS_TEAM_FUNCTION void adapt(const T
     }
     if (first == 0) {
       team.wait();
-      for (int i = thread; i < p; i += threads) {
+      CEM_TETRIS_ROLLED
+  for (int i = thread; i < p; i += threads) {
         step[i] = i < d ? static_cast<double>(next[i]) - static_cast<double>(old[i]) : 0.0;
       }
     }
@@ -198,8 +205,9 @@ template <typename T, typename Team> CEM_TETRIS_TEAM_FUNCTION void adapt(const T
     // Lengths of those with negative weights, and of the step. Meanwhile the last thread adds the weights.
     const int positive = elites < first ? 0 : elites - first < count ? elites - first : count;
     const int steps = first == 0 ? 1 : 0;
-    double total[8] = {};
+    double total[8] = {}, warm = 0.0;
     if (first == 0 && last) {
+      warm = 1.0 - power(learning.p_decay, 2 * (*call.job.generation + 1));
       for (int r = 0; r < usable; r += 8) {
         CEM_TETRIS_UNROLL
         for (int c = 0; c < 8; ++c) total[c] += r + c < usable ? weights[r + c] : 0.0;
@@ -227,7 +235,6 @@ template <typename T, typename Team> CEM_TETRIS_TEAM_FUNCTION void adapt(const T
         path[i] = x;
         length += x * x;
       }
-      const double warm = 1.0 - power(learning.p_decay, 2 * (*call.job.generation + 1));
       const bool moves = length / warm < learning.longest;
       for (int i = 0; i < d; ++i) {
         long_path[i] = learning.q_decay * long_path[i] + (moves ? learning.q_gain * step[i] : 0.0);
@@ -267,6 +274,7 @@ template <typename T, typename Team> CEM_TETRIS_TEAM_FUNCTION void adapt(const T
   // The covariance, in L's place; both variances and their square roots are kept for the end.
   const double scale = ratio * ratio, extra = update::extra_variance_of(call.job, *call.job.generation);
   const T* const floors = static_cast<const T*>(call.job.floors);
+  CEM_TETRIS_ROLLED
   for (int e = thread; e < tiles * kCells; e += threads) {
     const int tile = e / kCells, cell = e - tile * kCells;
     const Place place(tile);
@@ -301,17 +309,21 @@ template <typename T, typename Team> CEM_TETRIS_TEAM_FUNCTION void adapt(const T
     team.lower_triangle(
         j + 1, d, [&](int k, int i) { lower[k * p + i] -= column[i] * (column[k] * inverse); });
   }
+  CEM_TETRIS_ROLLED
   for (int j = thread; j < d; j += threads) reciprocal[j] = 1.0 / sqrt(lower[j * p + j]);
   team.sync();
+  CEM_TETRIS_ROLLED
   for (int e = thread; e < d * d; e += threads) {
     const int i = e / d, k = e - i * d;
     const double value = k <= i && variance[i] > 0.0 ? lower[k * p + i] * reciprocal[k] : 0.0;
     new_factor[e] = good ? update::rounded<T>(value) : factor[e];
   }
+  CEM_TETRIS_ROLLED
   for (int i = thread; i < d; i += threads) {
     double length = deviation[i];
     if (!good) {
       double square = 0.0;
+      CEM_TETRIS_ROLLED
       for (int k = 0; k <= i; ++k) {
         square += static_cast<double>(factor[i * d + k]) * static_cast<double>(factor[i * d + k]);
       }

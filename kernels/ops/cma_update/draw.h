@@ -46,6 +46,7 @@ CEM_TETRIS_TEAM_FUNCTION void draw(const Team& team, const Draw& call, int64_t i
   T* const out = static_cast<T*>(call.out) + (problem * call.samples + first) * d;
   double *const lower = memory, *const z = memory + p * p;
 
+  CEM_TETRIS_ROLLED
   for (int e = team.thread; e < p * p; e += team.threads) {
     const int k = e / p, i = e - k * p;
     lower[e] = k <= i && i < d ? static_cast<double>(factor[i * d + k]) : 0.0;
