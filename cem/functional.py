@@ -278,7 +278,8 @@ def told(
         still = in_box == state.mean.unsqueeze(-2)
         candidates = torch.where(still, state.distribution[..., MEAN, :].unsqueeze(-2), candidates)
     if _is_fused(state):
-        *updated, factor, paths, elites = cma_update(
+        fused: Any = cma_update
+        distribution, record, generation, factor, paths, elites = fused(
             *(fitness, candidates, state.distribution, state.record, state.generation),
             *(state.factor, state.paths, settings.num_elites),
             maximize=settings.maximize,
@@ -290,8 +291,8 @@ def told(
             mean_averaging=settings.mean_averaging,
         )
         if candidates is not in_box:
-            updated[0] = _with_best_of(in_box, candidates, fitness, *updated[:2], state.record)
-        return State(*updated, *state[3:-3], factor, paths, settings), elites
+            distribution = _with_best_of(in_box, candidates, fitness, distribution, record, state.record)
+        return State(distribution, record, generation, *state[3:-3], factor, paths, settings), elites
     update: Any = cem_update
     if settings.backend == "torch":
         update = partial(cem_update_reference, fixed_order=False)

@@ -46,8 +46,8 @@ void __threadfence() {}
 
 }  // namespace
 
-#include "cma_update/arguments.h"
 #include "cma_update/launch.cuh"
+#include "cma_update/op.h"
 
 double* cem_tetris::update::dynamic_shared() {
   return reinterpret_cast<double*>(cuda_emulation::block->shared.data());

@@ -67,9 +67,7 @@ def close(actual: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(("batch", "population", "width"), SHAPES)
-def test_it_is_the_reference(
-    batch: tuple[int, ...], population: int, width: int, dtype: torch.dtype
-) -> None:
+def test_it_is_the_reference(batch: tuple[int, ...], population: int, width: int, dtype: torch.dtype) -> None:
     for failed, ties in FAILURES:
         inputs, given = start(batch, population, width, dtype=dtype, failed=failed, ties=ties)
         for more in ({}, options(width, dtype)):
@@ -139,9 +137,7 @@ def test_a_dimension_of_no_width_keeps_it() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(("batch", "width"), [((), 1), ((3,), 5), ((2, 2), 20), ((), 64)])
-def test_draws_are_noise_times_the_factor(
-    batch: tuple[int, ...], width: int, dtype: torch.dtype
-) -> None:
+def test_draws_are_noise_times_the_factor(batch: tuple[int, ...], width: int, dtype: torch.dtype) -> None:
     (_, _, distribution, _, generation, factor, _), _ = start(batch, 4, width, dtype=dtype)
     noise = {"seed": torch.arange(math.prod(batch)).reshape(batch) - 1, "generation": generation}
     low, high = distribution[..., 0, :] - 1.0, distribution[..., 0, :] + 0.5
@@ -163,9 +159,7 @@ def test_the_bits_are_the_same_on_every_processor() -> None:
     inputs[6] = numbers[:, 6:8] / 100
     given["rates"] = (40.0, 0.3, 1.5, 0.2, 0.02, 0.1, 2.9)
     given["weights"] = (60 - torch.arange(150).double()) / 4000
-    drawn = draw_correlated(
-        inputs[2], inputs[5], 40, seed=torch.tensor([1, 2]), generation=torch.tensor(5)
-    )
+    drawn = draw_correlated(inputs[2], inputs[5], 40, seed=torch.tensor([1, 2]), generation=torch.tensor(5))
     whole = hashlib.sha256()
     for tensor in (*cma_update(*inputs, **{**given, "num_elites": 60}), drawn):
         whole.update(tensor.numpy().tobytes())
@@ -183,15 +177,13 @@ def test_emulated_kernels_give_the_bits_of_the_cpu(
         inputs, given = start(batch, population, width, dtype=dtype, failed=failed, ties=ties)
         there.set_multiprocessors(inputs[0], 132)
         for more in ({}, options(width, dtype)):
-            all_given = {**given, **more}
-            tensors = (all_given[name] if name in all_given else None for name in ("weights", *more))
-            weights, extra, floor, *_ = *tensors, None, None
-            numbers = (all_given["num_elites"], all_given["maximize"], more.get("smoothing", 1.0))
+            every: Given = {"smoothing": 1.0, "mean_averaging": 0.0, **given, **more}
             actual = there.cma_update(
-                *(*inputs, weights, *((extra, floor) if more else (None, None)), *numbers),
-                *(more.get("mean_averaging", 0.0), *given["rates"]),
+                *(*inputs, every["weights"], every.get("extra_variance"), every.get("std_floor")),
+                *(every["num_elites"], every["maximize"], every["smoothing"], every["mean_averaging"]),
+                *every["rates"],
             )
-            assert_same(tuple(actual), cma_update(*inputs, **all_given))
+            assert_same(tuple(actual), cma_update(*inputs, **every))
     distribution, generation, factor = inputs[2], inputs[4], inputs[5]
     seeds = torch.arange(math.prod(batch)).reshape(batch)
     bounds = distribution[..., 0, :] - 1.0, distribution[..., 0, :] + 0.5

@@ -106,22 +106,6 @@ CEM_TETRIS_FUNCTION double whiten(
   return length;
 }
 
-// Adds the products of the rows first, first + step, ..., times weight(row), to a tile of their covariance.
-template <typename Weight> CEM_TETRIS_FUNCTION void add_products(double (&sum)[kSide][kSide],
-    const double* rows, int padded, int across, int down, int first, int count, int step,
-    const Weight& weight) {
-  for (int r = first; r < count; r += step) {
-    const double w = weight(r);
-    const Quad a = quad_at(rows + r * padded + down), b = quad_at(rows + r * padded + across);
-    CEM_TETRIS_UNROLL
-    for (int x = 0; x < kSide; ++x) {
-      const double scaled = w * a.value[x];
-      CEM_TETRIS_UNROLL
-      for (int y = 0; y < kSide; ++y) sum[x][y] += scaled * b.value[y];
-    }
-  }
-}
-
 // The place of a tile on or below the diagonal, row by row.
 struct Place {
   int across = 0, down = 0;
@@ -140,32 +124,26 @@ template <typename T, typename Team> CEM_TETRIS_TEAM_FUNCTION void adapt(const T
   const Learning& learning = call.learning;
   const int d = call.plan.dimensions, p = call.plan.padded, chunk = call.plan.chunk,
             slices = call.plan.slices, tiles = call.plan.tiles, thread = team.thread, threads = team.threads;
-  const bool last = thread == threads - 1;
   const int elites = static_cast<int>(settings.elites);
-  double* const lower = memory;
-  double* const rows = lower + p * p;
-  double* const sums = rows + chunk * p;
-  double *const step = sums + slices * tiles * kCells, *const reciprocal = step + p, *const white_step = reciprocal + p,
-                *const path = white_step + p, *const long_path = path + p, *const variance = long_path + p,
-                *const deviation = variance + p, *const scalar = deviation + p, *const share = scalar + 4;
-  double &ratio = scalar[0], &kept = scalar[1];
-  const T* const old = static_cast<const T*>(call.job.distribution) + problem * update::kRows * d;
-  T* const next = static_cast<T*>(call.job.new_distribution) + problem * update::kRows * d;
-  const T* const factor = static_cast<const T*>(call.factor) + problem * d * d;
-  T* const new_factor = static_cast<T*>(call.new_factor) + problem * d * d;
-  const T* const paths = static_cast<const T*>(call.paths) + problem * 2 * d;
-  T* const new_paths = static_cast<T*>(call.new_paths) + problem * 2 * d;
-  const T* const candidates = static_cast<const T*>(call.job.candidates) + problem * settings.population * d;
-  const double* const weights = call.job.weights;
+  const bool last = thread == threads - 1;  // has less to do than the others, and what is one number a problem
+  double *const lower = memory, *const rows = lower + p * p, *const sums = rows + chunk * p,
+                *const step = sums + slices * tiles * kCells, *const reciprocal = step + p,
+                *const white_step = reciprocal + p, *const path = white_step + p,
+                *const long_path = path + p, *const variance = long_path + p,
+                *const deviation = variance + p, *const share = deviation + p;
+  double &ratio = share[chunk], &kept = share[chunk + 1];
+  const auto of_problem = [&](const void* data, int64_t size) {
+    return static_cast<const T*>(data) + problem * size;
+  };
+  const T *const old = of_problem(call.job.distribution, update::kRows * d),
+                 *const factor = of_problem(call.factor, d * d), *const paths = of_problem(call.paths, 2 * d),
+                 *const candidates = of_problem(call.job.candidates, settings.population * d),
+                 *const floors =
+                     call.job.floors != nullptr ? of_problem(call.job.floors, settings.floor_stride) : nullptr;
+  T *const next = static_cast<T*>(call.job.new_distribution) + problem * update::kRows * d,
+           *const new_factor = static_cast<T*>(call.new_factor) + problem * d * d,
+           *const new_paths = static_cast<T*>(call.new_paths) + problem * 2 * d;
 
-  if (usable == 0) {
-    team.wait();
-    CEM_TETRIS_ROLLED
-    for (int e = thread; e < d * d; e += threads) new_factor[e] = factor[e];
-    CEM_TETRIS_ROLLED
-    for (int e = thread; e < 2 * d; e += threads) new_paths[e] = paths[e];
-    return;
-  }
   CEM_TETRIS_ROLLED
   for (int e = thread; e < p * p; e += threads) {
     const int k = e / p, i = e - k * p;
@@ -173,47 +151,55 @@ template <typename T, typename Team> CEM_TETRIS_TEAM_FUNCTION void adapt(const T
   }
   CEM_TETRIS_ROLLED
   for (int i = thread; i < p; i += threads) {
-    const bool inside = i < d;
-    const double width = inside ? static_cast<double>(factor[i * d + i]) : 0.0;
+    const double width = i < d ? static_cast<double>(factor[i * d + i]) : 0.0;
     reciprocal[i] = 1.0 / (width == 0.0 ? 1.0 : width);  // a dimension of no width
-    path[i] = inside ? static_cast<double>(paths[i]) : 0.0;
-    long_path[i] = inside ? static_cast<double>(paths[d + i]) : 0.0;
   }
-  const int quads = p / kSide, units = slices * tiles;
+  double total = 0.0, warm = 0.0;
+  if (last) {
+    for (int r = 0; r < usable; ++r) total += call.job.weights[r];
+    warm = 1.0 - power(learning.p_decay, 2 * (*call.job.generation + 1));
+  }
+
+  // Adds the products of rows, each times its weight, to the tiles of their covariance.
+  const auto add = [&](const double* from, int count, bool begin, const auto& weight) {
+    for (int u = thread; u < slices * tiles; u += threads) {
+      const int slice = u / tiles;
+      const Place place(u - slice * tiles);
+      double sum[kCells];
+      CEM_TETRIS_UNROLL
+      for (int c = 0; c < kCells; ++c) sum[c] = begin ? 0.0 : sums[u * kCells + c];
+      for (int r = slice; r < count; r += slices) {
+        const double w = weight(r);
+        const Quad a = quad_at(from + r * p + place.down), b = quad_at(from + r * p + place.across);
+        CEM_TETRIS_UNROLL
+        for (int c = 0; c < kCells; ++c) sum[c] += w * a.value[c / kSide] * b.value[c % kSide];
+      }
+      CEM_TETRIS_UNROLL
+      for (int c = 0; c < kCells; ++c) sums[u * kCells + c] = sum[c];
+    }
+  };
   for (int first = 0; first < usable; first += chunk) {
-    const int count = usable - first < chunk ? usable - first : chunk;
+    const int count = usable - first < chunk ? usable - first : chunk, quads = p / kSide;
     for (int u = thread; u < count * quads; u += threads) {
       const int row = u / quads, left = (u - row * quads) * kSide;
       const T* const x = candidates + order[first + row] * d;
-      Quad y;
       CEM_TETRIS_UNROLL
-      for (int c = 0; c < kSide; ++c) {
-        const int i = left + c;
-        y.value[c] = i < d ? static_cast<double>(x[i]) - static_cast<double>(old[i]) : 0.0;
+      for (int i = left; i < left + kSide; ++i) {
+        rows[row * p + i] = i < d ? static_cast<double>(x[i]) - static_cast<double>(old[i]) : 0.0;
       }
-      *reinterpret_cast<Quad*>(rows + row * p + left) = y;
     }
-    if (first == 0) {
+    const int steps = first == 0 ? 1 : 0;
+    if (steps > 0) {
       team.wait();
-      CEM_TETRIS_ROLLED
-  for (int i = thread; i < p; i += threads) {
+      for (int i = thread; i < p; i += threads) {
         step[i] = i < d ? static_cast<double>(next[i]) - static_cast<double>(old[i]) : 0.0;
       }
     }
     team.sync();
 
-    // Lengths of those with negative weights, and of the step. Meanwhile the last thread adds the weights.
+    // Lengths of those with negative weights, and of the step.
     const int positive = elites < first ? 0 : elites - first < count ? elites - first : count;
-    const int steps = first == 0 ? 1 : 0;
-    double total[8] = {}, warm = 0.0;
-    if (first == 0 && last) {
-      warm = 1.0 - power(learning.p_decay, 2 * (*call.job.generation + 1));
-      for (int r = 0; r < usable; r += 8) {
-        CEM_TETRIS_UNROLL
-        for (int c = 0; c < 8; ++c) total[c] += r + c < usable ? weights[r + c] : 0.0;
-      }
-    }
-    for (int r = thread; r < positive; r += threads) share[r] = learning.c_mu * weights[first + r];
+    for (int r = thread; r < positive; r += threads) share[r] = learning.c_mu * call.job.weights[first + r];
     for (int u = thread; u < count - positive + steps; u += threads) {
       double white[kMostDimensions];
       const int row = positive + u - steps;
@@ -221,91 +207,63 @@ template <typename T, typename Team> CEM_TETRIS_TEAM_FUNCTION void adapt(const T
       if (u < steps) {
         for (int i = 0; i < p; ++i) white_step[i] = white[i];
       } else {
-        const double w = weights[first + row], least = 0x1p-1022;
+        const double w = call.job.weights[first + row], least = 0x1p-1022;
         share[row] = learning.c_mu * (w < 0.0 ? w * d / (length < least ? least : length) : w);
       }
     }
     team.sync();
-
-    // What is one number a problem, by a thread that has else little to do.
-    if (first == 0 && last) {
+    if (steps > 0 && last) {
       double length = 0.0;
       for (int i = 0; i < d; ++i) {
-        const double x = learning.p_decay * path[i] + learning.p_gain * white_step[i];
-        path[i] = x;
-        length += x * x;
+        path[i] = learning.p_decay * static_cast<double>(paths[i]) + learning.p_gain * white_step[i];
+        length += path[i] * path[i];
       }
       const bool moves = length / warm < learning.longest;
-      for (int i = 0; i < d; ++i) {
-        long_path[i] = learning.q_decay * long_path[i] + (moves ? learning.q_gain * step[i] : 0.0);
+      for (int i = 0; i < p; ++i) {
+        const double before = i < d ? learning.q_decay * static_cast<double>(paths[d + i]) : 0.0;
+        long_path[i] = before + (moves ? learning.q_gain * step[i] : 0.0);
       }
       const double excess = learning.damping * (sqrt(length) / learning.chi - 1.0);
       ratio = exponential(excess > 1.0 ? 1.0 : excess);
-      const double sum =
-          ((total[0] + total[4]) + (total[2] + total[6])) + ((total[1] + total[5]) + (total[3] + total[7]));
-      kept = 1.0 - learning.c_1 - learning.c_mu * sum + (moves ? 0.0 : learning.stalled);
+      kept = 1.0 - learning.c_1 - learning.c_mu * total + (moves ? 0.0 : learning.stalled);
     }
-    for (int u = thread; u < units; u += threads) {
-      const int slice = u / tiles;
-      const Place place(u - slice * tiles);
-      auto& sum = *reinterpret_cast<double (*)[kSide][kSide]>(sums + u * kCells);
-      double own[kSide][kSide];
-      CEM_TETRIS_UNROLL
-      for (int c = 0; c < kCells; ++c) own[c / kSide][c % kSide] = first == 0 ? 0.0 : sum[c / kSide][c % kSide];
-      add_products(own, rows, p, place.across, place.down, slice, count, slices, [&](int r) { return share[r]; });
-      CEM_TETRIS_UNROLL
-      for (int c = 0; c < kCells; ++c) sum[c / kSide][c % kSide] = own[c / kSide][c % kSide];
-    }
+    add(rows, count, first == 0, [&](int r) { return share[r]; });
     team.sync();
   }
-  for (int u = thread; u < units; u += threads) {
-    const int slice = u / tiles;
-    const Place place(u - slice * tiles);
-    auto& sum = *reinterpret_cast<double (*)[kSide][kSide]>(sums + u * kCells);
-    const int columns = place.across + kSide;  // others of L's columns are 0 there
-    add_products(sum, lower, p, place.across, place.down, slice, columns, slices, [&](int) { return kept; });
-    if (slice == 0) {
-      add_products(
-          sum, long_path, p, place.across, place.down, 0, 1, 1, [&](int) { return learning.c_1; });
-    }
+  if (usable == 0) {
+    team.wait();
+  } else {
+    add(lower, d, false, [&](int) { return kept; });
+    add(long_path, 1, false, [&](int) { return learning.c_1; });
   }
   team.sync();
 
-  // The covariance, in L's place; both variances and their square roots are kept for the end.
+  // The covariance, in L's place.
   const double scale = ratio * ratio, extra = update::extra_variance_of(call.job, *call.job.generation);
-  const T* const floors = static_cast<const T*>(call.job.floors);
   CEM_TETRIS_ROLLED
   for (int e = thread; e < tiles * kCells; e += threads) {
-    const int tile = e / kCells, cell = e - tile * kCells;
-    const Place place(tile);
-    const int i = place.down + cell / kSide, k = place.across + cell % kSide;
+    const Place place(e / kCells);
+    const int i = place.down + e % kCells / kSide, k = place.across + e % kSide;
     if (i >= d || k > i) continue;
-    double sum = sums[e];
-    for (int s = 1; s < slices; ++s) sum += sums[s * tiles * kCells + e];
-    double value = scale * sum;
+    double value = sums[e];
+    for (int s = 1; s < slices; ++s) value += sums[s * tiles * kCells + e];
+    value *= scale;
     if (i == k) {
-      double more = extra;
-      if (floors != nullptr) {
-        const double floor = static_cast<double>(floors[problem * settings.floor_stride + i]);
-        const double missing = floor * floor - value;
-        if (missing > more) more = missing;
-      }
-      value += more;
+      const double floor = floors != nullptr ? static_cast<double>(floors[i]) : 0.0;
+      const double missing = floors != nullptr ? floor * floor - value : extra;
+      value += missing > extra ? missing : extra;
       variance[i] = value;
       value += 1e-12 * value + 0x1p-1022;  // of too few elites it is singular
       deviation[i] = variance[i] > 0.0 ? sqrt(value) : 0.0;
     }
     lower[k * p + i] = value;
   }
-
-  // The trailing entries lose what a column explains of them.
-  bool good = true;
-  for (int j = 0; j < d && good; ++j) {
+  bool good = usable > 0;
+  for (int j = 0; j < d && good; ++j) {  // what is left of the entries when column j is explained
     team.sync();
     const double* const column = lower + j * p;
-    const double pivot = column[j];
+    const double pivot = column[j], inverse = 1.0 / pivot;
     good = pivot > 0.0 && update::is_finite(pivot);
-    const double inverse = 1.0 / pivot;
     team.lower_triangle(
         j + 1, d, [&](int k, int i) { lower[k * p + i] -= column[i] * (column[k] * inverse); });
   }
@@ -320,19 +278,12 @@ template <typename T, typename Team> CEM_TETRIS_TEAM_FUNCTION void adapt(const T
   }
   CEM_TETRIS_ROLLED
   for (int i = thread; i < d; i += threads) {
-    double length = deviation[i];
-    if (!good) {
-      double square = 0.0;
-      CEM_TETRIS_ROLLED
-      for (int k = 0; k <= i; ++k) {
-        square += static_cast<double>(factor[i * d + k]) * static_cast<double>(factor[i * d + k]);
-      }
-      length = sqrt(square);
-    }
-    next[update::kStd * d + i] = update::rounded<T>(length);
-    const double q = ratio * long_path[i];
-    new_paths[i] = update::is_finite(path[i]) ? update::rounded<T>(path[i]) : paths[i];
-    new_paths[d + i] = update::is_finite(q) ? update::rounded<T>(q) : paths[d + i];
+    next[update::kStd * d + i] = good ? update::rounded<T>(deviation[i]) : old[update::kStd * d + i];
+    const auto keep = [&](int at, double x) {
+      new_paths[at] = usable > 0 && update::is_finite(x) ? update::rounded<T>(x) : paths[at];
+    };
+    keep(i, path[i]);
+    keep(d + i, ratio * long_path[i]);
   }
 }
 

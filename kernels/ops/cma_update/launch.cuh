@@ -10,8 +10,7 @@
 
 namespace cem_tetris::cma {
 
-constexpr int kCounted = 256;  // candidates; more of them are sorted
-constexpr int kFewThreads = 160, kManyThreads = 288, kDrawThreads = 160;
+constexpr int kFewThreads = 160, kManyThreads = 288;
 constexpr int64_t kSharedBytes = 48 << 10;  // that a kernel need not ask for
 
 struct Block {
@@ -32,50 +31,38 @@ struct Block {
   }
 };
 
+// What the order takes of the shared memory, in doubles, and how many entries are sorted beside it.
+CEM_TETRIS_FUNCTION int64_t listed(int64_t population) { return (population + 7) / 8 * 2; }
+CEM_TETRIS_FUNCTION int64_t sorted(int64_t population) {
+  int64_t count = 2;
+  while (count < population) count *= 2;
+  return count;
+}
+
 // Writes the candidates of a problem that did not fail, best first; returns how many they are.
 __device__ __forceinline__ int ranked(const Job& job, int64_t problem, uint16_t* order, double* memory) {
+  using Entry = update::Entry<uint64_t>;
   __shared__ int usable;
-  const int population = static_cast<int>(job.settings.population), thread = static_cast<int>(threadIdx.x),
-            threads = static_cast<int>(blockDim.x);
-  const int64_t first = problem * population;
+  const int population = static_cast<int>(job.settings.population);
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  auto* const entry = reinterpret_cast<Entry*>(memory);
+  const int count = static_cast<int>(sorted(population));
   if (thread == 0) usable = 0;
-  if (population <= kCounted) {
-    auto* const keys = reinterpret_cast<unsigned long long*>(memory);
-    for (int i = thread; i < population; i += threads) keys[i] = update::wide_key(job, first + i);
-    __syncthreads();
-    for (int i = thread; i < population; i += threads) {
-      const unsigned long long key = keys[i];
-      if (update::has_failed(job, key)) continue;
-      int rank = 0;
-      for (int j = 0; j < i; ++j) rank += keys[j] <= key ? 1 : 0;
-      for (int j = i + 1; j < population; ++j) rank += keys[j] < key ? 1 : 0;
-      order[rank] = static_cast<uint16_t>(i);
-      atomicAdd(&usable, 1);
-    }
-  } else {
-    using Entry = update::Entry<uint64_t>;
-    auto* const entry = reinterpret_cast<Entry*>(memory);
-    int count = kCounted;
-    while (count < population) count *= 2;
-    for (int i = thread; i < count; i += threads) {
-      entry[i] = i < population ? Entry{update::wide_key(job, first + i), static_cast<uint64_t>(i)}
-                                : Entry{~uint64_t{0}, ~uint64_t{0}};
-    }
-    __syncthreads();
-    update::sort(entry, count);
-    __syncthreads();
-    for (int i = thread; i < population; i += threads) {
-      if (update::has_failed(job, entry[i].key)) continue;
-      order[i] = static_cast<uint16_t>(entry[i].place);
-      atomicAdd(&usable, 1);
-    }
+  for (int i = thread; i < count; i += threads) {
+    const uint64_t key = i < population ? update::wide_key(job, problem * population + i) : ~0ull;
+    entry[i] = {key, static_cast<uint64_t>(i)};
+  }
+  __syncthreads();
+  update::sort(entry, count);
+  __syncthreads();
+  for (int i = thread; i < population; i += threads) {
+    if (update::has_failed(job, entry[i].key)) continue;
+    order[i] = static_cast<uint16_t>(entry[i].place);
+    atomicAdd(&usable, 1);
   }
   __syncthreads();
   return usable;
 }
-
-// What the order takes of the shared memory, in doubles.
-CEM_TETRIS_FUNCTION int64_t listed(int64_t population) { return (population + 7) / 8 * 2; }
 
 template <typename T> __global__ void __launch_bounds__(kManyThreads, 2)
     adapt_kernel(const __grid_constant__ Call call) {
@@ -86,7 +73,7 @@ template <typename T> __global__ void __launch_bounds__(kManyThreads, 2)
   adapt<T>(Block{}, call, blockIdx.x, order, usable, memory);
 }
 
-template <typename T> __global__ void __launch_bounds__(kDrawThreads)
+template <typename T> __global__ void __launch_bounds__(kFewThreads)
     draw_kernel(const __grid_constant__ Draw call) {
   wait_for_kernel_before();
   draw<T>(Block{}, call, blockIdx.x, update::dynamic_shared());
@@ -97,15 +84,12 @@ template <typename Gpu> void launch(const Gpu& device, Call call, ScalarType typ
   update::launch(device, call.job, type, where);
   const int64_t problems = call.job.settings.problems, population = call.job.settings.population;
   if (problems == 0) return;
-  const bool many = call.plan.padded > 40 || population > kCounted;
-  const int threads = many ? kManyThreads : kFewThreads;
-  int64_t sorted = kCounted, bytes = 0;
-  while (sorted < population) sorted *= 2;
-  sorted = population <= kCounted ? population * 8 : sorted * 16;
+  const int threads = call.plan.padded > 40 || population > 256 ? kManyThreads : kFewThreads;
+  int64_t bytes = 0;
   auto* const kernel = type == ScalarType::Float ? adapt_kernel<float> : adapt_kernel<double>;
   for (int most = threads; most >= 8; most -= 8) {  // as many candidates at once as there is memory for
     call.plan = Plan(call.plan.dimensions, population, most);
-    bytes = listed(population) * 8 + std::max(call.plan.doubles() * 8, sorted);
+    bytes = listed(population) * 8 + std::max(call.plan.doubles() * 8, sorted(population) * 16);
     if (bytes <= kSharedBytes || device.gives(kernel, bytes)) break;
   }
   device.launch_early(kernel, problems, threads, bytes, call);
@@ -113,7 +97,7 @@ template <typename Gpu> void launch(const Gpu& device, Call call, ScalarType typ
 
 template <typename Gpu> void launch(const Gpu& device, const Draw& call, ScalarType type) {
   device.launch_early(type == ScalarType::Float ? draw_kernel<float> : draw_kernel<double>,
-      call.problems * call.groups, kDrawThreads, call.doubles() * 8, call);
+      call.problems * call.groups, kFewThreads, call.doubles() * 8, call);
 }
 
 }  // namespace cem_tetris::cma

@@ -9,8 +9,9 @@ With y_k = x_k - mean, w_k the weights by rank, negative for the worse ones, and
     q'     = r ((1 - c_c) q + h sqrt(c_c (2 - c_c) mu_eff) (mean' - mean))
     r      = exp(min(1, (c_s / d_s) (|p'| / chi - 1)))
     v_k    = w_k, or w_k d / |L^-1 y_k|^2 where w_k < 0
-    C'     = r^2 (1 - c_1 - c_mu sum w + (1 - h) c_1 c_c (2 - c_c)) L L^T + c_1 q' q'^T + r^2 c_mu sum v_k y_k y_k^T
-    L' L'^T = C' + max(Z_t, std_floor^2 - C'_ii) on the diagonal, and there 1e-12 of the result
+    C'     = r^2 (a L L^T + c_mu sum v_k y_k y_k^T) + c_1 q' q'^T
+    a      = 1 - c_1 - c_mu sum w + (1 - h) c_1 c_c (2 - c_c)
+    L' L'^T = C' + max(Z_t, std_floor^2 - C'_ii), and 1e-12 of the result, on the diagonal
 
 N. Hansen, The CMA Evolution Strategy: A Tutorial, arXiv:1604.00772, 2023; L in place of the symmetric root:
 O. Krause, D. Arbonès and C. Igel, CMA-ES with Optimal Covariance Update and Storage Complexity, NeurIPS 2016.
@@ -27,11 +28,10 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from kernels.ops.cem_update.op import _check as check_update
-from kernels.ops.cma_update.reference import cma_update_reference, draw_correlated_reference
+from kernels.ops.cma_update.reference import Rates, cma_update_reference, draw_correlated_reference
 from kernels.ops.library import Library, check_tensor, is_transformed
 
 Updated = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
-Rates = tuple[float, float, float, float, float, float, float]
 
 MAX_DIMENSIONS, MAX_POPULATION = 64, 2048
 """The largest problem of ``cma_update``: its covariance lies in a block's shared memory."""
@@ -68,8 +68,7 @@ def draw_correlated(
         ValueError: an argument has a wrong shape, device or value.
         kernels.BuildError: the operator has to be built, and cannot be.
     """
-    low, high = bounds or (None, None)
-    tensors: Any = (distribution, factor, seed, generation, low, high)
+    tensors: Any = (distribution, factor, seed, generation, *(bounds or (None, None)))
     if is_transformed():
         _check_draw(tensors, population_size)
         with forward_ad._set_fwd_grad_enabled(False), torch.no_grad():
@@ -83,7 +82,7 @@ def draw_correlated(
             draw = torch.ops.cem_tetris.draw_correlated.default
         if distribution.requires_grad or factor.requires_grad:
             distribution, factor = distribution.detach(), factor.detach()
-        result: Tensor = draw(distribution, factor, population_size, seed, generation, low, high)
+        result: Tensor = draw(distribution, factor, population_size, *tensors[2:])
         return result
     except (RuntimeError, TypeError, AttributeError):
         _check_draw(tensors, population_size)
@@ -141,18 +140,15 @@ def cma_update(
         ValueError: an argument has a wrong shape, device or value.
         kernels.BuildError: the operator has to be built, and cannot be.
     """
-    # fmt: off
-    tensors: Any = (
-        fitness, candidates, distribution, record, generation, factor, paths, weights, extra_variance, std_floor
-    )
-    # fmt: on
-    numbers = (num_elites, maximize, smoothing, mean_averaging, *rates)
+    moved: Any = (fitness, candidates, distribution, record, generation, factor, paths)
+    tensors = (*moved, weights, extra_variance, std_floor)
+    numbers: Any = (num_elites, maximize, smoothing, mean_averaging, *rates)
     if is_transformed():
         _check(tensors, numbers)
         with forward_ad._set_fwd_grad_enabled(False):
             return cma_update_reference(
-                *tensors[:7],
-                num_elites,
+                *moved,
+                num_elites=num_elites,
                 maximize=maximize,
                 rates=rates,
                 weights=weights,
@@ -162,22 +158,12 @@ def cma_update(
                 mean_averaging=mean_averaging,
             )
     try:
-        if (
-            fitness.requires_grad
-            or candidates.requires_grad
-            or distribution.requires_grad
-            or record.requires_grad
-            or factor.requires_grad
-            or paths.requires_grad
-            or weights.requires_grad
-            or (extra_variance is not None and extra_variance.requires_grad)
-            or (std_floor is not None and std_floor.requires_grad)
-        ):
-            tensors = [None if each is None else each.detach() for each in tensors]
         update = _update
         if _is_traced() or fitness.is_cuda not in _ready:
             _LIBRARY.ensure(fitness)
             update = torch.ops.cem_tetris.cma_update.default
+        if any(each is not None and each.requires_grad for each in tensors):
+            tensors = tuple(None if each is None else each.detach() for each in tensors)
         result: Updated = update(*tensors, *numbers)
         return result
     except (RuntimeError, TypeError, AttributeError):

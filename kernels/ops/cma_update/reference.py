@@ -13,6 +13,7 @@ from torch import Tensor
 from kernels.ops.cem_update import cem_update_reference
 from kernels.ops.normal import sample_normal_rows
 
+Rates = tuple[float, float, float, float, float, float, float]
 _TINY = torch.finfo(torch.float64).tiny
 
 
@@ -47,7 +48,7 @@ def cma_update_reference(
     num_elites: int,
     *,
     maximize: bool,
-    rates: tuple[float, float, float, float, float, float, float],
+    rates: Rates,
     weights: Tensor,
     extra_variance: Tensor | None = None,
     std_floor: Tensor | None = None,
@@ -85,13 +86,14 @@ def cma_update_reference(
         more = more + extra_variance.index_select(0, last.reshape(1))
     if std_floor is not None:
         more = torch.maximum(more, std_floor.double().square() - variances)
-    found = _factorised(covariance + torch.diag_embed(more), lower)
-    empty = failed.all(-1, keepdim=True)
-    std = torch.where(empty, distribution[..., 1, :], _rounded(found.square().sum(-1).sqrt(), new.dtype))
+    found, good = _factorised(covariance + torch.diag_embed(more))
+    some = ~failed.all(-1, keepdim=True)
+    good = good.unsqueeze(-1) & some
+    std = torch.where(good, _rounded(found.square().sum(-1).sqrt(), new.dtype), distribution[..., 1, :])
     new = torch.cat([new[..., :1, :], std.unsqueeze(-2), new[..., 2:, :]], dim=-2)
-    new_factor = torch.where(empty.unsqueeze(-1), factor, _rounded(found, factor.dtype))
-    kept = empty.unsqueeze(-1) | ~found_paths.isfinite()
-    new_paths = torch.where(kept, paths, _rounded(found_paths, paths.dtype))
+    new_factor = torch.where(good.unsqueeze(-1), _rounded(found, factor.dtype), factor)
+    moves = some.unsqueeze(-1) & found_paths.isfinite()
+    new_paths = torch.where(moves, _rounded(found_paths, paths.dtype), paths)
     return new, new_record, after, new_factor, new_paths, elites
 
 
@@ -103,7 +105,7 @@ def _with_paths(
     moved: Tensor,
     paths: Tensor,
     generation: Tensor,
-    rates: tuple[float, float, float, float, float, float, float],
+    rates: Rates,
 ) -> tuple[Tensor, Tensor]:
     """Return the next covariance, shape (..., d, d), and paths; all tensors float64, rows by rank."""
     mu_eff, c_s, d_s, c_c, c_1, c_mu, chi = rates
@@ -126,14 +128,13 @@ def _with_paths(
     return ratio.square().unsqueeze(-1) * covariance, torch.stack([p, ratio * q], dim=-2)
 
 
-def _factorised(covariance: Tensor, old: Tensor) -> Tensor:
-    """Return L with L L^T = covariance, or ``old`` where there is none."""
+def _factorised(covariance: Tensor) -> tuple[Tensor, Tensor]:
+    """Return L with L L^T = covariance, and where there is one."""
     variances = covariance.diagonal(dim1=-2, dim2=-1)
     ridge = 1e-12 * variances + _TINY  # a matrix of too few elites is singular
     factor, info = torch.linalg.cholesky_ex(covariance + torch.diag_embed(ridge))
     good = (info == 0) & factor.isfinite().all(-1).all(-1)
-    factor = torch.where(variances.unsqueeze(-1) > 0, factor, 0.0)
-    return torch.where(good[..., None, None], factor, old)
+    return torch.where(variances.unsqueeze(-1) > 0, factor, 0.0), good
 
 
 def _rounded(x: Tensor, dtype: torch.dtype) -> Tensor:
