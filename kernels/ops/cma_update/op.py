@@ -140,15 +140,18 @@ def cma_update(
         ValueError: an argument has a wrong shape, device or value.
         kernels.BuildError: the operator has to be built, and cannot be.
     """
-    moved: Any = (fitness, candidates, distribution, record, generation, factor, paths)
-    tensors = (*moved, weights, extra_variance, std_floor)
+    # fmt: off
+    tensors: Any = (
+        fitness, candidates, distribution, record, generation, factor, paths,
+        weights, extra_variance, std_floor,
+    )
+    # fmt: on
     numbers: Any = (num_elites, maximize, smoothing, mean_averaging, *rates)
     if is_transformed():
         _check(tensors, numbers)
         with forward_ad._set_fwd_grad_enabled(False):
             return cma_update_reference(
-                *moved,
-                num_elites=num_elites,
+                *(fitness, candidates, distribution, record, generation, factor, paths, num_elites),
                 maximize=maximize,
                 rates=rates,
                 weights=weights,
