@@ -118,19 +118,20 @@ struct Place {
 };
 
 // The update. order: the candidates that did not fail, best first, as many as `usable`.
-template <typename T, typename Team> CEM_TETRIS_TEAM_FUNCTION void adapt(const Team& team, const Call& call,
-    int64_t problem, const uint16_t* order, int usable, double* memory) {
+template <typename T, typename Team> CEM_TETRIS_TEAM_FUNCTION void adapt(
+    const Team& team, const Call& call, int64_t problem, const uint16_t* order, int usable, double* memory) {
   const update::Settings& settings = call.job.settings;
   const Learning& learning = call.learning;
   const int d = call.plan.dimensions, p = call.plan.padded, chunk = call.plan.chunk,
             slices = call.plan.slices, tiles = call.plan.tiles, thread = team.thread, threads = team.threads;
   const int elites = static_cast<int>(settings.elites);
-  const bool last = thread == threads - 1;  // has less to do than the others, and what is one number a problem
+  const bool last =
+      thread == threads - 1;  // has less to do than the others, and what is one number a problem
   double *const lower = memory, *const rows = lower + p * p, *const sums = rows + chunk * p,
                 *const step = sums + slices * tiles * kCells, *const reciprocal = step + p,
-                *const white_step = reciprocal + p, *const path = white_step + p,
-                *const long_path = path + p, *const variance = long_path + p,
-                *const deviation = variance + p, *const share = deviation + p;
+                *const white_step = reciprocal + p, *const path = white_step + p, *const long_path = path + p,
+                *const variance = long_path + p, *const deviation = variance + p,
+                *const share = deviation + p;
   double &ratio = share[chunk], &kept = share[chunk + 1];
   const auto of_problem = [&](const void* data, int64_t size) {
     return static_cast<const T*>(data) + problem * size;
@@ -138,8 +139,9 @@ template <typename T, typename Team> CEM_TETRIS_TEAM_FUNCTION void adapt(const T
   const T *const old = of_problem(call.job.distribution, update::kRows * d),
                  *const factor = of_problem(call.factor, d * d), *const paths = of_problem(call.paths, 2 * d),
                  *const candidates = of_problem(call.job.candidates, settings.population * d),
-                 *const floors =
-                     call.job.floors != nullptr ? of_problem(call.job.floors, settings.floor_stride) : nullptr;
+                 *const floors = call.job.floors != nullptr
+                                     ? of_problem(call.job.floors, settings.floor_stride)
+                                     : nullptr;
   T *const next = static_cast<T*>(call.job.new_distribution) + problem * update::kRows * d,
            *const new_factor = static_cast<T*>(call.new_factor) + problem * d * d,
            *const new_paths = static_cast<T*>(call.new_paths) + problem * 2 * d;
@@ -153,7 +155,11 @@ template <typename T, typename Team> CEM_TETRIS_TEAM_FUNCTION void adapt(const T
   for (int i = thread; i < p; i += threads) {
     const double width = i < d ? static_cast<double>(factor[i * d + i]) : 0.0;
     reciprocal[i] = 1.0 / (width == 0.0 ? 1.0 : width);  // a dimension of no width
+    path[i] = i < d ? static_cast<double>(paths[i]) : 0.0;
+    long_path[i] = i < d ? static_cast<double>(paths[d + i]) : 0.0;
+    deviation[i] = i < d && floors != nullptr ? static_cast<double>(floors[i]) : 0.0;
   }
+  const double extra = update::extra_variance_of(call.job, *call.job.generation);
   double total = 0.0, warm = 0.0;
   if (last) {
     for (int r = 0; r < usable; ++r) total += call.job.weights[r];
@@ -188,6 +194,7 @@ template <typename T, typename Team> CEM_TETRIS_TEAM_FUNCTION void adapt(const T
         rows[row * p + i] = i < d ? static_cast<double>(x[i]) - static_cast<double>(old[i]) : 0.0;
       }
     }
+    for (int r = thread; r < count; r += threads) share[r] = call.job.weights[first + r];
     const int steps = first == 0 ? 1 : 0;
     if (steps > 0) {
       team.wait();
@@ -199,35 +206,32 @@ template <typename T, typename Team> CEM_TETRIS_TEAM_FUNCTION void adapt(const T
 
     // Lengths of those with negative weights, and of the step.
     const int positive = elites < first ? 0 : elites - first < count ? elites - first : count;
-    for (int r = thread; r < positive; r += threads) share[r] = learning.c_mu * call.job.weights[first + r];
     for (int u = thread; u < count - positive + steps; u += threads) {
       double white[kMostDimensions];
       const int row = positive + u - steps;
       const double length = whiten(p, lower, reciprocal, u < steps ? step : rows + row * p, white);
       if (u < steps) {
         for (int i = 0; i < p; ++i) white_step[i] = white[i];
-      } else {
-        const double w = call.job.weights[first + row], least = 0x1p-1022;
-        share[row] = learning.c_mu * (w < 0.0 ? w * d / (length < least ? least : length) : w);
+      } else if (share[row] < 0.0) {
+        share[row] = share[row] * d / (length < 0x1p-1022 ? 0x1p-1022 : length);
       }
     }
     team.sync();
     if (steps > 0 && last) {
       double length = 0.0;
       for (int i = 0; i < d; ++i) {
-        path[i] = learning.p_decay * static_cast<double>(paths[i]) + learning.p_gain * white_step[i];
+        path[i] = learning.p_decay * path[i] + learning.p_gain * white_step[i];
         length += path[i] * path[i];
       }
       const bool moves = length / warm < learning.longest;
       for (int i = 0; i < p; ++i) {
-        const double before = i < d ? learning.q_decay * static_cast<double>(paths[d + i]) : 0.0;
-        long_path[i] = before + (moves ? learning.q_gain * step[i] : 0.0);
+        long_path[i] = learning.q_decay * long_path[i] + (moves ? learning.q_gain * step[i] : 0.0);
       }
       const double excess = learning.damping * (sqrt(length) / learning.chi - 1.0);
       ratio = exponential(excess > 1.0 ? 1.0 : excess);
       kept = 1.0 - learning.c_1 - learning.c_mu * total + (moves ? 0.0 : learning.stalled);
     }
-    add(rows, count, first == 0, [&](int r) { return share[r]; });
+    add(rows, count, first == 0, [&](int r) { return learning.c_mu * share[r]; });
     team.sync();
   }
   if (usable == 0) {
@@ -239,7 +243,7 @@ template <typename T, typename Team> CEM_TETRIS_TEAM_FUNCTION void adapt(const T
   team.sync();
 
   // The covariance, in L's place.
-  const double scale = ratio * ratio, extra = update::extra_variance_of(call.job, *call.job.generation);
+  const double scale = ratio * ratio;
   CEM_TETRIS_ROLLED
   for (int e = thread; e < tiles * kCells; e += threads) {
     const Place place(e / kCells);
@@ -249,8 +253,7 @@ template <typename T, typename Team> CEM_TETRIS_TEAM_FUNCTION void adapt(const T
     for (int s = 1; s < slices; ++s) value += sums[s * tiles * kCells + e];
     value *= scale;
     if (i == k) {
-      const double floor = floors != nullptr ? static_cast<double>(floors[i]) : 0.0;
-      const double missing = floors != nullptr ? floor * floor - value : extra;
+      const double missing = floors != nullptr ? deviation[i] * deviation[i] - value : extra;
       value += missing > extra ? missing : extra;
       variance[i] = value;
       value += 1e-12 * value + 0x1p-1022;  // of too few elites it is singular

@@ -46,13 +46,12 @@ CEM_TETRIS_TEAM_FUNCTION void draw(const Team& team, const Draw& call, int64_t i
   T* const out = static_cast<T*>(call.out) + (problem * call.samples + first) * d;
   double *const lower = memory, *const z = memory + p * p;
 
-  CEM_TETRIS_ROLLED
+  const normal::Key key = normal::make_key(static_cast<uint64_t>(call.seed[problem]));
+  const uint64_t generation = static_cast<uint64_t>(*call.generation) % normal::kGenerations;
   for (int e = team.thread; e < p * p; e += team.threads) {
     const int k = e / p, i = e - k * p;
     lower[e] = k <= i && i < d ? static_cast<double>(factor[i * d + k]) : 0.0;
   }
-  const normal::Key key = normal::make_key(static_cast<uint64_t>(call.seed[problem]));
-  const uint64_t generation = static_cast<uint64_t>(*call.generation) % normal::kGenerations;
   normal::LateKeys keys;
   CEM_TETRIS_UNROLL
   for (int i = 0; i < normal::kLateKeys; ++i) keys.word[i] = normal::late_key(key, i);

@@ -46,7 +46,8 @@ int ranked(const Job& job, int64_t problem, std::vector<std::pair<uint64_t, uint
 void run(const Call& call, ScalarType type, Device device) {
   update::run(call.job, type, device);
   const update::Settings& settings = call.job.settings;
-  const int64_t work = (settings.population + settings.dimensions) * settings.dimensions * settings.dimensions;
+  const int64_t work =
+      (settings.population + settings.dimensions) * settings.dimensions * settings.dimensions;
   update::share(settings.problems, work, [&](int64_t begin, int64_t end) {
     const std::unique_ptr<double[]> memory(new double[call.plan.doubles()]);
     std::vector<uint16_t> order(settings.population);
@@ -54,8 +55,8 @@ void run(const Call& call, ScalarType type, Device device) {
     keys.reserve(settings.population);
     for (int64_t problem = begin; problem < end; ++problem) {
       const int usable = ranked(call.job, problem, keys, order);
-      (type == ScalarType::Float ? adapt<float, One> : adapt<double, One>)(One{}, call, problem,
-          order.data(), usable, memory.get());
+      (type == ScalarType::Float ? adapt<float, One> : adapt<double, One>)(One{}, call, problem, order.data(),
+          usable, memory.get());
     }
   });
 }
@@ -65,8 +66,7 @@ void run(const Draw& call, ScalarType type, Device) {
       [&](int64_t begin, int64_t end) {
         const std::unique_ptr<double[]> memory(new double[call.doubles()]);
         for (int64_t item = begin; item < end; ++item) {
-          (type == ScalarType::Float ? draw<float, One> : draw<double, One>)(
-              One{}, call, item, memory.get());
+          (type == ScalarType::Float ? draw<float, One> : draw<double, One>)(One{}, call, item, memory.get());
         }
       });
 }
