@@ -267,8 +267,7 @@ template <typename T, typename Team> CEM_TETRIS_TEAM_FUNCTION void adapt(
     const double* const column = lower + j * p;
     const double pivot = column[j], inverse = 1.0 / pivot;
     good = pivot > 0.0 && update::is_finite(pivot);
-    team.lower_triangle(
-        j + 1, d, [&](int k, int i) { lower[k * p + i] -= column[i] * (column[k] * inverse); });
+    team.after_column(j, d, [&](int k, int i) { lower[k * p + i] -= column[i] * (column[k] * inverse); });
   }
   CEM_TETRIS_ROLLED
   for (int j = thread; j < d; j += threads) reciprocal[j] = 1.0 / sqrt(lower[j * p + j]);

@@ -11,22 +11,30 @@
 namespace cem_tetris::cma {
 
 constexpr int kFewThreads = 160, kManyThreads = 288;
+constexpr int kOwned = 8;                   // entries of a thread, of 65 * 32 at most
 constexpr int64_t kSharedBytes = 48 << 10;  // that a kernel need not ask for
 
 struct Block {
   int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  int own
+      [kOwned];  // its entries (k, i), k <= i < d, of a triangle: rows from both ends, two of them d + 1 long
+
+  __device__ __forceinline__ explicit Block(int d = 0) {
+#pragma unroll
+    for (int m = 0; m < kOwned; ++m) {
+      const int e = thread + m * threads, a = e / (d + 1), b = e % (d + 1), mirrored = d - 1 - a;
+      const bool upper = b < d - a;
+      const int k = upper ? a : mirrored, i = upper ? a + b : mirrored + b - (d - a);
+      own[m] = a > mirrored || (a == mirrored && !upper) ? -1 : k << 8 | i;
+    }
+  }
   __device__ __forceinline__ void sync() const { __syncthreads(); }
   __device__ __forceinline__ void wait() const { wait_for_kernel_before(); }
-  // Calls f(k, i) for first <= k <= i < d: rows from both ends, two of them n + 1 long.
-  template <typename F> __device__ __forceinline__ void lower_triangle(int first, int d, const F& f) const {
-    const int n = d - first;
-    for (int e = thread; e < (n + 1) / 2 * (n + 1); e += threads) {
-      const int a = e / (n + 1), b = e - a * (n + 1), mirrored = n - 1 - a;
-      if (b < n - a) {
-        f(first + a, first + a + b);
-      } else if (mirrored != a) {
-        f(first + mirrored, first + mirrored + b - (n - a));
-      }
+  // Calls f(k, i) for j < k <= i < d.
+  template <typename F> __device__ __forceinline__ void after_column(int j, int, const F& f) const {
+#pragma unroll
+    for (int m = 0; m < kOwned; ++m) {
+      if (own[m] >> 8 > j) f(own[m] >> 8, own[m] & 255);
     }
   }
 };
@@ -70,13 +78,13 @@ template <typename T> __global__ void __launch_bounds__(kManyThreads, 2)
   auto* const order = reinterpret_cast<uint16_t*>(update::dynamic_shared());
   double* const memory = update::dynamic_shared() + listed(call.job.settings.population);
   const int usable = ranked(call.job, blockIdx.x, order, memory);
-  adapt<T>(Block{}, call, blockIdx.x, order, usable, memory);
+  adapt<T>(Block(call.plan.dimensions), call, blockIdx.x, order, usable, memory);
 }
 
 template <typename T> __global__ void __launch_bounds__(kFewThreads)
     draw_kernel(const __grid_constant__ Draw call) {
   wait_for_kernel_before();
-  draw<T>(Block{}, call, blockIdx.x, update::dynamic_shared());
+  draw<T>(Block(), call, blockIdx.x, update::dynamic_shared());
 }
 
 // `Gpu` is that of cem_update/launch.cuh, and gives kernels more shared memory.

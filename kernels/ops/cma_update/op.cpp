@@ -15,9 +15,9 @@ struct One {
   static constexpr int thread = 0, threads = 1;
   void sync() const {}
   void wait() const {}
-  // Calls f(k, i) for first <= k <= i < d.
-  template <typename F> void lower_triangle(int first, int d, const F& f) const {
-    for (int k = first; k < d; ++k) {
+  // Calls f(k, i) for j < k <= i < d.
+  template <typename F> void after_column(int j, int d, const F& f) const {
+    for (int k = j + 1; k < d; ++k) {
 #pragma GCC ivdep
       for (int i = k; i < d; ++i) f(k, i);
     }
