@@ -12,22 +12,21 @@ from kernels.ops.check import Case
 from kernels.ops.cma_update import cma_update, cma_update_reference
 
 Updated = tuple[Tensor, ...]
-RATES = (5.0, 0.3, 1.5, 0.2, 0.02, 0.1, 2.0)
 
 
 def _first(update: Callable[..., Updated]) -> Callable[..., Updated]:
-    """Return an update as a function of floating tensors alone; a third of the candidates are elites."""
+    """Return an update as a function of floating tensors alone; weights fall from 0.2 to -0.4."""
 
-    def first(fitness: Tensor, candidates: Tensor, distribution: Tensor, paths: Tensor) -> Updated:
-        population, device = fitness.shape[-1], fitness.device
-        record = torch.tensor([math.nan] * 4 + [0.0], dtype=torch.float64, device=device)
-        generation = torch.zeros((), dtype=torch.int64, device=device)
-        weights = 0.2 - torch.arange(population, dtype=torch.float64, device=device) * (0.6 / population)
-        factor = torch.diag_embed(distribution[..., 1, :])
+    def first(fitness: Tensor, candidates: Tensor, distribution: Tensor) -> Updated:
+        population, factor = fitness.shape[-1], torch.diag_embed(distribution[1])
+        record = torch.tensor([math.nan] * 4 + [0.0], dtype=torch.float64, device=fitness.device)
+        generation = torch.zeros((), dtype=torch.int64, device=fitness.device)
+        weights = torch.linspace(0.2, -0.4, population, dtype=torch.float64, device=fitness.device)
         return update(
-            *(fitness, candidates, distribution, record, generation, factor, paths, (population + 2) // 3),
+            *(fitness, candidates, distribution, record, generation, factor, 0 * distribution[:2]),
+            population // 3,
             maximize=False,
-            rates=RATES,
+            rates=(5.0, 0.3, 1.5, 0.2, 0.02, 0.1, 2.0),
             weights=weights,
         )
 
@@ -35,11 +34,8 @@ def _first(update: Callable[..., Updated]) -> Callable[..., Updated]:
 
 
 def _inputs(generator: Generator, population: int, dimensions: int) -> tuple[Tensor, ...]:
-    """Fitness, of which a fifth has ties, candidates, distribution and paths."""
     candidates = torch.randn(population, dimensions, generator=generator, dtype=torch.float64)
-    fitness = candidates.square().sum(dim=1)
-    fitness[: population // 5] = fitness[0]
-    return fitness, candidates, torch.ones(4, dimensions).double(), torch.zeros(2, dimensions).double()
+    return candidates.square().sum(dim=1), candidates, torch.ones(4, dimensions, dtype=torch.float64)
 
 
 CASES = {
