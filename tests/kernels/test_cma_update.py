@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from contract import assert_same, cuda
+from contract import DEVICES, assert_same, cuda
 from test_cem_update import problem
 from test_cem_update_emulated import emulated
 from torch import Tensor
@@ -135,11 +135,15 @@ def test_a_dimension_of_no_width_keeps_it() -> None:
     close((factor,), (cma_update_reference(*inputs, **given)[3],))
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(("batch", "width"), [((), 1), ((3,), 5), ((2, 2), 20), ((), 64)])
-def test_draws_are_noise_times_the_factor(batch: tuple[int, ...], width: int, dtype: torch.dtype) -> None:
-    (_, _, distribution, _, generation, factor, _), _ = start(batch, 4, width, dtype=dtype)
-    noise = {"seed": torch.arange(math.prod(batch)).reshape(batch) - 1, "generation": generation}
+def test_draws_are_noise_times_the_factor(
+    batch: tuple[int, ...], width: int, dtype: torch.dtype, device: str
+) -> None:
+    (_, _, distribution, _, generation, factor, _), _ = start(batch, 4, width, dtype=dtype, device=device)
+    seed = torch.arange(math.prod(batch), device=device).reshape(batch) - 1
+    noise = {"seed": seed, "generation": generation}
     low, high = distribution[..., 0, :] - 1.0, distribution[..., 0, :] + 0.5
     mean = distribution[..., 0, :]
     z = sample_normal_rows(torch.stack([0 * mean, 0 * mean + 1], dim=-2), 71, **noise)
