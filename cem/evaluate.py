@@ -147,9 +147,7 @@ class Evaluator:
         It draws the candidates itself; some are of earlier generations than that in which they are done.
         """
         if not self._workers:
-            raise ValueError(
-                "expected workers, a number or an Executor, for asynchronous=True"
-            )
+            raise ValueError("expected workers, a number or an Executor, for asynchronous=True")
         running: dict[int, Any] = {}
         numbers = count()
 

@@ -12,6 +12,7 @@ from kernels.version import __version__ as __version__
 if TYPE_CHECKING:
     from kernels.loader import BuildError, CompilerMissingError, Extension, compile_check
     from kernels.ops.cem_update import cem_update, cem_update_reference
+    from kernels.ops.cma_update import cma_update, cma_update_reference, draw_correlated
     from kernels.ops.elementwise.op import (
         elementwise_mult,
         elementwise_mult_reference,
@@ -30,7 +31,10 @@ __all__ = [
     "Extension",
     "cem_update",
     "cem_update_reference",
+    "cma_update",
+    "cma_update_reference",
     "compile_check",
+    "draw_correlated",
     "elementwise_mult",
     "elementwise_mult_reference",
     "lltm",
@@ -49,6 +53,7 @@ __getattr__ = lazy_names(
     {
         "kernels.loader": ("BuildError", "CompilerMissingError", "Extension", "compile_check"),
         "kernels.ops.cem_update": ("cem_update", "cem_update_reference"),
+        "kernels.ops.cma_update": ("cma_update", "cma_update_reference", "draw_correlated"),
         "kernels.ops.elementwise.op": (
             *("elementwise_mult", "elementwise_mult_reference"),
             *("sigmoid", "sigmoid_reference", "vector_add", "vector_add_reference"),

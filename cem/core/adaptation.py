@@ -23,14 +23,13 @@ Hansen, A Simple Modification in CMA-ES Achieving Linear Time and Space Complexi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 
-@dataclass(frozen=True)
-class Rates:
+class Rates(NamedTuple):
     """Learning rates, functions of d and mu_eff.
 
     Attributes:
@@ -106,7 +105,7 @@ def all_weights(dim: int, population_size: int, elites: list[float], rates: Rate
 
 
 def with_paths(
-    factor: Tensor,
+    std: Tensor,
     candidates: Tensor,
     weights: Tensor,
     old_mean: Tensor,
@@ -115,10 +114,12 @@ def with_paths(
     generation: Tensor,
     rates: Rates,
 ) -> tuple[Tensor, Tensor]:
-    """Return the next covariance and paths; all tensors float64, any leading batch dimensions.
+    """Return the next variances of a diagonal covariance, shape (..., d), and the paths.
+
+    All tensors are float64, with any leading batch dimensions; ``cma_update`` does it for a full covariance.
 
     Args:
-        factor: L, shape (..., d, d), or the standard deviations, shape (..., d).
+        std: Shape (..., d).
         candidates: In rank order, shape (..., N, d).
         weights: Their weights, shape (..., N).
         old_mean: mu_t, shape (..., d).
@@ -126,27 +127,14 @@ def with_paths(
         paths: p and q, shape (..., 2, d).
         generation: t, shape ().
         rates: The rates.
-
-    Returns:
-        Sigma, shape (..., d, d), or its diagonal, shape (..., d); and the paths.
     """
-    step = new_mean - old_mean
-    y = candidates - old_mean.unsqueeze(-2)
-    diagonal = factor.shape == step.shape
-    rows = torch.cat([y, step.unsqueeze(-2)], dim=-2)
-    if diagonal:
-        white = rows / torch.where(factor > 0, factor, 1.0).unsqueeze(-2)  # 1: a dimension of no width
-        covariance = factor.square()
-    else:
-        still = (factor.diagonal(dim1=-2, dim2=-1) == 0).to(factor.dtype)
-        white = torch.linalg.solve_triangular(factor + torch.diag_embed(still), rows.mT, upper=False).mT
-        covariance = factor @ factor.mT
-    lengths = white[..., :-1, :].square().sum(-1).clamp(min=torch.finfo(white.dtype).tiny)
+    step, y = new_mean - old_mean, candidates - old_mean.unsqueeze(-2)
+    width = torch.where(std > 0, std, 1.0)  # 1: a dimension of no width
+    lengths = (y / width.unsqueeze(-2)).square().sum(-1).clamp(min=torch.finfo(y.dtype).tiny)
     dim = step.shape[-1]
     bounded = torch.where(weights < 0, weights * dim / lengths, weights).unsqueeze(-1)
-    rank_mu = (bounded * y.square()).sum(-2) if diagonal else (y * bounded).mT @ y
     p, q = paths.unbind(-2)
-    p = (1 - rates.c_s) * p + math.sqrt(rates.c_s * (2 - rates.c_s) * rates.mu_eff) * white[..., -1, :]
+    p = (1 - rates.c_s) * p + math.sqrt(rates.c_s * (2 - rates.c_s) * rates.mu_eff) * (step / width)
     length = torch.linalg.vector_norm(p, dim=-1, keepdim=True)
     warm = 1 - (1 - rates.c_s) ** (2 * (generation + 1))
     h = (length.square() / warm < (2 + 4 / (dim + 1)) * dim).to(step.dtype)
@@ -154,12 +142,9 @@ def with_paths(
     ratio = torch.exp((rates.c_s / rates.d_s * (length / rates.chi - 1)).clamp(max=1.0))
     kept = 1 - rates.c_1 - rates.c_mu * weights.sum(-1, keepdim=True)
     kept = kept + rates.c_1 * (1 - h) * rates.c_c * (2 - rates.c_c)
-    rank_one = q.square() if diagonal else q.unsqueeze(-1) * q.unsqueeze(-2)
-    scale = ratio.square()
-    if not diagonal:
-        kept, scale = kept.unsqueeze(-1), scale.unsqueeze(-1)
-    mixed = scale * (kept * covariance + rates.c_1 * rank_one + rates.c_mu * rank_mu)
-    return mixed, torch.stack([p, ratio * q], dim=-2)
+    rank_mu = (bounded * y.square()).sum(-2)
+    variances = ratio.square() * (kept * std.square() + rates.c_1 * q.square() + rates.c_mu * rank_mu)
+    return variances, torch.stack([p, ratio * q], dim=-2)
 
 
 def of_elites(

@@ -3,8 +3,8 @@
 "cpu", "cuda"   the operators of ``kernels``, one call a step. Noise is a function of (seed, generation,
                 candidate, dimension), sums have a fixed order and every operation is IEEE's: on the CPU a
                 seed gives the same bits on any processor, number of threads and version of torch. Full
-                covariance, paths, and bounds by resampling or transform go through torch as well, and are
-                as reproducible as that.
+                covariance or paths alone, both beyond the sizes of ``cma_update``, and bounds by
+                resampling or transform go through torch as well, and are as reproducible as that.
 "torch"         PyTorch operations, on any device and without a compiler. The same bits for the same
                 seed, machine and version of torch; vector widths and versions change them.
 "auto"          the operators where they are compiled or can be; otherwise ``"torch"``.
@@ -29,7 +29,7 @@ from kernels.support.names import unknown_name
 AUTO = "auto"
 BACKENDS = ("cpu", "cuda", "torch")
 OPERATORS = ("normal", "cem_update")
-"""The operators of ``kernels`` that backends "cpu" and "cuda" call."""
+"""The operators of ``kernels`` that backends "cpu" and "cuda" call; ``cma_update`` is built on first use."""
 _UINT64 = 2**64 - 1
 
 

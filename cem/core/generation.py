@@ -21,6 +21,7 @@ from cem.core.adaptation import factorised, of_elites, with_paths
 from cem.core.bounds import keep_inside, out_of_box
 from cem.core.state import AVERAGED_MEAN, BEST, BEST_FITNESS, FAILED, MEAN, STD, State
 from kernels.ops.cem_update import cem_update, cem_update_reference
+from kernels.ops.cma_update import cma_update, cma_update_reference, draw_correlated
 from kernels.ops.normal import sample_normal_rows
 
 Sample = Callable[[State, Tensor, int, "tuple[Tensor, Tensor] | None"], Tensor]
@@ -48,6 +49,11 @@ def draw(state: State, sample: Sample, size: int | None = None) -> Tensor:
     mean, std = state.distribution[..., MEAN, :], state.distribution[..., STD, :]
     if state.factor is None:
         x = sample(state, state.distribution, size, None)
+    elif sample is operator_sample and state.is_fused:
+        clamped = bounds if handling == "clamp" else None
+        which = {"seed": state.seed, "generation": state.generation}
+        x = draw_correlated(state.distribution, state.factor, size, bounds=clamped, **which)
+        bounds = bounds if clamped is None else None
     else:
         standard = torch.stack([torch.zeros_like(mean), torch.ones_like(std)], dim=-2)
         noise = sample(state, standard, size, None)
@@ -76,6 +82,38 @@ def tell(state: State, candidates: Tensor, fitness: Tensor) -> State:
         # Back from the box a coordinate differs by its rounding: one that is that of the mean stays there.
         still = in_box == state.mean.unsqueeze(-2)
         candidates = torch.where(still, state.distribution[..., MEAN, :].unsqueeze(-2), candidates)
+    if state.factor is not None and state.paths is not None and state.weights is not None:
+        cma: Any = cma_update if state.is_fused else cma_update_reference
+        distribution, record, generation, factor, paths, _ = cma(
+            fitness,
+            candidates,
+            state.distribution,
+            state.record,
+            state.generation,
+            state.factor,
+            state.paths,
+            settings.num_elites,
+            maximize=settings.maximize,
+            rates=settings.rates,
+            weights=state.weights,
+            extra_variance=state.variance_schedule,
+            std_floor=state.std_floor,
+            smoothing=config.smoothing,
+            mean_averaging=config.mean_averaging,
+        )
+        new = State(distribution, record, generation, factor, paths, *state[5:])
+    else:
+        new = _moved(state, candidates, fitness)
+    if candidates is not in_box:
+        rows, record = new.distribution, new.record
+        rows = _with_best_of(in_box, candidates, fitness, rows, record, state.record)
+        new = State(rows, *new[1:])
+    return new
+
+
+def _moved(state: State, candidates: Tensor, fitness: Tensor) -> State:
+    """Return the next state of all but a full covariance with paths."""
+    settings, config = state.settings, state.settings.config
     update: Any = cem_update
     if settings.backend == "torch":
         update = partial(cem_update_reference, fixed_order=False)
@@ -96,8 +134,6 @@ def tell(state: State, candidates: Tensor, fitness: Tensor) -> State:
         mean_averaging=config.mean_averaging,
         ranked=state.factor is not None,
     )
-    if candidates is not in_box:
-        distribution = _with_best_of(in_box, candidates, fitness, distribution, record, state.record)
     new = State(distribution, record, generation, *state[3:])  # faster than _replace
     if state.factor is None and settings.rates is None:
         return new
@@ -126,51 +162,48 @@ def _adapted(old: State, new: State, candidates: Tensor, fitness: Tensor, elites
     """Replace the standard deviations by what ``cem.core.adaptation`` makes of the candidates."""
     settings, config, rates = old.settings, old.settings.config, old.settings.rates
     mean, std = old.distribution[..., MEAN, :].double(), old.distribution[..., STD, :].double()
-    factor = std if old.factor is None else old.factor.double()
-    if rates is not None and old.paths is not None and old.weights is not None:
+    failed = (new.record[..., FAILED] == new.generation).unsqueeze(-1)
+    factor, paths = old.factor, old.paths
+    if rates is not None and paths is not None and old.weights is not None:
         scores = fitness
         if fitness.is_floating_point():  # sorting puts NaN above infinity
             scores = fitness.masked_fill(_failed(fitness, settings.maximize), _worst(settings.maximize))
         order = torch.sort(scores, dim=-1, descending=settings.maximize, stable=True).indices
         rows, weights = _ranked(candidates, fitness, order, old.weights, settings.maximize)
-        covariance, paths = with_paths(
-            factor,
-            rows,
-            weights,
-            mean,
-            new.distribution[..., MEAN, :].double(),
-            old.paths.double(),
-            old.generation,
-            rates,
-        )
+        moved = new.distribution[..., MEAN, :].double()
+        variances, found = with_paths(std, rows, weights, mean, moved, paths.double(), old.generation, rates)
+        next_std = (variances + _more(old, variances)).sqrt()
+        next_std = torch.where(failed | ~next_std.isfinite(), std, next_std)
+        kept = failed.unsqueeze(-1) | ~found.isfinite()
+        paths = _rounded(torch.where(kept, paths.double(), found), paths.dtype)
     else:
+        assert factor is not None
+        lower = factor.double()
         equal = torch.ones(elites.shape[-1], dtype=torch.float64, device=elites.device)
         positive = equal if old.weights is None else old.weights
         rows, weights = _ranked(candidates, fitness, elites, positive, settings.maximize)
         weights = weights / weights.sum(-1, keepdim=True)
-        covariance, paths = of_elites(factor, rows, weights, mean, config.variance_about), None
-        covariance = factor @ factor.mT + config.std_smoothing * (covariance - factor @ factor.mT)
-    variances = covariance if old.factor is None else covariance.diagonal(dim1=-2, dim2=-1)
-    more = torch.zeros_like(variances)
-    if old.variance_schedule is not None:
-        more = more + old.variance_schedule[old.generation.clamp(max=len(old.variance_schedule) - 1)]
-    if old.std_floor is not None:
-        more = torch.maximum(more, old.std_floor.double().square() - variances)
-    failed = (new.record[..., FAILED] == new.generation).unsqueeze(-1)
-    if old.factor is None:
-        moved = (variances + more).sqrt()
-        next_std, next_factor = torch.where(failed | ~moved.isfinite(), std, moved), None
-    else:
-        found = factorised(covariance + torch.diag_embed(more), factor)
-        found = torch.where(failed.unsqueeze(-1), factor, found)
-        next_std, next_factor = found.square().sum(-1).sqrt(), _rounded(found, old.factor.dtype)
+        covariance = of_elites(lower, rows, weights, mean, config.variance_about)
+        covariance = lower @ lower.mT + config.std_smoothing * (covariance - lower @ lower.mT)
+        more = _more(old, covariance.diagonal(dim1=-2, dim2=-1))
+        found = factorised(covariance + torch.diag_embed(more), lower)
+        found = torch.where(failed.unsqueeze(-1), lower, found)
+        next_std, factor = found.square().sum(-1).sqrt(), _rounded(found, factor.dtype)
     rest = new.distribution.unbind(-2)
     next_std = _rounded(next_std, rest[STD].dtype)
     distribution = torch.stack([rest[MEAN], next_std, *rest[AVERAGED_MEAN:]], dim=-2)
-    if paths is not None and old.paths is not None:
-        kept = failed.unsqueeze(-1) | ~paths.isfinite()
-        paths = _rounded(torch.where(kept, old.paths.double(), paths), old.paths.dtype)
-    return State(distribution, new.record, new.generation, next_factor, paths, *new[5:])
+    return State(distribution, new.record, new.generation, factor, paths, *new[5:])
+
+
+def _more(state: State, variances: Tensor) -> Tensor:
+    """Return what schedule and floor add to variances, shape (..., d)."""
+    more = torch.zeros_like(variances)
+    if state.variance_schedule is not None:
+        last = len(state.variance_schedule) - 1
+        more = more + state.variance_schedule[state.generation.clamp(max=last)]
+    if state.std_floor is not None:
+        more = torch.maximum(more, state.std_floor.double().square() - variances)
+    return more
 
 
 def _ranked(

@@ -17,6 +17,7 @@ from cem.core.backend import choose_backend, mix_seed
 from cem.core.bounds import check_bounds, into_box, start_out_of_box
 from cem.core.checks import as_real, check_device, check_distribution, check_vector
 from cem.core.config import MIN_ELITES, CEMConfig
+from kernels.ops.cma_update import MAX_DIMENSIONS, MAX_POPULATION
 from kernels.ops.philox import signed64
 from kernels.support.checks import check_flags, check_integer
 
@@ -125,6 +126,18 @@ class State(NamedTuple):
     def transformed(self) -> bool:
         """Whether the distribution lives in a space without bounds, which a map takes into the box."""
         return self.low is not None and self.settings.config.bound_handling == "transform"
+
+    @property
+    def is_fused(self) -> bool:
+        """Whether ``cma_update`` and ``draw_correlated`` take the search."""
+        settings = self.settings
+        return (
+            self.factor is not None
+            and self.paths is not None
+            and settings.backend != "torch"
+            and self.factor.shape[-1] <= MAX_DIMENSIONS
+            and settings.population_size <= MAX_POPULATION
+        )
 
     def _inside(self, vector: Tensor) -> Tensor:
         bounds = self.bounds

@@ -41,6 +41,7 @@ class Case:
         large: the size for C++ and CUDA.
         arguments: what all of them, the prototype too, get by name beside the tensors.
         gradients: whether the operator has a derivative; without one, results alone are compared.
+        prototype: whether there is one in Numba.
     """
 
     reference: Callable[..., Any]
@@ -50,6 +51,7 @@ class Case:
     large: tuple[int, ...]
     arguments: Mapping[str, Any] = field(default_factory=dict)
     gradients: bool = True
+    prototype: bool = True
 
 
 class Mismatch(Exception):  # noqa: N818  (a finding)
@@ -87,7 +89,8 @@ def walk(name: str, case: Case, prototype: str, device: str) -> list[Outcome]:
 
     if case.gradients:
         step("gradcheck, reference", partial(_gradcheck, case, case.reference, ["cpu"]))
-    step("Numba kernel", partial(_numba, case, prototype, name), needed=False)
+    if case.prototype:
+        step("Numba kernel", partial(_numba, case, prototype, name), needed=False)
     step("C++ kernel", partial(_operator, case, "cpu"))
     on_gpu = step("CUDA kernel", partial(_operator, case, "cuda"), needed=False)
     if case.gradients:

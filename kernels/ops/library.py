@@ -19,6 +19,7 @@ from torch.autograd import forward_ad
 from kernels.loader import Extension
 
 _HERE = Path(__file__).parent
+_INCLUDED = {"cma_update": ("cem_update", "normal")}  # whose headers an operator includes beside its own
 _lock = threading.RLock()
 _libraries: dict[str, Library] = {}
 
@@ -30,10 +31,10 @@ def operators() -> tuple[str, ...]:
 
 def extension(name: str, device_type: str) -> Extension:
     """Return what is compiled of one of the operators for ``"cpu"``, schema included, or for ``"cuda"``."""
-    folder = _HERE / name
+    folder, headers = _HERE / name, (_HERE, *(_HERE / other for other in _INCLUDED.get(name, ())))
     if device_type == "cuda":
-        return Extension(f"{name}_cuda", (folder / "op.cu",), (_HERE,), reason="operator, CUDA", cuda=True)
-    return Extension(name, (folder / "op.cpp",), (_HERE,), native=True, reason="operator, CPU")
+        return Extension(f"{name}_cuda", (folder / "op.cu",), headers, reason="operator, CUDA", cuda=True)
+    return Extension(name, (folder / "op.cpp",), headers, native=True, reason="operator, CPU")
 
 
 def check_tensor(

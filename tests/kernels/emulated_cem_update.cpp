@@ -1,4 +1,4 @@
-// The CUDA side of cem_update on emulated threads, as an operator of its own.
+// The CUDA sides of cem_update and cma_update on emulated threads, as operators of their own.
 #include <torch/csrc/stable/library.h>
 
 #include <algorithm>
@@ -46,7 +46,8 @@ void __threadfence() {}
 
 }  // namespace
 
-#include "launch.cuh"
+#include "cma_update/launch.cuh"
+#include "cma_update/op.h"
 
 double* cem_tetris::update::dynamic_shared() {
   return reinterpret_cast<double*>(cuda_emulation::block->shared.data());
@@ -80,13 +81,29 @@ void run_emulated(const Job& job, ScalarType type, cem_tetris::Device device) {
   launch(Emulated{static_cast<int>(multiprocessors_of_call)}, job, type, device);
 }
 
+// Blocks with little shared memory: few candidates at once where there are many dimensions.
+struct Small : Emulated {
+  template <typename Kernel> bool gives(Kernel*, int64_t bytes) const { return bytes <= 64 << 10; }
+};
+
+void adapt_emulated(const cem_tetris::cma::Call& call, ScalarType type, cem_tetris::Device device) {
+  cem_tetris::cma::launch(Small{{static_cast<int>(multiprocessors_of_call)}}, call, type, device);
+}
+void draw_emulated(const cem_tetris::cma::Draw& call, ScalarType type, cem_tetris::Device) {
+  cem_tetris::cma::launch(Small{{static_cast<int>(multiprocessors_of_call)}}, call, type);
+}
+
 }  // namespace
 
 STABLE_TORCH_LIBRARY_FRAGMENT(emulated, m) {
   m.def(kSchema);
+  m.def(cem_tetris::cma::kUpdateSchema);
+  m.def(cem_tetris::cma::kDrawSchema);
   m.def("set_multiprocessors(Tensor of_the_device, int count) -> ()");
 }
 STABLE_TORCH_LIBRARY_IMPL(emulated, CPU, m) {
   m.impl("cem_update", TORCH_BOX(&cem_update<run_emulated>));
+  m.impl("cma_update", TORCH_BOX(&cem_tetris::cma::cma_update<adapt_emulated>));
+  m.impl("draw_correlated", TORCH_BOX(&cem_tetris::cma::draw_correlated<draw_emulated>));
   m.impl("set_multiprocessors", TORCH_BOX(&set_multiprocessors));
 }

@@ -34,7 +34,8 @@ SHAPES = [
 
 @functools.cache
 def emulated() -> Any:
-    folders = (HERE.parent / "tetris", KERNELS / "cem_update", KERNELS)
+    operators = ("cem_update", "cma_update", "normal")
+    folders = (HERE.parent / "tetris", KERNELS, *(KERNELS / name for name in operators))
     Extension("emulated_cem_update", (HERE / "emulated_cem_update.cpp",), folders, reason="test").load()
     return torch.ops.emulated
 

@@ -12,12 +12,21 @@ import pytest
 import torch
 from contract import DEVICES, cuda
 from test_cem_update import EVERYTHING, options, problem
+from test_cma_update import start
 from test_elementwise import EXACT
 from test_elementwise import OPERATORS as ELEMENTWISE
 from test_lltm import cell_inputs
 from torch import Tensor
 
-from kernels import cem_update, lltm, sample_normal, sample_normal_rows, sigmoid
+from kernels import (
+    cem_update,
+    cma_update,
+    draw_correlated,
+    lltm,
+    sample_normal,
+    sample_normal_rows,
+    sigmoid,
+)
 
 
 @dataclass(frozen=True)
@@ -79,6 +88,38 @@ def update(*inputs: Tensor) -> tuple[Tensor, ...]:
     )
 
 
+RATES = (4.0, 0.3, 1.5, 0.2, 0.1, 0.2, 1.6)
+
+
+def correlated(device: str) -> tuple[Tensor, ...]:
+    """Return what ``adapt`` takes."""
+    inputs, given = start((2,), 40, 3, dtype=torch.float32, device=device)
+    most = options(5, 3, torch.float32, device)
+    floor = most["std_floor"].expand(2, 3).contiguous()
+    return (*inputs, given["weights"], most["extra_variance"], floor)
+
+
+def adapt(*inputs: Tensor) -> tuple[Tensor, ...]:
+    *most, weights, extra, floor = inputs
+    return cma_update(
+        *(*most, 20), maximize=True, rates=RATES, weights=weights, extra_variance=extra, std_floor=floor
+    )
+
+
+def draws(device: str) -> tuple[Tensor, ...]:
+    """Return what ``draw_rotated`` takes."""
+    inputs = correlated(device)
+    seeds = torch.tensor([3, 1], device=device)
+    return inputs[2], inputs[5], seeds, inputs[4], inputs[9] - 1, inputs[9]
+
+
+def draw_rotated(
+    distribution: Tensor, factor: Tensor, seeds: Tensor, generation: Tensor, low: Tensor, high: Tensor
+) -> Tensor:
+    noise = {"seed": seeds, "generation": generation}
+    return draw_correlated(distribution, factor, 12, **noise, bounds=(low, high))
+
+
 OPERATORS = {
     name: Operator(
         function,
@@ -95,6 +136,8 @@ OPERATORS = {
     "sample_normal of a batch": Operator(draw_problems, problems),
     "sample_normal_rows": Operator(draw_rows, rows),
     "cem_update": Operator(update, search(40), differentiable=False),
+    "cma_update": Operator(adapt, correlated, differentiable=False),
+    "draw_correlated": Operator(draw_rotated, draws, differentiable=False),
 }
 LARGE = {
     "lltm, left to the BLAS": Operator(
@@ -190,6 +233,18 @@ def cem_update_samples(device: str) -> Samples:
     return {"cem_update": [(*most, extra, weights, floor, *numbers), (*most, None, None, None, *numbers)]}
 
 
+def cma_update_samples(device: str) -> Samples:
+    *most, extra, floor = correlated(device)
+    numbers = (20, True, 0.5, 0.0, *RATES)
+    return {"cma_update": [(*most, extra, floor, *numbers), (*most, None, None, *numbers)]}
+
+
+def draw_correlated_samples(device: str) -> Samples:
+    distribution, factor, *noise, low, high = draws(device)
+    plain = (distribution, factor, 12, *noise)
+    return {"draw_correlated": [plain, (*plain, low, high)]}
+
+
 @pytest.mark.parametrize(
     ("name", "samples"),
     [
@@ -197,6 +252,8 @@ def cem_update_samples(device: str) -> Samples:
         ("lltm", lltm_samples),
         ("sample_normal", normal_samples),
         ("cem_update", cem_update_samples),
+        ("cma_update", cma_update_samples),
+        ("draw_correlated", draw_correlated_samples),
     ],
 )
 @pytest.mark.parametrize("device", DEVICES)
@@ -255,6 +312,8 @@ def calls(device: str) -> list[tuple[Callable[..., Any], Sequence[Tensor], dict[
             {"size": [0], "type": [0], **any_device},
         ),
         (update, search(40)(device), {"size": [6], "type": [0]}),
+        (adapt, correlated(device), {"size": [8], "type": [0]}),
+        (draw_rotated, draws(device), {}),
     ]
 
 
@@ -285,4 +344,8 @@ def test_numbers_and_types_that_no_tensor_gives_away_are_refused() -> None:
     wrong(cem_update, "num_elites from 1 to 8, got 9", *state, 9, maximize=False)
     wrong(cem_update, "got 'mean'", *state, 2, maximize=False, variance_about="mean")
     empty = torch.zeros(0, dtype=torch.float64)
+    inputs, given = start((), 8, 65)
+    wrong(cma_update, "at most 2048 candidates, got 65 and 8", *inputs, **given)
+    noise = {"seed": counts[0], "generation": counts[0]}
+    wrong(draw_correlated, r"d <= 64, got \(4, 65\)", inputs[2], inputs[5], 8, **noise)
     wrong(cem_update, r"T >= 1, got \(0,\)", *state, 2, maximize=False, extra_variance=empty)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from kernels.ops.cem_update import cem_update
+from kernels.ops.cma_update import cma_update, draw_correlated
 from kernels.ops.elementwise.op import elementwise_mult, sigmoid, vector_add
 from kernels.ops.lltm import lltm
 from kernels.ops.normal import sample_normal
@@ -38,6 +39,17 @@ def call_operators() -> None:
                 maximize=True,
                 weights=weights,
             )
+    for batch, population, d in (((), 12, 5), ((40,), 200, 20), ((3,), 40, 64)):
+        distribution, factor = torch.rand(*batch, 4, d), torch.rand(*batch, d, d).tril() + torch.eye(d)
+        generation, seed = torch.tensor(1), torch.zeros(batch, dtype=torch.int64)
+        x = draw_correlated(distribution, factor, population, seed=seed, generation=generation)
+        cma_update(
+            *(x.square().sum(-1), x, distribution, torch.zeros(*batch, 5, dtype=torch.float64), generation),
+            *(factor, torch.zeros(*batch, 2, d), population // 2),
+            maximize=True,
+            rates=(4.0, 0.3, 1.5, 0.2, 0.02, 0.1, 2.0),
+            weights=torch.linspace(0.2, -0.2, population, dtype=torch.float64),
+        )
     for batch, features, states in ((1, 3, 5), (64, 128, 256), (300, 32, 64)):
         shapes = (
             (batch, features),

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 #include "tensors.h"
 #include "update.h"
@@ -40,12 +41,13 @@ using Outputs = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 // What a device makes of a call: the job, the type of candidates and distribution, and where they are.
 using Run = void(const Job& job, ScalarType type, Device device);
 
-// The operator on a device.
-template <Run& run> Outputs cem_update(const Tensor& given_fitness, const Tensor& given_candidates,
+// Checks the arguments, and calls run(job, type, device). all_weights: whether there is one a candidate, of
+// which the elites take the first.
+template <typename F> Outputs with_job(const Tensor& given_fitness, const Tensor& given_candidates,
     const Tensor& given_distribution, const Tensor& given_record, const Tensor& generation,
     std::optional<Tensor> extra_variance, std::optional<Tensor> weights, std::optional<Tensor> std_floor,
     int64_t num_elites, bool maximize, int64_t variance_about, double smoothing, double std_smoothing,
-    double mean_averaging, bool ranked) {
+    double mean_averaging, bool ranked, bool all_weights, const F& run) {
   const Device device(given_fitness);
   const int64_t batch = given_fitness.dim() - 1;
   STD_TORCH_CHECK(batch >= 0, "cem_update: expected fitness of 1 dimension or more");
@@ -90,8 +92,8 @@ template <Run& run> Outputs cem_update(const Tensor& given_fitness, const Tensor
         extra_variance->dim() == 1 && extra_variance->numel() > 0);
   }
   if (weights.has_value()) {
-    weights = check(
-        *weights, "the weights", ScalarType::Double, weights->dim() == 1 && weights->numel() == num_elites);
+    weights = check(*weights, "the weights", ScalarType::Double,
+        weights->dim() == 1 && weights->numel() == (all_weights ? population : num_elites));
   }
   bool floor_of_all = false;
   if (std_floor.has_value()) {
@@ -114,6 +116,17 @@ template <Run& run> Outputs cem_update(const Tensor& given_fitness, const Tensor
           mutable_data<int64_t>(new_generation), mutable_data<int64_t>(elites)},
       type, device);
   return out;
+}
+
+// The operator on a device.
+template <Run& run> Outputs cem_update(const Tensor& fitness, const Tensor& candidates,
+    const Tensor& distribution, const Tensor& record, const Tensor& generation,
+    std::optional<Tensor> extra_variance, std::optional<Tensor> weights, std::optional<Tensor> std_floor,
+    int64_t num_elites, bool maximize, int64_t variance_about, double smoothing, double std_smoothing,
+    double mean_averaging, bool ranked) {
+  return with_job(fitness, candidates, distribution, record, generation, std::move(extra_variance),
+      std::move(weights), std::move(std_floor), num_elites, maximize, variance_about, smoothing,
+      std_smoothing, mean_averaging, ranked, false, run);
 }
 
 }  // namespace

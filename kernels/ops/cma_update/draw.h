@@ -1,0 +1,87 @@
+// x = mean + L z for a group of samples of one problem, for host and device; z is the sampler's noise.
+#pragma once
+
+#include "adapt.h"
+#include "normal/call.h"
+#include "normal/tile.h"
+
+namespace cem_tetris::cma {
+
+constexpr int kGroup = 32;  // samples of a team, a multiple of those of a tile
+
+struct Draw {
+  int64_t problems, samples, groups;  // groups of a problem
+  int dimensions, padded;
+  const void *distribution, *factor, *low, *high;  // bounds may be null
+  int64_t low_stride, high_stride;                 // from one problem to the next
+  const int64_t *seed, *generation;
+  void* out;
+
+  int64_t doubles() const { return int64_t{padded} * (padded + kGroup); }
+};
+
+// The noise of four samples of one dimension, as sample_normal has it for mean 0 and std 1.
+template <typename T> CEM_TETRIS_FUNCTION void noise(normal::Key key, const normal::LateKeys& keys,
+    uint64_t generation, int dimension, int64_t block, double (&z)[normal::kTile]) {
+  using Stream = normal::Stream<T>;
+  const uint32_t word3 = normal::upper(generation, 0, static_cast<uint64_t>(block));
+  normal::Polar<T> pair[2];
+  Stream::set(keys, normal::dimension_part(key, dimension, generation),
+      Stream::samples(key, block, generation, word3), pair);
+  CEM_TETRIS_UNROLL
+  for (int s = 0; s < normal::kTile; ++s) {
+    z[s] = static_cast<double>(pair[s / 2].radius * (s % 2 == 0 ? pair[s / 2].cosine : pair[s / 2].sine));
+  }
+}
+
+template <typename T, typename Team>
+CEM_TETRIS_TEAM_FUNCTION void draw(const Team& team, const Draw& call, int64_t item, double* memory) {
+  const int64_t problem = item / call.groups, first = item % call.groups * kGroup;
+  const int d = call.dimensions, p = call.padded, quads = p / kSide;
+  const int count = static_cast<int>(call.samples - first < kGroup ? call.samples - first : kGroup);
+  const T* const mean = static_cast<const T*>(call.distribution) + problem * update::kRows * d;
+  const T* const factor = static_cast<const T*>(call.factor) + problem * d * d;
+  const T* const low = static_cast<const T*>(call.low) + problem * call.low_stride;
+  const T* const high = static_cast<const T*>(call.high) + problem * call.high_stride;
+  T* const out = static_cast<T*>(call.out) + (problem * call.samples + first) * d;
+  double *const lower = memory, *const z = memory + p * p;
+
+  const normal::Key key = normal::make_key(static_cast<uint64_t>(call.seed[problem]));
+  const uint64_t generation = static_cast<uint64_t>(*call.generation) % normal::kGenerations;
+  for (int e = team.thread; e < p * p; e += team.threads) {
+    const int k = e / p, i = e - k * p;
+    lower[e] = k <= i && i < d ? static_cast<double>(factor[i * d + k]) : 0.0;
+  }
+  normal::LateKeys keys;
+  CEM_TETRIS_UNROLL
+  for (int i = 0; i < normal::kLateKeys; ++i) keys.word[i] = normal::late_key(key, i);
+  const int blocks = (count + normal::kTile - 1) / normal::kTile;
+  for (int u = team.thread; u < blocks * d; u += team.threads) {
+    const int block = u / d, j = u - block * d;
+    double of_samples[normal::kTile];
+    noise<T>(key, keys, generation, j, first / normal::kTile + block, of_samples);
+    CEM_TETRIS_UNROLL
+    for (int s = 0; s < normal::kTile; ++s) z[(block * normal::kTile + s) * p + j] = of_samples[s];
+  }
+  team.sync();
+  for (int u = team.thread; u < count * quads; u += team.threads) {
+    const int row = u / quads, left = (u - row * quads) * kSide, end = left + kSide < d ? left + kSide : d;
+    Quad sum{};
+    for (int j = 0; j < end; ++j) {
+      const Quad column = quad_at(lower + j * p + left);
+      CEM_TETRIS_UNROLL
+      for (int c = 0; c < kSide; ++c) sum.value[c] += column.value[c] * z[row * p + j];
+    }
+    CEM_TETRIS_UNROLL
+    for (int c = 0; c < kSide; ++c) {
+      const int i = left + c;
+      if (i >= d) break;
+      T x = static_cast<T>(static_cast<double>(mean[i]) + sum.value[c]);
+      if (call.low != nullptr && x < low[i]) x = low[i];  // NaN stays
+      if (call.high != nullptr && x > high[i]) x = high[i];
+      out[row * d + i] = x;
+    }
+  }
+}
+
+}  // namespace cem_tetris::cma

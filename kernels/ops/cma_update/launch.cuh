@@ -1,0 +1,111 @@
+// The operators on CUDA: a block a problem, or a group of its samples.
+//
+// The update is bound by latency: of d pivots, one after the other, and before them of the triangular solves
+// of the candidates with negative weights, a thread each. All that does not depend on the new mean, which the
+// kernel before computes, is launched early and comes ahead of wait().
+#pragma once
+
+#include "cem_update/launch.cuh"
+#include "draw.h"
+
+namespace cem_tetris::cma {
+
+constexpr int kFewThreads = 160, kManyThreads = 288;
+constexpr int kOwned = 8;                   // entries of a thread, of 65 * 32 at most
+constexpr int64_t kSharedBytes = 48 << 10;  // that a kernel need not ask for
+
+struct Block {
+  int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  int own
+      [kOwned];  // its entries (k, i), k <= i < d, of a triangle: rows from both ends, two of them d + 1 long
+
+  __device__ __forceinline__ explicit Block(int d = 0) {
+#pragma unroll
+    for (int m = 0; m < kOwned; ++m) {
+      const int e = thread + m * threads, a = e / (d + 1), b = e % (d + 1), mirrored = d - 1 - a;
+      const bool upper = b < d - a;
+      const int k = upper ? a : mirrored, i = upper ? a + b : mirrored + b - (d - a);
+      own[m] = a > mirrored || (a == mirrored && !upper) ? -1 : k << 8 | i;
+    }
+  }
+  __device__ __forceinline__ void sync() const { __syncthreads(); }
+  __device__ __forceinline__ void wait() const { wait_for_kernel_before(); }
+  // Calls f(k, i) for j < k <= i < d.
+  template <typename F> __device__ __forceinline__ void after_column(int j, int, const F& f) const {
+#pragma unroll
+    for (int m = 0; m < kOwned; ++m) {
+      if (own[m] >> 8 > j) f(own[m] >> 8, own[m] & 255);
+    }
+  }
+};
+
+// What the order takes of the shared memory, in doubles, and how many entries are sorted beside it.
+CEM_TETRIS_FUNCTION int64_t listed(int64_t population) { return (population + 7) / 8 * 2; }
+CEM_TETRIS_FUNCTION int64_t sorted(int64_t population) {
+  int64_t count = 2;
+  while (count < population) count *= 2;
+  return count;
+}
+
+// Writes the candidates of a problem that did not fail, best first; returns how many they are.
+__device__ __forceinline__ int ranked(const Job& job, int64_t problem, uint16_t* order, double* memory) {
+  using Entry = update::Entry<uint64_t>;
+  __shared__ int usable;
+  const int population = static_cast<int>(job.settings.population);
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  auto* const entry = reinterpret_cast<Entry*>(memory);
+  const int count = static_cast<int>(sorted(population));
+  if (thread == 0) usable = 0;
+  for (int i = thread; i < count; i += threads) {
+    const uint64_t key = i < population ? update::wide_key(job, problem * population + i) : ~0ull;
+    entry[i] = {key, static_cast<uint64_t>(i)};
+  }
+  __syncthreads();
+  update::sort(entry, count);
+  __syncthreads();
+  for (int i = thread; i < population; i += threads) {
+    if (update::has_failed(job, entry[i].key)) continue;
+    order[i] = static_cast<uint16_t>(entry[i].place);
+    atomicAdd(&usable, 1);
+  }
+  __syncthreads();
+  return usable;
+}
+
+template <typename T> __global__ void __launch_bounds__(kManyThreads, 2)
+    adapt_kernel(const __grid_constant__ Call call) {
+  let_kernel_after_begin();
+  auto* const order = reinterpret_cast<uint16_t*>(update::dynamic_shared());
+  double* const memory = update::dynamic_shared() + listed(call.job.settings.population);
+  const int usable = ranked(call.job, blockIdx.x, order, memory);
+  adapt<T>(Block(call.plan.dimensions), call, blockIdx.x, order, usable, memory);
+}
+
+template <typename T> __global__ void __launch_bounds__(kFewThreads)
+    draw_kernel(const __grid_constant__ Draw call) {
+  wait_for_kernel_before();
+  draw<T>(Block(), call, blockIdx.x, update::dynamic_shared());
+}
+
+// `Gpu` is that of cem_update/launch.cuh, and gives kernels more shared memory.
+template <typename Gpu> void launch(const Gpu& device, Call call, ScalarType type, Device where) {
+  update::launch(device, call.job, type, where);
+  const int64_t problems = call.job.settings.problems, population = call.job.settings.population;
+  if (problems == 0) return;
+  const int threads = call.plan.padded > 40 || population > 256 ? kManyThreads : kFewThreads;
+  int64_t bytes = 0;
+  auto* const kernel = type == ScalarType::Float ? adapt_kernel<float> : adapt_kernel<double>;
+  for (int most = threads; most >= 8; most -= 8) {  // as many candidates at once as there is memory for
+    call.plan = Plan(call.plan.dimensions, population, most);
+    bytes = listed(population) * 8 + std::max(call.plan.doubles() * 8, sorted(population) * 16);
+    if (bytes <= kSharedBytes || device.gives(kernel, bytes)) break;
+  }
+  device.launch_early(kernel, problems, threads, bytes, call);
+}
+
+template <typename Gpu> void launch(const Gpu& device, const Draw& call, ScalarType type) {
+  device.launch_early(type == ScalarType::Float ? draw_kernel<float> : draw_kernel<double>,
+      call.problems * call.groups, kFewThreads, call.doubles() * 8, call);
+}
+
+}  // namespace cem_tetris::cma

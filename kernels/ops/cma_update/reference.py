@@ -1,0 +1,143 @@
+"""The update of CMA-ES in plain PyTorch: what ``cma_update`` computes to rounding, for any device and size.
+
+It needs no compiler, waits for no device, and works under ``torch.compile`` and ``torch.func.vmap``.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from kernels.ops.cem_update import cem_update_reference
+from kernels.ops.normal import sample_normal_rows
+
+Rates = tuple[float, float, float, float, float, float, float]
+_TINY = torch.finfo(torch.float64).tiny
+
+
+def draw_correlated_reference(
+    distribution: Tensor,
+    factor: Tensor,
+    population_size: int,
+    *,
+    seed: Tensor,
+    generation: Tensor,
+    bounds: tuple[Tensor, Tensor] | None = None,
+) -> Tensor:
+    """Return what ``draw_correlated`` returns, from the noise of ``sample_normal_rows``."""
+    mean = distribution[..., 0, :]
+    standard = torch.stack([torch.zeros_like(mean), torch.ones_like(mean)], dim=-2)
+    noise = sample_normal_rows(standard, population_size, seed=seed, generation=generation)
+    x = (noise.double() @ factor.double().mT + mean.double().unsqueeze(-2)).to(mean.dtype)
+    if bounds is not None:
+        x = torch.minimum(torch.maximum(x, bounds[0].unsqueeze(-2)), bounds[1].unsqueeze(-2))
+    return x
+
+
+@torch.no_grad()
+def cma_update_reference(
+    fitness: Tensor,
+    candidates: Tensor,
+    distribution: Tensor,
+    record: Tensor,
+    generation: Tensor,
+    factor: Tensor,
+    paths: Tensor,
+    num_elites: int,
+    *,
+    maximize: bool,
+    rates: Rates,
+    weights: Tensor,
+    extra_variance: Tensor | None = None,
+    std_floor: Tensor | None = None,
+    smoothing: float = 1.0,
+    mean_averaging: float = 0.0,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Return what ``cma_update`` returns; the arguments are the same, and nothing is checked."""
+    new, new_record, after, elites = cem_update_reference(
+        *(fitness, candidates, distribution, record, generation, num_elites),
+        maximize=maximize,
+        extra_variance=extra_variance,
+        weights=weights[:num_elites],
+        std_floor=std_floor,
+        variance_about="old_mean",
+        smoothing=smoothing,
+        mean_averaging=mean_averaging,
+        fixed_order=False,
+    )
+    worst = -math.inf if maximize else math.inf
+    failed = fitness.isnan() | (fitness == worst)
+    scores = fitness.masked_fill(failed, worst) if fitness.is_floating_point() else fitness
+    order = torch.sort(scores, dim=-1, descending=maximize, stable=True).indices
+    rows = candidates.gather(-2, order.unsqueeze(-1).expand(candidates.shape)).double()
+    failed = failed.gather(-1, order)
+    rows, weights = torch.where(failed.unsqueeze(-1), 0.0, rows), torch.where(failed, 0.0, weights)
+
+    mean, lower, moved = distribution[..., 0, :].double(), factor.double(), new[..., 0, :].double()
+    covariance, found_paths = _with_paths(
+        lower, rows, weights, mean, moved, paths.double(), generation, rates
+    )
+    variances = covariance.diagonal(dim1=-2, dim2=-1)
+    more = torch.zeros_like(variances)
+    if extra_variance is not None:
+        last = generation.clamp(0, extra_variance.shape[0] - 1)
+        more = more + extra_variance.index_select(0, last.reshape(1))
+    if std_floor is not None:
+        more = torch.maximum(more, std_floor.double().square() - variances)
+    found, good = _factorised(covariance + torch.diag_embed(more))
+    some = ~failed.all(-1, keepdim=True)
+    good = good.unsqueeze(-1) & some
+    std = torch.where(good, _rounded(found.square().sum(-1).sqrt(), new.dtype), distribution[..., 1, :])
+    new = torch.cat([new[..., :1, :], std.unsqueeze(-2), new[..., 2:, :]], dim=-2)
+    new_factor = torch.where(good.unsqueeze(-1), _rounded(found, factor.dtype), factor)
+    moves = some.unsqueeze(-1) & found_paths.isfinite()
+    new_paths = torch.where(moves, _rounded(found_paths, paths.dtype), paths)
+    return new, new_record, after, new_factor, new_paths, elites
+
+
+def _with_paths(
+    lower: Tensor,
+    rows: Tensor,
+    weights: Tensor,
+    mean: Tensor,
+    moved: Tensor,
+    paths: Tensor,
+    generation: Tensor,
+    rates: Rates,
+) -> tuple[Tensor, Tensor]:
+    """Return the next covariance, shape (..., d, d), and paths; all tensors float64, rows by rank."""
+    mu_eff, c_s, d_s, c_c, c_1, c_mu, chi = rates
+    step, y, dim = moved - mean, rows - mean.unsqueeze(-2), mean.shape[-1]
+    still = (lower.diagonal(dim1=-2, dim2=-1) == 0).to(lower.dtype)  # dimensions of no width
+    both = torch.cat([y, step.unsqueeze(-2)], dim=-2)
+    white = torch.linalg.solve_triangular(lower + torch.diag_embed(still), both.mT, upper=False).mT
+    lengths = white[..., :-1, :].square().sum(-1).clamp(min=_TINY)
+    bounded = torch.where(weights < 0, weights * dim / lengths, weights).unsqueeze(-1)
+    p, q = paths.unbind(-2)
+    p = (1 - c_s) * p + math.sqrt(c_s * (2 - c_s) * mu_eff) * white[..., -1, :]
+    length = torch.linalg.vector_norm(p, dim=-1, keepdim=True)
+    warm = 1 - (1 - c_s) ** (2 * (generation + 1))
+    moves = (length.square() / warm < (2 + 4 / (dim + 1)) * dim).to(step.dtype)
+    q = (1 - c_c) * q + moves * math.sqrt(c_c * (2 - c_c) * mu_eff) * step
+    ratio = torch.exp((c_s / d_s * (length / chi - 1)).clamp(max=1.0))
+    kept = 1 - c_1 - c_mu * weights.sum(-1, keepdim=True) + c_1 * (1 - moves) * c_c * (2 - c_c)
+    covariance = kept.unsqueeze(-1) * (lower @ lower.mT) + c_mu * ((y * bounded).mT @ y)
+    covariance = covariance + c_1 * q.unsqueeze(-1) * q.unsqueeze(-2)
+    return ratio.square().unsqueeze(-1) * covariance, torch.stack([p, ratio * q], dim=-2)
+
+
+def _factorised(covariance: Tensor) -> tuple[Tensor, Tensor]:
+    """Return L with L L^T = covariance, and where there is one."""
+    variances = covariance.diagonal(dim1=-2, dim2=-1)
+    ridge = 1e-12 * variances + _TINY  # a matrix of too few elites is singular
+    factor, info = torch.linalg.cholesky_ex(covariance + torch.diag_embed(ridge))
+    good = (info == 0) & factor.isfinite().all(-1).all(-1)
+    return torch.where(variances.unsqueeze(-1) > 0, factor, 0.0), good
+
+
+def _rounded(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a tensor of another dtype: what is too large becomes the largest number."""
+    largest = torch.finfo(dtype).max
+    return x.clamp(-largest, largest).to(dtype)
