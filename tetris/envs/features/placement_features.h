@@ -25,9 +25,9 @@ struct FeatureTensors {
 };
 
 // Calls `visit(numerators)` with the features of a placement's whole after-state, if the game goes on.
-template <class List, class L, class Visit> TETRIS_FUNCTION void visit_whole(
-    const Board<L>& board, int piece, int place, bool clear_on_overflow, const Visit& visit) {
-  const Landing<L> landing(board, piece, place, clear_on_overflow);
+template <class List, class L, class Visit>
+TETRIS_FUNCTION void visit_whole(const Board<L>& board, int piece, int place, const Visit& visit) {
+  const Landing<L> landing(board, piece, place);
   if (landing.over) return;
   int numerators[List::COUNT];
   List::template numerators<L>(AfterState<L>(board, landing, piece, place), numerators);

@@ -135,7 +135,7 @@ struct Cpu {
     const int width = WIDTH > 0 ? WIDTH : task.rules.width, height = task.rules.height;
     const View<WIDTH> view(all, width, height);
     torch::stable::parallel_for(0, all.count, GRAIN, [&](int64_t begin, int64_t end) {
-      const Geometry<L> geometry(width, height);
+      const Geometry<L> geometry(task.rules);
       for (int64_t i = begin; i < end; ++i) play(geometry, view, i);
     });
   }

@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(STEP_THREADS) step_kernel(const __grid_constan
   const Environments& all = job.all;
   const StepTensors& tensors = job.tensors;
   StepBlock block(job, step_memory());
-  const Geometry<L> geometry(job.task.rules.width, job.task.rules.height);
+  const Geometry<L> geometry(job.task.rules);
   L::ColumnBits shown = geometry.walls;
   if (block.thread < block.count) {
     const int64_t i = block.first + block.thread;
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(STEP_THREADS) observe_kernel(const __grid_cons
   StepBlock block(job, step_memory());
   if (block.thread < block.count) {
     const int64_t i = block.first + block.thread;
-    const Geometry<L> geometry(job.task.rules.width, job.task.rules.height);
+    const Geometry<L> geometry(job.task.rules);
     block.leave_board(load_columns(geometry, all.columns + i, all.count));
     block.leave_piece(job.task.piece(all.seed[i], all.stream[i], all.time[i]));
     all.write_next(job.task, i);

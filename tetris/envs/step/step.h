@@ -115,7 +115,7 @@ template <class L> TETRIS_FUNCTION Outcome step(const Task& task, const Geometry
   }
   const Board<L> board(geometry, cells);
   const int place = place_of(action, episode.piece, geometry.width);
-  const Landing<L> landing(board, episode.piece, place, task.rules.clear_on_overflow);
+  const Landing<L> landing(board, episode.piece, place);
   shown = landing.cells;
   if (landing.over && !task.rules.clear_on_overflow) {
     // A landing leaves out the piece that ended the game.

@@ -240,7 +240,7 @@ TETRIS_FUNCTION int choose(
 TETRIS_FUNCTION int64_t play(
     const Problem& problem, int known, const PieceStream& pieces, const double* values, int64_t most) {
   using L = ScalarLanes;
-  const Geometry<L> geometry(problem.rules.width, problem.rules.height);
+  const Geometry<L> geometry(problem.rules);
   typename L::ColumnBits cells = geometry.walls;
   int64_t lines = 0;
   for (int64_t t = 0; t < most; ++t) {
@@ -253,8 +253,7 @@ TETRIS_FUNCTION int64_t play(
     const int piece = pieces.piece(static_cast<uint64_t>(t));
     const int next = known == 1 ? 0 : pieces.piece(static_cast<uint64_t>(t + 1));
     const Board<L> board(geometry, cells);
-    const Landing<L> landing(
-        board, piece, choose(problem, known, bits, piece, next, values), problem.rules.clear_on_overflow);
+    const Landing<L> landing(board, piece, choose(problem, known, bits, piece, next, values));
     lines += landing.lines;
     if (landing.over) return lines;
     cells = landing.cells;
