@@ -52,11 +52,10 @@ template <class... Features> struct FeatureList {
   static_assert(((Features::denominator == 1 || std::is_same_v<Features, LandingHeight>) && ...),
       "expected a feature that is a whole number: double it here and in its Python twin");
   static constexpr bool all_follow_drops = (follows_drops<Features>() & ...);
-  template <class F> static constexpr bool by_column =
-      F::column_height >= 0 || F::column_step >= 0;  // scored by ColumnScores
+  // Scored by ColumnScores.
+  template <class F> static constexpr bool by_column = F::column_height >= 0 || F::column_step >= 0;
   static constexpr bool has_columns = all_follow_drops && (by_column<Features> || ...);
-  static constexpr int APART =
-      (0 + ... + (by_column<Features> ? 0 : 1));  // features that are not of one column each
+  static constexpr int APART = (0 + ... + (by_column<Features> ? 0 : 1));  // those that are not
   template <int STEPS> static constexpr bool has_table = ((Features::table_steps == STEPS) || ...);
   // Weights of a candidate, and tables of them, from one candidate to the next.
   static constexpr int ROW = COUNT + (has_table<1> ? StepTable<ScalarLanes, 1>::SIZE : 0) +

@@ -87,23 +87,21 @@ TETRIS_FUNCTION const Shape& shape_of(int piece, int orientation) {
 // What a search needs to know of the shapes of WIDTH columns, one shape a lane. A pattern is a number whose bit 3 - j
 // stands for row j of the piece: times 2^(TOP - 3 - row) it is those rows of a column, with the piece's bottom at `row`.
 template <class L, int WIDTH> struct ShapeLanes {
-  typename L::Constant column;         // left edge of the placement
-  typename L::Constant height;         // of the piece
-  typename L::Constant bottom[WIDTH];  // first row of each of its columns
-  typename L::Constant cells[WIDTH];   // cells of each column
-  typename L::Constant piece[WIDTH];   // pattern: rows of each column
-  typename L::Constant floor[WIDTH];   // pattern: the row below each column
-  typename L::Constant
-      contact[WIDTH + 2];            // pattern: rows of column k - 1 that touch the piece from its side
-  typename L::Constant rows[WIDTH];  // pattern: rows with n + 1 cells
-  typename L::Constant lone[WIDTH];  // 1 for each column of one cell, else 0
-  typename L::Constant first_step;   // height of the leftmost column + STEP
-  typename L::Constant last_step;    // height of the rightmost column - STEP
-  typename L::Constant inner_flags;  // step_flag of the differences between its columns' tops
-  typename L::Constant
-      inner_sizes[WIDTH];  // of the differences from each of its columns to the next one; the last is 0
+  typename L::Constant column;                // left edge of the placement
+  typename L::Constant height;                // of the piece
+  typename L::Constant bottom[WIDTH];         // first row of each of its columns
+  typename L::Constant cells[WIDTH];          // cells of each column
+  typename L::Constant piece[WIDTH];          // pattern: rows of each column
+  typename L::Constant floor[WIDTH];          // pattern: the row below each column
+  typename L::Constant contact[WIDTH + 2];    // pattern: rows of column k - 1 beside the piece
+  typename L::Constant rows[WIDTH];           // pattern: rows with n + 1 cells
+  typename L::Constant lone[WIDTH];           // 1 for each column of one cell, else 0
+  typename L::Constant first_step;            // height of the leftmost column + STEP
+  typename L::Constant last_step;             // height of the rightmost column - STEP
+  typename L::Constant inner_flags;           // step_flag of the differences between its columns' tops
+  typename L::Constant inner_sizes[WIDTH];    // of the steps from each column to the next; the last is 0
   typename L::Constant inner_sum;             // of these sizes
-  typename L::Constant inner_classes[WIDTH];  // these differences + STEP; the last is 0
+  typename L::Constant inner_classes[WIDTH];  // these steps + STEP; the last is 0
   // Sets (see `in_columns`), bit k: column k - 1 is higher by at least 1, 2 than column k; and column k by so much than
   // column k - 1, in the upper half of a word that has room for both.
   static constexpr int STEP_WORDS = sizeof(typename L::Word) > 2 ? 1 : 2;

@@ -16,8 +16,7 @@ from tetris.envs import rendering
 from tetris.envs.placements import action_count, action_mask, placement
 from tetris.game.decisions import Rows, landing_row, place
 from tetris.game.features import column_heights
-from tetris.game.garbage import hole_column, risen
-from tetris.game.piece_stream import PieceStream
+from tetris.game.piece_stream import PieceStream, hole_column
 from tetris.game.pieces import PIECES, Shape
 from tetris.game.rules import Rules, guideline_points
 
@@ -330,7 +329,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         self._placed += 1
         if self.garbage_every is not None and self._placed % self.garbage_every == 0 and not self.is_over:
             hole = hole_column(self.rules, self._pieces.seed, self._pieces.stream, self._garbage_rows)
-            self.rows = risen(self.rows, hole, self.rules)
+            self.rows = (self.rules.full_row & ~(1 << hole), *self.rows)
             self._garbage_rows += 1
             self.is_over = len(self.rows) > self.rules.height
         self._draw_piece()

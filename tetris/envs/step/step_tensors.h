@@ -1,9 +1,7 @@
 // The tensors of the step operators, checked, as plain pointers; and the schemas, the same on any device.
 #pragma once
 
-#include <torch/csrc/stable/tensor.h>
-#include <torch/headeronly/util/Exception.h>
-
+#include "check_tensor.h"
 #include "step.h"
 
 namespace tetris {
@@ -67,17 +65,6 @@ template <class L> TETRIS_FUNCTION int step_one(const Environments& all, const S
   tensors.truncated[i] = outcome.truncated;
   all.write_next(task, i);
   return episode.piece;
-}
-
-using torch::headeronly::ScalarType;
-using torch::stable::Tensor;
-
-inline void check_tensor(
-    const Tensor& tensor, ScalarType type, int64_t numbers, const Tensor& like, const char* name) {
-  STD_TORCH_CHECK(tensor.scalar_type() == type && tensor.is_contiguous() && tensor.numel() == numbers &&
-                      tensor.is_cuda() == like.is_cuda() &&
-                      tensor.get_device_index() == like.get_device_index(),
-      "expected ", name, " of the documented type and shape, contiguous and on the environments' device");
 }
 
 inline Environments environments_of(const Tensor& seed, const Tensor& stream, const Tensor& columns,
