@@ -16,8 +16,7 @@ from tetris.envs.placements import action_count
 from tetris.envs.tetris_env import EMPTY_HOLD, REWARDS
 from tetris.game.decisions import Rows, after_states
 from tetris.game.features import feature_values
-from tetris.game.piece_stream import hole_column
-from tetris.game.piece_stream import PieceStream
+from tetris.game.piece_stream import PieceStream, hole_column
 from tetris.game.rules import guideline_points
 from tetris.view.images import PALETTE
 

@@ -126,8 +126,8 @@ def header_of(names: Sequence[str]) -> tuple[Path, str] | None:
     for name in names:
         if name in features.FEATURES and name not in _BUILT_IN and name not in _headers:
             raise ValueError(
-                f"expected features that the C++ engine has, got {name!r}: no header that tetris.feature_header "
-                "read defines it (device python plays without it)"
+                f"expected features that the C++ engine has, got {name!r}, which no header defines that "
+                "tetris.feature_header read (device python plays without one)"
             )
     found = {_headers[name] for name in header_features(names)}
     if len(found) > 1:

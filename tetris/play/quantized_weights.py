@@ -56,7 +56,7 @@ def quantized_weights(weights: Tensor, names: Sequence[str]) -> tuple[Tensor, Te
 
 
 def played_weights(weights: Tensor, names: Sequence[str]) -> Tensor:
-    """Return weights rounded as `quantized_weights` does, float64: sums of products with features are exact."""
+    """Return weights rounded as `quantized_weights` does, float64; weighted sums of features are exact."""
     whole, step = quantized_weights(weights, names)
     return whole * step * _denominators(names, weights.device)
 

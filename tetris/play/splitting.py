@@ -115,15 +115,8 @@ def split_rollout(
             choose the resampling, too.
         decisions: Pieces to place on every stream, at least ten more than `BURN_IN`. Those after it count, up
             to the last resampling.
-        device: ``"cpu"``, ``"cuda"`` or ``"python"``.
+        device: As for `Rollout`, and so are the errors.
         check: Called a few times a second; an exception ends the rollout.
-
-    Returns:
-        Rates and counts of each candidate.
-
-    Raises:
-        ValueError: If an argument is out of range; see `Rollout`.
-        kernels.loader.BuildError: If the engine could not be built.
     """
     check_integer("count of streams", streams.count, 2, MOST_STREAMS)
     if streams.games is not None:
@@ -257,11 +250,11 @@ def _sum(weight: torch.Tensor, add: Callable[[torch.Tensor], torch.Tensor]) -> t
 
 
 def systematic(copies: torch.Tensor, bits: torch.Tensor) -> torch.Tensor:
-    """Draw as many streams as there are, each in proportion to its copies, rounded up or down, in their order.
+    """Draw as many streams as there are, in their order, each in proportion to its copies, up or down.
 
     Copies are of shape (population, streams), int64, at least 1, and the sum of a row times the number of
-    streams is below 2^63. ``bits``, the offset of the first stream, is of shape (population, 1): twelve random
-    bits; others are ignored.
+    streams is below 2^63. ``bits``, the offset of the first stream, is of shape (population, 1): twelve
+    random bits; others are ignored.
     """
     streams = copies.shape[1]
     until = copies.cumsum(1)
