@@ -73,32 +73,25 @@ struct Cuda {
     const int device = boards.get_device_index();
     const cem_tetris::DeviceGuard guard(device);
     const cudaStream_t stream = cem_tetris::current_stream(boards);
+    const bool usual = all.rules.width == MAX_WIDTH;
     if constexpr (Lookahead::TETRIS_LOOKAHEAD == Lookahead::preview) {
       const PairsJob job{all, warp_bytes<List>()};
-      if (all.rules.width == MAX_WIDTH) launch_pairs<List, MAX_WIDTH>(job, device, stream);
+      if (usual) launch_pairs<List, MAX_WIDTH>(job, device, stream);
       else launch_pairs<List, 0>(job, device, stream);
-      return;
-    }
-    if constexpr (Lookahead::TETRIS_LOOKAHEAD == Lookahead::none) {
-      if (all.total < FEW<List> * cem_tetris::multiprocessors(device)) {
-        rollout_warp<List><<<static_cast<unsigned>(all.total), WARP, 0, stream>>>(all);
-        STD_CUDA_KERNEL_LAUNCH_CHECK();
-        return;
+    } else {
+      if constexpr (Lookahead::TETRIS_LOOKAHEAD == Lookahead::none) {
+        if (all.total < FEW<List> * cem_tetris::multiprocessors(device)) {
+          rollout_warp<List><<<static_cast<unsigned>(all.total), WARP, 0, stream>>>(all);
+          STD_CUDA_KERNEL_LAUNCH_CHECK();
+          return;
+        }
       }
+      Tensor states = torch::stable::new_empty(
+          boards, {all.total, static_cast<int64_t>(sizeof(GameState) / sizeof(int32_t))});
+      const PoolJob job{all, static_cast<GameState*>(states.mutable_data_ptr()), warp_bytes<List>(), 0, 0};
+      if (usual) launch_pool<List, MAX_WIDTH>(job, device, stream);
+      else launch_pool<List, 0>(job, device, stream);
     }
-    if constexpr (Lookahead::TETRIS_LOOKAHEAD != Lookahead::preview)
-      play_pool<List>(all, boards, device, stream);
-  }
-
- private:
-  template <class List>
-  static void play_pool(const RolloutArguments& all, const Tensor& boards, int device, cudaStream_t stream) {
-    Tensor states = torch::stable::new_empty(
-        boards, {all.total, static_cast<int64_t>(sizeof(GameState) / sizeof(int32_t))});
-    const PoolJob job{all, static_cast<GameState*>(static_cast<void*>(states.mutable_data_ptr<int32_t>())),
-        warp_bytes<List>(), 0, 0};
-    if (all.rules.width == MAX_WIDTH) launch_pool<List, MAX_WIDTH>(job, device, stream);
-    else launch_pool<List, 0>(job, device, stream);
   }
 };
 

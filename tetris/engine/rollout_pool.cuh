@@ -54,11 +54,6 @@ template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD> struct PoolRollout {
     const GameState game = job.states[index];  // as a whole, in few reads
     const Board<L> board(geometry, with_walls(geometry, game.columns), {memory.kept(), lane});
     ThreadSearch<List, BOARD_WIDTH> search{job.rules, memory};
-    return choose(search, decision, board, piece);
-  }
-
-  template <class Search> __device__ __forceinline__ Choice choose(
-      Search& search, const Decision& decision, const Board<L>& board, int piece) {
     if constexpr (LOOKAHEAD == Lookahead::none) return search.choose(decision, board, piece);
     else
       return choose_by_prospects<List>(

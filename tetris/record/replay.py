@@ -117,7 +117,7 @@ class Replay:
         numbers, placements = placement_numbers(rules.width), bytearray()
         lines = games = 0
         for after in played:
-            placements.append(numbers[after.shape.piece, after.shape.orientation, after.column])
+            placements.append(numbers[after.piece, after.orientation, after.column])
             lines += after.lines
             games += after.game_over
         return cls(rules, bytes(placements), lines, games, seed, stream, controller)
