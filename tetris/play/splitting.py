@@ -164,6 +164,7 @@ class StreamWeights:
         self._count = 0
         # Candidates that share pieces share the resampling, too.
         self._offset = 0 if games.streams.shared else _OWN
+        self._offsets = torch.arange(population, device=self._before.device).unsqueeze(1) * self._offset
 
     def resample(self, bits: int, *, counts: bool = True) -> torch.Tensor:
         """Resample the streams; return the one whose board each stream takes, see `Rollout.branch`.
@@ -186,9 +187,9 @@ class StreamWeights:
             weight_ended = _sum(self._weight, lambda part: (part * ended).sum(1))
             self.ended += weight_ended / self._weight.long().sum(1).double()
         self._before = games
-        own_bits = bits + torch.arange(len(games), device=games.device).unsqueeze(1) * self._offset
+        level = levels(self._games)
         source, self._weight = resampled(
-            *(self._weight, levels(self._games), self._held, self._unit, self._count, own_bits)
+            *(self._weight, level, self._held, self._unit, self._count, bits + self._offsets)
         )
         return source
 
