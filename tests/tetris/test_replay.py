@@ -28,9 +28,9 @@ def recorded(rules: Rules, count: int, seed: int = 7) -> Replay:
 
 def sealed(values: dict[str, Any]) -> dict[str, Any]:
     """The values with the digest that belongs to them, as only a program would write it."""
-    told = {key: value for key, value in values.items() if key != "digest"}
-    text = json.dumps(told, sort_keys=True, separators=(",", ":"))
-    return {**told, "digest": f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"}
+    content = {key: value for key, value in values.items() if key != "digest"}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return {**content, "digest": f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"}
 
 
 @pytest.mark.parametrize(

@@ -354,7 +354,7 @@ def thin_covers(after: AfterState) -> int:
 
 
 STEP_CLASSES = 7
-"""Steps from a column to the next one, told apart: 3 or more down, 2, 1, none, 1 up, 2, 3 or more."""
+"""Classes of the steps from a column to the next one: 3 or more down, 2, 1, none, 1 up, 2, 3 or more."""
 
 
 def _step_class(after: AfterState, column: int) -> int:
