@@ -1,4 +1,4 @@
-"""The folder of a training run: its files, its lock, and what is read from it."""
+"""The folder of a training run: its files, its lock, where it comes from, and what is read from it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import fcntl
 import itertools
 import json
 import os
+import platform
+import shlex
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,14 +18,19 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
 from kernels.support.files import check_own, flock, write_text
 from kernels.support.names import meant_path
 from kernels.support.printable import printable
+from kernels.version import __version__
 from tetris import LinearController
 from tetris.play.controller import FILE_NAME
 from tetris.training.recipe import Recipe, read_settings
 
 RUNS = Path("runs")
+_ROOT = Path(__file__).resolve().parents[2]
 
 
 class RunFolder:
@@ -104,6 +112,11 @@ class RunFolder:
             os.close(descriptor)
         return False
 
+    def add_start(self, device: str) -> None:
+        """Append the record of a start of the run, of this process, as a line."""
+        with self.starts.open("a") as file:
+            file.write(json.dumps(start_record(device)) + "\n")
+
 
 def new_folder(out: Path | None, seed: int) -> RunFolder:
     """Return the folder of a new run; without ``out`` a free one under ``runs``, named by time and seed."""
@@ -112,6 +125,57 @@ def new_folder(out: Path | None, seed: int) -> RunFolder:
     name = f"{datetime.datetime.now():%Y-%m-%d-%H%M%S}-seed{seed}"
     numbered = (RUNS / (name if count == 1 else f"{name}-{count}") for count in itertools.count(1))
     return RunFolder(next(path for path in numbered if not path.exists()))
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the software by name."""
+    return {
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+        "cem-tetris": __version__,
+    }
+
+
+def start_record(device: str) -> dict[str, str]:
+    """Return date, command, commit and hardware of this process; the GPU where the device is ``"cuda"``."""
+    return {
+        "date": f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC",
+        "command": _command(),
+        "commit": _commit(),
+        "hardware": _hardware(device),
+    }
+
+
+def _command() -> str:
+    words = sys.argv[0].split() if " " in sys.argv[0] else ["python", sys.argv[0]]
+    return shlex.join([*words, *sys.argv[1:]])
+
+
+def _commit() -> str:
+    """The commit of a checkout, with a ``+`` where files differ; empty for an installed package."""
+    if not (_ROOT / ".git").exists():
+        return ""
+    try:
+        commit, changes = (
+            subprocess.run(
+                ["git", "-C", str(_ROOT), *words], capture_output=True, text=True, timeout=10, check=True
+            ).stdout.strip()
+            for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return commit + "+" * bool(changes)
+
+
+def _hardware(device: str) -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(errors="replace").splitlines() if cpuinfo.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    processor = names[0] if names else platform.processor() or platform.machine()
+    cores = len(os.sched_getaffinity(0))
+    gpu = torch.cuda.get_device_name() if device == "cuda" and torch.cuda.is_available() else ""
+    return ", ".join(filter(None, (gpu, processor, f"{cores} core{'s'[: cores != 1]}")))
 
 
 Metrics = dict[str, Any]
@@ -127,7 +191,7 @@ class RunRecord:
         recipe: Its recipe.
         metrics: A record per generation, at least one.
         controller: The learned controller, with its provenance.
-        starts: Hardware, commit and command of each start; see `tetris.training.provenance`.
+        starts: Date, command, commit and hardware of each start.
     """
 
     name: str

@@ -32,10 +32,9 @@ from tetris.play.devices import NATIVE, check_gpu, choose_device
 from tetris.record.numbers import format_lines
 from tetris.training import reference_check
 from tetris.training.objective import learned_weights, run_objective
-from tetris.training.presets import DEFAULT_PRESET, SEARCH, Setting
-from tetris.training.provenance import add_start, versions
 from tetris.training.recipe import Recipe, make_recipe
-from tetris.training.run_folder import RunFolder, new_folder
+from tetris.training.run_folder import RunFolder, new_folder, versions
+from tetris.training.settings import DEFAULT_PRESET, SEARCH, Setting
 
 CHECKPOINT_SECONDS = 1.0
 """The least time between two checkpoints, in seconds."""
@@ -82,7 +81,7 @@ def train(
     prepare_engine(recipe)
     training = Training(recipe, folder, time_limit_s)
     with folder.claimed(recipe):
-        add_start(folder.starts, recipe.device)
+        folder.add_start(recipe.device)
         training.trainer.run()
         controller = training.save_controller()
     if controller is None:

@@ -13,7 +13,7 @@ import torch
 from sample_runs import TINY, metrics_of
 
 from tetris import LinearController, Rules
-from tetris.commands import training_run
+from tetris.commands import train
 from tetris.training.run_folder import RunFolder
 
 Script = Callable[..., Any]
@@ -21,7 +21,7 @@ Script = Callable[..., Any]
 
 @pytest.fixture(autouse=True)
 def _draw_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tetris.commands.training_run.draw", lambda training: None)
+    monkeypatch.setattr("tetris.commands.train.draw", lambda training: None)
 
 
 def _train(script: Script, folder: Path, *arguments: object) -> Any:
@@ -210,17 +210,17 @@ def test_while_a_run_goes_on_its_report_is_written_now_and_then(
     page = tmp_path / "a" / "report.html"
     page.unlink()
     now = 0.0
-    monkeypatch.setattr(training_run, "time", SimpleNamespace(monotonic=lambda: now))
-    live = training_run.LiveReport(RunFolder(tmp_path / "a"))
-    now = training_run.LIVE_SECONDS - 1
+    monkeypatch.setattr(train, "time", SimpleNamespace(monotonic=lambda: now))
+    live = train.LiveReport(RunFolder(tmp_path / "a"))
+    now = train.LIVE_SECONDS - 1
     live.on_checkpoint(1, {})
     assert not page.exists()
     now += 1
     live.on_checkpoint(2, {})
     assert "location.reload" in page.read_text(encoding="utf-8")
     # A defect of the page does not end the run.
-    monkeypatch.setattr(training_run, "write_report", lambda *_, **__: 1 / 0)
-    now += training_run.LIVE_SECONDS
+    monkeypatch.setattr(train, "write_report", lambda *_, **__: 1 / 0)
+    now += train.LIVE_SECONDS
     live.on_checkpoint(3, {})
 
 
@@ -230,7 +230,7 @@ def test_a_report_that_fails_is_a_note_and_the_run_is_kept(
     def broken(*arguments: object, **options: object) -> None:
         raise KeyError("lines")
 
-    monkeypatch.setattr(training_run, "write_report", broken)
+    monkeypatch.setattr(train, "write_report", broken)
     ended = _train(script, tmp_path / "a", "--score-decisions", 64)
     line, *_ = (line for line in ended.err.splitlines() if line.startswith("note: no "))
     assert line.startswith(f"note: no {tmp_path / 'a' / 'report.html'}: KeyError: 'lines'; to try again: ")

@@ -30,7 +30,7 @@ RECIPE = (*TINY, "--generations", 5)
 @pytest.fixture(autouse=True)
 def _checkpoint_every_generation_and_draw_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr("tetris.commands.training_run.draw", lambda training: None)
+    monkeypatch.setattr("tetris.commands.train.draw", lambda training: None)
 
 
 def _defer(monkeypatch: pytest.MonkeyPatch, deferred: bool) -> None:

@@ -14,9 +14,8 @@ import torch
 
 from tetris import Rules
 from tetris.play.splitting import BURN_IN
-from tetris.training.curriculum import Stage, cut_to_board, parse_curriculum
-from tetris.training.presets import CUDA_PRESETS, CUDA_PRESETS_MULTIPROCESSORS, PRESETS
-from tetris.training.recipe import Recipe, make_recipe, read_settings
+from tetris.training.recipe import Recipe, Stage, cut_to_board, make_recipe, parse_curriculum, read_settings
+from tetris.training.settings import CUDA_PRESETS, CUDA_PRESETS_MULTIPROCESSORS, PRESETS
 
 
 def _stages(recipe: Recipe) -> list[tuple[str, int, int]]:
