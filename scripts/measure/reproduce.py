@@ -21,7 +21,7 @@ from measure.provenance import Measured
 from measure.work import least_lines
 from tetris import Rules
 from tetris.commands.command_line import fail, one_line_errors
-from tetris.evaluation.papers import PUBLISHED_SCORES
+from tetris.evaluation.comparison import PUBLISHED_SCORES
 from tetris.evaluation.scores import Limit, Trial, progress_bar
 from tetris.evaluation.scores import measure as measure_score
 from tetris.play.controller import PUBLISHED, resolve

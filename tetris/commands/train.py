@@ -24,9 +24,8 @@ from kernels.support.ranks import RanksError
 from tetris import LinearController
 from tetris.commands.arguments import add_feature_header, add_setting
 from tetris.commands.command_line import Parser, command_of, joined_ranks, one_line_errors, positive_seconds
-from tetris.evaluation.comparison import LEARNED, boards, compare, verdict
+from tetris.evaluation.comparison import LEARNED, Score, boards, compare, score_table, verdict
 from tetris.evaluation.scores import Trial
-from tetris.evaluation.text_table import Score, score_table
 from tetris.game.feature_sets import feature_label
 from tetris.play.devices import choose_device
 from tetris.record.numbers import format_lines

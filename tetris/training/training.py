@@ -1,7 +1,6 @@
 """A training run: optimizer, objective and files.
 
-The learned weights are the mean of the last distribution, or the average of means, scaled to length 1. With a
-noisy fitness the best candidate is the luckiest one.
+The learned weights are the mean of the last distribution, or the average of means, scaled to length 1.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from tetris.play import engines as native
 from tetris.play.devices import NATIVE, check_gpu, choose_device
 from tetris.record.numbers import format_lines
 from tetris.training import reference_check
-from tetris.training.objective import learned_weights, run_objective
+from tetris.training.objective import run_objective, unit_length
 from tetris.training.recipe import Recipe, make_recipe
 from tetris.training.run_folder import RunFolder, new_folder, versions
 from tetris.training.settings import DEFAULT_PRESET, SEARCH, Setting
@@ -184,15 +183,18 @@ class Training(Callback):
         """The decisions of all generations so far."""
         return self.recipe.decisions_until(self.optimizer.generation)
 
-    def controller(
+    def save_controller(
         self, state: Mapping[str, Any] | None = None, scores: Sequence[Mapping[str, Any]] = ()
-    ) -> LinearController:
-        """Return the learned controller of an optimizer state, the current one by default.
+    ) -> LinearController | None:
+        """Write and return the learned controller of an optimizer state, the current one by default.
 
-        Its provenance holds scores and estimates of it and of published controllers, as plain values.
+        Its provenance holds scores and estimates of it and of published controllers, as plain values. Before
+        the first generation there is none.
         """
         recipe = self.recipe
         state = self.optimizer.state_dict() if state is None else state
+        if not state["generation"]:
+            return None
         estimates = [dict(each) for each in scores if "estimates" in each]
         provenance = {
             "made_by": "scripts/train_tetris.py",
@@ -206,17 +208,9 @@ class Training(Callback):
             "score": [dict(each) for each in scores if "estimates" not in each] if scores else None,
             **({"estimates": estimates} if estimates else {}),
         }
-        weights = tuple(learned_weights(state).tolist())
+        (weights,) = unit_length(state["averaged_mean"].double().unsqueeze(0)).tolist()
         name = self.folder.path.resolve().name
-        return LinearController(recipe.features, weights, recipe.rules, name, provenance)
-
-    def save_controller(
-        self, state: Mapping[str, Any] | None = None, scores: Sequence[Mapping[str, Any]] = ()
-    ) -> LinearController | None:
-        """Write the learned controller, see `controller`; nothing before the first generation."""
-        controller = self.controller(state, scores)
-        if not controller.provenance["generation"]:
-            return None
+        controller = LinearController(recipe.features, tuple(weights), recipe.rules, name, provenance)
         if ranks.rank() == 0:
             controller.save(self.folder.controller)
         return controller

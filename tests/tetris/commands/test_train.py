@@ -149,25 +149,6 @@ def test_default_folder_is_named_after_time_and_seed(
     assert all("-seed9" in name for name in names)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--noise", "constnt:1"), "got 'constnt:1'; did you mean 'constant'?"),
-        (("--curriculum", "10x10"), "expected a curriculum as BOARD:GENERATIONS[:DECISIONS]"),
-        (("--config", "/no/such.json"), "/no/such.json: No such file or directory"),
-    ],
-)
-def test_bad_input_is_one_line_and_status_2_and_leaves_nothing(
-    script: Script, tmp_path: Path, arguments: tuple[str, ...], message: str
-) -> None:
-    ended = script("train_tetris", *TINY, *arguments, "--out", tmp_path / "a")
-    assert (ended.status, ended.out) == (2, "")
-    (line,) = ended.err.splitlines()
-    assert line.startswith("train_tetris.py: error: ")
-    assert message in line
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_on_the_gpu_a_run_is_reproducible(script: Script, tmp_path: Path) -> None:

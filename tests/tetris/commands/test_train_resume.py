@@ -199,20 +199,6 @@ def test_damaged_checkpoint_is_passed_over_by_name(script: Script, tmp_path: Pat
     assert _weights(folder) == _weights(whole)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--resume", "/no/such"), "expected a run in /no/such, found no config.json there"),
-        (("--resume", "x", "--seed", "3"), "a resumed run keeps its settings: expected no --seed"),
-    ],
-)
-def test_bad_input_is_one_line_and_status_2(script: Script, arguments: tuple[str, ...], message: str) -> None:
-    ended = script("train_tetris", *arguments)
-    assert ended.status == 2
-    (line,) = ended.err.splitlines()
-    assert message in line
-
-
 def test_run_in_progress_is_left_alone(script: Script, whole: Path) -> None:
     with RunFolder(whole).claimed(None):
         ended = script("train_tetris", "--resume", whole)

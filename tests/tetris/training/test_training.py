@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -169,10 +172,12 @@ def test_controller_of_a_checkpoint_is_that_of_its_generation(
         assert controller.weights == pytest.approx(unit_length(mean.unsqueeze(0))[0].tolist())
     by_hand = _training_run(tmp_path / "by_hand", _recipe())
     objective = run_objective(_recipe(), by_hand.optimizer, StopRequest().check)
-    for generation, (controller, seconds) in enumerate(zip(saved, elapsed, strict=True)):
+    for generation, (controller, seconds) in enumerate([*zip(saved, elapsed, strict=True)]):
         evaluation = objective(by_hand.optimizer.ask(), generation)
         by_hand.optimizer.tell(evaluation.fitness, evaluation.candidates)
-        assert controller.weights == by_hand.controller().weights
+        again = by_hand.save_controller()
+        assert again is not None
+        assert controller.weights == again.weights
         assert controller.provenance["generation"] == generation + 1
         assert controller.provenance["decisions"] == by_hand.decisions
         assert controller.provenance["seconds"] == seconds
@@ -247,3 +252,32 @@ def test_lines_per_game_refuses_candidates_of_another_shape() -> None:
 def test_lines_per_game_refuses_wrong_arguments(options: dict[str, Any]) -> None:
     with pytest.raises((TypeError, ValueError), match=f"^expected {next(iter(options))}"):
         LinesPerGame("holes", **options)
+
+
+# A seed gives the same controller on every processor: on the CPU training is IEEE operations alone.
+PROGRAM = """
+import hashlib, sys
+import numpy as np
+from tetris.training import train
+controller = train(
+    "quick", seed=1, out=sys.argv[1], device="cpu", features="dt", population=24, elites=5, streams=8,
+    curriculum="10x6:4:60,10x8:3:250:split", decisions=60,
+)
+print(hashlib.sha256(np.array(controller.weights).tobytes()).hexdigest()[:16])
+"""
+DIGEST = "981d7f7f9e93189a"
+PLAIN = {"OMP_NUM_THREADS": "1", "ATEN_CPU_CAPABILITY": "default", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2"}
+
+
+def test_a_controller_has_the_same_bits_on_a_plain_processor(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "run")]
+    ended = subprocess.run(command, env={**os.environ, **PLAIN}, capture_output=True, text=True, check=True)
+    assert ended.stdout.split()[-1] == DIGEST
+
+
+def test_a_controller_has_the_same_bits_on_this_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["program", str(tmp_path / "run")])
+    exec(PROGRAM, {})
+    assert capsys.readouterr().out.split()[-1] == DIGEST
