@@ -24,7 +24,7 @@ from tetris.commands.arguments import (
     read_trials,
 )
 from tetris.commands.command_line import Parser, joined_ranks, one_line_errors, positive_int, positive_seconds
-from tetris.evaluation.scores import Limit, Measurement, Trial, measure, progress_bar
+from tetris.evaluation.scores import Limit, Measurement, Trial, measure
 from tetris.game.decisions import Pieces, Step, play
 from tetris.game.piece_stream import PieceStream
 from tetris.play.devices import choose_device
@@ -118,8 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             pieces = PieceStream(trial.rules, trial.seed or 0, 0) if sequence is None else sequence
             measurements.append(play_steps(trial, pieces, limit, arguments.replay))
         else:
-            with progress_bar(trial.label, limit) as progress:
-                measurements.append(measure(trial, limit, progress))
+            measurements.append(measure(trial, limit))
     print_scores([each.to_dict() for each in measurements], arguments.json)
     return 0
 

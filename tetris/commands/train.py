@@ -140,9 +140,7 @@ def run_of(given: argparse.Namespace) -> tuple[Recipe, RunFolder, bool]:
     config = read_settings(given.config) if "config" in given else {}
     device = choose_device(str((config | options).get("device", "auto")), _CPU)
     recipe = make_recipe(device, config, options)
-    folder = new_folder(out, recipe.seed)
-    folder.check_free()
-    return recipe, folder, True
+    return recipe, new_folder(out, recipe.seed), True
 
 
 def note(text: object) -> None:

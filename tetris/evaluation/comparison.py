@@ -17,7 +17,7 @@ from typing import Any
 
 from kernels.support.printable import printable
 from tetris.evaluation.estimates import MOST_ENDS, PLAYED, Estimate, estimate, games_ended
-from tetris.evaluation.scores import Limit, Measurement, Trial, measure, progress_bar
+from tetris.evaluation.scores import Limit, Measurement, Trial, measure
 from tetris.game.feature_sets import feature_label
 from tetris.game.policy import Lookahead
 from tetris.game.rules import Rules
@@ -123,9 +123,7 @@ def _score(trial: Trial, decisions: int, check: Callable[[], None] | None) -> Me
     if trial.device in NATIVE and decisions >= PLAYED and games_ended(trial) <= MOST_ENDS:
         least = min(decisions, MOST_ESTIMATED)
         return estimate(trial, lambda found: found.decisions >= least, check=check)
-    limit = Limit(decisions=decisions)
-    with progress_bar(f"{trial.label} on {trial.rules.board}", limit) as show:
-        return measure(trial, limit, show, check)
+    return measure(trial, Limit(decisions=decisions), check)
 
 
 def verdict(scores: Sequence[Score]) -> str:

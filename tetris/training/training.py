@@ -76,7 +76,6 @@ def train(
     """
     recipe = make_recipe(choose_device(device), {**settings, "preset": preset, "seed": seed})
     folder = new_folder(None if out is None else Path(out), recipe.seed)
-    folder.check_free()
     prepare_engine(recipe)
     training = Training(recipe, folder, time_limit_s)
     with folder.claimed(recipe):

@@ -16,7 +16,7 @@ from engine_games import few_features, weights_for
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cem import StopRequest, maximize
-from tetris import LinearController, Policy, Rollout, RolloutResult, Rules, Streams, rollout, split_rollout
+from tetris import LinearController, Policy, RolloutResult, Rules, Streams, rollout, split_rollout
 from tetris.training import training as _training
 from tetris.training.objective import LinesPerGame, lines_per_game, piece_seed, run_objective, unit_length
 from tetris.training.recipe import Recipe, make_recipe
@@ -58,33 +58,20 @@ def test_piece_seeds_differ_from_run_to_run_and_from_those_people_type() -> None
 
 
 def test_candidates_are_evaluated_at_length_1_on_streams_of_their_generation(tmp_path: Path) -> None:
-    recipe = _recipe()
+    recipe = _recipe(curriculum="5x6:2:20,5x7:1:30,5x7:1:215:split")
     optimizer = _training_run(tmp_path, recipe).optimizer
     candidates = torch.tensor([[-3.0, -4.0], [1.0, 0.0], [0.0, -2.0]])
-    for generation, (height, decisions) in enumerate([(6, 20), (6, 20), (7, 30)]):
+    for generation, (height, decisions) in enumerate([(6, 20), (6, 20), (7, 30), (7, 215)]):
         evaluation = run_objective(recipe, optimizer, StopRequest().check)(candidates, generation)
         players = unit_length(candidates)
         assert evaluation.candidates is not None
         torch.testing.assert_close(evaluation.candidates, players)
-        games = Rollout(
-            Policy(players, recipe.features),
-            Streams(Rules(5, height), 2, piece_seed(recipe.seed), 2 * generation),
-            "python",
-        )
-        assert evaluation.fitness.tolist() == lines_per_game(games.advance(decisions)).tolist()
+        policy = Policy(players, recipe.features)
+        streams = Streams(Rules(5, height), 2, piece_seed(recipe.seed), 2 * generation)
+        played = (split_rollout if decisions == 215 else rollout)(policy, streams, decisions, "python")
+        assert evaluation.fitness.tolist() == lines_per_game(played).tolist()
         assert evaluation.metrics["board_height"] == height
         assert evaluation.metrics["decisions"] == 4 * 2 * decisions
-
-
-def test_fitness_of_a_stage_with_splitting_is_its_estimate(tmp_path: Path) -> None:
-    recipe = _recipe(curriculum="5x6:1:20,5x7:1:215:split")
-    optimizer = _training_run(tmp_path, recipe).optimizer
-    candidates = torch.tensor([[-3.0, -4.0], [1.0, 0.0], [0.0, -2.0]])
-    evaluation = run_objective(recipe, optimizer, StopRequest().check)(candidates, 1)
-    streams = Streams(Rules(5, 7), 2, piece_seed(recipe.seed), first=2)
-    found = split_rollout(Policy(unit_length(candidates), recipe.features), streams, 215, "python")
-    assert evaluation.fitness.tolist() == found.lines_per_game.clamp(max=1e12).tolist()
-    assert evaluation.metrics["decisions"] == 4 * 2 * 215
 
 
 def test_a_generation_is_recorded_under_these_names(tmp_path: Path) -> None:
@@ -183,15 +170,10 @@ def test_controller_of_a_checkpoint_is_that_of_its_generation(
         assert controller.provenance["seconds"] == seconds
 
 
-def test_decisions_are_counted_over_the_stages(tmp_path: Path) -> None:
-    training = _training_run(tmp_path, _recipe())
-    counted = []
-    for _ in range(3):
-        training.optimizer.ask()
-        training.optimizer.tell([3.0, 2.0, 1.0])
-        counted.append(training.decisions)
-    each = 4 * 2  # players x streams
-    assert counted == [each * 20, each * 40, each * 70]
+def test_decisions_are_counted_over_the_stages() -> None:
+    players, streams = 4, 2
+    counted = [_recipe().decisions_until(generation) for generation in range(4)]
+    assert counted == [players * streams * decisions for decisions in (0, 20, 40, 70)]
 
 
 def test_backend_cuda_without_a_gpu_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
