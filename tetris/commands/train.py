@@ -203,10 +203,11 @@ def train(training: Training, given: argparse.Namespace) -> int:
     if controller is None:
         note("the time limit came before the first generation was over: there is no controller yet")
     else:
-        speed = training.decisions / max(result.elapsed_s, 1e-9)
+        decisions = recipe.decisions_until(result.generation)
+        speed = decisions / max(result.elapsed_s, 1e-9)
         print(
             f"{printable(folder.controller)}: learned in {result.generation} of {recipe.total_generations} "
-            f"generations, {format_lines(training.decisions)} decisions, {result.elapsed_s:.0f} s "
+            f"generations, {format_lines(decisions)} decisions, {result.elapsed_s:.0f} s "
             f"({format_lines(speed)} decisions/s)",
             flush=True,
         )

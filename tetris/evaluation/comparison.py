@@ -133,9 +133,9 @@ def verdict(scores: Sequence[Score]) -> str:
     how = "estimated" if is_estimate(learned) else "played"
     low, high = learned["ci95"]
     if value is None:
-        return f"more than {format_lines(low)} lines a game on {learned['board']}: no game ended"
+        return f"more than {format_lines(low)} lines per game on {learned['board']}: no game ended"
     interval = f", 95 % interval {format_lines(low)} - {format_lines(high)}" if high is not None else ""
-    text = f"{format_lines(value)} lines a game on {learned['board']} ({how}{interval})"
+    text = f"{format_lines(value)} lines per game on {learned['board']} ({how}{interval})"
     best = next((each["lines_per_game"] for each in scores if each["controller"] == BEST_PUBLISHED), None)
     times = value / best if best else 0.0
     if times < 0.1:

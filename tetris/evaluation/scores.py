@@ -25,7 +25,7 @@ GPU_STREAMS = 132 * 1024
 """The number of parallel streams on a GPU by the clock: 1024 for each multiprocessor of an H200."""
 
 DECISIONS_PER_STREAM, GAMES_PER_STREAM = 1 << 16, 8
-"""Decisions a stream, if the number of streams is free: the burn-in hardly costs."""
+"""Decisions per stream, if the number of streams is free: the burn-in hardly costs."""
 
 _LARGEST_CHUNK = 1 << 14  # decisions on a stream
 _LARGEST_STEP = 1 << 26  # decisions on all streams
@@ -173,7 +173,7 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
 
 
 def _next_chunk(limit: Limit, score: Score, seconds: float, streams: int, last: int) -> int:
-    """Return the decisions a stream until the next look at the limit, which interrupts a GPU.
+    """Return the decisions per stream until the next look at the limit, which interrupts a GPU.
 
     At most twice those of the last time, and no more than are likely to be needed. With a limit in games or
     decisions the clock is not used, so that the result is a function of the arguments.

@@ -198,7 +198,7 @@ def run_objective(
             fitness, counts = stages[number].play(players[ranks.share(len(players))], generation)
             return torch.cat([fitness.view(torch.int64).unsqueeze(1), counts], dim=1)
 
-        number, stage = recipe.stage_at(generation)
+        number, stage = recipe.schedule[generation]
         players = unit_length(torch.cat([candidates, optimizer.averaged_mean.unsqueeze(0)]))
         rows = ranks.gather(ranks.run_collective(play, stop), len(players))
         fitness = rows[:, 0].contiguous().view(torch.float64)

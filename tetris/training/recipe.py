@@ -44,7 +44,7 @@ SPLIT_COST = 1.7
 It is 1.8 on an H200 and 1.6 on two cores, by the training metrics of benchmarks/results. It weighs the time
 left."""
 
-_MOST_GENERATIONS = 1_000_000  # the cost of each is kept in a list
+_MOST_GENERATIONS = 1_000_000  # the stage of each is kept in a list
 _WITHOUT_EFFECT = ("preset", "device", "score_decisions")
 _ENTRY = re.compile(r"([^:]*):([1-9]\d{0,17})(?::([1-9]\d{0,17}))?(:split)?")
 
@@ -175,24 +175,20 @@ class Recipe(Settings):
         """The generations of all stages."""
         return sum(stage.generations for stage in self.stages)
 
+    @cached_property
+    def schedule(self) -> list[tuple[int, Stage]]:
+        """The stage of each generation, and its number from 0."""
+        return [(number, stage) for number, stage in enumerate(self.stages) for _ in range(stage.generations)]
+
     def decisions_until(self, generation: int) -> int:
         """Return the decisions of the first generations; the averaged mean plays beside the candidates."""
-        steps = [stage.decisions for stage in self.stages for _ in range(stage.generations)]
-        return sum(steps[:generation]) * self.streams * (self.population + 1)
+        decisions = sum(stage.decisions for _, stage in self.schedule[:generation])
+        return decisions * self.streams * (self.population + 1)
 
     @property
     def title(self) -> str:
         """A line that describes the controller to train."""
         return f"{feature_label(self.features)}, population {self.population}, seed {self.seed}"
-
-    def stage_at(self, generation: int) -> tuple[int, Stage]:
-        """Return the number of a generation's stage, from 0, and the stage; generations count from 0."""
-        end = 0
-        for number, stage in enumerate(self.stages):
-            end += stage.generations
-            if generation < end:
-                return number, stage
-        raise ValueError(f"expected a generation below {end}, got {generation}")
 
     def fingerprint(self) -> dict[str, Setting]:
         """Return the settings that determine the weights; the device is none of them, since engines agree."""

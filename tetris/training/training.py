@@ -170,17 +170,12 @@ class Training(Callback):
                 folder.checkpoints, fingerprint=recipe.fingerprint() | own, interval_s=CHECKPOINT_SECONDS
             ),
             stop=agreed or stop,
-            costs=[stage.cost for stage in recipe.stages for _ in range(stage.generations)],
+            costs=[stage.cost for _, stage in recipe.schedule],
         )
 
     def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
         """Write ``controller.json`` with every checkpoint: a run can be inspected while it goes on."""
         self.save_controller(state)
-
-    @property
-    def decisions(self) -> int:
-        """The decisions of all generations so far."""
-        return self.recipe.decisions_until(self.optimizer.generation)
 
     def save_controller(
         self, state: Mapping[str, Any] | None = None, scores: Sequence[Mapping[str, Any]] = ()

@@ -1,4 +1,4 @@
-"""scripts/estimate_tetris.py: what it estimates, what it prints, what it refuses."""
+"""scripts/estimate_tetris.py: what it estimates and prints, and its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""scripts/evaluate_tetris.py: what it plays, what it prints, what it refuses."""
+"""scripts/evaluate_tetris.py: what it plays and prints, and its errors."""
 
 from __future__ import annotations
 

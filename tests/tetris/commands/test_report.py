@@ -1,4 +1,4 @@
-"""scripts/report_tetris.py: what it writes and refuses, and how its pages behave in a browser."""
+"""scripts/report_tetris.py: what it writes, its errors, and how its pages behave in a browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""scripts/train_tetris.py: what it does, writes and refuses. The tests of stopping and resuming are apart."""
+"""scripts/train_tetris.py: what it does and writes. The tests of stopping and resuming are apart."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_ends_with_its_score_beside_published_ones(script: Script, tmp_path: Pat
     }
     assert [each["measured"]["machine"] for each in scores if "measured" in each] == ["NVIDIA H200"] * 4
     *_, verdict, command = ended.out.splitlines()
-    assert " lines a game on 5x6" in verdict
+    assert " lines per game on 5x6" in verdict
     assert command == f"to watch it play: python scripts/watch_tetris.py {tmp_path / 'a'}"
 
 

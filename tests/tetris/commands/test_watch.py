@@ -1,4 +1,4 @@
-"""scripts/watch_tetris.py: what it shows, what it writes, what it refuses."""
+"""scripts/watch_tetris.py: what it shows and writes, and its errors."""
 
 from __future__ import annotations
 

@@ -85,14 +85,14 @@ def test_table_and_verdict_say_how_good_it_is_and_from_what(ended: dict[str, int
     assert "2,103 games" in table[5]
     assert table[5].endswith("NVIDIA H200, 2026-11-22")
     assert verdict(scores) == (
-        "40 M lines a game on 10x20 (estimated, 95 % interval 40 M - 40 M): "
+        "40 M lines per game on 10x20 (estimated, 95 % interval 40 M - 40 M): "
         "0.78 times dt20, the best published"
     )
 
 
 def test_verdict_without_an_end_of_a_game_is_a_bound() -> None:
     score = {"controller": "learned", "board": "10x20", "lines_per_game": None, "ci95": [1.6e6, None]}
-    assert verdict([score]) == "more than 1.6 M lines a game on 10x20: no game ended"
+    assert verdict([score]) == "more than 1.6 M lines per game on 10x20: no game ended"
 
 
 def test_a_table_is_aligned() -> None:

@@ -141,7 +141,7 @@ def test_any_number_of_ranks_gives_the_run_of_one_process(whole: Path, tmp_path:
     out = Job(3, tmp_path / "log", *SHORT, "--score-decisions=20000", "--out", tmp_path / "run").finish()
 
     assert outcome(tmp_path / "run") == outcome(whole)
-    assert out.count("lines a game on 10x20") <= 1  # rank 0 alone prints
+    assert out.count("lines per game on 10x20") <= 1  # rank 0 alone prints
 
 
 @pytest.mark.slow

@@ -117,9 +117,7 @@ def test_texts_are_kept_in_canonical_form() -> None:
 def test_stage_of_a_generation() -> None:
     recipe = make_recipe("cpu", {"curriculum": "10x10:2:9,10x12:1:8"})
     small, high = Stage(Rules(10, 10), 2, 9), Stage(Rules(10, 12), 1, 8)
-    assert [recipe.stage_at(generation) for generation in range(3)] == [(0, small), (0, small), (1, high)]
-    with pytest.raises(ValueError, match="below 3, got 3"):
-        recipe.stage_at(3)
+    assert recipe.schedule == [(0, small), (0, small), (1, high)]
 
 
 def test_a_stage_with_splitting_says_so() -> None:

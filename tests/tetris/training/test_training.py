@@ -166,7 +166,7 @@ def test_controller_of_a_checkpoint_is_that_of_its_generation(
         assert again is not None
         assert controller.weights == again.weights
         assert controller.provenance["generation"] == generation + 1
-        assert controller.provenance["decisions"] == by_hand.decisions
+        assert controller.provenance["decisions"] == _recipe().decisions_until(generation + 1)
         assert controller.provenance["seconds"] == seconds
 
 
