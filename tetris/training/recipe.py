@@ -46,6 +46,7 @@ left."""
 
 _MOST_GENERATIONS = 1_000_000  # the stage of each is kept in a list
 _WITHOUT_EFFECT = ("preset", "device", "score_decisions")
+_NUMBER = re.compile(r"[:,]\s*[^,\s]+")  # in the text of a schedule
 _ENTRY = re.compile(r"([^:]*):([1-9]\d{0,17})(?::([1-9]\d{0,17}))?(:split)?")
 
 
@@ -116,7 +117,7 @@ class Recipe(Settings):
             if getattr(self, name) not in known:
                 raise unknown_name(name, getattr(self, name), known)
         noise = describe_noise(parse_noise(self.noise))
-        if _count_numbers(noise) > _count_numbers(self.noise):
+        if len(_NUMBER.findall(noise)) > len(_NUMBER.findall(self.noise)):
             raise ValueError(
                 f"expected noise with all its numbers, got {self.noise!r}: {noise} of the literature is for "
                 "weights that begin with a variance of 100, these have length 1"
@@ -124,13 +125,6 @@ class Recipe(Settings):
         curriculum = ",".join(map(str, parse_curriculum(self.curriculum)))
         self._set({"board": self.rules.board, "pieces": self.rules.pieces})
         self._set({"noise": noise, "curriculum": curriculum, "features": self._canonical_features()})
-        self._check_sizes()
-
-    def _set(self, values: Mapping[str, Any]) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-
-    def _check_sizes(self) -> None:
         total = self.total_generations
         if not total:
             raise ValueError("expected at least one generation, got --generations 0 and no curriculum")
@@ -146,6 +140,10 @@ class Recipe(Settings):
                 f"{MOST_STREAMS} streams, got {fewest} on {self.streams} in the curriculum "
                 f"{self.curriculum}: give another one, too"
             )
+
+    def _set(self, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     @property
     def splits(self) -> bool:
@@ -272,8 +270,3 @@ def _overlaid(settings: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str
     if "population" in layer and "elites" not in layer:
         merged["elites"] = max(2, -(-settings["elites"] * layer["population"] // settings["population"]))
     return merged
-
-
-def _count_numbers(noise: str) -> int:
-    """Return how many numbers the text of a schedule has."""
-    return len(noise.partition(":")[2].replace(",", " ").split())

@@ -62,21 +62,15 @@ def check_references(names: tuple[str, ...], rules: Rules, device: str) -> None:
             Rollout(Policy(weights, ",".join(names)), Streams(rules, STREAMS, SEED), each)
             for each in (device, "python")
         )
-        if found := _difference(name, own, fast, slow):
-            path, _ = header_of([name]) or ("", "")
-            raise ValueError(f"{path}: {name} is not its reference in Python: on {rules.board} {found}")
-
-
-def _difference(name: str, own: tuple[str, ...], fast: Rollout, slow: Rollout) -> str:
-    """Return what differs from the reference in the same games on both engines; empty if nothing does."""
-    for decision in range(DECISIONS):
-        if found := _difference_in_values(name, own, slow, decision):
-            return found
-        fast.play_on(1)
-        slow.play_on(1)
-        if not torch.equal(fast.boards, slow.boards):
-            return f"they differ by decision {decision + 1} of games that weigh it most"
-    return ""
+        for decision in range(DECISIONS):
+            found = _difference_in_values(name, own, slow, decision)
+            fast.play_on(1)
+            slow.play_on(1)
+            if not found and not torch.equal(fast.boards, slow.boards):
+                found = f"they differ by decision {decision + 1} of games that weigh it most"
+            if found:
+                path, _ = header_of([name]) or ("", "")
+                raise ValueError(f"{path}: {name} is not its reference in Python: on {rules.board} {found}")
 
 
 def _difference_in_values(name: str, own: tuple[str, ...], games: Rollout, shift: int) -> str:

@@ -17,16 +17,14 @@ import sys
 import time
 from pathlib import Path
 
+from sample_runs import TINY
+
 import cem.trainer
 from tetris.commands import train
 from tetris.training import training
 
 GENERATIONS = 40
-RECIPE = (
-    *("--device", "python", "--features", "holes,max_height,landing_height", "--board", "5x6"),
-    *("--population", "6", "--streams", "1", "--decisions", "20", "--score-decisions", "0"),
-    *("--generations", str(GENERATIONS)),
-)
+RECIPE = tuple(map(str, (*TINY, "--generations", GENERATIONS)))
 
 
 def start(*arguments: str, deferred: bool = False) -> int:

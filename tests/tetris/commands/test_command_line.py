@@ -83,14 +83,6 @@ def test_another_rank_than_the_first_says_only_what_it_alone_may_know(
     assert capsys.readouterr() == ("", said and f"rank 3: x.py: {said}")
 
 
-def _printing(stdout: str) -> subprocess.CompletedProcess[str]:
-    code = "from tetris.commands.command_line import run\nrun(lambda: print('x' * 100_000) or 0)"
-    path = str(ROOT)
-    command = f'"{sys.executable}" -c "$CODE" {stdout}'
-    environment = {**os.environ, "PYTHONPATH": path, "CODE": code}
-    return subprocess.run(command, shell=True, env=environment, capture_output=True, text=True, check=False)
-
-
 @pytest.mark.parametrize(
     ("read", "text", "message"),
     [

@@ -210,7 +210,7 @@ def test_run_killed_at_random_moments_is_the_run_never_stopped(tmp_path: Path) -
     helper = Path(__file__).with_name("kill_and_resume.py")
     ended = subprocess.run(
         [sys.executable, str(helper), str(tmp_path), "10"],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])},
         capture_output=True,
         text=True,
         timeout=120,
