@@ -42,12 +42,8 @@ class Limit:
 
     def reached(self, score: Score, seconds: float) -> bool:
         """Return whether the limit is reached."""
-        if self.games is not None:
-            return score.games >= self.games
-        if self.decisions is not None:
-            return score.decisions >= self.decisions
-        assert self.seconds is not None
-        return seconds >= self.seconds
+        found = (self.games, score.games), (self.decisions, score.decisions), (self.seconds, seconds)
+        return any(most is not None and value >= most for most, value in found)
 
 
 @dataclass(frozen=True)
@@ -152,13 +148,13 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
         counts = torch.stack([rollout.stream_lines[0], rollout.stream_games[0]], dim=1)
         return counts[: own.stop - own.start]
 
-    chunk = BURN_IN
-    before = counts = ranks.run_collective(play)
-    before.sum().item()  # waits for a GPU: the burn-in takes no time of the measurement
-    began = time.perf_counter()
-    score, seconds, chunk = Score(0, 0, 0), 0.0, 0
     desc, unit = f"{trial.label} on {trial.rules.board}", " games" if limit.games else " decisions"
     with progress(desc=desc, total=limit.games or limit.decisions, unit=unit, leave=False) as bar:
+        chunk = BURN_IN
+        before = counts = ranks.run_collective(play)
+        before.sum().item()  # waits for a GPU: the burn-in takes no time of the measurement
+        began = time.perf_counter()
+        score, seconds, chunk = Score(0, 0, 0), 0.0, 0
         while not limit.reached(score, seconds):
             chunk = _next_chunk(limit, score, seconds, streams, chunk)
             counts = ranks.run_collective(play) - before
