@@ -23,7 +23,7 @@ from torch import Tensor
 from cem import CrossEntropyMethod, describe_noise, parse_noise, ranks
 from tetris import LinearController, Policy, Rules, Streams, feature_names, rollout
 from tetris.evaluation.scores import Limit, Trial, measure
-from tetris.training.presets import SEARCH
+from tetris.training.settings import SEARCH
 
 NOISES = tuple(describe_noise(parse_noise(text)) for text in ("none", "constant:4", "linear:5,10"))
 POPULATION, ELITES, VARIANCE, MEAN_GAMES = 100, 10, 100.0, 30

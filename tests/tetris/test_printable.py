@@ -17,7 +17,7 @@ from sample_runs import measurements
 from kernels.support import printable
 from kernels.support.progress import progress
 from tetris import Rules, published
-from tetris.evaluation.text_table import score_table
+from tetris.evaluation.comparison import score_table
 from tetris.game.decisions import play
 from tetris.game.piece_stream import PieceStream
 from tetris.record.replay import Replay

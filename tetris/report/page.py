@@ -13,9 +13,8 @@ from string import Template
 from typing import Any
 
 from kernels.support.files import write_text
-from tetris.evaluation.comparison import LEARNED
+from tetris.evaluation.comparison import LEARNED, is_estimate
 from tetris.evaluation.estimates import METHOD
-from tetris.evaluation.text_table import is_estimate
 from tetris.game.policy import Lookahead
 from tetris.record.score import ESTIMATOR
 from tetris.report.data import chart_values, distinct_names, recorded_game, seedless

@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from kernels.support.printable import printable
-from tetris.evaluation.comparison import LEARNED
-from tetris.evaluation.papers import PUBLISHED_SCORES
-from tetris.evaluation.text_table import Score, counted
+from tetris.evaluation.comparison import LEARNED, PUBLISHED_SCORES, Score, counted
 from tetris.game.policy import Lookahead
 from tetris.record.numbers import format_lines
 from tetris.report.data import shown_places
