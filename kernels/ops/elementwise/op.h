@@ -106,9 +106,6 @@ template <> struct Format<double> {
   static constexpr double kLn2Low = 0x1.cf79abc9e3b39p-40;
 };
 
-inline float multiply_add(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-inline double multiply_add(double a, double b, double c) { return __builtin_fma(a, b, c); }
-
 template <typename A> A power_of_two(typename Format<A>::Bits n) {
   using Bits = typename Format<A>::Bits;
   constexpr Bits kBias = (Bits{1} << (sizeof(A) * 8 - 2 - Format<A>::kMantissa)) - 1;

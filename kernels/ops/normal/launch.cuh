@@ -7,17 +7,6 @@
 namespace cem_tetris::normal {
 namespace {
 
-// nvcc's own half types, for their conversions.
-template <typename T> struct DeviceType {
-  using type = T;
-};
-template <> struct DeviceType<torch::headeronly::Half> {
-  using type = __half;
-};
-template <> struct DeviceType<torch::headeronly::BFloat16> {
-  using type = __nv_bfloat16;
-};
-
 // Makes a device the current one where it is not: a guard costs the host 0.2 us or more, the question
 // nothing.
 class OnDevice {
@@ -170,9 +159,7 @@ void launch(Noise noise, Vector mean, Vector std, Vector low, Vector high, const
 
 void draw(const Noise& noise, Vector mean, Vector std, Vector low, Vector high, const Tensor& out) {
   const OnDevice current(out.get_device_index());
-  dispatch(out.scalar_type(), [&](auto zero) {
-    launch<typename DeviceType<decltype(zero)>::type>(noise, mean, std, low, high, out);
-  });
+  dispatch(out.scalar_type(), [&](auto zero) { launch<decltype(zero)>(noise, mean, std, low, high, out); });
 }
 
 void sum_gradients(const Noise& noise, const Tensor& grad, Tensor mean_grad, Tensor std_grad) {
@@ -183,7 +170,7 @@ void sum_gradients(const Noise& noise, const Tensor& grad, Tensor mean_grad, Ten
     return;
   }
   dispatch(grad.scalar_type(), [&](auto zero) {
-    using T = typename DeviceType<decltype(zero)>::type;
+    using T = decltype(zero);
     using Real = compute_t<T>;
     const int64_t chunks = divide_up(noise.samples, kChunk);
     const Tensor partial =

@@ -1,7 +1,7 @@
 """Sample ``mean + std * z`` with z ~ N(0, 1) made inside the kernel: function, gradients, reference.
 
 z is a pure function of (seed, generation, sample, dimension), so it is nowhere stored: the backward pass
-makes it again. stream.h, tile.h and box_muller.h say how: Philox4x32-10 and the Box-Muller transform.
+makes it again. stream.h, call.h and box_muller.h say how: Philox4x32-10 and the Box-Muller transform.
 """
 
 from __future__ import annotations
