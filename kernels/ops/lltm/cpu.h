@@ -6,7 +6,6 @@
 #include <type_traits>
 
 #include "host.h"
-#include "product.h"
 #include "small.h"
 #include "vector_math.h"
 
