@@ -89,7 +89,6 @@ template <typename A> struct Format;
 template <> struct Format<float> {
   using Bits = uint32_t;
   static constexpr int kMantissa = 23;
-  static constexpr int kDegree = 7;
   static constexpr float kRound = 0x1.8p23f;  // added, it rounds to an integer, which the low bits then hold
   static constexpr float kLowest = -104.0f;   // e^x rounds to zero below
   static constexpr float kLn2High = 0x1.62e4p-1f;  // 15 bits: its products with n are exact
@@ -99,7 +98,6 @@ template <> struct Format<float> {
 template <> struct Format<double> {
   using Bits = uint64_t;
   static constexpr int kMantissa = 52;
-  static constexpr int kDegree = 13;
   static constexpr double kRound = 0x1.8p52;
   static constexpr double kLowest = -746.0;
   static constexpr double kLn2High = 0x1.62e42fefap-1;
@@ -113,16 +111,6 @@ template <typename A> A power_of_two(typename Format<A>::Bits n) {
   return bit_cast<A>(bits);
 }
 
-template <typename A> struct Taylor {
-  A factor[Format<A>::kDegree + 1];  // 1 / k!
-  constexpr Taylor() : factor() {
-    double factorial = 1;
-    for (int k = 0; k <= Format<A>::kDegree; factorial *= ++k) factor[k] = static_cast<A>(1 / factorial);
-  }
-};
-
-template <typename A> constexpr Taylor<A> kTaylor{};
-
 // e^x for x <= 0, into the subnormal numbers; NaN for NaN. No branches, no calls and always inlined, so that
 // g++ turns a loop over it into vector code. x = n ln 2 + r with |r| <= ln 2 / 2; e^r is its Taylor series,
 // cut where the next term is below a tenth of the last bit.
@@ -134,9 +122,13 @@ template <typename A> CEM_TETRIS_FUNCTION A exponential(A x) {
   const A n = shifted - F::kRound;
   A r = multiply_add(n, -F::kLn2High, x);
   r = multiply_add(n, -F::kLn2Low, r);
-  A sum = kTaylor<A>.factor[F::kDegree];
-#pragma GCC unroll 16
-  for (int k = F::kDegree - 1; k >= 0; --k) sum = multiply_add(sum, r, kTaylor<A>.factor[k]);
+  A sum;
+  if constexpr (sizeof(A) == sizeof(float)) {
+    sum = polynomial(r, 1.0f / 5040, 1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 1.0f / 2, 1.0f, 1.0f);
+  } else {
+    sum = polynomial(r, 1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880,
+        1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 1.0 / 2, 1.0, 1.0);
+  }
   // 2^n in two factors, each a normal number: n goes down to -150 and -1076.
   const Bits minus_n = bit_cast<Bits>(A(F::kRound)) - bit_cast<Bits>(shifted), half = minus_n >> 1;
   return sum * power_of_two<A>(Bits{0} - half) * power_of_two<A>(half - minus_n);

@@ -115,17 +115,4 @@ template <typename Real> __global__ void sum_chunks_kernel(const Real* partial, 
   std_grad[index] = static_cast<Real>(sum[1]);
 }
 
-template <typename T, typename Real> void launch_backward(const Noise& noise, const T* grad, int64_t chunks,
-    Real* partial, Real* mean_grad, Real* std_grad, cudaStream_t stream) {
-  const int64_t tiles = (noise.dimensions + kTile - 1) / kTile;
-  const int64_t blocks = chunks * (noise.dim_first ? tiles : (tiles + kThreads - 1) / kThreads);
-  auto* kernel = noise.dim_first ? backward_rows_kernel<T, Real> : backward_columns_kernel<T, Real>;
-  kernel<<<grid_of(blocks, noise.problems), kThreads, 0, stream>>>(noise, grad, chunks, partial);
-  STD_CUDA_KERNEL_LAUNCH_CHECK();
-  const int64_t sums = noise.problems * noise.dimensions;
-  sum_chunks_kernel<Real><<<grid_of((sums + kThreads - 1) / kThreads, 1), kThreads, 0, stream>>>(
-      partial, chunks, noise.dimensions, noise.problems, mean_grad, std_grad);
-  STD_CUDA_KERNEL_LAUNCH_CHECK();
-}
-
 }  // namespace cem_tetris::normal
