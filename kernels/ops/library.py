@@ -18,6 +18,9 @@ from torch.autograd import forward_ad
 
 from kernels.loader import Extension
 
+FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+NUMBERS = (*FLOATING, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
 _HERE = Path(__file__).parent
 _lock = threading.RLock()
 _libraries: dict[str, Library] = {}

@@ -12,10 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from kernels.ops.library import Library, check_tensor, is_transformed
-
-FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-NUMBERS = (*FLOATING, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+from kernels.ops.library import FLOATING, NUMBERS, Library, check_tensor, is_transformed
 
 
 def sigmoid(x: Tensor) -> Tensor:

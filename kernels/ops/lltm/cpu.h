@@ -5,7 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "host.h"
+#include "cell.h"
 #include "small.h"
 #include "vector_math.h"
 

@@ -18,9 +18,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from kernels.ops.library import Library, check_tensor, is_transformed
-
-_DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+from kernels.ops.library import FLOATING, Library, check_tensor, is_transformed
 
 
 def lltm(
@@ -159,7 +157,7 @@ class LLTM(nn.Module):
 def _check(*tensors: Tensor) -> None:
     """Raise what ``lltm`` says it raises."""
     input, weights, bias, old_h, old_cell = tensors  # noqa: A001
-    check_tensor("input", input, _DTYPES)
+    check_tensor("input", input, FLOATING)
     check_tensor("old_h", old_h, (input.dtype,), input.device)
     if input.dim() != 2:
         raise ValueError(f"expected input of shape (batch, inputs), got {tuple(input.shape)}")

@@ -16,7 +16,14 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from kernels.ops.library import Library, check_tensor, is_traced_or_transformed, is_transformed
+from kernels.ops.library import (
+    FLOATING,
+    NUMBERS,
+    Library,
+    check_tensor,
+    is_traced_or_transformed,
+    is_transformed,
+)
 from kernels.ops.normal.autograd import compute_type, register
 from kernels.ops.philox import signed64
 from kernels.support.checks import check_flags
@@ -24,8 +31,6 @@ from kernels.support.checks import check_flags
 Bound = float | Tensor
 """One number, or one a dimension."""
 
-_DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
-_BOUNDS = (*_DTYPES, torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 _REAL: Any = numbers.Real  # NumPy's scalars among them
 _MAX_SAMPLES = 2**46
 _MAX_GENERATION = 2**38
@@ -200,7 +205,7 @@ def _sample_unseeded(
             and type(dim_first) is bool
             and len(shape) == 1
             and shape == std.shape
-            and dtype in _DTYPES
+            and dtype in FLOATING
             and dtype is std.dtype
             and mean.is_cpu
             and std.is_cpu
@@ -281,11 +286,11 @@ def _as_int(name: str, value: Any) -> int:
 
 def _check_parameters(mean: Any, std: Any, num_samples: Any, dtype: torch.dtype | None) -> None:
     """Raise TypeError or ValueError where samples of these cannot be drawn."""
-    check_tensor("mean", mean, _DTYPES)
+    check_tensor("mean", mean, FLOATING)
     if mean.dim() == 0:
         raise ValueError("expected mean of shape (..., d), got ()")
     check_tensor("std", std, (mean.dtype,), mean.device, (mean.shape,))
-    if dtype is not None and dtype not in _DTYPES:
+    if dtype is not None and dtype not in FLOATING:
         raise TypeError(f"expected a dtype out of float64, float32, float16 and bfloat16, got {dtype!r}")
     if not 0 <= _as_int("num_samples", num_samples) < _MAX_SAMPLES:
         raise ValueError(f"expected 0 <= num_samples < 2**46, got {num_samples}")
@@ -330,7 +335,7 @@ def _bound(name: str, bound: Any, mean: Tensor, dtype: torch.dtype) -> Tensor:
     if isinstance(bound, _REAL):
         return mean.new_full(mean.shape[-1:], float(bound), dtype=dtype)
     shapes = dict.fromkeys([tuple(mean.shape[-1:]), tuple(mean.shape)])
-    check_tensor(name, bound, _BOUNDS, mean.device, list(shapes))
+    check_tensor(name, bound, (*NUMBERS, torch.bool), mean.device, list(shapes))
     result: Tensor = bound.detach().to(dtype)
     return result
 
