@@ -69,7 +69,7 @@ def is_transformed() -> bool:
     return forward_ad._current_level >= 0 or _are_transforms_active()
 
 
-def is_traced_or_transformed() -> bool:
+def goes_long_way() -> bool:
     """Return whether a call has to go the long way: Dynamo reads it, or ``is_transformed`` holds."""
     # Of `is_transformed` the words, not a call: this is asked before each draw.
     return _is_traced() or forward_ad._current_level >= 0 or _are_transforms_active()

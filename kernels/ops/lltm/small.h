@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 
 #include "cell.h"
 #include "vector_math.h"
@@ -61,11 +60,10 @@ template <typename A> struct SmallCell {
     for (int64_t k = 0; k < whole; k += kWide) {
       Vector<A> w[kGates];
 #pragma GCC unroll 4
-      for (int g = 0; g < kGates; ++g) std::memcpy(&w[g], weight + g * weight_step + k, kVectorBytes);
+      for (int g = 0; g < kGates; ++g) w[g] = load_lanes(weight + g * weight_step + k, kWide);
 #pragma GCC unroll 4
       for (int b = 0; b < kCount; ++b) {
-        Vector<A> x;
-        std::memcpy(&x, rows + b * columns + k, kVectorBytes);
+        const Vector<A> x = load_lanes(rows + b * columns + k, kWide);
 #pragma GCC unroll 4
         for (int g = 0; g < kGates; ++g) sums[g][b] = multiply_add(w[g], x, sums[g][b]);
       }
@@ -125,9 +123,8 @@ template <typename A> struct Product {
     for (int64_t k = 0; k < depth; ++k) {
       Vector<A> across[kAcross];
 #pragma GCC unroll 4
-      for (int v = 0; v < kAcross; ++v) {
-        std::memcpy(&across[v], right + k * right_depth + column + v * kWide, kVectorBytes);
-      }
+      for (int v = 0; v < kAcross; ++v)
+        across[v] = load_lanes(right + k * right_depth + column + v * kWide, kWide);
 #pragma GCC unroll 4
       for (int i = 0; i < kCount; ++i) {
         const Vector<A> factor = Vector<A>{} + left[(row + i) * left_row + k * left_depth];
@@ -139,7 +136,7 @@ template <typename A> struct Product {
     for (int i = 0; i < kCount; ++i) {
 #pragma GCC unroll 4
       for (int v = 0; v < kAcross; ++v) {
-        std::memcpy(result + (row + i) * result_row + column + v * kWide, &sums[i][v], kVectorBytes);
+        store_lanes(sums[i][v], result + (row + i) * result_row + column + v * kWide, kWide);
       }
     }
   }

@@ -16,14 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from kernels.ops.library import (
-    FLOATING,
-    NUMBERS,
-    Library,
-    check_tensor,
-    is_traced_or_transformed,
-    is_transformed,
-)
+from kernels.ops.library import FLOATING, NUMBERS, Library, check_tensor, goes_long_way, is_transformed
 from kernels.ops.normal.autograd import compute_type, register
 from kernels.ops.philox import signed64
 from kernels.support.checks import check_flags
@@ -104,7 +97,7 @@ def sample_normal(
             or antithetic
             or dtype is not None
             or bounds is not None
-            or is_traced_or_transformed()
+            or goes_long_way()
             or ((mean.requires_grad or std.requires_grad) and torch.is_grad_enabled())
         ):  # the commonest calls, by an operator of few arguments
             if seed is None:
@@ -171,7 +164,7 @@ def sample_normal_rows(
         kernels.BuildError: As ``sample_normal``.
     """
     try:
-        if not (is_traced_or_transformed() or (rows.requires_grad and torch.is_grad_enabled())):
+        if not (goes_long_way() or (rows.requires_grad and torch.is_grad_enabled())):
             return _rows(rows, num_samples, seed, generation, *(bounds or ()))
     except (AttributeError, RuntimeError, TypeError):
         pass  # not loaded yet, or bounds of another type: sample_normal takes more, and says what is wrong
