@@ -98,10 +98,10 @@ def lltm_reference(
 
 
 class LLTM(nn.Module):
-    """``lltm`` with parameters of its own.
+    """A recurrent cell like the LSTM without a forget gate, its state in one fused operator.
 
-    They are named, shaped and drawn as in the tutorial, so that its state dicts load; a bias that was saved
-    as (1, 3 * state_size) has to be flattened.
+    The parameters are named, shaped and drawn as in the tutorial, so that its state dicts load; a bias that
+    was saved as (1, 3 * state_size) has to be flattened.
 
     Examples:
         >>> cell = LLTM(input_features=32, state_size=128)
