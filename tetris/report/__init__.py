@@ -14,10 +14,4 @@ if TYPE_CHECKING:
 
 __all__ = ["ACROSS", "PICTURE_SUFFIXES", "plot_learning_curve", "write_report"]
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "tetris.report.learning_curve": ("plot_learning_curve",),
-        "tetris.report.page": ("write_report",),
-    },
-)
+__getattr__ = lazy_names(__name__)

@@ -23,7 +23,7 @@ from cem import (
 )
 from cem.sampling import OPERATORS
 from cem.tensorboard import TensorBoardWriter, check_tensorboard
-from kernels.loader.ahead import build_missing
+from kernels.loader.extension import build_missing
 from kernels.ops import library
 from tetris import LinearController, Policy, Rollout, Streams, feature_names
 from tetris.play import engines as native
