@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import islice
@@ -17,7 +18,7 @@ from tetris.game.policy import Lookahead
 from tetris.game.rules import Rules
 from tetris.play.controller import LinearController
 from tetris.record.replay import Replay
-from tetris.training.run_folder import RunRecord, stages_of
+from tetris.training.run_folder import RunRecord, board, stages_of
 
 GAME_DECISIONS = 300
 """Placements of the game of a report: with `dt` a third of a second in Python."""
@@ -39,19 +40,23 @@ def chart_values(run: RunRecord, name: str) -> dict[str, Any]:
     """Return the series of the charts of a run: a value per generation, null where there is none."""
     places = shown_places(run)
     metrics = [run.metrics[place] for place in places]
+    generations = [record["generation"] for record in metrics]
     made = list(itertools.accumulate(record["decisions"] for record in run.metrics))
     values: dict[str, Any] = {
         "name": name,
         "group": seedless(run),
-        "stages": [{"board": on, "first": first} for on, first, _ in stages_of(run.metrics)],
-        "generation": [record["generation"] for record in metrics],
+        "stages": [
+            {"board": on, "place": bisect_left(generations, first)} for on, first, _ in stages_of(run.metrics)
+        ],
+        "board": [board(record) for record in metrics],
+        "generation": generations,
         "decisions": [made[place] for place in places],
         "seconds": [_short(record["elapsed_s"]) for record in metrics],
         "speed": [_short(record["decisions"] / max(record["seconds"], 1e-9)) for record in metrics],
         "features": list(run.feature_names),
     }
     for key in ("generation_best", "elite_mean", "elite_threshold", "learned_mean_fitness", "std_mean"):
-        values[key] = [_short(record.get(key)) for record in metrics]
+        values[key] = [_short(record[key]) for record in metrics]
     for key in ("mean", "std"):
         values[key] = [
             [_short(record[key][feature]) for record in metrics] for feature in range(len(run.feature_names))

@@ -24,17 +24,10 @@ function placeIn(x, value) {
   return Math.max(x.findLastIndex((each) => each <= value), 0);
 }
 
-function boardAt(run, place) {
-  return run.stages.findLast((stage) => stage.first <= run.generation[place])?.board ?? "";
-}
-
 /** Where the stages of a run begin on the x-axis: half-way from the generation before. */
 function stagesOf(run) {
   const x = xOf(run);
-  return run.stages.map(({ board, first }) => {
-    const place = Math.max(run.generation.findIndex((generation) => generation >= first), 0);
-    return { board, at: place ? (x[place - 1] + x[place]) / 2 : x[0] };
-  });
+  return run.stages.map(({ board, place }) => ({ board, at: place ? (x[place - 1] + x[place]) / 2 : x[0] }));
 }
 
 /** The stages of all runs, where all have the same ones at the same places. */
@@ -47,7 +40,7 @@ function commonStages() {
 function tellX(x) {
   if (several) return `${X_TITLES[state.across]} ${amount(x)}`;
   const [run] = runs, place = placeIn(xOf(run), x);
-  return `generation ${amount(run.generation[place])} (${boardAt(run, place)}), ` +
+  return `generation ${amount(run.generation[place])} (${run.board[place]}), ` +
     `${amount(run.decisions[place])} decisions, ${amount(run.seconds[place])} s`;
 }
 
@@ -93,12 +86,11 @@ function showButtons() {
 
 /** Adds a link to the values of the runs as a CSV file, which the page itself holds. */
 function download(figure) {
-  const columns = ["generation", "decisions", "seconds", "generation_best", "elite_mean", "elite_threshold",
+  const columns = ["board", "generation", "decisions", "seconds", "generation_best", "elite_mean", "elite_threshold",
     "learned_mean_fitness", "std_mean"];
-  const quoted = (text) => `"${text.replaceAll('"', '""')}"`;
-  const rows = runs.flatMap((run) => run.generation.map((_, place) =>
-    [quoted(run.name), boardAt(run, place), ...columns.map((column) => run[column][place] ?? "")]));
-  const csv = [["run", "board", ...columns], ...rows].map((row) => `${row.join(",")}\r\n`).join("");
+  const rows = runs.flatMap(({ name, ...run }) => run.generation.map((_, place) =>
+    [`"${name.replaceAll('"', '""')}"`, ...columns.map((column) => run[column][place] ?? "")]));
+  const csv = [["run", ...columns], ...rows].map((row) => `${row.join(",")}\r\n`).join("");
   const link = Object.assign(document.createElement("a"), {
     download: "learning_curve.csv",
     href: `data:text/csv;charset=utf-8,${encodeURIComponent(csv)}`,
@@ -161,7 +153,7 @@ function medians(group, key, style) {
 function perRun(figure, key, what, spec) {
   const curve = ([run, ...others], number) => {
     if (others.length) return medians([run, ...others], key(), look(number));
-    const text = (place) => amount(run[key()][place]) + (several ? ` on ${boardAt(run, place)}` : "");
+    const text = (place) => amount(run[key()][place]) + (several ? ` on ${run.board[place]}` : "");
     return seriesOf(several ? run.name : what, xOf(run), { y: run[key()] }, look(number), text);
   };
   add(figure, () => ({ series: (state.bands ? groups : runs.map((run) => [run])).flatMap(curve), ...spec }));

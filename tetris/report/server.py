@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import threading
 from collections.abc import Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from kernels.support.printable import printable
 from tetris.report.page import report_page
-from tetris.report.tables import escaped
 from tetris.training.run_folder import RunFolder, load_run
 
 ADDRESS = "127.0.0.1"
@@ -70,7 +71,9 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             page, version = self.server.page()
         except (ValueError, OSError) as error:
-            return self._answer(HTTPStatus.SERVICE_UNAVAILABLE, _WAITING.format(escaped(error)))
+            return self._answer(
+                HTTPStatus.SERVICE_UNAVAILABLE, _WAITING.format(html.escape(printable(error)))
+            )
         return self._answer(HTTPStatus.OK, page, version)
 
     do_HEAD = do_GET  # noqa: N815 - the name that http.server asks for
