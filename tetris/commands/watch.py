@@ -27,6 +27,7 @@ from tetris.game.policy import Lookahead, Player
 from tetris.game.rules import Rules
 from tetris.play.controller import LinearController, known_names, resolve
 from tetris.record.explanation import explain
+from tetris.record.numbers import counted
 from tetris.record.replay import FORMAT, MOST_PLACEMENTS, DamagedReplayError, Replay
 from tetris.training import StopRequest
 from tetris.view.game_view import Scene, scenes
@@ -34,7 +35,6 @@ from tetris.view.human_player import HumanPlayer
 from tetris.view.terminal import Terminal, is_interactive
 from tetris.view.text import scene_text
 from tetris.view.watcher import Watcher
-from tetris.view.wording import counted
 
 DEFAULT_CONTROLLER, DEFAULT_ELSEWHERE = "best", "anywidth"
 """The default controllers: the best one of the package, for ten columns, and that for boards of any width."""

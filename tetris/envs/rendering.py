@@ -13,8 +13,7 @@ from tetris.game.features import AfterState
 from tetris.game.pieces import PIECES, Shape
 from tetris.game.rules import PIECE_LETTERS, Rules
 from tetris.view.game_view import HEADROOM, PAGE, TEXT, UNKNOWN, Cells, board_kinds
-from tetris.view.glyphs import text_pixels
-from tetris.view.images import PALETTE, Picture, board_picture, piece_picture
+from tetris.view.images import PALETTE, Picture, board_picture, piece_picture, text_pixels
 from tetris.view.text import board_lines
 
 CELL = 16

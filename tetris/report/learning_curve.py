@@ -14,12 +14,21 @@ import numpy.typing as npt
 
 from kernels.support.files import write_bytes
 from kernels.support.printable import printable
-from tetris.report import ACROSS, PICTURE_SUFFIXES
 from tetris.report.data import chart_values, distinct_names
 from tetris.training.run_folder import RunRecord, load_run
 
+ACROSS = {
+    "generation": "generation",
+    "decisions": "decisions",
+    "seconds": "wall time of training [s]",
+}
+"""The quantities of a learning curve's x axis, with its label."""
+
 # Without dates and versions the same data give the same file.
 _DATED = {".png": "Software", ".svg": "Date", ".pdf": "CreationDate"}
+
+PICTURE_SUFFIXES = tuple(_DATED)
+"""The suffixes of the picture formats."""
 
 COLORS = ("#000000", "#d55e00", "#0072b2", "#cc79a7", "#009e73", "#e69f00", "#56b4e9")
 """Black, vermilion, blue, purple, green, orange, sky: the colour-blind-safe palette of Okabe and Ito."""

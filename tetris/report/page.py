@@ -20,13 +20,13 @@ from tetris.evaluation.comparison import LEARNED
 from tetris.evaluation.estimates import METHOD
 from tetris.evaluation.text_table import is_estimate
 from tetris.game.policy import Lookahead
+from tetris.record.numbers import counted
 from tetris.record.score import ESTIMATOR
 from tetris.report import tables
 from tetris.report.data import chart_values, distinct_names, recorded_game, seedless
 from tetris.report.tables import interval_text, lines_text
 from tetris.training.run_folder import RunRecord
 from tetris.view.replay_page import json_script, player_assets, player_fragment
-from tetris.view.wording import counted
 
 _FOLDER = Path(__file__).parent
 

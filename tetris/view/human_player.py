@@ -10,10 +10,9 @@ from tetris.game.features import AfterState, column_heights
 from tetris.game.pieces import PIECES
 from tetris.game.rules import PIECE_LETTERS
 from tetris.record.explanation import explain
+from tetris.record.numbers import counted
 from tetris.view.game_view import GameTracker, Scene, board_kinds, scene_kinds
-from tetris.view.screen import IDLE, PANEL_HEAD, explanation_lines, is_shown, screen
-from tetris.view.terminal import Terminal
-from tetris.view.wording import counted
+from tetris.view.terminal import IDLE, Terminal
 
 FOOTER = "arrows move, turn, lower   space drop   c hold   h hint   q quit"
 
@@ -64,7 +63,7 @@ class HumanPlayer:
         tracker, seconds = self.tracker, time.monotonic() - self._began
         return (
             f"{counted(tracker.lines, 'line')} with {counted(tracker.pieces, 'piece')} in {seconds:.0f} s "
-            f"({tracker.pieces / max(seconds, 1e-9):.1f} pieces a second), games over: {tracker.games:,}; "
+            f"({tracker.pieces / max(seconds, 1e-9):.1f} pieces per second), games over: {tracker.games:,}; "
             f"{self._rival_name} with the same pieces: {counted(self.rival.lines, 'line')}"
         )
 
@@ -148,9 +147,8 @@ class HumanPlayer:
 
     def _draw(self) -> bool:
         """Draw, and return whether there is room for the board."""
-        scene, size = self._scene(), self.terminal.size
-        rows, known = self.tracker.rows, scene.next_piece
-        hint = choose(rows, self._piece, self._player, self.rules, known) if self._hint else None
+        scene, rows = self._scene(), self.tracker.rows
+        known = scene.next_piece
         panel = [
             *self.title,
             f"hold {'-' if self._held is None else PIECE_LETTERS[self._held]}",
@@ -159,15 +157,12 @@ class HumanPlayer:
             *(self._over or [""]),
             "",
         ]
+        hint = explanation = None
         if self._hint:
-            explained = explain(rows, self._after, self._player, known)
-            panel += explanation_lines(explained, size.lines - PANEL_HEAD)
-        depth = self.terminal.depth
-        boards = [scene_kinds(scene, self._height(), ghost=depth > 0, hint=hint)]
+            hint = choose(rows, self._piece, self._player, self.rules, known)
+            explanation = explain(rows, self._after, self._player, known)
+        boards = [scene_kinds(scene, self._height(), ghost=self.terminal.depth > 0, hint=hint)]
         if not self._hint:  # its table needs the room of the other board
             boards.append(board_kinds(self.rival.cells, self.rules.height))
-        shown = screen(
-            self.rules, boards, scene.next_piece, panel, FOOTER, size, depth, ("you", self._rival_name)
-        )
-        self.terminal.draw(shown)
-        return is_shown(self.rules, size, depth)
+        names = "you", self._rival_name
+        return self.terminal.show(self.rules, boards, known, panel, explanation, FOOTER, names)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, product
 
 import numpy as np
 
@@ -17,7 +17,9 @@ _CHARACTERS = {PAGE: "  ", EMPTY: " .", FULL: "==", HINT: "<>", STACK: "[]", FAL
 
 RESET = "\x1b[0m"
 
-_LEVELS = np.array([0, 95, 135, 175, 215, 255])  # of each colour in the 6 x 6 x 6 cube of 256 colours
+_LEVELS = (0, 95, 135, 175, 215, 255)
+# Of 256 colours, those from 16 on: a cube of these levels, and 24 greys.
+_COLORS = np.array([*product(_LEVELS, repeat=3), *((8 + 10 * grey,) * 3 for grey in range(24))])
 
 
 def board_lines(kinds: Cells, height: int) -> list[str]:
@@ -71,20 +73,8 @@ def _runs(top: Picture, bottom: Picture, codes: list[str]) -> Iterable[str]:
 
 @lru_cache
 def _codes(true_color: bool) -> list[str]:
-    """The end of the escape sequence of each colour."""
-    return [
-        f"2;{red};{green};{blue}" if true_color else f"5;{_nearest_of_256(red, green, blue)}"
-        for red, green, blue in PALETTE.tolist()
-    ]
-
-
-def _nearest_of_256(red: int, green: int, blue: int) -> int:
-    """The number of the nearest colour: of the cube from 16 on, or of the 24 greys from 232 on."""
-    color = np.array([red, green, blue])
-    cube = np.abs(_LEVELS - color[:, None]).argmin(axis=1)
-    grey = int(np.clip(round((color.mean() - 8) / 10), 0, 23))
-    cube_error = np.abs(_LEVELS[cube] - color).sum()
-    grey_error = np.abs(8 + 10 * grey - color).sum()
-    if grey_error < cube_error:
-        return 232 + grey
-    return int(16 + 36 * cube[0] + 6 * cube[1] + cube[2])
+    """The end of the escape sequence of each colour, or of the nearest of 256."""
+    if true_color:
+        return [f"2;{red};{green};{blue}" for red, green, blue in PALETTE.tolist()]
+    distances = ((PALETTE[:, None].astype(int) - _COLORS) ** 2).sum(axis=2)
+    return [f"5;{16 + number}" for number in distances.argmin(axis=1)]

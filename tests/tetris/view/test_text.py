@@ -8,10 +8,10 @@ import numpy as np
 from sample_scenes import sample_scenes
 
 from tetris import Rules
+from tetris.record.numbers import counted, file_size
 from tetris.view.game_view import FALLING, STACK, scene_kinds
 from tetris.view.images import PALETTE, piece_picture
 from tetris.view.text import board_lines, half_blocks, scene_text
-from tetris.view.wording import counted, file_size
 
 RULES = Rules(6, 5)
 FOURTH = """\
