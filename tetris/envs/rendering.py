@@ -52,7 +52,7 @@ def text(shown: Shown) -> str:
     above = max(0, falling.landing_row + shape.height - len(board))
     kinds = board_kinds(_with_rows_above(board, above), len(board), falling=falling)
     lines = board_lines(kinds, len(board))
-    return "\n".join([title, *lines])
+    return "\n".join([title, *map(str.rstrip, lines)])
 
 
 def frame(shown: Shown) -> Frame:

@@ -116,7 +116,7 @@ function axes({ xTitle, whole, least, small }) {
 }
 
 /**
- * A chart in an element, as wide as it is.
+ * A chart in an element, as wide as it is, drawn by what `makeSpec` returns.
  *
  * spec: { name, xTitle, yTitle, whole, least, zero, ends, small, stages: [{ at, board }], describeX(x), zoom(range),
  *   series: [{ label, x, y, style, describe(x) }] }; whole says that x counts something; a band has low and high in place
@@ -124,11 +124,11 @@ function axes({ xTitle, whole, least, small }) {
  *   the x-axis to show, null for all.
  */
 class Chart {
-  constructor(host, spec, range) {
-    this.host = host;
-    Object.assign(host, { tabIndex: 0, role: "slider", ariaLabel: spec.name });
+  constructor(host, makeSpec) {
+    Object.assign(this, { host, makeSpec });
+    this.draw();
+    Object.assign(host, { tabIndex: 0, role: "slider", ariaLabel: this.spec.name });
     host.addEventListener("keydown", (event) => this.press(event));
-    this.set(spec, range);
     new ResizeObserver(() => this.u.setSize(this.size())).observe(host);
   }
 
@@ -137,8 +137,8 @@ class Chart {
     return { width, height: this.spec.small ? 130 : Math.round(Math.min(Math.max(width * 0.5, 250), 380)) };
   }
 
-  set(spec, range) {
-    this.spec = spec;
+  draw() {
+    const spec = this.spec = this.makeSpec();
     this.u?.destroy();
     const data = uPlot.join(spec.series.map(({ x, y, low, high }) => (y ? [x, y] : [x, low, high])));
     this.u = new uPlot({
@@ -166,7 +166,6 @@ class Chart {
         }],
       },
     }, data, this.host);
-    if (range) this.show(range);
   }
 
   /** Shows a part of the x-axis, null for all of it. */

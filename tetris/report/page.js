@@ -54,28 +54,23 @@ function seriesOf(label, x, values, style, text) {
   return { label, x, ...values, style, describe };
 }
 
-/** Adds a chart that is drawn again when a choice changes; `make` returns what is its own of the spec. */
+/** Adds a chart; `make` returns what is its own of the spec, again when a choice changes. */
 function add(plot, make) {
-  const spec = () => ({
+  charts.push(new Chart(plot, () => ({
     xTitle: X_TITLES[state.across], whole: state.across !== "seconds", stages: commonStages(), describeX, zoom, ...make(),
-  });
-  charts.push({ chart: new Chart(plot, spec(), state.zoom), spec });
+  })));
 }
 
 function redraw() {
-  for (const { chart, spec } of charts) chart.set(spec(), state.zoom);
-  showButtons();
+  for (const chart of charts) chart.draw();
+  zoom(state.zoom);
 }
 
 /** Shows a part of the x-axis in all charts; null for all of it. */
 function zoom(range) {
   state.zoom = range;
-  for (const { chart } of charts) chart.show(range);
-  showButtons();
-}
-
-function showButtons() {
-  for (const button of document.querySelectorAll("button.whole")) button.hidden = !state.zoom;
+  for (const chart of charts) chart.show(range);
+  for (const button of document.querySelectorAll("button.whole")) button.hidden = !range;
 }
 
 /** The values of the runs as a CSV file, which the page itself holds. */
@@ -186,8 +181,8 @@ for (const figure of document.querySelectorAll("figure[data-chart]")) {
   figure.querySelector(".whole").addEventListener("click", () => zoom(null));
   FIGURES[figure.dataset.chart](figure.querySelectorAll(".plot"));
 }
+zoom(state.zoom);
 document.querySelector("a[download]").href = csvOfRuns();
-showButtons();
 for (const input of document.querySelectorAll("input[name=across]")) {
   input.checked = input.value === state.across;
   input.addEventListener("change", () => { Object.assign(state, { across: input.value, zoom: null }); redraw(); });

@@ -163,11 +163,9 @@ def text_pixels(text: str, scale: int) -> npt.NDArray[np.bool_]:
     drawn = drawn_text(text)
     pixels = np.zeros((_GLYPH_HEIGHT, (_GLYPH_WIDTH + 1) * len(drawn)), dtype=np.bool_)
     for position, character in enumerate(drawn):
-        glyph = _GLYPHS.get(character, _GLYPHS["?"])
-        for y in range(_GLYPH_HEIGHT):
-            for x in range(_GLYPH_WIDTH):
-                bit = (_GLYPH_HEIGHT - 1 - y) * _GLYPH_WIDTH + (_GLYPH_WIDTH - 1 - x)
-                pixels[y, position * (_GLYPH_WIDTH + 1) + x] = glyph >> bit & 1
+        bits = np.array([*f"{_GLYPHS.get(character, _GLYPHS['?']):015b}"]) == "1"
+        left = position * (_GLYPH_WIDTH + 1)
+        pixels[:, left : left + _GLYPH_WIDTH] = bits.reshape(_GLYPH_HEIGHT, _GLYPH_WIDTH)
     return pixels.repeat(scale, axis=0).repeat(scale, axis=1)
 
 

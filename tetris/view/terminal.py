@@ -23,7 +23,7 @@ from kernels.support.printable import printable
 from tetris.game.rules import PIECE_LETTERS, Rules
 from tetris.record.explanation import Explanation
 from tetris.view.game_view import HEADROOM, Cells
-from tetris.view.images import board_picture, piece_picture
+from tetris.view.images import piece_picture
 from tetris.view.text import board_lines, half_blocks
 
 IDLE = 0.25
@@ -179,8 +179,9 @@ def screen(
         text = f"the window is too small: {columns} x {lines} needed, q quits"
         return textwrap.wrap(text, size.columns)[: size.lines], False
     count, cell, headroom = fits[0]
+    names = names if count > 1 else ("", "")
     drawn = [
-        _board(rules, kinds[: rules.height + headroom], cell, depth, printable(name) if count > 1 else "")
+        board_lines(kinds[: rules.height + headroom], rules.height, depth, cell, printable(name))
         for kinds, name in zip(boards[:count], names, strict=False)
     ]
     board = [_GAP.join(lines) for lines in zip(*drawn, strict=True)]
@@ -219,20 +220,6 @@ def _sizes(rules: Rules, depth: int) -> Iterator[tuple[int, int, int, int]]:
             rows = rules.height + headroom
             lines = math.ceil(rows * cell / 2) if depth else rows
             yield cell, headroom, rules.width * cell + 2 + len(_GAP), lines + 2
-
-
-def _board(rules: Rules, kinds: Cells, cell: int, depth: int, name: str) -> list[str]:
-    """A board within its walls, all lines of one width, a name in its floor."""
-    width = rules.width * cell
-    if not depth:
-        lines = board_lines(kinds, rules.height)[:-1]
-        floor = f"+{name[:width].center(width, '-')}+"
-        return [*(line.ljust(width + 2) for line in lines), floor]
-    lines = half_blocks(board_picture(kinds, cell), depth == 24)
-    above = len(lines) - math.ceil(rules.height * cell / 2)
-    sides = [" " if index < above else "│" for index in range(len(lines))]
-    walled = [f"{side}{line}{side}" for side, line in zip(sides, lines, strict=True)]
-    return [*walled, f"└{name[:width].center(width, '─')}┘"]
 
 
 def _next_piece(piece: int | None, depth: int) -> list[str]:
