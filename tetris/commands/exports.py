@@ -15,7 +15,7 @@ from tetris.commands.command_line import one_line_errors, path_ending
 from tetris.record.numbers import counted, file_size
 from tetris.record.replay import MOST_PLACEMENTS, Replay
 from tetris.view.game_view import Scene, scenes
-from tetris.view.movies import check_gif, check_mp4, write_gif, write_mp4
+from tetris.view.images import check_gif, check_mp4, write_gif, write_mp4
 from tetris.view.replay_page import player_page
 
 # The quickest first: an interrupted export has written them.

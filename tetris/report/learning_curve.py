@@ -17,11 +17,7 @@ from kernels.support.printable import printable
 from tetris.report.data import chart_values, distinct_names
 from tetris.training.run_folder import RunRecord, load_run
 
-ACROSS = {
-    "generation": "generation",
-    "decisions": "decisions",
-    "seconds": "wall time of training [s]",
-}
+ACROSS = {"generation": "generation", "decisions": "decisions", "seconds": "wall time of training [s]"}
 """The quantities of a learning curve's x axis, with its label."""
 
 # Without dates and versions the same data give the same file.
@@ -99,11 +95,10 @@ def _plot(axes: Any, runs: Sequence[RunRecord], across: str) -> None:
     charted = [chart_values(run, name) for run, name in zip(runs, distinct_names(runs), strict=True)]
     stages = [_stages(values, across) for values in charted]
     one = len(runs) == 1
-    curves = [(charted[0], *each) for each in _SERIES]
-    if not one:
-        looks = [{name: each[n % len(each)] for name, each in _LOOKS.items()} for n in range(len(runs))]
-        names = [(values, "elite_mean", values["name"]) for values in charted]
-        curves = [(*curve, look) for curve, look in zip(names, looks, strict=True)]
+    looks = [{name: each[n % len(each)] for name, each in _LOOKS.items()} for n in range(len(runs))]
+    curves = [(values, "elite_mean", values["name"], looks[n]) for n, values in enumerate(charted)]
+    if one:
+        curves = [(charted[0], *each) for each in _SERIES]
     for number, (values, key, label, style) in enumerate(curves):
         every = max(1, len(values[across]) // _MARKS)
         marks = {"markersize": 4, "markevery": (number * every // len(curves), every)}  # side by side

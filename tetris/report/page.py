@@ -22,9 +22,8 @@ from tetris.evaluation.text_table import is_estimate
 from tetris.game.policy import Lookahead
 from tetris.record.numbers import counted
 from tetris.record.score import ESTIMATOR
-from tetris.report import tables
-from tetris.report.data import chart_values, distinct_names, recorded_game, seedless
-from tetris.report.tables import interval_text, lines_text
+from tetris.report import data
+from tetris.report.data import interval_text, lines_text
 from tetris.training.run_folder import RunRecord
 from tetris.view.replay_page import json_script, player_assets, player_fragment
 
@@ -47,10 +46,11 @@ def write_report(
 
 def report_page(runs: Sequence[RunRecord], across: str = "generation", *, live: bool = False) -> str:
     """Return the page of `write_report`."""
-    run, names = runs[0], distinct_names(runs)
+    run, names = runs[0], data.distinct_names(runs)
     named = list(zip(names, runs, strict=True))
-    charts = {"across": across, "runs": [chart_values(each, name) for name, each in named]}
-    differences, settings = tables.settings_tables(runs, names)
+    charts = {"across": across, "runs": [data.chart_values(each, name) for name, each in named]}
+    games = [(name, data.recorded_game(each)) for name, each in named]
+    differences, settings = data.settings_tables(runs, names)
     environment = Environment(
         loader=FileSystemLoader(_FOLDER),
         autoescape=True,
@@ -66,17 +66,17 @@ def report_page(runs: Sequence[RunRecord], across: str = "generation", *, live: 
         recipe=run.recipe,
         names=names,
         several=len(runs) > 1,
-        repeated=len(set(map(seedless, runs))) < len(runs),
+        repeated=len(set(map(data.seedless, runs))) < len(runs),
         tiles=_tiles(run),
         **_scores(named),
-        players=[Markup(player_fragment(recorded_game(each), name, assets=False)) for name, each in named],
-        weights=tables.weight_table(runs, names),
-        cost=tables.cost_table(runs, names),
-        stages=tables.stage_table(run),
+        players=[Markup(player_fragment(game, name, assets=False)) for name, game in games],
+        weights=data.weight_table(runs, names),
+        cost=data.cost_table(runs, names),
+        stages=data.stage_table(run),
         differences=differences,
         settings=settings,
-        starts=tables.start_table(runs, names),
-        generations=[(name, tables.generation_table(each)) for name, each in named],
+        starts=data.start_table(runs, names),
+        generations=[(name, data.generation_table(each)) for name, each in named],
         charts=Markup(json_script(charts, ' id="report-data"')),
         player_assets=Markup(player_assets()),
     )
@@ -112,7 +112,7 @@ def _scores(runs: Sequence[tuple[str, RunRecord]]) -> dict[str, Any]:
     scored = sorted(kept.values(), key=lambda each: each[1]["controller"] != LEARNED)
     played = [score for _, score in scored if not is_estimate(score)]
     return {
-        "score_tables": tables.score_tables(scored),
+        "score_tables": data.score_tables(scored),
         "score_method": ESTIMATOR,
         "estimate_method": METHOD,
         "unbounded": any(score["ci95"][1] is None for score in played),
