@@ -50,11 +50,10 @@ class ReportServer(ThreadingHTTPServer):
 
     def _state(self) -> str:
         """What changes when a file of a run does."""
-        state: list[tuple[int, int] | None] = []
-        for folder in map(RunFolder, self._runs):
-            for file in (folder.config, folder.metrics, folder.controller, folder.starts):
-                status = file.stat() if file.exists() else None
-                state.append(status and (status.st_mtime_ns, status.st_size))
+        runs = map(RunFolder, self._runs)
+        files = [file for run in runs for file in (run.config, run.metrics, run.controller, run.starts)]
+        stats = [file.stat() if file.exists() else None for file in files]
+        state = [stat and (stat.st_mtime_ns, stat.st_size) for stat in stats]
         return hashlib.sha256(repr(state).encode()).hexdigest()[:16]
 
 

@@ -43,7 +43,6 @@ class HumanPlayer:
         self.terminal = terminal
         self.rules = rules
         self.pieces = pieces
-        self.controller = controller
         self.title = title
         self.tracker, self.rival = GameTracker(rules), GameTracker(rules)
         self.played: list[AfterState] = []
@@ -78,12 +77,13 @@ class HumanPlayer:
                     self._press(key)
 
     def _press(self, key: str) -> None:
+        shape = self._after.shape
         if self._over:
             self._over = []
         elif key in ("left", "right", "a", "d"):
-            self._put(self._orientation, self._column + (1 if key in ("right", "d") else -1))
+            self._put(shape.orientation, self._after.column + (1 if key in ("right", "d") else -1))
         elif key in ("up", "w"):
-            self._put((self._orientation + 1) % len(PIECES[self._piece]), self._column)
+            self._put((shape.orientation + 1) % len(PIECES[shape.piece]), self._after.column)
         elif key in ("down", "s"):
             self._lower()
         elif key in (" ", "\n"):
@@ -109,7 +109,6 @@ class HumanPlayer:
         rows = self.tracker.rows
         row = landing_row(column_heights(rows, self.rules.width), shape, column)
         if self._row is None or row <= self._row:
-            self._orientation, self._column = orientation, column
             self._after = place(rows, shape, column, row, self.rules)
 
     def _lower(self) -> None:

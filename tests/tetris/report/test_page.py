@@ -85,7 +85,7 @@ def test_scores_stand_beside_published_ones_with_intervals_and_the_literature(ru
     ]
 
 
-def test_settings_stages_weights_and_generations_are_told(run: RunRecord) -> None:
+def test_settings_stages_weights_and_generations_are_shown(run: RunRecord) -> None:
     page = report_page([run])
     settings = dict(rows(page, "Settings and versions")[1:])
     assert (settings["population"], settings["curriculum"]) == ("4", "5x6:2:20, 5x7:1:30")
@@ -115,7 +115,7 @@ def test_a_run_without_scores_says_so(tmp_path: Path) -> None:
     assert "Nothing was measured yet" in page
 
 
-def test_a_comparison_tells_what_differs_and_shows_equal_measurements_once(
+def test_a_comparison_says_what_differs_and_shows_equal_measurements_once(
     run: RunRecord, tmp_path: Path
 ) -> None:
     other = load_run(make_run(tmp_path / "mine", population=6, seed=4))

@@ -108,7 +108,7 @@ def typed(person: Pty, *steps: tuple[str, str]) -> None:
         ("\x1b[15~\x1b[1;5Hx", ["x"]),
     ],
 )
-def test_keys_are_told_apart(sent: str, keys: list[str]) -> None:
+def test_keys_are_distinguished(sent: str, keys: list[str]) -> None:
     assert parse_keys(sent) == keys
 
 
@@ -226,7 +226,7 @@ def test_a_screen_fits_its_terminal_with_a_second_board_where_there_is_room(
 
 @pytest.mark.parametrize("depth", [24, 0])
 @pytest.mark.parametrize("rules", [Rules(10, 20), Rules(4, 7)])
-def test_a_window_that_is_too_small_is_told_the_size_that_is_enough(rules: Rules, depth: int) -> None:
+def test_a_window_that_is_too_small_says_which_size_is_enough(rules: Rules, depth: int) -> None:
     (scene,) = sample_scenes(rules, 1)
 
     def drawn(columns: int, lines: int) -> tuple[list[str], bool]:
