@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, field
 
 from tetris import LinearController, Lookahead, Rules
 from tetris.game.decisions import Pieces, choose, landing_row, place, play, with_next
@@ -17,6 +18,7 @@ from tetris.view.terminal import IDLE, Terminal
 FOOTER = "arrows move, turn, lower   space drop   c hold   h hint   q quit"
 
 
+@dataclass
 class HumanPlayer:
     """A person at the keyboard; the controller plays the same pieces beside it, one whenever the person does.
 
@@ -30,30 +32,25 @@ class HumanPlayer:
         in_order: Whether they are of the pieces as they came: none was kept.
     """
 
-    def __init__(
-        self,
-        terminal: Terminal,
-        rules: Rules,
-        pieces: Pieces,
-        controller: LinearController,
-        title: list[str],
-        lookahead: Lookahead = Lookahead.NONE,
-    ) -> None:
+    terminal: Terminal
+    rules: Rules
+    pieces: Pieces
+    controller: LinearController
+    title: list[str]
+    lookahead: Lookahead = Lookahead.NONE
+    played: list[AfterState] = field(default_factory=list)
+    in_order: bool = True
+    _drawn: int = 0  # pieces that have come
+    _held: int | None = None
+    _hint: bool = False
+    _over: tuple[str, ...] = ()  # what is said at the end of a game, until a key is pressed
+
+    def __post_init__(self) -> None:
         """Set up an empty board; nothing is shown yet."""
-        self.terminal = terminal
-        self.rules = rules
-        self.pieces = pieces
-        self.title = title
-        self.tracker, self.rival = GameTracker(rules), GameTracker(rules)
-        self.played: list[AfterState] = []
-        self.in_order = True
-        self._rival_name = controller.name or "controller"
-        self._player = controller.player(rules, lookahead)
-        self._rival_plays = play(pieces, self._player, rules)
-        self._drawn = 0  # pieces that have come
-        self._held: int | None = None
-        self._hint = False
-        self._over: list[str] = []  # what is said at the end of a game, until a key is pressed
+        self.tracker, self.rival = GameTracker(self.rules), GameTracker(self.rules)
+        self._rival_name = self.controller.name or "controller"
+        self._player = self.controller.player(self.rules, self.lookahead)
+        self._rival_plays = play(self.pieces, self._player, self.rules)
         self._began = time.monotonic()
         self._take()
 
@@ -79,7 +76,7 @@ class HumanPlayer:
     def _press(self, key: str) -> None:
         shape = self._after.shape
         if self._over:
-            self._over = []
+            self._over = ()
         elif key in ("left", "right", "a", "d"):
             self._put(shape.orientation, self._after.column + (1 if key in ("right", "d") else -1))
         elif key in ("up", "w"):
@@ -137,7 +134,7 @@ class HumanPlayer:
         self.played.append(self._after)
         self.rival.carry_out(self.rival.scene(next(self._rival_plays), None))
         if self._after.game_over:
-            self._over = [f"GAME OVER: {counted(scene.game_lines, 'line')}", "any key: the next game"]
+            self._over = f"GAME OVER: {counted(scene.game_lines, 'line')}", "any key: the next game"
             self._held = None
         self._take()
 
@@ -153,7 +150,7 @@ class HumanPlayer:
             f"hold {'-' if self._held is None else PIECE_LETTERS[self._held]}",
             f"lines {self.tracker.lines:,}   {self._rival_name} {self.rival.lines:,}",
             f"pieces {self.tracker.pieces:,}   games over {self.tracker.games:,}",
-            *(self._over or [""]),
+            *(self._over or ("",)),
             "",
         ]
         hint = explanation = None

@@ -107,18 +107,16 @@ class TetrisPlayer extends HTMLElement {
     const on = (selector, event, act) => this.find(selector).addEventListener(event, act);
     on(".position", "input", (event) => this.seek(Number(event.target.value) - 1));
     on(".speed", "change", (event) => { this.speed = Number(event.target.value); });
-    on(".start", "click", () => this.seek(0));
-    on(".back", "click", () => this.seek(this.games.state.index - 1));
-    on(".step", "click", () => this.seek(this.games.state.index + 1));
-    on(".play", "click", () => this.setPlaying(!this.playing));
+    const actions = {
+      start: () => this.seek(0),
+      back: () => this.seek(this.games.state.index - 1),
+      step: () => this.seek(this.games.state.index + 1),
+      play: () => this.setPlaying(!this.playing),
+    };
+    for (const [name, act] of Object.entries(actions)) on(`.${name}`, "click", act);
     const keys = {
-      " ": () => this.setPlaying(!this.playing),
-      ArrowLeft: () => this.seek(this.games.state.index - 1),
-      ArrowRight: () => this.seek(this.games.state.index + 1),
-      ArrowUp: () => this.changeSpeed(1),
-      ArrowDown: () => this.changeSpeed(-1),
-      Home: () => this.seek(0),
-      End: () => this.seek(this.count - 1),
+      " ": actions.play, ArrowLeft: actions.back, ArrowRight: actions.step, Home: actions.start,
+      End: () => this.seek(this.count - 1), ArrowUp: () => this.changeSpeed(1), ArrowDown: () => this.changeSpeed(-1),
     };
     // A page of its own hears the keys wherever the focus is.
     const keyboard = "pageKeys" in document.body.dataset ? document : this;

@@ -17,7 +17,7 @@ import tty
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from types import FrameType
-from typing import Any, TextIO
+from typing import TextIO
 
 from kernels.support.printable import printable
 from tetris.game.rules import PIECE_LETTERS, Rules
@@ -76,8 +76,6 @@ class Terminal:
         self.output = output
         self.keyboard = keyboard
         self.depth = color_depth(output)
-        self._settings: list[Any] = []
-        self._handlers: dict[int, Any] = {}
         self._last = ""
 
     def __enter__(self) -> Terminal:

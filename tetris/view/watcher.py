@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from tetris.game.policy import Player
 from tetris.record.explanation import Explanation, explain
@@ -21,31 +22,26 @@ _FALL = 0.6  # share of a piece's time in which it falls; then it is shown at re
 _FASTEST_FALL = 12.0  # pieces per second; above, a fall would be two frames
 
 
+@dataclass
 class Watcher:
     """Shows scenes, at least one, until the quit key, explained by a player.
 
     ``speed`` is in pieces per second, at first.
     """
 
-    def __init__(
-        self,
-        terminal: Terminal,
-        scenes: Iterator[Scene],
-        player: Player | None,
-        title: list[str],
-        speed: float,
-    ) -> None:
-        """Set up; nothing is shown yet."""
-        self.terminal = terminal
-        self.scenes = scenes
-        self.player = player
-        self.title = title
-        self.speed = speed
-        self.paused = False
-        self.ended = False
-        self._progress = 0.0  # of the current piece: 0 when it appears, 1 when the next one appears
-        self._scene = next(scenes)
-        self._explanation: Explanation | None = None
+    terminal: Terminal
+    scenes: Iterator[Scene]
+    player: Player | None
+    title: list[str]
+    speed: float
+    paused: bool = False
+    ended: bool = False
+    _progress: float = 0.0  # of the current piece: 0 when it appears, 1 when the next one appears
+    _explanation: Explanation | None = None
+
+    def __post_init__(self) -> None:
+        """Take the first scene; nothing is shown yet."""
+        self._scene = next(self.scenes)
 
     def run(self) -> None:
         """Show the scenes."""
