@@ -53,7 +53,7 @@ KNOWN_CIRCLES = {
 OPTIONAL = {"envs": {"pygame"}, "view": {"PIL", "imageio_ffmpeg"}, "report": {"matplotlib"}}
 """What the rooms of tetris use of the extras, where it is installed."""
 
-DEPENDENCIES = {"gymnasium", "ninja", "numpy", "torch", "tqdm"}
+DEPENDENCIES = {"gymnasium", "jinja2", "markupsafe", "ninja", "numpy", "torch", "tqdm"}
 tomllib = pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")
 
 

@@ -28,16 +28,16 @@ from tetris.game.policy import Lookahead, Player
 from tetris.game.rules import Rules
 from tetris.play.controller import LinearController, known_names, resolve
 from tetris.record.explanation import explain
+from tetris.record.numbers import counted, file_size
 from tetris.record.replay import FORMAT, MOST_PLACEMENTS, DamagedReplayError, Replay
 from tetris.training import StopRequest
 from tetris.view.game_view import Scene, scenes
 from tetris.view.human_player import HumanPlayer
-from tetris.view.movies import check_gif, check_mp4, write_gif, write_mp4
+from tetris.view.images import check_gif, check_mp4, write_gif, write_mp4
 from tetris.view.replay_page import player_page
 from tetris.view.terminal import Terminal, is_interactive
 from tetris.view.text import scene_text
 from tetris.view.watcher import Watcher
-from tetris.view.wording import counted, file_size
 
 DEFAULT_CONTROLLER, DEFAULT_ELSEWHERE = "best", "anywidth"
 """The default controllers: the best one of the package, for ten columns, and that for boards of any width."""

@@ -13,8 +13,7 @@ from tetris.game.features import AfterState
 from tetris.game.pieces import PIECES, Shape
 from tetris.game.rules import PIECE_LETTERS, Rules
 from tetris.view.game_view import HEADROOM, PAGE, TEXT, UNKNOWN, Cells, board_kinds
-from tetris.view.glyphs import text_pixels
-from tetris.view.images import PALETTE, Picture, board_picture, piece_picture
+from tetris.view.images import PALETTE, Picture, board_picture, piece_picture, text_pixels
 from tetris.view.text import board_lines
 
 CELL = 16
@@ -53,7 +52,7 @@ def text(shown: Shown) -> str:
     above = max(0, falling.landing_row + shape.height - len(board))
     kinds = board_kinds(_with_rows_above(board, above), len(board), falling=falling)
     lines = board_lines(kinds, len(board))
-    return "\n".join([title, *lines])
+    return "\n".join([title, *map(str.rstrip, lines)])
 
 
 def frame(shown: Shown) -> Frame:
