@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tetris.envs import IDS, REFERENCE_IDS, PlacementFeatures, TetrisEnv
-from tetris.envs.placements import action_count
 from tetris.game.piece_stream import PieceStream
 
 
@@ -33,7 +32,7 @@ def test_text_and_frame_show_the_held_and_the_next_pieces() -> None:
     letters = ["IOTZSJL"[PieceStream(env.rules, 1, 0)[t]] for t in range(5)]
     current, first, second, third, _ = letters
     assert str(env.render()).splitlines()[0] == f"piece {current}, next {first} {second}, hold -"
-    env.step(action_count(10))
+    env.step(40)
     assert str(env.render()).splitlines()[0] == f"piece {second}, next {third} {letters[4]}, hold {current}"
     env.render_mode = "rgb_array"
     assert env.render().shape == (16 * 24, 16 * 15, 3)

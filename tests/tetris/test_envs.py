@@ -12,8 +12,8 @@ from gymnasium.utils.env_checker import check_env
 
 from tetris import Rules
 from tetris.envs import IDS, REFERENCE_IDS, PlacementFeatures, TetrisEnv
-from tetris.envs.placements import action_count
-from tetris.envs.tetris_env import EMPTY_HOLD, REWARDS
+from tetris.envs.rendering import EMPTY_HOLD
+from tetris.envs.tetris_env import REWARDS
 from tetris.game.decisions import Rows, after_states
 from tetris.game.features import feature_values
 from tetris.game.garbage import hole_column, risen
@@ -57,7 +57,7 @@ def test_random_legal_play_is_by_the_rules(options: dict[str, Any]) -> None:
     seed, stream = (1 << 64) - 1, 5
     env = TetrisEnv(**options)
     env.action_space.seed(1)
-    rules, count = env.rules, action_count(env.rules.width)
+    rules, count = env.rules, 4 * env.rules.width
     pieces = PieceStream(rules, seed, stream)
     observation, info = env.reset(seed=seed, options={"stream": stream})
     rows: Rows = ()
@@ -105,8 +105,8 @@ def test_a_swapped_piece_does_not_outlive_its_game() -> None:
     env = TetrisEnv(pieces_known=2, hold=True)
     pieces = PieceStream(env.rules, 3, 0)
     env.reset(seed=3)
-    env.step(action_count(10))  # holds piece 0, plays piece 1
-    env.step(action_count(10))  # holds piece 2, plays piece 0
+    env.step(40)  # holds piece 0, plays piece 1
+    env.step(40)  # holds piece 2, plays piece 0
     assert env.piece == pieces[3]
     observation, _ = env.reset()
     assert (observation["piece"], observation["hold"]) == (pieces[3], EMPTY_HOLD)
@@ -186,7 +186,7 @@ def test_features_are_those_of_every_after_state(options: dict[str, Any]) -> Non
     env = PlacementFeatures(inner, "dellacherie")
     env.action_space.seed(1)
     observation, info = env.reset(seed=2)
-    count = action_count(inner.rules.width)
+    count = 4 * inner.rules.width
     for _ in range(40):
         assert observation in env.observation_space
         for half, piece in enumerate((inner.piece, inner.swapped_piece)[: 1 + inner.has_hold]):

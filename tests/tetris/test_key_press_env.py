@@ -9,7 +9,7 @@ import pytest
 
 from tetris.envs import KeyPressTetrisEnv, PlacementFeatures, TetrisEnv
 from tetris.envs.key_press_env import DOWN, DROP, HOLD, LEFT, NOTHING, RIGHT, ROTATE
-from tetris.envs.placements import placement
+from tetris.envs.tetris_env import placement
 from tetris.game.piece_stream import PieceStream
 
 

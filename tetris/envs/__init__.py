@@ -8,10 +8,9 @@ from typing import Any
 from gymnasium.envs.registration import register
 
 from tetris.envs.key_press_env import KeyPressTetrisEnv
-from tetris.envs.placement_features import PlacementFeatures
 from tetris.envs.tetris_env import TetrisEnv
 from tetris.envs.vector_env import TetrisVectorEnv
-from tetris.envs.vector_wrappers import EpisodeStatistics, NormalizedReward
+from tetris.envs.wrappers import EpisodeStatistics, NormalizedReward, PlacementFeatures
 
 __all__ = [
     "IDS",

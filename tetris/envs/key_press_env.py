@@ -9,7 +9,6 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from kernels.support.checks import check_integer
-from tetris.envs import rendering
 from tetris.envs.tetris_env import Observation, TetrisEnv
 from tetris.game.decisions import Rows
 from tetris.game.pieces import PIECES, Shape
@@ -115,7 +114,7 @@ class KeyPressTetrisEnv(TetrisEnv):
                 self._row -= 1
         if self.reward == "points":
             reward += dropped * (2 if number == DROP else 1)
-        return self._observation(), reward, self.is_over, False, self._info()
+        return self._observation(), reward, self.is_over, False, {"action_mask": self._mask()}
 
     def get_keys_to_action(self) -> dict[tuple[int, ...], int]:
         """Return the keys of `gymnasium.utils.play` by their SDL codes: arrows or wasd, space, c."""
@@ -182,6 +181,3 @@ class KeyPressTetrisEnv(TetrisEnv):
         if self.has_hold:
             mask[HOLD] = self._may_hold
         return mask
-
-    def _falling(self) -> rendering.Falling:
-        return self._shape, self._column, self._row

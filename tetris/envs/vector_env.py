@@ -18,10 +18,8 @@ from kernels.ops.philox import signed64
 from kernels.support.checks import check_integer
 from kernels.support.names import unknown_name
 from tetris.envs import native
-from tetris.envs.placement_features import features_space
-from tetris.envs.placements import action_count
-from tetris.envs.rendering import Shown, frame, text
-from tetris.envs.tetris_env import REWARDS, TetrisEnv, option_of_reset
+from tetris.envs.rendering import draw
+from tetris.envs.tetris_env import MAX_ORIENTATIONS, REWARDS, TetrisEnv, option_of_reset
 from tetris.game.feature_sets import feature_names
 from tetris.game.piece_stream import packed_source
 from tetris.play.devices import NATIVE, check_gpu
@@ -134,12 +132,12 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         self.pieces_known = single.pieces_known
         self.names = () if features is None else feature_names(features, self.rules.width)
         """Names of the features, in the order of their columns."""
-        self._actions = action_count(self.rules.width)
+        self._actions = MAX_ORIENTATIONS * self.rules.width
         self.single_action_space = single.action_space
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.single_observation_space: spaces.Space[Any] = single.observation_space
         if self.names:
-            space = features_space(self._actions, len(self.names))
+            space = spaces.Box(-np.inf, np.inf, (self._actions, len(self.names)), np.float32)
             self.single_observation_space = spaces.Dict({**single.observation_space, "features": space})
         self._source = packed_source(self.rules)
         mode = _MODES.index(self.autoreset_mode)
@@ -218,13 +216,10 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         """
         if not self._begun:
             raise gymnasium.error.ResetNeeded("expected games in progress, got step() before reset()")
-        number = self._numbers_of(actions)
-        views = self._views()
-        board, piece, mask, following = views
-        reward = self._empty(self.num_envs, dtype=torch.float32)
-        terminated, truncated = (self._empty(self.num_envs, dtype=torch.bool) for _ in range(2))
+        number, views = self._numbers_of(actions), self._views()
         same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
-        final_board = torch.empty_like(board) if same_step else board.new_empty(0)
+        reward, terminated, truncated = map(self._empty, (torch.float32, torch.bool, torch.bool))
+        final_board = torch.empty_like(views[0]) if same_step else views[0].new_empty(0)
         self._operators.step(
             *(number, self._seed, self._stream, self._columns, self._time, self._length, self._current),
             *(self._ended, *views, reward, terminated, truncated, final_board),
@@ -232,13 +227,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         )
         observation, infos = self._as_outputs(*self._named(views, self._columns, self._ended))
         if same_step:
-            # The next game begins with the pieces that the ended one showed last.
-            last = final_board, copied(piece), copied(mask), copied(following)
-            if self._limit:
-                columns, over = _columns_of(final_board), terminated.to(torch.uint8)
-            else:  # all that ended are over, and have no features
-                columns, over = self._columns, torch.ones_like(self._ended)
-            infos.update(self._finals(*self._named(last, columns, over), terminated | truncated))
+            infos.update(self._finals(final_board, views, terminated, truncated))
         outcome = (self._as_output(each) for each in (reward, terminated, truncated))
         return observation, *outcome, infos
 
@@ -247,14 +236,12 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         if self.render_mode is None:
             gymnasium.logger.warn("You are calling render method without specifying any render mode.")
             return None
-        draw = text if self.render_mode == "ansi" else frame
-        observation, _ = self._observe()
-        boards, pieces = observation["board"].cpu().numpy(), observation["piece"].tolist()
-        following = observation["next"].tolist() if self.pieces_known > 1 else [()] * self.num_envs
-        return tuple(draw(Shown(*each)) for each in zip(boards, pieces, following, strict=True))
+        arrays = {name: tensor.cpu().numpy() for name, tensor in self._observe()[0].items()}
+        games = ({name: array[i] for name, array in arrays.items()} for i in range(self.num_envs))
+        return tuple(draw(self.render_mode, game) for game in games)
 
-    def _empty(self, *shape: int, dtype: torch.dtype) -> torch.Tensor:
-        return torch.empty(shape, dtype=dtype, device=self.device)
+    def _empty(self, dtype: torch.dtype, *shape: int) -> torch.Tensor:
+        return torch.empty((self.num_envs, *shape), dtype=dtype, device=self.device)
 
     def _numbers_of(self, actions: npt.ArrayLike | torch.Tensor) -> torch.Tensor:
         """Return the actions, int64 on the device; their values are looked at on the CPU alone."""
@@ -273,12 +260,11 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
 
     def _views(self) -> Views:
         """Return new tensors for what the games show."""
-        count = self.num_envs
         return (
-            self._empty(count, self.rules.height, self.rules.width, dtype=torch.int8),
-            self._empty(count, dtype=torch.int64),
-            self._empty(count, self._actions, dtype=torch.int8),
-            self._empty(count, self.pieces_known - 1, dtype=torch.int64),
+            self._empty(torch.int8, self.rules.height, self.rules.width),
+            self._empty(torch.int64),
+            self._empty(torch.int8, self._actions),
+            self._empty(torch.int64, self.pieces_known - 1),
         )
 
     def _observe(self) -> tuple[Tensors, Tensors]:
@@ -295,26 +281,34 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         if self.pieces_known > 1:
             observation["next"] = following
         if self.names:
-            features = self._empty(self.num_envs, self._actions, len(self.names), dtype=torch.float32)
-            ends = self._empty(self.num_envs, self._actions, dtype=torch.int8)
+            features = self._empty(torch.float32, self._actions, len(self.names))
+            ends = self._empty(torch.int8, self._actions)
             rules = self.rules.height, self.rules.clear_on_overflow
             self._feature_operators.placements(columns, self._current, ended, features, ends, *rules)
             observation["features"], infos["ends_game"] = features, ends
         return observation, infos
 
-    def _finals(self, observation: Tensors, infos: Tensors, done: torch.Tensor) -> dict[str, Any]:
+    def _finals(
+        self, board: torch.Tensor, views: Views, terminated: torch.Tensor, truncated: torch.Tensor
+    ) -> dict[str, Any]:
         """Return what the games that ended showed last, as entries of the infos; see the class."""
+        ended: Array = self._as_output(terminated | truncated)
+        if self.output == "numpy" and not ended.any():
+            return {}
+        if self._limit:
+            columns, over = _columns_of(board), terminated.to(torch.uint8)
+        else:  # all that ended are over, and have no features
+            columns, over = self._columns, torch.ones_like(self._ended)
+        # The next game begins with the pieces that the ended one showed last.
+        _, piece, mask, following = views
+        last_views = board, copied(piece), copied(mask), copied(following)
+        observation, infos = self._named(last_views, columns, over)
         last: Any = observation
-        info: dict[str, Array] = dict(infos)
-        ended: Array = self._as_output(done)
+        info: dict[str, Array] = {**infos}
         if self.output == "numpy":
-            where = np.flatnonzero(ended)
-            if not len(where):
-                return {}
-            arrays = {name: tensor.numpy()[where] for name, tensor in observation.items()}
             last = np.empty(self.num_envs, dtype=object)
-            for at, i in enumerate(where.tolist()):
-                last[i] = {name: array[at] for name, array in arrays.items()}
+            for i in np.flatnonzero(ended):
+                last[i] = {name: tensor.numpy()[i] for name, tensor in observation.items()}
             info = {name: tensor.numpy() * ended[:, np.newaxis] for name, tensor in infos.items()}
         info |= {f"_{name}": ended for name in infos}
         return {"final_obs": last, "_final_obs": ended, "final_info": info, "_final_info": ended}
