@@ -11,7 +11,7 @@
 #include <emmintrin.h>
 #endif
 
-#include "step_tensors.h"
+#include "step.h"
 
 namespace {
 

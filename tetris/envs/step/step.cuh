@@ -6,7 +6,7 @@
 // shared memory, a bit a cell, and the threads of the block write all their bytes together, four each at a time.
 #pragma once
 
-#include "step_tensors.h"
+#include "step.h"
 #include "thread_lanes.h"
 
 namespace tetris {
