@@ -291,8 +291,8 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         return observation
 
     def _mask(self) -> npt.NDArray[np.int8]:
-        pieces = [self.piece, self.swapped_piece] if self.has_hold else [self.piece]
-        return np.concatenate([self._masks[piece] for piece in pieces])
+        mask = self._masks[self.piece]
+        return np.concatenate([mask, self._masks[self.swapped_piece]]) if self.has_hold else mask.copy()
 
     def _draw_piece(self) -> None:
         self.piece = self._stream[self._time]

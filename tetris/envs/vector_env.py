@@ -307,8 +307,9 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         info: dict[str, Array] = {**infos}
         if self.output == "numpy":
             last = np.empty(self.num_envs, dtype=object)
-            for i in np.flatnonzero(ended):
-                last[i] = {name: tensor.numpy()[i] for name, tensor in observation.items()}
+            arrays = {name: tensor.numpy()[ended] for name, tensor in observation.items()}
+            for at, i in enumerate(np.flatnonzero(ended).tolist()):
+                last[i] = {name: array[at] for name, array in arrays.items()}
             info = {name: tensor.numpy() * ended[:, np.newaxis] for name, tensor in infos.items()}
         info |= {f"_{name}": ended for name in infos}
         return {"final_obs": last, "_final_obs": ended, "final_info": info, "_final_info": ended}

@@ -145,11 +145,12 @@ template <class L> TETRIS_FUNCTION int step_one(const Environments& all, const S
     const Task& task, const Geometry<L>& geometry, int64_t i, typename L::ColumnBits& cells,
     typename L::ColumnBits& shown) {
   int piece = all.current[i];
-  int64_t length = tensors.length[i];
+  int64_t time = all.time[i], length = tensors.length[i];
   const uint8_t before = tensors.ended[i];
   uint8_t ended = 0;
   float reward = 0.0f;
-  cells = shown = load_columns(geometry, all.columns + i, all.count);
+  cells = load_columns(geometry, all.columns + i, all.count);
+  shown = cells;
   if (before != 0 && task.autoreset == Autoreset::DISABLED) {
     ended = before;
   } else if (before != 0) {
@@ -165,11 +166,11 @@ template <class L> TETRIS_FUNCTION int step_one(const Environments& all, const S
       shown = shown | L::piece_columns(piece, orientation_of(place), column_of(place), landing.row);
     }
     cells = shown;
-    piece = task.piece(all.seed[i], all.stream[i], ++all.time[i]);
+    piece = task.piece(all.seed[i], all.stream[i], ++time);
     reward = reward_of(task.reward, landing.lines, landing.over);
     length += 1;
-    if (landing.over) ended |= TERMINATED;
-    if (task.limit > 0 && length >= task.limit) ended |= TRUNCATED;
+    const bool truncated = task.limit > 0 && length >= task.limit;
+    ended = static_cast<uint8_t>((landing.over ? TERMINATED : 0) + (truncated ? TRUNCATED : 0));
     if (task.autoreset == Autoreset::SAME_STEP && ended != 0) {
       cells = geometry.walls;
       length = 0;
@@ -178,6 +179,7 @@ template <class L> TETRIS_FUNCTION int step_one(const Environments& all, const S
   TETRIS_UNROLL for (int c = 0; c < MAX_WIDTH; ++c) {
     if (c < geometry.width) all.columns[c * all.count + i] = cells.slot[FIRST_COLUMN + c];
   }
+  all.time[i] = time;
   tensors.length[i] = length;
   tensors.ended[i] = task.autoreset == Autoreset::SAME_STEP ? 0 : ended;
   tensors.reward[i] = reward;
