@@ -23,7 +23,7 @@ __all__ = [
     "TetrisVectorEnv",
 ]
 
-# The environments by their ids: the arguments that differ from the defaults of `TetrisEnv`.
+# By their ids, the arguments that differ from the defaults of `TetrisEnv`.
 _VARIANTS: dict[str, dict[str, Any]] = {
     "CemTetris/Tetris-v0": {},
     "CemTetris/Tetris-10x10-v0": {"height": 10},  # the small board of the literature

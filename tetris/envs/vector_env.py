@@ -24,13 +24,10 @@ from tetris.game.feature_sets import feature_names
 from tetris.game.piece_stream import packed_source
 from tetris.play.devices import NATIVE, check_gpu
 
+OUTPUTS = ("numpy", "torch")
 Array = Any
 """A NumPy array or a torch tensor, by the environment's ``output``."""
-
-OUTPUTS = ("numpy", "torch")
-
 Tensors = dict[str, torch.Tensor]
-
 Views = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 """What games show: boards, pieces, masks of actions and the pieces that follow."""
 
@@ -171,17 +168,13 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         """Begin games on empty boards.
 
         Args:
-            seed: Chooses the pieces, 0 to 2^64 - 1, for all games or one for each; see the class. None goes
-                on with those that come next.
+            seed: Chooses the pieces, for all games or one for each; see the class and `TetrisEnv.reset`.
             options: ``{"reset_mask": mask}``, bools of shape (num_envs,): the games to begin; others go on.
-
-        Returns:
-            Observation and infos of all games.
 
         Raises:
             gymnasium.error.ResetNeeded: If some games shall begin and the others never have.
-            TypeError: If the seed or the mask has the wrong type.
-            ValueError: If the seed is out of range, the number of seeds or the shape of the mask is wrong, or
+            TypeError: If the seed has the wrong type.
+            ValueError: If a seed is out of range, the number of seeds is wrong, the mask is no such bools, or
                 an option is unknown.
         """
         chosen = self._chosen(option_of_reset(options, "reset_mask"))
@@ -205,9 +198,6 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         Args:
             actions: ``orientation * width + column`` for every game, integers of shape (num_envs,). On a GPU
                 one outside the action space is taken for the nearest in it, for looking would mean to wait.
-
-        Returns:
-            Observation, rewards, terminations, truncations, infos; see the class.
 
         Raises:
             gymnasium.error.ResetNeeded: If the games have not begun.
@@ -319,18 +309,15 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
 
     def _as_outputs(self, observation: Tensors, infos: Tensors) -> tuple[dict[str, Array], dict[str, Array]]:
         """Return both as the caller takes them; of all infos they say that every game has them."""
-        infos = {**infos, **{f"_{name}": self._every_game() for name in infos}}
+        infos = {**infos, **{f"_{name}": torch.ones_like(self._ended, dtype=torch.bool) for name in infos}}
         both = observation, infos
         shown, more = ({name: self._as_output(tensor) for name, tensor in each.items()} for each in both)
         return shown, more
 
-    def _every_game(self) -> torch.Tensor:
-        return torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
-
     def _chosen(self, mask: Any) -> torch.Tensor:
         """Return the games to reset, as bools on the device."""
         if mask is None:
-            return self._every_game()
+            return torch.ones_like(self._ended, dtype=torch.bool)
         if not self._begun:
             raise gymnasium.error.ResetNeeded("expected reset() of all games first, got a reset_mask")
         chosen = _tensor_of(mask)
