@@ -214,7 +214,6 @@ def test_every_game_is_drawn(mode: str, pieces_known: int) -> None:
         ({"num_envs": 0}, "expected num_envs from 1 to 2147483648, got 0"),
         ({"device": "gpu"}, "got 'gpu'; did you mean 'cuda'"),
         ({"output": "jax"}, "expected an output on cpu among numpy, torch; got 'jax'"),
-        ({"features": "hole"}, "did you mean 'holes'"),
     ],
 )
 def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:

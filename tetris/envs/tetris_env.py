@@ -37,12 +37,7 @@ def placement(action: int, piece: int, width: int) -> tuple[Shape, int]:
 
 
 def action_mask(piece: int, width: int) -> npt.NDArray[np.int8]:
-    """Return 1 for each action that is a placement of its own, else 0: a new array, shape (4 * width,).
-
-    Examples:
-        >>> action_mask(1, 4)  # O, two columns wide, has one orientation
-        array([1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], dtype=int8)
-    """
+    """Return 1 for each action that is a placement of its own, else 0: shape (4 * width,)."""
     mask = np.zeros((MAX_ORIENTATIONS, width), dtype=np.int8)
     for shape in PIECES[piece]:
         mask[shape.orientation, : width - shape.width + 1] = 1
@@ -195,7 +190,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
 
         Args:
             seed: Chooses the pieces, 0 to 2^64 - 1; None goes on with those that come next.
-            options: ``{"stream": n}`` chooses the stream of a seed that is given.
+            options: ``{"stream": n}``, 0 to 2^64 - 1, chooses the stream of a seed that is given.
 
         Raises:
             TypeError: If the seed or the stream is not a whole number.
@@ -221,9 +216,6 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
 
     def step(self, action: SupportsIndex) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Place the piece by an action of the action space.
-
-        Returns:
-            Observation, reward, whether the game is over, False, info.
 
         Raises:
             gymnasium.error.ResetNeeded: If no game is in progress.

@@ -60,16 +60,6 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
     game stays as it is, without rewards, until ``reset(options={"reset_mask": mask})`` with a bool for every
     game.
 
-    Examples:
-        >>> import gymnasium, tetris.envs
-        >>> envs = gymnasium.make_vec("CemTetris/Tetris-10x10-v0", num_envs=3)
-        >>> observation, infos = envs.reset(seed=1)
-        >>> observation["board"].shape, infos["action_mask"].shape
-        ((3, 10, 10), (3, 40))
-        >>> observation, rewards, terminations, truncations, infos = envs.step([0, 1, 2])
-        >>> rewards
-        array([0., 0., 0.], dtype=float32)
-
     The arguments that are not listed here are those of `TetrisEnv`.
 
     Args:

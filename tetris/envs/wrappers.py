@@ -38,13 +38,6 @@ class PlacementFeatures(
     many. The space of ``features`` is a Box without bounds, of which Gymnasium's ``check_env`` warns. A hold
     slot doubles the rows, as it doubles the actions; the features are those before a garbage row rises.
 
-    Examples:
-        >>> import gymnasium, tetris.envs
-        >>> env = PlacementFeatures(gymnasium.make("CemTetris/Tetris-v0"), features="dellacherie")
-        >>> observation, info = env.reset(seed=1)
-        >>> observation["features"].shape
-        (40, 6)
-
     Args:
         env: The environment, made from one of the ids of `TetrisEnv`.
         features: Name of a feature set, or feature names separated by commas.
@@ -131,21 +124,8 @@ class EpisodeStatistics(_PerGameWrapper):
     Other than Gymnasium's, it has them in every step, for to leave them out would mean to wait for the
     device, and in the mode ``DISABLED`` it reports a game's end once. It has neither times nor queues.
 
-    Examples:
-        >>> import gymnasium, tetris.envs
-        >>> envs = gymnasium.make_vec("CemTetris/Tetris-v0", num_envs=2, output="torch", max_episode_steps=3)
-        >>> envs = tetris.envs.EpisodeStatistics(envs)
-        >>> _ = envs.reset(seed=1)
-        >>> for _ in range(3):
-        ...     observation, rewards, terminations, truncations, infos = envs.step([0, 4])
-        >>> infos["episode"]["l"], infos["_episode"]
-        (tensor([3, 3]), tensor([True, True]))
-
     Args:
-        env: A `TetrisVectorEnv` with ``output="torch"``, or a wrapper of one.
-
-    Raises:
-        TypeError: If the environment is another one.
+        env: A `TetrisVectorEnv` with ``output="torch"``, or a wrapper of one; TypeError for any other.
     """
 
     def __init__(self, env: VectorEnv[Any, Any, Any]) -> None:
@@ -172,12 +152,11 @@ class NormalizedReward(_PerGameWrapper):
     the returns of the games that begin, not those of all. The rewards stay float32.
 
     Args:
-        env: A `TetrisVectorEnv` with ``output="torch"``, or a wrapper of one.
+        env: As of `EpisodeStatistics`.
         gamma: Discount factor, 0 to 1.
         epsilon: What is added to the variance, greater than 0.
 
     Raises:
-        TypeError: If the environment is another one.
         ValueError: If an argument is out of range.
     """
 

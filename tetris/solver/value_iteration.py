@@ -104,9 +104,9 @@ class Solution:
         """Return the best placement's after-state, by the reference engine; of several the first.
 
         Args:
-            rows: Rows of the board from the bottom; bit c is column c.
+            rows: As of `value`.
             piece: To be placed.
-            next_piece: The one after it; not None if two pieces are known.
+            next_piece: The one after it if two pieces are known, else None.
         """
         if (next_piece is None) != (self.pieces_known == 1):
             raise ValueError(f"expected {self.pieces_known} known pieces")

@@ -114,14 +114,12 @@ def test_it_chooses_what_it_plays(pieces_known: int) -> None:
 
 def test_it_is_the_same_by_any_number_of_threads() -> None:
     threads = torch.get_num_threads()
-    found = []
+    torch.set_num_threads(1 if threads > 1 else 2)
     try:
-        for count in (1, threads):
-            torch.set_num_threads(count)
-            found.append(solved.__wrapped__(Rules(4, 4)))
+        again = solve(Rules(4, 4))
     finally:
         torch.set_num_threads(threads)
-    assert torch.equal(found[0].values, found[1].values)
+    assert torch.equal(again.values, solved(Rules(4, 4)).values)
 
 
 @pytest.mark.cuda
@@ -189,9 +187,5 @@ def test_the_command_prints_lines_or_json(script: Script, tmp_path: Path) -> Non
     assert Solution.load(tmp_path / "s.npz").boards == told["boards"] == 2582
     told = json.loads(script("solve_tetris", *arguments[:4], "--games", 1, "--json").out)
     assert told["standard_error"] is None
-
-
-def test_the_command_refuses_in_one_line(script: Script) -> None:
     refused = script("solve_tetris", "--board", "10x20", "--device", "cpu")
     assert (refused.status, refused.err.count("\n")) == (2, 1)
-    assert "at most 32 cells" in refused.err

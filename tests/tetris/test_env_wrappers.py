@@ -149,11 +149,7 @@ def test_wrappers_of_gymnasium_that_the_page_names_work_on_tensors(device: str) 
         assert found[1].device.type == device
         assert found[1].tolist() == np.asarray(expected[1]).tolist()
         assert found[0]["board"].tolist() == expected[0]["board"].tolist()
-
-
-@pytest.mark.parametrize("device", DEVICES)
-def test_observations_on_tensors_are_transformed(device: str) -> None:
-    envs: Any = make(AutoresetMode.NEXT_STEP, device=device)
-    boards: Any = vector.TransformObservation(envs, lambda observation: observation["board"].float())
-    found = boards.reset(seed=0)[0]
-    assert (found.dtype, found.shape, found.device.type) == (torch.float32, (COUNT, 8, 4), device)
+    boards: Any = vector.TransformObservation(
+        make(AutoresetMode.NEXT_STEP, device=device), lambda o: o["board"]
+    )
+    assert boards.reset(seed=0)[0].shape == (COUNT, 8, 4)
