@@ -149,7 +149,7 @@ def test_without_a_seed_games_differ() -> None:
         ({"hold": True}, "expected pieces_known of at least 2 with a hold slot, got 1"),
     ],
 )
-def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
+def test_bad_arguments_raise(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         TetrisEnv(**arguments)
 
@@ -162,12 +162,12 @@ def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> N
         ({"options": {"stream": 3}}, "a seed with the option stream, got stream 3 alone"),
     ],
 )
-def test_bad_resets_are_refused(arguments: dict[str, Any], message: str) -> None:
+def test_bad_resets_raise(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         TetrisEnv().reset(**arguments)
 
 
-def test_bad_actions_are_refused_and_games_have_to_begin_first() -> None:
+def test_bad_actions_raise_and_games_have_to_begin_first() -> None:
     env = TetrisEnv()
     with pytest.raises(gymnasium.error.ResetNeeded, match="got step"):
         env.step(0)

@@ -216,13 +216,13 @@ def test_every_game_is_drawn(mode: str, pieces_known: int) -> None:
         ({"output": "jax"}, "expected an output on cpu among numpy, torch; got 'jax'"),
     ],
 )
-def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
+def test_bad_arguments_raise(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         TetrisVectorEnv(**arguments)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_gpu_that_is_not_there_is_refused() -> None:
+def test_a_gpu_that_is_not_there_raises() -> None:
     with pytest.raises(ValueError, match="expected a GPU for device cuda"):
         TetrisVectorEnv(1, device="cuda")
 
@@ -239,7 +239,7 @@ def test_a_gpu_that_is_not_there_is_refused() -> None:
         ({"options": {"reset_mask": np.zeros(2)}}, ValueError, "expected reset_mask to hold bools"),
     ],
 )
-def test_bad_calls_are_refused(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
+def test_bad_calls_raise(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
     envs = TetrisVectorEnv(2)
     envs.reset(seed=0)
     with pytest.raises(error, match=message):

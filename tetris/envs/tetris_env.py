@@ -65,7 +65,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     the piece's bounding box. Orientation 0 is the piece as it comes, each next one turned by 90 degrees
     counter-clockwise. Pieces 0 to 6 are I, O, T, Z, S, J, L and have 2, 1, 4, 2, 2, 4 and 4 orientations.
 
-    `info["action_mask"]` (int8, one number an action) is 1 for the actions that are different placements of
+    `info["action_mask"]` (int8, one number per action) is 1 for the actions that are different placements of
     the piece to be placed; `action_space.sample(mask=info["action_mask"])` draws one of them. Every other
     action is allowed, too, and is played as one of them: orientations repeat, and a piece that would stick
     out on the right stands at the right wall.

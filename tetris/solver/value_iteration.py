@@ -34,7 +34,7 @@ from tetris.play.devices import NATIVE, check_gpu
 from tetris.play.engines import INCLUDES, load
 
 MOST_CELLS = 32
-"""Cells of the largest board: one of a bit a cell is a number of 32 bits."""
+"""Cells of the largest board: one with a bit per cell is a number of 32 bits."""
 
 MOST_GAMES = 1_000_000_000
 """The most games that are played at once: 8 GB of lines."""
@@ -150,10 +150,10 @@ class Solution:
         rows = self.values.cpu().numpy().reshape(-1, _VALUES[self.pieces_known])[:, : len(PIECE_LETTERS)]
         boards = np.flatnonzero(rows.any(axis=1))
         values = rows[boards] if self.pieces_known == 2 else rows[boards, 0]
-        said = {"rules": self.rules.to_dict(), "pieces_known": self.pieces_known}
-        said |= {name: getattr(self, name) for name in _FIGURES}
+        about = {"rules": self.rules.to_dict(), "pieces_known": self.pieces_known}
+        about |= {name: getattr(self, name) for name in _FIGURES}
         file = io.BytesIO()
-        np.savez(file, solution=json.dumps(said), boards=boards.astype(np.uint32), values=values)
+        np.savez(file, solution=json.dumps(about), boards=boards.astype(np.uint32), values=values)
         write_bytes(path, file.getvalue())
         return len(boards)
 
@@ -171,13 +171,13 @@ class Solution:
         with Path(path).open("rb") as file:
             try:
                 arrays = np.load(file, allow_pickle=False)
-                said = json.loads(str(arrays["solution"]))
-                rules, known = Rules.from_dict(said["rules"]), int(said["pieces_known"])
+                about = json.loads(str(arrays["solution"]))
+                rules, known = Rules.from_dict(about["rules"]), int(about["pieces_known"])
                 _check_solvable(rules)
                 values = np.zeros((1 << rules.width * rules.height, _VALUES[known]))
                 found = arrays["values"] if known == 2 else arrays["values"][:, np.newaxis]
                 values[arrays["boards"], : len(PIECE_LETTERS)] = found
-                figures = {name: said[name] for name in _FIGURES}
+                figures = {name: about[name] for name in _FIGURES}
                 return cls(rules, known, torch.from_numpy(values.reshape(-1)), **figures)
             except Exception as error:  # zipfile, NumPy and json have a dozen for damaged bytes
                 reason = str(error) or type(error).__name__
@@ -198,7 +198,7 @@ def _check_solvable(rules: Rules) -> None:
 
 
 def _problem(rules: Rules) -> tuple[int, int, bool, int]:
-    """Return the rules as the operators take them: width, height, rule, a bit a piece."""
+    """Return the rules as the operators take them: width, height, rule, a bit per piece."""
     return rules.width, rules.height, rules.clear_on_overflow, sum(1 << piece for piece in rules.piece_set)
 
 

@@ -30,7 +30,7 @@ def solved(rules: Rules, pieces_known: int = 1, device: str = "cpu") -> Solution
 
 
 def plain(rules: Rules, pieces_known: int) -> tuple[float, int]:
-    """Return lines a game and reachable boards by dictionaries and the reference engine."""
+    """Return lines per game and reachable boards by dictionaries and the reference engine."""
     found: dict[tuple[int, ...], list[list[tuple[int, tuple[int, ...] | None]]]] = {}
     new = [()]
     while new:
@@ -84,7 +84,7 @@ def test_it_is_what_a_plain_solver_finds(rules: Rules, pieces_known: int) -> Non
     ("rules", "pieces_known"),
     [(Rules(4, 4, pieces="T"), 1), (Rules(4, 4, pieces="JL"), 2)],
 )
-def test_pieces_with_which_nobody_need_lose_are_refused(rules: Rules, pieces_known: int) -> None:
+def test_pieces_with_which_nobody_need_lose_raise(rules: Rules, pieces_known: int) -> None:
     with pytest.raises(ValueError, match="need never lose with"):
         solved(rules, pieces_known)
 
@@ -182,10 +182,10 @@ def test_the_command_prints_lines_or_json(script: Script, tmp_path: Path) -> Non
     ended = script("solve_tetris", *arguments)
     assert ended.status == 0
     assert "perfect play clears\n7.06694 lines a game" in ended.out
-    told = json.loads(script("solve_tetris", *arguments, "--json", "--out", tmp_path / "s.npz").out)
-    assert told["lines_per_game"] == pytest.approx(7.067, abs=1e-3)
-    assert Solution.load(tmp_path / "s.npz").boards == told["boards"] == 2582
-    told = json.loads(script("solve_tetris", *arguments[:4], "--games", 1, "--json").out)
-    assert told["standard_error"] is None
+    found = json.loads(script("solve_tetris", *arguments, "--json", "--out", tmp_path / "s.npz").out)
+    assert found["lines_per_game"] == pytest.approx(7.067, abs=1e-3)
+    assert Solution.load(tmp_path / "s.npz").boards == found["boards"] == 2582
+    found = json.loads(script("solve_tetris", *arguments[:4], "--games", 1, "--json").out)
+    assert found["standard_error"] is None
     refused = script("solve_tetris", "--board", "10x20", "--device", "cpu")
     assert (refused.status, refused.err.count("\n")) == (2, 1)

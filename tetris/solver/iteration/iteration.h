@@ -16,13 +16,13 @@ struct SmallPlacement {
   uint8_t place;   // number in the engine's order (plan.h)
   uint8_t height;
   uint8_t column;
-  uint8_t bottoms;  // two bits a column of the piece; a column that is none has 3, which never decides
+  uint8_t bottoms;  // two bits per column of the piece; a column that is none has 3, which never decides
 };
 
 // What is the same for all boards. It is a parameter of kernels, which may have 4 KB.
 struct Problem {
   GameRules rules;
-  uint32_t pieces;         // a bit a piece that is drawn
+  uint32_t pieces;         // a bit per piece that is drawn
   int count;               // of them
   int begin[PIECES + 1];   // of each piece's placements; a piece that is not drawn has none
   uint8_t mirror[PIECES];  // the piece seen in a mirror
@@ -204,7 +204,7 @@ struct Expand {
   }
 };
 
-// Takes from a board's marks, a bit a piece, those of pieces with which a player can be made to lose, if he can be wherever a
+// Takes from a board's marks, a bit per piece, those of pieces with which a player can be made to lose, if he can be wherever a
 // mark is gone. All marks are there at first; done again until nothing changes, it leaves those with which he need never lose.
 struct Survive {
   Problem problem;

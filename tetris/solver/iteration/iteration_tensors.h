@@ -22,7 +22,7 @@ using torch::stable::Tensor;
 inline Problem problem_of(int64_t width, int64_t height, bool clear_on_overflow, int64_t pieces) {
   STD_TORCH_CHECK(width >= 4 && height >= 4 && width * height <= MOST_CELLS,
       "expected a board of at most 32 cells, got ", width, "x", height);
-  STD_TORCH_CHECK(pieces > 0 && pieces < 1 << PIECES, "expected a bit a piece");
+  STD_TORCH_CHECK(pieces > 0 && pieces < 1 << PIECES, "expected a bit per piece");
   return Problem(
       {static_cast<int>(width), static_cast<int>(height), clear_on_overflow}, static_cast<uint32_t>(pieces));
 }
@@ -38,7 +38,7 @@ inline void check(const Tensor& tensor, ScalarType type, const Tensor& like, con
 inline int known_of(const Tensor& values, const Problem& problem) {
   const int64_t boards = int64_t{1} << (problem.rules.width * problem.rules.height);
   STD_TORCH_CHECK(values.numel() == boards || values.numel() == boards * KNOWN_PIECES,
-      "expected a value a board, or eight");
+      "expected one value per board, or eight");
   return values.numel() == boards ? 1 : 2;
 }
 
@@ -49,8 +49,8 @@ inline const uint32_t* boards_of(const Tensor& boards) {
 
 inline uint8_t* marks_of(const Tensor& marks, const Problem& problem, const Tensor& boards) {
   check(marks, ScalarType::Byte, boards, "marks");
-  STD_TORCH_CHECK(
-      marks.numel() == int64_t{1} << (problem.rules.width * problem.rules.height), "expected a mark a board");
+  STD_TORCH_CHECK(marks.numel() == int64_t{1} << (problem.rules.width * problem.rules.height),
+      "expected one mark per board");
   return marks.mutable_data_ptr<uint8_t>();
 }
 
