@@ -287,8 +287,9 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         info: dict[str, Array] = {**infos}
         if self.output == "numpy":
             last = np.empty(self.num_envs, dtype=object)
-            arrays = {name: tensor.numpy()[ended] for name, tensor in observation.items()}
-            for at, i in enumerate(np.flatnonzero(ended).tolist()):
+            where = np.flatnonzero(ended)
+            arrays = {name: tensor.numpy()[where] for name, tensor in observation.items()}
+            for at, i in enumerate(where.tolist()):
                 last[i] = {name: array[at] for name, array in arrays.items()}
             info = {name: tensor.numpy() * ended[:, np.newaxis] for name, tensor in infos.items()}
         info |= {f"_{name}": ended for name in infos}
