@@ -190,7 +190,7 @@ def test_what_an_operator_gets_is_checked() -> None:
     envs = TetrisVectorEnv(2, output="torch")
     envs.reset(seed=0)
     envs._time = envs._time.to(torch.int32)
-    with pytest.raises(RuntimeError, match="expected time of the documented type and shape"):
+    with pytest.raises(RuntimeError, match="expected tensors of the documented types and shapes"):
         envs.step([0, 0])
 
 
@@ -214,16 +214,15 @@ def test_every_game_is_drawn(mode: str, pieces_known: int) -> None:
         ({"num_envs": 0}, "expected num_envs from 1 to 2147483648, got 0"),
         ({"device": "gpu"}, "got 'gpu'; did you mean 'cuda'"),
         ({"output": "jax"}, "expected an output on cpu among numpy, torch; got 'jax'"),
-        ({"features": "hole"}, "did you mean 'holes'"),
     ],
 )
-def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
+def test_bad_arguments_raise(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         TetrisVectorEnv(**arguments)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_gpu_that_is_not_there_is_refused() -> None:
+def test_a_gpu_that_is_not_there_raises() -> None:
     with pytest.raises(ValueError, match="expected a GPU for device cuda"):
         TetrisVectorEnv(1, device="cuda")
 
@@ -240,7 +239,7 @@ def test_a_gpu_that_is_not_there_is_refused() -> None:
         ({"options": {"reset_mask": np.zeros(2)}}, ValueError, "expected reset_mask to hold bools"),
     ],
 )
-def test_bad_calls_are_refused(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
+def test_bad_calls_raise(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
     envs = TetrisVectorEnv(2)
     envs.reset(seed=0)
     with pytest.raises(error, match=message):

@@ -26,7 +26,7 @@ from tetris.commands.command_line import Parser, fail, one_line_errors, path_end
 from tetris.game.rules import PLACEMENT_RULES
 from tetris.play.devices import NATIVE, choose_device
 from tetris.solver import Sweep, solve
-from tetris.solver.solution import MOST_GAMES
+from tetris.solver.value_iteration import MOST_GAMES
 
 DEFAULT_GAMES = 100_000
 

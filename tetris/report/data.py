@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from tetris.evaluation import DEFAULT_SEED
-from tetris.evaluation.comparison import counted, LEARNED, PUBLISHED_SCORES, Score
+from tetris.evaluation.comparison import LEARNED, PUBLISHED_SCORES, Score, counted
 from tetris.game.decisions import play
 from tetris.game.features import AfterState
 from tetris.game.piece_stream import PieceStream

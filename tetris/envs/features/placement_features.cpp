@@ -1,6 +1,6 @@
 // The operator of the placements' features on the CPU: environments spread over torch's threads.
 //
-// Compiled once a feature set, as tetris/engine/rollout.cpp is. See tetris/envs/native.py, which calls it.
+// Compiled once per feature set, as tetris/engine/rollout.cpp is. See tetris/envs/native.py, which calls it.
 
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>

@@ -1,6 +1,6 @@
-// The kernel of the placements' features: a warp an environment, a thread a placement and a column, as rollout_warp.cuh.
+// The kernel of the placements' features: a warp per environment, a thread per placement and per column, as rollout_warp.cuh.
 //
-// With the nine features of `dt` on a board of 10 x 20 a warp writes 1,480 bytes an environment and reads 42. The rows of
+// With the nine features of `dt` on a board of 10 x 20 a warp writes 1,480 bytes per environment and reads 42. The rows of
 // features are made in shared memory, from where the warp writes them one after the other.
 #pragma once
 
