@@ -181,7 +181,7 @@ def test_the_command_prints_lines_or_json(script: Script, tmp_path: Path) -> Non
     arguments = ("--board", "4x4", "--device", "cpu", "--games", 1000)
     ended = script("solve_tetris", *arguments)
     assert ended.status == 0
-    assert "perfect play clears\n7.06694 lines a game" in ended.out
+    assert "perfect play clears\n7.06694 lines per game" in ended.out
     found = json.loads(script("solve_tetris", *arguments, "--json", "--out", tmp_path / "s.npz").out)
     assert found["lines_per_game"] == pytest.approx(7.067, abs=1e-3)
     assert Solution.load(tmp_path / "s.npz").boards == found["boards"] == 2582
