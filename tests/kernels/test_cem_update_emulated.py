@@ -35,7 +35,8 @@ SHAPES = [
 @functools.cache
 def emulated() -> Any:
     folders = (HERE.parent / "tetris", KERNELS / "cem_update", KERNELS)
-    Extension("emulated_cem_update", (HERE / "emulated_cem_update.cpp",), folders, reason="test").load()
+    sources = (HERE / "emulated_cem_update.cpp",)
+    Extension("emulated_cem_update", sources, folders, flags=("-O1",), reason="test").load()
     return torch.ops.emulated
 
 

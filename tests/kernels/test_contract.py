@@ -114,12 +114,13 @@ def test_any_layout_gives_the_same_and_is_kept(device: str, name: str) -> None:
 
 @pytest.mark.parametrize("name", OPERATORS)
 @pytest.mark.parametrize("device", DEVICES)
-def test_it_compiles_with_its_gradients(device: str, name: str) -> None:
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_it_compiles_with_its_gradients(backend: str, device: str, name: str) -> None:
     operator = OPERATORS[name]
     inputs = operator.inputs(device)
     if operator.differentiable:
         inputs = [x.requires_grad_() if x.is_floating_point() else x for x in inputs]
-    contract.check_compiles(operator.function, *inputs, **operator.tolerances)
+    contract.check_compiles(backend, operator.function, *inputs, **operator.tolerances)
 
 
 @cuda

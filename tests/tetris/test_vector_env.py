@@ -92,17 +92,13 @@ def test_it_plays_as_single_environments_do(
 
 
 def test_the_number_of_threads_does_not_matter() -> None:
-    before = torch.get_num_threads()
     count, seen, seed = 2500, [], (1 << 64) - 5  # a thread has 1024 environments at least
-    try:
-        for threads in (1, 3):
-            torch.set_num_threads(threads)
-            envs = TetrisVectorEnv(count, 4, 7, autoreset_mode="SameStep", first_stream=9)
-            rng = np.random.default_rng(1)
-            envs.reset(seed=seed)
-            seen.append([plain(envs.step(rng.integers(0, 16, count))[:4]) for _ in range(8)])
-    finally:
-        torch.set_num_threads(before)
+    for threads in (1, 3):
+        torch.set_num_threads(threads)
+        envs = TetrisVectorEnv(count, 4, 7, autoreset_mode="SameStep", first_stream=9)
+        rng = np.random.default_rng(1)
+        envs.reset(seed=seed)
+        seen.append([plain(envs.step(rng.integers(0, 16, count))[:4]) for _ in range(8)])
     assert seen[0] == seen[1]
     pieces = [PieceStream(Rules(4, 7), seed, 9 + number)[8] for number in range(count)]
     assert seen[0][-1][0]["piece"] == pieces

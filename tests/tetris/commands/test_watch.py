@@ -66,11 +66,11 @@ def recorded(script: Script, folder: Path, *arguments: object) -> Path:
         (("--lookahead",), Rules(6, 6), "expectimax"),
     ],
 )
-def test_a_game_is_the_one_that_the_engines_play(
+def test_a_game_is_the_one_that_is_rolled_out(
     script: Script, tmp_path: Path, arguments: tuple[str, ...], rules: Rules, lookahead: str
 ) -> None:
     replay = Replay.load(recorded(script, tmp_path, "bcts", *SMALL, *arguments, "--decisions", 250))
-    played = rollout(published("bcts").policy(lookahead), Streams(rules, seed=7), 250)
+    played = rollout(published("bcts").policy(lookahead), Streams(rules, seed=7), 250, "python")
     assert (replay.lines, replay.games) == (played.lines.item(), played.games.item())
     assert (replay.rules, replay.seed, replay.stream) == (rules, 7, 0)
     assert replay.controller == published("bcts")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import random
 import re
 import signal
 import subprocess
@@ -147,9 +146,9 @@ def test_a_run_goes_on_with_another_number_of_ranks(whole: Path, tmp_path: Path)
 
 @pytest.mark.slow
 def test_scores_are_those_of_one_process() -> None:
-    script, *arguments = "evaluate_tetris.py", "dt20", "bcts", "--board=10x10", "--games=50", "--json"
+    script, *arguments = "evaluate_tetris.py", "dt20", "dt10", "--board=10x10", "--games=50", "--json"
     found = []
-    for launch in ([sys.executable], [*TORCHRUN, "--nproc-per-node=3"]):
+    for launch in ([sys.executable], [*TORCHRUN, "--nproc-per-node=2"]):
         command = [*launch, str(ROOT / "scripts" / script), *arguments]
         said = subprocess.run(command, capture_output=True, text=True, check=True, env=environment()).stdout
         found.append([{k: v for k, v in each.items() if "second" not in k} for each in json.loads(said)])
@@ -159,29 +158,14 @@ def test_scores_are_those_of_one_process() -> None:
 
 @pytest.mark.slow
 def test_a_run_whose_ranks_are_killed_is_the_run_never_stopped(tmp_path: Path) -> None:
-    ranks, kills, folder = 2, 2, tmp_path / "killed"
-    recipe = (*LONG, stage(10 * kills, HARD))
+    folder, recipe = tmp_path / "killed", (*LONG, stage(10, HARD))
     Job(1, tmp_path / "log", *recipe, "--out", tmp_path / "whole").finish()
-    job = Job(ranks, tmp_path / "killed.log", *recipe, "--out", folder, restarts=3 * kills)
-    moments, steps, before = random.Random(0), list[int](), set[int]()
-
-    def started_again() -> bool:
-        now = {*job.workers()}
-        return len(now) == ranks and not before & now
-
-    for _ in range(kills):
-        job.until(started_again)
-        last = recorded(folder)
-        job.until(lambda last=last: recorded(folder) > last)  # type: ignore[misc]
-        time.sleep(moments.uniform(0.0, 0.3))
-        before = {*job.workers()}
-        os.kill(moments.choice(sorted(before)), signal.SIGKILL)
-        steps.append(recorded(folder))
-
+    job = Job(2, tmp_path / "killed.log", *recipe, "--out", folder, restarts=3)
+    job.until(lambda: recorded(folder) > 0)
+    os.kill(job.workers()[1], signal.SIGKILL)
+    assert recorded(folder) < 10
     assert f'File "{ROOT}/' not in job.finish()  # torchrun prints a traceback of its own
     assert outcome(folder) == outcome(tmp_path / "whole")
-    assert steps == sorted(steps)
-    assert max(steps) > 0, steps
 
 
 @pytest.mark.slow
