@@ -186,7 +186,7 @@ def test_what_an_operator_gets_is_checked() -> None:
     envs = TetrisVectorEnv(2, output="torch")
     envs.reset(seed=0)
     envs._time = envs._time.to(torch.int32)
-    with pytest.raises(RuntimeError, match="expected tensors of the documented types and shapes"):
+    with pytest.raises(RuntimeError, match="expected tensors of the documented type and shape"):
         envs.step([0, 0])
 
 
