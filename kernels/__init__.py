@@ -48,17 +48,4 @@ __all__ = [
     "vector_add_reference",
 ]
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "kernels.loader": ("BuildError", "CompilerMissingError", "Extension", "compile_check"),
-        "kernels.ops.cem_update": ("cem_update", "cem_update_reference"),
-        "kernels.ops.cma_update": ("cma_update", "cma_update_reference", "draw_correlated"),
-        "kernels.ops.elementwise.op": (
-            *("elementwise_mult", "elementwise_mult_reference"),
-            *("sigmoid", "sigmoid_reference", "vector_add", "vector_add_reference"),
-        ),
-        "kernels.ops.lltm": ("LLTM", "lltm", "lltm_reference"),
-        "kernels.ops.normal": ("sample_normal", "sample_normal_reference", "sample_normal_rows"),
-    },
-)
+__getattr__ = lazy_names(__name__)

@@ -124,7 +124,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from gymnasium.error import DependencyNotInstalled
 
     from cem import Planner
-    from tetris.view.movies import check_gif
+    from tetris.view.images import check_gif
 
     rewards: list[float] = []
     frames: list[Any] = []
@@ -154,7 +154,7 @@ def write_movie(frames: Sequence[Any], path: Path) -> None:
     """Write pictures, each an array of shape (height, width, 3), uint8, as a looping GIF."""
     from PIL import Image
 
-    from tetris.view.movies import save_gif
+    from tetris.view.images import save_gif
 
     height, width, _ = frames[0].shape
     size = _WIDTH, round(_WIDTH * height / width)

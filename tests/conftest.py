@@ -25,6 +25,12 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the slow tests that take longest, or a worker is left alone with one at the end."""
+    markers = {item: item.get_closest_marker("slow") for item in items}
+    items.sort(key=lambda item: markers[item] is None or "first" not in markers[item].kwargs)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Write down what was skipped, for .ci/run to try again with all extras."""
     if "CEM_TETRIS_SKIPPED" in os.environ:
@@ -54,6 +60,16 @@ def _gpu(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     with (tmp_path_factory.getbasetemp().parent / "gpu.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _threads() -> Iterator[None]:
+    """Give the next test as many threads as this one had: with more, workers wait for each other's cores."""
+    import torch
+
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from typing import Any
 from tetris import Rules, Score, published
 from tetris.evaluation.estimates import Estimate
 from tetris.evaluation.scores import Measurement, Trial
-from tetris.training.provenance import add_start
 from tetris.training.recipe import make_recipe
 from tetris.training.run_folder import RunFolder
 from tetris.training.training import Training
@@ -46,7 +45,7 @@ def make_run(folder: Path, *, scored: bool = True, estimated: bool = False, **se
     run = RunFolder(folder)
     training = Training(recipe, run)
     with run.claimed(recipe):
-        add_start(run.starts, recipe.device)
+        run.add_start(recipe.device)
         training.trainer.run()
     training.save_controller(scores=measurements() * scored + estimates() * estimated)
     return folder

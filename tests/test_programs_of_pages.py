@@ -43,11 +43,10 @@ def run(page: str, number: int, names: dict[str, Any] | None = None) -> dict[str
 
 @pytest.fixture(autouse=True)
 def _as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A folder to write to; threads and random state of torch are as before afterwards."""
+    """A folder to write to; the random state of torch is as before afterwards."""
     monkeypatch.chdir(tmp_path)
-    threads, state = torch.get_num_threads(), torch.get_rng_state()
+    state = torch.get_rng_state()
     yield
-    torch.set_num_threads(threads)
     torch.set_rng_state(state)
 
 

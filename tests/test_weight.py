@@ -8,13 +8,13 @@ PROJECT = Path(__file__).parents[1]
 PYTHON, NATIVE = (".py", ".js"), (".cpp", ".cu", ".cuh", ".h")
 WEIGHTS = {
     ("cem", PYTHON): 5_559,
-    ("tetris", PYTHON): 11_733,
-    ("tetris", NATIVE): 6_541,
-    ("kernels/ops", PYTHON + NATIVE): 8_511,
-    ("kernels/loader", PYTHON): 861,
-    ("kernels/support", PYTHON): 547,
-    ("scripts", PYTHON): 3_875,
-    ("tests", PYTHON + NATIVE): 16_999,
+    ("tetris", PYTHON): 10_854,
+    ("tetris", NATIVE): 6_387,
+    ("kernels/ops", PYTHON + NATIVE): 8_200,
+    ("kernels/loader", PYTHON): 847,
+    ("kernels/support", PYTHON): 561,
+    ("scripts", PYTHON): 3_872,
+    ("tests", PYTHON + NATIVE): 16_769,
 }
 
 

@@ -50,18 +50,4 @@ __all__ = [
     "split_rollout",
 ]
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "tetris.play.controller": ("LinearController", "published", "resolve"),
-        "tetris.game.feature_sets": ("feature_names",),
-        "tetris.play.own_features": ("feature", "feature_header"),
-        "tetris.record.played_game": ("PlayedGame", "play_game"),
-        "tetris.play.rollouts": ("Rollout", "RolloutResult", "rollout"),
-        "tetris.game.policy": ("Lookahead", "Policy"),
-        "tetris.game.rules": ("Rules",),
-        "tetris.game.piece_stream": ("Streams",),
-        "tetris.record.score": ("Score",),
-        "tetris.play.splitting": ("SplitResult", "split_rollout"),
-    },
-)
+__getattr__ = lazy_names(__name__)

@@ -144,7 +144,7 @@ def _prepare(device: torch.device) -> None:
     """Build the operators side by side, and call them once."""
     if device in _prepared:
         return
-    from kernels.loader.ahead import build_missing
+    from kernels.loader.extension import build_missing
     from kernels.ops.library import extension
 
     kinds = ("cpu", "cuda") if device.type == "cuda" else ("cpu",)

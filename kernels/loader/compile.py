@@ -32,7 +32,6 @@ NVCC_FLAGS = tuple(
     )
 )
 
-_DEFINES = "defines.h"
 _SHOWN_LINES = 40
 
 
@@ -73,7 +72,10 @@ def _compilations(work: Path, sources: Sources) -> dict[str, list[str]]:
         begin[".cu"] = [str(find_nvcc(torch.cuda).path), "-ccbin", compiler.program, *more]
     include = torch.root / "include"
     common = [f"-DTORCH_TARGET_VERSION={TORCH_TARGET_VERSION}", "-D_GLIBCXX_USE_CXX11_ABI=1"]
-    common += ["-include", _write_defines(work, sources.defines)]
+    # Macros are in a header that every source includes first: nvcc would split -D at commas.
+    macros = "".join(f"#define {name} {value}\n" for name, value in sources.defines)
+    (work / "defines.h").write_text(macros, encoding="utf-8")
+    common += ["-include", "defines.h"]
     common += [word for folder in sources.include_dirs for word in ("-I", os.path.abspath(folder))]
     # torch's headers are system headers: no warnings from them.
     common += ["-isystem", str(include), "-isystem", str(include / "torch" / "csrc" / "api" / "include")]
@@ -82,13 +84,6 @@ def _compilations(work: Path, sources: Sources) -> dict[str, list[str]]:
         files = ["-MMD", "-MF", f"{index}.d", "-c", os.path.abspath(source), "-o", f"{index}.o"]
         commands[f"{index}.o"] = [*begin[source.suffix], *common, *files]
     return commands
-
-
-def _write_defines(work: Path, defines: Sequence[tuple[str, str]]) -> str:
-    """Write macros into a header that every source includes first: nvcc would split -D at commas."""
-    lines = [f"#define {name} {value}\n" for name, value in defines]
-    (work / _DEFINES).write_text("".join(lines), encoding="utf-8")
-    return _DEFINES
 
 
 def _run(steps: Mapping[str, Sequence[str]], work: Path) -> None:

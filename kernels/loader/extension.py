@@ -13,9 +13,12 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from kernels.loader import cache
 from kernels.loader.compile import CXX_FLAGS, NVCC_FLAGS, Sources, compile_library
@@ -29,6 +32,8 @@ from kernels.loader.toolchain import (
     find_torch,
     processor,
 )
+
+_Result = TypeVar("_Result")
 
 _KEY_FORMAT = 5
 _NVCC_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")  # of which nvcc takes options, too
@@ -222,6 +227,23 @@ class Extension:
             raise BuildError(f"the sources of {self.name} changed while it was built", "try again")
         cache.install(work / library.name, tools, library)
         _say(f"{self.name} built in {time.monotonic() - began:.1f} s")
+
+
+def side_by_side(build: Callable[[Extension], _Result], extensions: Sequence[Extension]) -> list[_Result]:
+    """Return what ``build`` makes of each library, as many at once as there are processors."""
+    with ThreadPoolExecutor(min(len(extensions), len(os.sched_getaffinity(0)))) as pool:
+        return list(pool.map(build, extensions))
+
+
+def build_missing(extensions: Iterable[Extension]) -> None:
+    """Build the libraries that loading would have to build; of one that fails, loading says why."""
+
+    def build(extension: Extension) -> None:
+        with suppress(BuildError):
+            extension.build()
+
+    if missing := [each for each in extensions if each.find() is None]:
+        side_by_side(build, missing)
 
 
 def _say(line: str) -> None:

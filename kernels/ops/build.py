@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kernels.loader import cache
-from kernels.loader.ahead import side_by_side
 from kernels.loader.cuda import gencode_flags
-from kernels.loader.extension import Extension
+from kernels.loader.extension import Extension, side_by_side
 from kernels.loader.toolchain import find_torch
 from kernels.ops.library import extension, operators
 from kernels.ops.report import FAILED, Outcome, Report, ask

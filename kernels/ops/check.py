@@ -1,8 +1,7 @@
 """Walk operators through the workflow in which they are written, and compare every stage with the first.
 
-A formula in PyTorch, its derivative checked by finite differences, the kernels in Numba, in C++, in CUDA, and
-the derivative of the finished operator: ``python -m kernels check``. What to compare stands in an operator's
-``check.py``; docs/writing_a_kernel.md walks the same way by hand.
+This is ``python -m kernels check``. What to compare stands in an operator's ``check.py``;
+docs/writing_a_kernel.md walks the same way by hand.
 """
 
 from __future__ import annotations
@@ -31,27 +30,16 @@ _SEED = 1
 
 @dataclass(frozen=True)
 class Case:
-    """What the walk has to know of one operator. ``CASES`` in the ``check.py`` of its folder has it by name.
+    """What the walk has to know of an operator; ``CASES`` in the ``check.py`` of its folder is by name."""
 
-    Attributes:
-        reference: the formula in plain PyTorch: tensors to a tensor or a tuple of them.
-        operator: the public function; the same arguments and results.
-        inputs: makes float64 inputs on the CPU of a generator and a size.
-        small: the size for finite differences and for Numba's simulator, which is slow.
-        large: the size for C++ and CUDA.
-        arguments: what all of them, the prototype too, get by name beside the tensors.
-        gradients: whether the operator has a derivative; without one, results alone are compared.
-        prototype: whether there is one in Numba.
-    """
-
-    reference: Callable[..., Any]
-    operator: Callable[..., Any]
-    inputs: Callable[..., Tensors]
-    small: tuple[int, ...]
-    large: tuple[int, ...]
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    gradients: bool = True
-    prototype: bool = True
+    reference: Callable[..., Any]  # in plain PyTorch: tensors to a tensor or a tuple of them
+    operator: Callable[..., Any]  # the public function; the same arguments and results
+    inputs: Callable[..., Tensors]  # of a generator and a size: float64, on the CPU
+    small: tuple[int, ...]  # the size for finite differences and for Numba's simulator, which is slow
+    large: tuple[int, ...]  # the size for C++ and CUDA
+    arguments: Mapping[str, Any] = field(default_factory=dict)  # by name, for the prototype too
+    gradients: bool = True  # without a derivative, results alone are compared
+    prototype: bool = True  # whether there is one in Numba
 
 
 class Mismatch(Exception):  # noqa: N818  (a finding)
@@ -135,16 +123,9 @@ def _numba(case: Case, module: str, name: str) -> tuple[float, str]:
 
 
 def load_numba() -> str:
-    """Import Numba, for its simulator where torch sees no GPU; return what kernels run on.
-
-    Numba chooses when ``numba.cuda`` is first imported, so this has to come before. ``NUMBA_ENABLE_CUDASIM``
-    goes before it.
-
-    Raises:
-        Unavailable: Numba is not installed, does not import, or cannot use the GPU.
-    """
+    """Import Numba, or raise Unavailable; return what kernels run on, the simulator where there is no GPU."""
     if not torch.cuda.is_available():
-        os.environ.setdefault(_SIMULATOR, "1")
+        os.environ.setdefault(_SIMULATOR, "1")  # read when numba.cuda is first imported
     try:
         import numba
         from numba import cuda

@@ -18,6 +18,9 @@ from torch.autograd import forward_ad
 
 from kernels.loader import Extension
 
+FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+NUMBERS = (*FLOATING, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
 _HERE = Path(__file__).parent
 _INCLUDED = {"cma_update": ("cem_update", "normal")}  # whose headers an operator includes beside its own
 _lock = threading.RLock()
@@ -44,18 +47,9 @@ def check_tensor(
     device: torch.device | None = None,
     shapes: Collection[tuple[int, ...]] = (),
 ) -> None:
-    """Check an argument: nothing is broadcast, promoted or moved.
+    """Raise TypeError or ValueError but for a dense tensor of these: nothing is broadcast, promoted or moved.
 
-    Args:
-        name: the argument's.
-        value: what has to be a dense tensor.
-        dtypes: those that it may have.
-        device: where it has to be; None: on a CPU, a CUDA or the meta device.
-        shapes: those that it may have; any if there are none.
-
-    Raises:
-        TypeError: it is no tensor, not dense, or of another dtype.
-        ValueError: it has another shape, or is elsewhere.
+    Without a device it may be on a CPU, a CUDA or the meta device, without shapes it may have any.
     """
     if not isinstance(value, Tensor):
         raise TypeError(f"expected {name} to be a tensor, got {type(value).__name__}")
@@ -72,14 +66,11 @@ def check_tensor(
 
 
 def is_transformed() -> bool:
-    """Return whether forward-mode differentiation or a transform of ``torch.func`` is at work.
-
-    The operators have no rules for them; their references, plain PyTorch, have.
-    """
+    """Return whether forward-mode or ``torch.func`` is at work: only the references have rules for them."""
     return forward_ad._current_level >= 0 or _are_transforms_active()
 
 
-def is_traced_or_transformed() -> bool:
+def goes_long_way() -> bool:
     """Return whether a call has to go the long way: Dynamo reads it, or ``is_transformed`` holds."""
     # Of `is_transformed` the words, not a call: this is asked before each draw.
     return _is_traced() or forward_ad._current_level >= 0 or _are_transforms_active()
@@ -104,43 +95,32 @@ class Library:
     """
 
     def __init__(self, name: str, register: Callable[[], None]) -> None:
-        """Declare a family; build and load nothing.
-
-        Args:
-            name: the folder in this package that holds ``op.cpp`` and ``op.cu``.
-            register: called once, when the schemas are known, for fake kernels and autograd formulas.
-        """
+        """Declare a folder of this package; ``register`` adds fake kernels and gradients to its schemas."""
         self.name = name
         self.ready: set[bool] = set()
-        self._register = register
+        self.register = register
         _libraries[name] = self
 
     def ensure(self, tensor: Tensor) -> None:
-        """See to it that the operators work on the device of a tensor; build them where needed.
+        """Build and load the operators for the device of a tensor, or raise BuildError.
 
         Under torch.compile this happens while the caller is traced.
-
-        Raises:
-            CompilerMissingError: it has to be built, and there is no compiler.
-            BuildError: it could not be built or loaded.
         """
         # Asked in this order, for a traced function must not depend on what was loaded before it.
         if _is_compiling() or tensor.is_cuda not in self.ready:
             _load(self.name, tensor.is_cuda)
 
-    def _load(self, cuda: bool) -> None:
-        with _lock:
-            if False not in self.ready:
-                extension(self.name, "cpu").load()
-                self._register()
-                self.ready.add(False)
-            if cuda and True not in self.ready:
-                extension(self.name, "cuda").load()
-                self.ready.add(True)
-
 
 def _load(name: str, cuda: bool) -> None:
-    _libraries[name]._load(cuda)
+    library = _libraries[name]
+    with _lock:
+        if False not in library.ready:
+            extension(name, "cpu").load()
+            library.register()
+            library.ready.add(False)
+        if cuda and True not in library.ready:
+            extension(name, "cuda").load()
+            library.ready.add(True)
 
 
 # Dynamo then runs it, where it would trace into it. torch.compiler.assume_constant_result does no more, but

@@ -1,6 +1,7 @@
-// What functions for host and device alike are declared with, and the bits of a number.
+// What functions for host and device alike are made of: their declaration, the bits of a number, polynomials.
 #pragma once
 
+#include <cmath>
 #include <cstring>
 
 #if defined(__CUDACC__)
@@ -16,6 +17,17 @@ template <typename To, typename From> CEM_TETRIS_FUNCTION To bit_cast(From from)
   To to;
   memcpy(&to, &from, sizeof to);
   return to;
+}
+
+// a * b + c, rounded once.
+CEM_TETRIS_FUNCTION float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
+CEM_TETRIS_FUNCTION double multiply_add(double a, double b, double c) { return fma(a, b, c); }
+
+// By Horner's scheme; the coefficients from the highest on.
+template <typename Real, typename... Coefficients>
+CEM_TETRIS_FUNCTION Real polynomial(Real x, Real sum, Coefficients... lower) {
+  ((sum = multiply_add(sum, x, lower)), ...);
+  return sum;
 }
 
 }  // namespace cem_tetris

@@ -22,7 +22,7 @@ import torch
 
 from kernels.support.files import write_text
 from measure import ROOT
-from tetris.training.provenance import versions
+from tetris.training.run_folder import versions
 
 RESULTS = ROOT / "benchmarks" / "results"
 COMMIT = "CEM_TETRIS_COMMIT"

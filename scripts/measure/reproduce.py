@@ -21,8 +21,8 @@ from measure.provenance import Measured
 from measure.work import least_lines
 from tetris import Rules
 from tetris.commands.command_line import fail, one_line_errors
-from tetris.evaluation.papers import PUBLISHED_SCORES
-from tetris.evaluation.scores import Limit, Trial, progress_bar
+from tetris.evaluation.comparison import PUBLISHED_SCORES
+from tetris.evaluation.scores import Limit, Trial
 from tetris.evaluation.scores import measure as measure_score
 from tetris.play.controller import PUBLISHED, resolve
 
@@ -74,8 +74,7 @@ def published(device: str, quick: bool) -> Measured:
             limit = Limit(seconds=seconds)
             if board in precision:
                 limit = Limit(decisions=decisions_for(name, board, precision[board]))
-            with progress_bar(f"{name} on {board}", limit) as show:
-                found = measure_score(Trial(name, resolve(name), rules, device), limit, show)
+            found = measure_score(Trial(name, resolve(name), rules, device), limit)
             measured.append(found.to_dict())
             least = "" if found.score.games else "_at_least"
             figure = f"reproduce.published.{name}.{board}.lines_per_game{least}"

@@ -21,7 +21,7 @@ from tetris.commands.arguments import read_controllers
 from tetris.commands.command_line import one_line_errors
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.estimates import ESTIMATES, estimate
-from tetris.evaluation.scores import Limit, Trial, progress_bar
+from tetris.evaluation.scores import Limit, Trial
 from tetris.evaluation.scores import measure as play
 
 WAYS = {"known1": Lookahead.NONE, "ahead": Lookahead.EXPECTIMAX, "known2": Lookahead.PREVIEW}
@@ -49,9 +49,7 @@ def ratio(score: Score, other: Score) -> dict[str, Any]:
 def _measured(trial: Trial, asked: argparse.Namespace) -> dict[str, Any]:
     if asked.estimated:
         return estimate(trial, lambda found: len(found.rates) >= ESTIMATED).to_dict()
-    limit = Limit(decisions=asked.decisions)
-    with progress_bar(f"{trial.label} on {trial.rules.board}, {trial.rules.pieces}", limit) as show:
-        return play(trial, limit, show).to_dict()
+    return play(trial, Limit(decisions=asked.decisions)).to_dict()
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:

@@ -23,7 +23,7 @@ from measure import ROOT
 from tetris.commands import command_line
 from tetris.commands.arguments import DEFAULT_BOARD, add_device
 from tetris.commands.command_line import Parser, fail, one_line_errors, one_of, positive_int, up_to
-from tetris.evaluation.text_table import table
+from tetris.evaluation.comparison import table
 from tetris.game.rules import RULES
 from tetris.play.devices import check_gpu, choose_device
 

@@ -58,7 +58,7 @@ def first_run(folder: Path) -> Measured:
     said = ""
     for state in ("cold", "warm"):
         figures[f"first_run.{state}.seconds"], said = timed(f"{train} --out {folder / state}")
-    verdict = next(line for line in reversed(said.splitlines()) if " lines a game on " in line)
+    verdict = next(line for line in reversed(said.splitlines()) if " lines per game on " in line)
     figures["first_run.times_dt20"] = float(re.findall(r"([\d.]+) times dt20", verdict)[0])
     installed = dict(line.split("==") for line in timed("python -m pip freeze --exclude-editable")[1].split())
     return Measured(figures, {"verdict": verdict, "versions": {"torch": installed["torch"]}})

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kernels import Extension
-from kernels.loader.ahead import side_by_side
+from kernels.loader.extension import side_by_side
 from measure import ROOT
 from tetris import Lookahead, feature_names, resolve
 from tetris.play import engines as native

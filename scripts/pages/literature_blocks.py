@@ -10,7 +10,7 @@ from measure.work import least_lines
 
 from pages.result_files import Cell, Result, columns, load, load_all, with_provenance
 from pages.wording import markdown, score
-from tetris.evaluation.papers import LEARNED_SCORES, PUBLISHED_SCORES, PaperFigure
+from tetris.evaluation.comparison import LEARNED_SCORES, PUBLISHED_SCORES, PaperFigure
 from tetris.record.numbers import format_lines
 
 FEATURES = ("bertsekas", "bcts")

@@ -9,7 +9,7 @@ from typing import Any
 from measure.sampling import LABELS, median, speedups
 
 from pages.result_files import load
-from tetris.report.figures import COLORS, new_figure, save_figure
+from tetris.report.learning_curve import COLORS, new_figure, save_figure
 
 _BLACK, _VERMILION, _BLUE, _, _GREEN, _ORANGE = COLORS[:6]
 _METHOD_STYLES: Mapping[str, dict[str, Any]] = {

@@ -91,7 +91,7 @@ def test_a_candidate_of_the_loop_is_its_own():
 
 
 @pytest.mark.parametrize("function", [lambda x: x[0] ** 2 + x[1] ** 2, lambda x: (x**2).sum(), sum])
-@pytest.mark.parametrize("size", [2, 3])  # with 2, (dim,) is the shape of fitness, too
+@pytest.mark.parametrize("size", [1, 3])
 def test_who_forgets_vectorize_is_told(function, size):
     with pytest.raises(ValueError, match="vectorize=True"):
         evaluator(function)(POPULATION[:size], 0)

@@ -7,8 +7,8 @@ import torch
 from searches import KINDS, ON_A_GPU, bits, nobody_waits, sphere
 
 from cem import CrossEntropyMethod, Evaluation, MetricsWriter, Trainer
-from cem.functional import ask, init, tell
 from cem.core.graph import GenerationGraph
+from cem.functional import ask, init, tell
 
 
 def make(options="default", mean=(2.0, 2.0, 2.0, 2.0), population_size=48, device="cuda", **more):

@@ -61,7 +61,7 @@ def test_without_a_compiler_auto_takes_torch_and_a_backend_asked_for_is_refused_
     def refuse(extensions):
         raise CompilerMissingError("no C++ compiler found", "install g++")
 
-    monkeypatch.setattr("kernels.loader.ahead.build_missing", refuse)
+    monkeypatch.setattr("kernels.loader.extension.build_missing", refuse)
     monkeypatch.setattr(cem.core.backend, "_prepared", set())
     for device in ("cpu", "cuda:0"):
         assert choose_backend("auto", torch.device(device)) == "torch"

@@ -78,7 +78,10 @@ def slope(x):
     return x.sum(dim=1)
 
 
-def ended(seed, objective, generations=400, dim=10, config=CEMConfig()):
+TEXTBOOK = CEMConfig()
+
+
+def ended(seed, objective, generations=400, dim=10, config=TEXTBOOK):
     """The reasons of a search that is asked after every generation, and what it warned of."""
     search = CrossEntropyMethod([1.0] * dim, 1.0, 100, maximize=False, seed=seed, config=config)
     found = ()

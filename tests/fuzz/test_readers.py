@@ -27,7 +27,7 @@ from tetris.record.replay import _digest as replay_digest
 from tetris.report.page import report_page
 from tetris.solver import Solution
 from tetris.training.recipe import read_settings
-from tetris.training.run_folder import load_run, read_metrics
+from tetris.training.run_folder import METRICS, load_run, read_records
 
 Reader = Callable[[Path], Any]
 SMALL = Rules(5, 6)
@@ -92,7 +92,10 @@ READERS: dict[str, tuple[Reader, Callable[[Path], Any]]] = {
     "replay.json": (watch, lambda path: replay().to_dict()),
     "settings.json": (read_settings, lambda path: {"preset": "quick", "seed": 3, "averaging": 0.5}),
     "checkpoint-000001.json": (read_own_checkpoint, checkpoint),
-    "metrics.jsonl": (read_metrics, lambda path: b'{"generation": 1}\n{"generation": 2}\n'),
+    "metrics.jsonl": (
+        lambda path: read_records(path, METRICS),
+        lambda path: b'{"generation": 1}\n{"generation": 2}\n',
+    ),
     "pieces.txt": (read_pieces, lambda path: b"0 1 2\n3 4 5 6\n"),
     "solution.npz": (Solution.load, solution),
 }

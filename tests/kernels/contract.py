@@ -5,7 +5,7 @@ other arguments with a lambda. ``f`` has to be pure: an operator that draws rand
 Inputs that require gradients keep doing so. Results have to be equal bit for bit unless tolerances
 (``rtol=`` and ``atol=``) are given. Nothing here knows an operator.
 
-    check_compiles(f, *inputs)         torch.compile(fullgraph=True): results, and gradients of the inputs
+    check_compiles(backend, f, *inputs)  torch.compile(fullgraph=True): results, and gradients of the inputs
                                        that require them
     check_noncontiguous(f, *inputs)    every layout of ``layouts`` gives what contiguous inputs give, and no
                                        input is written, nor its neighbours in memory
@@ -51,10 +51,10 @@ def assert_same(actual: Any, expected: Any, **tolerances: float) -> None:
     torch.testing.assert_close(actual, expected, equal_nan=True, **(tolerances or {"rtol": 0, "atol": 0}))
 
 
-def check_compiles(f: Function, *inputs: Tensor, **tolerances: float) -> None:
+def check_compiles(backend: str, f: Function, *inputs: Tensor, **tolerances: float) -> None:
     """Compares ``torch.compile(f, fullgraph=True)`` with ``f``."""
     torch.compiler.reset()
-    compiled = torch.compile(f, fullgraph=True)
+    compiled = torch.compile(f, fullgraph=True, backend=backend)
     assert_same(results_and_gradients(compiled, inputs), results_and_gradients(f, inputs), **tolerances)
 
 

@@ -36,7 +36,8 @@ SHAPES = [
 def emulated() -> Any:
     operators = ("cem_update", "cma_update", "normal")
     folders = (HERE.parent / "tetris", KERNELS, *(KERNELS / name for name in operators))
-    Extension("emulated_cem_update", (HERE / "emulated_cem_update.cpp",), folders, reason="test").load()
+    sources = (HERE / "emulated_cem_update.cpp",)
+    Extension("emulated_cem_update", sources, folders, flags=("-O1",), reason="test").load()
     return torch.ops.emulated
 
 

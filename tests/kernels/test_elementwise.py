@@ -12,6 +12,7 @@ from contract import DEVICES, assert_same, cuda
 from torch import Tensor
 
 from kernels import elementwise_mult, sigmoid, sigmoid_reference, vector_add
+from kernels.ops import library
 from kernels.ops.elementwise import op
 
 TORCHS = {"sigmoid": torch.sigmoid, "vector_add": torch.add, "elementwise_mult": torch.mul}
@@ -21,10 +22,10 @@ OPERATORS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor], Callabl
 }
 """The function, its reference, torch's, and how many tensors it takes."""
 
-EXACT = {name for name, row in op.TABLE.items() if row.dtypes == op.NUMBERS}
+EXACT = {name for name, row in op.TABLE.items() if row.dtypes == library.NUMBERS}
 """Operators of integers, too: equal to torch's bit for bit."""
 
-FLOATING = op.FLOATING
+FLOATING = library.FLOATING
 # About the vector's width, beyond a block, and beyond what threads take at once.
 SHAPES = [(), (0,), (3, 0, 2), (1,), (15,), (17,), (2049,), (40_001,)]
 SPECIAL = [float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1e-40, 20.0, -20.0, 1e30, -1e30]

@@ -28,7 +28,7 @@ def runtime(compiler: list[str], name: str) -> str:
     return path
 
 
-@pytest.mark.slow
+@pytest.mark.slow(first=True)
 def test_operators_and_games_have_nothing_to_report(tmp_path: Path) -> None:
     library, flags = "libasan.so", "-fsanitize=address,undefined -fno-sanitize-recover=undefined"
     try:
@@ -38,7 +38,7 @@ def test_operators_and_games_have_nothing_to_report(tmp_path: Path) -> None:
     # The C++ library too: Python loads it later than the sanitizers look for its functions.
     preloaded = f"{runtime(command, library)} {runtime(command, 'libstdc++.so')}"
     compiler = tmp_path / "c++"
-    compiler.write_text(f'#!/bin/sh\nunset LD_PRELOAD\nexec {shlex.join(command)} {flags} -g1 "$@"\n')
+    compiler.write_text(f'#!/bin/sh\nunset LD_PRELOAD\nexec {shlex.join(command)} "$@" {flags} -g1 -O1\n')
     compiler.chmod(0o755)
     variables = {
         "CXX": str(compiler),

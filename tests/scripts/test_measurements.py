@@ -91,13 +91,12 @@ def check(script: Script, folder: Path, name: str, device: str) -> None:
         find_compiler()
     except CompilerMissingError as error:
         pytest.skip(str(error))
-    row, file, threads = MEASUREMENTS[name], folder / f"{name}.json", torch.get_num_threads()
+    row, file = MEASUREMENTS[name], folder / f"{name}.json"
     words = WORDS.get(name, "").split()
     if device == "cuda":  # which a row of the table may choose for a processor alone
         words = [word for word in words if word not in ("--device", "python")]
     words += ["--device", device] if len(row.devices) > 1 and "--device" not in words else []
     ended = script("measure.__main__", name, *words, "--json", file)
-    torch.set_num_threads(threads)
     assert ended.status == 0, ended.err
     result = read_result(file)
     assert list(result) == KEYS

@@ -18,14 +18,13 @@ Script = Callable[..., Any]
 
 @pytest.fixture(autouse=True)
 def _as_it_was() -> Iterator[None]:
-    """Skip without a compiler; torch's threads and random state are as before afterwards."""
+    """Skip without a compiler; torch's random state is as before afterwards."""
     try:
         native.operators()
     except CompilerMissingError as error:
         pytest.skip(str(error))
-    threads, state = torch.get_num_threads(), torch.get_rng_state()
+    state = torch.get_rng_state()
     yield
-    torch.set_num_threads(threads)
     torch.set_rng_state(state)
 
 

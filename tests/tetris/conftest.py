@@ -76,8 +76,8 @@ def own_features_forgotten() -> Iterator[None]:
     """Forget the features that a test defines, and the operators with those of its headers."""
     before, headers = dict(features.FEATURES), dict(own_features._headers)
     yield
-    features._FEATURES.clear()
-    features._FEATURES.update(before)
+    features.FEATURES.clear()
+    features.FEATURES.update(before)
     features._definitions.cache_clear()
     own_features._headers.clear()
     own_features._headers.update(headers)

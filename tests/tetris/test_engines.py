@@ -122,7 +122,9 @@ def test_the_cases_end_games_and_clear_lines(lookahead: Lookahead) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lookahead", "engine"), [(NONE, "portable"), (PREVIEW, "avx2"), (EXPECTIMAX, "portable")], ids=str
+    ("lookahead", "engine"),
+    [pytest.param(NONE, "portable", marks=SLOW), (PREVIEW, "avx2"), (EXPECTIMAX, "portable")],
+    ids=str,
 )
 @pytest.mark.parametrize(
     "rules", [Rules(10, 20), Rules(10, 11, original=True), Rules(6, 22, clear_on_overflow=True)], ids=str

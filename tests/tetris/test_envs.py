@@ -12,12 +12,11 @@ from gymnasium.utils.env_checker import check_env
 
 from tetris import Rules
 from tetris.envs import IDS, REFERENCE_IDS, PlacementFeatures, TetrisEnv
-from tetris.envs.placements import action_count
-from tetris.envs.tetris_env import EMPTY_HOLD, REWARDS
+from tetris.envs.rendering import EMPTY_HOLD
+from tetris.envs.tetris_env import REWARDS
 from tetris.game.decisions import Rows, after_states
 from tetris.game.features import feature_values
-from tetris.game.garbage import hole_column, risen
-from tetris.game.piece_stream import PieceStream
+from tetris.game.piece_stream import PieceStream, hole_column
 from tetris.game.rules import guideline_points
 from tetris.view.images import PALETTE
 
@@ -57,7 +56,7 @@ def test_random_legal_play_is_by_the_rules(options: dict[str, Any]) -> None:
     seed, stream = (1 << 64) - 1, 5
     env = TetrisEnv(**options)
     env.action_space.seed(1)
-    rules, count = env.rules, action_count(env.rules.width)
+    rules, count = env.rules, 4 * env.rules.width
     pieces = PieceStream(rules, seed, stream)
     observation, info = env.reset(seed=seed, options={"stream": stream})
     rows: Rows = ()
@@ -88,7 +87,7 @@ def test_random_legal_play_is_by_the_rules(options: dict[str, Any]) -> None:
         after = list(after_states(rows, piece, rules))[k]
         rows, over, placed = after.rows, after.game_over, placed + 1
         if env.garbage_every is not None and placed % env.garbage_every == 0 and not over:
-            rows = risen(rows, hole_column(rules, seed, stream, garbage), rules)
+            rows = (rules.full_row & ~(1 << hole_column(rules, seed, stream, garbage)), *rows)
             garbage, over = garbage + 1, len(rows) > rules.height
         piece, time = pieces[time], time + 1
         observation, reward, terminated, truncated, info = env.step(action)
@@ -105,8 +104,8 @@ def test_a_swapped_piece_does_not_outlive_its_game() -> None:
     env = TetrisEnv(pieces_known=2, hold=True)
     pieces = PieceStream(env.rules, 3, 0)
     env.reset(seed=3)
-    env.step(action_count(10))  # holds piece 0, plays piece 1
-    env.step(action_count(10))  # holds piece 2, plays piece 0
+    env.step(40)  # holds piece 0, plays piece 1
+    env.step(40)  # holds piece 2, plays piece 0
     assert env.piece == pieces[3]
     observation, _ = env.reset()
     assert (observation["piece"], observation["hold"]) == (pieces[3], EMPTY_HOLD)
@@ -118,7 +117,6 @@ def test_garbage_rows_have_one_hole_anywhere_and_do_not_depend_on_the_pieces() -
     holes = [hole_column(rules, 1, 0, n) for n in range(700)]
     assert np.bincount(holes, minlength=7).min() > 70  # 100 expected: below 70 once in some hundred seeds
     assert holes != [PieceStream(rules, 1, 0)[n] for n in range(700)]
-    assert risen((0b1,), 2, rules) == (0b1111011, 0b1)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +147,7 @@ def test_without_a_seed_games_differ() -> None:
         ({"hold": True}, "expected pieces_known of at least 2 with a hold slot, got 1"),
     ],
 )
-def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
+def test_bad_arguments_raise(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         TetrisEnv(**arguments)
 
@@ -162,12 +160,12 @@ def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> N
         ({"options": {"stream": 3}}, "a seed with the option stream, got stream 3 alone"),
     ],
 )
-def test_bad_resets_are_refused(arguments: dict[str, Any], message: str) -> None:
+def test_bad_resets_raise(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         TetrisEnv().reset(**arguments)
 
 
-def test_bad_actions_are_refused_and_games_have_to_begin_first() -> None:
+def test_bad_actions_raise_and_games_have_to_begin_first() -> None:
     env = TetrisEnv()
     with pytest.raises(gymnasium.error.ResetNeeded, match="got step"):
         env.step(0)
@@ -186,7 +184,7 @@ def test_features_are_those_of_every_after_state(options: dict[str, Any]) -> Non
     env = PlacementFeatures(inner, "dellacherie")
     env.action_space.seed(1)
     observation, info = env.reset(seed=2)
-    count = action_count(inner.rules.width)
+    count = 4 * inner.rules.width
     for _ in range(40):
         assert observation in env.observation_space
         for half, piece in enumerate((inner.piece, inner.swapped_piece)[: 1 + inner.has_hold]):
@@ -222,16 +220,6 @@ def test_a_board_is_drawn_in_characters() -> None:
     assert [sum(line.count(mark) for line in lines) for mark in ("[]", "##")] == [4, 4]
 
 
-def test_a_frame_shows_the_wall_and_the_piece() -> None:
-    env = TetrisEnv(10, 12, render_mode="rgb_array")
-    env.reset(seed=0)
-    before = env.render()
-    assert (before.shape, before.dtype) == ((16 * 16, 160, 3), np.uint8)
-    env.step(0)
-    assert not np.array_equal(before, env.render())
-    assert {tuple(color) for color in env.render().reshape(-1, 3)} <= {tuple(color) for color in PALETTE}
-
-
 def test_render_without_a_mode_says_so() -> None:
     env = TetrisEnv()
     env.reset(seed=0)
@@ -246,3 +234,50 @@ def test_returned_arrays_are_the_caller_s() -> None:
     observation, info = env.reset(seed=1)
     assert not observation["board"].any()
     assert info["action_mask"].any()
+
+
+def test_many_are_stepped_one_after_another() -> None:
+    for identifier in REFERENCE_IDS:
+        envs = gymnasium.make_vec(identifier, num_envs=2)
+        _, infos = envs.reset(seed=1)
+        assert infos["action_mask"].shape[0] == 2
+        envs.step(infos["action_mask"].argmax(axis=1))
+
+
+def test_many_with_a_hold_slot_have_features() -> None:
+    wrappers: list[Any] = [lambda env: PlacementFeatures(env, "holes,wells")]
+    envs = gymnasium.make_vec("CemTetris/Tetris-Hold-v0", 2, vectorization_mode="sync", wrappers=wrappers)
+    assert envs.reset(seed=1)[0]["features"].shape == (2, 80, 2)
+
+
+def test_text_and_frame_show_the_held_and_the_next_pieces() -> None:
+    env = TetrisEnv(pieces="bag", pieces_known=3, hold=True, render_mode="ansi")
+    env.reset(seed=1)
+    letters = ["IOTZSJL"[PieceStream(env.rules, 1, 0)[t]] for t in range(5)]
+    current, first, second, third, _ = letters
+    assert str(env.render()).splitlines()[0] == f"piece {current}, next {first} {second}, hold -"
+    env.step(40)
+    assert str(env.render()).splitlines()[0] == f"piece {second}, next {third} {letters[4]}, hold {current}"
+    env.render_mode = "rgb_array"
+    before = env.render()
+    assert (before.shape, before.dtype) == ((16 * 24, 16 * 15, 3), np.uint8)
+    assert {tuple(color) for color in before.reshape(-1, 3)} <= {tuple(color) for color in PALETTE}
+    env.step(0)
+    assert not np.array_equal(before, env.render())
+    most = TetrisEnv(pieces_known=7, hold=True, render_mode="rgb_array")  # two columns of pieces
+    most.reset(seed=1)
+    assert most.render().shape == (16 * 24, 16 * 20, 3)
+
+
+def test_a_window_shows_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    pygame = pytest.importorskip("pygame")
+    drawn = gymnasium.make(IDS[0], render_mode="rgb_array")
+    with pytest.warns(UserWarning, match="HumanRendering wrapper is being applied"):
+        env = gymnasium.make(IDS[0], render_mode="human")
+    for one in (env, drawn):
+        one.reset(seed=1)
+        one.step(1)
+    shown = pygame.surfarray.array3d(pygame.display.get_surface()).swapaxes(0, 1)
+    assert np.array_equal(shown, drawn.render())
+    env.close()

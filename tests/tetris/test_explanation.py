@@ -8,7 +8,7 @@ from tetris import LinearController, Lookahead, Rules, published
 from tetris.game.decisions import Step, after_states, choose, pair_value, play
 from tetris.game.piece_stream import PieceStream
 from tetris.record.explanation import explain
-from tetris.view.screen import explanation_lines
+from tetris.view.terminal import explanation_lines
 
 RULES = Rules(6, 8)
 

@@ -60,9 +60,8 @@ def placement_case(rng: random.Random) -> dict[str, Any]:
     draws = [sum(1 << x for x in range(rules.width) if rng.random() < density) for _ in range(rules.height)]
     stack = tuple(row for row in draws if row not in (0, rules.full_row))[: rng.randint(0, rules.height)]
     heights = column_heights(stack, rules.width)
-    names = tuple(
-        name for name in FEATURES if name in feature_names("bdu", rules.width) + feature_names("dt_full")
-    )
+    listed = {*feature_names("bdu", rules.width), *feature_names("dt_full")}
+    names = tuple(name for name in FEATURES if name in listed)
     placements = []
     for _ in range(4):
         shape = rng.choice(PIECES[rng.randrange(len(PIECES))])

@@ -55,7 +55,7 @@ def test_bcts_plays_the_trace(
         assert step.game_over or step.value == pytest.approx(float(record[18]), rel=1e-4), record
 
 
-@pytest.mark.parametrize("engine", ["cpu", "portable"])
+@pytest.mark.parametrize("engine", ["cpu", pytest.param("portable", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("trace", "pieces", "clear_on_overflow", "games"), TRACES)
 def test_the_engine_in_cpp_makes_the_decisions_of_the_trace(
     golden: Path, engine: str, trace: str, pieces: str, clear_on_overflow: bool, games: int

@@ -9,7 +9,7 @@ import pytest
 
 from tetris.envs import KeyPressTetrisEnv, PlacementFeatures, TetrisEnv
 from tetris.envs.key_press_env import DOWN, DROP, HOLD, LEFT, NOTHING, RIGHT, ROTATE
-from tetris.envs.placements import placement
+from tetris.envs.tetris_env import placement
 from tetris.game.piece_stream import PieceStream
 
 
@@ -70,7 +70,7 @@ def test_a_piece_slides_under_an_overhang() -> None:
 def test_the_mask_says_which_keys_change_something() -> None:
     env = begun(pieces_known=2, hold=True)
     env.action_space.seed(0)
-    refused = set()
+    unchanged = set()
     for _ in range(3000):
         mask = env.action_masks()
         for key in (LEFT, RIGHT, ROTATE):
@@ -80,13 +80,13 @@ def test_the_mask_says_which_keys_change_something() -> None:
         env._since_gravity = 0
         terminated = env.step(key)[2]
         if not mask[key]:
-            refused.add(key)
+            unchanged.add(key)
             assert before == (env._shape, env._column, env.held)
         elif key in (LEFT, RIGHT):
             assert before != (env._shape, env._column, env.held)
         if terminated:
             env.reset()
-    assert refused == {LEFT, RIGHT, ROTATE, HOLD}
+    assert unchanged == {LEFT, RIGHT, ROTATE, HOLD}
 
 
 def test_hold_swaps_once_a_piece() -> None:
@@ -122,7 +122,7 @@ def test_it_is_drawn_where_it_falls() -> None:
     ]
 
 
-def test_bad_calls_are_refused() -> None:
+def test_bad_calls_raise() -> None:
     with pytest.raises(ValueError, match="expected gravity from 1"):
         KeyPressTetrisEnv(gravity=0)
     with pytest.raises(ValueError, match=r"expected an action of Discrete\(6\), got 6"):

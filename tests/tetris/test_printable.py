@@ -17,12 +17,12 @@ from sample_runs import measurements
 from kernels.support import printable
 from kernels.support.progress import progress
 from tetris import Rules, published
-from tetris.evaluation.text_table import score_table
+from tetris.evaluation.comparison import score_table
 from tetris.game.decisions import play
 from tetris.game.piece_stream import PieceStream
 from tetris.record.replay import Replay
 from tetris.view.game_view import scene_kinds, scenes
-from tetris.view.screen import screen
+from tetris.view.terminal import screen
 
 ROOT = Path(__file__).parents[2]
 # Ends a script element, clears the screen, sets the window's title, turns the writing, has no encoding.
@@ -54,7 +54,7 @@ def test_tables_have_the_lines_that_they_should() -> None:
 def test_the_panel_of_the_screen_is_text() -> None:
     played = play(PieceStream(SMALL, 1, 0), published("dt20").player(SMALL), SMALL)
     scene = next(iter(scenes(SMALL, played, None)))
-    lines = screen(SMALL, [scene_kinds(scene)], None, [HOSTILE], "", os.terminal_size((120, 40)), 24)
+    lines, _ = screen(SMALL, [scene_kinds(scene)], None, [HOSTILE], "", os.terminal_size((120, 40)), 24)
     (line,) = (line for line in lines if "</script>" in line)
     assert not CONTROL.search(line[line.index("</script>") :])
 

@@ -75,12 +75,6 @@ def test_a_controller_plays_whatever_the_default_device_is() -> None:
         assert published("dt20").played_weights.shape == (9,)
 
 
-def test_half_a_row_counts_as_a_whole_number() -> None:
-    whole, step = quantized_weights(torch.tensor([2.0, 1.0]), ("landing_height", "holes"))
-    assert whole.tolist() == [1 << 14, 1 << 14]
-    assert step.item() == 2.0**-14
-
-
 def test_features_times_their_denominators_are_whole() -> None:
     names = tuple(FEATURES)
     denominators = [DENOMINATORS.get(name, 1) for name in names]
@@ -100,11 +94,6 @@ def test_a_sum_is_the_same_in_any_order() -> None:
         values = np.array([feature_values(after, NAMES)], dtype=np.float64)
         rng.shuffle(order)
         assert sum(values[0, i] * weights[i] for i in order) == weighted_sums(values, weights).item()
-
-
-def test_a_published_controller_plays_with_its_weights() -> None:
-    controller = published("dt20")
-    assert controller.played_weights == pytest.approx(controller.weights, abs=2.0**-10)
 
 
 STEPS = ("step_0_1", "holes", "step_pair_3_0_6", "step_8_6", "wells")

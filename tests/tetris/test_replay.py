@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import fields
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tetris import Rules, Streams, published, rollout
-from tetris.game.decisions import Step, play
+from tetris import Rules, Streams, play_game, published, rollout
+from tetris.game.decisions import play
 from tetris.game.piece_stream import PieceStream
 from tetris.game.pieces import placement_numbers, placements_on
 from tetris.record.replay import DamagedReplayError, Replay
@@ -29,9 +28,9 @@ def recorded(rules: Rules, count: int, seed: int = 7) -> Replay:
 
 def sealed(values: dict[str, Any]) -> dict[str, Any]:
     """The values with the digest that belongs to them, as only a program would write it."""
-    told = {key: value for key, value in values.items() if key != "digest"}
-    text = json.dumps(told, sort_keys=True, separators=(",", ":"))
-    return {**told, "digest": f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"}
+    content = {key: value for key, value in values.items() if key != "digest"}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return {**content, "digest": f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"}
 
 
 @pytest.mark.parametrize(
@@ -117,7 +116,7 @@ def test_other_lines_than_those_told_are_noticed_at_the_end() -> None:
 
 def test_a_replay_with_every_step_is_read_too() -> None:
     game = json.loads((FIXTURES / "games.json").read_text())[0]
-    names = [field.name for field in fields(Step)]
+    names = list(play_game("dt20", most_pieces=1).steps[0].to_dict())
     steps = [dict(zip(names, step, strict=True)) for step in game["steps"]]
     values = {"format": "cem-tetris-replay", "version": 1, "rules": Rules().to_dict(), "steps": steps}
     replay = Replay.from_dict({**values, "seed": game["seed"], "stream": 0, "controller": None})

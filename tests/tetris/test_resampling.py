@@ -10,7 +10,7 @@ from engine_games import emulated
 
 from tetris import Policy, Rollout, Rules, Streams
 from tetris.play import engines as native
-from tetris.play.splitting import MOST_STREAMS, StreamWeights, _CudaStreamWeights
+from tetris.play.splitting import MOST_STREAMS, StreamWeights
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +28,15 @@ def shuffled(games: Rollout, generator: torch.Generator) -> None:
     games._games += ended.long().to(games._games.device)
 
 
-def check_resampling(streams: int, rules: Rules, population: int, shared: bool, device: str) -> None:
+def check_resampling(
+    operators: Any, streams: int, rules: Rules, population: int, shared: bool, device: str
+) -> None:
     """Resample the same streams some times by the Python on the CPU and by the kernel on a device."""
     games, same = (
         Rollout(Policy(torch.zeros(population, 9)), Streams(rules, streams, shared=shared), where)
         for where in ("cpu", device)
     )
-    expected, actual = StreamWeights(games), _CudaStreamWeights(same)
+    expected, actual = StreamWeights(games), StreamWeights(same, operators)
     moved = False
     for step, bits in enumerate((0, 4095, 1234, 777)):
         if step == 1:  # from the next step on the unit of their weights is 2^-40
@@ -58,10 +60,9 @@ def check_resampling(streams: int, rules: Rules, population: int, shared: bool, 
     [(2, 10, 2, True), (31, 4, 3, False), (1100, 7, 2, True), (MOST_STREAMS, 10, 1, True)],
 )
 def test_it_resamples_as_the_python_does(
-    operators: Any, monkeypatch: pytest.MonkeyPatch, streams: int, width: int, population: int, shared: bool
+    operators: Any, streams: int, width: int, population: int, shared: bool
 ) -> None:
-    monkeypatch.setattr(native, "resampling_operators", lambda: operators)
-    check_resampling(streams, Rules(width, 24), population, shared, "cpu")
+    check_resampling(operators, streams, Rules(width, 24), population, shared, "cpu")
 
 
 @pytest.mark.cuda
@@ -70,7 +71,7 @@ def test_it_resamples_as_the_python_does(
     ("streams", "population", "shared"), [(31, 513, False), (1100, 2, True), (MOST_STREAMS, 3, True)]
 )
 def test_a_gpu_resamples_as_the_python_does(streams: int, population: int, shared: bool) -> None:
-    check_resampling(streams, Rules(10, 24), population, shared, "cuda")
+    check_resampling(native.resampling_operators(), streams, Rules(10, 24), population, shared, "cuda")
 
 
 def test_arguments_are_checked(operators: Any) -> None:
@@ -82,10 +83,10 @@ def test_arguments_are_checked(operators: Any) -> None:
     ]
     operators.resample(*good)
     for index, bad, message in (
-        (0, games.columns.long(), "expected int32 columns"),
-        (0, games.columns[0], "expected contiguous columns of shape"),
-        (3, weights._weight.float(), "expected float64 weight"),
-        (4, weights._held[:, :8], "expected contiguous held"),
+        (0, games.columns.long(), "expected columns of the documented type"),
+        (0, games.columns[0], "expected columns .population, streams, width."),
+        (3, weights._weight.float(), "expected weight of the documented type"),
+        (4, weights._held[:, :8], "expected held of the documented type"),
         (7, 0, "expected a count from 1"),
     ):
         with pytest.raises(RuntimeError, match=message):

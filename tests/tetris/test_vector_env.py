@@ -92,17 +92,13 @@ def test_it_plays_as_single_environments_do(
 
 
 def test_the_number_of_threads_does_not_matter() -> None:
-    before = torch.get_num_threads()
     count, seen, seed = 2500, [], (1 << 64) - 5  # a thread has 1024 environments at least
-    try:
-        for threads in (1, 3):
-            torch.set_num_threads(threads)
-            envs = TetrisVectorEnv(count, 4, 7, autoreset_mode="SameStep", first_stream=9)
-            rng = np.random.default_rng(1)
-            envs.reset(seed=seed)
-            seen.append([plain(envs.step(rng.integers(0, 16, count))[:4]) for _ in range(8)])
-    finally:
-        torch.set_num_threads(before)
+    for threads in (1, 3):
+        torch.set_num_threads(threads)
+        envs = TetrisVectorEnv(count, 4, 7, autoreset_mode="SameStep", first_stream=9)
+        rng = np.random.default_rng(1)
+        envs.reset(seed=seed)
+        seen.append([plain(envs.step(rng.integers(0, 16, count))[:4]) for _ in range(8)])
     assert seen[0] == seen[1]
     pieces = [PieceStream(Rules(4, 7), seed, 9 + number)[8] for number in range(count)]
     assert seen[0][-1][0]["piece"] == pieces
@@ -190,7 +186,7 @@ def test_what_an_operator_gets_is_checked() -> None:
     envs = TetrisVectorEnv(2, output="torch")
     envs.reset(seed=0)
     envs._time = envs._time.to(torch.int32)
-    with pytest.raises(RuntimeError, match="expected time of the documented type and shape"):
+    with pytest.raises(RuntimeError, match="expected tensors of the documented type and shape"):
         envs.step([0, 0])
 
 
@@ -214,16 +210,15 @@ def test_every_game_is_drawn(mode: str, pieces_known: int) -> None:
         ({"num_envs": 0}, "expected num_envs from 1 to 2147483648, got 0"),
         ({"device": "gpu"}, "got 'gpu'; did you mean 'cuda'"),
         ({"output": "jax"}, "expected an output on cpu among numpy, torch; got 'jax'"),
-        ({"features": "hole"}, "did you mean 'holes'"),
     ],
 )
-def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
+def test_bad_arguments_raise(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         TetrisVectorEnv(**arguments)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_gpu_that_is_not_there_is_refused() -> None:
+def test_a_gpu_that_is_not_there_raises() -> None:
     with pytest.raises(ValueError, match="expected a GPU for device cuda"):
         TetrisVectorEnv(1, device="cuda")
 
@@ -240,7 +235,7 @@ def test_a_gpu_that_is_not_there_is_refused() -> None:
         ({"options": {"reset_mask": np.zeros(2)}}, ValueError, "expected reset_mask to hold bools"),
     ],
 )
-def test_bad_calls_are_refused(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
+def test_bad_calls_raise(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
     envs = TetrisVectorEnv(2)
     envs.reset(seed=0)
     with pytest.raises(error, match=message):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tetris.commands.command_line import one_of, print_json, seed
 from tetris.evaluation import DEFAULT_SEED
+from tetris.evaluation.comparison import score_table
 from tetris.evaluation.scores import Trial
-from tetris.evaluation.text_table import score_table
 from tetris.game.policy import Lookahead
 from tetris.game.rules import RULES, Rules
 from tetris.play.controller import PUBLISHED, LinearController, known_names, resolve
@@ -44,14 +44,16 @@ def add_controllers(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_game(
-    parser: argparse.ArgumentParser, add_source: Callable[[Group], None] | None = None
-) -> argparse._ArgumentGroup:
+def add_game(parser: argparse.ArgumentParser, *, piece_sequence: bool = False) -> argparse._ArgumentGroup:
     """Add and return the group of a game: board, rule, pieces, what is known, seed, features of one's own."""
     game = parser.add_argument_group("game")
     add_setting(game, "board")
     add_setting(game, "rule")
-    (add_source or add_pieces)(game)
+    source = game.add_mutually_exclusive_group()
+    add_setting(source, "pieces")
+    if piece_sequence:
+        text = "play exactly these pieces once: numbers 0..6 (IOTZSJL), separated by whitespace"
+        source.add_argument("--piece-sequence", type=Path, metavar="FILE", help=text)
     either = game.add_mutually_exclusive_group()
     add_pieces_known(either)
     text = "compare the two best placements by all pieces that may come next: some 15 times as slow"
@@ -88,11 +90,6 @@ def add_setting(group: Group, name: str, **options: Any) -> None:
     if options["default"] is not argparse.SUPPRESS:
         options["help"] += " (default: %(default)s)"
     group.add_argument(f"--{name.replace('_', '-')}", **options)
-
-
-def add_pieces(group: Group) -> None:
-    """Add ``--pieces``."""
-    add_setting(group, "pieces")
 
 
 def add_pieces_known(group: Group) -> None:

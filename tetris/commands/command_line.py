@@ -85,20 +85,17 @@ def fail(error: object) -> NoReturn:
     builds, with its number before them.
     """
     stream, prefix = sys.stderr, ""
-    if _silent and isinstance(error, (OSError, BuildError)) and not _is_of_all_ranks(error):
-        stream, prefix = _silent[1], f"rank {_silent[0]}: "
+    if _silent and isinstance(error, (OSError, BuildError)):
+        from kernels.support.ranks import RanksError  # torch
+
+        if not isinstance(error, RanksError) and not isinstance(error.__cause__, RanksError):
+            stream, prefix = _silent[1], f"rank {_silent[0]}: "
     if isinstance(error, OSError) and error.strerror:
         error = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     line = printable(" ".join(str(error).split()))
     with contextlib.suppress(OSError):  # of a terminal that was closed
         print(f"{prefix}{_program()}: error: {line}", file=stream, flush=True)
     raise SystemExit(BAD_INPUT)
-
-
-def _is_of_all_ranks(error: Exception) -> bool:
-    from kernels.support.ranks import RanksError  # torch
-
-    return isinstance(error, RanksError) or isinstance(error.__cause__, RanksError)
 
 
 @contextlib.contextmanager

@@ -12,22 +12,19 @@ import time
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from kernels.support import ranks
 from kernels.support.files import check_writable, write_text
 from tetris.commands.arguments import (
-    Group,
     add_controllers,
     add_device,
     add_game,
     add_json,
-    add_pieces,
     print_scores,
     read_trials,
 )
 from tetris.commands.command_line import Parser, joined_ranks, one_line_errors, positive_int, positive_seconds
-from tetris.evaluation.scores import Limit, Measurement, Trial, measure, progress_bar
+from tetris.evaluation.scores import Limit, Measurement, Trial, measure
 from tetris.game.decisions import Pieces, Step, play
 from tetris.game.piece_stream import PieceStream
 from tetris.play.devices import choose_device
@@ -43,7 +40,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = Parser(description=__doc__, usage="%(prog)s [option ...] CONTROLLER [CONTROLLER ...]")
     add_controllers(parser)
-    game = add_game(parser, _add_source)
+    game = add_game(parser, piece_sequence=True)
     add_device(game)
     limit = parser.add_argument_group("length, one of").add_mutually_exclusive_group()
     limit.add_argument("--games", type=positive_int, metavar="N", help="play until N games have ended")
@@ -81,17 +78,6 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
             f"--replay records at most {MOST_REPLAY_DECISIONS:,} decisions, got {arguments.decisions:,}"
         )
     return arguments
-
-
-def _add_source(group: Group) -> None:
-    source = group.add_mutually_exclusive_group()
-    add_pieces(source)
-    source.add_argument(
-        "--piece-sequence",
-        type=Path,
-        metavar="FILE",
-        help="play exactly these pieces once: numbers 0..6 (IOTZSJL), separated by whitespace",
-    )
 
 
 def read_pieces(path: Path) -> list[int]:
@@ -132,8 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             pieces = PieceStream(trial.rules, trial.seed or 0, 0) if sequence is None else sequence
             measurements.append(play_steps(trial, pieces, limit, arguments.replay))
         else:
-            with progress_bar(trial.label, limit) as progress:
-                measurements.append(measure(trial, limit, progress))
+            measurements.append(measure(trial, limit))
     print_scores([each.to_dict() for each in measurements], arguments.json)
     return 0
 
@@ -155,21 +140,17 @@ def play_steps(trial: Trial, pieces: Pieces, limit: Limit, replay: Path | None) 
     else:
         print(f"note: --replay ends at {most:,} decisions, the most that it records", file=sys.stderr)
     if replay and ranks.rank() == 0:
+        steps = {
+            "format": FORMAT,
+            "version": STEPS_VERSION,
+            "controller": trial.controller.to_dict(),
+            "feature_names": list(trial.controller.names_on(trial.rules)),
+            "rules": trial.rules.to_dict(),
+            "pieces": trial.file or trial.rules.pieces,
+            "seed": trial.seed,
+            "stream": None if trial.seed is None else 0,
+            "steps": [step.to_dict() for step in played],
+        }
         with one_line_errors():
-            write_text(replay, json.dumps(step_replay(trial, played), allow_nan=False) + "\n")
+            write_text(replay, json.dumps(steps, allow_nan=False) + "\n")
     return Measurement(trial, score, seconds)
-
-
-def step_replay(trial: Trial, played: list[Step]) -> dict[str, Any]:
-    """Return the steps as plain values, for JSON."""
-    return {
-        "format": FORMAT,
-        "version": STEPS_VERSION,
-        "controller": trial.controller.to_dict(),
-        "feature_names": list(trial.controller.names_on(trial.rules)),
-        "rules": trial.rules.to_dict(),
-        "pieces": trial.file or trial.rules.pieces,
-        "seed": trial.seed,
-        "stream": None if trial.seed is None else 0,
-        "steps": [step.to_dict() for step in played],
-    }

@@ -16,13 +16,12 @@ from kernels.support.files import check_writable
 from kernels.support.printable import printable
 from tetris.commands.arguments import add_feature_header
 from tetris.commands.command_line import Parser, fail, one_line_errors, one_of, path_ending, up_to
+from tetris.record.numbers import file_size
 from tetris.report import ACROSS, PICTURE_SUFFIXES
-from tetris.report.figures import check_picture
-from tetris.report.learning_curve import draw_runs
+from tetris.report.learning_curve import check_picture, draw_runs
 from tetris.report.page import write_report
 from tetris.report.server import ReportServer
 from tetris.training.run_folder import RunFolder, load_run
-from tetris.view.wording import file_size
 
 COMPARISON = Path("comparison.html")
 

@@ -1,4 +1,4 @@
-"""Solve Tetris on a small board: the lines a game of perfect play, by value iteration over all boards.
+"""Solve Tetris on a small board: the lines per game of perfect play, by value iteration over all boards.
 
 python scripts/solve_tetris.py --board 5x5
 python scripts/solve_tetris.py --board 4x6 --pieces-known 2 --games 100000
@@ -26,7 +26,7 @@ from tetris.commands.command_line import Parser, fail, one_line_errors, path_end
 from tetris.game.rules import PLACEMENT_RULES
 from tetris.play.devices import NATIVE, choose_device
 from tetris.solver import Sweep, solve
-from tetris.solver.solution import MOST_GAMES
+from tetris.solver.value_iteration import MOST_GAMES
 
 DEFAULT_GAMES = 100_000
 
@@ -102,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     known = "the next piece known" if solution.pieces_known == 2 else "one piece known"
     print(f"{rules.board}, {rules.rule} rule, pieces {rules.pieces}, {known}: perfect play clears")
-    print(f"{solution.lines_per_game:,.6g} lines a game (error about {solution.error:.1g})")
+    print(f"{solution.lines_per_game:,.6g} lines per game (error about {solution.error:.1g})")
     spread = "" if error is None else f" +- {error:.2g}"
     print(f"{mean:,.6g}{spread} in {games:,} games (seed {seed})")
     print(
@@ -112,5 +112,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _show_sweep(sweep: Sweep) -> None:
-    end = f"sweep {sweep.number:,}: {sweep.lines_per_game:,.6g} lines a game, {sweep.seconds:.0f} s"
+    end = f"sweep {sweep.number:,}: {sweep.lines_per_game:,.6g} lines per game, {sweep.seconds:.0f} s"
     print(f"\r{end}   ", end="", file=sys.stderr, flush=True)

@@ -11,15 +11,16 @@ import argparse
 import signal
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
+from kernels.support.files import check_writable, write_text
 from kernels.support.printable import printable
 from kernels.support.progress import progress
 from tetris.commands.arguments import GAME, add_game, chosen_lookahead, controller_label, game_rules
-from tetris.commands.command_line import Parser, between, fail, one_line_errors, positive_int
-from tetris.commands.exports import add_exports, asked_for, check_exports, export
+from tetris.commands.command_line import Parser, between, fail, one_line_errors, path_ending, positive_int
 from tetris.game.decisions import Pieces, play
 from tetris.game.features import AfterState
 from tetris.game.piece_stream import PieceStream
@@ -27,14 +28,16 @@ from tetris.game.policy import Lookahead, Player
 from tetris.game.rules import Rules
 from tetris.play.controller import LinearController, known_names, resolve
 from tetris.record.explanation import explain
+from tetris.record.numbers import counted, file_size
 from tetris.record.replay import FORMAT, MOST_PLACEMENTS, DamagedReplayError, Replay
 from tetris.training import StopRequest
 from tetris.view.game_view import Scene, scenes
 from tetris.view.human_player import HumanPlayer
+from tetris.view.images import check_gif, check_mp4, write_gif, write_mp4
+from tetris.view.replay_page import player_page
 from tetris.view.terminal import Terminal, is_interactive
 from tetris.view.text import scene_text
 from tetris.view.watcher import Watcher
-from tetris.view.wording import counted
 
 DEFAULT_CONTROLLER, DEFAULT_ELSEWHERE = "best", "anywidth"
 """The default controllers: the best one of the package, for ten columns, and that for boards of any width."""
@@ -43,6 +46,15 @@ DEFAULT_DECISIONS = 500
 """Default pieces of a file or a pipe; a terminal has no end."""
 
 DEFAULT_SPEED = 5.0
+
+# What it writes, the quickest first: an interrupted export has written them.
+EXPORTS = {
+    "replay": (".json", "a replay"),
+    "html": (".html", "a page with a player"),
+    "gif": (".gif", "an animation"),
+    "mp4": (".mp4", "a video"),
+}
+MOST_PICTURES = 10_000  # of a GIF, which is in memory as a whole: a gigabyte
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -78,7 +90,10 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         action="store_true",
         help="play yourself, beside the controller on the same pieces; h asks it for a suggestion",
     )
-    add_exports(output)
+    for name, (suffix, what) in EXPORTS.items():
+        output.add_argument(
+            f"--{name}", type=path_ending(suffix), metavar=f"OUT{suffix}", help=f"write {what}"
+        )
     arguments = parser.parse_args(argv)
     if arguments.play and (arguments.games or arguments.decisions):
         parser.error("--play goes on until you quit: expected no --games or --decisions")
@@ -215,6 +230,55 @@ def play_by_hand(show: Show, arguments: argparse.Namespace, exports: bool) -> No
             # Where a piece was kept for later, they are not those of seed and stream in their order.
             seed, stream = (show.seed, show.stream) if player.in_order else (None, None)
             export(Replay.of(player.played, show.rules, seed, stream), "a person", arguments)
+
+
+def asked_for(arguments: argparse.Namespace) -> dict[str, Path]:
+    """Return the files to write by kind, in writing order."""
+    return {name: path for name in EXPORTS if (path := getattr(arguments, name)) is not None}
+
+
+def check_exports(arguments: argparse.Namespace) -> None:
+    """Check that all files can be written, with as many pieces as are asked for."""
+    paths, count = asked_for(arguments), arguments.decisions or 0
+    for path in paths.values():
+        check_writable(path)
+    if "gif" in paths:
+        check_gif(arguments.speed)
+        check_pictures(count)
+    if "mp4" in paths:
+        check_mp4()
+    if paths and count > MOST_PLACEMENTS:
+        raise ValueError(f"expected --decisions to be at most {MOST_PLACEMENTS:,}, got {count:,}")
+
+
+def check_pictures(count: int) -> None:
+    """Check that a GIF has room for as many pictures."""
+    if count > MOST_PICTURES:
+        raise ValueError(f"expected a GIF of at most {MOST_PICTURES:,} pieces, got {count:,}: see --mp4")
+
+
+def export(replay: Replay, label: str, arguments: argparse.Namespace) -> None:
+    """Write the files and print their names."""
+    if not replay.placements:
+        print("nothing was played, nothing is written", file=sys.stderr)
+        return
+    for name, path in asked_for(arguments).items():
+        with one_line_errors():
+            if name == "replay":
+                replay.save(path)
+            elif name == "html":
+                write_text(path, player_page(replay, label, arguments.speed))
+            else:
+                if name == "gif":
+                    check_pictures(len(replay.placements))
+                write = write_gif if name == "gif" else write_mp4
+                shown, total = scenes(replay.rules, replay.after_states()), len(replay.placements)
+                bar = progress(shown, desc=f"drawing {path.name}", total=total, unit=" pictures", leave=False)
+                with closing(bar):  # it goes before anything else is said
+                    write(path, bar, label, arguments.speed)
+        print(
+            f"{printable(path)}: {counted(len(replay.placements), 'piece')}, {file_size(path.stat().st_size)}"
+        )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

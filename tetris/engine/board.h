@@ -16,10 +16,9 @@ struct GameRules {
   static GameRules of(int width, int height, int64_t rule) { return {width, height, rule == 1, rule == 2}; }
 };
 
-// What depends on the size of the board alone.
-template <class L> struct Geometry {
+// The rules of a game, and what follows from the size of its board.
+template <class L> struct Geometry : GameRules {
   using Word = typename L::Word;
-  int width, height;
   typename L::ColumnBits inside;  // all ones in the board's columns
   typename L::ColumnBits pairs;   // all ones in the columns that have a board column to their right
   typename L::ColumnBits edges;   // as `pairs`, but side walls count as columns
@@ -27,7 +26,7 @@ template <class L> struct Geometry {
   typename L::ColumnInts far;     // WALL_HEIGHT beside the board, where no piece fits
   Word above;                     // the rows above the top
 
-  TETRIS_FUNCTION Geometry(int board_width, int board_height) : width(board_width), height(board_height) {
+  TETRIS_FUNCTION explicit Geometry(const GameRules& rules) : GameRules(rules) {
     Word in[16] = {}, pair[16] = {}, edge[16] = {}, wall[16] = {}, beside[16] = {};
     const Word ones = static_cast<Word>(~Word(0));
     TETRIS_UNROLL for (int i = 0; i < L::SLOTS; ++i) {
@@ -113,15 +112,14 @@ template <class L> struct Landing {
   int eroded_cells = 0;  // lines x cells of the piece in them
   bool over = false;     // the game has ended
 
-  TETRIS_FUNCTION Landing(const Board<L>& board, int piece, int place, bool clear_on_overflow)
-      : cells(board.cells) {
+  TETRIS_FUNCTION Landing(const Board<L>& board, int piece, int place) : cells(board.cells) {
     using Word = typename L::Word;
     const int orientation = orientation_of(place), column = column_of(place);
     row = L::landing_row(board.heights, shape_of(piece, orientation), column);
     const Geometry<L>& geometry = board.geometry;
     const bool exceeds = row + shape_of(piece, orientation).height > geometry.height;
     over = exceeds;
-    if (exceeds && !clear_on_overflow) return;
+    if (exceeds && !geometry.clear_on_overflow) return;
     const auto dropped = L::piece_columns(piece, orientation, column, row);
     cells = cells | dropped;
     const Word full = full_rows(geometry, cells);
@@ -141,6 +139,12 @@ TETRIS_FUNCTION bool appears(const Geometry<L>& geometry, const typename L::Colu
   const int row = geometry.height - shape.height;
   if (row > L::TOP) return true;  // above all that these lanes hold
   return !L::any(cells & L::piece_columns(piece, 0, (geometry.width - shape.width) / 2, row));
+}
+
+// Whether a game ends because its next piece does not appear.
+template <class L> TETRIS_FUNCTION bool ends_by_next(
+    const Geometry<L>& geometry, const typename L::ColumnBits& cells, int next) {
+  return geometry.original && !appears(geometry, cells, next);
 }
 
 // A piece of WIDTH columns dropped on the board, one placement a lane. Nothing is removed yet.

@@ -32,7 +32,7 @@ template <class L, class List, Lookahead LOOKAHEAD> class LaneRollout {
   using Word = typename L::Word;
   static constexpr int ROWS = L::TOP + 1;
   TETRIS_FUNCTION LaneRollout(const GameRules& rules, const int32_t* weights)
-      : geometry_(rules.width, rules.height), chooser_(geometry_, weights, rules) {}
+      : geometry_(rules), chooser_(geometry_, weights) {}
   LaneRollout(const LaneRollout&) = delete;  // the chooser refers to the geometry
   LaneRollout& operator=(const LaneRollout&) = delete;
 
@@ -48,7 +48,7 @@ template <class L, class List, Lookahead LOOKAHEAD> class LaneRollout {
       else if constexpr (LOOKAHEAD == Lookahead::expectimax)
         cells = decide(cells, totals, piece, pieces.source);
       else cells = decide(cells, totals, piece);
-      if (chooser_.rules.original && !appears(geometry_, cells, pieces.known)) {
+      if (ends_by_next(geometry_, cells, pieces.known)) {
         ++totals.games;
         cells = geometry_.walls;
       }
@@ -62,8 +62,7 @@ template <class L, class List, Lookahead LOOKAHEAD> class LaneRollout {
       const typename L::ColumnBits& cells, Totals& totals, int piece, const Next&... next) const {
     const Board<L> board(geometry_, cells);
     const Choice choice = chooser_.choose(board, piece, next...);
-    const int place = choice.place == Choice::NONE ? 0 : choice.place;
-    const Landing<L> landing(board, piece, place, chooser_.rules.clear_on_overflow);
+    const Landing<L> landing(board, piece, choice.made());
     totals.lines += landing.lines;
     totals.games += landing.over ? 1 : 0;
     return landing.over ? geometry_.walls : landing.cells;

@@ -52,11 +52,10 @@ template <class... Features> struct FeatureList {
   static_assert(((Features::denominator == 1 || std::is_same_v<Features, LandingHeight>) && ...),
       "expected a feature that is a whole number: double it here and in its Python twin");
   static constexpr bool all_follow_drops = (follows_drops<Features>() & ...);
-  template <class F> static constexpr bool by_column =
-      F::column_height >= 0 || F::column_step >= 0;  // scored by ColumnScores
+  // Scored by ColumnScores.
+  template <class F> static constexpr bool by_column = F::column_height >= 0 || F::column_step >= 0;
   static constexpr bool has_columns = all_follow_drops && (by_column<Features> || ...);
-  static constexpr int APART =
-      (0 + ... + (by_column<Features> ? 0 : 1));  // features that are not of one column each
+  static constexpr int APART = (0 + ... + (by_column<Features> ? 0 : 1));  // those that are not
   template <int STEPS> static constexpr bool has_table = ((Features::table_steps == STEPS) || ...);
   // Weights of a candidate, and tables of them, from one candidate to the next.
   static constexpr int ROW = COUNT + (has_table<1> ? StepTable<ScalarLanes, 1>::SIZE : 0) +
@@ -200,10 +199,9 @@ template <class L> struct AfterState : Board<L> {
 };
 
 // The score of a placement by the after-state itself; see FeatureList::value.
-template <class List, class L, class Columns = Nothing>
-TETRIS_FUNCTION Choice whole_score(const Board<L>& board, const int32_t* weights, int piece, int place,
-    bool clear_on_overflow, const Columns& columns = Nothing()) {
-  const Landing<L> landing(board, piece, place, clear_on_overflow);
+template <class List, class L, class Columns = Nothing> TETRIS_FUNCTION Choice whole_score(
+    const Board<L>& board, const int32_t* weights, int piece, int place, const Columns& columns = Nothing()) {
+  const Landing<L> landing(board, piece, place);
   if (landing.over) return NO_CHOICE;
   const AfterState<L> after(board, landing, piece, place);
   return {List::template value<L>(weights, after, columns), place};
@@ -222,12 +220,12 @@ TETRIS_FUNCTION void each_placement(const Geometry<L>& geometry, int piece, cons
 
 // The choice where the next piece is known: the placement that begins the best pair, or the best one on its own where every
 // pair ends the game. `choose(board, piece)` returns the best placement of a piece.
-template <class List, class L, class Choose> TETRIS_FUNCTION Choice choose_by_pairs(const Board<L>& board,
-    const int32_t* weights, int piece, int next, const GameRules& rules, const Choose& choose) {
+template <class List, class L, class Choose> TETRIS_FUNCTION Choice choose_by_pairs(
+    const Board<L>& board, const int32_t* weights, int piece, int next, const Choose& choose) {
   Choice best = NO_CHOICE;
   each_placement(board.geometry, piece, [&](int place) {
-    const Landing<L> landing(board, piece, place, rules.clear_on_overflow);
-    if (landing.over || (rules.original && !appears(board.geometry, landing.cells, next))) return;
+    const Landing<L> landing(board, piece, place);
+    if (landing.over || ends_by_next(board.geometry, landing.cells, next)) return;
     const AfterState<L> after(board, landing, piece, place);
     const Choice second = choose(after, next);
     if (second.place == Choice::NONE) return;
@@ -251,8 +249,7 @@ struct Prospect {
 // piece on the board of `search`, which `search_on(board)` makes.
 template <class List, class L, class Score, class SearchOn, class Choose>
 TETRIS_FUNCTION Choice choose_by_prospects(const Board<L>& board, const int32_t* weights, int piece,
-    const PieceSource& source, const GameRules& rules, const Score& score, const SearchOn& search_on,
-    const Choose& choose) {
+    const PieceSource& source, const Score& score, const SearchOn& search_on, const Choose& choose) {
   Choice two[2] = {NO_CHOICE, NO_CHOICE};
   each_placement(board.geometry, piece, [&](int place) {
     const Choice found = score(place);
@@ -265,16 +262,15 @@ TETRIS_FUNCTION Choice choose_by_prospects(const Board<L>& board, const int32_t*
   for (int i = 0; i < 2; ++i) {
     // On a GPU threads that have no second placement search along.
     const Choice first = i == 0 ? two[0] : two[1];
-    const int place = first.place == Choice::NONE ? 0 : first.place;
-    const Landing<L> landing(board, piece, place, rules.clear_on_overflow);
+    const int place = first.made();
+    const Landing<L> landing(board, piece, place);
     const AfterState<L> after(board, landing, piece, place, board.keeper);
     auto search = search_on(after);
     Prospect found{0, 0};
     for (int k = 0; k < source.count; ++k) {
       const int next = source.at(k);
       const Choice second = choose(search, next);
-      if (second.place == Choice::NONE || (rules.original && !appears(board.geometry, landing.cells, next)))
-        continue;
+      if (second.place == Choice::NONE || ends_by_next(board.geometry, landing.cells, next)) continue;
       ++found.survived;
       found.sum += second.score;
     }
@@ -293,19 +289,17 @@ template <class L, class List> struct Chooser {
 
   const Geometry<L>& geometry;
   const int32_t* weights;
-  const GameRules rules;
   typename L::Weights lane_weights[List::PAIRS];
   std::conditional_t<List::has_columns, ColumnWeights<L>, Nothing> column_weights;
   typename L::Ints too_high;             // where no piece that fits the board ends
   typename L::Ints too_high_to_survive;  // nor one that completes a row
 
-  TETRIS_FUNCTION Chooser(const Geometry<L>& g, const int32_t* w, const GameRules& r)
+  TETRIS_FUNCTION Chooser(const Geometry<L>& g, const int32_t* w)
       : geometry(g),
         weights(w),
-        rules(r),
         column_weights(List::template column_weights<L>(w)),
         too_high(L::ints(g.height + 1)),
-        too_high_to_survive(L::ints(g.height + 1 + (r.clear_on_overflow ? MAX_PIECE_SIZE : 0))) {
+        too_high_to_survive(L::ints(g.height + 1 + (g.clear_on_overflow ? MAX_PIECE_SIZE : 0))) {
     List::template load_weights<L>(w, lane_weights);
   }
 
@@ -352,21 +346,21 @@ template <class L, class List> struct Chooser {
 
   // The same where the next piece is known.
   TETRIS_FUNCTION Choice choose(const Board<L>& board, int piece, int next) const {
-    return choose_by_pairs<List>(board, weights, piece, next, rules,
-        [this](const Board<L>& on, int falls) { return choose(on, falls); });
+    return choose_by_pairs<List>(
+        board, weights, piece, next, [this](const Board<L>& on, int falls) { return choose(on, falls); });
   }
 
   // The same where it is not known, but thought of.
   TETRIS_FUNCTION Choice choose(const Board<L>& board, int piece, const PieceSource& source) const {
     return choose_by_prospects<List>(
-        board, weights, piece, source, rules, [&](int place) { return score_whole(board, piece, place); },
+        board, weights, piece, source, [&](int place) { return score_whole(board, piece, place); },
         [this](const Board<L>& on) { return Search(*this, on); },
         [this](Search& search, int falls) { return choose(search, falls); });
   }
 
   // See whole_score.
   TETRIS_FUNCTION Choice whole(const Board<L>& board, int piece, int place) const {
-    return whole_score<List>(board, weights, piece, place, rules.clear_on_overflow, column_weights);
+    return whole_score<List>(board, weights, piece, place, column_weights);
   }
 
   // Scores the placements of a group that complete no row; the lanes of those that have to be scored by their whole

@@ -165,8 +165,8 @@ template <class Self> struct WellFeature : FeatureBase {
   static constexpr bool loops = true;
   template <class L> struct Prepared {
     typename L::Ints total;
-    typename L::template Kept<uint16_t, typename L::ColumnInts> depths,
-        pairs;  // of each column; of it and the next one
+    // Of each column; of it and the next one.
+    typename L::template Kept<uint16_t, typename L::ColumnInts> depths, pairs;
   };
   template <class L> TETRIS_FUNCTION static auto column_depths(const Board<L>& board) {
     using Bits = typename L::ColumnBits;
@@ -258,8 +258,7 @@ struct HoleDepth : BitCount<HoleDepth> {
   }
   template <class L> struct Prepared {
     typename L::Ints total;
-    typename L::template Kept<uint8_t, typename L::ColumnInts>
-        holed;  // see L::nonzero: where the column has a hole
+    typename L::template Kept<uint8_t, typename L::ColumnInts> holed;  // columns with a hole, by L::nonzero
   };
   template <class L> TETRIS_FUNCTION static Prepared<L> prepare(const Board<L>& board) {
     return {BitCount::prepare(board), board.template keep<uint8_t>(L::nonzero(board.holes()))};

@@ -22,6 +22,8 @@ struct Choice {
   int score;
   int place;
 
+  // The placement that is made: the first one where none goes on.
+  TETRIS_FUNCTION int made() const { return place == NONE ? 0 : place; }
   // Of two candidates the higher score, and of equals the first in the order.
   TETRIS_FUNCTION void consider(const Choice& other) {
     const bool earlier = other.score == score && other.place < place && other.place != NONE;

@@ -31,8 +31,7 @@ struct WarpGroup {
 // Their entries follow them in memory.
 struct alignas(16) PieceQueues {
   static constexpr uint16_t EMPTY = 0xFFFF;
-  uint32_t
-      capacity;  // a power of two below 2^16, at least the number of games in all queues and hands together
+  uint32_t capacity;  // a power of two below 2^16, at least the games in all queues and hands together
   uint32_t head[PIECES], tail[PIECES];  // places taken and put in so far, modulo 2^32
   uint32_t unfinished;                  // games that still have decisions to make
   struct Batch {

@@ -13,7 +13,7 @@ struct PieceSource {
   bool bag;
 
   // One of them.
-  TETRIS_FUNCTION int at(int index) const { return static_cast<int>(pieces >> (4 * index)) & 15; }
+  TETRIS_FUNCTION int at(int index) const { return nth_field(pieces, index); }
 
   // From what `packed_source` of tetris/game/piece_stream.py returns.
   static PieceSource of(int64_t pieces, int64_t count, bool bag) {
@@ -27,7 +27,7 @@ struct PieceStream {
 
   // Piece t.
   TETRIS_FUNCTION int piece(uint64_t t) const {
-    if (source.bag) return nth(bag_of(t / PIECES), static_cast<int>(t % PIECES));
+    if (source.bag) return nth_field(bag_of(t / PIECES), static_cast<int>(t % PIECES));
     const philox::Block block = block_of(t / 4);
     // Chosen, not indexed, so that the block can lie in registers.
     const int at = static_cast<int>(t % 4);
@@ -42,9 +42,6 @@ struct PieceStream {
   }
   TETRIS_FUNCTION int drawn_by(uint32_t word) const {
     return source.at(static_cast<int>((static_cast<uint64_t>(source.count) * word) >> 32));
-  }
-  TETRIS_FUNCTION static int nth(uint32_t fields, int index) {
-    return static_cast<int>(fields >> (4 * index)) & 15;
   }
   // The order of a bag, four-bit fields: Fisher-Yates with the first six words of two blocks.
   TETRIS_FUNCTION uint32_t bag_of(uint64_t number) const {
@@ -83,7 +80,7 @@ struct PieceReader : PieceStream {
 
  private:
   TETRIS_FUNCTION int drawn() const {
-    return source.bag ? nth(order, position()) : drawn_by(block.word[position()]);
+    return source.bag ? nth_field(order, position()) : drawn_by(block.word[position()]);
   }
   TETRIS_FUNCTION int position() const { return static_cast<int>(t % (source.bag ? PIECES : 4)); }
   TETRIS_FUNCTION void refill() {

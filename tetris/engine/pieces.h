@@ -13,7 +13,11 @@ constexpr int NO_ROW = 127;  // above every height
 constexpr int STEP = 3;  // added to a difference of heights: 1 .. 5 are those that `diversity` tells apart
 constexpr int INNER_STEPS = 2;  // no shape has neighbouring columns whose tops differ by more
 
-// Four-bit fields, so that the compiler folds them where the shape is known and a register holds them where it is not.
+// Of a number of four-bit fields, which the compiler folds where it is known, and a register holds where it is not.
+TETRIS_FUNCTION constexpr int nth_field(uint32_t fields, int n) {
+  return static_cast<int>(fields >> (4 * n)) & 15;
+}
+
 struct Shape {
   int width, height;
   uint32_t bottoms, tops;  // field k: column k
@@ -22,10 +26,10 @@ struct Shape {
   uint32_t patterns;       // field k: rows of column k, row j is bit 3 - j
   int8_t first_row[MAX_PIECE_SIZE];  // of each column; NO_ROW beyond the width
 
-  TETRIS_FUNCTION constexpr int bottom(int k) const { return static_cast<int>(bottoms >> (4 * k)) & 15; }
-  TETRIS_FUNCTION constexpr int top(int k) const { return static_cast<int>(tops >> (4 * k)) & 15; }
-  TETRIS_FUNCTION constexpr uint32_t contact(int k) const { return (contacts >> (4 * (k + 1))) & 15u; }
-  TETRIS_FUNCTION constexpr int cells_in_row(int j) const { return static_cast<int>(rows >> (4 * j)) & 15; }
+  TETRIS_FUNCTION constexpr int bottom(int k) const { return nth_field(bottoms, k); }
+  TETRIS_FUNCTION constexpr int top(int k) const { return nth_field(tops, k); }
+  TETRIS_FUNCTION constexpr int contact(int k) const { return nth_field(contacts, k + 1); }
+  TETRIS_FUNCTION constexpr int cells_in_row(int j) const { return nth_field(rows, j); }
 };
 
 // `bottoms` and `tops` are written left to right, one hexadecimal digit a column.
@@ -87,23 +91,21 @@ TETRIS_FUNCTION const Shape& shape_of(int piece, int orientation) {
 // What a search needs to know of the shapes of WIDTH columns, one shape a lane. A pattern is a number whose bit 3 - j
 // stands for row j of the piece: times 2^(TOP - 3 - row) it is those rows of a column, with the piece's bottom at `row`.
 template <class L, int WIDTH> struct ShapeLanes {
-  typename L::Constant column;         // left edge of the placement
-  typename L::Constant height;         // of the piece
-  typename L::Constant bottom[WIDTH];  // first row of each of its columns
-  typename L::Constant cells[WIDTH];   // cells of each column
-  typename L::Constant piece[WIDTH];   // pattern: rows of each column
-  typename L::Constant floor[WIDTH];   // pattern: the row below each column
-  typename L::Constant
-      contact[WIDTH + 2];            // pattern: rows of column k - 1 that touch the piece from its side
-  typename L::Constant rows[WIDTH];  // pattern: rows with n + 1 cells
-  typename L::Constant lone[WIDTH];  // 1 for each column of one cell, else 0
-  typename L::Constant first_step;   // height of the leftmost column + STEP
-  typename L::Constant last_step;    // height of the rightmost column - STEP
-  typename L::Constant inner_flags;  // step_flag of the differences between its columns' tops
-  typename L::Constant
-      inner_sizes[WIDTH];  // of the differences from each of its columns to the next one; the last is 0
+  typename L::Constant column;                // left edge of the placement
+  typename L::Constant height;                // of the piece
+  typename L::Constant bottom[WIDTH];         // first row of each of its columns
+  typename L::Constant cells[WIDTH];          // cells of each column
+  typename L::Constant piece[WIDTH];          // pattern: rows of each column
+  typename L::Constant floor[WIDTH];          // pattern: the row below each column
+  typename L::Constant contact[WIDTH + 2];    // pattern: rows of column k - 1 beside the piece
+  typename L::Constant rows[WIDTH];           // pattern: rows with n + 1 cells
+  typename L::Constant lone[WIDTH];           // 1 for each column of one cell, else 0
+  typename L::Constant first_step;            // height of the leftmost column + STEP
+  typename L::Constant last_step;             // height of the rightmost column - STEP
+  typename L::Constant inner_flags;           // step_flag of the differences between its columns' tops
+  typename L::Constant inner_sizes[WIDTH];    // of the steps from each column to the next; the last is 0
   typename L::Constant inner_sum;             // of these sizes
-  typename L::Constant inner_classes[WIDTH];  // these differences + STEP; the last is 0
+  typename L::Constant inner_classes[WIDTH];  // these steps + STEP; the last is 0
   // Sets (see `in_columns`), bit k: column k - 1 is higher by at least 1, 2 than column k; and column k by so much than
   // column k - 1, in the upper half of a word that has room for both.
   static constexpr int STEP_WORDS = sizeof(typename L::Word) > 2 ? 1 : 2;
@@ -138,7 +140,7 @@ template <class L, int WIDTH> struct ShapeLanes {
     }
     for (int k = -1; k <= WIDTH; ++k) {
       int pattern = 0;
-      for (int j = 0; j < MAX_PIECE_SIZE; ++j) pattern |= (shape.contact(k) >> j & 1u) != 0 ? 8 >> j : 0;
+      for (int j = 0; j < MAX_PIECE_SIZE; ++j) pattern |= (shape.contact(k) >> j & 1) != 0 ? 8 >> j : 0;
       contact[k + 1].set(lane, pattern);
     }
     for (int n = 0; n < WIDTH; ++n) {

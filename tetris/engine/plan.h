@@ -6,8 +6,7 @@
 namespace tetris {
 
 constexpr int MAX_WIDTH = 10;
-constexpr int ORDER_STRIDE =
-    16;  // a placement's place in the order of the search: orientation * ORDER_STRIDE + column
+constexpr int ORDER_STRIDE = 16;  // a place in the order of the search: orientation * ORDER_STRIDE + column
 TETRIS_FUNCTION constexpr int orientation_of(int place) {
   return static_cast<int>(static_cast<unsigned>(place) / ORDER_STRIDE);
 }

@@ -24,24 +24,27 @@ template <class List> constexpr int64_t FEW = List::has_columns ? 48 : 108;
   return bytes;
 }
 
+template <class Job>
+void launch(void (*kernel)(Job), int64_t blocks, int warps, int bytes, const Job& job, cudaStream_t stream) {
+  STD_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  kernel<<<static_cast<unsigned>(blocks), warps * WARP, bytes, stream>>>(job);
+  STD_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
 // A warp a game, side by side in blocks of as many as there is memory for, unless there are few.
 template <class List, int BOARD_WIDTH>
 void launch_pairs(const PairsJob& job, int device, cudaStream_t stream) {
-  constexpr auto kernel = rollout_pairs<List, BOARD_WIDTH>;
   const int64_t spread =
       (job.total + cem_tetris::multiprocessors(device) - 1) / cem_tetris::multiprocessors(device);
   const int warps =
       static_cast<int>(std::min<int64_t>({MAX_PAIRS_WARPS, block_memory(device) / job.warp_bytes, spread}));
   STD_TORCH_CHECK(warps > 0, "expected a GPU with ", job.warp_bytes, " bytes of shared memory a block");
-  const int bytes = warps * job.warp_bytes;
-  STD_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-  kernel<<<static_cast<unsigned>((job.total + warps - 1) / warps), warps * WARP, bytes, stream>>>(job);
-  STD_CUDA_KERNEL_LAUNCH_CHECK();
+  launch(rollout_pairs<List, BOARD_WIDTH>, (job.total + warps - 1) / warps, warps, warps * job.warp_bytes,
+      job, stream);
 }
 
 // A thread a game, in as many warps as there is memory for.
 template <class List, int BOARD_WIDTH> void launch_pool(PoolJob job, int device, cudaStream_t stream) {
-  constexpr auto kernel = rollout_pool<List, BOARD_WIDTH, Lookahead::TETRIS_LOOKAHEAD>;
   const int room = block_memory(device), least = PieceQueues::bytes(LEAST_IN_HAND) + job.warp_bytes;
   STD_TORCH_CHECK(room >= least, "expected a GPU with ", least, " bytes of shared memory a block");
   const auto block_of = [&](int capacity) {
@@ -59,10 +62,8 @@ template <class List, int BOARD_WIDTH> void launch_pool(PoolJob job, int device,
   }
   job.groups = block.groups;
   const int bytes = PieceQueues::bytes(job.capacity) + block.count * job.warp_bytes;
-  STD_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-  kernel<<<static_cast<unsigned>(cem_tetris::multiprocessors(device)), block.count * WARP, bytes, stream>>>(
-      job);
-  STD_CUDA_KERNEL_LAUNCH_CHECK();
+  launch(rollout_pool<List, BOARD_WIDTH, Lookahead::TETRIS_LOOKAHEAD>, cem_tetris::multiprocessors(device),
+      block.count, bytes, job, stream);
 }
 
 struct Cuda {
@@ -72,32 +73,25 @@ struct Cuda {
     const int device = boards.get_device_index();
     const cem_tetris::DeviceGuard guard(device);
     const cudaStream_t stream = cem_tetris::current_stream(boards);
+    const bool usual = all.rules.width == MAX_WIDTH;
     if constexpr (Lookahead::TETRIS_LOOKAHEAD == Lookahead::preview) {
       const PairsJob job{all, warp_bytes<List>()};
-      if (all.rules.width == MAX_WIDTH) launch_pairs<List, MAX_WIDTH>(job, device, stream);
+      if (usual) launch_pairs<List, MAX_WIDTH>(job, device, stream);
       else launch_pairs<List, 0>(job, device, stream);
-      return;
-    }
-    if constexpr (Lookahead::TETRIS_LOOKAHEAD == Lookahead::none) {
-      if (all.total < FEW<List> * cem_tetris::multiprocessors(device)) {
-        rollout_warp<List><<<static_cast<unsigned>(all.total), WARP, 0, stream>>>(all);
-        STD_CUDA_KERNEL_LAUNCH_CHECK();
-        return;
+    } else {
+      if constexpr (Lookahead::TETRIS_LOOKAHEAD == Lookahead::none) {
+        if (all.total < FEW<List> * cem_tetris::multiprocessors(device)) {
+          rollout_warp<List><<<static_cast<unsigned>(all.total), WARP, 0, stream>>>(all);
+          STD_CUDA_KERNEL_LAUNCH_CHECK();
+          return;
+        }
       }
+      Tensor states = torch::stable::new_empty(
+          boards, {all.total, static_cast<int64_t>(sizeof(GameState) / sizeof(int32_t))});
+      const PoolJob job{all, static_cast<GameState*>(states.mutable_data_ptr()), warp_bytes<List>(), 0, 0};
+      if (usual) launch_pool<List, MAX_WIDTH>(job, device, stream);
+      else launch_pool<List, 0>(job, device, stream);
     }
-    if constexpr (Lookahead::TETRIS_LOOKAHEAD != Lookahead::preview)
-      play_pool<List>(all, boards, device, stream);
-  }
-
- private:
-  template <class List>
-  static void play_pool(const RolloutArguments& all, const Tensor& boards, int device, cudaStream_t stream) {
-    Tensor states = torch::stable::new_empty(
-        boards, {all.total, static_cast<int64_t>(sizeof(GameState) / sizeof(int32_t))});
-    const PoolJob job{all, static_cast<GameState*>(static_cast<void*>(states.mutable_data_ptr<int32_t>())),
-        warp_bytes<List>(), 0, 0};
-    if (all.rules.width == MAX_WIDTH) launch_pool<List, MAX_WIDTH>(job, device, stream);
-    else launch_pool<List, 0>(job, device, stream);
   }
 };
 

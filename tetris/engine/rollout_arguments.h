@@ -1,18 +1,13 @@
 // The arguments of the rollout operator: its schema, what it asks of them, and what the engines get. All devices share them.
 #pragma once
 
-#include <torch/csrc/stable/tensor.h>
-#include <torch/headeronly/util/Exception.h>
-
-#include <initializer_list>
 #include <optional>
 
 #include "board.h"
+#include "check_tensor.h"
 #include "piece_stream.h"
 
 namespace tetris {
-
-using torch::stable::Tensor;
 
 #define TETRIS_ADVANCE_SCHEMA                                                                        \
   "advance(Tensor weights, Tensor(a!) boards, Tensor(b!) lines, Tensor(c!) games, Tensor(d!) made, " \
@@ -60,31 +55,19 @@ template <class List, class Device> void advance(const Tensor& weights, Tensor b
     Tensor games, Tensor made, std::optional<Tensor> known_in, int64_t height, int64_t rule, int64_t pieces,
     int64_t piece_count, bool bag, int64_t seed, int64_t first_stream, bool share_streams, int64_t start,
     int64_t decisions, int64_t last_game) {
-  using Tensors = std::initializer_list<const Tensor*>;
-  using torch::headeronly::ScalarType;
-  const auto check = [](bool condition, const char* message) { STD_TORCH_CHECK(condition, message); };
-  check(weights.scalar_type() == ScalarType::Int && boards.scalar_type() == ScalarType::Int,
-      "expected int32 weights and boards");
-  check(weights.dim() == 2 && weights.size(1) == List::ROW,
-      "expected weights, and tables of them, of shape (population, numbers)");
-  check(boards.dim() == 3 && boards.size(0) == weights.size(0),
-      "expected boards of shape (population, streams, width)");
-  const Tensor& known = known_in.has_value() ? *known_in : made;
+  STD_TORCH_CHECK(boards.dim() == 3, "expected boards (population, streams, width)");
   const int64_t population = boards.size(0), streams = boards.size(1), width = boards.size(2);
-  for (const Tensor* each : Tensors{&weights, &boards, &lines, &games, &made, &known}) {
-    check(each->is_contiguous(), "expected contiguous tensors");
-    check(each->is_cuda() == boards.is_cuda() && each->get_device_index() == boards.get_device_index(),
-        "expected all tensors on one device");
-  }
-  for (const Tensor* each : Tensors{&lines, &games, &made, &known}) {
-    check(each->scalar_type() == ScalarType::Long && each->numel() == population * streams,
-        "expected int64 lines, games, made and known_in of shape (population, streams)");
-  }
-  check(width >= 4 && width <= MAX_WIDTH && height >= 4 && height <= MAX_HEIGHT,
-      "expected a board of 4..10 x 4..24");
-  check(rule >= 0 && rule <= 2, "expected a rule from 0 to 2");
-  check(decisions >= 0 && start >= 0, "expected decisions and start not to be negative");
-  check(last_game >= 1, "expected last_game to be at least 1");
+  check_tensor(boards, ScalarType::Int, boards.numel(), boards, "boards");
+  check_tensor(weights, ScalarType::Int, population * List::ROW, boards, "weights, and tables of them,");
+  check_tensor(lines, ScalarType::Long, population * streams, boards, "lines");
+  check_tensor(games, ScalarType::Long, population * streams, boards, "games");
+  check_tensor(made, ScalarType::Long, population * streams, boards, "made");
+  if (known_in.has_value())
+    check_tensor(*known_in, ScalarType::Long, population * streams, boards, "known_in");
+  STD_TORCH_CHECK(width >= 4 && width <= MAX_WIDTH && height >= 4 && height <= MAX_HEIGHT,
+      "expected a board of 4..10 x 4..24, got ", width, " x ", height);
+  STD_TORCH_CHECK(rule >= 0 && rule <= 2 && decisions >= 0 && start >= 0 && last_game >= 1,
+      "expected a rule from 0 to 2, no negative decisions and start, and last_game from 1");
   if (decisions == 0 || population * streams == 0) return;
   Device::template play<List>(
       RolloutArguments{

@@ -25,7 +25,7 @@ template <class List, int BOARD_WIDTH> struct PairsRollout {
     if (games_left <= 0) return;
     const PieceStream stream = job.pieces_of(index);
     const auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
-    const Decision decision(geometry, job.weights + int64_t(job.candidate_of(index)) * List::ROW, job.rules);
+    const Decision decision(geometry, job.weights + int64_t(job.candidate_of(index)) * List::ROW);
     GameState game = first_state(job, index);
     int piece = job.first_piece(index);
     while (game.made < job.decisions && game.games < games_left) {
@@ -34,8 +34,8 @@ template <class List, int BOARD_WIDTH> struct PairsRollout {
       Choice choice = best_pair(decision, board, piece, next);
       if (choice.place == Choice::NONE) choice = search.choose(decision, board, piece);
       ++game.made;
-      land(board, piece, choice, job.rules.clear_on_overflow, game);
-      if (job.rules.original) end_unless_it_appears(geometry, next, game);
+      land(board, piece, choice, game);
+      end_by_next(geometry, next, game);
       piece = next;
     }
     if (lane == 0) write_result(job, index, game);
@@ -51,12 +51,11 @@ template <class List, int BOARD_WIDTH> struct PairsRollout {
     for (int base = 0; base < count; base += WARP) {
       const bool exists = base + lane < count;
       const int place = nth_place(piece, board.geometry.width, exists ? base + lane : base);
-      const Landing<L> landing(board, piece, place, job.rules.clear_on_overflow);
+      const Landing<L> landing(board, piece, place);
       const AfterState<L> after(board, landing, piece, place, keeper());
       const Choice second =
           search.choose(decision, after, next);  // threads without a board of their own search along
-      const bool survives =
-          !landing.over && !(job.rules.original && !appears(board.geometry, landing.cells, next));
+      const bool survives = !landing.over && !ends_by_next(board.geometry, landing.cells, next);
       if (exists && survives && second.place != Choice::NONE) {
         best.consider({second.score + List::template placement_value<L>(decision.weights, after), place});
       }

@@ -43,29 +43,22 @@ template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD> struct PoolRollout {
     const auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
     const Board<L> board(geometry, with_walls(geometry, game.columns));
     ++game.made;
-    return land(board, piece, choice, job.rules.clear_on_overflow, game);
+    return land(board, piece, choice, game);
   }
 
   __device__ __forceinline__ Choice choose(uint32_t index, int piece) {
     const int32_t* weights = job.weights + int64_t(job.candidate_of(index)) * List::ROW;
     const auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
-    const Decision decision(geometry, weights, job.rules);
+    const Decision decision(geometry, weights);
     WarpMemory& memory = warp_memory();
     const GameState game = job.states[index];  // as a whole, in few reads
     const Board<L> board(geometry, with_walls(geometry, game.columns), {memory.kept(), lane});
     ThreadSearch<List, BOARD_WIDTH> search{job.rules, memory};
-    return choose(search, decision, board, piece);
-  }
-
-  template <class Search> __device__ __forceinline__ Choice choose(
-      Search& search, const Decision& decision, const Board<L>& board, int piece) {
     if constexpr (LOOKAHEAD == Lookahead::none) return search.choose(decision, board, piece);
     else
       return choose_by_prospects<List>(
-          board, decision.weights, piece, job.pieces.source, job.rules,
-          [&](int place) {
-            return whole_score<List>(board, decision.weights, piece, place, job.rules.clear_on_overflow);
-          },
+          board, decision.weights, piece, job.pieces.source,
+          [&](int place) { return whole_score<List>(board, decision.weights, piece, place); },
           [&](const Board<L>& on) { return typename Decision::Search(decision, on); },
           [&](typename Decision::Search& on, int falls) { return search.choose(decision, on, falls); });
   }
@@ -95,8 +88,7 @@ template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD> struct PoolRollout {
       GameState game;
       bool over = decide(game, index, piece);
       const int next = piece_of(index, game.made);
-      if (job.rules.original && end_unless_it_appears(geometry_of<BOARD_WIDTH>(job.rules), next, game))
-        over = true;
+      if (end_by_next(geometry_of<BOARD_WIDTH>(job.rules), next, game)) over = true;
       // The stream's games are looked up where one has ended, and not kept at hand during all decisions.
       const bool finished = game.made == decisions || (over && exists && game.games >= job.games_left(index));
       __syncwarp();  // lanes that play along have read it

@@ -50,8 +50,8 @@ template <class List> struct WarpRollout {
     const int64_t games_left = job.games_left(index);
     if (games_left <= 0) return;
     const PieceStream stream = job.pieces_of(index);
-    const Geometry<L> geometry(job.rules.width, job.rules.height);
-    const Decision decision(geometry, job.weights + int64_t(job.candidate_of(index)) * List::ROW, job.rules);
+    const Geometry<L> geometry(job.rules);
+    const Decision decision(geometry, job.weights + int64_t(job.candidate_of(index)) * List::ROW);
     const int column = L::lane() - FIRST_COLUMN;
     const bool inside = column >= 0 && column < job.rules.width;
     uint32_t* stored = job.boards + int64_t(index) * job.rules.width + column;
@@ -68,12 +68,12 @@ template <class List> struct WarpRollout {
       const int piece = __shfl_sync(~0u, pieces, static_cast<int>(made % WARP));
       const Board<L> board(geometry, cells);
       const Choice choice = choose(decision, board, piece);
-      const Landing<L> landing(
-          board, piece, choice.place == Choice::NONE ? 0 : choice.place, job.rules.clear_on_overflow);
+      const Landing<L> landing(board, piece, choice.made());
       lines += landing.lines;
       ended += landing.over ? 1 : 0;
       cells = landing.over ? geometry.walls : landing.cells;
-      if (job.rules.original && !appears(geometry, cells, stream.piece(job.start + made + 1))) {
+      // The next piece is drawn only where it decides.
+      if (geometry.original && ends_by_next(geometry, cells, stream.piece(job.start + made + 1))) {
         ++ended;
         cells = geometry.walls;
       }

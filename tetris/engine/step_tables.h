@@ -8,8 +8,7 @@
 
 namespace tetris {
 
-constexpr int STEP_CLASSES =
-    2 * STEP + 1;  // the step + STEP, from 0 to 2 STEP; greater ones count as the greatest
+constexpr int STEP_CLASSES = 2 * STEP + 1;  // the step + STEP; one beyond counts as the last
 constexpr int CLASS_BITS = 3;
 constexpr int TABLE_SLOTS = 16;  // of columns, the board's from FIRST_COLUMN on
 

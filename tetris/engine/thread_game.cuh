@@ -16,7 +16,9 @@ struct alignas(16) GameState {
 
 // Where the width is known when it is compiled, nothing is spent on the columns beside the board.
 template <int BOARD_WIDTH> __device__ inline Geometry<ThreadLanes> geometry_of(const GameRules& rules) {
-  return Geometry<ThreadLanes>(BOARD_WIDTH > 0 ? BOARD_WIDTH : rules.width, rules.height);
+  GameRules own = rules;
+  if (BOARD_WIDTH > 0) own.width = BOARD_WIDTH;
+  return Geometry<ThreadLanes>(own);
 }
 
 // A board's columns with side walls, from those of a game.
@@ -28,10 +30,9 @@ __device__ inline ThreadLanes::ColumnBits with_walls(
 }
 
 // The landing of the choice; whether it ends the game.
-__device__ inline bool land(const Board<ThreadLanes>& board, int piece, const Choice& choice,
-    bool clear_on_overflow, GameState& game) {
-  const Landing<ThreadLanes> landing(
-      board, piece, choice.place == Choice::NONE ? 0 : choice.place, clear_on_overflow);
+__device__ inline bool land(
+    const Board<ThreadLanes>& board, int piece, const Choice& choice, GameState& game) {
+  const Landing<ThreadLanes> landing(board, piece, choice.made());
   game.lines += landing.lines;
   game.games += landing.over ? 1 : 0;
   TETRIS_UNROLL for (int i = 0; i < MAX_WIDTH; ++i) {
@@ -41,10 +42,9 @@ __device__ inline bool land(const Board<ThreadLanes>& board, int piece, const Ch
   return landing.over;
 }
 
-// Ends the game if the next piece does not appear inside the board; whether it did.
-__device__ inline bool end_unless_it_appears(
-    const Geometry<ThreadLanes>& geometry, int next, GameState& game) {
-  if (appears(geometry, with_walls(geometry, game.columns), next)) return false;
+// Ends the game where its next piece does; whether it did.
+__device__ inline bool end_by_next(const Geometry<ThreadLanes>& geometry, int next, GameState& game) {
+  if (!ends_by_next(geometry, with_walls(geometry, game.columns), next)) return false;
   ++game.games;
   TETRIS_UNROLL for (uint32_t& column : game.columns) column = 0;
   return true;

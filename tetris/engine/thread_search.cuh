@@ -18,10 +18,10 @@ struct alignas(16) WarpMemory {
 
 // The bytes of it.
 template <class List> int warp_bytes() {
-  const Geometry<ThreadLanes> geometry(MAX_WIDTH, MAX_HEIGHT);
+  const Geometry<ThreadLanes> geometry({MAX_WIDTH, MAX_HEIGHT, false});
   const Board<ThreadLanes> board(geometry, geometry.walls);
   const int32_t weights[List::ROW] = {};
-  const Chooser<ThreadLanes, List> chooser(geometry, weights, GameRules{});
+  const Chooser<ThreadLanes, List> chooser(geometry, weights);
   const typename Chooser<ThreadLanes, List>::Search search(chooser, board);
   return static_cast<int>(sizeof(WarpMemory)) + board.keeper.used;
 }
@@ -108,9 +108,8 @@ template <class List, int BOARD_WIDTH> struct ThreadSearch {
         TETRIS_UNROLL for (int i = 0; i < L::SLOTS; ++i) cells.slot[i] = theirs[i];
         const auto geometry = geometry_of<BOARD_WIDTH>(rules);
         const Board<L> board(geometry, cells);
-        memory.score[lane] = whole_score<List>(
-            board, reinterpret_cast<const int32_t*>(address), piece, task & 255, rules.clear_on_overflow)
-                                 .score;
+        const auto* own = reinterpret_cast<const int32_t*>(address);
+        memory.score[lane] = whole_score<List>(board, own, piece, task & 255).score;
       }
       __syncwarp();
       at = before;

@@ -8,10 +8,9 @@ from typing import Any
 from gymnasium.envs.registration import register
 
 from tetris.envs.key_press_env import KeyPressTetrisEnv
-from tetris.envs.placement_features import PlacementFeatures
 from tetris.envs.tetris_env import TetrisEnv
 from tetris.envs.vector_env import TetrisVectorEnv
-from tetris.envs.vector_wrappers import EpisodeStatistics, NormalizedReward
+from tetris.envs.wrappers import EpisodeStatistics, NormalizedReward, PlacementFeatures
 
 __all__ = [
     "IDS",
@@ -24,7 +23,7 @@ __all__ = [
     "TetrisVectorEnv",
 ]
 
-# The environments by their ids: the arguments that differ from the defaults of `TetrisEnv`.
+# By their ids, the arguments that differ from the defaults of `TetrisEnv`.
 _VARIANTS: dict[str, dict[str, Any]] = {
     "CemTetris/Tetris-v0": {},
     "CemTetris/Tetris-10x10-v0": {"height": 10},  # the small board of the literature

@@ -9,7 +9,6 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from kernels.support.checks import check_integer
-from tetris.envs import rendering
 from tetris.envs.tetris_env import Observation, TetrisEnv
 from tetris.game.decisions import Rows
 from tetris.game.pieces import PIECES, Shape
@@ -29,10 +28,11 @@ def collides(rows: Rows, shape: Shape, column: int, row: int) -> bool:
 class KeyPressTetrisEnv(TetrisEnv):
     """Tetris, one key press a step: pieces are moved and turned while they fall, and slide under overhangs.
 
+    All that is not said here is as in `TetrisEnv`, whose arguments this environment has, too.
+
     ## Description
-    The pieces, orientations, lines and the end of a game are those of `TetrisEnv`, whose arguments this
-    environment has, too. A piece comes in the middle, right above the board. After every `gravity`-th step it
-    falls by one row. It comes to rest when it should fall, by gravity or by a key, and cannot.
+    A piece comes in the middle, right above the board. After every `gravity`-th step it falls by one row. It
+    comes to rest when it should fall, by gravity or by a key, and cannot.
 
     ## Action Space
     `Discrete(6)`; `Discrete(7)` with a hold slot.
@@ -62,16 +62,11 @@ class KeyPressTetrisEnv(TetrisEnv):
     | `may_hold`      | `Discrete(2)`, with a hold slot        | whether the piece may be swapped          |
 
     ## Rewards
-    As in `TetrisEnv`, in the step in which the piece comes to rest, and 0 in the others. With
-    `reward="points"` also a point for each row of a soft drop and two for each row of a hard drop (Tetris
-    guideline).
+    0 but in the step in which the piece comes to rest. With `reward="points"` also a point for each row of a
+    soft drop and two for each row of a hard drop (Tetris guideline).
 
-    ## Starting State and Episode End
-    As in `TetrisEnv`. A piece that comes to rest with a cell above the top row ends the game; a new piece is
-    above the board and never collides.
-
-    ## Arguments
-    Those of `TetrisEnv` and `gravity`, 8 by default: steps from one fall by gravity to the next, at least 1.
+    Args:
+        gravity: Steps from one fall by gravity to the next, at least 1.
     """
 
     metadata: dict[str, Any] = {**TetrisEnv.metadata, "render_fps": 15}  # noqa: RUF012
@@ -115,7 +110,7 @@ class KeyPressTetrisEnv(TetrisEnv):
                 self._row -= 1
         if self.reward == "points":
             reward += dropped * (2 if number == DROP else 1)
-        return self._observation(), reward, self.is_over, False, self._info()
+        return self._observation(), reward, self.is_over, False, {"action_mask": self._mask()}
 
     def get_keys_to_action(self) -> dict[tuple[int, ...], int]:
         """Return the keys of `gymnasium.utils.play` by their SDL codes: arrows or wasd, space, c."""
@@ -182,6 +177,3 @@ class KeyPressTetrisEnv(TetrisEnv):
         if self.has_hold:
             mask[HOLD] = self._may_hold
         return mask
-
-    def _falling(self) -> rendering.Falling:
-        return self._shape, self._column, self._row

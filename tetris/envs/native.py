@@ -9,18 +9,16 @@ from typing import Any
 from kernels.loader import Extension
 from tetris.play.engines import ENGINE_FLAGS, INCLUDES, feature_definitions, load
 
-_STEP = Path(__file__).parent / "step"
-_FEATURES = Path(__file__).parent / "features"
+_STEP, _FEATURES = (Path(__file__).parent / name for name in ("step", "features"))
 
 
 def extension() -> Extension:
     """Return the library of the step operators."""
-    name = "tetris_step"
     return Extension(
-        name=name,
+        name="tetris_step",
         sources=(_STEP / "step.cpp",),
         include_dirs=(_STEP, *INCLUDES),
-        defines=(("TETRIS_LIBRARY", name),),
+        defines=(("TETRIS_LIBRARY", "tetris_step"),),
         native=True,
         reason="Tetris vector environment",
     )
@@ -33,11 +31,7 @@ def operators(*, cuda: bool = False) -> Any:
 
 
 def feature_extension(names: tuple[str, ...]) -> Extension:
-    """Return the library of the operator of the placements' features, which are named.
-
-    Raises:
-        ValueError: If a feature is defined in Python only.
-    """
+    """Return the library of the placements' features; ValueError if one is defined in Python only."""
     digest, includes, defines = feature_definitions(names)
     name = f"tetris_placements_{digest}"
     return Extension(

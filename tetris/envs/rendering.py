@@ -1,102 +1,77 @@
-"""Pictures of a board and the piece to be placed, by `tetris.view.text` and `tetris.view.images`."""
+"""Pictures of what an environment observes, by `tetris.view.text` and `tetris.view.images`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tetris.game.decisions import place
-from tetris.game.features import AfterState
-from tetris.game.pieces import PIECES, Shape
-from tetris.game.rules import PIECE_LETTERS, Rules
-from tetris.view.game_view import HEADROOM, PAGE, TEXT, UNKNOWN, Cells, board_kinds
-from tetris.view.glyphs import text_pixels
-from tetris.view.images import PALETTE, Picture, board_picture, piece_picture
+from tetris.game.pieces import PIECES
+from tetris.game.rules import PIECE_LETTERS
+from tetris.view.game_view import FALLING, HEADROOM, PAGE, TEXT, UNKNOWN, Cells, board_kinds, shape_cells
+from tetris.view.images import PALETTE, board_picture, piece_picture, text_pixels
 from tetris.view.text import board_lines
 
 CELL = 16
 """Pixels of a cell's side: video encoders want the sides of a frame to be multiples of it."""
 
+EMPTY_HOLD = len(PIECES)
+"""What the observation ``hold`` is while no piece is held."""
+
 _SLOT = 5 * CELL  # pixels: a piece in a square of 4 x 4 cells, its label above and a margin beside it
 
-Board = npt.NDArray[np.int8]
-Falling = tuple[Shape, int, int]
-Frame = npt.NDArray[np.uint8]
 
+def draw(mode: str, observation: Mapping[str, Any]) -> str | npt.NDArray[np.uint8]:
+    """Return the picture of an observation of one game, as text (``"ansi"``) or as a frame (``"rgb_array"``).
 
-class Shown(NamedTuple):
-    """What a picture of a game shows."""
-
-    board: Board
-    """Shape (height, width), 1 for a full cell; row 0 is the bottom."""
-    piece: int | Falling
-    """Number of the piece to be placed, drawn above the board; or its shape, left column and bottom."""
-    following: Sequence[int] = ()
-    """Numbers of the pieces that follow, as far as they are known."""
-    held: int | None = None
-    """Number of the piece in the hold slot."""
-    has_hold: bool = False
-
-
-def text(shown: Shown) -> str:
-    """Draw a game in characters, top row first."""
-    board, falling = shown.board, _placed(shown.board, shown.piece)
-    shape = falling.shape
-    title = f"piece {PIECE_LETTERS[shape.piece]}"
-    if shown.following:
-        title += f", next {' '.join(PIECE_LETTERS[number] for number in shown.following)}"
-    if shown.has_hold:
-        title += f", hold {'-' if shown.held is None else PIECE_LETTERS[shown.held]}"
-    above = max(0, falling.landing_row + shape.height - len(board))
-    kinds = board_kinds(_with_rows_above(board, above), len(board), falling=falling)
-    lines = board_lines(kinds, len(board))
-    return "\n".join([title, *lines])
-
-
-def frame(shown: Shown) -> Frame:
-    """Draw a game; the held piece and those that follow are on the right of the board.
-
-    Returns:
-        Red, green and blue, shape (16 * (height + 4), 16 * width, 3), uint8; wider by 80 for each column of
-        pieces on the right.
+    A frame is red, green and blue, shape (16 * (height + 4), 16 * width, 3), uint8. The held piece and those
+    that follow are on the right of the board; each column of them makes it wider by 80.
     """
-    cells = _with_rows_above(shown.board, HEADROOM)
-    kinds = board_kinds(cells, len(shown.board), falling=_placed(shown.board, shown.piece))
-    picture = board_picture(kinds, CELL)
-    labelled = [("HOLD", shown.held)] if shown.has_hold else []
+    return _text(observation) if mode == "ansi" else _frame(observation)
+
+
+def _text(observation: Mapping[str, Any]) -> str:
+    title = f"piece {PIECE_LETTERS[observation['piece']]}"
+    if "next" in observation:
+        title += f", next {' '.join(PIECE_LETTERS[piece] for piece in observation['next'])}"
+    if "hold" in observation:
+        title += f", hold {(*PIECE_LETTERS, '-')[observation['hold']]}"
+    kinds, height = _kinds(observation), len(observation["board"])
+    top = np.flatnonzero((kinds >= FALLING).any(axis=1))[-1] + 1
+    return "\n".join([title, *board_lines(kinds[: max(top, height)], height)])
+
+
+def _frame(observation: Mapping[str, Any]) -> npt.NDArray[np.uint8]:
+    picture = board_picture(_kinds(observation), CELL)
+    labelled = [("HOLD", observation["hold"])] if "hold" in observation else []
     # Each has a label: the first one of a further column would stand beside the held one without.
-    for number, piece in enumerate(shown.following, start=1):
+    for number, piece in enumerate(observation.get("next", ()), start=1):
         labelled.append((f"NEXT {number}" if number > 1 else "NEXT", piece))
     slots = len(picture) // _SLOT  # in a column
     for first in range(0, len(labelled), slots):
-        picture = np.hstack([picture, _side_panel(labelled[first : first + slots], len(picture))])
+        panel = np.full((len(picture), _SLOT), 3 * PAGE, dtype=np.uint8)
+        for slot, (label, piece) in enumerate(labelled[first : first + slots]):
+            top, pixels = slot * _SLOT, text_pixels(label, 2)
+            height, width = pixels.shape
+            panel[top + 3 : top + 3 + height, CELL // 2 : CELL // 2 + width][pixels] = 3 * TEXT
+            if piece != EMPTY_HOLD:
+                panel[top + CELL : top + _SLOT, CELL // 2 : -CELL // 2] = piece_picture(piece, CELL)
+        picture = np.hstack([picture, panel])
     return PALETTE[picture]
 
 
-def _side_panel(labelled: Sequence[tuple[str, int | None]], height: int) -> Picture:
-    """Return pieces below each other, each under its label."""
-    panel = np.full((height, _SLOT), 3 * PAGE, dtype=np.uint8)
-    for slot, (label, piece) in enumerate(labelled):
-        top = slot * _SLOT
-        pixels = text_pixels(label, 2)
-        panel[top + 3 : top + 3 + pixels.shape[0], CELL // 2 : CELL // 2 + pixels.shape[1]][pixels] = 3 * TEXT
-        if piece is not None:
-            panel[top + CELL : top + _SLOT, CELL // 2 : CELL // 2 + 4 * CELL] = piece_picture(piece, CELL)
-    return panel
-
-
-def _placed(board: Board, piece: int | Falling) -> AfterState:
-    """Return the piece where it is drawn."""
-    height, width = board.shape
-    if isinstance(piece, int | np.integer):
-        shape = PIECES[piece][0]
-        piece = shape, (width - shape.width) // 2, height
-    return place((), *piece, Rules(width, height))
-
-
-def _with_rows_above(board: Board, count: int) -> Cells:
-    above = np.zeros((count, board.shape[1]), dtype=np.uint8)
-    return np.concatenate([np.where(board != 0, np.uint8(UNKNOWN), np.uint8(0)), above])
+def _kinds(observation: Mapping[str, Any]) -> Cells:
+    """Return the kind of each cell, with the piece in the rows above the board unless it falls elsewhere."""
+    board, piece = observation["board"], observation["piece"]
+    (height, width), shape = board.shape, PIECES[piece][0]
+    cells = np.zeros((height + HEADROOM, width), dtype=np.uint8)
+    cells[:height][board != 0] = UNKNOWN
+    kinds = board_kinds(cells, height)
+    if "falling" in observation:
+        kinds[observation["falling"] == 1] = FALLING + piece
+    else:
+        for x, y in shape_cells(shape):
+            kinds[height + y, (width - shape.width) // 2 + x] = FALLING + piece
+    return kinds

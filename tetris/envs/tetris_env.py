@@ -12,12 +12,10 @@ from gymnasium import spaces
 
 from kernels.support.checks import check_flags, check_integer
 from kernels.support.names import unknown_name
-from tetris.envs import rendering
-from tetris.envs.placements import action_count, action_mask, placement
+from tetris.envs.rendering import EMPTY_HOLD, draw
 from tetris.game.decisions import Rows, landing_row, place
 from tetris.game.features import column_heights
-from tetris.game.garbage import hole_column, risen
-from tetris.game.piece_stream import PieceStream
+from tetris.game.piece_stream import PieceStream, hole_column
 from tetris.game.pieces import PIECES, Shape
 from tetris.game.rules import Rules, guideline_points
 
@@ -27,8 +25,22 @@ REWARDS = ("lines", "points", "pieces", "survival")
 """The rewards, as enum Reward in step.h numbers them; see Rewards of `TetrisEnv`."""
 
 MAX_PIECES_KNOWN = 7
-EMPTY_HOLD = len(PIECES)
-"""What the observation ``hold`` is while no piece is held."""
+MAX_ORIENTATIONS = max(map(len, PIECES))
+
+
+def placement(action: int, piece: int, width: int) -> tuple[Shape, int]:
+    """Return the shape of a piece and the column of its left edge that an action stands for."""
+    orientation, column = divmod(action, width)
+    shape = PIECES[piece][orientation % len(PIECES[piece])]
+    return shape, min(column, width - shape.width)
+
+
+def action_mask(piece: int, width: int) -> npt.NDArray[np.int8]:
+    """Return 1 for each action that is a placement of its own, else 0: shape (4 * width,)."""
+    mask = np.zeros((MAX_ORIENTATIONS, width), dtype=np.int8)
+    for shape in PIECES[piece]:
+        mask[shape.orientation, : width - shape.width + 1] = 1
+    return mask.ravel()
 
 
 def option_of_reset(options: dict[str, Any] | None, name: str) -> Any:
@@ -50,19 +62,9 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     ## Action Space
     `Discrete(4 * width)`: action `orientation * width + column`, with `column` the column of the left edge of
     the piece's bounding box. Orientation 0 is the piece as it comes, each next one turned by 90 degrees
-    counter-clockwise.
+    counter-clockwise. Pieces 0 to 6 are I, O, T, Z, S, J, L and have 2, 1, 4, 2, 2, 4 and 4 orientations.
 
-    | Piece | Letter | Orientations | Placements on ten columns |
-    | ----- | ------ | ------------ | ------------------------- |
-    | 0     | I      | 2            | 17                        |
-    | 1     | O      | 1            | 9                         |
-    | 2     | T      | 4            | 34                        |
-    | 3     | Z      | 2            | 17                        |
-    | 4     | S      | 2            | 17                        |
-    | 5     | J      | 4            | 34                        |
-    | 6     | L      | 4            | 34                        |
-
-    `info["action_mask"]` (int8, one number an action) is 1 for the actions that are different placements of
+    `info["action_mask"]` (int8, one number per action) is 1 for the actions that are different placements of
     the piece to be placed; `action_space.sample(mask=info["action_mask"])` draws one of them. Every other
     action is allowed, too, and is played as one of them: orientations repeat, and a piece that would stick
     out on the right stands at the right wall.
@@ -73,13 +75,10 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     | Key             | Space                                     | Meaning                                  |
     | --------------- | ----------------------------------------- | ---------------------------------------- |
     | `board`         | `Box(0, 1, (height, width), int8)`        | 1 for a full cell; row 0 the **bottom**  |
-    | `piece`         | `Discrete(7)`                             | to be placed, numbered as above          |
-    | `next`          | `MultiDiscrete([7] * (pieces_known - 1))` | with `pieces_known` of 2 and more: those |
-    |                 |                                           | that follow, the next one first          |
-    | `hold`          | `Discrete(8)`                             | with `hold`: the piece in the slot, 7    |
-    |                 |                                           | while it is empty                        |
-    | `since_garbage` | `Discrete(garbage_every)`                 | with `garbage_every`: pieces placed      |
-    |                 |                                           | since the last garbage row               |
+    | `piece`         | `Discrete(7)`                             | to be placed                             |
+    | `next`          | `MultiDiscrete([7] * (pieces_known - 1))` | those that follow, if `pieces_known` > 1 |
+    | `hold`          | `Discrete(8)`                             | with `hold`: held piece, 7 while none is |
+    | `since_garbage` | `Discrete(garbage_every)`                 | pieces placed since the last garbage row |
 
     After the placement that ends the game `board` shows that piece, too, as far as it is on the board.
 
@@ -113,19 +112,20 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     top row. It is never truncated; a good controller's game lasts for millions of placements, and
     `gymnasium.make(..., max_episode_steps=n)` sets a limit.
 
-    ## Arguments
-    | Argument            | Default     | Meaning                                                       |
-    | ------------------- | ----------- | ------------------------------------------------------------- |
-    | `width`             | `10`        | columns of the board, 4 to 10                                 |
-    | `height`            | `20`        | rows of the board, 4 to 24                                    |
-    | `clear_on_overflow` | `False`     | see Episode End                                               |
-    | `pieces`            | `"uniform"` | `"uniform"`, `"bag"` (all seven, then all seven again), or    |
-    |                     |             | letters of `IOTZSJL`: these alone                             |
-    | `pieces_known`      | `1`         | pieces that the observation shows, 1 to 7                     |
-    | `hold`              | `False`     | whether there is a hold slot                                  |
-    | `garbage_every`     | `None`      | pieces from one garbage row to the next, at least 1           |
-    | `reward`            | `"lines"`   | `"lines"`, `"points"`, `"pieces"` or `"survival"`             |
-    | `render_mode`       | `None`      | `"ansi"` or `"rgb_array"`; of `gymnasium.make` also `"human"` |
+    Args:
+        width: Columns of the board, 4 to 10.
+        height: Rows of the board, 4 to 24.
+        clear_on_overflow: See Episode End.
+        pieces: ``"uniform"``, ``"bag"`` (all seven, then all seven again), or letters of ``IOTZSJL``.
+        render_mode: ``"ansi"`` or ``"rgb_array"``; of `gymnasium.make` also ``"human"``.
+        pieces_known: Pieces that the observation shows, 1 to 7.
+        hold: Whether there is a hold slot.
+        garbage_every: Pieces from one garbage row to the next, at least 1; None: no garbage.
+        reward: See Rewards.
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If one is out of range or unknown, or a hold slot comes without a preview.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}  # noqa: RUF012
@@ -142,13 +142,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         garbage_every: int | None = None,
         reward: str = "lines",
     ) -> None:
-        """Set up the spaces; see the class.
-
-        Raises:
-            TypeError: If an argument has the wrong type.
-            ValueError: If an argument is out of range, there is no such reward or render mode, or a hold slot
-                comes without a preview.
-        """
+        """Set up the spaces; see the class."""
         self.rules = Rules(width, height, clear_on_overflow, pieces)
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
             raise unknown_name("render_mode", str(render_mode), self.metadata["render_modes"])
@@ -162,7 +156,8 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             garbage_every = check_integer("garbage_every", garbage_every, 1, (1 << 31) - 1)
         self.render_mode = render_mode
         self.has_hold, self.garbage_every, self.reward = hold, garbage_every, reward
-        self.action_space = spaces.Discrete(action_count(width) * (2 if hold else 1))
+        self.action_space: spaces.Discrete = spaces.Discrete(MAX_ORIENTATIONS * width * (2 if hold else 1))
+        self._masks = [action_mask(piece, width) for piece in range(len(PIECES))]
         self.observation_space: spaces.Dict = spaces.Dict(self._spaces())
         self.rows: Rows = ()
         """Rows of the board, from the bottom; bit c is column c."""
@@ -170,8 +165,8 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         """Number of the piece in the hold slot."""
         self.piece = 0
         """Number of the piece to be placed."""
-        self._stream: PieceStream | None = None
-        self._time = 0  # of the next piece in the stream
+        self._stream: PieceStream
+        self._time = 0  # of the next piece in the stream; 0 until the first reset
         self._placed = 0  # in this game
         self._garbage_rows = 0  # in this stream
         self.is_over = True
@@ -180,12 +175,12 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     @property
     def next_pieces(self) -> tuple[int, ...]:
         """Numbers of the pieces that follow, as far as the observation shows them."""
-        return tuple(self._pieces[self._time + ahead] for ahead in range(self.pieces_known - 1))
+        return tuple(self._stream[self._time + ahead] for ahead in range(self.pieces_known - 1))
 
     @property
     def swapped_piece(self) -> int:
         """Number of the piece that a swap with the hold slot brings."""
-        return self._pieces[self._time] if self.held is None else self.held
+        return self._stream[self._time] if self.held is None else self.held
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -194,7 +189,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
 
         Args:
             seed: Chooses the pieces, 0 to 2^64 - 1; None goes on with those that come next.
-            options: ``{"stream": n}`` chooses the stream of a seed that is given.
+            options: ``{"stream": n}``, 0 to 2^64 - 1, chooses the stream of a seed that is given.
 
         Raises:
             TypeError: If the seed or the stream is not a whole number.
@@ -207,7 +202,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         elif stream is not None:
             raise ValueError(f"expected a seed with the option stream, got stream {stream!r} alone")
         super().reset(seed=seed)
-        if seed is not None or self._stream is None:
+        if seed is not None or self._time == 0:
             chosen = int(self.np_random.integers(1 << 63)) if seed is None else seed
             self._stream, self._time, self._garbage_rows = PieceStream(self.rules, chosen, stream or 0), 0, 0
             self._draw_piece()
@@ -216,13 +211,10 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             self._draw_piece()
         self.rows, self.held, self._placed, self.is_over = (), None, 0, False
         self._begin()
-        return self._observation(), self._info()
+        return self._observation(), {"action_mask": self._mask()}
 
     def step(self, action: SupportsIndex) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Place the piece by an action of the action space.
-
-        Returns:
-            Observation, reward, whether the game is over, False, info.
 
         Raises:
             gymnasium.error.ResetNeeded: If no game is in progress.
@@ -230,13 +222,13 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             ValueError: If it is not of the action space.
         """
         number = self._number_of(action)
-        swap, number = divmod(number, action_count(self.rules.width))
+        swap, number = divmod(number, MAX_ORIENTATIONS * self.rules.width)
         if swap:
             self._swap()
         shape, column = placement(number, self.piece, self.rules.width)
         row = landing_row(column_heights(self.rows, self.rules.width), shape, column)
         reward = self._settle(shape, column, row)
-        return self._observation(), reward, self.is_over, False, self._info()
+        return self._observation(), reward, self.is_over, False, {"action_mask": self._mask()}
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
         """Return which actions are placements of their own, bools, as sb3-contrib's MaskablePPO asks."""
@@ -247,14 +239,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         if self.render_mode is None:
             gymnasium.logger.warn("You are calling render method without specifying any render mode.")
             return None
-        shown = rendering.Shown(self._board(), self._falling(), self.next_pieces, self.held, self.has_hold)
-        return rendering.text(shown) if self.render_mode == "ansi" else rendering.frame(shown)
-
-    @property
-    def _pieces(self) -> PieceStream:
-        if self._stream is None:
-            raise gymnasium.error.ResetNeeded("expected reset() to be called first")
-        return self._stream
+        return draw(self.render_mode, self._observation())
 
     def _number_of(self, action: SupportsIndex) -> int:
         """Check that a game is in progress and the action one of its own, and return its number."""
@@ -265,18 +250,8 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             raise ValueError(f"expected an action of {self.action_space}, got {action!r}")
         return number
 
-    def _board(self) -> npt.NDArray[np.int8]:
-        rows = np.zeros(self.rules.height, dtype=np.int32)
-        visible = self.rows[: self.rules.height]
-        rows[: len(visible)] = visible
-        return (rows[:, np.newaxis] >> np.arange(self.rules.width) & 1).astype(np.int8)
-
     def _begin(self) -> None:
         """Prepare what a game by placements does not have."""
-
-    def _falling(self) -> int | rendering.Falling:
-        """What is drawn as the piece to be placed."""
-        return self.piece
 
     def _spaces(self) -> dict[str, spaces.Space[Any]]:
         """The spaces of what is observed, by the keys of `_observation`."""
@@ -293,7 +268,11 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         return seen
 
     def _observation(self) -> Observation:
-        observation: Observation = {"board": self._board(), "piece": np.int64(self.piece)}
+        rows = np.zeros(self.rules.height, dtype=np.int32)
+        visible = self.rows[: self.rules.height]
+        rows[: len(visible)] = visible
+        board = (rows[:, np.newaxis] >> np.arange(self.rules.width) & 1).astype(np.int8)
+        observation: Observation = {"board": board, "piece": np.int64(self.piece)}
         if self.pieces_known > 1:
             observation["next"] = np.array(self.next_pieces, dtype=np.int64)
         if self.has_hold:
@@ -303,16 +282,11 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         return observation
 
     def _mask(self) -> npt.NDArray[np.int8]:
-        mask = action_mask(self.piece, self.rules.width)
-        if self.has_hold:
-            mask = np.concatenate([mask, action_mask(self.swapped_piece, self.rules.width)])
-        return mask
-
-    def _info(self) -> dict[str, Any]:
-        return {"action_mask": self._mask()}
+        mask = self._masks[self.piece]
+        return np.concatenate([mask, self._masks[self.swapped_piece]]) if self.has_hold else mask.copy()
 
     def _draw_piece(self) -> None:
-        self.piece = self._pieces[self._time]
+        self.piece = self._stream[self._time]
         self._time += 1
 
     def _swap(self) -> None:
@@ -329,8 +303,8 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         self.rows, self.is_over = after.rows, after.game_over
         self._placed += 1
         if self.garbage_every is not None and self._placed % self.garbage_every == 0 and not self.is_over:
-            hole = hole_column(self.rules, self._pieces.seed, self._pieces.stream, self._garbage_rows)
-            self.rows = risen(self.rows, hole, self.rules)
+            hole = hole_column(self.rules, self._stream.seed, self._stream.stream, self._garbage_rows)
+            self.rows = (self.rules.full_row & ~(1 << hole), *self.rows)
             self._garbage_rows += 1
             self.is_over = len(self.rows) > self.rules.height
         self._draw_piece()

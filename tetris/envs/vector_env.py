@@ -18,21 +18,16 @@ from kernels.ops.philox import signed64
 from kernels.support.checks import check_integer
 from kernels.support.names import unknown_name
 from tetris.envs import native
-from tetris.envs.placement_features import features_space
-from tetris.envs.placements import action_count
-from tetris.envs.rendering import Shown, frame, text
-from tetris.envs.tetris_env import REWARDS, TetrisEnv, option_of_reset
+from tetris.envs.rendering import draw
+from tetris.envs.tetris_env import MAX_ORIENTATIONS, REWARDS, TetrisEnv, option_of_reset
 from tetris.game.feature_sets import feature_names
 from tetris.game.piece_stream import packed_source
 from tetris.play.devices import NATIVE, check_gpu
 
+OUTPUTS = ("numpy", "torch")
 Array = Any
 """A NumPy array or a torch tensor, by the environment's ``output``."""
-
-OUTPUTS = ("numpy", "torch")
-
 Tensors = dict[str, torch.Tensor]
-
 Views = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 """What games show: boards, pieces, masks of actions and the pieces that follow."""
 
@@ -64,16 +59,6 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
     wrappers expect; as torch tensors they are always there and batched like the observation. ``DISABLED``: a
     game stays as it is, without rewards, until ``reset(options={"reset_mask": mask})`` with a bool for every
     game.
-
-    Examples:
-        >>> import gymnasium, tetris.envs
-        >>> envs = gymnasium.make_vec("CemTetris/Tetris-10x10-v0", num_envs=3)
-        >>> observation, infos = envs.reset(seed=1)
-        >>> observation["board"].shape, infos["action_mask"].shape
-        ((3, 10, 10), (3, 40))
-        >>> observation, rewards, terminations, truncations, infos = envs.step([0, 1, 2])
-        >>> rewards
-        array([0., 0., 0.], dtype=float32)
 
     The arguments that are not listed here are those of `TetrisEnv`.
 
@@ -134,12 +119,12 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         self.pieces_known = single.pieces_known
         self.names = () if features is None else feature_names(features, self.rules.width)
         """Names of the features, in the order of their columns."""
-        self._actions = action_count(self.rules.width)
+        self._actions = MAX_ORIENTATIONS * self.rules.width
         self.single_action_space = single.action_space
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.single_observation_space: spaces.Space[Any] = single.observation_space
         if self.names:
-            space = features_space(self._actions, len(self.names))
+            space = spaces.Box(-np.inf, np.inf, (self._actions, len(self.names)), np.float32)
             self.single_observation_space = spaces.Dict({**single.observation_space, "features": space})
         self._source = packed_source(self.rules)
         mode = _MODES.index(self.autoreset_mode)
@@ -173,17 +158,13 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         """Begin games on empty boards.
 
         Args:
-            seed: Chooses the pieces, 0 to 2^64 - 1, for all games or one for each; see the class. None goes
-                on with those that come next.
+            seed: Chooses the pieces, for all games or one for each; see the class and `TetrisEnv.reset`.
             options: ``{"reset_mask": mask}``, bools of shape (num_envs,): the games to begin; others go on.
-
-        Returns:
-            Observation and infos of all games.
 
         Raises:
             gymnasium.error.ResetNeeded: If some games shall begin and the others never have.
-            TypeError: If the seed or the mask has the wrong type.
-            ValueError: If the seed is out of range, the number of seeds or the shape of the mask is wrong, or
+            TypeError: If the seed has the wrong type.
+            ValueError: If a seed is out of range, the number of seeds is wrong, the mask is no such bools, or
                 an option is unknown.
         """
         chosen = self._chosen(option_of_reset(options, "reset_mask"))
@@ -208,9 +189,6 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             actions: ``orientation * width + column`` for every game, integers of shape (num_envs,). On a GPU
                 one outside the action space is taken for the nearest in it, for looking would mean to wait.
 
-        Returns:
-            Observation, rewards, terminations, truncations, infos; see the class.
-
         Raises:
             gymnasium.error.ResetNeeded: If the games have not begun.
             TypeError: If the actions are no integers.
@@ -218,13 +196,10 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         """
         if not self._begun:
             raise gymnasium.error.ResetNeeded("expected games in progress, got step() before reset()")
-        number = self._numbers_of(actions)
-        views = self._views()
-        board, piece, mask, following = views
-        reward = self._empty(self.num_envs, dtype=torch.float32)
-        terminated, truncated = (self._empty(self.num_envs, dtype=torch.bool) for _ in range(2))
+        number, views = self._numbers_of(actions), self._views()
         same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
-        final_board = torch.empty_like(board) if same_step else board.new_empty(0)
+        reward, terminated, truncated = map(self._empty, (torch.float32, torch.bool, torch.bool))
+        final_board = torch.empty_like(views[0]) if same_step else views[0].new_empty(0)
         self._operators.step(
             *(number, self._seed, self._stream, self._columns, self._time, self._length, self._current),
             *(self._ended, *views, reward, terminated, truncated, final_board),
@@ -232,13 +207,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         )
         observation, infos = self._as_outputs(*self._named(views, self._columns, self._ended))
         if same_step:
-            # The next game begins with the pieces that the ended one showed last.
-            last = final_board, copied(piece), copied(mask), copied(following)
-            if self._limit:
-                columns, over = _columns_of(final_board), terminated.to(torch.uint8)
-            else:  # all that ended are over, and have no features
-                columns, over = self._columns, torch.ones_like(self._ended)
-            infos.update(self._finals(*self._named(last, columns, over), terminated | truncated))
+            infos.update(self._finals(final_board, views, terminated, truncated))
         outcome = (self._as_output(each) for each in (reward, terminated, truncated))
         return observation, *outcome, infos
 
@@ -247,14 +216,12 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         if self.render_mode is None:
             gymnasium.logger.warn("You are calling render method without specifying any render mode.")
             return None
-        draw = text if self.render_mode == "ansi" else frame
-        observation, _ = self._observe()
-        boards, pieces = observation["board"].cpu().numpy(), observation["piece"].tolist()
-        following = observation["next"].tolist() if self.pieces_known > 1 else [()] * self.num_envs
-        return tuple(draw(Shown(*each)) for each in zip(boards, pieces, following, strict=True))
+        arrays = {name: tensor.cpu().numpy() for name, tensor in self._observe()[0].items()}
+        games = ({name: array[i] for name, array in arrays.items()} for i in range(self.num_envs))
+        return tuple(draw(self.render_mode, game) for game in games)
 
-    def _empty(self, *shape: int, dtype: torch.dtype) -> torch.Tensor:
-        return torch.empty(shape, dtype=dtype, device=self.device)
+    def _empty(self, dtype: torch.dtype, *shape: int) -> torch.Tensor:
+        return torch.empty((self.num_envs, *shape), dtype=dtype, device=self.device)
 
     def _numbers_of(self, actions: npt.ArrayLike | torch.Tensor) -> torch.Tensor:
         """Return the actions, int64 on the device; their values are looked at on the CPU alone."""
@@ -273,12 +240,11 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
 
     def _views(self) -> Views:
         """Return new tensors for what the games show."""
-        count = self.num_envs
         return (
-            self._empty(count, self.rules.height, self.rules.width, dtype=torch.int8),
-            self._empty(count, dtype=torch.int64),
-            self._empty(count, self._actions, dtype=torch.int8),
-            self._empty(count, self.pieces_known - 1, dtype=torch.int64),
+            self._empty(torch.int8, self.rules.height, self.rules.width),
+            self._empty(torch.int64),
+            self._empty(torch.int8, self._actions),
+            self._empty(torch.int64, self.pieces_known - 1),
         )
 
     def _observe(self) -> tuple[Tensors, Tensors]:
@@ -295,24 +261,34 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         if self.pieces_known > 1:
             observation["next"] = following
         if self.names:
-            features = self._empty(self.num_envs, self._actions, len(self.names), dtype=torch.float32)
-            ends = self._empty(self.num_envs, self._actions, dtype=torch.int8)
+            features = self._empty(torch.float32, self._actions, len(self.names))
+            ends = self._empty(torch.int8, self._actions)
             rules = self.rules.height, self.rules.clear_on_overflow
             self._feature_operators.placements(columns, self._current, ended, features, ends, *rules)
             observation["features"], infos["ends_game"] = features, ends
         return observation, infos
 
-    def _finals(self, observation: Tensors, infos: Tensors, done: torch.Tensor) -> dict[str, Any]:
+    def _finals(
+        self, board: torch.Tensor, views: Views, terminated: torch.Tensor, truncated: torch.Tensor
+    ) -> dict[str, Any]:
         """Return what the games that ended showed last, as entries of the infos; see the class."""
+        ended: Array = self._as_output(terminated | truncated)
+        if self.output == "numpy" and not ended.any():
+            return {}
+        if self._limit:
+            columns, over = _columns_of(board), terminated.to(torch.uint8)
+        else:  # all that ended are over, and have no features
+            columns, over = self._columns, torch.ones_like(self._ended)
+        # The next game begins with the pieces that the ended one showed last.
+        _, piece, mask, following = views
+        last_views = board, copied(piece), copied(mask), copied(following)
+        observation, infos = self._named(last_views, columns, over)
         last: Any = observation
-        info: dict[str, Array] = dict(infos)
-        ended: Array = self._as_output(done)
+        info: dict[str, Array] = {**infos}
         if self.output == "numpy":
-            where = np.flatnonzero(ended)
-            if not len(where):
-                return {}
-            arrays = {name: tensor.numpy()[where] for name, tensor in observation.items()}
             last = np.empty(self.num_envs, dtype=object)
+            where = np.flatnonzero(ended)
+            arrays = {name: tensor.numpy()[where] for name, tensor in observation.items()}
             for at, i in enumerate(where.tolist()):
                 last[i] = {name: array[at] for name, array in arrays.items()}
             info = {name: tensor.numpy() * ended[:, np.newaxis] for name, tensor in infos.items()}
@@ -324,18 +300,15 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
 
     def _as_outputs(self, observation: Tensors, infos: Tensors) -> tuple[dict[str, Array], dict[str, Array]]:
         """Return both as the caller takes them; of all infos they say that every game has them."""
-        infos = {**infos, **{f"_{name}": self._every_game() for name in infos}}
+        infos = {**infos, **{f"_{name}": torch.ones_like(self._ended, dtype=torch.bool) for name in infos}}
         both = observation, infos
         shown, more = ({name: self._as_output(tensor) for name, tensor in each.items()} for each in both)
         return shown, more
 
-    def _every_game(self) -> torch.Tensor:
-        return torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
-
     def _chosen(self, mask: Any) -> torch.Tensor:
         """Return the games to reset, as bools on the device."""
         if mask is None:
-            return self._every_game()
+            return torch.ones_like(self._ended, dtype=torch.bool)
         if not self._begun:
             raise gymnasium.error.ResetNeeded("expected reset() of all games first, got a reset_mask")
         chosen = _tensor_of(mask)

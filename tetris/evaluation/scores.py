@@ -1,11 +1,10 @@
-"""Played scores: when to stop, how many streams, and the table."""
+"""Played scores: when to stop, and how many streams."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +25,7 @@ GPU_STREAMS = 132 * 1024
 """The number of parallel streams on a GPU by the clock: 1024 for each multiprocessor of an H200."""
 
 DECISIONS_PER_STREAM, GAMES_PER_STREAM = 1 << 16, 8
-"""Decisions a stream, if the number of streams is free: the burn-in hardly costs."""
+"""Decisions per stream, if the number of streams is free: the burn-in hardly costs."""
 
 _LARGEST_CHUNK = 1 << 14  # decisions on a stream
 _LARGEST_STEP = 1 << 26  # decisions on all streams
@@ -43,12 +42,8 @@ class Limit:
 
     def reached(self, score: Score, seconds: float) -> bool:
         """Return whether the limit is reached."""
-        if self.games is not None:
-            return score.games >= self.games
-        if self.decisions is not None:
-            return score.decisions >= self.decisions
-        assert self.seconds is not None
-        return seconds >= self.seconds
+        found = (self.games, score.games), (self.decisions, score.decisions), (self.seconds, seconds)
+        return any(most is not None and value >= most for most, value in found)
 
 
 @dataclass(frozen=True)
@@ -134,20 +129,13 @@ def streams_for(limit: Limit, device: str) -> int:
     return max(least, min(limit.decisions // DECISIONS_PER_STREAM, MOST_STREAMS))
 
 
-def measure(
-    trial: Trial,
-    limit: Limit,
-    progress: Callable[[Score], object] = lambda score: None,
-    check: Callable[[], None] | None = None,
-) -> Measurement:
+def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None) -> Measurement:
     """Play parallel streams of games and count, after a burn-in of `BURN_IN` decisions on each.
 
     Without it the ratio would be biased: no game ends soon after its start. The score is a pure function of
     the arguments, the same on every device, unless the limit is in seconds; decisions are rounded up to as
-    many on each stream. Ranks play their share of the streams each; see `kernels.support.ranks`.
-
-    ``progress`` is called several times with the score so far, ``check`` a few times a second; an exception
-    ends the measurement.
+    many on each stream. Ranks play their share of the streams each; see `kernels.support.ranks`. ``check`` is
+    called a few times a second; an exception ends the measurement.
     """
     streams = streams_for(limit, trial.device)
     own = ranks.share(streams)
@@ -160,38 +148,28 @@ def measure(
         counts = torch.stack([rollout.stream_lines[0], rollout.stream_games[0]], dim=1)
         return counts[: own.stop - own.start]
 
-    chunk = BURN_IN
-    before = counts = ranks.run_collective(play)
-    before.sum().item()  # waits for a GPU: the burn-in takes no time of the measurement
-    began = time.perf_counter()
-    score, seconds, chunk = Score(0, 0, 0), 0.0, 0
-    while not limit.reached(score, seconds):
-        chunk = _next_chunk(limit, score, seconds, streams, chunk)
-        counts = ranks.run_collective(play) - before
-        lines, games = ranks.gather(counts.sum(0, keepdim=True).cpu(), ranks.count()).sum(0).tolist()
-        score = Score(lines, games, score.decisions + chunk * streams)
-        seconds = ranks.all_reduce_max([round((time.perf_counter() - began) * 1e6)])[0] / 1e6
-        progress(score)
+    desc, unit = f"{trial.label} on {trial.rules.board}", " games" if limit.games else " decisions"
+    with progress(desc=desc, total=limit.games or limit.decisions, unit=unit, leave=False) as bar:
+        chunk = BURN_IN
+        before = counts = ranks.run_collective(play)
+        before.sum().item()  # waits for a GPU: the burn-in takes no time of the measurement
+        began = time.perf_counter()
+        score, seconds, chunk = Score(0, 0, 0), 0.0, 0
+        while not limit.reached(score, seconds):
+            chunk = _next_chunk(limit, score, seconds, streams, chunk)
+            counts = ranks.run_collective(play) - before
+            lines, games = ranks.gather(counts.sum(0, keepdim=True).cpu(), ranks.count()).sum(0).tolist()
+            score = Score(lines, games, score.decisions + chunk * streams)
+            seconds = ranks.all_reduce_max([round((time.perf_counter() - began) * 1e6)])[0] / 1e6
+            text = "" if score.lines_per_game is None else f"{score.lines_per_game:,.0f} lines/game"
+            bar.set_postfix_str(text, refresh=False)
+            bar.update((score.games if limit.games else score.decisions) - bar.n)
     score = replace(score, dispersion=dispersion(ranks.gather(counts.cpu(), streams)))
     return Measurement(trial, score, seconds)
 
 
-@contextmanager
-def progress_bar(label: str, limit: Limit) -> Iterator[Callable[[Score], None]]:
-    """Show the progress of a measurement on stderr; yields a function to call with the score so far."""
-    unit = "games" if limit.games else "decisions"
-    with progress(desc=label, total=limit.games or limit.decisions, unit=f" {unit}", leave=False) as bar:
-
-        def update(score: Score) -> None:
-            text = "" if score.lines_per_game is None else f"{score.lines_per_game:,.0f} lines/game"
-            bar.set_postfix_str(text, refresh=False)
-            bar.update((score.games if limit.games else score.decisions) - bar.n)
-
-        yield update
-
-
 def _next_chunk(limit: Limit, score: Score, seconds: float, streams: int, last: int) -> int:
-    """Return the decisions a stream until the next look at the limit, which interrupts a GPU.
+    """Return the decisions per stream until the next look at the limit, which interrupts a GPU.
 
     At most twice those of the last time, and no more than are likely to be needed. With a limit in games or
     decisions the clock is not used, so that the result is a function of the arguments.

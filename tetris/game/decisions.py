@@ -7,7 +7,7 @@ from the bottom. Bit c of a row is column c. The top row is not empty, so that t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import count
 from typing import Any, Protocol
 
@@ -34,51 +34,38 @@ class Pieces(Protocol):
 
 
 @dataclass(frozen=True)
-class Step:
-    """One decision and its result.
+class Step(AfterState):
+    """One decision and its result: an after-state, and what it is worth to a player.
 
     Attributes:
-        piece: Number of the piece, 0 to 6.
-        orientation: The orientation it was played in.
-        column: Column of the left edge of its bounding box, from 0.
-        lines: Lines removed.
-        landing_row: Row of the piece's bottom where it came to rest, before lines were removed.
-        rows: Rows of the stack afterwards, from the bottom; bit c is column c. After a game over,
-            the stack that overflowed the board, or in which the next piece does not appear.
         features: Feature values of the after-state, in their order.
         value: Their weighted sum.
-        game_over: Whether the game ended; the next piece then falls on an empty board.
     """
 
-    piece: int
-    orientation: int
-    column: int
-    lines: int
-    landing_row: int
-    rows: Rows
     features: tuple[float, ...]
     value: float
-    game_over: bool
 
     @classmethod
     def of(cls, after: AfterState, player: Player) -> Step:
         """Return the step of a player's decision."""
-        features = feature_values(after, player.names)
-        return cls(
-            piece=after.shape.piece,
-            orientation=after.shape.orientation,
-            column=after.column,
-            lines=after.lines,
-            landing_row=after.landing_row,
-            rows=after.rows,
-            features=tuple(features),
-            value=weighted_sums(np.array([features], dtype=np.float64), player.weights).item(),
-            game_over=after.game_over,
-        )
+        features = tuple(feature_values(after, player.names))
+        value = weighted_sums(np.array([features], dtype=np.float64), player.weights).item()
+        state = {field.name: getattr(after, field.name) for field in fields(after)}
+        return cls(**state, features=features, value=value)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the step as plain values, for JSON."""
-        return {**vars(self), "rows": list(self.rows), "features": list(self.features)}
+        return {
+            "piece": self.piece,
+            "orientation": self.orientation,
+            "column": self.column,
+            "lines": self.lines,
+            "landing_row": self.landing_row,
+            "rows": list(self.rows),
+            "features": list(self.features),
+            "value": self.value,
+            "game_over": self.game_over,
+        }
 
 
 def landing_row(heights: list[int], shape: Shape, column: int) -> int:

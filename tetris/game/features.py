@@ -9,7 +9,7 @@ that `row_transitions` names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial, reduce
 from itertools import pairwise, product
@@ -29,9 +29,10 @@ class AfterState:
         column: Column of the left edge of the piece's bounding box, from 0.
         landing_row: Row of the piece's bottom where it came to rest, before lines were removed.
         rows: Rows of the board after line removal, from the bottom; bit c is column c. No empty row on top.
+            After a game over, the stack that overflowed, or in which the next piece does not appear.
         lines: Lines removed.
         piece_cells_removed: Cells of this piece that were in the removed lines.
-        game_over: Whether the placement ended the game.
+        game_over: Whether the game ended; the next piece then falls on an empty board.
     """
 
     rules: Rules
@@ -42,6 +43,16 @@ class AfterState:
     lines: int
     piece_cells_removed: int
     game_over: bool
+
+    @property
+    def piece(self) -> int:
+        """Number of the piece, 0 to 6."""
+        return self.shape.piece
+
+    @property
+    def orientation(self) -> int:
+        """Number of the piece's orientation."""
+        return self.shape.orientation
 
     @cached_property
     def heights(self) -> list[int]:
@@ -58,21 +69,22 @@ DENOMINATORS = {"landing_height": 2}
 Feature = Callable[[AfterState], float]
 _Family = Callable[..., float]
 
-_FEATURES: dict[str, Feature] = {}
+FEATURES: dict[str, Feature] = {}
+"""Every feature by name."""
 
 
 def _feature(definition: Feature) -> Feature:
     """Register a feature under the name of its function."""
-    _FEATURES[definition.__name__] = definition
+    FEATURES[definition.__name__] = definition
     return definition
 
 
-def _family(*numbers: Iterable[int]) -> Callable[[_Family], _Family]:
-    """Register a feature for all numbers, which end its name and are the function's first arguments."""
+def _family(*endings: Iterable[int | str]) -> Callable[[_Family], _Family]:
+    """Register a feature for all endings of its name, which are the function's first arguments."""
 
     def enter(definition: _Family) -> _Family:
-        for each in product(*numbers):
-            _FEATURES["_".join(map(str, (definition.__name__, *each)))] = partial(definition, *each)
+        for each in product(*endings):
+            FEATURES["_".join(map(str, (definition.__name__, *each)))] = partial(definition, *each)
         return definition
 
     return enter
@@ -279,16 +291,10 @@ def spare_pieces(after: AfterState) -> int:
     return sum(places >= 2 for places in _places(tuple(_steps(after))))
 
 
-@_feature
-def fits_s(after: AfterState) -> int:
-    """1 if the S is one of the `fitting_pieces`, else 0."""
-    return int(_places(tuple(_steps(after)))[PIECE_LETTERS.index("S")] >= 1)
-
-
-@_feature
-def fits_z(after: AfterState) -> int:
-    """1 if the Z is one of the `fitting_pieces`, else 0."""
-    return int(_places(tuple(_steps(after)))[PIECE_LETTERS.index("Z")] >= 1)
+@_family("sz")
+def fits(letter: str, after: AfterState) -> int:
+    """1 if the S, or the Z, is one of the `fitting_pieces`, else 0."""
+    return int(_places(tuple(_steps(after)))[PIECE_LETTERS.index(letter.upper())] >= 1)
 
 
 @_feature
@@ -348,7 +354,7 @@ def thin_covers(after: AfterState) -> int:
 
 
 STEP_CLASSES = 7
-"""Steps from a column to the next one, told apart: 3 or more down, 2, 1, none, 1 up, 2, 3 or more."""
+"""Classes of the steps from a column to the next one: 3 or more down, 2, 1, none, 1 up, 2, 3 or more."""
 
 
 def _step_class(after: AfterState, column: int) -> int:
@@ -374,7 +380,7 @@ def step_pair(column: int, own: int, following: int, after: AfterState) -> int:
 
 
 for _column in range(MAX_WIDTH - 2):
-    del _FEATURES[f"step_pair_{_column}_{_LEVEL}_{_LEVEL}"]
+    del FEATURES[f"step_pair_{_column}_{_LEVEL}_{_LEVEL}"]
 
 
 def _steps(after: AfterState) -> list[int]:
@@ -450,13 +456,9 @@ def _empty_cells_downwards(after: AfterState, cells: Sequence[int]) -> int:
     return total
 
 
-FEATURES: Mapping[str, Feature] = _FEATURES
-"""Every feature by name."""
-
-
 def define(name: str, definition: Feature) -> None:
     """Make a function a feature, or another one of that name; see `tetris.feature`."""
-    _FEATURES[name] = definition
+    FEATURES[name] = definition
     _definitions.cache_clear()
 
 

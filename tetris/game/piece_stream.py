@@ -15,6 +15,7 @@ from kernels.support.checks import check_integer
 from tetris.game.rules import Rules
 
 _BAG_SIZE = 7
+_GARBAGE = 0x4741524241474521  # "GARBAGE!" in ASCII
 
 
 @lru_cache(maxsize=256)
@@ -36,6 +37,14 @@ def bag(seed: int, stream: int, index: int) -> tuple[int, ...]:
         chosen = ((last + 1) * word) >> 32
         pieces[last], pieces[chosen] = pieces[chosen], pieces[last]
     return tuple(pieces)
+
+
+def hole_column(rules: Rules, seed: int, stream: int, n: int) -> int:
+    """Return the column of the hole of garbage row n, counted from 0 over all games of the stream.
+
+    Garbage rises under the stack, as in games of two players. The key of its own tells nothing of the pieces.
+    """
+    return (rules.width * words(seed ^ _GARBAGE, stream, n // 4)[n % 4]) >> 32
 
 
 def packed_source(rules: Rules) -> tuple[int, int, bool]:

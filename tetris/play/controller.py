@@ -135,13 +135,8 @@ class LinearController:
             raise ValueError(f"expected version {VERSION} of the format, got {values.get('version')!r}")
         if set(values) != set(_KEYS):
             raise ValueError(f"expected the keys {', '.join(_KEYS)}; got {', '.join(map(str, values))}")
-        return cls(
-            features=values["features"],
-            weights=values["weights"],
-            rules=Rules.from_dict(values["rules"]),
-            name=values["name"],
-            provenance=values["provenance"],
-        )
+        own = {key: values[key] for key in _KEYS[2:]}
+        return cls(**{**own, "rules": Rules.from_dict(own["rules"])})
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the controller as JSON, atomically.

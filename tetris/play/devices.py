@@ -77,5 +77,5 @@ def check_gpu(what: str, instead: str) -> None:
 
 def is_full_memory(error: Exception) -> bool:
     """Return whether an error is that of an allocation: Python's, or one of torch on a CPU or a GPU."""
-    told = any(text in str(error) for text in ("allocate memory", "bad_alloc", "out of memory"))
-    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and told)
+    full = any(text in str(error) for text in ("allocate memory", "bad_alloc", "out of memory"))
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and full)

@@ -24,7 +24,6 @@ from tetris.play.quantized_weights import engine_features
 _ENGINE = Path(__file__).parents[1] / "engine"
 INCLUDES = (_ENGINE, Path(kernels.ops.__file__).parent)
 """The folders of the headers of engine and operators."""
-_DEFINITIONS = ("feature_definitions.h", "row_features.h", "surface_features.h")
 # The engine is written in vectors: slower where the compiler makes further ones, or schedules for one
 # processor (benchmarks/notes/vector-lanes-tried.md).
 ENGINE_FLAGS = ("-mtune=generic", "-fno-tree-vectorize")
@@ -67,29 +66,9 @@ def feature_struct(name: str) -> str:
     return f"{pascal}<{match[2][1:].replace('_', ',')}>" if match[2] else pascal
 
 
-@functools.cache
-def _defined_structs() -> frozenset[str]:
-    """Return the C++ names that a feature can have, without template arguments."""
-    text = "".join((_ENGINE / header).read_text(encoding="utf-8") for header in _DEFINITIONS)
-    return frozenset(re.findall(r"\bstruct (\w+) : ", text))
-
-
-def feature_list(names: tuple[str, ...]) -> str:
-    """Return the C++ names of features, separated by commas: the macro TETRIS_FEATURES of the sources."""
-    structs = [feature_struct(name) for name in names]
-    for name, struct in zip(names, structs, strict=True):
-        if struct.partition("<")[0] not in _defined_structs() and not header_features([name]):
-            raise ValueError(
-                f"expected features that the C++ engine has, got {name!r}: there is no struct {struct} in "
-                f"tetris/engine/{', '.join(_DEFINITIONS)}, nor in a header that tetris.feature_header read "
-                "(device python plays without it)"
-            )
-    return ",".join(structs)
-
-
 def feature_definitions(names: tuple[str, ...]) -> tuple[str, list[Path], list[tuple[str, str]]]:
     """Return what a library of a feature list is compiled with: a digest of it, include folders, macros."""
-    structs = feature_list(names)
+    structs = ",".join(map(feature_struct, names))
     header, text = header_of(names) or (None, "")
     digest = hashlib.sha256((structs + text).encode()).hexdigest()[:8]
     if header is None:

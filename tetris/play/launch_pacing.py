@@ -18,7 +18,7 @@ LAUNCH_SECONDS = 0.2
 _AHEAD = 2
 _AHEAD_SECONDS = 0.05  # what a trainer does on the host between generations takes some milliseconds
 _FIRST_STEPS = 64
-_FIRST_WORK = 1 << 22
+_FIRST_DECISIONS = 1 << 22
 _GROWTH = 8
 _MOST_STEPS = 1 << 20
 
@@ -29,29 +29,23 @@ _seconds_per_step: dict[Hashable, float] = {}
 class LaunchPacer:
     """Queues steps of one kind of work on the current stream of the current device.
 
-    Args:
-        kind: The key of the time of a step. Work of a known kind begins with long launches.
-        work: The work of a step, such as decisions; the first launch does at most some millions.
-        steady: Whether all steps take the same time. Otherwise later work of the kind begins with short
-            launches, too.
+    Work of a known kind begins with long launches, if all its steps take the same time. The first launch of
+    other work makes at most some millions of decisions; ``decisions`` are those of a step.
     """
 
-    def __init__(self, kind: Hashable, work: int = 1, *, steady: bool = True) -> None:
-        """Start with nothing queued; see the class."""
+    def __init__(self, kind: Hashable, decisions: int = 1, *, steady: bool = True) -> None:
+        """Start with nothing queued; ``steady``: all steps take the same time."""
         self._kind = kind
         self._paces = _seconds_per_step if steady else {}
-        self._first = max(1, min(_FIRST_STEPS, _FIRST_WORK // work))
+        self._first = max(1, min(_FIRST_STEPS, _FIRST_DECISIONS // decisions))
         self._last = 0
         self._ahead: deque[tuple[torch.cuda.Event, torch.cuda.Event, int]] = deque()
 
     def run(self, steps: int, launch: Callable[[int], None], check: Callable[[], None] | None = None) -> None:
-        """Queue steps; wait while more than a few launches are unfinished.
+        """Queue steps, a number at a time; wait while more than a few launches are unfinished.
 
-        Args:
-            steps: Number of steps, at least 0.
-            launch: Queues a number of steps.
-            check: Called after every launch; an exception ends the work. Queued launches still run, for less
-                than a second.
+        ``check`` is called after every launch; an exception ends the work. Queued launches still run, for
+        less than a second.
         """
         while steps:
             size = min(steps, self._size())

@@ -122,7 +122,13 @@ def header_features(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def header_of(names: Sequence[str]) -> tuple[Path, str] | None:
-    """Return the header that defines some of the features, and its text; None if none does."""
+    """Return the header that defines some of the features, and its text; None if all are the package's."""
+    for name in names:
+        if name in features.FEATURES and name not in _BUILT_IN and name not in _headers:
+            raise ValueError(
+                f"expected features that the C++ engine has, got {name!r}, which no header defines that "
+                "tetris.feature_header read (device python plays without one)"
+            )
     found = {_headers[name] for name in header_features(names)}
     if len(found) > 1:
         paths = ", ".join(sorted(str(path) for path, _ in found))

@@ -56,14 +56,7 @@ def quantized_weights(weights: Tensor, names: Sequence[str]) -> tuple[Tensor, Te
 
 
 def played_weights(weights: Tensor, names: Sequence[str]) -> Tensor:
-    """Return weights rounded as `quantized_weights` does: shape (..., features), float64.
-
-    Sums of their products with features are exact in float64.
-
-    Args:
-        weights: Shape (..., features), finite.
-        names: Names of the features, in their order.
-    """
+    """Return weights rounded as `quantized_weights` does, float64; weighted sums of features are exact."""
     whole, step = quantized_weights(weights, names)
     return whole * step * _denominators(names, weights.device)
 
@@ -86,15 +79,9 @@ def engine_features(names: Sequence[str]) -> tuple[str, ...]:
 def engine_weights(weights: Tensor, names: Sequence[str]) -> Tensor:
     """Return the quantized weights of a list of features as its engine wants them.
 
-    Those of its `engine_features`, 0 for the tables; then the tables. Each has a number for every column and
-    class of a step, or for every column and classes of two, 0 where there is no such feature.
-
-    Args:
-        weights: Shape (candidates, features), finite.
-        names: Names of the features, in their order.
-
-    Returns:
-        Shape (candidates, features of the engine and entries of its tables), int32.
+    Shape (candidates, features of the engine and entries of its tables), int32: those of `engine_features`, 0
+    for the tables; then the tables. Each has a number for every column and class of a step, or for every
+    column and classes of two, 0 where there is no such feature.
     """
     whole, _ = quantized_weights(weights, names)
     places = _places(tuple(names), whole.device)

@@ -25,7 +25,7 @@ from tetris.game.piece_stream import Streams, packed_source
 from tetris.game.policy import Lookahead, Player, Policy
 from tetris.game.rules import RULES
 from tetris.play import engines as native
-from tetris.play.devices import ENGINES
+from tetris.play.devices import ENGINES, check_gpu
 from tetris.play.launch_pacing import LaunchPacer
 from tetris.play.quantized_weights import engine_weights, played_weights
 
@@ -216,10 +216,8 @@ class Rollout:
                 check()
 
     def _play(self, decisions: int) -> None:
-        if self.device == "python":
-            self._play_python(decisions)
-        else:
-            self._play_native(decisions)
+        play = self._play_python if self.device == "python" else self._play_native
+        play(decisions)
         self.decisions += decisions
         self._known_in = None
 
@@ -281,15 +279,8 @@ def rollout(
         policy: The candidates.
         streams: The rules and the pieces.
         decisions: Pieces to place on every stream; an upper limit where streams stop after some games.
-        device: ``"cpu"``, ``"cuda"`` or ``"python"``.
+        device: ``"cpu"``, ``"cuda"`` or ``"python"``; see `Rollout`, for errors, too.
         check: Called a few times a second; an exception ends the rollout.
-
-    Returns:
-        Lines, games and decisions of each candidate.
-
-    Raises:
-        ValueError: See `Rollout`.
-        kernels.loader.BuildError: If the engine could not be built.
     """
     return Rollout(policy, streams, device).advance(decisions, check)
 
@@ -301,8 +292,8 @@ def _rows(columns: list[int]) -> Rows:
 
 def _checked_weights(weights: npt.ArrayLike | torch.Tensor, features: int, on_gpu: bool) -> torch.Tensor:
     """Return weights of shape (population, features) as float32 on the device that plays, a copy."""
-    if on_gpu and not torch.cuda.is_available():
-        raise ValueError(f"expected a GPU for device cuda, torch {torch.__version__} finds none")
+    if on_gpu:
+        check_gpu("device cuda", "device cpu")
     given = torch.as_tensor(weights).detach()
     given = given.unsqueeze(0) if given.dim() == 1 else given
     if given.dim() != 2 or len(given) == 0 or given.shape[1] != features:

@@ -28,7 +28,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -37,7 +37,7 @@ from tetris.game.piece_stream import Streams
 from tetris.game.policy import Policy
 from tetris.game.rules import Rules
 from tetris.play import engines as native
-from tetris.play.rollouts import Rollout
+from tetris.play.rollouts import Rollout, RolloutResult
 
 STEP = 4
 """Decisions from one resampling to the next: they lift the stack by a row or two."""
@@ -67,25 +67,20 @@ _Rate = TypeVar("_Rate", float, torch.Tensor)
 
 
 @dataclass(frozen=True)
-class SplitResult:
+class SplitResult(RolloutResult):
     """The estimates and counts of a rollout with splitting by candidate.
 
     Attributes:
-        rate: Termination rate, games ended per decision, estimated; shape (population,), float64, on the GPU
-            where the games are played there, otherwise on the CPU. 0 where no game ended.
+        lines: As in `RolloutResult`, and so are games, of any weight, and decisions.
+        rate: Termination rate, games ended per decision, estimated; of the same shape and device, float64. 0
+            where no game ended.
         lines_per_game: From the rate, see `lines_per_game`; infinite where no game ended.
-        lines: Lines removed on all streams, int64.
-        games: Games that ended on them, of any weight, int64.
-        decisions: Pieces placed, int64.
         resolved: Whether the rate is at least `least_rate`, bool. Otherwise no game ended, or the rate is
             biased by the rounding of weights.
     """
 
     rate: torch.Tensor
     lines_per_game: torch.Tensor
-    lines: torch.Tensor
-    games: torch.Tensor
-    decisions: torch.Tensor
     resolved: torch.Tensor
 
 
@@ -120,15 +115,8 @@ def split_rollout(
             choose the resampling, too.
         decisions: Pieces to place on every stream, at least ten more than `BURN_IN`. Those after it count, up
             to the last resampling.
-        device: ``"cpu"``, ``"cuda"`` or ``"python"``.
+        device: As for `Rollout`, and so are the errors.
         check: Called a few times a second; an exception ends the rollout.
-
-    Returns:
-        Rates and counts of each candidate.
-
-    Raises:
-        ValueError: If an argument is out of range; see `Rollout`.
-        kernels.loader.BuildError: If the engine could not be built.
     """
     check_integer("count of streams", streams.count, 2, MOST_STREAMS)
     if streams.games is not None:
@@ -138,7 +126,7 @@ def split_rollout(
     size = BAG_STEP if streams.rules.pieces == "bag" else STEP
     burn_in, steps = -(-BURN_IN // size), decisions // size
     generator = random.Random(f"splitting {streams.seed} {streams.first}")
-    weighted = (_CudaStreamWeights if device == "cuda" else StreamWeights)(games)
+    weighted = StreamWeights(games, native.resampling_operators() if device == "cuda" else None)
     known = int(games.next_drawn)  # of the pieces to come; that of a bag's last decision goes with its board
     for step in range(steps):
         games.play_on((step + 1) * size - known - games.decisions, check)
@@ -146,14 +134,8 @@ def split_rollout(
     result = games.advance(decisions - games.decisions, check)
     # Divided by a number, a GPU would multiply by its inverse, which now and then rounds otherwise.
     rate = weighted.ended / torch.full_like(weighted.ended, (steps - burn_in) * size)
-    return SplitResult(
-        rate,
-        lines_per_game(streams.rules, rate),
-        result.lines,
-        result.games,
-        result.decisions,
-        resolved=rate >= least_rate(streams.count),
-    )
+    lines, resolved = lines_per_game(streams.rules, rate), rate >= least_rate(streams.count)
+    return SplitResult(**vars(result), rate=rate, lines_per_game=lines, resolved=resolved)
 
 
 class StreamWeights:
@@ -162,24 +144,27 @@ class StreamWeights:
     Attributes:
         ended: The share of a candidate's weight on streams that ended, summed over the resamplings; shape
             (population,), float64, on the device that plays.
+
+    Args:
+        games: The rollout.
+        operators: `tetris.play.engines.resampling_operators`, to resample by one kernel launch
+            (tetris/engine/resampling); None: by operations on whole tensors, on any device.
     """
 
-    def __init__(self, games: Rollout) -> None:
-        """Set up equal weights."""
-        self._games = games
+    def __init__(self, games: Rollout, operators: Any = None) -> None:
+        """Set up equal weights; see the class."""
+        self._games, self._operators = games, operators
         self._before = games.stream_games
         population, streams = self._before.shape
-        device = self._before.device
-        self._weight = torch.full(
-            (population, streams), _WEIGHT // streams, dtype=torch.float64, device=device
-        )
-        self._unit = torch.ones((population, 1), dtype=torch.float64, device=device)
-        self._held = torch.zeros((population, _LEVELS), dtype=torch.float64, device=device)
+        doubles: dict[str, Any] = {"dtype": torch.float64, "device": self._before.device}
+        self._weight = torch.full((population, streams), _WEIGHT // streams, **doubles)
+        self._unit = torch.ones((population, 1), **doubles)
+        self._held = torch.zeros((population, _LEVELS), **doubles)
+        self.ended = torch.zeros(population, **doubles)
         self._count = 0
         # Candidates that share pieces share the resampling, too.
         self._offset = 0 if games.streams.shared else _OWN
-        self._offsets = torch.arange(population, device=device).unsqueeze(1) * self._offset
-        self.ended = torch.zeros(population, dtype=torch.float64, device=device)
+        self._offsets = torch.arange(population, device=self._before.device).unsqueeze(1) * self._offset
 
     def resample(self, bits: int, *, counts: bool = True) -> torch.Tensor:
         """Resample the streams; return the one whose board each stream takes, see `Rollout.branch`.
@@ -188,7 +173,15 @@ class StreamWeights:
             bits: Offset of systematic resampling: twelve random bits; others are ignored.
             counts: Whether games that ended since the last resampling count.
         """
-        games, self._count = self._games.stream_games, self._count + 1
+        self._count += 1
+        if self._operators is not None:
+            played = self._games.columns, self._games.stream_games
+            kept = self._before, self._weight, self._held, self._unit, self.ended
+            chosen: torch.Tensor = self._operators.resample(
+                *played, *kept, self._count, counts, bits, self._offset
+            )
+            return chosen
+        games = self._games.stream_games
         if counts:
             ended = games - self._before
             weight_ended = _sum(self._weight, lambda part: (part * ended).sum(1))
@@ -197,33 +190,6 @@ class StreamWeights:
         level = levels(self._games)
         source, self._weight = resampled(
             *(self._weight, level, self._held, self._unit, self._count, bits + self._offsets)
-        )
-        return source
-
-
-class _CudaStreamWeights(StreamWeights):
-    """The same by one kernel launch a resampling: tetris/engine/resampling."""
-
-    def __init__(self, games: Rollout) -> None:
-        """Set up equal weights; compile the kernel if needed."""
-        super().__init__(games)
-        self._operators = native.resampling_operators()
-
-    def resample(self, bits: int, *, counts: bool = True) -> torch.Tensor:
-        """Resample the streams; see `StreamWeights`."""
-        self._count += 1
-        source: torch.Tensor = self._operators.resample(
-            self._games.columns,
-            self._games.stream_games,
-            self._before,
-            self._weight,
-            self._held,
-            self._unit,
-            self.ended,
-            self._count,
-            counts,
-            bits,
-            self._offset,
         )
         return source
 
@@ -254,19 +220,11 @@ def resampled(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Resample the streams, about the same number at every level, and divide their weights.
 
-    Args:
-        weight: Of the streams, shape (population, streams), float64, multiples of their unit above 0.
-        level: Of the streams, shape (population, streams), int64.
-        held: The weight of each level, summed over all resamplings before, shape (population, levels),
-            float64; that of this one is added in place.
-        unit: Of the weights of a candidate, shape (population, 1), float64; changed in place where one of
-            them falls below 1.
-        count: Resamplings, this one included.
-        bits: As for `systematic`.
-
-    Returns:
-        Source streams, in the order of their levels, int64, and the weight of each; both of the shape of
-        `weight`.
+    Weights, multiples of their unit above 0, and levels are of shape (population, streams), and so are the
+    source streams that are returned, in the order of their levels, and their weights. ``held``, the weight of
+    each level summed over all resamplings, shape (population, levels), grows by that of this one; ``unit``,
+    shape (population, 1), changes where a weight falls below 1. ``count`` is of the resamplings, this one
+    included; ``bits`` as for `systematic`.
     """
     empty = torch.zeros(held.shape, dtype=torch.int64, device=held.device)
     now = _sum(weight, lambda part: empty.scatter_add(1, level, part))
@@ -293,15 +251,11 @@ def _sum(weight: torch.Tensor, add: Callable[[torch.Tensor], torch.Tensor]) -> t
 
 
 def systematic(copies: torch.Tensor, bits: torch.Tensor) -> torch.Tensor:
-    """Draw as many streams as there are, each in proportion to its copies, rounded up or down.
+    """Draw as many streams as there are, in their order, each in proportion to its copies, up or down.
 
-    Args:
-        copies: Shape (population, streams), int64, at least 1, so that the sum of a row times the number of
-            streams is below 2^63.
-        bits: Offset of the first stream, shape (population, 1): twelve random bits; others are ignored.
-
-    Returns:
-        Source streams, in ascending order; of the same shape, int64.
+    Copies are of shape (population, streams), int64, at least 1, and the sum of a row times the number of
+    streams is below 2^63. ``bits``, the offset of the first stream, is of shape (population, 1): twelve
+    random bits; others are ignored.
     """
     streams = copies.shape[1]
     until = copies.cumsum(1)

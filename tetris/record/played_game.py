@@ -13,7 +13,6 @@ from kernels.support.checks import check_integer
 from kernels.support.printable import printable
 from tetris.game.decisions import Step, play
 from tetris.game.piece_stream import PieceStream
-from tetris.game.pieces import placement_numbers
 from tetris.game.policy import Lookahead
 from tetris.game.rules import Rules
 from tetris.play.controller import HasController, LinearController, resolve
@@ -62,11 +61,7 @@ class PlayedGame:
 
     def replay(self) -> Replay:
         """Return the game as a replay, which can be saved and watched."""
-        numbers = placement_numbers(self.rules.width)
-        placements = bytes(numbers[step.piece, step.orientation, step.column] for step in self.steps)
-        return Replay(
-            self.rules, placements, self.lines, int(self.over), self.seed, self.stream, self.controller
-        )
+        return Replay.of(self.steps, self.rules, self.seed, self.stream, self.controller)
 
     def __repr__(self) -> str:
         """Return the result in a line: not the steps."""

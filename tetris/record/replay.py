@@ -117,7 +117,7 @@ class Replay:
         numbers, placements = placement_numbers(rules.width), bytearray()
         lines = games = 0
         for after in played:
-            placements.append(numbers[after.shape.piece, after.shape.orientation, after.column])
+            placements.append(numbers[after.piece, after.orientation, after.column])
             lines += after.lines
             games += after.game_over
         return cls(rules, bytes(placements), lines, games, seed, stream, controller)
@@ -186,25 +186,22 @@ class Replay:
         """
         if not isinstance(values, Mapping) or values.get("format") != FORMAT:
             raise ValueError(f'expected an object with "format": "{FORMAT}"')
-        if values.get("version") == STEPS_VERSION:
-            return _from_steps(values)
-        if values.get("version") != VERSION:
+        version, keys = values.get("version"), ("format", "version", *_KEYS)
+        if version not in (STEPS_VERSION, VERSION):
             known = f"version {STEPS_VERSION} or {VERSION}"
-            raise ValueError(f"expected {known} of the format, got {values.get('version')!r}")
-        if set(values) != {"format", "version", *_KEYS}:
-            keys = ", ".join(("format", "version", *_KEYS))
-            raise ValueError(f"expected the keys {keys}; got {', '.join(map(str, values))}")
-        if values["digest"] != _digest(values):
+            raise ValueError(f"expected {known} of the format, got {version!r}")
+        if version == VERSION and set(values) != set(keys):
+            raise ValueError(f"expected the keys {', '.join(keys)}; got {', '.join(map(str, values))}")
+        if version == VERSION and values["digest"] != _digest(values):
             raise ValueError("the digest does not match: the file is damaged or was edited")
-        return cls(
-            rules=Rules.from_dict(values["rules"]),
-            placements=_unpacked(values["placements"], values["count"]),
-            lines=values["lines"],
-            games=values["games"],
-            seed=values["seed"],
-            stream=values["stream"],
-            controller=LinearController.from_dict(values["controller"]) if values["controller"] else None,
-        )
+        rules, controller = Rules.from_dict(values["rules"]), values.get("controller")
+        if version == VERSION:
+            placements = _unpacked(values["placements"], values["count"])
+            lines, games = values["lines"], values["games"]
+        else:
+            placements, lines, games = _from_steps(values.get("steps"), rules)
+        controller = LinearController.from_dict(controller) if controller else None
+        return cls(rules, placements, lines, games, values.get("seed"), values.get("stream"), controller)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the replay as JSON, whole or not at all.
@@ -247,21 +244,11 @@ def _unpacked(text: str, count: int) -> bytes:
     return placements
 
 
-def _from_steps(values: Mapping[str, Any]) -> Replay:
-    rules = Rules.from_dict(values["rules"])
+def _from_steps(steps: Any, rules: Rules) -> tuple[bytes, int, int]:
+    """Return the placements, the lines and the games of a file of steps."""
     numbers = placement_numbers(rules.width)
     try:
-        placements = [numbers[step["piece"], step["orientation"], step["column"]] for step in values["steps"]]
-        lines = sum(step["lines"] for step in values["steps"])
-        games = sum(step["game_over"] for step in values["steps"])
+        placements = bytes(numbers[step["piece"], step["orientation"], step["column"]] for step in steps)
+        return placements, sum(step["lines"] for step in steps), sum(step["game_over"] for step in steps)
     except (KeyError, TypeError) as error:
         raise ValueError(f"expected steps, each a placement on {rules.board}") from error
-    return Replay(
-        rules=rules,
-        placements=bytes(placements),
-        lines=lines,
-        games=games,
-        seed=values.get("seed"),
-        stream=values.get("stream"),
-        controller=LinearController.from_dict(values["controller"]) if values.get("controller") else None,
-    )

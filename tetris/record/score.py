@@ -18,8 +18,6 @@ from dataclasses import dataclass
 
 import torch
 
-from kernels.support.checks import check_integer
-
 ESTIMATOR = "lines / games ended, Poisson interval (Garwood 1936) with the dispersion of the streams"
 
 
@@ -32,23 +30,12 @@ class Score:
         games: Games ended.
         decisions: Pieces placed.
         dispersion: Variance of the estimate by that of exponential games, see `dispersion`.
-
-    Raises:
-        TypeError: If a count is no int.
-        ValueError: If a count is negative, or no signed 64-bit integer; if the dispersion is not above 0.
     """
 
     lines: int
     games: int
     decisions: int
     dispersion: float = 1.0
-
-    def __post_init__(self) -> None:
-        """Validate the counts."""
-        for name in ("lines", "games", "decisions"):
-            object.__setattr__(self, name, check_integer(name, getattr(self, name), 0, (1 << 63) - 1))
-        if not 0 < self.dispersion < math.inf:
-            raise ValueError(f"expected a dispersion above 0, got {self.dispersion}")
 
     @property
     def lines_per_game(self) -> float | None:

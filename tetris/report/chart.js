@@ -79,10 +79,10 @@ function listenToTouch(u) {
 
 /** The lines and bands of a spec for uPlot, and how its legend shows them: a band lies between two bare series. */
 function seriesOptions(spec) {
-  const [series, bands, swatches] = [[{ value: (_, x) => (x == null ? "" : spec.tellX(x)) }], [], [""]];
-  for (const { label, y, style, tell } of spec.series) {
+  const [series, bands, swatches] = [[{ value: (_, x) => (x == null ? "" : spec.describeX(x)) }], [], [""]];
+  for (const { label, y, style, describe } of spec.series) {
     const stroke = () => color(style.color);
-    const value = (u) => (u.legend.idx == null ? "" : tell(u.data[0][u.legend.idx]));
+    const value = (u) => (u.legend.idx == null ? "" : describe(u.data[0][u.legend.idx]));
     if (y) {
       const points = { show: y.length === 1 };
       series.push({ label, value, stroke, points, dash: style.dash, width: style.width ?? 2 });
@@ -116,19 +116,19 @@ function axes({ xTitle, whole, least, small }) {
 }
 
 /**
- * A chart in an element, as wide as it is.
+ * A chart in an element, as wide as it is, drawn by what `makeSpec` returns.
  *
- * spec: { name, xTitle, yTitle, whole, least, zero, ends, small, stages: [{ at, board }], tellX(x), zoom(range),
- *   series: [{ label, x, y, style, tell(x) }] }; whole says that x counts something; a band has low and high in place
+ * spec: { name, xTitle, yTitle, whole, least, zero, ends, small, stages: [{ at, board }], describeX(x), zoom(range),
+ *   series: [{ label, x, y, style, describe(x) }] }; whole says that x counts something; a band has low and high in place
  *   of y, and may have no label; least, zero and ends are of the y-axis, see scaleY; zoom is called with the part of
  *   the x-axis to show, null for all.
  */
 class Chart {
-  constructor(host, spec, range) {
-    this.host = host;
-    Object.assign(host, { className: "plot", tabIndex: 0, role: "slider", ariaLabel: spec.name });
+  constructor(host, makeSpec) {
+    Object.assign(this, { host, makeSpec });
+    this.draw();
+    Object.assign(host, { tabIndex: 0, role: "slider", ariaLabel: this.spec.name });
     host.addEventListener("keydown", (event) => this.press(event));
-    this.set(spec, range);
     new ResizeObserver(() => this.u.setSize(this.size())).observe(host);
   }
 
@@ -137,8 +137,8 @@ class Chart {
     return { width, height: this.spec.small ? 130 : Math.round(Math.min(Math.max(width * 0.5, 250), 380)) };
   }
 
-  set(spec, range) {
-    this.spec = spec;
+  draw() {
+    const spec = this.spec = this.makeSpec();
     this.u?.destroy();
     const data = uPlot.join(spec.series.map(({ x, y, low, high }) => (y ? [x, y] : [x, low, high])));
     this.u = new uPlot({
@@ -166,7 +166,6 @@ class Chart {
         }],
       },
     }, data, this.host);
-    if (range) this.show(range);
   }
 
   /** Shows a part of the x-axis, null for all of it. */
@@ -185,12 +184,12 @@ class Chart {
     u.setCursor({ left: u.valToPos(u.data[0][place], "x"), top: 0 });
   }
 
-  /** Tells the values under the cursor to a screen reader, too. */
+  /** Gives the values under the cursor to a screen reader, too. */
   say(u) {
     if (u.legend.idx == null) return;
     const x = u.data[0][u.legend.idx];
     const named = this.spec.series.filter(({ label }) => label);
-    const text = [this.spec.tellX(x), ...named.map(({ label, tell }) => `${label}: ${tell(x)}`)].join("\n");
+    const text = [this.spec.describeX(x), ...named.map(({ label, describe }) => `${label}: ${describe(x)}`)].join("\n");
     const [first, last] = u.series[0].idxs;
     Object.assign(this.host, { ariaValueMin: first, ariaValueMax: last, ariaValueNow: u.legend.idx, ariaValueText: text });
   }

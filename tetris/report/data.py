@@ -1,23 +1,29 @@
-"""The data of a report: the values of its charts and its game."""
+"""The data of a report: the values of its charts, the rows of its tables, its game."""
 
 from __future__ import annotations
 
 import itertools
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import lru_cache
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
 
 from tetris.evaluation import DEFAULT_SEED
+from tetris.evaluation.comparison import LEARNED, PUBLISHED_SCORES, Score, counted
 from tetris.game.decisions import play
 from tetris.game.features import AfterState
 from tetris.game.piece_stream import PieceStream
 from tetris.game.policy import Lookahead
 from tetris.game.rules import Rules
 from tetris.play.controller import LinearController
+from tetris.record.numbers import format_lines
 from tetris.record.replay import Replay
-from tetris.training.run_folder import RunRecord, stages_of
+from tetris.training.run_folder import RunRecord, board, stages_of
 
 GAME_DECISIONS = 300
 """Placements of the game of a report: with `dt` a third of a second in Python."""
@@ -26,6 +32,8 @@ MOST_POINTS = 500
 """The most generations in charts and tables; of longer runs every second, third, ... is shown."""
 
 _DIGITS = 5
+
+_WIDTH, _HEIGHT, _MARGIN = 150, 16, 4  # width of an interval's picture, in pixels
 
 
 def shown_places(run: RunRecord) -> list[int]:
@@ -39,19 +47,23 @@ def chart_values(run: RunRecord, name: str) -> dict[str, Any]:
     """Return the series of the charts of a run: a value per generation, null where there is none."""
     places = shown_places(run)
     metrics = [run.metrics[place] for place in places]
+    generations = [record["generation"] for record in metrics]
     made = list(itertools.accumulate(record["decisions"] for record in run.metrics))
     values: dict[str, Any] = {
         "name": name,
         "group": seedless(run),
-        "stages": [{"board": on, "first": first} for on, first, _ in stages_of(run.metrics)],
-        "generation": [record["generation"] for record in metrics],
+        "stages": [
+            {"board": on, "place": bisect_left(generations, first)} for on, first, _ in stages_of(run.metrics)
+        ],
+        "board": [board(record) for record in metrics],
+        "generation": generations,
         "decisions": [made[place] for place in places],
         "seconds": [_short(record["elapsed_s"]) for record in metrics],
         "speed": [_short(record["decisions"] / max(record["seconds"], 1e-9)) for record in metrics],
         "features": list(run.feature_names),
     }
     for key in ("generation_best", "elite_mean", "elite_threshold", "learned_mean_fitness", "std_mean"):
-        values[key] = [_short(record.get(key)) for record in metrics]
+        values[key] = [_short(record[key]) for record in metrics]
     for key in ("mean", "std"):
         values[key] = [
             [_short(record[key][feature]) for record in metrics] for feature in range(len(run.feature_names))
@@ -90,3 +102,166 @@ def distinct_names(runs: Sequence[RunRecord]) -> list[str]:
         name if names.count(name) == 1 else f"{name} ({names[: place + 1].count(name)})"
         for place, name in enumerate(names)
     ]
+
+
+class Table(NamedTuple):
+    """A table of the page, whose cells it escapes but for `Markup`; the first cell of a row is its header."""
+
+    label: str
+    header: Sequence[object]
+    rows: Sequence[Sequence[object]]
+    titled: bool = False
+    """Whether the label stands above."""
+
+
+def lines_text(value: float) -> str:
+    """Return lines per game, or another number, with three or four digits."""
+    return format_lines(value) if value >= 100 else f"{value:.3g}"
+
+
+def interval_text(score: Score) -> str:
+    """Return the 95 % interval of a score, or its lower end where it has no other."""
+    low, high = score["ci95"]
+    return f"> {lines_text(low)}" if high is None else f"{lines_text(low)} – {lines_text(high)}"
+
+
+def score_tables(scored: Sequence[tuple[str, Score]]) -> list[Table]:
+    """Return a table for each board: labels and scores with intervals, in numbers and as pictures."""
+    kinds: dict[tuple[str, str, str, str], list[tuple[str, Score]]] = {}
+    for label, score in scored:
+        kind = (score["board"], score["rule"], score["pieces"], Lookahead.from_dict(score).phrase)
+        kinds.setdefault(kind, []).append((label, score))
+    return [_score_table(*kind, rows) for kind, rows in kinds.items()]
+
+
+def _score_table(on: str, rule: str, pieces: str, more: str, scored: Sequence[tuple[str, Score]]) -> Table:
+    papers = {}
+    if (rule, pieces, more) == ("published", "uniform", ""):
+        papers = {name: str(figures[on]) for name, figures in PUBLISHED_SCORES.items() if on in figures}
+    scale, pictures = _interval_pictures([score for _, score in scored])
+    header = ["controller", "lines per game", "95 % interval", scale, "from", "decisions"]
+    header += ["literature, about"] * bool(papers)
+    rows = []
+    for (label, score), picture in zip(scored, pictures, strict=True):
+        name = Markup("<strong>{}</strong>").format(label) if score["controller"] == LEARNED else label
+        value = "–" if score["lines_per_game"] is None else lines_text(score["lines_per_game"])
+        row = [name, value, interval_text(score), picture, counted(score), f"{score['decisions']:,}"]
+        rows.append([*row, *[papers.get(score["controller"], "–")] * bool(papers)])
+    return Table(f"Board {on}, {rule} rule, pieces {pieces}{more}", header, rows, titled=True)
+
+
+def _interval_pictures(scores: Sequence[Score]) -> tuple[Markup, list[Markup]]:
+    """The log scale of a table's intervals, and each as a picture: a line with ends, a dot in it."""
+    ends = [end for score in scores for end in score["ci95"] if end]
+    first, last = min(ends, default=1.0), max(ends, default=1.0)
+    if any(score["ci95"][1] is None for score in scores):
+        last *= 2  # room for the arrow
+
+    def at(value: float) -> float:
+        share = math.log(max(value, first) / first) / math.log(last / first)
+        return _MARGIN + share * (_WIDTH - 2 * _MARGIN)
+
+    def picture(score: Score) -> Markup:
+        (low, high), estimate = score["ci95"], score["lines_per_game"]
+        middle, left = _HEIGHT / 2, at(low)
+        right = _WIDTH - 1.0 if high is None else at(high)
+        tip = f"M{right - 5:.1f} {middle - 4}l5 4l-5 4" if high is None else f"M{right:.1f} {middle - 4}v8"
+        dot = "" if estimate is None else f'<circle cx="{at(estimate):.1f}" cy="{middle}" r="3.5"/>'
+        return Markup(
+            f'<svg class="interval" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
+            f'aria-label="{Markup.escape(interval_text(score))}">'
+            f'<path d="M{left:.1f} {middle - 4}v8M{left:.1f} {middle}H{right:.1f}{tip}"/>{dot}</svg>'
+        )
+
+    shown = "".join(f"<span>{text}</span>" for text in (lines_text(first), "log", lines_text(last)))
+    return Markup(f'<span class="ends">{shown}</span>'), [picture(score) for score in scores]
+
+
+def weight_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Table:
+    """Return the learned weights of runs, scaled to length 1; with one run the standard deviations, too."""
+    features = dict.fromkeys(feature for run in runs for feature in run.feature_names)
+    columns = [dict(zip(run.feature_names, run.controller.weights, strict=True)) for run in runs]
+    header = ["feature", *names]
+    if len(runs) == 1:
+        header = ["feature", "weight", "standard deviation"]
+        columns.append(dict(zip(runs[0].feature_names, runs[0].spread, strict=True)))
+    rows = [
+        [feature, *(f"{column[feature]:.4f}" if feature in column else "–" for column in columns)]
+        for feature in features
+    ]
+    return Table("Learned weights", header, rows)
+
+
+def cost_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Table:
+    """Return the cost and the speed of runs."""
+    header = ["run", "engine", "generations", "wall time [s]", "decisions", "decisions/s", "lines/s"]
+    rows = []
+    for name, run in zip(names, runs, strict=True):
+        seconds = max(run.seconds, 1e-9)
+        done = f"{run.generations} of {run.recipe.total_generations}"
+        speeds = [f"{count / seconds:,.0f}" for count in (run.decisions, run.lines)]
+        rows.append([name, run.recipe.device, done, f"{seconds:,.1f}", f"{run.decisions:,}", *speeds])
+    return Table("What the runs cost", header, rows)
+
+
+def settings_tables(runs: Sequence[RunRecord], names: Sequence[str]) -> tuple[Table, Table]:
+    """Return the settings and versions that differ between runs, and those that do not."""
+    columns = [asdict(run.recipe) | {f"version of {k}": v for k, v in run.versions.items()} for run in runs]
+    settings = dict.fromkeys(name for column in columns for name in column)
+    rows = [[name, *(_setting(column.get(name)) for column in columns)] for name in settings]
+    different = [row for row in rows if len(set(row[1:])) > 1]
+    same = [row[:2] for row in rows if len(set(row[1:])) == 1]
+    label = "What is the same" if len(runs) > 1 else "Settings and versions"
+    differences = Table("What differs", ["setting", *names], different, titled=True)
+    return differences, Table(label, ["setting", "value"], same)
+
+
+def _setting(value: object) -> str:
+    return "–" if value in ("", None) else str(value).replace(",", ", ")
+
+
+def start_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Table:
+    """Return when, where and how runs were started or resumed."""
+    keys = ("date", "hardware", "commit", "command")
+    rows = [
+        [name, *(str(start.get(key) or "–") for key in keys)]
+        for name, run in zip(names, runs, strict=True)
+        for start in run.starts
+    ]
+    return Table("Starts of the run", ["run", *keys], rows, titled=True)
+
+
+def stage_table(run: RunRecord) -> Table:
+    """Return the stages of the curriculum and the progress of the run."""
+    played = {number: last - first + 1 for number, (_, first, last) in enumerate(stages_of(run.metrics))}
+    rows = [
+        [
+            number + 1,
+            stage.rules.board,
+            f"{played.get(number, 0)} of {stage.generations}",
+            f"{stage.decisions:,}",
+            f"{run.recipe.population * run.recipe.streams:,}",
+        ]
+        for number, stage in enumerate(run.recipe.stages)
+    ]
+    header = ["stage", "board", "generations", "decisions per stream", "streams of games side by side"]
+    return Table("Stages", header, rows)
+
+
+def generation_table(run: RunRecord) -> Table:
+    """Return the numbers of the charts as a table."""
+    header = ["generation", "board", "best", "elites' mean", "worst elite", "learned mean"]
+    header += ["mean deviation", "seconds", "decisions", "decisions/s"]
+    keys = ("generation_best", "elite_mean", "elite_threshold", "learned_mean_fitness", "std_mean")
+    rows = []
+    for record in (run.metrics[place] for place in shown_places(run)):
+        speed = record["decisions"] / record["seconds"] if record["seconds"] else None
+        spent = [f"{record['seconds']:.3g}", f"{record['decisions']:,}", _figure(speed)]
+        rows.append([record["generation"], board(record), *(_figure(record[key]) for key in keys), *spent])
+    return Table(f"Generations of {run.name}", header, rows)
+
+
+def _figure(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import io
 import os
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -12,10 +12,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kernels.support.files import write_bytes
 from kernels.support.printable import printable
 from tetris.report.data import chart_values, distinct_names
-from tetris.report.figures import ACROSS, COLORS, new_figure, save_figure
 from tetris.training.run_folder import RunRecord, load_run
+
+ACROSS = {"generation": "generation", "decisions": "decisions", "seconds": "wall time of training [s]"}
+"""The quantities of a learning curve's x axis, with its label."""
+
+# Without dates and versions the same data give the same file.
+_DATED = {".png": "Software", ".svg": "Date", ".pdf": "CreationDate"}
+
+PICTURE_SUFFIXES = tuple(_DATED)
+"""The suffixes of the picture formats."""
+
+COLORS = ("#000000", "#d55e00", "#0072b2", "#cc79a7", "#009e73", "#e69f00", "#56b4e9")
+"""Black, vermilion, blue, purple, green, orange, sky: the colour-blind-safe palette of Okabe and Ito."""
 
 HINT = "no learning_curve.png without matplotlib: pip install matplotlib draws one next time"
 
@@ -27,13 +39,9 @@ _SERIES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("elite_mean", "mean of the elites", {"color": COLORS[4], "linestyle": "--", "marker": "s"}),
     ("learned_mean_fitness", "learned mean", {"color": COLORS[2], "marker": "o", "zorder": 1.9}),
 )
-_DASHES = ("-", "--", ":", "-.")
-_MARKERS = "osv^DP"
+_LOOKS = {"color": COLORS, "linestyle": ("-", "--", ":", "-."), "marker": "osv^DP"}
 _MARKS = 10  # markers on a curve, about
 _LEAST_LABEL = 0.07  # of the axis: what the board of a stage takes
-
-Stages = list[tuple[str, float, float]]
-"""Board, left and right edge of each."""
 
 
 def plot_learning_curve(
@@ -87,9 +95,10 @@ def _plot(axes: Any, runs: Sequence[RunRecord], across: str) -> None:
     charted = [chart_values(run, name) for run, name in zip(runs, distinct_names(runs), strict=True)]
     stages = [_stages(values, across) for values in charted]
     one = len(runs) == 1
-    curves = [(charted[0], *each) for each in _SERIES]
-    if not one:
-        curves = [(values, "elite_mean", values["name"], _look(n)) for n, values in enumerate(charted)]
+    looks = [{name: each[n % len(each)] for name, each in _LOOKS.items()} for n in range(len(runs))]
+    curves = [(values, "elite_mean", values["name"], looks[n]) for n, values in enumerate(charted)]
+    if one:
+        curves = [(charted[0], *each) for each in _SERIES]
     for number, (values, key, label, style) in enumerate(curves):
         every = max(1, len(values[across]) // _MARKS)
         marks = {"markersize": 4, "markevery": (number * every // len(curves), every)}  # side by side
@@ -105,16 +114,11 @@ def _plot(axes: Any, runs: Sequence[RunRecord], across: str) -> None:
         axes.set_xlim(0.5, max(x[-1], 2) + 0.5)
 
 
-def _look(number: int) -> dict[str, Any]:
-    looks = {"color": COLORS, "linestyle": _DASHES, "marker": _MARKERS}
-    return {name: values[number % len(values)] for name, values in looks.items()}
-
-
 def _numbers(values: Sequence[float | None]) -> npt.NDArray[np.float64]:
     return np.array(values, dtype=np.float64)  # None is not a number
 
 
-def _finish(axes: Any, title: str, across: str, stages: Stages) -> None:
+def _finish(axes: Any, title: str, across: str, stages: list[tuple[str, float, float]]) -> None:
     from matplotlib.ticker import EngFormatter
 
     axes.set_yscale("symlog", linthresh=1.0)
@@ -138,10 +142,34 @@ def _finish(axes: Any, title: str, across: str, stages: Stages) -> None:
     axes.legend(loc="lower right", framealpha=0.9)
 
 
-def _stages(values: Mapping[str, Any], across: str) -> Stages:
-    """Return the stages, their edges half-way to the neighbours."""
-    x, generations = values[across], values["generation"]
-    places = [bisect_left(generations, stage["first"]) for stage in values["stages"]]
+def _stages(values: Mapping[str, Any], across: str) -> list[tuple[str, float, float]]:
+    """Return board, left and right edge of each stage, the edges half-way to the neighbours."""
+    x, places = values[across], [stage["place"] for stage in values["stages"]]
     begins = [(x[place - 1] + x[place]) / 2 if place else x[0] for place in places]
     edges = pairwise([*begins, x[-1]])
     return [(stage["board"], *ends) for stage, ends in zip(values["stages"], edges, strict=True)]
+
+
+def new_figure(width: float, height: float) -> Any:
+    """Return an empty figure of a size in inches; None if matplotlib is not installed."""
+    try:
+        # No pyplot: it keeps global state and looks for a display.
+        from matplotlib.figure import Figure
+    except ImportError:
+        return None
+    return Figure(figsize=(width, height), dpi=150, layout="constrained")
+
+
+def check_picture(path: Path) -> None:
+    """Raise ValueError where a suffix is none of `PICTURE_SUFFIXES`, or matplotlib is not installed."""
+    if path.suffix.lower() not in PICTURE_SUFFIXES:
+        raise ValueError(f"expected a picture whose name ends with {', '.join(PICTURE_SUFFIXES)}, got {path}")
+    if new_figure(1.0, 1.0) is None:
+        raise ValueError('expected matplotlib for a picture, found none: pip install -e ".[plot]"')
+
+
+def save_figure(figure: Any, picture: Path) -> None:
+    """Write a figure in the format of the suffix, atomically."""
+    image, suffix = io.BytesIO(), picture.suffix.lower()
+    figure.savefig(image, format=suffix[1:], metadata={_DATED[suffix]: None})
+    write_bytes(picture, image.getvalue())

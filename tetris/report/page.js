@@ -24,17 +24,10 @@ function placeIn(x, value) {
   return Math.max(x.findLastIndex((each) => each <= value), 0);
 }
 
-function boardAt(run, place) {
-  return run.stages.findLast((stage) => stage.first <= run.generation[place])?.board ?? "";
-}
-
 /** Where the stages of a run begin on the x-axis: half-way from the generation before. */
 function stagesOf(run) {
   const x = xOf(run);
-  return run.stages.map(({ board, first }) => {
-    const place = Math.max(run.generation.findIndex((generation) => generation >= first), 0);
-    return { board, at: place ? (x[place - 1] + x[place]) / 2 : x[0] };
-  });
+  return run.stages.map(({ board, place }) => ({ board, at: place ? (x[place - 1] + x[place]) / 2 : x[0] }));
 }
 
 /** The stages of all runs, where all have the same ones at the same places. */
@@ -44,74 +37,55 @@ function commonStages() {
 }
 
 /** Where on the x-axis the cursor is; of one run with all that is known of the generation there. */
-function tellX(x) {
+function describeX(x) {
   if (several) return `${X_TITLES[state.across]} ${amount(x)}`;
   const [run] = runs, place = placeIn(xOf(run), x);
-  return `generation ${amount(run.generation[place])} (${boardAt(run, place)}), ` +
+  return `generation ${amount(run.generation[place])} (${run.board[place]}), ` +
     `${amount(run.decisions[place])} decisions, ${amount(run.seconds[place])} s`;
 }
 
-/** A line, or a band with low and high; `text` is told of the place under the cursor, or where the line ends. */
+/** A line, or a band with low and high; `text` describes a place, and `describe` what is under the cursor. */
 function seriesOf(label, x, values, style, text) {
-  const tell = (at) => {
+  const describe = (at) => {
     if (several && at < x[0]) return `first value at ${amount(x[0])}`;
     if (several && at > x.at(-1)) return `last value at ${amount(x.at(-1))}`;
     return text(placeIn(x, at));
   };
-  return { label, x, ...values, style, tell };
+  return { label, x, ...values, style, describe };
 }
 
-function caption(figure, text) {
-  figure.append(Object.assign(document.createElement("figcaption"), { textContent: text }));
-}
-
-/** Adds a chart that is drawn again when a choice changes; `make` returns what is its own of the spec. */
-function add(host, make) {
-  const plot = document.createElement("div");
-  host.append(plot);
-  const spec = () => ({
-    xTitle: X_TITLES[state.across], whole: state.across !== "seconds", stages: commonStages(), tellX, zoom, ...make(),
-  });
-  charts.push({ chart: new Chart(plot, spec(), state.zoom), spec });
+/** Adds a chart; `make` returns what is its own of the spec, again when a choice changes. */
+function add(plot, make) {
+  charts.push(new Chart(plot, () => ({
+    xTitle: X_TITLES[state.across], whole: state.across !== "seconds", stages: commonStages(), describeX, zoom, ...make(),
+  })));
 }
 
 function redraw() {
-  for (const { chart, spec } of charts) chart.set(spec(), state.zoom);
-  showButtons();
+  for (const chart of charts) chart.draw();
+  zoom(state.zoom);
 }
 
 /** Shows a part of the x-axis in all charts; null for all of it. */
 function zoom(range) {
   state.zoom = range;
-  for (const { chart } of charts) chart.show(range);
-  showButtons();
+  for (const chart of charts) chart.show(range);
+  for (const button of document.querySelectorAll("button.whole")) button.hidden = !range;
 }
 
-function showButtons() {
-  for (const button of document.querySelectorAll("button.whole")) button.hidden = !state.zoom;
-}
-
-/** Adds a link to the values of the runs as a CSV file, which the page itself holds. */
-function download(figure) {
-  const columns = ["generation", "decisions", "seconds", "generation_best", "elite_mean", "elite_threshold",
+/** The values of the runs as a CSV file, which the page itself holds. */
+function csvOfRuns() {
+  const columns = ["board", "generation", "decisions", "seconds", "generation_best", "elite_mean", "elite_threshold",
     "learned_mean_fitness", "std_mean"];
-  const quoted = (text) => `"${text.replaceAll('"', '""')}"`;
-  const rows = runs.flatMap((run) => run.generation.map((_, place) =>
-    [quoted(run.name), boardAt(run, place), ...columns.map((column) => run[column][place] ?? "")]));
-  const csv = [["run", "board", ...columns], ...rows].map((row) => `${row.join(",")}\r\n`).join("");
-  const link = Object.assign(document.createElement("a"), {
-    download: "learning_curve.csv",
-    href: `data:text/csv;charset=utf-8,${encodeURIComponent(csv)}`,
-    textContent: "Download the values as CSV",
-  });
-  const line = Object.assign(document.createElement("p"), { className: "hint" });
-  line.append(link);
-  figure.append(line);
+  const rows = runs.flatMap(({ name, ...run }) => run.generation.map((_, place) =>
+    [`"${name.replaceAll('"', '""')}"`, ...columns.map((column) => run[column][place] ?? "")]));
+  const csv = [["run", ...columns], ...rows].map((row) => `${row.join(",")}\r\n`).join("");
+  return `data:text/csv;charset=utf-8,${encodeURIComponent(csv)}`;
 }
 
 const LINES = { yTitle: "lines per game, in training (log scale)", least: 1 };
 
-function learning(figure) {
+function learning([plot]) {
   const [run] = runs;
   const curves = [
     ["best candidate", "generation_best", { color: "--faint", dash: [2, 3], width: 1.5 }],
@@ -121,7 +95,7 @@ function learning(figure) {
   const [low, high] = [run.elite_threshold, run.generation_best];
   const range = (place) => `${amount(low[place])} – ${amount(high[place])}`;
   const elites = () => seriesOf("elites, from worst to best", xOf(run), { low, high }, curves[1][2], range);
-  add(figure, () => ({
+  add(plot, () => ({
     name: "Learning curve",
     ...LINES,
     series: [
@@ -130,10 +104,6 @@ function learning(figure) {
       ...(low.some((value) => value !== null) ? [elites()] : []),
     ],
   }));
-  caption(figure, "Each generation plays a fixed number of decisions on new pieces, so values scatter; but for " +
-    "importance splitting no candidate can score more than it has decisions for. Boards stand above; on a higher " +
-    "one games are longer.");
-  download(figure);
 }
 
 /** Runs that differ in the seed alone, as lists. */
@@ -158,55 +128,45 @@ function medians(group, key, style) {
 }
 
 /** A chart with a curve a run, or with the median and the range of each group of runs. */
-function perRun(figure, key, what, spec) {
+function perRun([plot], key, what, spec) {
   const curve = ([run, ...others], number) => {
     if (others.length) return medians([run, ...others], key(), look(number));
-    const text = (place) => amount(run[key()][place]) + (several ? ` on ${boardAt(run, place)}` : "");
+    const text = (place) => amount(run[key()][place]) + (several ? ` on ${run.board[place]}` : "");
     return seriesOf(several ? run.name : what, xOf(run), { y: run[key()] }, look(number), text);
   };
-  add(figure, () => ({ series: (state.bands ? groups : runs.map((run) => [run])).flatMap(curve), ...spec }));
+  add(plot, () => ({ series: (state.bands ? groups : runs.map((run) => [run])).flatMap(curve), ...spec }));
 }
 
-function curves(figure) {
-  perRun(figure, () => state.curve, "", { name: "Learning curves", ...LINES });
-  caption(figure, "Runs are comparable where they play on the same board; scores are measured alike for all.");
-  download(figure);
+function curves(plots) {
+  perRun(plots, () => state.curve, "", { name: "Learning curves", ...LINES });
 }
 
-function spread(figure) {
+function spread(plots) {
   const values = runs.flatMap((run) => run.std_mean.filter((value) => value > 0));
   const least = 10 ** Math.floor(Math.log10(values.length ? Math.min(...values) : 1));
   const yTitle = "standard deviation, mean over the weights (log scale)";
-  perRun(figure, () => "std_mean", "standard deviation", { name: "Spread", yTitle, least });
-  caption(figure, "How far the candidates of the next generation differ; weight vectors have length 1.");
+  perRun(plots, () => "std_mean", "standard deviation", { name: "Spread", yTitle, least });
 }
 
-function speed(figure) {
+function speed(plots) {
   const yTitle = "decisions per second";
-  perRun(figure, () => "speed", yTitle, { name: "Throughput", yTitle, zero: true });
+  perRun(plots, () => "speed", yTitle, { name: "Throughput", yTitle, zero: true });
 }
 
 /** A small chart for each weight, all on one scale: mean and one standard deviation to both sides. */
-function weights(figure) {
+function weights(plots) {
   const [run] = runs;
   const edges = (sign) => run.mean.map((values, feature) =>
     values.map((value, place) => (value === null ? null : value + sign * run.std[feature][place])));
   const [low, high] = [edges(-1), edges(1)];
   const greatest = Math.max(...[...low, ...high].flat().map(Math.abs));
-  caption(figure, "Weights of vectors of length 1, on the same scale in all. Line: mean of the generation's " +
-    "distribution, before any averaging. Band: one standard deviation to both sides.");
-  const panels = Object.assign(document.createElement("div"), { className: "panels" });
-  figure.append(panels);
   run.features.forEach((name, feature) => {
-    const panel = document.createElement("div");
-    panel.append(Object.assign(document.createElement("h3"), { textContent: name }));
-    panels.append(panel);
     const text = (place) => [run.mean, run.std].map((values) => compact.format(values[feature][place])).join(" ± ");
-    add(panel, () => ({
+    add(plots[feature], () => ({
       name: `Weight of ${name}`,
       small: true,
       ends: [-greatest, greatest],
-      tellX: (x) => `${X_TITLES[state.across]} ${amount(x)}`,
+      describeX: (x) => `${X_TITLES[state.across]} ${amount(x)}`,
       series: [
         seriesOf("weight", xOf(run), { y: run.mean[feature] }, look(0), text),
         { x: xOf(run), low: low[feature], high: high[feature], style: look(0) },
@@ -218,12 +178,11 @@ function weights(figure) {
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 const FIGURES = { learning, curves, spread, speed, weights };
 for (const figure of document.querySelectorAll("figure[data-chart]")) {
-  const button = document.createElement("button");
-  Object.assign(button, { type: "button", className: "whole", textContent: "Show the whole run", hidden: !state.zoom });
-  button.addEventListener("click", () => zoom(null));
-  figure.append(button);
-  FIGURES[figure.dataset.chart](figure);
+  figure.querySelector(".whole").addEventListener("click", () => zoom(null));
+  FIGURES[figure.dataset.chart](figure.querySelectorAll(".plot"));
 }
+zoom(state.zoom);
+document.querySelector("a[download]").href = csvOfRuns();
 for (const input of document.querySelectorAll("input[name=across]")) {
   input.checked = input.value === state.across;
   input.addEventListener("change", () => { Object.assign(state, { across: input.value, zoom: null }); redraw(); });

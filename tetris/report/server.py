@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import threading
 from collections.abc import Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from kernels.support.printable import printable
 from tetris.report.page import report_page
-from tetris.report.tables import escaped
 from tetris.training.run_folder import RunFolder, load_run
 
 ADDRESS = "127.0.0.1"
@@ -49,11 +50,10 @@ class ReportServer(ThreadingHTTPServer):
 
     def _state(self) -> str:
         """What changes when a file of a run does."""
-        state: list[tuple[int, int] | None] = []
-        for folder in map(RunFolder, self._runs):
-            for file in (folder.config, folder.metrics, folder.controller, folder.starts):
-                status = file.stat() if file.exists() else None
-                state.append(status and (status.st_mtime_ns, status.st_size))
+        runs = map(RunFolder, self._runs)
+        files = [file for run in runs for file in (run.config, run.metrics, run.controller, run.starts)]
+        stats = [file.stat() if file.exists() else None for file in files]
+        state = [stat and (stat.st_mtime_ns, stat.st_size) for stat in stats]
         return hashlib.sha256(repr(state).encode()).hexdigest()[:16]
 
 
@@ -70,7 +70,9 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             page, version = self.server.page()
         except (ValueError, OSError) as error:
-            return self._answer(HTTPStatus.SERVICE_UNAVAILABLE, _WAITING.format(escaped(error)))
+            return self._answer(
+                HTTPStatus.SERVICE_UNAVAILABLE, _WAITING.format(html.escape(printable(error)))
+            )
         return self._answer(HTTPStatus.OK, page, version)
 
     do_HEAD = do_GET  # noqa: N815 - the name that http.server asks for

@@ -3,7 +3,6 @@
 Begin with `value_iteration.py`.
 """
 
-from tetris.solver.solution import MOST_CELLS, Solution
-from tetris.solver.value_iteration import Sweep, solve
+from tetris.solver.value_iteration import MOST_CELLS, Solution, Sweep, solve
 
 __all__ = ["MOST_CELLS", "Solution", "Sweep", "solve"]

@@ -7,25 +7,199 @@ piece to be placed, and the mean is over the piece after it. Nothing is discount
 
 from __future__ import annotations
 
+import functools
+import io
+import json
 import math
+import os
 import time
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from kernels.loader import Extension
+from kernels.ops.philox import signed64
 from kernels.support.checks import check_integer
-from tetris.game.rules import Rules
+from kernels.support.files import write_bytes
+from tetris.game.decisions import after_states
+from tetris.game.features import AfterState
+from tetris.game.piece_stream import packed_source
+from tetris.game.rules import PIECE_LETTERS, PLACEMENT_RULES, Rules
 from tetris.play.devices import NATIVE, check_gpu
-from tetris.solver.solution import KNOWN_PIECES, Solution, check_solvable, operators, problem
+from tetris.play.engines import INCLUDES, load
 
+MOST_CELLS = 32
+"""Cells of the largest board: one with a bit per cell is a number of 32 bits."""
+
+MOST_GAMES = 1_000_000_000
+"""The most games that are played at once: 8 GB of lines."""
+
+_VALUES = {1: 1, 2: 8}  # of a board, by the number of known pieces; one of the eight is not used
+_FIGURES = ("lines_per_game", "error", "boards", "sweeps", "seconds")
+_SOURCES = Path(__file__).parent / "iteration"
 _CHUNK = 1 << 27  # boards that are looked through at once
 _SETTLED = 0.1  # how far two estimates of the factor may differ, as a share of its distance from 1
 _PAUSE = 2  # rounds after an extrapolation until the factor is that of the slowest error again
 _TOLERANCE = 1e-7  # relative error of the lines per game, as estimated, at which the sweeps end
 _ROUNDING = 2.0**-53  # relative error of a value that is rounded
 _MOST_ROUNDS = 100_000
+
+
+@functools.cache
+def operators(*, cuda: bool = False) -> Any:
+    """Return the operators of value iteration; see `tetris.play.engines.load`."""
+    library = Extension(
+        name="tetris_solver",
+        sources=(_SOURCES / "iteration.cpp",),
+        include_dirs=(_SOURCES, *INCLUDES),
+        defines=(("TETRIS_LIBRARY", "tetris_solver"),),
+        native=True,
+        reason="Tetris solver",
+    )
+    return load(library, cuda=cuda)
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """Perfect play on a board.
+
+    Attributes:
+        rules: The game.
+        pieces_known: 1, the piece to be placed, or 2, the next one, too.
+        values: The lines to come, float64. One piece known: of each board, shape (2^cells,). Two: of each
+            board and piece to be placed, shape (8 * 2^cells,), those of a board side by side. Row r, column c
+            of a board is bit r * width + c. A board that play cannot reach has 0.
+        lines_per_game: Of perfect play, from the empty board.
+        error: Estimated error of that.
+        boards: How many boards play can reach.
+        sweeps: Of value iteration.
+        seconds: That these took.
+    """
+
+    rules: Rules
+    pieces_known: int
+    values: Tensor
+    lines_per_game: float
+    error: float
+    boards: int
+    sweeps: int
+    seconds: float
+
+    def value(self, rows: Sequence[int], piece: int = 0) -> float:
+        """Return the lines to come of a board.
+
+        Args:
+            rows: Rows of the board from the bottom; bit c is column c.
+            piece: To be placed; ignored with one piece known.
+        """
+        board = sum(row << r * self.rules.width for r, row in enumerate(rows))
+        return float(self.values[board if self.pieces_known == 1 else board * _VALUES[2] + piece])
+
+    def choose(self, rows: Sequence[int], piece: int, next_piece: int | None = None) -> AfterState:
+        """Return the best placement's after-state, by the reference engine; of several the first.
+
+        Args:
+            rows: As of `value`.
+            piece: To be placed.
+            next_piece: The one after it if two pieces are known, else None.
+        """
+        if (next_piece is None) != (self.pieces_known == 1):
+            raise ValueError(f"expected {self.pieces_known} known pieces")
+
+        def lines(after: AfterState) -> float:
+            return after.lines + (0.0 if after.game_over else self.value(after.rows, next_piece or 0))
+
+        return max(after_states(tuple(rows), piece, self.rules), key=lines)
+
+    def play(self, games: int, seed: int = 0) -> Tensor:
+        """Play games to their ends by the rules of the engines, on the device of the values.
+
+        Args:
+            games: Number of games, at most 10^9; game i has the pieces of stream i.
+            seed: Of the pieces, 0 to 2^64 - 1.
+
+        Returns:
+            Their lines, int64, shape (games,).
+
+        Raises:
+            TypeError: If an argument is no int.
+            ValueError: If an argument is out of range.
+            RuntimeError: If the memory is too small.
+        """
+        games = check_integer("games", games, 1, MOST_GAMES)
+        seed = check_integer("seed", seed, 0, (1 << 64) - 1)
+        lines = torch.empty(games, dtype=torch.int64, device=self.values.device)
+        packed, count, _ = packed_source(self.rules)
+        play = operators(cuda=self.values.is_cuda).play
+        play(self.values, lines, signed64(seed), *_problem(self.rules), packed, count)
+        return lines
+
+    def save(self, path: str | os.PathLike[str]) -> int:
+        """Write a NumPy archive: boards that have a value, their values, rules and figures as JSON.
+
+        ``boards`` is uint32, shape (n,); ``values`` float64, shape (n,), or (n, 7) if two pieces are known.
+
+        Returns:
+            The number n of boards that have a value other than 0.
+        """
+        rows = self.values.cpu().numpy().reshape(-1, _VALUES[self.pieces_known])[:, : len(PIECE_LETTERS)]
+        boards = np.flatnonzero(rows.any(axis=1))
+        values = rows[boards] if self.pieces_known == 2 else rows[boards, 0]
+        about = {"rules": self.rules.to_dict(), "pieces_known": self.pieces_known}
+        about |= {name: getattr(self, name) for name in _FIGURES}
+        file = io.BytesIO()
+        np.savez(file, solution=json.dumps(about), boards=boards.astype(np.uint32), values=values)
+        write_bytes(path, file.getvalue())
+        return len(boards)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Solution:
+        """Read what `save` wrote.
+
+        The solution takes the memory of its board where that has a value, up to 8 bytes each, or 64 if two
+        pieces are known.
+
+        Raises:
+            OSError: If the file cannot be opened.
+            ValueError: If it is no such file; the message names the file and the reason.
+        """
+        with Path(path).open("rb") as file:
+            try:
+                arrays = np.load(file, allow_pickle=False)
+                about = json.loads(str(arrays["solution"]))
+                rules, known = Rules.from_dict(about["rules"]), int(about["pieces_known"])
+                _check_solvable(rules)
+                values = np.zeros((1 << rules.width * rules.height, _VALUES[known]))
+                found = arrays["values"] if known == 2 else arrays["values"][:, np.newaxis]
+                values[arrays["boards"], : len(PIECE_LETTERS)] = found
+                figures = {name: about[name] for name in _FIGURES}
+                return cls(rules, known, torch.from_numpy(values.reshape(-1)), **figures)
+            except Exception as error:  # zipfile, NumPy and json have a dozen for damaged bytes
+                reason = str(error) or type(error).__name__
+                raise ValueError(
+                    f"expected {path} to be a solution that Solution.save wrote: {reason}"
+                ) from error
+
+
+def _check_solvable(rules: Rules) -> None:
+    """Raise ValueError where a board is too large, or the rules are others than the solver's."""
+    cells = rules.width * rules.height
+    if cells > MOST_CELLS:
+        raise ValueError(f"expected a board of at most {MOST_CELLS} cells, got {rules.board}: {cells}")
+    if rules.pieces == "bag":
+        raise ValueError("expected pieces that are drawn uniformly: a bag would be part of the state")
+    if rules.rule not in PLACEMENT_RULES:
+        raise ValueError(f"expected the rule to be {' or '.join(PLACEMENT_RULES)}, got {rules.rule}")
+
+
+def _problem(rules: Rules) -> tuple[int, int, bool, int]:
+    """Return the rules as the operators take them: width, height, rule, a bit per piece."""
+    return rules.width, rules.height, rules.clear_on_overflow, sum(1 << piece for piece in rules.piece_set)
 
 
 class Sweep(NamedTuple):
@@ -64,8 +238,8 @@ def solve(
         kernels.loader.BuildError: If the operators cannot be built.
     """
     check_integer("pieces_known", pieces_known, 1, 2)
-    check_solvable(rules)
-    if not isinstance(device, str) or device not in NATIVE:
+    _check_solvable(rules)
+    if device not in NATIVE:
         raise ValueError(f"expected device to be {' or '.join(NATIVE)}, got {device!r}")
     if device == "cuda":
         check_gpu("device cuda", "device cpu")
@@ -75,10 +249,10 @@ def solve(
         raise ValueError(
             f"expected pieces that end a game, a player need never lose with {rules.pieces} on {rules.board}"
         )
-    size = (1 << rules.width * rules.height) * (1 if pieces_known == 1 else KNOWN_PIECES)
+    size = _VALUES[pieces_known] << rules.width * rules.height
     values = torch.zeros(size, dtype=torch.float64, device=device)
     new, old = torch.zeros_like(values), torch.empty_like(values)
-    op, game = operators(cuda=device == "cuda").sweep, problem(rules)
+    op, game = operators(cuda=device == "cuda").sweep, _problem(rules)
     lines = change = factor = error = 0.0
     rounds = good = 0  # rounds since an extrapolation; those of them in a row whose error is small
     for number in range(1, _MOST_ROUNDS + 1):
@@ -124,7 +298,7 @@ def reachable(rules: Rules, device: str) -> Tensor:
     Of two boards that mirror each other there is the one with the lesser number, if the pieces are the same
     in a mirror.
     """
-    expand, game = operators(cuda=device == "cuda").expand, problem(rules)
+    expand, game = operators(cuda=device == "cuda").expand, _problem(rules)
     marks = torch.zeros(1 << rules.width * rules.height, dtype=torch.uint8, device=device)
     marks[0] = 1
     found = 1
@@ -143,7 +317,7 @@ def endless(boards: Tensor, rules: Rules, pieces_known: int) -> bool:
     pieces within which he loses with a probability above zero, from any board. With all seven there is none
     (Burgiel, "How to lose at Tetris", 1997), with the letter O alone on an even width the empty board is one.
     """
-    on_gpu, game = boards.is_cuda, problem(rules)
+    on_gpu, game = boards.is_cuda, _problem(rules)
     marks = boards.new_full((1 << rules.width * rules.height,), game[-1], dtype=torch.uint8)
     changed = marks.new_ones(1)
     while changed:

@@ -25,12 +25,4 @@ __all__ = [
     "train",
 ]
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "cem": ("Callback", "Interrupted", "StopRequest", "TrainingResult"),
-        "tetris.training.objective": ("LinesPerGame",),
-        "tetris.training.run_folder": ("RunRecord", "load_run"),
-        "tetris.training.training": ("train",),
-    },
-)
+__getattr__ = lazy_names(__name__)

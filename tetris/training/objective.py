@@ -1,23 +1,20 @@
 """The objective of a training run: candidates play a generation's games, and their fitness is lines per game.
 
-The choices of a linear controller do not depend on the length of its weight vector. Candidates are scaled to
-length 1 before they play, and the scaled ones are told to the optimizer. All candidates of a generation play
-the same streams (common random numbers). Every generation has new streams; none is a stream of a score.
+The choices of a linear controller do not depend on the length of its weight vector: it is scaled to length 1
+before it plays, and the optimizer is given the scaled one. No stream is a stream of a score.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from cem import CrossEntropyMethod, Evaluation
-from cem.core.state import AVERAGED_MEAN
 from cem.run import ranks
 from kernels.support.checks import check_flags, check_integer
 from tetris import (
@@ -64,11 +61,6 @@ def unit_length(weights: Tensor) -> Tensor:
     return (weights / length.clamp(min=_LEAST_LENGTH)).to(weights.dtype)
 
 
-def learned_weights(state: Mapping[str, Any]) -> Tensor:
-    """Return the learned weights of an optimizer state: shape (features,), float64, of length 1."""
-    return unit_length(state["distribution"][AVERAGED_MEAN].double().unsqueeze(0))[0]
-
-
 def lines_per_game(result: RolloutResult | SplitResult) -> Tensor:
     """Return lines per game ended, shape (population,), float64; with none ended, half a game counts.
 
@@ -85,7 +77,8 @@ class LinesPerGame:
     """Lines per game of linear controllers, as an objective for `cem.maximize`.
 
     Weights are scaled to length 1 before they play. All candidates of a generation play the same streams of
-    pieces, and every generation has new ones: the same arguments give the same fitness.
+    pieces (common random numbers), and every generation has new ones: the same arguments give the same
+    fitness.
 
     Examples:
         >>> import torch
@@ -206,7 +199,7 @@ def run_objective(
             fitness, counts = stages[number].play(players[ranks.share(len(players))], generation)
             return torch.cat([fitness.view(torch.int64).unsqueeze(1), counts], dim=1)
 
-        number, stage = recipe.stage_at(generation)
+        number, stage = recipe.schedule[generation]
         players = unit_length(torch.cat([candidates, optimizer.averaged_mean.unsqueeze(0)]))
         rows = ranks.gather(ranks.run_collective(play, stop), len(players))
         fitness = rows[:, 0].contiguous().view(torch.float64)

@@ -1,8 +1,12 @@
-"""The recipe of a training run: settings by their sources and precedence, and what follows from them."""
+"""The recipe of a training run: settings by their sources and precedence, and what follows from them.
+
+Its curriculum is a line of text: the stages before the run's own board.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -19,22 +23,82 @@ from tetris.game.feature_sets import feature_label
 from tetris.game.rules import RULES
 from tetris.play.devices import ENGINES
 from tetris.play.splitting import LEAST_DECISIONS, MOST_STREAMS
-from tetris.training.curriculum import Stage, cut_to_board, parse_curriculum
-from tetris.training.presets import (
+from tetris.training.settings import (
+    CUDA_PRESETS,
     CUDA_PRESETS_MULTIPROCESSORS,
     DEFAULT_PRESET,
-    DEVICE_PRESETS,
     LEAST_SPLIT_STREAMS,
     PRESETS,
+    PYTHON_PRESETS,
     Setting,
+    Settings,
+    check_settings,
 )
-from tetris.training.settings import Settings, check_settings
 
 FORMAT = "cem-tetris-run"
 VERSION = 1
 
-_MOST_GENERATIONS = 1_000_000  # the cost of each is kept in a list
+SPLIT_COST = 1.7
+"""Relative cost of a decision with splitting on a high board; without, on a low board, it is 1.
+
+It is 1.8 on an H200 and 1.6 on two cores, by the training metrics of benchmarks/results. It weighs the time
+left."""
+
+_MOST_GENERATIONS = 1_000_000  # the stage of each is kept in a list
 _WITHOUT_EFFECT = ("preset", "device", "score_decisions")
+_NUMBER = re.compile(r"[:,]\s*[^,\s]+")  # in the text of a schedule
+_ENTRY = re.compile(r"([^:]*):([1-9]\d{0,17})(?::([1-9]\d{0,17}))?(:split)?")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of a run: generations on one board with the same settings.
+
+    An entry of a curriculum such as ``10x12:14``, ``10x12:14:4000`` or ``10x20:30:2000:split``.
+    """
+
+    rules: Rules
+    generations: int
+    decisions: int  # on each stream; 0: those of the recipe
+    split: bool = False
+
+    def __str__(self) -> str:
+        """Return the entry as text."""
+        decisions = f":{self.decisions}" if self.decisions else ""
+        return f"{self.rules.board}:{self.generations}{decisions}{':split' if self.split else ''}"
+
+    @property
+    def cost(self) -> float:
+        """The relative cost of a generation: its decisions, times `SPLIT_COST` with splitting."""
+        return self.decisions * (SPLIT_COST if self.split else 1.0)
+
+
+def parse_curriculum(text: str, rules: Rules | None = None) -> list[Stage]:
+    """Read stages such as ``"10x10:22,10x12:14:4000"``: board, generations, decisions, split.
+
+    ``rules`` are those of the games, but for the board.
+    """
+    stages = []
+    for entry in text.split(",") if text.strip() else []:
+        match = _ENTRY.fullmatch("".join(entry.split()))
+        if match is None:
+            raise ValueError(
+                "expected a curriculum as BOARD:GENERATIONS[:DECISIONS][:split],... such as "
+                f"10x10:22,10x20:14:2000:split, got {entry.strip()!r} in {text!r}"
+            )
+        board, generations, decisions, split = match.groups()
+        width, height = Rules.parse_board(board)
+        on_board = replace(rules or Rules(), width=width, height=height)
+        stages.append(Stage(on_board, int(generations), int(decisions or 0), bool(split)))
+    return stages
+
+
+def cut_to_board(text: str, width: int, height: int) -> str:
+    """Return a curriculum on boards of this width and at most this height, with the same generations."""
+    return ",".join(
+        str(replace(each, rules=replace(each.rules, width=width, height=min(each.rules.height, height))))
+        for each in parse_curriculum(text)
+    )
 
 
 @dataclass(frozen=True)
@@ -53,7 +117,7 @@ class Recipe(Settings):
             if getattr(self, name) not in known:
                 raise unknown_name(name, getattr(self, name), known)
         noise = describe_variance_schedule(parse_variance_schedule(self.noise))
-        if _count_numbers(noise) > _count_numbers(self.noise):
+        if len(_NUMBER.findall(noise)) > len(_NUMBER.findall(self.noise)):
             raise ValueError(
                 f"expected noise with all its numbers, got {self.noise!r}: {noise} of the literature is for "
                 "weights that begin with a variance of 100, these have length 1"
@@ -61,13 +125,6 @@ class Recipe(Settings):
         curriculum = ",".join(map(str, parse_curriculum(self.curriculum)))
         self._set({"board": self.rules.board, "pieces": self.rules.pieces})
         self._set({"noise": noise, "curriculum": curriculum, "features": self._canonical_features()})
-        self._check_sizes()
-
-    def _set(self, values: Mapping[str, Any]) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-
-    def _check_sizes(self) -> None:
         total = self.total_generations
         if not total:
             raise ValueError("expected at least one generation, got --generations 0 and no curriculum")
@@ -83,6 +140,10 @@ class Recipe(Settings):
                 f"{MOST_STREAMS} streams, got {fewest} on {self.streams} in the curriculum "
                 f"{self.curriculum}: give another one, too"
             )
+
+    def _set(self, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     @property
     def splits(self) -> bool:
@@ -112,24 +173,20 @@ class Recipe(Settings):
         """The generations of all stages."""
         return sum(stage.generations for stage in self.stages)
 
+    @cached_property
+    def schedule(self) -> list[tuple[int, Stage]]:
+        """The stage of each generation, and its number from 0."""
+        return [(number, stage) for number, stage in enumerate(self.stages) for _ in range(stage.generations)]
+
     def decisions_until(self, generation: int) -> int:
         """Return the decisions of the first generations; the averaged mean plays beside the candidates."""
-        steps = [stage.decisions for stage in self.stages for _ in range(stage.generations)]
-        return sum(steps[:generation]) * self.streams * (self.population + 1)
+        decisions = sum(stage.decisions for _, stage in self.schedule[:generation])
+        return decisions * self.streams * (self.population + 1)
 
     @property
     def title(self) -> str:
         """A line that describes the controller to train."""
         return f"{feature_label(self.features)}, population {self.population}, seed {self.seed}"
-
-    def stage_at(self, generation: int) -> tuple[int, Stage]:
-        """Return the number of a generation's stage, from 0, and the stage; generations count from 0."""
-        end = 0
-        for number, stage in enumerate(self.stages):
-            end += stage.generations
-            if generation < end:
-                return number, stage
-        raise ValueError(f"expected a generation below {end}, got {generation}")
 
     def fingerprint(self) -> dict[str, Setting]:
         """Return the settings that determine the weights; the device is none of them, since engines agree."""
@@ -176,7 +233,7 @@ def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
 
 def _changes(preset: str, device: str) -> dict[str, Setting]:
     """Return the changes of a preset for an engine, and for the size of the GPU."""
-    changes = dict(DEVICE_PRESETS.get(device, {}).get(preset, {}))
+    changes = dict({"python": PYTHON_PRESETS, "cuda": CUDA_PRESETS}.get(device, {}).get(preset, {}))
     if device == "cuda" and changes and torch.cuda.is_available():
         share = torch.cuda.get_device_properties().multi_processor_count / CUDA_PRESETS_MULTIPROCESSORS
         splits = any(stage.split for stage in parse_curriculum(str(changes["curriculum"])))
@@ -213,8 +270,3 @@ def _overlaid(settings: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str
     if "population" in layer and "elites" not in layer:
         merged["elites"] = max(2, -(-settings["elites"] * layer["population"] // settings["population"]))
     return merged
-
-
-def _count_numbers(noise: str) -> int:
-    """Return how many numbers the text of a schedule has."""
-    return len(noise.partition(":")[2].replace(",", " ").split())

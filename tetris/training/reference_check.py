@@ -1,4 +1,4 @@
-"""Features of one's own in C++ are compared with their twins in Python before a run trains with them."""
+"""Features of one's own in C++ are compared with their references in Python before a run trains with them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tetris.play.own_features import header_features, header_of
 from tetris.play.rollouts import Rollout
 
 DECISIONS, CANDIDATES, STREAMS, SEED = 100, 2, 2, 1
-"""The games by which a header is compared with its twins."""
+"""The games by which a header is compared with its references."""
 
 
 def libraries(names: tuple[str, ...]) -> list[Extension]:
@@ -32,7 +32,7 @@ def libraries(names: tuple[str, ...]) -> list[Extension]:
 
 
 def fingerprint(names: tuple[str, ...], rules: Rules) -> dict[str, str]:
-    """Return a digest of the features of a header, if there are any: of its text and of the twins' values."""
+    """Return a digest of the features of a header, if any: of its text and of the references' values."""
     own = header_features(names)
     if not own:
         return {}
@@ -48,7 +48,7 @@ def fingerprint(names: tuple[str, ...], rules: Rules) -> dict[str, str]:
 
 
 def check_references(names: tuple[str, ...], rules: Rules, device: str) -> None:
-    """Compare the features of a header with their twins in games that weigh them most.
+    """Compare the features of a header with their references in games that weigh them most.
 
     Both have to give the same values for placements on the boards of these games, by the C++ operator of the
     environments, and to choose the same placements, by the engine that will play.
@@ -62,21 +62,15 @@ def check_references(names: tuple[str, ...], rules: Rules, device: str) -> None:
             Rollout(Policy(weights, ",".join(names)), Streams(rules, STREAMS, SEED), each)
             for each in (device, "python")
         )
-        if found := _difference(name, own, fast, slow):
-            path, _ = header_of([name]) or ("", "")
-            raise ValueError(f"{path}: {name} is not its twin in Python: on {rules.board} {found}")
-
-
-def _difference(name: str, own: tuple[str, ...], fast: Rollout, slow: Rollout) -> str:
-    """Return what differs from the twin in the same games on both engines; empty if nothing does."""
-    for decision in range(DECISIONS):
-        if found := _difference_in_values(name, own, slow, decision):
-            return found
-        fast.play_on(1)
-        slow.play_on(1)
-        if not torch.equal(fast.boards, slow.boards):
-            return f"they differ by decision {decision + 1} of games that weigh it most"
-    return ""
+        for decision in range(DECISIONS):
+            found = _difference_in_values(name, own, slow, decision)
+            fast.play_on(1)
+            slow.play_on(1)
+            if not found and not torch.equal(fast.boards, slow.boards):
+                found = f"they differ by decision {decision + 1} of games that weigh it most"
+            if found:
+                path, _ = header_of([name]) or ("", "")
+                raise ValueError(f"{path}: {name} is not its reference in Python: on {rules.board} {found}")
 
 
 def _difference_in_values(name: str, own: tuple[str, ...], games: Rollout, shift: int) -> str:
@@ -102,7 +96,7 @@ def _difference_in_values(name: str, own: tuple[str, ...], games: Rollout, shift
             value = found[after.shape.orientation * rules.width + after.column, own.index(name)]
             (expected,) = feature_values(after, (name,))
             if value != torch.tensor(expected, dtype=torch.float32):
-                return f"it gives {value:g} where the twin gives {expected:g}"
+                return f"it gives {value:g} where the reference gives {expected:g}"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""The folder of a training run: its files, its lock, and what is read from it."""
+"""The folder of a training run: its files, its lock, where it comes from, and what is read from it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import fcntl
 import itertools
 import json
 import os
+import platform
+import shlex
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,14 +18,19 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
 from kernels.support.files import check_own, flock, write_text
 from kernels.support.names import meant_path
 from kernels.support.printable import printable
+from kernels.version import __version__
 from tetris import LinearController
 from tetris.play.controller import FILE_NAME
 from tetris.training.recipe import Recipe, read_settings
 
 RUNS = Path("runs")
+_ROOT = Path(__file__).resolve().parents[2]
 
 
 class RunFolder:
@@ -64,34 +72,27 @@ class RunFolder:
     def claimed(self, new: Recipe | None) -> Iterator[None]:
         """Lock the folder against other processes; the system releases the lock when the process dies.
 
-        Args:
-            new: The recipe of a new run: the folder is made and the recipe written. None: an existing run.
-
-        Raises:
-            OSError: If the folder or the recipe cannot be written.
-            ValueError: If another process holds the lock, or the folder of a new run is not empty.
+        With the recipe of a new run the folder is made, and the recipe written. ValueError where another
+        process holds the lock, or the folder of a new run is not empty.
         """
         if new is not None:
             self.path.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            self._lock(descriptor)
+            try:
+                locked = flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                text = f"expected {self.path} to be at rest, but another process is training there"
+                raise ValueError(text) from error
+            if not locked:
+                warning = "is on a file system without locks: keep a second process from training there"
+                print(f"note: {printable(self.path)} {warning}", file=sys.stderr)
             if new is not None:
                 self.check_free()
                 write_text(self.config, json.dumps(new.to_dict(), indent=2) + "\n")
             yield
         finally:
             os.close(descriptor)
-
-    def _lock(self, descriptor: int) -> None:
-        try:
-            locked = flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            text = f"expected {self.path} to be at rest, but another process is training there"
-            raise ValueError(text) from error
-        if not locked:
-            warning = "is on a file system without locks: keep a second process from training there"
-            print(f"note: {printable(self.path)} {warning}", file=sys.stderr)
 
     def in_use(self) -> bool:
         """Return whether another process holds the lock: a run that goes on."""
@@ -104,18 +105,68 @@ class RunFolder:
             os.close(descriptor)
         return False
 
+    def add_start(self, device: str) -> None:
+        """Append the record of a start of the run, of this process, as a line."""
+        with self.starts.open("a") as file:
+            file.write(json.dumps(start_record(device)) + "\n")
+
 
 def new_folder(out: Path | None, seed: int) -> RunFolder:
-    """Return the folder of a new run; without ``out`` a free one under ``runs``, named by time and seed."""
-    if out is not None:
-        return RunFolder(out)
-    name = f"{datetime.datetime.now():%Y-%m-%d-%H%M%S}-seed{seed}"
-    numbered = (RUNS / (name if count == 1 else f"{name}-{count}") for count in itertools.count(1))
-    return RunFolder(next(path for path in numbered if not path.exists()))
+    """Return the folder of a new run, which is free; without ``out`` under ``runs``, by time and seed."""
+    if out is None:
+        name = f"{datetime.datetime.now():%Y-%m-%d-%H%M%S}-seed{seed}"
+        numbered = (RUNS / (name if count == 1 else f"{name}-{count}") for count in itertools.count(1))
+        out = next(path for path in numbered if not path.exists())
+    folder = RunFolder(out)
+    folder.check_free()
+    return folder
 
 
-Metrics = dict[str, Any]
-"""A line of ``metrics.jsonl``."""
+def versions() -> dict[str, str]:
+    """Return the versions of the software by name."""
+    return {
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+        "cem-tetris": __version__,
+    }
+
+
+def start_record(device: str) -> dict[str, str]:
+    """Return date, command, commit and hardware of this process; the GPU where the device is ``"cuda"``."""
+    words = sys.argv[0].split() if " " in sys.argv[0] else ["python", sys.argv[0]]
+    return {
+        "date": f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC",
+        "command": shlex.join([*words, *sys.argv[1:]]),
+        "commit": _commit(),
+        "hardware": _hardware(device),
+    }
+
+
+def _commit() -> str:
+    """The commit of a checkout, with a ``+`` where files differ; empty for an installed package."""
+    if not (_ROOT / ".git").exists():
+        return ""
+    try:
+        commit, changes = (
+            subprocess.run(
+                ["git", "-C", str(_ROOT), *words], capture_output=True, text=True, timeout=10, check=True
+            ).stdout.strip()
+            for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return commit + "+" * bool(changes)
+
+
+def _hardware(device: str) -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(errors="replace").splitlines() if cpuinfo.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    processor = names[0] if names else platform.processor() or platform.machine()
+    cores = len(os.sched_getaffinity(0))
+    gpu = torch.cuda.get_device_name() if device == "cuda" and torch.cuda.is_available() else ""
+    return ", ".join(filter(None, (gpu, processor, f"{cores} core{'s'[: cores != 1]}")))
 
 
 @dataclass(frozen=True)
@@ -127,12 +178,12 @@ class RunRecord:
         recipe: Its recipe.
         metrics: A record per generation, at least one.
         controller: The learned controller, with its provenance.
-        starts: Hardware, commit and command of each start; see `tetris.training.provenance`.
+        starts: Date, command, commit and hardware of each start.
     """
 
     name: str
     recipe: Recipe
-    metrics: list[Metrics]
+    metrics: list[dict[str, Any]]
     controller: LinearController
     starts: list[dict[str, Any]] = field(default_factory=list)
 
@@ -187,12 +238,12 @@ class RunRecord:
         return f"<RunRecord {printable(self.name)}: {printable(what)}>"
 
 
-def board(record: Metrics) -> str:
+def board(record: Mapping[str, Any]) -> str:
     """Return the board of a generation."""
     return f"{record['board_width']}x{record['board_height']}"
 
 
-def stages_of(metrics: Sequence[Metrics]) -> list[tuple[str, int, int]]:
+def stages_of(metrics: Sequence[Mapping[str, Any]]) -> list[tuple[str, int, int]]:
     """Return the stages that were played: board, first and last generation."""
     stages = []
     for (_, name), group in groupby(metrics, lambda record: (record["stage"], board(record))):
@@ -209,7 +260,7 @@ def load_run(path: str | os.PathLike[str]) -> RunRecord:
         ValueError: If it is no run, has no generation, or a file is damaged; the message names it.
     """
     folder = RunFolder(Path(path))
-    recipe, metrics = folder.recipe(), read_metrics(folder.metrics)
+    recipe, metrics = folder.recipe(), read_records(folder.metrics, METRICS)
     if not metrics:
         raise ValueError(f"expected a run of at least one generation in {path}, found none over yet")
     controller = LinearController.load(folder.controller)
@@ -224,15 +275,10 @@ def load_run(path: str | os.PathLike[str]) -> RunRecord:
         dict(controller.provenance.get("versions") or {})
     except (TypeError, ValueError) as error:
         raise ValueError(f"{folder.controller}: damaged provenance: {error}") from error
-    return RunRecord(folder.path.resolve().name, recipe, metrics, controller, _read_lines(folder.starts, {}))
+    return RunRecord(folder.path.resolve().name, recipe, metrics, controller, read_records(folder.starts, {}))
 
 
-def read_metrics(path: Path) -> list[Metrics]:
-    """Read a metrics file."""
-    return _read_lines(path, _METRICS)
-
-
-def _read_lines(path: Path, schema: Mapping[str, str]) -> list[dict[str, Any]]:
+def read_records(path: Path, schema: Mapping[str, str]) -> list[dict[str, Any]]:
     """Read the objects of a file, one a line; an incomplete last line, of a run in progress, is left out."""
     records: list[dict[str, Any]] = []
     try:
@@ -249,7 +295,7 @@ def _read_lines(path: Path, schema: Mapping[str, str]) -> list[dict[str, Any]]:
 _GREATEST = 1e300
 _COUNTS = ("generation", "stage", "board_width", "board_height", "seconds", "elapsed_s", "lines", "decisions")
 _FITNESS = ("generation_best", "elite_mean", "elite_threshold", "std_mean", "learned_mean_fitness")
-_METRICS = {
+METRICS = {
     **dict.fromkeys(_COUNTS, "number"),
     **dict.fromkeys(_FITNESS, "figure"),
     **dict.fromkeys(("mean", "std"), "numbers"),
@@ -275,8 +321,7 @@ def _is_a(kind: str, value: Any) -> bool:
     if kind == "numbers":
         return isinstance(value, list) and all(_is_a("number", each) for each in value)
     if kind == "interval":
-        low, high = value if isinstance(value, list) and len(value) == 2 else (None, None)
-        return _is_a("number", low) and _is_a("figure", high)
+        return isinstance(value, list) and len(value) == 2 and all(map(_is_a, ("number", "figure"), value))
     if kind == "figure" and value is None:
         return True
     number = isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,7 +1,6 @@
 """A training run: optimizer, objective and files.
 
-The learned weights are the mean of the last distribution, or the average of means, scaled to length 1. With a
-noisy fitness the best candidate is the luckiest one.
+The learned weights are the mean of the last distribution, or the average of means, scaled to length 1.
 """
 
 from __future__ import annotations
@@ -23,20 +22,20 @@ from cem import (
     Trainer,
 )
 from cem.core.backend import OPERATORS
+from cem.core.state import AVERAGED_MEAN
 from cem.run import ranks
 from cem.run.tensorboard import TensorBoardWriter, check_tensorboard
-from kernels.loader.ahead import build_missing
+from kernels.loader.extension import build_missing
 from kernels.ops import library
 from tetris import LinearController, Policy, Rollout, Streams, feature_names
 from tetris.play import engines as native
 from tetris.play.devices import NATIVE, check_gpu, choose_device
 from tetris.record.numbers import format_lines
 from tetris.training import reference_check
-from tetris.training.objective import learned_weights, run_objective
-from tetris.training.presets import DEFAULT_PRESET, Setting
-from tetris.training.provenance import add_start, versions
+from tetris.training.objective import run_objective, unit_length
 from tetris.training.recipe import Recipe, make_recipe
-from tetris.training.run_folder import RunFolder, new_folder
+from tetris.training.run_folder import RunFolder, new_folder, versions
+from tetris.training.settings import DEFAULT_PRESET, Setting
 
 CHECKPOINT_SECONDS = 1.0
 """The least time between two checkpoints, in seconds."""
@@ -79,11 +78,10 @@ def train(
     """
     recipe = make_recipe(choose_device(device), {**settings, "preset": preset, "seed": seed})
     folder = new_folder(None if out is None else Path(out), recipe.seed)
-    folder.check_free()
     prepare_engine(recipe)
     training = Training(recipe, folder, time_limit_s)
     with folder.claimed(recipe):
-        add_start(folder.starts, recipe.device)
+        folder.add_start(recipe.device)
         training.trainer.run()
         controller = training.save_controller()
     if controller is None:
@@ -171,27 +169,25 @@ class Training(Callback):
                 folder.checkpoints, fingerprint=recipe.fingerprint() | own, interval_s=CHECKPOINT_SECONDS
             ),
             stop=agreed or stop,
-            costs=[stage.cost for stage in recipe.stages for _ in range(stage.generations)],
+            costs=[stage.cost for _, stage in recipe.schedule],
         )
 
     def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
         """Write ``controller.json`` with every checkpoint: a run can be inspected while it goes on."""
         self.save_controller(state)
 
-    @property
-    def decisions(self) -> int:
-        """The decisions of all generations so far."""
-        return self.recipe.decisions_until(self.optimizer.generation)
-
-    def controller(
+    def save_controller(
         self, state: Mapping[str, Any] | None = None, scores: Sequence[Mapping[str, Any]] = ()
-    ) -> LinearController:
-        """Return the learned controller of an optimizer state, the current one by default.
+    ) -> LinearController | None:
+        """Write and return the learned controller of an optimizer state, the current one by default.
 
-        Its provenance holds scores and estimates of it and of published controllers, as plain values.
+        Its provenance holds scores and estimates of it and of published controllers, as plain values. Before
+        the first generation there is none.
         """
         recipe = self.recipe
         state = self.optimizer.state_dict() if state is None else state
+        if not state["generation"]:
+            return None
         estimates = [dict(each) for each in scores if "estimates" in each]
         provenance = {
             "made_by": "scripts/train_tetris.py",
@@ -205,17 +201,9 @@ class Training(Callback):
             "score": [dict(each) for each in scores if "estimates" not in each] if scores else None,
             **({"estimates": estimates} if estimates else {}),
         }
-        weights = tuple(learned_weights(state).tolist())
+        (weights,) = unit_length(state["distribution"][AVERAGED_MEAN].double().unsqueeze(0)).tolist()
         name = self.folder.path.resolve().name
-        return LinearController(recipe.features, weights, recipe.rules, name, provenance)
-
-    def save_controller(
-        self, state: Mapping[str, Any] | None = None, scores: Sequence[Mapping[str, Any]] = ()
-    ) -> LinearController | None:
-        """Write the learned controller, see `controller`; nothing before the first generation."""
-        controller = self.controller(state, scores)
-        if not controller.provenance["generation"]:
-            return None
+        controller = LinearController(recipe.features, tuple(weights), recipe.rules, name, provenance)
         if ranks.rank() == 0:
             controller.save(self.folder.controller)
         return controller

@@ -119,16 +119,10 @@ def board_kinds(
     ghost: bool = False,
     hint: AfterState | None = None,
 ) -> Cells:
-    """Return the kind of each cell of a board, the rows above it included, shape as ``cells``.
+    """Return the kind of each cell of a board, the rows above its ``height`` included, shape as ``cells``.
 
-    Args:
-        cells: The stack as in `Scene`, or `UNKNOWN` where a cell's piece is not known.
-        height: Rows of the board; those of ``cells`` beyond it are the space above.
-        falling: A placement whose piece is shown.
-        row: Row of the falling piece's bottom; None: at rest.
-        full: Rows to light up.
-        ghost: Whether to outline the falling piece at rest.
-        hint: A placement to outline, the hint of a controller.
+    The cells are those of a `Scene`, or `UNKNOWN`. The ``falling`` piece is shown with its bottom in ``row``,
+    None: at rest, where ``ghost`` outlines it; ``full`` rows are lit up, and a ``hint`` is outlined.
     """
     kinds: Cells = np.where(cells > 0, cells + np.uint8(STACK - 1), np.uint8(EMPTY))
     kinds[height:][cells[height:] == 0] = PAGE

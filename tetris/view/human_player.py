@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, field
 
 from tetris import LinearController, Lookahead, Rules
 from tetris.game.decisions import Pieces, choose, landing_row, place, play, with_next
@@ -10,14 +11,14 @@ from tetris.game.features import AfterState, column_heights
 from tetris.game.pieces import PIECES
 from tetris.game.rules import PIECE_LETTERS
 from tetris.record.explanation import explain
+from tetris.record.numbers import counted
 from tetris.view.game_view import GameTracker, Scene, board_kinds, scene_kinds
-from tetris.view.screen import IDLE, PANEL_HEAD, explanation_lines, is_shown, screen
-from tetris.view.terminal import Terminal
-from tetris.view.wording import counted
+from tetris.view.terminal import IDLE, Terminal
 
 FOOTER = "arrows move, turn, lower   space drop   c hold   h hint   q quit"
 
 
+@dataclass
 class HumanPlayer:
     """A person at the keyboard; the controller plays the same pieces beside it, one whenever the person does.
 
@@ -31,31 +32,25 @@ class HumanPlayer:
         in_order: Whether they are of the pieces as they came: none was kept.
     """
 
-    def __init__(
-        self,
-        terminal: Terminal,
-        rules: Rules,
-        pieces: Pieces,
-        controller: LinearController,
-        title: list[str],
-        lookahead: Lookahead = Lookahead.NONE,
-    ) -> None:
+    terminal: Terminal
+    rules: Rules
+    pieces: Pieces
+    controller: LinearController
+    title: list[str]
+    lookahead: Lookahead = Lookahead.NONE
+    played: list[AfterState] = field(default_factory=list)
+    in_order: bool = True
+    _drawn: int = 0  # pieces that have come
+    _held: int | None = None
+    _hint: bool = False
+    _over: tuple[str, ...] = ()  # what is said at the end of a game, until a key is pressed
+
+    def __post_init__(self) -> None:
         """Set up an empty board; nothing is shown yet."""
-        self.terminal = terminal
-        self.rules = rules
-        self.pieces = pieces
-        self.controller = controller
-        self.title = title
-        self.tracker, self.rival = GameTracker(rules), GameTracker(rules)
-        self.played: list[AfterState] = []
-        self.in_order = True
-        self._rival_name = controller.name or "controller"
-        self._player = controller.player(rules, lookahead)
-        self._rival_plays = play(pieces, self._player, rules)
-        self._drawn = 0  # pieces that have come
-        self._held: int | None = None
-        self._hint = False
-        self._over: list[str] = []  # what is said at the end of a game, until a key is pressed
+        self.tracker, self.rival = GameTracker(self.rules), GameTracker(self.rules)
+        self._rival_name = self.controller.name or "controller"
+        self._player = self.controller.player(self.rules, self.lookahead)
+        self._rival_plays = play(self.pieces, self._player, self.rules)
         self._began = time.monotonic()
         self._take()
 
@@ -64,7 +59,7 @@ class HumanPlayer:
         tracker, seconds = self.tracker, time.monotonic() - self._began
         return (
             f"{counted(tracker.lines, 'line')} with {counted(tracker.pieces, 'piece')} in {seconds:.0f} s "
-            f"({tracker.pieces / max(seconds, 1e-9):.1f} pieces a second), games over: {tracker.games:,}; "
+            f"({tracker.pieces / max(seconds, 1e-9):.1f} pieces per second), games over: {tracker.games:,}; "
             f"{self._rival_name} with the same pieces: {counted(self.rival.lines, 'line')}"
         )
 
@@ -79,12 +74,13 @@ class HumanPlayer:
                     self._press(key)
 
     def _press(self, key: str) -> None:
+        shape = self._after.shape
         if self._over:
-            self._over = []
+            self._over = ()
         elif key in ("left", "right", "a", "d"):
-            self._put(self._orientation, self._column + (1 if key in ("right", "d") else -1))
+            self._put(shape.orientation, self._after.column + (1 if key in ("right", "d") else -1))
         elif key in ("up", "w"):
-            self._put((self._orientation + 1) % len(PIECES[self._piece]), self._column)
+            self._put((shape.orientation + 1) % len(PIECES[shape.piece]), self._after.column)
         elif key in ("down", "s"):
             self._lower()
         elif key in (" ", "\n"):
@@ -110,7 +106,6 @@ class HumanPlayer:
         rows = self.tracker.rows
         row = landing_row(column_heights(rows, self.rules.width), shape, column)
         if self._row is None or row <= self._row:
-            self._orientation, self._column = orientation, column
             self._after = place(rows, shape, column, row, self.rules)
 
     def _lower(self) -> None:
@@ -139,7 +134,7 @@ class HumanPlayer:
         self.played.append(self._after)
         self.rival.carry_out(self.rival.scene(next(self._rival_plays), None))
         if self._after.game_over:
-            self._over = [f"GAME OVER: {counted(scene.game_lines, 'line')}", "any key: the next game"]
+            self._over = f"GAME OVER: {counted(scene.game_lines, 'line')}", "any key: the next game"
             self._held = None
         self._take()
 
@@ -148,26 +143,22 @@ class HumanPlayer:
 
     def _draw(self) -> bool:
         """Draw, and return whether there is room for the board."""
-        scene, size = self._scene(), self.terminal.size
-        rows, known = self.tracker.rows, scene.next_piece
-        hint = choose(rows, self._piece, self._player, self.rules, known) if self._hint else None
+        scene, rows = self._scene(), self.tracker.rows
+        known = scene.next_piece
         panel = [
             *self.title,
             f"hold {'-' if self._held is None else PIECE_LETTERS[self._held]}",
             f"lines {self.tracker.lines:,}   {self._rival_name} {self.rival.lines:,}",
             f"pieces {self.tracker.pieces:,}   games over {self.tracker.games:,}",
-            *(self._over or [""]),
+            *(self._over or ("",)),
             "",
         ]
+        hint = explanation = None
         if self._hint:
-            explained = explain(rows, self._after, self._player, known)
-            panel += explanation_lines(explained, size.lines - PANEL_HEAD)
-        depth = self.terminal.depth
-        boards = [scene_kinds(scene, self._height(), ghost=depth > 0, hint=hint)]
+            hint = choose(rows, self._piece, self._player, self.rules, known)
+            explanation = explain(rows, self._after, self._player, known)
+        boards = [scene_kinds(scene, self._height(), ghost=self.terminal.depth > 0, hint=hint)]
         if not self._hint:  # its table needs the room of the other board
             boards.append(board_kinds(self.rival.cells, self.rules.height))
-        shown = screen(
-            self.rules, boards, scene.next_piece, panel, FOOTER, size, depth, ("you", self._rival_name)
-        )
-        self.terminal.draw(shown)
-        return is_shown(self.rules, size, depth)
+        names = "you", self._rival_name
+        return self.terminal.show(self.rules, boards, known, panel, explanation, FOOTER, names)

@@ -1,4 +1,4 @@
-"""Pictures of a game as arrays: for GIF, video, a terminal, or an environment. Needs NumPy only.
+"""Pictures of a game: arrays, for a terminal or an environment, which need NumPy only; GIF and MP4.
 
 A picture is an array of indices into `PALETTE`: ``PALETTE[picture]`` is the picture in red, green and blue. A
 GIF holds the same palette, and a terminal leaves the page's background out.
@@ -6,11 +6,20 @@ GIF holds the same palette, and a terminal leaves the page's background out.
 
 from __future__ import annotations
 
+import io
+import tempfile
 import textwrap
+import unicodedata
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from itertools import chain
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from kernels.support.files import write_bytes
 from tetris.game.pieces import PIECES
 from tetris.view.game_view import (
     FAINT,
@@ -24,16 +33,21 @@ from tetris.view.game_view import (
     scene_kinds,
     shape_cells,
 )
-from tetris.view.glyphs import HEIGHT as GLYPH_HEIGHT
-from tetris.view.glyphs import WIDTH as GLYPH_WIDTH
-from tetris.view.glyphs import drawn_text, text_pixels
 
 Picture = npt.NDArray[np.uint8]
 
 PIECE_COLORS = ("2bc4d8", "e6c229", "a05be0", "e2504a", "4fbf5b", "4476e0", "ee8a2c")
 """Colour of each piece, in the order of their numbers."""
 
+GIF_CELL, MP4_CELL = 12, 24
+"""Size of a cell of the board, in pixels."""
+
+_FASTEST_GIF = 50.0
+
+REMEDY = 'pip install -e ".[watch]"'
+
 _PANEL_CHARACTERS = 14
+_GLYPH_WIDTH, _GLYPH_HEIGHT = 3, 5
 _SMALL = 6  # pixels: in a smaller cell edges would leave little of the inside
 
 
@@ -101,8 +115,8 @@ def frame(scene: Scene, title: str = "", cell: int = 12) -> Picture:
     """
     board = board_picture(scene_kinds(scene), cell)
     edge, gap, scale = max(2, cell // 4), cell, max(1, cell // 6)
-    line = (GLYPH_HEIGHT + 3) * scale
-    panel = (GLYPH_WIDTH + 1) * scale * _PANEL_CHARACTERS
+    line = (_GLYPH_HEIGHT + 3) * scale
+    panel = (_GLYPH_WIDTH + 1) * scale * _PANEL_CHARACTERS
     titles = textwrap.wrap(drawn_text(title), _PANEL_CHARACTERS) or [""]
     shape = (
         max(board.shape[0] + edge, (10 + len(titles)) * line + 4 * cell) + 2 * gap,
@@ -134,6 +148,99 @@ def frame(scene: Scene, title: str = "", cell: int = 12) -> Picture:
 
 def _write(picture: Picture, text: str, x: int, y: int, scale: int, kind: int) -> None:
     # Cut once it is drawn: text may take more characters then, or fewer.
-    pixels = text_pixels(text, scale)[:, : (GLYPH_WIDTH + 1) * scale * _PANEL_CHARACTERS]
+    pixels = text_pixels(text, scale)[:, : (_GLYPH_WIDTH + 1) * scale * _PANEL_CHARACTERS]
     height, width = pixels.shape
     picture[y : y + height, x : x + width][pixels] = 3 * kind
+
+
+def check_gif(speed: float) -> None:
+    """Raise ValueError where Pillow is not installed, or a speed is beyond what viewers show."""
+    if speed > _FASTEST_GIF:
+        raise ValueError(f"expected a speed of at most {_FASTEST_GIF:g} for a GIF, got {speed:g}")
+    try:
+        import PIL.Image  # noqa: F401
+    except ImportError as error:
+        raise ValueError(f"a GIF needs Pillow: {REMEDY}") from error
+
+
+def check_mp4() -> None:
+    """Raise ValueError where imageio-ffmpeg is not installed."""
+    try:
+        import imageio_ffmpeg  # noqa: F401
+    except ImportError as error:
+        raise ValueError(f"an MP4 needs imageio-ffmpeg: {REMEDY}") from error
+
+
+def write_gif(path: Path, scenes: Iterable[Scene], title: str, speed: float) -> None:
+    """Write a looping GIF, a picture a piece, atomically; ``speed`` is in pieces per second, at most 50."""
+    from PIL import Image
+
+    def images() -> Iterator[Image.Image]:
+        for scene in scenes:
+            image = Image.fromarray(frame(scene, title, GIF_CELL))
+            image.putpalette(PALETTE.tobytes())
+            yield image
+
+    save_gif(path, images(), speed)
+
+
+def save_gif(path: Path, images: Iterator[Any], speed: float) -> None:
+    """Write images of Pillow as a looping GIF, atomically; ``speed`` is in images per second."""
+    first, file = next(images), io.BytesIO()
+    first.save(file, "GIF", save_all=True, append_images=images, duration=round(1000 / speed), loop=0)
+    write_bytes(path, file.getvalue())
+
+
+def write_mp4(path: Path, scenes: Iterable[Scene], title: str, speed: float) -> None:
+    """Write a video in H.264, a picture a piece; see `write_gif`."""
+    from imageio_ffmpeg import write_frames
+
+    pictures = (frame(scene, title, MP4_CELL) for scene in scenes)
+    first = next(pictures)
+    size = first.shape[1], first.shape[0]
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "video.mp4"
+        # Any even size is fine for H.264; by default pictures would be scaled to multiples of 16.
+        frames = write_frames(str(file), size, fps=speed, codec="libx264", quality=8, macro_block_size=2)
+        with closing(frames) as writer:  # after Ctrl-C, too: its process writes into the folder
+            writer.send(None)
+            for picture in chain([first], pictures):
+                writer.send(np.ascontiguousarray(PALETTE[picture]))
+        write_bytes(path, file.read_bytes())
+
+
+# The font of the words in a picture, ASCII in capitals, which needs no font library.
+# Five octal digits a glyph, the rows from the top; the bits of a digit are the three pixels, left to right.
+_GLYPHS = {
+    **{" ": 0o00000, "-": 0o00700, ".": 0o00002, ",": 0o00024, ":": 0o02020, "/": 0o11244, "+": 0o02720},
+    **{"0": 0o75557, "1": 0o26227, "2": 0o71747, "3": 0o71717, "4": 0o55711},
+    **{"5": 0o74717, "6": 0o74757, "7": 0o71111, "8": 0o75757, "9": 0o75717},
+    **{"A": 0o25755, "B": 0o65656, "C": 0o34443, "D": 0o65556, "E": 0o74647, "F": 0o74644, "G": 0o34553},
+    **{"H": 0o55755, "I": 0o72227, "J": 0o11152, "K": 0o55655, "L": 0o44447, "M": 0o57755, "N": 0o65555},
+    **{"O": 0o25552, "P": 0o65644, "Q": 0o25573, "R": 0o65655, "S": 0o34216, "T": 0o72222, "U": 0o55557},
+    **{"V": 0o55552, "W": 0o55775, "X": 0o55255, "Y": 0o55222, "Z": 0o71247, "_": 0o00007, "?": 0o71302},
+    **{"(": 0o12221, ")": 0o42224, "[": 0o64446, "]": 0o31113, "{": 0o32623, "}": 0o62326, "<": 0o12421},
+    **{">": 0o42124, "=": 0o07070, "!": 0o22202, "#": 0o57575, "$": 0o36736, "%": 0o51245, "&": 0o25253},
+    **{"'": 0o22000, '"': 0o55000, "*": 0o52500, ";": 0o02024, "@": 0o25743, "^": 0o25000, "`": 0o42000},
+    **{"|": 0o22222, "~": 0o03600, "\\": 0o44211},
+}
+
+
+def text_pixels(text: str, scale: int) -> npt.NDArray[np.bool_]:
+    """Return a line of text as pixels, shape (5 * scale, 4 * scale * characters of `drawn_text`).
+
+    A column is left free behind each; a character that the font lacks is drawn as a question mark.
+    """
+    drawn = drawn_text(text)
+    pixels = np.zeros((_GLYPH_HEIGHT, (_GLYPH_WIDTH + 1) * len(drawn)), dtype=np.bool_)
+    for position, character in enumerate(drawn):
+        bits = np.array([*f"{_GLYPHS.get(character, _GLYPHS['?']):015b}"]) == "1"
+        left = position * (_GLYPH_WIDTH + 1)
+        pixels[:, left : left + _GLYPH_WIDTH] = bits.reshape(_GLYPH_HEIGHT, _GLYPH_WIDTH)
+    return pixels.repeat(scale, axis=0).repeat(scale, axis=1)
+
+
+def drawn_text(text: str) -> str:
+    """Return a text in capitals, its letters without accents."""
+    decomposed = unicodedata.normalize("NFKD", text)
+    return "".join(character for character in decomposed if not unicodedata.combining(character)).upper()

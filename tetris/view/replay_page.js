@@ -1,11 +1,10 @@
 // The element tetris-player plays the replay in the JSON inside it, which tetris/view/replay_page.py made and checked.
 
 const SPEEDS = [1, 2, 5, 10, 20, 50, 100, 500, 2000];
-const FASTEST_FALL = 12; // pieces a second; beyond, a fall would be two frames
+const FASTEST_FALL = 12; // pieces per second; beyond, a fall would be two frames
 const FALL = 0.6; // share of a piece's time in which it falls
 const PIECES = Array.from({ length: 7 }, (_, piece) => `piece-${piece}`); // their colours
-const PLAY_ICON = "M4 2v12l9-6z";
-const PAUSE_ICON = "M3 2h4v12H3zM9 2h4v12H9z";
+const ICONS = { Play: "M4 2v12l9-6z", Pause: "M3 2h4v12H3zM9 2h4v12H9z" };
 const HEADROOM = 4; // rows above the board: a piece that ends the game comes to rest there
 const SNAPSHOT = 256; // pieces between two boards that are kept, to go back from
 
@@ -71,10 +70,6 @@ class Games {
 class TetrisPlayer extends HTMLElement {
   connectedCallback() {
     if (this.shadowRoot) return;
-    if (document.readyState === "loading") { // what is inside may not have been read yet
-      document.addEventListener("DOMContentLoaded", () => this.connectedCallback(), { once: true });
-      return;
-    }
     this.replay = JSON.parse(this.querySelector("script").textContent);
     const template = document.getElementById("tetris-player");
     this.attachShadow({ mode: "open" }).append(template.content.cloneNode(true));
@@ -112,21 +107,19 @@ class TetrisPlayer extends HTMLElement {
     const on = (selector, event, act) => this.find(selector).addEventListener(event, act);
     on(".position", "input", (event) => this.seek(Number(event.target.value) - 1));
     on(".speed", "change", (event) => { this.speed = Number(event.target.value); });
-    on(".start", "click", () => this.seek(0));
-    on(".back", "click", () => this.seek(this.games.state.index - 1));
-    on(".step", "click", () => this.seek(this.games.state.index + 1));
-    on(".play", "click", () => this.setPlaying(!this.playing));
+    const actions = {
+      start: () => this.seek(0),
+      back: () => this.seek(this.games.state.index - 1),
+      step: () => this.seek(this.games.state.index + 1),
+      play: () => this.setPlaying(!this.playing),
+    };
+    for (const [name, act] of Object.entries(actions)) on(`.${name}`, "click", act);
     const keys = {
-      " ": () => this.setPlaying(!this.playing),
-      ArrowLeft: () => this.seek(this.games.state.index - 1),
-      ArrowRight: () => this.seek(this.games.state.index + 1),
-      ArrowUp: () => this.changeSpeed(1),
-      ArrowDown: () => this.changeSpeed(-1),
-      Home: () => this.seek(0),
-      End: () => this.seek(this.count - 1),
+      " ": actions.play, ArrowLeft: actions.back, ArrowRight: actions.step, Home: actions.start,
+      End: () => this.seek(this.count - 1), ArrowUp: () => this.changeSpeed(1), ArrowDown: () => this.changeSpeed(-1),
     };
     // A page of its own hears the keys wherever the focus is.
-    const keyboard = this.hasAttribute("page-keys") ? document : this;
+    const keyboard = "pageKeys" in document.body.dataset ? document : this;
     keyboard.addEventListener("keydown", (event) => {
       // A control that has the focus answers to the keys that are its own.
       const own = event.composedPath()[0].tagName;
@@ -145,10 +138,9 @@ class TetrisPlayer extends HTMLElement {
   }
 
   changeSpeed(by) {
-    const { options, selectedIndex } = this.find(".speed");
-    const chosen = Math.min(Math.max(selectedIndex + by, 0), options.length - 1);
-    this.find(".speed").selectedIndex = chosen;
-    this.speed = Number(options[chosen].value);
+    const select = this.find(".speed");
+    select.selectedIndex = Math.min(Math.max(select.selectedIndex + by, 0), select.options.length - 1);
+    this.speed = Number(select.value);
   }
 
   setPlaying(playing) {
@@ -156,7 +148,7 @@ class TetrisPlayer extends HTMLElement {
     this.playing = playing;
     const name = playing ? "Pause" : "Play";
     Object.assign(this.find(".play"), { title: name, ariaLabel: name });
-    this.find(".play path").setAttribute("d", playing ? PAUSE_ICON : PLAY_ICON);
+    this.find(".play path").setAttribute("d", ICONS[name]);
     cancelAnimationFrame(this.request);
     this.last = undefined;
     if (playing) this.request = requestAnimationFrame((now) => this.advance(now));
@@ -232,10 +224,10 @@ class TetrisPlayer extends HTMLElement {
         cell(x, y, colors.full, 1);
       }
     }
-    this.tell(now);
+    this.showCounts(now);
   }
 
-  tell(now) {
+  showCounts(now) {
     const { state, all, numbers, first } = this.games;
     const counts = {
       lines: state.lines + now.full.length,
@@ -256,4 +248,5 @@ class TetrisPlayer extends HTMLElement {
   }
 }
 
-customElements.define("tetris-player", TetrisPlayer);
+// A page may hold the program several times: the first one defines the element.
+if (!customElements.get("tetris-player")) customElements.define("tetris-player", TetrisPlayer);

@@ -20,7 +20,7 @@ from tetris.record.replay import Replay
 from tetris.view.game_view import scenes, shape_cells
 
 DEFAULT_SPEED = 5.0
-"""Default speed of a player, in pieces a second."""
+"""Default speed of a player, in pieces per second."""
 
 _FOLDER = Path(__file__).parent
 
@@ -29,9 +29,8 @@ def player_assets() -> str:
     """Return markup, style and program of the player; a page needs them once."""
     template = (_FOLDER / "replay_page.html").read_text(encoding="utf-8")
     program = (_FOLDER / "replay_page.js").read_text(encoding="utf-8")
-    # A page may hold the program several times: only the first one defines the element.
-    once = 'if (!customElements.get("tetris-player")) (() => {'
-    return f"{template}<script>\n{once}\n{program}}})();\n</script>\n"
+    # A module runs when the page is read, and its names are its own.
+    return f'{template}<script type="module">\n{program}</script>\n'
 
 
 def player_fragment(
@@ -42,37 +41,12 @@ def player_fragment(
     Args:
         replay: The replay, at least one placement.
         title: Title; the controller's name if empty.
-        speed: Pieces a second at first.
+        speed: Pieces per second at first.
         assets: Whether to add `player_assets`; otherwise the page has to hold them.
 
     Raises:
         ValueError: If the replay is empty or contradicts its seed, or the speed is not above 0.
     """
-    return _element(replay, title, speed) + (player_assets() if assets else "")
-
-
-def player_page(replay: Replay, title: str = "", speed: float = DEFAULT_SPEED) -> str:
-    """Return a whole page with the player of a replay; see `player_fragment`."""
-    name = html.escape(printable(title or "Tetris"))
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{name}</title>
-<style>
-body {{ margin: 0; padding: 1rem; background: #ffffff; }}
-tetris-player {{ margin: 0 auto; }}
-@media (prefers-color-scheme: dark) {{ body {{ background: #16181d; }} }}
-</style>
-</head>
-<body>
-{_element(replay, title, speed, " page-keys")}{player_assets()}</body>
-</html>
-"""
-
-
-def _element(replay: Replay, title: str, speed: float, attributes: str = "") -> str:
     if not replay.placements:
         raise ValueError("expected a replay of at least one placement, got none")
     if not speed > 0:
@@ -94,7 +68,29 @@ def _element(replay: Replay, title: str, speed: float, attributes: str = "") -> 
         ],
         "placements": base64.b64encode(zlib.compress(_played(replay), 9)).decode("ascii"),
     }
-    return f"<tetris-player{attributes}>{json_script(values)}</tetris-player>\n"
+    element = f"<tetris-player>{json_script(values)}</tetris-player>\n"
+    return element + (player_assets() if assets else "")
+
+
+def player_page(replay: Replay, title: str = "", speed: float = DEFAULT_SPEED) -> str:
+    """Return a whole page with the player of a replay; see `player_fragment`."""
+    name = html.escape(printable(title or "Tetris"))
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{name}</title>
+<style>
+body {{ margin: 0; padding: 1rem; background: #ffffff; }}
+tetris-player {{ margin: 0 auto; }}
+@media (prefers-color-scheme: dark) {{ body {{ background: #16181d; }} }}
+</style>
+</head>
+<body data-page-keys>
+{player_fragment(replay, title, speed)}</body>
+</html>
+"""
 
 
 def _played(replay: Replay) -> bytes:

@@ -1,16 +1,33 @@
-"""A terminal as a screen: single keys, full-screen pictures; its state is restored at the end."""
+"""The screen of a terminal: single keys, the board as large as fits, a panel of text beside it.
+
+The state of the terminal is restored at the end.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import select
 import signal
 import sys
 import termios
+import textwrap
 import tty
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from types import FrameType
-from typing import Any, TextIO
+from typing import TextIO
+
+from kernels.support.printable import printable
+from tetris.game.rules import PIECE_LETTERS, Rules
+from tetris.record.explanation import Explanation
+from tetris.view.game_view import HEADROOM, Cells
+from tetris.view.images import piece_picture
+from tetris.view.text import board_lines, half_blocks
+
+IDLE = 0.25
+"""Seconds between two looks at the window's size while nothing moves."""
 
 _ENTER = "\x1b[?1049h\x1b[?25l"  # the alternate screen, which keeps the shell's; no cursor
 _LEAVE = "\x1b[0m\x1b[?25h\x1b[?1049l"
@@ -18,6 +35,14 @@ _HOME, _TO_LINE_END, _TO_SCREEN_END = "\x1b[H", "\x1b[K", "\x1b[J"
 
 _ARROWS = {"A": "up", "B": "down", "C": "right", "D": "left"}
 _KEY = re.compile(r"\x1b[\[O]([A-D])|\x1b[\[O][0-9;]*[@-~]|(.)", re.DOTALL)
+
+# Boards and columns of the panel, which is cut where there are fewer: the first that fit are shown.
+_LAYOUTS = ((2, 28), (1, 39), (1, 0))
+_PANEL_HEAD = 13  # lines of the screen that are not free for features: the panel's first ones, the footer
+_GAP = "  "
+_NAME = 24  # columns of a feature's name
+_LEAST_HEADROOM, _LEAST_PLAIN_HEADROOM = 2, 1  # rows, in which a waiting piece is seen
+_LARGEST_CELL = 8
 
 
 def is_interactive(output: TextIO) -> bool:
@@ -51,8 +76,6 @@ class Terminal:
         self.output = output
         self.keyboard = keyboard
         self.depth = color_depth(output)
-        self._settings: list[Any] = []
-        self._handlers: dict[int, Any] = {}
         self._last = ""
 
     def __enter__(self) -> Terminal:
@@ -72,19 +95,29 @@ class Terminal:
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
 
-    @property
-    def size(self) -> os.terminal_size:
-        """The current columns and lines."""
+    def show(
+        self,
+        rules: Rules,
+        boards: Sequence[Cells],
+        next_piece: int | None,
+        panel: Sequence[str],
+        explanation: Explanation | None,
+        footer: str,
+        names: tuple[str, str] = ("", ""),
+    ) -> bool:
+        """Show a `screen`, with an explanation below its panel; return whether there is room for a board."""
         size = os.get_terminal_size(self.output.fileno())
-        return size if size.columns and size.lines else os.terminal_size((80, 24))
-
-    def draw(self, lines: list[str]) -> None:
-        """Show lines that fit the screen; unchanged lines are not written again."""
+        if not (size.columns and size.lines):
+            size = os.terminal_size((80, 24))
+        if explanation is not None:
+            panel = [*panel, *explanation_lines(explanation, size.lines - _PANEL_HEAD)]
+        lines, fits = screen(rules, boards, next_piece, panel, footer, size, self.depth, names)
         text = _HOME + f"{_TO_LINE_END}\r\n".join(lines) + _TO_LINE_END + _TO_SCREEN_END
         if text != self._last:
             self._last = text
             self.output.write(text)
             self.output.flush()
+        return fits
 
     def keys(self, seconds: float) -> list[str]:
         """Return the keys pressed; waits up to ``seconds`` for the first. ``q`` if the keyboard is gone."""
@@ -116,3 +149,78 @@ class Terminal:
 
 def _end(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
+
+
+def screen(
+    rules: Rules,
+    boards: Sequence[Cells],
+    next_piece: int | None,
+    panel: Sequence[str],
+    footer: str,
+    size: os.terminal_size,
+    depth: int,
+    names: tuple[str, str] = ("", ""),
+) -> tuple[list[str], bool]:
+    """Return the lines of the screen, one or two boards beside the panel, and whether there is room for them.
+
+    A second board, each as `board_kinds` returns it, is shown where there is room, with names below both. The
+    depth is that of colours, 24, 8 or 0 bits.
+    """
+    fits = [
+        (count, cell, headroom)
+        for count, columns_of_panel in _LAYOUTS
+        for cell, headroom, columns, lines in _sizes(rules, depth)
+        if count <= len(boards) and count * columns + columns_of_panel <= size.columns and lines <= size.lines
+    ]
+    if not fits:
+        *_, (_, _, columns, lines) = _sizes(rules, depth)
+        text = f"the window is too small: {columns} x {lines} needed, q quits"
+        return textwrap.wrap(text, size.columns)[: size.lines], False
+    count, cell, headroom = fits[0]
+    names = names if count > 1 else ("", "")
+    drawn = [
+        board_lines(kinds[: rules.height + headroom], rules.height, depth, cell, printable(name))
+        for kinds, name in zip(boards[:count], names, strict=False)
+    ]
+    board = [_GAP.join(lines) for lines in zip(*drawn, strict=True)]
+    width = count * (rules.width * cell + 2 + len(_GAP))
+    room = size.columns - width
+    beside = []
+    if room >= 8:  # the lines of the next piece are as wide, and not cut: they hold escape sequences
+        beside = [*_next_piece(next_piece, depth), *(printable(line)[:room] for line in panel)]
+    empty = " " * (width - len(_GAP))
+    rows = zip_longest(board, beside[: size.lines - 1])
+    joined = [f"{left or empty}{_GAP}{right or ''}" for left, right in rows]
+    return [*joined, *[""] * (size.lines - 1 - len(joined)), footer[: size.columns - 1]], True
+
+
+def explanation_lines(explanation: Explanation, room: int) -> list[str]:
+    """Return a table of at most ``room`` lines: margin, value, and features, the most decisive ones first."""
+    margin = "-" if explanation.margin is None else f"{explanation.margin:.2f}"
+    lines = [f"{'margin':<{_NAME}}{margin:>15}", f"{'value':<{_NAME}}{explanation.value:>15.2f}"]
+    columns = zip(explanation.names, explanation.features, explanation.leads, strict=True)
+    # Zero times a negative weight is -0, which + 0.0 makes 0.
+    rows = [
+        f"{name:<{_NAME}}{value:>6g}{lead + 0.0:>9.2f}"
+        for name, value, lead in sorted(columns, key=lambda each: -abs(each[2]))
+    ]
+    left = room - len(lines)
+    if len(rows) > left:
+        rows = [*rows[: max(0, left - 1)], f"{len(rows) - max(0, left - 1)} more features"]
+    return lines + rows
+
+
+def _sizes(rules: Rules, depth: int) -> Iterator[tuple[int, int, int, int]]:
+    """The sizes of a board, the largest first: a cell's columns, rows above it, its columns, all lines."""
+    cells, least = (range(_LARGEST_CELL, 0, -1), _LEAST_HEADROOM) if depth else ((2,), _LEAST_PLAIN_HEADROOM)
+    for cell in cells:
+        for headroom in range(HEADROOM, least - 1, -1):
+            rows = rules.height + headroom
+            lines = math.ceil(rows * cell / 2) if depth else rows
+            yield cell, headroom, rules.width * cell + 2 + len(_GAP), lines + 2
+
+
+def _next_piece(piece: int | None, depth: int) -> list[str]:
+    if piece is None or not depth:
+        return [f"next: {'-' if piece is None else PIECE_LETTERS[piece]}", ""]
+    return ["next", *half_blocks(piece_picture(piece, 2), depth == 24)]

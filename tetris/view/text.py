@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, product
 
 import numpy as np
 
 from tetris.game.rules import PIECE_LETTERS
 from tetris.view.game_view import EMPTY, FALLING, FULL, HINT, PAGE, STACK, Cells, Scene, scene_kinds
-from tetris.view.images import PALETTE, Picture
+from tetris.view.images import PALETTE, Picture, board_picture
 
 # Two characters each, so that a cell is about square; the pieces have one look.
 _CHARACTERS = {PAGE: "  ", EMPTY: " .", FULL: "==", HINT: "<>", STACK: "[]", FALLING: "##"}
 
 RESET = "\x1b[0m"
 
-_LEVELS = np.array([0, 95, 135, 175, 215, 255])  # of each colour in the 6 x 6 x 6 cube of 256 colours
+_LEVELS = (0, 95, 135, 175, 215, 255)
+# Of 256 colours, those from 16 on: a cube of these levels, and 24 greys.
+_COLORS = np.array([*product(_LEVELS, repeat=3), *((8 + 10 * grey,) * 3 for grey in range(24))])
 
 
-def board_lines(kinds: Cells, height: int) -> list[str]:
-    """Return `board_kinds` in plain characters, a line a row, the topmost first, and the floor.
+def board_lines(kinds: Cells, height: int, depth: int = 0, cell: int = 2, name: str = "") -> list[str]:
+    """Return `board_kinds` as text, lines of one width, the topmost first, and the floor with a name in it.
 
-    Rows from ``height`` on have no side walls.
+    Rows from ``height`` on have no side walls. With 24 or 8 bits of colour they are half blocks and ``cell``
+    the columns of a cell, otherwise plain characters, a line a row.
     """
-    looks = np.where(kinds >= STACK, kinds - kinds % 8, kinds)  # of any piece, that of the first
-    lines = ["".join(_CHARACTERS[kind] for kind in row) for row in looks.tolist()]
-    walled = [f"|{line}|" if y < height else f" {line}".rstrip() for y, line in enumerate(lines)]
-    return [*reversed(walled), f"+{'--' * kinds.shape[1]}+"]
+    if depth:
+        lines, walled = half_blocks(board_picture(kinds, cell), depth == 24), math.ceil(height * cell / 2)
+        side, left, bottom, right = "│└─┘"
+    else:
+        looks = np.where(kinds >= STACK, kinds - kinds % 8, kinds)  # of any piece, that of the first
+        lines, walled = ["".join(_CHARACTERS[kind] for kind in row) for row in looks[::-1].tolist()], height
+        side, left, bottom, right = "|+-+"
+    above, width = len(lines) - walled, kinds.shape[1] * cell
+    sides = [" " if index < above else side for index in range(len(lines))]
+    floor = f"{left}{name[:width].center(width, bottom)}{right}"
+    return [*(f"{wall}{line}{wall}" for wall, line in zip(sides, lines, strict=True)), floor]
 
 
 def scene_text(scene: Scene) -> str:
@@ -41,7 +52,7 @@ def scene_text(scene: Scene) -> str:
         f"piece {scene.pieces} {PIECE_LETTERS[scene.after.shape.piece]}{next_piece}, "
         f"lines {scene.lines}, games over {scene.games + scene.after.game_over}{over}"
     )
-    return "\n".join([counts, *board_lines(scene_kinds(scene)[:top], height)])
+    return "\n".join([counts, *map(str.rstrip, board_lines(scene_kinds(scene)[:top], height))])
 
 
 def half_blocks(picture: Picture, true_color: bool) -> list[str]:
@@ -71,20 +82,8 @@ def _runs(top: Picture, bottom: Picture, codes: list[str]) -> Iterable[str]:
 
 @lru_cache
 def _codes(true_color: bool) -> list[str]:
-    """The end of the escape sequence of each colour."""
-    return [
-        f"2;{red};{green};{blue}" if true_color else f"5;{_nearest_of_256(red, green, blue)}"
-        for red, green, blue in PALETTE.tolist()
-    ]
-
-
-def _nearest_of_256(red: int, green: int, blue: int) -> int:
-    """The number of the nearest colour: of the cube from 16 on, or of the 24 greys from 232 on."""
-    color = np.array([red, green, blue])
-    cube = np.abs(_LEVELS - color[:, None]).argmin(axis=1)
-    grey = int(np.clip(round((color.mean() - 8) / 10), 0, 23))
-    cube_error = np.abs(_LEVELS[cube] - color).sum()
-    grey_error = np.abs(8 + 10 * grey - color).sum()
-    if grey_error < cube_error:
-        return 232 + grey
-    return int(16 + 36 * cube[0] + 6 * cube[1] + cube[2])
+    """The end of the escape sequence of each colour, or of the nearest of 256."""
+    if true_color:
+        return [f"2;{red};{green};{blue}" for red, green, blue in PALETTE.tolist()]
+    distances = ((PALETTE[:, None].astype(int) - _COLORS) ** 2).sum(axis=2)
+    return [f"5;{16 + number}" for number in distances.argmin(axis=1)]

@@ -5,113 +5,98 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from tetris.game.policy import Player
 from tetris.record.explanation import Explanation, explain
 from tetris.view.game_view import Scene, scene_kinds
-from tetris.view.screen import IDLE, PANEL_HEAD, explanation_lines, screen
-from tetris.view.terminal import Terminal
+from tetris.view.terminal import IDLE, Terminal
 
 SPEEDS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, math.inf)
-"""The speeds that keys choose from, in pieces a second; the last one is that of the engine."""
+"""The speeds that keys choose from, in pieces per second; the last one is that of the engine."""
 
 FOOTER = "space pause   . step   + faster   - slower   q quit"
 
 _FRAME = 1 / 30
 _FALL = 0.6  # share of a piece's time in which it falls; then it is shown at rest
-_FASTEST_FALL = 12.0  # pieces a second; above, a fall would be two frames
+_FASTEST_FALL = 12.0  # pieces per second; above, a fall would be two frames
 
 
+@dataclass
 class Watcher:
-    """Shows scenes until the quit key, ``speed`` pieces per second at first, explained by a player."""
+    """Shows scenes, at least one, until the quit key, explained by a player.
 
-    def __init__(
-        self,
-        terminal: Terminal,
-        scenes: Iterator[Scene],
-        player: Player | None,
-        title: list[str],
-        speed: float,
-    ) -> None:
-        """Set up; nothing is shown yet."""
-        self.terminal = terminal
-        self.scenes = scenes
-        self.player = player
-        self.title = title
-        self.speed = speed
-        self.paused = False
-        self.ended = False
-        self._progress = 0.0  # of the current piece: 0 when it appears, 1 when the next one appears
-        self._explained: tuple[Scene, Explanation] | None = None
+    ``speed`` is in pieces per second, at first.
+    """
+
+    terminal: Terminal
+    scenes: Iterator[Scene]
+    player: Player | None
+    title: list[str]
+    speed: float
+    paused: bool = False
+    ended: bool = False
+    _progress: float = 0.0  # of the current piece: 0 when it appears, 1 when the next one appears
+    _explanation: Explanation | None = None
+
+    def __post_init__(self) -> None:
+        """Take the first scene; nothing is shown yet."""
+        self._scene = next(self.scenes)
 
     def run(self) -> None:
         """Show the scenes."""
-        scene = next(self.scenes, None)
-        if scene is None:
-            return
         last = time.monotonic()
         while True:
-            self._draw(scene)
+            self._draw()
             still = self.paused or self.ended
-            wait = 0.0 if self.speed == math.inf else min(_FRAME, 1 / self.speed)
-            for key in self.terminal.keys(IDLE if still else wait):
+            for key in self.terminal.keys(IDLE if still else min(_FRAME, 1 / self.speed)):
                 if key in ("q", "Q"):
                     return
-                scene = self._press(key, scene)
+                self._press(key)
             now = time.monotonic()
             if not (self.paused or self.ended):
-                scene = self._go_on(scene, now - last)
+                self._go_on(now - last)
             last = now
 
-    def _press(self, key: str, scene: Scene) -> Scene:
+    def _press(self, key: str) -> None:
         if key == " ":
             self.paused = not self.paused
         elif key in (".", "n", "right"):
             self.paused = True
-            # A piece that is still falling comes to rest first.
-            scene = self._next(scene) if self._at_rest else scene
+            if self._at_rest:  # a piece that is still falling comes to rest first
+                self._next()
             self._progress = _FALL
         elif key in ("+", "=", "up"):
             self.speed = next((speed for speed in SPEEDS if speed > self.speed), self.speed)
         elif key in ("-", "_", "down"):
             self.speed = next((speed for speed in reversed(SPEEDS) if speed < self.speed), self.speed)
-        return scene
 
     @property
     def _at_rest(self) -> bool:
         return self._progress >= _FALL or self.speed > _FASTEST_FALL
 
-    def _go_on(self, scene: Scene, seconds: float) -> Scene:
+    def _go_on(self, seconds: float) -> None:
         """Play on for a time; pieces that the engine cannot play within a frame are not caught up."""
         due = time.monotonic() + _FRAME
         self._progress += min(seconds, 1.0) * self.speed if self.speed < math.inf else math.inf
         while self._progress >= 1 and not self.ended:
             self._progress -= 1
-            scene = self._next(scene)
+            self._next()
             if time.monotonic() > due:
                 self._progress = min(self._progress, 0.0)
-        return scene
 
-    def _next(self, scene: Scene) -> Scene:
+    def _next(self) -> None:
         following = next(self.scenes, None)
-        self.ended = following is None
-        if self.ended:
-            self._progress = _FALL
-        return scene if following is None else following
+        if following is None:
+            self.ended, self._progress = True, _FALL
+        else:
+            self._scene, self._explanation = following, None
 
-    def _draw(self, scene: Scene) -> None:
-        size, depth = self.terminal.size, self.terminal.depth
-        boards, panel = [scene_kinds(scene, self._row(scene))], self._panel(scene, size.lines)
-        self.terminal.draw(screen(scene.rules, boards, scene.next_piece, panel, FOOTER, size, depth))
-
-    def _row(self, scene: Scene) -> int:
-        """The row of the piece in the picture: it falls from just above the board."""
-        resting = scene.after.landing_row
-        if self._at_rest or resting >= scene.rules.height:
-            return resting
-        return round(scene.rules.height + (resting - scene.rules.height) * self._progress / _FALL)
-
-    def _panel(self, scene: Scene, lines: int) -> list[str]:
+    def _draw(self) -> None:
+        scene = self._scene
+        row = scene.after.landing_row
+        if not self._at_rest and row < scene.rules.height:  # it falls from just above the board
+            row = round(scene.rules.height + (row - scene.rules.height) * self._progress / _FALL)
         speed = "as fast as it goes" if self.speed == math.inf else f"{self.speed:g} pieces/s"
         panel = [
             *self.title,
@@ -121,8 +106,7 @@ class Watcher:
             "the end" if self.ended else "paused" if self.paused else speed,
             "",
         ]
-        if self.player is not None:
-            if self._explained is None or self._explained[0] is not scene:
-                self._explained = scene, explain(scene.rows, scene.after, self.player, scene.next_piece)
-            panel += explanation_lines(self._explained[1], lines - PANEL_HEAD)
-        return panel
+        if self.player is not None and self._explanation is None:
+            self._explanation = explain(scene.rows, scene.after, self.player, scene.next_piece)
+        boards = [scene_kinds(scene, row)]
+        self.terminal.show(scene.rules, boards, scene.next_piece, panel, self._explanation, FOOTER)

@@ -12,10 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from kernels.ops.library import Library, check_tensor, is_transformed
-
-FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-NUMBERS = (*FLOATING, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+from kernels.ops.library import FLOATING, NUMBERS, Library, check_tensor, is_transformed
 
 
 def sigmoid(x: Tensor) -> Tensor:
@@ -73,17 +70,16 @@ def elementwise_mult(a: Tensor, b: Tensor) -> Tensor:
         tensor([10., 40.])
 
     Args:
-        a: any shape; float16, bfloat16, float32, float64, uint8, int8, int16, int32 or int64; CPU or CUDA.
-        b: a tensor of the same shape, dtype and device. Where its layout differs from that of a, or a has
-            gaps, the product costs a copy.
+        a: as ``vector_add`` takes it.
+        b: likewise.
 
     Returns:
-        A new tensor with the shape, dtype, device and, but for gaps, the layout of a.
+        As ``vector_add``.
 
     Raises:
-        TypeError: one is no tensor of these types, or the types differ.
-        ValueError: the shapes or the devices differ.
-        kernels.BuildError: the operator has to be built, and cannot be.
+        TypeError: As ``vector_add``.
+        ValueError: As ``vector_add``.
+        kernels.BuildError: As ``vector_add``.
     """
     return _apply("elementwise_mult", a, b)
 
@@ -156,24 +152,11 @@ def _sigmoid_double_backward(ctx: Any, grad_grad: Tensor) -> tuple[Tensor | None
 def _product_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
     a, b = ctx.saved_tensors
     wants_a, wants_b = ctx.needs_input_grad
-    if wants_a and wants_b:
+    if wants_a and wants_b and not torch.is_grad_enabled():  # which has no derivative itself
         both: tuple[Tensor, Tensor] = torch.ops.cem_tetris.elementwise_mult_backward(grad, a, b)
         return both
     multiply = torch.ops.cem_tetris.elementwise_mult
     return multiply(grad, b) if wants_a else None, multiply(grad, a) if wants_b else None
-
-
-def _product_double_backward(
-    ctx: Any, for_a: Tensor, for_b: Tensor
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    # The results were grad * b and grad * a; for_a and for_b are the gradients with respect to them.
-    grad, a, b = ctx.saved_tensors
-    wants_grad, wants_a, wants_b = ctx.needs_input_grad
-    return (
-        torch.addcmul(for_a * b, for_b, a) if wants_grad else None,
-        for_b * grad if wants_a else None,
-        for_a * grad if wants_b else None,
-    )
 
 
 class Operator(NamedTuple):
@@ -216,11 +199,7 @@ def _register() -> None:
     fake(
         "cem_tetris::elementwise_mult_backward", lambda grad, a, b: (torch.empty_like(a), torch.empty_like(a))
     )
-    for name, backward in (
-        ("sigmoid_backward", _sigmoid_double_backward),
-        ("elementwise_mult_backward", _product_double_backward),
-    ):
-        autograd(f"cem_tetris::{name}", backward, setup_context=_save_arguments)
+    autograd("cem_tetris::sigmoid_backward", _sigmoid_double_backward, setup_context=_save_arguments)
 
 
 _LIBRARY = Library("elementwise", _register)

@@ -11,13 +11,18 @@ from numba import cuda
 from kernels.ops.numba_launch import Array, launch
 
 
+@cuda.jit(device=True)
+def sigmoid(x: float) -> float:
+    """Exp is only ever taken of -|x|, so it cannot overflow: e lies in [0, 1]."""
+    e = math.exp(-abs(x))
+    return 1.0 / (1.0 + e) if x >= 0.0 else e / (1.0 + e)
+
+
 @cuda.jit
 def sigmoid_kernel(x: Array, y: Array) -> None:
     """A thread owns the elements i, i + threads, ... of the flat arrays: any grid covers any size."""
     for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
-        # exp is only ever taken of -|x|, so it cannot overflow: e lies in [0, 1].
-        e = math.exp(-abs(x[i]))
-        y[i] = 1.0 / (1.0 + e) if x[i] >= 0.0 else e / (1.0 + e)
+        y[i] = sigmoid(x[i])
 
 
 @cuda.jit

@@ -1,9 +1,11 @@
-// The LLTM cell for one element: a batch row and a state. Both devices compile these lines.
+// The LLTM cell for one element, a batch row and a state, and what a pass of the cell reads and writes. Both
+// devices compile these lines.
 //
 // `Math` brings sigmoid, tanh, elu and elu_slope for A: a number, or a vector register of them.
 #pragma once
 
 #include "portable.h"
+#include "tensors.h"
 
 namespace cem_tetris::lltm {
 
@@ -38,5 +40,27 @@ CEM_TETRIS_FUNCTION Gradients<A> backward(A input, A output, A candidate, A new_
   const A slope = Math::elu_slope(candidate, e);
   return {{d_cell * e * (i * (1 - i)), grad_h * t * (o * (1 - o)), d_cell * i * slope}, d_cell};
 }
+
+struct CellSizes {
+  int64_t batch, inputs, states;
+
+  int64_t columns() const { return inputs + states; }
+  int64_t gates() const { return kGates * states; }
+  int64_t multiply_adds() const { return batch * gates() * columns(); }
+};
+
+// A forward pass. All are contiguous in a small cell; what the BLAS reads need not be in others.
+struct Forward {
+  Tensor input, weights, bias, old_h, old_cell, new_h, new_cell, gates;
+};
+
+// A backward pass. But for what the BLAS reads and the gradients of h and cell, all are contiguous. Results
+// that are not wanted are empty; that of the old cell is a by-product of all others.
+struct Backward {
+  bool of_input, of_parameters, of_old_h;
+  const std::optional<Tensor>&grad_h, &grad_cell;  // none: zeros
+  Tensor input, weights, old_h, new_cell, gates, d_gates;
+  Tensor d_input, d_weights, d_bias, d_old_h, d_old_cell;
+};
 
 }  // namespace cem_tetris::lltm

@@ -5,8 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "host.h"
-#include "product.h"
+#include "cell.h"
 #include "small.h"
 #include "vector_math.h"
 

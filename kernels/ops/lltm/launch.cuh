@@ -2,7 +2,6 @@
 // others one pass makes the elements (pointwise.cuh).
 #pragma once
 
-#include "host.h"
 #include "pointwise.cuh"
 #include "small.cuh"
 

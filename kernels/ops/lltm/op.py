@@ -10,16 +10,15 @@ It is an LSTM cell that never forgets.
 
 from __future__ import annotations
 
+import math
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
-from torch import Tensor
+from torch import Tensor, nn
 
-from kernels.ops.library import Library, check_tensor, is_transformed
-
-_DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+from kernels.ops.library import FLOATING, Library, check_tensor, is_transformed
 
 
 def lltm(
@@ -98,10 +97,67 @@ def lltm_reference(
     return new_h, new_cell
 
 
+class LLTM(nn.Module):
+    """A recurrent cell like the LSTM without a forget gate, its state in one fused operator.
+
+    The parameters are named, shaped and drawn as in the tutorial, so that its state dicts load; a bias that
+    was saved as (1, 3 * state_size) has to be flattened.
+
+    Examples:
+        >>> cell = LLTM(input_features=32, state_size=128)
+        >>> h, c = cell(torch.randn(16, 32), (torch.zeros(16, 128), torch.zeros(16, 128)))
+
+    Attributes:
+        input_features: the size of an input; at least 0.
+        state_size: the size of h, and of the cell state; at least 1.
+        weights: (3 * state_size, state_size + input_features), as those of ``lltm``.
+        bias: (3 * state_size,), in the order of the rows.
+    """
+
+    def __init__(
+        self,
+        input_features: int,
+        state_size: int,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """Draw the parameters from the uniform distribution on +-1 / sqrt(state_size).
+
+        Raises:
+            ValueError: a size is too small.
+        """
+        super().__init__()
+        if input_features < 0 or state_size < 1:
+            raise ValueError(
+                f"expected input_features >= 0 and state_size >= 1, got {input_features} and {state_size}"
+            )
+        self.input_features = input_features
+        self.state_size = state_size
+        rows, columns = 3 * state_size, input_features + state_size
+        self.weights = nn.Parameter(torch.empty(rows, columns, device=device, dtype=dtype))
+        self.bias = nn.Parameter(torch.empty(rows, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw weights and bias again."""
+        bound = 1 / math.sqrt(self.state_size)
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -bound, bound)
+
+    def forward(self, input: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:  # noqa: A002
+        """Return the next h and cell state of an input and a state (h, cell); errors as of ``lltm``."""
+        return lltm(input, self.weights, self.bias, *state)
+
+    def extra_repr(self) -> str:
+        """Return what print shows in the module's brackets."""
+        return f"input_features={self.input_features}, state_size={self.state_size}"
+
+
 def _check(*tensors: Tensor) -> None:
     """Raise what ``lltm`` says it raises."""
     input, weights, bias, old_h, old_cell = tensors  # noqa: A001
-    check_tensor("input", input, _DTYPES)
+    check_tensor("input", input, FLOATING)
     check_tensor("old_h", old_h, (input.dtype,), input.device)
     if input.dim() != 2:
         raise ValueError(f"expected input of shape (batch, inputs), got {tuple(input.shape)}")

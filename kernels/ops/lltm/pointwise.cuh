@@ -7,7 +7,6 @@
 
 #include "cell.h"
 #include "common.cuh"
-#include "tensors.h"
 
 namespace cem_tetris::lltm {
 

@@ -10,14 +10,8 @@ import math
 import numpy as np
 from numba import cuda
 
+from kernels.ops.elementwise.prototype import sigmoid
 from kernels.ops.numba_launch import Array, launch
-
-
-@cuda.jit(device=True)
-def sigmoid(x: float) -> float:
-    """The stable form: exp is taken of -|x|."""
-    e = math.exp(-abs(x))
-    return 1.0 / (1.0 + e) if x >= 0.0 else e / (1.0 + e)
 
 
 @cuda.jit

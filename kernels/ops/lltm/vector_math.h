@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 #ifdef __AVX__
 #include <immintrin.h>
@@ -19,32 +20,21 @@ constexpr int kVectorBytes = 32;
 constexpr int kVectorBytes = 16;
 #endif
 
-template <typename A> struct Format;
-
-template <> struct Format<float> {
-  using Vector = float __attribute__((vector_size(kVectorBytes)));
-  using Bits = uint32_t __attribute__((vector_size(kVectorBytes)));
-  static constexpr int kMantissa = 23;
-  static constexpr uint32_t kSign = uint32_t{1} << 31;
-  static constexpr uint32_t kOne = 0x3f800000;  // 1.0f
-  static constexpr int kTerms = 8;
-  static constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, in the low bits
-  static constexpr float kLowest = -87.0f;      // e^x is a normal number from here on
-  static constexpr float kLn2High = 6.9313812256e-01f;  // ln 2 in two parts, as fdlibm splits it:
-  static constexpr float kLn2Low = 9.0580006145e-06f;   // n * kLn2High has no rounding error
-};
-
-template <> struct Format<double> {
-  using Vector = double __attribute__((vector_size(kVectorBytes)));
-  using Bits = uint64_t __attribute__((vector_size(kVectorBytes)));
-  static constexpr int kMantissa = 52;
-  static constexpr uint64_t kSign = uint64_t{1} << 63;
-  static constexpr uint64_t kOne = 0x3ff0000000000000;
-  static constexpr int kTerms = 14;
-  static constexpr double kRound = 6755399441055744.0;  // 1.5 * 2^52
-  static constexpr double kLowest = -708.0;
-  static constexpr double kLn2High = 6.93147180369123816490e-01;
-  static constexpr double kLn2Low = 1.90821492927058770002e-10;
+template <typename A> struct Format {
+  static constexpr bool kSingle = sizeof(A) == sizeof(float);
+  using Word = std::conditional_t<kSingle, uint32_t, uint64_t>;
+  typedef A Vector __attribute__((vector_size(kVectorBytes)));  // g++ takes no `using` here
+  typedef Word Bits __attribute__((vector_size(kVectorBytes)));
+  static constexpr int kMantissa = std::numeric_limits<A>::digits - 1;
+  static constexpr Word kSign = Word{1} << (8 * sizeof(A) - 1);
+  static constexpr Word kBias = std::numeric_limits<A>::max_exponent - 1;
+  static constexpr int kTerms = kSingle ? 8 : 14;
+  // Adding it rounds to an integer, which the low bits then hold.
+  static constexpr A kRound = A(3) * (Word{1} << (kMantissa - 1));
+  static constexpr A kLowest = kSingle ? -87 : -708;  // e^x is a normal number from here on
+  // ln 2 in two parts, as fdlibm splits it: n * kLn2High has no rounding error.
+  static constexpr A kLn2High = kSingle ? 6.9313812256e-01f : 6.93147180369123816490e-01;
+  static constexpr A kLn2Low = kSingle ? 9.0580006145e-06f : 1.90821492927058770002e-10;
 };
 
 template <typename A> using Vector = typename Format<A>::Vector;
@@ -144,8 +134,8 @@ template <typename A> struct VectorMath {
       const V n = shifted - F::kRound;
       const V r = multiply_add(n, V{} - F::kLn2Low, multiply_add(n, V{} - F::kLn2High, x));
       fraction = series<1>(r) * r;
-      // 2^n: the low bits of `shifted` hold n, which goes to the exponent of 1.
-      scale = (V)(((Bits)shifted << F::kMantissa) + F::kOne);
+      // 2^n: the low bits of `shifted` hold n.
+      scale = (V)(((Bits)shifted + F::kBias) << F::kMantissa);
     }
   };
 

@@ -13,19 +13,14 @@ constexpr int kChunk = 1024;  // samples a block sums
 
 // z[dimension][sample] of a tile.
 template <typename Real> __device__ __forceinline__ void noise_tile(const LateKeys& keys, const Noise& noise,
-    const typename Stream<Real>::Dimensions& dimensions, const typename Stream<Real>::Samples& samples,
-    Real (&z)[kTile][kTile]) {
+    const Dimensions& dimensions, const Samples<Real>& samples, Real (&z)[kTile][kTile]) {
   Pairs<Real> pairs;
-  if (noise.shared) {
-    Stream<Real>::first(keys, dimensions, samples, pairs[0]);
-  } else {
-    Stream<Real>::tile(keys, dimensions, samples, pairs);
-  }
+  set_tile(keys, noise.shared, dimensions, samples, pairs);
 #pragma unroll
   for (int j = 0; j < kTile; ++j) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const Polar<Real> pair = noise.shared ? pairs[0][half] : pairs[j][half];
+      const Polar<Real> pair = pairs[j][half];
       z[j][2 * half] = pair.radius * pair.cosine;
       z[j][2 * half + 1] = noise.antithetic ? -z[j][2 * half] : pair.radius * pair.sine;
     }
@@ -41,10 +36,10 @@ template <typename T, typename Real> __device__ __forceinline__ void sum_tiles(c
   put_keys(key, shared_keys);
   __syncthreads();
   const LateKeys keys = shared_keys;
-  const auto dimensions = Stream<Real>::dimensions(key, noise.shared ? 0 : first, noise.generation);
+  const auto dimensions = dimensions_of(key, noise.shared ? 0 : first, noise.generation);
   const int64_t row = noise.dim_first ? noise.samples : 1, column = noise.dim_first ? 1 : noise.dimensions;
   for (; tile < last; tile += step) {
-    const auto samples = Stream<Real>::samples(key, tile, noise.generation, word3(noise, first, tile));
+    const auto samples = samples_of<Real>(key, noise, first, tile);
     Real z[kTile][kTile];
     noise_tile<Real>(keys, noise, dimensions, samples, z);
 #pragma unroll
@@ -52,7 +47,7 @@ template <typename T, typename Real> __device__ __forceinline__ void sum_tiles(c
 #pragma unroll
       for (int s = 0; s < kTile; ++s) {
         if (first + j < noise.dimensions && tile * kTile + s < noise.samples) {
-          const Real g = static_cast<Real>(widened(grad[(first + j) * row + (tile * kTile + s) * column]));
+          const Real g = static_cast<Real>(grad[(first + j) * row + (tile * kTile + s) * column]);
           sum[0][j] += g;
           sum[1][j] += g * z[j][s];
         }
@@ -64,11 +59,8 @@ template <typename T, typename Real> __device__ __forceinline__ void sum_tiles(c
 // (d, N): a block for four dimensions and a chunk; its threads along the samples.
 template <typename T, typename Real> __global__ __launch_bounds__(kThreads) void backward_rows_kernel(
     Noise noise, const T* grad, int64_t chunks, Real* partial) {
-  const int64_t problem = problem_of_block();
-  if (problem >= noise.problems) return;
-  enter_problem(noise, problem);
-  grad += problem * noise.dimensions * noise.samples;
-  partial += problem * 2 * chunks * noise.dimensions;
+  if (!enter_problem(noise, grad)) return;
+  partial += problem_of_block() * 2 * chunks * noise.dimensions;
   const int64_t chunk = blockIdx.x % chunks, first = blockIdx.x / chunks * kTile;
   const int64_t tiles = (noise.samples + kTile - 1) / kTile, begin = chunk * (kChunk / kTile);
   Real sum[2][kTile] = {};
@@ -93,11 +85,8 @@ template <typename T, typename Real> __global__ __launch_bounds__(kThreads) void
 // (N, d): a thread for four dimensions and a chunk; the threads along the dimensions.
 template <typename T, typename Real> __global__ __launch_bounds__(kThreads) void backward_columns_kernel(
     Noise noise, const T* grad, int64_t chunks, Real* partial) {
-  const int64_t problem = problem_of_block();
-  if (problem >= noise.problems) return;
-  enter_problem(noise, problem);
-  grad += problem * noise.dimensions * noise.samples;
-  partial += problem * 2 * chunks * noise.dimensions;
+  if (!enter_problem(noise, grad)) return;
+  partial += problem_of_block() * 2 * chunks * noise.dimensions;
   const int64_t chunk = blockIdx.x % chunks, first = (blockIdx.x / chunks * kThreads + threadIdx.x) * kTile;
   const int64_t tiles = (noise.samples + kTile - 1) / kTile, begin = chunk * (kChunk / kTile);
   Real sum[2][kTile] = {};
@@ -124,19 +113,6 @@ template <typename Real> __global__ void sum_chunks_kernel(const Real* partial, 
   }
   mean_grad[index] = static_cast<Real>(sum[0]);
   std_grad[index] = static_cast<Real>(sum[1]);
-}
-
-template <typename T, typename Real> void launch_backward(const Noise& noise, const T* grad, int64_t chunks,
-    Real* partial, Real* mean_grad, Real* std_grad, cudaStream_t stream) {
-  const int64_t tiles = (noise.dimensions + kTile - 1) / kTile;
-  const int64_t blocks = chunks * (noise.dim_first ? tiles : (tiles + kThreads - 1) / kThreads);
-  auto* kernel = noise.dim_first ? backward_rows_kernel<T, Real> : backward_columns_kernel<T, Real>;
-  kernel<<<grid_of(blocks, noise.problems), kThreads, 0, stream>>>(noise, grad, chunks, partial);
-  STD_CUDA_KERNEL_LAUNCH_CHECK();
-  const int64_t sums = noise.problems * noise.dimensions;
-  sum_chunks_kernel<Real><<<grid_of((sums + kThreads - 1) / kThreads, 1), kThreads, 0, stream>>>(
-      partial, chunks, noise.dimensions, noise.problems, mean_grad, std_grad);
-  STD_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
 }  // namespace cem_tetris::normal

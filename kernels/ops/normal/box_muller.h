@@ -73,14 +73,8 @@ inline float minus_two_log(float u) {
   const uint32_t bits = bit_cast<uint32_t>(u), exponent_bits = (bits >> 23) + (0x4B400000u - 126u);
   const float exponent = bit_cast<float>(exponent_bits),
               f = bit_cast<float>(bits - (exponent_bits << 23)) - 1.0f;
-  float q = 0x1.2e4adcp+1f;
-  q = fmaf(q, f, 0x1.12e852p+1f);
-  q = fmaf(q, f, 0x1.8f31cep+0f);
-  q = fmaf(q, f, -0x1.496a24p-4f);
-  q = fmaf(q, f, 0x1.165388p-1f);
-  q = fmaf(q, f, -0x1.53e010p-1f);
-  q = fmaf(q, f, 0x1.000482p+0f);
-  q = fmaf(q, f, -0x1.fffffcp+0f);
+  const float q = polynomial(f, 0x1.2e4adcp+1f, 0x1.12e852p+1f, 0x1.8f31cep+0f, -0x1.496a24p-4f,
+      0x1.165388p-1f, -0x1.53e010p-1f, 0x1.000482p+0f, -0x1.fffffcp+0f);
   return fmaf(f, q, fmaf(exponent, -kTwoLog2, kMagic * kTwoLog2));
 }
 
@@ -93,16 +87,10 @@ CEM_TETRIS_FUNCTION Polar<float> polar(uint32_t radius_word, uint32_t angle_word
   const uint32_t far = std::fabs(turns) <= 0.5f ? 0u : ~0u;  // a mask, for a loop without branches
   const float t = turns - bit_cast<float>(bit_cast<uint32_t>(std::copysign(1.0f, turns)) & far), t2 = t * t;
   const uint32_t sign = far & 0x80000000u;
-  float cosine = 0x1.c02e2p-3f;  // cos(pi t), 6e-8
-  cosine = fmaf(cosine, t2, -0x1.54dcb4p+0f);
-  cosine = fmaf(cosine, t2, 0x1.03bc26p+2f);
-  cosine = fmaf(cosine, t2, -0x1.3bd39cp+2f);
-  cosine = fmaf(cosine, t2, 0x1.fffffep-1f);
-  float sine = 0x1.3912a8p-4f;  // sin(pi t) / t, 1e-8
-  sine = fmaf(sine, t2, -0x1.31fbf4p-1f);
-  sine = fmaf(sine, t2, 0x1.466504p+1f);
-  sine = fmaf(sine, t2, -0x1.4abba2p+2f);
-  sine = fmaf(sine, t2, 0x1.921fb4p+1f);
+  const float cosine = polynomial(  // cos(pi t), 6e-8
+      t2, 0x1.c02e2p-3f, -0x1.54dcb4p+0f, 0x1.03bc26p+2f, -0x1.3bd39cp+2f, 0x1.fffffep-1f);
+  const float sine = polynomial(  // sin(pi t) / t, 1e-8
+      t2, 0x1.3912a8p-4f, -0x1.31fbf4p-1f, 0x1.466504p+1f, -0x1.4abba2p+2f, 0x1.921fb4p+1f);
   return {std::sqrt(square), bit_cast<float>(bit_cast<uint32_t>(cosine) ^ sign),
       bit_cast<float>(bit_cast<uint32_t>(sine * t) ^ sign)};
 }
@@ -128,16 +116,8 @@ CEM_TETRIS_FUNCTION double minus_two_log(double u) {
   const uint64_t bits = bit_cast<uint64_t>(u), biased = (bits - kRootHalf + (kBias << 52)) >> 52;
   const double exponent = bit_cast<double>(kMagic | biased) - (0x1p52 + static_cast<double>(kBias));
   const double f = bit_cast<double>(bits - ((biased - kBias) << 52)) - 1.0, s = f / (2.0 + f), s2 = s * s;
-  double series = 1.0 / 21;
-  series = fma(series, s2, 1.0 / 19);
-  series = fma(series, s2, 1.0 / 17);
-  series = fma(series, s2, 1.0 / 15);
-  series = fma(series, s2, 1.0 / 13);
-  series = fma(series, s2, 1.0 / 11);
-  series = fma(series, s2, 1.0 / 9);
-  series = fma(series, s2, 1.0 / 7);
-  series = fma(series, s2, 1.0 / 5);
-  series = fma(series, s2, 1.0 / 3);
+  const double series = polynomial(
+      s2, 1.0 / 21, 1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13, 1.0 / 11, 1.0 / 9, 1.0 / 7, 1.0 / 5, 1.0 / 3);
   return fma(exponent, -kTwoLog2, -4.0 * fma(s * s2, series, s));
 }
 
@@ -149,20 +129,10 @@ CEM_TETRIS_FUNCTION Polar<double> polar(uint32_t w0, uint32_t w1, uint32_t w2, u
   const uint32_t quarter = ((w2 >> 29) + 1) / 2;
   const double part = plus_half(static_cast<int32_t>((w2 >> 11) - (quarter << 19)), w2 << 21 | w3 >> 11);
   const double x = part * 0x1.921fb54442d18p-51, x2 = x * x;  // 2 pi 2^-53
-  double of_sine = -1.0 / 1307674368000;
-  of_sine = fma(of_sine, x2, 1.0 / 6227020800);
-  of_sine = fma(of_sine, x2, -1.0 / 39916800);
-  of_sine = fma(of_sine, x2, 1.0 / 362880);
-  of_sine = fma(of_sine, x2, -1.0 / 5040);
-  of_sine = fma(of_sine, x2, 1.0 / 120);
-  of_sine = fma(of_sine, x2, -1.0 / 6);
-  double of_cosine = 1.0 / 20922789888000;
-  of_cosine = fma(of_cosine, x2, -1.0 / 87178291200);
-  of_cosine = fma(of_cosine, x2, 1.0 / 479001600);
-  of_cosine = fma(of_cosine, x2, -1.0 / 3628800);
-  of_cosine = fma(of_cosine, x2, 1.0 / 40320);
-  of_cosine = fma(of_cosine, x2, -1.0 / 720);
-  of_cosine = fma(of_cosine, x2, 1.0 / 24);
+  const double of_sine = polynomial(x2, -1.0 / 1307674368000, 1.0 / 6227020800, -1.0 / 39916800, 1.0 / 362880,
+      -1.0 / 5040, 1.0 / 120, -1.0 / 6);
+  const double of_cosine = polynomial(x2, 1.0 / 20922789888000, -1.0 / 87178291200, 1.0 / 479001600,
+      -1.0 / 3628800, 1.0 / 40320, -1.0 / 720, 1.0 / 24);
   const double sine = fma(x * x2, of_sine, x), half = 0.5 * x2, rest = 1.0 - half;
   const double cosine = rest + fma(x2 * x2, of_cosine, (1.0 - rest) - half);
   const bool odd = quarter % 2 != 0;

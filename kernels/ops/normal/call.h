@@ -1,6 +1,12 @@
-// What a call of the sampler is to the kernels of both devices.
+// What both devices' kernels know of a call of the sampler, and of a tile of its noise: four consecutive
+// samples (from a multiple of 4) of four consecutive dimensions (from one, too).
+//
+// float: a Philox block for each dimension. Its words 0 and 1 are radius and angle of samples 0 and 1, its
+// words 2 and 3 those of samples 2 and 3. double: a Philox block for each pair of samples and each dimension.
+// The first sample of a pair has the cosine, the second the sine.
 #pragma once
 
+#include "box_muller.h"
 #include "tensors.h"
 
 namespace cem_tetris::normal {
@@ -23,6 +29,8 @@ struct Noise {
 };
 
 constexpr uint64_t kGenerations = uint64_t{1} << 38;
+constexpr int kTile = 4;
+template <typename Real> constexpr int kBlocks = sizeof(Real) / sizeof(float);  // of Philox, a dimension
 
 template <typename F> void dispatch(ScalarType type, const F& f) { visit_floating("sample_normal", type, f); }
 

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "call.h"
-#include "tile.h"
 
 namespace cem_tetris::normal {
 namespace {
@@ -60,16 +59,19 @@ template <typename Real> struct Tiles {
     for (int i = 0; i < kLateKeys; ++i) keys.word[i] = late_key(key, i);
     const int64_t first = noise.shared ? 0 : tile * kTile;
     const uint32_t by_dimension = across && !noise.shared ? kTile : 0, by_block = across ? 0 : 1;
+    const uint64_t generation = noise.generation_data != nullptr
+                                    ? static_cast<uint64_t>(*noise.generation_data) % kGenerations
+                                    : noise.generation;
     // The same for all lanes, since a chunk starts at a multiple of kLanes.
-    const uint32_t word3 = upper(noise.generation, first, block);
+    const uint32_t word3 = upper(generation, first, block);
     for (int j = 0; j < (noise.shared ? 1 : kTile); ++j) {
-      for (int part = 0; part < Stream<Real>::kParts; ++part) {
+      for (int part = 0; part < kBlocks<Real>; ++part) {
         const uint32_t mark = sizeof(Real) == sizeof(float) ? 0 : kOfDouble | (part == 0 ? 0 : kSecondHalf);
         uint32_t w[4][kLanes];
         for (int l = 0; l < kLanes; ++l) {
           const uint32_t dimension = low(first) + j + l * by_dimension, b = low(block) + l * by_block;
-          const Words x = words(keys, dimension_part(key, dimension, noise.generation),
-              block_part(key, b, noise.generation, word3 | mark));
+          const Words x = words(
+              keys, dimension_part(key, dimension, generation), block_part(key, b, generation, word3 | mark));
           for (int i = 0; i < 4; ++i) w[i][l] = x.word[i];
         }
         if constexpr (sizeof(Real) == sizeof(float)) {
@@ -165,7 +167,7 @@ template <typename T, typename Real> struct Chunk {
 };
 
 template <typename T>
-void sample(const Noise& noise, Vector mean, Vector std, Vector low, Vector high, T* out) {
+void draw_as(const Noise& noise, Vector mean, Vector std, Vector low, Vector high, T* out) {
   using Real = compute_t<T>;
   const auto by_lane = [&](Vector v) { return ByLane<Real>(v, noise.problems, noise.dimensions); };
   const ByLane<Real> means = by_lane(mean), stds = by_lane(std), lows = by_lane(low), highs = by_lane(high);
@@ -203,26 +205,15 @@ void sample(const Noise& noise, Vector mean, Vector std, Vector low, Vector high
   });
 }
 
-// In the host's memory the generation can be read at once.
-Noise with_generation(Noise noise) {
-  if (noise.generation_data != nullptr)
-    noise.generation = static_cast<uint64_t>(*noise.generation_data) % kGenerations;
-  return noise;
-}
-
-void draw(const Noise& given, Vector mean, Vector std, Vector low, Vector high, const Tensor& out) {
-  const Noise noise = with_generation(given);
-  dispatch(out.scalar_type(), [&](auto zero) {
-    using T = decltype(zero);
-    sample<T>(noise, mean, std, low, high, mutable_data<T>(out));
-  });
+void draw(const Noise& noise, Vector mean, Vector std, Vector low, Vector high, const Tensor& out) {
+  dispatch(out.scalar_type(),
+      [&](auto zero) { draw_as(noise, mean, std, low, high, mutable_data<decltype(zero)>(out)); });
 }
 
 // A thread has whole tiles of dimensions and goes through their samples in order, so the sums are the same
 // for any number of threads.
-template <typename T>
-void sum_samples(const Noise& noise, const T* grad, compute_t<T>* mean_grad, compute_t<T>* std_grad) {
-  using Real = compute_t<T>;
+template <typename T, typename Real>
+void sum_gradients_as(const Noise& noise, const T* grad, Real* mean_grad, Real* std_grad) {
   const int64_t row = noise.dim_first ? noise.samples : 1, column = noise.dim_first ? 1 : noise.dimensions;
   const int64_t tiles = divide_up(noise.dimensions, kTile);
   torch::stable::parallel_for(0, noise.problems * tiles, 1, [&](int64_t begin, int64_t end) {
@@ -257,8 +248,7 @@ void sum_gradients(const Noise& noise, const Tensor& grad, const Tensor& mean_gr
   dispatch(grad.scalar_type(), [&](auto zero) {
     using T = decltype(zero);
     using Real = compute_t<T>;
-    sum_samples<T>(with_generation(noise), const_data<T>(grad), mutable_data<Real>(mean_grad),
-        mutable_data<Real>(std_grad));
+    sum_gradients_as(noise, const_data<T>(grad), mutable_data<Real>(mean_grad), mutable_data<Real>(std_grad));
   });
 }
 

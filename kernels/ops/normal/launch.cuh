@@ -7,17 +7,6 @@
 namespace cem_tetris::normal {
 namespace {
 
-// nvcc's own half types, for their conversions.
-template <typename T> struct DeviceType {
-  using type = T;
-};
-template <> struct DeviceType<torch::headeronly::Half> {
-  using type = __half;
-};
-template <> struct DeviceType<torch::headeronly::BFloat16> {
-  using type = __nv_bfloat16;
-};
-
 // Makes a device the current one where it is not: a guard costs the host 0.2 us or more, the question
 // nothing.
 class OnDevice {
@@ -34,7 +23,7 @@ class OnDevice {
 
 // Tiles along the fast and the slow side to a grid: as many steps a thread as leave sixteen blocks
 // a multiprocessor.
-Shape make_shape(int64_t fast, int64_t slow, int device, int64_t* blocks) {
+Shape make_shape(int64_t fast, int64_t slow, int device) {
   int log_width = 0;
   while ((1 << log_width) < kThreads && (int64_t{1} << log_width) < fast) ++log_width;
   const int height = kThreads >> log_width;
@@ -44,9 +33,8 @@ Shape make_shape(int64_t fast, int64_t slow, int device, int64_t* blocks) {
          across * divide_up(slow, 2 * steps * height) >= wanted) {
     steps *= 2;
   }
-  const int64_t down = divide_up(slow, steps * height);
-  *blocks = across * down;
-  return {log_width, steps, static_cast<uint32_t>(across), static_cast<uint32_t>(down),
+  return {log_width, steps, static_cast<uint32_t>(across),
+      static_cast<uint32_t>(divide_up(slow, steps * height)),
       static_cast<uint32_t>(std::min(kGroup, across))};
 }
 
@@ -85,7 +73,7 @@ template <typename F> void dispatch_small(int rows, bool tensors, F&& f) {
   }
 }
 
-// (..., N, d).
+// (..., N, d). Whether a kernel for small results was launched; all else is left to the general ones.
 template <typename T> bool launch_small_columns(
     const Noise& noise, Vector mean, Vector std, Bounds<float> bounds, const Tensor& out) {
   const int64_t device = multiprocessors(out.get_device_index()) * kThreads, limit = kSmallLoad * device;
@@ -136,14 +124,6 @@ template <typename T> bool launch_small_rows(const Noise& noise, Vector mean, Ve
   return true;
 }
 
-// Whether a kernel for small results was launched; all else is left to the general ones.
-template <typename T>
-bool launch_small(const Noise& noise, Vector mean, Vector std, Bounds<float> bounds, const Tensor& out) {
-  if (noise.shared || noise.antithetic || mean.type != ScalarType::Float) return false;
-  if (!noise.dim_first) return launch_small_columns<T>(noise, mean, std, bounds, out);
-  return bounds.low == nullptr && bounds.high == nullptr && launch_small_rows<T>(noise, mean, std, out);
-}
-
 template <typename T>
 void launch(Noise noise, Vector mean, Vector std, Vector low, Vector high, const Tensor& out) {
   using Real = compute_t<T>;
@@ -151,28 +131,29 @@ void launch(Noise noise, Vector mean, Vector std, Vector low, Vector high, const
       static_cast<const Real*>(low.data), static_cast<const Real*>(high.data), low.stride, high.stride};
   if (noise.samples == 1 || noise.dimensions == 1)
     noise.dim_first = noise.dimensions == 1;  // the same in memory
+  const bool independent = !noise.shared && !noise.antithetic,
+             bounded = bounds.low != nullptr || bounds.high != nullptr;
   if constexpr (sizeof(Real) == sizeof(float)) {
-    if (launch_small<T>(noise, mean, std, bounds, out)) return;
+    if (independent && mean.type == ScalarType::Float &&
+        (noise.dim_first ? !bounded && launch_small_rows<T>(noise, mean, std, out)
+                         : launch_small_columns<T>(noise, mean, std, bounds, out)))
+      return;
   }
   const int64_t blocks_of_samples = divide_up(noise.samples, kTile),
                 tiles = divide_up(noise.dimensions, kTile);
-  int64_t blocks = 0;
   const Shape shape = make_shape(noise.dim_first ? blocks_of_samples : tiles,
-      noise.dim_first ? tiles : blocks_of_samples, out.get_device_index(), &blocks);
-  const bool plain = !noise.shared && !noise.antithetic && bounds.low == nullptr && bounds.high == nullptr &&
-                     noise.samples % kTile == 0 && noise.dimensions % kTile == 0;
+      noise.dim_first ? tiles : blocks_of_samples, out.get_device_index());
+  const bool plain = independent && !bounded && noise.samples % kTile == 0 && noise.dimensions % kTile == 0;
   auto* kernel = noise.dim_first ? (plain ? rows_kernel<T, true> : rows_kernel<T, false>)
                                  : (plain ? columns_kernel<T, true> : columns_kernel<T, false>);
-  kernel<<<grid_of(blocks, noise.problems), kThreads, 0, current_stream(out)>>>(
+  kernel<<<grid_of(int64_t{shape.across} * shape.down, noise.problems), kThreads, 0, current_stream(out)>>>(
       noise, mean, std, bounds, shape, mutable_data<T>(out));
   STD_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
 void draw(const Noise& noise, Vector mean, Vector std, Vector low, Vector high, const Tensor& out) {
   const OnDevice current(out.get_device_index());
-  dispatch(out.scalar_type(), [&](auto zero) {
-    launch<typename DeviceType<decltype(zero)>::type>(noise, mean, std, low, high, out);
-  });
+  dispatch(out.scalar_type(), [&](auto zero) { launch<decltype(zero)>(noise, mean, std, low, high, out); });
 }
 
 void sum_gradients(const Noise& noise, const Tensor& grad, Tensor mean_grad, Tensor std_grad) {
@@ -182,14 +163,23 @@ void sum_gradients(const Noise& noise, const Tensor& grad, Tensor mean_grad, Ten
     torch::stable::zero_(std_grad);
     return;
   }
+  const cudaStream_t stream = current_stream(grad);
   dispatch(grad.scalar_type(), [&](auto zero) {
-    using T = typename DeviceType<decltype(zero)>::type;
+    using T = decltype(zero);
     using Real = compute_t<T>;
     const int64_t chunks = divide_up(noise.samples, kChunk);
     const Tensor partial =
         empty(Device(grad), mean_grad.scalar_type(), {noise.problems, 2, chunks, noise.dimensions});
-    launch_backward<T, Real>(noise, const_data<T>(grad), chunks, mutable_data<Real>(partial),
-        mutable_data<Real>(mean_grad), mutable_data<Real>(std_grad), current_stream(grad));
+    const int64_t tiles = divide_up(noise.dimensions, kTile), sums = noise.problems * noise.dimensions;
+    const int64_t blocks = chunks * (noise.dim_first ? tiles : divide_up(tiles, kThreads));
+    auto* kernel = noise.dim_first ? backward_rows_kernel<T, Real> : backward_columns_kernel<T, Real>;
+    kernel<<<grid_of(blocks, noise.problems), kThreads, 0, stream>>>(
+        noise, const_data<T>(grad), chunks, mutable_data<Real>(partial));
+    STD_CUDA_KERNEL_LAUNCH_CHECK();
+    sum_chunks_kernel<Real>
+        <<<grid_of(divide_up(sums, kThreads), 1), kThreads, 0, stream>>>(const_data<Real>(partial), chunks,
+            noise.dimensions, noise.problems, mutable_data<Real>(mean_grad), mutable_data<Real>(std_grad));
+    STD_CUDA_KERNEL_LAUNCH_CHECK();
   });
 }
 

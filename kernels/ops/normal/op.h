@@ -78,24 +78,26 @@ Parameter as_bound(const std::optional<Tensor>& tensor, const Like& mean, Scalar
   return as_parameter(*tensor, mean, type, name, true);
 }
 
-// Where the seeds and the generation come from: numbers, or tensors that replace them.
-struct Origin {
+// What the noise of a call is made of: numbers, or tensors that replace them; and how.
+struct Request {
   int64_t seed, generation;
   std::optional<Tensor> seeds, generations;
+  bool shared, antithetic, dim_first;
 };
 
-// Of tensors like `like`, whose first `leading` dimensions are those of the batch. The tensors of `origin`
+// Of tensors like `like`, whose first `leading` dimensions are those of the batch. The tensors of `request`
 // are made contiguous, and have to live as long as the result.
-Noise make_noise(const Like& like, size_t leading, Origin& origin, int64_t samples, int64_t dimensions,
-    bool shared, bool antithetic, bool dim_first) {
+Noise make_noise(const Like& like, size_t leading, Request& request, int64_t samples, int64_t dimensions) {
   const Sizes batch(like.sizes.data(), leading);
   int64_t problems = 1;
   for (const int64_t size : batch) problems *= size;
-  STD_TORCH_CHECK(origin.generation >= 0 && static_cast<uint64_t>(origin.generation) < kGenerations,
-      "sample_normal: expected a generation in 0..2^38 - 1, got ", origin.generation);
+  STD_TORCH_CHECK(request.generation >= 0 && static_cast<uint64_t>(request.generation) < kGenerations,
+      "sample_normal: expected a generation in 0..2^38 - 1, got ", request.generation);
   STD_TORCH_CHECK(samples >= 0 && samples < int64_t{1} << 46 && dimensions < int64_t{1} << 44,
       "sample_normal: expected less than 2^46 samples and 2^44 dimensions, got ", samples, " and ",
       dimensions);
+  STD_TORCH_CHECK(leading == 0 || (request.seeds.has_value() && request.seeds->sizes().equals(batch)),
+      "sample_normal: expected a tensor of seeds of the batch shape");
   const auto numbers = [&](std::optional<Tensor>& tensor, int64_t count, const char* name) -> const int64_t* {
     if (!tensor.has_value()) return nullptr;
     STD_TORCH_CHECK(tensor->numel() == count && tensor->scalar_type() == ScalarType::Long,
@@ -105,28 +107,21 @@ Noise make_noise(const Like& like, size_t leading, Origin& origin, int64_t sampl
     if (!tensor->is_contiguous()) tensor = torch::stable::contiguous(*tensor);
     return const_data<int64_t>(*tensor);
   };
-  STD_TORCH_CHECK(
-      origin.seeds.has_value() || leading == 0, "sample_normal: expected a tensor of seeds, one a problem");
-  STD_TORCH_CHECK(leading == 0 || origin.seeds->sizes().equals(batch),
-      "sample_normal: expected seeds of the batch shape");
-  const int64_t* seeds = numbers(origin.seeds, problems, "the seed");
-  return {static_cast<uint64_t>(origin.seed), static_cast<uint64_t>(origin.generation), seeds,
-      numbers(origin.generations, 1, "the generation"), problems, samples, dimensions, shared, antithetic,
-      dim_first};
+  return {static_cast<uint64_t>(request.seed), static_cast<uint64_t>(request.generation),
+      numbers(request.seeds, problems, "the seed"), numbers(request.generations, 1, "the generation"),
+      problems, samples, dimensions, request.shared, request.antithetic, request.dim_first};
 }
 
 // `like` has the sizes (..., d) of mean.
-Tensor sample(const Like& like, Vector mean, Vector std, int64_t num_samples, Origin origin,
-    bool shared_noise, bool antithetic, bool dim_first, ScalarType dtype, const std::optional<Tensor>& low,
-    const std::optional<Tensor>& high) {
+Tensor sample(const Like& like, Vector mean, Vector std, int64_t num_samples, Request request,
+    ScalarType dtype, const std::optional<Tensor>& low, const std::optional<Tensor>& high) {
   const Parameter lows = as_bound(low, like, compute_type(dtype), "low"),
                   highs = as_bound(high, like, compute_type(dtype), "high");
   const size_t batch = like.sizes.size() - 1;
   const int64_t dimensions = like.sizes[batch];
-  const Noise noise =
-      make_noise(like, batch, origin, num_samples, dimensions, shared_noise, antithetic, dim_first);
+  const Noise noise = make_noise(like, batch, request, num_samples, dimensions);
   const Tensor out = empty(like.device, dtype, like.sizes, batch,
-      {dim_first ? dimensions : num_samples, dim_first ? num_samples : dimensions});
+      {noise.dim_first ? dimensions : num_samples, noise.dim_first ? num_samples : dimensions});
   if (noise.problems != 0 && dimensions != 0 && num_samples != 0) {
     draw(noise, mean, std, lows.vector, highs.vector, out);
   }
@@ -134,7 +129,7 @@ Tensor sample(const Like& like, Vector mean, Vector std, int64_t num_samples, Or
 }
 
 Tensor sample_normal(const Tensor& mean, const Tensor& std, int64_t num_samples, int64_t seed,
-    int64_t generation, std::optional<Tensor> seeds, std::optional<Tensor> generations, bool shared_noise,
+    int64_t generation, std::optional<Tensor> seeds, std::optional<Tensor> generations, bool shared,
     bool antithetic, bool dim_first, ScalarType dtype, std::optional<Tensor> low,
     std::optional<Tensor> high) {
   const Like like(mean);
@@ -142,15 +137,15 @@ Tensor sample_normal(const Tensor& mean, const Tensor& std, int64_t num_samples,
   const ScalarType type = mean.scalar_type();
   const Parameter means = as_parameter(mean, type), stds = as_parameter(std, like, type, "std", false);
   return sample(like, means.vector, stds.vector, num_samples,
-      {seed, generation, std::move(seeds), std::move(generations)}, shared_noise, antithetic, dim_first,
-      dtype, low, high);
+      {seed, generation, std::move(seeds), std::move(generations), shared, antithetic, dim_first}, dtype, low,
+      high);
 }
 
 Tensor sample_normal_seeded(const Tensor& mean, const Tensor& std, int64_t num_samples, int64_t seed,
     int64_t generation, bool dim_first) {
   STD_TORCH_CHECK(seed >= 0, "sample_normal: expected a seed in 0..2^63 - 1, got ", seed);
-  return sample_normal(mean, std, num_samples, seed, generation, std::nullopt, std::nullopt, false, false,
-      dim_first, mean.scalar_type(), std::nullopt, std::nullopt);
+  return sample_normal(
+      mean, std, num_samples, seed, generation, {}, {}, false, false, dim_first, mean.scalar_type(), {}, {});
 }
 
 // Mean and standard deviation are the first two of rows (..., R, d).
@@ -168,21 +163,20 @@ Tensor sample_normal_rows(const Tensor& given, int64_t num_samples, const Tensor
   const ScalarType type = rows.scalar_type();
   const char* first = const_data<char>(rows);
   return sample(like, {first, type, stride}, {first + dimensions * rows.element_size(), type, stride},
-      num_samples, {0, 0, seeds, generation}, false, false, false, type, low, high);
+      num_samples, {0, 0, seeds, generation, false, false, false}, type, low, high);
 }
 
 std::tuple<Tensor, Tensor> sample_normal_backward(const Tensor& grad, int64_t seed, int64_t generation,
-    std::optional<Tensor> seeds, std::optional<Tensor> generations, bool shared_noise, bool antithetic,
+    std::optional<Tensor> seeds, std::optional<Tensor> generations, bool shared, bool antithetic,
     bool dim_first) {
   const Tensor gradient = dense(grad);
   const Like like(grad);
   STD_TORCH_CHECK(like.sizes.size() >= 2, "sample_normal: expected a gradient of two dimensions or more");
   const size_t batch = like.sizes.size() - 2;
-  const int64_t dimensions = like.sizes[batch + (dim_first ? 0 : 1)],
-                samples = like.sizes[batch + (dim_first ? 1 : 0)];
-  Origin origin{seed, generation, std::move(seeds), std::move(generations)};
-  const Noise noise =
-      make_noise(like, batch, origin, samples, dimensions, shared_noise, antithetic, dim_first);
+  const int64_t dimensions = like.sizes[dim_first ? batch : batch + 1],
+                samples = like.sizes[dim_first ? batch + 1 : batch];
+  Request request{seed, generation, std::move(seeds), std::move(generations), shared, antithetic, dim_first};
+  const Noise noise = make_noise(like, batch, request, samples, dimensions);
   const ScalarType type = compute_type(grad.scalar_type());
   const Tensor of_mean = empty(like.device, type, like.sizes, batch, {dimensions}),
                of_std = empty(like.device, type, like.sizes, batch, {dimensions});

@@ -1,31 +1,37 @@
 """Sample ``mean + std * z`` with z ~ N(0, 1) made inside the kernel: function, gradients, reference.
 
 z is a pure function of (seed, generation, sample, dimension), so it is nowhere stored: the backward pass
-makes it again. stream.h, tile.h and box_muller.h say how: Philox4x32-10 and the Box-Muller transform.
+makes it again. stream.h, call.h and box_muller.h say how: Philox4x32-10 and the Box-Muller transform.
 """
 
 from __future__ import annotations
 
+import numbers
+import operator
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from kernels.ops.library import Library, is_traced_or_transformed, is_transformed
-from kernels.ops.normal.arguments import (
-    DTYPES,
-    MAX_SAMPLES,
-    Bound,
-    as_int,
-    check_bounds,
-    check_noise,
-    check_parameters,
-)
+from kernels.ops.library import FLOATING, NUMBERS, Library, check_tensor, goes_long_way, is_transformed
 from kernels.ops.normal.autograd import compute_type, register
 from kernels.ops.philox import signed64
 from kernels.support.checks import check_flags
+
+Bound = float | Tensor
+"""One number, or one a dimension."""
+
+_REAL: Any = numbers.Real  # NumPy's scalars among them
+_MAX_SAMPLES = 2**46
+_MAX_GENERATION = 2**38
+_SEEDS = 2**63 - 1  # drawn ones are below
+# Samples for which memory is asked for before a seed is drawn, so that a call that finds none draws nothing:
+# it takes no time beside drawing them.
+_LARGE = 1 << 24
+_UNSEEDED = int.from_bytes(b"unseeded", "big")  # keeps what torch's generator gives apart from given seeds
 
 
 def sample_normal(
@@ -91,32 +97,30 @@ def sample_normal(
             or antithetic
             or dtype is not None
             or bounds is not None
-            or is_traced_or_transformed()
+            or goes_long_way()
             or ((mean.requires_grad or std.requires_grad) and torch.is_grad_enabled())
         ):  # the commonest calls, by an operator of few arguments
-            samples: Tensor | None = None
             if seed is None:
                 if type(generation) is int and generation == 0:
                     samples = _sample_unseeded(mean, std, num_samples, generator, dim_first)
+                    if samples is not None:
+                        return samples
             elif generator is None and type(seed) is type(generation) is int:
                 if not dim_first:
-                    samples = _seeded(mean, std, num_samples, seed, generation, False)
-                elif generation:
-                    samples = _seeded(mean, std, num_samples, seed, generation)
-                else:
-                    samples = _seeded(mean, std, num_samples, seed)
-            if samples is not None:
-                return samples
+                    return _seeded(mean, std, num_samples, seed, generation, False)
+                if generation:
+                    return _seeded(mean, std, num_samples, seed, generation)
+                return _seeded(mean, std, num_samples, seed)
     except (AttributeError, RuntimeError, TypeError):
         pass  # nothing was drawn; it is not loaded yet, or the long way takes it, or says what is wrong
     check_flags(shared_noise=shared_noise, antithetic=antithetic, dim_first=dim_first)
-    check_parameters(mean, std, num_samples, dtype)
-    check_noise(mean, seed, generation, generator)
-    low, high = (None, None) if bounds is None else check_bounds(bounds, mean, dtype or mean.dtype)
+    _check_parameters(mean, std, num_samples, dtype)
+    _check_noise(mean, seed, generation, generator)
+    low, high = (None, None) if bounds is None else _check_bounds(bounds, mean, dtype or mean.dtype)
     _LIBRARY.ensure(mean)
-    num_samples, dtype = as_int("num_samples", num_samples), dtype or mean.dtype
-    numbers = _noise(seed, generation, mean, num_samples, dtype, generator)
-    noise = (*numbers, shared_noise, antithetic, dim_first)
+    num_samples, dtype = _as_int("num_samples", num_samples), dtype or mean.dtype
+    origin = _noise(seed, generation, mean, num_samples, dtype, generator)
+    noise = (*origin, shared_noise, antithetic, dim_first)
     if is_transformed():
         zeros = torch.zeros(mean.shape, dtype=mean.dtype, device=mean.device)
         with forward_ad._set_fwd_grad_enabled(False), torch.no_grad():
@@ -160,23 +164,17 @@ def sample_normal_rows(
         kernels.BuildError: As ``sample_normal``.
     """
     try:
-        if not (is_traced_or_transformed() or (rows.requires_grad and torch.is_grad_enabled())):
-            samples: Tensor = _rows(rows, num_samples, seed, generation, *(bounds or ()))
-            return samples
+        if not (goes_long_way() or (rows.requires_grad and torch.is_grad_enabled())):
+            return _rows(rows, num_samples, seed, generation, *(bounds or ()))
     except (AttributeError, RuntimeError, TypeError):
         pass  # not loaded yet, or bounds of another type: sample_normal takes more, and says what is wrong
     if not isinstance(rows, Tensor):
         raise TypeError(f"expected rows to be a tensor, got {type(rows).__name__}")
     if rows.dim() < 2 or rows.shape[-2] < 2:
         raise ValueError(f"expected rows of shape (..., R, d), R >= 2, got {tuple(rows.shape)}")
+    mean, std = rows[..., 0, :], rows[..., 1, :]
     return sample_normal(
-        rows[..., 0, :],
-        rows[..., 1, :],
-        num_samples,
-        seed=seed,
-        generation=generation,
-        bounds=bounds,
-        dim_first=False,
+        mean, std, num_samples, seed=seed, generation=generation, bounds=bounds, dim_first=False
     )
 
 
@@ -192,16 +190,15 @@ def _sample_unseeded(
     on_cuda = mean.is_cuda
     if on_cuda not in _ready:
         _LIBRARY.ensure(mean)
-    samples: Tensor
     if not on_cuda:
         shape, dtype = mean.shape, mean.dtype
         if not (
             type(num_samples) is int
-            and 0 <= num_samples < MAX_SAMPLES
+            and 0 <= num_samples < _MAX_SAMPLES
             and type(dim_first) is bool
             and len(shape) == 1
             and shape == std.shape
-            and dtype in DTYPES
+            and dtype in FLOATING
             and dtype is std.dtype
             and mean.is_cpu
             and std.is_cpu
@@ -212,10 +209,8 @@ def _sample_unseeded(
             _ask_for_memory(mean, num_samples)
         drawn = torch.randint(_SEEDS, (), device="cpu", generator=generator).item()
         if dim_first:
-            samples = _seeded(mean, std, num_samples, drawn)
-        else:
-            samples = _seeded(mean, std, num_samples, drawn, 0, False)
-        return samples
+            return _seeded(mean, std, num_samples, drawn)
+        return _seeded(mean, std, num_samples, drawn, 0, False)
     # On CUDA the seed is the generator's, and the generation its offset, which moves on as it does for
     # torch's kernels: to draw a number there would take a kernel more.
     if generator is None:
@@ -267,17 +262,75 @@ def _noise(
         if not torch.compiler.is_compiling() and mean.numel() * num_samples > _LARGE:
             _ask_for_memory(mean, num_samples, dtype)
         seed = torch.randint(_SEEDS, mean.shape[:-1], device=mean.device, generator=generator)
-    number, seeds = (0, seed) if isinstance(seed, Tensor) else (signed64(as_int("seed", seed)), None)
+    number, seeds = (0, seed) if isinstance(seed, Tensor) else (signed64(_as_int("seed", seed)), None)
     if isinstance(generation, Tensor):
         return number, 0, seeds, generation
-    return number, as_int("generation", generation), seeds, None
+    return number, _as_int("generation", generation), seeds, None
 
 
-_SEEDS = 2**63 - 1  # drawn ones are below
-# Samples for which memory is asked for before a seed is drawn, so that a call that finds none draws nothing:
-# it takes no time beside drawing them.
-_LARGE = 1 << 24
-_UNSEEDED = int.from_bytes(b"unseeded", "big")  # keeps what torch's generator gives apart from given seeds
+def _as_int(name: str, value: Any) -> int:
+    """Return an integer of any kind as an int; one that torch.compile traces stays as it is."""
+    if type(value) is int or isinstance(value, torch.SymInt):
+        return value  # type: ignore[return-value]
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"expected {name} to be an int, got {type(value).__name__}")
+    return operator.index(value)
+
+
+def _check_parameters(mean: Any, std: Any, num_samples: Any, dtype: torch.dtype | None) -> None:
+    """Raise TypeError or ValueError where samples of these cannot be drawn."""
+    check_tensor("mean", mean, FLOATING)
+    if mean.dim() == 0:
+        raise ValueError("expected mean of shape (..., d), got ()")
+    check_tensor("std", std, (mean.dtype,), mean.device, (mean.shape,))
+    if dtype is not None and dtype not in FLOATING:
+        raise TypeError(f"expected a dtype out of float64, float32, float16 and bfloat16, got {dtype!r}")
+    if not 0 <= _as_int("num_samples", num_samples) < _MAX_SAMPLES:
+        raise ValueError(f"expected 0 <= num_samples < 2**46, got {num_samples}")
+
+
+def _check_noise(mean: Tensor, seed: Any, generation: Any, generator: Any) -> None:
+    """Raise TypeError or ValueError where there is no such noise; tensors' values are not looked at."""
+    batch = mean.shape[:-1]
+    if generator is not None:
+        if not isinstance(generator, torch.Generator):
+            got = type(generator).__name__
+            raise TypeError(f"expected generator to be a torch.Generator or None, got {got}")
+        if seed is not None:
+            raise ValueError("expected a seed or a generator, got both")
+        if generator.device.type != mean.device.type:
+            raise ValueError(f"expected a generator on {mean.device}, got one on {generator.device}")
+    if isinstance(seed, Tensor) or (seed is not None and batch):
+        check_tensor(
+            "seed", seed, (torch.int64,), mean.device, () if not batch and seed.numel() == 1 else (batch,)
+        )
+    elif seed is not None and not 0 <= _as_int("seed", seed) < 1 << 64:
+        raise ValueError(f"expected 0 <= seed < 2**64, got {seed}")
+    if isinstance(generation, Tensor):
+        check_tensor(
+            "generation", generation, (torch.int64,), mean.device, () if generation.numel() == 1 else [()]
+        )
+    elif not 0 <= _as_int("generation", generation) < _MAX_GENERATION:
+        raise ValueError(f"expected 0 <= generation < 2**38, got {generation}")
+
+
+def _check_bounds(bounds: Any, mean: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return both bounds as tensors of the type that is computed in."""
+    if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
+        raise TypeError(f"expected bounds to be (low, high), got {bounds!r}")
+    low, high = bounds
+    if isinstance(low, _REAL) and isinstance(high, _REAL) and not low <= high:
+        raise ValueError(f"expected bounds with low <= high, got {bounds}")
+    return _bound("low", low, mean, compute_type(dtype)), _bound("high", high, mean, compute_type(dtype))
+
+
+def _bound(name: str, bound: Any, mean: Tensor, dtype: torch.dtype) -> Tensor:
+    if isinstance(bound, _REAL):
+        return mean.new_full(mean.shape[-1:], float(bound), dtype=dtype)
+    shapes = dict.fromkeys([tuple(mean.shape[-1:]), tuple(mean.shape)])
+    check_tensor(name, bound, (*NUMBERS, torch.bool), mean.device, list(shapes))
+    result: Tensor = bound.detach().to(dtype)
+    return result
 
 
 def _register() -> None:
@@ -289,6 +342,6 @@ def _register() -> None:
 
 _LIBRARY = Library("normal", _register)
 _ready = _LIBRARY.ready
-_seeded: Any = None  # the operators of plain calls, once they are loaded
-_rows: Any = None
+_seeded: Callable[..., Tensor] = None  # type: ignore[assignment]  # of plain calls, once they are loaded
+_rows: Callable[..., Tensor] = None  # type: ignore[assignment]
 _drawing = threading.Lock()

@@ -4,19 +4,15 @@
 // H200 has 28 issue slots a normal for it. By the disassembly a float32 takes 18 instructions, 2.8 of them 32
 // x 32 -> 64 bit products, which took four slots each where they were measured: 27 slots.
 //
-// Grid: a block owns a rectangle of tiles (tile.h), kThreads / width of them high times `steps`, and width
+// Grid: a block owns a rectangle of tiles (call.h), kThreads / width of them high times `steps`, and width
 // wide. The fast side of the layout lies along the threads, so a warp stores whole lines; a thread walks the
 // other side, of which a table in shared memory holds what all threads need.
 #pragma once
-
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 
 #include <type_traits>
 
 #include "call.h"
 #include "common.cuh"
-#include "tile.h"
 
 namespace cem_tetris::normal {
 
@@ -37,10 +33,6 @@ template <typename Real> struct Bounds {
   int64_t low_stride, high_stride;  // from one problem to the next
 };
 
-template <typename T> __device__ __forceinline__ T widened(T x) { return x; }
-__device__ __forceinline__ float widened(__half x) { return __half2float(x); }
-__device__ __forceinline__ float widened(__nv_bfloat16 x) { return __bfloat162float(x); }
-
 // Four consecutive elements from first on; beyond the end, the last one again. All are asked for before any
 // is waited for: under a stream of stores a load takes microseconds.
 template <typename T, typename Real>
@@ -49,7 +41,7 @@ __device__ __forceinline__ void load_four(const void* data, int64_t first, int64
 #pragma unroll
   for (int j = 0; j < kTile; ++j) x[j] = static_cast<const T*>(data)[min(first + j, count - 1)];
 #pragma unroll
-  for (int j = 0; j < kTile; ++j) to[j] = static_cast<Real>(widened(x[j]));
+  for (int j = 0; j < kTile; ++j) to[j] = static_cast<Real>(x[j]);
 }
 
 template <typename Real>
@@ -57,8 +49,8 @@ __device__ __forceinline__ void load_four(Vector v, int64_t first, int64_t count
   switch (v.type) {
     case ScalarType::Float: return load_four<float>(v.data, first, count, to);
     case ScalarType::Double: return load_four<double>(v.data, first, count, to);
-    case ScalarType::Half: return load_four<__half>(v.data, first, count, to);
-    default: return load_four<__nv_bfloat16>(v.data, first, count, to);
+    case ScalarType::Half: return load_four<Half>(v.data, first, count, to);
+    default: return load_four<BFloat16>(v.data, first, count, to);
   }
 }
 
@@ -66,14 +58,67 @@ __device__ __forceinline__ bool is_aligned_float(Vector v) {
   return v.type == ScalarType::Float && reinterpret_cast<uintptr_t>(v.data) % 16 == 0;
 }
 
-__device__ __forceinline__ void convert(float& to, float x) { to = x; }
-__device__ __forceinline__ void convert(double& to, double x) { to = x; }
-__device__ __forceinline__ void convert(__half& to, float x) { to = __float2half_rn(x); }
-__device__ __forceinline__ void convert(__nv_bfloat16& to, float x) { to = __float2bfloat16_rn(x); }
+// What is prepared of a tile's noise: for its four dimensions and for its four samples.
+struct Dimensions {
+  DimensionPart part[kTile];
+};
+template <typename Real> struct Samples {
+  BlockPart part[kBlocks<Real>];
+};
+
+__device__ __forceinline__ Dimensions dimensions_of(Key key, uint64_t first, uint64_t generation) {
+  return {{dimension_part(key, first, generation), dimension_part(key, first + 1, generation),
+      dimension_part(key, first + 2, generation), dimension_part(key, first + 3, generation)}};
+}
+
+// Of the tile at a dimension, which decides nothing where the noise is shared, and of the i-th block of samples
+// from one on that differs in low bits alone.
+template <typename Real> __device__ __forceinline__ Samples<Real> samples_of(
+    Key key, const Noise& noise, int64_t dimension, int64_t block, int i = 0) {
+  const uint32_t word3 = upper(noise.generation, noise.shared ? 0 : dimension, block);
+  if constexpr (kBlocks<Real> == 1) {
+    return {{block_part(key, block + i, noise.generation, word3)}};
+  } else {
+    return {{block_part(key, block + i, noise.generation, word3 | kOfDouble),
+        block_part(key, block + i, noise.generation, word3 | kOfDouble | kSecondHalf)}};
+  }
+}
+
+template <typename Real> using Pairs = Polar<Real>[kTile][kTile / 2];  // by dimension and pair of samples
+
+template <typename Real> __device__ __forceinline__ void set_pairs(const LateKeys& keys,
+    const DimensionPart& dimension, const Samples<Real>& samples, Polar<Real> (&pair)[kTile / 2]) {
+  if constexpr (kBlocks<Real> == 1) {
+    const Words w = words(keys, dimension, samples.part[0]);
+    pair[0] = polar(w.word[0], w.word[1]);
+    pair[1] = polar(w.word[2], w.word[3]);
+  } else {
+    for (int half = 0; half < 2; ++half) {
+      const Words w = words(keys, dimension, samples.part[half]);
+      pair[half] = polar(w.word[0], w.word[1], w.word[2], w.word[3]);
+    }
+  }
+}
+
+// The noise of a tile; where it is shared, that of the first of the dimensions for all.
+template <typename Real> __device__ __forceinline__ void set_tile(const LateKeys& keys, bool shared,
+    const Dimensions& dimensions, const Samples<Real>& samples, Pairs<Real>& pairs) {
+  if (shared) {
+    set_pairs(keys, dimensions.part[0], samples, pairs[0]);
+#pragma unroll
+    for (int j = 1; j < kTile; ++j) {
+      pairs[j][0] = pairs[0][0];
+      pairs[j][1] = pairs[0][1];
+    }
+  } else {
+#pragma unroll
+    for (int j = 0; j < kTile; ++j) set_pairs(keys, dimensions.part[j], samples, pairs[j]);
+  }
+}
 
 // The four dimensions of a tile: their noise's part and their parameters.
 template <typename Real, bool kPlain> struct alignas(16) Column {
-  typename Stream<Real>::Dimensions noise;
+  Dimensions noise;
   Real mean[kTile], std[kTile];
   Real low[kPlain ? 1 : kTile], high[kPlain ? 1 : kTile];
 };
@@ -102,24 +147,17 @@ template <typename Real, bool kPlain> __device__ __forceinline__ Column<Real, kP
       column.high[j] = bounds.high != nullptr ? bounds.high[i] : static_cast<Real>(INFINITY);
     }
   }
-  column.noise = Stream<Real>::dimensions(key, source, noise.generation);
+  column.noise = dimensions_of(key, source, noise.generation);
   return column;
 }
 
-// Seed, generation and parameters of one problem of the batch, in place of those of all.
-__device__ __forceinline__ void enter_problem(Noise& noise, int64_t problem) {
-  if (noise.seed_data != nullptr) noise.seed = static_cast<uint64_t>(noise.seed_data[problem]);
-  if (noise.generation_data != nullptr)
-    noise.generation = static_cast<uint64_t>(*noise.generation_data) % kGenerations;
-}
-
-__device__ __forceinline__ void enter_problem(Vector& v, int64_t problem) {
+__device__ __forceinline__ void move_to_problem(Vector& v, int64_t problem) {
   const int bytes = v.type == ScalarType::Double ? 8 : v.type == ScalarType::Float ? 4 : 2;
   v.data = static_cast<const char*>(v.data) + problem * v.stride * bytes;
 }
 
 template <typename Real>
-__device__ __forceinline__ void enter_problem(Bounds<Real>& bounds, int64_t problem) {
+__device__ __forceinline__ void move_to_problem(Bounds<Real>& bounds, int64_t problem) {
   if (bounds.low != nullptr) bounds.low += problem * bounds.low_stride;
   if (bounds.high != nullptr) bounds.high += problem * bounds.high_stride;
 }
@@ -128,6 +166,21 @@ __device__ __forceinline__ void enter_problem(Bounds<Real>& bounds, int64_t prob
 __device__ __forceinline__ int64_t problem_of_block() {
   return static_cast<int64_t>(blockIdx.z) * gridDim.y + blockIdx.y;
 }
+
+// Whether a block has a problem of the batch, whose seed, generation, numbers and parameters then stand in
+// place of those of all.
+template <typename T, typename... Parameters>
+__device__ __forceinline__ bool enter_problem(Noise& noise, T*& numbers, Parameters&... parameters) {
+  const int64_t problem = problem_of_block();
+  if (problem >= noise.problems) return false;
+  if (noise.seed_data != nullptr) noise.seed = static_cast<uint64_t>(noise.seed_data[problem]);
+  if (noise.generation_data != nullptr)
+    noise.generation = static_cast<uint64_t>(*noise.generation_data) % kGenerations;
+  (move_to_problem(parameters, problem), ...);
+  numbers += problem * noise.dimensions * noise.samples;
+  return true;
+}
+
 inline dim3 grid_of(int64_t blocks, int64_t problems) {
   constexpr int64_t kMost = 65535;
   STD_TORCH_CHECK(blocks < int64_t{1} << 31, "sample_normal: expected less than 2^31 blocks, got ", blocks);
@@ -144,26 +197,12 @@ __device__ __forceinline__ void put_keys(Key key, LateKeys& shared) {
   if (threadIdx.x < kLateKeys) shared.word[threadIdx.x] = late_key(key, threadIdx.x);
 }
 
-// Word 3 for a tile; its dimensions decide nothing where the noise is shared.
-__device__ __forceinline__ uint32_t word3(const Noise& noise, int64_t dimension, int64_t block) {
-  return upper(noise.generation, noise.shared ? 0 : dimension, block);
-}
-
 // x[dimension][sample] of a tile.
 template <typename Real, bool kPlain> __device__ __forceinline__ void sample_tile(const LateKeys& keys,
-    const Noise& noise, const Column<Real, kPlain>& column, const typename Stream<Real>::Samples& samples,
+    const Noise& noise, const Column<Real, kPlain>& column, const Samples<Real>& samples,
     Real (&x)[kTile][kTile]) {
   Pairs<Real> pairs;
-  if (!kPlain && noise.shared) {
-    Stream<Real>::first(keys, column.noise, samples, pairs[0]);
-#pragma unroll
-    for (int j = 1; j < kTile; ++j) {
-      pairs[j][0] = pairs[0][0];
-      pairs[j][1] = pairs[0][1];
-    }
-  } else {
-    Stream<Real>::tile(keys, column.noise, samples, pairs);
-  }
+  set_tile(keys, !kPlain && noise.shared, column.noise, samples, pairs);
 #pragma unroll
   for (int j = 0; j < kTile; ++j) {
 #pragma unroll
@@ -197,11 +236,17 @@ template <typename T> __device__ __forceinline__ void store_words(T* to, const P
     __stcs(reinterpret_cast<Words*>(to) + i, reinterpret_cast<const Words*>(&x)[i]);
 }
 
+template <typename T, int kCount, typename Real>
+__device__ __forceinline__ Pack<T, kCount> packed(const Real (&x)[kCount]) {
+  Pack<T, kCount> pack;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) pack.value[i] = static_cast<T>(x[i]);
+  return pack;
+}
+
 template <typename T, typename Real>
 __device__ __forceinline__ void store(T* to, const Real (&x)[kTile], int64_t count, bool whole) {
-  Pack<T, kTile> pack;
-#pragma unroll
-  for (int i = 0; i < kTile; ++i) convert(pack.value[i], x[i]);
+  const auto pack = packed<T>(x);
   if (whole) {
     store_words(to, pack);
   } else {
@@ -235,13 +280,7 @@ template <typename T, bool kPlain> __global__ __launch_bounds__(kThreads, kResid
   using Real = compute_t<T>;
   __shared__ Column<Real, kPlain> table[kMaxEntries];
   __shared__ LateKeys shared_keys;
-  const int64_t problem = problem_of_block();
-  if (problem >= noise.problems) return;
-  enter_problem(noise, problem);
-  enter_problem(mean, problem);
-  enter_problem(std, problem);
-  enter_problem(bounds, problem);
-  out += problem * noise.dimensions * noise.samples;
+  if (!enter_problem(noise, out, mean, std, bounds)) return;
   const Key key = make_key(noise.seed);
   const int width = 1 << shape.log_width, height = kThreads >> shape.log_width,
             entries = height * shape.steps;
@@ -255,7 +294,7 @@ template <typename T, bool kPlain> __global__ __launch_bounds__(kThreads, kResid
   if (block * kTile >= noise.samples) return;
 
   const LateKeys keys = shared_keys;
-  const auto samples = Stream<Real>::samples(key, block, noise.generation, word3(noise, first, block));
+  const auto samples = samples_of<Real>(key, noise, first, block);
   const int64_t count = noise.samples - block * kTile;
   const bool whole = noise.samples % kTile == 0;
   int entry = threadIdx.x >> shape.log_width;
@@ -279,16 +318,9 @@ template <typename T, bool kPlain>
 __global__ __launch_bounds__(kThreads, kResidentColumns<T, kPlain>) void columns_kernel(
     Noise noise, Vector mean, Vector std, Bounds<compute_t<T>> bounds, Shape shape, T* out) {
   using Real = compute_t<T>;
-  using Samples = typename Stream<Real>::Samples;
-  __shared__ alignas(16) Samples table[kMaxEntries];
+  __shared__ alignas(16) Samples<Real> table[kMaxEntries];
   __shared__ LateKeys shared_keys;
-  const int64_t problem = problem_of_block();
-  if (problem >= noise.problems) return;
-  enter_problem(noise, problem);
-  enter_problem(mean, problem);
-  enter_problem(std, problem);
-  enter_problem(bounds, problem);
-  out += problem * noise.dimensions * noise.samples;
+  if (!enter_problem(noise, out, mean, std, bounds)) return;
   const Key key = make_key(noise.seed);
   const int width = 1 << shape.log_width, height = kThreads >> shape.log_width,
             entries = height * shape.steps;
@@ -299,7 +331,7 @@ __global__ __launch_bounds__(kThreads, kResidentColumns<T, kPlain>) void columns
   const int64_t last = (noise.dimensions - 1) / kTile * kTile;
   const auto column = load_column<Real, kPlain>(key, noise, mean, std, bounds, min(first, last));
   for (int i = threadIdx.x; i < entries; i += kThreads) {
-    table[i] = Stream<Real>::samples(key, block + i, noise.generation, word3(noise, first, block));
+    table[i] = samples_of<Real>(key, noise, first, block, i);
   }
   put_keys(key, shared_keys);
   __syncthreads();

@@ -95,14 +95,6 @@ __device__ __forceinline__ void load_rows(const float* from, bool aligned, float
   }
 }
 
-template <typename T, int kCount>
-__device__ __forceinline__ Pack<T, kCount> packed(const float (&x)[kCount]) {
-  Pack<T, kCount> pack;
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) convert(pack.value[i], x[i]);
-  return pack;
-}
-
 // By this instruction: of a plain store of four floats ptxas makes four.
 template <typename T, int kCount>
 __device__ __forceinline__ void store_some(T* to, const Pack<T, kCount>& x) {

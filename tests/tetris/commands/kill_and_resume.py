@@ -17,16 +17,14 @@ import sys
 import time
 from pathlib import Path
 
+from sample_runs import TINY
+
 import cem.run.trainer
-from tetris.commands import train, training_run
+from tetris.commands import train
 from tetris.training import training
 
 GENERATIONS = 40
-RECIPE = (
-    *("--device", "python", "--features", "holes,max_height,landing_height", "--board", "5x6"),
-    *("--population", "6", "--streams", "1", "--decisions", "20", "--score-decisions", "0"),
-    *("--generations", str(GENERATIONS)),
-)
+RECIPE = tuple(map(str, (*TINY, "--generations", GENERATIONS)))
 
 
 def start(*arguments: str, deferred: bool = False) -> int:
@@ -63,7 +61,7 @@ def main(root: Path, kills: int) -> None:
     """Train once without and once with being killed."""
     training.CHECKPOINT_SECONDS = 0.0
     sys.modules["matplotlib.figure"] = None  # type: ignore[assignment]  # a picture takes longer than the run
-    training_run.report = lambda *arguments, **options: None  # so does a report
+    train.report = lambda *arguments, **options: None  # so does a report
     gc.collect()
     gc.freeze()  # or a child may look through all that was imported before it begins
     assert os.waitpid(start(*RECIPE, "--out", str(root / "whole")), 0)[1] == 0

@@ -1,11 +1,13 @@
-"""What the scripts share: errors in one line, checked arguments, devices, tables."""
+"""What the commands share: errors and interruptions in one line, checked arguments, devices."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,9 +22,28 @@ from kernels.support import ranks
 from kernels.support.progress import progress
 from tetris.commands import command_line
 from tetris.play import devices
+from tetris.play.controller import known_names
 
 Script = Callable[..., Any]
-SCRIPTS = sorted(path.stem for path in (Path(__file__).parents[3] / "scripts").glob("[a-z]*.py"))
+ROOT = Path(__file__).parents[3]
+SCRIPTS = sorted(path.stem for path in (ROOT / "scripts").glob("[a-z]*.py"))
+COMMANDS = [
+    ([str(ROOT / "scripts" / "train_tetris.py")], "torch"),
+    ([str(ROOT / "scripts" / "watch_tetris.py"), "dt20"], "argparse"),
+    ([str(ROOT / "scripts" / "plan_control.py"), "pendulum"], "torch"),
+    ([str(ROOT / "scripts" / "measure"), "equality"], "argparse"),
+    (["-m", "tetris", "train"], "torch"),
+    (["-m", "kernels", "check"], "argparse"),
+]
+# What happens in C++ and in modules that catch everything: the interruption is turned into another error.
+INTERRUPTED = """
+import os, signal
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+except BaseException:
+    pass
+raise ImportError("cannot load module more than once per process")
+"""
 
 
 @pytest.mark.parametrize(
@@ -60,14 +81,6 @@ def test_another_rank_than_the_first_says_only_what_it_alone_may_know(
         with pytest.raises(SystemExit), command_line.one_line_errors():
             raise error
     assert capsys.readouterr() == ("", said and f"rank 3: x.py: {said}")
-
-
-def _printing(stdout: str) -> subprocess.CompletedProcess[str]:
-    code = "from tetris.commands.command_line import run\nrun(lambda: print('x' * 100_000) or 0)"
-    path = str(Path(command_line.__file__).parents[2])
-    command = f'"{sys.executable}" -c "$CODE" {stdout}'
-    environment = {**os.environ, "PYTHONPATH": path, "CODE": code}
-    return subprocess.run(command, shell=True, env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +142,7 @@ def test_a_closed_stream_is_no_error(stream: str, closed: str) -> None:
     script = "import sys; from tetris.commands.command_line import run; "
     script += f"run(lambda: sys.{stream}.write('hello') * 0)"
     command = [sys.executable, "-c", script]
-    folder = str(Path(command_line.__file__).parents[2])
+    folder = str(ROOT)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([folder, *sys.path])}
     ended = subprocess.run(
         ["sh", "-c", f'exec "$@" {closed}', "sh", *command], env=environment, capture_output=True, check=False
@@ -152,6 +165,44 @@ def test_help_is_short_fits_80_columns_and_names_every_option(
     assert "None" not in ended.out
 
 
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("train --device python --noise constnt:1", "got 'constnt:1'; did you mean 'constant'?"),
+        ("train --device python --curriculum 10x10", "a curriculum as BOARD:GENERATIONS[:DECISIONS]"),
+        ("train --config /no/such.json", "/no/such.json: No such file or directory"),
+        ("train --resume /no/such", "expected a run in /no/such, found no config.json there"),
+        ("train --resume x --seed 3", "a resumed run keeps its settings: expected no --seed"),
+        ("evaluate dt200", f"{', '.join(known_names())}; got 'dt200'; did you mean 'dt20'?"),
+        ("evaluate dt20 --replay /no/such/out.json", "/no/such: expected a folder to write to, found none"),
+        ("evaluate dt20 bcts --replay out.json", "--replay records one controller, got 2"),
+        ("evaluate dt20 --replay x.json --decisions 1000001", "records at most 1,000,000 decisions"),
+        ("evaluate dt20 --lookahead --pieces-known 2", "not allowed with argument"),
+        ("evaluate dt20 --piece-sequence x --replay y --rule original", "expected no --piece-sequence"),
+        ("estimate dt20 --streams 1", "expected --streams from 2 to 8192, got 1"),
+        ("estimate bdu --board 8x8", "expected a board of width 10 for the features bdu, got 8x8"),
+        ("watch --speed 0", "--speed: expected a number of pieces a second from 0.1 to 1000, got '0'"),
+        ("watch --gif a.gif --decisions 10001", "a GIF of at most 10,000 pieces, got 10,001"),
+        ("watch --gif a.gif --speed 100", "expected a speed of at most 50 for a GIF, got 100"),
+        ("watch --play --games 1", "--play goes on until you quit: expected no --games or --decisions"),
+        ("report /no/such", "expected a run in /no/such, found no config.json there"),
+        ("report x --plot a.gif", "a picture whose name ends with .png, .svg, .pdf, got a.gif"),
+        ("report x --out a.htm", "--out: expected a file name that ends in .html, got 'a.htm'"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2_and_leaves_nothing(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name, *words = command.split()
+    ended = script(f"{name}_tetris", *words)
+    assert (ended.status, ended.out) == (2, "")
+    (line,) = ended.err.splitlines()
+    assert line.startswith(f"{name}_tetris.py: error: ")
+    assert message in line
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("name", ["train_tetris", "evaluate_tetris", "plan_control"])
 def test_an_option_that_is_not_there_is_one_line_with_the_one_that_was_meant(
     script: Script, name: str
@@ -172,3 +223,19 @@ def test_a_bar_is_shown_on_a_terminal_that_can_move_its_cursor_and_nowhere_else(
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     assert list(progress(range(3))) == [0, 1, 2]
     assert bool(capsys.readouterr().err) == (term == "xterm")
+
+
+@pytest.mark.parametrize(("command", "module"), COMMANDS)
+def test_ctrl_c_while_a_module_is_imported(tmp_path: Path, command: list[str], module: str) -> None:
+    (tmp_path / f"{module}.py").write_text(INTERRUPTED)
+    ended = subprocess.run(
+        [sys.executable, *command],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # the tests may ignore it
+    )
+    assert (ended.returncode, ended.stderr) == (130, "interrupted\n")

@@ -1,4 +1,4 @@
-"""Comparison of a learned controller with published ones: played, estimated and shipped scores."""
+"""Comparison of a learned controller with published ones: played, estimated and shipped scores; tables."""
 
 from __future__ import annotations
 
@@ -8,21 +8,16 @@ from pathlib import Path
 import pytest
 from sample_runs import estimating
 
-from tetris import LinearController, Lookahead, Rules, published
+from tetris import LinearController, Lookahead, Rules, Score, published
 from tetris.evaluation import comparison
-from tetris.evaluation.comparison import (
-    boards,
-    compare,
-    published_score,
-    verdict,
-)
-from tetris.evaluation.estimates import PLAYED
-from tetris.evaluation.scores import Trial
-from tetris.evaluation.text_table import score_table
+from tetris.evaluation.comparison import boards, compare, published_score, score_table, table, verdict
+from tetris.evaluation.estimates import PLAYED, Estimate
+from tetris.evaluation.scores import Measurement, Trial
 
 ROOT = Path(__file__).parents[3]
 LOW, HIGH = Rules(10, 10), Rules(10, 20)
 LEARNED = LinearController(published("dt10").features, published("dt10").weights, HIGH, "mine")
+MINE = Trial("mine", published("dt20"), Rules(), "cpu", 1)
 
 
 @pytest.fixture
@@ -90,11 +85,42 @@ def test_table_and_verdict_say_how_good_it_is_and_from_what(ended: dict[str, int
     assert "2,103 games" in table[5]
     assert table[5].endswith("NVIDIA H200, 2026-11-22")
     assert verdict(scores) == (
-        "40 M lines a game on 10x20 (estimated, 95 % interval 40 M - 40 M): "
+        "40 M lines per game on 10x20 (estimated, 95 % interval 40 M - 40 M): "
         "0.78 times dt20, the best published"
     )
 
 
 def test_verdict_without_an_end_of_a_game_is_a_bound() -> None:
     score = {"controller": "learned", "board": "10x20", "lines_per_game": None, "ci95": [1.6e6, None]}
-    assert verdict([score]) == "more than 1.6 M lines a game on 10x20: no game ended"
+    assert verdict([score]) == "more than 1.6 M lines per game on 10x20: no game ended"
+
+
+def test_a_table_is_aligned() -> None:
+    assert table(["name", "n"], [["a", "1,000"], ["longer", "2"]]).splitlines() == [
+        "name        n",
+        "------  -----",
+        "a       1,000",
+        "longer      2",
+    ]
+
+
+def test_a_score_stands_with_interval_counts_and_speed() -> None:
+    title, _, _, row = score_table(
+        [Measurement(MINE, Score(100_000, 10, 260_000), 2.0).to_dict()]
+    ).splitlines()
+    assert title == "board 10x20, published rule, pieces uniform (seed 1), engine cpu"
+    assert " ".join(row.split()) == "mine dt 10,000 5,438 - 20,850 10 games 260,000 130,000/s"
+
+
+def test_a_lower_bound_is_shown_where_no_game_has_ended() -> None:
+    row = score_table([Measurement(MINE, Score(100_000, 0, 260_000), 2.0).to_dict()]).splitlines()[-1]
+    assert row.split()[2:8] == ["-", ">", "33,380", "0", "games", "260,000"]
+
+
+def test_an_estimate_beyond_what_is_resolved_is_marked() -> None:
+    rates = (1e-25,) * 16
+    found = Estimate(MINE, 64, rates, 39_000_000, 2.5)
+    assert not found.resolved
+    *_, row, note = score_table([found.to_dict()]).splitlines()
+    assert " 16 estimates " in row
+    assert note == "mine: beyond what the weights of streams resolve; the estimate is biased"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -128,11 +127,3 @@ def test_the_interval_covers_the_mean_of_whole_games_on_a_small_board() -> None:
     trials = [Trial("bcts", who, rules, "cpu", seed) for seed in range(6)]
     ends = [measure(trial, Limit(games=20_000)).score.ci95 for trial in trials]
     assert sum(not low <= truth <= (high or math.inf) for low, high in ends) <= 2
-
-
-def test_progress_is_told_rising_scores() -> None:
-    told: list[Score] = []
-    score = measure(Trial("dt20", DT20, Rules(6, 6), "cpu", 3), Limit(games=8), told.append).score
-    decisions = [each.decisions for each in told]
-    assert decisions == sorted(set(decisions))
-    assert replace(told[-1], dispersion=score.dispersion) == score

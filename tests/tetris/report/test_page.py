@@ -63,7 +63,7 @@ def test_charts_hold_the_metrics(run: RunRecord) -> None:
     data = chart_data(report_page([run]))
     (values,) = data["runs"]
     assert (data["across"], values["name"]) == ("generation", "mine")
-    assert values["stages"] == [{"board": "5x6", "first": 1}, {"board": "5x7", "first": 3}]
+    assert values["stages"] == [{"board": "5x6", "place": 0}, {"board": "5x7", "place": 2}]
     assert values["generation"] == [1, 2, 3]
     assert values["decisions"] == [5 * 2 * 20, 5 * 2 * 40, 5 * 2 * 70]
     assert values["features"] == ["holes", "max_height"]
@@ -71,13 +71,13 @@ def test_charts_hold_the_metrics(run: RunRecord) -> None:
         assert values[key] == pytest.approx([record[key] for record in run.metrics], rel=1e-4)
     for key in ("mean", "std"):
         for feature in range(2):
-            told = [record[key][feature] for record in run.metrics]
-            assert values[key][feature] == pytest.approx(told, rel=1e-4)
+            expected = [record[key][feature] for record in run.metrics]
+            assert values[key][feature] == pytest.approx(expected, rel=1e-4)
 
 
 def test_scores_stand_beside_published_ones_with_intervals_and_the_literature(run: RunRecord) -> None:
     header, *table = rows(report_page([run]), "Board 10x10, published rule, pieces uniform")
-    assert (header[1:3], header[-1]) == (["lines a game", "95 % interval"], "literature, about")
+    assert (header[1:3], header[-1]) == (["lines per game", "95 % interval"], "literature, about")
     assert table == [
         ["learned", "4,748", "4,464 – 5,055", "", "1,009 games", "12,000,000", "–"],
         ["bcts", "3,813", "3,607 – 4,033", "", "1,256 games", "12,000,000", "3,800"],
@@ -85,7 +85,7 @@ def test_scores_stand_beside_published_ones_with_intervals_and_the_literature(ru
     ]
 
 
-def test_settings_stages_weights_and_generations_are_told(run: RunRecord) -> None:
+def test_settings_stages_weights_and_generations_are_shown(run: RunRecord) -> None:
     page = report_page([run])
     settings = dict(rows(page, "Settings and versions")[1:])
     assert (settings["population"], settings["curriculum"]) == ("4", "5x6:2:20, 5x7:1:30")
@@ -115,7 +115,7 @@ def test_a_run_without_scores_says_so(tmp_path: Path) -> None:
     assert "Nothing was measured yet" in page
 
 
-def test_a_comparison_tells_what_differs_and_shows_equal_measurements_once(
+def test_a_comparison_says_what_differs_and_shows_equal_measurements_once(
     run: RunRecord, tmp_path: Path
 ) -> None:
     other = load_run(make_run(tmp_path / "mine", population=6, seed=4))

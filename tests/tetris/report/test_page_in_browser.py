@@ -40,7 +40,7 @@ def at(page: Page, chart: str, *shares: float) -> list[tuple[float, float]]:
     return [(box[0] + share * box[1], box[2]) for share in shares]
 
 
-def told(page: Page, chart: str) -> str:
+def described(page: Page, chart: str) -> str:
     return str(page.evaluate(f"document.querySelector('{chart} .plot').ariaValueText"))
 
 
@@ -57,15 +57,15 @@ def test_a_tap_reads_a_swipe_zooms_and_a_button_shows_all(
         ("[data-chart=weights]", "generation 1\n"),
     ):
         page.touch(*at(page, chart, 0.01))
-        assert told(page, chart).startswith(begin)
+        assert described(page, chart).startswith(begin)
     chart = "[data-chart=learning]"
     page.touch(*at(page, chart, 0.3, 0.35, 0.5, 0.7))
-    assert told(page, chart).startswith("generation 8 (")  # the last one in sight
-    assert told(page, "[data-chart=weights]").startswith("generation 8\n")
+    assert described(page, chart).startswith("generation 8 (")  # the last one in sight
+    assert described(page, "[data-chart=weights]").startswith("generation 8\n")
     whole = f"document.querySelector('{chart} .whole')"
     assert page.evaluate(f"{whole}.hidden") is False
     page.evaluate(f"{whole}.click()")
-    assert told(page, chart).startswith("generation 12 (")
+    assert described(page, chart).startswith("generation 12 (")
     assert page.evaluate(f"{whole}.hidden") is True
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
@@ -89,14 +89,14 @@ def test_seeds_are_compared_by_median_and_range(tmp_path: Path, browser_page: Pa
     chart = "[data-chart=curves]"
     values = sorted(each.metrics[-1]["elite_mean"] for each in runs)
     low, median, high = (f"{float(f'{value:.4g}'):g}" for value in values)
-    assert told(page, chart).split("\n")[1] == (f"seed1 and 2 more: {median} ({low} – {high})")
-    assert len(told(page, chart).split("\n")) == 1 + 1
+    assert described(page, chart).split("\n")[1] == (f"seed1 and 2 more: {median} ({low} – {high})")
+    assert len(described(page, chart).split("\n")) == 1 + 1
     page.evaluate("document.querySelector('[name=bands]').click()")
-    assert len(told(page, chart).split("\n")) == 1 + 3
+    assert len(described(page, chart).split("\n")) == 1 + 3
 
 
 @pytest.mark.parametrize("across", ["generation", "seconds"])
-def test_where_a_shorter_run_has_no_value_the_end_of_its_curve_is_told(
+def test_where_a_shorter_run_has_no_value_the_end_of_its_curve_is_described(
     tmp_path: Path, browser_page: Page, across: str
 ) -> None:
     settings = {"population": 6, "curriculum": "5x6:3:200"}
@@ -110,7 +110,7 @@ def test_where_a_shorter_run_has_no_value_the_end_of_its_curve_is_told(
         page.evaluate(f"document.querySelector('[data-chart={chart}] .plot').focus()")
         for key, place, which in (("End", 1, "last"), ("Home", 0, "first")):
             page.press(key)
-            lines = told(page, f"[data-chart={chart}]").split("\n")[1:]
+            lines = described(page, f"[data-chart={chart}]").split("\n")[1:]
             outer = (max if place else min)(curve[place] for curve in curves)
             for line, curve in zip(lines, curves, strict=True):
                 assert (f": {which} value at " in line) == (curve[place] != outer), (line, curves)
@@ -126,7 +126,7 @@ def test_a_page_follows_its_run_and_stays_where_the_reader_is(run: Path, browser
         chart = "[data-chart=learning]"
         page.evaluate("document.querySelector('input[value=decisions]').click()")
         page.touch(*at(page, chart, 0.0, 0.1, 0.5))
-        zoomed = told(page, chart)
+        zoomed = described(page, chart)
         page.evaluate("document.querySelector('#numbers details').open = true")
         page.evaluate("document.querySelector('#throughput').scrollIntoView()")
         metrics = run / "metrics.jsonl"
@@ -135,7 +135,7 @@ def test_a_page_follows_its_run_and_stays_where_the_reader_is(run: Path, browser
             file.write(json.dumps({**json.loads(last), "generation": 13}) + "\n")
         page.evaluate("window.old = true")
         page.wait_for(f"!window.old && {READY}")
-        assert told(page, chart) == zoomed
+        assert described(page, chart) == zoomed
         assert page.evaluate("document.querySelector('input[value=decisions]').checked")
         assert page.evaluate("document.querySelector('#numbers details').open")
         assert page.evaluate("document.querySelectorAll('#numbers tbody tr').length") == 13

@@ -65,7 +65,7 @@ def test_a_run_that_cannot_be_read_is_waited_for(server: ReportServer, run: Path
     assert ask(server)[:2] == (200, whole)
 
 
-def test_hosts_of_other_names_are_refused_and_nothing_but_the_page_is_served(server: ReportServer) -> None:
+def test_hosts_of_other_names_are_forbidden_and_nothing_but_the_page_is_served(server: ReportServer) -> None:
     for host in ("example.com:80", "127.0.0.1.example.com:80", "localhost"):
         assert ask(server, host=host)[0] == 403
     assert ask(server, "/metrics.jsonl")[0] == 404

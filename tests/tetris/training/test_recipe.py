@@ -14,9 +14,8 @@ import torch
 
 from tetris import Rules
 from tetris.play.splitting import BURN_IN
-from tetris.training.curriculum import Stage, cut_to_board, parse_curriculum
-from tetris.training.presets import CUDA_PRESETS, CUDA_PRESETS_MULTIPROCESSORS, PRESETS
-from tetris.training.recipe import Recipe, make_recipe, read_settings
+from tetris.training.recipe import Recipe, Stage, cut_to_board, make_recipe, parse_curriculum, read_settings
+from tetris.training.settings import CUDA_PRESETS, CUDA_PRESETS_MULTIPROCESSORS, PRESETS
 
 
 def _stages(recipe: Recipe) -> list[tuple[str, int, int]]:
@@ -118,9 +117,7 @@ def test_texts_are_kept_in_canonical_form() -> None:
 def test_stage_of_a_generation() -> None:
     recipe = make_recipe("cpu", {"curriculum": "10x10:2:9,10x12:1:8"})
     small, high = Stage(Rules(10, 10), 2, 9), Stage(Rules(10, 12), 1, 8)
-    assert [recipe.stage_at(generation) for generation in range(3)] == [(0, small), (0, small), (1, high)]
-    with pytest.raises(ValueError, match="below 3, got 3"):
-        recipe.stage_at(3)
+    assert recipe.schedule == [(0, small), (0, small), (1, high)]
 
 
 def test_a_stage_with_splitting_says_so() -> None:

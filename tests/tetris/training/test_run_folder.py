@@ -15,8 +15,7 @@ from sample_runs import make_run
 from tetris import LinearController, play_game, resolve
 from tetris.report.page import report_page
 from tetris.training import load_run
-from tetris.training.provenance import add_start, start_record
-from tetris.training.run_folder import RunFolder
+from tetris.training.run_folder import RunFolder, start_record
 
 Script = Callable[..., Any]
 
@@ -75,7 +74,7 @@ def test_each_start_of_a_run_is_recorded_and_told(tmp_path: Path) -> None:
     folder = RunFolder(make_run(tmp_path / "mine"))
     with folder.claimed(None):
         assert folder.in_use()
-        add_start(folder.starts, "cpu")
+        folder.add_start("cpu")
     assert not folder.in_use()
     run = load_run(folder.path)
     assert len(run.starts) == 2

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,7 @@ from engine_games import few_features, weights_for
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cem import StopRequest, maximize
-from tetris import LinearController, Policy, Rollout, RolloutResult, Rules, Streams, rollout, split_rollout
+from tetris import LinearController, Policy, RolloutResult, Rules, Streams, rollout, split_rollout
 from tetris.training import training as _training
 from tetris.training.objective import LinesPerGame, lines_per_game, piece_seed, run_objective, unit_length
 from tetris.training.recipe import Recipe, make_recipe
@@ -55,33 +58,20 @@ def test_piece_seeds_differ_from_run_to_run_and_from_those_people_type() -> None
 
 
 def test_candidates_are_evaluated_at_length_1_on_streams_of_their_generation(tmp_path: Path) -> None:
-    recipe = _recipe()
+    recipe = _recipe(curriculum="5x6:2:20,5x7:1:30,5x7:1:215:split")
     optimizer = _training_run(tmp_path, recipe).optimizer
     candidates = torch.tensor([[-3.0, -4.0], [1.0, 0.0], [0.0, -2.0]])
-    for generation, (height, decisions) in enumerate([(6, 20), (6, 20), (7, 30)]):
+    for generation, (height, decisions) in enumerate([(6, 20), (6, 20), (7, 30), (7, 215)]):
         evaluation = run_objective(recipe, optimizer, StopRequest().check)(candidates, generation)
         players = unit_length(candidates)
         assert evaluation.candidates is not None
         torch.testing.assert_close(evaluation.candidates, players)
-        games = Rollout(
-            Policy(players, recipe.features),
-            Streams(Rules(5, height), 2, piece_seed(recipe.seed), 2 * generation),
-            "python",
-        )
-        assert evaluation.fitness.tolist() == lines_per_game(games.advance(decisions)).tolist()
+        policy = Policy(players, recipe.features)
+        streams = Streams(Rules(5, height), 2, piece_seed(recipe.seed), 2 * generation)
+        played = (split_rollout if decisions == 215 else rollout)(policy, streams, decisions, "python")
+        assert evaluation.fitness.tolist() == lines_per_game(played).tolist()
         assert evaluation.metrics["board_height"] == height
         assert evaluation.metrics["decisions"] == 4 * 2 * decisions
-
-
-def test_fitness_of_a_stage_with_splitting_is_its_estimate(tmp_path: Path) -> None:
-    recipe = _recipe(curriculum="5x6:1:20,5x7:1:215:split")
-    optimizer = _training_run(tmp_path, recipe).optimizer
-    candidates = torch.tensor([[-3.0, -4.0], [1.0, 0.0], [0.0, -2.0]])
-    evaluation = run_objective(recipe, optimizer, StopRequest().check)(candidates, 1)
-    streams = Streams(Rules(5, 7), 2, piece_seed(recipe.seed), first=2)
-    found = split_rollout(Policy(unit_length(candidates), recipe.features), streams, 215, "python")
-    assert evaluation.fitness.tolist() == found.lines_per_game.clamp(max=1e12).tolist()
-    assert evaluation.metrics["decisions"] == 4 * 2 * 215
 
 
 def test_a_generation_is_recorded_under_these_names(tmp_path: Path) -> None:
@@ -169,24 +159,21 @@ def test_controller_of_a_checkpoint_is_that_of_its_generation(
         assert controller.weights == pytest.approx(unit_length(mean.unsqueeze(0))[0].tolist())
     by_hand = _training_run(tmp_path / "by_hand", _recipe())
     objective = run_objective(_recipe(), by_hand.optimizer, StopRequest().check)
-    for generation, (controller, seconds) in enumerate(zip(saved, elapsed, strict=True)):
+    for generation, (controller, seconds) in enumerate([*zip(saved, elapsed, strict=True)]):
         evaluation = objective(by_hand.optimizer.ask(), generation)
         by_hand.optimizer.tell(evaluation.fitness, evaluation.candidates)
-        assert controller.weights == by_hand.controller().weights
+        again = by_hand.save_controller()
+        assert again is not None
+        assert controller.weights == again.weights
         assert controller.provenance["generation"] == generation + 1
-        assert controller.provenance["decisions"] == by_hand.decisions
+        assert controller.provenance["decisions"] == _recipe().decisions_until(generation + 1)
         assert controller.provenance["seconds"] == seconds
 
 
-def test_decisions_are_counted_over_the_stages(tmp_path: Path) -> None:
-    training = _training_run(tmp_path, _recipe())
-    counted = []
-    for _ in range(3):
-        training.optimizer.ask()
-        training.optimizer.tell([3.0, 2.0, 1.0])
-        counted.append(training.decisions)
-    each = 4 * 2  # players x streams
-    assert counted == [each * 20, each * 40, each * 70]
+def test_decisions_are_counted_over_the_stages() -> None:
+    players, streams = 4, 2
+    counted = [_recipe().decisions_until(generation) for generation in range(4)]
+    assert counted == [players * streams * decisions for decisions in (0, 20, 40, 70)]
 
 
 def test_backend_cuda_without_a_gpu_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,3 +234,32 @@ def test_lines_per_game_refuses_candidates_of_another_shape() -> None:
 def test_lines_per_game_refuses_wrong_arguments(options: dict[str, Any]) -> None:
     with pytest.raises((TypeError, ValueError), match=f"^expected {next(iter(options))}"):
         LinesPerGame("holes", **options)
+
+
+# A seed gives the same controller on every processor: on the CPU training is IEEE operations alone.
+PROGRAM = """
+import hashlib, sys
+import numpy as np
+from tetris.training import train
+controller = train(
+    "quick", seed=1, out=sys.argv[1], device="cpu", features="dt", population=24, elites=5, streams=8,
+    curriculum="10x6:4:60,10x8:3:250:split", decisions=60,
+)
+print(hashlib.sha256(np.array(controller.weights).tobytes()).hexdigest()[:16])
+"""
+DIGEST = "981d7f7f9e93189a"
+PLAIN = {"OMP_NUM_THREADS": "1", "ATEN_CPU_CAPABILITY": "default", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2"}
+
+
+def test_a_controller_has_the_same_bits_on_a_plain_processor(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "run")]
+    ended = subprocess.run(command, env={**os.environ, **PLAIN}, capture_output=True, text=True, check=True)
+    assert ended.stdout.split()[-1] == DIGEST
+
+
+def test_a_controller_has_the_same_bits_on_this_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["program", str(tmp_path / "run")])
+    exec(PROGRAM, {})
+    assert capsys.readouterr().out.split()[-1] == DIGEST

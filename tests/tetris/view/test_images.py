@@ -1,4 +1,4 @@
-"""tetris/view/images.py and glyphs.py: pictures as arrays."""
+"""tetris/view/images.py: pictures as arrays."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from tetris.view.game_view import (
     board_kinds,
     scene_kinds,
 )
-from tetris.view.glyphs import text_pixels
-from tetris.view.images import PALETTE, board_picture, frame
+from tetris.view.images import PALETTE, board_picture, frame, text_pixels
 
 RULES = Rules(6, 8)
 

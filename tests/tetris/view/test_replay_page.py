@@ -63,7 +63,7 @@ def test_page_holds_the_placements_and_what_they_mean() -> None:
     assert values["subtitle"] == "6x6 board, clear-on-overflow rule, pieces uniform, seed 4"
 
 
-def test_nothing_to_play_is_refused() -> None:
+def test_nothing_to_play_is_an_error() -> None:
     with pytest.raises(ValueError, match="expected a replay of at least one placement, got none"):
         player_fragment(Replay(RULES, b"", 0, 0))
     with pytest.raises(ValueError, match="expected a speed above 0, got 0"):

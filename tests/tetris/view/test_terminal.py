@@ -23,8 +23,7 @@ from tetris.game.decisions import appears, play
 from tetris.game.piece_stream import PieceStream
 from tetris.view.game_view import GameTracker, scene_kinds
 from tetris.view.human_player import HumanPlayer
-from tetris.view.screen import is_shown, least_size, screen
-from tetris.view.terminal import Terminal, is_interactive, parse_keys
+from tetris.view.terminal import Terminal, is_interactive, parse_keys, screen
 from tetris.view.watcher import Watcher
 
 RULES = Rules(6, 6)
@@ -109,7 +108,7 @@ def typed(person: Pty, *steps: tuple[str, str]) -> None:
         ("\x1b[15~\x1b[1;5Hx", ["x"]),
     ],
 )
-def test_keys_are_told_apart(sent: str, keys: list[str]) -> None:
+def test_keys_are_distinguished(sent: str, keys: list[str]) -> None:
     assert parse_keys(sent) == keys
 
 
@@ -151,9 +150,7 @@ def test_a_game_over_waits_for_a_key_and_the_end_sums_up(person: Pty) -> None:
     assert [after.shape.piece for after in player.played] == [pieces[t] for t in range(count + 1)]
     person.wait_for("GAME OVER: 0 lines")
     person.wait_for("any key: the next game")
-    expected = (
-        rf"0 lines with {count + 1} pieces in \d+ s \(.* pieces a second\), games over: 1; dt20 with the same"
-    )
+    expected = rf"0 lines with {count + 1} pieces in \d+ s \(.* pieces per second\), games over: 1; dt20 with"
     assert re.match(expected, player.summary())
 
 
@@ -219,7 +216,7 @@ def test_a_screen_fits_its_terminal_with_a_second_board_where_there_is_room(
     rest = (*text, os.terminal_size(size), depth, ("you", "a controller of a long name"))
     for scene in sample_scenes(RULES, 40):
         for boards in ([scene_kinds(scene)], [scene_kinds(scene)] * 2):
-            drawn = screen(RULES, boards, scene.next_piece, *rest)
+            drawn, _ = screen(RULES, boards, scene.next_piece, *rest)
             assert len(drawn) <= size[1]
             assert max(len(ESCAPES.sub("", line)) for line in drawn) <= size[0]
             floors = [line for line in drawn if "you" in line]
@@ -229,15 +226,21 @@ def test_a_screen_fits_its_terminal_with_a_second_board_where_there_is_room(
 
 @pytest.mark.parametrize("depth", [24, 0])
 @pytest.mark.parametrize("rules", [Rules(10, 20), Rules(4, 7)])
-def test_a_window_that_is_too_small_is_told_the_size_that_is_enough(rules: Rules, depth: int) -> None:
+def test_a_window_that_is_too_small_says_which_size_is_enough(rules: Rules, depth: int) -> None:
     (scene,) = sample_scenes(rules, 1)
-    least = least_size(rules, depth)
-    for columns, lines in ((0, 0), (-1, 0), (0, -1)):
-        size = os.terminal_size((least.columns + columns, least.lines + lines))
-        drawn = screen(rules, [scene_kinds(scene, rules.height)], None, [], "keys", size, depth)
-        assert is_shown(rules, size, depth) == (columns == lines == 0) == (drawn[-1] == "keys")
-        told = f"{least.columns} x {least.lines} needed"
-        assert (told in " ".join(drawn)) != is_shown(rules, size, depth)
+
+    def drawn(columns: int, lines: int) -> tuple[list[str], bool]:
+        size = os.terminal_size((columns, lines))
+        return screen(rules, [scene_kinds(scene, rules.height)], None, [], "keys", size, depth)
+
+    (message,), fits = drawn(80, 1)
+    found = re.search(r"(\d+) x (\d+) needed", message)
+    assert found is not None
+    assert not fits
+    columns, lines = map(int, found.groups())
+    for narrower, lower in ((0, 0), (1, 0), (0, 1)):
+        text, fits = drawn(columns - narrower, lines - lower)
+        assert fits == (narrower == lower == 0) == (text[-1] == "keys")
 
 
 def test_a_pipe_and_a_dumb_terminal_are_no_screen(

@@ -1,4 +1,4 @@
-"""tetris/view/text.py and wording.py: pictures, counts and sizes as text."""
+"""tetris/view/text.py: pictures as text; and counts and sizes of tetris/record/numbers.py."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 from sample_scenes import sample_scenes
 
 from tetris import Rules
+from tetris.record.numbers import counted, file_size
 from tetris.view.game_view import FALLING, STACK, scene_kinds
 from tetris.view.images import PALETTE, piece_picture
 from tetris.view.text import board_lines, half_blocks, scene_text
-from tetris.view.wording import counted, file_size
 
 RULES = Rules(6, 5)
 FOURTH = """\
@@ -28,7 +28,7 @@ def test_a_scene_in_plain_text() -> None:
     assert scene_text(sample_scenes(RULES, 4, 9)[3]) == FOURTH
 
 
-def test_full_rows_and_the_end_of_a_game_are_told() -> None:
+def test_full_rows_and_the_end_of_a_game_are_marked() -> None:
     shown = sample_scenes(RULES, 60, 9)
     clearing = next(scene for scene in shown if scene.full)
     assert scene_text(clearing).count("|============|") == len(clearing.full)
@@ -59,6 +59,6 @@ def test_with_256_colours_the_nearest_is_taken() -> None:
     assert "2;" not in re.sub(r"5;\d+", "", text)
 
 
-def test_a_count_of_one_is_singular_and_a_small_file_is_told_in_bytes() -> None:
+def test_a_count_of_one_is_singular_and_a_small_file_is_in_bytes() -> None:
     assert (counted(1, "line"), counted(1200, "line")) == ("1 line", "1,200 lines")
     assert (file_size(999), file_size(1000)) == ("999 bytes", "1 kB")

@@ -1,6 +1,6 @@
 // The operator of the placements' features on the CPU: environments spread over torch's threads.
 //
-// Compiled once a feature set, as tetris/engine/rollout.cpp is. See tetris/envs/native.py, which calls it.
+// Compiled once per feature set, as tetris/engine/rollout.cpp is. See tetris/envs/native.py, which calls it.
 
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
@@ -87,7 +87,7 @@ template <class List> class Writer {
     }
     for (unsigned lanes = whole; lanes != 0; lanes &= lanes - 1) {
       const int place = place_of(group, lowest_bit(lanes));
-      visit_whole<List>(board_, piece_, place, rules_.clear_on_overflow, [&](const auto& numerators) {
+      visit_whole<List>(board_, piece_, place, [&](const auto& numerators) {
         store(place, [&](int f) { return static_cast<float>(numerators[f]) * List::reciprocal(f); });
       });
     }
@@ -114,7 +114,7 @@ template <class List> class Writer {
 struct Cpu {
   template <class List> static void write(const Tensor&, const FeatureTensors& all) {
     torch::stable::parallel_for(0, all.count, GRAIN, [&](int64_t begin, int64_t end) {
-      const Geometry<L> geometry(all.rules.width, all.rules.height);
+      const Geometry<L> geometry(all.rules);
       for (int64_t i = begin; i < end; ++i) {
         Writer<List> writer(all, geometry, i);
         if (!all.is_over(i)) writer.write();

@@ -1,6 +1,6 @@
-// The kernel of the placements' features: a warp an environment, a thread a placement and a column, as rollout_warp.cuh.
+// The kernel of the placements' features: a warp per environment, a thread per placement and per column, as rollout_warp.cuh.
 //
-// With the nine features of `dt` on a board of 10 x 20 a warp writes 1,480 bytes an environment and reads 42. The rows of
+// With the nine features of `dt` on a board of 10 x 20 a warp writes 1,480 bytes per environment and reads 42. The rows of
 // features are made in shared memory, from where the warp writes them one after the other.
 #pragma once
 
@@ -60,7 +60,7 @@ template <class List> struct PlacementWarp {
     // All threads work on one after-state.
     for (unsigned rest = __ballot_sync(~0u, whole); rest != 0; rest &= rest - 1) {
       const int each = __shfl_sync(~0u, place, __ffs(rest) - 1);
-      visit_whole<List>(board, piece, each, all.rules.clear_on_overflow, [&](const auto& numerators) {
+      visit_whole<List>(board, piece, each, [&](const auto& numerators) {
         if (L::lane() == 0) store(each, numerators);
       });
     }
@@ -75,7 +75,7 @@ template <class List> struct PlacementWarp {
       memory.ends_game[at] = static_cast<int8_t>(mask >> at & 1u);
     __syncwarp();
     if (!over) {
-      const Geometry<L> geometry(width, all.rules.height);
+      const Geometry<L> geometry(all.rules);
       const int column = L::lane() - FIRST_COLUMN;
       L::ColumnBits cells = geometry.walls;
       if (column >= 0 && column < width) cells.own = all.columns[column * all.count + index];

@@ -1,15 +1,14 @@
-// The features of every placement, and which ones end the game: what tetris/envs/placement_features.py says, on any device.
+// The features of every placement, and which ones end the game: what tetris/envs/wrappers.py says, on any device.
 #pragma once
 
 #include "decision.h"
-#include "step_tensors.h"
+#include "step.h"
 
 namespace tetris {
 
-#define TETRIS_PLACEMENTS_SCHEMA                                                                           \
-  "placements(Tensor columns, Tensor piece, Tensor ended, Tensor(a!) features, Tensor(b!) ends_game, int " \
-  "height, "                                                                                               \
-  "bool clear_on_overflow) -> ()"
+#define TETRIS_PLACEMENTS_SCHEMA                                                                       \
+  "placements(Tensor columns, Tensor piece, Tensor ended, Tensor(a!) features, Tensor(b!) ends_game, " \
+  "int height, bool clear_on_overflow) -> ()"
 
 // What the operator reads and writes, for `count` environments.
 struct FeatureTensors {
@@ -25,9 +24,9 @@ struct FeatureTensors {
 };
 
 // Calls `visit(numerators)` with the features of a placement's whole after-state, if the game goes on.
-template <class List, class L, class Visit> TETRIS_FUNCTION void visit_whole(
-    const Board<L>& board, int piece, int place, bool clear_on_overflow, const Visit& visit) {
-  const Landing<L> landing(board, piece, place, clear_on_overflow);
+template <class List, class L, class Visit>
+TETRIS_FUNCTION void visit_whole(const Board<L>& board, int piece, int place, const Visit& visit) {
+  const Landing<L> landing(board, piece, place);
   if (landing.over) return;
   int numerators[List::COUNT];
   List::template numerators<L>(AfterState<L>(board, landing, piece, place), numerators);
@@ -41,11 +40,10 @@ template <class List, class Device> void placements(const Tensor& columns, const
                       height <= MAX_HEIGHT,
       "expected columns (4..10, count) and a height of 4..24");
   const int64_t width = columns.size(0), count = columns.size(1), actions = MAX_ORIENTATIONS * width;
-  check_tensor(columns, ScalarType::Int, width * count, columns, "columns");
-  check_tensor(piece, ScalarType::Byte, count, columns, "piece");
-  check_tensor(ended, ScalarType::Byte, count, columns, "ended");
-  check_tensor(features, ScalarType::Float, count * actions * List::COUNT, columns, "features");
-  check_tensor(ends_game, ScalarType::Char, count * actions, columns, "ends_game");
+  check_tensors(columns, ScalarType::Int, width * count, columns);
+  check_tensors(columns, ScalarType::Byte, count, piece, ended);
+  check_tensors(columns, ScalarType::Float, count * actions * List::COUNT, features);
+  check_tensors(columns, ScalarType::Char, count * actions, ends_game);
   if (count == 0) return;
   Device::template write<List>(
       columns, {count, reinterpret_cast<const uint32_t*>(columns.const_data_ptr<int32_t>()),

@@ -11,7 +11,7 @@
 #include <emmintrin.h>
 #endif
 
-#include "step_tensors.h"
+#include "step.h"
 
 namespace {
 
@@ -28,7 +28,7 @@ constexpr int ROW_BYTES = 16;
 template <class Write>
 void each_row(const L::ColumnBits& columns, [[maybe_unused]] int width, int height, const Write& write) {
 #if defined(__SSE2__)
-  // Eight rows of all columns fit into a vector, a byte a column: the first bits of its bytes are the first row's cells.
+  // Eight rows of all columns fit into a vector, a byte per column: the first bits of its bytes are the first row's cells.
   static_assert(FIRST_COLUMN + 12 == L::SLOTS && L::TOP == 31 && MAX_HEIGHT == 24);
   const auto* slots = reinterpret_cast<const __m128i*>(columns.slot + FIRST_COLUMN);
   const __m128i low_byte = _mm_set1_epi32(255), one = _mm_set1_epi8(1);
@@ -135,7 +135,7 @@ struct Cpu {
     const int width = WIDTH > 0 ? WIDTH : task.rules.width, height = task.rules.height;
     const View<WIDTH> view(all, width, height);
     torch::stable::parallel_for(0, all.count, GRAIN, [&](int64_t begin, int64_t end) {
-      const Geometry<L> geometry(width, height);
+      const Geometry<L> geometry(task.rules);
       for (int64_t i = begin; i < end; ++i) play(geometry, view, i);
     });
   }

@@ -1,12 +1,12 @@
-// The step kernels: a thread an environment, a block of threads a stretch of neighbouring environments.
+// The step kernels: a thread per environment, a block of threads per stretch of neighbouring environments.
 //
-// A step is bound by memory: on a board of 10 x 20 it reads 82 bytes an environment and writes 312, 248 of them what is
+// A step is bound by memory: on a board of 10 x 20 it reads 82 bytes per environment and writes 312, 248 of them what is
 // observed. An environment's state lies with a stride of the number of environments, so that a warp reads and writes
 // whole lines. What is observed lies environment after environment, as PyTorch wants it; so each thread leaves its board in
-// shared memory, a bit a cell, and the threads of the block write all their bytes together, four each at a time.
+// shared memory, a bit per cell, and the threads of the block write all their bytes together, four each at a time.
 #pragma once
 
-#include "step_tensors.h"
+#include "step.h"
 #include "thread_lanes.h"
 
 namespace tetris {
@@ -90,7 +90,11 @@ struct StepBlock {
       if (left < 4 && environment + 1 < count) {
         bits = (bits & ((1u << left) - 1)) | bits_from(environment + 1, 0) << left;
       }
-      write_bytes(out + at, bytes_of(bits), bytes - at);
+      if (bytes - at >= 4) {
+        *reinterpret_cast<uint32_t*>(out + at) = bytes_of(bits);
+      } else {
+        for (int i = 0; i < bytes - at; ++i) out[at + i] = static_cast<int8_t>(bits >> i & 1u);
+      }
     }
   }
 
@@ -102,15 +106,6 @@ struct StepBlock {
       out[at] = bytes_of(static_cast<uint32_t>(memory.mask[memory.piece[environment]] >> (4 * word)));
     }
   }
-
- private:
-  __device__ static void write_bytes(int8_t* out, uint32_t bytes, int room) {
-    if (room >= 4) {
-      *reinterpret_cast<uint32_t*>(out) = bytes;
-    } else {
-      for (int i = 0; i < room; ++i) out[i] = static_cast<int8_t>(bytes >> (8 * i) & 1u);
-    }
-  }
 };
 
 __global__ void __launch_bounds__(STEP_THREADS) step_kernel(const __grid_constant__ StepJob job) {
@@ -118,7 +113,7 @@ __global__ void __launch_bounds__(STEP_THREADS) step_kernel(const __grid_constan
   const Environments& all = job.all;
   const StepTensors& tensors = job.tensors;
   StepBlock block(job, step_memory());
-  const Geometry<L> geometry(job.task.rules.width, job.task.rules.height);
+  const Geometry<L> geometry(job.task.rules);
   L::ColumnBits shown = geometry.walls;
   if (block.thread < block.count) {
     const int64_t i = block.first + block.thread;
@@ -143,7 +138,7 @@ __global__ void __launch_bounds__(STEP_THREADS) observe_kernel(const __grid_cons
   StepBlock block(job, step_memory());
   if (block.thread < block.count) {
     const int64_t i = block.first + block.thread;
-    const Geometry<L> geometry(job.task.rules.width, job.task.rules.height);
+    const Geometry<L> geometry(job.task.rules);
     block.leave_board(load_columns(geometry, all.columns + i, all.count));
     block.leave_piece(job.task.piece(all.seed[i], all.stream[i], all.time[i]));
     all.write_next(job.task, i);

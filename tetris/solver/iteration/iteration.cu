@@ -1,4 +1,4 @@
-// Value iteration on CUDA: a thread a board, or a game. A sweep reads a sector of 32 bytes for nearly every placement, so it is
+// Value iteration on CUDA: a thread per board, or per game. A sweep reads a sector of 32 bytes for nearly every placement, so it is
 // bound by the bandwidth of the memory, and of the L2 cache where the values fit.
 
 #include <torch/csrc/stable/library.h>

@@ -9,21 +9,20 @@
 namespace tetris {
 
 constexpr int MOST_CELLS = 32, MOST_COLUMNS = 8, MOST_PLACEMENTS = 128;
-constexpr int KNOWN_PIECES =
-    8;  // values of a board where the piece is known: one for each, and one that is not used
+constexpr int KNOWN_PIECES = 8;  // values of a board where the piece is known: one each, and an unused one
 
 struct SmallPlacement {
   uint32_t cells;  // with the bottom of the piece in row 0
   uint8_t place;   // number in the engine's order (plan.h)
   uint8_t height;
   uint8_t column;
-  uint8_t bottoms;  // two bits a column of the piece; a column that is none has 3, which never decides
+  uint8_t bottoms;  // two bits per column of the piece; a column that is none has 3, which never decides
 };
 
 // What is the same for all boards. It is a parameter of kernels, which may have 4 KB.
 struct Problem {
   GameRules rules;
-  uint32_t pieces;         // a bit a piece that is drawn
+  uint32_t pieces;         // a bit per piece that is drawn
   int count;               // of them
   int begin[PIECES + 1];   // of each piece's placements; a piece that is not drawn has none
   uint8_t mirror[PIECES];  // the piece seen in a mirror
@@ -57,12 +56,11 @@ struct Problem {
  private:
   SmallPlacement placement(const Shape& shape, int orientation, int column) const {
     SmallPlacement result{0, static_cast<uint8_t>(orientation * ORDER_STRIDE + column),
-        static_cast<uint8_t>(shape.height), static_cast<uint8_t>(column), 0xff};
-    result.bottoms = 0;
+        static_cast<uint8_t>(shape.height), static_cast<uint8_t>(column), 0};
     for (int k = 0; k < MAX_PIECE_SIZE; ++k) {
-      result.bottoms |= static_cast<uint8_t>((k < shape.width ? shape.bottom(k) : 3) << (2 * k));
-      for (int row = k < shape.width ? shape.bottom(k) : 4; row < (k < shape.width ? shape.top(k) : 0);
-          ++row) {
+      const bool inside = k < shape.width;
+      result.bottoms |= static_cast<uint8_t>((inside ? shape.bottom(k) : 3) << (2 * k));
+      for (int row = shape.bottom(k); inside && row < shape.top(k); ++row) {
         result.cells |= 1u << (row * rules.width + column + k);
       }
     }
@@ -124,42 +122,52 @@ struct SmallLanding {
   }
 };
 
+// What is done for board i, or game i, is a functor of what the kernels get.
+
 // The value of a board before its piece is known, and before its next piece is known for each piece: the lines to come.
-TETRIS_FUNCTION void sweep(
-    const Problem& problem, int known, uint32_t board, const double* values, double* to) {
-  const uint64_t heights = heights_of(problem, board);
-  const uint32_t mirror = problem.symmetric ? mirrored(problem, board) : board;
-  double sum = 0.0;
-  for (int piece = 0; piece < PIECES; ++piece) {
-    if (!problem.draws(piece)) continue;
-    double best[KNOWN_PIECES] = {};
-    for (int i = problem.begin[piece]; i < problem.begin[piece + 1]; ++i) {
-      const SmallLanding landing(problem, board, heights, problem.placements[i]);
-      const double lines = landing.lines;
-      if (known == 1) {
-        const double value = lines + (landing.over ? 0.0 : values[landing.board]);
-        best[0] = value > best[0] ? value : best[0];
-      } else {
-        const double* after = values + static_cast<int64_t>(landing.board) * KNOWN_PIECES;
-        TETRIS_UNROLL for (int next = 0; next < PIECES; ++next) {
-          const double value = lines + (landing.over ? 0.0 : after[next]);
-          best[next] = value > best[next] ? value : best[next];
+struct Sweep {
+  Problem problem;
+  int known;
+  const uint32_t* boards;
+  const double* values;
+  double* to;
+
+  TETRIS_FUNCTION void operator()(int64_t i) const {
+    const uint32_t board = boards[i];
+    const uint64_t heights = heights_of(problem, board);
+    const uint32_t mirror = problem.symmetric ? mirrored(problem, board) : board;
+    double sum = 0.0;
+    for (int piece = 0; piece < PIECES; ++piece) {
+      if (!problem.draws(piece)) continue;
+      double best[KNOWN_PIECES] = {};
+      for (int at = problem.begin[piece]; at < problem.begin[piece + 1]; ++at) {
+        const SmallLanding landing(problem, board, heights, problem.placements[at]);
+        const double lines = landing.lines;
+        if (known == 1) {
+          const double value = lines + (landing.over ? 0.0 : values[landing.board]);
+          best[0] = value > best[0] ? value : best[0];
+        } else {
+          const double* after = values + static_cast<int64_t>(landing.board) * KNOWN_PIECES;
+          TETRIS_UNROLL for (int next = 0; next < PIECES; ++next) {
+            const double value = lines + (landing.over ? 0.0 : after[next]);
+            best[next] = value > best[next] ? value : best[next];
+          }
         }
       }
+      if (known == 1) {
+        sum += best[0];
+        continue;
+      }
+      double all = 0.0;
+      TETRIS_UNROLL for (int next = 0; next < PIECES; ++next) all += problem.draws(next) ? best[next] : 0.0;
+      const double mean = all / problem.count;
+      to[static_cast<int64_t>(board) * KNOWN_PIECES + piece] = mean;
+      const int seen = problem.symmetric ? problem.mirror[piece] : piece;
+      to[static_cast<int64_t>(mirror) * KNOWN_PIECES + seen] = mean;
     }
-    if (known == 1) {
-      sum += best[0];
-      continue;
-    }
-    double all = 0.0;
-    TETRIS_UNROLL for (int next = 0; next < PIECES; ++next) all += problem.draws(next) ? best[next] : 0.0;
-    const double mean = all / problem.count;
-    to[static_cast<int64_t>(board) * KNOWN_PIECES + piece] = mean;
-    const int seen = problem.symmetric ? problem.mirror[piece] : piece;
-    to[static_cast<int64_t>(mirror) * KNOWN_PIECES + seen] = mean;
+    if (known == 1) to[board] = to[mirror] = sum / problem.count;
   }
-  if (known == 1) to[board] = to[mirror] = sum / problem.count;
-}
+};
 
 // A mark of a board, which several threads may read and write; it does not matter in which order.
 TETRIS_FUNCTION uint8_t read(const uint8_t* mark) {
@@ -178,88 +186,108 @@ TETRIS_FUNCTION void write(uint8_t* mark, uint32_t value) {
 }
 
 // Marks the boards that a board leads to and that nobody marked; of two that mirror each other the lesser number.
-TETRIS_FUNCTION void expand(const Problem& problem, uint32_t board, uint8_t* marks) {
-  const uint64_t heights = heights_of(problem, board);
-  for (int i = 0; i < problem.begin[PIECES]; ++i) {
-    const SmallLanding landing(problem, board, heights, problem.placements[i]);
-    if (landing.over) continue;
-    const uint32_t mirror = problem.symmetric ? mirrored(problem, landing.board) : landing.board;
-    uint8_t* mark = marks + (mirror < landing.board ? mirror : landing.board);
-    if (read(mark) == 0) write(mark, 1);
-  }
-}
+struct Expand {
+  Problem problem;
+  const uint32_t* boards;
+  uint8_t* marks;
 
-// Takes from a board's marks, a bit a piece, those of pieces with which a player can be made to lose, if he can be wherever a
+  TETRIS_FUNCTION void operator()(int64_t i) const {
+    const uint32_t board = boards[i];
+    const uint64_t heights = heights_of(problem, board);
+    for (int at = 0; at < problem.begin[PIECES]; ++at) {
+      const SmallLanding landing(problem, board, heights, problem.placements[at]);
+      if (landing.over) continue;
+      const uint32_t mirror = problem.symmetric ? mirrored(problem, landing.board) : landing.board;
+      uint8_t* mark = marks + (mirror < landing.board ? mirror : landing.board);
+      if (read(mark) == 0) write(mark, 1);
+    }
+  }
+};
+
+// Takes from a board's marks, a bit per piece, those of pieces with which a player can be made to lose, if he can be wherever a
 // mark is gone. All marks are there at first; done again until nothing changes, it leaves those with which he need never lose.
-TETRIS_FUNCTION void survive(
-    const Problem& problem, int known, uint32_t board, uint8_t* marks, uint8_t* changed) {
-  const uint32_t before = read(marks + board);
-  if (before == 0) return;
-  const uint64_t heights = heights_of(problem, board);
-  uint32_t left = 0, left_in_mirror = 0;
-  for (int piece = 0; piece < PIECES; ++piece) {
-    if (!problem.draws(piece)) continue;
-    uint32_t next = 0;  // the pieces that may come next
-    bool any = false;   // whether they may all, after one placement
+struct Survive {
+  Problem problem;
+  int known;
+  const uint32_t* boards;
+  uint8_t *marks, *changed;
+
+  TETRIS_FUNCTION void operator()(int64_t i) const {
+    const uint32_t board = boards[i], before = read(marks + board);
+    if (before == 0) return;
+    const uint64_t heights = heights_of(problem, board);
+    uint32_t left = 0, left_in_mirror = 0;
+    for (int piece = 0; piece < PIECES; ++piece) {
+      if (!problem.draws(piece)) continue;
+      uint32_t next = 0;  // the pieces that may come next
+      bool any = false;   // whether they may all, after one placement
+      for (int at = problem.begin[piece]; at < problem.begin[piece + 1]; ++at) {
+        const SmallLanding landing(problem, board, heights, problem.placements[at]);
+        const uint32_t mark = landing.over ? 0u : read(marks + landing.board);
+        next |= mark;
+        any = any || mark == problem.pieces;
+      }
+      if (known == 1 ? !any : next != problem.pieces) continue;
+      left |= 1u << piece;
+      left_in_mirror |= 1u << problem.mirror[piece];
+    }
+    if (left == before) return;
+    write(marks + board, left);
+    if (problem.symmetric) write(marks + mirrored(problem, board), left_in_mirror);
+    write(changed, 1);
+  }
+};
+
+// Plays a game by the rules of the engines and writes its lines.
+struct Play {
+  Problem problem;
+  int known;
+  PieceSource source;
+  int64_t seed;
+  const double* values;
+  int64_t* lines;
+
+  TETRIS_FUNCTION void operator()(int64_t i) const {
+    using L = ScalarLanes;
+    const PieceStream pieces{source, static_cast<uint64_t>(seed), static_cast<uint64_t>(i)};
+    const Geometry<L> geometry(problem.rules);
+    typename L::ColumnBits cells = geometry.walls;
+    int64_t removed = 0;
+    for (uint64_t t = 0;; ++t) {
+      uint32_t board = 0;
+      for (int c = 0; c < problem.rules.width; ++c) {
+        for (int row = 0; row < problem.rules.height; ++row) {
+          board |= (cells.slot[FIRST_COLUMN + c] >> (L::TOP - row) & 1u) << (row * problem.rules.width + c);
+        }
+      }
+      const int piece = pieces.piece(t), next = known == 1 ? 0 : pieces.piece(t + 1);
+      const Landing<L> landing(Board<L>(geometry, cells), piece, choose(board, piece, next));
+      removed += landing.lines;
+      if (landing.over) break;
+      cells = landing.cells;
+    }
+    lines[i] = removed;
+  }
+
+ private:
+  // The best placement by the values, the first of several: its place in the engine's order. 0 if all end the game.
+  TETRIS_FUNCTION int choose(uint32_t board, int piece, int next) const {
+    const uint64_t heights = heights_of(problem, board);
+    double best = -1.0;
+    int place = 0;
     for (int i = problem.begin[piece]; i < problem.begin[piece + 1]; ++i) {
       const SmallLanding landing(problem, board, heights, problem.placements[i]);
-      const uint32_t mark = landing.over ? 0u : read(marks + landing.board);
-      next |= mark;
-      any = any || mark == problem.pieces;
-    }
-    if (known == 1 ? !any : next != problem.pieces) continue;
-    left |= 1u << piece;
-    left_in_mirror |= 1u << problem.mirror[piece];
-  }
-  if (left == before) return;
-  write(marks + board, left);
-  if (problem.symmetric) write(marks + mirrored(problem, board), left_in_mirror);
-  write(changed, 1);
-}
-
-// The best placement by the values, the first of several: its place in the engine's order. 0 if all end the game.
-TETRIS_FUNCTION int choose(
-    const Problem& problem, int known, uint32_t board, int piece, int next, const double* values) {
-  const uint64_t heights = heights_of(problem, board);
-  double best = -1.0;
-  int place = 0;
-  for (int i = problem.begin[piece]; i < problem.begin[piece + 1]; ++i) {
-    const SmallLanding landing(problem, board, heights, problem.placements[i]);
-    const int64_t at = known == 1 ? landing.board : static_cast<int64_t>(landing.board) * KNOWN_PIECES + next;
-    if (landing.over && landing.lines == 0) continue;
-    const double value = landing.lines + (landing.over ? 0.0 : values[at]);
-    if (value > best) {
-      best = value;
-      place = problem.placements[i].place;
-    }
-  }
-  return place;
-}
-
-// The lines of a game, played by the rules of the engines.
-TETRIS_FUNCTION int64_t play(
-    const Problem& problem, int known, const PieceStream& pieces, const double* values, int64_t most) {
-  using L = ScalarLanes;
-  const Geometry<L> geometry(problem.rules.width, problem.rules.height);
-  typename L::ColumnBits cells = geometry.walls;
-  int64_t lines = 0;
-  for (int64_t t = 0; t < most; ++t) {
-    uint32_t bits = 0;
-    for (int c = 0; c < problem.rules.width; ++c) {
-      for (int row = 0; row < problem.rules.height; ++row) {
-        bits |= (cells.slot[FIRST_COLUMN + c] >> (L::TOP - row) & 1u) << (row * problem.rules.width + c);
+      const int64_t at =
+          known == 1 ? landing.board : static_cast<int64_t>(landing.board) * KNOWN_PIECES + next;
+      if (landing.over && landing.lines == 0) continue;
+      const double value = landing.lines + (landing.over ? 0.0 : values[at]);
+      if (value > best) {
+        best = value;
+        place = problem.placements[i].place;
       }
     }
-    const int piece = pieces.piece(static_cast<uint64_t>(t));
-    const int next = known == 1 ? 0 : pieces.piece(static_cast<uint64_t>(t + 1));
-    const Board<L> board(geometry, cells);
-    const Landing<L> landing(
-        board, piece, choose(problem, known, bits, piece, next, values), problem.rules.clear_on_overflow);
-    lines += landing.lines;
-    if (landing.over) return lines;
-    cells = landing.cells;
+    return place;
   }
-  return -1 - lines;
-}
+};
 
 }  // namespace tetris

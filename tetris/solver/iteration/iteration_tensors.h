@@ -8,19 +8,13 @@
 
 namespace tetris {
 
-#define TETRIS_SOLVER_SWEEP                                                                                \
-  "sweep(Tensor boards, Tensor values, Tensor(a!) to, int width, int height, bool clear_on_overflow, int " \
-  "pieces) -> ()"
-#define TETRIS_SOLVER_EXPAND \
-  "expand(Tensor boards, Tensor(a!) marks, int width, int height, bool clear_on_overflow, int pieces) -> ()"
-#define TETRIS_SOLVER_SURVIVE                                                                            \
-  "survive(Tensor boards, Tensor(a!) marks, Tensor(b!) changed, int known, int width, int height, bool " \
-  "clear_on_overflow, "                                                                                  \
-  "int pieces) -> ()"
-#define TETRIS_SOLVER_PLAY                                                                 \
-  "play(Tensor values, Tensor(a!) lines, int seed, int most, int width, int height, bool " \
-  "clear_on_overflow, "                                                                    \
-  "int pieces, int packed, int count) -> ()"
+#define TETRIS_SOLVER_GAME "int width, int height, bool clear_on_overflow, int pieces"
+#define TETRIS_SOLVER_SWEEP "sweep(Tensor boards, Tensor values, Tensor(a!) to, " TETRIS_SOLVER_GAME ") -> ()"
+#define TETRIS_SOLVER_EXPAND "expand(Tensor boards, Tensor(a!) marks, " TETRIS_SOLVER_GAME ") -> ()"
+#define TETRIS_SOLVER_SURVIVE \
+  "survive(Tensor boards, Tensor(a!) marks, Tensor(b!) changed, int known, " TETRIS_SOLVER_GAME ") -> ()"
+#define TETRIS_SOLVER_PLAY \
+  "play(Tensor values, Tensor(a!) lines, int seed, " TETRIS_SOLVER_GAME ", int packed, int count) -> ()"
 
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
@@ -28,7 +22,7 @@ using torch::stable::Tensor;
 inline Problem problem_of(int64_t width, int64_t height, bool clear_on_overflow, int64_t pieces) {
   STD_TORCH_CHECK(width >= 4 && height >= 4 && width * height <= MOST_CELLS,
       "expected a board of at most 32 cells, got ", width, "x", height);
-  STD_TORCH_CHECK(pieces > 0 && pieces < 1 << PIECES, "expected a bit a piece");
+  STD_TORCH_CHECK(pieces > 0 && pieces < 1 << PIECES, "expected a bit per piece");
   return Problem(
       {static_cast<int>(width), static_cast<int>(height), clear_on_overflow}, static_cast<uint32_t>(pieces));
 }
@@ -44,7 +38,7 @@ inline void check(const Tensor& tensor, ScalarType type, const Tensor& like, con
 inline int known_of(const Tensor& values, const Problem& problem) {
   const int64_t boards = int64_t{1} << (problem.rules.width * problem.rules.height);
   STD_TORCH_CHECK(values.numel() == boards || values.numel() == boards * KNOWN_PIECES,
-      "expected a value a board, or eight");
+      "expected one value per board, or eight");
   return values.numel() == boards ? 1 : 2;
 }
 
@@ -55,47 +49,10 @@ inline const uint32_t* boards_of(const Tensor& boards) {
 
 inline uint8_t* marks_of(const Tensor& marks, const Problem& problem, const Tensor& boards) {
   check(marks, ScalarType::Byte, boards, "marks");
-  STD_TORCH_CHECK(
-      marks.numel() == int64_t{1} << (problem.rules.width * problem.rules.height), "expected a mark a board");
+  STD_TORCH_CHECK(marks.numel() == int64_t{1} << (problem.rules.width * problem.rules.height),
+      "expected one mark per board");
   return marks.mutable_data_ptr<uint8_t>();
 }
-
-// What is done for one board, or one game.
-struct SweepOne {
-  Problem problem;
-  int known;
-  const uint32_t* boards;
-  const double* values;
-  double* to;
-  TETRIS_FUNCTION void operator()(int64_t i) const { tetris::sweep(problem, known, boards[i], values, to); }
-};
-struct ExpandOne {
-  Problem problem;
-  const uint32_t* boards;
-  uint8_t* marks;
-  TETRIS_FUNCTION void operator()(int64_t i) const { tetris::expand(problem, boards[i], marks); }
-};
-struct SurviveOne {
-  Problem problem;
-  int known;
-  const uint32_t* boards;
-  uint8_t *marks, *changed;
-  TETRIS_FUNCTION void operator()(int64_t i) const {
-    tetris::survive(problem, known, boards[i], marks, changed);
-  }
-};
-struct PlayOne {
-  Problem problem;
-  int known;
-  PieceSource source;
-  int64_t seed, most;
-  const double* values;
-  int64_t* lines;
-  TETRIS_FUNCTION void operator()(int64_t i) const {
-    const PieceStream pieces{source, static_cast<uint64_t>(seed), static_cast<uint64_t>(i)};
-    lines[i] = tetris::play(problem, known, pieces, values, most);
-  }
-};
 
 // `Device::each(like, count, f)` calls f(i) for i < count.
 template <class Device> struct Iteration {
@@ -107,7 +64,7 @@ template <class Device> struct Iteration {
     STD_TORCH_CHECK(to.numel() == values.numel() && to.const_data_ptr() != values.const_data_ptr(),
         "expected new values of the shape of the old ones, elsewhere");
     Device::each(boards, boards.numel(),
-        SweepOne{problem, known_of(values, problem), boards_of(boards), values.const_data_ptr<double>(),
+        Sweep{problem, known_of(values, problem), boards_of(boards), values.const_data_ptr<double>(),
             to.mutable_data_ptr<double>()});
   }
 
@@ -115,7 +72,7 @@ template <class Device> struct Iteration {
       bool clear_on_overflow, int64_t pieces) {
     const Problem problem = problem_of(width, height, clear_on_overflow, pieces);
     Device::each(
-        boards, boards.numel(), ExpandOne{problem, boards_of(boards), marks_of(marks, problem, boards)});
+        boards, boards.numel(), Expand{problem, boards_of(boards), marks_of(marks, problem, boards)});
   }
 
   static void survive(const Tensor& boards, const Tensor& marks, const Tensor& changed, int64_t known,
@@ -125,17 +82,17 @@ template <class Device> struct Iteration {
     STD_TORCH_CHECK(
         changed.numel() == 1 && (known == 1 || known == 2), "expected one flag, and 1 or 2 known pieces");
     Device::each(boards, boards.numel(),
-        SurviveOne{problem, static_cast<int>(known), boards_of(boards), marks_of(marks, problem, boards),
+        Survive{problem, static_cast<int>(known), boards_of(boards), marks_of(marks, problem, boards),
             changed.mutable_data_ptr<uint8_t>()});
   }
 
-  static void play(const Tensor& values, const Tensor& lines, int64_t seed, int64_t most, int64_t width,
-      int64_t height, bool clear_on_overflow, int64_t pieces, int64_t packed, int64_t count) {
+  static void play(const Tensor& values, const Tensor& lines, int64_t seed, int64_t width, int64_t height,
+      bool clear_on_overflow, int64_t pieces, int64_t packed, int64_t count) {
     const Problem problem = problem_of(width, height, clear_on_overflow, pieces);
     check(values, ScalarType::Double, values, "values");
     check(lines, ScalarType::Long, values, "lines");
     Device::each(values, lines.numel(),
-        PlayOne{problem, known_of(values, problem), PieceSource::of(packed, count, false), seed, most,
+        Play{problem, known_of(values, problem), PieceSource::of(packed, count, false), seed,
             values.const_data_ptr<double>(), lines.mutable_data_ptr<int64_t>()});
   }
 };

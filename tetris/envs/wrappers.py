@@ -1,18 +1,91 @@
-"""Gymnasium's wrappers `RecordEpisodeStatistics` and `NormalizeReward` on torch tensors, on any device.
+"""Wrappers: features of every placement for single games, and two of Gymnasium's on torch tensors.
 
-They neither wait for the device nor copy from it: what depends on which games have ended is masked.
+Those on tensors neither wait for the device nor copy from it: what depends on ended games is masked.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import gymnasium
+import numpy as np
 import torch
+from gymnasium import spaces
+from gymnasium.utils import RecordConstructorArgs
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
+from tetris.envs.key_press_env import KeyPressTetrisEnv
+from tetris.envs.tetris_env import MAX_ORIENTATIONS, Observation, TetrisEnv
 from tetris.envs.vector_env import TetrisVectorEnv
+from tetris.game.decisions import after_states
+from tetris.game.feature_sets import feature_names
+from tetris.game.features import feature_values
 
 Step = tuple[Any, torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]
+
+
+class PlacementFeatures(
+    gymnasium.Wrapper[Observation, np.int64, Observation, np.int64], RecordConstructorArgs
+):
+    """Adds the features of every placement's after-state to the observation.
+
+    The observation gets the key ``features``: shape (actions, features), float32, a row for each action, 0
+    for those that `info["action_mask"]` excludes and for those that end the game, which have 1 in
+    `info["ends_game"]` (int8). A linear controller plays the action with the greatest ``features @ weights``
+    of the others.
+
+    It wraps one single environment; ``gymnasium.make_vec(..., features="dt")`` has the engine do the same for
+    many. The space of ``features`` is a Box without bounds, of which Gymnasium's ``check_env`` warns. A hold
+    slot doubles the rows, as it doubles the actions; the features are those before a garbage row rises.
+
+    Args:
+        env: The environment, made from one of the ids of `TetrisEnv`.
+        features: Name of a feature set, or feature names separated by commas.
+
+    Raises:
+        TypeError: If the environment is another one.
+        ValueError: If there is no such feature.
+    """
+
+    def __init__(self, env: gymnasium.Env[Observation, np.int64], features: str = "dt") -> None:
+        """Wrap an environment; see the class."""
+        RecordConstructorArgs.__init__(self, features=features)
+        gymnasium.Wrapper.__init__(self, env)
+        inner = env.unwrapped
+        if not isinstance(inner, TetrisEnv) or isinstance(inner, KeyPressTetrisEnv):
+            raise TypeError(f"expected a TetrisEnv, got {inner!r}")
+        self._env = inner
+        self.names = feature_names(features, inner.rules.width)
+        """Names of the features, in the order of their columns."""
+        assert isinstance(env.observation_space, spaces.Dict)
+        space = spaces.Box(-np.inf, np.inf, (int(inner.action_space.n), len(self.names)), np.float32)
+        self.observation_space = spaces.Dict({**env.observation_space.spaces, "features": space})
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Begin a game; see `TetrisEnv.reset`."""
+        return self._extended(*self.env.reset(seed=seed, options=options))
+
+    def step(self, action: np.int64) -> tuple[Observation, Any, bool, bool, dict[str, Any]]:
+        """Place the piece; see `TetrisEnv.step`."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        extended, info = self._extended(observation, info)
+        return extended, reward, terminated, truncated, info
+
+    def _extended(self, observation: Observation, info: dict[str, Any]) -> tuple[Observation, dict[str, Any]]:
+        inner, width = self._env, self._env.rules.width
+        pieces = [inner.piece, inner.swapped_piece] if inner.has_hold else [inner.piece]
+        ends = np.zeros_like(info["action_mask"])
+        values = np.zeros((len(ends), len(self.names)), dtype=np.float32)
+        # Where a game is over, its stack is no board to place a piece on.
+        for swap, piece in enumerate([] if inner.is_over else pieces):
+            for after in after_states(inner.rows, piece, inner.rules):
+                action = (swap * MAX_ORIENTATIONS + after.shape.orientation) * width + after.column
+                ends[action] = after.game_over
+                if not after.game_over:
+                    values[action] = feature_values(after, self.names)
+        return {**observation, "features": values}, {**info, "ends_game": ends}
 
 
 class _PerGameWrapper(VectorWrapper):
@@ -42,30 +115,17 @@ class _PerGameWrapper(VectorWrapper):
 
 
 class EpisodeStatistics(_PerGameWrapper):
-    """Tells the return and the length of every game that ends, as Gymnasium's `RecordEpisodeStatistics` does.
+    """Adds the return and the length of every game that ends, as Gymnasium's `RecordEpisodeStatistics` does.
 
     A step's infos get ``"_episode"``, bool of shape (num_envs,): the games that ended in it; and
     ``"episode"``: ``{"r": returns, "l": lengths}``, float64 and int64 of shape (num_envs,), 0 for the others.
     They are tensors on the environment's device.
 
     Other than Gymnasium's, it has them in every step, for to leave them out would mean to wait for the
-    device, and in the mode ``DISABLED`` it tells a game's end once. It has neither times nor queues.
-
-    Examples:
-        >>> import gymnasium, tetris.envs
-        >>> envs = gymnasium.make_vec("CemTetris/Tetris-v0", num_envs=2, output="torch", max_episode_steps=3)
-        >>> envs = tetris.envs.EpisodeStatistics(envs)
-        >>> _ = envs.reset(seed=1)
-        >>> for _ in range(3):
-        ...     observation, rewards, terminations, truncations, infos = envs.step([0, 4])
-        >>> infos["episode"]["l"], infos["_episode"]
-        (tensor([3, 3]), tensor([True, True]))
+    device, and in the mode ``DISABLED`` it reports a game's end once. It has neither times nor queues.
 
     Args:
-        env: A `TetrisVectorEnv` with ``output="torch"``, or a wrapper of one.
-
-    Raises:
-        TypeError: If the environment is another one.
+        env: A `TetrisVectorEnv` with ``output="torch"``, or a wrapper of one; TypeError for any other.
     """
 
     def __init__(self, env: VectorEnv[Any, Any, Any]) -> None:
@@ -91,21 +151,12 @@ class NormalizedReward(_PerGameWrapper):
     The numbers are those of `NormalizeReward` of Gymnasium 1.4. Other than there, a reset with a mask clears
     the returns of the games that begin, not those of all. The rewards stay float32.
 
-    Examples:
-        >>> import gymnasium, tetris.envs
-        >>> envs = gymnasium.make_vec("CemTetris/Tetris-v0", num_envs=2, output="torch")
-        >>> envs = tetris.envs.NormalizedReward(tetris.envs.EpisodeStatistics(envs))  # statistics of lines
-        >>> _ = envs.reset(seed=1)
-        >>> envs.step([0, 4])[1]
-        tensor([0., 0.])
-
     Args:
-        env: A `TetrisVectorEnv` with ``output="torch"``, or a wrapper of one.
+        env: As of `EpisodeStatistics`.
         gamma: Discount factor, 0 to 1.
         epsilon: What is added to the variance, greater than 0.
 
     Raises:
-        TypeError: If the environment is another one.
         ValueError: If an argument is out of range.
     """
 
