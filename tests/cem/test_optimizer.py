@@ -23,7 +23,7 @@ def tell_rows(optimizer, rows, fitness):
 
 
 class ByNumPy:
-    """Equations (2) to (5) of ``cem.optimizer``, and the covariance of ``cem.core.adaptation`` without paths."""
+    """Equations (2) to (5) of ``cem.optimizer``, and a full covariance without paths."""
 
     def __init__(self, mean, std, *, maximize, num_elites, weights, variance_about, covariance):
         self.sign = 1.0 if maximize else -1.0

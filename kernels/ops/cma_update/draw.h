@@ -3,7 +3,6 @@
 
 #include "adapt.h"
 #include "normal/call.h"
-#include "normal/tile.h"
 
 namespace cem_tetris::cma {
 
@@ -23,11 +22,22 @@ struct Draw {
 // The noise of four samples of one dimension, as sample_normal has it for mean 0 and std 1.
 template <typename T> CEM_TETRIS_FUNCTION void noise(normal::Key key, const normal::LateKeys& keys,
     uint64_t generation, int dimension, int64_t block, double (&z)[normal::kTile]) {
-  using Stream = normal::Stream<T>;
-  const uint32_t word3 = normal::upper(generation, 0, static_cast<uint64_t>(block));
+  const auto words = [&](uint32_t which) {
+    const uint32_t word3 = normal::upper(generation, 0, static_cast<uint64_t>(block)) | which;
+    return normal::words(keys, normal::dimension_part(key, dimension, generation),
+        normal::block_part(key, block, generation, word3));
+  };
   normal::Polar<T> pair[2];
-  Stream::set(keys, normal::dimension_part(key, dimension, generation),
-      Stream::samples(key, block, generation, word3), pair);
+  if constexpr (normal::kBlocks<T> == 1) {
+    const normal::Words w = words(0);
+    pair[0] = normal::polar(w.word[0], w.word[1]);
+    pair[1] = normal::polar(w.word[2], w.word[3]);
+  } else {
+    for (int half = 0; half < 2; ++half) {
+      const normal::Words w = words(normal::kOfDouble | (half == 0 ? 0u : normal::kSecondHalf));
+      pair[half] = normal::polar(w.word[0], w.word[1], w.word[2], w.word[3]);
+    }
+  }
   CEM_TETRIS_UNROLL
   for (int s = 0; s < normal::kTile; ++s) {
     z[s] = static_cast<double>(pair[s / 2].radius * (s % 2 == 0 ? pair[s / 2].cosine : pair[s / 2].sine));

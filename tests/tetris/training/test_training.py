@@ -161,7 +161,7 @@ def test_controller_of_a_checkpoint_is_that_of_its_generation(
     objective = run_objective(_recipe(), by_hand.optimizer, StopRequest().check)
     for generation, (controller, seconds) in enumerate([*zip(saved, elapsed, strict=True)]):
         evaluation = objective(by_hand.optimizer.ask(), generation)
-        by_hand.optimizer.tell(evaluation.fitness, evaluation.candidates)
+        by_hand.optimizer.tell(evaluation.candidates, evaluation.fitness)
         again = by_hand.save_controller()
         assert again is not None
         assert controller.weights == again.weights
