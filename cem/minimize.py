@@ -8,7 +8,6 @@ import math
 import random
 import sys
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -21,7 +20,7 @@ import torch
 from torch import Tensor
 
 from cem.core.backend import mix_seed
-from cem.core.checks import as_real, check_real, outside
+from cem.core.checks import as_real, check_real
 from cem.core.config import CEMConfig
 from cem.core.evaluation import Evaluation, Objective, as_evaluation
 from cem.core.termination import Termination
@@ -610,9 +609,7 @@ def _resumed(folder: Path, trainer: Trainer, metrics: MetricsWriter) -> tuple[li
     lines = []
     if any(folder.glob("checkpoint-*.json")):
         trainer.resume()
-        for problem in metrics.restore(trainer.optimizer.generation):
-            warnings.warn(problem, RuntimeWarning, stacklevel=outside())
-        lines = metrics.path.read_bytes().splitlines() if metrics.path.exists() else []
+        lines = metrics.restore(trainer.optimizer.generation)
     return lines, trainer.optimizer.state_dict()
 
 
