@@ -40,7 +40,7 @@ class StopConsensus(StopRequest):
         self._own = own
         self._expired = False
 
-    @property  # type: ignore[override]
+    @property
     def deadline(self) -> float | None:
         """That of this process."""
         return self._own.deadline

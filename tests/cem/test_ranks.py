@@ -44,7 +44,7 @@ def test_ranks_find_what_one_process_finds(tmp_path):
         fitness = report["fitness"]
         assert fitness["list"] == alone["fitness"]["list"]
         share = len(range(51)[number::count])
-        assert fitness["too few"] == f"ValueError: expected fitness of shape ({share},), got (1,)"
+        assert fitness["too few"].startswith(f"ValueError: expected fitness of shape ({share},), got (1,)")
         assert fitness["none"].startswith("TypeError: expected numbers for fitness, got NoneType")
     assert reports[0]["too few"] == "ValueError: expected a candidate for each of 3 ranks, got 2"
 

@@ -171,7 +171,7 @@ def test_controller_of_a_checkpoint_is_that_of_its_generation(
     objective = run_objective(_recipe(), by_hand.optimizer, StopRequest().check)
     for generation, (controller, seconds) in enumerate(zip(saved, elapsed, strict=True)):
         evaluation = objective(by_hand.optimizer.ask(), generation)
-        by_hand.optimizer.tell(evaluation.fitness, evaluation.candidates)
+        by_hand.optimizer.tell(evaluation.candidates, evaluation.fitness)
         assert controller.weights == by_hand.controller().weights
         assert controller.provenance["generation"] == generation + 1
         assert controller.provenance["decisions"] == by_hand.decisions
@@ -182,8 +182,7 @@ def test_decisions_are_counted_over_the_stages(tmp_path: Path) -> None:
     training = _training_run(tmp_path, _recipe())
     counted = []
     for _ in range(3):
-        training.optimizer.ask()
-        training.optimizer.tell([3.0, 2.0, 1.0])
+        training.optimizer.tell(training.optimizer.ask(), [3.0, 2.0, 1.0])
         counted.append(training.decisions)
     each = 4 * 2  # players x streams
     assert counted == [each * 20, each * 40, each * 70]
