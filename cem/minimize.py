@@ -331,15 +331,14 @@ def _search(
     history = _History(maximize, target)
     found: list[_Found] = []
     with ExitStack() as stack:
-        own_stop = stop = stack.enter_context(StopRequest())
         if distributed:
             stack.enter_context(ranks.joined())
+        stop = stack.enter_context(ranks.StopConsensus() if ranks.count() > 1 else StopRequest())
         if ranks.count() > 1:
             if graph:
                 raise ValueError("expected graph=False of a search that ranks share, got True")
             if size < ranks.count():
                 raise ValueError(f"expected a candidate for each of {ranks.count()} ranks, got {size}")
-            stop = ranks.StopConsensus(own_stop)
         if time_limit_s is not None:
             stop.deadline = time.monotonic() + check_real("time_limit_s", time_limit_s, 0.0)
         evaluator = stack.enter_context(
@@ -351,7 +350,7 @@ def _search(
                 workers=workers,
                 timeout_s=timeout_s,
                 catch=catch,
-                stop=own_stop,
+                stop=stop,
             )
         )
         evaluate: Objective = evaluator

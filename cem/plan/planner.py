@@ -302,20 +302,17 @@ class Planner:
             if captured and (captured[1].shape, captured[1].dtype) == (state.shape, state.dtype):
                 captured[1].copy_(state)
             else:
-                captured = self._captured = self._capture(state.clone())
+                static, graph = state.clone(), torch.cuda.CUDAGraph()
+                current, side = torch.cuda.current_stream(), torch.cuda.Stream()
+                side.wait_stream(current)
+                with torch.cuda.stream(side):
+                    for _ in range(_WARM_UP):
+                        self._search(static, self._memory)
+                current.wait_stream(side)
+                with torch.cuda.graph(graph):
+                    self._step(static)
+                captured = self._captured = graph, static
             captured[0].replay()
-
-    def _capture(self, state: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor]:
-        current, side = torch.cuda.current_stream(), torch.cuda.Stream()
-        side.wait_stream(current)
-        with torch.cuda.stream(side):
-            for _ in range(_WARM_UP):
-                self._search(state, self._memory)
-        current.wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self._step(state)
-        return graph, state
 
     def _last(self) -> _Found:
         if self._found is None:
@@ -382,26 +379,23 @@ class Planner:
 
     def _draw(self, distribution: Tensor, size: int, generation: Tensor) -> Tensor:
         """Draw plans and clamp them into the bounds; shape (B, size, d)."""
-        bounds = self._low, self._high
-        if self.backend == "torch" or self._coloring is not None:
-            mean, std = distribution[:, MEAN], distribution[:, STD]
-            noise = self._noise(mean, size, generation)
-            if self._coloring is not None:
-                series = noise.view(*noise.shape[:2], self.action_dim, self.horizon)
-                with torch.autocast(noise.device.type, enabled=False):
-                    noise = (series @ self._coloring).transpose(2, 3).reshape(noise.shape)
-            return torch.addcmul(mean[:, None], std[:, None], noise).clamp(*bounds)
-        return sample_normal_rows(distribution, size, seed=self._seeds, generation=generation, bounds=bounds)
-
-    def _noise(self, mean: Tensor, size: int, generation: Tensor) -> Tensor:
-        """Draw standard normal numbers, shape (B, size, d)."""
+        numbers: dict[str, Any] = {"seed": self._seeds, "generation": generation}
+        bounds, mean, std = (self._low, self._high), distribution[:, MEAN], distribution[:, STD]
         if self.backend == "torch":
             generator = torch.Generator(mean.device)
             generator.manual_seed(mix_seed(int(self._seeds[0]), int(generation)))
             shape = (len(mean), size, mean.shape[1])
-            return torch.randn(shape, generator=generator, dtype=mean.dtype, device=mean.device)
-        standard = torch.stack([torch.zeros_like(mean), torch.ones_like(mean)], dim=1)
-        return sample_normal_rows(standard, size, seed=self._seeds, generation=generation)
+            noise = torch.randn(shape, generator=generator, dtype=mean.dtype, device=mean.device)
+        elif self._coloring is None:
+            return sample_normal_rows(distribution, size, bounds=bounds, **numbers)
+        else:
+            standard = torch.stack([torch.zeros_like(mean), torch.ones_like(mean)], dim=1)
+            noise = sample_normal_rows(standard, size, **numbers)
+        if self._coloring is not None:
+            series = noise.view(*noise.shape[:2], self.action_dim, self.horizon)
+            with torch.autocast(noise.device.type, enabled=False):
+                noise = (series @ self._coloring).transpose(2, 3).reshape(noise.shape)
+        return torch.addcmul(mean[:, None], std[:, None], noise).clamp(*bounds)
 
     def _evaluate(self, state: Tensor, plans: Tensor) -> Tensor:
         """Return the costs of plans, shape (B, N)."""

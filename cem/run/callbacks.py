@@ -28,14 +28,12 @@ class RunPlan:
         generations: The number of generations in the end; None: no limit.
         time_limit_s: The time limit of this run, in seconds; None: no limit.
         costs: The relative cost of each generation; empty: all the same.
-        record_every: The generations from one record to the next.
     """
 
     generation: int
     generations: int | None
     time_limit_s: float | None
     costs: Sequence[float] = ()
-    record_every: int = 1
 
 
 @dataclass(slots=True)
@@ -110,13 +108,6 @@ class Callback:
         """Called once at the end for every callback that was started, after an error, too."""
 
 
-class _Function(Callback):
-    """A function of a record, as a callback."""
-
-    def __init__(self, function: Callable[[GenerationRecord], Any]) -> None:
-        self.on_generation = function  # type: ignore[method-assign, assignment]
-
-
 def check_callbacks(callbacks: Any) -> tuple[Callback, ...]:
     """Return callbacks, or functions of a ``GenerationRecord``, as a tuple of callbacks.
 
@@ -127,7 +118,13 @@ def check_callbacks(callbacks: Any) -> tuple[Callback, ...]:
         isinstance(each, Callback) or callable(each) for each in callbacks
     ):
         raise TypeError(f"expected callbacks as a sequence of Callback, got {callbacks!r}: see cem.Callback")
-    return tuple(each if isinstance(each, Callback) else _Function(each) for each in callbacks)
+    return tuple(each if isinstance(each, Callback) else _of_function(each) for each in callbacks)
+
+
+def _of_function(function: Callable[[GenerationRecord], Any]) -> Callback:
+    callback = Callback()
+    callback.on_generation = function  # type: ignore[method-assign]
+    return callback
 
 
 _closed = contextlib.suppress(OSError, ValueError)  # what a closed output raises: that of the system, a file
@@ -310,8 +307,8 @@ class MetricsWriter(Callback):
 
     def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
         """Wait until the lines are on the disk, so that no checkpoint outlives its metrics."""
-        if self._descriptor is not None:
-            os.fsync(self._descriptor)
+        assert self._descriptor is not None, "on_start opens the file"
+        os.fsync(self._descriptor)
 
     def on_end(self) -> None:
         """Close the file."""

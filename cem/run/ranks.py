@@ -29,51 +29,26 @@ from kernels.support.ranks import share as share
 
 
 class StopConsensus(StopRequest):
-    """The stop of all ranks: a signal, a deadline or a request on one of them, once ``run_collective`` knows.
+    """The stop request of a rank, whose ``Trainer`` stops all ranks after the same generation.
 
-    A ``Trainer`` with it stops all ranks after the same generation.
+    ``check`` raises by what this process knows, for use within ``run_collective``.
     """
 
-    def __init__(self, own: StopRequest) -> None:
-        """Take the stop request of this process, whose context the caller enters."""
-        super().__init__()
-        self._own = own
-        self._expired = False
+    _agreed = 0, 0
 
     @property
-    def deadline(self) -> float | None:
-        """That of this process."""
-        return self._own.deadline
-
-    @deadline.setter
-    def deadline(self, deadline: float | None) -> None:
-        self._own.deadline = deadline
-
-    @property
-    def expired(self) -> bool:
-        """Whether the deadline of a rank has passed."""
-        return self._expired
+    def due(self) -> tuple[int, int]:
+        """As of a ``StopRequest``, but of any rank, once ``run_collective`` knows."""
+        return self._agreed
 
     @property
     def own_reason(self) -> tuple[int, int]:
-        """Why this process is asked to stop: 2 by request, 1 by deadline, or 0; and its signal, or 0."""
-        reason = 2 if self._own.requested else 1 if self._own.expired else 0
-        return reason, self._own.signum or 0
+        """``due`` of this process."""
+        return super().due
 
     def agree(self, reason: int, signum: int) -> None:
         """Take the reason and signal of all ranks."""
-        self.requested, self._expired, self.signum = reason == 2, reason == 1, signum or None
-
-    def request(self) -> None:
-        """Ask all ranks to stop."""
-        self._own.request()
-
-    def check(self) -> None:
-        """Raise ``Interrupted`` if this process is asked to stop; for use within ``run_collective``."""
-        self._own.check()
-
-    def __enter__(self) -> StopConsensus:
-        return self
+        self._agreed = reason, signum
 
 
 def shared(objective: Objective, stop: StopConsensus | None = None) -> Objective:

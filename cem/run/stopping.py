@@ -50,6 +50,11 @@ class StopRequest:
         """Whether the deadline has passed."""
         return self.deadline is not None and time.monotonic() >= self.deadline
 
+    @property
+    def due(self) -> tuple[int, int]:
+        """Why the work has to end: 2 by request, 1 by deadline, 0 not at all; and the signal, or 0."""
+        return 2 if self.requested else 1 if self.expired else 0, self.signum or 0
+
     def request(self) -> None:
         """Request a stop."""
         self.requested = True

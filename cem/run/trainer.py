@@ -194,13 +194,8 @@ class Trainer:
             if self._time_limit_s is not None:
                 stack.callback(setattr, self.stop, "deadline", self.stop.deadline)
                 self.stop.deadline = time.monotonic() + self._time_limit_s
-            plan = RunPlan(
-                self.optimizer.generation,
-                self._generations,
-                self._time_limit_s,
-                self._costs,
-                self._record_every,
-            )
+            begun = self.optimizer.generation
+            plan = RunPlan(begun, self._generations, self._time_limit_s, self._costs)
             self._take_state_of_first()
             self._called = [each for each in self._callbacks if each.on_every_rank or ranks.rank() == 0]
             for callback in self._called:
@@ -209,7 +204,7 @@ class Trainer:
             reason = self._loop()
             self._save()
             self._take_state_of_first()
-            signum = self.stop.signum if reason == "signal" else None
+            signum = self.stop.due[1] if reason == "signal" else None
         return TrainingResult(reason, signum, self.optimizer.generation, self.elapsed_s)
 
     def _loop(self) -> Reason:
@@ -241,9 +236,10 @@ class Trainer:
             return "finished"
         if self._failures >= MOST_FAILURES:
             return "failed"
-        if self.stop.requested:
-            return "requested" if self.stop.signum is None else "signal"
-        return "time_limit" if self.stop.expired else None
+        why, signum = self.stop.due
+        if why == 2:
+            return "signal" if signum else "requested"
+        return "time_limit" if why else None
 
     def _advance(self) -> _Queued:
         """Run the generations of a record."""
@@ -272,7 +268,7 @@ class Trainer:
         if queued is None:
             return
         self._wait(queued)
-        was_requested = self.stop.requested
+        due = self.stop.due
         snapshot, metrics, began = queued
         before, self._recorded = self._recorded, snapshot
         self._failures = self._failures + 1 if snapshot.failed else 0
@@ -298,7 +294,7 @@ class Trainer:
         if saver is not None and time.monotonic() - self._saved_at >= saver.interval_s:
             self._save()
             self._saved_at = time.monotonic()
-        by_callback = self.stop.requested and not was_requested and self.stop.signum is None
+        by_callback = self.stop.due == (2, 0) and due[0] < 2
         if by_callback or self._failures >= MOST_FAILURES:
             raise Interrupted("the run ends with this generation")
 
@@ -307,7 +303,7 @@ class Trainer:
         nap = 1e-4
         while not (queued.snapshot.ready and (queued.metrics is None or queued.metrics.ready)):
             now = time.monotonic()
-            if self._give_up_at is None and self.stop.requested:
+            if self._give_up_at is None and self.stop.due[0] == 2:
                 self._give_up_at = now + GRACE_SECONDS
             if self._give_up_at is not None and now >= self._give_up_at:
                 raise Interrupted("the grace time is over")

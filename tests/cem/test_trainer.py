@@ -18,17 +18,17 @@ from searches import bits
 
 from cem import (
     Callback,
+    CEMConfig,
     Checkpointer,
     CheckpointError,
-    CEMConfig,
     CrossEntropyMethod,
     Evaluation,
     Interrupted,
     MetricsWriter,
     Trainer,
 )
-from cem.run.checkpoint import read_checkpoint
 from cem.core.snapshot import Snapshot
+from cem.run.checkpoint import read_checkpoint
 
 GENERATIONS = 9
 EVENT = 4  # the generation something happens in, counted from 0 as for the objective
