@@ -1,4 +1,4 @@
-"""Checks of arguments, with errors that name the expected and the given value."""
+"""Checks of arguments: a TypeError or a ValueError names the expected and the given value."""
 
 from __future__ import annotations
 
@@ -26,12 +26,7 @@ def check_real(
     open_low: bool = False,
     open_high: bool = False,
 ) -> float:
-    """Return ``value`` as a float if it is finite and in [low, high], an end excluded where it is open.
-
-    Raises:
-        TypeError: If it is no number (a bool is none).
-        ValueError: If it is out of range, NaN or infinite.
-    """
+    """Return ``value`` as a float if it is finite and in [low, high], an end excluded where it is open."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"expected a number for {name}, got {value!r}")
     number = float(value)
@@ -50,12 +45,7 @@ def check_real(
 def check_vector(
     name: str, value: Any, shape: torch.Size | None, dtype: torch.dtype, device: torch.device
 ) -> Tensor:
-    """Return a new contiguous tensor of a shape that the value is broadcast to; None: (..., dim), dim >= 1.
-
-    Raises:
-        TypeError: As ``as_real``.
-        ValueError: If its shape differs.
-    """
+    """Return a new contiguous tensor of the shape that a value is broadcast to; None: (..., dim), dim >= 1."""
     vector = as_real(name, value).to(device=device, dtype=dtype, copy=True)
     if shape is None:
         if vector.dim() == 0 or vector.numel() == 0:
@@ -69,12 +59,7 @@ def check_vector(
 
 
 def check_shape(name: str, value: Any, shape: tuple[int, ...]) -> Tensor:
-    """Return a real tensor of that shape, detached; it may share the caller's memory.
-
-    Raises:
-        TypeError: As ``as_real``.
-        ValueError: If its shape differs.
-    """
+    """Return a real tensor of that shape, detached; it may share the caller's memory."""
     tensor = as_real(name, value)
     if tensor.shape != shape:
         raise ValueError(f"expected {name} of shape {shape}, got {tuple(tensor.shape)}")
@@ -85,9 +70,6 @@ def as_real(name: str, value: Any) -> Tensor:
     """Return a tensor, array or sequence as a detached real tensor, on its own device, in its own dtype.
 
     A sequence is float64.
-
-    Raises:
-        TypeError: If it is not convertible, or complex or bool.
     """
     try:
         # A list would be rounded to torch's default dtype: Python's floats are doubles.
@@ -108,11 +90,7 @@ def as_torch_takes_it(value: Any) -> Any:
 
 
 def check_device(device: str | torch.device) -> torch.device:
-    """Return an available device; ``cuda`` means the current CUDA device, with its index.
-
-    Raises:
-        ValueError: If the text names no device, or this torch finds no such CUDA device.
-    """
+    """Return a device that torch finds here; ``cuda`` means the current CUDA device, with its index."""
     try:
         found = torch.device(device)
     except (RuntimeError, TypeError) as error:
@@ -128,11 +106,7 @@ def check_device(device: str | torch.device) -> torch.device:
 
 
 def check_distribution(mean: Tensor, std: Tensor) -> None:
-    """Check the mean and the standard deviation of a normal distribution, of one shape.
-
-    Raises:
-        ValueError: If a mean is not finite, or a standard deviation is not finite or is negative.
-    """
+    """Check that a mean is finite, and a standard deviation finite and not negative."""
     if not bool(mean.isfinite().all()):
         raise ValueError(f"expected a finite mean, got {mean.tolist()}")
     if not bool((std.isfinite() & (std >= 0)).all()):

@@ -320,7 +320,7 @@ class Planner:
         return self._found
 
     def _squeeze(self, batch: Tensor) -> Tensor:
-        """Return what has a leading dimension of environments as the caller sees it."""
+        """Drop the leading dimension of environments where the caller has none."""
         return batch[0] if self.num_envs is None else batch
 
     def _plans(self, batch: Tensor) -> Tensor:

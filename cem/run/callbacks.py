@@ -109,11 +109,7 @@ class Callback:
 
 
 def check_callbacks(callbacks: Any) -> tuple[Callback, ...]:
-    """Return callbacks, or functions of a ``GenerationRecord``, as a tuple of callbacks.
-
-    Raises:
-        TypeError: If they are no sequence of them.
-    """
+    """Return callbacks, or functions of a ``GenerationRecord``, as a tuple of callbacks."""
     if not isinstance(callbacks, Sequence) or not all(
         isinstance(each, Callback) or callable(each) for each in callbacks
     ):
@@ -123,7 +119,7 @@ def check_callbacks(callbacks: Any) -> tuple[Callback, ...]:
 
 def _of_function(function: Callable[[GenerationRecord], Any]) -> Callback:
     callback = Callback()
-    callback.on_generation = function  # type: ignore[method-assign]
+    callback.on_generation = function  # type: ignore[method-assign, assignment]
     return callback
 
 

@@ -49,11 +49,7 @@ def write_checkpoint(path: Path, state: Mapping[str, Any], fingerprint: Mapping[
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the state of a file, tensors on the CPU, and the fingerprint of its run.
-
-    Raises:
-        CheckpointError: If it cannot be read, or is torn or changed.
-    """
+    """Return the state of a file, tensors on the CPU, and the fingerprint of its run."""
     try:
         text = path.read_text(encoding="utf-8")
         body = text.rpartition(_DIGEST)[0] + "}"

@@ -82,11 +82,7 @@ class TensorBoardWriter(Callback):
 
 
 def check_tensorboard() -> None:
-    """Check that TensorBoard is installed.
-
-    Raises:
-        ValueError: If the package tensorboard is not installed; the message has the command.
-    """
+    """Raise ValueError with the command that installs the package tensorboard, if it is not there."""
     try:
         import torch.utils.tensorboard  # noqa: F401
     except ImportError as error:

@@ -260,11 +260,7 @@ class Trainer:
         return _Queued(optimizer.snapshot(), Metrics(evaluation) if evaluation.metrics else None, began)
 
     def _record(self, queued: _Queued | None) -> None:
-        """Record a generation once its results are there, and save it if a checkpoint is due.
-
-        Raises:
-            Interrupted: If the run ends here: by a callback, by failures, or after the grace time.
-        """
+        """Record a generation, save it if due; raise ``Interrupted`` if the run ends with it or before it."""
         if queued is None:
             return
         self._wait(queued)

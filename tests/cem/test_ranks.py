@@ -73,10 +73,10 @@ def test_ctrl_c_ends_a_rank_that_waits_for_the_others():
     heed = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
     with subprocess.Popen([sys.executable, "-c", code], env=environment, **heed) as waiting:
         until = time.monotonic() + 60
-        refused = 1
-        while refused and time.monotonic() < until:
+        failed = 1
+        while failed and time.monotonic() < until:
             with socket.socket() as client:
-                refused = client.connect_ex(("localhost", port))
+                failed = client.connect_ex(("localhost", port))
             time.sleep(0.05)
         time.sleep(0.3)
         waiting.send_signal(signal.SIGINT)
