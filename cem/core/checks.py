@@ -45,7 +45,7 @@ def check_real(
 def check_vector(
     name: str, value: Any, shape: torch.Size | None, dtype: torch.dtype, device: torch.device
 ) -> Tensor:
-    """Return a new contiguous tensor of the shape that a value is broadcast to; None: (..., dim), dim >= 1."""
+    """Return a new contiguous tensor of the shape that a value is broadcast to; None: (..., dim)."""
     vector = as_real(name, value).to(device=device, dtype=dtype, copy=True)
     if shape is None:
         if vector.dim() == 0 or vector.numel() == 0:
