@@ -1,1 +1,1 @@
-"""Planning with a model."""
+"""Planning with a model. Begin with `planner.py`."""
