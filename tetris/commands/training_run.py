@@ -124,6 +124,7 @@ def restore(training: Training) -> None:
     if any(training.folder.checkpoints.glob("checkpoint-*.json")):
         for problem in training.trainer.resume():
             note(f"passed over {problem}")
+    training.metrics.restore(training.optimizer.generation)
 
 
 def announce(training: Training) -> None:
