@@ -28,8 +28,7 @@ from cem.core.evaluation import Evaluation
 from cem.core.variance_schedule import describe_variance_schedule, parse_variance_schedule
 from cem.minimize import Result, maximize, minimize
 from cem.optimizer import CrossEntropyMethod
-from cem.plan.plan_search import rollout_cost
-from cem.plan.planner import Planner
+from cem.plan.planner import Planner, rollout_cost
 from cem.run.callbacks import Callback, GenerationRecord, MetricsWriter, ProgressBar
 from cem.run.checkpoint import Checkpointer, CheckpointError
 from cem.run.stopping import Interrupted, StopRequest

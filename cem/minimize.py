@@ -8,7 +8,6 @@ import math
 import random
 import sys
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -21,7 +20,7 @@ import torch
 from torch import Tensor
 
 from cem.core.backend import mix_seed
-from cem.core.checks import as_real, check_real, outside
+from cem.core.checks import as_real, check_real
 from cem.core.config import CEMConfig
 from cem.core.evaluation import Evaluation, Objective, as_evaluation
 from cem.core.termination import Termination
@@ -332,15 +331,14 @@ def _search(
     history = _History(maximize, target)
     found: list[_Found] = []
     with ExitStack() as stack:
-        own_stop = stop = stack.enter_context(StopRequest())
         if distributed:
             stack.enter_context(ranks.joined())
+        stop = stack.enter_context(ranks.StopConsensus() if ranks.count() > 1 else StopRequest())
         if ranks.count() > 1:
             if graph:
                 raise ValueError("expected graph=False of a search that ranks share, got True")
             if size < ranks.count():
                 raise ValueError(f"expected a candidate for each of {ranks.count()} ranks, got {size}")
-            stop = ranks.StopConsensus(own_stop)
         if time_limit_s is not None:
             stop.deadline = time.monotonic() + check_real("time_limit_s", time_limit_s, 0.0)
         evaluator = stack.enter_context(
@@ -352,7 +350,7 @@ def _search(
                 workers=workers,
                 timeout_s=timeout_s,
                 catch=catch,
-                stop=own_stop,
+                stop=stop,
             )
         )
         evaluate: Objective = evaluator
@@ -610,9 +608,7 @@ def _resumed(folder: Path, trainer: Trainer, metrics: MetricsWriter) -> tuple[li
     lines = []
     if any(folder.glob("checkpoint-*.json")):
         trainer.resume()
-        for problem in metrics.restore(trainer.optimizer.generation):
-            warnings.warn(problem, RuntimeWarning, stacklevel=outside())
-        lines = metrics.path.read_bytes().splitlines() if metrics.path.exists() else []
+        lines = metrics.restore(trainer.optimizer.generation)
     return lines, trainer.optimizer.state_dict()
 
 

@@ -1,1 +1,1 @@
-"""Planning with a model: the search of one step, and the controller. Begin with `planner.py`."""
+"""Planning with a model. Begin with `planner.py`."""

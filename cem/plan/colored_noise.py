@@ -16,14 +16,8 @@ def coloring_matrix(length: int, beta: float) -> Tensor:
     """Return the matrix that colours white noise: ``matrix @ z`` has the power spectrum ``1 / f^beta``.
 
     Frequency 0 has the power of the lowest frequency above it. Each element of the noise is N(0, 1), and the
-    covariance of two depends on their circular distance alone.
-
-    Args:
-        length: The number of steps in time, 1 or more.
-        beta: The exponent: 0 is white, 1 pink, 2 red noise.
-
-    Returns:
-        A symmetric circulant matrix of shape (length, length), float64.
+    covariance of two depends on their circular distance alone. The matrix, of shape (length, length) and
+    float64, is symmetric and circulant. A ``beta`` of 0 is white, 1 pink, 2 red noise.
     """
     frequencies = torch.fft.rfftfreq(length, dtype=torch.float64)
     frequencies[0] = frequencies[min(1, length // 2)]

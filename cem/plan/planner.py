@@ -18,20 +18,50 @@ CoRL 2020, https://arxiv.org/abs/2008.06389:
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from cem.core.backend import choose_backend, mix_seed
-from cem.core.checks import as_torch_takes_it, check_device, check_distribution, check_real, check_vector
+from cem.core.checks import (
+    as_torch_takes_it,
+    check_device,
+    check_distribution,
+    check_real,
+    check_shape,
+    check_vector,
+)
+from cem.core.state import BEST, BEST_FITNESS, MEAN, STD
 from cem.plan.colored_noise import coloring_matrix
-from cem.plan.plan_search import Cost, Found, Memory, PlanSearch
-from kernels.support.checks import check_flags, check_integer
+from kernels.ops.cem_update import cem_update, cem_update_reference
+from kernels.ops.normal import sample_normal_rows
+from kernels.support.checks import check_integer
 
-_MOST = (1 << 31) - 1  # of every count
+Cost = Callable[[Tensor, Tensor], Any]
+"""``cost(state, plans)``: plans of shape ([B,] N, horizon, A) -> costs of shape ([B,] N)."""
+
+_RECORD = 5  # the columns of a record
 _WARM_UP = 3  # calls on a side stream before a capture, as torch.cuda.graph asks for
+
+
+class _Memory(NamedTuple):
+    """What a step leaves to the next one; B environments, plans of d = horizon * action_dim numbers."""
+
+    mean: Tensor  # (B, d)
+    elites: Tensor  # (B, kept, d), the best plans of the last iteration
+    started: Tensor  # (B,) bool; False: the next step is the first one of an episode
+    generation: Tensor  # () int64: the iterations of all steps so far, which number the noise
+
+
+class _Found(NamedTuple):
+    """What a step finds."""
+
+    action: Tensor  # (B, action_dim), to be executed
+    best: Tensor  # (B, d), the best plan
+    cost: Tensor  # (B,) float64, of the best plan
 
 
 class Planner:
@@ -91,14 +121,14 @@ class Planner:
                 was given to ``plan()`` and plans of shape (N, horizon, action_dim); with ``num_envs`` states
                 (B, ...) and plans (B, N, horizon, action_dim) -> (B, N). A plan whose cost is NaN is never
                 chosen. It must not change the plans. ``rollout_cost`` makes one of a model of single steps.
-            horizon: Actions a plan, ``>= 1``.
-            action_dim: A, numbers an action, ``>= 1``.
+            horizon: Actions per plan, ``>= 1``.
+            action_dim: A, numbers per action, ``>= 1``.
             bounds: (low, high) of actions, each one number or shape (A,), finite, low < high. Plans are
                 clamped into them.
             num_envs: B, environments that are planned for side by side; ``None``: one, without a leading
                 dimension.
             num_samples: N, plans that are evaluated in the first iteration for each environment, ``>= 4``.
-            iterations: Iterations a step, ``>= 1``.
+            iterations: Iterations per step, ``>= 1``.
             num_elites: The best plans of an iteration, to which the distribution moves: in
                 2..num_samples / 2. Default: a tenth of ``num_samples``, at least 2.
             mean: The first mean of an action, one number or shape (A,), within the bounds. Default: the
@@ -128,59 +158,53 @@ class Planner:
             TypeError: If an argument has the wrong type.
             ValueError: If one is out of range or has a wrong shape, or the device is not available.
         """
-        if not callable(cost):
-            raise TypeError(f"expected a function for cost, got {type(cost).__name__}")
-        check_flags(maximize=maximize, compile=compile, graph=False if graph is None else graph)
-        if not isinstance(dtype, torch.dtype) or dtype not in (torch.float32, torch.float64):
-            raise ValueError(f"expected torch.float32 or torch.float64 for dtype, got {dtype!r}")
-        if not isinstance(execute, str) or execute not in ("best", "mean"):
+        if execute not in ("best", "mean"):
             raise ValueError(f"expected 'best' or 'mean' for execute, got {execute!r}")
+        if dtype not in (torch.float32, torch.float64):
+            raise ValueError(f"expected torch.float32 or torch.float64 for dtype, got {dtype!r}")
         self.device, self.dtype = check_device(device), dtype
         self.backend = choose_backend(backend, self.device)
-        self.horizon = check_integer("horizon", horizon, 1, _MOST)
-        self.action_dim = check_integer("action_dim", action_dim, 1, _MOST)
-        self.num_envs = None if num_envs is None else check_integer("num_envs", num_envs, 1, _MOST)
-        self.num_samples = check_integer("num_samples", num_samples, 4, _MOST)
-        self.iterations = check_integer("iterations", iterations, 1, _MOST)
+        self.horizon = check_integer("horizon", horizon, 1)
+        self.action_dim = check_integer("action_dim", action_dim, 1)
+        self.num_envs = None if num_envs is None else check_integer("num_envs", num_envs, 1)
+        self.num_samples = check_integer("num_samples", num_samples, 4)
+        self.iterations = check_integer("iterations", iterations, 1)
         elites = max(2, math.ceil(self.num_samples / 10)) if num_elites is None else num_elites
         self.num_elites = check_integer("num_elites", elites, 2, self.num_samples // 2)
         self.seed = (
             int(torch.randint(2**63 - 1, ())) if seed is None else check_integer("seed", seed, 0, 2**63 - 1)
         )
-        momentum = check_real("momentum", momentum, 0.0, 1.0, open_high=True)
-        shrink = check_real("shrink", shrink, 1.0)
+        shrink, beta = check_real("shrink", shrink, 1.0), check_real("beta", beta, 0.0)
         sizes = (round(self.num_samples / shrink**i) for i in range(self.iterations))
-        beta = check_real("beta", beta, 0.0)
-        coloring = coloring_matrix(self.horizon, beta).to(self.device, dtype) if beta > 0 else None
+        self._sizes = [max(2 * self.num_elites, size) for size in sizes]
+        self._kept = math.ceil(check_real("keep", keep, 0.0, 1.0) * self.num_elites)
+        self._smoothing = 1.0 - check_real("momentum", momentum, 0.0, 1.0, open_high=True)
+        self._executes_best, self._maximize = execute == "best", maximize
+        self._cost = torch.compile(cost, dynamic=False if shrink == 1.0 else None) if compile else cost
+        self._coloring = coloring_matrix(self.horizon, beta).to(self.device, dtype) if beta > 0 else None
 
-        low, high = self._check_bounds(bounds)
-        first_mean = (low + high) / 2 if mean is None else self._actions("mean", mean)
-        first_std = (high - low) / 3 if std is None else self._actions("std", std)
-        check_distribution(first_mean, first_std)
-        if not bool(((low <= first_mean) & (first_mean <= high)).all()):
+        if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
+            raise TypeError(f"expected (low, high) for bounds, got {bounds!r}")
+        low, high = self._low, self._high = [self._actions("bounds", end) for end in bounds]
+        if not bool((low.isfinite() & high.isfinite() & (low < high)).all()):
+            raise ValueError(f"expected finite bounds with low < high, got {bounds!r}")
+        self._first_mean = (low + high) / 2 if mean is None else self._actions("mean", mean)
+        self._first_std = (high - low) / 3 if std is None else self._actions("std", std)
+        check_distribution(self._first_mean, self._first_std)
+        if not bool(((low <= self._first_mean) & (self._first_mean <= high)).all()):
             raise ValueError(f"expected a mean within the bounds {bounds!r}, got {mean!r}")
-        self._search = PlanSearch(
-            cost=torch.compile(cost, dynamic=False if shrink == 1.0 else None) if compile else cost,
-            batch=() if self.num_envs is None else (self.num_envs,),
-            horizon=self.horizon,
-            action_dim=self.action_dim,
-            sizes=tuple(max(2 * self.num_elites, size) for size in sizes),
-            num_elites=self.num_elites,
-            kept=math.ceil(check_real("keep", keep, 0.0, 1.0) * self.num_elites),
-            smoothing=1.0 - momentum,
-            executes_best=execute == "best",
-            maximize=maximize,
-            mean=first_mean,
-            std=first_std,
-            low=low,
-            high=high,
-            coloring=coloring,
-            seed=_seeds(self.seed, self.num_envs or 1).to(self.device),
-            backend=self.backend,
-        )
+
+        count, dim = self.num_envs or 1, self.horizon * self.action_dim
+        seeds = [mix_seed(self.seed, number) >> 1 for number in range(count)]
+        self._seeds = torch.tensor(seeds, device=self.device)  # of the environments, unrelated
         with torch.inference_mode(False):  # with a CUDA graph it is changed in place later
-            self._memory = self._search.begin()
-        self._found: Found | None = None
+            self._memory = _Memory(
+                mean=self._first_mean.expand(count, dim).clone(),
+                elites=low.new_zeros(count, self._kept, dim),
+                started=torch.zeros(count, dtype=torch.bool, device=self.device),
+                generation=torch.zeros((), dtype=torch.int64, device=self.device),
+            )
+        self._found: _Found | None = None
         self._uses_graph = self.backend == "cuda" if graph is None else graph
         if self._uses_graph and self.backend != "cuda":
             raise ValueError(
@@ -218,15 +242,12 @@ class Planner:
             env_ids: Indices, or a mask of bools of shape (B,), of the environments whose episode begins:
                 tensor, array or sequence. ``None``: all.
         """
+        started = self._memory.started.clone()
         if env_ids is None:
-            started = torch.zeros_like(self._memory.started)
+            started[:] = False
         else:
-            chosen = torch.as_tensor(as_torch_takes_it(env_ids), device=self.device)
-            started = self._memory.started.clone()
-            if not (chosen.dtype == torch.bool or chosen.is_floating_point()):
-                chosen = chosen.long()
-            if chosen.numel():  # an empty list is no tensor of integers
-                started[chosen] = False
+            chosen = torch.as_tensor(env_ids, device=self.device)
+            started[chosen if chosen.dtype == torch.bool else chosen.long()] = False
         self._keep(self._memory._replace(started=started))
 
     @torch.no_grad()
@@ -265,7 +286,7 @@ class Planner:
         after, self._found = self._search(state, self._memory)
         self._keep(after)
 
-    def _keep(self, memory: Memory) -> None:
+    def _keep(self, memory: _Memory) -> None:
         """Keep what a step leaves to the next one: where a CUDA graph reads it, in the same tensors."""
         if not self._uses_graph:
             self._memory = memory
@@ -276,31 +297,29 @@ class Planner:
     def _replay(self, state: Tensor) -> None:
         """Search in a CUDA graph, captured for states of this shape and dtype."""
         with torch.cuda.device(self.device):
-            if self._captured is not None and _like(self._captured[1]) == _like(state):
-                self._captured[1].copy_(state)
+            captured = self._captured
+            if captured and (captured[1].shape, captured[1].dtype) == (state.shape, state.dtype):
+                captured[1].copy_(state)
             else:
-                self._captured = self._capture(state.clone())
-            self._captured[0].replay()
+                static, graph = state.clone(), torch.cuda.CUDAGraph()
+                current, side = torch.cuda.current_stream(), torch.cuda.Stream()
+                side.wait_stream(current)
+                with torch.cuda.stream(side):
+                    for _ in range(_WARM_UP):
+                        self._search(static, self._memory)
+                current.wait_stream(side)
+                with torch.cuda.graph(graph):
+                    self._step(static)
+                captured = self._captured = graph, static
+            captured[0].replay()
 
-    def _capture(self, state: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor]:
-        current, side = torch.cuda.current_stream(), torch.cuda.Stream()
-        side.wait_stream(current)
-        with torch.cuda.stream(side):
-            for _ in range(_WARM_UP):
-                self._search(state, self._memory)
-        current.wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self._step(state)
-        return graph, state
-
-    def _last(self) -> Found:
+    def _last(self) -> _Found:
         if self._found is None:
             raise RuntimeError("expected plan() before what it found is read")
         return self._found
 
     def _squeeze(self, batch: Tensor) -> Tensor:
-        """Return what has a leading dimension of environments as the caller sees it."""
+        """Drop the leading dimension of environments where the caller has none."""
         return batch[0] if self.num_envs is None else batch
 
     def _plans(self, batch: Tensor) -> Tensor:
@@ -313,19 +332,106 @@ class Planner:
             self.horizon
         )
 
-    def _check_bounds(self, bounds: Any) -> tuple[Tensor, Tensor]:
-        if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
-            raise TypeError(f"expected (low, high) for bounds, got {bounds!r}")
-        low, high = (self._actions(f"bounds[{side}]", bounds[side]) for side in (0, 1))
-        if not bool((low.isfinite() & high.isfinite() & (low < high)).all()):
-            raise ValueError(f"expected finite bounds with low < high, got {bounds!r}")
-        return low, high
+    def _search(self, state: Tensor, memory: _Memory) -> tuple[_Memory, _Found]:
+        """Search the best plan from a state; return what this step leaves, and what it found: new tensors.
+
+        It waits for nothing, and nothing is changed in place but what is made here: a CUDA graph may capture
+        it.
+        """
+        kept, actions, generation = self._kept, self.action_dim, memory.generation
+        started = memory.started[:, None]
+        shifted = torch.cat([memory.mean[:, actions:], memory.mean[:, -actions:]], dim=1)
+        mean = torch.where(started, shifted, self._first_mean)
+        # The mean is the best plan until one has a usable cost.
+        distribution = torch.stack([mean, self._first_std.expand_as(mean), mean, mean], dim=1)
+        record = torch.full((len(mean), _RECORD), math.nan, dtype=torch.float64, device=mean.device)
+        elites = memory.elites
+        update = cem_update_reference if self.backend == "torch" else cem_update
+        for iteration, size in enumerate(self._sizes):
+            candidates = self._draw(distribution, size, generation)
+            if iteration == 0:  # the action that enters the horizon is a drawn one
+                drawn = candidates[:, :kept, :-actions]
+                drawn.copy_(torch.where(started[:, None], elites[..., actions:], drawn))
+            else:
+                candidates[:, :kept] = elites
+            if iteration == len(self._sizes) - 1:
+                candidates[:, kept] = distribution[:, MEAN]
+            costs = self._evaluate(state, candidates)
+            distribution, record, generation, ranking = update(
+                costs,
+                candidates,
+                distribution,
+                record,
+                generation,
+                self.num_elites,
+                maximize=self._maximize,
+                variance_about="new_mean_unbiased",
+                smoothing=self._smoothing,
+                std_smoothing=self._smoothing,
+            )
+            chosen = ranking[:, :kept, None].expand(-1, -1, candidates.shape[2])
+            elites = candidates.gather(1, chosen)
+        mean, best = distribution[:, MEAN], distribution[:, BEST]
+        after = _Memory(mean, elites, torch.ones_like(memory.started), generation)
+        action = (best if self._executes_best else mean)[:, :actions]
+        return after, _Found(action, best, record[:, BEST_FITNESS])
+
+    def _draw(self, distribution: Tensor, size: int, generation: Tensor) -> Tensor:
+        """Draw plans and clamp them into the bounds; shape (B, size, d)."""
+        numbers: dict[str, Any] = {"seed": self._seeds, "generation": generation}
+        bounds, mean, std = (self._low, self._high), distribution[:, MEAN], distribution[:, STD]
+        if self.backend == "torch":
+            generator = torch.Generator(mean.device)
+            generator.manual_seed(mix_seed(int(self._seeds[0]), int(generation)))
+            shape = (len(mean), size, mean.shape[1])
+            noise = torch.randn(shape, generator=generator, dtype=mean.dtype, device=mean.device)
+        elif self._coloring is None:
+            return sample_normal_rows(distribution, size, bounds=bounds, **numbers)
+        else:
+            standard = torch.stack([torch.zeros_like(mean), torch.ones_like(mean)], dim=1)
+            noise = sample_normal_rows(standard, size, **numbers)
+        if self._coloring is not None:
+            series = noise.view(*noise.shape[:2], self.action_dim, self.horizon)
+            with torch.autocast(noise.device.type, enabled=False):
+                noise = (series @ self._coloring).transpose(2, 3).reshape(noise.shape)
+        return torch.addcmul(mean[:, None], std[:, None], noise).clamp(*bounds)
+
+    def _evaluate(self, state: Tensor, plans: Tensor) -> Tensor:
+        """Return the costs of plans, shape (B, N)."""
+        size = plans.shape[1]
+        expected = (size,) if self.num_envs is None else (self.num_envs, size)
+        drawn = plans._version
+        found = self._cost(state, plans.view(*expected, self.horizon, self.action_dim))
+        if plans._version != drawn:
+            raise ValueError("expected a cost that leaves plans as they are, got them changed in place")
+        return check_shape("costs", found, expected).to(plans.device).reshape(-1, size)
 
 
-def _like(tensor: Tensor) -> tuple[torch.Size, torch.dtype]:
-    return tensor.shape, tensor.dtype
+Model = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""``model(state, action) -> (next state, cost)`` of one step."""
 
 
-def _seeds(seed: int, count: int) -> Tensor:
-    """Return unrelated seeds for environments, shape (count,), int64."""
-    return torch.tensor([mix_seed(seed, number) >> 1 for number in range(count)])
+def rollout_cost(model: Model, final: Callable[[Tensor], Tensor] | None = None) -> Cost:
+    """Make a cost of plans of a model of single steps.
+
+    Args:
+        model: ``model(state, action) -> (next state, cost)``: states of shape ([B,] N, ...) and actions of
+            shape ([B,] N, A) give states and costs ([B,] N). It is called once for each action of the plans.
+        final: What is added at the end: the cost of the last state, shape ([B,] N). ``None``: nothing.
+
+    Returns:
+        The cost, for ``Planner``: the sum over the horizon. Every plan starts in the state that is given,
+        of shape ([B,] ...).
+    """
+
+    def cost(state: Tensor, plans: Tensor) -> Tensor:
+        *batch, size, _, _ = plans.shape
+        place = len(batch)
+        state = state.unsqueeze(place).expand(*batch, size, *state.shape[place:])
+        total = torch.zeros(1, dtype=plans.dtype, device=plans.device)
+        for action in plans.unbind(dim=-2):
+            state, step = model(state, action)
+            total = total + step
+        return total if final is None else total + final(state)
+
+    return cost

@@ -12,115 +12,56 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from cem.core.checks import REAL, check_shape
+from cem.core.checks import check_shape
 from cem.core.evaluation import Evaluation, Objective
 from cem.run.stopping import StopRequest
-from kernels.support.ranks import (
-    RanksError,
-    all_reduce_max,
-    broadcast,
-    count,
-    gather,
-    joined,
-    rank,
-    run_collective,
-    share,
-)
-
-__all__ = [
-    "RanksError",
-    "StopConsensus",
-    "all_reduce_max",
-    "broadcast",
-    "count",
-    "gather",
-    "joined",
-    "rank",
-    "run_collective",
-    "share",
-    "shared",
-]
+from kernels.support.ranks import RanksError as RanksError
+from kernels.support.ranks import all_reduce_max as all_reduce_max
+from kernels.support.ranks import broadcast as broadcast
+from kernels.support.ranks import count as count
+from kernels.support.ranks import gather as gather
+from kernels.support.ranks import joined as joined
+from kernels.support.ranks import rank as rank
+from kernels.support.ranks import run_collective as run_collective
+from kernels.support.ranks import share as share
 
 
 class StopConsensus(StopRequest):
-    """The stop of all ranks: a signal, a deadline or a request on one of them, once ``run_collective`` knows.
+    """The stop request of a rank, whose ``Trainer`` stops all ranks after the same generation.
 
-    A ``Trainer`` with it stops all ranks after the same generation.
+    ``check`` raises by what this process knows, for use within ``run_collective``.
     """
 
-    def __init__(self, own: StopRequest) -> None:
-        """Take the stop request of this process, whose context the caller enters."""
-        self._own = own
-        self._agreed_signum: int | None = None
-        self._agreed = self._expired = False
-        super().__init__()
+    _agreed = 0, 0
 
     @property
-    def deadline(self) -> float | None:
-        """That of this process."""
-        return self._own.deadline
-
-    @deadline.setter
-    def deadline(self, deadline: float | None) -> None:
-        self._own.deadline = deadline
-
-    @property
-    def own_reason(self) -> tuple[int, int]:
-        """Why this process is asked to stop: 2 by request, 1 by deadline, or 0; and its signal, or 0."""
-        reason = 2 if self._own.requested else 1 if self._own.expired else 0
-        return reason, self._own.signum or 0
-
-    def agree(self, reason: int, signum: int) -> None:
-        """Take the reason and signal of all ranks."""
-        self._agreed, self._expired = reason == 2, reason == 1
-        self._agreed_signum = signum or None
-
-    @property
-    def requested(self) -> bool:
-        """Whether a rank was asked to stop."""
+    def due(self) -> tuple[int, int]:
+        """As of a ``StopRequest``, but of any rank, once ``run_collective`` knows."""
         return self._agreed
 
     @property
-    def signum(self) -> int | None:
-        """A signal that a rank got; None if none did."""
-        return self._agreed_signum
+    def own_reason(self) -> tuple[int, int]:
+        """``due`` of this process."""
+        return super().due
 
-    @property
-    def expired(self) -> bool:
-        """Whether the deadline of a rank has passed."""
-        return self._expired
-
-    def request(self) -> None:
-        """Ask all ranks to stop."""
-        self._own.request()
-
-    def check(self) -> None:
-        """Raise if this process is asked to stop; for use within ``run_collective``.
-
-        Raises:
-            Interrupted: If a stop was requested or the deadline has passed.
-        """
-        self._own.check()
-
-    def __enter__(self) -> StopConsensus:
-        return self
+    def agree(self, reason: int, signum: int) -> None:
+        """Take the reason and signal of all ranks."""
+        self._agreed = reason, signum
 
 
 def shared(objective: Objective, stop: StopConsensus | None = None) -> Objective:
     """Return an objective of all ranks, each of which evaluates its share of the candidates.
 
     Args:
-        objective: Gives each candidate the same fitness in any population. Its metrics, if it gives some,
-            are refused, since they are those of a share.
+        objective: Gives each candidate the same fitness in any population, and no metrics, since they would
+            be those of a share. The fitness travels as float64.
         stop: As of ``run_collective``.
     """
 
-    def evaluate(candidates: Any, generation: Any) -> Tensor | Evaluation:
-        total = len(candidates)
-        own = candidates[share(total)]
+    def evaluate(candidates: Any, generation: Any) -> Tensor:
+        own = candidates[share(len(candidates))]
 
         def fitness() -> Tensor:
             found = objective(own, generation)
@@ -130,17 +71,8 @@ def shared(objective: Objective, stop: StopConsensus | None = None) -> Objective
                         "expected fitness alone of an objective that ranks share, got metrics or candidates"
                     )
                 found = found.fitness
-            return check_shape("fitness", found, (len(own),))
+            return check_shape("fitness", found, (len(own),)).double()
 
-        return gather(_of_one_dtype(run_collective(fitness, stop)), total)
+        return gather(run_collective(fitness, stop), len(candidates))
 
     return evaluate
-
-
-def _of_one_dtype(fitness: Tensor) -> Tensor:
-    """Widen fitness whose dtype is not that of the other ranks, or none that all backends send."""
-    number = REAL.index(fitness.dtype)
-    most, least = all_reduce_max([number, -number])
-    if most == -least:
-        return fitness.long() if fitness.dtype == torch.int16 else fitness
-    return fitness.double()

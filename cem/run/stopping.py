@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from types import FrameType, TracebackType
 from typing import Any
 
 from kernels.support.ranks import Interrupted as Interrupted
@@ -32,39 +31,38 @@ class StopRequest:
     signals. Python runs handlers between two bytecodes of the main thread: a long call into C delays them, so
     split long work and ``check()`` between the parts. A SIGINT after a request raises KeyboardInterrupt at
     once.
+
+    Attributes:
+        requested: Whether a signal or ``request`` asked to stop; not whether the deadline has passed.
+        signum: The number of the first signal, such as 2 for SIGINT; None if there was none.
+        deadline: The ``time.monotonic()`` of the deadline, in seconds; None: no deadline.
     """
 
     deadline: float | None = None
-    """The ``time.monotonic()`` of the deadline, in seconds; None: no deadline."""
 
     def __init__(self) -> None:
         """Start without a request and without a deadline."""
-        self._requested = False
-        self._signum: int | None = None
         self._previous: dict[signal.Signals, Any] = {}
-
-    @property
-    def requested(self) -> bool:
-        """Whether a signal or ``request`` asked to stop; not whether the deadline has passed."""
-        return self._requested
-
-    @property
-    def signum(self) -> int | None:
-        """The number of the first signal, such as 2 for SIGINT; None if there was none."""
-        return self._signum
+        self.forget()
 
     @property
     def expired(self) -> bool:
         """Whether the deadline has passed."""
         return self.deadline is not None and time.monotonic() >= self.deadline
 
+    @property
+    def due(self) -> tuple[int, int]:
+        """Why the work has to end: 2 by request, 1 by deadline, 0 not at all; and the signal, or 0."""
+        return 2 if self.requested else 1 if self.expired else 0, self.signum or 0
+
     def request(self) -> None:
         """Request a stop."""
-        self._requested = True
+        self.requested = True
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """Take a request back: what it stopped may go on."""
-        self._requested, self._signum = False, None
+        self.requested = False
+        self.signum: int | None = None
 
     def check(self) -> None:
         """Raise if a stop is due; cheap enough for an inner loop.
@@ -72,7 +70,7 @@ class StopRequest:
         Raises:
             Interrupted: If a stop was requested or the deadline has passed.
         """
-        if self._requested or self.expired:
+        if self.requested or self.expired:
             raise Interrupted("the work was asked to stop")
 
     def __enter__(self) -> StopRequest:
@@ -82,17 +80,15 @@ class StopRequest:
             self._previous = {number: signal.signal(number, self._handle) for number in numbers}
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for number, handler in self._previous.items():
             # None stands for a handler that was not set from Python and cannot be set again from here.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         self._previous = {}
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self._requested and number == signal.SIGINT:
+    def _handle(self, number: int, frame: object) -> None:
+        if self.requested and number == signal.SIGINT:
             raise KeyboardInterrupt
-        if not self._requested:
-            self._signum = number
-        self._requested = True
+        if not self.requested:
+            self.signum = number
+        self.requested = True

@@ -20,18 +20,13 @@ _TAGS = {
 }
 """The tags of curves; a rate such as ``lines/s`` is under ``speed``, other metrics under ``metrics``."""
 
-_NO_CURVES = ("generation", "elapsed_s")
-
 
 class TensorBoardWriter(Callback):
     """Writes a run for TensorBoard: a curve for each number of a generation, and for each dimension.
 
     Fitness, standard deviation, seconds and the metrics of the objective are written with every generation,
     mean and standard deviation of each dimension with every checkpoint. The step is the generation. A resumed
-    run replaces the generations that it repeats.
-
-    It needs the package tensorboard, in the extra ``tensorboard``, and imports it when the run starts; see
-    ``check_tensorboard``.
+    run replaces the generations that it repeats. The package tensorboard is needed when the run starts.
     """
 
     def __init__(
@@ -66,8 +61,9 @@ class TensorBoardWriter(Callback):
     def on_generation(self, record: GenerationRecord) -> None:
         """Write a generation."""
         for name, value in record.as_dict().items():
-            if name not in _NO_CURVES:
-                self._writer.add_scalar(_tag(name), value, record.generation)
+            if name not in ("generation", "elapsed_s"):
+                rest = f"speed/{name[:-2]} a second" if name.endswith("/s") else f"metrics/{name}"
+                self._writer.add_scalar(_TAGS.get(name, rest), value, record.generation)
 
     def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
         """Write the distribution, and flush to disk."""
@@ -86,19 +82,9 @@ class TensorBoardWriter(Callback):
 
 
 def check_tensorboard() -> None:
-    """Check that TensorBoard is installed.
-
-    Raises:
-        ValueError: If the package tensorboard is not installed; the message has the command.
-    """
+    """Raise ValueError with the command that installs the package tensorboard, if it is not there."""
     try:
         import torch.utils.tensorboard  # noqa: F401
     except ImportError as error:
         remedy = 'pip install -e ".[tensorboard]", or pip install tensorboard'
         raise ValueError(f"curves for TensorBoard need the package tensorboard: {remedy}") from error
-
-
-def _tag(name: str) -> str:
-    if name in _TAGS:
-        return _TAGS[name]
-    return f"speed/{name[:-2]} a second" if name.endswith("/s") else f"metrics/{name}"

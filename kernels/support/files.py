@@ -55,15 +55,6 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
-def set_aside(path: Path) -> Path:
-    """Rename a damaged file to the first free one of NAME.damaged, NAME.damaged-2, ...; return that."""
-    aside, count = path.with_name(f"{path.name}.damaged"), 1
-    while os.path.lexists(aside):
-        count += 1
-        aside = path.with_name(f"{path.name}.damaged-{count}")
-    return path.rename(aside)
-
-
 def check_writable(path: Path) -> None:
     """Raise OSError before any work is done where a file cannot be written, see `write_bytes`."""
     if path.is_dir():

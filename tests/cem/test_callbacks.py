@@ -64,6 +64,14 @@ class TestMetricsWriter:
         assert list(path.parent.iterdir()) == [path]
         assert not recwarn.list
 
+    def test_a_damaged_line_before_is_an_error_that_names_it(self, path):
+        write(path, 1, 2, 3)
+        path.write_text(path.read_text().replace('"generation": 2', '"gen'))
+        before = path.read_bytes()
+        with pytest.raises(ValueError, match=r"m\.jsonl: line 2 is damaged"):
+            write(path, 4, start=3)
+        assert path.read_bytes() == before
+
     def test_numbers_that_json_has_not_become_null(self, path):
         write(path, record(1, best=math.inf, rate=math.nan))
         line = json.loads(path.read_text(), parse_constant=pytest.fail)

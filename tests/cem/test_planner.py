@@ -191,13 +191,13 @@ def test_autocast_changes_no_plan_and_a_copy_goes_on_as_the_original() -> None:
         ({"graph": True}, ValueError, "expected backend 'cuda' for graph=True, got"),
     ],
 )
-def test_bad_arguments_are_refused(options: dict[str, Any], error: type[Exception], message: str) -> None:
+def test_bad_arguments_are_named(options: dict[str, Any], error: type[Exception], message: str) -> None:
     arguments = {"cost": quadratic, "horizon": 5, "action_dim": 2, "bounds": (-1.0, 1.0), "num_samples": 40}
     with pytest.raises(error, match=message):
         Planner(**{**arguments, **options})
 
 
-def test_wrong_states_and_costs_are_refused() -> None:
+def test_wrong_states_and_costs_are_named() -> None:
     with pytest.raises(ValueError, match=r"expected states of shape \(3, ...\), got \(2, 4\)"):
         make(num_envs=3).plan(torch.zeros(2, 4))
     with pytest.raises(ValueError, match=r"expected costs of shape \(40,\), got \(\)"):

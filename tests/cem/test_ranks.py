@@ -34,18 +34,13 @@ def test_ranks_find_what_one_process_finds(tmp_path):
     count = 3
     (tmp_path / "alone").mkdir()
     (alone,), reports = run(1, tmp_path / "alone"), run(count, tmp_path)
-    for number, report in enumerate(reports):
-        same = ("plain", "restarts", "bounds", "saved", "saved again", "failed")
+    for report in reports:
+        same = ("plain", "restarts", "bounds", "saved", "saved again", "failed", "list")
         assert {name: report[name] for name in same} == {name: alone[name] for name in same}
         assert report["saved again"]["x"] == report["saved"]["x"]
         assert report["interrupted by a callback"] == ["requested", True]
         assert report["metrics"].startswith("ValueError: expected fitness alone of an objective")
         assert report["seedless"] == reports[0]["seedless"]
-        fitness = report["fitness"]
-        assert fitness["list"] == alone["fitness"]["list"]
-        share = len(range(51)[number::count])
-        assert fitness["too few"] == f"ValueError: expected fitness of shape ({share},), got (1,)"
-        assert fitness["none"].startswith("TypeError: expected numbers for fitness, got NoneType")
     assert reports[0]["too few"] == "ValueError: expected a candidate for each of 3 ranks, got 2"
 
 
@@ -78,10 +73,10 @@ def test_ctrl_c_ends_a_rank_that_waits_for_the_others():
     heed = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
     with subprocess.Popen([sys.executable, "-c", code], env=environment, **heed) as waiting:
         until = time.monotonic() + 60
-        refused = 1
-        while refused and time.monotonic() < until:
+        failed = 1
+        while failed and time.monotonic() < until:
             with socket.socket() as client:
-                refused = client.connect_ex(("localhost", port))
+                failed = client.connect_ex(("localhost", port))
             time.sleep(0.05)
         time.sleep(0.3)
         waiting.send_signal(signal.SIGINT)

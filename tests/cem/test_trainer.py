@@ -47,6 +47,11 @@ def sphere(candidates, generation):
     return Evaluation(fitness, metrics, rates=["evaluated"])
 
 
+@pytest.fixture(autouse=True)
+def _all_checkpoints_are_kept(monkeypatch):
+    monkeypatch.setattr("cem.run.checkpoint.KEPT", 100)
+
+
 @pytest.fixture
 def sync(monkeypatch):
     """Choose the host sync of the trainer: ``sync("deferred")`` or ``sync("immediate")``."""
@@ -71,7 +76,7 @@ class Training(Callback):
     def __init__(self, folder, place=None, act=None):
         folder.mkdir(exist_ok=True)
         self.folder, self.place, self.act = folder, place, act
-        self.optimizer, self.checkpointer = make(), Checkpointer(folder, keep=100)
+        self.optimizer, self.checkpointer = make(), Checkpointer(folder)
         self.calls, self.records, self.states, self.ahead = [], [], {}, []
         self.trainer = Trainer(
             self.optimizer,
@@ -125,7 +130,7 @@ class Training(Callback):
 
     def files(self):
         paths = self.checkpointer.paths()
-        return self.lines(), {step: bits(read_checkpoint(paths[step])[1]["optimizer"]) for step in paths}
+        return self.lines(), {step: bits(read_checkpoint(paths[step])[0]["optimizer"]) for step in paths}
 
     def outcome(self):
         heard = [call for call in self.calls if call[0] != "play"]

@@ -17,7 +17,7 @@ from fuzzing import changed, damaged, fuzz, st
 from sample_runs import make_run
 
 from cem import CheckpointError
-from cem.run.checkpoint import _digest, read_checkpoint, write_checkpoint
+from cem.run.checkpoint import _signed, read_checkpoint, write_checkpoint
 from tetris import LinearController, Rules, published
 from tetris.commands.evaluate import read_pieces
 from tetris.game.decisions import play
@@ -49,10 +49,6 @@ def watch(path: Path) -> None:
         pass
 
 
-def read_own_checkpoint(path: Path) -> Any:
-    return read_checkpoint(path, {"seed": 1})
-
-
 def check_file(path: Path, read: Reader) -> None:
     """Read a file; if it is refused, then in one line with the file's name."""
     try:
@@ -64,20 +60,19 @@ def check_file(path: Path, read: Reader) -> None:
 
 def checkpoint(path: Path) -> dict[str, Any]:
     state = {"mean": torch.ones(2, 3), "ints": torch.arange(3), "text": "x", "list": [1, None, {"a": 0.5}]}
-    write_checkpoint(path, 1, state, {"seed": 1})
+    write_checkpoint(path, state, {"seed": 1})
     values: dict[str, Any] = json.loads(path.read_text())
     return values
 
 
-def sign(content: Any) -> Any:
-    """Put the digest of the other values in the place of one that is there."""
-    with contextlib.suppress(ValueError):  # NaN
-        if isinstance(content, dict) and "digest" in content:
-            return {**content, "digest": replay_digest(content)}
-        if isinstance(content, dict) and "sha256" in content:
-            rest = {key: value for key, value in content.items() if key != "sha256"}
-            return {**rest, "sha256": _digest(rest)}
-    return content
+def signed_text(content: Any) -> str:
+    """Return values as JSON, with the digest of the others in the place of one that is there."""
+    if isinstance(content, dict) and "digest" in content:
+        with contextlib.suppress(ValueError):  # NaN
+            content = {**content, "digest": replay_digest(content)}
+    if isinstance(content, dict) and "sha256" in content and len(content) > 1:
+        return _signed(json.dumps({key: value for key, value in content.items() if key != "sha256"}))
+    return json.dumps(content)
 
 
 def solution(path: Path) -> bytes:
@@ -91,7 +86,7 @@ READERS: dict[str, tuple[Reader, Callable[[Path], Any]]] = {
     "controller.json": (LinearController.load, lambda path: published("dt20").to_dict()),
     "replay.json": (watch, lambda path: replay().to_dict()),
     "settings.json": (read_settings, lambda path: {"preset": "quick", "seed": 3, "averaging": 0.5}),
-    "checkpoint-000001.json": (read_own_checkpoint, checkpoint),
+    "checkpoint-000001.json": (read_checkpoint, checkpoint),
     "metrics.jsonl": (
         lambda path: read_records(path, METRICS),
         lambda path: b'{"generation": 1}\n{"generation": 2}\n',
@@ -109,7 +104,7 @@ def test_a_changed_or_damaged_file_is_read_or_refused(name: str, tmp_path: Path)
 
     def check(content: Any, signed: bool) -> None:
         if not isinstance(content, bytes):
-            content = json.dumps(sign(content) if signed else content).encode()
+            content = (signed_text(content) if signed else json.dumps(content)).encode()
         path.write_bytes(content)
         check_file(path, read)
 

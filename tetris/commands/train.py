@@ -162,12 +162,11 @@ def is_finished(folder: RunFolder, recipe: Recipe) -> bool:
 
 
 def restore(training: Training) -> None:
-    """Go on from the newest usable checkpoint of a run, if any, with notes on its damaged files."""
-    problems = []
+    """Go on from the newest usable checkpoint of a run, if any, with notes on damaged ones."""
     if any(training.folder.checkpoints.glob("checkpoint-*.json")):
-        problems = [f"passed over {rejected}" for rejected in training.trainer.resume().rejected]
-    for problem in problems + training.metrics.restore(training.optimizer.generation):
-        note(problem)
+        for problem in training.trainer.resume():
+            note(f"passed over {problem}")
+    training.metrics.restore(training.optimizer.generation)
 
 
 def announce(training: Training) -> None:

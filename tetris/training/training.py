@@ -134,7 +134,7 @@ class Training(Callback):
         """Set up; nothing is played or written. ``callbacks`` are called after the run's own."""
         self.recipe = recipe
         self.folder = folder
-        self.stop = stop = StopRequest()
+        self.stop = stop = ranks.StopConsensus() if ranks.count() > 1 else StopRequest()
         progress_bar = ProgressBar(("lines/s",), number=format_lines)
 
         def check() -> None:
@@ -145,7 +145,6 @@ class Training(Callback):
             raise ValueError(
                 f"expected a candidate for each of {ranks.count()} ranks, got {recipe.population}"
             )
-        agreed = ranks.StopConsensus(stop) if ranks.count() > 1 else None
         names = feature_names(recipe.features, recipe.rules.width)
         own = reference_check.fingerprint(names, recipe.rules)
         self.optimizer = CrossEntropyMethod(
@@ -161,14 +160,16 @@ class Training(Callback):
         self.metrics = MetricsWriter(folder.metrics, distribution=True)
         self.trainer = Trainer(
             self.optimizer,
-            run_objective(recipe, self.optimizer, check, agreed),
+            run_objective(
+                recipe, self.optimizer, check, stop if isinstance(stop, ranks.StopConsensus) else None
+            ),
             generations=recipe.total_generations,
             time_limit_s=time_limit_s,
             callbacks=(self.metrics, self, progress_bar, *callbacks),
             checkpointer=Checkpointer(
                 folder.checkpoints, fingerprint=recipe.fingerprint() | own, interval_s=CHECKPOINT_SECONDS
             ),
-            stop=agreed or stop,
+            stop=stop,
             costs=[stage.cost for _, stage in recipe.schedule],
         )
 

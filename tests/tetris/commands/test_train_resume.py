@@ -199,6 +199,16 @@ def test_damaged_checkpoint_is_passed_over_by_name(script: Script, tmp_path: Pat
     assert _weights(folder) == _weights(whole)
 
 
+def test_damaged_metrics_are_one_line_and_are_left_alone(script: Script, whole: Path) -> None:
+    (whole / "controller.json").unlink()
+    metrics = whole / "metrics.jsonl"
+    metrics.write_text("{\n" + metrics.read_text())
+    ended = script("train_tetris", "--resume", whole)
+    assert (ended.status, ended.err.count("\n")) == (2, 1)
+    assert f"{metrics}: line 1 is damaged" in ended.err
+    assert metrics.read_text().startswith("{\n")
+
+
 def test_run_in_progress_is_left_alone(script: Script, whole: Path) -> None:
     with RunFolder(whole).claimed(None):
         ended = script("train_tetris", "--resume", whole)
