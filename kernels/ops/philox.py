@@ -1,4 +1,4 @@
-"""Philox4x32-10 in Python: the reference of ``philox.h``.
+"""Philox4x32-10 in plain Python: the reference of ``philox.h``.
 
 A counter-based generator has no state: four random words are a pure function of a 128-bit counter and a
 64-bit key, so any number of any stream can be computed anywhere, in any order. Constants and rounds follow
@@ -7,12 +7,6 @@ paper's known answers.
 """
 
 from __future__ import annotations
-
-from typing import Any, TypeVar
-
-from numpy.typing import NDArray
-
-Word = TypeVar("Word", int, NDArray[Any])
 
 MULTIPLIER_0 = 0xD2511F53
 MULTIPLIER_1 = 0xCD9E8D57
@@ -35,13 +29,8 @@ def signed64(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-def philox4x32(
-    counter: tuple[Word, Word, Word, Word], key: tuple[Word, Word]
-) -> tuple[Word, Word, Word, Word]:
-    """Return the four random words of a counter under a key; all words are unsigned, of 32 bits.
-
-    Arrays of uint64, one of which has a dimension at least, are broadcast.
-    """
+def philox4x32(counter: tuple[int, int, int, int], key: tuple[int, int]) -> tuple[int, int, int, int]:
+    """Return the four random words of a counter under a key; all words are unsigned, of 32 bits."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(ROUNDS):
