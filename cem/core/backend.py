@@ -29,7 +29,9 @@ from kernels.support.names import unknown_name
 AUTO = "auto"
 BACKENDS = ("cpu", "cuda", "torch")
 OPERATORS = ("normal", "cem_update")
-"""The operators of ``kernels`` that backends "cpu" and "cuda" call; ``cma_update`` is built on first use."""
+"""The operators of ``kernels`` that backends "cpu" and "cuda" call."""
+CMA_OPERATORS = (*OPERATORS, "cma_update")
+"""The same with a full covariance and paths, for up to 64 parameters."""
 _UINT64 = 2**64 - 1
 
 
@@ -98,13 +100,14 @@ def torch_sample(
     return x if bounds is None else keep_inside(x, rows[..., 0, :], rows[..., 1, :], *bounds, "clamp")
 
 
-def choose_backend(name: str, device: torch.device) -> str:
+def choose_backend(name: str, device: torch.device, operators: Sequence[str] = OPERATORS) -> str:
     """Return the backend of a search, built and ready: ``"auto"`` is resolved.
 
     Args:
-        name: One of ``BACKENDS``, or ``"auto"``: a failed compilation then gives a RuntimeWarning, a missing
-            compiler nothing.
+        name: One of ``BACKENDS``, or ``"auto"``: where the operators cannot be compiled a RuntimeWarning says
+            why, and it is ``"torch"``.
         device: The device of the search.
+        operators: What it calls.
 
     Raises:
         ValueError: If the name is unknown, or the backend does not work on the device.
@@ -120,10 +123,8 @@ def choose_backend(name: str, device: torch.device) -> str:
             f"expected {other} for backend {wanted!r}, got {str(device)!r}: "
             f"take device {wanted!r}, or backend 'torch' on {str(device)!r}"
         )
-    from kernels import CompilerMissingError
-
     try:
-        _prepare(device)
+        _prepare(device, operators)
     except torch.OutOfMemoryError:
         raise
     except RuntimeError as error:  # the operators cannot be built, or do not run on this device
@@ -131,26 +132,26 @@ def choose_backend(name: str, device: torch.device) -> str:
             raise ValueError(
                 f"backend {wanted!r} is not available: {error}; or use backend 'torch'"
             ) from error
-        if not isinstance(error, CompilerMissingError):
-            warnings.warn(f"taking backend 'torch': {error}", RuntimeWarning, stacklevel=outside())
+        why = " ".join(str(error).split())
+        warnings.warn(f"taking backend 'torch', which is slower: {why}", RuntimeWarning, stacklevel=outside())
         return "torch"
     return wanted
 
 
-_prepared: set[torch.device] = set()
+_prepared: set[tuple[torch.device, Sequence[str]]] = set()
 
 
-def _prepare(device: torch.device) -> None:
-    """Build the operators side by side, and call them once."""
-    if device in _prepared:
+def _prepare(device: torch.device, operators: Sequence[str]) -> None:
+    """Build the operators side by side, and call two of them."""
+    if (device, operators) in _prepared:
         return
     from kernels.loader.extension import build_missing
     from kernels.ops.library import extension
 
     kinds = ("cpu", "cuda") if device.type == "cuda" else ("cpu",)
-    build_missing([extension(operator, kind) for kind in kinds for operator in OPERATORS])
+    build_missing([extension(operator, kind) for kind in kinds for operator in operators])
     zero, record = (torch.zeros(n, dtype=torch.float64, device=device) for n in (1, 5))
     rows, generation = zero.expand(4, 1), torch.zeros((), dtype=torch.int64, device=device)
     x = sample_normal_rows(rows, 2, seed=generation, generation=generation)
     cem_update(x[:, 0], x, rows, record, generation, 2, maximize=True)
-    _prepared.add(device)
+    _prepared.add((device, operators))

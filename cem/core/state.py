@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from cem.core.adaptation import Rates, all_weights, rates
-from cem.core.backend import choose_backend, mix_seed
+from cem.core.backend import CMA_OPERATORS, OPERATORS, choose_backend, mix_seed
 from cem.core.bounds import check_bounds, into_box, start_out_of_box
 from cem.core.checks import as_real, check_device, check_distribution, check_vector
 from cem.core.config import MIN_ELITES, CEMConfig
@@ -198,7 +198,8 @@ def first_state(
     seeds = problem_seeds(seed, torch.Size(batch_shape))
     record = torch.full((*batch_shape, 5), math.nan, dtype=torch.float64, device=where)
     record[..., FAILED] = 0.0
-    chosen = choose_backend(backend, where)
+    fused = config.paths and config.covariance == "full" and dim <= MAX_DIMENSIONS
+    chosen = choose_backend(backend, where, CMA_OPERATORS if fused else OPERATORS)
     state = State(
         distribution=torch.stack([start, first_std, start, torch.full_like(start, math.nan)], dim=-2),
         record=record,

@@ -64,7 +64,8 @@ def test_without_a_compiler_auto_takes_torch_and_a_backend_asked_for_is_refused_
     monkeypatch.setattr("kernels.loader.extension.build_missing", refuse)
     monkeypatch.setattr(cem.core.backend, "_prepared", set())
     for device in ("cpu", "cuda:0"):
-        assert choose_backend("auto", torch.device(device)) == "torch"
+        with pytest.warns(RuntimeWarning, match=r"taking backend 'torch', which is slower: no C\+\+ compiler"):
+            assert choose_backend("auto", torch.device(device)) == "torch"
     with pytest.raises(ValueError, match=r"no C\+\+ compiler.*install g\+\+.*; or use backend 'torch'$") as e:
         cpu_search("cpu")
     assert "\n" not in str(e.value)
