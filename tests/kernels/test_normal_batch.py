@@ -132,12 +132,3 @@ def test_rows_of_a_packed_tensor_are_not_copied() -> None:
     with torch.profiler.profile() as profile:
         draw()
     assert not {"aten::contiguous", "aten::clone", "aten::copy_"} & {event.key for event in profile.events()}
-
-
-@pytest.mark.parametrize("device", DEVICES)
-def test_the_short_way_is_the_long_one(device: str) -> None:
-    mean, std = (x.contiguous() for x in packed(8, device, batch=())[:2])
-    for seed, generation, dim_first in ((0, 0, True), (2**63, 5, False), (2**64 - 1, 5, True)):
-        noise: dict[str, Any] = {"seed": seed, "generation": generation, "dim_first": dim_first}
-        samples = sample_normal(mean, std, 7, **noise)
-        assert torch.equal(samples, sample_normal(mean, std, 7, **noise, dtype=mean.dtype))
