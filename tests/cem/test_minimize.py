@@ -96,21 +96,6 @@ class TestResult:
         )
         assert each.generations <= some.generations < each.generations + 50
 
-    @pytest.mark.parametrize("start", [START, np.array(START, dtype=np.float32)], ids=["tensor", "array"])
-    def test_a_function_of_one_candidate_is_vectorized_and_may_take_the_generation(self, start):
-        seen = []
-
-        def moving(x, generation):
-            seen.append((tuple(x.shape), generation))
-            return ((x - generation) ** 2).sum(-1)
-
-        options = {"budget": 60, "population_size": 20, "seed": 1, "with_generation": True}
-        one = minimize(moving, start, 1.0, vectorize=True, **options)
-        assert sorted(set(seen)) == [((3,), 0), ((3,), 1), ((3,), 2)]
-        many = minimize(moving, start, 1.0, **options)
-        assert seen[-3:] == [((20, 3), 0), ((20, 3), 1), ((20, 3), 2)]
-        assert float(one.fun) == pytest.approx(float(many.fun), rel=1e-5)
-
 
 class TestReasons:
     @pytest.mark.parametrize("budget", [30, 59, 1000])
@@ -189,25 +174,16 @@ class TestRestarts:
         assert minimize(rastrigin, [2.5] * 4, 2.0, **options).fun < 1e-4
 
     def test_the_population_doubles_or_is_small_and_both_share_the_budget(self):
-        spent = []
-
-        class Sizes(Callback):
-            def on_start(self, plan):
-                spent.append(0)
-
-            def on_generation(self, record):
-                spent[-1] += 1
-
-        result = minimize(sphere, START, 1.0, population_size=10, budget=20_000, callbacks=[Sizes()], seed=1)
-        ends = np.cumsum(spent)
-        sizes = [int(result.history["population_size"][end - 1]) for end in ends]
+        generations = []  # of each search
+        count = lambda record: generations.append(record.generation)  # noqa: E731
+        result = minimize(sphere, START, 1.0, population_size=10, budget=20_000, callbacks=[count], seed=1)
+        ends = [k for k, number in enumerate(generations) if [*generations, 1][k + 1] == 1]
+        sizes = [int(result.history["population_size"][end]) for end in ends]
+        spent = [size * generations[end] for size, end in zip(sizes, ends, strict=True)]
         assert sizes[:2] == [10, 20]
         large = [k for k in range(1, len(sizes)) if sizes[k] > max(sizes[:k])]
         assert [sizes[k] for k in large] == [20 << k for k in range(len(large))]
-        share = sum(sizes[k] * spent[k] for k in large) / sum(
-            s * n for s, n in zip(sizes[1:], spent[1:], strict=True)
-        )
-        assert 0.3 < share < 0.8
+        assert 0.3 < sum(spent[k] for k in large) / sum(spent[1:]) < 0.8
         assert result.restarts == len(sizes) - 1 > 4
         assert result.fun == min(result.history["generation_best"])
         assert result.history["best_fitness"] == sorted(result.history["best_fitness"], reverse=True)
@@ -399,41 +375,33 @@ class TestResume:
             with pytest.raises(CheckpointError, match=f"belongs to another run: expected {name} ="):
                 minimize(objective, START, std, population_size=10, seed=3, checkpoint=tmp_path)
 
-    def test_no_candidate_is_evaluated_twice_however_often_a_search_is_interrupted(self, tmp_path):
-        calls, stops = [], []
+    def interrupted(self, folder, *stops):
+        """Searches in a folder, one after the other; a signal ends each at a number of all evaluations."""
+        calls = []
 
         def objective(x):
             calls.append(x.numpy().tobytes())
             if len(calls) in stops:
                 signal.raise_signal(signal.SIGTERM)
-            return float(sphere(x))
+            return float(sphere(x)) if calls[-1][0] % 4 else 1 / 0
 
-        options = {"budget": 200, "population_size": 10, "restarts": 0, "vectorize": "loop", "seed": 3}
-        whole, expected = minimize(objective, START, 1.0, **options), calls[:]
-        calls.clear()
-        stops += [3, 47, 49, 158]
-        results = [minimize(objective, START, 1.0, checkpoint=tmp_path, **options) for _ in range(5)]
+        options = {"vectorize": "loop", "catch": ZeroDivisionError, "restarts": 0, "budget": 200, "seed": 3}
+        searches = range(len(stops) + 1)
+        return [minimize(objective, START, 1.0, checkpoint=folder, **options) for _ in searches], calls
+
+    def test_no_candidate_is_evaluated_twice_however_often_a_search_is_interrupted(self, tmp_path):
+        (whole,), expected = self.interrupted(None)
+        results, calls = self.interrupted(tmp_path, 3, 47, 49, 158)
         assert [each.reason for each in results] == ["signal"] * 4 + ["budget"]
         assert calls == expected
         assert same(results[-1], whole)
 
     @pytest.mark.xfail(strict=True, reason="counts of a search before it was resumed are forgotten")
     def test_a_resumed_search_counts_failures_and_evaluations_of_before(self, tmp_path):
-        calls, stops = [], []
-
-        def objective(x):
-            calls.append(x)
-            if len(calls) in stops:
-                signal.raise_signal(signal.SIGTERM)
-            return float(sphere(x)) if len(calls) % 4 else 1 / 0
-
-        options = {"budget": 80, "restarts": 0, "vectorize": "loop", "catch": ZeroDivisionError, "seed": 3}
-        whole = minimize(objective, START, 1.0, **options)
-        calls.clear()
-        stops += [21, 43]
-        results = [minimize(objective, START, 1.0, checkpoint=tmp_path, **options) for _ in range(3)]
+        (whole,), _ = self.interrupted(None)
+        results, _ = self.interrupted(tmp_path, 21, 43)
         assert [each.evaluations for each in results] == [21, 43, whole.evaluations]
-        assert results[-1].failures == whole.failures
+        assert results[-1].failures == whole.failures > 0
 
     @pytest.mark.xfail(strict=True, reason="a journal does not say whose it is")
     def test_evaluations_of_another_objective_are_no_values_of_this_one(self, tmp_path):
@@ -449,12 +417,3 @@ class TestResume:
             path.unlink()
         with pytest.raises(CheckpointError):
             minimize(lambda x: 9 + float(rosenbrock(x)), START, 1.0, budget=80, **options)
-
-    @pytest.mark.xfail(strict=True, reason="the first value of the mean is not part of a checkpoint")
-    def test_noise_is_seen_over_a_resumption(self, tmp_path):
-        def noisy(x, generation):
-            return float(sphere(x)) + generation * 7919 % 13
-
-        options = {"budget": 600, "seed": 1, "vectorize": "loop", "with_generation": True}
-        minimize(noisy, START, 1.0, checkpoint=tmp_path, callbacks=[Interruption(1)], **options)
-        assert minimize(noisy, START, 1.0, checkpoint=tmp_path, **options).settings["noise"]

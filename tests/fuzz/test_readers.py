@@ -16,6 +16,8 @@ import torch
 from fuzzing import changed, damaged, fuzz, st
 from sample_runs import make_run
 
+from cem import CheckpointError
+from cem.run.checkpoint import _digest, read_checkpoint, write_checkpoint
 from tetris import LinearController, Rules, published
 from tetris.commands.evaluate import read_pieces
 from tetris.game.decisions import play
@@ -47,13 +49,24 @@ def watch(path: Path) -> None:
         pass
 
 
+def read_own_checkpoint(path: Path) -> Any:
+    return read_checkpoint(path, {"seed": 1})
+
+
 def check_file(path: Path, read: Reader) -> None:
     """Read a file; if it is refused, then in one line with the file's name."""
     try:
         read(path)
-    except ValueError as error:
+    except (ValueError, CheckpointError) as error:
         assert path.name in str(error)  # noqa: PT017 - other errors come through
-        assert type(error) is ValueError  # noqa: PT017 - no JSONDecodeError
+        assert type(error) in (ValueError, CheckpointError)  # noqa: PT017 - no JSONDecodeError
+
+
+def checkpoint(path: Path) -> dict[str, Any]:
+    state = {"mean": torch.ones(2, 3), "ints": torch.arange(3), "text": "x", "list": [1, None, {"a": 0.5}]}
+    write_checkpoint(path, 1, state, {"seed": 1})
+    values: dict[str, Any] = json.loads(path.read_text())
+    return values
 
 
 def sign(content: Any) -> Any:
@@ -61,6 +74,9 @@ def sign(content: Any) -> Any:
     with contextlib.suppress(ValueError):  # NaN
         if isinstance(content, dict) and "digest" in content:
             return {**content, "digest": replay_digest(content)}
+        if isinstance(content, dict) and "sha256" in content:
+            rest = {key: value for key, value in content.items() if key != "sha256"}
+            return {**rest, "sha256": _digest(rest)}
     return content
 
 
@@ -75,6 +91,7 @@ READERS: dict[str, tuple[Reader, Callable[[Path], Any]]] = {
     "controller.json": (LinearController.load, lambda path: published("dt20").to_dict()),
     "replay.json": (watch, lambda path: replay().to_dict()),
     "settings.json": (read_settings, lambda path: {"preset": "quick", "seed": 3, "averaging": 0.5}),
+    "checkpoint-000001.json": (read_own_checkpoint, checkpoint),
     "metrics.jsonl": (
         lambda path: read_records(path, METRICS),
         lambda path: b'{"generation": 1}\n{"generation": 2}\n',

@@ -97,18 +97,6 @@ def test_rows_are_mean_and_standard_deviation(
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_a_seed_in_a_tensor_is_the_number(device: str) -> None:
-    mean, std = (x.contiguous() for x in packed(9, device, batch=())[:2])
-    for shape in ((), (1,)):
-        seed = torch.full(shape, 5, device=device)
-        generation = torch.tensor(2, device=device)
-        expected = sample_normal(mean, std, 33, seed=5, generation=2)
-        for dim_first in (True, False):
-            samples = sample_normal(mean, std, 33, seed=seed, generation=generation, dim_first=dim_first)
-            assert_same(samples if dim_first else samples.T, expected)
-
-
-@pytest.mark.parametrize("device", DEVICES)
 def test_gradients_are_those_of_single_calls(device: str) -> None:
     n = 2500  # more than a block sums
     mean, std = (packed(6, device)[..., i, :].clone().requires_grad_() for i in range(2))
