@@ -1,10 +1,11 @@
-"""The programs of README, docs/optimiser.md, docs/planner.md and docs/examples.md do what the pages say."""
+"""The programs of README, docs/*.md and docs/tetris.ipynb do what the pages say."""
 
 from __future__ import annotations
 
 import ast
 import functools
 import importlib
+import json
 import os
 import re
 import subprocess
@@ -24,6 +25,7 @@ from tetris.envs import native
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
+NOTEBOOK = DOCS / "tetris.ipynb"
 OURS = ("cem", "tetris", "kernels")
 
 
@@ -171,3 +173,31 @@ def test_maskable_ppo_takes_the_environment() -> None:
     names = example("Reinforcement learning: Stable-Baselines3")
     assert names["terminated"]
     assert names["lines"] >= 0
+
+
+def cells() -> list[dict[str, Any]]:
+    """Return the cells of the notebook with code."""
+    return [cell for cell in json.loads(NOTEBOOK.read_text())["cells"] if cell["cell_type"] == "code"]
+
+
+def run_cell(cell: dict[str, Any], names: dict[str, Any]) -> Any:
+    """Run a cell as a notebook does: return the value of an expression at its end, which is displayed."""
+    tree = ast.parse("".join(cell["source"]))
+    last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, str(NOTEBOOK), "exec"), names)
+    return None if last is None else eval(compile(ast.Expression(last.value), str(NOTEBOOK), "eval"), names)
+
+
+def test_the_notebook_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib").use("Agg")
+    names: dict[str, Any] = {}
+    shown = [run_cell(cell, names) for cell in cells()]
+    assert len(shown[0]) == len(names["controller"].weights)
+    assert "PlayedGame of notebook on 8x8" in repr(shown[2])
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in printed] == ["notebook", "dellacherie", "dt20"]
+    assert names["result"].fun > 0
+
+
+def test_the_notebook_is_committed_without_outputs() -> None:
+    assert not any(cell["outputs"] or cell["execution_count"] for cell in cells())

@@ -68,7 +68,7 @@ class TestGraph:
         assert evaluation.metrics["t"].item() == 5
         assert evaluation.metrics["mean"].item() == found.metrics["mean"].item()
 
-    def test_steps_may_be_mixed_with_generations_resets_and_loading(self):
+    def test_steps_may_be_mixed_with_generations_and_loading(self):
         eager, graph = make("classic"), make("classic")
         captured = graph.capture(sphere, 2)
         for search in (eager, graph):
@@ -80,9 +80,6 @@ class TestGraph:
             step(eager)
             if turn == 20:
                 state = graph.state_dict()
-            if turn == 40:
-                for search in (eager, graph):
-                    search.reset(mean=[1.0, 0.0, 2.0, 1.0])
             if turn == 60:
                 for search in (eager, graph):
                     step(search)

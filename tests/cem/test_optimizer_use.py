@@ -45,6 +45,12 @@ def test_arrays_come_out_where_an_array_went_in_and_the_search_is_that_of_a_tens
     assert isinstance(array.best_fitness, float)
 
 
+def test_a_search_can_be_read():
+    search = make(np.ones(3), population_size=None)
+    expected = "dim=3, batch_shape=(), population_size=7, full covariance, evolution paths, generation=0, "
+    assert repr(search) == f"CrossEntropyMethod({expected}backend='cpu', device='cpu', seed=1)"
+
+
 def test_nothing_passed_in_is_changed_and_what_is_handed_out_is_a_copy():
     mean, std = torch.zeros(2), torch.ones(2)
     low, high = torch.full((2,), -1.0), torch.full((2,), 1.0)
@@ -64,15 +70,12 @@ def test_nothing_passed_in_is_changed_and_what_is_handed_out_is_a_copy():
 
 
 def test_a_search_has_the_same_bits_on_any_number_of_threads():
-    threads, states = torch.get_num_threads(), []
-    try:
-        for count in (1, 2):
-            torch.set_num_threads(count)
-            search = make(torch.ones(700), 1.0, 400, config=CEMConfig())
-            steps(search, lambda x: x[:, 0] ** 2, 3)
-            states.append(bits(search))
-    finally:
-        torch.set_num_threads(threads)
+    states = []
+    for count in (1, 2):  # a fixture sets it back
+        torch.set_num_threads(count)
+        search = make(torch.ones(700), 1.0, 400, config=CEMConfig())
+        steps(search, lambda x: x[:, 0] ** 2, 3)
+        states.append(bits(search))
     assert states[0] == states[1]
 
 

@@ -11,8 +11,7 @@ Inputs that require gradients keep doing so. Results have to be equal bit for bi
                                        input is written, nor its neighbours in memory
     check_misfits(f, *inputs)          a tensor of another size, type or device than the others is refused
     check_graph_replay(f, *inputs)     CUDA: a captured graph, replayed with other values in the same memory
-    check_cuda(f, *inputs)             CUDA: that, the current stream orders the work, not the default one,
-                                       and, with two GPUs, inputs on a device that is not current
+    check_cuda(f, *inputs)             CUDA: that, and the current stream orders the work, not the default one
 
 ``DEVICES`` parametrizes a test over the CPU and CUDA; ``cuda`` marks a test that needs a GPU;
 ``skip_unless_free(bytes)`` is for tests of large tensors.
@@ -137,11 +136,9 @@ def check_graph_replay(f: Function, *inputs: Tensor, **tolerances: float) -> Non
 
 
 def check_cuda(f: Function, *inputs: Tensor, **tolerances: float) -> None:
-    """Replays ``f`` in a graph, and calls it on a stream of its own and on a second GPU if there is one."""
+    """Replays ``f`` in a graph, and calls it on a stream of its own."""
     check_graph_replay(f, *inputs, **tolerances)
     _check_side_stream(f, *inputs, **tolerances)
-    if torch.cuda.device_count() > 1:
-        _check_second_device(f, *inputs, **tolerances)
 
 
 def _check_side_stream(f: Function, *inputs: Tensor, **tolerances: float) -> None:
@@ -162,17 +159,6 @@ def _check_side_stream(f: Function, *inputs: Tensor, **tolerances: float) -> Non
     assert_same(output, expected, **tolerances)
 
 
-def _check_second_device(f: Function, *inputs: Tensor, **tolerances: float) -> None:
-    """Calls ``f`` with tensors on the second GPU while the first one is current."""
-    with torch.cuda.device(0):
-        output = f(*[_copy(x, "cuda:1") for x in inputs])
-        expected = f(*[_copy(x, "cuda:0") for x in inputs])
-    torch.cuda.synchronize(1)
-    outputs = _tuple(output)
-    assert {x.device for x in outputs} == {torch.device("cuda:1")}
-    assert_same(outputs, tuple(x.to("cuda:1") for x in _tuple(expected)), **tolerances)
-
-
 def results_and_gradients(f: Function, inputs: Sequence[Tensor]) -> list[Tensor]:
     """Returns what a function gives, and gradients of the inputs that require them."""
     arguments = [_copy(x) for x in inputs]
@@ -189,9 +175,8 @@ def _tuple(results: Any) -> tuple[Tensor, ...]:
     return tuple(results) if isinstance(results, (tuple, list)) else (results,)
 
 
-def _copy(tensor: Tensor, device: str | None = None) -> Tensor:
-    copied = tensor.detach().clone().to(device or tensor.device)
-    return copied.requires_grad_(tensor.requires_grad)
+def _copy(tensor: Tensor) -> Tensor:
+    return tensor.detach().clone().requires_grad_(tensor.requires_grad)
 
 
 def _other_values(tensor: Tensor) -> Tensor:

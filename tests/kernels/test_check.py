@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from dataclasses import replace
 from types import ModuleType
@@ -127,11 +126,6 @@ def test_a_missing_gpu_is_a_failure_only_where_it_was_asked_for(device: str, res
 
     assert found.result == result
     assert "doctor --device cuda" in found.note
-
-
-def test_unknown_names_are_refused() -> None:
-    with pytest.raises(ValueError, match=re.escape("got 'sigmiod'; did you mean 'sigmoid'?")):
-        check.run(["sigmiod"])
 
 
 def test_every_operator_of_the_project_passes() -> None:

@@ -17,6 +17,7 @@ from test_elementwise import EXACT
 from test_elementwise import OPERATORS as ELEMENTWISE
 from test_lltm import cell_inputs
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernels import (
     cem_update,
@@ -173,154 +174,60 @@ def test_graphs_streams_and_devices(name: str) -> None:
     contract.check_cuda(operator.function, *operator.inputs("cuda"))
 
 
-Samples = dict[str, list[tuple[Any, ...]]]
+FAMILIES = (*ELEMENTWISE, "lltm", "sample_normal", "cem_update", "cma_update", "draw_correlated")
 
 
-def elementwise_samples(device: str) -> Samples:
-    a, b = torch.rand(2, 3, 4, device=device)
-    recorded = a.clone().requires_grad_(), b.clone().requires_grad_()
-    pairs = [(a, b), recorded, (a.t(), b.t()), (a[:, 1:], b[:, 1:])]
-    samples: Samples = {
-        "sigmoid_backward": [recorded],
-        "elementwise_mult_backward": [(a, a, b)],
-    }
-    for name, (*_, count) in ELEMENTWISE.items():
-        plain = [(a, b), (a[:, ::2], b[:, ::2]), *([(a.int(), b.int())] if name in EXACT else [])]
-        samples |= {name: [pair[:count] for pair in pairs], f"{name}_forward": [x[:count] for x in plain]}
-    return samples
+class Recorder(TorchDispatchMode):
+    """Records the calls of this project's operators, by their names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: dict[str, list[tuple[Any, ...]]] = {}
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function.namespace == "cem_tetris":
+            self.calls.setdefault(function.__name__.partition(".")[0], []).append(args)
+        return function(*args, **(kwargs or {}))
 
 
-def lltm_samples(device: str) -> Samples:
-    inputs = cell_inputs((5, 6, 7), device)
-    new_h, new_cell = lltm(*inputs)
-    x, weights, _, old_h, _ = inputs
-    saved = (x, weights, old_h, new_cell, torch.ops.cem_tetris.lltm_forward(*inputs)[2])
-    return {
-        "lltm": [tuple(inputs), tuple(x.clone().requires_grad_() for x in inputs)],
-        "lltm_forward": [tuple(inputs)],
-        "lltm_backward": [
-            (new_h, new_cell, *saved, True, True, True),
-            (new_h, None, *saved, False, True, False),
-            (None, new_cell, *saved, True, False, False),
-        ],
-    }
-
-
-def normal_samples(device: str) -> Samples:
-    mean, std = parameters(device)
-    both, seeds, generation = rows(device)
-    means, stds = both[:, 0].clone().requires_grad_(), both[:, 1].clone()
-    noise = (0, 0, seeds, generation, False, False, True)
-    rest = (None, False, True, False, torch.float32, None)
-    grad = torch.ones(3, 8, 6, device=device, requires_grad=True)
-    return {
-        "sample_normal_no_grad": [(mean, std, 6, 2, 0, None, *rest, std)],
-        "sample_normal": [
-            (mean.clone().requires_grad_(), std, 6, 0, 0, torch.tensor([9], device=device), *rest, std),
-            (means, stds, 6, *noise, torch.float32, None, stds),
-        ],
-        "sample_normal_rows": [
-            (both, 6, seeds, generation, None, None),
-            (torch.stack([means.detach(), stds, stds], dim=1), 6, seeds, generation, stds[0].clone(), None),
-        ],
-        "sample_normal_backward": [(grad, *noise)],
-        "sample_normal_seeded": [(mean, std, 6, 2, 1)],
-    }
-
-
-def cem_update_samples(device: str) -> Samples:
-    *most, weights, extra, floor = search(40)(device)
-    numbers = (5, True, 2, 0.5, 1.0, 0.0, True)
-    return {"cem_update": [(*most, extra, weights, floor, *numbers), (*most, None, None, None, *numbers)]}
-
-
-def cma_update_samples(device: str) -> Samples:
-    *most, extra, floor = correlated(device)
-    numbers = (20, True, 0.5, 0.0, *RATES)
-    return {"cma_update": [(*most, extra, floor, *numbers), (*most, None, None, *numbers)]}
-
-
-def draw_correlated_samples(device: str) -> Samples:
-    distribution, factor, *noise, low, high = draws(device)
-    plain = (distribution, factor, 12, *noise)
-    return {"draw_correlated": [plain, (*plain, low, high)]}
-
-
-@pytest.mark.parametrize(
-    ("name", "samples"),
-    [
-        ("elementwise_mult", elementwise_samples),
-        ("lltm", lltm_samples),
-        ("sample_normal", normal_samples),
-        ("cem_update", cem_update_samples),
-        ("cma_update", cma_update_samples),
-        ("draw_correlated", draw_correlated_samples),
-    ],
-)
 @pytest.mark.parametrize("device", DEVICES)
-def test_opcheck(device: str, name: str, samples: Callable[[str], Samples]) -> None:
-    OPERATORS[name].function(*OPERATORS[name].inputs(device))  # registers the folder's operators
-    names = [each.removeprefix("cem_tetris::") for each in torch._C._dispatch_get_all_op_names()]
-    family = tuple(ELEMENTWISE) if name in ELEMENTWISE else name
-    assert samples(device).keys() == {each for each in names if each.startswith(family)}
-    for operator, tried in samples(device).items():
-        for arguments in tried:
-            torch.library.opcheck(getattr(torch.ops.cem_tetris, operator).default, arguments)
-
-
-def calls(device: str) -> list[tuple[Callable[..., Any], Sequence[Tensor], dict[str, Sequence[int]]]]:
-    """Return functions, tensors that fit each other, and where any size, type or device does.
-
-    The operators behind the public functions are among them: they check what they read by themselves.
-    """
-    for name in ("sigmoid", "lltm", "sample_normal", "cem_update"):
-        OPERATORS[name].function(*OPERATORS[name].inputs(device))  # registers the folder's operators
-    operators = torch.ops.cem_tetris
-    a, b, c = torch.rand(3, 4, 5, device=device)
-    cell = cell_inputs((2, 3, 4), device)
-    new_h, new_cell = lltm(*cell)
-    saved = [new_h, new_cell, *cell[:2], cell[3], new_cell, operators.lltm_forward(*cell)[2]]
-    both, seeds, generation = rows(device)
-    mean, std, *noise = problems(device)
-    flags = (False, False, False)
-    # The fake kernels, which a tensor without memory goes to, leave this to the operators.
-    any_device = {"device": range(9)} if device == "cpu" else {}
-    binary = [name for name, (*_, count) in ELEMENTWISE.items() if count == 2]
-    return [
-        *(
-            (getattr(operators, f"{name}{ending}"), [a, b], {})
-            for name in binary
-            for ending in ("", "_forward")
-        ),
-        *((ELEMENTWISE[name][0], [a, b], {}) for name in binary),
-        (operators.elementwise_mult_backward, [a, b, c], any_device),
-        (operators.sigmoid_backward, [a, b], any_device),
-        (lltm, cell, {}),
-        (operators.lltm_forward, cell, {}),
-        (lambda *x: operators.lltm_backward(*x, True, True, True), saved, any_device),
-        (draw_problems, [mean, std, *noise], {}),
-        (draw_rows, [both, seeds, generation], {"size": [0], "type": [0]}),
-        (
-            lambda mean, std, seeds, generation, low: operators.sample_normal_no_grad(
-                mean, std, 6, 0, 0, seeds, generation, *flags, torch.float32, low, None
-            ),
-            [mean, std, *noise, mean - 1],
-            any_device,
-        ),
-        (
-            lambda grad, *noise: operators.sample_normal_backward(grad, 0, 0, *noise, *flags),
-            [torch.ones(3, 6, 8, device=device), *noise],
-            {"size": [0], "type": [0], **any_device},
-        ),
-        (update, search(40)(device), {"size": [6], "type": [0]}),
-        (adapt, correlated(device), {"size": [8], "type": [0]}),
-        (draw_rotated, draws(device), {}),
-    ]
+def test_opcheck(device: str) -> None:
+    """Every operator, with the arguments that the public functions and their gradients give it."""
+    with Recorder() as recorder:
+        for each in OPERATORS.values():
+            each.function(*each.inputs(device))
+            if each.differentiable:
+                leaves = [x.requires_grad_() if x.is_floating_point() else x for x in each.inputs(device)]
+                contract.results_and_gradients(each.function, leaves)
+    calls = recorder.calls | {  # those that may be seen as what they call
+        **{f"{name}_forward": [tuple(OPERATORS[name].inputs(device))] for name in ELEMENTWISE},
+        "lltm": [tuple(x.requires_grad_() for x in cell_inputs((5, 6, 7), device))],
+        "sample_normal_seeded": [(*parameters(device), 6, 2, 1)],
+    }
+    known = {each.removeprefix("cem_tetris::") for each in torch._C._dispatch_get_all_op_names()}
+    assert calls.keys() == {each for each in known if each.startswith(FAMILIES)}
+    for name, recorded in calls.items():
+        operator = getattr(torch.ops.cem_tetris, name).default
+        has_gradient = torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), "Autograd")
+        for arguments in recorded:
+            given = (x.detach() if isinstance(x, Tensor) and not has_gradient else x for x in arguments)
+            torch.library.opcheck(operator, tuple(given))
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_tensors_that_do_not_fit_are_refused(device: str) -> None:
-    for function, inputs, free in calls(device):
+    a, b = torch.rand(2, 4, 5, device=device)
+    binary = [f for f, *_, count in ELEMENTWISE.values() if count == 2]
+    # Functions, tensors that fit each other, and where any size or type does.
+    for function, inputs, free in [
+        *((each, [a, b], {}) for each in binary),
+        (lltm, cell_inputs((2, 3, 4), device), {}),
+        (draw_problems, problems(device), {}),
+        (draw_rows, rows(device), {"size": [0], "type": [0]}),
+        (update, search(40)(device), {"size": [6], "type": [0]}),
+        (adapt, correlated(device), {"size": [8], "type": [0]}),
+        (draw_rotated, draws(device), {}),
+    ]:
         contract.check_misfits(function, *inputs, free=free)
 
 

@@ -57,19 +57,6 @@ def test_what_only_cuda_needs_does_not_stop_the_cpu(no_operator: None) -> None:
         assert report.works == (device == "cpu")
 
 
-def test_a_torch_that_does_not_import_is_reported(no_operator: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken() -> None:
-        raise ImportError("libtorch.so: cannot open shared object file")
-
-    monkeypatch.setattr(doctor, "find_torch", broken)
-    report = doctor.run("cpu")
-
-    assert not report.works
-    assert finding(report, "torch").note == (
-        "torch does not import (libtorch.so: cannot open shared object file): run pip install 'torch>=2.10'"
-    )
-
-
 def test_a_cache_that_cannot_be_written_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("CEM_TETRIS_CACHE", str(tmp_path / "file" / "cache"))

@@ -93,13 +93,3 @@ def test_a_cuda_tensor_without_nvcc_names_the_remedy_and_leaves_the_cpu_working(
     with pytest.raises(CompilerMissingError, match=r"no nvcc found .*cuda-toolkit\[nvcc,cccl\]==13\.0\.\*"):
         tiny.ensure(A_CUDA_TENSOR)
     tiny.ensure(torch.ones(1))
-
-
-def test_every_library_is_defined_by_the_macro_for_fragments() -> None:
-    # The other one of torch 2.10 takes TETRIS_LIBRARY for the name itself: schemas and kernels part.
-    project = TWICE.parents[2]
-    sources = [
-        path for folder in ("kernels", "tetris", "tests") for path in (project / folder).rglob("*.c[pu]*")
-    ]
-    assert TWICE in sources
-    assert [path for path in sources if "\nSTABLE_TORCH_LIBRARY(" in path.read_text(encoding="utf-8")] == []

@@ -97,18 +97,6 @@ def test_rows_are_mean_and_standard_deviation(
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_a_seed_in_a_tensor_is_the_number(device: str) -> None:
-    mean, std = (x.contiguous() for x in packed(9, device, batch=())[:2])
-    for shape in ((), (1,)):
-        seed = torch.full(shape, 5, device=device)
-        generation = torch.tensor(2, device=device)
-        expected = sample_normal(mean, std, 33, seed=5, generation=2)
-        for dim_first in (True, False):
-            samples = sample_normal(mean, std, 33, seed=seed, generation=generation, dim_first=dim_first)
-            assert_same(samples if dim_first else samples.T, expected)
-
-
-@pytest.mark.parametrize("device", DEVICES)
 def test_gradients_are_those_of_single_calls(device: str) -> None:
     n = 2500  # more than a block sums
     mean, std = (packed(6, device)[..., i, :].clone().requires_grad_() for i in range(2))
@@ -132,12 +120,3 @@ def test_rows_of_a_packed_tensor_are_not_copied() -> None:
     with torch.profiler.profile() as profile:
         draw()
     assert not {"aten::contiguous", "aten::clone", "aten::copy_"} & {event.key for event in profile.events()}
-
-
-@pytest.mark.parametrize("device", DEVICES)
-def test_the_short_way_is_the_long_one(device: str) -> None:
-    mean, std = (x.contiguous() for x in packed(8, device, batch=())[:2])
-    for seed, generation, dim_first in ((0, 0, True), (2**63, 5, False), (2**64 - 1, 5, True)):
-        noise: dict[str, Any] = {"seed": seed, "generation": generation, "dim_first": dim_first}
-        samples = sample_normal(mean, std, 7, **noise)
-        assert torch.equal(samples, sample_normal(mean, std, 7, **noise, dtype=mean.dtype))

@@ -85,6 +85,7 @@ def test_unwritable_output_is_found_before_any_work(tmp_path: Path, parts: tuple
 def test_python_and_numpy_integers_are_returned_as_ints() -> None:
     assert [type(check_integer("n", value, 0, 9)) for value in (0, 9, np.int64(3))] == [int] * 3
     assert check_integer("n", 1 << 70, 0) == 1 << 70
+    assert type(check_integer("n", 1e4, 0)) is int
 
 
 @pytest.mark.parametrize("value", [True, 1.5, "1"])

@@ -154,25 +154,6 @@ def test_what_cannot_be_measured_is_one_line(script: Script, words: list[str], m
     assert message in ended.err
 
 
-@pytest.mark.usefixtures("no_gpu")
-def test_results_are_recorded_by_processes_of_their_own(
-    script: Script, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    made: list[tuple[list[str], str]] = []
-
-    def run(words: list[str], **options: Any) -> SimpleNamespace:
-        made.append((words[1:], options["env"][provenance.COMMIT]))
-        return SimpleNamespace(returncode="env" in words)
-
-    monkeypatch.setenv(provenance.COMMIT, "abc")
-    monkeypatch.setattr(table, "subprocess", SimpleNamespace(run=run, TimeoutExpired=TimeoutError))
-    ended = script("measure.__main__", "--record", "sampling", "env", "--out", tmp_path)
-    assert ended.status == 1
-    assert ended.err.splitlines() == ["sampling: done", "env: ended with True"]
-    words = ["scripts/measure", "sampling", "--device", "cpu", "--json", str(tmp_path / "sampling.json")]
-    assert made[0] == (words, "abc")
-
-
 def test_a_run_of_another_checkout_is_told_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(
         "sys.argv", [str(provenance.ROOT / "scripts" / "x.py"), "--json", "x.json", "/else/where"]

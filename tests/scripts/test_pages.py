@@ -19,28 +19,6 @@ def test_the_pages_say_what_the_result_files_say() -> None:
         assert render.rendered(page) == page.read_text(), f"{page.name}: run python scripts/pages/render.py"
 
 
-def test_a_page_that_differs_is_named_and_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(render, "ROOT", tmp_path)
-    monkeypatch.setattr(render, "DOCS", tmp_path / "docs")
-    monkeypatch.setattr(render, "draw_sampling", lambda picture: None)
-    pages = {
-        tmp_path / "README.md": "(benchmarks/results/",
-        tmp_path / "docs" / "a.md": "(../benchmarks/results/",
-    }
-    (tmp_path / "docs").mkdir()
-    for page in pages:
-        page.write_text("<!-- [[[cog cog.outl(equality()) ]]] -->\nold\n<!-- [[[end]]] -->\n")
-    for words, status in ((["--check"], 1), ([], 0), (["--check"], 0)):
-        monkeypatch.setattr("sys.argv", ["render.py", *words])
-        assert render.main() == status
-    assert "README.md differs: run python scripts/pages/render.py" in capsys.readouterr().err
-    for page, link in pages.items():  # they lead from the page to the root
-        assert "old" not in page.read_text()
-        assert link in page.read_text()
-
-
 def test_the_picture_is_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     pictures.draw_sampling(tmp_path / "sampling.png")
