@@ -59,7 +59,7 @@ def decisions_for(controller: str, board: str, precision: float) -> int:
     or a seventh better. The number does not depend on how the games go: no stopping rule bends the score.
     """
     paper = PUBLISHED_SCORES[controller].get(board)
-    lines = _UNKNOWN if paper is None else paper.middle
+    lines = _UNKNOWN if paper is None else (paper.low + paper.high) / 2
     games = (1.96 * (1 + precision) / precision) ** 2
     return math.ceil(games * lines / _LINES_PER_DECISION * _SPARE / _ROUND) * _ROUND
 

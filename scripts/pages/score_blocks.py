@@ -8,7 +8,7 @@ from typing import Any
 
 from pages.result_files import figures, load, load_all, with_provenance
 from pages.wording import count, markdown, ratio, score, span
-from tetris.record.numbers import format_lines
+from tetris.record.numbers import counted, format_lines
 
 _PROCESSOR, _GPU = "epyc-2core", "h200"
 
@@ -90,10 +90,10 @@ def lookahead_claim() -> str:
     of = ("controller", "board", "lookahead")
     wanted = ("best", "10x20", True)
     (estimated,) = (x for x in other.data["estimates"] if tuple(x[name] for name in of) == wanted)
-    ended = f"{played['games']} {'game' if played['games'] == 1 else 'games'}"
     words = (
         "With `--lookahead` it thinks of the seven pieces that may come next, which the published "
-        f"controllers do not, and clears {score(played)} lines a game, played: {ended} ended in "
-        f"{count(played['decisions'])} decisions. Importance splitting estimates {score(estimated)}."
+        f"controllers do not, and clears {score(played)} lines a game, played: "
+        f"{counted(played['games'], 'game')} ended in {count(played['decisions'])} decisions. "
+        f"Importance splitting estimates {score(estimated)}."
     )
     return with_provenance(words, *results, other)

@@ -181,7 +181,7 @@ def test_a_run_of_another_checkout_is_told_apart(monkeypatch: pytest.MonkeyPatch
     assert read_result(tmp_path / "x.json")["command"] == "python scripts/x.py where"
     assert json.loads((tmp_path / "x-1.jsonl").read_text()) == {"b": 2}
     assert provenance.commit()[0]
-    monkeypatch.setattr(provenance, "ROOT", tmp_path)
+    monkeypatch.setattr(provenance.run_folder, "_ROOT", tmp_path)
     assert provenance.commit() == (None, True)
 
 

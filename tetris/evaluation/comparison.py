@@ -23,6 +23,7 @@ from tetris.game.policy import Lookahead
 from tetris.game.rules import Rules
 from tetris.play.controller import LinearController, published
 from tetris.play.devices import NATIVE
+from tetris.record import numbers
 from tetris.record.numbers import format_lines
 
 LEARNED = "learned"
@@ -62,11 +63,6 @@ class PaperFigure:
             return f"{self.low:,.0f}" if self.low == self.high else f"{self.low:,.0f}-{self.high:,.0f}"
         ends = dict.fromkeys(f"{value / 1e6:g}" for value in (self.low, self.high))
         return f"{'-'.join(ends)} M"
-
-    @property
-    def middle(self) -> float:
-        """The middle of the range."""
-        return (self.low + self.high) / 2
 
 
 PUBLISHED_SCORES: Mapping[str, Mapping[str, PaperFigure]] = {
@@ -161,9 +157,8 @@ def is_estimate(score: Score) -> bool:
 
 def counted(score: Score) -> str:
     """Return from how many games or estimates a score comes."""
-    if is_estimate(score):
-        return f"{score['estimates']} estimate{'s'[: score['estimates'] != 1]}"
-    return f"{score['games']:,} game{'s'[: score['games'] != 1]}"
+    kind = "estimate" if is_estimate(score) else "game"
+    return numbers.counted(score[f"{kind}s"], kind)
 
 
 def score_table(scores: Sequence[Score]) -> str:

@@ -222,13 +222,8 @@ def play(
 ) -> Iterator[AfterState]:
     """Yield the after-state of every decision; a game over is followed by an empty board.
 
-    Args:
-        pieces: The pieces of the decisions; after the last one of a list no next piece is known.
-        player: Decides.
-        rules: The rules of the games.
-        rows: The stack before the first decision.
-        start: Number of the first decision.
-        falls: The piece of the first decision, where it is that of another stream.
+    After the last piece of a list no next piece is known. ``rows`` is the stack before decision ``start``,
+    ``falls`` the piece of that decision where it is one of another stream.
     """
     piece = pieces[start] if falls is None else falls
     for t in count(start + 1):

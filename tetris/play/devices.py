@@ -26,15 +26,8 @@ def choose_device(requested: str, instead: str = "--device cpu") -> str:
     """Return the engine to play on.
 
     ``auto`` is CUDA with a GPU and nvcc, else C++ with a compiler, else the reference implementation. It
-    prints on stderr why a GPU is not used, or that Python plays.
-
-    Args:
-        requested: One of `DEVICES`.
-        instead: The advice of the error: what works without a GPU.
-
-    Raises:
-        CompilerMissingError: If C++ or CUDA is requested by name and its compiler is missing.
-        ValueError: If it is unknown, or CUDA is requested by name and there is no GPU.
+    prints on stderr why a GPU is not used, or that Python plays. What is requested by name and not there is
+    a CompilerMissingError, or for want of a GPU a ValueError; ``instead`` is its advice.
     """
     if requested not in DEVICES:
         raise unknown_name("device", requested, DEVICES)
