@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tetris.game.decisions import Step, Weights, after_states, choose, landing_row, place, play
+from tetris.game.decisions import Weights, after_states, choose, landing_row, place, play
 from tetris.game.features import column_heights
 from tetris.game.pieces import PIECES
 from tetris.game.policy import Player
@@ -82,22 +82,6 @@ def test_placement_that_ends_the_game_is_not_preferred_however_good(stack: Stack
     rows = stack("XX..", "XX..", "XX..", "XX..")
     after = choose(rows, BAR, Player(("max_height",), _weights(1)), Rules(4, 4))
     assert (after.shape.orientation, after.column, after.game_over) == (0, 2, False)
-
-
-def test_a_step_reports_the_decision() -> None:
-    player = Player(("max_height", "landing_height"), _weights(-1, -0.5))
-    (after,) = play([BAR], player, Rules(4, 8))
-    assert Step.of(after, player).to_dict() == {
-        "piece": 0,
-        "orientation": 1,
-        "column": 0,
-        "lines": 1,
-        "landing_row": 0,
-        "rows": [],
-        "features": [0, 0.0],
-        "value": 0.0,
-        "game_over": False,
-    }
 
 
 def test_the_next_game_starts_on_an_empty_board() -> None:
