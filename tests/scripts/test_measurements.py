@@ -64,7 +64,7 @@ TINY: dict[str, dict[str, Any]] = {
         **{"PUBLISHED": ["dt20"], "decisions_for": lambda *told: 640},
         **{"QUICK_SECONDS": 0.01, "SECONDS": 0.01},
     },
-    "peers": {"SHAPES": ((8, 2),)},
+    "peers": {"SHAPES": ((20, 2),)},
     "training": {
         "FLAGS": [
             *("--board=6x6", "--generations=1", "--population=4", "--score-decisions=0", "--features=bcts"),
