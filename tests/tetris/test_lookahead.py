@@ -12,14 +12,7 @@ import torch
 from engine_games import EXPECTIMAX, NONE, PREVIEW, few_features, weights_for
 
 from tetris import Lookahead, Policy, Rollout, Streams, rollout
-from tetris.game.decisions import (
-    Rows,
-    Weights,
-    after_states,
-    choose,
-    pair_value,
-    prospect,
-)
+from tetris.game.decisions import Rows, Weights, after_states, choose, pair_value, prospect
 from tetris.game.features import AfterState, feature_values
 from tetris.game.piece_stream import PieceStream
 from tetris.game.policy import Player

@@ -30,10 +30,7 @@ def test_a_function_becomes_a_feature_of_the_reference_engine() -> None:
     assert [step.features for step in game.steps] == [(float(board.sum()),) for board in game.boards]
 
 
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [(None, "None"), (float("nan"), "nan")],
-)
+@pytest.mark.parametrize(("value", "shown"), [(None, "None"), (float("nan"), "nan")])
 def test_a_feature_that_gives_no_finite_number_is_named(value: Any, shown: str) -> None:
     feature(function_of("forgot", value))
     pattern = rf"^feature forgot: expected a finite number \(float32\), got {shown}$"

@@ -213,12 +213,7 @@ def _first_best(values: list[float]) -> int | None:
 
 
 def play(
-    pieces: Pieces,
-    player: Player,
-    rules: Rules,
-    rows: Rows = (),
-    start: int = 0,
-    falls: int | None = None,
+    pieces: Pieces, player: Player, rules: Rules, rows: Rows = (), start: int = 0, falls: int | None = None
 ) -> Iterator[AfterState]:
     """Yield the after-state of every decision; a game over is followed by an empty board.
 

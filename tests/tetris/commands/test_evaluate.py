@@ -130,10 +130,7 @@ def test_piece_sequence_and_replay_reproduce_the_recorded_game(script: Script, t
     assert measured["lines"] == sum(step["lines"] for step in replay["steps"])
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [("", "got none"), ("0 1 7", "got '7' as number 3")],
-)
+@pytest.mark.parametrize(("text", "message"), [("", "got none"), ("0 1 7", "got '7' as number 3")])
 def test_file_that_holds_no_pieces_is_refused(
     script: Script, tmp_path: Path, text: str, message: str
 ) -> None:

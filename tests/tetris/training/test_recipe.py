@@ -24,11 +24,7 @@ def _stages(recipe: Recipe) -> list[tuple[str, int, int]]:
 
 @pytest.mark.parametrize(
     ("preset", "device", "backend"),
-    [
-        ("quick", "python", "torch"),
-        ("standard", "cpu", "cpu"),
-        ("record", "cuda", "cuda"),
-    ],
+    [("quick", "python", "torch"), ("standard", "cpu", "cpu"), ("record", "cuda", "cuda")],
 )
 def test_presets_are_complete_and_valid(preset: str, device: str, backend: str) -> None:
     recipe = make_recipe(device, {"preset": preset, "device": device})
