@@ -94,12 +94,10 @@ def _command() -> str:
 
 def machine(device: str) -> dict[str, Any]:
     """Return the processor, the vectors the engine is compiled for, cores, threads, load, and a GPU."""
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text(errors="replace").splitlines() if cpuinfo.is_file() else []
-    fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    flags = set(fields.get("flags", "").split())
+    said = run_folder.processor()
+    flags = set(said.get("flags", "").split())
     here = {
-        "processor": fields.get("model name") or platform.processor() or platform.machine(),
+        "processor": said["model name"],
         "vectors": next((name for name, needed in _VECTORS.items() if needed <= flags), "no vectors"),
         "architecture": platform.machine(),
         "system": f"{platform.system()} {platform.release()}",

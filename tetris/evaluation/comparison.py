@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -100,7 +101,12 @@ def published_score(name: str, rules: Rules) -> dict[str, Any] | None:
 def boards(controller: LinearController, own: Rules) -> list[Rules]:
     """Return its own rules and, by the same rule and pieces, those boards of the literature that suit it."""
     known = [replace(own, width=width, height=height) for width, height in BOARDS]
-    return [rules for rules in dict.fromkeys([*known, own]) if _can_play(controller, rules)]
+    found = []
+    for rules in dict.fromkeys([*known, own]):
+        with suppress(ValueError):
+            controller.names_on(rules)
+            found.append(rules)
+    return found
 
 
 def compare(trial: Trial, decisions: int, check: Callable[[], None] | None = None) -> Iterator[Score]:
@@ -140,14 +146,6 @@ def verdict(scores: Sequence[Score]) -> str:
     one_known = Lookahead.from_dict(learned) is not Lookahead.PREVIEW
     known = ", the best published" if literature == ("10x20", "published", "uniform") and one_known else ""
     return f"{text}: {times:{'.0f' if times >= 10 else '.2g'}} times {BEST_PUBLISHED}{known}"
-
-
-def _can_play(controller: LinearController, rules: Rules) -> bool:
-    try:
-        controller.names_on(rules)
-    except ValueError:
-        return False
-    return True
 
 
 def is_estimate(score: Score) -> bool:

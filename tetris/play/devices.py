@@ -66,9 +66,3 @@ def check_gpu(what: str, instead: str) -> None:
     raise ValueError(
         f"expected a GPU for {what}, torch {torch.__version__} finds none: {remedy}, or take {instead}"
     )
-
-
-def is_full_memory(error: Exception) -> bool:
-    """Return whether an error is that of an allocation: Python's, or one of torch on a CPU or a GPU."""
-    full = any(text in str(error) for text in ("allocate memory", "bad_alloc", "out of memory"))
-    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and full)

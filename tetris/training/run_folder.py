@@ -161,14 +161,18 @@ def commit() -> str:
     return found + "+" * bool(changes)
 
 
-def _hardware(device: str) -> str:
+def processor() -> dict[str, str]:
+    """Return what Linux says of a processor, by name; ``model name`` is there everywhere."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text(errors="replace").splitlines() if cpuinfo.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    processor = names[0] if names else platform.processor() or platform.machine()
-    cores = len(os.sched_getaffinity(0))
-    gpu = torch.cuda.get_device_name() if device == "cuda" and torch.cuda.is_available() else ""
-    return ", ".join(filter(None, (gpu, processor, counted(cores, "core"))))
+    said = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    return {"model name": platform.processor() or platform.machine(), **said}
+
+
+def _hardware(device: str) -> str:
+    cores = counted(len(os.sched_getaffinity(0)), "core")
+    gpu = [torch.cuda.get_device_name()] if device == "cuda" and torch.cuda.is_available() else []
+    return ", ".join([*gpu, processor()["model name"], cores])
 
 
 @dataclass(frozen=True)
