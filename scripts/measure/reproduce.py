@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from statistics import median
 
 from kernels.loader.toolchain import find_compiler
-from kernels.support.progress import progress
-from measure.noisy_ce import BY_GENERATION, NOISES, Plan, Search, run_experiment
+from measure.noisy_ce import BY_GENERATION, NOISES, Plan, run_experiment
 from measure.provenance import Measured
 from measure.work import least_lines
 from tetris import Rules
@@ -87,15 +86,7 @@ def noisy_ce(name: str, device: str, quick: bool) -> Measured:
     plan = PLANS[name]._replace(seeds=QUICK_SEEDS) if quick else PLANS[name]
     if device == "cpu":
         plan = plan._replace(score_decisions=min(plan.score_decisions, CPU_SCORE_DECISIONS))
-    bar = progress(desc=f"{plan.features} on {plan.board}", total=plan.generations, unit=" generations")
-
-    def update(searches: Sequence[Search]) -> None:
-        best = max(search.curves["mean_lines"][-1] for search in searches)
-        bar.set_postfix_str(f"best mean {best:,.0f} lines/game", refresh=False)
-        bar.update()
-
-    with bar:
-        experiment = run_experiment(plan, device, update)
+    experiment = run_experiment(plan, device)
     figures = {
         f"reproduce.{name}.{noise.partition(':')[0]}.lines_per_game_median": median(
             least_lines(each["score"]) for each in experiment["searches"] if each["noise"] == noise
