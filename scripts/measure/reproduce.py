@@ -46,7 +46,7 @@ CPU_SCORE_DECISIONS = 20_000_000  # the most by which a search is scored where a
 QUICK_SEEDS, SECONDS, QUICK_SECONDS = 3, 60.0, 3.0
 
 _LINES_PER_DECISION = 0.4  # four cells a piece, ten a line
-_UNKNOWN = 4000.0  # lines a game on 10x10, where no paper says anything
+_UNKNOWN = 4000.0  # lines per game on 10x10, where no paper says anything
 _SPARE = 1.25  # for a controller that is better than its paper says, and for luck
 _ROUND = 10**6
 
