@@ -26,8 +26,8 @@ def choose_device(requested: str, instead: str = "--device cpu") -> str:
     """Return the engine to play on.
 
     ``auto`` is CUDA with a GPU and nvcc, else C++ with a compiler, else the reference implementation. It
-    prints on stderr why a GPU is not used, or that Python plays. What is requested by name and not there is
-    a CompilerMissingError, or for want of a GPU a ValueError; ``instead`` is its advice.
+    prints on stderr why a GPU is not used, or that Python plays. An engine that is requested by name raises
+    CompilerMissingError without its compiler, and ValueError, with the advice ``instead``, without a GPU.
     """
     if requested not in DEVICES:
         raise unknown_name("device", requested, DEVICES)
