@@ -78,7 +78,6 @@ def own_features_forgotten() -> Iterator[None]:
     yield
     features.FEATURES.clear()
     features.FEATURES.update(before)
-    features._definitions.cache_clear()
     own_features._headers.clear()
     own_features._headers.update(headers)
     native.operators.cache_clear()

@@ -450,17 +450,6 @@ def _empty_cells_downwards(after: AfterState, cells: Sequence[int]) -> int:
     return total
 
 
-def define(name: str, definition: Feature) -> None:
-    """Make a function a feature, or another one of that name; see `tetris.feature`."""
-    FEATURES[name] = definition
-    _definitions.cache_clear()
-
-
-@lru_cache(maxsize=256)
-def _definitions(names: tuple[str, ...]) -> tuple[Feature, ...]:
-    return tuple(FEATURES[name] for name in names)
-
-
-def feature_values(after: AfterState, names: tuple[str, ...]) -> list[float]:
+def feature_values(after: AfterState, names: Sequence[str]) -> list[float]:
     """Return the values of the named features of an after-state, in the order of the names."""
-    return [definition(after) for definition in _definitions(names)]
+    return [FEATURES[name](after) for name in names]

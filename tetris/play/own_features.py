@@ -65,7 +65,7 @@ def feature(definition: Feature) -> Feature:
             raise ValueError(f"feature {name}: expected {wanted}, got {number:g}")
         return number
 
-    features.define(name, checked)
+    features.FEATURES[name] = checked
     return definition
 
 
