@@ -111,8 +111,8 @@ def machine(device: str) -> dict[str, Any]:
     query = ["nvidia-smi", f"--query-gpu={','.join(_SMI_FIELDS)}", f"--id=GPU-{gpu.uuid}"]
     query.append("--format=csv,noheader")
     try:
-        said = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True).stdout
-        values = said.strip().split(", ")
+        answer = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True).stdout
+        values = answer.strip().split(", ")
     except (OSError, subprocess.SubprocessError):
         values = []
     return here | {

@@ -22,11 +22,8 @@ def _weights(*values: float) -> Weights:
 
 def test_piece_rests_on_the_column_that_stops_it_first(stack: Stack) -> None:
     heights = column_heights(stack("X...", "X..X", "XX.X"), 4)
-    flat, upright, pointing_down = (
-        PIECES[BAR][1],
-        PIECES[BAR][0],
-        PIECES[TEE][3],
-    )  # T turned three times: .X./XXX
+    flat, upright = PIECES[BAR][1], PIECES[BAR][0]
+    pointing_down = PIECES[TEE][3]  # T turned three times: .X./XXX
     assert landing_row(heights, flat, 0) == 3
     assert [landing_row(heights, upright, column) for column in range(4)] == [3, 1, 0, 2]
     assert [landing_row(heights, pointing_down, column) for column in range(2)] == [2, 1]

@@ -142,8 +142,7 @@ def test_a_closed_stream_is_no_error(stream: str, closed: str) -> None:
     script = "import sys; from tetris.commands.command_line import run; "
     script += f"run(lambda: sys.{stream}.write('hello') * 0)"
     command = [sys.executable, "-c", script]
-    folder = str(ROOT)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([folder, *sys.path])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     ended = subprocess.run(
         ["sh", "-c", f'exec "$@" {closed}', "sh", *command], env=environment, capture_output=True, check=False
     )
