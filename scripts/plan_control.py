@@ -114,9 +114,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("task", metavar="TASK", help=", ".join(TASKS))
     parser.add_argument("--steps", type=up_to(1_000_000), default=200, help="of the episode (default: 200)")
     parser.add_argument("--seed", type=seed, default=2, help="of start and plans (default: 2)")
-    parser.add_argument("--num-samples", type=up_to(100_000), metavar="N", help="plans an iteration")
+    parser.add_argument("--num-samples", type=up_to(100_000), metavar="N", help="plans per iteration")
     parser.add_argument("--iterations", type=up_to(1_000), default=3, help="a step (default: 3)")
-    parser.add_argument("--horizon", type=up_to(1_000), help="actions a plan (default: 30)")
+    parser.add_argument("--horizon", type=up_to(1_000), help="actions per plan (default: 30)")
     parser.add_argument("--gif", type=path_ending(".gif"), metavar="FILE", help="write a movie")
     arguments = parser.parse_args(argv)
     if arguments.task not in TASKS:

@@ -90,7 +90,7 @@ def learn(features: str, seconds: float, seed: int) -> LinearController:
         """Lines a game of the best placement by the policy, on other pieces than it learns from."""
         played = rollout(controller().policy(), Streams(rules, STREAMS, seed + (1 << 32)), DECISIONS)
         lines = float(played.lines[0]) / max(1, int(played.games[0]))
-        print(f"{learned:4.0f} s {placements:12,} placements {lines:10,.1f} lines a game", flush=True)
+        print(f"{learned:4.0f} s {placements:12,} placements {lines:10,.1f} lines per game", flush=True)
 
     learned, placements, next_score = 0.0, 0, 0.0  # seconds of learning; scoring does not count
     while True:

@@ -1,4 +1,4 @@
-"""Solve Tetris on a small board: the lines a game of perfect play."""
+"""Solve Tetris on a small board: the lines per game of perfect play."""
 
 from tetris.__main__ import script
 

@@ -1,4 +1,4 @@
-"""Measure how many pieces a second the Gymnasium environments place in random play.
+"""Measure how many pieces per second the Gymnasium environments place in random play.
 
 python scripts/measure env --num-envs 1024 --json env.json
 """

@@ -55,7 +55,8 @@ def search_of(shape: Shape, device: str, backend: str = "auto") -> CrossEntropyM
     return CrossEntropyMethod(torch.ones((*batch, dim)), 1.0, population, seed=1, **options)
 
 
-def _ask_and_tell(shape: Shape, device: str, backend: str = "auto") -> Run:
+def ask_and_tell(shape: Shape, device: str, backend: str = "auto") -> Run:
+    """Return generations of our search, on the sphere."""
     optimizer = search_of(shape, device, backend)
 
     def run(count: int) -> None:
@@ -168,9 +169,9 @@ def _pycma(population: int, dim: int) -> Run:
 
 def methods(shape: Shape, device: str) -> dict[str, Run]:
     """Return what is timed at one shape, by the name of its figure."""
-    found = {"cem": _ask_and_tell(shape, device), "torch": _ten_lines(shape, device)}
+    found = {"cem": ask_and_tell(shape, device), "torch": _ten_lines(shape, device)}
     if len(shape) == 2:
-        found["cem_torch"] = _ask_and_tell(shape, device, "torch")
+        found["cem_torch"] = ask_and_tell(shape, device, "torch")
     if find_spec("evotorch"):
         found["evotorch"] = _evotorch(shape, device)
     if device == "cpu":

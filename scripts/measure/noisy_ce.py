@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ from torch import Tensor
 
 from cem import CEMConfig, CrossEntropyMethod
 from cem.run import ranks
+from kernels.support.progress import progress
 from tetris import LinearController, Policy, Rules, Streams, feature_names, rollout
 from tetris.evaluation.scores import Limit, Trial, measure
 
@@ -77,17 +77,16 @@ def make_searches(plan: Plan) -> list[Search]:
     ]
 
 
-def run_experiment(
-    plan: Plan, device: str, progress: Callable[[Sequence[Search]], object] = lambda searches: None
-) -> dict[str, Any]:
-    """Run the searches of a plan, with a call of ``progress`` after every generation.
+def run_experiment(plan: Plan, device: str) -> dict[str, Any]:
+    """Run the searches of a plan.
 
     But for the seconds the result is a function of the plan alone: the searches are on the CPU, and the
     engines agree.
     """
     began, decisions = time.perf_counter(), 0
     searches = make_searches(plan)
-    for generation in range(plan.generations + 1):
+    desc, unit = f"{plan.features} on {plan.board}", " generations"
+    for generation in (bar := progress(range(plan.generations + 1), desc=desc, unit=unit)):
         last = generation == plan.generations  # the mean alone
         rows = [search.optimizer.mean.expand(MEAN_GAMES, -1) for search in searches]
         if not last:
@@ -103,8 +102,8 @@ def run_experiment(
             if not last:
                 candidates_cut.append(int((own_games[MEAN_GAMES:] == 0).sum()))
                 search.optimizer.tell(candidates[i], own_lines[MEAN_GAMES:])
-        if not last:
-            progress(searches)
+        best = max(search.curves["mean_lines"][-1] for search in searches)
+        bar.set_postfix_str(f"best mean {best:,.0f} lines per game", refresh=False)
     seconds = round(time.perf_counter() - began, 1)
     found = []
     for noise, seed, optimizer, curves in searches:  # scored as published controllers are: nothing is cut off

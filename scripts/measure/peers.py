@@ -25,7 +25,7 @@ import gymnasium
 import torch
 
 import tetris.envs
-from cem import CEMConfig, CrossEntropyMethod
+from measure.generation import ask_and_tell
 from measure.provenance import Measured
 from measure.rollout import SEED, Course, measure_courses
 
@@ -137,15 +137,11 @@ def jumanji_games(count: int) -> Iterator[Course]:
 
 
 def our_generations(population: int, dim: int, backend: str) -> Course:
-    """Return generations of the default search on the sphere."""
-    config = CEMConfig(variance_schedule="constant:0.1")
-    options: dict[str, Any] = {"maximize": False, "config": config, "seed": SEED}
-    search = CrossEntropyMethod(torch.ones(dim), 1.0, population, backend=backend, **options)
+    """Return generations of our search on the sphere."""
+    generations = ask_and_tell((population, dim), "cpu", backend)
 
     def run(count: int) -> int:
-        for _ in range(count):
-            candidates = search.ask()
-            search.tell(candidates, candidates.square().sum(-1))
+        generations(count)
         return count
 
     return Course(f"peers.cem_{backend}.{population}x{dim}.generations_per_second", run, 10)

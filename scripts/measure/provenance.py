@@ -22,11 +22,11 @@ import torch
 
 from kernels.support.files import write_text
 from measure import ROOT
-from tetris.training.run_folder import versions
+from tetris.training import run_folder
 
 RESULTS = ROOT / "benchmarks" / "results"
 COMMIT = "CEM_TETRIS_COMMIT"
-"""Environment variable with the commit that is measured, for a copy of the files without git."""
+"""Environment variable with the commit that is measured, ``+`` where files differ, for a copy without git."""
 
 _VECTORS = {
     "AVX512": {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vpopcntdq"},
@@ -56,7 +56,7 @@ def write_result(path: Path, found: Measured, device: str) -> None:
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "command": _command(),
         "machine": machine(device),
-        "versions": {**versions(), **found.data.get("versions", {})},
+        "versions": {**run_folder.versions(), **found.data.get("versions", {})},
         "figures": dict(found.figures),
         "data": dict(found.data),
     }
@@ -75,23 +75,9 @@ def read_result(path: Path) -> dict[str, Any]:
 
 
 def commit() -> tuple[str | None, bool]:
-    """Return the commit of this checkout, and whether files other than results differ from it.
-
-    Without git the variable `COMMIT` tells it, with a ``+`` where files differ; None where nobody does.
-    """
-    if given := os.environ.get(COMMIT):
-        return given.rstrip("+"), given.endswith("+")
-    try:
-        changed = ("git", "status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks")
-        return _said("git", "rev-parse", "HEAD"), bool(_said(*changed))
-    except (OSError, subprocess.SubprocessError):
-        return None, True
-
-
-def _said(*words: str) -> str:
-    """Return what a program says."""
-    answer = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=30, check=True)
-    return answer.stdout.strip()
+    """Return the commit of this checkout or of `COMMIT`, if any, and whether files differ from it."""
+    found = os.environ.get(COMMIT) or run_folder.commit()
+    return found.rstrip("+") or None, found.endswith("+") or not found
 
 
 def _command() -> str:
@@ -108,12 +94,10 @@ def _command() -> str:
 
 def machine(device: str) -> dict[str, Any]:
     """Return the processor, the vectors the engine is compiled for, cores, threads, load, and a GPU."""
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text(errors="replace").splitlines() if cpuinfo.is_file() else []
-    fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    flags = set(fields.get("flags", "").split())
+    said = run_folder.processor()
+    flags = set(said.get("flags", "").split())
     here = {
-        "processor": fields.get("model name") or platform.processor() or platform.machine(),
+        "processor": said["model name"],
         "vectors": next((name for name, needed in _VECTORS.items() if needed <= flags), "no vectors"),
         "architecture": platform.machine(),
         "system": f"{platform.system()} {platform.release()}",
@@ -124,9 +108,11 @@ def machine(device: str) -> dict[str, Any]:
     if device != "cuda":
         return here
     gpu = torch.cuda.get_device_properties(torch.cuda.current_device())
-    query = (f"--query-gpu={','.join(_SMI_FIELDS)}", f"--id=GPU-{gpu.uuid}", "--format=csv,noheader")
+    query = ["nvidia-smi", f"--query-gpu={','.join(_SMI_FIELDS)}", f"--id=GPU-{gpu.uuid}"]
+    query.append("--format=csv,noheader")
     try:
-        values = _said("nvidia-smi", *query).split(", ")
+        answer = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True).stdout
+        values = answer.strip().split(", ")
     except (OSError, subprocess.SubprocessError):
         values = []
     return here | {

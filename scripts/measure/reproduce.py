@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from statistics import median
 
 from kernels.loader.toolchain import find_compiler
-from kernels.support.progress import progress
-from measure.noisy_ce import BY_GENERATION, NOISES, Plan, Search, run_experiment
+from measure.noisy_ce import BY_GENERATION, NOISES, Plan, run_experiment
 from measure.provenance import Measured
 from measure.work import least_lines
 from tetris import Rules
@@ -47,7 +46,7 @@ CPU_SCORE_DECISIONS = 20_000_000  # the most by which a search is scored where a
 QUICK_SEEDS, SECONDS, QUICK_SECONDS = 3, 60.0, 3.0
 
 _LINES_PER_DECISION = 0.4  # four cells a piece, ten a line
-_UNKNOWN = 4000.0  # lines a game on 10x10, where no paper says anything
+_UNKNOWN = 4000.0  # lines per game on 10x10, where no paper says anything
 _SPARE = 1.25  # for a controller that is better than its paper says, and for luck
 _ROUND = 10**6
 
@@ -59,7 +58,7 @@ def decisions_for(controller: str, board: str, precision: float) -> int:
     or a seventh better. The number does not depend on how the games go: no stopping rule bends the score.
     """
     paper = PUBLISHED_SCORES[controller].get(board)
-    lines = _UNKNOWN if paper is None else paper.middle
+    lines = _UNKNOWN if paper is None else (paper.low + paper.high) / 2
     games = (1.96 * (1 + precision) / precision) ** 2
     return math.ceil(games * lines / _LINES_PER_DECISION * _SPARE / _ROUND) * _ROUND
 
@@ -87,15 +86,7 @@ def noisy_ce(name: str, device: str, quick: bool) -> Measured:
     plan = PLANS[name]._replace(seeds=QUICK_SEEDS) if quick else PLANS[name]
     if device == "cpu":
         plan = plan._replace(score_decisions=min(plan.score_decisions, CPU_SCORE_DECISIONS))
-    bar = progress(desc=f"{plan.features} on {plan.board}", total=plan.generations, unit=" generations")
-
-    def update(searches: Sequence[Search]) -> None:
-        best = max(search.curves["mean_lines"][-1] for search in searches)
-        bar.set_postfix_str(f"best mean {best:,.0f} lines/game", refresh=False)
-        bar.update()
-
-    with bar:
-        experiment = run_experiment(plan, device, update)
+    experiment = run_experiment(plan, device)
     figures = {
         f"reproduce.{name}.{noise.partition(':')[0]}.lines_per_game_median": median(
             least_lines(each["score"]) for each in experiment["searches"] if each["noise"] == noise

@@ -28,7 +28,7 @@ class Course(NamedTuple):
     figure: str  # its name
     play: Callable[[int], int]  # plays steps, waits for the device, returns the placements
     warm_up: int  # steps before the clock starts, twice
-    inverse: bool = False  # whether the figure is microseconds a placement, not placements a second
+    inverse: bool = False  # whether the figure is microseconds per placement, not placements per second
 
 
 def measure_courses(courses: Sequence[Course], repeats: int, seconds: float, **data: Any) -> Measured:

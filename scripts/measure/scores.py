@@ -1,4 +1,4 @@
-"""Measure lines a game of controllers on boards: played, or estimated by importance splitting.
+"""Measure lines per game of controllers on boards: played, or estimated by importance splitting.
 
 python scripts/measure scores runs/mine dt20 --boards 10x10 10x12
 python scripts/measure scores best dt20 --boards 10x5 --ways known1 ahead known2
@@ -29,7 +29,7 @@ ESTIMATED, REFERENCE = 2 * ESTIMATES, "dt20"
 
 
 def ratio(score: Score, other: Score) -> dict[str, Any]:
-    """Return how many times as many lines a game one score says as another, with its 95 % interval.
+    """Return how many times as many lines per game one score says as another, with its 95 % interval.
 
     It is exact: games ended are Poisson, those of one controller binomial given those of both (Przyborowski
     and Wilenski, Biometrika 31, 1940), with the interval of Clopper and Pearson (Biometrika 26, 1934). The
@@ -53,7 +53,7 @@ def _measured(trial: Trial, asked: argparse.Namespace) -> dict[str, Any]:
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Return lines a game by board, rule, pieces, way and controller."""
+    """Return lines per game by board, rule, pieces, way and controller."""
     found, figures = list[dict[str, Any]](), dict[str, float]()
     seed = DEFAULT_SEED if arguments.seed is None else arguments.seed
     with one_line_errors():

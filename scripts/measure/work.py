@@ -58,6 +58,6 @@ def python(*arguments: object) -> str:
 
 
 def least_lines(measured: Mapping[str, Any]) -> float:
-    """Return lines a game; where no game ended, the least it can be."""
+    """Return lines per game; where no game ended, the least it can be."""
     lines: float | None = measured["lines_per_game"]
     return float(measured["ci95"][0]) if lines is None else lines

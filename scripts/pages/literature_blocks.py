@@ -30,7 +30,7 @@ def published(machine: str) -> str:
     cells: dict[str, Cell] = {
         "controller": "controller",
         "board": "board",
-        "lines a game (95 % interval)": score,
+        "lines per game (95 % interval)": score,
         "games": lambda each: f"{each['games']:,}",
         "paper, about": lambda each: str(paper(each) or "-"),
         "do they agree?": lambda each: verdict(each, paper(each)),
@@ -75,7 +75,7 @@ def _searches(result: Result) -> str:
         rows.append(
             [label, format_lines(middle), f"{format_lines(low)} and {format_lines(high)}", best_score]
         )
-    header = ["noise", "lines a game of the last mean, median", "quartiles", "best search (95 % interval)"]
+    header = ["noise", "lines per game of the last mean, median", "quartiles", "best search (95 % interval)"]
     return (
         f"**{plan['features']} on {plan['board']}**: {plan['seeds']} searches with each noise schedule, "
         f"{plan['generations']} generations of {method['population']} candidates, one game each, cut off "

@@ -8,7 +8,7 @@ from typing import Any
 
 from pages.result_files import figures, load, load_all, with_provenance
 from pages.wording import count, markdown, ratio, score, span
-from tetris.record.numbers import format_lines
+from tetris.record.numbers import counted, format_lines
 
 _PROCESSOR, _GPU = "epyc-2core", "h200"
 
@@ -31,7 +31,7 @@ def scores() -> str:
         low, high = (_on_board(run, name, board) for board in ("10x10", "10x20"))
         rows.append([label, score(low), f"{score(high)}{', estimated' if 'estimates' in high else ''}"])
     sources = [load(f"{_GPU}/published")] if "measured" in high else []
-    table = markdown(["controller", "lines a game on 10x10", "on 10x20"], rows)
+    table = markdown(["controller", "lines per game on 10x10", "on 10x20"], rows)
     return with_provenance(table, result, *sources)
 
 
@@ -46,8 +46,8 @@ def training() -> str:
     reference = _on_board(runs[0], "dt20", "10x20")["lines_per_game"]
     words = (
         f"On {result.hardware} training takes {median(seconds):.0f} s (median of {len(runs)} seeds, slowest "
-        f"{max(seconds):.0f} s). The learned controllers clear {format_lines(median(small))} lines a game on "
-        f"10x10 (median; all seeds {span(min(small), max(small))}) and an estimated "
+        f"{max(seconds):.0f} s). The learned controllers clear {format_lines(median(small))} lines per game "
+        f"on 10x10 (median; all seeds {span(min(small), max(small))}) and an estimated "
         f"{format_lines(median(large))} on 10x20 (all seeds {span(min(large), max(large))}), "
         f"{median(large) / reference:.2g} times as many as dt20."
     )
@@ -77,7 +77,7 @@ def record_claim() -> str:
     words = (
         "The controller that ships as `best`, learned from nothing in "
         f"{trained.figures['record.training_seconds'] / 60:.0f} minutes on one {trained.hardware}, clears "
-        f"{score(best)} lines a game on 10x20, played. dt20 clears {score(reference)} in the "
+        f"{score(best)} lines per game on 10x20, played. dt20 clears {score(reference)} in the "
         f"same run: `best` is {ratio(scored.data['ratio'])} times as good."
     )
     return with_provenance(words, scored)
@@ -90,10 +90,10 @@ def lookahead_claim() -> str:
     of = ("controller", "board", "lookahead")
     wanted = ("best", "10x20", True)
     (estimated,) = (x for x in other.data["estimates"] if tuple(x[name] for name in of) == wanted)
-    ended = f"{played['games']} {'game' if played['games'] == 1 else 'games'}"
     words = (
         "With `--lookahead` it thinks of the seven pieces that may come next, which the published "
-        f"controllers do not, and clears {score(played)} lines a game, played: {ended} ended in "
-        f"{count(played['decisions'])} decisions. Importance splitting estimates {score(estimated)}."
+        f"controllers do not, and clears {score(played)} lines per game, played: "
+        f"{counted(played['games'], 'game')} ended in {count(played['decisions'])} decisions. "
+        f"Importance splitting estimates {score(estimated)}."
     )
     return with_provenance(words, *results, other)

@@ -137,7 +137,7 @@ def lltm(machine: str) -> str:
 
 
 def speed() -> str:
-    """Return decisions a second of the engines on the processors that were measured, under dt20."""
+    """Return decisions per second of the engines on the processors that were measured, under dt20."""
     results = {result.name: result for result in load_all("rollout") if "gpu" not in result.machine}
 
     def cell(name: str, machine: str) -> str | None:
@@ -153,7 +153,7 @@ def speed_claim() -> str:
     cpu, gpu, peer = load(f"{_CPU}/rollout"), load(f"{_GPU}/rollout"), load_all("mdptetris")[0]
     words = (
         f"One core of {cpu.processor} makes {count(cpu.figures[f'rollout.cpu.dt.{_PER_SECOND}_per_core'])} "
-        "decisions a second with nine features on 10x20. In one run on one core the C++ engine makes "
+        "decisions per second with nine features on 10x20. In one run on one core the C++ engine makes "
         f"{peer.figures['mdptetris.speedup']:.0f} times as many as "
         "[MDPTetris]({root}docs/comparison.md), the C program of Thiery & Scherrer. "
         f"One {gpu.hardware} makes {count(gpu.figures[f'rollout.cuda.dt.{_PER_SECOND}'])}."
@@ -176,7 +176,7 @@ def peers() -> str:
 
 
 def rollout() -> str:
-    """Return decisions a second of the CUDA engine, and of the processor beside it."""
+    """Return decisions per second of the CUDA engine, and of the processor beside it."""
     result = load(f"{_GPU}/rollout")
     of, cores = figures(result, "rollout."), result.machine["cores"]
     rows = [
@@ -186,7 +186,7 @@ def rollout() -> str:
     ]
     single = of["cuda.single_game.us_per_decision"]
     rows += [
-        [f"CUDA, dt20, one game: {digits(single)} us a decision", count(1e6 / single)],
+        [f"CUDA, dt20, one game: {digits(single)} us per decision", count(1e6 / single)],
         [f"C++, dt20, one core of {result.processor}", count(of[f"cpu.dt.{_PER_SECOND}_per_core"])],
         [f"C++, dt20, {cores} cores", count(of[f"cpu.dt.{_PER_SECOND}_all"])],
     ]
@@ -215,7 +215,7 @@ def sanitizers() -> str:
 
 
 def environments() -> str:
-    """Return placements a second of random play; from a machine with a GPU the CUDA engine's alone."""
+    """Return placements per second of random play; from a machine with a GPU the CUDA engine's alone."""
     results, rows = load_all("env"), []
     for result in results:
         for name, value in result.figures.items():

@@ -36,7 +36,7 @@ def span(low: float, high: float) -> str:
 
 
 def score(measurement: Mapping[str, Any]) -> str:
-    """Return lines a game with their 95 % interval in brackets; without a game ended, the least they are."""
+    """Return lines per game with their 95 % interval in brackets; where no game ended, the least."""
     low, high = measurement["ci95"]
     if high is None:
         return f"> {format_lines(low)}"

@@ -64,7 +64,7 @@ TINY: dict[str, dict[str, Any]] = {
         **{"PUBLISHED": ["dt20"], "decisions_for": lambda *told: 640},
         **{"QUICK_SECONDS": 0.01, "SECONDS": 0.01},
     },
-    "peers": {"SHAPES": ((8, 2),)},
+    "peers": {"SHAPES": ((20, 2),)},
     "training": {
         "FLAGS": [
             *("--board=6x6", "--generations=1", "--population=4", "--score-decisions=0", "--features=bcts"),
@@ -162,7 +162,7 @@ def test_a_run_of_another_checkout_is_told_apart(monkeypatch: pytest.MonkeyPatch
     assert read_result(tmp_path / "x.json")["command"] == "python scripts/x.py where"
     assert json.loads((tmp_path / "x-1.jsonl").read_text()) == {"b": 2}
     assert provenance.commit()[0]
-    monkeypatch.setattr(provenance, "ROOT", tmp_path)
+    monkeypatch.setattr(provenance.run_folder, "_ROOT", tmp_path)
     assert provenance.commit() == (None, True)
 
 

@@ -13,7 +13,7 @@ from tetris.game import features
 from tetris.play import engines as native
 from tetris.play import own_features
 
-_TWINS = """
+_REFERENCES = """
 from tetris import feature
 
 WEIGHT = 2
@@ -78,7 +78,6 @@ def own_features_forgotten() -> Iterator[None]:
     yield
     features.FEATURES.clear()
     features.FEATURES.update(before)
-    features._definitions.cache_clear()
     own_features._headers.clear()
     own_features._headers.update(headers)
     native.operators.cache_clear()
@@ -96,8 +95,8 @@ def step_engine() -> None:
 
 @pytest.fixture
 def header(tmp_path: Path) -> Path:
-    """A header with three features of one's own, and the file of its twins beside it."""
-    (tmp_path / "mine.py").write_text(_TWINS)
+    """A header with three features of one's own, and the file of their references beside it."""
+    (tmp_path / "mine.py").write_text(_REFERENCES)
     path = tmp_path / "mine.h"
     path.write_text(_HEADER)
     return path

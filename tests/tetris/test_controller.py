@@ -66,20 +66,6 @@ def test_features_have_one_canonical_spelling(given: str, kept: str) -> None:
     assert LinearController(given, (1.0,) * count).features == kept
 
 
-def test_set_without_columns_plays_on_every_width() -> None:
-    assert len(published("dt20").names_on(Rules(4, 24))) == 9
-
-
-def test_set_with_columns_plays_on_its_own_width_alone() -> None:
-    with pytest.raises(ValueError, match="expected a board of width 10 for the features bdu, got 8x20"):
-        published("bdu").names_on(Rules(8, 20))
-
-
-def test_column_named_by_the_controller_must_exist_on_the_board() -> None:
-    with pytest.raises(ValueError, match="board of width 6, got 'column_height_8'"):
-        LinearController("column_height_8", (1.0,)).names_on(Rules(6, 20))
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -116,12 +102,6 @@ def test_a_controller_and_what_has_one_are_resolved() -> None:
         assert resolve(source) == _controller()
     with pytest.raises(TypeError, match="expected a LinearController, the name or path of one, or a run"):
         resolve(None)  # type: ignore[arg-type]
-
-
-def test_unknown_name_lists_the_known_ones_and_the_nearest() -> None:
-    known = "dellacherie, bcts, bdu, dt10, dt20, anywidth, bertsekas, best"
-    with pytest.raises(ValueError, match=f"{known}; got 'dt200'; did you mean 'dt20'"):
-        resolve("dt200")
 
 
 def test_the_run_that_was_meant_is_named(tmp_path: Path) -> None:

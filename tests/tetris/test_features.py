@@ -133,17 +133,9 @@ def test_board_features_follow_their_definitions(width: int) -> None:
 
 
 HAND_WORKED = [  # a drawing, top row first, the height of the board, and features of it
-    (
-        ("....",),
-        10,
-        {"row_transitions": 20, "column_transitions": 4, "holes": 0, "wells": 0, "diversity": 1},
-    ),
+    (("....",), 10, {"row_transitions": 20, "column_transitions": 4, "holes": 0, "wells": 0, "diversity": 1}),
     ((".XX.", "X.X.", "X.XX"), 4, {"wells": 1 + 3 + 3, "holes": 2}),  # columns 0, 1, covered, and 3
-    (
-        ("X.XX", "..XX", "X.XX"),
-        4,
-        {"wells": 3 + 1, "wells_fast": 3 + 2 + 1},
-    ),  # no wall below
+    (("X.XX", "..XX", "X.XX"), 4, {"wells": 3 + 1, "wells_fast": 3 + 2 + 1}),  # no wall below
     (("X...", "....", "X...", "X...", ".X..", "XX.."), 8, {"hole_depth": 3}),
     # Columns 0, 2 and 7; 0 and 2. Side walls are higher than anything.
     (("...X....", ".X.X....", ".X.X..X.", ".X.X..X."), 8, {"deep_wells_2": 3, "deep_wells_3": 2}),

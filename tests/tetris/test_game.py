@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tetris.game.decisions import Step, Weights, after_states, choose, landing_row, place, play
+from tetris.game.decisions import Weights, after_states, choose, landing_row, place, play
 from tetris.game.features import column_heights
 from tetris.game.pieces import PIECES
 from tetris.game.policy import Player
@@ -22,11 +22,8 @@ def _weights(*values: float) -> Weights:
 
 def test_piece_rests_on_the_column_that_stops_it_first(stack: Stack) -> None:
     heights = column_heights(stack("X...", "X..X", "XX.X"), 4)
-    flat, upright, pointing_down = (
-        PIECES[BAR][1],
-        PIECES[BAR][0],
-        PIECES[TEE][3],
-    )  # T turned three times: .X./XXX
+    flat, upright = PIECES[BAR][1], PIECES[BAR][0]
+    pointing_down = PIECES[TEE][3]  # T turned three times: .X./XXX
     assert landing_row(heights, flat, 0) == 3
     assert [landing_row(heights, upright, column) for column in range(4)] == [3, 1, 0, 2]
     assert [landing_row(heights, pointing_down, column) for column in range(2)] == [2, 1]
@@ -82,22 +79,6 @@ def test_placement_that_ends_the_game_is_not_preferred_however_good(stack: Stack
     rows = stack("XX..", "XX..", "XX..", "XX..")
     after = choose(rows, BAR, Player(("max_height",), _weights(1)), Rules(4, 4))
     assert (after.shape.orientation, after.column, after.game_over) == (0, 2, False)
-
-
-def test_a_step_reports_the_decision() -> None:
-    player = Player(("max_height", "landing_height"), _weights(-1, -0.5))
-    (after,) = play([BAR], player, Rules(4, 8))
-    assert Step.of(after, player).to_dict() == {
-        "piece": 0,
-        "orientation": 1,
-        "column": 0,
-        "lines": 1,
-        "landing_row": 0,
-        "rows": [],
-        "features": [0, 0.0],
-        "value": 0.0,
-        "game_over": False,
-    }
 
 
 def test_the_next_game_starts_on_an_empty_board() -> None:

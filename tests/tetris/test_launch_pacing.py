@@ -50,13 +50,6 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     return made
 
 
-def test_every_step_is_made_once(device: Device) -> None:
-    for steps in (0, 1, 63, 64, 65, 100_000):
-        device.sizes.clear()
-        LaunchPacer("work").run(steps, device.launch)
-        assert sum(device.sizes) == steps
-
-
 def test_work_that_was_seen_before_leaves_the_device_no_pause(device: Device) -> None:
     LaunchPacer("work").run(1000, device.launch)
     idle = device.idle

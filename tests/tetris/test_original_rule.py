@@ -41,17 +41,6 @@ def test_a_piece_appears_where_none_of_its_cells_is_full(
     assert appears(stack(*drawing), piece, SMALL) == expected
 
 
-@pytest.mark.parametrize("board", [(4, 4), (5, 24), (10, 20)])
-def test_every_piece_appears_on_an_empty_board_and_on_one_with_four_rows_to_spare(
-    board: tuple[int, int],
-) -> None:
-    rules = Rules(*board, original=True)
-    for piece in range(7):
-        assert appears((), piece, rules)
-        assert appears((1,) * (rules.height - 4), piece, rules)
-        assert not appears((rules.full_row - 1,) * rules.height, piece, rules)
-
-
 def test_it_appears_in_the_middle_columns() -> None:
     for width, piece, column in ((10, BAR, 4), (10, SQUARE, 4), (9, SQUARE, 3), (10, 6, 3), (4, 6, 0)):
         shape, rules = PIECES[piece][0], Rules(width, 8, original=True)

@@ -1,4 +1,4 @@
-"""Features of one's own: a Python function, and a header with its twin for the other engines."""
+"""Features of one's own: the reference in Python, and a header for the other engines."""
 
 from __future__ import annotations
 
@@ -30,10 +30,7 @@ def test_a_function_becomes_a_feature_of_the_reference_engine() -> None:
     assert [step.features for step in game.steps] == [(float(board.sum()),) for board in game.boards]
 
 
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [(None, "None"), (float("nan"), "nan")],
-)
+@pytest.mark.parametrize(("value", "shown"), [(None, "None"), (float("nan"), "nan")])
 def test_a_feature_that_gives_no_finite_number_is_named(value: Any, shown: str) -> None:
     feature(function_of("forgot", value))
     pattern = rf"^feature forgot: expected a finite number \(float32\), got {shown}$"
@@ -66,9 +63,9 @@ def test_a_run_with_own_features_is_trained_and_the_same_in_python(header: Path,
     assert one == other  # either engine resumes the run of the other
 
 
-def test_a_feature_without_twin_says_so_in_a_line(header: Path) -> None:
+def test_a_feature_without_its_reference_says_so_in_a_line(header: Path) -> None:
     header.with_suffix(".py").unlink()
-    with pytest.raises(ValueError, match=r"mine.h: expected a Python twin of EmptyColumns"):
+    with pytest.raises(ValueError, match=r"mine.h: expected a reference of EmptyColumns in Python"):
         run_header(header)
     feature(function_of("empty_columns", 0))
     with pytest.raises(ValueError, match=r"expected features that the C\+\+ engine has, got 'empty_columns'"):
@@ -90,14 +87,14 @@ def test_a_name_that_is_taken_or_none_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("value", [0.5, 4_096])
-def test_a_twin_gives_what_the_engines_can_multiply(header: Path, value: float) -> None:
+def test_a_reference_gives_what_the_engines_can_multiply(header: Path, value: float) -> None:
     run_header(header)
     feature(function_of("empty_columns", value))
     with pytest.raises(ValueError, match="feature empty_columns: expected a whole number of at most 4095"):
         Rollout(Policy([1.0], "empty_columns"), Streams(Rules(4, 4)), "python").advance(1)
 
 
-def test_a_twin_that_does_not_run_is_named_in_a_line(header: Path, script: Any) -> None:
+def test_a_reference_that_does_not_run_is_named_in_a_line(header: Path, script: Any) -> None:
     header.with_suffix(".py").write_text("1 / 0\n")
     refused = script("evaluate_tetris", "dt20", "--feature-header", header)
     assert refused.status == 2

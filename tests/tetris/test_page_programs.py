@@ -44,7 +44,7 @@ def test_every_page_with_programs_is_run() -> None:
 
 
 @pytest.mark.usefixtures("own_features_forgotten")
-def test_the_feature_of_ones_own_plays_and_is_the_one_that_test_twins_compares(
+def test_the_feature_of_ones_own_plays_and_is_that_of_the_header(
     header: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("features.md")

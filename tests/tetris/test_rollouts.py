@@ -9,7 +9,6 @@ import pytest
 import torch
 from engine_games import weights_for
 
-from kernels.loader.toolchain import CompilerMissingError
 from tetris import Policy, Rollout, Rules, Streams, rollout
 
 
@@ -76,14 +75,3 @@ def test_bad_streams_counts_and_devices_are_refused() -> None:
         rollout(Policy([1.0] * 9), Streams(), device="tpu")
     with pytest.raises(ValueError, match=r"expected source of shape \(1, 2\), got \(1, 1\)"):
         Rollout(Policy([1.0] * 9), Streams(count=2), "python").branch(torch.zeros(1, 1, dtype=torch.int64))
-
-
-def test_without_a_compiler_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tetris.play import engines as native
-
-    def missing(*_: object, **__: object) -> None:
-        raise CompilerMissingError("no C++ compiler found")
-
-    monkeypatch.setattr(native, "operators", missing)
-    with pytest.raises(CompilerMissingError, match="no C\\+\\+ compiler"):
-        rollout(Policy([1.0] * 9), Streams())

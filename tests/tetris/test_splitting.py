@@ -135,11 +135,14 @@ def test_streams_are_taken_in_proportion_to_their_copies() -> None:
     assert each[:, 3].tolist() == [2, 3]
 
 
+def doubles(*shape: int, fill: float = 0.0) -> torch.Tensor:
+    return torch.full(shape, fill, dtype=torch.float64)
+
+
 def test_levels_get_equal_numbers_and_keep_their_weight() -> None:
     level = torch.tensor([[0] * 60 + [5] * 4])
-    held, unit = torch.zeros(1, 32, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64)
-    weight = torch.full((1, 64), 2.0**44, dtype=torch.float64)
-    source, weight = resampled(weight, level, held, unit, 1, torch.tensor([[77]]))
+    held, weight = doubles(1, 32), doubles(1, 64, fill=2.0**44)
+    source, weight = resampled(weight, level, held, doubles(1, 1, fill=1), 1, torch.tensor([[77]]))
     assert torch.bincount(level.gather(1, source)[0]).tolist() == pytest.approx([32, 0, 0, 0, 0, 32], abs=1)
     assert torch.bincount(source[0])[60:].tolist() == pytest.approx([8] * 4, abs=1)
     for at, held_there in ((0, 60), (5, 4)):
@@ -152,10 +155,9 @@ def test_levels_get_equal_numbers_and_keep_their_weight() -> None:
 
 def test_weights_have_parts_once_one_of_them_is_below_1() -> None:
     level = torch.tensor([[0] * 62 + [5] * 2]).expand(2, -1)
-    held, unit = torch.zeros(2, 32, dtype=torch.float64), torch.ones(2, 1, dtype=torch.float64)
-    weight = torch.full((2, 64), 2.0**44, dtype=torch.float64)
+    unit, weight = doubles(2, 1, fill=1), doubles(2, 64, fill=2.0**44)
     weight[:, 62:] = torch.tensor([[6000.0], [3.0]])
-    source, weight = resampled(weight, level, held, unit, 1, torch.tensor([[77], [77]]))
+    source, weight = resampled(weight, level, doubles(2, 32), unit, 1, torch.tensor([[77], [77]]))
     assert unit[:, 0].tolist() == [1, 2.0**-40]
     for each, held_there in ((0, 12000), (1, 6)):
         there = weight[each, level[each].gather(0, source[each]) == 5]
@@ -166,12 +168,9 @@ def test_weights_have_parts_once_one_of_them_is_below_1() -> None:
 
 def test_a_level_that_holds_less_than_usual_is_not_filled_up() -> None:
     level = torch.tensor([[0] * 60 + [5] * 4])
-    weight = torch.full((1, 64), 2.0**44, dtype=torch.float64)
-    held, unit = torch.zeros(1, 32, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64)
-    held[0, [0, 5]] = torch.tensor([2.0**50 * 0.9, 2.0**50 * 0.1 * 9], dtype=torch.float64)
-    source, _ = resampled(
-        weight, level, held, unit, 2, torch.tensor([[77]])
-    )  # usually half of all is at level 5
+    weight, held = doubles(1, 64, fill=2.0**44), doubles(1, 32)
+    held[0, [0, 5]] = 2.0**50 * 0.9  # usually half of all is at level 5
+    source, _ = resampled(weight, level, held, doubles(1, 1, fill=1), 2, torch.tensor([[77]]))
     many = int((level.gather(1, source) == 5).sum())
     assert 4 < many < 16
 
@@ -179,11 +178,10 @@ def test_a_level_that_holds_less_than_usual_is_not_filled_up() -> None:
 def test_whole_numbers_suffice_for_the_most_streams_there_are() -> None:
     copies = torch.full((1, MOST_STREAMS), 1 << 36)
     assert systematic(copies, torch.tensor([[4095]]))[0].tolist() == list(range(MOST_STREAMS))
-    weight = torch.ones(1, MOST_STREAMS, dtype=torch.float64)
+    weight = doubles(1, MOST_STREAMS, fill=1)
     weight[0, 0] = 2.0**50
-    level = torch.arange(MOST_STREAMS).unsqueeze(0) % 32
-    held, unit = torch.zeros(1, 32, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64)
-    source, after = resampled(weight, level, held, unit, 1, torch.tensor([[4095]]))
+    level, unit = torch.arange(MOST_STREAMS).unsqueeze(0) % 32, doubles(1, 1, fill=1)
+    source, after = resampled(weight, level, doubles(1, 32), unit, 1, torch.tensor([[4095]]))
     assert torch.bincount(level.gather(1, source)[0]).tolist() == pytest.approx([256] * 32, abs=1)
     assert float(after.min()) > 0
     assert int(after.sum()) == pytest.approx(1 << 50, rel=1e-6)

@@ -55,10 +55,10 @@ def add_game(parser: argparse.ArgumentParser, *, piece_sequence: bool = False) -
         text = "play exactly these pieces once: numbers 0..6 (IOTZSJL), separated by whitespace"
         source.add_argument("--piece-sequence", type=Path, metavar="FILE", help=text)
     either = game.add_mutually_exclusive_group()
-    add_pieces_known(either)
+    add_setting(either, "pieces_known", choices=(1, 2), metavar=None)
     text = "compare the two best placements by all pieces that may come next: some 15 times as slow"
     either.add_argument("--lookahead", action="store_true", help=text)
-    add_seed(game)
+    add_setting(game, "seed", type=seed, help="of the pieces")
     add_feature_header(game)
     return game
 
@@ -92,16 +92,6 @@ def add_setting(group: Group, name: str, **options: Any) -> None:
     group.add_argument(f"--{name.replace('_', '-')}", **options)
 
 
-def add_pieces_known(group: Group) -> None:
-    """Add ``--pieces-known``."""
-    add_setting(group, "pieces_known", choices=(1, 2), metavar=None)
-
-
-def add_seed(group: Group) -> None:
-    """Add ``--seed``, the seed of the pieces."""
-    add_setting(group, "seed", type=seed, help="of the pieces")
-
-
 def add_device(group: Group, known: Sequence[str] = DEVICES, *, what: str = "engine") -> None:
     """Add ``--device`` with the known names; ``"auto"`` by default."""
     text = f"{what}: {', '.join(known)} (default: auto)"
@@ -114,7 +104,7 @@ def add_feature_header(group: Group) -> None:
         "--feature-header",
         type=_feature_header,
         metavar="FILE.h",
-        help="features of your own in C++, beside FILE.py with their twins in Python (docs/features.md)",
+        help="features of your own in C++, beside FILE.py with their references (docs/features.md)",
     )
 
 

@@ -21,9 +21,9 @@ from kernels.support.files import discard_stdout, open_closed_streams
 from kernels.support.interrupts import one_line_interrupts
 from kernels.support.names import did_you_mean, unknown_name
 from kernels.support.printable import printable
-from tetris.play.devices import is_full_memory
 
 BAD_INPUT = 2
+_FULL_MEMORY = ("allocate memory", "bad_alloc", "out of memory")  # in an error of torch, on a CPU or a GPU
 _silent: tuple[int, TextIO] | None = None  # the number of this rank, if not the first, and its stderr
 
 
@@ -51,7 +51,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         """Set up as `argparse.ArgumentParser` does."""
-        options = {"prog": _program(), "formatter_class": _HelpFormatter, **options}
+        options = {"prog": Path(sys.argv[0]).name, "formatter_class": _HelpFormatter, **options}
         options["description"] = re.sub(
             r"python scripts/(\w+)_tetris\.py",
             lambda found: command_of(found[1]),
@@ -63,11 +63,6 @@ class Parser(argparse.ArgumentParser):
         """Print the line, with what was probably meant, and exit with status 2."""
         unknown = re.match(r"unrecognized arguments: (-[^\s=]+)", message)
         fail(message + (did_you_mean(unknown[1], self._option_string_actions) if unknown else ""))
-
-
-def _program() -> str:
-    """Return the name of this program in messages."""
-    return Path(sys.argv[0]).name
 
 
 def command_of(name: str) -> str:
@@ -94,7 +89,7 @@ def fail(error: object) -> NoReturn:
         error = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     line = printable(" ".join(str(error).split()))
     with contextlib.suppress(OSError):  # of a terminal that was closed
-        print(f"{prefix}{_program()}: error: {line}", file=stream, flush=True)
+        print(f"{prefix}{Path(sys.argv[0]).name}: error: {line}", file=stream, flush=True)
     raise SystemExit(BAD_INPUT)
 
 
@@ -131,7 +126,7 @@ def run(main: Callable[[], int]) -> NoReturn:
     except (OSError, BuildError) as error:
         fail(error)
     except (MemoryError, RuntimeError) as error:
-        if not is_full_memory(error):
+        if isinstance(error, RuntimeError) and not any(text in str(error) for text in _FULL_MEMORY):
             raise
         fail(f"out of memory: {str(error) or 'none is left'}")
     finally:

@@ -52,10 +52,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     limit.add_argument("--decisions", type=positive_int, metavar="N", help="at least N of each controller")
     length.add_argument(
-        "--streams",
-        type=positive_int,
-        metavar="N",
-        help="of each estimate, 2 to 8192 (default: 1024)",
+        "--streams", type=positive_int, metavar="N", help="of each estimate, 2 to 8192 (default: 1024)"
     )
     add_json(parser.add_argument_group("output"))
     return parser.parse_args(argv)

@@ -15,14 +15,8 @@ import sys
 from collections.abc import Sequence
 
 from kernels.support.files import check_writable
-from tetris.commands.arguments import (
-    add_device,
-    add_pieces_known,
-    add_seed,
-    add_setting,
-    game_rules,
-)
-from tetris.commands.command_line import Parser, fail, one_line_errors, path_ending, print_json, up_to
+from tetris.commands.arguments import add_device, add_setting, game_rules
+from tetris.commands.command_line import Parser, fail, one_line_errors, path_ending, print_json, seed, up_to
 from tetris.game.rules import PLACEMENT_RULES
 from tetris.play.devices import NATIVE, choose_device
 from tetris.solver import Sweep, solve
@@ -38,7 +32,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add_setting(game, "board", default="5x5")
     add_setting(game, "rule", help=", ".join(PLACEMENT_RULES))
     add_setting(game, "pieces", metavar="LETTERS", help="letters of IOTZSJL such as SZ, or all seven")
-    add_pieces_known(game)
+    add_setting(game, "pieces_known", choices=(1, 2), metavar=None)
     add_device(game, ("auto", *NATIVE), what="processor")
     check = parser.add_argument_group("check")
     check.add_argument(
@@ -48,7 +42,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="N",
         help=f"played (default: {DEFAULT_GAMES:,})",
     )
-    add_seed(check)
+    add_setting(check, "seed", type=seed, help="of the pieces")
     output = parser.add_argument_group("output")
     output.add_argument(
         "--out", type=path_ending(".npz"), metavar="FILE.npz", help="write the values: the policy"
@@ -70,15 +64,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         solution = solve(
             rules, arguments.pieces_known, device, progress=_show_sweep if sys.stderr.isatty() else None
         )
-    seed = arguments.seed
-    games = arguments.games
-    with one_line_errors():
-        played = solution.play(games, seed).double()
+        games = arguments.games
+        played = solution.play(games, arguments.seed).double()
         mean = float(played.mean())
         error = float(played.std() / games**0.5) if games > 1 else None
+        count = 0 if arguments.out is None else solution.save(arguments.out)
     if arguments.out is not None:
-        with one_line_errors():
-            count = solution.save(arguments.out)
         print(f"wrote {arguments.out}: {count:,} boards, all others have value 0", file=sys.stderr)
     if arguments.json:
         print_json(
@@ -94,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 "sweeps": solution.sweeps,
                 "seconds": solution.seconds,
                 "games": games,
-                "seed": seed,
+                "seed": arguments.seed,
                 "mean_of_games": mean,
                 "standard_error": error,
             }
@@ -104,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"{rules.board}, {rules.rule} rule, pieces {rules.pieces}, {known}: perfect play clears")
     print(f"{solution.lines_per_game:,.6g} lines per game (error about {solution.error:.1g})")
     spread = "" if error is None else f" +- {error:.2g}"
-    print(f"{mean:,.6g}{spread} in {games:,} games (seed {seed})")
+    print(f"{mean:,.6g}{spread} in {games:,} games (seed {arguments.seed})")
     print(
         f"{solution.boards:,} boards can be reached; {solution.sweeps:,} sweeps in {solution.seconds:.1f} s"
     )

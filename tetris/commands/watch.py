@@ -79,10 +79,10 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     length.add_argument(
         "--speed",
-        type=between(0.1, 1000, "of pieces a second from 0.1 to 1000"),
+        type=between(0.1, 1000, "of pieces per second from 0.1 to 1000"),
         default=DEFAULT_SPEED,
         metavar="N",
-        help="pieces a second (default: %(default)g)",
+        help="pieces per second (default: %(default)g)",
     )
     output = parser.add_argument_group("instead of watching in the terminal")
     output.add_argument(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -23,6 +24,7 @@ from tetris.game.policy import Lookahead
 from tetris.game.rules import Rules
 from tetris.play.controller import LinearController, published
 from tetris.play.devices import NATIVE
+from tetris.record import numbers
 from tetris.record.numbers import format_lines
 
 LEARNED = "learned"
@@ -63,11 +65,6 @@ class PaperFigure:
         ends = dict.fromkeys(f"{value / 1e6:g}" for value in (self.low, self.high))
         return f"{'-'.join(ends)} M"
 
-    @property
-    def middle(self) -> float:
-        """The middle of the range."""
-        return (self.low + self.high) / 2
-
 
 PUBLISHED_SCORES: Mapping[str, Mapping[str, PaperFigure]] = {
     "dellacherie": {"10x20": PaperFigure(THIERY_SCHERRER, 5.2e6, 5.2e6)},
@@ -104,7 +101,12 @@ def published_score(name: str, rules: Rules) -> dict[str, Any] | None:
 def boards(controller: LinearController, own: Rules) -> list[Rules]:
     """Return its own rules and, by the same rule and pieces, those boards of the literature that suit it."""
     known = [replace(own, width=width, height=height) for width, height in BOARDS]
-    return [rules for rules in dict.fromkeys([*known, own]) if _can_play(controller, rules)]
+    found = []
+    for rules in dict.fromkeys([*known, own]):
+        with suppress(ValueError):
+            controller.names_on(rules)
+            found.append(rules)
+    return found
 
 
 def compare(trial: Trial, decisions: int, check: Callable[[], None] | None = None) -> Iterator[Score]:
@@ -146,14 +148,6 @@ def verdict(scores: Sequence[Score]) -> str:
     return f"{text}: {times:{'.0f' if times >= 10 else '.2g'}} times {BEST_PUBLISHED}{known}"
 
 
-def _can_play(controller: LinearController, rules: Rules) -> bool:
-    try:
-        controller.names_on(rules)
-    except ValueError:
-        return False
-    return True
-
-
 def is_estimate(score: Score) -> bool:
     """Return whether a score was estimated by importance splitting, not played."""
     return "estimates" in score
@@ -161,9 +155,8 @@ def is_estimate(score: Score) -> bool:
 
 def counted(score: Score) -> str:
     """Return from how many games or estimates a score comes."""
-    if is_estimate(score):
-        return f"{score['estimates']} estimate{'s'[: score['estimates'] != 1]}"
-    return f"{score['games']:,} game{'s'[: score['games'] != 1]}"
+    kind = "estimate" if is_estimate(score) else "game"
+    return numbers.counted(score[f"{kind}s"], kind)
 
 
 def score_table(scores: Sequence[Score]) -> str:

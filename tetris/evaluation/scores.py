@@ -48,22 +48,15 @@ class Limit:
 
 @dataclass(frozen=True)
 class Trial:
-    """Who plays which game on which engine: what a measurement and an estimate have in common.
+    """Who plays which game on which engine: what a measurement and an estimate have in common."""
 
-    Attributes:
-        label: What tables call the controller.
-        device: The engine.
-        seed: Seed of the pieces; None for those of a file.
-        file: Its name; empty: they are those of the seed.
-    """
-
-    label: str
+    label: str  # of the controller, in tables
     controller: LinearController
     rules: Rules
     device: str
-    seed: int | None = DEFAULT_SEED
+    seed: int | None = DEFAULT_SEED  # of the pieces; None for those of a file
     lookahead: Lookahead = Lookahead.NONE
-    file: str = ""
+    file: str = ""  # its name
 
     @property
     def policy(self) -> Policy:

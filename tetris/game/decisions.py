@@ -213,22 +213,12 @@ def _first_best(values: list[float]) -> int | None:
 
 
 def play(
-    pieces: Pieces,
-    player: Player,
-    rules: Rules,
-    rows: Rows = (),
-    start: int = 0,
-    falls: int | None = None,
+    pieces: Pieces, player: Player, rules: Rules, rows: Rows = (), start: int = 0, falls: int | None = None
 ) -> Iterator[AfterState]:
     """Yield the after-state of every decision; a game over is followed by an empty board.
 
-    Args:
-        pieces: The pieces of the decisions; after the last one of a list no next piece is known.
-        player: Decides.
-        rules: The rules of the games.
-        rows: The stack before the first decision.
-        start: Number of the first decision.
-        falls: The piece of the first decision, where it is that of another stream.
+    After the last piece of a list no next piece is known. ``rows`` is the stack before decision ``start``,
+    ``falls`` the piece of that decision where it is one of another stream.
     """
     piece = pieces[start] if falls is None else falls
     for t in count(start + 1):

@@ -5,15 +5,18 @@ The order of a set is that of its weights. docs/features.md has the sources of t
 
 from __future__ import annotations
 
+import re
+
 from kernels.support.checks import check_integer
 from kernels.support.names import unknown_name
 from tetris.game.features import FEATURES, PLACEMENT_FEATURES
 from tetris.game.rules import MAX_WIDTH, MIN_WIDTH
 
 _LABEL_WIDTH = 40
-_FAMILIES = {"step_pair_": 2, "step_": 1, "column_height_": 0, "height_difference_": 1}
-"""Features of a column, by how their names begin, and how many columns further they look."""
+_FURTHER = {"column_height": 0, "height_difference": 1, "step": 1, "step_pair": 2}
+"""The families of features of a column, and how many columns further they look."""
 
+_OF_COLUMN = re.compile(rf"({'|'.join(_FURTHER)})_(\d+)")
 _FORMS = ("step_pair_N_K_M", "step_N_K", "column_height_N", "height_difference_N")
 
 _SURFACE = """
@@ -28,21 +31,6 @@ _FULL = """
 """What `dt_surface` has besides `dt`, and `dt_full` besides that."""
 
 
-def surface_features(width: int = MAX_WIDTH) -> tuple[str, ...]:
-    """Return the names of the heights and the differences of a board, left to right."""
-    heights = tuple(f"column_height_{index}" for index in range(width))
-    return heights + tuple(f"height_difference_{index}" for index in range(width - 1))
-
-
-def step_features(width: int = MAX_WIDTH, family: str = "step_") -> tuple[str, ...]:
-    """Return the names of the steps of a board, left to right, of one ``step_`` or of two, ``step_pair_``."""
-    return tuple(
-        name
-        for name in FEATURES
-        if name.startswith(family) and name[len(family)].isdigit() and (_last_column(name) or 0) < width
-    )
-
-
 def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
     """Return the feature sets by name, each in its order, those of columns for a board of this width."""
     dellacherie = (*PLACEMENT_FEATURES, "row_transitions", "column_transitions", "holes", "wells")
@@ -50,9 +38,10 @@ def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
     dt = (*("wells_fast" if name == "wells" else name for name in bcts), "diversity")
     dt_surface = (*dt, *_SURFACE.split())
     dt_full = (*dt_surface, *_FULL.split())
-    dt_columns = (*dt_full, *surface_features(width))
-    dt_steps = (*dt_columns, *step_features(width))
-    bertsekas = (*surface_features(width), "max_height", "holes")
+    surface = (*_family("column_height", width), *_family("height_difference", width))
+    dt_columns = (*dt_full, *surface)
+    dt_steps = (*dt_columns, *_family("step", width))
+    bertsekas = (*surface, "max_height", "holes")
     return {
         "dellacherie": dellacherie,
         "bcts": bcts,
@@ -62,7 +51,7 @@ def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
         "dt_full": dt_full,
         "dt_columns": dt_columns,
         "dt_steps": dt_steps,
-        "dt_step_pairs": (*dt_steps, *step_features(width, "step_pair_")),
+        "dt_step_pairs": (*dt_steps, *_family("step_pair", width)),
         "bertsekas": bertsekas,
         "bdu": (*bertsekas, *(name for name in bcts if name != "holes")),
     }
@@ -109,13 +98,19 @@ def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
     return names
 
 
+def _family(family: str, width: int) -> list[str]:
+    """Return the names of a family of features on a board, left to right."""
+    return [
+        name
+        for name in FEATURES
+        if (found := _OF_COLUMN.match(name)) and found[1] == family and (_last_column(name) or 0) < width
+    ]
+
+
 def _last_column(name: str) -> int | None:
     """Return the last column that a feature looks at; None if it looks at all."""
-    for family, further in _FAMILIES.items():
-        column = name.removeprefix(family).split("_")[0]
-        if name.startswith(family) and column.isdigit():
-            return int(column) + further
-    return None
+    found = _OF_COLUMN.match(name)
+    return int(found[2]) + _FURTHER[found[1]] if found else None
 
 
 def feature_label(features: str) -> str:

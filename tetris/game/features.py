@@ -279,7 +279,7 @@ def fitting_pieces(after: AfterState) -> int:
 
     Line removal and the top of the board do not matter.
     """
-    return sum(places >= 1 for places in _places(tuple(_steps(after))))
+    return sum(places >= 1 for places in _places(_steps(after)))
 
 
 @_feature
@@ -288,13 +288,13 @@ def spare_pieces(after: AfterState) -> int:
 
     A bottom that contains another orientation's bottom does not count: where a J can lie flat, it can stand.
     """
-    return sum(places >= 2 for places in _places(tuple(_steps(after))))
+    return sum(places >= 2 for places in _places(_steps(after)))
 
 
 @_family("sz")
 def fits(letter: str, after: AfterState) -> int:
     """1 if the S, or the Z, is one of the `fitting_pieces`, else 0."""
-    return int(_places(tuple(_steps(after)))[PIECE_LETTERS.index(letter.upper())] >= 1)
+    return int(_places(_steps(after))[PIECE_LETTERS.index(letter.upper())] >= 1)
 
 
 @_feature
@@ -383,37 +383,31 @@ for _column in range(MAX_WIDTH - 2):
     del FEATURES[f"step_pair_{_column}_{_LEVEL}_{_LEVEL}"]
 
 
-def _steps(after: AfterState) -> list[int]:
+def _steps(after: AfterState) -> tuple[int, ...]:
     """Height of each column minus that of its left neighbour, left to right."""
-    return [right - left for left, right in pairwise(after.heights)]
+    return tuple(right - left for left, right in pairwise(after.heights))
 
 
 def _successive_steps(after: AfterState) -> list[tuple[int, int]]:
     return list(pairwise(_steps(after)))
 
 
-def _contains(steps: Sequence[int], part: Sequence[int]) -> bool:
-    return any(steps[start : start + len(part)] == part for start in range(len(steps) - len(part) + 1))
+def _occurrences(part: tuple[int, ...], steps: tuple[int, ...]) -> int:
+    """In how many places of a surface the steps are those of a part."""
+    return sum(steps[start : start + len(part)] == part for start in range(len(steps) - len(part) + 1))
 
 
 @cache
 def _bottoms(piece: int) -> list[tuple[int, ...]]:
     """The steps along the bottom of each orientation; bottoms that contain another one are left out."""
     bottoms = [tuple(right - left for left, right in pairwise(shape.bottoms)) for shape in PIECES[piece]]
-    return [own for own in bottoms if not any(own != part and _contains(own, part) for part in bottoms)]
+    return [own for own in bottoms if not any(own != part and _occurrences(part, own) for part in bottoms)]
 
 
 @lru_cache(maxsize=256)
 def _places(steps: tuple[int, ...]) -> list[int]:
     """For each piece, the number of places of a surface whose steps are those of one of its `_bottoms`."""
-    return [
-        sum(
-            steps[start : start + len(bottom)] == bottom
-            for bottom in _bottoms(piece)
-            for start in range(len(steps) - len(bottom) + 1)
-        )
-        for piece in range(len(PIECES))
-    ]
+    return [sum(_occurrences(bottom, steps) for bottom in _bottoms(piece)) for piece in range(len(PIECES))]
 
 
 def _gaps(after: AfterState, row: int) -> int:
@@ -456,17 +450,6 @@ def _empty_cells_downwards(after: AfterState, cells: Sequence[int]) -> int:
     return total
 
 
-def define(name: str, definition: Feature) -> None:
-    """Make a function a feature, or another one of that name; see `tetris.feature`."""
-    FEATURES[name] = definition
-    _definitions.cache_clear()
-
-
-@lru_cache(maxsize=256)
-def _definitions(names: tuple[str, ...]) -> tuple[Feature, ...]:
-    return tuple(FEATURES[name] for name in names)
-
-
-def feature_values(after: AfterState, names: tuple[str, ...]) -> list[float]:
+def feature_values(after: AfterState, names: Sequence[str]) -> list[float]:
     """Return the values of the named features of an after-state, in the order of the names."""
-    return [definition(after) for definition in _definitions(names)]
+    return [FEATURES[name](after) for name in names]

@@ -84,14 +84,8 @@ class Policy:
 
 @dataclass(frozen=True, eq=False)
 class Player:
-    """One policy as the reference implementation plays it.
+    """One policy as the reference implementation plays it."""
 
-    Attributes:
-        names: Names of the features, in their order.
-        weights: Quantized weights, shape (features,), float64.
-        lookahead: What its decisions consider.
-    """
-
-    names: tuple[str, ...]
-    weights: npt.NDArray[np.float64]
+    names: tuple[str, ...]  # of the features
+    weights: npt.NDArray[np.float64]  # quantized, one for each feature
     lookahead: Lookahead = Lookahead.NONE

@@ -26,15 +26,8 @@ def choose_device(requested: str, instead: str = "--device cpu") -> str:
     """Return the engine to play on.
 
     ``auto`` is CUDA with a GPU and nvcc, else C++ with a compiler, else the reference implementation. It
-    prints on stderr why a GPU is not used, or that Python plays.
-
-    Args:
-        requested: One of `DEVICES`.
-        instead: The advice of the error: what works without a GPU.
-
-    Raises:
-        CompilerMissingError: If C++ or CUDA is requested by name and its compiler is missing.
-        ValueError: If it is unknown, or CUDA is requested by name and there is no GPU.
+    prints on stderr why a GPU is not used, or that Python plays. An engine that is requested by name raises
+    CompilerMissingError without its compiler, and ValueError, with the advice ``instead``, without a GPU.
     """
     if requested not in DEVICES:
         raise unknown_name("device", requested, DEVICES)
@@ -73,9 +66,3 @@ def check_gpu(what: str, instead: str) -> None:
     raise ValueError(
         f"expected a GPU for {what}, torch {torch.__version__} finds none: {remedy}, or take {instead}"
     )
-
-
-def is_full_memory(error: Exception) -> bool:
-    """Return whether an error is that of an allocation: Python's, or one of torch on a CPU or a GPU."""
-    full = any(text in str(error) for text in ("allocate memory", "bad_alloc", "out of memory"))
-    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and full)

@@ -112,11 +112,7 @@ def libraries(
 
 @functools.cache
 def operators(
-    names: tuple[str, ...],
-    lookahead: Lookahead = Lookahead.NONE,
-    *,
-    native: bool = True,
-    cuda: bool = False,
+    names: tuple[str, ...], lookahead: Lookahead = Lookahead.NONE, *, native: bool = True, cuda: bool = False
 ) -> Any:
     """Return the operators of `extension`; see `load`."""
     return load(extension(names, lookahead, native=native), cuda=cuda)

@@ -1,4 +1,4 @@
-"""Features of one's own: a Python function, and for the C++ and CUDA engines a header with its twin."""
+"""Features of one's own: the reference in Python, and a header for the C++ and CUDA engines."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def feature(definition: Feature) -> Feature:
             raise ValueError(f"feature {name}: expected {wanted}, got {number:g}")
         return number
 
-    features.define(name, checked)
+    features.FEATURES[name] = checked
     return definition
 
 
@@ -81,7 +81,7 @@ def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
 
     Raises:
         OSError: If the header cannot be read.
-        ValueError: If it defines no feature, one has a name that is not in PascalCase or has no twin in
+        ValueError: If it defines no feature, one has a name that is not in PascalCase or has no reference in
             Python, or another header has it.
     """
     header = Path(path).absolute()
@@ -95,9 +95,8 @@ def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
         if not re.fullmatch(r"([A-Z][a-z]*)+", struct):
             raise ValueError(f"{path}: expected a name such as EmptyColumns, in PascalCase, got {struct}")
         if name not in features.FEATURES or name in _BUILT_IN:
-            raise ValueError(
-                f"{path}: expected a Python twin of {struct}, a function {name} with @tetris.feature"
-            )
+            wanted = f"a reference of {struct} in Python, a function {name} with @tetris.feature"
+            raise ValueError(f"{path}: expected {wanted}")
         if _headers.get(name, (header, text)) != (header, text):
             raise ValueError(f"{path}: {struct} was read before, and is another one now: start a new process")
         found[name] = header, text
@@ -107,12 +106,12 @@ def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
 
 def run_header(path: Path) -> tuple[str, ...]:
     """Run the Python file of the same name beside a header, if there is one; then `feature_header`."""
-    twin = path.with_suffix(".py")
-    if twin.is_file() and path.is_file():
+    references = path.with_suffix(".py")
+    if references.is_file() and path.is_file():
         try:
-            runpy.run_path(str(twin))
+            runpy.run_path(str(references))
         except Exception as error:
-            raise ValueError(f"{twin}: {type(error).__name__}: {error}") from error
+            raise ValueError(f"{references}: {type(error).__name__}: {error}") from error
     return feature_header(path)
 
 

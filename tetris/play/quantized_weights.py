@@ -37,15 +37,8 @@ def quantized_weights(weights: Tensor, names: Sequence[str]) -> tuple[Tensor, Te
     """Return weights as whole numbers, and what 1 stands for.
 
     A weight is about ``whole * step * denominator`` of its feature: the nearest such number, of two the even
-    one, but never one of 16 bits. IEEE operations alone, so that every processor has the same.
-
-    Args:
-        weights: Shape (..., features), finite; NaN counts as 0.
-        names: Names of the features, in their order.
-
-    Returns:
-        The whole numbers, shape (..., features), int32, from -2^15 + 1 to 2^15 - 1; and the steps, shape
-        (..., 1), float64, powers of two.
+    one, but never one of 16 bits; NaN counts as 0. IEEE operations alone, so that every processor has the
+    same. Weights and whole numbers, int32, are of shape (..., features), steps, powers of two, (..., 1).
     """
     parts = torch.nan_to_num(weights.double() / _denominators(names, weights.device))
     greatest = parts.abs().amax(-1, keepdim=True).clamp(min=_SMALLEST)

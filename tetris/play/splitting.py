@@ -144,15 +144,10 @@ class StreamWeights:
     Attributes:
         ended: The share of a candidate's weight on streams that ended, summed over the resamplings; shape
             (population,), float64, on the device that plays.
-
-    Args:
-        games: The rollout.
-        operators: `tetris.play.engines.resampling_operators`, to resample by one kernel launch
-            (tetris/engine/resampling); None: by operations on whole tensors, on any device.
     """
 
     def __init__(self, games: Rollout, operators: Any = None) -> None:
-        """Set up equal weights; see the class."""
+        """With ``operators``, `engines.resampling_operators`, a resampling is one kernel launch."""
         self._games, self._operators = games, operators
         self._before = games.stream_games
         population, streams = self._before.shape
@@ -169,9 +164,7 @@ class StreamWeights:
     def resample(self, bits: int, *, counts: bool = True) -> torch.Tensor:
         """Resample the streams; return the one whose board each stream takes, see `Rollout.branch`.
 
-        Args:
-            bits: Offset of systematic resampling: twelve random bits; others are ignored.
-            counts: Whether games that ended since the last resampling count.
+        ``bits`` are as for `systematic`; ``counts``: games that ended since the last resampling count.
         """
         self._count += 1
         if self._operators is not None:

@@ -81,7 +81,7 @@ def play_game(
 ) -> PlayedGame:
     """Play a game to its end, or its first pieces, and keep every board.
 
-    It plays as `rollout` plays the stream, but in Python: some thousand pieces a second.
+    It plays as `rollout` plays the stream, but in Python: some thousand pieces per second.
 
     Examples:
         >>> from tetris import play_game

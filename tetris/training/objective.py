@@ -158,9 +158,8 @@ class LinesPerGame:
     def play(self, players: Tensor, generation: int) -> tuple[Tensor, Tensor]:
         """Play a generation of weight vectors of length 1, shape (players, features), on its streams.
 
-        Returns:
-            Fitness, shape (players,), float64, and lines, games and decisions, shape (players, 3), int64: on
-            a GPU tensors there, whose games are queued.
+        Return fitness, shape (players,), float64, and lines, games and decisions, shape (players, 3), int64:
+        on a GPU tensors there, whose games are queued.
         """
         policy = Policy(players, self._features, self._lookahead)
         streams = replace(self.streams, first=generation * self.streams.count)

@@ -83,8 +83,11 @@ def _difference_in_values(name: str, own: tuple[str, ...], games: Rollout, shift
     features = torch.empty(count, actions, len(own))
     ends_game = torch.empty(count, actions, dtype=torch.int8)
     ended = torch.zeros(count, dtype=torch.uint8)
+    rows = torch.arange(rules.height, dtype=torch.int32)
+    cells = games.columns.flatten(0, 1).T.unsqueeze(-1) >> rows & 1
+    columns = (cells << 31 - rows).sum(-1, dtype=torch.int32).contiguous()  # as in placement_features.h
     feature_operators(own).placements(
-        *(_engine_columns(boards, rules.width), pieces.to(torch.uint8), ended, features, ends_game),
+        *(columns, pieces.to(torch.uint8), ended, features, ends_game),
         *(rules.height, rules.clear_on_overflow),
     )
     for piece, board, found in zip(pieces.tolist(), boards.tolist(), features, strict=True):
@@ -98,10 +101,3 @@ def _difference_in_values(name: str, own: tuple[str, ...], games: Rollout, shift
             if value != torch.tensor(expected, dtype=torch.float32):
                 return f"it gives {value:g} where the reference gives {expected:g}"
     return ""
-
-
-def _engine_columns(boards: torch.Tensor, width: int) -> torch.Tensor:
-    """Return boards, shape (count, height) of rows, as placement_features.h says: shape (width, count)."""
-    cells = boards.unsqueeze(-1) >> torch.arange(width, dtype=torch.int32) & 1
-    bits = 31 - torch.arange(boards.shape[1], dtype=torch.int32)
-    return (cells << bits.unsqueeze(-1)).sum(1, dtype=torch.int32).T.contiguous()

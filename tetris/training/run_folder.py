@@ -27,6 +27,7 @@ from kernels.support.printable import printable
 from kernels.version import __version__
 from tetris import LinearController
 from tetris.play.controller import FILE_NAME
+from tetris.record.numbers import counted
 from tetris.training.recipe import Recipe, read_settings
 
 RUNS = Path("runs")
@@ -138,35 +139,40 @@ def start_record(device: str) -> dict[str, str]:
     return {
         "date": f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC",
         "command": shlex.join([*words, *sys.argv[1:]]),
-        "commit": _commit(),
+        "commit": commit(),
         "hardware": _hardware(device),
     }
 
 
-def _commit() -> str:
-    """The commit of a checkout, with a ``+`` where files differ; empty for an installed package."""
+def commit() -> str:
+    """Return the commit of a checkout, with a ``+`` where files other than results differ; else nothing."""
     if not (_ROOT / ".git").exists():
         return ""
+    changed = ("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks")
     try:
-        commit, changes = (
+        found, changes = (
             subprocess.run(
-                ["git", "-C", str(_ROOT), *words], capture_output=True, text=True, timeout=10, check=True
+                ["git", *words], cwd=_ROOT, capture_output=True, text=True, timeout=30, check=True
             ).stdout.strip()
-            for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
+            for words in (("rev-parse", "HEAD"), changed)
         )
     except (OSError, subprocess.SubprocessError):
         return ""
-    return commit + "+" * bool(changes)
+    return found + "+" * bool(changes)
+
+
+def processor() -> dict[str, str]:
+    """Return what Linux says of a processor, by name; ``model name`` is there everywhere."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(errors="replace").splitlines() if cpuinfo.is_file() else []
+    said = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    return {"model name": platform.processor() or platform.machine(), **said}
 
 
 def _hardware(device: str) -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text(errors="replace").splitlines() if cpuinfo.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    processor = names[0] if names else platform.processor() or platform.machine()
-    cores = len(os.sched_getaffinity(0))
-    gpu = torch.cuda.get_device_name() if device == "cuda" and torch.cuda.is_available() else ""
-    return ", ".join(filter(None, (gpu, processor, f"{cores} core{'s'[: cores != 1]}")))
+    cores = counted(len(os.sched_getaffinity(0)), "core")
+    gpu = [torch.cuda.get_device_name()] if device == "cuda" and torch.cuda.is_available() else []
+    return ", ".join([*gpu, processor()["model name"], cores])
 
 
 @dataclass(frozen=True)

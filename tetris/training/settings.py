@@ -155,11 +155,7 @@ class Settings:
     )
     population: int = _setting("search", "N", "candidates per generation", 2)
     elites: int = _setting("search", "N", "candidates that make the next generation", 2)
-    noise: str = _setting(
-        "search",
-        "SCHEDULE",
-        "none, constant:A, linear:A,B or hyperbolic:A, a variance",
-    )
+    noise: str = _setting("search", "SCHEDULE", "none, constant:A, linear:A,B or hyperbolic:A, a variance")
     averaging: float = _setting(
         "search",
         "SHARE",

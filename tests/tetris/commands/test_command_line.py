@@ -142,8 +142,7 @@ def test_a_closed_stream_is_no_error(stream: str, closed: str) -> None:
     script = "import sys; from tetris.commands.command_line import run; "
     script += f"run(lambda: sys.{stream}.write('hello') * 0)"
     command = [sys.executable, "-c", script]
-    folder = str(ROOT)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([folder, *sys.path])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     ended = subprocess.run(
         ["sh", "-c", f'exec "$@" {closed}', "sh", *command], env=environment, capture_output=True, check=False
     )
@@ -181,7 +180,7 @@ def test_help_is_short_fits_80_columns_and_names_every_option(
         ("evaluate dt20 --piece-sequence x --replay y --rule original", "expected no --piece-sequence"),
         ("estimate dt20 --streams 1", "expected --streams from 2 to 8192, got 1"),
         ("estimate bdu --board 8x8", "expected a board of width 10 for the features bdu, got 8x8"),
-        ("watch --speed 0", "--speed: expected a number of pieces a second from 0.1 to 1000, got '0'"),
+        ("watch --speed 0", "--speed: expected a number of pieces per second from 0.1 to 1000, got '0'"),
         ("watch --gif a.gif --decisions 10001", "a GIF of at most 10,000 pieces, got 10,001"),
         ("watch --gif a.gif --speed 100", "expected a speed of at most 50 for a GIF, got 100"),
         ("watch --play --games 1", "--play goes on until you quit: expected no --games or --decisions"),

@@ -93,15 +93,6 @@ def test_a_sequence_is_played_with_the_next_piece_known(script: Script, tmp_path
     assert [step["piece"] for step in json.loads(out.read_text())["steps"]] == [1, 0]
 
 
-def test_controllers_are_compared_side_by_side(script: Script) -> None:
-    ended = script("evaluate_tetris", "dt20", "bcts", *QUICK[:-1], "--decisions", 320)
-    title, header, _, first, second = ended.out.splitlines()
-    assert title == "board 6x6, published rule, pieces uniform (seed 12345), engine python"
-    assert header.split()[:3] == ["controller", "features", "lines/game"]
-    assert (first.split()[:2], second.split()[:2]) == (["dt20", "dt"], ["bcts", "bcts"])
-    assert "320" in first.split()
-
-
 def test_file_and_run_folder_are_called_as_they_were_given(script: Script, tmp_path: Path) -> None:
     LinearController("holes", (-1.0,), Rules(6, 6), "learned").save(tmp_path / "controller.json")
     file = tmp_path / "controller.json"
@@ -130,10 +121,7 @@ def test_piece_sequence_and_replay_reproduce_the_recorded_game(script: Script, t
     assert measured["lines"] == sum(step["lines"] for step in replay["steps"])
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [("", "got none"), ("0 1 7", "got '7' as number 3")],
-)
+@pytest.mark.parametrize(("text", "message"), [("", "got none"), ("0 1 7", "got '7' as number 3")])
 def test_file_that_holds_no_pieces_is_refused(
     script: Script, tmp_path: Path, text: str, message: str
 ) -> None:

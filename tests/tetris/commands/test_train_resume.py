@@ -74,10 +74,7 @@ def _stop_in(monkeypatch: pytest.MonkeyPatch, generation: int, act: Callable[[],
 
 @pytest.mark.parametrize(
     ("number", "status", "generation", "deferred"),
-    [
-        (signal.SIGINT, 130, 2, True),
-        (signal.SIGTERM, 143, 0, False),
-    ],
+    [(signal.SIGINT, 130, 2, True), (signal.SIGTERM, 143, 0, False)],
 )
 def test_signal_drops_the_generation_and_says_how_to_go_on(
     script: Script,

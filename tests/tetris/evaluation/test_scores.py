@@ -82,9 +82,7 @@ def chunks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    "limit",
-    [Limit(decisions=10**10), Limit(games=10**5), Limit(seconds=2.0)],
-    ids=lambda limit: str(limit),
+    "limit", [Limit(decisions=10**10), Limit(games=10**5), Limit(seconds=2.0)], ids=lambda limit: str(limit)
 )
 def test_a_gpu_is_looked_at_seldom_but_a_few_times_a_second(chunks: list[int], limit: Limit) -> None:
     found = measure(Trial("dt20", DT20, Rules(), "cuda"), limit)

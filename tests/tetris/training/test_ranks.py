@@ -31,7 +31,6 @@ LONG = (*RECIPE, "--population=40", "--score-decisions=0")
 HUNG_AFTER = "expected all ranks to answer"  # what the ranks say that wait for one
 
 _POLL_S = 0.005
-HARD = 1000  # decisions on a stream: some generations a second
 
 
 def environment() -> dict[str, str]:
@@ -41,7 +40,7 @@ def environment() -> dict[str, str]:
 
 
 def stage(generations: int, decisions: int = 500) -> str:
-    """Return the flag of a curriculum of one stage; 1000 decisions make some generations a second."""
+    """Return the flag of a curriculum of one stage; 1000 decisions make some generations per second."""
     return f"--curriculum=10x8:{generations}:{decisions}"
 
 
@@ -104,12 +103,8 @@ def outcome(folder: Path) -> tuple[list[dict[str, Any]], list[float], list[dict[
     """Return what a run has that is no time: metrics, weights, and the score on its first board."""
     controller = json.loads(RunFolder(folder).controller.read_text())
     names = ("controller", "board", "lines", "games", "ci95")
-    scores = (controller["provenance"]["score"] or [])[:1]
-    return (
-        metrics_of(folder),
-        controller["weights"],
-        [{name: each[name] for name in names} for each in scores],
-    )
+    scores = [{name: each[name] for name in names} for each in controller["provenance"]["score"] or []]
+    return metrics_of(folder), controller["weights"], scores[:1]
 
 
 def recorded(folder: Path) -> int:
@@ -158,7 +153,7 @@ def test_scores_are_those_of_one_process() -> None:
 
 @pytest.mark.slow
 def test_a_run_whose_ranks_are_killed_is_the_run_never_stopped(tmp_path: Path) -> None:
-    folder, recipe = tmp_path / "killed", (*LONG, stage(10, HARD))
+    folder, recipe = tmp_path / "killed", (*LONG, stage(10, 1000))
     Job(1, tmp_path / "log", *recipe, "--out", tmp_path / "whole").finish()
     job = Job(2, tmp_path / "killed.log", *recipe, "--out", folder, restarts=3)
     job.until(lambda: recorded(folder) > 0)

@@ -14,7 +14,7 @@ import torch
 
 from tetris import Rules
 from tetris.play.splitting import BURN_IN
-from tetris.training.recipe import Recipe, Stage, cut_to_board, make_recipe, parse_curriculum, read_settings
+from tetris.training.recipe import Recipe, cut_to_board, make_recipe, parse_curriculum, read_settings
 from tetris.training.settings import CUDA_PRESETS, CUDA_PRESETS_MULTIPROCESSORS, PRESETS
 
 
@@ -24,11 +24,7 @@ def _stages(recipe: Recipe) -> list[tuple[str, int, int]]:
 
 @pytest.mark.parametrize(
     ("preset", "device", "backend"),
-    [
-        ("quick", "python", "torch"),
-        ("standard", "cpu", "cpu"),
-        ("record", "cuda", "cuda"),
-    ],
+    [("quick", "python", "torch"), ("standard", "cpu", "cpu"), ("record", "cuda", "cuda")],
 )
 def test_presets_are_complete_and_valid(preset: str, device: str, backend: str) -> None:
     recipe = make_recipe(device, {"preset": preset, "device": device})
@@ -112,12 +108,6 @@ def test_population_keeps_the_share_of_elites() -> None:
 def test_texts_are_kept_in_canonical_form() -> None:
     recipe = make_recipe("cpu", {"features": "DU", "noise": "Linear:5,10", "curriculum": " 10X10 : 2 "})
     assert (recipe.features, recipe.noise, recipe.curriculum) == ("bcts", "linear:5.0,10.0", "10x10:2")
-
-
-def test_stage_of_a_generation() -> None:
-    recipe = make_recipe("cpu", {"curriculum": "10x10:2:9,10x12:1:8"})
-    small, high = Stage(Rules(10, 10), 2, 9), Stage(Rules(10, 12), 1, 8)
-    assert recipe.schedule == [(0, small), (0, small), (1, high)]
 
 
 def test_a_stage_with_splitting_says_so() -> None:
