@@ -21,18 +21,7 @@ import numpy.typing as npt
 
 from kernels.support.files import write_bytes
 from tetris.game.pieces import PIECES
-from tetris.view.game_view import (
-    FAINT,
-    FALLING,
-    FRAME,
-    HEADROOM,
-    PAGE,
-    TEXT,
-    Cells,
-    Scene,
-    scene_kinds,
-    shape_cells,
-)
+from tetris.view.game_view import FAINT, FALLING, FRAME, HEADROOM, PAGE, TEXT, Cells, Scene, put, scene_kinds
 
 Picture = npt.NDArray[np.uint8]
 
@@ -96,8 +85,7 @@ def piece_picture(piece: int, cell: int) -> Picture:
     """Return a piece as it comes, in the middle of a square of 4 x 4 cells."""
     shape = PIECES[piece][0]
     kinds = np.full((4, 4), PAGE, dtype=np.uint8)
-    for x, y in shape_cells(shape):
-        kinds[(4 - shape.height) // 2 + y, (4 - shape.width) // 2 + x] = FALLING + piece
+    put(kinds, shape, (4 - shape.width) // 2, (4 - shape.height) // 2, FALLING + piece)
     return board_picture(kinds, cell)
 
 
