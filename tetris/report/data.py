@@ -7,7 +7,6 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -16,11 +15,8 @@ from markupsafe import Markup
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.comparison import LEARNED, PUBLISHED_SCORES, Score, counted
 from tetris.game.decisions import play
-from tetris.game.features import AfterState
 from tetris.game.piece_stream import PieceStream
 from tetris.game.policy import Lookahead
-from tetris.game.rules import Rules
-from tetris.play.controller import LinearController
 from tetris.record.numbers import format_lines
 from tetris.record.replay import Replay
 from tetris.training.run_folder import RunRecord, board, stages_of
@@ -77,17 +73,9 @@ def _short(value: float | None) -> float | None:
 
 def recorded_game(run: RunRecord) -> Replay:
     """Play the game of a report: `GAME_DECISIONS` placements on the board of the controller."""
-    rules = run.recipe.rules
-    played = _after_states(run.controller.features, run.controller.weights, rules, run.recipe.lookahead)
+    rules, player = run.recipe.rules, run.controller.player(run.recipe.rules, run.recipe.lookahead)
+    played = islice(play(PieceStream(rules, DEFAULT_SEED, 0), player, rules), GAME_DECISIONS)
     return Replay.of(played, rules, DEFAULT_SEED, 0, run.controller)
-
-
-@lru_cache(maxsize=1)  # a run writes its report twice, before and after the scores
-def _after_states(
-    features: str, weights: tuple[float, ...], rules: Rules, lookahead: Lookahead
-) -> tuple[AfterState, ...]:
-    controller, pieces = LinearController(features, weights, rules), PieceStream(rules, DEFAULT_SEED, 0)
-    return tuple(islice(play(pieces, controller.player(rules, lookahead), rules), GAME_DECISIONS))
 
 
 def seedless(run: RunRecord) -> str:

@@ -157,8 +157,7 @@ class HumanPlayer:
         if self._hint:
             hint = choose(rows, self._piece, self._player, self.rules, known)
             explanation = explain(rows, self._after, self._player, known)
-        boards = [scene_kinds(scene, self._height(), ghost=self.terminal.depth > 0, hint=hint)]
+        boards = [(scene_kinds(scene, self._height(), ghost=self.terminal.depth > 0, hint=hint), "you")]
         if not self._hint:  # its table needs the room of the other board
-            boards.append(board_kinds(self.rival.cells, self.rules.height))
-        names = "you", self._rival_name
-        return self.terminal.show(self.rules, boards, known, panel, explanation, FOOTER, names)
+            boards.append((board_kinds(self.rival.cells, self.rules.height), self._rival_name))
+        return self.terminal.show(self.rules, boards, known, panel, explanation, FOOTER)

@@ -40,13 +40,9 @@ _GLYPH_WIDTH, _GLYPH_HEIGHT = 3, 5
 _SMALL = 6  # pixels: in a smaller cell edges would leave little of the inside
 
 
-def _rgb(color: str) -> tuple[int, int, int]:
-    return int(color[0:2], 16), int(color[2:4], 16), int(color[4:6], 16)
-
-
 def _mixed(color: str, other: str, share: float) -> str:
-    pairs = zip(_rgb(color), _rgb(other), strict=True)
-    return "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)
+    pairs = zip(bytes.fromhex(color), bytes.fromhex(other), strict=True)
+    return bytes(round(a + (b - a) * share) for a, b in pairs).hex()
 
 
 def _palette() -> npt.NDArray[np.uint8]:
@@ -61,7 +57,8 @@ def _palette() -> npt.NDArray[np.uint8]:
         (color, _mixed(color, "ffffff", 0.35), _mixed(color, "000000", 0.3))
         for color in (*stack, *PIECE_COLORS)
     ]
-    return np.array([_rgb(color) for kind in (*flat, full, ghost, hint, *pieces) for color in kind], np.uint8)
+    colors = (color for kind in (*flat, full, ghost, hint, *pieces) for color in kind)
+    return np.array([list(bytes.fromhex(color)) for color in colors], np.uint8)
 
 
 PALETTE = _palette()
