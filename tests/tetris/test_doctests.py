@@ -9,7 +9,7 @@ import pytest
 
 MODULES = [
     *("game.feature_sets", "game.rules", "play.controller", "play.own_features", "play.rollouts"),
-    *("record.played_game", "record.replay", "training.objective"),
+    *("record.played_game", "training.objective"),
 ]
 
 

@@ -44,11 +44,6 @@ class DamagedReplayError(ValueError):
 class Replay:
     """The placements on one stream of games, from the empty board.
 
-    Examples:
-        >>> replay = Replay(Rules(), bytes([0, 17, 160]), lines=0, games=0)
-        >>> [PIECE_LETTERS[after.shape.piece] for after in replay.after_states()]
-        ['I', 'O', 'L']
-
     Attributes:
         rules: The rules of the games.
         placements: The number of every placement, a byte each.
