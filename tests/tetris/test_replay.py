@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from tetris import Rules, Streams, play_game, published, rollout
+from tetris import Rules, Streams, published, rollout
 from tetris.game.decisions import play
 from tetris.game.piece_stream import PieceStream
 from tetris.game.pieces import placement_numbers, placements_on
 from tetris.record.replay import DamagedReplayError, Replay
 
-FIXTURES = Path(__file__).parent / "fixtures"
 SMALL = Rules(6, 6, clear_on_overflow=True, pieces="bag")
 
 
@@ -110,15 +109,6 @@ def test_other_lines_than_those_told_are_noticed_at_the_end() -> None:
     assert len(list(islice(played, 20))) == 20
     with pytest.raises(DamagedReplayError, match=f"expected {replay.lines + 1} lines and"):
         next(played)
-
-
-def test_a_replay_with_every_step_is_read_too() -> None:
-    game = json.loads((FIXTURES / "games.json").read_text())[0]
-    names = list(play_game("dt20", most_pieces=1).steps[0].to_dict())
-    steps = [dict(zip(names, step, strict=True)) for step in game["steps"]]
-    values = {"format": "cem-tetris-replay", "version": 1, "rules": Rules().to_dict(), "steps": steps}
-    replay = Replay.from_dict({**values, "seed": game["seed"], "stream": 0, "controller": None})
-    assert [list(after.rows) for after in replay.after_states()] == [step["rows"] for step in steps]
 
 
 def test_a_file_is_named_with_what_is_wrong_in_it(tmp_path: Path) -> None:
