@@ -113,29 +113,20 @@ def frame(scene: Scene, title: str = "", cell: int = 12) -> Picture:
     picture[top + HEADROOM * cell : bottom + edge, left - edge : right + edge] = 3 * FRAME
     picture[top:bottom, left:right] = board
 
-    x, y = right + edge + gap, top
-    for text in titles:
-        _write(picture, text, x, y, scale, TEXT)
-        y += line
-    y -= line
-    _write(picture, f"{scene.rules.board} {scene.rules.pieces}", x, y + line, scale, FAINT)
-    _write(picture, "NEXT", x, y + 3 * line, scale, FAINT)
+    x, y = right + edge + gap, top + (len(titles) + 3) * line
     if scene.next_piece is not None:
-        next_piece = piece_picture(scene.next_piece, cell)
-        picture[y + 4 * line : y + 4 * line + 4 * cell, x : x + 4 * cell] = next_piece
-    y += 5 * line + 4 * cell
-    for name, count in (("LINES", scene.lines), ("PIECES", scene.pieces), ("GAMES OVER", scene.games)):
-        _write(picture, name, x, y, scale, FAINT)
-        _write(picture, f"{count:,}", x, y + line, scale, TEXT)
-        y += 2 * line
+        picture[y : y + 4 * cell, x : x + 4 * cell] = piece_picture(scene.next_piece, cell)
+    written = [(text, top + number * line, TEXT) for number, text in enumerate(titles)]
+    written += [(f"{scene.rules.board} {scene.rules.pieces}", y - 3 * line, FAINT), ("NEXT", y - line, FAINT)]
+    counts = {"LINES": scene.lines, "PIECES": scene.pieces, "GAMES OVER": scene.games}
+    for number, (name, count) in enumerate(counts.items()):
+        row = y + 4 * cell + (1 + 2 * number) * line
+        written += [(name, row, FAINT), (f"{count:,}", row + line, TEXT)]
+    for text, row, kind in written:
+        # Cut once it is drawn: text may take more characters then, or fewer.
+        pixels = text_pixels(text, scale)[:, :panel]
+        picture[row : row + pixels.shape[0], x : x + pixels.shape[1]][pixels] = 3 * kind
     return picture
-
-
-def _write(picture: Picture, text: str, x: int, y: int, scale: int, kind: int) -> None:
-    # Cut once it is drawn: text may take more characters then, or fewer.
-    pixels = text_pixels(text, scale)[:, : (_GLYPH_WIDTH + 1) * scale * _PANEL_CHARACTERS]
-    height, width = pixels.shape
-    picture[y : y + height, x : x + width][pixels] = 3 * kind
 
 
 def check_gif(speed: float) -> None:
