@@ -87,16 +87,10 @@ def piece_picture(piece: int, cell: int) -> Picture:
 
 
 def frame(scene: Scene, title: str = "", cell: int = 12) -> Picture:
-    """Return a whole picture of a scene: the board in its frame, the next piece, the counts.
+    """Return a whole picture of a scene: the board in its frame, the title, the next piece, the counts.
 
-    Args:
-        scene: The scene.
-        title: The title, in as many lines of 14 characters as it takes.
-        cell: Size of a cell in pixels, at least 6.
-
-    Returns:
-        Indices into `PALETTE`; width and height are even, as video wants them, and the same for every scene
-        under the same rules and title.
+    It holds indices into `PALETTE`. Width and height are even, as video wants them, and the same for every
+    scene under the same rules and title. The cell is in pixels, at least 6.
     """
     board = board_picture(scene_kinds(scene), cell)
     edge, gap, scale = max(2, cell // 4), cell, max(1, cell // 6)
