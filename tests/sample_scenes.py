@@ -10,8 +10,8 @@ from tetris.game.piece_stream import PieceStream
 from tetris.view.game_view import Scene, scenes
 
 
-def sample_scenes(rules: Rules, count: int, seed: int = 3, *, stream: bool = True) -> list[Scene]:
-    """Return the scenes of the first placements; without ``stream`` they are made of the placements alone."""
+def sample_scenes(rules: Rules, count: int, seed: int = 3) -> list[Scene]:
+    """Return the scenes of the first placements."""
     pieces = PieceStream(rules, seed, 0)
     played = islice(play(pieces, published("dt20").player(rules), rules), count)
-    return list(scenes(rules, played, pieces if stream else None))
+    return list(scenes(rules, played, pieces))

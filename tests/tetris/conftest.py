@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from pseudo_terminal import Pty
 
 from kernels import CompilerMissingError
 from tetris.envs import native as envs_native
@@ -69,6 +70,16 @@ def stack() -> Callable[..., tuple[int, ...]]:
         return tuple(sum(1 << x for x, cell in enumerate(line) if cell == "X") for line in reversed(drawing))
 
     return read
+
+
+@pytest.fixture
+def person(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pty]:
+    """A person at a terminal with all colours."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    ends = Pty()
+    yield ends
+    ends.close()
 
 
 @pytest.fixture

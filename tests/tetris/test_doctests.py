@@ -8,8 +8,8 @@ import importlib
 import pytest
 
 MODULES = [
-    *("game.feature_sets", "game.rules", "play.controller", "play.own_features", "play.rollouts"),
-    *("record.played_game", "record.replay", "training.objective"),
+    *("game.feature_sets", "game.rules", "play.controller"),
+    *("play.own_features", "play.rollouts", "training.objective"),
 ]
 
 

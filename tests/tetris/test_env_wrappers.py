@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.vector import AutoresetMode
-from gymnasium.wrappers import vector
 from gymnasium.wrappers.vector import NormalizeReward, RecordEpisodeStatistics
 
 from tetris.envs import EpisodeStatistics, NormalizedReward, TetrisVectorEnv
@@ -134,22 +133,3 @@ def test_nothing_waits_for_a_gpu(mode: AutoresetMode) -> None:
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert infos["episode"]["r"].is_cuda
-
-
-@pytest.mark.parametrize("device", DEVICES)
-def test_wrappers_of_gymnasium_that_the_page_names_work_on_tensors(device: str) -> None:
-    given = []
-    for kind in ("torch", "numpy"):
-        envs: Any = make(AutoresetMode.SAME_STEP, kind, device if kind == "torch" else "cpu")
-        envs = vector.TransformReward(envs, lambda rewards: rewards.clip(0, 1))
-        envs = vector.TransformAction(envs, lambda actions: actions // 2)
-        envs.reset(seed=2)
-        given.append([envs.step(torch.tensor([0, 4, 8, 12, 2, 6, 10, 14, 1])) for _ in range(40)])
-    for found, expected in zip(*given, strict=True):
-        assert found[1].device.type == device
-        assert found[1].tolist() == np.asarray(expected[1]).tolist()
-        assert found[0]["board"].tolist() == expected[0]["board"].tolist()
-    boards: Any = vector.TransformObservation(
-        make(AutoresetMode.NEXT_STEP, device=device), lambda o: o["board"]
-    )
-    assert boards.reset(seed=0)[0].shape == (COUNT, 8, 4)

@@ -244,12 +244,6 @@ def test_many_are_stepped_one_after_another() -> None:
         envs.step(infos["action_mask"].argmax(axis=1))
 
 
-def test_many_with_a_hold_slot_have_features() -> None:
-    wrappers: list[Any] = [lambda env: PlacementFeatures(env, "holes,wells")]
-    envs = gymnasium.make_vec("CemTetris/Tetris-Hold-v0", 2, vectorization_mode="sync", wrappers=wrappers)
-    assert envs.reset(seed=1)[0]["features"].shape == (2, 80, 2)
-
-
 def test_text_and_frame_show_the_held_and_the_next_pieces() -> None:
     env = TetrisEnv(pieces="bag", pieces_known=3, hold=True, render_mode="ansi")
     env.reset(seed=1)
@@ -267,17 +261,3 @@ def test_text_and_frame_show_the_held_and_the_next_pieces() -> None:
     most = TetrisEnv(pieces_known=7, hold=True, render_mode="rgb_array")  # two columns of pieces
     most.reset(seed=1)
     assert most.render().shape == (16 * 24, 16 * 20, 3)
-
-
-def test_a_window_shows_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
-    pygame = pytest.importorskip("pygame")
-    drawn = gymnasium.make(IDS[0], render_mode="rgb_array")
-    with pytest.warns(UserWarning, match="HumanRendering wrapper is being applied"):
-        env = gymnasium.make(IDS[0], render_mode="human")
-    for one in (env, drawn):
-        one.reset(seed=1)
-        one.step(1)
-    shown = pygame.surfarray.array3d(pygame.display.get_surface()).swapaxes(0, 1)
-    assert np.array_equal(shown, drawn.render())
-    env.close()

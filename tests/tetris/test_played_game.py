@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pytest
 
 from tetris import LinearController, Rules, Streams, play_game, published, rollout
 
@@ -50,11 +48,3 @@ def test_a_controller_may_be_the_folder_of_a_run(tmp_path: Path) -> None:
     SHORT.save(tmp_path / "controller.json")
     game = play_game(SHORT)
     assert all(play_game(each).steps == game.steps for each in (str(tmp_path), tmp_path, game))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"), [({"controller": "dt21"}, "did you mean"), ({"seed": -1}, "seed")]
-)
-def test_wrong_arguments_are_named(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        play_game(**{"controller": SHORT, **arguments})

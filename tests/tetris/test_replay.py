@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from tetris import Rules, Streams, play_game, published, rollout
+from tetris import Rules, Streams, published, rollout
 from tetris.game.decisions import play
 from tetris.game.piece_stream import PieceStream
 from tetris.game.pieces import placement_numbers, placements_on
 from tetris.record.replay import DamagedReplayError, Replay
 
-FIXTURES = Path(__file__).parent / "fixtures"
 SMALL = Rules(6, 6, clear_on_overflow=True, pieces="bag")
 
 
@@ -72,7 +71,6 @@ def test_placements_are_numbered_by_piece_orientation_and_column() -> None:
         ({"version": 3}, "expected version 1 or 2 of the format, got 3"),
         ({"format": "other"}, 'expected an object with "format": "cem-tetris-replay"'),
         ({"lines": 99}, "the digest does not match: the file is damaged or was edited"),
-        ({"more": 1}, "expected the keys format, version, rules"),
     ],
 )
 def test_another_or_an_edited_file_is_refused(change: dict[str, Any], message: str) -> None:
@@ -85,7 +83,6 @@ def test_another_or_an_edited_file_is_refused(change: dict[str, Any], message: s
     [
         ({"count": 4}, "expected 4 placements, got more"),
         ({"count": -1}, "expected a count of 0 to"),
-        ({"placements": "AAAA"}, "expected placements as base64 of zlib"),
     ],
 )
 def test_what_a_program_wrote_wrongly_is_refused(change: dict[str, Any], message: str) -> None:
@@ -94,7 +91,7 @@ def test_what_a_program_wrote_wrongly_is_refused(change: dict[str, Any], message
 
 
 def test_a_piece_that_the_rules_do_not_know_is_refused() -> None:
-    with pytest.raises(ValueError, match="of 10x20 with pieces ZS, got 0 as number 2"):
+    with pytest.raises(ValueError, match="of 10x20 with pieces ZS, got number 0"):
         Replay(Rules(pieces="SZ"), bytes([60, 0]), 0, 0)
 
 
@@ -112,17 +109,6 @@ def test_other_lines_than_those_told_are_noticed_at_the_end() -> None:
     assert len(list(islice(played, 20))) == 20
     with pytest.raises(DamagedReplayError, match=f"expected {replay.lines + 1} lines and"):
         next(played)
-
-
-def test_a_replay_with_every_step_is_read_too() -> None:
-    game = json.loads((FIXTURES / "games.json").read_text())[0]
-    names = list(play_game("dt20", most_pieces=1).steps[0].to_dict())
-    steps = [dict(zip(names, step, strict=True)) for step in game["steps"]]
-    values = {"format": "cem-tetris-replay", "version": 1, "rules": Rules().to_dict(), "steps": steps}
-    replay = Replay.from_dict({**values, "seed": game["seed"], "stream": 0, "controller": None})
-    assert [list(after.rows) for after in replay.after_states()] == [step["rows"] for step in steps]
-    with pytest.raises(ValueError, match="expected steps, each a placement on 10x20"):
-        Replay.from_dict({**values, "steps": [{"piece": 9}]})
 
 
 def test_a_file_is_named_with_what_is_wrong_in_it(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tetris.game.pieces import PIECES
 from tetris.game.rules import PIECE_LETTERS
-from tetris.view.game_view import FALLING, HEADROOM, PAGE, TEXT, UNKNOWN, Cells, board_kinds, shape_cells
+from tetris.view.game_view import FALLING, HEADROOM, PAGE, TEXT, UNKNOWN, Cells, board_kinds, put
 from tetris.view.images import PALETTE, board_picture, piece_picture, text_pixels
 from tetris.view.text import board_lines
 
@@ -72,6 +72,5 @@ def _kinds(observation: Mapping[str, Any]) -> Cells:
     if "falling" in observation:
         kinds[observation["falling"] == 1] = FALLING + piece
     else:
-        for x, y in shape_cells(shape):
-            kinds[height + y, (width - shape.width) // 2 + x] = FALLING + piece
+        put(kinds, shape, (width - shape.width) // 2, height, FALLING + piece)
     return kinds

@@ -165,7 +165,6 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         """Number of the piece in the hold slot."""
         self.piece = 0
         """Number of the piece to be placed."""
-        self._stream: PieceStream
         self._time = 0  # of the next piece in the stream; 0 until the first reset
         self._placed = 0  # in this game
         self._garbage_rows = 0  # in this stream

@@ -83,12 +83,6 @@ def play_game(
 
     It plays as `rollout` plays the stream, but in Python: some thousand pieces per second.
 
-    Examples:
-        >>> from tetris import play_game
-        >>> game = play_game("dellacherie", seed=1, most_pieces=100)
-        >>> game.boards.shape
-        (100, 20, 10)
-
     Args:
         controller: The controller, or what `resolve` knows: a name, a file, the folder of a run, or a run
             that `tetris.training.load_run` read.

@@ -7,7 +7,6 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -16,11 +15,8 @@ from markupsafe import Markup
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.comparison import LEARNED, PUBLISHED_SCORES, Score, counted
 from tetris.game.decisions import play
-from tetris.game.features import AfterState
 from tetris.game.piece_stream import PieceStream
 from tetris.game.policy import Lookahead
-from tetris.game.rules import Rules
-from tetris.play.controller import LinearController
 from tetris.record.numbers import format_lines
 from tetris.record.replay import Replay
 from tetris.training.run_folder import RunRecord, board, stages_of
@@ -31,7 +27,7 @@ GAME_DECISIONS = 300
 MOST_POINTS = 500
 """The most generations in charts and tables; of longer runs every second, third, ... is shown."""
 
-_DIGITS = 5
+_CURVES = ("generation_best", "elite_mean", "elite_threshold", "learned_mean_fitness", "std_mean")
 
 _WIDTH, _HEIGHT, _MARGIN = 150, 16, 4  # width of an interval's picture, in pixels
 
@@ -62,32 +58,22 @@ def chart_values(run: RunRecord, name: str) -> dict[str, Any]:
         "speed": [_short(record["decisions"] / max(record["seconds"], 1e-9)) for record in metrics],
         "features": list(run.feature_names),
     }
-    for key in ("generation_best", "elite_mean", "elite_threshold", "learned_mean_fitness", "std_mean"):
-        values[key] = [_short(record[key]) for record in metrics]
+    values |= {key: [_short(record[key]) for record in metrics] for key in _CURVES}
     for key in ("mean", "std"):
-        values[key] = [
-            [_short(record[key][feature]) for record in metrics] for feature in range(len(run.feature_names))
-        ]
+        columns = zip(*(record[key] for record in metrics), strict=True)
+        values[key] = [list(map(_short, column)) for column in columns]
     return values
 
 
 def _short(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.{_DIGITS}g}")
+    return None if value is None else float(f"{value:.5g}")
 
 
 def recorded_game(run: RunRecord) -> Replay:
     """Play the game of a report: `GAME_DECISIONS` placements on the board of the controller."""
-    rules = run.recipe.rules
-    played = _after_states(run.controller.features, run.controller.weights, rules, run.recipe.lookahead)
+    rules, player = run.recipe.rules, run.controller.player(run.recipe.rules, run.recipe.lookahead)
+    played = islice(play(PieceStream(rules, DEFAULT_SEED, 0), player, rules), GAME_DECISIONS)
     return Replay.of(played, rules, DEFAULT_SEED, 0, run.controller)
-
-
-@lru_cache(maxsize=1)  # a run writes its report twice, before and after the scores
-def _after_states(
-    features: str, weights: tuple[float, ...], rules: Rules, lookahead: Lookahead
-) -> tuple[AfterState, ...]:
-    controller, pieces = LinearController(features, weights, rules), PieceStream(rules, DEFAULT_SEED, 0)
-    return tuple(islice(play(pieces, controller.player(rules, lookahead), rules), GAME_DECISIONS))
 
 
 def seedless(run: RunRecord) -> str:
@@ -252,12 +238,11 @@ def generation_table(run: RunRecord) -> Table:
     """Return the numbers of the charts as a table."""
     header = ["generation", "board", "best", "elites' mean", "worst elite", "learned mean"]
     header += ["mean deviation", "seconds", "decisions", "decisions/s"]
-    keys = ("generation_best", "elite_mean", "elite_threshold", "learned_mean_fitness", "std_mean")
     rows = []
     for record in (run.metrics[place] for place in shown_places(run)):
         speed = record["decisions"] / record["seconds"] if record["seconds"] else None
         spent = [f"{record['seconds']:.3g}", f"{record['decisions']:,}", _figure(speed)]
-        rows.append([record["generation"], board(record), *(_figure(record[key]) for key in keys), *spent])
+        rows.append([record["generation"], board(record), *(_figure(record[key]) for key in _CURVES), *spent])
     return Table(f"Generations of {run.name}", header, rows)
 
 

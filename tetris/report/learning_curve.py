@@ -74,28 +74,10 @@ def plot_learning_curve(
         from matplotlib import pyplot
 
         _, axes = pyplot.subplots(figsize=_SIZE, layout="constrained")
-    _plot(axes, loaded, across)
-    return axes
-
-
-def draw_runs(runs: Sequence[RunRecord], picture: Path, across: str = "generation") -> bool:
-    """Draw the learning curve of runs into a file, atomically; return whether matplotlib is there to do it.
-
-    It is a PNG, SVG or PDF by its suffix.
-    """
-    figure = new_figure(*_SIZE)
-    if figure is None:
-        return False
-    _plot(figure.add_subplot(), runs, across)
-    save_figure(figure, picture)
-    return True
-
-
-def _plot(axes: Any, runs: Sequence[RunRecord], across: str) -> None:
-    charted = [chart_values(run, name) for run, name in zip(runs, distinct_names(runs), strict=True)]
+    charted = [chart_values(run, name) for run, name in zip(loaded, distinct_names(loaded), strict=True)]
     stages = [_stages(values, across) for values in charted]
-    one = len(runs) == 1
-    looks = [{name: each[n % len(each)] for name, each in _LOOKS.items()} for n in range(len(runs))]
+    one = len(loaded) == 1
+    looks = [{name: each[n % len(each)] for name, each in _LOOKS.items()} for n in range(len(loaded))]
     curves = [(values, "elite_mean", values["name"], looks[n]) for n, values in enumerate(charted)]
     if one:
         curves = [(charted[0], *each) for each in _SERIES]
@@ -108,10 +90,24 @@ def _plot(axes: Any, runs: Sequence[RunRecord], across: str) -> None:
     if one and not np.isnan(low).all():
         shade = {"color": COLORS[4], "alpha": 0.15, "linewidth": 0}
         axes.fill_between(x, low, high, label="elites, from worst to best", **shade)
-    title = runs[0].recipe.title if one else "mean of the elites"
+    title = loaded[0].recipe.title if one else "mean of the elites"
     _finish(axes, title, across, stages[0] if all(each == stages[0] for each in stages) else [])
     if one and across == "generation":
         axes.set_xlim(0.5, max(x[-1], 2) + 0.5)
+    return axes
+
+
+def draw_runs(runs: Sequence[RunRecord], picture: Path, across: str = "generation") -> bool:
+    """Draw the learning curve of runs into a file, atomically; return whether matplotlib is there to do it.
+
+    It is a PNG, SVG or PDF by its suffix.
+    """
+    figure = new_figure(*_SIZE)
+    if figure is None:
+        return False
+    plot_learning_curve(runs, figure.add_subplot(), across)
+    save_figure(figure, picture)
+    return True
 
 
 def _numbers(values: Sequence[float | None]) -> npt.NDArray[np.float64]:

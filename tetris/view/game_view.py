@@ -6,7 +6,7 @@ The engines keep a stack as bits; only pictures need the piece of a cell. A `Sce
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, count, islice, tee
@@ -109,41 +109,33 @@ def scenes(rules: Rules, played: Iterable[AfterState], pieces: Pieces | None = N
         tracker.carry_out(scene)
 
 
-def board_kinds(
-    cells: Cells,
-    height: int,
-    *,
-    falling: AfterState | None = None,
-    row: int | None = None,
-    full: Sequence[int] = (),
-    ghost: bool = False,
-    hint: AfterState | None = None,
-) -> Cells:
-    """Return the kind of each cell of a board, the rows above its ``height`` included, shape as ``cells``.
+def board_kinds(cells: Cells, height: int) -> Cells:
+    """Return the kind of each cell of a stack, the rows above its ``height`` included, shape as ``cells``.
 
-    The cells are those of a `Scene`, or `UNKNOWN`. The ``falling`` piece is shown with its bottom in ``row``,
-    None: at rest, where ``ghost`` outlines it; ``full`` rows are lit up, and a ``hint`` is outlined.
+    The cells are those of a `Scene`, or `UNKNOWN`.
     """
     kinds: Cells = np.where(cells > 0, cells + np.uint8(STACK - 1), np.uint8(EMPTY))
     kinds[height:][cells[height:] == 0] = PAGE
-    if hint is not None:
-        _put(kinds, hint, hint.landing_row, HINT)
-    if falling is not None:
-        if ghost:
-            _put(kinds, falling, falling.landing_row, GHOST)
-        _put(kinds, falling, falling.landing_row if row is None else row, FALLING + falling.shape.piece)
-    for lit in full:
-        kinds[lit] = FULL
     return kinds
 
 
 def scene_kinds(
     scene: Scene, row: int | None = None, *, ghost: bool = False, hint: AfterState | None = None
 ) -> Cells:
-    """Return the `board_kinds` of a scene; full rows are lit up where the piece is at rest."""
-    full = scene.full if row in (None, scene.after.landing_row) else ()
-    height = scene.rules.height
-    return board_kinds(scene.cells, height, falling=scene.after, row=row, full=full, ghost=ghost, hint=hint)
+    """Return the `board_kinds` of a scene with its piece, whose bottom is in ``row``, None: at rest.
+
+    There full rows are lit up. With ``ghost`` it is outlined where it comes to rest; so is a ``hint``.
+    """
+    kinds, after = board_kinds(scene.cells, scene.rules.height), scene.after
+    if hint is not None:
+        put(kinds, hint.shape, hint.column, hint.landing_row, HINT)
+    if ghost:
+        put(kinds, after.shape, after.column, after.landing_row, GHOST)
+    row = after.landing_row if row is None else row
+    put(kinds, after.shape, after.column, row, FALLING + after.shape.piece)
+    if row == after.landing_row:
+        kinds[list(scene.full)] = FULL
+    return kinds
 
 
 def shape_cells(shape: Shape) -> list[tuple[int, int]]:
@@ -151,15 +143,15 @@ def shape_cells(shape: Shape) -> list[tuple[int, int]]:
     return [(x, y) for y, row in enumerate(shape.rows) for x in range(shape.width) if row >> x & 1]
 
 
-def _put(cells: Cells, placement: AfterState, row: int, value: int) -> None:
+def put(cells: Cells, shape: Shape, column: int, row: int, value: int) -> None:
     """Write a value to the cells of a piece; those above the picture are left out."""
-    for x, y in shape_cells(placement.shape):
+    for x, y in shape_cells(shape):
         if row + y < len(cells):
-            cells[row + y, placement.column + x] = value
+            cells[row + y, column + x] = value
 
 
 def _with_piece(cells: Cells, after: AfterState) -> Cells:
     """A copy of the stack with a piece at rest."""
     cells = cells.copy()
-    _put(cells, after, after.landing_row, after.shape.piece + 1)
+    put(cells, after.shape, after.column, after.landing_row, after.shape.piece + 1)
     return cells

@@ -24,12 +24,6 @@ class HumanPlayer:
 
     A piece can be kept for later once before it is placed, and comes back in exchange for another one; not by
     the original rule, which asks where the next piece of the stream appears. The controller keeps none.
-
-    Attributes:
-        tracker: The person's games.
-        rival: The controller's.
-        played: The after-states of the person's placements, for a replay.
-        in_order: Whether they are of the pieces as they came: none was kept.
     """
 
     terminal: Terminal
@@ -38,8 +32,8 @@ class HumanPlayer:
     controller: LinearController
     title: list[str]
     lookahead: Lookahead = Lookahead.NONE
-    played: list[AfterState] = field(default_factory=list)
-    in_order: bool = True
+    played: list[AfterState] = field(default_factory=list)  # by the person, for a replay
+    in_order: bool = True  # no piece was kept
     _drawn: int = 0  # pieces that have come
     _held: int | None = None
     _hint: bool = False
@@ -47,7 +41,7 @@ class HumanPlayer:
 
     def __post_init__(self) -> None:
         """Set up an empty board; nothing is shown yet."""
-        self.tracker, self.rival = GameTracker(self.rules), GameTracker(self.rules)
+        self.tracker, self.rival = GameTracker(self.rules), GameTracker(self.rules)  # the controller's
         self._rival_name = self.controller.name or "controller"
         self._player = self.controller.player(self.rules, self.lookahead)
         self._rival_plays = play(self.pieces, self._player, self.rules)
@@ -157,8 +151,7 @@ class HumanPlayer:
         if self._hint:
             hint = choose(rows, self._piece, self._player, self.rules, known)
             explanation = explain(rows, self._after, self._player, known)
-        boards = [scene_kinds(scene, self._height(), ghost=self.terminal.depth > 0, hint=hint)]
+        boards = [(scene_kinds(scene, self._height(), ghost=self.terminal.depth > 0, hint=hint), "you")]
         if not self._hint:  # its table needs the room of the other board
-            boards.append(board_kinds(self.rival.cells, self.rules.height))
-        names = "you", self._rival_name
-        return self.terminal.show(self.rules, boards, known, panel, explanation, FOOTER, names)
+            boards.append((board_kinds(self.rival.cells, self.rules.height), self._rival_name))
+        return self.terminal.show(self.rules, boards, known, panel, explanation, FOOTER)

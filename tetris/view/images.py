@@ -21,18 +21,7 @@ import numpy.typing as npt
 
 from kernels.support.files import write_bytes
 from tetris.game.pieces import PIECES
-from tetris.view.game_view import (
-    FAINT,
-    FALLING,
-    FRAME,
-    HEADROOM,
-    PAGE,
-    TEXT,
-    Cells,
-    Scene,
-    scene_kinds,
-    shape_cells,
-)
+from tetris.view.game_view import FAINT, FALLING, FRAME, HEADROOM, PAGE, TEXT, Cells, Scene, put, scene_kinds
 
 Picture = npt.NDArray[np.uint8]
 
@@ -51,13 +40,9 @@ _GLYPH_WIDTH, _GLYPH_HEIGHT = 3, 5
 _SMALL = 6  # pixels: in a smaller cell edges would leave little of the inside
 
 
-def _rgb(color: str) -> tuple[int, int, int]:
-    return int(color[0:2], 16), int(color[2:4], 16), int(color[4:6], 16)
-
-
 def _mixed(color: str, other: str, share: float) -> str:
-    pairs = zip(_rgb(color), _rgb(other), strict=True)
-    return "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)
+    pairs = zip(bytes.fromhex(color), bytes.fromhex(other), strict=True)
+    return bytes(round(a + (b - a) * share) for a, b in pairs).hex()
 
 
 def _palette() -> npt.NDArray[np.uint8]:
@@ -72,7 +57,8 @@ def _palette() -> npt.NDArray[np.uint8]:
         (color, _mixed(color, "ffffff", 0.35), _mixed(color, "000000", 0.3))
         for color in (*stack, *PIECE_COLORS)
     ]
-    return np.array([_rgb(color) for kind in (*flat, full, ghost, hint, *pieces) for color in kind], np.uint8)
+    colors = (color for kind in (*flat, full, ghost, hint, *pieces) for color in kind)
+    return np.array([list(bytes.fromhex(color)) for color in colors], np.uint8)
 
 
 PALETTE = _palette()
@@ -96,22 +82,15 @@ def piece_picture(piece: int, cell: int) -> Picture:
     """Return a piece as it comes, in the middle of a square of 4 x 4 cells."""
     shape = PIECES[piece][0]
     kinds = np.full((4, 4), PAGE, dtype=np.uint8)
-    for x, y in shape_cells(shape):
-        kinds[(4 - shape.height) // 2 + y, (4 - shape.width) // 2 + x] = FALLING + piece
+    put(kinds, shape, (4 - shape.width) // 2, (4 - shape.height) // 2, FALLING + piece)
     return board_picture(kinds, cell)
 
 
 def frame(scene: Scene, title: str = "", cell: int = 12) -> Picture:
-    """Return a whole picture of a scene: the board in its frame, the next piece, the counts.
+    """Return a whole picture of a scene: the board in its frame, the title, the next piece, the counts.
 
-    Args:
-        scene: The scene.
-        title: The title, in as many lines of 14 characters as it takes.
-        cell: Size of a cell in pixels, at least 6.
-
-    Returns:
-        Indices into `PALETTE`; width and height are even, as video wants them, and the same for every scene
-        under the same rules and title.
+    It holds indices into `PALETTE`. Width and height are even, as video wants them, and the same for every
+    scene under the same rules and title. The cell is in pixels, at least 6.
     """
     board = board_picture(scene_kinds(scene), cell)
     edge, gap, scale = max(2, cell // 4), cell, max(1, cell // 6)
@@ -128,29 +107,20 @@ def frame(scene: Scene, title: str = "", cell: int = 12) -> Picture:
     picture[top + HEADROOM * cell : bottom + edge, left - edge : right + edge] = 3 * FRAME
     picture[top:bottom, left:right] = board
 
-    x, y = right + edge + gap, top
-    for text in titles:
-        _write(picture, text, x, y, scale, TEXT)
-        y += line
-    y -= line
-    _write(picture, f"{scene.rules.board} {scene.rules.pieces}", x, y + line, scale, FAINT)
-    _write(picture, "NEXT", x, y + 3 * line, scale, FAINT)
+    x, y = right + edge + gap, top + (len(titles) + 3) * line
     if scene.next_piece is not None:
-        next_piece = piece_picture(scene.next_piece, cell)
-        picture[y + 4 * line : y + 4 * line + 4 * cell, x : x + 4 * cell] = next_piece
-    y += 5 * line + 4 * cell
-    for name, count in (("LINES", scene.lines), ("PIECES", scene.pieces), ("GAMES OVER", scene.games)):
-        _write(picture, name, x, y, scale, FAINT)
-        _write(picture, f"{count:,}", x, y + line, scale, TEXT)
-        y += 2 * line
+        picture[y : y + 4 * cell, x : x + 4 * cell] = piece_picture(scene.next_piece, cell)
+    written = [(text, top + number * line, TEXT) for number, text in enumerate(titles)]
+    written += [(f"{scene.rules.board} {scene.rules.pieces}", y - 3 * line, FAINT), ("NEXT", y - line, FAINT)]
+    counts = {"LINES": scene.lines, "PIECES": scene.pieces, "GAMES OVER": scene.games}
+    for number, (name, count) in enumerate(counts.items()):
+        row = y + 4 * cell + (1 + 2 * number) * line
+        written += [(name, row, FAINT), (f"{count:,}", row + line, TEXT)]
+    for text, row, kind in written:
+        # Cut once it is drawn: text may take more characters then, or fewer.
+        pixels = text_pixels(text, scale)[:, :panel]
+        picture[row : row + pixels.shape[0], x : x + pixels.shape[1]][pixels] = 3 * kind
     return picture
-
-
-def _write(picture: Picture, text: str, x: int, y: int, scale: int, kind: int) -> None:
-    # Cut once it is drawn: text may take more characters then, or fewer.
-    pixels = text_pixels(text, scale)[:, : (_GLYPH_WIDTH + 1) * scale * _PANEL_CHARACTERS]
-    height, width = pixels.shape
-    picture[y : y + height, x : x + width][pixels] = 3 * kind
 
 
 def check_gif(speed: float) -> None:

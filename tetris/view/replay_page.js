@@ -6,7 +6,6 @@ const FALL = 0.6; // share of a piece's time in which it falls
 const PIECES = Array.from({ length: 7 }, (_, piece) => `piece-${piece}`); // their colours
 const ICONS = { Play: "M4 2v12l9-6z", Pause: "M3 2h4v12H3zM9 2h4v12H9z" };
 const HEADROOM = 4; // rows above the board: a piece that ends the game comes to rest there
-const SNAPSHOT = 256; // pieces between two boards that are kept, to go back from
 
 async function unpack(text) {
   const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
@@ -14,26 +13,26 @@ async function unpack(text) {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-/** A stream of games: the board before placement `index`, which can be any. */
+/** A stream of games: the board before placement `index`, which can be any, and the counts up to there. */
 class Games {
   constructor({ width, height, shapes }, bytes) {
-    this.width = width;
+    Object.assign(this, { width, size: width * (height + HEADROOM) });
     const count = bytes.length / 3;
     [this.numbers, this.rows, this.marks] = [0, 1, 2].map((part) => bytes.subarray(part * count, (part + 1) * count));
-    this.first = []; // orientation of each piece
-    for (const shape of shapes) this.first[shape.piece] ??= shape;
     // Every placement, in the order of its number.
     this.all = shapes.flatMap((shape) =>
       Array.from({ length: width - shape.width + 1 }, (_, column) => ({ shape, column })));
-    this.snapshots = [];
-    this.state = {
-      index: 0, lines: 0, gameLines: 0, games: 0,
-      cells: new Uint8Array(width * (height + HEADROOM)), // 0 empty, else the piece plus one
-    };
+    this.restart();
   }
 
+  restart() {
+    const cells = new Uint8Array(this.size); // 0 empty, else the piece plus one
+    this.state = { index: 0, lines: 0, gameLines: 0, games: 0, cells };
+  }
+
+  /** Goes to a placement: back by playing again from the start. */
   goTo(index) {
-    if (index < this.state.index) this.state = this.snapshots[Math.floor(index / SNAPSHOT)];
+    if (index < this.state.index) this.restart();
     while (this.state.index < index) this.carryOut();
   }
 
@@ -46,24 +45,21 @@ class Games {
   }
 
   carryOut() {
-    const { index, lines, gameLines, games } = this.state, { width } = this;
-    if (index % SNAPSHOT === 0) this.snapshots[index / SNAPSHOT] = this.state;
+    const { state, width } = this, { cells } = state;
     const { shape, column, row, full, over } = this.look();
-    const cells = over ? new Uint8Array(this.state.cells.length) : this.state.cells.slice();
-    if (!over) {
-      for (const [x, y] of shape.cells) cells[(row + y) * width + column + x] = shape.piece + 1;
-      for (const y of full.reverse()) {
-        cells.copyWithin(y * width, (y + 1) * width);
-        cells.fill(0, -width);
-      }
+    for (const [x, y] of shape.cells) cells[(row + y) * width + column + x] = shape.piece + 1;
+    for (const y of full.reverse()) {
+      cells.copyWithin(y * width, (y + 1) * width);
+      cells.fill(0, -width);
     }
-    this.state = {
-      index: index + 1,
-      lines: lines + full.length,
-      gameLines: over ? 0 : gameLines + full.length,
-      games: games + over,
-      cells,
-    };
+    state.index += 1;
+    state.lines += full.length;
+    state.gameLines += full.length;
+    state.games += over;
+    if (over) {
+      cells.fill(0);
+      state.gameLines = 0;
+    }
   }
 }
 
@@ -228,7 +224,7 @@ class TetrisPlayer extends HTMLElement {
   }
 
   showCounts(now) {
-    const { state, all, numbers, first } = this.games;
+    const { state, all, numbers } = this.games;
     const counts = {
       lines: state.lines + now.full.length,
       game: state.gameLines + now.full.length,
@@ -242,7 +238,7 @@ class TetrisPlayer extends HTMLElement {
     const { cell } = this.painter(this.find(".next"), 4, 4, 0);
     const coming = numbers[state.index + 1];
     if (coming === undefined) return;
-    const shape = first[all[coming].shape.piece];
+    const shape = this.replay.shapes.find(({ piece }) => piece === all[coming].shape.piece);
     const bottom = Math.floor((4 - shape.height) / 2);
     for (const [x, y] of shape.cells) cell(x, bottom + y, this.colors[PIECES[shape.piece]], 1);
   }

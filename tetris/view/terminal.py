@@ -98,12 +98,11 @@ class Terminal:
     def show(
         self,
         rules: Rules,
-        boards: Sequence[Cells],
+        boards: Sequence[tuple[Cells, str]],
         next_piece: int | None,
         panel: Sequence[str],
         explanation: Explanation | None,
         footer: str,
-        names: tuple[str, str] = ("", ""),
     ) -> bool:
         """Show a `screen`, with an explanation below its panel; return whether there is room for a board."""
         size = os.get_terminal_size(self.output.fileno())
@@ -111,7 +110,7 @@ class Terminal:
             size = os.terminal_size((80, 24))
         if explanation is not None:
             panel = [*panel, *explanation_lines(explanation, size.lines - _PANEL_HEAD)]
-        lines, fits = screen(rules, boards, next_piece, panel, footer, size, self.depth, names)
+        lines, fits = screen(rules, boards, next_piece, panel, footer, size, self.depth)
         text = _HOME + f"{_TO_LINE_END}\r\n".join(lines) + _TO_LINE_END + _TO_SCREEN_END
         if text != self._last:
             self._last = text
@@ -153,18 +152,17 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 def screen(
     rules: Rules,
-    boards: Sequence[Cells],
+    boards: Sequence[tuple[Cells, str]],
     next_piece: int | None,
     panel: Sequence[str],
     footer: str,
     size: os.terminal_size,
     depth: int,
-    names: tuple[str, str] = ("", ""),
 ) -> tuple[list[str], bool]:
     """Return the lines of the screen, one or two boards beside the panel, and whether there is room for them.
 
-    A second board, each as `board_kinds` returns it, is shown where there is room, with names below both. The
-    depth is that of colours, 24, 8 or 0 bits.
+    Boards are `board_kinds` and a name. The second one is shown where there is room, then with the names
+    below both. The depth is that of colours, 24, 8 or 0 bits.
     """
     fits = [
         (count, cell, headroom)
@@ -177,10 +175,10 @@ def screen(
         text = f"the window is too small: {columns} x {lines} needed, q quits"
         return textwrap.wrap(text, size.columns)[: size.lines], False
     count, cell, headroom = fits[0]
-    names = names if count > 1 else ("", "")
+    height = rules.height + headroom
     drawn = [
-        board_lines(kinds[: rules.height + headroom], rules.height, depth, cell, printable(name))
-        for kinds, name in zip(boards[:count], names, strict=False)
+        board_lines(kinds[:height], rules.height, depth, cell, printable(name) if count > 1 else "")
+        for kinds, name in boards[:count]
     ]
     board = [_GAP.join(lines) for lines in zip(*drawn, strict=True)]
     width = count * (rules.width * cell + 2 + len(_GAP))

@@ -108,5 +108,5 @@ class Watcher:
         ]
         if self.player is not None and self._explanation is None:
             self._explanation = explain(scene.rows, scene.after, self.player, scene.next_piece)
-        boards = [scene_kinds(scene, row)]
+        boards = [(scene_kinds(scene, row), "")]
         self.terminal.show(scene.rules, boards, scene.next_piece, panel, self._explanation, FOOTER)

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import pty
 import re
-import select
 import signal
-import struct
 import subprocess
 import sys
-import termios
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pseudo_terminal import Pty
 
 from tetris import Rules, Streams, published, rollout
 from tetris.commands import watch as _watch
@@ -26,15 +21,6 @@ from tetris.record.replay import Replay
 Script = Callable[..., Any]
 ROOT = Path(__file__).parents[3]
 SMALL = ("--board", "6x6", "--seed", 7)
-
-
-def read_until(hand: int, text: bytes) -> None:
-    """Read what a program writes to its terminal until a text comes."""
-    seen, due = b"", time.monotonic() + 60
-    while text not in seen:
-        assert time.monotonic() < due, seen[-2000:]
-        if select.select([hand], [], [], 1)[0]:
-            seen += os.read(hand, 65536)
 
 
 def send(monkeypatch: pytest.MonkeyPatch, number: signal.Signals, pieces: int) -> None:
@@ -182,40 +168,34 @@ def test_a_missing_extra_is_one_line_with_the_remedy(
     assert line.endswith(': pip install -e ".[watch]"')
 
 
-def start(*arguments: object) -> tuple[int, subprocess.Popen[bytes]]:
-    """Start the command in a terminal of its own; return the person's end of it, and the process."""
-    hand, side = pty.openpty()
-    fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    program = subprocess.Popen(
+def start(person: Pty, *arguments: object) -> subprocess.Popen[bytes]:
+    """Start the command in a terminal."""
+    return subprocess.Popen(
         [sys.executable, ROOT / "scripts" / "watch_tetris.py", *map(str, (*SMALL, *arguments))],
-        stdin=side,
-        stdout=side,
+        stdin=person.side,
+        stdout=person.side,
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"},
         # Where it is ignored here, as under `nohup pytest &`, it would be in the child, too.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
-    os.close(side)
-    return hand, program
 
 
-def test_what_a_person_played_is_written_when_they_quit(tmp_path: Path) -> None:
+def test_what_a_person_played_is_written_when_they_quit(person: Pty, tmp_path: Path) -> None:
     file = tmp_path / "mine.json"
-    hand, program = start("--play", "--replay", file)
-    read_until(hand, b"pieces 0 ")
-    os.write(hand, b"   q")
-    read_until(hand, b"mine.json: 3 pieces")
+    program = start(person, "--play", "--replay", file)
+    person.wait_for("pieces 0 ")
+    person.press("   q")
+    person.wait_for("mine.json: 3 pieces")
     assert (program.communicate(timeout=30)[1], program.returncode) == (b"", 0)
-    os.close(hand)
     replay = Replay.load(file)
     assert (len(replay.placements), replay.controller, replay.seed) == (3, None, 7)
     assert len(list(replay.after_states())) == 3
 
 
-def test_ctrl_c_in_a_terminal_gives_it_back() -> None:
-    hand, program = start()
-    read_until(hand, b"margin")
+def test_ctrl_c_in_a_terminal_gives_it_back(person: Pty) -> None:
+    program = start(person)
+    person.wait_for("margin")
     program.send_signal(signal.SIGINT)
-    read_until(hand, b"\x1b[?25h\x1b[?1049l")
+    person.wait_for("\x1b[?25h\x1b[?1049l")
     assert (program.communicate(timeout=30)[1], program.returncode) == (b"interrupted\n", 130)
-    os.close(hand)

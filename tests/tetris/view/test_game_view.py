@@ -43,10 +43,3 @@ def test_a_cell_remembers_its_piece() -> None:
     assert (first.cells == 0).all()
     assert (np.unique(second.cells) == [0, first.after.shape.piece + 1]).all()
     assert (second.cells > 0).sum() == 4
-
-
-def test_the_next_piece_is_that_of_the_next_placement_where_no_stream_is_known() -> None:
-    rules = Rules(6, 6)
-    with_stream, without = sample_scenes(rules, 40), sample_scenes(rules, 40, stream=False)
-    expected = [scene.next_piece for scene in with_stream]
-    assert [scene.next_piece for scene in without] == [*expected[:-1], None]

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from chromium import Page
-from elements import Elements
 
 from tetris import LinearController, Rules, published
 from tetris.game.decisions import play
@@ -37,16 +36,6 @@ def data(fragment: str) -> dict[str, Any]:
     assert found is not None
     values: dict[str, Any] = json.loads(found[1])
     return values
-
-
-def test_page_is_whole_and_asks_nothing_of_a_network() -> None:
-    page = player_page(recorded(), "mine")
-    elements = Elements(page)
-    assert elements.links == []
-    assert elements.names.count("tetris-player") == 1
-    assert not re.search(r"https?:|fetch\(|import\s", page)
-    assert "<title>mine</title>" in page
-    assert "prefers-color-scheme: dark" in page
 
 
 def test_page_holds_the_placements_and_what_they_mean() -> None:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
-import io
 import os
-import pty
 import re
-import struct
 import termios
 import threading
-import time
-from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
 import pytest
+from pseudo_terminal import ESCAPES, Pty
 from sample_scenes import sample_scenes
 
 from tetris import Rules, published
@@ -28,65 +23,6 @@ from tetris.view.watcher import Watcher
 
 RULES = Rules(6, 6)
 DT20 = published("dt20")
-ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
-
-
-def wait_until(come: Callable[[], bool], what: str) -> None:
-    due = time.monotonic() + 10
-    while not come():
-        assert time.monotonic() < due, f"{what!r} did not come"
-        time.sleep(0.01)
-
-
-class Pty:
-    """A pseudo-terminal, its other end read by a thread: what a person sees and types."""
-
-    def __init__(self, columns: int = 80, lines: int = 24) -> None:
-        self.hand, self.side = pty.openpty()
-        self.resize(columns, lines)
-        self.before = termios.tcgetattr(self.side)
-        self.seen = b""
-        self.reader = threading.Thread(target=self._read, daemon=True)
-        self.reader.start()
-        self.output = io.open(os.dup(self.side), "w", encoding="utf-8")  # noqa: SIM115, UP020
-
-    def resize(self, columns: int, lines: int) -> None:
-        fcntl.ioctl(self.side, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-
-    def press(self, keys: str) -> None:
-        os.write(self.hand, keys.encode())
-
-    def text(self) -> str:
-        return self.seen.decode(errors="replace")
-
-    def wait_for(self, text: str) -> None:
-        wait_until(lambda: text in ESCAPES.sub("", self.text()), text)
-
-    def wait_for_end(self, text: str) -> None:
-        wait_until(lambda: self.text().endswith(text), text)
-
-    def close(self) -> None:
-        """Close the side, which ends the reader, and only then the hand, whose number others may take."""
-        self.output.close()
-        os.close(self.side)
-        self.reader.join()
-        os.close(self.hand)
-
-    def _read(self) -> None:
-        try:
-            while read := os.read(self.hand, 65536):
-                self.seen += read
-        except OSError:  # closed
-            return
-
-
-@pytest.fixture
-def person(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pty]:
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("COLORTERM", "truecolor")
-    ends = Pty()
-    yield ends
-    ends.close()
 
 
 def typed(person: Pty, *steps: tuple[str, str]) -> None:
@@ -119,7 +55,7 @@ def test_watching_ends_with_q_and_leaves_the_terminal_as_it_was(person: Pty) -> 
         watcher.run()
         assert termios.tcgetattr(person.side) != person.before
     assert termios.tcgetattr(person.side) == person.before
-    person.wait_for_end("\x1b[0m\x1b[?25h\x1b[?1049l")
+    person.wait_for("\x1b[0m\x1b[?25h\x1b[?1049l")
     assert person.text().startswith("\x1b[?1049h\x1b[?25l")
     assert "margin" in person.text()
     assert watcher.paused
@@ -213,10 +149,10 @@ def test_a_screen_fits_its_terminal_with_a_second_board_where_there_is_room(
     size: tuple[int, int], depth: int
 ) -> None:
     text = ["a long line of text " * 5] * 50, "keys " * 30
-    rest = (*text, os.terminal_size(size), depth, ("you", "a controller of a long name"))
     for scene in sample_scenes(RULES, 40):
-        for boards in ([scene_kinds(scene)], [scene_kinds(scene)] * 2):
-            drawn, _ = screen(RULES, boards, scene.next_piece, *rest)
+        both = [(scene_kinds(scene), name) for name in ("you", "a controller of a long name")]
+        for boards in (both[:1], both):
+            drawn, _ = screen(RULES, boards, scene.next_piece, *text, os.terminal_size(size), depth)
             assert len(drawn) <= size[1]
             assert max(len(ESCAPES.sub("", line)) for line in drawn) <= size[0]
             floors = [line for line in drawn if "you" in line]
@@ -231,7 +167,7 @@ def test_a_window_that_is_too_small_says_which_size_is_enough(rules: Rules, dept
 
     def drawn(columns: int, lines: int) -> tuple[list[str], bool]:
         size = os.terminal_size((columns, lines))
-        return screen(rules, [scene_kinds(scene, rules.height)], None, [], "keys", size, depth)
+        return screen(rules, [(scene_kinds(scene, rules.height), "")], None, [], "keys", size, depth)
 
     (message,), fits = drawn(80, 1)
     found = re.search(r"(\d+) x (\d+) needed", message)
