@@ -12,7 +12,7 @@ import signal
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -29,6 +29,7 @@ from torch import Tensor
 
 from cem.core.evaluation import Evaluation, Objective
 from cem.optimizer import CrossEntropyMethod
+from cem.run.checkpoint import CheckpointError
 from cem.run.stopping import _SIGNALS, Interrupted, StopRequest
 from kernels.support.checks import check_integer
 from kernels.support.files import check_own
@@ -71,7 +72,6 @@ class Evaluator:
         timeout_s: float | None = None,
         catch: Exceptions = (),
         stop: StopRequest | None = None,
-        journal: Path | None = None,
     ) -> None:
         """Set the function; a process starts when a candidate waits for it."""
         if vectorize not in (False, True, "loop"):
@@ -97,17 +97,30 @@ class Evaluator:
         self._workers = workers if isinstance(workers, int) else getattr(workers, "_max_workers", 0)
         by_one = vectorize == "loop" or workers is not None
         self._by_one = (Tensor, np.ndarray) if by_one else (np.ndarray,) if vectorize else ()
+        self._running: dict[int, tuple[Any, CrossEntropyMethod]] = {}  # asked in any order
+        self._numbers = count()
         self._journal: _Journal | None = None
-        self.open_journal(journal)
 
-    def open_journal(self, path: Path | None) -> None:
+    def open_journal(self, path: Path | None, search: Mapping[str, Any] | None = None) -> None:
         """Append each evaluated candidate to a file from now on, and do not evaluate those that are there.
 
-        None: no journal. A function of populations writes none: a checkpoint has all of its generation.
+        Those count as evaluated. A function of populations writes none, for a checkpoint has all of its
+        generation; nor does an asynchronous search, which would not ask for the same candidates again.
+
+        Args:
+            path: The file; None: no journal.
+            search: What tells the search from others: the first line. A file of another one is refused.
+
+        Raises:
+            CheckpointError: If it is that of another search.
+            ValueError: If it is no journal.
         """
         if self._journal is not None:
             self._journal.file.close()
-        self._journal = None if path is None else _Journal(path)
+        self._journal = None if path is None or not self._by_one else _Journal(path, search or {})
+        if self._journal is not None:
+            self.evaluations += len(self._journal.known)
+            self.failures += list(self._journal.known.values()).count(None)
 
     def __enter__(self) -> Evaluator:
         return self
@@ -147,23 +160,24 @@ class Evaluator:
         It draws the candidates itself; some are of earlier generations than that in which they are done.
         """
         if not self._workers:
-            raise ValueError("expected workers, a number or an Executor, for asynchronous=True")
-        running: dict[int, Any] = {}
-        numbers = count()
+            raise ValueError("expected workers > 1, or an Executor that says how many, for asynchronous=True")
 
         def evaluate(candidates: Any, generation: int) -> Evaluation:
             done: list[Any] = []
             values: list[float] = []
             while len(done) < len(candidates):
                 self._stop.check()
-                while len(running) < self._workers:
-                    key = next(numbers)
-                    running[key] = search.ask(1)[0]
-                    row, device = _on_host(running[key])
+                while len(self._running) < self._workers:
+                    key, candidate = next(self._numbers), search.ask(1)[0]
+                    self._running[key] = candidate, search
+                    row, device = _on_host(candidate)
                     self._pool.submit(key, generation, device, (key, row))
-                for key, value in self._pool.completed(_POLL_SECONDS):
-                    done.append(running.pop(key))
-                    values.append(self._counted(done[-1], value))
+                for key, found in self._pool.completed(_POLL_SECONDS):
+                    candidate, asked_by = self._running.pop(key)
+                    value = self._counted(candidate, found)
+                    if asked_by is search:  # and not the search before a restart
+                        done.append(candidate)
+                        values.append(value)
             if isinstance(candidates, Tensor):
                 return Evaluation(torch.tensor(values, dtype=torch.float64), candidates=torch.stack(done))
             return Evaluation(np.array(values), candidates=np.stack(done))  # type: ignore[arg-type]
@@ -183,15 +197,20 @@ class Evaluator:
         for index, value in chain(known.items(), self._evaluated(items, generation, device)):
             if journal is not None and index not in known:
                 journal.write(keys[index], value)
-            fitness[index] = self._counted(candidates[index], value)
+            known_or_new = self._noticed if index in known else self._counted
+            fitness[index] = known_or_new(candidates[index], value)
         found: Any = fitness if device is None else torch.from_numpy(fitness).to(device)
         return Evaluation(found)
 
     def _counted(self, candidate: Any, value: float | None) -> float:
         """Count an evaluation, and return its fitness."""
         self.evaluations += 1
+        self.failures += value is None
+        return self._noticed(candidate, value)
+
+    def _noticed(self, candidate: Any, value: float | None) -> float:
+        """Return the fitness of a candidate, which may be the best."""
         if value is None:
-            self.failures += 1
             return math.nan
         if self._sign * value > (-math.inf if self.best is None else self._sign * self.best[1]):
             self.best = candidate, value
@@ -374,12 +393,16 @@ def _sendable(error: Exception) -> Exception:
 class _Journal:
     """Evaluations, a line of JSON each; the fitness of a failed one is null."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, search: Mapping[str, Any]) -> None:
         check_own(path)
         content = path.read_bytes() if path.exists() else b""
         whole = content[: content.rfind(b"\n") + 1]  # the last line may be torn
         self.known: dict[Any, float | None] = {}
-        for line in whole.splitlines():
+        first, *lines = whole.splitlines() or [b""]
+        expected = json.dumps(search).encode()
+        if whole and first != expected:
+            raise CheckpointError(f"{path}: expected evaluations of {expected!r}, got those of {first!r}")
+        for line in lines:
             try:
                 *key, value = (json.loads(line)[name] for name in _JOURNAL)
                 self.known[tuple(key)] = None if value is None else float(value)
@@ -387,6 +410,8 @@ class _Journal:
                 raise ValueError(f"{path}: expected an evaluation, got {line!r}") from error
         self.file = path.open("ab")
         self.file.truncate(len(whole))
+        if not whole:
+            self.file.write(expected + b"\n")
 
     def write(self, key: tuple[int, int, str], value: float | None) -> None:
         fitness = value if value is None or math.isfinite(value) else str(value)  # JSON has no NaN

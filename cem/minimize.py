@@ -365,12 +365,19 @@ def _search(
             width = std if scale == 1.0 else as_real("std", std) * scale
             own_seed = seed if seed is None or restart == 0 else mix_seed(seed, restart)
             optimizer = make(width, population, config=config, seed=own_seed)
+            fingerprint = {
+                "objective": describe_callable(objective),
+                "restart": restart,
+                "population_size": population,
+                "mean": first_mean.to(optimizer.dtype).tolist(),
+                "std": optimizer.std.tolist(),
+            }
             folder = None if checkpoint is None else Path(checkpoint) / _FOLDER.format(restart)
             metrics = None if folder is None else MetricsWriter(folder / _METRICS, distribution=True)
             watch = _Watch(optimizer, history, looks_for_noise and not restart, noisy)
             if folder is not None and ranks.rank() == 0:
                 folder.mkdir(parents=True, exist_ok=True)
-                evaluator.open_journal(folder / _JOURNAL)
+                evaluator.open_journal(None if asynchronous else folder / _JOURNAL, fingerprint)
             of_generation = evaluate
             if asynchronous:
                 of_generation = evaluator.in_any_order(optimizer)
@@ -390,13 +397,7 @@ def _search(
                 if folder is None
                 else Checkpointer(
                     folder,
-                    fingerprint={
-                        "objective": describe_callable(objective),
-                        "restart": restart,
-                        "population_size": population,
-                        "mean": first_mean.to(optimizer.dtype).tolist(),
-                        "std": optimizer.std.tolist(),
-                    },
+                    fingerprint=fingerprint,
                     interval_s=CHECKPOINT_SECONDS,
                 ),
                 stop=stop,
@@ -420,7 +421,7 @@ def _search(
             found.append(_Found(optimizer.best, optimizer.best_fitness, optimizer))
             if reason == _NOISE:
                 found.clear()
-                size = max(size, min(10 * dim, left // _LEAST_GENERATIONS))
+                size = max(size, min(CEMConfig().population_of(dim), left // _LEAST_GENERATIONS))
                 noisy, config = True, config.replace(mean_averaging=0.2)
                 continue
             if noisy or reason in ("target", "time_limit", "signal", "requested", "failed"):

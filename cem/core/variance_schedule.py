@@ -24,8 +24,10 @@ Sources:
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from cem.core.checks import check_real
@@ -104,9 +106,22 @@ def describe_variance_schedule(schedule: VarianceSchedule | None) -> str:
 
 
 def describe_callable(function: Callable[..., Any]) -> str:
-    """Return the qualified name of a function, or of the type of another callable."""
+    """Return what tells a callable from others: the qualified name of a function or of another callable's type.
+
+    Of a lambda, with a digest of its code; of a ``functools.partial``, with its numbers and texts.
+    """
+    if isinstance(function, partial):
+        given = [*function.args, *sorted(function.keywords.items())]
+        plain = [x for x in given if isinstance(x, (int, float, str, tuple))]
+        return f"{describe_callable(function.func)} of {plain}"
     named = function if hasattr(function, "__qualname__") else type(function)
-    return f"{named.__module__}.{named.__qualname__}"
+    name = f"{named.__module__}.{named.__qualname__}"
+    if name.endswith("<lambda>"):
+        code = function.__code__
+        constants = [x for x in code.co_consts if isinstance(x, (int, float, str, tuple))]
+        digest = zlib.crc32(code.co_code + repr((code.co_names, constants)).encode())
+        name += f" {digest:08x}"
+    return name
 
 
 def resolve_variance_schedule(schedule: VarianceSchedule | str | None) -> VarianceSchedule:

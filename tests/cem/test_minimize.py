@@ -396,14 +396,12 @@ class TestResume:
         assert calls == expected
         assert same(results[-1], whole)
 
-    @pytest.mark.xfail(strict=True, reason="counts of a search before it was resumed are forgotten")
     def test_a_resumed_search_counts_failures_and_evaluations_of_before(self, tmp_path):
         (whole,), _ = self.interrupted(None)
         results, _ = self.interrupted(tmp_path, 21, 43)
         assert [each.evaluations for each in results] == [21, 43, whole.evaluations]
         assert results[-1].failures == whole.failures > 0
 
-    @pytest.mark.xfail(strict=True, reason="a journal does not say whose it is")
     def test_evaluations_of_another_objective_are_no_values_of_this_one(self, tmp_path):
         options = {
             "population_size": 8,

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from kernels.ops.portable import multiply_add
 from torch import Tensor
 
 from kernels import sample_normal, sample_normal_rows
 from kernels.ops.normal import sample_normal_rows_reference
-from kernels.ops.portable import multiply_add
 
 ROOT = Path(__file__).parents[2]
 SHAPES = [(1000, 1024), (37, 301), (20, 128)]
