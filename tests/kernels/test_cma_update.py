@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import torch
-from cem.adaptation import all_weights, rates
-from cem.start import rank_weights
+from cem.core.adaptation import all_weights, rates
+from cem.core.state import rank_weights
 from contract import DEVICES, assert_same, cuda
 from test_cem_update import problem
 from test_cem_update_emulated import emulated
