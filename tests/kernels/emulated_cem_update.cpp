@@ -71,6 +71,8 @@ struct Emulated {
     launch(kernel, blocks, threads, bytes, arguments...);
   }
   void zero(void* memory, int64_t bytes) const { std::memset(memory, 0, static_cast<size_t>(bytes)); }
+  // Blocks with little shared memory: few candidates at once where there are many dimensions.
+  template <typename Kernel> bool gives(Kernel*, int64_t bytes) const { return bytes <= 64 << 10; }
 };
 
 int64_t multiprocessors_of_call;
@@ -81,16 +83,11 @@ void run_emulated(const Job& job, ScalarType type, cem_tetris::Device device) {
   launch(Emulated{static_cast<int>(multiprocessors_of_call)}, job, type, device);
 }
 
-// Blocks with little shared memory: few candidates at once where there are many dimensions.
-struct Small : Emulated {
-  template <typename Kernel> bool gives(Kernel*, int64_t bytes) const { return bytes <= 64 << 10; }
-};
-
 void adapt_emulated(const cem_tetris::cma::Call& call, ScalarType type, cem_tetris::Device device) {
-  cem_tetris::cma::launch(Small{{static_cast<int>(multiprocessors_of_call)}}, call, type, device);
+  launch(Emulated{static_cast<int>(multiprocessors_of_call)}, call, type, device);
 }
 void draw_emulated(const cem_tetris::cma::Draw& call, ScalarType type, cem_tetris::Device) {
-  cem_tetris::cma::launch(Small{{static_cast<int>(multiprocessors_of_call)}}, call, type);
+  launch(Emulated{static_cast<int>(multiprocessors_of_call)}, call, type);
 }
 
 }  // namespace

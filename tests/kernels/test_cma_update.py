@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 import torch
-from cem.core.adaptation import all_weights, rates
-from cem.core.state import rank_weights
 from contract import DEVICES, assert_same, cuda
 from test_cem_update import problem
 from test_cem_update_emulated import emulated
 from torch import Tensor
 
+from cem.core.adaptation import all_weights, rates
+from cem.core.state import rank_weights
 from kernels import cem_update, cma_update, cma_update_reference, draw_correlated, sample_normal_rows
 
 Given = dict[str, Any]

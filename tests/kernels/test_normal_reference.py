@@ -10,7 +10,7 @@ import torch
 
 from kernels import sample_normal_rows
 from kernels.ops.normal import sample_normal_rows_reference
-from kernels.ops.portable import multiply_add
+from kernels.ops.normal.reference import multiply_add
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])

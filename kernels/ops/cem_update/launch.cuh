@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "arguments.h"
-#include "rank.cuh"
 #include "single.cuh"
 #include "sums.cuh"
 
