@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 import torch
-from contract import DEVICES, assert_same, cuda
+from contract import DEVICES, assert_same, check_device, cuda
 from test_cem_update import problem
-from test_cem_update_emulated import emulated
 from torch import Tensor
 
 from cem.core.adaptation import all_weights, rates
@@ -52,12 +51,11 @@ def start(
     return [x.to(device) for x in (*inputs, factor, paths)], {**given, "num_elites": elites}
 
 
-def options(width: int, dtype: torch.dtype, device: str = "cpu") -> Given:
+def options(width: int, dtype: torch.dtype) -> Given:
     """Return all else that an update can be asked for."""
     extra = torch.tensor([0.0, 0.0, 0.0, 0.3, 0.7], dtype=torch.float64)
     tensors = {"extra_variance": extra, "std_floor": torch.linspace(0.1, 2.0, width, dtype=dtype)}
-    moved = {name: tensor.to(device) for name, tensor in tensors.items()}
-    return {**moved, "smoothing": 0.75, "mean_averaging": 0.5, "maximize": True}
+    return {**tensors, "smoothing": 0.75, "mean_averaging": 0.5, "maximize": True}
 
 
 def close(actual: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
@@ -170,47 +168,13 @@ def test_the_bits_are_the_same_on_every_processor() -> None:
     assert whole.hexdigest()[:16] == "d8eb0603fa58c8a3"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize(("batch", "population", "width"), [*SHAPES, ((), 700, 33)])
-def test_emulated_kernels_give_the_bits_of_the_cpu(
-    batch: tuple[int, ...], population: int, width: int, dtype: torch.dtype
-) -> None:
-    there = emulated()
-    for failed, ties in FAILURES:
-        inputs, given = start(batch, population, width, dtype=dtype, failed=failed, ties=ties)
-        there.set_multiprocessors(inputs[0], 132)
-        for more in ({}, options(width, dtype)):
-            every: Given = {"smoothing": 1.0, "mean_averaging": 0.0, **given, **more}
-            actual = there.cma_update(
-                *(*inputs, every["weights"], every.get("extra_variance"), every.get("std_floor")),
-                *(every["num_elites"], every["maximize"], every["smoothing"], every["mean_averaging"]),
-                *every["rates"],
-            )
-            assert_same(tuple(actual), cma_update(*inputs, **every))
-    distribution, generation, factor = inputs[2], inputs[4], inputs[5]
-    seeds = torch.arange(math.prod(batch)).reshape(batch)
-    bounds = distribution[..., 0, :] - 1.0, distribution[..., 0, :] + 0.5
-    drawn = draw_correlated(
-        distribution, factor, population, seed=seeds, generation=generation, bounds=bounds
-    )
-    assert_same(there.draw_correlated(distribution, factor, population, seeds, generation, *bounds), drawn)
-
-
 @cuda
 def test_cuda_gives_the_bits_of_the_cpu() -> None:
     for batch, population, width in [*SHAPES, ((5,), 700, 33), ((), 2048, 64), ((2000,), 24, 20)]:
         for dtype in (torch.float32, torch.float64):
             for failed, ties in FAILURES:
-                here, given = start(batch, population, width, dtype=dtype, failed=failed, ties=ties)
-                there = [x.cuda() for x in here]
-                moved = {**given, "weights": given["weights"].cuda()}
-                for more in (False, True):
-                    extra = options(width, dtype) if more else {}
-                    extra_there = options(width, dtype, "cuda") if more else {}
-                    actual = cma_update(*there, **{**moved, **extra_there})
-                    assert_same(tuple(x.cpu() for x in actual), cma_update(*here, **{**given, **extra}))
-        seed = torch.arange(math.prod(batch)).reshape(batch)
-        drawn = draw_correlated(here[2], here[5], 77, seed=seed, generation=here[4])
-        found = draw_correlated(there[2], there[5], 77, seed=seed.cuda(), generation=there[4])
-        assert_same(found.cpu(), drawn)
+                inputs, given = start(batch, population, width, dtype=dtype, failed=failed, ties=ties)
+                for more in ({}, options(width, dtype)):
+                    check_device(cma_update, *inputs, **given | more)
+        noise = {"seed": torch.arange(math.prod(batch)).reshape(batch), "generation": inputs[4]}
+        check_device(draw_correlated, inputs[2], inputs[5], 77, **noise)
