@@ -102,8 +102,8 @@ def cem_update(
         index order, fill it up at the end.
 
     Raises:
-        TypeError: an argument has the wrong type.
-        ValueError: an argument has a wrong shape, device or value.
+        TypeError: a tensor has the wrong type.
+        ValueError: a tensor has a wrong shape or device, or a number is out of range.
         kernels.BuildError: the operator has to be built, and cannot be.
     """
     if variance_about not in VARIANCES:

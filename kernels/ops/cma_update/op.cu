@@ -1,6 +1,5 @@
 // The operators on a GPU: launch.cuh, on the current stream.
 
-#include "cem_update/gpu.cuh"
 #include "launch.cuh"
 #include "op.h"
 

@@ -62,8 +62,8 @@ def draw_correlated(
         A new tensor, shape (..., N, d).
 
     Raises:
-        TypeError: an argument has the wrong type.
-        ValueError: an argument has a wrong shape, device or value.
+        TypeError: a tensor has the wrong type.
+        ValueError: a tensor has a wrong shape or device, or a number is out of range.
         kernels.BuildError: the operator has to be built, and cannot be.
     """
     result: Tensor = _LIBRARY.call(
@@ -120,8 +120,8 @@ def cma_update(
         factor, paths, and the indices of the elites in rank order, shape (..., K), int64.
 
     Raises:
-        TypeError: an argument has the wrong type.
-        ValueError: an argument has a wrong shape, device or value.
+        TypeError: a tensor has the wrong type.
+        ValueError: a tensor has a wrong shape or device, or a number is out of range.
         kernels.BuildError: the operator has to be built, and cannot be.
     """
     result: Updated = _LIBRARY.call(
