@@ -5,6 +5,7 @@ Against the formulas: tests/cem/test_optimizer.py.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import math
@@ -46,7 +47,6 @@ def problem(
     fitness: torch.dtype = torch.float32,
     failed: float = 0.0,
     ties: int = 0,
-    device: str = "cpu",
 ) -> tuple[Tensor, ...]:
     """Returns fitness, candidates, distribution, record and generation 3.
 
@@ -64,7 +64,7 @@ def problem(
         scores[torch.rand(scores.shape, generator=generator) < failed] = value
     distribution = torch.randn(*batch, 4, width, generator=generator, dtype=dtype).abs()
     record = torch.tensor([NAN] * 4 + [0.0], dtype=torch.float64).expand(*batch, 5).contiguous()
-    return tuple(x.to(device) for x in (scores, candidates, distribution, record, torch.tensor(3)))
+    return scores, candidates, distribution, record, torch.tensor(3)
 
 
 def options(elites: int, width: int, dtype: torch.dtype) -> dict[str, Any]:
@@ -128,12 +128,10 @@ def test_failed_candidates_rank_last_and_move_nothing() -> None:
     fitness, candidates, *state = problem((), 8, 2)
     fitness[:] = torch.tensor([NAN, 3.0, -INF, INF, 1.0, NAN, INF, 2.0])
     candidates[[0, 3, 5, 6]] = NAN
-    elites = cem_update(fitness, candidates, *state, 6, maximize=False)[3]
+    result, record, _, elites = cem_update(fitness, candidates, *state, 6, maximize=False)
     assert elites.tolist() == [2, 4, 7, 1, 0, 3]
-    assert cem_update(fitness, candidates, *state, 6, maximize=False, ranked=False)[3].tolist() == [
-        *(1, 2, 4, 7, 0, 3)
-    ]
-    result, record, *_ = cem_update(fitness, candidates, *state, 6, maximize=False)
+    unordered = cem_update(fitness, candidates, *state, 6, maximize=False, ranked=False)[3]
+    assert unordered.tolist() == [1, 2, 4, 7, 0, 3]
     few = cem_update(fitness, candidates, *state, 4, maximize=False)
     assert_same((result, record), few[:2])
     assert record.tolist() == [-INF, -INF, -INF, 3.0, 0.0]
@@ -169,10 +167,16 @@ def test_the_bits_are_the_same_on_every_processor(dtype: torch.dtype, digest: st
     inputs = (fitness, candidates.to(dtype), distribution, record, torch.tensor(2))
     weights = 1 / torch.arange(1, 701, dtype=torch.float64)
     result = cem_update(*inputs, 700, maximize=True, weights=weights, **EVERYTHING)
-    whole = hashlib.sha256()
-    for tensor in result:
-        whole.update(tensor.numpy().tobytes())
-    assert whole.hexdigest()[:16] == digest
+    whole = b"".join(tensor.numpy().tobytes() for tensor in result)
+    assert hashlib.sha256(whole).hexdigest()[:16] == digest
+
+
+def test_vmap_is_a_loop() -> None:
+    *of_problems, _ = problem((2,))
+    arguments = (*of_problems, torch.tensor([3, 5]))  # of each a generation of its own
+    update = functools.partial(cem_update, num_elites=5, maximize=False, mean_averaging=0.5)
+    single = [update(*(x[i] for x in arguments)) for i in range(2)]
+    assert_same(torch.func.vmap(update)(*arguments), tuple(map(torch.stack, zip(*single, strict=True))))
 
 
 @cuda

@@ -76,7 +76,7 @@ def search(population: int) -> Callable[[str], tuple[Tensor, ...]]:
     def inputs(device: str) -> tuple[Tensor, ...]:
         given = options(5, 3, torch.float32)
         most = given["weights"], given["extra_variance"], given["std_floor"].expand(2, 3).contiguous()
-        return (*problem((2,), population, device=device), *(x.to(device) for x in most))
+        return tuple(x.to(device) for x in (*problem((2,), population), *most))
 
     return inputs
 
@@ -93,8 +93,8 @@ RATES = (4.0, 0.3, 1.5, 0.2, 0.1, 0.2, 1.6)
 
 def correlated(device: str) -> tuple[Tensor, ...]:
     """Return what ``adapt`` takes."""
-    inputs, given = start((2,), 40, 3, dtype=torch.float32, device=device)
-    return (*inputs, given["weights"], *search(40)(device)[6:])
+    inputs, given = start((2,), 40, 3, dtype=torch.float32)
+    return tuple(x.to(device) for x in (*inputs, given["weights"], *search(40)("cpu")[6:]))
 
 
 def adapt(*inputs: Tensor) -> tuple[Tensor, ...]:
