@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.utils._pytree import tree_map
 
 from kernels.loader import Extension
 
@@ -65,6 +67,13 @@ def check_tensor(
         raise ValueError(f"expected {name} on {device or 'CPU or CUDA'}, got {value.device}")
 
 
+def check_like(device: torch.device, *expected: tuple[Any, ...]) -> None:
+    """Check tensors of a device: a name, the tensor or None, its type and its possible shapes each."""
+    for name, value, dtype, *shapes in expected:
+        if value is not None:
+            check_tensor(name, value, (dtype,), device, shapes)
+
+
 def is_transformed() -> bool:
     """Return whether forward-mode or ``torch.func`` is at work: only the references have rules for them."""
     return forward_ad._current_level >= 0 or _are_transforms_active()
@@ -94,11 +103,22 @@ class Library:
         ready: of ``tensor.is_cuda``, those for which the operators are loaded.
     """
 
-    def __init__(self, name: str, register: Callable[[], None]) -> None:
-        """Declare a folder of this package; ``register`` adds fake kernels and gradients to its schemas."""
+    def __init__(
+        self, name: str, register: Callable[[], None] = lambda: None, **fakes: Callable[..., Any]
+    ) -> None:
+        """Declare a folder of this package.
+
+        Args:
+            name: The folder.
+            register: Adds fake kernels and gradients to its schemas.
+            **fakes: The fake kernels of operators without a derivative, for ``call``. They raise TypeError or
+                ValueError for arguments that the operator does not take.
+        """
         self.name = name
         self.ready: set[bool] = set()
         self.register = register
+        self.fakes = fakes
+        self.direct: dict[str, Callable[..., Any]] = {}  # those operators, once they are loaded
         _libraries[name] = self
 
     def ensure(self, tensor: Tensor) -> None:
@@ -110,6 +130,49 @@ class Library:
         if _is_compiling() or tensor.is_cuda not in self.ready:
             _load(self.name, tensor.is_cuda)
 
+    def call(self, name: str, *arguments: Any) -> Any:
+        """Call an operator without a derivative: no gradient reaches its results."""
+        try:
+            if _is_traced() or arguments[0].is_cuda not in self.ready:
+                self.ensure(arguments[0])
+                return getattr(torch.ops.cem_tetris, name).default(*arguments)
+            return self.direct[name](*arguments)
+        except (RuntimeError, TypeError, AttributeError):
+            self.fakes[name](*arguments)  # says more of arguments that the operator refuses
+            raise
+
+
+# Of operators without a derivative: the arguments that have the leading dimensions of the problems, and those
+# that may be of shape (d,) for all.
+_OF_PROBLEMS = {"fitness", "candidates", "distribution", "record", "factor", "paths", "seed"}
+_OF_ALL = {"std_floor", "low", "high"}
+_IMPLEMENTATIONS = torch.library.Library("cem_tetris", "FRAGMENT")
+
+
+def _mapped(operator: Any, info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
+    """What vmap calls: the mapped dimension becomes one more dimension of the problems."""
+    names = [each.name for each in operator._schema.arguments]
+    mapped = {name for name, dim in zip(names, in_dims, strict=False) if dim is not None}
+    if not mapped <= _OF_PROBLEMS | _OF_ALL:
+        return one_by_one(operator, info, in_dims, *arguments)
+
+    def moved(name: str, x: Any, dim: int | None) -> Any:
+        if dim is not None:
+            return x.movedim(dim, 0)
+        alone = name in _OF_PROBLEMS or (name in _OF_ALL and x is not None and x.dim() > 1)
+        return x.expand(info.batch_size, *x.shape) if alone else x
+
+    results = operator(*map(moved, names, arguments, in_dims))
+    return results, tree_map(lambda result: 0 if result.dim() else None, results)  # but the generation
+
+
+def one_by_one(operator: Any, info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
+    """What vmap calls where no argument of the operator has the mapped dimension."""
+    pairs = list(zip(arguments, in_dims, strict=True))
+    calls = ([x if dim is None else x.select(dim, i) for x, dim in pairs] for i in range(info.batch_size))
+    results = tree_map(lambda *each: torch.stack(each), *(operator(*call) for call in calls))
+    return results, tree_map(lambda _: 0, results)
+
 
 def _load(name: str, cuda: bool) -> None:
     library = _libraries[name]
@@ -117,6 +180,12 @@ def _load(name: str, cuda: bool) -> None:
         if False not in library.ready:
             extension(name, "cpu").load()
             library.register()
+            for each, fake in library.fakes.items():
+                operator = getattr(torch.ops.cem_tetris, each).default
+                torch.library.register_fake(operator, fake)
+                torch.library.register_vmap(operator, partial(_mapped, operator))
+                _IMPLEMENTATIONS.impl(each, torch.library.fallthrough_kernel, "Autograd")
+                library.direct[each] = operator._op
             library.ready.add(False)
         if cuda and True not in library.ready:
             extension(name, "cuda").load()

@@ -13,7 +13,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
+#include <numeric>
 #include <optional>
 #include <type_traits>
 
@@ -113,5 +115,40 @@ template <typename T> const T* const_data(const std::optional<Tensor>& tensor) {
 template <typename T> T* mutable_data(const Tensor& tensor) {
   return static_cast<T*>(tensor.mutable_data_ptr());
 }
+
+// The problems of a call: a device, and the leading dimensions of nearly all of its tensors.
+struct Problems {
+  Device device;
+  Sizes sizes;
+
+  int64_t count() const {
+    return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<int64_t>());
+  }
+  // An unset tensor of their leading dimensions, then these.
+  Tensor empty(ScalarType type, std::initializer_list<int64_t> more) const {
+    return cem_tetris::empty(device, type, sizes, sizes.size(), more);
+  }
+  // Checks a tensor of their leading dimensions, then these; or of these alone. Returns it contiguous.
+  Tensor check(const Tensor& tensor, const char* name, ScalarType type, std::initializer_list<int64_t> more,
+      bool leads = true) const {
+    const Sizes found = tensor.sizes(), leading = leads ? sizes : Sizes();
+    STD_TORCH_CHECK(found.size() == leading.size() + more.size() &&
+                        std::equal(leading.begin(), leading.end(), found.begin()) &&
+                        std::equal(more.begin(), more.end(), found.begin() + leading.size()),
+        "expected another shape of ", name);
+    STD_TORCH_CHECK(tensor.scalar_type() == type, "expected another type of ", name);
+    STD_TORCH_CHECK(
+        Device(tensor) == device, "expected all tensors on one device, got ", name, " on another");
+    return dense(tensor);
+  }
+  // The same of numbers a dimension, for each problem or for all, where there are any. Returns the numbers
+  // from one problem's to the next one's.
+  int64_t check_row(std::optional<Tensor>& row, const char* name, ScalarType type, int64_t dimensions) const {
+    if (!row.has_value()) return 0;
+    const bool leads = row->dim() > 1;
+    row = check(*row, name, type, {dimensions}, leads);
+    return leads ? dimensions : 0;
+  }
+};
 
 }  // namespace cem_tetris

@@ -5,6 +5,7 @@ other arguments with a lambda. ``f`` has to be pure: an operator that draws rand
 Inputs that require gradients keep doing so. Results have to be equal bit for bit unless tolerances
 (``rtol=`` and ``atol=``) are given. Nothing here knows an operator.
 
+    check_device(f, *inputs)           CUDA: the bits of the CPU
     check_compiles(backend, f, *inputs)  torch.compile(fullgraph=True): results, and gradients of the inputs
                                        that require them
     check_noncontiguous(f, *inputs)    every layout of ``layouts`` gives what contiguous inputs give, and no
@@ -25,6 +26,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 Function = Callable[..., Any]
 
@@ -48,6 +50,12 @@ def skip_unless_free(count: int) -> None:
 def assert_same(actual: Any, expected: Any, **tolerances: float) -> None:
     """Compares tensors, or tuples of them: values (NaN equals NaN), types and devices."""
     torch.testing.assert_close(actual, expected, equal_nan=True, **(tolerances or {"rtol": 0, "atol": 0}))
+
+
+def check_device(f: Function, *inputs: Any, **given: Any) -> None:
+    """Compares a call, bit for bit, with that of the same tensors on CUDA."""
+    there, given_there = tree_map_only(Tensor, Tensor.cuda, (inputs, given))
+    assert_same(tree_map_only(Tensor, Tensor.cpu, f(*there, **given_there)), f(*inputs, **given))
 
 
 def check_compiles(backend: str, f: Function, *inputs: Tensor, **tolerances: float) -> None:

@@ -16,29 +16,21 @@ namespace {
 template <class T> T __shfl_xor_sync(unsigned mask, T value, int step) {
   return __shfl_sync(mask, value, static_cast<int>(threadIdx.x % 32) ^ step);
 }
-int __syncthreads_count(bool value) {
-  static int counts[2];
-  static int turn = 0;
+bool __syncthreads_or(bool value) {
+  static bool any;
   __syncthreads();
-  const int mine = turn & 1;
-  if (threadIdx.x == 0) counts[mine] = 0;
+  if (threadIdx.x == 0) any = false;
   __syncthreads();
-  counts[mine] += value ? 1 : 0;
+  any = any || value;
   __syncthreads();
-  if (threadIdx.x == 0) ++turn;
-  return counts[mine];
+  return any;
 }
-bool __syncthreads_or(bool value) { return __syncthreads_count(value) > 0; }
 uint32_t atomicExch(uint32_t* word, uint32_t value) { return std::exchange(*word, value); }
 template <class T> T atomicMin(T* word, std::common_type_t<T> value) {
-  const T old = *word;
-  *word = std::min(old, value);
-  return old;
+  return std::exchange(*word, std::min(*word, value));
 }
 template <class T> T atomicMax(T* word, std::common_type_t<T> value) {
-  const T old = *word;
-  *word = std::max(old, value);
-  return old;
+  return std::exchange(*word, std::max(*word, value));
 }
 using std::max;
 using std::min;
@@ -59,7 +51,7 @@ using namespace cem_tetris::update;
 using torch::stable::Tensor;
 
 struct Emulated {
-  int multiprocessors;
+  inline static int multiprocessors = 1;
 
   template <typename... Parameters, typename... Given> void launch(void (*kernel)(Parameters...),
       int64_t blocks, int threads, int64_t bytes, const Given&... arguments) const {
@@ -71,26 +63,21 @@ struct Emulated {
     launch(kernel, blocks, threads, bytes, arguments...);
   }
   void zero(void* memory, int64_t bytes) const { std::memset(memory, 0, static_cast<size_t>(bytes)); }
-};
-
-int64_t multiprocessors_of_call;
-
-void set_multiprocessors(const Tensor&, int64_t count) { multiprocessors_of_call = count; }
-
-void run_emulated(const Job& job, ScalarType type, cem_tetris::Device device) {
-  launch(Emulated{static_cast<int>(multiprocessors_of_call)}, job, type, device);
-}
-
-// Blocks with little shared memory: few candidates at once where there are many dimensions.
-struct Small : Emulated {
+  // Blocks with little shared memory: few candidates at once where there are many dimensions.
   template <typename Kernel> bool gives(Kernel*, int64_t bytes) const { return bytes <= 64 << 10; }
 };
 
-void adapt_emulated(const cem_tetris::cma::Call& call, ScalarType type, cem_tetris::Device device) {
-  cem_tetris::cma::launch(Small{{static_cast<int>(multiprocessors_of_call)}}, call, type, device);
+void set_multiprocessors(const Tensor&, int64_t count) {
+  Emulated::multiprocessors = static_cast<int>(count);
 }
-void draw_emulated(const cem_tetris::cma::Draw& call, ScalarType type, cem_tetris::Device) {
-  cem_tetris::cma::launch(Small{{static_cast<int>(multiprocessors_of_call)}}, call, type);
+void run(const Job& job, ScalarType type, cem_tetris::Device device) {
+  launch(Emulated(), job, type, device);
+}
+void run(const cem_tetris::cma::Call& call, ScalarType type, cem_tetris::Device device) {
+  launch(Emulated(), call, type, device);
+}
+void run(const cem_tetris::cma::Draw& call, ScalarType type, cem_tetris::Device) {
+  launch(Emulated(), call, type);
 }
 
 }  // namespace
@@ -102,8 +89,8 @@ STABLE_TORCH_LIBRARY_FRAGMENT(emulated, m) {
   m.def("set_multiprocessors(Tensor of_the_device, int count) -> ()");
 }
 STABLE_TORCH_LIBRARY_IMPL(emulated, CPU, m) {
-  m.impl("cem_update", TORCH_BOX(&cem_update<run_emulated>));
-  m.impl("cma_update", TORCH_BOX(&cem_tetris::cma::cma_update<adapt_emulated>));
-  m.impl("draw_correlated", TORCH_BOX(&cem_tetris::cma::draw_correlated<draw_emulated>));
+  m.impl("cem_update", TORCH_BOX(&cem_update<run>));
+  m.impl("cma_update", TORCH_BOX(&cem_tetris::cma::cma_update<run>));
+  m.impl("draw_correlated", TORCH_BOX(&cem_tetris::cma::draw_correlated<run>));
   m.impl("set_multiprocessors", TORCH_BOX(&set_multiprocessors));
 }

@@ -5,6 +5,7 @@ Against the formulas: tests/cem/test_optimizer.py.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import math
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from contract import assert_same, cuda
+from contract import assert_same, check_device, cuda
 from torch import Tensor
 
 from kernels import cem_update, cem_update_reference
@@ -46,7 +47,6 @@ def problem(
     fitness: torch.dtype = torch.float32,
     failed: float = 0.0,
     ties: int = 0,
-    device: str = "cpu",
 ) -> tuple[Tensor, ...]:
     """Returns fitness, candidates, distribution, record and generation 3.
 
@@ -64,18 +64,17 @@ def problem(
         scores[torch.rand(scores.shape, generator=generator) < failed] = value
     distribution = torch.randn(*batch, 4, width, generator=generator, dtype=dtype).abs()
     record = torch.tensor([NAN] * 4 + [0.0], dtype=torch.float64).expand(*batch, 5).contiguous()
-    return tuple(x.to(device) for x in (scores, candidates, distribution, record, torch.tensor(3)))
+    return scores, candidates, distribution, record, torch.tensor(3)
 
 
-def options(elites: int, width: int, dtype: torch.dtype, device: str = "cpu") -> dict[str, Any]:
+def options(elites: int, width: int, dtype: torch.dtype) -> dict[str, Any]:
     """Returns all that an update can be asked for."""
     generator = torch.Generator().manual_seed(2)
-    tensors = {
+    return EVERYTHING | {
         "weights": torch.rand(elites, generator=generator, dtype=torch.float64),
         "extra_variance": torch.rand(5, generator=generator, dtype=torch.float64),
         "std_floor": torch.rand(width, generator=generator, dtype=dtype) * 2,
     }
-    return {**EVERYTHING, **{name: tensor.to(device) for name, tensor in tensors.items()}}
 
 
 def assert_matches(actual: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
@@ -129,12 +128,10 @@ def test_failed_candidates_rank_last_and_move_nothing() -> None:
     fitness, candidates, *state = problem((), 8, 2)
     fitness[:] = torch.tensor([NAN, 3.0, -INF, INF, 1.0, NAN, INF, 2.0])
     candidates[[0, 3, 5, 6]] = NAN
-    elites = cem_update(fitness, candidates, *state, 6, maximize=False)[3]
+    result, record, _, elites = cem_update(fitness, candidates, *state, 6, maximize=False)
     assert elites.tolist() == [2, 4, 7, 1, 0, 3]
-    assert cem_update(fitness, candidates, *state, 6, maximize=False, ranked=False)[3].tolist() == [
-        *(1, 2, 4, 7, 0, 3)
-    ]
-    result, record, *_ = cem_update(fitness, candidates, *state, 6, maximize=False)
+    unordered = cem_update(fitness, candidates, *state, 6, maximize=False, ranked=False)[3]
+    assert unordered.tolist() == [1, 2, 4, 7, 0, 3]
     few = cem_update(fitness, candidates, *state, 4, maximize=False)
     assert_same((result, record), few[:2])
     assert record.tolist() == [-INF, -INF, -INF, 3.0, 0.0]
@@ -170,26 +167,28 @@ def test_the_bits_are_the_same_on_every_processor(dtype: torch.dtype, digest: st
     inputs = (fitness, candidates.to(dtype), distribution, record, torch.tensor(2))
     weights = 1 / torch.arange(1, 701, dtype=torch.float64)
     result = cem_update(*inputs, 700, maximize=True, weights=weights, **EVERYTHING)
-    whole = hashlib.sha256()
-    for tensor in result:
-        whole.update(tensor.numpy().tobytes())
-    assert whole.hexdigest()[:16] == digest
+    whole = b"".join(tensor.numpy().tobytes() for tensor in result)
+    assert hashlib.sha256(whole).hexdigest()[:16] == digest
+
+
+def test_vmap_is_a_loop() -> None:
+    *of_problems, _ = problem((2,))
+    arguments = (*of_problems, torch.tensor([3, 5]))  # of each a generation of its own
+    update = functools.partial(cem_update, num_elites=5, maximize=False, mean_averaging=0.5)
+    single = [update(*(x[i] for x in arguments)) for i in range(2)]
+    assert_same(torch.func.vmap(update)(*arguments), tuple(map(torch.stack, zip(*single, strict=True))))
 
 
 @cuda
 @pytest.mark.parametrize("shapes", [SHAPES, LARGE], ids=["small", "large"])
 def test_cuda_gives_the_bits_of_the_cpu(shapes: list[tuple[tuple[int, ...], int, int, int]]) -> None:
-    every = [(*shape, *values) for shape in shapes for values in ((0.0, 0), (0.1, 0), (0.05, 7), (1.0, 0))]
-    for batch, population, elites, width, failed, ties in every:
+    for batch, population, elites, width in shapes:
         dtype = torch.float64 if population in (33, 1500, 300000) else torch.float32
-        inputs = problem(batch, population, width, dtype=dtype, fitness=dtype, failed=failed, ties=ties)
-        there = [x.cuda() for x in inputs]
-        here, on_cuda = (options(elites, width, dtype, device) for device in ("cpu", "cuda"))
-        for extra, extra_there in (({}, {}), ({"ranked": False}, {"ranked": False}), (here, on_cuda)):
-            for maximize in (False, True):
-                expected = cem_update(*inputs, elites, maximize=maximize, **extra)
-                actual = cem_update(*there, elites, maximize=maximize, **extra_there)
-                assert_same(tuple(x.cpu() for x in actual), expected)
+        for failed, ties in ((0.0, 0), (0.1, 0), (0.05, 7), (1.0, 0)):
+            inputs = problem(batch, population, width, dtype=dtype, fitness=dtype, failed=failed, ties=ties)
+            for extra in ({}, {"ranked": False}, options(elites, width, dtype)):
+                for maximize in (False, True):
+                    check_device(cem_update, *inputs, elites, maximize=maximize, **extra)
 
 
 @cuda
@@ -198,6 +197,4 @@ def test_cuda_ranks_every_type_as_the_cpu() -> None:
     for (population, elites, ties), dtype in itertools.product(sizes, FITNESS):
         inputs = problem((2,), population, 2, fitness=dtype, ties=ties)
         for maximize in (False, True):
-            expected = cem_update(*inputs, elites, maximize=maximize)
-            actual = cem_update(*(x.cuda() for x in inputs), elites, maximize=maximize)
-            assert_same(tuple(x.cpu() for x in actual), expected)
+            check_device(cem_update, *inputs, elites, maximize=maximize)

@@ -1,8 +1,10 @@
-"""The CUDA kernels of the update on emulated threads: what they compute, not when; they need no GPU."""
+"""The CUDA kernels of both updates on emulated threads: what they compute, not when; they need no GPU."""
 
 from __future__ import annotations
 
 import functools
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +12,18 @@ import pytest
 import torch
 from contract import assert_same
 from test_cem_update import options, problem
-from torch import Tensor
+from test_cma_update import SHAPES as CMA_SHAPES
+from test_cma_update import options as cma_options
+from test_cma_update import start
 
 import kernels.ops
-from kernels import Extension
-from kernels.ops.cem_update import cem_update
-from kernels.ops.cem_update.reference import VARIANCES
+from kernels import Extension, cem_update, cma_update, draw_correlated
+from kernels.ops import library
 
 pytestmark = pytest.mark.slow
 
 HERE, KERNELS = Path(__file__).parent, Path(kernels.ops.__file__).parent
+FAILURES = ((0.1, 0), (0.05, 7), (1.0, 0))
 # batch, N, K, d: one kernel with 1, 4 and 16 candidates a thread; ranks in a block, and by one pass
 # over tiles and by two; narrow and wide tiles; the search.
 SHAPES = [
@@ -33,23 +37,23 @@ SHAPES = [
 
 
 @functools.cache
-def emulated() -> Any:
+def emulated() -> dict[str, Any]:
     operators = ("cem_update", "cma_update", "normal")
     folders = (HERE.parent / "tetris", KERNELS, *(KERNELS / name for name in operators))
     sources = (HERE / "emulated_cem_update.cpp",)
     Extension("emulated_cem_update", sources, folders, flags=("-O1",), reason="test").load()
-    return torch.ops.emulated
+    names = ("cem_update", "cma_update", "draw_correlated", "set_multiprocessors")
+    return {name: getattr(torch.ops.emulated, name) for name in names}
 
 
-def update(multiprocessors: int, inputs: tuple[Tensor, ...], elites: int, **given: Any) -> tuple[Tensor, ...]:
-    tensors = [given.get(name) for name in ("extra_variance", "weights", "std_floor")]
-    about = VARIANCES[given.get("variance_about", "new_mean")]
-    numbers = (given.get(name, 1.0) for name in ("smoothing", "std_smoothing"))
-    emulated().set_multiprocessors(inputs[0], multiprocessors)
-    return emulated().cem_update(  # type: ignore[no-any-return]
-        *(*inputs, *tensors, elites, given["maximize"], about, *numbers),
-        *(given.get("mean_averaging", 0.0), given.get("ranked", True)),
-    )
+def check(f: Callable[..., Any], *inputs: Any, multiprocessors: int = 132, **given: Any) -> None:
+    """Compares a call, bit for bit, with that of the emulated kernels."""
+    expected = f(*inputs, **given)
+    emulated()["set_multiprocessors"](inputs[0], multiprocessors)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("cem_update", "cma_update"):
+            patch.setattr(library._libraries[name], "direct", emulated())
+        assert_same(f(*inputs, **given), expected)
 
 
 @pytest.mark.parametrize(("multiprocessors", "dtype"), [(1, torch.float64), (132, torch.float32)])
@@ -57,30 +61,35 @@ def update(multiprocessors: int, inputs: tuple[Tensor, ...], elites: int, **give
 def test_they_give_the_bits_of_the_cpu(
     batch: tuple[int, ...], population: int, elites: int, width: int, dtype: torch.dtype, multiprocessors: int
 ) -> None:
-    for run, (failed, ties) in enumerate(((0.1, 0), (0.05, 7), (1.0, 0))):
+    for run, (failed, ties) in enumerate(FAILURES):
         inputs = problem(batch, population, width, dtype=dtype, fitness=dtype, failed=failed, ties=ties)
         given = ({"ranked": False}, {}, options(elites, width, dtype))
         for extra in given if population < 5000 else given[run : run + 1]:
-            maximize = run % 2 == 1
-            expected = cem_update(*inputs, elites, maximize=maximize, **extra)
-            assert_same(update(multiprocessors, inputs, elites, maximize=maximize, **extra), expected)
+            extra = {"maximize": run % 2 == 1, "multiprocessors": multiprocessors} | extra
+            check(cem_update, *inputs, elites, **extra)
 
 
 @pytest.mark.parametrize(
-    ("fitness", "population"),
-    [
-        (torch.bfloat16, 300),
-        (torch.int64, 17000),
-        (torch.bool, 300),
-    ],
+    ("fitness", "population"), [(torch.bfloat16, 300), (torch.int64, 17000), (torch.bool, 300)]
 )
 def test_they_rank_every_type_as_the_cpu(fitness: torch.dtype, population: int) -> None:
     inputs = problem((), population, 1, fitness=fitness, ties=20)
     for maximize in (False, True):
-        expected = cem_update(*inputs, 60, maximize=maximize)
-        assert_same(update(132, inputs, 60, maximize=maximize), expected)
+        check(cem_update, *inputs, 60, maximize=maximize)
 
 
 def test_no_problems_count_too() -> None:
-    inputs = problem((0,), 4)
-    assert_same(update(132, inputs, 2, maximize=False), cem_update(*inputs, 2, maximize=False))
+    check(cem_update, *problem((0,), 4), 2, maximize=False)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("batch", "population", "width"), [*CMA_SHAPES, ((), 700, 33)])
+def test_those_of_cma_es_do(batch: tuple[int, ...], population: int, width: int, dtype: torch.dtype) -> None:
+    for failed, ties in FAILURES:
+        inputs, given = start(batch, population, width, dtype=dtype, failed=failed, ties=ties)
+        for more in ({}, cma_options(width, dtype)):
+            check(cma_update, *inputs, **given | more)
+    _, _, distribution, _, generation, factor, _ = inputs
+    noise = {"seed": torch.arange(math.prod(batch)).reshape(batch), "generation": generation}
+    bounds = distribution[..., 0, :] - 1.0, distribution[..., 0, :] + 0.5
+    check(draw_correlated, distribution, factor, population, **noise, bounds=bounds)

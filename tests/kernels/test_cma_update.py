@@ -6,18 +6,18 @@ What it learns: tests/cem/test_adaptation.py.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 from typing import Any
 
 import pytest
 import torch
-from cem.adaptation import all_weights, rates
-from cem.start import rank_weights
-from contract import DEVICES, assert_same, cuda
+from contract import DEVICES, assert_same, check_device, cuda
 from test_cem_update import problem
-from test_cem_update_emulated import emulated
 from torch import Tensor
 
+from cem.core.adaptation import all_weights, rates
+from cem.core.state import rank_weights
 from kernels import cem_update, cma_update, cma_update_reference, draw_correlated, sample_normal_rows
 
 Given = dict[str, Any]
@@ -35,7 +35,6 @@ def start(
     dtype: torch.dtype = torch.float64,
     failed: float = 0.0,
     ties: int = 0,
-    device: str = "cpu",
 ) -> tuple[list[Tensor], Given]:
     """Return the tensors of an update up to the paths and K, and the rest by name."""
     inputs = problem(batch, population, width, dtype=dtype, fitness=dtype, failed=failed, ties=ties)
@@ -48,16 +47,15 @@ def start(
     ranked = rank_weights(elites, "log")
     learned = rates(width, ranked, diagonal=False)
     weights = torch.tensor(all_weights(width, population, ranked, learned), dtype=torch.float64)
-    given = {"weights": weights.to(device), "rates": learned, "maximize": False}
-    return [x.to(device) for x in (*inputs, factor, paths)], {**given, "num_elites": elites}
+    given = {"weights": weights, "rates": learned, "maximize": False, "num_elites": elites}
+    return [*inputs, factor, paths], given
 
 
-def options(width: int, dtype: torch.dtype, device: str = "cpu") -> Given:
+def options(width: int, dtype: torch.dtype) -> Given:
     """Return all else that an update can be asked for."""
     extra = torch.tensor([0.0, 0.0, 0.0, 0.3, 0.7], dtype=torch.float64)
     tensors = {"extra_variance": extra, "std_floor": torch.linspace(0.1, 2.0, width, dtype=dtype)}
-    moved = {name: tensor.to(device) for name, tensor in tensors.items()}
-    return {**moved, "smoothing": 0.75, "mean_averaging": 0.5, "maximize": True}
+    return {**tensors, "smoothing": 0.75, "mean_averaging": 0.5, "maximize": True}
 
 
 def close(actual: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
@@ -71,29 +69,15 @@ def test_it_is_the_reference(batch: tuple[int, ...], population: int, width: int
     for failed, ties in FAILURES:
         inputs, given = start(batch, population, width, dtype=dtype, failed=failed, ties=ties)
         for more in ({}, options(width, dtype)):
-            actual = cma_update(*inputs, **{**given, **more})
-            close(actual, cma_update_reference(*inputs, **{**given, **more}))
+            close(cma_update(*inputs, **given | more), cma_update_reference(*inputs, **given | more))
 
 
 def test_the_mean_and_the_record_are_those_of_cem_update() -> None:
     inputs, given = start((3,), 40, 5, failed=0.1)
-    mean = cma_update(*inputs, **given)
-    elites = given["num_elites"]
-    expected = cem_update(
-        *(*inputs[:5], elites),
-        maximize=False,
-        weights=given["weights"][:elites].clone(),
-        variance_about="old_mean",
-    )
+    (moved, record, generation, *_, elites), num = cma_update(*inputs, **given), given["num_elites"]
+    expected = cem_update(*inputs[:5], num, maximize=False, weights=given["weights"][:num].clone())
     kept = [0, 2, 3]
-    assert_same((mean[0][..., kept, :], *mean[1:3], mean[5]), (expected[0][..., kept, :], *expected[1:]))
-
-
-def test_the_factor_is_that_of_a_covariance_whose_std_are_the_lengths_of_its_rows() -> None:
-    inputs, given = start((3,), 40, 5)
-    distribution, _, _, factor, *_ = cma_update(*inputs, **given)
-    torch.testing.assert_close(distribution[..., 1, :], factor.square().sum(-1).sqrt())
-    assert torch.equal(factor, factor.tril())
+    assert_same((moved[..., kept, :], record, generation, elites), (expected[0][..., kept, :], *expected[1:]))
 
 
 def test_a_generation_without_success_keeps_everything_and_counts() -> None:
@@ -141,11 +125,11 @@ def test_a_dimension_of_no_width_keeps_it() -> None:
 def test_draws_are_noise_times_the_factor(
     batch: tuple[int, ...], width: int, dtype: torch.dtype, device: str
 ) -> None:
-    (_, _, distribution, _, generation, factor, _), _ = start(batch, 4, width, dtype=dtype, device=device)
+    inputs = [x.to(device) for x in start(batch, 4, width, dtype=dtype)[0]]
+    _, _, distribution, _, generation, factor, _ = inputs
     seed = torch.arange(math.prod(batch), device=device).reshape(batch) - 1
-    noise = {"seed": seed, "generation": generation}
-    low, high = distribution[..., 0, :] - 1.0, distribution[..., 0, :] + 0.5
-    mean = distribution[..., 0, :]
+    noise, mean = {"seed": seed, "generation": generation}, distribution[..., 0, :]
+    low, high = mean - 1.0, mean + 0.5
     z = sample_normal_rows(torch.stack([0 * mean, 0 * mean + 1], dim=-2), 71, **noise)
     expected = mean.unsqueeze(-2) + z @ factor.mT
     drawn = draw_correlated(distribution, factor, 71, **noise)
@@ -164,53 +148,18 @@ def test_the_bits_are_the_same_on_every_processor() -> None:
     given["rates"] = (40.0, 0.3, 1.5, 0.2, 0.02, 0.1, 2.9)
     given["weights"] = (60 - torch.arange(150).double()) / 4000
     drawn = draw_correlated(inputs[2], inputs[5], 40, seed=torch.tensor([1, 2]), generation=torch.tensor(5))
-    whole = hashlib.sha256()
-    for tensor in (*cma_update(*inputs, **{**given, "num_elites": 60}), drawn):
-        whole.update(tensor.numpy().tobytes())
-    assert whole.hexdigest()[:16] == "d8eb0603fa58c8a3"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize(("batch", "population", "width"), [*SHAPES, ((), 700, 33)])
-def test_emulated_kernels_give_the_bits_of_the_cpu(
-    batch: tuple[int, ...], population: int, width: int, dtype: torch.dtype
-) -> None:
-    there = emulated()
-    for failed, ties in FAILURES:
-        inputs, given = start(batch, population, width, dtype=dtype, failed=failed, ties=ties)
-        there.set_multiprocessors(inputs[0], 132)
-        for more in ({}, options(width, dtype)):
-            every: Given = {"smoothing": 1.0, "mean_averaging": 0.0, **given, **more}
-            actual = there.cma_update(
-                *(*inputs, every["weights"], every.get("extra_variance"), every.get("std_floor")),
-                *(every["num_elites"], every["maximize"], every["smoothing"], every["mean_averaging"]),
-                *every["rates"],
-            )
-            assert_same(tuple(actual), cma_update(*inputs, **every))
-    distribution, generation, factor = inputs[2], inputs[4], inputs[5]
-    seeds = torch.arange(math.prod(batch)).reshape(batch)
-    bounds = distribution[..., 0, :] - 1.0, distribution[..., 0, :] + 0.5
-    drawn = draw_correlated(
-        distribution, factor, population, seed=seeds, generation=generation, bounds=bounds
-    )
-    assert_same(there.draw_correlated(distribution, factor, population, seeds, generation, *bounds), drawn)
+    results = (*cma_update(*inputs, **given | {"num_elites": 60}), drawn)
+    whole = b"".join(tensor.numpy().tobytes() for tensor in results)
+    assert hashlib.sha256(whole).hexdigest()[:16] == "d8eb0603fa58c8a3"
 
 
 @cuda
 def test_cuda_gives_the_bits_of_the_cpu() -> None:
-    for batch, population, width in [*SHAPES, ((5,), 700, 33), ((), 2048, 64), ((2000,), 24, 20)]:
-        for dtype in (torch.float32, torch.float64):
-            for failed, ties in FAILURES:
-                here, given = start(batch, population, width, dtype=dtype, failed=failed, ties=ties)
-                there = [x.cuda() for x in here]
-                moved = {**given, "weights": given["weights"].cuda()}
-                for more in (False, True):
-                    extra = options(width, dtype) if more else {}
-                    extra_there = options(width, dtype, "cuda") if more else {}
-                    actual = cma_update(*there, **{**moved, **extra_there})
-                    assert_same(tuple(x.cpu() for x in actual), cma_update(*here, **{**given, **extra}))
-        seed = torch.arange(math.prod(batch)).reshape(batch)
-        drawn = draw_correlated(here[2], here[5], 77, seed=seed, generation=here[4])
-        found = draw_correlated(there[2], there[5], 77, seed=seed.cuda(), generation=there[4])
-        assert_same(found.cpu(), drawn)
+    shapes = [*SHAPES, ((5,), 700, 33), ((), 2048, 64), ((2000,), 24, 20)]
+    for (batch, population, width), dtype in itertools.product(shapes, (torch.float32, torch.float64)):
+        for failed, ties in FAILURES:
+            inputs, given = start(batch, population, width, dtype=dtype, failed=failed, ties=ties)
+            for more in ({}, options(width, dtype)):
+                check_device(cma_update, *inputs, **given | more)
+        noise = {"seed": torch.arange(math.prod(batch)).reshape(batch), "generation": inputs[4]}
+        check_device(draw_correlated, inputs[2], inputs[5], 77, **noise)

@@ -75,9 +75,9 @@ def draw_rows(rows: Tensor, seeds: Tensor, generation: Tensor) -> Tensor:
 
 def search(population: int) -> Callable[[str], tuple[Tensor, ...]]:
     def inputs(device: str) -> tuple[Tensor, ...]:
-        given = options(5, 3, torch.float32, device)
-        floor = given["std_floor"].expand(2, 3).contiguous()
-        return (*problem((2,), population, device=device), given["weights"], given["extra_variance"], floor)
+        given = options(5, 3, torch.float32)
+        most = given["weights"], given["extra_variance"], given["std_floor"].expand(2, 3).contiguous()
+        return tuple(x.to(device) for x in (*problem((2,), population), *most))
 
     return inputs
 
@@ -94,10 +94,8 @@ RATES = (4.0, 0.3, 1.5, 0.2, 0.1, 0.2, 1.6)
 
 def correlated(device: str) -> tuple[Tensor, ...]:
     """Return what ``adapt`` takes."""
-    inputs, given = start((2,), 40, 3, dtype=torch.float32, device=device)
-    most = options(5, 3, torch.float32, device)
-    floor = most["std_floor"].expand(2, 3).contiguous()
-    return (*inputs, given["weights"], most["extra_variance"], floor)
+    inputs, given = start((2,), 40, 3, dtype=torch.float32)
+    return tuple(x.to(device) for x in (*inputs, given["weights"], *search(40)("cpu")[6:]))
 
 
 def adapt(*inputs: Tensor) -> tuple[Tensor, ...]:

@@ -41,80 +41,66 @@ using Outputs = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 // What a device makes of a call: the job, the type of candidates and distribution, and where they are.
 using Run = void(const Job& job, ScalarType type, Device device);
 
-// Checks the arguments, and calls run(job, type, device). all_weights: whether there is one a candidate, of
+// What a schema gives.
+struct Arguments {
+  const Tensor &fitness, &candidates, &distribution, &record, &generation;
+  std::optional<Tensor> extra_variance, weights, std_floor;
+  int64_t num_elites;
+  bool maximize;
+  int64_t variance_about;
+  double smoothing, std_smoothing, mean_averaging;
+  bool ranked;
+};
+
+// Checks the arguments, and calls run(job, type, problems). all_weights: whether there is one a candidate, of
 // which the elites take the first.
-template <typename F> Outputs with_job(const Tensor& given_fitness, const Tensor& given_candidates,
-    const Tensor& given_distribution, const Tensor& given_record, const Tensor& generation,
-    std::optional<Tensor> extra_variance, std::optional<Tensor> weights, std::optional<Tensor> std_floor,
-    int64_t num_elites, bool maximize, int64_t variance_about, double smoothing, double std_smoothing,
-    double mean_averaging, bool ranked, bool all_weights, const F& run) {
-  const Device device(given_fitness);
-  const int64_t batch = given_fitness.dim() - 1;
-  STD_TORCH_CHECK(batch >= 0, "cem_update: expected fitness of 1 dimension or more");
-  const auto sizes = given_fitness.sizes();
-  const int64_t population = sizes[batch];
-  int64_t problems = 1;
-  for (int64_t i = 0; i < batch; ++i) problems *= sizes[i];
-  // Whether a tensor has the leading sizes of the fitness and then these.
-  const auto shaped = [&](const Tensor& tensor, int64_t rows, int64_t columns) {
-    if (tensor.dim() != batch + (columns < 0 ? 1 : 2)) return false;
-    const auto found = tensor.sizes();
-    return std::equal(sizes.begin(), sizes.begin() + batch, found.begin()) && found[batch] == rows &&
-           (columns < 0 || found[batch + 1] == columns);
-  };
-  const auto check = [&](const Tensor& tensor, const char* name, ScalarType type, bool shape) {
-    STD_TORCH_CHECK(shape, "cem_update: expected another shape of ", name);
-    STD_TORCH_CHECK(tensor.scalar_type() == type, "cem_update: expected another type of ", name);
-    STD_TORCH_CHECK(Device(tensor) == device, "cem_update: expected all tensors on one device, got ", name,
-        " on another");
-    return dense(tensor);
-  };
-  STD_TORCH_CHECK(given_candidates.dim() == batch + 2, "cem_update: expected another shape of candidates");
-  const int64_t dimensions = given_candidates.size(batch + 1);
-  const ScalarType type = given_candidates.scalar_type(), fitness_type = given_fitness.scalar_type();
+template <typename F> Outputs with_job(Arguments given, bool all_weights, const F& run) {
+  const Sizes sizes = given.fitness.sizes();
+  STD_TORCH_CHECK(!sizes.empty(), "cem_update: expected fitness of 1 dimension or more");
+  const Problems problems{Device(given.fitness), {sizes.data(), sizes.size() - 1}};
+  const int64_t population = sizes.back(), elites = given.num_elites;
+  STD_TORCH_CHECK(
+      given.candidates.dim() == given.fitness.dim() + 1, "cem_update: expected another shape of candidates");
+  const int64_t dimensions = given.candidates.sizes().back();
+  const ScalarType type = given.candidates.scalar_type(), fitness_type = given.fitness.scalar_type();
   STD_TORCH_CHECK(type == ScalarType::Float || type == ScalarType::Double,
       "cem_update: expected candidates of float32 or float64");
-  STD_TORCH_CHECK(num_elites >= 1 && num_elites <= population && population < int64_t{1} << 31,
+  STD_TORCH_CHECK(elites >= 1 && elites <= population && population < int64_t{1} << 31,
       "cem_update: expected a population below 2^31 and elites from 1 to it, got ", population, " and ",
-      num_elites);
-  STD_TORCH_CHECK(variance_about >= kNewMean && variance_about <= kOldMean,
-      "cem_update: expected 0, 1 or 2 for variance_about, got ", variance_about);
-  const Tensor fitness = dense(given_fitness),
-               candidates = check(
-                   given_candidates, "candidates", type, shaped(given_candidates, population, dimensions)),
-               distribution = check(given_distribution, "the distribution", type,
-                   shaped(given_distribution, kRows, dimensions)),
-               record =
-                   check(given_record, "the record", ScalarType::Double, shaped(given_record, kFigures, -1));
-  check(generation, "the generation", ScalarType::Long, generation.dim() == 0);
-  if (extra_variance.has_value()) {
-    extra_variance = check(*extra_variance, "the extra variance", ScalarType::Double,
-        extra_variance->dim() == 1 && extra_variance->numel() > 0);
+      elites);
+  const Tensor fitness = dense(given.fitness),
+               candidates = problems.check(given.candidates, "candidates", type, {population, dimensions}),
+               distribution =
+                   problems.check(given.distribution, "the distribution", type, {kRows, dimensions}),
+               record = problems.check(given.record, "the record", ScalarType::Double, {kFigures}),
+               generation = problems.check(given.generation, "the generation", ScalarType::Long, {}, false);
+  int64_t table = 0;
+  if (given.extra_variance.has_value()) {
+    table = given.extra_variance->numel();
+    STD_TORCH_CHECK(table > 0, "cem_update: expected a table of the extra variance");
+    given.extra_variance =
+        problems.check(*given.extra_variance, "the extra variance", ScalarType::Double, {table}, false);
   }
-  if (weights.has_value()) {
-    weights = check(*weights, "the weights", ScalarType::Double,
-        weights->dim() == 1 && weights->numel() == (all_weights ? population : num_elites));
+  if (given.weights.has_value()) {
+    given.weights = problems.check(
+        *given.weights, "the weights", ScalarType::Double, {all_weights ? population : elites}, false);
   }
-  bool floor_of_all = false;
-  if (std_floor.has_value()) {
-    floor_of_all = batch > 0 && std_floor->dim() == 1 && std_floor->numel() == dimensions;
-    std_floor = check(*std_floor, "the floor", type, floor_of_all || shaped(*std_floor, dimensions, -1));
-  }
+  const int64_t floor_stride = problems.check_row(given.std_floor, "the floor", type, dimensions);
   bool can_fail = false;
   visit_fitness(fitness_type, [&](auto kind) { can_fail = decltype(kind)::kCanFail; });
-  const Outputs out{empty(device, type, sizes, batch, {kRows, dimensions}),
-      empty(device, ScalarType::Double, sizes, batch, {kFigures}), empty(device, ScalarType::Long, {}),
-      empty(device, ScalarType::Long, sizes, batch, {num_elites})};
-  const auto& [new_distribution, new_record, new_generation, elites] = out;
-  const Settings settings{problems, population, dimensions, num_elites,
-      extra_variance.has_value() ? extra_variance->numel() : 0, floor_of_all ? 0 : dimensions, smoothing,
-      std_smoothing, mean_averaging, static_cast<int32_t>(variance_about), maximize, ranked};
+  const Outputs out{problems.empty(type, {kRows, dimensions}), problems.empty(ScalarType::Double, {kFigures}),
+      empty(problems.device, ScalarType::Long, {}), problems.empty(ScalarType::Long, {elites})};
+  const auto& [new_distribution, new_record, new_generation, new_elites] = out;
+  const Settings settings{problems.count(), population, dimensions, elites, table, floor_stride,
+      given.smoothing, given.std_smoothing, given.mean_averaging, static_cast<int32_t>(given.variance_about),
+      given.maximize, given.ranked};
   run({settings, fitness_type, can_fail, const_data<void>(fitness), const_data<void>(candidates),
-          const_data<void>(distribution), const_data<void>(std_floor), const_data<double>(record),
-          const_data<double>(extra_variance), const_data<double>(weights), const_data<int64_t>(generation),
-          mutable_data<void>(new_distribution), mutable_data<double>(new_record),
-          mutable_data<int64_t>(new_generation), mutable_data<int64_t>(elites)},
-      type, device);
+          const_data<void>(distribution), const_data<void>(given.std_floor), const_data<double>(record),
+          const_data<double>(given.extra_variance), const_data<double>(given.weights),
+          const_data<int64_t>(generation), mutable_data<void>(new_distribution),
+          mutable_data<double>(new_record), mutable_data<int64_t>(new_generation),
+          mutable_data<int64_t>(new_elites)},
+      type, problems);
   return out;
 }
 
@@ -124,9 +110,11 @@ template <Run& run> Outputs cem_update(const Tensor& fitness, const Tensor& cand
     std::optional<Tensor> extra_variance, std::optional<Tensor> weights, std::optional<Tensor> std_floor,
     int64_t num_elites, bool maximize, int64_t variance_about, double smoothing, double std_smoothing,
     double mean_averaging, bool ranked) {
-  return with_job(fitness, candidates, distribution, record, generation, std::move(extra_variance),
-      std::move(weights), std::move(std_floor), num_elites, maximize, variance_about, smoothing,
-      std_smoothing, mean_averaging, ranked, false, run);
+  return with_job({fitness, candidates, distribution, record, generation, std::move(extra_variance),
+                      std::move(weights), std::move(std_floor), num_elites, maximize, variance_about,
+                      smoothing, std_smoothing, mean_averaging, ranked},
+      false,
+      [](const Job& job, ScalarType type, const Problems& problems) { run(job, type, problems.device); });
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ from kernels.ops.check import Case
 Updated = tuple[Tensor, ...]
 
 
-def _first(update: Callable[..., Updated]) -> Callable[..., Updated]:
+def first(update: Callable[..., Updated]) -> Callable[..., Updated]:
     """Return an update as a function of floating tensors alone: record and generation are the first ones."""
 
     def first(fitness: Tensor, candidates: Tensor, distribution: Tensor, num_elites: int) -> Updated:
@@ -25,22 +25,23 @@ def _first(update: Callable[..., Updated]) -> Callable[..., Updated]:
     return first
 
 
-def _inputs(generator: Generator, population: int, dimensions: int) -> tuple[Tensor, ...]:
+def inputs(generator: Generator, population: int, dimensions: int) -> tuple[Tensor, ...]:
     """Fitness, of which a fifth has ties, candidates and distribution."""
     candidates = torch.randn(population, dimensions, generator=generator, dtype=torch.float64)
     fitness = candidates.square().sum(dim=1)
     fitness[: population // 5] = fitness[0]
-    return fitness, candidates, torch.zeros(4, dimensions, dtype=torch.float64)
+    return fitness, candidates, torch.ones(4, dimensions, dtype=torch.float64)
 
 
 CASES = {
     "cem_update": Case(
-        reference=_first(cem_update_reference),
-        operator=_first(cem_update),
-        inputs=_inputs,
+        reference=first(cem_update_reference),
+        operator=first(cem_update),
+        inputs=inputs,
         small=(10, 3),
         large=(5000, 301),
         arguments={"num_elites": 4},
         gradients=False,
+        prototype=False,
     )
 }

@@ -1,22 +1,17 @@
 // The update on the CPU.
 //
-// First every problem selects its elites, then every tile of kTile dimensions of a problem adds them up.
-// Threads share the problems, then the tiles; no sum depends on their number.
+// First every problem selects its elites, by a bisection for the key of the last one, then every tile of kTile
+// dimensions of a problem adds them up, in the order of update.h. Threads share the problems, then the tiles;
+// no sum depends on their number.
 #pragma once
-
-// Without errno a square root is one instruction, which has a vector form.
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("no-math-errno")
-#endif
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "arguments.h"
-#include "moments.h"
-#include "select.h"
 
 namespace cem_tetris::update {
 namespace {
@@ -49,6 +44,188 @@ struct Work : Job {
   int64_t places() const { return settings.elites + 1; }
   const double* weights_of(int64_t problem) const {
     return weights != nullptr ? weight.data() + problem * places() : nullptr;
+  }
+};
+
+// The elites of one problem: places 0 to K - 1 hold those that did not fail in index order, then the first that
+// did.
+template <typename Key> class Selector {
+ public:
+  std::vector<Key> keys;
+  std::vector<int64_t> rank;  // of each place, where set_ranks was called
+  int64_t usable = 0, best = 0;
+
+  Selector(int64_t population, int64_t wanted) : keys(population), rank(wanted), wanted_(wanted) {}
+
+  // index: K + 1 places, the last one is scratch. can_fail: whether the largest key says that one failed.
+  void select(bool can_fail, int64_t* index) {
+    Key least = ~Key(0), most = 0, failures = 0;  // the population is below 2^31
+    for (const Key key : keys) {
+      const bool failed = can_fail && key == kFailed;
+      least = std::min(least, key);
+      most = std::max(most, failed ? Key(0) : key);
+      failures += failed ? 1 : 0;
+    }
+    const auto passed = static_cast<int64_t>(keys.size() - failures);
+    usable = std::min(passed, wanted_);
+    best = std::find(keys.begin(), keys.end(), least) - keys.begin();
+    take(passed > wanted_ ? threshold(least, most) : most, index);
+    for (int64_t i = 0, place = usable; place < wanted_; ++i) {
+      if (keys[i] == kFailed) index[place++] = i;
+    }
+  }
+
+  // Sets the ranks of all places. Not inlined: next to the bisection, the compiler sorts more slowly.
+  [[gnu::noinline]] void set_ranks(const int64_t* index) {
+    for (int64_t p = usable; p < wanted_; ++p) rank[p] = p;
+    order_.resize(usable);
+    for (int64_t p = 0; p < usable; ++p) order_[p] = {keys[index[p]], static_cast<uint32_t>(p)};
+    std::sort(order_.begin(), order_.end());
+    for (int64_t r = 0; r < usable; ++r) rank[order_[r].second] = r;
+  }
+
+  // The place of an elite of the largest key.
+  int64_t worst_place(const int64_t* index) const {
+    int64_t worst = 0;
+    for (int64_t p = 1; p < usable; ++p) {
+      if (keys[index[p]] > keys[index[worst]]) worst = p;
+    }
+    return worst;
+  }
+
+ private:
+  static constexpr Key kFailed = ~Key(0);
+
+  int64_t count_to(Key limit) const {
+    Key count = 0;
+    for (const Key key : keys) count += key <= limit ? 1 : 0;
+    return static_cast<int64_t>(count);
+  }
+
+  // The least key that no fewer than K keys are at or below; of several limits with K keys, any one.
+  Key threshold(Key low, Key high) const {
+    while (low < high) {
+      const Key middle = low + (high - low) / 2;
+      const int64_t count = count_to(middle);
+      if (count == wanted_) return middle;
+      if (count > wanted_) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+    return low;
+  }
+
+  // All below the limit and the first at it.
+  void take(Key limit, int64_t* index) const {
+    const auto population = static_cast<int64_t>(keys.size());
+    int64_t place = 0;
+    if (count_to(limit) == wanted_) {
+      for (int64_t i = 0; i < population; ++i) {
+        index[place] = i;
+        place += keys[i] <= limit ? 1 : 0;
+      }
+      return;
+    }
+    int64_t ties = wanted_ - (limit > 0 ? count_to(limit - 1) : 0);
+    for (int64_t i = 0; i < population && place < wanted_; ++i) {
+      const bool tie = keys[i] == limit && ties > 0;
+      index[place] = i;
+      place += keys[i] < limit || tie ? 1 : 0;
+      ties -= tie ? 1 : 0;
+    }
+  }
+
+  int64_t wanted_;
+  std::vector<std::pair<Key, uint32_t>> order_;
+};
+
+constexpr int kTile = 64;  // dimensions that are added side by side
+
+// Adds the residues that numbers were added to as a tree, for each of `width` columns; the others are 0.
+template <int kColumns> void fold(double (*sums)[kColumns], int residues, int width) {
+  for (int half = kResidues / 2; half > 0; half /= 2) {
+    for (int r = 0; r < half && r + half < residues; ++r) {
+      for (int j = 0; j < width; ++j) sums[r][j] += sums[r + half][j];
+    }
+  }
+}
+
+int residues_of(int64_t count) { return static_cast<int>(std::min<int64_t>(count, kResidues)); }
+
+// The sum of one number an elite in the order of update.h; number(p) is that of place p.
+template <typename Number> double ordered_sum(int64_t count, const Number& number) {
+  double chunks[kResidues][1] = {};
+  for (int64_t first = 0; first < count; first += kChunk) {
+    const int64_t last = std::min(count, first + kChunk);
+    double part[kResidues][1] = {};
+    for (int64_t p = first; p < last; ++p) part[p % kResidues][0] += number(p);
+    fold(part, kResidues, 1);
+    chunks[first / kChunk % kResidues][0] += part[0][0];
+  }
+  fold(chunks, kResidues, 1);
+  return chunks[0][0];
+}
+
+// The moments of the elites in kTile or fewer dimensions.
+template <typename T> struct Tile {
+  double base[kTile];
+  double part[2][kResidues][kTile], chunks[2][kResidues][kTile];
+
+  Moments moments(int j) const { return {chunks[0][0][j], chunks[1][0][j]}; }
+
+  // rows: the candidates of the problem at the tile's first dimension. weight: of each place, or null.
+  // usable: elites that did not fail. best: the index of the best one.
+  void sum(const T* rows, int64_t stride, int width, const int64_t* index, const double* weight,
+      int64_t usable, int64_t best) {
+    for (int j = 0; j < width; ++j) base[j] = rows[best * stride + j];
+    const int rounds = residues_of((usable + kChunk - 1) / kChunk);
+    for (auto& sums : chunks) {
+      for (int r = 0; r < rounds; ++r) std::fill(sums[r], sums[r] + width, 0.0);
+    }
+    for (int64_t begin = 0; begin < usable; begin += kChunk) {
+      const int64_t end = std::min(usable, begin + kChunk);
+      const int residues = residues_of(end - begin), chunk = static_cast<int>(begin / kChunk % kResidues);
+      for (int r = 0; r < residues; ++r) {
+        if (width == kTile) {
+          add<kTile>(rows, stride, kTile, index, weight, begin + r, end, r);
+        } else {
+          add<0>(rows, stride, width, index, weight, begin + r, end, r);
+        }
+      }
+      for (int i = 0; i < 2; ++i) {
+        fold(part[i], residues, width);
+        for (int j = 0; j < width; ++j) chunks[i][chunk][j] += part[i][0][j];
+      }
+    }
+    for (auto& sums : chunks) fold(sums, rounds, width);
+  }
+
+ private:
+  // The residue class r of a chunk. A width that the compiler knows keeps the sums in registers.
+  template <int kWidth> void add(const T* rows, int64_t stride, int width, const int64_t* index,
+      const double* weight, int64_t p, int64_t end, int r) {
+    const int count = kWidth > 0 ? kWidth : width;
+    double sum1[kTile] = {}, sum2[kTile] = {};
+    for (; p < end; p += kResidues) {
+      const T* row = rows + index[p] * stride;
+      if (weight == nullptr) {
+        for (int j = 0; j < count; ++j) {
+          const double x = static_cast<double>(row[j]) - base[j];
+          sum1[j] += x;
+          sum2[j] += x * x;
+        }
+      } else {
+        for (int j = 0; j < count; ++j) {
+          const double x = static_cast<double>(row[j]) - base[j], weighted = weight[p] * x;
+          sum1[j] += weighted;
+          sum2[j] += weighted * x;
+        }
+      }
+    }
+    std::copy(sum1, sum1 + count, part[0][r]);
+    std::copy(sum2, sum2 + count, part[1][r]);
   }
 };
 

@@ -1,13 +1,15 @@
-// Which kernels an update on CUDA is, and their grids.
+// Which kernels an update on CUDA is, and their grids; on the current stream.
 #pragma once
 
 #include <algorithm>
 #include <utility>
 
 #include "arguments.h"
-#include "rank.cuh"
 #include "single.cuh"
 #include "sums.cuh"
+#if defined(__CUDACC__)
+#include "common.cuh"
+#endif
 
 namespace cem_tetris::update {
 
@@ -129,7 +131,7 @@ template <typename T, typename Gpu> void launch_large(const Gpu& device, const J
   device.launch(finish_kernel<T>, problems * last, kThreads, 0, job, work, static_cast<int32_t>(last));
 }
 
-// The whole operator; `Gpu` has a number of multiprocessors, launches kernels and zeroes memory.
+// The update; `Gpu` has a number of multiprocessors, launches kernels and zeroes memory.
 template <typename Gpu> void launch(const Gpu& device, const Job& job, ScalarType type, Device where) {
   const Settings& settings = job.settings;
   const bool wide = is_wide(job), doubles = type == ScalarType::Double;
@@ -147,5 +149,48 @@ template <typename Gpu> void launch(const Gpu& device, const Job& job, ScalarTyp
     (doubles ? launch_large<double, Gpu> : launch_large<float, Gpu>)(device, job, where);
   }
 }
+
+#if defined(__CUDACC__)
+namespace {
+
+// The current device until it goes out of scope.
+struct Gpu {
+  int32_t index;
+  DeviceGuard guard;
+  int multiprocessors;
+  cudaStream_t stream;
+
+  explicit Gpu(Device device)
+      : index(device.index),
+        guard(index),
+        multiprocessors(cem_tetris::multiprocessors(index)),
+        stream(current_stream(index)) {}
+  template <typename... Parameters, typename... Given> void launch(void (*kernel)(Parameters...),
+      int64_t blocks, int threads, int64_t bytes, const Given&... arguments) const {
+    kernel<<<static_cast<unsigned>(blocks), threads, bytes, stream>>>(arguments...);
+    STD_CUDA_KERNEL_LAUNCH_CHECK();
+  }
+  template <typename... Parameters, typename... Given> void launch_early(void (*kernel)(Parameters...),
+      int64_t blocks, int threads, int64_t bytes, const Given&... arguments) const {
+    cem_tetris::launch_early(
+        kernel, dim3(static_cast<unsigned>(blocks)), threads, bytes, stream, arguments...);
+  }
+  void zero(void* memory, int64_t bytes) const { STD_CUDA_CHECK(cudaMemsetAsync(memory, 0, bytes, stream)); }
+  // Whether a kernel may have so much shared memory, which it is then given.
+  template <typename Kernel> bool gives(Kernel* kernel, int64_t bytes) const {
+    int most = 0;
+    STD_CUDA_CHECK(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, index));
+    if (bytes > most - 256) return false;  // what is static is beside it
+    STD_CUDA_CHECK(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+    return true;
+  }
+};
+
+// The whole operator.
+void run(const Job& job, ScalarType type, Device device) { launch(Gpu(device), job, type, device); }
+
+}  // namespace
+#endif
 
 }  // namespace cem_tetris::update

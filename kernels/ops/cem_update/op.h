@@ -2,7 +2,7 @@
 #pragma once
 
 #ifdef __CUDACC__
-#include "gpu.cuh"
+#include "launch.cuh"
 #else
 #include "cpu.h"
 #endif

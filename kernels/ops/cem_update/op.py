@@ -23,20 +23,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
-from kernels.ops.cem_update.reference import VARIANCES, cem_update_reference
-from kernels.ops.library import Library, check_tensor, is_transformed
-from kernels.support.checks import check_flags
+from kernels.ops.cem_update.reference import VARIANCES
+from kernels.ops.library import NUMBERS, Library, check_like, check_tensor
 
 Updated = tuple[Tensor, Tensor, Tensor, Tensor]
-
-_FITNESS = (
-    *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool),
-    *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
-)
-_MAX_POPULATION = 2**31
-_ROWS, _FIGURES = 4, 5
 
 
 def cem_update(
@@ -111,111 +102,61 @@ def cem_update(
         index order, fill it up at the end.
 
     Raises:
-        TypeError: an argument has the wrong type.
-        ValueError: an argument has a wrong shape, device or value.
+        TypeError: a tensor has the wrong type.
+        ValueError: a tensor has a wrong shape or device, or a number is out of range.
         kernels.BuildError: the operator has to be built, and cannot be.
     """
-    # fmt: off
-    tensors: Any = (
-        fitness, candidates, distribution, record, generation, extra_variance, weights, std_floor
+    if variance_about not in VARIANCES:
+        raise ValueError(f"expected variance_about of {', '.join(VARIANCES)}, got {variance_about!r}")
+    result: Updated = _LIBRARY.call(
+        *("cem_update", fitness, candidates, distribution, record, generation, extra_variance),
+        *(weights, std_floor, num_elites, maximize, VARIANCES[variance_about], smoothing, std_smoothing),
+        *(mean_averaging, ranked),
     )
-    # fmt: on
-    options = (smoothing, std_smoothing, mean_averaging, ranked)
-    if is_transformed():
-        _check(tensors, num_elites, maximize, variance_about, options)
-        with forward_ad._set_fwd_grad_enabled(False):
-            return cem_update_reference(
-                *(*tensors[:5], num_elites),
-                maximize=maximize,
-                extra_variance=extra_variance,
-                weights=weights,
-                std_floor=std_floor,
-                variance_about=variance_about,
-                smoothing=smoothing,
-                std_smoothing=std_smoothing,
-                mean_averaging=mean_averaging,
-                ranked=ranked,
-            )
-    try:
-        if (
-            fitness.requires_grad
-            or candidates.requires_grad
-            or distribution.requires_grad
-            or record.requires_grad
-            or (extra_variance is not None and extra_variance.requires_grad)
-            or (weights is not None and weights.requires_grad)
-            or (std_floor is not None and std_floor.requires_grad)
-        ):
-            tensors = [None if each is None else each.detach() for each in tensors]
-        update = _update
-        if _is_traced() or fitness.is_cuda not in _ready:
-            _LIBRARY.ensure(fitness)
-            update = torch.ops.cem_tetris.cem_update.default
-        result: Updated = update(*tensors, num_elites, maximize, VARIANCES[variance_about], *options)
-        return result
-    except (RuntimeError, TypeError, AttributeError, KeyError):
-        # The operator checks too: only a call that it refuses pays for this.
-        _check(tensors, num_elites, maximize, variance_about, options)
-        raise
+    return result
 
 
-def _check(tensors: Any, num_elites: int, maximize: bool, variance_about: str, options: Any) -> None:
-    """Raise what ``cem_update`` says it raises."""
-    fitness, candidates, distribution, record, generation, extra_variance, weights, std_floor = tensors
-    check_tensor("fitness", fitness, _FITNESS)
+def fake(
+    fitness: Tensor,
+    candidates: Tensor,
+    distribution: Tensor,
+    record: Tensor,
+    generation: Tensor,
+    extra_variance: Tensor | None,
+    weights: Tensor | None,
+    std_floor: Tensor | None,
+    num_elites: int,
+    *_: Any,
+) -> Updated:
+    """Return unset results, or raise TypeError or ValueError for what the operator does not take."""
+    check_tensor("fitness", fitness, (*NUMBERS, torch.bool))
     check_tensor("candidates", candidates, (torch.float32, torch.float64))
-    if fitness.dim() < 1 or not 1 <= fitness.shape[-1] < _MAX_POPULATION:
+    if fitness.dim() < 1 or not 1 <= fitness.shape[-1] < 2**31:
         raise ValueError(f"expected fitness of shape (..., N), 1 <= N < 2**31, got {tuple(fitness.shape)}")
     if candidates.dim() < 2:
         raise ValueError(f"expected candidates of shape (..., N, d), got {tuple(candidates.shape)}")
-    (*batch, population), width = fitness.shape, candidates.shape[-1]
-    if not isinstance(num_elites, (int, torch.SymInt)) or isinstance(num_elites, bool):
-        raise TypeError(f"expected num_elites to be an int, got {type(num_elites).__name__}")
+    (*batch, population), width, dtype = fitness.shape, candidates.shape[-1], candidates.dtype
     if not 1 <= num_elites <= population:
         raise ValueError(f"expected num_elites from 1 to {population}, got {num_elites}")
-    device, same, double = fitness.device, (candidates.dtype,), (torch.float64,)
-    check_tensor("candidates", candidates, same, device, [(*batch, population, width)])
-    check_tensor("distribution", distribution, same, device, [(*batch, _ROWS, width)])
-    check_tensor("record", record, double, device, [(*batch, _FIGURES)])
-    check_tensor("generation", generation, (torch.int64,), device, [()])
-    if extra_variance is not None:
-        check_tensor("extra_variance", extra_variance, double, device)
-        if extra_variance.dim() != 1 or not extra_variance.numel():
-            got = tuple(extra_variance.shape)
-            raise ValueError(f"expected extra_variance of shape (T,), T >= 1, got {got}")
-    if weights is not None:
-        check_tensor("weights", weights, double, device, [(num_elites,)])
-    if std_floor is not None:
-        check_tensor("std_floor", std_floor, same, device, [(*batch, width), (width,)])
-    if variance_about not in VARIANCES:
-        raise ValueError(f"expected variance_about of {', '.join(VARIANCES)}, got {variance_about!r}")
-    *numbers, ranked = options
-    for name, number in zip(("smoothing", "std_smoothing", "mean_averaging"), numbers, strict=True):
-        if not isinstance(number, (int, float)):
-            raise TypeError(f"expected {name} to be a number, got {type(number).__name__}")
-    check_flags(maximize=maximize, ranked=ranked)
-
-
-def _fake(*arguments: Any) -> Updated:
-    tensors, (num_elites, maximize, about, *options) = arguments[:8], arguments[8:]
-    fitness, candidates, distribution, record, generation, *_ = tensors
-    name = {number: name for name, number in VARIANCES.items()}.get(about, "")
-    _check(tensors, num_elites, maximize, name, options)
+    if extra_variance is not None and (extra_variance.dim() != 1 or not extra_variance.numel()):
+        got = tuple(extra_variance.shape)
+        raise ValueError(f"expected extra_variance of shape (T,), T >= 1, got {got}")
+    check_like(
+        fitness.device,
+        ("candidates", candidates, dtype, (*batch, population, width)),
+        ("distribution", distribution, dtype, (*batch, 4, width)),
+        ("record", record, torch.float64, (*batch, 5)),
+        ("generation", generation, torch.int64, ()),
+        ("extra_variance", extra_variance, torch.float64),
+        ("weights", weights, torch.float64, (num_elites,)),
+        ("std_floor", std_floor, dtype, (*batch, width), (width,)),
+    )
     return (
         candidates.new_empty(distribution.shape),
         record.new_empty(record.shape),
         generation.new_empty(()),
-        generation.new_empty((*fitness.shape[:-1], num_elites)),
+        generation.new_empty((*batch, num_elites)),
     )
 
 
-def _register() -> None:
-    global _update
-    torch.library.register_fake("cem_tetris::cem_update", _fake)
-    _update = torch.ops.cem_tetris.cem_update.default._op
-
-
-_LIBRARY = Library("cem_update", _register)
-_ready = _LIBRARY.ready
-_update: Any = None  # the operator, once it is loaded
-_is_traced = torch.compiler.is_dynamo_compiling
+_LIBRARY = Library("cem_update", cem_update=fake)

@@ -43,7 +43,7 @@ def cem_update_reference(
     float64. Without ``fixed_order`` torch adds the sums as it likes, in fewer steps, and elites are ranked in
     any case. The other arguments are those of ``cem_update``; nothing is checked.
     """
-    scores, order = (x[..., :num_elites] for x in _ranking(fitness, maximize))
+    scores, order = (x[..., :num_elites] for x in ranking(fitness, maximize))
     scores = scores.double()
     # Of each elite by rank, and of each by index: what failed is last in both orders.
     live = scores > -math.inf if maximize else scores < math.inf
@@ -57,8 +57,8 @@ def cem_update_reference(
         places = torch.sort(torch.where(live, order, order + fitness.shape[-1])).indices
         index = order.gather(-1, places)
         total_score, weight = (column.gather(-2, places[..., None]) for column in (total_score, by_rank))
-    elites = _rows(candidates, index)
-    top = _rows(candidates, order[..., :1]) if fixed_order else elites[..., :1, :]
+    elites = rows_of(candidates, index)
+    top = rows_of(candidates, order[..., :1]) if fixed_order else elites[..., :1, :]
     base = top.double()
     x = torch.where(live[..., None], elites - base, 0.0)
     weighted = weight * x
@@ -113,7 +113,7 @@ def cem_update_reference(
     return new_distribution, new_record, after, order if ranked else index
 
 
-def _ranking(fitness: Tensor, maximize: bool) -> tuple[Tensor, Tensor]:
+def ranking(fitness: Tensor, maximize: bool) -> tuple[Tensor, Tensor]:
     """Return the fitness, best first and stable, and all indices; what failed is infinite and comes last."""
     if fitness.is_floating_point():
         worst = -math.inf if maximize else math.inf
@@ -121,7 +121,7 @@ def _ranking(fitness: Tensor, maximize: bool) -> tuple[Tensor, Tensor]:
     return torch.sort(fitness, stable=True, descending=maximize)
 
 
-def _rows(candidates: Tensor, index: Tensor) -> Tensor:
+def rows_of(candidates: Tensor, index: Tensor) -> Tensor:
     """Return rows of (..., N, d) by indices (..., K): (..., K, d)."""
     if candidates.dim() == 2:
         return candidates.index_select(0, index)

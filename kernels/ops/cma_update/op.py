@@ -25,17 +25,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
-from kernels.ops.cem_update.op import _check as check_update
-from kernels.ops.cma_update.reference import Rates, cma_update_reference, draw_correlated_reference
-from kernels.ops.library import Library, check_tensor, is_transformed
+from kernels.ops.cem_update.op import fake as fake_update
+from kernels.ops.cma_update.reference import Rates
+from kernels.ops.library import Library, check_like, check_tensor
 
 Updated = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
 
 MAX_DIMENSIONS, MAX_POPULATION = 64, 2048
 """The largest problem of ``cma_update``: its covariance lies in a block's shared memory."""
-_RATES = ("mu_eff", "c_s", "d_s", "c_c", "c_1", "c_mu", "chi")
 
 
 def draw_correlated(
@@ -64,29 +62,15 @@ def draw_correlated(
         A new tensor, shape (..., N, d).
 
     Raises:
-        TypeError: an argument has the wrong type.
-        ValueError: an argument has a wrong shape, device or value.
+        TypeError: a tensor has the wrong type.
+        ValueError: a tensor has a wrong shape or device, or a number is out of range.
         kernels.BuildError: the operator has to be built, and cannot be.
     """
-    tensors: Any = (distribution, factor, seed, generation, *(bounds or (None, None)))
-    if is_transformed():
-        _check_draw(tensors, population_size)
-        with forward_ad._set_fwd_grad_enabled(False), torch.no_grad():
-            return draw_correlated_reference(
-                *(distribution, factor, population_size), seed=seed, generation=generation, bounds=bounds
-            )
-    try:
-        draw = _draw
-        if _is_traced() or distribution.is_cuda not in _ready:
-            _LIBRARY.ensure(distribution)
-            draw = torch.ops.cem_tetris.draw_correlated.default
-        if distribution.requires_grad or factor.requires_grad:
-            distribution, factor = distribution.detach(), factor.detach()
-        result: Tensor = draw(distribution, factor, population_size, *tensors[2:])
-        return result
-    except (RuntimeError, TypeError, AttributeError):
-        _check_draw(tensors, population_size)
-        raise
+    result: Tensor = _LIBRARY.call(
+        *("draw_correlated", distribution, factor, population_size, seed, generation),
+        *(bounds or ()),
+    )
+    return result
 
 
 def cma_update(
@@ -136,110 +120,59 @@ def cma_update(
         factor, paths, and the indices of the elites in rank order, shape (..., K), int64.
 
     Raises:
-        TypeError: an argument has the wrong type.
-        ValueError: an argument has a wrong shape, device or value.
+        TypeError: a tensor has the wrong type.
+        ValueError: a tensor has a wrong shape or device, or a number is out of range.
         kernels.BuildError: the operator has to be built, and cannot be.
     """
-    # fmt: off
-    tensors: Any = (
-        fitness, candidates, distribution, record, generation, factor, paths,
-        weights, extra_variance, std_floor,
+    result: Updated = _LIBRARY.call(
+        *("cma_update", fitness, candidates, distribution, record, generation, factor, paths),
+        *(weights, extra_variance, std_floor, num_elites, maximize, smoothing, mean_averaging, *rates),
     )
-    # fmt: on
-    numbers: Any = (num_elites, maximize, smoothing, mean_averaging, *rates)
-    if is_transformed():
-        _check(tensors, numbers)
-        with forward_ad._set_fwd_grad_enabled(False):
-            return cma_update_reference(
-                *(fitness, candidates, distribution, record, generation, factor, paths, num_elites),
-                maximize=maximize,
-                rates=rates,
-                weights=weights,
-                extra_variance=extra_variance,
-                std_floor=std_floor,
-                smoothing=smoothing,
-                mean_averaging=mean_averaging,
-            )
-    try:
-        update = _update
-        if _is_traced() or fitness.is_cuda not in _ready:
-            _LIBRARY.ensure(fitness)
-            update = torch.ops.cem_tetris.cma_update.default
-        if any(each is not None and each.requires_grad for each in tensors):
-            tensors = tuple(None if each is None else each.detach() for each in tensors)
-        result: Updated = update(*tensors, *numbers)
-        return result
-    except (RuntimeError, TypeError, AttributeError):
-        # The operator checks too: only a call that it refuses pays for this.
-        _check(tensors, numbers)
-        raise
+    return result
 
 
-def _check(tensors: Any, numbers: Any) -> None:
-    """Raise what ``cma_update`` says it raises."""
-    *moved, factor, paths, weights, extra_variance, std_floor = tensors
-    num_elites, maximize, smoothing, mean_averaging, *rates = numbers
-    options = (smoothing, 1.0, mean_averaging, True)
-    check_update((*moved, extra_variance, None, std_floor), num_elites, maximize, "old_mean", options)
-    (*batch, population, width), device = moved[1].shape, moved[1].device
+def _fake(*arguments: Any) -> Updated:
+    *moved, factor, paths, weights, extra_variance, std_floor, num_elites = arguments[:11]
+    *most, elites = fake_update(*moved, extra_variance, None, std_floor, num_elites)
+    (*batch, population, width), dtype = moved[1].shape, moved[1].dtype
     if not (1 <= width <= MAX_DIMENSIONS and population <= MAX_POPULATION):
         wanted = f"1 to {MAX_DIMENSIONS} dimensions and at most {MAX_POPULATION} candidates"
         raise ValueError(f"expected {wanted}, got {width} and {population}")
-    check_tensor("factor", factor, (moved[1].dtype,), device, [(*batch, width, width)])
-    check_tensor("paths", paths, (moved[1].dtype,), device, [(*batch, 2, width)])
-    check_tensor("weights", weights, (torch.float64,), device, [(population,)])
-    if len(rates) != len(_RATES) or not all(isinstance(rate, (int, float)) for rate in rates):
-        raise TypeError(f"expected the numbers {', '.join(_RATES)} for rates, got {tuple(rates)}")
+    check_like(
+        moved[1].device,
+        ("factor", factor, dtype, (*batch, width, width)),
+        ("paths", paths, dtype, (*batch, 2, width)),
+        ("weights", weights, torch.float64, (population,)),
+    )
+    return (*most, factor.new_empty(factor.shape), paths.new_empty(paths.shape), elites)
 
 
-def _check_draw(tensors: Any, population_size: int) -> None:
-    distribution, factor, seed, generation, low, high = tensors
+def _fake_draw(
+    distribution: Tensor,
+    factor: Tensor,
+    population_size: int,
+    seed: Tensor,
+    generation: Tensor,
+    low: Tensor | None = None,
+    high: Tensor | None = None,
+) -> Tensor:
     check_tensor("distribution", distribution, (torch.float32, torch.float64))
     if distribution.dim() < 2 or not 1 <= distribution.shape[-1] <= MAX_DIMENSIONS:
         got = tuple(distribution.shape)
         raise ValueError(f"expected distribution of shape (..., 4, d), 1 <= d <= {MAX_DIMENSIONS}, got {got}")
-    (*batch, _, width), dtype, device = distribution.shape, (distribution.dtype,), distribution.device
-    check_tensor("distribution", distribution, dtype, device, [(*batch, 4, width)])
-    check_tensor("factor", factor, dtype, device, [(*batch, width, width)])
-    check_tensor("seed", seed, (torch.int64,), device, [tuple(batch)])
-    check_tensor("generation", generation, (torch.int64,), device, [()])
-    for name, bound in (("low", low), ("high", high)):
-        if bound is not None:
-            check_tensor(name, bound, dtype, device, [(width,), (*batch, width)])
-    if not isinstance(population_size, (int, torch.SymInt)) or isinstance(population_size, bool):
-        raise TypeError(f"expected population_size to be an int, got {type(population_size).__name__}")
     if not 0 <= population_size < 2**31:
         raise ValueError(f"expected 0 <= population_size < 2**31, got {population_size}")
-
-
-def _fake(*arguments: Any) -> Updated:
-    _check(arguments[:10], arguments[10:])
-    fitness, candidates, distribution, record, generation, factor, paths, *_ = arguments
-    return (
-        *(candidates.new_empty(distribution.shape), record.new_empty(record.shape)),
-        *(generation.new_empty(()), factor.new_empty(factor.shape), paths.new_empty(paths.shape)),
-        generation.new_empty((*fitness.shape[:-1], arguments[10])),
+    (*batch, _, width), dtype = distribution.shape, distribution.dtype
+    check_like(
+        distribution.device,
+        ("distribution", distribution, dtype, (*batch, 4, width)),
+        ("factor", factor, dtype, (*batch, width, width)),
+        ("seed", seed, torch.int64, tuple(batch)),
+        ("generation", generation, torch.int64, ()),
+        ("low", low, dtype, (width,), (*batch, width)),
+        ("high", high, dtype, (width,), (*batch, width)),
     )
-
-
-def _fake_draw(
-    distribution: Tensor, factor: Tensor, population_size: int, seed: Tensor, generation: Tensor, *bounds: Any
-) -> Tensor:
-    _check_draw((distribution, factor, seed, generation, *(*bounds, None, None)[:2]), population_size)
-    *batch, _, width = distribution.shape
     return distribution.new_empty((*batch, population_size, width))
 
 
-def _register() -> None:
-    global _draw, _update
-    torch.library.register_fake("cem_tetris::cma_update", _fake)
-    torch.library.register_fake("cem_tetris::draw_correlated", _fake_draw)
-    _update = torch.ops.cem_tetris.cma_update.default._op
-    _draw = torch.ops.cem_tetris.draw_correlated.default._op
-
-
-_LIBRARY = Library("cma_update", _register)
-_ready = _LIBRARY.ready
-_update: Any = None  # the operators, once they are loaded
-_draw: Any = None
-_is_traced = torch.compiler.is_dynamo_compiling
+_LIBRARY = Library("cma_update", cma_update=_fake, draw_correlated=_fake_draw)

@@ -10,30 +10,10 @@ import math
 import torch
 from torch import Tensor
 
-from kernels.ops.cem_update import cem_update_reference
-from kernels.ops.normal import sample_normal_rows
+from kernels.ops.cem_update.reference import cem_update_reference, ranking, rows_of
 
 Rates = tuple[float, float, float, float, float, float, float]
 _TINY = torch.finfo(torch.float64).tiny
-
-
-def draw_correlated_reference(
-    distribution: Tensor,
-    factor: Tensor,
-    population_size: int,
-    *,
-    seed: Tensor,
-    generation: Tensor,
-    bounds: tuple[Tensor, Tensor] | None = None,
-) -> Tensor:
-    """Return what ``draw_correlated`` returns, from the noise of ``sample_normal_rows``."""
-    mean = distribution[..., 0, :]
-    standard = torch.stack([torch.zeros_like(mean), torch.ones_like(mean)], dim=-2)
-    noise = sample_normal_rows(standard, population_size, seed=seed, generation=generation)
-    x = (noise.double() @ factor.double().mT + mean.double().unsqueeze(-2)).to(mean.dtype)
-    if bounds is not None:
-        x = torch.minimum(torch.maximum(x, bounds[0].unsqueeze(-2)), bounds[1].unsqueeze(-2))
-    return x
 
 
 @torch.no_grad()
@@ -67,17 +47,14 @@ def cma_update_reference(
         mean_averaging=mean_averaging,
         fixed_order=False,
     )
-    worst = -math.inf if maximize else math.inf
-    failed = fitness.isnan() | (fitness == worst)
-    scores = fitness.masked_fill(failed, worst) if fitness.is_floating_point() else fitness
-    order = torch.sort(scores, dim=-1, descending=maximize, stable=True).indices
-    rows = candidates.gather(-2, order.unsqueeze(-1).expand(candidates.shape)).double()
-    failed = failed.gather(-1, order)
-    rows, weights = torch.where(failed.unsqueeze(-1), 0.0, rows), torch.where(failed, 0.0, weights)
+    scores, order = ranking(fitness, maximize)
+    failed = scores == (-math.inf if maximize else math.inf)
+    rows = torch.where(failed.unsqueeze(-1), 0.0, rows_of(candidates, order).double())
+    weights = torch.where(failed, 0.0, weights)
 
-    mean, lower, moved = distribution[..., 0, :].double(), factor.double(), new[..., 0, :].double()
+    mean, moved = distribution[..., 0, :].double(), new[..., 0, :].double()
     covariance, found_paths = _with_paths(
-        lower, rows, weights, mean, moved, paths.double(), generation, rates
+        factor.double(), rows, weights, mean, moved, paths.double(), generation, rates
     )
     variances = covariance.diagonal(dim1=-2, dim2=-1)
     more = torch.zeros_like(variances)
@@ -86,14 +63,21 @@ def cma_update_reference(
         more = more + extra_variance.index_select(0, last.reshape(1))
     if std_floor is not None:
         more = torch.maximum(more, std_floor.double().square() - variances)
-    found, good = _factorised(covariance + torch.diag_embed(more))
+    variances = variances + more
+    ridge = 1e-12 * variances + _TINY  # a matrix of too few elites is singular
+    found, info = torch.linalg.cholesky_ex(covariance + torch.diag_embed(more) + torch.diag_embed(ridge))
     some = ~failed.all(-1, keepdim=True)
-    good = good.unsqueeze(-1) & some
-    std = torch.where(good, _rounded(found.square().sum(-1).sqrt(), new.dtype), distribution[..., 1, :])
+    good = ((info == 0) & found.isfinite().all(-1).all(-1)).unsqueeze(-1) & some
+    found = torch.where(variances.unsqueeze(-1) > 0, found, 0.0)
+
+    def changed(where: Tensor, x: Tensor, old: Tensor) -> Tensor:
+        largest = torch.finfo(old.dtype).max  # what is too large becomes it
+        return torch.where(where, x.clamp(-largest, largest).to(old.dtype), old)
+
+    std = changed(good, found.square().sum(-1).sqrt(), distribution[..., 1, :])
     new = torch.cat([new[..., :1, :], std.unsqueeze(-2), new[..., 2:, :]], dim=-2)
-    new_factor = torch.where(good.unsqueeze(-1), _rounded(found, factor.dtype), factor)
-    moves = some.unsqueeze(-1) & found_paths.isfinite()
-    new_paths = torch.where(moves, _rounded(found_paths, paths.dtype), paths)
+    new_factor = changed(good.unsqueeze(-1), found, factor)
+    new_paths = changed(some.unsqueeze(-1) & found_paths.isfinite(), found_paths, paths)
     return new, new_record, after, new_factor, new_paths, elites
 
 
@@ -126,18 +110,3 @@ def _with_paths(
     covariance = kept.unsqueeze(-1) * (lower @ lower.mT) + c_mu * ((y * bounded).mT @ y)
     covariance = covariance + c_1 * q.unsqueeze(-1) * q.unsqueeze(-2)
     return ratio.square().unsqueeze(-1) * covariance, torch.stack([p, ratio * q], dim=-2)
-
-
-def _factorised(covariance: Tensor) -> tuple[Tensor, Tensor]:
-    """Return L with L L^T = covariance, and where there is one."""
-    variances = covariance.diagonal(dim1=-2, dim2=-1)
-    ridge = 1e-12 * variances + _TINY  # a matrix of too few elites is singular
-    factor, info = torch.linalg.cholesky_ex(covariance + torch.diag_embed(ridge))
-    good = (info == 0) & factor.isfinite().all(-1).all(-1)
-    return torch.where(variances.unsqueeze(-1) > 0, factor, 0.0), good
-
-
-def _rounded(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return a tensor of another dtype: what is too large becomes the largest number."""
-    largest = torch.finfo(dtype).max
-    return x.clamp(-largest, largest).to(dtype)

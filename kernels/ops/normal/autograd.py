@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kernels.ops.library import one_by_one
+
 
 def compute_type(dtype: torch.dtype) -> torch.dtype:
     """Return the type that samples of a type are computed in."""
@@ -72,14 +74,12 @@ def _second_gradients(ctx: Any, mean_tangent: Tensor, std_tangent: Tensor) -> tu
     return (result, *(None,) * 7)
 
 
-def _mapped(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Tensor, int]:
+def _mapped(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
     """What vmap calls: the mapped dimension becomes one more dimension of the batch of problems."""
     operator = torch.ops.cem_tetris.sample_normal_no_grad.default
     mean, std, num_samples, seed, generation, seeds, *rest = arguments
     if any(dim is not None for dim in in_dims[6:]):  # no call of the operator has them
-        pairs = list(zip(arguments, in_dims, strict=True))
-        calls = ([x if dim is None else x.select(dim, i) for x, dim in pairs] for i in range(info.batch_size))
-        return torch.stack([operator(*call) for call in calls]), 0
+        return one_by_one(operator, info, in_dims, *arguments)
 
     def problems(x: Tensor, dim: int | None) -> Tensor:
         return x.expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)
