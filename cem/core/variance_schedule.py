@@ -106,7 +106,7 @@ def describe_variance_schedule(schedule: VarianceSchedule | None) -> str:
 
 
 def describe_callable(function: Callable[..., Any]) -> str:
-    """Return what tells a callable from others: the qualified name of a function or of another callable's type.
+    """Return what tells a callable from others: the qualified name of a function, or of its type.
 
     Of a lambda, with a digest of its code; of a ``functools.partial``, with its numbers and texts.
     """
