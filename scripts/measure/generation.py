@@ -3,7 +3,8 @@
 python scripts/measure generation --json generation.json
 
 The peers are ten lines of PyTorch, eager, compiled and in a CUDA graph, ten lines of NumPy, evotorch, and on
-a CPU cmaes and pycma with a diagonal covariance; those that are not installed are left out.
+a CPU cmaes and pycma with a diagonal covariance; up to 64 dimensions ours, on a CPU cmaes and pycma, too, with
+a full covariance and paths. Those that are not installed are left out.
 
 Population x dimensions, or problems x population x dimensions. On a GPU the objective is
 ``x.square().sum(-1)``, and the time is that of 200 generations by the clock, the last one waited for.
@@ -22,18 +23,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cem import CEMConfig, CrossEntropyMethod
+from cem import CEMConfig, CrossEntropyMethod, minimize
 from cem.core.graph import GenerationGraph
 from measure.provenance import Measured
 from measure.timing import Function, Plan, capture, times_of
 
 SHAPES: dict[str, tuple[tuple[int, ...], ...]] = {
     "cuda": ((128, 20), (1024, 100), (1024, 5000), (16_384, 100), (64, 128, 20), (1024, 128, 20)),
-    "cpu": ((128, 20), (1000, 10), (1000, 1000)),
+    "cpu": ((8, 5), (12, 20), (128, 20), (1000, 10), (1000, 1000)),
 }
 GENERATIONS, REPEATS = 200, 5
 EXTRA = 0.1  # variance, so that no search ends
-ELITES = 10  # one in as many
+ELITES = 10  # one in as many; of smaller populations those of CMA-ES, half of them
+LARGEST_CMA = 64  # dimensions with a full covariance
 IN_A_GRAPH = 20  # generations
 _LONGEST = 50  # generations of a peer's search: one that has converged drifts off to infinity
 
@@ -47,17 +49,19 @@ def sphere(x: Tensor) -> Tensor:
     return x.square().sum(-1)
 
 
-def search_of(shape: Shape, device: str, backend: str = "auto") -> CrossEntropyMethod:
-    """Return a search that never ends, of (..., population, dimensions), with one elite in ten."""
+def search_of(shape: Shape, device: str, backend: str = "auto", cma: bool = False) -> CrossEntropyMethod:
+    """Return a search that never ends, of (..., population, dimensions); without ``cma`` one elite in ten."""
     *batch, population, dim = shape
-    config = CEMConfig(num_elites=population // ELITES, variance_schedule=f"constant:{EXTRA}")
+    config = CEMConfig.cma(variance_schedule=f"constant:{EXTRA}")
+    if not cma:
+        config = CEMConfig(num_elites=population // ELITES, variance_schedule=f"constant:{EXTRA}")
     options: dict[str, Any] = {"maximize": False, "config": config, "device": device, "backend": backend}
     return CrossEntropyMethod(torch.ones((*batch, dim)), 1.0, population, seed=1, **options)
 
 
-def ask_and_tell(shape: Shape, device: str, backend: str = "auto") -> Run:
+def ask_and_tell(shape: Shape, device: str, backend: str = "auto", cma: bool = False) -> Run:
     """Return generations of our search, on the sphere."""
-    optimizer = search_of(shape, device, backend)
+    optimizer = search_of(shape, device, backend, cma)
 
     def run(count: int) -> None:
         for _ in range(count):
@@ -67,8 +71,14 @@ def ask_and_tell(shape: Shape, device: str, backend: str = "auto") -> Run:
     return run
 
 
-def _graph(shape: Shape, device: str, count: int) -> Run:
-    state = search_of(shape, device).state
+def _minimize(population: int, dim: int) -> Run:
+    config = CEMConfig.cma(variance_schedule=f"constant:{EXTRA}")
+    options: dict[str, Any] = {"config": config, "population_size": population, "restarts": 0, "seed": 1}
+    return lambda count: minimize(sphere, torch.ones(dim), 1.0, budget=count * population, **options)
+
+
+def _graph(shape: Shape, device: str, count: int, cma: bool = False) -> Run:
+    state = search_of(shape, device, cma=cma).state
     graph = GenerationGraph(state, lambda x, _: sphere(x), count)
     return lambda generations: graph(state, generations // count)
 
@@ -150,26 +160,36 @@ def _peer(start: Callable[[], Any], ask: Callable[[Any], Any], tell: Callable[[A
     return run
 
 
-def _cmaes(population: int, dim: int) -> Run:
-    from cmaes import SepCMA
+def _cmaes(population: int, dim: int, algorithm: str = "SepCMA") -> Run:
+    import cmaes
 
     return _peer(
-        lambda: SepCMA(np.ones(dim), 1.0, population_size=population, seed=1),
+        lambda: getattr(cmaes, algorithm)(np.ones(dim), 1.0, population_size=population, seed=1),
         lambda search: np.array([search.ask() for _ in range(population)]),
         lambda search, x, fitness: search.tell(list(zip(x, fitness, strict=True))),
     )
 
 
-def _pycma(population: int, dim: int) -> Run:
+def _pycma(population: int, dim: int, diagonal: bool = True) -> Run:
     from cma import CMAEvolutionStrategy as Search
 
-    options = {"popsize": population, "seed": 1, "CMA_diagonal": True, "verbose": -9, "verb_log": 0}
+    options = {"popsize": population, "seed": 1, "CMA_diagonal": diagonal, "verbose": -9, "verb_log": 0}
     return _peer(lambda: Search(np.ones(dim), 1.0, options), Search.ask, Search.tell)
 
 
 def methods(shape: Shape, device: str) -> dict[str, Run]:
     """Return what is timed at one shape, by the name of its figure."""
+    if shape[-2] < 2 * ELITES:
+        found = {"cem_cma": ask_and_tell(shape, device, cma=True), "cem_minimize": _minimize(*shape)}
+        peers: tuple[Any, ...] = (
+            ("cmaes", partial(_cmaes, algorithm="CMA")),
+            ("cma", partial(_pycma, diagonal=False)),
+        )
+        found |= {f"{name}_full": make(*shape) for name, make in peers if find_spec(name)}
+        return {f"{name}.generation.eager": run for name, run in found.items()}
     found = {"cem": ask_and_tell(shape, device), "torch": _ten_lines(shape, device)}
+    if shape[-1] <= LARGEST_CMA:
+        found["cem_cma"] = ask_and_tell(shape, device, cma=True)
     if len(shape) == 2:
         found["cem_torch"] = ask_and_tell(shape, device, "torch")
     if find_spec("evotorch"):
@@ -183,6 +203,11 @@ def methods(shape: Shape, device: str) -> dict[str, Run]:
         runs |= {
             "cem.generation.graph": _graph(shape, device, IN_A_GRAPH),
             "cem.generation.graph_of_one": _graph(shape, device, 1),
+            **(
+                {"cem_cma.generation.graph": _graph(shape, device, IN_A_GRAPH, cma=True)}
+                if shape[-1] <= LARGEST_CMA
+                else {}
+            ),
             "torch.generation.compile": _ten_lines(shape, device, torch.compile(_step, dynamic=False)),
             "torch.generation.graph": _ten_lines_graph(shape, device, IN_A_GRAPH),
         }

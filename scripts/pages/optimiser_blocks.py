@@ -11,6 +11,11 @@ _METHODS = {
     "cem.generation.graph": "`cem`, CUDA graph of 20 generations",
     "cem.generation.graph_of_one": "`cem`, CUDA graph of one",
     "cem.generation.eager": "`cem`",
+    "cem_cma.generation.graph": "`cem`, full covariance and paths, CUDA graph of 20 generations",
+    "cem_cma.generation.eager": "`cem`, full covariance and paths",
+    "cem_minimize.generation.eager": "the same by `minimize`",
+    "cmaes_full.generation.eager": "cmaes, CMA",
+    "cma_full.generation.eager": "pycma",
     "cem_torch.generation.eager": '`cem`, `backend="torch"`',
     "torch.generation.graph": "ten lines of PyTorch, CUDA graph of 20 generations",
     "torch.generation.compile": "ten lines of PyTorch, torch.compile",
@@ -73,7 +78,7 @@ def generations() -> str:
         shapes = {
             shape: _shape_text(shape)
             for shape in result.data["shapes"]
-            if _microseconds(result, "cem.generation.eager", shape)
+            if any(_microseconds(result, name, shape) for name in _METHODS)
         }
         return crossed(
             "us per generation", shapes, _METHODS, lambda name, at: _microseconds(result, name, at), result
