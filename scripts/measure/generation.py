@@ -3,8 +3,8 @@
 python scripts/measure generation --json generation.json
 
 The peers are ten lines of PyTorch, eager, compiled and in a CUDA graph, ten lines of NumPy, evotorch, and on
-a CPU cmaes and pycma with a diagonal covariance; up to 64 dimensions ours, on a CPU cmaes and pycma, too, with
-a full covariance and paths. Those that are not installed are left out.
+a CPU cmaes and pycma with a diagonal covariance. Up to 64 dimensions ours has a full covariance and paths,
+too; of small populations on a CPU so have cmaes and pycma. Those that are not installed are left out.
 
 Population x dimensions, or problems x population x dimensions. On a GPU the objective is
 ``x.square().sum(-1)``, and the time is that of 200 generations by the clock, the last one waited for.
