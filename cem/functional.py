@@ -30,7 +30,7 @@ from cem.core.bounds import keep_inside
 from cem.core.config import CEMConfig
 from cem.core.generation import draw, operator_sample, tell
 from cem.core.state import MEAN, STD, Settings, State, doubles, first_state
-from cem.core.variance_schedule import VarianceTable, resolve_variance_schedule
+from cem.core.variance_schedule import extend, resolve_variance_schedule
 
 __all__ = ["Settings", "State", "ask", "init", "tell"]
 
@@ -67,10 +67,10 @@ def init(
         dtype=dtype,
         seed=seed,
     )
-    table = VarianceTable(resolve_variance_schedule(state.settings.config.variance_schedule))
-    if not table.covered:
-        variances = doubles(table.extended(1, _AHEAD), state.distribution.device)
-        state = state._replace(variance_schedule=variances)
+    table: list[float] = []
+    extend(table, resolve_variance_schedule(state.settings.config.variance_schedule), 1, _AHEAD)
+    if table:
+        state = state._replace(variance_schedule=doubles(table, state.distribution.device))
     return state
 
 

@@ -50,11 +50,7 @@ from cem.core.graph import GenerationGraph, check_capturable
 from cem.core.snapshot import Snapshot, loaded_state
 from cem.core.state import State, doubles, first_state, problem_seeds, seed_tensor
 from cem.core.termination import Termination
-from cem.core.variance_schedule import (
-    VarianceTable,
-    describe_variance_schedule,
-    resolve_variance_schedule,
-)
+from cem.core.variance_schedule import describe_variance_schedule, extend, resolve_variance_schedule
 from kernels.support.checks import check_integer
 
 _FIT = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32})
@@ -171,7 +167,8 @@ class CrossEntropyMethod:
         self._first_std = self._state.std
         self._is_read_at_once = self.device.type == "cpu" and not self.batch_shape
         self._schedule = resolve_variance_schedule(self.config.variance_schedule)
-        self._variances = VarianceTable(self._schedule)
+        self._variances: list[float] = []
+        self._covered: float = 0  # generations that they stand for
         self._extend_variance_schedule(1)
         self._settings = self._describe()
         self._adopt(0, self._state)
@@ -382,17 +379,15 @@ class CrossEntropyMethod:
             raise ValueError(f"expected a single search, got a batch of shape {tuple(self.batch_shape)}")
         if self._termination is None:
             self._termination = Termination(self._state.settings, self._first_std)
-        told = self.statistics()
+        self._termination.target = target
+        statistics = self.statistics()
         reasons = self._termination.reasons(
             self._generation,
-            told["best_fitness"],
-            told["generation_best"],
-            told["elite_threshold"],
+            statistics["best_fitness"],
+            statistics["generation_best"],
+            statistics["elite_threshold"],
             *self.snapshot().distribution(),
         )
-        best = told["best_fitness"]
-        if target is not None and (best >= target if self.maximize else best <= target):
-            reasons = ("target", *reasons)
         spent = budget is not None and (self._generation + 1) * self.population_size > budget
         return (*reasons, "budget") if spent else reasons
 
@@ -455,9 +450,11 @@ class CrossEntropyMethod:
 
     def _extend_variance_schedule(self, generations: int) -> None:
         """Put the extra variance of the first ``generations`` on the device."""
-        if generations > self._variances.covered:
-            table = doubles(self._variances.extended(generations), self.device)
-            self._state = self._state._replace(variance_schedule=table)
+        if generations > self._covered:
+            self._covered = extend(self._variances, self._schedule, generations)
+            if self._variances:
+                table = doubles(self._variances, self.device)
+                self._state = self._state._replace(variance_schedule=table)
 
     def _warn_of_failure(self) -> None:
         if self.snapshot().failed:
@@ -474,23 +471,16 @@ class CrossEntropyMethod:
 
     def _describe(self) -> dict[str, Any]:
         """Return the settings that a resumed search shares with the saved one, as JSON values."""
-        config, bounds = self.config, self._state.bounds
+        bounds, config = self._state.bounds, dict(vars(self.config))
+        del config["num_elites"], config["elite_fraction"]
         return {
+            **config,
+            "variance_schedule": describe_variance_schedule(self._schedule),
+            "relative_std_floor": self.config.floor_share,
             "dim": self.dim,
             "batch": list(self.batch_shape),
             "maximize": self.maximize,
-            "variance_schedule": describe_variance_schedule(self._schedule),
-            "weights": config.weights,
-            "variance_about": config.variance_about,
-            "covariance": config.covariance,
-            "paths": config.paths,
-            "smoothing": config.smoothing,
-            "std_smoothing": config.std_smoothing,
             "bounds": None if bounds is None else [end.tolist() for end in bounds],
-            "bound_handling": config.bound_handling,
-            "std_floor": config.std_floor,
-            "relative_std_floor": config.floor_share,
-            "mean_averaging": config.mean_averaging,
             "backend": self.backend,
             "dtype": str(self.dtype).removeprefix("torch."),
             "seed": self._seeds[0] if len(self._seeds) == 1 else list(self._seeds),

@@ -140,36 +140,32 @@ def resolve_variance_schedule(schedule: VarianceSchedule | str | None) -> Varian
     raise TypeError(f"expected None, a text or a callable for variance_schedule, got {schedule!r}")
 
 
-class VarianceTable:
-    """The extra variance of the first generations, computed ahead of time.
+def extend(table: list[float], schedule: VarianceSchedule, generations: int, ahead: int = 0) -> float:
+    """Append to a table of extra variances those of the first ``generations``, and of some to come.
 
-    Attributes:
-        covered: The generations that the table holds; infinity where its last entry stands for all later.
+    Args:
+        table: ``Z_0, Z_1, ...``; empty before the first call.
+        schedule: The schedule; called once for each generation.
+        generations: The generations whose variance is needed.
+        ahead: Those whose variance is wanted.
+
+    Returns:
+        The number of generations that the table holds; infinity where its last entry stands for all later
+        ones.
+
+    Raises:
+        TypeError: If the schedule gives no number for one of the first ``generations``.
+        ValueError: If it gives no variance.
+        Exception: Whatever the schedule raises.
     """
-
-    def __init__(self, schedule: VarianceSchedule) -> None:
-        """Set the schedule; nothing is computed yet."""
-        self._name = schedule.name if isinstance(schedule, NamedSchedule) else ""
-        self.covered = math.inf if self._name == "none" else 0
-        self._schedule = schedule
-        self._values: list[float] = []
-
-    def extended(self, generations: int, ahead: int = 0) -> list[float]:
-        """Return a table of at least ``generations``, if possible of ``ahead``, and of some to come.
-
-        Raises:
-            TypeError: If the schedule gives no number for one of the first ``generations``.
-            ValueError: If it gives no variance.
-            Exception: Whatever the schedule raises.
-        """
-        while self.covered < max(_LEAST_TABLE, 2 * generations, ahead):
-            t = len(self._values)
-            try:
-                found = self._schedule(t)
-                self._values.append(check_real(f"the extra variance of generation {t}", found, 0.0))
-            except Exception:  # of the schedule, too: it may be a list's
-                if t < generations:
-                    raise
-                break  # the search may never come to that generation
-            self.covered = math.inf if self._name == "constant" else t + 1
-        return self._values
+    name = schedule.name if isinstance(schedule, NamedSchedule) else ""
+    if name == "none":
+        return math.inf
+    for t in range(len(table), 1 if name == "constant" else max(_LEAST_TABLE, 2 * generations, ahead)):
+        try:
+            table.append(check_real(f"the extra variance of generation {t}", schedule(t), 0.0))
+        except Exception:  # of the schedule, too: it may be a list's
+            if t < generations:
+                raise
+            break  # the search may never come to that generation
+    return math.inf if name == "constant" else len(table)
