@@ -21,57 +21,14 @@ True
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from cem.core.bounds import keep_inside
-from cem.core.config import CEMConfig
 from cem.core.generation import draw, operator_sample, tell
-from cem.core.state import MEAN, STD, Settings, State, doubles, first_state
-from cem.core.variance_schedule import extend, resolve_variance_schedule
+from cem.core.state import MEAN, STD, Settings, State, init
 
 __all__ = ["Settings", "State", "ask", "init", "tell"]
-
-_AHEAD = 10_000  # generations with an extra variance of their own
-
-
-def init(
-    mean: Any,
-    std: Any,
-    population_size: int | None = None,
-    *,
-    maximize: bool,
-    config: CEMConfig | None = None,
-    bounds: Any = None,
-    backend: str = "auto",
-    device: str | torch.device | None = None,
-    dtype: torch.dtype | None = None,
-    seed: Any = None,
-) -> State:
-    """Return the first state of a search.
-
-    The arguments are those of ``CrossEntropyMethod``, with its errors. A schedule of extra variance is called
-    for 10,000 generations, or until it fails; the last variance holds from then on.
-    """
-    state, _ = first_state(
-        mean,
-        std,
-        population_size,
-        maximize=maximize,
-        config=config,
-        bounds=bounds,
-        backend=backend,
-        device=device,
-        dtype=dtype,
-        seed=seed,
-    )
-    table: list[float] = []
-    extend(table, resolve_variance_schedule(state.settings.config.variance_schedule), 1, _AHEAD)
-    if table:
-        state = state._replace(variance_schedule=doubles(table, state.distribution.device))
-    return state
 
 
 def ask(state: State) -> tuple[Tensor, State]:

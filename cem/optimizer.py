@@ -13,8 +13,8 @@ The weights w_k, of sum 1, fall with the logarithm of the rank, and the variance
 where the slope is steeper than the distribution is wide, the elites lie on one side of it, and their
 variance about their own mean is small however far the optimum is. That is how the method as published
 collapses. Both are from CMA-ES (N. Hansen, The CMA Evolution Strategy: A Tutorial, arXiv:1604.00772, 2023,
-section 3.1 and table 1). With evolution paths, the default, ``cem.core.adaptation`` replaces the variance and
-(4); so it does with a full covariance.
+section 3.1 and table 1). With evolution paths, the default, ``kernels.ops.cma_update.op`` replaces the
+variance and (4); with a full covariance alone ``cem.core.adaptation`` does.
 
 Z_t is the extra variance of I. Szita and A. Lorincz, Learning Tetris Using the Noisy Cross-Entropy Method,
 Neural Computation 18(12), 2006; see ``cem.core.variance_schedule``. (3) and (4) are the smoothed updating of
@@ -48,9 +48,9 @@ from cem.core.evaluation import Evaluation, Objective
 from cem.core.generation import draw, operator_sample, tell
 from cem.core.graph import GenerationGraph, check_capturable
 from cem.core.snapshot import Snapshot, loaded_state
-from cem.core.state import State, doubles, first_state, problem_seeds, seed_tensor
+from cem.core.state import State, doubles, init, problem_seeds, seed_tensor
 from cem.core.termination import Termination
-from cem.core.variance_schedule import describe_variance_schedule, extend, resolve_variance_schedule
+from cem.core.variance_schedule import describe_variance_schedule, extended
 from kernels.support.checks import check_integer
 
 _FIT = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32})
@@ -99,6 +99,7 @@ class CrossEntropyMethod:
     """
 
     _state: State
+    _seeds: tuple[int, ...]
     _generation: int
     _asked: int  # candidates of this generation that were asked one by one
     _parts: list[tuple[Tensor, Tensor]]  # candidates and fitness of an unfinished population
@@ -145,7 +146,7 @@ class CrossEntropyMethod:
             ValueError: If one is out of range, shapes differ, or backend or device is not available.
         """
         self._numpy = isinstance(mean, np.ndarray)
-        self._state, self._seeds = first_state(
+        self._state = init(
             mean,
             std,
             population_size,
@@ -157,6 +158,7 @@ class CrossEntropyMethod:
             dtype=dtype,
             seed=seed,
         )
+        self._seeds = tuple(each % 2**64 for each in self._state.seed.reshape(-1).tolist())
         self._takes_any_seed = seed is None
         settings, rows = self._state.settings, self._state.distribution
         self.config, self.population_size = settings.config, settings.population_size
@@ -166,10 +168,6 @@ class CrossEntropyMethod:
         self._shape = (*self.batch_shape, self.population_size, self.dim)
         self._first_std = self._state.std
         self._is_read_at_once = self.device.type == "cpu" and not self.batch_shape
-        self._schedule = resolve_variance_schedule(self.config.variance_schedule)
-        self._variances: list[float] = []
-        self._covered: float = 0  # generations that they stand for
-        self._extend_variance_schedule(1)
         self._settings = self._describe()
         self._adopt(0, self._state)
 
@@ -244,18 +242,17 @@ class CrossEntropyMethod:
     def capture(self, objective: Objective, generations: int = 1) -> Callable[[], Evaluation]:
         """Return a function that runs generations of this search in a CUDA graph.
 
-        Whole generations, ask, objective and tell, are captured once and replayed; see
-        ``cem.core.graph.GenerationGraph``. Each call moves the search as ``generations`` rounds of ``ask``
-        and ``tell`` do, bit for bit, and returns the last evaluation, whose tensors the next call overwrites.
+        Each call moves the search as ``generations`` rounds of ``ask`` and ``tell`` do, bit for bit, and
+        returns the last evaluation, whose tensors the next call overwrites.
 
         Args:
             objective: Maps (candidates, generation) to fitness or an ``Evaluation``; the generation is a
-                tensor of shape () on the device.
+                tensor of shape () on the device. It launches the same work every time and never waits.
             generations: The generations of one call, ``>= 1``.
 
         Raises:
             ValueError: If the search does not run by the operators on a CUDA device.
-            RuntimeError: If the objective cannot be captured.
+            RuntimeError: If the objective cannot be captured; torch says why.
         """
         check_integer("generations", generations, 1)
         check_capturable(self._state)
@@ -450,11 +447,10 @@ class CrossEntropyMethod:
 
     def _extend_variance_schedule(self, generations: int) -> None:
         """Put the extra variance of the first ``generations`` on the device."""
-        if generations > self._covered:
-            self._covered = extend(self._variances, self._schedule, generations)
-            if self._variances:
-                table = doubles(self._variances, self.device)
-                self._state = self._state._replace(variance_schedule=table)
+        table = self._state.variance_schedule
+        if table is not None and generations > len(table):
+            longer = extended(table.tolist(), self.config.schedule, generations)
+            self._state = self._state._replace(variance_schedule=doubles(longer, self.device))
 
     def _warn_of_failure(self) -> None:
         if self.snapshot().failed:
@@ -475,7 +471,7 @@ class CrossEntropyMethod:
         del config["num_elites"], config["elite_fraction"]
         return {
             **config,
-            "variance_schedule": describe_variance_schedule(self._schedule),
+            "variance_schedule": describe_variance_schedule(self.config.schedule),
             "relative_std_floor": self.config.floor_share,
             "dim": self.dim,
             "batch": list(self.batch_shape),

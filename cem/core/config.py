@@ -47,7 +47,7 @@ class CEMConfig:
         weights: ``"log"``: proportional to ``log(K + 1/2) - log(k)`` for rank k of K, as in CMA-ES, or
             ``"equal"``, as in the literature of the method.
         covariance: ``"diagonal"``, or ``"full"``: dim^2 numbers and dim^3 operations per generation.
-        paths: Evolution paths adapt covariance and step size, as in CMA-ES; see ``cem.core.adaptation``.
+        paths: Evolution paths adapt covariance and step size, as in CMA-ES; see ``kernels.ops.cma_update``.
             ``variance_about`` and ``std_smoothing`` are then not used.
         variance_about: The centre of the elites' variance: ``"old_mean"``, ``mu_t``, as in CMA-ES;
             ``"new_mean"``, ``m``, as in the literature of the method, divided by the number of elites;
@@ -101,8 +101,12 @@ class CEMConfig:
         check_real("mean_averaging", self.mean_averaging, 0.0, 1.0)
         check_real("std_floor", self.std_floor, 0.0)
         check_real("relative_std_floor", self.floor_share, 0.0)
-        schedule = resolve_variance_schedule(self.variance_schedule)
-        object.__setattr__(self, "variance_schedule", schedule)
+        object.__setattr__(self, "variance_schedule", self.schedule)
+
+    @property
+    def schedule(self) -> VarianceSchedule:
+        """``variance_schedule`` as a function."""
+        return resolve_variance_schedule(self.variance_schedule)
 
     @property
     def floor_share(self) -> float:

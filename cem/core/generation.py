@@ -4,7 +4,7 @@
     state = tell(state, candidates, fitness)     the elites give mu_{t+1}, Sigma_{t+1}
 
 Nothing is changed in place and nothing waits for the device, so both work in CUDA graphs and in
-``torch.compile(fullgraph=True)``. The equations stand in ``cem.optimizer`` and ``cem.core.adaptation``.
+``torch.compile(fullgraph=True)``. The equations stand in ``cem.optimizer``.
 """
 
 from __future__ import annotations

@@ -23,9 +23,8 @@ Sources:
 
 from __future__ import annotations
 
-import math
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -35,7 +34,7 @@ from kernels.support.names import did_you_mean
 
 _FORMS = "none, constant:A, linear:A,B, hyperbolic:A"
 _DEFAULTS = {"none": (), "constant": (4.0,), "linear": (5.0, 10.0), "hyperbolic": (20.0,)}
-_LEAST_TABLE = 64  # generations
+_AHEAD = 10_000  # generations with an extra variance of their own, computed when a search begins
 
 VarianceSchedule = Callable[[int], float]
 """Anything that maps the generation ``t = 0, 1, ...`` to the variance ``Z_t >= 0``."""
@@ -140,32 +139,20 @@ def resolve_variance_schedule(schedule: VarianceSchedule | str | None) -> Varian
     raise TypeError(f"expected None, a text or a callable for variance_schedule, got {schedule!r}")
 
 
-def extend(table: list[float], schedule: VarianceSchedule, generations: int, ahead: int = 0) -> float:
-    """Append to a table of extra variances those of the first ``generations``, and of some to come.
-
-    Args:
-        table: ``Z_0, Z_1, ...``; empty before the first call.
-        schedule: The schedule; called once for each generation.
-        generations: The generations whose variance is needed.
-        ahead: Those whose variance is wanted.
-
-    Returns:
-        The number of generations that the table holds; infinity where its last entry stands for all later
-        ones.
+def extended(table: Sequence[float], schedule: VarianceSchedule, generations: int) -> list[float]:
+    """Return a table of the first ``generations`` extra variances, and of some to come, from a shorter one.
 
     Raises:
         TypeError: If the schedule gives no number for one of the first ``generations``.
         ValueError: If it gives no variance.
         Exception: Whatever the schedule raises.
     """
-    name = schedule.name if isinstance(schedule, NamedSchedule) else ""
-    if name == "none":
-        return math.inf
-    for t in range(len(table), 1 if name == "constant" else max(_LEAST_TABLE, 2 * generations, ahead)):
+    longer = list(table)
+    for t in range(len(table), max(_AHEAD, 2 * generations)):
         try:
-            table.append(check_real(f"the extra variance of generation {t}", schedule(t), 0.0))
+            longer.append(check_real(f"the extra variance of generation {t}", schedule(t), 0.0))
         except Exception:  # of the schedule, too: it may be a list's
             if t < generations:
                 raise
             break  # the search may never come to that generation
-    return math.inf if name == "constant" else len(table)
+    return longer
