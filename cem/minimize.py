@@ -9,7 +9,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -313,7 +313,7 @@ class _Search:
         self._options = options
         self._callbacks = check_callbacks(options["callbacks"])
         target = options["target"]
-        self._history = _History(maximize, None if target is None else check_real("target", target))
+        self._watch = _Watch(maximize, None if target is None else check_real("target", target))
         self._first_mean = as_real("mean", mean)
         if self._first_mean.dim() != 1 or len(self._first_mean) == 0:
             got = tuple(self._first_mean.shape)
@@ -368,18 +368,16 @@ class _Search:
 
     def _searched(self) -> str:
         """Search, and again from the start; return why the last search ended."""
-        left, regimes = self._budget, _Regimes(self._size)
+        watch, left, regimes = self._watch, self._budget, _Regimes(self._size)
         population, scale, most = self._size, 1.0, left
         for restart in count():
-            trainer, watch = self._begun(restart, population, scale, max(1, min(most, left) // population))
+            trainer = self._begun(restart, population, scale, max(1, min(most, left) // population))
             ended = trainer.run().reason if watch.reason is None else "requested"
-            optimizer, history = trainer.optimizer, self._history
+            optimizer = trainer.optimizer
             if restart == 0:
                 self._seed = optimizer.seed  # of the search that is resumed, if none was given
-            spent = optimizer.generation * population
+            spent = watch.end()
             left -= spent
-            history.evaluations += spent
-            history.generations += optimizer.generation
             reason = watch.reason or ("budget" if ended == "finished" else ended)
             if reason == _NOISE:
                 if left >= self._size:
@@ -395,14 +393,14 @@ class _Search:
             is_large = regimes.spent(spent)
             if found_before and is_large and reason in _CONVERGED and self._ends_by_itself:
                 gap = abs(optimizer.best_fitness - found_before.best_fitness)
-                if gap <= _SAME * history.range:
+                if gap <= _SAME * watch.range:
                     break
             population, scale, most = regimes.next(self._seed, left)
             if left < population:
                 break
         return reason
 
-    def _begun(self, restart: int, population: int, scale: float, generations: int) -> tuple[Trainer, _Watch]:
+    def _begun(self, restart: int, population: int, scale: float, generations: int) -> Trainer:
         """Return the loop of a search, resumed where a checkpoint of it was left."""
         options, seed = self._options, self._seed
         optimizer = CrossEntropyMethod(
@@ -414,8 +412,9 @@ class _Search:
             **{name: options[name] for name in ("bounds", "backend", "device", "dtype")},
             seed=seed if seed is None or restart == 0 else mix_seed(seed, restart),
         )
-        watch = _Watch(optimizer, self._history, self._looks_for_noise and not restart, self._noisy)
-        callbacks = [*([ProgressBar()] if options["progress"] else []), *self._callbacks, watch]
+        looks_for_noise = self._looks_for_noise and not restart
+        self._watch.begin(optimizer, looks_for_noise=looks_for_noise, noisy=self._noisy)
+        callbacks = [*([ProgressBar()] if options["progress"] else []), *self._callbacks, self._watch]
         objective: Objective = self._evaluator
         if isinstance(self._stop, ranks.StopConsensus):
             objective = ranks.shared(objective, self._stop)
@@ -454,8 +453,8 @@ class _Search:
             lines, state = ranks.broadcast(partial(_resumed, trainer, checkpointer, metrics))
             if ranks.rank() > 0:
                 optimizer.load_state_dict(state)
-            watch.replay(lines, metrics.path)
-        return trainer, watch
+            self._watch.replay(lines, metrics.path)
+        return trainer
 
     def _best(self) -> CrossEntropyMethod:
         """Return the search that found the best candidate so far, the first of equal ones."""
@@ -463,14 +462,14 @@ class _Search:
         return max(self._found, key=lambda search: sign * search.best_fitness)
 
     def _result(self, reason: str) -> Result[Any]:
-        best, history, evaluator = self._best(), self._history, self._evaluator
-        x, fun, evaluations = best.best, best.best_fitness, history.evaluations
+        best, watch, evaluator = self._best(), self._watch, self._evaluator
+        x, fun, evaluations = best.best, best.best_fitness, watch.evaluations
         if ranks.count() == 1:  # those of a generation that was interrupted, too
             evaluations = max(evaluations, evaluator.evaluations)
-            if evaluator.best is not None and history.best(evaluator.best[1], fun) == evaluator.best[1]:
+            if evaluator.best is not None and watch.best(evaluator.best[1], fun) == evaluator.best[1]:
                 x, fun = evaluator.best
         if self._noisy:
-            x, fun = best.averaged_mean, history.columns["elite_mean"][-1]
+            x, fun = best.averaged_mean, watch.columns["elite_mean"][-1]
         return Result(
             x=x,
             fun=fun,
@@ -478,7 +477,7 @@ class _Search:
             std=best.std,
             reason=reason,
             evaluations=evaluations,
-            generations=history.generations,
+            generations=watch.generations,
             restarts=len(self._found) - 1,
             failures=evaluator.failures,
             settings={
@@ -488,7 +487,7 @@ class _Search:
                 "budget": self._budget,
                 "noise": self._noisy,
             },
-            history=history.columns,
+            history=watch.columns,
         )
 
 
@@ -526,58 +525,48 @@ class _Regimes:
         return self._large
 
 
-@dataclass
-class _History:
-    """What is recorded over all restarts."""
+class _Watch(Callback):
+    """Records the history of all searches, and ends one that has a reason, after all other callbacks."""
 
-    maximize: bool
-    target: float | None
-    evaluations: int = 0  # of the restarts before
-    generations: int = 0
-    columns: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in _COLUMNS})
+    on_every_rank = True
+
+    def __init__(self, maximize: bool, target: float | None) -> None:
+        self._maximize, self._target = maximize, target
+        self.evaluations = self.generations = 0  # of the searches before
+        self.columns: dict[str, list[float]] = {name: [] for name in _COLUMNS}
+        self.reason: str | None = None
+
+    def begin(self, search: CrossEntropyMethod, *, looks_for_noise: bool, noisy: bool) -> None:
+        """Watch another search."""
+        self._search, self._looks_for_noise, self.reason = search, looks_for_noise, None
+        self._termination = Termination(search.state.settings, search.state.std, self._target, noisy)
+
+    def end(self) -> int:
+        """Count the search; return its evaluations."""
+        spent = self._search.generation * self._search.population_size
+        self.evaluations += spent
+        self.generations += self._search.generation
+        return spent
+
+    def best(self, *values: float) -> float:
+        """Return the best of some values, the first of equal ones or where it is NaN."""
+        return max(values) if self._maximize else min(values)
 
     @property
     def range(self) -> float:
         """The distance from the first elites' mean fitness to the best one."""
         return abs(self.columns["elite_mean"][0] - self.columns["best_fitness"][-1])
 
-    def best(self, *values: float) -> float:
-        """Return the best of some values, the first of equal ones or where it is NaN."""
-        return max(values) if self.maximize else min(values)
-
-    def add(self, record: GenerationRecord, size: int) -> None:
-        best = self.best(*self.columns["best_fitness"][-1:], record.best_fitness)
-        evaluations = self.evaluations + record.generation * size
-        row = (evaluations, best, record.generation_best, record.elite_mean, record.std_mean, size)
-        for column, value in zip(self.columns.values(), row, strict=True):
-            column.append(value)
-
-
-class _Watch(Callback):
-    """Records the history, and ends a search that has a reason, after all other callbacks."""
-
-    on_every_rank = True
-
-    def __init__(
-        self, optimizer: CrossEntropyMethod, history: _History, looks_for_noise: bool, noisy: bool
-    ) -> None:
-        self._looks_for_noise = looks_for_noise
-        self.reason: str | None = None
-        self._history = history
-        self._size = optimizer.population_size
-        self._good = math.inf if optimizer.maximize else -math.inf
-        first_std = optimizer.state.std
-        self._termination = Termination(optimizer.state.settings, first_std, history.target, noisy)
-
     def replay(self, lines: Sequence[bytes], path: Path) -> None:
         """Record the generations that a resumed run had recorded by its checkpoint."""
+        good = math.inf if self._maximize else -math.inf
         names = [n for n in GenerationRecord.__dataclass_fields__ if n not in ("metrics", "distribution")]
         for line in lines:
             values = json.loads(line)
             if missing := [name for name in (*names, "mean", "std") if name not in values]:
                 raise ValueError(f"{path}: generation {values['generation']}: expected {', '.join(missing)}")
             # What is not finite is null there, and can only be infinity on the good side.
-            numbers: Any = {name: self._good if values[name] is None else values[name] for name in names}
+            numbers: Any = {name: good if values[name] is None else values[name] for name in names}
             rows = tuple(torch.tensor(values[name], dtype=torch.float64) for name in ("mean", "std"))
             metrics = {_NOISE: 1.0} if _NOISE in values else {}
             self._add(GenerationRecord(**numbers, metrics=metrics, distribution=rows))  # type: ignore[arg-type]
@@ -594,7 +583,12 @@ class _Watch(Callback):
 
     def _add(self, record: GenerationRecord) -> None:
         assert record.distribution is not None
-        self._history.add(record, self._size)
+        size = self._search.population_size
+        best = self.best(*self.columns["best_fitness"][-1:], record.best_fitness)
+        evaluations = self.evaluations + record.generation * size
+        row = (evaluations, best, record.generation_best, record.elite_mean, record.std_mean, size)
+        for column, value in zip(self.columns.values(), row, strict=True):
+            column.append(value)
         reasons = self._termination.reasons(
             record.generation,
             record.best_fitness,
