@@ -109,10 +109,10 @@ class Evaluator:
 
         Args:
             path: The file; None: no journal.
-            search: What tells the search from others: the first line. A file of another one is refused.
+            search: What tells the search from others: the first line.
 
         Raises:
-            CheckpointError: If it is that of another search.
+            CheckpointError: If the file is that of another search.
             ValueError: If it is no journal.
         """
         if self._journal is not None:
@@ -197,19 +197,14 @@ class Evaluator:
         for index, value in chain(known.items(), self._evaluated(items, generation, device)):
             if journal is not None and index not in known:
                 journal.write(keys[index], value)
-            known_or_new = self._noticed if index in known else self._counted
-            fitness[index] = known_or_new(candidates[index], value)
+            fitness[index] = self._counted(candidates[index], value, known=index in known)
         found: Any = fitness if device is None else torch.from_numpy(fitness).to(device)
         return Evaluation(found)
 
-    def _counted(self, candidate: Any, value: float | None) -> float:
-        """Count an evaluation, and return its fitness."""
-        self.evaluations += 1
-        self.failures += value is None
-        return self._noticed(candidate, value)
-
-    def _noticed(self, candidate: Any, value: float | None) -> float:
-        """Return the fitness of a candidate, which may be the best."""
+    def _counted(self, candidate: Any, value: float | None, *, known: bool = False) -> float:
+        """Count an evaluation, unless it was known; return the fitness of the candidate, maybe the best."""
+        self.evaluations += not known
+        self.failures += value is None and not known
         if value is None:
             return math.nan
         if self._sign * value > (-math.inf if self.best is None else self._sign * self.best[1]):

@@ -84,22 +84,13 @@ class CrossEntropyMethod:
       covariance or bounds by transform up to rounding, otherwise bit for bit.
     * NumPy arrays in, NumPy arrays out: with an array as ``mean`` all methods return arrays.
 
-    The population is ``population_size`` rows, one candidate each; ``dim`` is the length of ``mean``.
-
     Attributes:
-        config: How the distribution moves.
-        device: The device of candidates, mean and std.
-        dtype: Their dtype.
+        config, population_size, maximize, backend, device, dtype: As given or chosen.
+        num_elites: Elites per generation.
         dim: The length of a candidate.
         batch_shape: The shape of a batch of problems; () for a single one.
-        population_size: Candidates per generation.
-        num_elites: Elites among them.
-        maximize: Whether a greater fitness is better.
-        backend: What draws and updates.
     """
 
-    _state: State
-    _seeds: tuple[int, ...]
     _generation: int
     _asked: int  # candidates of this generation that were asked one by one
     _parts: list[tuple[Tensor, Tensor]]  # candidates and fitness of an unfinished population
@@ -158,7 +149,7 @@ class CrossEntropyMethod:
             dtype=dtype,
             seed=seed,
         )
-        self._seeds = tuple(each % 2**64 for each in self._state.seed.reshape(-1).tolist())
+        self._seeds: tuple[int, ...] = tuple(each % 2**64 for each in self._state.seed.reshape(-1).tolist())
         self._takes_any_seed = seed is None
         settings, rows = self._state.settings, self._state.distribution
         self.config, self.population_size = settings.config, settings.population_size
@@ -355,7 +346,8 @@ class CrossEntropyMethod:
         device = snapshot.state.distribution.device
         if (snapshot.settings, device) != (self._settings, self.device):
             raise ValueError(f"expected a snapshot of this search, got {snapshot.settings} on {device}")
-        self._adopt(snapshot.generation, snapshot.state)
+        table = self._state.variance_schedule  # it may have become longer
+        self._adopt(snapshot.generation, snapshot.state._replace(variance_schedule=table))
 
     def stop(self, *, target: float | None = None, budget: int | None = None) -> tuple[str, ...]:
         """Return the reasons to stop, an empty tuple while there are none; see ``cem.core.termination``.
@@ -436,8 +428,8 @@ class CrossEntropyMethod:
         )
 
     def _adopt(self, generation: int, state: State) -> None:
-        self._state, self._generation, self._asked = state, generation, 0
-        self._parts, self._snapshot, self._termination = [], None, None
+        self._state, self._generation = state, generation
+        self._asked, self._parts, self._snapshot, self._termination = 0, [], None, None
 
     def _draw(self, size: int | None) -> Tensor:
         sample = operator_sample

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -55,7 +56,7 @@ def check_bounds(bounds: Any, mean: Tensor) -> tuple[Tensor, Tensor] | None:
         ends = Bounds(bounds.lb, bounds.ub)
     elif isinstance(bounds, Bounds):
         ends = bounds
-    elif isinstance(bounds, (tuple, list)) and len(bounds) == 2 and all(map(_is_number, bounds)):
+    elif isinstance(bounds, (tuple, list)) and len(bounds) == 2 and all(np.ndim(end) == 0 for end in bounds):
         ends = Bounds(*bounds)
     elif mean.dim() == 1 and hasattr(bounds, "__len__") and len(bounds) == len(mean):
         pairs = [tuple(pair) for pair in bounds if hasattr(pair, "__len__") and len(pair) == 2]
@@ -80,24 +81,11 @@ def check_bounds(bounds: Any, mean: Tensor) -> tuple[Tensor, Tensor] | None:
     return low, high
 
 
-def _is_number(value: Any) -> bool:
-    return not hasattr(value, "__len__") or (hasattr(value, "ndim") and value.ndim == 0)
-
-
 _MIDDLE = 0.5  # of half a width: points beyond it are measured from the nearer face
 
 
 def keep_inside(x: Tensor, mean: Tensor, std: Tensor, low: Tensor, high: Tensor, handling: str) -> Tensor:
-    """Return candidates inside the bounds.
-
-    Args:
-        x: Draws of N(mean, std^2), shape (..., N, d).
-        mean: Shape (..., d).
-        std: Shape (..., d).
-        low: The least values, broadcastable to (..., d).
-        high: The greatest values, like ``low``.
-        handling: One of ``BOUND_HANDLING``.
-    """
+    """Return draws of N(mean, std^2), shape (..., N, d), inside bounds, by one of ``BOUND_HANDLING``."""
     low, high = low.unsqueeze(-2), high.unsqueeze(-2)
     if handling == "reflect":
         return _reflected(x, low, high)
@@ -161,13 +149,8 @@ def start_out_of_box(mean: Tensor, std: Tensor, low: Tensor, high: Tensor) -> tu
     """Return a start in the space without bounds that is about as wide in the box as ``std`` says.
 
     Near a face the map is flat: the standard deviation is divided by its slope. The start is moved to half a
-    standard deviation from a face, if there is room, and is no wider than fills the box.
-
-    Args:
-        mean: The first mean, inside the box, shape (..., d).
-        std: The first standard deviation, in units of the box, shape (..., d).
-        low: The least values, broadcastable to (..., d).
-        high: The greatest values, like ``low``.
+    standard deviation from a face, if there is room, and is no wider than fills the box. All have shape
+    (..., d), ``std`` in units of the box.
     """
     middle, half = low / 2 + high / 2, high / 2 - low / 2
     inset = torch.minimum(std / 2, half / 4)

@@ -36,13 +36,7 @@ def operator_sample(state: State, rows: Tensor, size: int, bounds: tuple[Tensor,
 
 
 def draw(state: State, sample: Sample, size: int | None = None) -> Tensor:
-    """Return the candidates of a generation, shape (..., N, d).
-
-    Args:
-        state: The state.
-        sample: Draws N(mean, std^2), clamped to bounds; see ``Sample``.
-        size: How many; None: a population. The first ones are the same whatever the number.
-    """
+    """Return the first ``size`` candidates of a generation, shape (..., N, d); None: all."""
     handling, bounds = state.settings.config.bound_handling, state.bounds
     size = state.settings.population_size if size is None else size
     if state.factor is None and (bounds is None or handling == "clamp"):

@@ -17,12 +17,7 @@ class HostCopy:
     """
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
-        """Queue the copies.
-
-        Args:
-            tensors: Any shape and dtype, by name; those of a GPU on one of them, where later work on the same
-                stream may change them.
-        """
+        """Queue the copies of tensors of any shape and dtype, by name; those of a GPU are on one of them."""
         self._values: dict[str, Tensor] = {}
         self._event: torch.cuda.Event | None = None
         packs: dict[torch.dtype, dict[str, Tensor]] = {}
@@ -50,12 +45,9 @@ class HostCopy:
         return self._values
 
     def seconds_since(self, earlier: HostCopy) -> float:
-        """Return the seconds between the completion of an earlier copy and of this one.
+        """Return the seconds from the completion of an earlier copy to that of this one; both must be ready.
 
-        On a CUDA device they are measured by its clock.
-
-        Args:
-            earlier: A copy from the same device. Both must be ready.
+        On a CUDA device, the same for both, they are measured by its clock.
         """
         if self._event is not None and earlier._event is not None:
             return float(earlier._event.elapsed_time(self._event)) / 1e3

@@ -95,12 +95,7 @@ class Snapshot(HostCopy):
 
 
 def loaded_state(saved: Mapping[str, Any], settings: Mapping[str, Any], current: State) -> tuple[int, State]:
-    """Check a state of ``state_dict()`` against the search that resumes from it.
-
-    Args:
-        saved: The state. Not changed.
-        settings: The settings of that search.
-        current: Its state.
+    """Check a state of ``state_dict()`` against settings and state of the search that resumes from it.
 
     Returns:
         The number of generations, and the state with copies of the tensors.

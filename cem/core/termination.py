@@ -46,13 +46,9 @@ class Termination:
     def __init__(
         self, settings: Settings, first_std: Tensor, target: float | None = None, noisy: bool = False
     ) -> None:
-        """Begin.
+        """Begin with the first standard deviation, shape (dim,).
 
-        Args:
-            settings: The constants of the search.
-            first_std: Its first standard deviation, shape (dim,).
-            target: The fitness asked for.
-            noisy: Whether the best fitness says nothing: it is the luckiest. Then nothing stagnates.
+        Where the fitness is noisy, nothing stagnates: the best one is the luckiest.
         """
         self.target = target
         self._maximize = settings.maximize

@@ -177,9 +177,6 @@ class Trainer:
     def run(self) -> TrainingResult:
         """Train until all generations are done, the time limit, or a stop request.
 
-        Returns:
-            Why the run ended, its generations and its time.
-
         Raises:
             CheckpointError: If the folder of the checkpointer holds checkpoints and ``resume()`` was not
                 called: a new run would mix with them.
