@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cem.core.evaluation import Evaluation, Objective
+from cem.core.evaluation import Evaluation, Objective, as_evaluation
 from cem.optimizer import CrossEntropyMethod
 from cem.run.checkpoint import CheckpointError
 from cem.run.stopping import _SIGNALS, Interrupted, StopRequest
@@ -101,7 +101,7 @@ class Evaluator:
         self._numbers = count()
         self._journal: _Journal | None = None
 
-    def open_journal(self, path: Path | None, search: Mapping[str, Any] | None = None) -> None:
+    def open_journal(self, path: Path | None, search: Mapping[str, Any]) -> None:
         """Append each evaluated candidate to a file from now on, and do not evaluate those that are there.
 
         Those count as evaluated. A function of populations writes none, for a checkpoint has all of its
@@ -117,7 +117,7 @@ class Evaluator:
         """
         if self._journal is not None:
             self._journal.file.close()
-        self._journal = None if path is None or not self._by_one else _Journal(path, search or {})
+        self._journal = None if path is None or not self._by_one else _Journal(path, search)
         if self._journal is not None:
             self.evaluations += len(self._journal.known)
             self.failures += list(self._journal.known.values()).count(None)
@@ -127,7 +127,7 @@ class Evaluator:
 
     def __exit__(self, *error: object) -> None:
         self._pool.close()
-        self.open_journal(None)
+        self.open_journal(None, {})
 
     def __call__(self, candidates: Any, generation: Any) -> Evaluation:
         """Return the fitness of candidates, shape (N, dim), or raise Interrupted if a stop is due."""
@@ -146,8 +146,8 @@ class Evaluator:
             if not (self._vmap or self.evaluations):
                 _add_note(error, f"The function got a population, {tuple(candidates.shape)}: {_HINT}.")
             raise
-        evaluation = found if isinstance(found, Evaluation) else Evaluation(found)
-        given, size = _shape(evaluation), len(candidates)
+        evaluation = as_evaluation(found)
+        given, size = np.shape(evaluation.fitness), len(candidates)
         if given != (size,):
             hint = "one number for each candidate" if self._vmap else _HINT
             raise ValueError(f"expected fitness of shape ({size},), got {tuple(given)}: {hint}")
@@ -413,11 +413,6 @@ class _Journal:
         line = json.dumps(dict(zip(_JOURNAL, (*key, fitness), strict=True)))
         self.file.write(line.encode() + b"\n")
         self.file.flush()
-
-
-def _shape(found: Any) -> tuple[int, ...]:
-    fitness = found.fitness if isinstance(found, Evaluation) else found
-    return fitness.shape if isinstance(fitness, Tensor) else np.shape(fitness)
 
 
 def _add_note(error: BaseException, note: str) -> None:

@@ -130,12 +130,7 @@ def of_elites(
 ) -> Tensor:
     """Return the covariance of the elites, shape (..., d, d); all tensors float64.
 
-    Args:
-        factor: L, shape (..., d, d).
-        elites: Shape (..., K, d).
-        weights: Their weights, of sum 1, shape (..., K).
-        old_mean: mu_t, shape (..., d).
-        variance_about: As in ``CrossEntropyMethod``.
+    ``factor`` is L, shape (..., d, d). The elites have shape (..., K, d), their weights, of sum 1, (..., K).
     """
     centre = old_mean
     if variance_about != "old_mean":

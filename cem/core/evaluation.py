@@ -52,8 +52,8 @@ class Evaluation:
         for name in self.rates:
             if name not in self.metrics:
                 raise ValueError(f"expected rates of metrics out of {', '.join(self.metrics)}, got {name!r}")
-            if _per_second(name) in self.metrics:
-                raise ValueError(f"expected no metric {_per_second(name)} beside the rate of {name}")
+            if f"{name}/s" in self.metrics:
+                raise ValueError(f"expected no metric {name}/s beside the rate of {name}")
 
 
 Objective = Callable[[Tensor, Any], "Tensor | Evaluation"]
@@ -89,11 +89,7 @@ class Metrics(HostCopy):
         """
         found = {name: _number(value) for name, value in (self._given | self.values()).items()}
         seconds = max(seconds, _LEAST_SECONDS)
-        return {**found, **{_per_second(name): found[name] / seconds for name in self._rates}}
-
-
-def _per_second(name: str) -> str:
-    return f"{name}/s"
+        return {**found, **{f"{name}/s": found[name] / seconds for name in self._rates}}
 
 
 def _number(value: float | Tensor) -> float:

@@ -24,18 +24,9 @@ class GenerationGraph:
     """
 
     def __init__(self, state: State, objective: Objective, count: int = 1) -> None:
-        """Capture.
+        """Capture; objective and errors are those of ``CrossEntropyMethod.capture``.
 
-        Args:
-            state: A state on a CUDA device, with the operators as backend. Not changed.
-            objective: Maps candidates (..., N, d) and the number of the generation, here a tensor of shape
-                (), to fitness or an ``Evaluation``. It launches the same work every time and never waits for
-                the device.
-            count: The generations of one replay, ``>= 1``.
-
-        Raises:
-            ValueError: If the state is not on a CUDA device or has backend ``"torch"``.
-            RuntimeError: If the objective cannot be captured; torch says why.
+        The state is on a CUDA device, with the operators as backend, and not changed.
         """
         check_capturable(state)
         device = state.distribution.device

@@ -27,7 +27,11 @@ class HostCopy:
             else:
                 self._values[name] = tensor if tensor.is_cpu else tensor.detach().cpu()
         for pack in packs.values():
-            self._values |= _queue(pack)
+            packed = torch.cat([tensor.reshape(-1) for tensor in pack.values()])
+            host = torch.empty(packed.shape, dtype=packed.dtype, device="cpu", pin_memory=True)
+            parts = host.copy_(packed, non_blocking=True).split([x.numel() for x in pack.values()])
+            shapes = zip(pack.items(), parts, strict=True)
+            self._values |= {name: part.view(tensor.shape) for (name, tensor), part in shapes}
             # With timing, for seconds_since; blocking, so that waiting for it does not spin.
             self._event = torch.cuda.Event(enable_timing=True, blocking=True)
             self._event.record(torch.cuda.current_stream(next(iter(pack.values())).device))
@@ -52,15 +56,3 @@ class HostCopy:
         if self._event is not None and earlier._event is not None:
             return float(earlier._event.elapsed_time(self._event)) / 1e3
         return self._queued_at - earlier._queued_at
-
-
-def _queue(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Queue one copy of tensors of one CUDA device and dtype; return the host tensors."""
-    packed = torch.cat([tensor.reshape(-1) for tensor in tensors.values()])
-    host = torch.empty(packed.shape, dtype=packed.dtype, device="cpu", pin_memory=True).copy_(
-        packed, non_blocking=True
-    )
-    parts = host.split([tensor.numel() for tensor in tensors.values()])
-    return {
-        name: part.view(tensor.shape) for (name, tensor), part in zip(tensors.items(), parts, strict=True)
-    }

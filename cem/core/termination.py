@@ -72,13 +72,7 @@ class Termination:
     ) -> tuple[str, ...]:
         """Return the reasons to stop after a generation, an empty tuple if there are none.
 
-        Args:
-            generation: The number of generations so far.
-            best: The best fitness so far.
-            generation_best: The best fitness of the last generation.
-            threshold: The worst fitness of its elites.
-            mean: The mean after it, shape (dim,), on the CPU.
-            std: The standard deviation after it, like ``mean``.
+        ``threshold`` is the fitness of the worst elite; mean and std, shape (dim,), are on the CPU.
         """
         if not generation:
             return ()
