@@ -48,7 +48,7 @@ from cem.core.evaluation import Evaluation, Objective
 from cem.core.generation import draw, operator_sample, tell
 from cem.core.graph import GenerationGraph, check_capturable
 from cem.core.snapshot import Snapshot, loaded_state
-from cem.core.state import State, doubles, init, problem_seeds, seed_tensor
+from cem.core.state import State, doubles, init, problem_seeds
 from cem.core.termination import Termination
 from cem.core.variance_schedule import describe_variance_schedule, extended
 from kernels.support.checks import check_integer
@@ -413,9 +413,8 @@ class CrossEntropyMethod:
         generation, loaded = loaded_state(state, settings, self._state)
         if settings["seed"] != self._settings["seed"]:
             each = np.array(settings["seed"], dtype=object).reshape(self.batch_shape)
-            self._seeds = problem_seeds(each, self.batch_shape)
-            loaded = loaded._replace(seed=seed_tensor(self._seeds, self.batch_shape, self.device))
-            self._settings = settings
+            loaded = loaded._replace(seed=problem_seeds(each, self.batch_shape, self.device))
+            self._seeds, self._settings = tuple(each.reshape(-1).tolist()), settings
         self._adopt(generation, loaded)
 
     def __repr__(self) -> str:

@@ -87,12 +87,12 @@ _MIDDLE = 0.5  # of half a width: points beyond it are measured from the nearer 
 def keep_inside(x: Tensor, mean: Tensor, std: Tensor, low: Tensor, high: Tensor, handling: str) -> Tensor:
     """Return draws of N(mean, std^2), shape (..., N, d), inside bounds, by one of ``BOUND_HANDLING``."""
     low, high = low.unsqueeze(-2), high.unsqueeze(-2)
-    if handling == "reflect":
-        return _reflected(x, low, high)
-    if handling == "resample":
-        return _truncated(x, mean.unsqueeze(-2), std.unsqueeze(-2), low, high)
     if handling == "transform":
         return into_box(x, low, high)
+    if handling == "reflect":
+        x = _reflected(x, low, high)
+    elif handling == "resample":
+        x = _truncated(x, mean.unsqueeze(-2), std.unsqueeze(-2), low, high)
     return torch.minimum(torch.maximum(x, low), high)
 
 
@@ -104,9 +104,7 @@ def _reflected(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
     folded = torch.remainder(x - start, period)
     folded = start + torch.minimum(folded, 2 * width - folded)
     below, above = torch.where(x < low, 2 * low - x, x), torch.where(x > high, 2 * high - x, x)
-    once = torch.where(low.isfinite(), below, torch.where(high.isfinite(), above, x))
-    inside = torch.where(both, torch.where((x < low) | (x > high), folded, x), once)
-    return torch.minimum(torch.maximum(inside, low), high)
+    return _choose(x, low, high, torch.where((x < low) | (x > high), folded, x), below, above)
 
 
 def _truncated(x: Tensor, mean: Tensor, std: Tensor, low: Tensor, high: Tensor) -> Tensor:
@@ -117,8 +115,7 @@ def _truncated(x: Tensor, mean: Tensor, std: Tensor, low: Tensor, high: Tensor) 
     below, above = torch.special.ndtr(a), torch.special.ndtr(b)
     share = torch.where(z < a, torch.special.ndtr(z) / below, torch.special.ndtr(-z) / torch.special.ndtr(-b))
     new = mean + scale * torch.special.ndtri(below + share * (above - below))
-    inside = torch.where((x < low) | (x > high), new.to(x.dtype), x)
-    return torch.minimum(torch.maximum(inside, low), high)
+    return torch.where((x < low) | (x > high), new.to(x.dtype), x)
 
 
 def into_box(y: Tensor, low: Tensor, high: Tensor) -> Tensor:

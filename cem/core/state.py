@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -208,7 +207,7 @@ def init(
         generation=torch.zeros((), dtype=torch.int64, device=where),
         factor=torch.diag_embed(first_std) if config.covariance == "full" else None,
         paths=start.new_zeros(*batch_shape, 2, dim) if config.paths else None,
-        seed=seed_tensor(problem_seeds(seed, torch.Size(batch_shape)), batch_shape, where),
+        seed=problem_seeds(seed, torch.Size(batch_shape), where),
         variance_schedule=doubles(variances, where) if variances else None,
         weights=None if config.weights == "equal" and not config.paths else doubles(ranked, where),
         std_floor=floor,
@@ -232,9 +231,8 @@ def rank_weights(num_elites: int, kind: str) -> list[float]:
     return [round(weight / total, _DIGITS) for weight in raw]
 
 
-def problem_seeds(seed: Any, batch_shape: torch.Size) -> tuple[int, ...]:
-    """Return the seed of each problem."""
-    count = math.prod(batch_shape)
+def problem_seeds(seed: Any, batch_shape: torch.Size, device: torch.device) -> Tensor:
+    """Return the 64 bits of the seed of each problem, shape ``batch_shape``, int64."""
     if seed is None:
         seed = int(torch.randint(2**63 - 1, ()))
     if isinstance(seed, Tensor):
@@ -244,11 +242,9 @@ def problem_seeds(seed: Any, batch_shape: torch.Size) -> tuple[int, ...]:
         each = np.array(seed.tolist() if isinstance(seed, (Tensor, np.ndarray)) else seed, dtype=object)
         if each.shape != tuple(batch_shape):
             raise ValueError(f"expected one seed, or seeds of shape {tuple(batch_shape)}, got {each.shape}")
-        return tuple(check_integer("seed", one, 0, 2**64 - 1) for one in each.reshape(-1).tolist())
-    seed = check_integer("seed", seed, 0, 2**64 - 1)
-    return tuple(mix_seed(seed, problem) for problem in range(count)) if batch_shape else (seed,)
-
-
-def seed_tensor(seeds: tuple[int, ...], batch_shape: Sequence[int], device: torch.device) -> Tensor:
-    """Return the 64 bits of each seed, shape ``batch_shape``, int64."""
-    return torch.tensor([signed64(seed) for seed in seeds], dtype=torch.int64).reshape(batch_shape).to(device)
+        seeds = [check_integer("seed", one, 0, 2**64 - 1) for one in each.reshape(-1).tolist()]
+    else:
+        seed = check_integer("seed", seed, 0, 2**64 - 1)
+        problems = range(math.prod(batch_shape))
+        seeds = [mix_seed(seed, problem) for problem in problems] if batch_shape else [seed]
+    return torch.tensor([signed64(each) for each in seeds], dtype=torch.int64).reshape(batch_shape).to(device)
