@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from cem.core.checks import check_vector
 
-BOUND_HANDLING = ("clamp", "reflect", "resample", "transform")
+BoundHandling = Literal["clamp", "reflect", "resample", "transform"]
 
 
 class Bounds(NamedTuple):
@@ -40,13 +40,10 @@ class Bounds(NamedTuple):
 def check_bounds(bounds: Any, mean: Tensor) -> tuple[Tensor, Tensor] | None:
     """Return lower and upper bounds as tensors like ``mean``, or None where there are no bounds.
 
-    Args:
-        bounds: ``Bounds``, ``scipy.optimize.Bounds``, a pair (low, high) of numbers for all parameters, or a
-            pair for each parameter as SciPy's optimisers take it, with None for no bound.
-        mean: The first mean, shape (..., d).
+    ``CrossEntropyMethod`` says which forms they have.
 
     Raises:
-        TypeError: If it is none of these.
+        TypeError: If they have another form.
         ValueError: If a shape is wrong, low > high somewhere, an end is NaN, or ``mean`` lies outside.
     """
     if bounds is None:
@@ -85,7 +82,7 @@ _MIDDLE = 0.5  # of half a width: points beyond it are measured from the nearer 
 
 
 def keep_inside(x: Tensor, mean: Tensor, std: Tensor, low: Tensor, high: Tensor, handling: str) -> Tensor:
-    """Return draws of N(mean, std^2), shape (..., N, d), inside bounds, by one of ``BOUND_HANDLING``."""
+    """Return draws of N(mean, std^2), shape (..., N, d), inside bounds, by a ``BoundHandling``."""
     low, high = low.unsqueeze(-2), high.unsqueeze(-2)
     if handling == "transform":
         return into_box(x, low, high)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from cem.core.bounds import BOUND_HANDLING
+from cem.core.bounds import BoundHandling
 from cem.core.checks import check_real
 from cem.core.variance_schedule import VarianceSchedule, resolve_variance_schedule
 from kernels.support.checks import check_flags, check_integer
@@ -19,12 +19,11 @@ MIN_ELITES = 2  # one elite has no variance: the search would stop
 Weights = Literal["log", "equal"]
 Covariance = Literal["diagonal", "full"]
 VarianceAbout = Literal["old_mean", "new_mean", "new_mean_unbiased"]
-BoundHandling = Literal["clamp", "reflect", "resample", "transform"]
 _CHOICES = {
-    "weights": ("log", "equal"),
-    "covariance": ("diagonal", "full"),
-    "variance_about": ("old_mean", "new_mean", "new_mean_unbiased"),
-    "bound_handling": BOUND_HANDLING,
+    "weights": Weights,
+    "covariance": Covariance,
+    "variance_about": VarianceAbout,
+    "bound_handling": BoundHandling,
 }
 
 
@@ -85,9 +84,9 @@ class CEMConfig:
 
     def __post_init__(self) -> None:
         """Check the values; a schedule given as text becomes the schedule."""
-        for name, known in _CHOICES.items():
-            if (value := getattr(self, name)) not in known:
-                raise unknown_name(f"value for {name}", str(value), known)
+        for name, choices in _CHOICES.items():
+            if (value := getattr(self, name)) not in get_args(choices):
+                raise unknown_name(f"value for {name}", str(value), get_args(choices))
         check_flags(paths=self.paths)
         if self.num_elites is not None and self.elite_fraction is not None:
             both = f"{self.elite_fraction!r} and {self.num_elites!r}"

@@ -75,11 +75,7 @@ def parse_variance_schedule(text: str) -> NamedSchedule:
     """Read a schedule from a line of text such as a command-line option.
 
     Args:
-        text: ``"none"``, ``"constant:A"``, ``"linear:A,B"`` or ``"hyperbolic:A"``; numbers left out take the
-            defaults of the literature (see the module). Case does not matter.
-
-    Returns:
-        The schedule; ``describe_variance_schedule`` turns it back into text.
+        text: As in the module's table, in any case; ``describe_variance_schedule`` gives it back.
 
     Raises:
         ValueError: If the name is unknown, there are too many numbers, or one is no number or out of range.
