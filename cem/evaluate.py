@@ -149,7 +149,8 @@ class Evaluator:
                 _add_note(error, f"The function got a population, {tuple(candidates.shape)}: {_HINT}.")
             raise
         evaluation = as_evaluation(found)
-        given, size = np.shape(evaluation.fitness), len(candidates)
+        fitness, size = evaluation.fitness, len(candidates)
+        given = fitness.shape if isinstance(fitness, Tensor) else np.shape(fitness)
         if given != (size,):
             hint = "one number for each candidate" if self._vmap else _HINT
             raise ValueError(f"expected fitness of shape ({size},), got {tuple(given)}: {hint}")

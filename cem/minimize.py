@@ -548,9 +548,9 @@ class _Watch(Callback):
         self.generations += self._search.generation
         return spent
 
-    def best(self, *values: float) -> float:
-        """Return the best of some values, the first of equal ones or where it is NaN."""
-        return max(values) if self._maximize else min(values)
+    def best(self, a: float, b: float) -> float:
+        """Return the better of two values, the first of equal ones or where it is NaN."""
+        return max(a, b) if self._maximize else min(a, b)
 
     @property
     def range(self) -> float:
@@ -583,8 +583,8 @@ class _Watch(Callback):
 
     def _add(self, record: GenerationRecord) -> None:
         assert record.distribution is not None
-        size = self._search.population_size
-        best = self.best(*self.columns["best_fitness"][-1:], record.best_fitness)
+        before, size = self.columns["best_fitness"], self._search.population_size
+        best = self.best(before[-1], record.best_fitness) if before else record.best_fitness
         evaluations = self.evaluations + record.generation * size
         row = (evaluations, best, record.generation_best, record.elite_mean, record.std_mean, size)
         for column, value in zip(self.columns.values(), row, strict=True):

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from cem.core.adaptation import factorised, of_elites, with_paths
 from cem.core.bounds import keep_inside, out_of_box
-from cem.core.state import AVERAGED_MEAN, BEST, BEST_FITNESS, FAILED, MEAN, STD, State
+from cem.core.state import AVERAGED_MEAN, BEST, FAILED, MEAN, STD, State
 from kernels.ops.cem_update import cem_update, cem_update_reference
 from kernels.ops.cem_update.reference import ranking, rows_of
 from kernels.ops.cma_update import cma_update, cma_update_reference, draw_correlated
@@ -99,11 +99,7 @@ def tell(state: State, candidates: Tensor, fitness: Tensor) -> State:
         new = State(distribution, record, generation, factor, paths, *state[5:])
     else:
         new = _moved(state, candidates, fitness)
-    if candidates is not in_box:
-        rows, record = new.distribution, new.record
-        rows = _with_best_of(in_box, candidates, fitness, rows, record, state.record)
-        new = State(rows, *new[1:])
-    return new
+    return new if candidates is in_box else _with_best_of(in_box, candidates, fitness, state, new)
 
 
 def _moved(state: State, candidates: Tensor, fitness: Tensor) -> State:
@@ -135,22 +131,15 @@ def _moved(state: State, candidates: Tensor, fitness: Tensor) -> State:
     return _adapted(state, new, candidates, fitness)
 
 
-def _with_best_of(
-    in_box: Tensor,
-    candidates: Tensor,
-    fitness: Tensor,
-    distribution: Tensor,
-    record: Tensor,
-    before: Tensor,
-) -> Tensor:
-    """Return a distribution whose new best candidate is the one in the box, as it was evaluated."""
-    best, best_fitness = distribution[..., BEST, :], record[..., BEST_FITNESS]
+def _with_best_of(in_box: Tensor, candidates: Tensor, fitness: Tensor, old: State, new: State) -> State:
+    """Return a state whose new best candidate is the one in the box, as it was evaluated."""
+    best, best_fitness = new.best, new.best_fitness
     # Of points too near to a face to be told apart some are not as fit.
     is_best = (candidates == best.unsqueeze(-2)).all(-1) & (fitness.double() == best_fitness.unsqueeze(-1))
-    improved = (best_fitness != before[..., BEST_FITNESS]) & is_best.any(-1)
+    improved = (best_fitness != old.best_fitness) & is_best.any(-1)
     index = is_best.int().argmax(-1)[..., None, None].expand(*best.shape[:-1], 1, best.shape[-1])
     best = torch.where(improved.unsqueeze(-1), in_box.gather(-2, index).squeeze(-2), best)
-    return torch.cat([distribution[..., :BEST, :], best.unsqueeze(-2)], dim=-2)
+    return State(torch.cat([new.distribution[..., :BEST, :], best.unsqueeze(-2)], dim=-2), *new[1:])
 
 
 def _adapted(old: State, new: State, candidates: Tensor, fitness: Tensor) -> State:

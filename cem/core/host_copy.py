@@ -22,10 +22,12 @@ class HostCopy:
         self._event: torch.cuda.Event | None = None
         packs: dict[torch.dtype, dict[str, Tensor]] = {}
         for name, tensor in tensors.items():
-            if tensor.is_cuda:
+            if tensor.is_cpu:
+                self._values[name] = tensor
+            elif tensor.is_cuda:
                 packs.setdefault(tensor.dtype, {})[name] = tensor.detach()
             else:
-                self._values[name] = tensor if tensor.is_cpu else tensor.detach().cpu()
+                self._values[name] = tensor.detach().cpu()
         for pack in packs.values():
             packed = torch.cat([tensor.reshape(-1) for tensor in pack.values()])
             host = torch.empty(packed.shape, dtype=packed.dtype, device="cpu", pin_memory=True)

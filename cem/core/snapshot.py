@@ -41,13 +41,7 @@ class Snapshot(HostCopy):
         self.settings = settings
         self.state = state
         self._numbers: list[float] | None = None
-        distribution, record, _, factor, paths, *_ = state
-        tensors = {"distribution": distribution, "record": record}
-        if factor is not None:
-            tensors["factor"] = factor
-        if paths is not None:
-            tensors["paths"] = paths
-        super().__init__(tensors)
+        super().__init__({name: x for name in _SAVED if (x := getattr(state, name)) is not None})
 
     def statistics(self) -> dict[str, float]:
         """Return ``CrossEntropyMethod.statistics`` at the snapshot; waits for this copy only."""
