@@ -9,7 +9,7 @@ CoRL 2020, https://arxiv.org/abs/2008.06389:
 * warm start: a search begins at the mean of the last step, shifted by one action;
 * memory: the best plans of an iteration are candidates of the next one, and those of the last iteration,
   shifted by one action, are candidates of the next step;
-* noise that is coloured in time, see ``cem.plan.colored_noise``;
+* noise that is coloured in time, see ``coloring_matrix``;
 * a population that shrinks from iteration to iteration;
 * momentum: mean and standard deviation keep a share of their old values;
 * the mean is a candidate of the last iteration, and the best plan found is executed.
@@ -35,7 +35,6 @@ from cem.core.checks import (
     check_vector,
 )
 from cem.core.state import BEST, BEST_FITNESS, MEAN, STD
-from cem.plan.colored_noise import coloring_matrix
 from kernels.ops.cem_update import cem_update, cem_update_reference
 from kernels.ops.normal import sample_normal_rows
 from kernels.support.checks import check_integer
@@ -426,3 +425,23 @@ def rollout_cost(model: Model, final: Callable[[Tensor], Tensor] | None = None) 
         return total if final is None else total + final(state)
 
     return cost
+
+
+def coloring_matrix(length: int, beta: float) -> Tensor:
+    """Return the matrix that colours white noise: ``matrix @ z`` has the power spectrum ``1 / f^beta``.
+
+    As in J. Timmer and M. Koenig, On Generating Power Law Noise, Astronomy and Astrophysics 300, 1995, the
+    Fourier coefficients are independent normal numbers with standard deviations of ``f^(-beta / 2)``: a
+    circular convolution of white noise. Frequency 0 has the power of the lowest frequency above it. Each
+    element of the noise is N(0, 1), and the covariance of two depends on their circular distance alone. The
+    matrix, (length, length) and float64, is symmetric. A ``beta`` of 0 is white, 1 pink, 2 red noise.
+    """
+    frequencies = torch.fft.rfftfreq(length, dtype=torch.float64)
+    frequencies[0] = frequencies[min(1, length // 2)]
+    lowest = frequencies.min().clamp(min=0.5 / length)
+    scale = (frequencies / lowest).clamp(min=1.0) ** (-beta / 2)  # at most 1: no beta is too great
+    row: Tensor = torch.fft.irfft(scale.to(torch.complex128), length)
+    row = row / row.square().sum().sqrt()
+    step = torch.arange(length)
+    matrix: Tensor = row[(step[:, None] - step) % length]
+    return matrix
