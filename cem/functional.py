@@ -24,7 +24,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from cem.core.bounds import keep_inside
 from cem.core.generation import draw, operator_sample, tell
 from cem.core.state import MEAN, STD, Settings, State, init
 
@@ -44,8 +43,7 @@ def ask(state: State) -> tuple[Tensor, State]:
     return draw(state, _randn if state.settings.backend == "torch" else operator_sample), state
 
 
-def _randn(state: State, rows: Tensor, size: int, bounds: tuple[Tensor, Tensor] | None) -> Tensor:
+def _randn(state: State, rows: Tensor, size: int) -> Tensor:
     mean, std = rows[..., MEAN, :], rows[..., STD, :]
     noise = torch.randn((*mean.shape[:-1], size, mean.shape[-1]), dtype=mean.dtype, device=mean.device)
-    x = mean.unsqueeze(-2) + std.unsqueeze(-2) * noise
-    return x if bounds is None else keep_inside(x, mean, std, *bounds, "clamp")
+    return mean.unsqueeze(-2) + std.unsqueeze(-2) * noise

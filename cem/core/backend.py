@@ -20,7 +20,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cem.core.bounds import keep_inside
 from cem.core.checks import outside
 from kernels.ops.cem_update import cem_update
 from kernels.ops.normal import sample_normal_rows
@@ -67,21 +66,12 @@ def torch_sampler(mean: Tensor, std: Tensor, population_size: int, *, seed: int,
     return torch.addcmul(mean, out, std, out=out)
 
 
-def torch_sample(
-    state: Any,
-    rows: Tensor,
-    size: int,
-    bounds: tuple[Tensor, Tensor] | None,
-    *,
-    seeds: Sequence[int],
-    generation: int,
-) -> Tensor:
+def torch_sample(state: Any, rows: Tensor, size: int, *, seeds: Sequence[int], generation: int) -> Tensor:
     """Draw by ``torch_sampler``, problem by problem; with seeds and generation a ``Sample`` of a search."""
     dim = rows.shape[-1]
     problems = zip(rows.reshape(-1, *rows.shape[-2:]), seeds, strict=True)
     drawn = [torch_sampler(r[0], r[1], size, seed=seed, generation=generation) for r, seed in problems]
-    x = torch.stack(drawn).view(*rows.shape[:-2], size, dim)
-    return x if bounds is None else keep_inside(x, rows[..., 0, :], rows[..., 1, :], *bounds, "clamp")
+    return torch.stack(drawn).view(*rows.shape[:-2], size, dim)
 
 
 def choose_backend(name: str, device: torch.device, operators: Sequence[str] = OPERATORS) -> str:

@@ -25,13 +25,14 @@ from kernels.ops.cem_update.reference import ranking, rows_of
 from kernels.ops.cma_update import cma_update, cma_update_reference, draw_correlated
 from kernels.ops.normal import sample_normal_rows
 
-Sample = Callable[[State, Tensor, int, "tuple[Tensor, Tensor] | None"], Tensor]
-"""Maps (state, rows, N, bounds) to draws of N(rows[..., 0, :], rows[..., 1, :]^2), shape (..., N, d), clamped
-to the bounds."""
+Sample = Callable[[State, Tensor, int], Tensor]
+"""Maps (state, rows, N) to draws of N(rows[..., 0, :], rows[..., 1, :]^2), shape (..., N, d)."""
 
 
-def operator_sample(state: State, rows: Tensor, size: int, bounds: tuple[Tensor, Tensor] | None) -> Tensor:
-    """Draw by the operator ``sample_normal_rows``; a ``Sample``."""
+def operator_sample(
+    state: State, rows: Tensor, size: int, bounds: tuple[Tensor, Tensor] | None = None
+) -> Tensor:
+    """Draw by the operator ``sample_normal_rows``, which clamps to bounds; a ``Sample``."""
     return sample_normal_rows(rows, size, seed=state.seed, generation=state.generation, bounds=bounds)
 
 
@@ -39,11 +40,11 @@ def draw(state: State, sample: Sample, size: int | None = None) -> Tensor:
     """Return the first ``size`` candidates of a generation, shape (..., N, d); None: all."""
     handling, bounds = state.settings.config.bound_handling, state.bounds
     size = state.settings.population_size if size is None else size
-    if state.factor is None and (bounds is None or handling == "clamp"):
-        return sample(state, state.distribution, size, bounds)
+    if state.factor is None and sample is operator_sample and (bounds is None or handling == "clamp"):
+        return operator_sample(state, state.distribution, size, bounds)
     mean, std = state.distribution[..., MEAN, :], state.distribution[..., STD, :]
     if state.factor is None:
-        x = sample(state, state.distribution, size, None)
+        x = sample(state, state.distribution, size)
     elif sample is operator_sample and state.is_fused:
         clamped = bounds if handling == "clamp" else None
         which = {"seed": state.seed, "generation": state.generation}
@@ -51,7 +52,7 @@ def draw(state: State, sample: Sample, size: int | None = None) -> Tensor:
         bounds = bounds if clamped is None else None
     else:
         standard = torch.stack([torch.zeros_like(mean), torch.ones_like(std)], dim=-2)
-        noise = sample(state, standard, size, None)
+        noise = sample(state, standard, size)
         with torch.autocast(mean.device.type, enabled=False):
             x = torch.add(noise @ state.factor.mT, mean.unsqueeze(-2))
     return x if bounds is None else keep_inside(x, mean, std, *bounds, handling)
