@@ -11,7 +11,6 @@ import re
 import signal
 import threading
 import traceback
-from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -27,7 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cem.core.evaluation import Evaluation, Objective
+from cem.core.evaluation import Evaluation, Objective, as_evaluation
 from cem.optimizer import CrossEntropyMethod
 from cem.run.checkpoint import CheckpointError
 from cem.run.stopping import _SIGNALS, Interrupted, StopRequest
@@ -88,12 +87,14 @@ class Evaluator:
             self._at_once = torch.func.vmap(function, (0, None)[: self._arity], randomness="different")
         self._evaluate = partial(_evaluate, function, self._arity, self._catch)
         self._map = workers if callable(workers) else None
+        self._pool: _Pool | None = None  # for workers
         if timeout_s is not None and not isinstance(workers, int):
             raise ValueError("expected a number of workers for timeout_s: only a process can be killed")
         if not (workers is None or callable(workers) or isinstance(workers, Executor)):
             workers = len(os.sched_getaffinity(0)) if workers == -1 else check_integer("workers", workers, 1)
             workers = None if workers == 1 and timeout_s is None else workers
-        self._pool = _Pool(self._evaluate, None if callable(workers) else workers, timeout_s)
+        if workers is not None and not callable(workers):
+            self._pool = _Pool(self._evaluate, workers, timeout_s)
         self._workers = workers if isinstance(workers, int) else getattr(workers, "_max_workers", 0)
         by_one = vectorize == "loop" or workers is not None
         self._by_one = (Tensor, np.ndarray) if by_one else (np.ndarray,) if vectorize else ()
@@ -101,7 +102,7 @@ class Evaluator:
         self._numbers = count()
         self._journal: _Journal | None = None
 
-    def open_journal(self, path: Path | None, search: Mapping[str, Any] | None = None) -> None:
+    def open_journal(self, path: Path | None, search: Mapping[str, Any]) -> None:
         """Append each evaluated candidate to a file from now on, and do not evaluate those that are there.
 
         Those count as evaluated. A function of populations writes none, for a checkpoint has all of its
@@ -109,15 +110,15 @@ class Evaluator:
 
         Args:
             path: The file; None: no journal.
-            search: What tells the search from others: the first line. A file of another one is refused.
+            search: What tells the search from others: the first line.
 
         Raises:
-            CheckpointError: If it is that of another search.
+            CheckpointError: If the file is that of another search.
             ValueError: If it is no journal.
         """
         if self._journal is not None:
             self._journal.file.close()
-        self._journal = None if path is None or not self._by_one else _Journal(path, search or {})
+        self._journal = None if path is None or not self._by_one else _Journal(path, search)
         if self._journal is not None:
             self.evaluations += len(self._journal.known)
             self.failures += list(self._journal.known.values()).count(None)
@@ -126,8 +127,9 @@ class Evaluator:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._pool.close()
-        self.open_journal(None)
+        if self._pool is not None:
+            self._pool.close()
+        self.open_journal(None, {})
 
     def __call__(self, candidates: Any, generation: Any) -> Evaluation:
         """Return the fitness of candidates, shape (N, dim), or raise Interrupted if a stop is due."""
@@ -146,8 +148,9 @@ class Evaluator:
             if not (self._vmap or self.evaluations):
                 _add_note(error, f"The function got a population, {tuple(candidates.shape)}: {_HINT}.")
             raise
-        evaluation = found if isinstance(found, Evaluation) else Evaluation(found)
-        given, size = _shape(evaluation), len(candidates)
+        evaluation = as_evaluation(found)
+        fitness, size = evaluation.fitness, len(candidates)
+        given = fitness.shape if isinstance(fitness, Tensor) else np.shape(fitness)
         if given != (size,):
             hint = "one number for each candidate" if self._vmap else _HINT
             raise ValueError(f"expected fitness of shape ({size},), got {tuple(given)}: {hint}")
@@ -159,7 +162,8 @@ class Evaluator:
 
         It draws the candidates itself; some are of earlier generations than that in which they are done.
         """
-        if not self._workers:
+        pool = self._pool
+        if not self._workers or pool is None:
             raise ValueError("expected workers > 1, or an Executor that says how many, for asynchronous=True")
 
         def evaluate(candidates: Any, generation: int) -> Evaluation:
@@ -171,8 +175,8 @@ class Evaluator:
                     key, candidate = next(self._numbers), search.ask(1)[0]
                     self._running[key] = candidate, search
                     row, device = _on_host(candidate)
-                    self._pool.submit(key, generation, device, (key, row))
-                for key, found in self._pool.completed(_POLL_SECONDS):
+                    pool.submit(key, generation, device, (key, row))
+                for key, found in pool.completed(_POLL_SECONDS):
                     candidate, asked_by = self._running.pop(key)
                     value = self._counted(candidate, found)
                     if asked_by is search:  # and not the search before a restart
@@ -197,19 +201,14 @@ class Evaluator:
         for index, value in chain(known.items(), self._evaluated(items, generation, device)):
             if journal is not None and index not in known:
                 journal.write(keys[index], value)
-            known_or_new = self._noticed if index in known else self._counted
-            fitness[index] = known_or_new(candidates[index], value)
+            fitness[index] = self._counted(candidates[index], value, known=index in known)
         found: Any = fitness if device is None else torch.from_numpy(fitness).to(device)
         return Evaluation(found)
 
-    def _counted(self, candidate: Any, value: float | None) -> float:
-        """Count an evaluation, and return its fitness."""
-        self.evaluations += 1
-        self.failures += value is None
-        return self._noticed(candidate, value)
-
-    def _noticed(self, candidate: Any, value: float | None) -> float:
-        """Return the fitness of a candidate, which may be the best."""
+    def _counted(self, candidate: Any, value: float | None, *, known: bool = False) -> float:
+        """Count an evaluation, unless it was known; return the fitness of the candidate, maybe the best."""
+        self.evaluations += not known
+        self.failures += value is None and not known
         if value is None:
             return math.nan
         if self._sign * value > (-math.inf if self.best is None else self._sign * self.best[1]):
@@ -223,6 +222,11 @@ class Evaluator:
         if self._map is not None:
             found = self._map(partial(self._evaluate, generation, device), items)
             yield from ((index, value) for (index, _), value in zip(items, found, strict=True))
+            return
+        if self._pool is None:
+            for item in items:
+                self._stop.check()
+                yield item[0], self._evaluate(generation, device, item)
             return
         left = len(items)
         try:
@@ -265,21 +269,20 @@ def _on_host(candidates: Any) -> tuple[Any, torch.device | None]:
 
 
 class _Pool:
-    """Evaluates candidates here (None), by an executor, or by threads, each with a process of its own.
+    """Evaluates candidates by an executor, or by threads, each with a process of its own.
 
     So it is known which candidate a process ended by, or hangs in.
     """
 
-    def __init__(self, evaluate: Any, workers: int | Executor | None, timeout_s: float | None) -> None:
+    def __init__(self, evaluate: Any, workers: int | Executor, timeout_s: float | None) -> None:
         self._evaluate, self._timeout_s = evaluate, timeout_s
-        self._waiting: deque[tuple[Any, Any]] = deque()
         self._running: dict[Future[float | None], Any] = {}
         self._done: SimpleQueue[Future[float | None]] = SimpleQueue()
         self._processes: set[tuple[Any, Any]] = set()  # with the connections to them
         self._of_thread = threading.local()
         self._closed = False
-        self._executor = None if isinstance(workers, int) else workers
-        if not isinstance(workers, int):
+        if isinstance(workers, Executor):
+            self._executor = workers
             return
         try:
             self._pickled = pickle.dumps(evaluate)
@@ -293,18 +296,12 @@ class _Pool:
 
     def submit(self, key: Hashable, *candidate: Any) -> None:
         """Begin to evaluate a candidate, which is given as ``_evaluate`` takes it."""
-        if self._executor is None:
-            self._waiting.append((key, candidate))
-            return
         future = self._executor.submit(self._evaluate, *candidate)
         self._running[future] = key
         future.add_done_callback(self._done.put)
 
     def completed(self, timeout_s: float) -> list[tuple[Any, float | None]]:
         """Wait for a candidate; return its key and its fitness (None: it failed), or nothing in that time."""
-        if self._waiting:
-            key, candidate = self._waiting.popleft()
-            return [(key, self._evaluate(*candidate))]
         try:
             future = self._done.get(timeout=timeout_s)
         except Empty:
@@ -321,9 +318,8 @@ class _Pool:
                 process.kill()
             else:
                 connection.close()
-        if self._executor is not None and self._evaluate == self._in_process:
+        if self._evaluate == self._in_process:
             self._executor.shutdown(wait=False)
-        self._waiting.clear()
         self._running.clear()
         self._done = SimpleQueue()  # what is still to come goes to the old one
 
@@ -418,11 +414,6 @@ class _Journal:
         line = json.dumps(dict(zip(_JOURNAL, (*key, fitness), strict=True)))
         self.file.write(line.encode() + b"\n")
         self.file.flush()
-
-
-def _shape(found: Any) -> tuple[int, ...]:
-    fitness = found.fitness if isinstance(found, Evaluation) else found
-    return fitness.shape if isinstance(fitness, Tensor) else np.shape(fitness)
 
 
 def _add_note(error: BaseException, note: str) -> None:

@@ -21,57 +21,13 @@ True
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from cem.core.bounds import keep_inside
-from cem.core.config import CEMConfig
 from cem.core.generation import draw, operator_sample, tell
-from cem.core.state import MEAN, STD, Settings, State, doubles, first_state
-from cem.core.variance_schedule import VarianceTable, resolve_variance_schedule
+from cem.core.state import MEAN, STD, Settings, State, init
 
 __all__ = ["Settings", "State", "ask", "init", "tell"]
-
-_AHEAD = 10_000  # generations with an extra variance of their own
-
-
-def init(
-    mean: Any,
-    std: Any,
-    population_size: int | None = None,
-    *,
-    maximize: bool,
-    config: CEMConfig | None = None,
-    bounds: Any = None,
-    backend: str = "auto",
-    device: str | torch.device | None = None,
-    dtype: torch.dtype | None = None,
-    seed: Any = None,
-) -> State:
-    """Return the first state of a search.
-
-    The arguments are those of ``CrossEntropyMethod``, with its errors. A schedule of extra variance is called
-    for 10,000 generations, or until it fails; the last variance holds from then on.
-    """
-    state, _ = first_state(
-        mean,
-        std,
-        population_size,
-        maximize=maximize,
-        config=config,
-        bounds=bounds,
-        backend=backend,
-        device=device,
-        dtype=dtype,
-        seed=seed,
-    )
-    table = VarianceTable(resolve_variance_schedule(state.settings.config.variance_schedule))
-    if not table.covered:
-        variances = doubles(table.extended(1, _AHEAD), state.distribution.device)
-        state = state._replace(variance_schedule=variances)
-    return state
 
 
 def ask(state: State) -> tuple[Tensor, State]:
@@ -87,8 +43,7 @@ def ask(state: State) -> tuple[Tensor, State]:
     return draw(state, _randn if state.settings.backend == "torch" else operator_sample), state
 
 
-def _randn(state: State, rows: Tensor, size: int, bounds: tuple[Tensor, Tensor] | None) -> Tensor:
+def _randn(state: State, rows: Tensor, size: int) -> Tensor:
     mean, std = rows[..., MEAN, :], rows[..., STD, :]
     noise = torch.randn((*mean.shape[:-1], size, mean.shape[-1]), dtype=mean.dtype, device=mean.device)
-    x = mean.unsqueeze(-2) + std.unsqueeze(-2) * noise
-    return x if bounds is None else keep_inside(x, mean, std, *bounds, "clamp")
+    return mean.unsqueeze(-2) + std.unsqueeze(-2) * noise

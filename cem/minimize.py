@@ -6,12 +6,12 @@ import inspect
 import json
 import math
 import random
-import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, overload
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 CHECKPOINT_SECONDS = 1.0
 _LEAST_GENERATIONS = 20  # within a budget, of a population that is chosen
 _CONVERGED = ("std", "fitness_range")
+_FINAL = ("target", "time_limit", "signal", "requested", "failed")
 _NOISE = "noise"  # the metric of a search whose first mean had two values
 _NOISY = 1e-6  # of the range of the first generation: two values that differ by more are noise
 _SAME = 1e-8  # of the range of fitness seen: two searches found the same
@@ -162,6 +163,20 @@ class Options(TypedDict, total=False):
     seed: int | None
 
 
+_DEFAULTS: Options = {
+    "vectorize": False,
+    "asynchronous": False,
+    "catch": (),
+    "callbacks": (),
+    "progress": False,
+    "record_every": 1,
+    "graph": False,
+    "distributed": False,
+    "backend": "auto",
+}
+"""The options whose default is not None."""
+
+
 @overload
 def minimize(
     objective: Callable[..., Any], mean: NDArray[Any], std: Any, **options: Unpack[Options]
@@ -240,7 +255,7 @@ def minimize(objective: Callable[..., Any], mean: Any, std: Any, **options: Any)
         TypeError: If an option is unknown or has the wrong type.
         ValueError: If one is out of range.
     """
-    return _search(objective, mean, std, maximize=False, **_known("minimize", options))
+    return _Search(objective, mean, std, False, _complete("minimize", options)).run()
 
 
 @overload
@@ -253,238 +268,227 @@ def maximize(
 ) -> Result[Tensor]: ...
 def maximize(objective: Callable[..., Any], mean: Any, std: Any, **options: Any) -> Result[Any]:
     """Search for the greatest value of a function; see ``minimize``."""
-    return _search(objective, mean, std, maximize=True, **_known("maximize", options))
+    return _Search(objective, mean, std, True, _complete("maximize", options)).run()
 
 
-def _known(function: str, options: dict[str, Any]) -> dict[str, Any]:
+def _complete(function: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options with the defaults of those that are not given."""
     for name in options:
         if name not in Options.__annotations__:
             hint = did_you_mean(name, Options.__annotations__)
             if name in CEMConfig.__dataclass_fields__:
                 hint = f": give it as config=CEMConfig({name}=...) or CEMConfig.cma({name}=...)"
             raise TypeError(f"{function}() got an unexpected option {name!r}{hint}")
-    return options
+    return {**dict.fromkeys(Options.__annotations__), **_DEFAULTS, **options}
 
 
-def _search(
-    objective: Callable[..., Any],
-    mean: Any,
-    std: Any,
-    *,
-    maximize: bool,
-    bounds: Any = None,
-    budget: float | None = None,
-    target: float | None = None,
-    time_limit_s: float | None = None,
-    config: CEMConfig | None = None,
-    population_size: float | None = None,
-    restarts: float | None = None,
-    vectorize: bool | str = False,
-    with_generation: bool | None = None,
-    workers: int | Executor | Callable[..., Any] | None = None,
-    asynchronous: bool = False,
-    timeout_s: float | None = None,
-    catch: type[BaseException] | tuple[type[BaseException], ...] = (),
-    callbacks: Sequence[Callback | Callable[[GenerationRecord], Any]] = (),
-    progress: bool = False,
-    checkpoint: str | Path | None = None,
-    record_every: int = 1,
-    graph: bool = False,
-    distributed: bool = False,
-    backend: str = "auto",
-    device: str | torch.device | None = None,
-    dtype: torch.dtype | None = None,
-    seed: int | None = None,
-) -> Result[Any]:
-    if not callable(objective):
-        raise TypeError(f"expected a function for objective, got {type(objective).__name__}")
-    check_flags(progress=progress, graph=graph, distributed=distributed, asynchronous=asynchronous)
-    callbacks = check_callbacks(callbacks)
-    target = None if target is None else check_real("target", target)
-    first_mean = as_real("mean", mean)
-    if first_mean.dim() != 1 or len(first_mean) == 0:
-        raise ValueError(f"expected mean of shape (dim,), dim >= 1, got {tuple(first_mean.shape)}")
-    dim = len(first_mean)
-    looks_for_noise = config is None and population_size is None and not (graph or asynchronous)
-    config = CEMConfig.chosen(dim) if config is None else config
-    if population_size is None:
-        population_size = config.population_of(dim)
-        if config.paths and budget is not None:
-            population_size = max(4, min(population_size, budget // _LEAST_GENERATIONS))
-    size = check_integer("population_size", population_size, 2)
-    most_restarts = 0 if restarts is None and not config.paths else restarts
-    if most_restarts is not None:
-        most_restarts = check_integer("restarts", most_restarts, 0)
-    most = check_integer("budget", max(size, 10_000 * dim) if budget is None else budget, size)
-    if with_generation is None:
-        with_generation = getattr(objective, "with_generation", False) is True
-
-    make = partial(
-        CrossEntropyMethod,
-        mean,
-        maximize=maximize,
-        bounds=bounds,
-        backend=backend,
-        device=device,
-        dtype=dtype,
-    )
-    history = _History(maximize, target)
-    found: list[_Found] = []
-    with ExitStack() as stack:
-        if distributed:
-            stack.enter_context(ranks.joined())
-        stop = stack.enter_context(ranks.StopConsensus() if ranks.count() > 1 else StopRequest())
-        if ranks.count() > 1:
-            if graph:
-                raise ValueError("expected graph=False of a search that ranks share, got True")
-            if size < ranks.count():
-                raise ValueError(f"expected a candidate for each of {ranks.count()} ranks, got {size}")
-        if time_limit_s is not None:
-            stop.deadline = time.monotonic() + check_real("time_limit_s", time_limit_s, 0.0)
-        evaluator = stack.enter_context(
-            Evaluator(
-                objective,
-                maximize=maximize,
-                vectorize=vectorize,
-                with_generation=with_generation,
-                workers=workers,
-                timeout_s=timeout_s,
-                catch=catch,
-                stop=stop,
-            )
+def _shown() -> inspect.Signature:
+    """Return what help() and completion show: every option with its type and default."""
+    *first, _ = inspect.signature(minimize).parameters.values()
+    options = (
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=_DEFAULTS.get(name),
+            annotation=getattr(kind, "__forward_arg__", kind),
         )
-        evaluate: Objective = evaluator
-        if isinstance(stop, ranks.StopConsensus):
-            evaluate = ranks.shared(evaluate, stop)
-        regimes = _Regimes(size)
-        left, noisy = most, False
-        for restart in range(sys.maxsize if most_restarts is None else most_restarts + 1):
-            population, scale, cap = regimes.next(seed) if restart and not noisy else (size, 1.0, None)
+        for name, kind in Options.__annotations__.items()
+    )
+    return inspect.signature(minimize).replace(parameters=[*first, *options])
+
+
+minimize.__signature__ = maximize.__signature__ = _shown()  # type: ignore[attr-defined]
+
+
+class _Search:
+    """A search with its restarts."""
+
+    def __init__(self, objective: Any, mean: Any, std: Any, maximize: bool, options: dict[str, Any]) -> None:
+        """Check the options, and choose what is not given."""
+        if not callable(objective):
+            raise TypeError(f"expected a function for objective, got {type(objective).__name__}")
+        flags = ("progress", "graph", "distributed", "asynchronous")
+        check_flags(**{name: options[name] for name in flags})
+        self._objective, self._mean, self._std, self._maximize = objective, mean, std, maximize
+        self._options = options
+        self._callbacks = check_callbacks(options["callbacks"])
+        target = options["target"]
+        self._watch = _Watch(maximize, None if target is None else check_real("target", target))
+        self._first_mean = as_real("mean", mean)
+        if self._first_mean.dim() != 1 or len(self._first_mean) == 0:
+            got = tuple(self._first_mean.shape)
+            raise ValueError(f"expected mean of shape (dim,), dim >= 1, got {got}")
+        dim, config, size = len(self._first_mean), options["config"], options["population_size"]
+        budget, restarts, self._seed = options["budget"], options["restarts"], options["seed"]
+        given = config is not None or size is not None
+        self._looks_for_noise = not (given or options["graph"] or options["asynchronous"])
+        self._noisy = False
+        self._config = config = CEMConfig.chosen(dim) if config is None else config
+        if size is None:
+            size = config.population_of(dim)
+            if config.paths and budget is not None:
+                size = max(4, min(size, budget // _LEAST_GENERATIONS))
+        self._size = check_integer("population_size", size, 2)
+        restarts = 0 if restarts is None and not config.paths else restarts
+        self._restarts = None if restarts is None else check_integer("restarts", restarts, 0)
+        self._ends_by_itself = budget is None and self._restarts is None
+        budget = max(self._size, 10_000 * dim) if budget is None else budget
+        self._budget = check_integer("budget", budget, self._size)
+        self._found: list[CrossEntropyMethod] = []
+
+    def run(self) -> Result[Any]:
+        """Search until there is a reason to end, and return what was found."""
+        options = self._options
+        with ExitStack() as stack:
+            if options["distributed"]:
+                stack.enter_context(ranks.joined())
+            self._stop = stack.enter_context(ranks.StopConsensus() if ranks.count() > 1 else StopRequest())
+            if ranks.count() > 1:
+                if options["graph"]:
+                    raise ValueError("expected graph=False of a search that ranks share, got True")
+                if self._size < ranks.count():
+                    wanted = f"a candidate for each of {ranks.count()} ranks"
+                    raise ValueError(f"expected {wanted}, got {self._size}")
+            if options["time_limit_s"] is not None:
+                seconds = check_real("time_limit_s", options["time_limit_s"], 0.0)
+                self._stop.deadline = time.monotonic() + seconds
+            with_generation = options["with_generation"]
+            if with_generation is None:
+                with_generation = getattr(self._objective, "with_generation", False) is True
+            self._evaluator = stack.enter_context(
+                Evaluator(
+                    self._objective,
+                    maximize=self._maximize,
+                    with_generation=with_generation,
+                    **{name: options[name] for name in ("vectorize", "workers", "timeout_s", "catch")},
+                    stop=self._stop,
+                )
+            )
+            return self._result(self._searched())
+
+    def _searched(self) -> str:
+        """Search, and again from the start; return why the last search ended."""
+        watch, left, regimes = self._watch, self._budget, _Regimes(self._size)
+        population, scale, most = self._size, 1.0, left
+        for restart in count():
+            trainer = self._begun(restart, population, scale, max(1, min(most, left) // population))
+            ended = trainer.run().reason if watch.reason is None else "requested"
+            optimizer = trainer.optimizer
+            if restart == 0:
+                self._seed = optimizer.seed  # of the search that is resumed, if none was given
+            spent = watch.end()
+            left -= spent
+            reason = watch.reason or ("budget" if ended == "finished" else ended)
+            if reason == _NOISE:
+                if left >= self._size:
+                    textbook = CEMConfig().population_of(optimizer.dim)
+                    self._size = population = max(self._size, min(textbook, left // _LEAST_GENERATIONS))
+                    self._noisy, self._config = True, self._config.replace(mean_averaging=0.2)
+                    continue
+                reason = "budget"
+            found_before = self._best() if self._found else None
+            self._found.append(optimizer)
+            if self._noisy or restart == self._restarts or reason in _FINAL:
+                break
+            is_large = regimes.spent(spent)
+            if found_before and is_large and reason in _CONVERGED and self._ends_by_itself:
+                gap = abs(optimizer.best_fitness - found_before.best_fitness)
+                if gap <= _SAME * watch.range:
+                    break
+            population, scale, most = regimes.next(self._seed, left)
             if left < population:
                 break
-            width = std if scale == 1.0 else as_real("std", std) * scale
-            own_seed = seed if seed is None or restart == 0 else mix_seed(seed, restart)
-            optimizer = make(width, population, config=config, seed=own_seed)
+        return reason
+
+    def _begun(self, restart: int, population: int, scale: float, generations: int) -> Trainer:
+        """Return the loop of a search, resumed where a checkpoint of it was left."""
+        options, seed = self._options, self._seed
+        optimizer = CrossEntropyMethod(
+            self._mean,
+            self._std if scale == 1.0 else as_real("std", self._std) * scale,
+            population,
+            maximize=self._maximize,
+            config=self._config,
+            **{name: options[name] for name in ("bounds", "backend", "device", "dtype")},
+            seed=seed if seed is None or restart == 0 else mix_seed(seed, restart),
+        )
+        looks_for_noise = self._looks_for_noise and not restart
+        self._watch.begin(optimizer, looks_for_noise=looks_for_noise, noisy=self._noisy)
+        callbacks = [*([ProgressBar()] if options["progress"] else []), *self._callbacks, self._watch]
+        objective: Objective = self._evaluator
+        if isinstance(self._stop, ranks.StopConsensus):
+            objective = ranks.shared(objective, self._stop)
+        if options["asynchronous"]:
+            objective = self._evaluator.in_any_order(optimizer)
+        elif not (restart or options["graph"]):
+            objective = _FirstMean(objective, self._mean)
+        checkpointer = None
+        if options["checkpoint"] is not None:
+            folder = Path(options["checkpoint"]) / _FOLDER.format(restart)
             fingerprint = {
-                "objective": describe_callable(objective),
+                "objective": describe_callable(self._objective),
                 "restart": restart,
                 "population_size": population,
-                "mean": first_mean.to(optimizer.dtype).tolist(),
+                "mean": self._first_mean.to(optimizer.dtype).tolist(),
                 "std": optimizer.std.tolist(),
             }
-            folder = None if checkpoint is None else Path(checkpoint) / _FOLDER.format(restart)
-            metrics = None if folder is None else MetricsWriter(folder / _METRICS, distribution=True)
-            watch = _Watch(optimizer, history, looks_for_noise and not restart, noisy)
-            if folder is not None and ranks.rank() == 0:
+            checkpointer = Checkpointer(folder, fingerprint=fingerprint, interval_s=CHECKPOINT_SECONDS)
+            metrics = MetricsWriter(folder / _METRICS, distribution=True)
+            callbacks.insert(0, metrics)
+            if ranks.rank() == 0:
                 folder.mkdir(parents=True, exist_ok=True)
-                evaluator.open_journal(None if asynchronous else folder / _JOURNAL, fingerprint)
-            of_generation = evaluate
-            if asynchronous:
-                of_generation = evaluator.in_any_order(optimizer)
-            elif not (restart or graph):
-                of_generation = _FirstMean(evaluate, mean)
-            trainer = Trainer(
-                optimizer,
-                of_generation,
-                generations=max(1, min(cap or left, left) // population),
-                callbacks=[
-                    *([] if metrics is None else [metrics]),
-                    *([ProgressBar()] if progress else []),
-                    *callbacks,
-                    watch,
-                ],
-                checkpointer=None
-                if folder is None
-                else Checkpointer(
-                    folder,
-                    fingerprint=fingerprint,
-                    interval_s=CHECKPOINT_SECONDS,
-                ),
-                stop=stop,
-                record_every=record_every,
-                graph=graph,
-            )
-            if folder is not None and metrics is not None:
-                lines, state = ranks.broadcast(partial(_resumed, folder, trainer, metrics))
-                if ranks.rank() > 0:
-                    optimizer.load_state_dict(state)
-                watch.replay(lines, metrics.path)
-            ended = trainer.run().reason if watch.reason is None else "requested"
-            if restart == 0:
-                seed = optimizer.seed  # of the search that is resumed, if none was given
-            spent = optimizer.generation * population
-            left -= spent
-            history.evaluations += spent
-            history.generations += optimizer.generation
-            reason = watch.reason or ("budget" if ended == "finished" else ended)
-            before = _best(found, maximize)
-            found.append(_Found(optimizer.best, optimizer.best_fitness, optimizer))
-            if reason == _NOISE:
-                found.clear()
-                size = max(size, min(CEMConfig().population_of(dim), left // _LEAST_GENERATIONS))
-                noisy, config = True, config.replace(mean_averaging=0.2)
-                continue
-            if noisy or reason in ("target", "time_limit", "signal", "requested", "failed"):
-                break
-            large = regimes.spent(spent)
-            if budget is None and restarts is None and restart and large and reason in _CONVERGED:
-                same = _SAME * history.range
-                if before is not None and abs(optimizer.best_fitness - before.fitness) <= same:
-                    break
-        best = _best(found, maximize)
-        assert best is not None
-        x, fun = best.x, best.fitness
-        if (
-            evaluator.best is not None
-            and not history.is_better(fun, evaluator.best[1])
-            and ranks.count() == 1
-        ):
-            candidate, fun = evaluator.best  # of a generation that was interrupted, too
-            x = candidate
-        if noisy:
-            x, fun = best.optimizer.averaged_mean, history.columns["elite_mean"][-1]
-    return Result(
-        x=x,
-        fun=fun,
-        mean=best.optimizer.averaged_mean,
-        std=best.optimizer.std,
-        reason=reason,
-        evaluations=max(history.evaluations, evaluator.evaluations if ranks.count() == 1 else 0),
-        generations=history.generations,
-        restarts=len(found) - 1,
-        failures=evaluator.failures,
-        settings={
-            "config": config,
-            "population_size": size,
-            "restarts": most_restarts,
-            "budget": most,
-            "noise": noisy,
-        },
-        history=history.columns,
-    )
+                journal = None if options["asynchronous"] else folder / _JOURNAL
+                self._evaluator.open_journal(journal, fingerprint)
+        trainer = Trainer(
+            optimizer,
+            objective,
+            generations=generations,
+            callbacks=callbacks,
+            checkpointer=checkpointer,
+            stop=self._stop,
+            record_every=options["record_every"],
+            graph=options["graph"],
+        )
+        if checkpointer is not None:
+            lines, state = ranks.broadcast(partial(_resumed, trainer, checkpointer, metrics))
+            if ranks.rank() > 0:
+                optimizer.load_state_dict(state)
+            self._watch.replay(lines, metrics.path)
+        return trainer
 
+    def _best(self) -> CrossEntropyMethod:
+        """Return the search that found the best candidate so far, the first of equal ones."""
+        sign = 1.0 if self._maximize else -1.0
+        return max(self._found, key=lambda search: sign * search.best_fitness)
 
-# What help() and completion show: every option with its type and default.
-minimize.__signature__ = maximize.__signature__ = inspect.signature(_search).replace(  # type: ignore[attr-defined]
-    parameters=[each for each in inspect.signature(_search).parameters.values() if each.name != "maximize"]
-)
-
-
-@dataclass(frozen=True)
-class _Found:
-    """What one search found."""
-
-    x: Any
-    fitness: float
-    optimizer: CrossEntropyMethod
-
-
-def _best(found: Sequence[_Found], maximize: bool) -> _Found | None:
-    best = None
-    for each in found:
-        better = best is None or (each.fitness > best.fitness if maximize else each.fitness < best.fitness)
-        best = each if better else best
-    return best
+    def _result(self, reason: str) -> Result[Any]:
+        best, watch, evaluator = self._best(), self._watch, self._evaluator
+        x, fun, evaluations = best.best, best.best_fitness, watch.evaluations
+        if ranks.count() == 1:  # those of a generation that was interrupted, too
+            evaluations = max(evaluations, evaluator.evaluations)
+            if evaluator.best is not None and watch.best(evaluator.best[1], fun) == evaluator.best[1]:
+                x, fun = evaluator.best
+        if self._noisy:
+            x, fun = best.averaged_mean, watch.columns["elite_mean"][-1]
+        return Result(
+            x=x,
+            fun=fun,
+            mean=best.averaged_mean,
+            std=best.std,
+            reason=reason,
+            evaluations=evaluations,
+            generations=watch.generations,
+            restarts=len(self._found) - 1,
+            failures=evaluator.failures,
+            settings={
+                "config": self._config,
+                "population_size": self._size,
+                "restarts": self._restarts,
+                "budget": self._budget,
+                "noise": self._noisy,
+            },
+            history=watch.columns,
+        )
 
 
 class _Regimes:
@@ -497,16 +501,17 @@ class _Regimes:
         self._large = True
         self._random: random.Random | None = None
 
-    def next(self, seed: int | None) -> tuple[int, float, int | None]:
+    def next(self, seed: int | None, left: int) -> tuple[int, float, int]:
         """Return the population of the next search, the share of the standard deviation, and its budget.
 
-        They depend on the searches before alone, so that a search goes on with a larger budget.
+        They depend on the searches before alone, so that a search goes on with a larger budget; a large
+        population has all that is left of it.
         """
         self._random = self._random or random.Random(f"restarts {seed}")
         self._large = self._used[1] <= self._used[0]
         if self._large:
             self._size *= 2
-            return self._size, 1.0, None
+            return self._size, 1.0, left
         ratio = self._size / self._first / 2
         size = int(self._first * max(1.0, ratio) ** (self._random.random() ** 2))
         return size, 10 ** (-2 * self._random.random()), max(self._last // 2, size)
@@ -520,60 +525,48 @@ class _Regimes:
         return self._large
 
 
-@dataclass
-class _History:
-    """What is recorded over all restarts."""
+class _Watch(Callback):
+    """Records the history of all searches, and ends one that has a reason, after all other callbacks."""
 
-    maximize: bool
-    target: float | None
-    evaluations: int = 0  # of the restarts before
-    generations: int = 0
-    columns: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in _COLUMNS})
+    on_every_rank = True
+
+    def __init__(self, maximize: bool, target: float | None) -> None:
+        self._maximize, self._target = maximize, target
+        self.evaluations = self.generations = 0  # of the searches before
+        self.columns: dict[str, list[float]] = {name: [] for name in _COLUMNS}
+        self.reason: str | None = None
+
+    def begin(self, search: CrossEntropyMethod, *, looks_for_noise: bool, noisy: bool) -> None:
+        """Watch another search."""
+        self._search, self._looks_for_noise, self.reason = search, looks_for_noise, None
+        self._termination = Termination(search.state.settings, search.state.std, self._target, noisy)
+
+    def end(self) -> int:
+        """Count the search; return its evaluations."""
+        spent = self._search.generation * self._search.population_size
+        self.evaluations += spent
+        self.generations += self._search.generation
+        return spent
+
+    def best(self, a: float, b: float) -> float:
+        """Return the better of two values, the first of equal ones or where it is NaN."""
+        return max(a, b) if self._maximize else min(a, b)
 
     @property
     def range(self) -> float:
         """The distance from the first elites' mean fitness to the best one."""
         return abs(self.columns["elite_mean"][0] - self.columns["best_fitness"][-1])
 
-    def is_better(self, a: float, b: float) -> bool:
-        return a > b if self.maximize else a < b
-
-    def add(self, record: GenerationRecord, size: int) -> None:
-        before = self.columns["best_fitness"][-1:]
-        best = record.best_fitness
-        if before and not self.is_better(best, before[0]):
-            best = before[0]
-        evaluations = self.evaluations + record.generation * size
-        row = (evaluations, best, record.generation_best, record.elite_mean, record.std_mean, size)
-        for column, value in zip(self.columns.values(), row, strict=True):
-            column.append(value)
-
-
-class _Watch(Callback):
-    """Records the history, and ends a search that has a reason, after all other callbacks."""
-
-    on_every_rank = True
-
-    def __init__(
-        self, optimizer: CrossEntropyMethod, history: _History, looks_for_noise: bool, noisy: bool
-    ) -> None:
-        self._looks_for_noise = looks_for_noise
-        self.reason: str | None = None
-        self._history = history
-        self._size = optimizer.population_size
-        self._good = math.inf if optimizer.maximize else -math.inf
-        first_std = optimizer.state.std
-        self._termination = Termination(optimizer.state.settings, first_std, history.target, noisy)
-
     def replay(self, lines: Sequence[bytes], path: Path) -> None:
         """Record the generations that a resumed run had recorded by its checkpoint."""
+        good = math.inf if self._maximize else -math.inf
         names = [n for n in GenerationRecord.__dataclass_fields__ if n not in ("metrics", "distribution")]
         for line in lines:
             values = json.loads(line)
             if missing := [name for name in (*names, "mean", "std") if name not in values]:
                 raise ValueError(f"{path}: generation {values['generation']}: expected {', '.join(missing)}")
             # What is not finite is null there, and can only be infinity on the good side.
-            numbers: Any = {name: self._good if values[name] is None else values[name] for name in names}
+            numbers: Any = {name: good if values[name] is None else values[name] for name in names}
             rows = tuple(torch.tensor(values[name], dtype=torch.float64) for name in ("mean", "std"))
             metrics = {_NOISE: 1.0} if _NOISE in values else {}
             self._add(GenerationRecord(**numbers, metrics=metrics, distribution=rows))  # type: ignore[arg-type]
@@ -590,7 +583,12 @@ class _Watch(Callback):
 
     def _add(self, record: GenerationRecord) -> None:
         assert record.distribution is not None
-        self._history.add(record, self._size)
+        before, size = self.columns["best_fitness"], self._search.population_size
+        best = self.best(before[-1], record.best_fitness) if before else record.best_fitness
+        evaluations = self.evaluations + record.generation * size
+        row = (evaluations, best, record.generation_best, record.elite_mean, record.std_mean, size)
+        for column, value in zip(self.columns.values(), row, strict=True):
+            column.append(value)
         reasons = self._termination.reasons(
             record.generation,
             record.best_fitness,
@@ -603,11 +601,12 @@ class _Watch(Callback):
         self.reason = reasons[0] if reasons else None
 
 
-def _resumed(folder: Path, trainer: Trainer, metrics: MetricsWriter) -> tuple[list[bytes], dict[str, Any]]:
-    """Resume a search that is in a folder; return the lines of its generations, and its state."""
-    folder.mkdir(parents=True, exist_ok=True)
+def _resumed(
+    trainer: Trainer, checkpointer: Checkpointer, metrics: MetricsWriter
+) -> tuple[list[bytes], dict[str, Any]]:
+    """Resume a search that has a checkpoint; return the lines of its generations, and its state."""
     lines = []
-    if any(folder.glob("checkpoint-*.json")):
+    if checkpointer.paths():
         trainer.resume()
         lines = metrics.restore(trainer.optimizer.generation)
     return lines, trainer.optimizer.state_dict()

@@ -13,8 +13,8 @@ The weights w_k, of sum 1, fall with the logarithm of the rank, and the variance
 where the slope is steeper than the distribution is wide, the elites lie on one side of it, and their
 variance about their own mean is small however far the optimum is. That is how the method as published
 collapses. Both are from CMA-ES (N. Hansen, The CMA Evolution Strategy: A Tutorial, arXiv:1604.00772, 2023,
-section 3.1 and table 1). With evolution paths, the default, ``cem.core.adaptation`` replaces the variance and
-(4); so it does with a full covariance.
+section 3.1 and table 1). With evolution paths, the default, ``kernels.ops.cma_update.op`` replaces the
+variance and (4); with a full covariance alone ``cem.core.adaptation`` does.
 
 Z_t is the extra variance of I. Szita and A. Lorincz, Learning Tetris Using the Noisy Cross-Entropy Method,
 Neural Computation 18(12), 2006; see ``cem.core.variance_schedule``. (3) and (4) are the smoothed updating of
@@ -48,13 +48,9 @@ from cem.core.evaluation import Evaluation, Objective
 from cem.core.generation import draw, operator_sample, tell
 from cem.core.graph import GenerationGraph, check_capturable
 from cem.core.snapshot import Snapshot, loaded_state
-from cem.core.state import State, doubles, first_state, problem_seeds, seed_tensor
+from cem.core.state import State, doubles, init, problem_seeds
 from cem.core.termination import Termination
-from cem.core.variance_schedule import (
-    VarianceTable,
-    describe_variance_schedule,
-    resolve_variance_schedule,
-)
+from cem.core.variance_schedule import describe_variance_schedule, extended
 from kernels.support.checks import check_integer
 
 _FIT = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32})
@@ -88,21 +84,13 @@ class CrossEntropyMethod:
       covariance or bounds by transform up to rounding, otherwise bit for bit.
     * NumPy arrays in, NumPy arrays out: with an array as ``mean`` all methods return arrays.
 
-    The population is ``population_size`` rows, one candidate each; ``dim`` is the length of ``mean``.
-
     Attributes:
-        config: How the distribution moves.
-        device: The device of candidates, mean and std.
-        dtype: Their dtype.
+        config, population_size, maximize, backend, device, dtype: As given or chosen.
+        num_elites: Elites per generation.
         dim: The length of a candidate.
         batch_shape: The shape of a batch of problems; () for a single one.
-        population_size: Candidates per generation.
-        num_elites: Elites among them.
-        maximize: Whether a greater fitness is better.
-        backend: What draws and updates.
     """
 
-    _state: State
     _generation: int
     _asked: int  # candidates of this generation that were asked one by one
     _parts: list[tuple[Tensor, Tensor]]  # candidates and fitness of an unfinished population
@@ -149,7 +137,7 @@ class CrossEntropyMethod:
             ValueError: If one is out of range, shapes differ, or backend or device is not available.
         """
         self._numpy = isinstance(mean, np.ndarray)
-        self._state, self._seeds = first_state(
+        self._state = init(
             mean,
             std,
             population_size,
@@ -161,6 +149,7 @@ class CrossEntropyMethod:
             dtype=dtype,
             seed=seed,
         )
+        self._seeds: tuple[int, ...] = tuple(each % 2**64 for each in self._state.seed.reshape(-1).tolist())
         self._takes_any_seed = seed is None
         settings, rows = self._state.settings, self._state.distribution
         self.config, self.population_size = settings.config, settings.population_size
@@ -170,9 +159,6 @@ class CrossEntropyMethod:
         self._shape = (*self.batch_shape, self.population_size, self.dim)
         self._first_std = self._state.std
         self._is_read_at_once = self.device.type == "cpu" and not self.batch_shape
-        self._schedule = resolve_variance_schedule(self.config.variance_schedule)
-        self._variances = VarianceTable(self._schedule)
-        self._extend_variance_schedule(1)
         self._settings = self._describe()
         self._adopt(0, self._state)
 
@@ -247,18 +233,17 @@ class CrossEntropyMethod:
     def capture(self, objective: Objective, generations: int = 1) -> Callable[[], Evaluation]:
         """Return a function that runs generations of this search in a CUDA graph.
 
-        Whole generations, ask, objective and tell, are captured once and replayed; see
-        ``cem.core.graph.GenerationGraph``. Each call moves the search as ``generations`` rounds of ``ask``
-        and ``tell`` do, bit for bit, and returns the last evaluation, whose tensors the next call overwrites.
+        Each call moves the search as ``generations`` rounds of ``ask`` and ``tell`` do, bit for bit, and
+        returns the last evaluation, whose tensors the next call overwrites.
 
         Args:
             objective: Maps (candidates, generation) to fitness or an ``Evaluation``; the generation is a
-                tensor of shape () on the device.
+                tensor of shape () on the device. It launches the same work every time and never waits.
             generations: The generations of one call, ``>= 1``.
 
         Raises:
             ValueError: If the search does not run by the operators on a CUDA device.
-            RuntimeError: If the objective cannot be captured.
+            RuntimeError: If the objective cannot be captured; torch says why.
         """
         check_integer("generations", generations, 1)
         check_capturable(self._state)
@@ -361,7 +346,8 @@ class CrossEntropyMethod:
         device = snapshot.state.distribution.device
         if (snapshot.settings, device) != (self._settings, self.device):
             raise ValueError(f"expected a snapshot of this search, got {snapshot.settings} on {device}")
-        self._adopt(snapshot.generation, snapshot.state)
+        table = self._state.variance_schedule  # it may have become longer
+        self._adopt(snapshot.generation, snapshot.state._replace(variance_schedule=table))
 
     def stop(self, *, target: float | None = None, budget: int | None = None) -> tuple[str, ...]:
         """Return the reasons to stop, an empty tuple while there are none; see ``cem.core.termination``.
@@ -382,17 +368,15 @@ class CrossEntropyMethod:
             raise ValueError(f"expected a single search, got a batch of shape {tuple(self.batch_shape)}")
         if self._termination is None:
             self._termination = Termination(self._state.settings, self._first_std)
-        told = self.statistics()
+        self._termination.target = target
+        statistics = self.statistics()
         reasons = self._termination.reasons(
             self._generation,
-            told["best_fitness"],
-            told["generation_best"],
-            told["elite_threshold"],
+            statistics["best_fitness"],
+            statistics["generation_best"],
+            statistics["elite_threshold"],
             *self.snapshot().distribution(),
         )
-        best = told["best_fitness"]
-        if target is not None and (best >= target if self.maximize else best <= target):
-            reasons = ("target", *reasons)
         spent = budget is not None and (self._generation + 1) * self.population_size > budget
         return (*reasons, "budget") if spent else reasons
 
@@ -429,9 +413,8 @@ class CrossEntropyMethod:
         generation, loaded = loaded_state(state, settings, self._state)
         if settings["seed"] != self._settings["seed"]:
             each = np.array(settings["seed"], dtype=object).reshape(self.batch_shape)
-            self._seeds = problem_seeds(each, self.batch_shape)
-            loaded = loaded._replace(seed=seed_tensor(self._seeds, self.batch_shape, self.device))
-            self._settings = settings
+            loaded = loaded._replace(seed=problem_seeds(each, self.batch_shape, self.device))
+            self._seeds, self._settings = tuple(each.reshape(-1).tolist()), settings
         self._adopt(generation, loaded)
 
     def __repr__(self) -> str:
@@ -444,8 +427,8 @@ class CrossEntropyMethod:
         )
 
     def _adopt(self, generation: int, state: State) -> None:
-        self._state, self._generation, self._asked = state, generation, 0
-        self._parts, self._snapshot, self._termination = [], None, None
+        self._state, self._generation = state, generation
+        self._asked, self._parts, self._snapshot, self._termination = 0, [], None, None
 
     def _draw(self, size: int | None) -> Tensor:
         sample = operator_sample
@@ -455,9 +438,10 @@ class CrossEntropyMethod:
 
     def _extend_variance_schedule(self, generations: int) -> None:
         """Put the extra variance of the first ``generations`` on the device."""
-        if generations > self._variances.covered:
-            table = doubles(self._variances.extended(generations), self.device)
-            self._state = self._state._replace(variance_schedule=table)
+        table = self._state.variance_schedule
+        if table is not None and generations > len(table):
+            longer = extended(table.tolist(), self.config.schedule, generations)
+            self._state = self._state._replace(variance_schedule=doubles(longer, self.device))
 
     def _warn_of_failure(self) -> None:
         if self.snapshot().failed:
@@ -474,23 +458,16 @@ class CrossEntropyMethod:
 
     def _describe(self) -> dict[str, Any]:
         """Return the settings that a resumed search shares with the saved one, as JSON values."""
-        config, bounds = self.config, self._state.bounds
+        bounds, config = self._state.bounds, dict(vars(self.config))
+        del config["num_elites"], config["elite_fraction"]
         return {
+            **config,
+            "variance_schedule": describe_variance_schedule(self.config.schedule),
+            "relative_std_floor": self.config.floor_share,
             "dim": self.dim,
             "batch": list(self.batch_shape),
             "maximize": self.maximize,
-            "variance_schedule": describe_variance_schedule(self._schedule),
-            "weights": config.weights,
-            "variance_about": config.variance_about,
-            "covariance": config.covariance,
-            "paths": config.paths,
-            "smoothing": config.smoothing,
-            "std_smoothing": config.std_smoothing,
             "bounds": None if bounds is None else [end.tolist() for end in bounds],
-            "bound_handling": config.bound_handling,
-            "std_floor": config.std_floor,
-            "relative_std_floor": config.floor_share,
-            "mean_averaging": config.mean_averaging,
             "backend": self.backend,
             "dtype": str(self.dtype).removeprefix("torch."),
             "seed": self._seeds[0] if len(self._seeds) == 1 else list(self._seeds),

@@ -1,23 +1,14 @@
-"""What the update takes from CMA-ES: full covariance matrices, evolution paths and step-size control.
+"""What a search takes from CMA-ES beside ``cma_update``: the rates, the weights, and two more updates.
 
-With y_k = x_k - mu_t, the elites' weights w_k of sum 1, mu_eff = 1 / sum w_k^2 and Sigma = L L^T:
+``kernels.ops.cma_update.op`` has the equations of a full covariance with paths. A diagonal one has the same
+with a diagonal L, and learns (d + 2) / 3 times as fast: R. Ros and N. Hansen, A Simple Modification in CMA-ES
+Achieving Linear Time and Space Complexity, PPSN 2008. A full covariance without paths moves to that of the
+elites, V, about mu_t or about the elites' mean:
 
-    without paths   V = sum w_k y_k y_k^T, about mu_t; about the elites' mean m with y_k = x_k - m
-                    Sigma' = Sigma + alpha (V - Sigma) + Z_t I
-    with paths      p = (1 - c_s) p + sqrt(c_s (2 - c_s) mu_eff) L^-1 (m - mu_t)
-                    q = (1 - c_c) q + h sqrt(c_c (2 - c_c) mu_eff) (m - mu_t)
-                    r = exp(min(1, (c_s / d_s) (|p| / chi - 1)))
-                    V = sum v_k y_k y_k^T over all candidates
-                    Sigma' = r^2 ((1 - c_1 - c_mu sum v) Sigma + c_1 (q q^T + (1 - h) c_c (2 - c_c) Sigma)
-                                  + c_mu V)
-                    q' = r q
+    V = sum w_k y_k y_k^T             y_k = x_k - mu_t, or y_k = x_k - m
+    Sigma' = Sigma + beta (V - Sigma) + Z_t I
 
-v_k are the weights of all candidates by rank, negative for the worse ones, and those y_k have length sqrt(d)
-in the norm of Sigma. chi = E|N(0, I)|, and h is 1 unless p is so long that q would grow too fast. The rates
-are those of N. Hansen, The CMA Evolution Strategy: A Tutorial, arXiv:1604.00772, 2023, table 1; L in place
-of the symmetric root after O. Krause, D. Arbonès and C. Igel, CMA-ES with Optimal Covariance Update and
-Storage Complexity, NeurIPS 2016. A diagonal covariance learns (d + 2) / 3 times as fast: R. Ros and N.
-Hansen, A Simple Modification in CMA-ES Achieving Linear Time and Space Complexity, PPSN 2008.
+The rates are those of N. Hansen, The CMA Evolution Strategy: A Tutorial, arXiv:1604.00772, 2023, table 1.
 """
 
 from __future__ import annotations
@@ -52,13 +43,7 @@ class Rates(NamedTuple):
 
 
 def rates(dim: int, weights: list[float], *, diagonal: bool) -> Rates:
-    """Return the rates of a search.
-
-    Args:
-        dim: d.
-        weights: The weights of the elites, of any positive sum.
-        diagonal: Whether the covariance is diagonal.
-    """
+    """Return the rates of a search of d = ``dim`` parameters by the weights of its elites, of any sum."""
     mu = effective(weights)
     c_s = (mu + 2) / (dim + mu + 5)
     c_1 = 2 / ((dim + 1.3) ** 2 + mu)
@@ -83,14 +68,7 @@ def effective(weights: list[float]) -> float:
 
 
 def all_weights(dim: int, population_size: int, elites: list[float], rates: Rates) -> list[float]:
-    """Return the weights of all candidates by rank: those of the elites, and negative ones of the others.
-
-    Args:
-        dim: d.
-        population_size: N.
-        elites: The weights of the elites, of sum 1.
-        rates: The rates.
-    """
+    """Return the weights of all N candidates by rank: those of the elites, negative ones of the others."""
     count = len(elites)
     others = [math.log(count + 0.5) - math.log(rank) for rank in range(count + 1, population_size + 1)]
     if not others or rates.c_mu <= 0.0:
@@ -116,7 +94,7 @@ def with_paths(
 ) -> tuple[Tensor, Tensor]:
     """Return the next variances of a diagonal covariance, shape (..., d), and the paths.
 
-    All tensors are float64, with any leading batch dimensions; ``cma_update`` does it for a full covariance.
+    All tensors are float64, with any leading batch dimensions.
 
     Args:
         std: Shape (..., d).
@@ -126,7 +104,7 @@ def with_paths(
         new_mean: m, shape (..., d).
         paths: p and q, shape (..., 2, d).
         generation: t, shape ().
-        rates: The rates.
+        rates: The learning rates.
     """
     step, y = new_mean - old_mean, candidates - old_mean.unsqueeze(-2)
     width = torch.where(std > 0, std, 1.0)  # 1: a dimension of no width
@@ -152,12 +130,7 @@ def of_elites(
 ) -> Tensor:
     """Return the covariance of the elites, shape (..., d, d); all tensors float64.
 
-    Args:
-        factor: L, shape (..., d, d).
-        elites: Shape (..., K, d).
-        weights: Their weights, of sum 1, shape (..., K).
-        old_mean: mu_t, shape (..., d).
-        variance_about: As in ``CrossEntropyMethod``.
+    ``factor`` is L, shape (..., d, d). The elites have shape (..., K, d), their weights, of sum 1, (..., K).
     """
     centre = old_mean
     if variance_about != "old_mean":

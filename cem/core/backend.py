@@ -20,7 +20,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cem.core.bounds import keep_inside
 from cem.core.checks import outside
 from kernels.ops.cem_update import cem_update
 from kernels.ops.normal import sample_normal_rows
@@ -41,13 +40,6 @@ def mix_seed(seed: int, generation: int) -> int:
     The finaliser of SplitMix64 (G. Steele, D. Lea, C. Flood: Fast Splittable Pseudorandom Number Generators,
     OOPSLA 2014) over the seed, then over its result and the generation. It mixes all bits into the low
     32, the only ones of a seed that the Mersenne Twister of torch's CPU generator takes.
-
-    Args:
-        seed: ``0 <= seed < 2**64``.
-        generation: ``>= 0``.
-
-    Returns:
-        An integer in ``0 .. 2**64 - 1``.
     """
     state = seed
     for word in (0, generation):
@@ -61,17 +53,8 @@ def mix_seed(seed: int, generation: int) -> int:
 def torch_sampler(mean: Tensor, std: Tensor, population_size: int, *, seed: int, generation: int) -> Tensor:
     """Draw as backend ``"torch"``: ``x[i, j]`` of N(mean[j], std[j]^2), independent in every entry.
 
-    On the CPU float64 has NumPy's noise, float32 torch's.
-
-    Args:
-        mean: Shape (d,), float32 or float64, any device.
-        std: Like ``mean``, ``>= 0``.
-        population_size: N.
-        seed: The seed of the search, ``0 <= seed < 2**64``.
-        generation: The number of the generation.
-
-    Returns:
-        A new tensor of shape (N, d), with the dtype and device of ``mean``; the same for the same arguments.
+    On the CPU float64 has NumPy's noise, float32 torch's. ``mean`` and ``std`` have shape (d,), float32 or
+    float64; the result is a new tensor of shape (N, d), the same for the same arguments.
     """
     mixed, shape = mix_seed(seed, generation), (population_size, mean.numel())
     if mean.device.type == "cpu" and mean.dtype == torch.float64:
@@ -83,21 +66,12 @@ def torch_sampler(mean: Tensor, std: Tensor, population_size: int, *, seed: int,
     return torch.addcmul(mean, out, std, out=out)
 
 
-def torch_sample(
-    state: Any,
-    rows: Tensor,
-    size: int,
-    bounds: tuple[Tensor, Tensor] | None,
-    *,
-    seeds: Sequence[int],
-    generation: int,
-) -> Tensor:
+def torch_sample(state: Any, rows: Tensor, size: int, *, seeds: Sequence[int], generation: int) -> Tensor:
     """Draw by ``torch_sampler``, problem by problem; with seeds and generation a ``Sample`` of a search."""
     dim = rows.shape[-1]
     problems = zip(rows.reshape(-1, *rows.shape[-2:]), seeds, strict=True)
     drawn = [torch_sampler(r[0], r[1], size, seed=seed, generation=generation) for r, seed in problems]
-    x = torch.stack(drawn).view(*rows.shape[:-2], size, dim)
-    return x if bounds is None else keep_inside(x, rows[..., 0, :], rows[..., 1, :], *bounds, "clamp")
+    return torch.stack(drawn).view(*rows.shape[:-2], size, dim)
 
 
 def choose_backend(name: str, device: torch.device, operators: Sequence[str] = OPERATORS) -> str:

@@ -14,14 +14,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from cem.core.checks import check_vector
 
-BOUND_HANDLING = ("clamp", "reflect", "resample", "transform")
+BoundHandling = Literal["clamp", "reflect", "resample", "transform"]
 
 
 class Bounds(NamedTuple):
@@ -39,13 +40,10 @@ class Bounds(NamedTuple):
 def check_bounds(bounds: Any, mean: Tensor) -> tuple[Tensor, Tensor] | None:
     """Return lower and upper bounds as tensors like ``mean``, or None where there are no bounds.
 
-    Args:
-        bounds: ``Bounds``, ``scipy.optimize.Bounds``, a pair (low, high) of numbers for all parameters, or a
-            pair for each parameter as SciPy's optimisers take it, with None for no bound.
-        mean: The first mean, shape (..., d).
+    ``CrossEntropyMethod`` says which forms they have.
 
     Raises:
-        TypeError: If it is none of these.
+        TypeError: If they have another form.
         ValueError: If a shape is wrong, low > high somewhere, an end is NaN, or ``mean`` lies outside.
     """
     if bounds is None:
@@ -55,7 +53,7 @@ def check_bounds(bounds: Any, mean: Tensor) -> tuple[Tensor, Tensor] | None:
         ends = Bounds(bounds.lb, bounds.ub)
     elif isinstance(bounds, Bounds):
         ends = bounds
-    elif isinstance(bounds, (tuple, list)) and len(bounds) == 2 and all(map(_is_number, bounds)):
+    elif isinstance(bounds, (tuple, list)) and len(bounds) == 2 and all(np.ndim(end) == 0 for end in bounds):
         ends = Bounds(*bounds)
     elif mean.dim() == 1 and hasattr(bounds, "__len__") and len(bounds) == len(mean):
         pairs = [tuple(pair) for pair in bounds if hasattr(pair, "__len__") and len(pair) == 2]
@@ -80,31 +78,18 @@ def check_bounds(bounds: Any, mean: Tensor) -> tuple[Tensor, Tensor] | None:
     return low, high
 
 
-def _is_number(value: Any) -> bool:
-    return not hasattr(value, "__len__") or (hasattr(value, "ndim") and value.ndim == 0)
-
-
 _MIDDLE = 0.5  # of half a width: points beyond it are measured from the nearer face
 
 
 def keep_inside(x: Tensor, mean: Tensor, std: Tensor, low: Tensor, high: Tensor, handling: str) -> Tensor:
-    """Return candidates inside the bounds.
-
-    Args:
-        x: Draws of N(mean, std^2), shape (..., N, d).
-        mean: Shape (..., d).
-        std: Shape (..., d).
-        low: The least values, broadcastable to (..., d).
-        high: The greatest values, like ``low``.
-        handling: One of ``BOUND_HANDLING``.
-    """
+    """Return draws of N(mean, std^2), shape (..., N, d), inside bounds, by a ``BoundHandling``."""
     low, high = low.unsqueeze(-2), high.unsqueeze(-2)
-    if handling == "reflect":
-        return _reflected(x, low, high)
-    if handling == "resample":
-        return _truncated(x, mean.unsqueeze(-2), std.unsqueeze(-2), low, high)
     if handling == "transform":
         return into_box(x, low, high)
+    if handling == "reflect":
+        x = _reflected(x, low, high)
+    elif handling == "resample":
+        x = _truncated(x, mean.unsqueeze(-2), std.unsqueeze(-2), low, high)
     return torch.minimum(torch.maximum(x, low), high)
 
 
@@ -116,9 +101,7 @@ def _reflected(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
     folded = torch.remainder(x - start, period)
     folded = start + torch.minimum(folded, 2 * width - folded)
     below, above = torch.where(x < low, 2 * low - x, x), torch.where(x > high, 2 * high - x, x)
-    once = torch.where(low.isfinite(), below, torch.where(high.isfinite(), above, x))
-    inside = torch.where(both, torch.where((x < low) | (x > high), folded, x), once)
-    return torch.minimum(torch.maximum(inside, low), high)
+    return _choose(x, low, high, torch.where((x < low) | (x > high), folded, x), below, above)
 
 
 def _truncated(x: Tensor, mean: Tensor, std: Tensor, low: Tensor, high: Tensor) -> Tensor:
@@ -129,8 +112,7 @@ def _truncated(x: Tensor, mean: Tensor, std: Tensor, low: Tensor, high: Tensor) 
     below, above = torch.special.ndtr(a), torch.special.ndtr(b)
     share = torch.where(z < a, torch.special.ndtr(z) / below, torch.special.ndtr(-z) / torch.special.ndtr(-b))
     new = mean + scale * torch.special.ndtri(below + share * (above - below))
-    inside = torch.where((x < low) | (x > high), new.to(x.dtype), x)
-    return torch.minimum(torch.maximum(inside, low), high)
+    return torch.where((x < low) | (x > high), new.to(x.dtype), x)
 
 
 def into_box(y: Tensor, low: Tensor, high: Tensor) -> Tensor:
@@ -161,13 +143,8 @@ def start_out_of_box(mean: Tensor, std: Tensor, low: Tensor, high: Tensor) -> tu
     """Return a start in the space without bounds that is about as wide in the box as ``std`` says.
 
     Near a face the map is flat: the standard deviation is divided by its slope. The start is moved to half a
-    standard deviation from a face, if there is room, and is no wider than fills the box.
-
-    Args:
-        mean: The first mean, inside the box, shape (..., d).
-        std: The first standard deviation, in units of the box, shape (..., d).
-        low: The least values, broadcastable to (..., d).
-        high: The greatest values, like ``low``.
+    standard deviation from a face, if there is room, and is no wider than fills the box. All have shape
+    (..., d), ``std`` in units of the box.
     """
     middle, half = low / 2 + high / 2, high / 2 - low / 2
     inset = torch.minimum(std / 2, half / 4)

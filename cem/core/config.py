@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from cem.core.bounds import BOUND_HANDLING
+from cem.core.bounds import BoundHandling
 from cem.core.checks import check_real
 from cem.core.variance_schedule import VarianceSchedule, resolve_variance_schedule
 from kernels.support.checks import check_flags, check_integer
@@ -19,12 +19,11 @@ MIN_ELITES = 2  # one elite has no variance: the search would stop
 Weights = Literal["log", "equal"]
 Covariance = Literal["diagonal", "full"]
 VarianceAbout = Literal["old_mean", "new_mean", "new_mean_unbiased"]
-BoundHandling = Literal["clamp", "reflect", "resample", "transform"]
 _CHOICES = {
-    "weights": ("log", "equal"),
-    "covariance": ("diagonal", "full"),
-    "variance_about": ("old_mean", "new_mean", "new_mean_unbiased"),
-    "bound_handling": BOUND_HANDLING,
+    "weights": Weights,
+    "covariance": Covariance,
+    "variance_about": VarianceAbout,
+    "bound_handling": BoundHandling,
 }
 
 
@@ -47,7 +46,7 @@ class CEMConfig:
         weights: ``"log"``: proportional to ``log(K + 1/2) - log(k)`` for rank k of K, as in CMA-ES, or
             ``"equal"``, as in the literature of the method.
         covariance: ``"diagonal"``, or ``"full"``: dim^2 numbers and dim^3 operations per generation.
-        paths: Evolution paths adapt covariance and step size, as in CMA-ES; see ``cem.core.adaptation``.
+        paths: Evolution paths adapt covariance and step size, as in CMA-ES; see ``kernels.ops.cma_update``.
             ``variance_about`` and ``std_smoothing`` are then not used.
         variance_about: The centre of the elites' variance: ``"old_mean"``, ``mu_t``, as in CMA-ES;
             ``"new_mean"``, ``m``, as in the literature of the method, divided by the number of elites;
@@ -85,9 +84,9 @@ class CEMConfig:
 
     def __post_init__(self) -> None:
         """Check the values; a schedule given as text becomes the schedule."""
-        for name, known in _CHOICES.items():
-            if (value := getattr(self, name)) not in known:
-                raise unknown_name(f"value for {name}", str(value), known)
+        for name, choices in _CHOICES.items():
+            if (value := getattr(self, name)) not in get_args(choices):
+                raise unknown_name(f"value for {name}", str(value), get_args(choices))
         check_flags(paths=self.paths)
         if self.num_elites is not None and self.elite_fraction is not None:
             both = f"{self.elite_fraction!r} and {self.num_elites!r}"
@@ -101,8 +100,12 @@ class CEMConfig:
         check_real("mean_averaging", self.mean_averaging, 0.0, 1.0)
         check_real("std_floor", self.std_floor, 0.0)
         check_real("relative_std_floor", self.floor_share, 0.0)
-        schedule = resolve_variance_schedule(self.variance_schedule)
-        object.__setattr__(self, "variance_schedule", schedule)
+        object.__setattr__(self, "variance_schedule", self.schedule)
+
+    @property
+    def schedule(self) -> VarianceSchedule:
+        """``variance_schedule`` as a function."""
+        return resolve_variance_schedule(self.variance_schedule)
 
     @property
     def floor_share(self) -> float:

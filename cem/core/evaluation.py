@@ -52,8 +52,8 @@ class Evaluation:
         for name in self.rates:
             if name not in self.metrics:
                 raise ValueError(f"expected rates of metrics out of {', '.join(self.metrics)}, got {name!r}")
-            if _per_second(name) in self.metrics:
-                raise ValueError(f"expected no metric {_per_second(name)} beside the rate of {name}")
+            if f"{name}/s" in self.metrics:
+                raise ValueError(f"expected no metric {name}/s beside the rate of {name}")
 
 
 Objective = Callable[[Tensor, Any], "Tensor | Evaluation"]
@@ -69,7 +69,7 @@ def as_evaluation(found: Any) -> Evaluation:
     return found if isinstance(found, Evaluation) else Evaluation(found)
 
 
-class Metrics:
+class Metrics(HostCopy):
     """The metrics of an evaluation, copied to the host asynchronously."""
 
     def __init__(self, evaluation: Evaluation) -> None:
@@ -79,14 +79,7 @@ class Metrics:
             for name, value in evaluation.metrics.items()
         }
         self._rates = tuple(evaluation.rates)
-        self._copy = HostCopy(
-            {name: value for name, value in self._given.items() if isinstance(value, Tensor)}
-        )
-
-    @property
-    def ready(self) -> bool:
-        """Whether all metrics are on the host; does not wait."""
-        return self._copy.ready
+        super().__init__({name: value for name, value in self._given.items() if isinstance(value, Tensor)})
 
     def read(self, seconds: float) -> dict[str, float]:
         """Wait for the copy alone, and return the metrics by name, then the rates.
@@ -94,13 +87,9 @@ class Metrics:
         Args:
             seconds: The wall time of the generation, in seconds.
         """
-        found = {name: _number(value) for name, value in (self._given | self._copy.values()).items()}
+        found = {name: _number(value) for name, value in (self._given | self.values()).items()}
         seconds = max(seconds, _LEAST_SECONDS)
-        return {**found, **{_per_second(name): found[name] / seconds for name in self._rates}}
-
-
-def _per_second(name: str) -> str:
-    return f"{name}/s"
+        return {**found, **{f"{name}/s": found[name] / seconds for name in self._rates}}
 
 
 def _number(value: float | Tensor) -> float:

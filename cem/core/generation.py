@@ -4,7 +4,7 @@
     state = tell(state, candidates, fitness)     the elites give mu_{t+1}, Sigma_{t+1}
 
 Nothing is changed in place and nothing waits for the device, so both work in CUDA graphs and in
-``torch.compile(fullgraph=True)``. The equations stand in ``cem.optimizer`` and ``cem.core.adaptation``.
+``torch.compile(fullgraph=True)``. The equations stand in ``cem.optimizer``.
 """
 
 from __future__ import annotations
@@ -19,36 +19,32 @@ from torch import Tensor
 
 from cem.core.adaptation import factorised, of_elites, with_paths
 from cem.core.bounds import keep_inside, out_of_box
-from cem.core.state import AVERAGED_MEAN, BEST, BEST_FITNESS, FAILED, MEAN, STD, State
+from cem.core.state import AVERAGED_MEAN, BEST, FAILED, MEAN, STD, State
 from kernels.ops.cem_update import cem_update, cem_update_reference
+from kernels.ops.cem_update.reference import ranking, rows_of
 from kernels.ops.cma_update import cma_update, cma_update_reference, draw_correlated
 from kernels.ops.normal import sample_normal_rows
 
-Sample = Callable[[State, Tensor, int, "tuple[Tensor, Tensor] | None"], Tensor]
-"""Maps (state, rows, N, bounds) to draws of N(rows[..., 0, :], rows[..., 1, :]^2), shape (..., N, d), clamped
-to the bounds."""
+Sample = Callable[[State, Tensor, int], Tensor]
+"""Maps (state, rows, N) to draws of N(rows[..., 0, :], rows[..., 1, :]^2), shape (..., N, d)."""
 
 
-def operator_sample(state: State, rows: Tensor, size: int, bounds: tuple[Tensor, Tensor] | None) -> Tensor:
-    """Draw by the operator ``sample_normal_rows``; a ``Sample``."""
+def operator_sample(
+    state: State, rows: Tensor, size: int, bounds: tuple[Tensor, Tensor] | None = None
+) -> Tensor:
+    """Draw by the operator ``sample_normal_rows``, which clamps to bounds; a ``Sample``."""
     return sample_normal_rows(rows, size, seed=state.seed, generation=state.generation, bounds=bounds)
 
 
 def draw(state: State, sample: Sample, size: int | None = None) -> Tensor:
-    """Return the candidates of a generation, shape (..., N, d).
-
-    Args:
-        state: The state.
-        sample: Draws N(mean, std^2), clamped to bounds; see ``Sample``.
-        size: How many; None: a population. The first ones are the same whatever the number.
-    """
+    """Return the first ``size`` candidates of a generation, shape (..., N, d); None: all."""
     handling, bounds = state.settings.config.bound_handling, state.bounds
     size = state.settings.population_size if size is None else size
-    if state.factor is None and (bounds is None or handling == "clamp"):
-        return sample(state, state.distribution, size, bounds)
+    if state.factor is None and sample is operator_sample and (bounds is None or handling == "clamp"):
+        return operator_sample(state, state.distribution, size, bounds)
     mean, std = state.distribution[..., MEAN, :], state.distribution[..., STD, :]
     if state.factor is None:
-        x = sample(state, state.distribution, size, None)
+        x = sample(state, state.distribution, size)
     elif sample is operator_sample and state.is_fused:
         clamped = bounds if handling == "clamp" else None
         which = {"seed": state.seed, "generation": state.generation}
@@ -56,7 +52,7 @@ def draw(state: State, sample: Sample, size: int | None = None) -> Tensor:
         bounds = bounds if clamped is None else None
     else:
         standard = torch.stack([torch.zeros_like(mean), torch.ones_like(std)], dim=-2)
-        noise = sample(state, standard, size, None)
+        noise = sample(state, standard, size)
         with torch.autocast(mean.device.type, enabled=False):
             x = torch.add(noise @ state.factor.mT, mean.unsqueeze(-2))
     return x if bounds is None else keep_inside(x, mean, std, *bounds, handling)
@@ -104,11 +100,7 @@ def tell(state: State, candidates: Tensor, fitness: Tensor) -> State:
         new = State(distribution, record, generation, factor, paths, *state[5:])
     else:
         new = _moved(state, candidates, fitness)
-    if candidates is not in_box:
-        rows, record = new.distribution, new.record
-        rows = _with_best_of(in_box, candidates, fitness, rows, record, state.record)
-        new = State(rows, *new[1:])
-    return new
+    return new if candidates is in_box else _with_best_of(in_box, candidates, fitness, state, new)
 
 
 def _moved(state: State, candidates: Tensor, fitness: Tensor) -> State:
@@ -117,7 +109,7 @@ def _moved(state: State, candidates: Tensor, fitness: Tensor) -> State:
     update: Any = cem_update
     if settings.backend == "torch":
         update = partial(cem_update_reference, fixed_order=False)
-    distribution, record, generation, elites = update(
+    distribution, record, generation, _ = update(
         fitness,
         candidates,
         state.distribution,
@@ -137,57 +129,49 @@ def _moved(state: State, candidates: Tensor, fitness: Tensor) -> State:
     new = State(distribution, record, generation, *state[3:])  # faster than _replace
     if state.factor is None and settings.rates is None:
         return new
-    return _adapted(state, new, candidates, fitness, elites)
+    return _adapted(state, new, candidates, fitness)
 
 
-def _with_best_of(
-    in_box: Tensor,
-    candidates: Tensor,
-    fitness: Tensor,
-    distribution: Tensor,
-    record: Tensor,
-    before: Tensor,
-) -> Tensor:
-    """Return a distribution whose new best candidate is the one in the box, as it was evaluated."""
-    best, best_fitness = distribution[..., BEST, :], record[..., BEST_FITNESS]
+def _with_best_of(in_box: Tensor, candidates: Tensor, fitness: Tensor, old: State, new: State) -> State:
+    """Return a state whose new best candidate is the one in the box, as it was evaluated."""
+    best, best_fitness = new.best, new.best_fitness
     # Of points too near to a face to be told apart some are not as fit.
     is_best = (candidates == best.unsqueeze(-2)).all(-1) & (fitness.double() == best_fitness.unsqueeze(-1))
-    improved = (best_fitness != before[..., BEST_FITNESS]) & is_best.any(-1)
+    improved = (best_fitness != old.best_fitness) & is_best.any(-1)
     index = is_best.int().argmax(-1)[..., None, None].expand(*best.shape[:-1], 1, best.shape[-1])
     best = torch.where(improved.unsqueeze(-1), in_box.gather(-2, index).squeeze(-2), best)
-    return torch.cat([distribution[..., :BEST, :], best.unsqueeze(-2)], dim=-2)
+    return State(torch.cat([new.distribution[..., :BEST, :], best.unsqueeze(-2)], dim=-2), *new[1:])
 
 
-def _adapted(old: State, new: State, candidates: Tensor, fitness: Tensor, elites: Tensor) -> State:
+def _adapted(old: State, new: State, candidates: Tensor, fitness: Tensor) -> State:
     """Replace the standard deviations by what ``cem.core.adaptation`` makes of the candidates."""
     settings, config, rates = old.settings, old.settings.config, old.settings.rates
     mean, std = old.distribution[..., MEAN, :].double(), old.distribution[..., STD, :].double()
-    failed = (new.record[..., FAILED] == new.generation).unsqueeze(-1)
-    factor, paths = old.factor, old.paths
-    if rates is not None and paths is not None and old.weights is not None:
-        scores = fitness
-        if fitness.is_floating_point():  # sorting puts NaN above infinity
-            scores = fitness.masked_fill(_failed(fitness, settings.maximize), _worst(settings.maximize))
-        order = torch.sort(scores, dim=-1, descending=settings.maximize, stable=True).indices
-        rows, weights = _ranked(candidates, fitness, order, old.weights, settings.maximize)
+    all_failed = (new.record[..., FAILED] == new.generation).unsqueeze(-1)
+    factor, paths, weights = old.factor, old.paths, old.weights
+    if weights is None:
+        weights = torch.ones(settings.num_elites, dtype=torch.float64, device=mean.device)
+    scores, order = ranking(fitness, settings.maximize)
+    scores, order = scores[..., : len(weights)], order[..., : len(weights)]
+    failed = scores == (-math.inf if settings.maximize else math.inf)
+    weights = torch.where(failed, 0.0, weights)
+    rows = torch.where(failed.unsqueeze(-1), 0.0, rows_of(candidates, order).double())
+    if rates is not None and paths is not None:
         moved = new.distribution[..., MEAN, :].double()
         variances, found = with_paths(std, rows, weights, mean, moved, paths.double(), old.generation, rates)
         next_std = (variances + _more(old, variances)).sqrt()
-        next_std = torch.where(failed | ~next_std.isfinite(), std, next_std)
-        kept = failed.unsqueeze(-1) | ~found.isfinite()
+        next_std = torch.where(all_failed | ~next_std.isfinite(), std, next_std)
+        kept = all_failed.unsqueeze(-1) | ~found.isfinite()
         paths = _rounded(torch.where(kept, paths.double(), found), paths.dtype)
     else:
         assert factor is not None
         lower = factor.double()
-        equal = torch.ones(elites.shape[-1], dtype=torch.float64, device=elites.device)
-        positive = equal if old.weights is None else old.weights
-        rows, weights = _ranked(candidates, fitness, elites, positive, settings.maximize)
         weights = weights / weights.sum(-1, keepdim=True)
         covariance = of_elites(lower, rows, weights, mean, config.variance_about)
         covariance = lower @ lower.mT + config.std_smoothing * (covariance - lower @ lower.mT)
         more = _more(old, covariance.diagonal(dim1=-2, dim2=-1))
         found = factorised(covariance + torch.diag_embed(more), lower)
-        found = torch.where(failed.unsqueeze(-1), lower, found)
+        found = torch.where(all_failed.unsqueeze(-1), lower, found)
         next_std, factor = found.square().sum(-1).sqrt(), _rounded(found, factor.dtype)
     rest = new.distribution.unbind(-2)
     next_std = _rounded(next_std, rest[STD].dtype)
@@ -206,24 +190,7 @@ def _more(state: State, variances: Tensor) -> Tensor:
     return more
 
 
-def _ranked(
-    candidates: Tensor, fitness: Tensor, order: Tensor, weights: Tensor, maximize: bool
-) -> tuple[Tensor, Tensor]:
-    """Return candidates in an order, float64, and their weights, which are 0 for those that failed."""
-    rows = candidates.gather(-2, order.unsqueeze(-1).expand(*order.shape, candidates.shape[-1])).double()
-    failed = _failed(fitness, maximize).gather(-1, order)
-    return torch.where(failed.unsqueeze(-1), 0.0, rows), torch.where(failed, 0.0, weights)
-
-
 def _rounded(x: Tensor, dtype: torch.dtype) -> Tensor:
     """Return a finite tensor of another dtype: what is too large becomes the largest number."""
     largest = torch.finfo(dtype).max
     return x.clamp(-largest, largest).to(dtype)
-
-
-def _failed(fitness: Tensor, maximize: bool) -> Tensor:
-    return fitness.isnan() | (fitness == _worst(maximize))
-
-
-def _worst(maximize: bool) -> float:
-    return -math.inf if maximize else math.inf

@@ -13,15 +13,7 @@ _WARM_UP = 2  # calls before the capture: libraries and caches of the objective 
 
 
 class GenerationGraph:
-    """A CUDA graph of ``count`` generations of a search.
-
-    Examples:
-        >>> import torch
-        >>> from cem.functional import init
-        >>> from cem.core.graph import GenerationGraph
-        >>> state = init(torch.zeros(100), 1.0, 1024, maximize=False, device="cuda")  # doctest: +SKIP
-        >>> step = GenerationGraph(state, lambda x, t: x.square().sum(-1), count=10)  # doctest: +SKIP
-        >>> state = step(state)  # 10 generations  # doctest: +SKIP
+    """A CUDA graph of ``count`` generations of a search: ``state = graph(state)``.
 
     A replay launches what the functions launch, without Python between: results are those of ``ask`` and
     ``tell`` bit for bit, as long as the objective's are.
@@ -32,18 +24,9 @@ class GenerationGraph:
     """
 
     def __init__(self, state: State, objective: Objective, count: int = 1) -> None:
-        """Capture.
+        """Capture; objective and errors are those of ``CrossEntropyMethod.capture``.
 
-        Args:
-            state: A state on a CUDA device, with the operators as backend. Not changed.
-            objective: Maps candidates (..., N, d) and the number of the generation, here a tensor of shape
-                (), to fitness or an ``Evaluation``. It launches the same work every time and never waits for
-                the device.
-            count: The generations of one replay, ``>= 1``.
-
-        Raises:
-            ValueError: If the state is not on a CUDA device or has backend ``"torch"``.
-            RuntimeError: If the objective cannot be captured; torch says why.
+        The state is on a CUDA device, with the operators as backend, and not changed.
         """
         check_capturable(state)
         device = state.distribution.device
@@ -66,12 +49,9 @@ class GenerationGraph:
                 to.copy_(new)
 
     def __call__(self, state: State, replays: int = 1) -> State:
-        """Run ``count`` generations from a state ``replays`` times, and return the state after them.
+        """Run ``replays`` times ``count`` generations from a state of the captured search; return the last.
 
-        Args:
-            state: A state of the captured search, with its settings, seed and bounds; not changed. One that
-                the last call returned need not be copied.
-            replays: The replays, ``>= 1``.
+        The state is not changed. One that the last call returned need not be copied.
         """
         if state.distribution is not self._last:
             for to, new in zip(_changing(self._static), _changing(state), strict=True):

@@ -17,22 +17,23 @@ class HostCopy:
     """
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
-        """Queue the copies.
-
-        Args:
-            tensors: Any shape and dtype, by name; those of a GPU on one of them, where later work on the same
-                stream may change them.
-        """
+        """Queue the copies of tensors of any shape and dtype, by name; those of a GPU are on one of them."""
         self._values: dict[str, Tensor] = {}
         self._event: torch.cuda.Event | None = None
         packs: dict[torch.dtype, dict[str, Tensor]] = {}
         for name, tensor in tensors.items():
-            if tensor.is_cuda:
+            if tensor.is_cpu:
+                self._values[name] = tensor
+            elif tensor.is_cuda:
                 packs.setdefault(tensor.dtype, {})[name] = tensor.detach()
             else:
-                self._values[name] = tensor if tensor.is_cpu else tensor.detach().cpu()
+                self._values[name] = tensor.detach().cpu()
         for pack in packs.values():
-            self._values |= _queue(pack)
+            packed = torch.cat([tensor.reshape(-1) for tensor in pack.values()])
+            host = torch.empty(packed.shape, dtype=packed.dtype, device="cpu", pin_memory=True)
+            parts = host.copy_(packed, non_blocking=True).split([x.numel() for x in pack.values()])
+            shapes = zip(pack.items(), parts, strict=True)
+            self._values |= {name: part.view(tensor.shape) for (name, tensor), part in shapes}
             # With timing, for seconds_since; blocking, so that waiting for it does not spin.
             self._event = torch.cuda.Event(enable_timing=True, blocking=True)
             self._event.record(torch.cuda.current_stream(next(iter(pack.values())).device))
@@ -50,25 +51,10 @@ class HostCopy:
         return self._values
 
     def seconds_since(self, earlier: HostCopy) -> float:
-        """Return the seconds between the completion of an earlier copy and of this one.
+        """Return the seconds from the completion of an earlier copy to that of this one; both must be ready.
 
-        On a CUDA device they are measured by its clock.
-
-        Args:
-            earlier: A copy from the same device. Both must be ready.
+        On a CUDA device, the same for both, they are measured by its clock.
         """
         if self._event is not None and earlier._event is not None:
             return float(earlier._event.elapsed_time(self._event)) / 1e3
         return self._queued_at - earlier._queued_at
-
-
-def _queue(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Queue one copy of tensors of one CUDA device and dtype; return the host tensors."""
-    packed = torch.cat([tensor.reshape(-1) for tensor in tensors.values()])
-    host = torch.empty(packed.shape, dtype=packed.dtype, device="cpu", pin_memory=True).copy_(
-        packed, non_blocking=True
-    )
-    parts = host.split([tensor.numel() for tensor in tensors.values()])
-    return {
-        name: part.view(tensor.shape) for (name, tensor), part in zip(tensors.items(), parts, strict=True)
-    }

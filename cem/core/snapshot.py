@@ -26,8 +26,8 @@ from kernels.support.checks import check_integer
 _SAVED = tuple(name for name in CHANGING if name != "generation")
 
 
-class Snapshot:
-    """A search after a generation: ``CrossEntropyMethod.snapshot``. On a GPU it is read meanwhile.
+class Snapshot(HostCopy):
+    """A copy of a search after a generation: ``CrossEntropyMethod.snapshot``.
 
     Attributes:
         generation: The number of generations by then.
@@ -41,22 +41,11 @@ class Snapshot:
         self.settings = settings
         self.state = state
         self._numbers: list[float] | None = None
-        distribution, record, _, factor, paths, *_ = state
-        tensors = {"distribution": distribution, "record": record}
-        if factor is not None:
-            tensors["factor"] = factor
-        if paths is not None:
-            tensors["paths"] = paths
-        self._copy = HostCopy(tensors)
-
-    @property
-    def ready(self) -> bool:
-        """Whether the values are on the host; does not wait."""
-        return self._copy.ready
+        super().__init__({name: x for name in _SAVED if (x := getattr(state, name)) is not None})
 
     def statistics(self) -> dict[str, float]:
         """Return ``CrossEntropyMethod.statistics`` at the snapshot; waits for this copy only."""
-        values = self._copy.values()
+        values = self.values()
         record, std = values["record"], values["distribution"][..., STD, :]
         width = std.mean(dtype=torch.float64).item()
         if record.dim() == 1:
@@ -84,38 +73,23 @@ class Snapshot:
     def _figures(self) -> list[float]:
         """Return the record of a single search as numbers, or nothing of a batch; waits."""
         if self._numbers is None:
-            record = self._copy.values()["record"]
+            record = self.values()["record"]
             self._numbers = record.tolist() if record.dim() == 1 else []
         return self._numbers
 
     def distribution(self) -> tuple[Tensor, Tensor]:
         """Return mean and standard deviation, shape (..., dim), on the CPU, not to be changed; waits."""
-        rows = self._copy.values()["distribution"]
+        rows = self.values()["distribution"]
         return rows[..., MEAN, :], rows[..., STD, :]
 
     def state_dict(self) -> dict[str, Any]:
         """Return ``CrossEntropyMethod.state_dict`` at the snapshot; waits for this copy only."""
-        values = {name: x.clone() for name, x in self._copy.values().items()}
+        values = {name: x.clone() for name, x in self.values().items()}
         return {"settings": dict(self.settings), "generation": self.generation, **values}
-
-    def seconds_since(self, earlier: Snapshot) -> float:
-        """Return the seconds between the completion of an earlier snapshot and of this one.
-
-        On a CUDA device they are measured by its clock.
-
-        Args:
-            earlier: A snapshot of the same search. Both must be ready.
-        """
-        return self._copy.seconds_since(earlier._copy)
 
 
 def loaded_state(saved: Mapping[str, Any], settings: Mapping[str, Any], current: State) -> tuple[int, State]:
-    """Check a state of ``state_dict()`` against the search that resumes from it.
-
-    Args:
-        saved: The state. Not changed.
-        settings: The settings of that search.
-        current: Its state.
+    """Check a state of ``state_dict()`` against settings and state of the search that resumes from it.
 
     Returns:
         The number of generations, and the state with copies of the tensors.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ from cem.core.backend import CMA_OPERATORS, OPERATORS, choose_backend, mix_seed
 from cem.core.bounds import check_bounds, into_box, start_out_of_box
 from cem.core.checks import as_real, check_device, check_distribution, check_vector
 from cem.core.config import MIN_ELITES, CEMConfig
+from cem.core.variance_schedule import NamedSchedule, extended
 from kernels.ops.cma_update import MAX_DIMENSIONS, MAX_POPULATION
 from kernels.ops.philox import signed64
 from kernels.support.checks import check_flags, check_integer
@@ -148,22 +148,23 @@ CHANGING = State._fields[:5]
 """The fields that a generation changes; the others are constants of a search."""
 
 
-def first_state(
+def init(
     mean: Any,
     std: Any,
-    population_size: int | None,
+    population_size: int | None = None,
     *,
     maximize: bool,
-    config: CEMConfig | None,
-    bounds: Any,
-    backend: str,
-    device: str | torch.device | None,
-    dtype: torch.dtype | None,
-    seed: Any,
-) -> tuple[State, tuple[int, ...]]:
-    """Return the state before the first generation, without extra variance, and the seed of each problem.
+    config: CEMConfig | None = None,
+    bounds: Any = None,
+    backend: str = "auto",
+    device: str | torch.device | None = None,
+    dtype: torch.dtype | None = None,
+    seed: Any = None,
+) -> State:
+    """Return the first state of a search.
 
-    Args and errors are those of ``CrossEntropyMethod``.
+    The arguments are those of ``CrossEntropyMethod``, with its errors. A schedule of extra variance is called
+    for 10,000 generations, or until it fails; the last variance holds from then on.
     """
     check_flags(maximize=maximize)
     if dtype is None:
@@ -195,26 +196,25 @@ def first_state(
     floor = None
     if config.std_floor > 0.0 or config.floor_share > 0.0:
         floor = (first_std * config.floor_share).clamp(min=config.std_floor)
-    seeds = problem_seeds(seed, torch.Size(batch_shape))
     record = torch.full((*batch_shape, 5), math.nan, dtype=torch.float64, device=where)
     record[..., FAILED] = 0.0
     fused = config.paths and config.covariance == "full" and dim <= MAX_DIMENSIONS
     chosen = choose_backend(backend, where, CMA_OPERATORS if fused else OPERATORS)
-    state = State(
+    variances = [] if config.schedule == NamedSchedule() else extended([], config.schedule, 1)
+    return State(
         distribution=torch.stack([start, first_std, start, torch.full_like(start, math.nan)], dim=-2),
         record=record,
         generation=torch.zeros((), dtype=torch.int64, device=where),
         factor=torch.diag_embed(first_std) if config.covariance == "full" else None,
         paths=start.new_zeros(*batch_shape, 2, dim) if config.paths else None,
-        seed=seed_tensor(seeds, batch_shape, where),
-        variance_schedule=None,
+        seed=problem_seeds(seed, torch.Size(batch_shape), where),
+        variance_schedule=doubles(variances, where) if variances else None,
         weights=None if config.weights == "equal" and not config.paths else doubles(ranked, where),
         std_floor=floor,
         low=None if limits is None else limits[0],
         high=None if limits is None else limits[1],
         settings=Settings(config, population_size, elites, maximize, learning, chosen),
     )
-    return state, seeds
 
 
 def doubles(numbers: list[float], device: torch.device) -> Tensor:
@@ -231,9 +231,8 @@ def rank_weights(num_elites: int, kind: str) -> list[float]:
     return [round(weight / total, _DIGITS) for weight in raw]
 
 
-def problem_seeds(seed: Any, batch_shape: torch.Size) -> tuple[int, ...]:
-    """Return the seed of each problem."""
-    count = math.prod(batch_shape)
+def problem_seeds(seed: Any, batch_shape: torch.Size, device: torch.device) -> Tensor:
+    """Return the 64 bits of the seed of each problem, shape ``batch_shape``, int64."""
     if seed is None:
         seed = int(torch.randint(2**63 - 1, ()))
     if isinstance(seed, Tensor):
@@ -243,11 +242,9 @@ def problem_seeds(seed: Any, batch_shape: torch.Size) -> tuple[int, ...]:
         each = np.array(seed.tolist() if isinstance(seed, (Tensor, np.ndarray)) else seed, dtype=object)
         if each.shape != tuple(batch_shape):
             raise ValueError(f"expected one seed, or seeds of shape {tuple(batch_shape)}, got {each.shape}")
-        return tuple(check_integer("seed", one, 0, 2**64 - 1) for one in each.reshape(-1).tolist())
-    seed = check_integer("seed", seed, 0, 2**64 - 1)
-    return tuple(mix_seed(seed, problem) for problem in range(count)) if batch_shape else (seed,)
-
-
-def seed_tensor(seeds: tuple[int, ...], batch_shape: Sequence[int], device: torch.device) -> Tensor:
-    """Return the 64 bits of each seed, shape ``batch_shape``, int64."""
-    return torch.tensor([signed64(seed) for seed in seeds], dtype=torch.int64).reshape(batch_shape).to(device)
+        seeds = [check_integer("seed", one, 0, 2**64 - 1) for one in each.reshape(-1).tolist()]
+    else:
+        seed = check_integer("seed", seed, 0, 2**64 - 1)
+        problems = range(math.prod(batch_shape))
+        seeds = [mix_seed(seed, problem) for problem in problems] if batch_shape else [seed]
+    return torch.tensor([signed64(each) for each in seeds], dtype=torch.int64).reshape(batch_shape).to(device)

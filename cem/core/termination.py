@@ -37,20 +37,21 @@ _NEWEST = 0.1  # the weight of a generation's move in the average one
 
 
 class Termination:
-    """What a search remembers to find the reasons. Its windows count generations, however many it sees."""
+    """What a search remembers to find the reasons. Its windows count generations, however many it sees.
+
+    Attributes:
+        target: The fitness asked for; None: none.
+    """
 
     def __init__(
         self, settings: Settings, first_std: Tensor, target: float | None = None, noisy: bool = False
     ) -> None:
-        """Begin.
+        """Begin with the first standard deviation, shape (dim,).
 
-        Args:
-            settings: The constants of the search.
-            first_std: Its first standard deviation, shape (dim,).
-            target: The fitness asked for; None: none.
-            noisy: Whether the best fitness says nothing: it is the luckiest. Then nothing stagnates.
+        Where the fitness is noisy, nothing stagnates: the best one is the luckiest.
         """
-        self._maximize, self._target = settings.maximize, target
+        self.target = target
+        self._maximize = settings.maximize
         self._first = torch.where(first_std > 0, first_std, 1.0).cpu()
         dim, size = len(first_std), settings.population_size
         self._least = max(STD, 1.001 * settings.config.floor_share)
@@ -71,13 +72,7 @@ class Termination:
     ) -> tuple[str, ...]:
         """Return the reasons to stop after a generation, an empty tuple if there are none.
 
-        Args:
-            generation: The number of generations so far.
-            best: The best fitness so far.
-            generation_best: The best fitness of the last generation.
-            threshold: The worst fitness of its elites.
-            mean: The mean after it, shape (dim,), on the CPU.
-            std: The standard deviation after it, like ``mean``.
+        ``threshold`` is the fitness of the worst elite; mean and std, shape (dim,), are on the CPU.
         """
         if not generation:
             return ()
@@ -96,7 +91,7 @@ class Termination:
         if self._collapse is not None:
             self._collapse.look(generation, mean, std, share)
         found = []
-        if self._target is not None and sign * best <= sign * self._target:
+        if self.target is not None and sign * best <= sign * self.target:
             found.append("target")
         if share < self._least:
             found.append("std")
@@ -123,18 +118,18 @@ class _Collapse:
     def look(self, generation: int, mean: Tensor, std: Tensor, share: float) -> None:
         """Follow a generation; warn, once, if the search has collapsed."""
         before, self._before = self._before, (generation, mean, std, share)
-        if before is None:
+        if before is None or self._shrunk:
             return
         last, old, width, old_share = before
-        moving = width > 0
-        shift = float(((mean - old)[moving].double() / width[moving]).norm())
+        moves = ((mean - old).double() / width).nan_to_num(0.0, 0.0, 0.0)  # none in a dimension of no width
+        shift = torch.linalg.vector_norm(moves).item()
         # Several generations add up their moves, which shrink as the standard deviation did.
         count = max(1, generation - last)
         shrink = min(1.0, (share / old_share) ** (1 / count)) if 0 < old_share < math.inf else 1.0
         lengths = [shrink**i for i in range(count)]
         excess = (shift**2 - self._chance * sum(x * x for x in lengths)) / sum(lengths) ** 2
         self._move += (1 - (1 - _NEWEST) ** count) * (excess - self._move)
-        if share < COLLAPSE_STD and not self._shrunk:
+        if share < COLLAPSE_STD:
             self._shrunk = True
             if self._move > (COLLAPSE_MOVE * self._slope) ** 2:
                 warnings.warn(

@@ -23,9 +23,8 @@ Sources:
 
 from __future__ import annotations
 
-import math
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -35,7 +34,7 @@ from kernels.support.names import did_you_mean
 
 _FORMS = "none, constant:A, linear:A,B, hyperbolic:A"
 _DEFAULTS = {"none": (), "constant": (4.0,), "linear": (5.0, 10.0), "hyperbolic": (20.0,)}
-_LEAST_TABLE = 64  # generations
+_AHEAD = 10_000  # generations with an extra variance of their own, computed when a search begins
 
 VarianceSchedule = Callable[[int], float]
 """Anything that maps the generation ``t = 0, 1, ...`` to the variance ``Z_t >= 0``."""
@@ -76,11 +75,7 @@ def parse_variance_schedule(text: str) -> NamedSchedule:
     """Read a schedule from a line of text such as a command-line option.
 
     Args:
-        text: ``"none"``, ``"constant:A"``, ``"linear:A,B"`` or ``"hyperbolic:A"``; numbers left out take the
-            defaults of the literature (see the module). Case does not matter.
-
-    Returns:
-        The schedule; ``describe_variance_schedule`` turns it back into text.
+        text: As in the module's table, in any case; ``describe_variance_schedule`` gives it back.
 
     Raises:
         ValueError: If the name is unknown, there are too many numbers, or one is no number or out of range.
@@ -140,36 +135,20 @@ def resolve_variance_schedule(schedule: VarianceSchedule | str | None) -> Varian
     raise TypeError(f"expected None, a text or a callable for variance_schedule, got {schedule!r}")
 
 
-class VarianceTable:
-    """The extra variance of the first generations, computed ahead of time.
+def extended(table: Sequence[float], schedule: VarianceSchedule, generations: int) -> list[float]:
+    """Return a table of the first ``generations`` extra variances, and of some to come, from a shorter one.
 
-    Attributes:
-        covered: The generations that the table holds; infinity where its last entry stands for all later.
+    Raises:
+        TypeError: If the schedule gives no number for one of the first ``generations``.
+        ValueError: If it gives no variance.
+        Exception: Whatever the schedule raises.
     """
-
-    def __init__(self, schedule: VarianceSchedule) -> None:
-        """Set the schedule; nothing is computed yet."""
-        self._name = schedule.name if isinstance(schedule, NamedSchedule) else ""
-        self.covered = math.inf if self._name == "none" else 0
-        self._schedule = schedule
-        self._values: list[float] = []
-
-    def extended(self, generations: int, ahead: int = 0) -> list[float]:
-        """Return a table of at least ``generations``, if possible of ``ahead``, and of some to come.
-
-        Raises:
-            TypeError: If the schedule gives no number for one of the first ``generations``.
-            ValueError: If it gives no variance.
-            Exception: Whatever the schedule raises.
-        """
-        while self.covered < max(_LEAST_TABLE, 2 * generations, ahead):
-            t = len(self._values)
-            try:
-                found = self._schedule(t)
-                self._values.append(check_real(f"the extra variance of generation {t}", found, 0.0))
-            except Exception:  # of the schedule, too: it may be a list's
-                if t < generations:
-                    raise
-                break  # the search may never come to that generation
-            self.covered = math.inf if self._name == "constant" else t + 1
-        return self._values
+    longer = list(table)
+    for t in range(len(table), max(_AHEAD, 2 * generations)):
+        try:
+            longer.append(check_real(f"the extra variance of generation {t}", schedule(t), 0.0))
+        except Exception:  # of the schedule, too: it may be a list's
+            if t < generations:
+                raise
+            break  # the search may never come to that generation
+    return longer

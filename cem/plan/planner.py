@@ -9,7 +9,7 @@ CoRL 2020, https://arxiv.org/abs/2008.06389:
 * warm start: a search begins at the mean of the last step, shifted by one action;
 * memory: the best plans of an iteration are candidates of the next one, and those of the last iteration,
   shifted by one action, are candidates of the next step;
-* noise that is coloured in time, see ``cem.plan.colored_noise``;
+* noise that is coloured in time, see ``coloring_matrix``;
 * a population that shrinks from iteration to iteration;
 * momentum: mean and standard deviation keep a share of their old values;
 * the mean is a candidate of the last iteration, and the best plan found is executed.
@@ -35,7 +35,6 @@ from cem.core.checks import (
     check_vector,
 )
 from cem.core.state import BEST, BEST_FITNESS, MEAN, STD
-from cem.plan.colored_noise import coloring_matrix
 from kernels.ops.cem_update import cem_update, cem_update_reference
 from kernels.ops.normal import sample_normal_rows
 from kernels.support.checks import check_integer
@@ -125,14 +124,12 @@ class Planner:
             action_dim: A, numbers per action, ``>= 1``.
             bounds: (low, high) of actions, each one number or shape (A,), finite, low < high. Plans are
                 clamped into them.
-            num_envs: B, environments that are planned for side by side; ``None``: one, without a leading
-                dimension.
-            num_samples: N, plans that are evaluated in the first iteration for each environment, ``>= 4``.
+            num_envs: B, environments planned for side by side; ``None``: one, without a leading dimension.
+            num_samples: N, plans evaluated in the first iteration for each environment, ``>= 4``.
             iterations: Iterations per step, ``>= 1``.
-            num_elites: The best plans of an iteration, to which the distribution moves: in
-                2..num_samples / 2. Default: a tenth of ``num_samples``, at least 2.
-            mean: The first mean of an action, one number or shape (A,), within the bounds. Default: the
-                middle of the bounds.
+            num_elites: The best plans of an iteration, to which the distribution moves, 2 to num_samples / 2.
+                Default: a tenth of ``num_samples``, at least 2.
+            mean: The first mean of an action, one number or shape (A,). Default: the middle of the bounds.
             std: The standard deviation of an action at the beginning of each step, one number or shape (A,),
                 ``>= 0``; a number of 0 stays at its mean. Default: a third of ``high - low``.
             keep: The share of the elites that are candidates again, in [0, 1]; rounded up.
@@ -144,9 +141,7 @@ class Planner:
             execute: ``"best"``: the first action of the best plan evaluated in this step. ``"mean"``: that of
                 the last mean; with a noisy cost the better choice.
             maximize: True if ``cost`` returns what shall be large, such as a sum of rewards.
-            backend: ``"cpu"`` or ``"cuda"``: noise and update are this package's operators; ``"torch"``:
-                PyTorch operations, which need no compiler and are slower; ``"auto"``: the operators where
-                they work. They draw different noise for the same seed.
+            backend: As of ``CrossEntropyMethod``; backends draw different noise for the same seed.
             seed: The seed of all noise, ``0 <= seed < 2**63``. ``None``: drawn from torch's global generator.
             device: The device of plans, and of the states that the cost is given.
             dtype: Of the plans: ``torch.float32`` or ``torch.float64``.
@@ -248,7 +243,7 @@ class Planner:
         else:
             chosen = torch.as_tensor(env_ids, device=self.device)
             started[chosen if chosen.dtype == torch.bool else chosen.long()] = False
-        self._keep(self._memory._replace(started=started))
+        self._keep(self._memory._replace(started=started), self._found)
 
     @torch.no_grad()
     def plan(self, state: Any) -> Any:
@@ -259,8 +254,8 @@ class Planner:
                 sequence of any real dtype, which it keeps.
 
         Returns:
-            The action, a new tensor of shape (A,) or (B, A) on the device of the planner; a NumPy array where
-            the state is one. Where no plan has a usable cost it is that of the shifted mean.
+            The action, a new tensor of shape ([B,] A) on the device of the planner; a NumPy array where the
+            state is one. Where no plan has a usable cost it is that of the shifted mean.
 
         Raises:
             TypeError: If the state or the costs are not real numbers.
@@ -272,22 +267,17 @@ class Planner:
         if self._uses_graph:
             self._replay(given)
         else:
-            self._step(given)
+            self._keep(*self._search(given, self._memory))
         action = self._squeeze(self._last().action).clone()
-        if isinstance(state, np.ndarray):
-            return action.cpu().numpy()
-        return action
+        return action.cpu().numpy() if isinstance(state, np.ndarray) else action
 
     def __getstate__(self) -> dict[str, Any]:
         """Copy and pickle without the CUDA graph, which is captured again."""
         return {**self.__dict__, "_captured": None}
 
-    def _step(self, state: Tensor) -> None:
-        after, self._found = self._search(state, self._memory)
-        self._keep(after)
-
-    def _keep(self, memory: _Memory) -> None:
-        """Keep what a step leaves to the next one: where a CUDA graph reads it, in the same tensors."""
+    def _keep(self, memory: _Memory, found: _Found | None) -> None:
+        """Keep what a step leaves and finds: where a CUDA graph reads it, in the same tensors."""
+        self._found = found
         if not self._uses_graph:
             self._memory = memory
             return
@@ -309,7 +299,7 @@ class Planner:
                         self._search(static, self._memory)
                 current.wait_stream(side)
                 with torch.cuda.graph(graph):
-                    self._step(static)
+                    self._keep(*self._search(static, self._memory))
                 captured = self._captured = graph, static
             captured[0].replay()
 
@@ -435,3 +425,23 @@ def rollout_cost(model: Model, final: Callable[[Tensor], Tensor] | None = None) 
         return total if final is None else total + final(state)
 
     return cost
+
+
+def coloring_matrix(length: int, beta: float) -> Tensor:
+    """Return the matrix that colours white noise: ``matrix @ z`` has the power spectrum ``1 / f^beta``.
+
+    As in J. Timmer and M. Koenig, On Generating Power Law Noise, Astronomy and Astrophysics 300, 1995, the
+    Fourier coefficients are independent normal numbers with standard deviations of ``f^(-beta / 2)``: a
+    circular convolution of white noise. Frequency 0 has the power of the lowest frequency above it. Each
+    element of the noise is N(0, 1), and the covariance of two depends on their circular distance alone. The
+    matrix, (length, length) and float64, is symmetric. A ``beta`` of 0 is white, 1 pink, 2 red noise.
+    """
+    frequencies = torch.fft.rfftfreq(length, dtype=torch.float64)
+    frequencies[0] = frequencies[min(1, length // 2)]
+    lowest = frequencies.min().clamp(min=0.5 / length)
+    scale = (frequencies / lowest).clamp(min=1.0) ** (-beta / 2)  # at most 1: no beta is too great
+    row: Tensor = torch.fft.irfft(scale.to(torch.complex128), length)
+    row = row / row.square().sum().sqrt()
+    step = torch.arange(length)
+    matrix: Tensor = row[(step[:, None] - step) % length]
+    return matrix

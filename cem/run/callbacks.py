@@ -142,7 +142,7 @@ class ProgressBar(Callback):
         file: TextIO | None = None,
         number: Callable[[float], str] = "{:.6g}".format,
     ) -> None:
-        """Set up; nothing is shown yet.
+        """Set up.
 
         Args:
             metrics: Names of metrics of the objective to show, such as rates; shown as "12.3M lines/s" under
@@ -244,12 +244,9 @@ class MetricsWriter(Callback):
     """
 
     def __init__(self, path: str | Path, *, distribution: bool = False) -> None:
-        """Set the file; it is opened when the run starts.
+        """Set the file, opened when the run starts; its folder must exist then.
 
-        Args:
-            path: The file; its folder must exist then.
-            distribution: Whether each line ends with the new distribution: ``mean`` and ``std``, lists of dim
-                numbers.
+        With ``distribution`` each line ends with ``mean`` and ``std``, lists of dim numbers.
         """
         self.path = Path(path)
         self._distribution = distribution

@@ -146,12 +146,6 @@ class Trainer:
         self._steps: dict[int, Callable[[], Evaluation]] = {}  # by their generations
         self._defers_sync = defers_sync(optimizer.device)
         self._saved: int | None = None
-        # Of a run:
-        self._called: list[Callback] = []
-        self._recorded: Snapshot  # of the last generation recorded, or of the start
-        self._failures = 0  # generations, one after another, in which every candidate failed
-        self._saved_at = 0.0
-        self._give_up_at: float | None = None
 
     def resume(self) -> tuple[str, ...]:
         """Load the newest usable checkpoint into the optimizer; to be called before ``run()``.
@@ -176,9 +170,6 @@ class Trainer:
 
     def run(self) -> TrainingResult:
         """Train until all generations are done, the time limit, or a stop request.
-
-        Returns:
-            Why the run ended, its generations and its time.
 
         Raises:
             CheckpointError: If the folder of the checkpointer holds checkpoints and ``resume()`` was not
@@ -208,8 +199,10 @@ class Trainer:
         return TrainingResult(reason, signum, self.optimizer.generation, self.elapsed_s)
 
     def _loop(self) -> Reason:
-        self._recorded = self.optimizer.snapshot()
-        self._failures, self._saved_at, self._give_up_at = 0, time.monotonic(), None
+        self._recorded = self.optimizer.snapshot()  # of the last generation recorded, or of the start
+        self._failures = 0  # generations, one after another, in which every candidate failed
+        self._saved_at = time.monotonic()
+        self._give_up_at: float | None = None
         pending: _Queued | None = None  # the generation before, where sync is deferred
         try:
             with suppress(Interrupted):

@@ -1,12 +1,13 @@
 """Bounds: every candidate is inside, and distributed as ``cem.core.bounds`` says."""
 
 import math
+from typing import get_args
 
 import pytest
 import torch
 
 from cem import Bounds, CEMConfig, CrossEntropyMethod, minimize
-from cem.core.bounds import BOUND_HANDLING, into_box, out_of_box
+from cem.core.bounds import BoundHandling, into_box, out_of_box
 
 stats = pytest.importorskip("scipy.stats")  # of the extra "dev"
 
@@ -30,7 +31,7 @@ def assert_inside(x, low=LOW, high=HIGH):
     assert bool(((x >= low) & (x <= high)).all())
 
 
-@pytest.mark.parametrize("handling", BOUND_HANDLING)
+@pytest.mark.parametrize("handling", get_args(BoundHandling))
 def test_all_candidates_and_means_are_inside(handling):
     for options in (
         {"std": 0.0},
@@ -46,7 +47,7 @@ def test_all_candidates_and_means_are_inside(handling):
             assert search.std.isfinite().all()
 
 
-@pytest.mark.parametrize("handling", BOUND_HANDLING)
+@pytest.mark.parametrize("handling", get_args(BoundHandling))
 def test_problems_of_a_batch_have_bounds_of_their_own_and_find_optima_on_a_face_and_inside(handling):
     low, high = torch.tensor([[-2.0, -2.0], [2.0, 2.0]]), torch.tensor([[1.0, 4.0], [3.0, 3.5]])
     search = make((low + high) / 2, 1.0, 100, low, high, handling, dtype=torch.float64)

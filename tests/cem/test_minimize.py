@@ -233,6 +233,13 @@ class TestDefaults:
         assert sphere(result.x - 1.0) < 0.2
         assert torch.equal(result.x, result.mean)
 
+    @pytest.mark.parametrize(("options", "seen"), [({"budget": 8}, False), ({"restarts": 0}, True)])
+    def test_noise_costs_no_restart_and_is_nothing_to_a_budget_that_is_spent(self, options, seen):
+        noise = torch.Generator().manual_seed(1)
+        noisy = lambda x: sphere(x) + torch.randn(len(x), generator=noise)  # noqa: E731
+        result = minimize(noisy, START, 1.0, seed=1, **{"budget": 100, **options})
+        assert (result.settings["noise"], result.reason, result.restarts) == (seen, "budget", 0)
+
     def test_a_million_parameters_need_little_memory(self):
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         result = minimize(sphere, torch.ones(1_000_000), 0.1, target=1e7, seed=1)

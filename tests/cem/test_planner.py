@@ -1,4 +1,4 @@
-"""cem.Planner: warm start, memory, noise, batches, graphs; cem.rollout_cost; cem.plan.colored_noise."""
+"""cem.Planner: warm start, memory, noise, batches, graphs; cem.rollout_cost; coloured noise."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from searches import ON_A_GPU
 from torch import Tensor
 
 from cem import Planner, rollout_cost
-from cem.plan.colored_noise import coloring_matrix
+from cem.plan.planner import coloring_matrix
 
 GOAL = torch.tensor([0.5, -0.5])
 
