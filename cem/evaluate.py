@@ -146,7 +146,9 @@ class Evaluator:
             if self._vmap and _OF_VMAP.search(str(error)):
                 raise RuntimeError(f"torch.func.vmap does not take the function: {_LOOP}") from error
             if not (self._vmap or self.evaluations):
-                _add_note(error, f"The function got a population, {tuple(candidates.shape)}: {_HINT}.")
+                kind = "a tensor" if isinstance(candidates, Tensor) else "an array"
+                shape = tuple(candidates.shape)
+                _add_note(error, f"The function got a population, {kind} of shape {shape}: {_HINT}.")
             raise
         evaluation = as_evaluation(found)
         fitness, size = evaluation.fitness, len(candidates)
@@ -397,7 +399,9 @@ class _Journal:
         first, *lines = whole.splitlines() or [b""]
         expected = json.dumps(search).encode()
         if whole and first != expected:
-            raise CheckpointError(f"{path}: expected evaluations of {expected!r}, got those of {first!r}")
+            wanted, got = expected.decode(), first.decode(errors="replace")
+            remedy = "resume that search, or choose another folder"
+            raise CheckpointError(f"{path}: expected evaluations of {wanted}, got those of {got}: {remedy}")
         for line in lines:
             try:
                 *key, value = (json.loads(line)[name] for name in _JOURNAL)

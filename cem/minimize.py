@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from cem.core.backend import mix_seed
+from cem.core.bounds import ends_of
 from cem.core.checks import as_real, check_real
 from cem.core.config import CEMConfig
 from cem.core.evaluation import Evaluation, Objective, as_evaluation
@@ -42,7 +43,11 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 CHECKPOINT_SECONDS = 1.0
-_LEAST_GENERATIONS = 20  # within a budget, of a population that is chosen
+_LEAST_GENERATIONS, _NOISY_GENERATIONS = 20, 150  # within a budget, of a population that is chosen
+_SYNONYMS = {
+    **{"x0": "Mean", "sigma0": "Std", "rng": "Seed", "random_state": "Seed", "n_jobs": "Workers"},
+    **dict.fromkeys(("maxfun", "maxfev", "maxfevals", "maxiter", "n_trials"), "Budget"),
+}
 _CONVERGED = ("std", "fitness_range")
 _FINAL = ("target", "time_limit", "signal", "requested", "failed")
 _NOISE = "noise"  # the metric of a search whose first mean had two values
@@ -112,8 +117,9 @@ class Result(Generic[_Vector]):
 
     @property
     def success(self) -> bool:
-        """Whether something was found: the value is finite, and the search did not end by failures."""
-        return math.isfinite(self.fun) and self.reason != "failed"
+        """Whether the search ended by itself, at the target or the budget, with a finite value."""
+        cut_short = ("time_limit", "signal", "requested", "failed")
+        return math.isfinite(self.fun) and self.reason not in cut_short
 
     @property
     def message(self) -> str:
@@ -130,7 +136,8 @@ class Result(Generic[_Vector]):
                 f"message: {self.message} ({self.reason!r})",
                 f"evaluations: {self.evaluations:,} in {self.generations:,} generations, "
                 f"{self.restarts} restarts, {self.failures} failures",
-                f"settings: {method}, {self.settings['population_size']} candidates per generation",
+                f"settings: {method}, {self.settings['population_size']} candidates per generation"
+                f"{', a noisy objective: x is the averaged mean' if self.settings['noise'] else ''}",
             ]
         )
 
@@ -179,13 +186,19 @@ _DEFAULTS: Options = {
 
 @overload
 def minimize(
-    objective: Callable[..., Any], mean: NDArray[Any], std: Any, **options: Unpack[Options]
+    objective: Callable[..., Any],
+    mean: NDArray[Any] | None = None,
+    std: Any = None,
+    **options: Unpack[Options],
 ) -> Result[NDArray[Any]]: ...
 @overload
 def minimize(
-    objective: Callable[..., Any], mean: Tensor | Sequence[float], std: Any, **options: Unpack[Options]
+    objective: Callable[..., Any],
+    mean: Tensor | Sequence[float],
+    std: Any = None,
+    **options: Unpack[Options],
 ) -> Result[Tensor]: ...
-def minimize(objective: Callable[..., Any], mean: Any, std: Any, **options: Any) -> Result[Any]:
+def minimize(objective: Callable[..., Any], mean: Any = None, std: Any = None, **options: Any) -> Result[Any]:
     """Search for the least value of a function.
 
     Examples:
@@ -212,8 +225,8 @@ def minimize(objective: Callable[..., Any], mean: Any, std: Any, **options: Any)
         objective: Maps candidates, shape (N, dim), to fitness, shape (N,): tensors, or arrays where ``mean``
             is one; or to an ``Evaluation``. With ``vectorize`` it maps one candidate, shape (dim,), to a
             number. One that is called candidate by candidate may raise an exception of ``catch``.
-        mean: The first mean, shape (dim,).
-        std: The first standard deviation, a number or shape (dim,).
+        mean: The first mean, shape (dim,). None: the middle of the bounds, an array.
+        std: The first standard deviation, a number or shape (dim,). None: a quarter of the bounds' width.
         options: Any of these.
 
             * ``bounds``: a pair (low, high) for each parameter with None for no bound,
@@ -260,13 +273,19 @@ def minimize(objective: Callable[..., Any], mean: Any, std: Any, **options: Any)
 
 @overload
 def maximize(
-    objective: Callable[..., Any], mean: NDArray[Any], std: Any, **options: Unpack[Options]
+    objective: Callable[..., Any],
+    mean: NDArray[Any] | None = None,
+    std: Any = None,
+    **options: Unpack[Options],
 ) -> Result[NDArray[Any]]: ...
 @overload
 def maximize(
-    objective: Callable[..., Any], mean: Tensor | Sequence[float], std: Any, **options: Unpack[Options]
+    objective: Callable[..., Any],
+    mean: Tensor | Sequence[float],
+    std: Any = None,
+    **options: Unpack[Options],
 ) -> Result[Tensor]: ...
-def maximize(objective: Callable[..., Any], mean: Any, std: Any, **options: Any) -> Result[Any]:
+def maximize(objective: Callable[..., Any], mean: Any = None, std: Any = None, **options: Any) -> Result[Any]:
     """Search for the greatest value of a function; see ``minimize``."""
     return _Search(objective, mean, std, True, _complete("maximize", options)).run()
 
@@ -275,7 +294,7 @@ def _complete(function: str, options: dict[str, Any]) -> dict[str, Any]:
     """Return the options with the defaults of those that are not given."""
     for name in options:
         if name not in Options.__annotations__:
-            hint = did_you_mean(name, Options.__annotations__)
+            hint = did_you_mean(_SYNONYMS.get(name, name), [*Options.__annotations__, "mean", "std"])
             if name in CEMConfig.__dataclass_fields__:
                 hint = f": give it as config=CEMConfig({name}=...) or CEMConfig.cma({name}=...)"
             raise TypeError(f"{function}() got an unexpected option {name!r}{hint}")
@@ -314,16 +333,20 @@ class _Search:
         self._callbacks = check_callbacks(options["callbacks"])
         target = options["target"]
         self._watch = _Watch(maximize, None if target is None else check_real("target", target))
+        if mean is None or std is None:
+            mean, std = _within(options["bounds"], mean, std)
+            self._mean, self._std = mean, std
         self._first_mean = as_real("mean", mean)
         if self._first_mean.dim() != 1 or len(self._first_mean) == 0:
             got = tuple(self._first_mean.shape)
             raise ValueError(f"expected mean of shape (dim,), dim >= 1, got {got}")
         dim, config, size = len(self._first_mean), options["config"], options["population_size"]
         budget, restarts, self._seed = options["budget"], options["restarts"], options["seed"]
-        given = config is not None or size is not None
-        self._looks_for_noise = not (given or options["graph"] or options["asynchronous"])
+        self._adapts_to_noise = config is None and size is None
         self._noisy = False
-        self._config = config = CEMConfig.chosen(dim) if config is None else config
+        if config is None:
+            config = CEMConfig.chosen(dim, options["bounds"] is not None)
+        self._config = config
         if size is None:
             size = config.population_of(dim)
             if config.paths and budget is not None:
@@ -382,7 +405,7 @@ class _Search:
             if reason == _NOISE:
                 if left >= self._size:
                     textbook = CEMConfig().population_of(optimizer.dim)
-                    self._size = population = max(self._size, min(textbook, left // _LEAST_GENERATIONS))
+                    self._size = population = max(self._size, min(textbook, left // _NOISY_GENERATIONS))
                     self._noisy, self._config = True, self._config.replace(mean_averaging=0.2)
                     continue
                 reason = "budget"
@@ -412,8 +435,8 @@ class _Search:
             **{name: options[name] for name in ("bounds", "backend", "device", "dtype")},
             seed=seed if seed is None or restart == 0 else mix_seed(seed, restart),
         )
-        looks_for_noise = self._looks_for_noise and not restart
-        self._watch.begin(optimizer, looks_for_noise=looks_for_noise, noisy=self._noisy)
+        adapts = self._adapts_to_noise and not restart
+        self._watch.begin(optimizer, adapts_to_noise=adapts, noisy=self._noisy)
         callbacks = [*([ProgressBar()] if options["progress"] else []), *self._callbacks, self._watch]
         objective: Objective = self._evaluator
         if isinstance(self._stop, ranks.StopConsensus):
@@ -468,7 +491,7 @@ class _Search:
             evaluations = max(evaluations, evaluator.evaluations)
             if evaluator.best is not None and watch.best(evaluator.best[1], fun) == evaluator.best[1]:
                 x, fun = evaluator.best
-        if self._noisy:
+        if watch.saw_noise:
             x, fun = best.averaged_mean, watch.columns["elite_mean"][-1]
         return Result(
             x=x,
@@ -485,10 +508,22 @@ class _Search:
                 "population_size": self._size,
                 "restarts": self._restarts,
                 "budget": self._budget,
-                "noise": self._noisy,
+                "noise": watch.saw_noise,
             },
             history=watch.columns,
         )
+
+
+def _within(bounds: Any, mean: Any, std: Any) -> tuple[Any, Any]:
+    """Return the start that is given, or else the middle and a quarter of the width of bounds."""
+    if bounds is None:
+        raise TypeError("expected mean and std, or bounds, whose middle and a quarter of whose width they are")
+    low, high = (np.asarray(end, dtype=np.float64) for end in ends_of(bounds))
+    if mean is None and (low.ndim != 1 or not np.isfinite(low + high).all()):
+        raise ValueError(f"expected mean, or a pair of finite numbers for each parameter, got {bounds!r}")
+    if std is None and not np.isfinite(high - low).all():
+        raise ValueError(f"expected std, or finite bounds, got {bounds!r}")
+    return (low + high) / 2 if mean is None else mean, (high - low) / 4 if std is None else std
 
 
 class _Regimes:
@@ -535,10 +570,11 @@ class _Watch(Callback):
         self.evaluations = self.generations = 0  # of the searches before
         self.columns: dict[str, list[float]] = {name: [] for name in _COLUMNS}
         self.reason: str | None = None
+        self.saw_noise = False
 
-    def begin(self, search: CrossEntropyMethod, *, looks_for_noise: bool, noisy: bool) -> None:
+    def begin(self, search: CrossEntropyMethod, *, adapts_to_noise: bool, noisy: bool) -> None:
         """Watch another search."""
-        self._search, self._looks_for_noise, self.reason = search, looks_for_noise, None
+        self._search, self._adapts_to_noise, self.reason = search, adapts_to_noise, None
         self._termination = Termination(search.state.settings, search.state.std, self._target, noisy)
 
     def end(self) -> int:
@@ -596,8 +632,9 @@ class _Watch(Callback):
             record.elite_threshold,
             *record.distribution,
         )
-        if self._looks_for_noise and _NOISE in record.metrics:
-            reasons = (_NOISE,)
+        if _NOISE in record.metrics:
+            self.saw_noise = True
+            reasons = (_NOISE,) if self._adapts_to_noise else reasons
         self.reason = reasons[0] if reasons else None
 
 

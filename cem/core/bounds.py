@@ -37,6 +37,35 @@ class Bounds(NamedTuple):
     high: Any
 
 
+def ends_of(bounds: Any, dim: int | None = None) -> Bounds:
+    """Return bounds of any form that ``CrossEntropyMethod`` takes as ``Bounds``.
+
+    Args:
+        bounds: The bounds.
+        dim: The number of parameters, of which each may have a pair; None: as many as there are pairs.
+
+    Raises:
+        TypeError: If they have another form.
+    """
+    if hasattr(bounds, "lb") and hasattr(bounds, "ub"):
+        return Bounds(bounds.lb, bounds.ub)
+    if isinstance(bounds, Bounds):
+        return bounds
+    if isinstance(bounds, (tuple, list)) and len(bounds) == 2 and all(np.ndim(end) == 0 for end in bounds):
+        return Bounds(*bounds)
+    if hasattr(bounds, "__len__") and len(bounds) == (dim or len(bounds)) > 0:
+        pairs = [tuple(pair) for pair in bounds if hasattr(pair, "__len__") and len(pair) == 2]
+        if len(pairs) == len(bounds):
+            return Bounds(
+                [-math.inf if low is None else float(low) for low, _ in pairs],
+                [math.inf if high is None else float(high) for _, high in pairs],
+            )
+    raise TypeError(
+        f"expected a pair (low, high) for each of {dim or 'the'} parameters, two numbers for all, or "
+        f"Bounds(low, high), got {bounds!r}"
+    )
+
+
 def check_bounds(bounds: Any, mean: Tensor) -> tuple[Tensor, Tensor] | None:
     """Return lower and upper bounds as tensors like ``mean``, or None where there are no bounds.
 
@@ -48,25 +77,7 @@ def check_bounds(bounds: Any, mean: Tensor) -> tuple[Tensor, Tensor] | None:
     """
     if bounds is None:
         return None
-    ends = None
-    if hasattr(bounds, "lb") and hasattr(bounds, "ub"):
-        ends = Bounds(bounds.lb, bounds.ub)
-    elif isinstance(bounds, Bounds):
-        ends = bounds
-    elif isinstance(bounds, (tuple, list)) and len(bounds) == 2 and all(np.ndim(end) == 0 for end in bounds):
-        ends = Bounds(*bounds)
-    elif mean.dim() == 1 and hasattr(bounds, "__len__") and len(bounds) == len(mean):
-        pairs = [tuple(pair) for pair in bounds if hasattr(pair, "__len__") and len(pair) == 2]
-        if len(pairs) == len(mean):
-            ends = Bounds(
-                [-math.inf if low is None else float(low) for low, _ in pairs],
-                [math.inf if high is None else float(high) for _, high in pairs],
-            )
-    if ends is None:
-        raise TypeError(
-            f"expected a pair (low, high) for each of {mean.shape[-1]} parameters, two numbers for all, or "
-            f"Bounds(low, high), got {bounds!r}"
-        )
+    ends = ends_of(bounds, mean.shape[-1])
     low, high = (
         check_vector(f"the {name} bounds", end, mean.shape, mean.dtype, mean.device)
         for name, end in (("lower", ends.low), ("upper", ends.high))

@@ -160,9 +160,13 @@ class CEMConfig:
         return cls(**{**classic, "variance_schedule": noise, **changes})
 
     @classmethod
-    def chosen(cls, dim: int) -> CEMConfig:
-        """Return what a search of ``dim`` parameters takes that is given none: CMA-ES."""
-        return cls.cma("full" if dim <= LARGEST_FULL else "diagonal")
+    def chosen(cls, dim: int, bounded: bool = False) -> CEMConfig:
+        """Return what a search of ``dim`` parameters takes that is given none: CMA-ES.
+
+        Within bounds by a smooth map: clamped candidates gather on a face, and the step size shrinks there.
+        """
+        handling = "transform" if bounded else "clamp"
+        return cls.cma("full" if dim <= LARGEST_FULL else "diagonal", bound_handling=handling)
 
     def replace(self, **changes: Any) -> CEMConfig:
         """Return a copy with other values."""

@@ -180,7 +180,7 @@ def init(
     check_distribution(start, first_std)
     limits = check_bounds(bounds, start)
     *batch_shape, dim = start.shape
-    config = CEMConfig.chosen(dim) if config is None else config
+    config = CEMConfig.chosen(dim, limits is not None) if config is None else config
     if not isinstance(config, CEMConfig):
         raise TypeError(f"expected a CEMConfig for config, got {type(config).__name__}")
     if population_size is None:
