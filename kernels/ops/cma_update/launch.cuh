@@ -14,28 +14,107 @@ constexpr int kFewThreads = 160, kManyThreads = 288;
 constexpr int kOwned = 8;                   // entries of a thread, of 65 * 32 at most
 constexpr int64_t kSharedBytes = 48 << 10;  // that a kernel need not ask for
 
+// As One of op.cpp. The threads of the last warp lead.
 struct Block {
   int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  int own
-      [kOwned];  // its entries (k, i), k <= i < d, of a triangle: rows from both ends, two of them d + 1 long
+  static constexpr int lanes = update::kWarp, kAtOnce = 4;  // loads in flight
+  int lane = thread % lanes;
+  bool leads = thread >= threads - lanes;
 
-  __device__ __forceinline__ explicit Block(int d = 0) {
+  __device__ __forceinline__ void sync() const { __syncthreads(); }
+  __device__ __forceinline__ void sync_lanes() const { __syncwarp(); }
+  __device__ __forceinline__ void wait() const { wait_for_kernel_before(); }
+  template <typename Load, typename Store>
+  __device__ __forceinline__ void table(
+      int rows, int columns, const Load& load, const Store& store) const {
+    const int warps = threads / lanes;
+#pragma unroll 1
+    for (int k = lane; k < columns; k += lanes) {
+#pragma unroll 1
+      for (int first = thread / lanes; first < rows; first += kAtOnce * warps) {
+        decltype(load(0, 0)) x[kAtOnce];
+#pragma unroll
+        for (int m = 0; m < kAtOnce; ++m) x[m] = load(min(first + m * warps, rows - 1), k);
+#pragma unroll
+        for (int m = 0; m < kAtOnce; ++m) {
+          if (first + m * warps < rows) store(first + m * warps, k, x[m]);
+        }
+      }
+    }
+  }
+};
+
+// The one of the update, which keeps the sums of a tile, of which there are fewer than threads.
+struct Adapting : Block {
+  int slice, tile;
+  Place of_tile;
+  double sum[kCells] = {};
+  int own[kOwned];  // entries (k, i), k <= i < d, of a triangle: rows from both ends, two of them d + 1 long
+
+  __device__ __forceinline__ explicit Adapting(const Plan& plan)
+      : slice(thread % plan.slices),
+        tile(thread / plan.slices),
+        of_tile(tile < plan.tiles ? tile : 0) {
+    const int d = plan.dimensions;
 #pragma unroll
     for (int m = 0; m < kOwned; ++m) {
       const int e = thread + m * threads, a = e / (d + 1), b = e % (d + 1), mirrored = d - 1 - a;
       const bool upper = b < d - a;
       const int k = upper ? a : mirrored, i = upper ? a + b : mirrored + b - (d - a);
-      own[m] = a > mirrored || (a == mirrored && !upper) ? -1 : k << 8 | i;
+      own[m] = a > mirrored || (a == mirrored && !upper) ? 0 : k << 8 | i;
     }
   }
-  __device__ __forceinline__ void sync() const { __syncthreads(); }
-  __device__ __forceinline__ void wait() const { wait_for_kernel_before(); }
-  // Calls f(k, i) for j < k <= i < d.
-  template <typename F> __device__ __forceinline__ void after_column(int j, int, const F& f) const {
+  template <typename F>
+  __device__ __forceinline__ void tiles(const Plan& plan, double*, const F& f) {
+    if (tile < plan.tiles) f(slice, of_tile, sum);
+  }
+  __device__ __forceinline__ void publish(const Plan& plan, double* sums) const {
+    if (tile >= plan.tiles) return;
 #pragma unroll
-    for (int m = 0; m < kOwned; ++m) {
-      if (own[m] >> 8 > j) f(own[m] >> 8, own[m] & 255);
+    for (int c = 0; c < kCells; ++c) sums[place(plan, slice, tile, c)] = sum[c];
+  }
+  __device__ __forceinline__ int place(const Plan& plan, int part, int of, int cell) const {
+    return (cell * plan.slices + part) * plan.tiles + of;
+  }
+  // A lane has one or two of the numbers, and subtracts from them what the others are found to be.
+  __device__ __forceinline__ void solve(const Plan& plan, const double* lower, const double* reciprocal,
+      const double* y, double* white) const {
+    const int d = plan.dimensions;
+    double rest = lane < d ? y[lane] : 0.0, late = lane + lanes < d ? y[lane + lanes] : 0.0;
+#pragma unroll 4
+    for (int j = 0; j < d; ++j) {
+      const double x = __shfl_sync(update::kAll, j < lanes ? rest : late, j % lanes) * reciprocal[j];
+      const double* const column = lower + j * plan.stride;
+      if (lane > j && lane < d) rest -= x * column[lane];
+      if (lane + lanes > j && lane + lanes < d) late -= x * column[lane + lanes];
+      if (lane == 0) white[j] = x;
     }
+    __syncwarp();
+  }
+  // Every thread keeps its entries, and stores those of the column that is next.
+  __device__ __forceinline__ bool eliminate(const Plan& plan, double* lower) const {
+    const int d = plan.dimensions, q = plan.stride;
+    double entry[kOwned], of_k[kOwned], of_i[kOwned];
+    const auto each = [&](const auto& f) {
+#pragma unroll
+      for (int m = 0; m < kOwned; ++m) {
+        if (m < 2 || (m & ~1) * threads < d * (d + 1) / 2) f(m, own[m] >> 8, own[m] & 255);
+      }
+    };
+    each([&](int m, int k, int i) { entry[m] = lower[k * q + i]; });
+    for (int j = 0; j < d; ++j) {
+      const double* const column = lower + j * q;
+      const double pivot = column[j];
+      each([&](int m, int k, int i) { of_k[m] = column[k], of_i[m] = column[i]; });
+      const double inverse = 1.0 / pivot;
+      if (!(pivot > 0.0 && update::is_finite(pivot))) return false;
+      each([&](int m, int k, int i) {
+        entry[m] -= of_i[m] * (of_k[m] * inverse);
+        if (k == j + 1) lower[k * q + i] = entry[m];
+      });
+      __syncthreads();
+    }
+    return true;
   }
 };
 
@@ -78,7 +157,7 @@ template <typename T> __global__ void __launch_bounds__(kManyThreads, 2)
   auto* const order = reinterpret_cast<uint16_t*>(update::dynamic_shared());
   double* const memory = update::dynamic_shared() + listed(call.job.settings.population);
   const int usable = ranked(call.job, blockIdx.x, order, memory);
-  adapt<T>(Block(call.plan.dimensions), call, blockIdx.x, order, usable, memory);
+  adapt<T>(Adapting(call.plan), call, blockIdx.x, order, usable, memory);
 }
 
 template <typename T> __global__ void __launch_bounds__(kFewThreads)
