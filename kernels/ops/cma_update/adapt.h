@@ -44,7 +44,8 @@ struct Plan {
         stride(padded + 2) {
     const int64_t side = padded / kSide, wanted = population < most ? population : most;
     tiles = static_cast<int>(side * (side + 1) / 2);
-    for (slices = 8; slices > 1 && (slices * tiles > (padded > 40 ? 272 : 128) || slices * 16 > population);) slices /= 2;
+    for (slices = 8; slices > 1 && (slices * tiles > (padded > 40 ? 272 : 128) || slices * 16 > population);)
+      slices /= 2;
     chunk = static_cast<int>((wanted + 7) / 8 * 8);
   }
   int64_t doubles() const {
@@ -151,7 +152,7 @@ template <typename T, typename Team> CEM_TETRIS_TEAM_FUNCTION void adapt(
            *const new_factor = static_cast<T*>(call.new_factor) + problem * d * d,
            *const new_paths = static_cast<T*>(call.new_paths) + problem * 2 * d;
 
-  team.table(
+  team.template table<4>(
       p, p, [&](int i, int k) { return k <= i && i < d ? factor[i * d + k] : T{0}; },
       [&](int i, int k, T x) { lower[k * q + i] = static_cast<double>(x); });
   CEM_TETRIS_ROLLED
@@ -181,7 +182,7 @@ template <typename T, typename Team> CEM_TETRIS_TEAM_FUNCTION void adapt(
   for (int first = 0; first < usable; first += chunk) {
     const int count = usable - first < chunk ? usable - first : chunk;
     if (first > 0) team.sync();
-    team.table(
+    team.template table<8>(
         count, p, [&](int r, int k) { return k < d ? candidates[order[first + r] * d + k] : T{0}; },
         [&](int r, int k, T x) {
           rows[r * q + k] = k < d ? static_cast<double>(x) - static_cast<double>(old[k]) : 0.0;
@@ -229,7 +230,8 @@ template <typename T, typename Team> CEM_TETRIS_TEAM_FUNCTION void adapt(
       ratio = exponential(excess > 1.0 ? 1.0 : excess);
     }
     // L's columns begin at the diagonal.
-    add(lower, [&](const Place& place) { return place.across + kSide < d ? place.across + kSide : d; },
+    add(
+        lower, [&](const Place& place) { return place.across + kSide < d ? place.across + kSide : d; },
         [&](int) { return kept; });
     add(long_path, [](const Place&) { return 1; }, [&](int) { return learning.c_1; });
     team.publish(plan, sums);
@@ -245,10 +247,7 @@ template <typename T, typename Team> CEM_TETRIS_TEAM_FUNCTION void adapt(
     const int i = place.down + cell / kSide, k = place.across + cell % kSide;
     if (i >= d || k > i) continue;
     double value = 0.0;
-    for (int s = 0; s < slices; ++s) {
-      const double sum = sums[team.place(plan, s, tile, cell)];
-      value = s == 0 ? sum : value + sum;
-    }
+    for (int s = 0; s < slices; ++s) value += sums[team.place(plan, s, tile, cell)];
     value *= scale;
     if (i == k) {
       const double missing = floors != nullptr ? least[i] * least[i] - value : extra;
@@ -267,15 +266,21 @@ template <typename T, typename Team> CEM_TETRIS_TEAM_FUNCTION void adapt(
     keep(d + i, ratio * long_path[i]);
   }
   team.sync();
-  const bool good = usable > 0 && team.eliminate(plan, lower);
+  team.eliminate(plan, lower);
+  bool positive = usable > 0;
   CEM_TETRIS_ROLLED
   for (int i = thread; i < d; i += threads) {
-    reciprocal[i] = 1.0 / sqrt(lower[i * q + i]);
-    const double deviation = variance[i] > 0.0 ? sqrt(inflated(variance[i])) : 0.0;
-    next[update::kStd * d + i] = good ? update::rounded<T>(deviation) : old[update::kStd * d + i];
+    const double pivot = lower[i * q + i];
+    positive = positive && pivot > 0.0 && update::is_finite(pivot);
+    reciprocal[i] = 1.0 / sqrt(pivot);
+    step[i] = variance[i] > 0.0 ? sqrt(inflated(variance[i])) : 0.0;
   }
-  team.sync();
-  team.table(
+  const bool good = team.all(positive);
+  CEM_TETRIS_ROLLED
+  for (int i = thread; i < d; i += threads) {
+    next[update::kStd * d + i] = good ? update::rounded<T>(step[i]) : old[update::kStd * d + i];
+  }
+  team.template table<4>(
       d, d,
       [&](int i, int k) {
         const double value = k <= i && variance[i] > 0.0 ? lower[k * q + i] * reciprocal[k] : 0.0;

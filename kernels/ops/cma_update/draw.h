@@ -60,7 +60,7 @@ CEM_TETRIS_TEAM_FUNCTION void draw(const Team& team, const Draw& call, int64_t i
 
   const normal::Key key = normal::make_key(static_cast<uint64_t>(call.seed[problem]));
   const uint64_t generation = static_cast<uint64_t>(*call.generation) % normal::kGenerations;
-  team.table(
+  team.template table<4>(
       p, d, [&](int i, int k) { return k <= i && i < d ? factor[i * d + k] : T{0}; },
       [&](int i, int k, T x) { lower[k * q + i] = static_cast<double>(x); });
   normal::LateKeys keys;

@@ -17,16 +17,16 @@ constexpr int64_t kSharedBytes = 48 << 10;  // that a kernel need not ask for
 // As One of op.cpp. The threads of the last warp lead.
 struct Block {
   int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  static constexpr int lanes = update::kWarp, kAtOnce = 4;  // loads in flight
+  static constexpr int lanes = update::kWarp;
   int lane = thread % lanes;
   bool leads = thread >= threads - lanes;
 
   __device__ __forceinline__ void sync() const { __syncthreads(); }
+  __device__ __forceinline__ bool all(bool good) const { return !__syncthreads_or(!good); }
   __device__ __forceinline__ void sync_lanes() const { __syncwarp(); }
   __device__ __forceinline__ void wait() const { wait_for_kernel_before(); }
-  template <typename Load, typename Store>
-  __device__ __forceinline__ void table(
-      int rows, int columns, const Load& load, const Store& store) const {
+  template <int kAtOnce, typename Load, typename Store>
+  __device__ __forceinline__ void table(int rows, int columns, const Load& load, const Store& store) const {
     const int warps = threads / lanes;
 #pragma unroll 1
     for (int k = lane; k < columns; k += lanes) {
@@ -52,9 +52,7 @@ struct Adapting : Block {
   int own[kOwned];  // entries (k, i), k <= i < d, of a triangle: rows from both ends, two of them d + 1 long
 
   __device__ __forceinline__ explicit Adapting(const Plan& plan)
-      : slice(thread % plan.slices),
-        tile(thread / plan.slices),
-        of_tile(tile < plan.tiles ? tile : 0) {
+      : slice(thread % plan.slices), tile(thread / plan.slices), of_tile(tile < plan.tiles ? tile : 0) {
     const int d = plan.dimensions;
 #pragma unroll
     for (int m = 0; m < kOwned; ++m) {
@@ -64,8 +62,7 @@ struct Adapting : Block {
       own[m] = a > mirrored || (a == mirrored && !upper) ? 0 : k << 8 | i;
     }
   }
-  template <typename F>
-  __device__ __forceinline__ void tiles(const Plan& plan, double*, const F& f) {
+  template <typename F> __device__ __forceinline__ void tiles(const Plan& plan, double*, const F& f) {
     if (tile < plan.tiles) f(slice, of_tile, sum);
   }
   __device__ __forceinline__ void publish(const Plan& plan, double* sums) const {
@@ -76,23 +73,22 @@ struct Adapting : Block {
   __device__ __forceinline__ int place(const Plan& plan, int part, int of, int cell) const {
     return (cell * plan.slices + part) * plan.tiles + of;
   }
-  // A lane has one or two of the numbers, and subtracts from them what the others are found to be.
-  __device__ __forceinline__ void solve(const Plan& plan, const double* lower, const double* reciprocal,
-      const double* y, double* white) const {
-    const int d = plan.dimensions;
-    double rest = lane < d ? y[lane] : 0.0, late = lane + lanes < d ? y[lane + lanes] : 0.0;
+  // A lane has two of the numbers, and subtracts from them what the others are found to be; its own, too, when
+  // they are known.
+  __device__ __forceinline__ void solve(
+      const Plan& plan, const double* lower, const double* reciprocal, const double* y, double* white) const {
+    double rest = y[lane], late = y[lane + lanes];  // behind the last there is other memory
 #pragma unroll 4
-    for (int j = 0; j < d; ++j) {
+    for (int j = 0; j < plan.dimensions; ++j) {
       const double x = __shfl_sync(update::kAll, j < lanes ? rest : late, j % lanes) * reciprocal[j];
-      const double* const column = lower + j * plan.stride;
-      if (lane > j && lane < d) rest -= x * column[lane];
-      if (lane + lanes > j && lane + lanes < d) late -= x * column[lane + lanes];
-      if (lane == 0) white[j] = x;
+      rest -= x * lower[j * plan.stride + lane];
+      if (plan.dimensions > lanes) late -= x * lower[j * plan.stride + lane + lanes];
+      white[j] = x;
     }
     __syncwarp();
   }
   // Every thread keeps its entries, and stores those of the column that is next.
-  __device__ __forceinline__ bool eliminate(const Plan& plan, double* lower) const {
+  __device__ __forceinline__ void eliminate(const Plan& plan, double* lower) const {
     const int d = plan.dimensions, q = plan.stride;
     double entry[kOwned], of_k[kOwned], of_i[kOwned];
     const auto each = [&](const auto& f) {
@@ -102,19 +98,17 @@ struct Adapting : Block {
       }
     };
     each([&](int m, int k, int i) { entry[m] = lower[k * q + i]; });
-    for (int j = 0; j < d; ++j) {
-      const double* const column = lower + j * q;
-      const double pivot = column[j];
+    const double* column = lower;
+#pragma unroll 1
+    for (int j = 0; j < d; ++j, column += q) {
       each([&](int m, int k, int i) { of_k[m] = column[k], of_i[m] = column[i]; });
-      const double inverse = 1.0 / pivot;
-      if (!(pivot > 0.0 && update::is_finite(pivot))) return false;
+      const double inverse = 1.0 / column[j];
       each([&](int m, int k, int i) {
         entry[m] -= of_i[m] * (of_k[m] * inverse);
         if (k == j + 1) lower[k * q + i] = entry[m];
       });
       __syncthreads();
     }
-    return true;
   }
 };
 

@@ -14,11 +14,14 @@ namespace {
 struct One {
   static constexpr int thread = 0, threads = 1, lane = 0, lanes = 1;
   static constexpr bool leads = true;
+  bool begun = false;
+
   void sync() const {}
   void sync_lanes() const {}
   void wait() const {}
-  // Calls store(i, k, load(i, k)) for all i < rows and k < columns.
-  template <typename Load, typename Store>
+  bool all(bool good) const { return good; }
+  // Calls store(i, k, load(i, k)) for i < rows and k < columns.
+  template <int, typename Load, typename Store>
   void table(int rows, int columns, const Load& load, const Store& store) const {
     for (int i = 0; i < rows; ++i) {
       for (int k = 0; k < columns; ++k) store(i, k, load(i, k));
@@ -26,37 +29,34 @@ struct One {
   }
   // Calls f(slice, place, sum) for all sums, which are 0 at first.
   template <typename F> void tiles(const Plan& plan, double* sums, const F& f) {
-    const int all = plan.slices * plan.tiles;
-    if (!begun) std::fill_n(sums, all * kCells, 0.0);
+    if (!begun) std::fill_n(sums, plan.slices * plan.tiles * kCells, 0.0);
     begun = true;
-    for (int u = 0; u < all; ++u) f(u / plan.tiles, Place(u % plan.tiles), sums + u * kCells);
+    for (int u = 0; u < plan.slices * plan.tiles; ++u) {
+      f(u / plan.tiles, Place(u % plan.tiles), sums + u * kCells);
+    }
   }
   // Puts them where place() says.
   void publish(const Plan&, double*) const {}
   int place(const Plan& plan, int slice, int tile, int cell) const {
     return (slice * plan.tiles + tile) * kCells + cell;
   }
-  // Solves L white = y; those who lead call it.
-  void solve(const Plan& plan, const double* lower, const double* reciprocal, const double* y,
-      double* white) const {
+  // Solves L white = y, for those who lead.
+  void solve(
+      const Plan& plan, const double* lower, const double* reciprocal, const double* y, double* white) const {
     whiten(plan, lower, reciprocal, y, white);
   }
-  // L D L^T: subtracts from the entries what every column explains. False: some pivot is not positive.
-  bool eliminate(const Plan& plan, double* lower) const {
+  // Subtracts from the entries what the columns before theirs explain.
+  void eliminate(const Plan& plan, double* lower) const {
     const int d = plan.dimensions, q = plan.stride;
     for (int j = 0; j < d; ++j) {
       const double* const column = lower + j * q;
-      const double pivot = column[j], inverse = 1.0 / pivot;
-      if (!(pivot > 0.0 && update::is_finite(pivot))) return false;
+      const double inverse = 1.0 / column[j];
       for (int k = j + 1; k < d; ++k) {
 #pragma GCC ivdep
         for (int i = k; i < d; ++i) lower[k * q + i] -= column[i] * (column[k] * inverse);
       }
     }
-    return true;
   }
-
-  bool begun = false;
 };
 
 // Writes the candidates of a problem that did not fail, best first; returns how many they are.
