@@ -15,10 +15,12 @@
 #if defined(__CUDACC__)
 #define CEM_TETRIS_TEAM_FUNCTION __device__ __forceinline__
 #define CEM_TETRIS_UNROLL _Pragma("unroll")
+#define CEM_TETRIS_FOUR _Pragma("unroll 4")
 #define CEM_TETRIS_ROLLED _Pragma("unroll 1")  // to fetch an instruction takes longer than to execute it
 #else
 #define CEM_TETRIS_TEAM_FUNCTION inline
 #define CEM_TETRIS_UNROLL _Pragma("GCC unroll 16")
+#define CEM_TETRIS_FOUR
 #define CEM_TETRIS_ROLLED
 #endif
 
@@ -28,9 +30,10 @@ using update::Job;
 
 constexpr int kMostDimensions = 64, kMostCandidates = 2048, kSide = 4, kCells = kSide * kSide;
 
-struct alignas(16) Quad {
-  double value[kSide];
+template <typename T> struct alignas(kSide * sizeof(T) < 16 ? kSide * sizeof(T) : 16) Four {
+  T value[kSide];
 };
+using Quad = Four<double>;
 
 // The sizes of a problem's memory. `padded` is d or a little more, a multiple of 4. From one row to the next
 // are two numbers more: then the rows of eight threads are in different banks.
@@ -94,6 +97,7 @@ CEM_TETRIS_FUNCTION double whiten(
   double length = 0.0;
   for (int left = 0; left < plan.padded; left += kSide) {
     Quad sum = quad_at(y + left);
+    CEM_TETRIS_FOUR
     for (int j = 0; j < left; ++j) {
       const Quad column = quad_at(lower + j * plan.stride + left);
       for (int c = 0; c < kSide; ++c) sum.value[c] -= white[j] * column.value[c];
@@ -132,7 +136,8 @@ template <typename T, typename Team> CEM_TETRIS_TEAM_FUNCTION void adapt(
   const Plan& plan = call.plan;
   const int d = plan.dimensions, p = plan.padded, q = plan.stride, chunk = plan.chunk, slices = plan.slices,
             tiles = plan.tiles, thread = team.thread, threads = team.threads;
-  const bool last = thread == threads - 1;  // one of those that lead; does what is one number a problem
+  const int lane = thread % Team::lanes;
+  const bool leads = thread >= threads - Team::lanes, last = thread == threads - 1;
   double *const lower = memory, *const rows = lower + p * q, *const sums = rows + chunk * q,
                 *const step = sums + slices * tiles * kCells, *const reciprocal = step + p,
                 *const white_step = reciprocal + p, *const path = white_step + p, *const long_path = path + p,
@@ -178,6 +183,7 @@ template <typename T, typename Team> CEM_TETRIS_TEAM_FUNCTION void adapt(
       }
     });
   };
+  for (int e = 0; Team::lanes == 1 && e < slices * tiles * kCells; ++e) sums[e] = 0.0;
   double total = 0.0;
   for (int first = 0; first < usable; first += chunk) {
     const int count = usable - first < chunk ? usable - first : chunk;
@@ -190,6 +196,7 @@ template <typename T, typename Team> CEM_TETRIS_TEAM_FUNCTION void adapt(
     for (int r = thread; r < count; r += threads) weight[r] = call.job.weights[first + r];
     team.sync();
     if (last) {
+      CEM_TETRIS_FOUR
       for (int r = 0; r < count; ++r) total += weight[r];
     }
     for (int u = thread; u < count; u += threads) {  // first the worst ones: they need lengths
@@ -208,18 +215,22 @@ template <typename T, typename Team> CEM_TETRIS_TEAM_FUNCTION void adapt(
   team.wait();
   if (usable > 0) {
     double length = 0.0;
-    if (team.leads) {
-      for (int i = team.lane; i < p; i += team.lanes) {
+    if (leads) {
+      CEM_TETRIS_ROLLED
+      for (int i = lane; i < p; i += Team::lanes) {
         step[i] = i < d ? static_cast<double>(next[i]) - static_cast<double>(old[i]) : 0.0;
       }
       team.solve(plan, lower, reciprocal, step, white_step);
-      for (int i = team.lane; i < d; i += team.lanes) {
+      CEM_TETRIS_ROLLED
+      for (int i = lane; i < d; i += Team::lanes) {
         path[i] = learning.p_decay * path[i] + learning.p_gain * white_step[i];
       }
       team.sync_lanes();
+      CEM_TETRIS_FOUR
       for (int i = 0; i < d; ++i) length += path[i] * path[i];
       const bool moves = length < learning.longest * warm;
-      for (int i = team.lane; i < p; i += team.lanes) {
+      CEM_TETRIS_ROLLED
+      for (int i = lane; i < p; i += Team::lanes) {
         long_path[i] = learning.q_decay * long_path[i] + (moves ? learning.q_gain * step[i] : 0.0);
       }
       if (last) kept = 1.0 - learning.c_1 - learning.c_mu * total + (moves ? 0.0 : learning.stalled);
@@ -247,6 +258,7 @@ template <typename T, typename Team> CEM_TETRIS_TEAM_FUNCTION void adapt(
     const int i = place.down + cell / kSide, k = place.across + cell % kSide;
     if (i >= d || k > i) continue;
     double value = 0.0;
+    CEM_TETRIS_FOUR
     for (int s = 0; s < slices; ++s) value += sums[team.place(plan, s, tile, cell)];
     value *= scale;
     if (i == k) {

@@ -81,27 +81,26 @@ CEM_TETRIS_TEAM_FUNCTION void draw(const Team& team, const Draw& call, int64_t i
     const int row = u % kGroup, left = u / kGroup * kSide, end = left + kSide < d ? left + kSide : d;
     if (row >= count) continue;
     Quad sum{};
+    CEM_TETRIS_FOUR
     for (int j = 0; j < end; ++j) {
       const Quad column = quad_at(lower + j * q + left);
       CEM_TETRIS_UNROLL
       for (int c = 0; c < kSide; ++c) sum.value[c] += column.value[c] * z[j * kRow + row];
     }
-    struct alignas(kSide * sizeof(T)) Few {
-      T value[kSide];
-    } few;
+    Four<T> four;
     CEM_TETRIS_UNROLL
     for (int c = 0; c < kSide; ++c) {
       const int i = left + c < d ? left + c : d - 1;
       T x = static_cast<T>(static_cast<double>(mean[i]) + sum.value[c]);
       if (call.low != nullptr && x < low[i]) x = low[i];  // NaN stays
       if (call.high != nullptr && x > high[i]) x = high[i];
-      few.value[c] = x;
+      four.value[c] = x;
     }
     T* const to = out + row * d + left;
-    if (d % kSide == 0 && reinterpret_cast<uintptr_t>(call.out) % sizeof(Few) == 0) {
-      *reinterpret_cast<Few*>(to) = few;
+    if (d % kSide == 0 && reinterpret_cast<uintptr_t>(call.out) % sizeof(Four<T>) == 0) {
+      *reinterpret_cast<Four<T>*>(to) = four;
     } else {
-      for (int c = 0; c < end - left; ++c) to[c] = few.value[c];
+      for (int c = 0; c < end - left; ++c) to[c] = four.value[c];
     }
   }
 }

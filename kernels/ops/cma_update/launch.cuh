@@ -19,7 +19,21 @@ struct Block {
   int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   static constexpr int lanes = update::kWarp;
   int lane = thread % lanes;
-  bool leads = thread >= threads - lanes;
+  int slice = 0, tile = 0;  // whose sum it has; there are fewer of them than threads
+  Place of_tile{0};
+  double sum[kCells] = {};
+  int own[kOwned];  // entries (k, i), k <= i < d, of a triangle
+
+  Block() = default;
+  __device__ __forceinline__ explicit Block(const Plan& plan)
+      : slice(thread % plan.slices), tile(thread / plan.slices), of_tile(tile < plan.tiles ? tile : 0) {
+    const int d = plan.dimensions;
+    int k = 0, i = thread;
+    for (int m = 0; m < kOwned; ++m, i += threads) {
+      for (; i >= d && k < d; ++k) i -= d - k - 1;
+      own[m] = k < d ? k << 8 | i : 0;
+    }
+  }
 
   __device__ __forceinline__ void sync() const { __syncthreads(); }
   __device__ __forceinline__ bool all(bool good) const { return !__syncthreads_or(!good); }
@@ -40,26 +54,6 @@ struct Block {
           if (first + m * warps < rows) store(first + m * warps, k, x[m]);
         }
       }
-    }
-  }
-};
-
-// The one of the update, which keeps the sums of a tile, of which there are fewer than threads.
-struct Adapting : Block {
-  int slice, tile;
-  Place of_tile;
-  double sum[kCells] = {};
-  int own[kOwned];  // entries (k, i), k <= i < d, of a triangle: rows from both ends, two of them d + 1 long
-
-  __device__ __forceinline__ explicit Adapting(const Plan& plan)
-      : slice(thread % plan.slices), tile(thread / plan.slices), of_tile(tile < plan.tiles ? tile : 0) {
-    const int d = plan.dimensions;
-#pragma unroll
-    for (int m = 0; m < kOwned; ++m) {
-      const int e = thread + m * threads, a = e / (d + 1), b = e % (d + 1), mirrored = d - 1 - a;
-      const bool upper = b < d - a;
-      const int k = upper ? a : mirrored, i = upper ? a + b : mirrored + b - (d - a);
-      own[m] = a > mirrored || (a == mirrored && !upper) ? 0 : k << 8 | i;
     }
   }
   template <typename F> __device__ __forceinline__ void tiles(const Plan& plan, double*, const F& f) {
@@ -151,7 +145,7 @@ template <typename T> __global__ void __launch_bounds__(kManyThreads, 2)
   auto* const order = reinterpret_cast<uint16_t*>(update::dynamic_shared());
   double* const memory = update::dynamic_shared() + listed(call.job.settings.population);
   const int usable = ranked(call.job, blockIdx.x, order, memory);
-  adapt<T>(Adapting(call.plan), call, blockIdx.x, order, usable, memory);
+  adapt<T>(Block(call.plan), call, blockIdx.x, order, usable, memory);
 }
 
 template <typename T> __global__ void __launch_bounds__(kFewThreads)

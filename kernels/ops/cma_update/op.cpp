@@ -12,10 +12,7 @@ namespace cem_tetris::cma {
 namespace {
 
 struct One {
-  static constexpr int thread = 0, threads = 1, lane = 0, lanes = 1;
-  static constexpr bool leads = true;
-  bool begun = false;
-
+  static constexpr int thread = 0, threads = 1, lanes = 1;
   void sync() const {}
   void sync_lanes() const {}
   void wait() const {}
@@ -28,9 +25,7 @@ struct One {
     }
   }
   // Calls f(slice, place, sum) for all sums, which are 0 at first.
-  template <typename F> void tiles(const Plan& plan, double* sums, const F& f) {
-    if (!begun) std::fill_n(sums, plan.slices * plan.tiles * kCells, 0.0);
-    begun = true;
+  template <typename F> void tiles(const Plan& plan, double* sums, const F& f) const {
     for (int u = 0; u < plan.slices * plan.tiles; ++u) {
       f(u / plan.tiles, Place(u % plan.tiles), sums + u * kCells);
     }
