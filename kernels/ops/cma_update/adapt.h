@@ -3,10 +3,11 @@
 // bits anywhere.
 //
 // A team is one thread of a CPU, or a block of CUDA: see One and Block. wait() is for the update of the mean;
-// what does not depend on it comes before. The covariance is a weighted sum of products of rows with themselves: of candidates about
-// the old mean, of L's columns, and of the path. Position r of the rows belongs to slice r mod `slices`,
-// whose sums, tiles of 4 x 4 numbers, are added in order. It is then factorised as L D L^T, column by column:
-// that has one division a step, and no square root, in its chain of dependent operations.
+// what does not depend on that comes before. The covariance is a weighted sum of products of rows with
+// themselves: of candidates about the old mean, of L's columns, and of the path. Position r of the rows
+// belongs to slice r mod `slices`, whose sums, tiles of 4 x 4 numbers, are added in order. It is then
+// factorised as L D L^T, column by column: that has one division a step, and no square root, in its chain of
+// dependent operations.
 #pragma once
 
 #include "cem_update/update.h"
@@ -15,7 +16,7 @@
 #if defined(__CUDACC__)
 #define CEM_TETRIS_TEAM_FUNCTION __device__ __forceinline__
 #define CEM_TETRIS_UNROLL _Pragma("unroll")
-#define CEM_TETRIS_FOUR _Pragma("unroll 4")
+#define CEM_TETRIS_FOUR _Pragma("unroll 4")    // not sixteen, eight, four and one
 #define CEM_TETRIS_ROLLED _Pragma("unroll 1")  // to fetch an instruction takes longer than to execute it
 #else
 #define CEM_TETRIS_TEAM_FUNCTION inline
@@ -47,8 +48,8 @@ struct Plan {
         stride(padded + 2) {
     const int64_t side = padded / kSide, wanted = population < most ? population : most;
     tiles = static_cast<int>(side * (side + 1) / 2);
-    for (slices = 8; slices > 1 && (slices * tiles > (padded > 40 ? 272 : 128) || slices * 16 > population);)
-      slices /= 2;
+    const int most_sums = padded > 40 ? 272 : 128;  // a thread's each
+    for (slices = 8; slices > 1 && (slices * tiles > most_sums || slices * 8 > population + d);) slices /= 2;
     chunk = static_cast<int>((wanted + 7) / 8 * 8);
   }
   int64_t doubles() const {
