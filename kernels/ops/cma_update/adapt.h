@@ -48,7 +48,7 @@ struct Plan {
         stride(padded + 2) {
     const int64_t side = padded / kSide, wanted = population < most ? population : most;
     tiles = static_cast<int>(side * (side + 1) / 2);
-    const int most_sums = padded > 40 ? 272 : 128;  // a thread's each
+    const int most_sums = padded > 40 ? 210 : 128;  // a thread's each; 64 KB have room for all
     for (slices = 8; slices > 1 && (slices * tiles > most_sums || slices * 8 > population + d);) slices /= 2;
     chunk = static_cast<int>((wanted + 7) / 8 * 8);
   }

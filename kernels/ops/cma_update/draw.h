@@ -6,7 +6,7 @@
 
 namespace cem_tetris::cma {
 
-constexpr int kGroup = 32, kRow = kGroup + 2;  // samples of a team, and the stride of their noise
+constexpr int kGroup = 32;  // samples of a team, a multiple of those of a tile
 
 struct Draw {
   int64_t problems, samples, groups;  // groups of a problem
@@ -16,7 +16,7 @@ struct Draw {
   const int64_t *seed, *generation;
   void* out;
 
-  int64_t doubles() const { return int64_t{padded} * (padded + 2 + kRow); }
+  int64_t doubles() const { return int64_t{padded} * (padded + 2 + kGroup); }
 };
 
 // The noise of four samples of one dimension, as sample_normal has it for mean 0 and std 1.
@@ -72,7 +72,7 @@ CEM_TETRIS_TEAM_FUNCTION void draw(const Team& team, const Draw& call, int64_t i
     if (block * normal::kTile >= count) continue;
     double of_samples[normal::kTile];
     noise<T>(key, keys, generation, j, first / normal::kTile + block, of_samples);
-    Quad& to = *reinterpret_cast<Quad*>(z + j * kRow + block * normal::kTile);
+    Quad& to = *reinterpret_cast<Quad*>(z + j * kGroup + block * normal::kTile);
     CEM_TETRIS_UNROLL
     for (int s = 0; s < normal::kTile; ++s) to.value[s] = of_samples[s];
   }
@@ -85,7 +85,7 @@ CEM_TETRIS_TEAM_FUNCTION void draw(const Team& team, const Draw& call, int64_t i
     for (int j = 0; j < end; ++j) {
       const Quad column = quad_at(lower + j * q + left);
       CEM_TETRIS_UNROLL
-      for (int c = 0; c < kSide; ++c) sum.value[c] += column.value[c] * z[j * kRow + row];
+      for (int c = 0; c < kSide; ++c) sum.value[c] += column.value[c] * z[j * kGroup + row];
     }
     Four<T> four;
     CEM_TETRIS_UNROLL

@@ -1,8 +1,8 @@
 // The operators on CUDA: a block a problem, or a group of its samples.
 //
-// The update is bound by latency: of d pivots, one after the other, and before them of the triangular solves
-// of the candidates with negative weights, a thread each. All that does not depend on the new mean, which the
-// kernel before computes, is launched early and comes ahead of wait().
+// The update is bound by latency: of d pivots, one after the other, and before them of triangular solves: of
+// the candidates with negative weights, a thread each, and of the step. All that does not depend on the new
+// mean, which the kernel before computes, is launched early and comes ahead of wait().
 #pragma once
 
 #include "cem_update/launch.cuh"
@@ -67,15 +67,15 @@ struct Block {
   __device__ __forceinline__ int place(const Plan& plan, int part, int of, int cell) const {
     return (cell * plan.slices + part) * plan.tiles + of;
   }
-  // A lane has two of the numbers, and subtracts from them what the others are found to be; its own, too, when
-  // they are known.
+  // A lane has two of the numbers; from them it subtracts what belongs to each that is found, its own last.
   __device__ __forceinline__ void solve(
       const Plan& plan, const double* lower, const double* reciprocal, const double* y, double* white) const {
-    double rest = y[lane], late = y[lane + lanes];  // behind the last there is other memory
+    double rest = lane < plan.padded ? y[lane] : 0.0,
+           late = lane + lanes < plan.padded ? y[lane + lanes] : 0.0;
 #pragma unroll 4
     for (int j = 0; j < plan.dimensions; ++j) {
       const double x = __shfl_sync(update::kAll, j < lanes ? rest : late, j % lanes) * reciprocal[j];
-      rest -= x * lower[j * plan.stride + lane];
+      rest -= x * lower[j * plan.stride + lane];  // behind the last column there are rows
       if (plan.dimensions > lanes) late -= x * lower[j * plan.stride + lane + lanes];
       white[j] = x;
     }
@@ -171,8 +171,10 @@ template <typename Gpu> void launch(const Gpu& device, Call call, ScalarType typ
 }
 
 template <typename Gpu> void launch(const Gpu& device, const Draw& call, ScalarType type) {
-  device.launch_early(type == ScalarType::Float ? draw_kernel<float> : draw_kernel<double>,
-      call.problems * call.groups, kFewThreads, call.doubles() * 8, call);
+  auto* const kernel = type == ScalarType::Float ? draw_kernel<float> : draw_kernel<double>;
+  const int64_t bytes = call.doubles() * 8;
+  if (bytes > kSharedBytes) device.gives(kernel, bytes);
+  device.launch_early(kernel, call.problems * call.groups, kFewThreads, bytes, call);
 }
 
 }  // namespace cem_tetris::cma
