@@ -12,14 +12,44 @@ namespace cem_tetris::cma {
 namespace {
 
 struct One {
-  static constexpr int thread = 0, threads = 1;
+  static constexpr int thread = 0, threads = 1, lanes = 1;
   void sync() const {}
+  void sync_lanes() const {}
   void wait() const {}
-  // Calls f(k, i) for j < k <= i < d.
-  template <typename F> void after_column(int j, int d, const F& f) const {
-    for (int k = j + 1; k < d; ++k) {
+  bool all(bool good) const { return good; }
+  // Calls store(i, k, load(i, k)) for i < rows and k < columns.
+  template <int, typename Load, typename Store>
+  void table(int rows, int columns, const Load& load, const Store& store) const {
+    for (int i = 0; i < rows; ++i) {
+      for (int k = 0; k < columns; ++k) store(i, k, load(i, k));
+    }
+  }
+  // Calls f(slice, place, sum) for all sums, which are 0 at first.
+  template <typename F> void tiles(const Plan& plan, double* sums, const F& f) const {
+    for (int u = 0; u < plan.slices * plan.tiles; ++u) {
+      f(u / plan.tiles, Place(u % plan.tiles), sums + u * kCells);
+    }
+  }
+  // Puts them where place() says.
+  void publish(const Plan&, double*) const {}
+  int place(const Plan& plan, int slice, int tile, int cell) const {
+    return (slice * plan.tiles + tile) * kCells + cell;
+  }
+  // Solves L white = y, for those who lead.
+  void solve(
+      const Plan& plan, const double* lower, const double* reciprocal, const double* y, double* white) const {
+    whiten(plan, lower, reciprocal, y, white);
+  }
+  // Subtracts from the entries what the columns before theirs explain.
+  void eliminate(const Plan& plan, double* lower) const {
+    const int d = plan.dimensions, q = plan.stride;
+    for (int j = 0; j < d; ++j) {
+      const double* const column = lower + j * q;
+      const double inverse = 1.0 / column[j];
+      for (int k = j + 1; k < d; ++k) {
 #pragma GCC ivdep
-      for (int i = k; i < d; ++i) f(k, i);
+        for (int i = k; i < d; ++i) lower[k * q + i] -= column[i] * (column[k] * inverse);
+      }
     }
   }
 };
