@@ -517,7 +517,9 @@ class _Search:
 def _within(bounds: Any, mean: Any, std: Any) -> tuple[Any, Any]:
     """Return the start that is given, or else the middle and a quarter of the width of bounds."""
     if bounds is None:
-        raise TypeError("expected mean and std, or bounds, whose middle and a quarter of whose width they are")
+        raise TypeError(
+            "expected mean and std, or bounds, whose middle and a quarter of whose width they are"
+        )
     low, high = (np.asarray(end, dtype=np.float64) for end in ends_of(bounds))
     if mean is None and (low.ndim != 1 or not np.isfinite(low + high).all()):
         raise ValueError(f"expected mean, or a pair of finite numbers for each parameter, got {bounds!r}")
