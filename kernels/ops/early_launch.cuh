@@ -4,6 +4,10 @@
 // 9.0 is launched as usual.
 #pragma once
 
+#if defined(__CUDACC__)
+#include <torch/csrc/stable/macros.h>
+#endif
+
 namespace cem_tetris {
 
 // Waits until the kernel before has ended and what it wrote can be read.
