@@ -32,6 +32,7 @@ Shamir and T. Zhang, Stochastic Gradient Descent for Non-smooth Optimization, IC
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -53,6 +54,7 @@ from cem.core.termination import Termination
 from cem.core.variance_schedule import describe_variance_schedule, extended
 from kernels.support.checks import check_integer
 
+_AHEAD = 64  # generations whose extra variance is computed when a search begins
 _FIT = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32})
 
 
@@ -148,7 +150,10 @@ class CrossEntropyMethod:
             device=device,
             dtype=dtype,
             seed=seed,
+            _ahead=_AHEAD,
         )
+        table, name = self._state.variance_schedule, getattr(self._state.settings.config.schedule, "name", "")
+        self._covered = math.inf if table is None or name == "constant" else len(table)
         self._seeds: tuple[int, ...] = tuple(each % 2**64 for each in self._state.seed.reshape(-1).tolist())
         self._takes_any_seed = seed is None
         settings, rows = self._state.settings, self._state.distribution
@@ -438,10 +443,11 @@ class CrossEntropyMethod:
 
     def _extend_variance_schedule(self, generations: int) -> None:
         """Put the extra variance of the first ``generations`` on the device."""
-        table = self._state.variance_schedule
-        if table is not None and generations > len(table):
-            longer = extended(table.tolist(), self.config.schedule, generations)
+        if generations > self._covered:
+            table = self._state.variance_schedule
+            longer = extended([] if table is None else table.tolist(), self.config.schedule, generations)
             self._state = self._state._replace(variance_schedule=doubles(longer, self.device))
+            self._covered = len(longer)
 
     def _warn_of_failure(self) -> None:
         if self.snapshot().failed:

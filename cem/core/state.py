@@ -160,6 +160,7 @@ def init(
     device: str | torch.device | None = None,
     dtype: torch.dtype | None = None,
     seed: Any = None,
+    _ahead: int = 10_000,
 ) -> State:
     """Return the first state of a search.
 
@@ -200,7 +201,7 @@ def init(
     record[..., FAILED] = 0.0
     fused = config.paths and config.covariance == "full" and dim <= MAX_DIMENSIONS
     chosen = choose_backend(backend, where, CMA_OPERATORS if fused else OPERATORS)
-    variances = [] if config.schedule == NamedSchedule() else extended([], config.schedule, 1)
+    variances = [] if config.schedule == NamedSchedule() else extended([], config.schedule, 1, _ahead)
     return State(
         distribution=torch.stack([start, first_std, start, torch.full_like(start, math.nan)], dim=-2),
         record=record,

