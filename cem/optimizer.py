@@ -49,7 +49,7 @@ from cem.core.evaluation import Evaluation, Objective
 from cem.core.generation import draw, operator_sample, tell
 from cem.core.graph import GenerationGraph, check_capturable
 from cem.core.snapshot import Snapshot, loaded_state
-from cem.core.state import State, doubles, init, problem_seeds
+from cem.core.state import State, bounds_of, doubles, init, problem_seeds
 from cem.core.termination import Termination
 from cem.core.variance_schedule import describe_variance_schedule, extended
 from kernels.support.checks import check_integer
@@ -464,7 +464,7 @@ class CrossEntropyMethod:
 
     def _describe(self) -> dict[str, Any]:
         """Return the settings that a resumed search shares with the saved one, as JSON values."""
-        bounds, config = self._state.bounds, dict(vars(self.config))
+        bounds, config = bounds_of(self._state), dict(vars(self.config))
         del config["num_elites"], config["elite_fraction"]
         return {
             **config,

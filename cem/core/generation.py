@@ -19,7 +19,7 @@ from torch import Tensor
 
 from cem.core.adaptation import factorised, of_elites, with_paths
 from cem.core.bounds import keep_inside, out_of_box
-from cem.core.state import AVERAGED_MEAN, BEST, FAILED, MEAN, STD, State
+from cem.core.state import AVERAGED_MEAN, BEST, FAILED, MEAN, STD, State, bounds_of, is_fused, is_transformed
 from kernels.ops.cem_update import cem_update, cem_update_reference
 from kernels.ops.cem_update.reference import ranking, rows_of
 from kernels.ops.cma_update import cma_update, cma_update_reference, draw_correlated
@@ -38,14 +38,14 @@ def operator_sample(
 
 def draw(state: State, sample: Sample, size: int | None = None) -> Tensor:
     """Return the first ``size`` candidates of a generation, shape (..., N, d); None: all."""
-    handling, bounds = state.settings.config.bound_handling, state.bounds
+    handling, bounds = state.settings.config.bound_handling, bounds_of(state)
     size = state.settings.population_size if size is None else size
     if state.factor is None and sample is operator_sample and (bounds is None or handling == "clamp"):
         return operator_sample(state, state.distribution, size, bounds)
     mean, std = state.distribution[..., MEAN, :], state.distribution[..., STD, :]
     if state.factor is None:
         x = sample(state, state.distribution, size)
-    elif sample is operator_sample and state.is_fused:
+    elif sample is operator_sample and is_fused(state):
         clamped = bounds if handling == "clamp" else None
         which = {"seed": state.seed, "generation": state.generation}
         x = draw_correlated(state.distribution, state.factor, size, bounds=clamped, **which)
@@ -71,15 +71,15 @@ def tell(state: State, candidates: Tensor, fitness: Tensor) -> State:
     Returns:
         The next state.
     """
-    settings, config, bounds = state.settings, state.settings.config, state.bounds
+    settings, config, bounds = state.settings, state.settings.config, bounds_of(state)
     in_box = candidates
-    if bounds is not None and state.transformed:
+    if bounds is not None and is_transformed(state):
         candidates = out_of_box(in_box, bounds[0].unsqueeze(-2), bounds[1].unsqueeze(-2))
         # Back from the box a coordinate differs by its rounding: one that is that of the mean stays there.
         still = in_box == state.mean.unsqueeze(-2)
         candidates = torch.where(still, state.distribution[..., MEAN, :].unsqueeze(-2), candidates)
     if state.factor is not None and state.paths is not None and state.weights is not None:
-        cma: Any = cma_update if state.is_fused else cma_update_reference
+        cma: Any = cma_update if is_fused(state) else cma_update_reference
         distribution, record, generation, factor, paths, _ = cma(
             fitness,
             candidates,

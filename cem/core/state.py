@@ -117,31 +117,32 @@ class State(NamedTuple):
         """Its fitness, shape (...), float64; NaN before the first ``tell``."""
         return self.record[..., BEST_FITNESS]
 
-    @property
-    def bounds(self) -> tuple[Tensor, Tensor] | None:
-        """Lower and upper bounds; None: no bounds."""
-        return None if self.low is None or self.high is None else (self.low, self.high)
-
-    @property
-    def transformed(self) -> bool:
-        """Whether the distribution lives in a space without bounds, which a map takes into the box."""
-        return self.low is not None and self.settings.config.bound_handling == "transform"
-
-    @property
-    def is_fused(self) -> bool:
-        """Whether ``cma_update`` and ``draw_correlated`` take the search."""
-        settings = self.settings
-        return (
-            self.factor is not None
-            and self.paths is not None
-            and settings.backend != "torch"
-            and self.factor.shape[-1] <= MAX_DIMENSIONS
-            and settings.population_size <= MAX_POPULATION
-        )
-
     def _inside(self, vector: Tensor) -> Tensor:
-        bounds = self.bounds
-        return into_box(vector, *bounds) if bounds is not None and self.transformed else vector
+        bounds = bounds_of(self)
+        return into_box(vector, *bounds) if bounds is not None and is_transformed(self) else vector
+
+
+# Functions, for older versions of Dynamo read no property of a NamedTuple.
+def bounds_of(state: State) -> tuple[Tensor, Tensor] | None:
+    """Return lower and upper bounds; None: no bounds."""
+    return None if state.low is None or state.high is None else (state.low, state.high)
+
+
+def is_transformed(state: State) -> bool:
+    """Return whether the distribution lives in a space without bounds, which a map takes into the box."""
+    return state.low is not None and state.settings.config.bound_handling == "transform"
+
+
+def is_fused(state: State) -> bool:
+    """Return whether ``cma_update`` and ``draw_correlated`` take the search."""
+    settings, factor = state.settings, state.factor
+    return (
+        factor is not None
+        and state.paths is not None
+        and settings.backend != "torch"
+        and factor.shape[-1] <= MAX_DIMENSIONS
+        and settings.population_size <= MAX_POPULATION
+    )
 
 
 CHANGING = State._fields[:5]
