@@ -50,7 +50,7 @@ _SYNONYMS = {
 }
 _CONVERGED = ("std", "fitness_range")
 _FINAL = ("target", "time_limit", "signal", "requested", "failed")
-_NOISE = "noise"  # the metric of a search whose first mean had two values
+_NOISE, _SEEN = "noise", "noise_seen"  # reason and metric of a search whose first mean had two values
 _NOISY = 1e-6  # of the range of the first generation: two values that differ by more are noise
 _SAME = 1e-8  # of the range of fitness seen: two searches found the same
 _FOLDER, _METRICS, _JOURNAL = "restart-{:03d}", "metrics.jsonl", "evaluations.jsonl"
@@ -606,7 +606,7 @@ class _Watch(Callback):
             # What is not finite is null there, and can only be infinity on the good side.
             numbers: Any = {name: good if values[name] is None else values[name] for name in names}
             rows = tuple(torch.tensor(values[name], dtype=torch.float64) for name in ("mean", "std"))
-            metrics = {_NOISE: 1.0} if _NOISE in values else {}
+            metrics = {_SEEN: 1.0} if _SEEN in values else {}
             self._add(GenerationRecord(**numbers, metrics=metrics, distribution=rows))  # type: ignore[arg-type]
 
     def on_generation(self, record: GenerationRecord) -> None:
@@ -634,7 +634,7 @@ class _Watch(Callback):
             record.elite_threshold,
             *record.distribution,
         )
-        if _NOISE in record.metrics:
+        if _SEEN in record.metrics:
             self.saw_noise = True
             reasons = (_NOISE,) if self._adapts_to_noise else reasons
         self.reason = reasons[0] if reasons else None
@@ -678,4 +678,4 @@ class _FirstMean:
         return self._said(replace(found, candidates=candidates))
 
     def _said(self, found: Evaluation) -> Evaluation:
-        return replace(found, metrics={**found.metrics, _NOISE: 1.0}) if self._noisy else found
+        return replace(found, metrics={**found.metrics, _SEEN: 1.0}) if self._noisy else found
