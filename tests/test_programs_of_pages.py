@@ -38,7 +38,7 @@ def programs(page: Path) -> list[str]:
 
 def run(page: str, number: int, names: dict[str, Any] | None = None) -> dict[str, Any]:
     """Run the program of a number, from 0, on a page; return its variables."""
-    names = {"__name__": "example"} if names is None else names
+    names = {"__name__": __name__} if names is None else names
     exec(compile(programs(ROOT / page)[number], page, "exec"), names)
     return names
 
