@@ -49,7 +49,7 @@ _SYNONYMS = {
     **dict.fromkeys(("maxfun", "maxfev", "maxfevals", "maxiter", "n_trials"), "Budget"),
 }
 _CONVERGED = ("std", "fitness_range")
-_FINAL = ("target", "time_limit", "signal", "requested", "failed")
+_CUT_SHORT = ("time_limit", "signal", "requested", "failed")
 _NOISE, _SEEN = "noise", "noise_seen"  # reason and metric of a search whose first mean had two values
 _NOISY = 1e-6  # of the range of the first generation: two values that differ by more are noise
 _SAME = 1e-8  # of the range of fitness seen: two searches found the same
@@ -118,8 +118,7 @@ class Result(Generic[_Vector]):
     @property
     def success(self) -> bool:
         """Whether the search ended by itself, at the target or the budget, with a finite value."""
-        cut_short = ("time_limit", "signal", "requested", "failed")
-        return math.isfinite(self.fun) and self.reason not in cut_short
+        return math.isfinite(self.fun) and self.reason not in _CUT_SHORT
 
     @property
     def message(self) -> str:
@@ -411,7 +410,7 @@ class _Search:
                 reason = "budget"
             found_before = self._best() if self._found else None
             self._found.append(optimizer)
-            if self._noisy or restart == self._restarts or reason in _FINAL:
+            if self._noisy or restart == self._restarts or reason in ("target", *_CUT_SHORT):
                 break
             is_large = regimes.spent(spent)
             if found_before and is_large and reason in _CONVERGED and self._ends_by_itself:

@@ -1,4 +1,4 @@
-"""What a search takes from CMA-ES beside ``cma_update``: the rates, the weights, and two more updates.
+"""What a search takes from CMA-ES beside ``cma_update``: rates, weights, and a covariance without paths.
 
 ``kernels.ops.cma_update.op`` has the equations of a full covariance with paths. A diagonal one has the same
 with a diagonal L, and learns (d + 2) / 3 times as fast: R. Ros and N. Hansen, A Simple Modification in CMA-ES
@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+_DIGITS = 12  # of a weight: the logarithms of C libraries differ in the last bit
 
 
 class Rates(NamedTuple):
@@ -67,10 +69,19 @@ def effective(weights: list[float]) -> float:
     return math.fsum(weights) ** 2 / math.fsum(w * w for w in weights)
 
 
+def rank_weights(num_elites: int, kind: str) -> list[float]:
+    """Return the weights of the elites by rank, ``"equal"`` or ``"log"``, of sum 1."""
+    raw = [1.0] * num_elites
+    if kind == "log":
+        raw = [_log_weight(num_elites, rank) for rank in range(1, num_elites + 1)]
+    total = math.fsum(raw)
+    return [round(weight / total, _DIGITS) for weight in raw]
+
+
 def all_weights(dim: int, population_size: int, elites: list[float], rates: Rates) -> list[float]:
     """Return the weights of all N candidates by rank: those of the elites, negative ones of the others."""
     count = len(elites)
-    others = [math.log(count + 0.5) - math.log(rank) for rank in range(count + 1, population_size + 1)]
+    others = [_log_weight(count, rank) for rank in range(count + 1, population_size + 1)]
     if not others or rates.c_mu <= 0.0:
         return elites + [0.0] * len(others)
     scale = min(
@@ -79,50 +90,11 @@ def all_weights(dim: int, population_size: int, elites: list[float], rates: Rate
         max(0.0, (1 - rates.c_1 - rates.c_mu) / (dim * rates.c_mu)),
     )
     total = -math.fsum(others)
-    return elites + [round(scale * weight / total, 12) for weight in others]
+    return elites + [round(scale * weight / total, _DIGITS) for weight in others]
 
 
-def with_paths(
-    std: Tensor,
-    candidates: Tensor,
-    weights: Tensor,
-    old_mean: Tensor,
-    new_mean: Tensor,
-    paths: Tensor,
-    generation: Tensor,
-    rates: Rates,
-) -> tuple[Tensor, Tensor]:
-    """Return the next variances of a diagonal covariance, shape (..., d), and the paths.
-
-    All tensors are float64, with any leading batch dimensions.
-
-    Args:
-        std: Shape (..., d).
-        candidates: In rank order, shape (..., N, d).
-        weights: Their weights, shape (..., N).
-        old_mean: mu_t, shape (..., d).
-        new_mean: m, shape (..., d).
-        paths: p and q, shape (..., 2, d).
-        generation: t, shape ().
-        rates: The learning rates.
-    """
-    step, y = new_mean - old_mean, candidates - old_mean.unsqueeze(-2)
-    width = torch.where(std > 0, std, 1.0)  # 1: a dimension of no width
-    lengths = (y / width.unsqueeze(-2)).square().sum(-1).clamp(min=torch.finfo(y.dtype).tiny)
-    dim = step.shape[-1]
-    bounded = torch.where(weights < 0, weights * dim / lengths, weights).unsqueeze(-1)
-    p, q = paths.unbind(-2)
-    p = (1 - rates.c_s) * p + math.sqrt(rates.c_s * (2 - rates.c_s) * rates.mu_eff) * (step / width)
-    length = torch.linalg.vector_norm(p, dim=-1, keepdim=True)
-    warm = 1 - (1 - rates.c_s) ** (2 * (generation + 1))
-    h = (length.square() / warm < (2 + 4 / (dim + 1)) * dim).to(step.dtype)
-    q = (1 - rates.c_c) * q + h * math.sqrt(rates.c_c * (2 - rates.c_c) * rates.mu_eff) * step
-    ratio = torch.exp((rates.c_s / rates.d_s * (length / rates.chi - 1)).clamp(max=1.0))
-    kept = 1 - rates.c_1 - rates.c_mu * weights.sum(-1, keepdim=True)
-    kept = kept + rates.c_1 * (1 - h) * rates.c_c * (2 - rates.c_c)
-    rank_mu = (bounded * y.square()).sum(-2)
-    variances = ratio.square() * (kept * std.square() + rates.c_1 * q.square() + rates.c_mu * rank_mu)
-    return variances, torch.stack([p, ratio * q], dim=-2)
+def _log_weight(num_elites: int, rank: int) -> float:
+    return math.log(num_elites + 0.5) - math.log(rank)
 
 
 def of_elites(
@@ -141,17 +113,3 @@ def of_elites(
         return found
     share = (1 - weights.square().sum(-1))[..., None, None]
     return torch.where(share > 0, found / share, factor @ factor.mT)
-
-
-def factorised(covariance: Tensor, old: Tensor) -> Tensor:
-    """Return L with L L^T = covariance, shape (..., d, d), float64; ``old`` where there is none.
-
-    A matrix of too few elites is singular: a share of 1e-12 of each variance is added to the diagonal. A
-    dimension of variance 0 keeps it.
-    """
-    variances = covariance.diagonal(dim1=-2, dim2=-1)
-    ridge = 1e-12 * variances + torch.finfo(covariance.dtype).tiny
-    factor, failed = torch.linalg.cholesky_ex(covariance + torch.diag_embed(ridge))
-    good = (failed == 0) & factor.isfinite().all(-1).all(-1)
-    factor = torch.where(variances.unsqueeze(-1) > 0, factor, 0.0)
-    return torch.where(good[..., None, None], factor, old)

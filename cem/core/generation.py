@@ -9,7 +9,6 @@ Nothing is changed in place and nothing waits for the device, so both work in CU
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -17,12 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cem.core.adaptation import factorised, of_elites, with_paths
+from cem.core.adaptation import of_elites
 from cem.core.bounds import keep_inside, out_of_box
-from cem.core.state import AVERAGED_MEAN, BEST, FAILED, MEAN, STD, State, bounds_of, is_fused, is_transformed
+from cem.core.state import AVERAGED_MEAN, BEST, MEAN, STD, State, bounds_of, is_fused, is_transformed
 from kernels.ops.cem_update import cem_update, cem_update_reference
-from kernels.ops.cem_update.reference import ranking, rows_of
+from kernels.ops.cem_update.reference import rounded
 from kernels.ops.cma_update import cma_update, cma_update_reference, draw_correlated
+from kernels.ops.cma_update.reference import added, factorised, ranked, with_paths
 from kernels.ops.normal import sample_normal_rows
 
 Sample = Callable[[State, Tensor, int], Tensor]
@@ -144,53 +144,34 @@ def _with_best_of(in_box: Tensor, candidates: Tensor, fitness: Tensor, old: Stat
 
 
 def _adapted(old: State, new: State, candidates: Tensor, fitness: Tensor) -> State:
-    """Replace the standard deviations by what ``cem.core.adaptation`` makes of the candidates."""
+    """Replace the standard deviations by what paths, or the covariance of the elites, make of them."""
     settings, config, rates = old.settings, old.settings.config, old.settings.rates
     mean, std = old.distribution[..., MEAN, :].double(), old.distribution[..., STD, :].double()
-    all_failed = (new.record[..., FAILED] == new.generation).unsqueeze(-1)
     factor, paths, weights = old.factor, old.paths, old.weights
     if weights is None:
         weights = torch.ones(settings.num_elites, dtype=torch.float64, device=mean.device)
-    scores, order = ranking(fitness, settings.maximize)
-    scores, order = scores[..., : len(weights)], order[..., : len(weights)]
-    failed = scores == (-math.inf if settings.maximize else math.inf)
-    weights = torch.where(failed, 0.0, weights)
-    rows = torch.where(failed.unsqueeze(-1), 0.0, rows_of(candidates, order).double())
+    rows, weights, failed = ranked(fitness, candidates, weights, settings.maximize)
+    all_failed = failed.all(-1, keepdim=True)
     if rates is not None and paths is not None:
         moved = new.distribution[..., MEAN, :].double()
         variances, found = with_paths(std, rows, weights, mean, moved, paths.double(), old.generation, rates)
-        next_std = (variances + _more(old, variances)).sqrt()
+        more = added(variances, old.generation, old.variance_schedule, old.std_floor)
+        next_std = (variances + more).sqrt()
         next_std = torch.where(all_failed | ~next_std.isfinite(), std, next_std)
         kept = all_failed.unsqueeze(-1) | ~found.isfinite()
-        paths = _rounded(torch.where(kept, paths.double(), found), paths.dtype)
+        paths = rounded(torch.where(kept, paths.double(), found), paths.dtype)
     else:
         assert factor is not None
         lower = factor.double()
         weights = weights / weights.sum(-1, keepdim=True)
         covariance = of_elites(lower, rows, weights, mean, config.variance_about)
         covariance = lower @ lower.mT + config.std_smoothing * (covariance - lower @ lower.mT)
-        more = _more(old, covariance.diagonal(dim1=-2, dim2=-1))
-        found = factorised(covariance + torch.diag_embed(more), lower)
-        found = torch.where(all_failed.unsqueeze(-1), lower, found)
-        next_std, factor = found.square().sum(-1).sqrt(), _rounded(found, factor.dtype)
+        variances = covariance.diagonal(dim1=-2, dim2=-1)
+        more = added(variances, old.generation, old.variance_schedule, old.std_floor)
+        found, good = factorised(covariance + torch.diag_embed(more))
+        found = torch.where((all_failed | ~good.unsqueeze(-1)).unsqueeze(-1), lower, found)
+        next_std, factor = found.square().sum(-1).sqrt(), rounded(found, factor.dtype)
     rest = new.distribution.unbind(-2)
-    next_std = _rounded(next_std, rest[STD].dtype)
+    next_std = rounded(next_std, rest[STD].dtype)
     distribution = torch.stack([rest[MEAN], next_std, *rest[AVERAGED_MEAN:]], dim=-2)
     return State(distribution, new.record, new.generation, factor, paths, *new[5:])
-
-
-def _more(state: State, variances: Tensor) -> Tensor:
-    """Return what schedule and floor add to variances, shape (..., d)."""
-    more = torch.zeros_like(variances)
-    if state.variance_schedule is not None:
-        last = len(state.variance_schedule) - 1
-        more = more + state.variance_schedule[state.generation.clamp(max=last)]
-    if state.std_floor is not None:
-        more = torch.maximum(more, state.std_floor.double().square() - variances)
-    return more
-
-
-def _rounded(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return a finite tensor of another dtype: what is too large becomes the largest number."""
-    largest = torch.finfo(dtype).max
-    return x.clamp(-largest, largest).to(dtype)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from cem.core.adaptation import Rates, all_weights, rates
+from cem.core.adaptation import Rates, all_weights, rank_weights, rates
 from cem.core.backend import CMA_OPERATORS, OPERATORS, choose_backend, mix_seed
 from cem.core.bounds import check_bounds, into_box, start_out_of_box
 from cem.core.checks import as_real, check_device, check_distribution, check_vector
@@ -25,7 +25,6 @@ MEAN, STD, AVERAGED_MEAN, BEST = range(4)
 """Rows of ``State.distribution``."""
 BEST_FITNESS, GENERATION_BEST, ELITE_MEAN, ELITE_THRESHOLD, FAILED = range(5)
 """Columns of ``State.record``."""
-_DIGITS = 12  # of a weight: the logarithms of C libraries differ in the last bit
 
 
 @dataclass(frozen=True)
@@ -222,15 +221,6 @@ def init(
 def doubles(numbers: list[float], device: torch.device) -> Tensor:
     """Return numbers as float64 on a device; does not wait for it."""
     return torch.tensor(numbers, dtype=torch.float64).to(device, non_blocking=True)
-
-
-def rank_weights(num_elites: int, kind: str) -> list[float]:
-    """Return the weights of the elites by rank, ``"equal"`` or ``"log"``, of sum 1."""
-    raw = [1.0] * num_elites
-    if kind == "log":
-        raw = [math.log(num_elites + 0.5) - math.log(rank) for rank in range(1, num_elites + 1)]
-    total = math.fsum(raw)
-    return [round(weight / total, _DIGITS) for weight in raw]
 
 
 def problem_seeds(seed: Any, batch_shape: torch.Size, device: torch.device) -> Tensor:

@@ -23,9 +23,9 @@ from statistics import NormalDist
 import torch
 from torch import Tensor
 
-from cem.core.adaptation import effective
+from cem.core.adaptation import effective, rank_weights
 from cem.core.checks import outside
-from cem.core.state import Settings, rank_weights
+from cem.core.state import Settings
 
 STD = 1e-9
 """The least standard deviation, as a share of the first one."""

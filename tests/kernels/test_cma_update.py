@@ -16,8 +16,7 @@ from contract import DEVICES, assert_same, check_device, cuda
 from test_cem_update import problem
 from torch import Tensor
 
-from cem.core.adaptation import all_weights, rates
-from cem.core.state import rank_weights
+from cem.core.adaptation import all_weights, rank_weights, rates
 from kernels import cem_update, cma_update, cma_update_reference, draw_correlated, sample_normal_rows
 
 Given = dict[str, Any]

@@ -102,8 +102,7 @@ def cem_update_reference(
     best_score = torch.fmax(known, top_score) if maximize else torch.fmin(known, top_score)  # NaN loses
     better = some & (best_score != known)
     old, best = distribution.split([3, 1], -2)
-    largest = torch.finfo(old.dtype).max  # what is too large becomes it
-    marginals = torch.stack([new_mean, new_std, moved], -2).clamp(-largest, largest).to(old.dtype)
+    marginals = rounded(torch.stack([new_mean, new_std, moved], -2), old.dtype)
     marginals = torch.where(changed[..., None, :], marginals, old)
     best = torch.where(better[..., None], top, best)
     threshold = scores.gather(-1, (count - 1).clamp(min=0))
@@ -126,6 +125,12 @@ def rows_of(candidates: Tensor, index: Tensor) -> Tensor:
     if candidates.dim() == 2:
         return candidates.index_select(0, index)
     return candidates.gather(-2, index[..., None].expand(*index.shape, candidates.shape[-1]))
+
+
+def rounded(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a tensor of another dtype: what is too large becomes the largest number."""
+    largest = torch.finfo(dtype).max
+    return x.clamp(-largest, largest).to(dtype)
 
 
 def _ordered_sum(x: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from kernels.ops.cem_update.reference import cem_update_reference, ranking, rows_of
+from kernels.ops.cem_update.reference import cem_update_reference, ranking, rounded, rows_of
 
 Rates = tuple[float, float, float, float, float, float, float]
 _TINY = torch.finfo(torch.float64).tiny
@@ -47,32 +47,16 @@ def cma_update_reference(
         mean_averaging=mean_averaging,
         fixed_order=False,
     )
-    scores, order = ranking(fitness, maximize)
-    failed = scores == (-math.inf if maximize else math.inf)
-    rows = torch.where(failed.unsqueeze(-1), 0.0, rows_of(candidates, order).double())
-    weights = torch.where(failed, 0.0, weights)
-
-    mean, moved = distribution[..., 0, :].double(), new[..., 0, :].double()
-    covariance, found_paths = _with_paths(
-        factor.double(), rows, weights, mean, moved, paths.double(), generation, rates
-    )
-    variances = covariance.diagonal(dim1=-2, dim2=-1)
-    more = torch.zeros_like(variances)
-    if extra_variance is not None:
-        last = generation.clamp(0, extra_variance.shape[0] - 1)
-        more = more + extra_variance.index_select(0, last.reshape(1))
-    if std_floor is not None:
-        more = torch.maximum(more, std_floor.double().square() - variances)
-    variances = variances + more
-    ridge = 1e-12 * variances + _TINY  # a matrix of too few elites is singular
-    found, info = torch.linalg.cholesky_ex(covariance + torch.diag_embed(more) + torch.diag_embed(ridge))
+    rows, weights, failed = ranked(fitness, candidates, weights, maximize)
+    lower, mean, moved = factor.double(), distribution[..., 0, :].double(), new[..., 0, :].double()
+    covariance, found_paths = with_paths(lower, rows, weights, mean, moved, paths.double(), generation, rates)
+    more = added(covariance.diagonal(dim1=-2, dim2=-1), generation, extra_variance, std_floor)
+    found, good = factorised(covariance + torch.diag_embed(more))
     some = ~failed.all(-1, keepdim=True)
-    good = ((info == 0) & found.isfinite().all(-1).all(-1)).unsqueeze(-1) & some
-    found = torch.where(variances.unsqueeze(-1) > 0, found, 0.0)
+    good = good.unsqueeze(-1) & some
 
     def changed(where: Tensor, x: Tensor, old: Tensor) -> Tensor:
-        largest = torch.finfo(old.dtype).max  # what is too large becomes it
-        return torch.where(where, x.clamp(-largest, largest).to(old.dtype), old)
+        return torch.where(where, rounded(x, old.dtype), old)
 
     std = changed(good, found.square().sum(-1).sqrt(), distribution[..., 1, :])
     new = torch.cat([new[..., :1, :], std.unsqueeze(-2), new[..., 2:, :]], dim=-2)
@@ -81,8 +65,21 @@ def cma_update_reference(
     return new, new_record, after, new_factor, new_paths, elites
 
 
-def _with_paths(
-    lower: Tensor,
+def ranked(
+    fitness: Tensor, candidates: Tensor, weights: Tensor, maximize: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the best candidates by rank, float64, as many as weights, with these, and which failed.
+
+    Those that failed are last: rows of zeros with weight 0.
+    """
+    scores, order = (x[..., : len(weights)] for x in ranking(fitness, maximize))
+    failed = scores == (-math.inf if maximize else math.inf)
+    rows = torch.where(failed.unsqueeze(-1), 0.0, rows_of(candidates, order).double())
+    return rows, torch.where(failed, 0.0, weights), failed
+
+
+def with_paths(
+    scale: Tensor,
     rows: Tensor,
     weights: Tensor,
     mean: Tensor,
@@ -91,22 +88,61 @@ def _with_paths(
     generation: Tensor,
     rates: Rates,
 ) -> tuple[Tensor, Tensor]:
-    """Return the next covariance, shape (..., d, d), and paths; all tensors float64, rows by rank."""
+    """Return the next covariance, of which a diagonal one has the variances alone, and the paths.
+
+    All tensors are float64, with any leading batch dimensions: the standard deviations, shape (..., d), or
+    the factor, shape (..., d, d), as ``scale``; candidates by rank, shape (..., N, d), and their weights; the
+    mean before and after, shape (..., d); the paths, shape (..., 2, d).
+    """
     mu_eff, c_s, d_s, c_c, c_1, c_mu, chi = rates
     step, y, dim = moved - mean, rows - mean.unsqueeze(-2), mean.shape[-1]
-    still = (lower.diagonal(dim1=-2, dim2=-1) == 0).to(lower.dtype)  # dimensions of no width
-    both = torch.cat([y, step.unsqueeze(-2)], dim=-2)
-    white = torch.linalg.solve_triangular(lower + torch.diag_embed(still), both.mT, upper=False).mT
-    lengths = white[..., :-1, :].square().sum(-1).clamp(min=_TINY)
-    bounded = torch.where(weights < 0, weights * dim / lengths, weights).unsqueeze(-1)
+    is_diagonal = scale.dim() == mean.dim()
+    if is_diagonal:
+        width = torch.where(scale > 0, scale, 1.0)  # 1: a dimension of no width
+        lengths, white_step = (y / width.unsqueeze(-2)).square().sum(-1), step / width
+    else:
+        still = (scale.diagonal(dim1=-2, dim2=-1) == 0).to(scale.dtype)
+        both = torch.cat([y, step.unsqueeze(-2)], dim=-2)
+        white = torch.linalg.solve_triangular(scale + torch.diag_embed(still), both.mT, upper=False).mT
+        lengths, white_step = white[..., :-1, :].square().sum(-1), white[..., -1, :]
+    bounded = torch.where(weights < 0, weights * dim / lengths.clamp(min=_TINY), weights).unsqueeze(-1)
     p, q = paths.unbind(-2)
-    p = (1 - c_s) * p + math.sqrt(c_s * (2 - c_s) * mu_eff) * white[..., -1, :]
+    p = (1 - c_s) * p + math.sqrt(c_s * (2 - c_s) * mu_eff) * white_step
     length = torch.linalg.vector_norm(p, dim=-1, keepdim=True)
     warm = 1 - (1 - c_s) ** (2 * (generation + 1))
     moves = (length.square() / warm < (2 + 4 / (dim + 1)) * dim).to(step.dtype)
     q = (1 - c_c) * q + moves * math.sqrt(c_c * (2 - c_c) * mu_eff) * step
     ratio = torch.exp((c_s / d_s * (length / chi - 1)).clamp(max=1.0))
     kept = 1 - c_1 - c_mu * weights.sum(-1, keepdim=True) + c_1 * (1 - moves) * c_c * (2 - c_c)
-    covariance = kept.unsqueeze(-1) * (lower @ lower.mT) + c_mu * ((y * bounded).mT @ y)
+    new_paths = torch.stack([p, ratio * q], dim=-2)
+    if is_diagonal:
+        rank_mu = (bounded * y.square()).sum(-2)
+        return ratio.square() * (kept * scale.square() + c_1 * q.square() + c_mu * rank_mu), new_paths
+    covariance = kept.unsqueeze(-1) * (scale @ scale.mT) + c_mu * ((y * bounded).mT @ y)
     covariance = covariance + c_1 * q.unsqueeze(-1) * q.unsqueeze(-2)
-    return ratio.square().unsqueeze(-1) * covariance, torch.stack([p, ratio * q], dim=-2)
+    return ratio.square().unsqueeze(-1) * covariance, new_paths
+
+
+def added(
+    variances: Tensor, generation: Tensor, extra_variance: Tensor | None, std_floor: Tensor | None
+) -> Tensor:
+    """Return what extra variance and floor add to variances, shape (..., d), float64."""
+    more = torch.zeros_like(variances)
+    if extra_variance is not None:
+        last = generation.clamp(0, extra_variance.shape[0] - 1)
+        more = more + extra_variance.index_select(0, last.reshape(1))
+    if std_floor is not None:
+        more = torch.maximum(more, std_floor.double().square() - variances)
+    return more
+
+
+def factorised(covariance: Tensor) -> tuple[Tensor, Tensor]:
+    """Return L with L L^T = covariance, shape (..., d, d), float64, and where there is one, shape (...).
+
+    A matrix of too few elites is singular: a share of 1e-12 of each variance is added to the diagonal. A
+    dimension of variance 0 keeps it.
+    """
+    variances = covariance.diagonal(dim1=-2, dim2=-1)
+    factor, info = torch.linalg.cholesky_ex(covariance + torch.diag_embed(1e-12 * variances + _TINY))
+    good = (info == 0) & factor.isfinite().all(-1).all(-1)
+    return torch.where(variances.unsqueeze(-1) > 0, factor, 0.0), good

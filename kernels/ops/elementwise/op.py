@@ -71,7 +71,7 @@ def elementwise_mult(a: Tensor, b: Tensor) -> Tensor:
 
     Args:
         a: as ``vector_add`` takes it.
-        b: likewise.
+        b: as ``a``.
 
     Returns:
         As ``vector_add``.
