@@ -210,14 +210,3 @@ def test_a_new_generation_or_seed_is_not_compiled_anew() -> None:
         for seed, generation in ((1, number), (number, 1)):
             expected = sample_normal(mean, std, 8, seed=seed, generation=generation)
             assert torch.equal(compiled(mean, std, seed, generation), expected)
-
-
-@cuda
-def test_the_backward_pass_is_the_same_every_time() -> None:
-    mean, std = (x.requires_grad_() for x in parameters(300, device="cuda"))
-    for dim_first in (True, False):
-        samples = sample_normal(mean, std, 50000, seed=1, dim_first=dim_first)
-        weights = torch.randn_like(samples)
-        runs = [torch.autograd.grad(samples, (mean, std), weights, retain_graph=True) for _ in range(5)]
-        for run in runs[1:]:
-            assert_same(run, runs[0])

@@ -1,7 +1,7 @@
 """The sampler's derivatives and its fake kernels.
 
 A sample is mean + std * z, and z a function of the seed and the place: the gradients are the sums of grad and
-of grad * z over the samples. They are linear in grad; the transpose is the sampler with the same noise.
+of grad * z over the samples, with z drawn again.
 """
 
 from __future__ import annotations
@@ -19,23 +19,29 @@ def compute_type(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype is torch.float64 else torch.float32
 
 
+def draw_noise(shape: tuple[int, ...], device: torch.device, num_samples: int, *noise: Any) -> Tensor:
+    """Return z itself for a mean of a shape; ``noise`` as the operator takes it, then the samples' type."""
+    *noise, dtype = *noise[:-1], compute_type(noise[-1])
+    ones = torch.ones(shape, dtype=dtype, device=device)
+    draw = torch.ops.cem_tetris.sample_normal_no_grad.default
+    samples: Tensor = draw(torch.zeros_like(ones), ones, num_samples, *noise, dtype, None, None)
+    return samples
+
+
 def register() -> None:
     """Tell torch of the formulas, the fake kernels and the batching rule; the schemas have to be known."""
-    fake, autograd = torch.library.register_fake, torch.library.register_autograd
+    fake = torch.library.register_fake
     fake("cem_tetris::sample_normal", _fake)
     fake("cem_tetris::sample_normal_no_grad", _fake)
     fake("cem_tetris::sample_normal_seeded", _fake_seeded)
     fake("cem_tetris::sample_normal_rows", _fake_rows)
-    fake("cem_tetris::sample_normal_backward", _fake_backward)
     torch.library.register_vmap("cem_tetris::sample_normal_no_grad", _mapped)
-    autograd("cem_tetris::sample_normal", _gradients, setup_context=_save)
-    autograd("cem_tetris::sample_normal_backward", _second_gradients, setup_context=_save_backward)
+    torch.library.register_autograd("cem_tetris::sample_normal", _gradients, setup_context=_save)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    mean, std, _, *noise, ctx.dtype, low, high = inputs
-    seed, generation, seeds, generations, *flags = noise
-    ctx.noise = (seed, generation, *flags)
+    mean, std, ctx.num_samples, seed, generation, seeds, generations, *flags, dtype, low, high = inputs
+    ctx.numbers, ctx.flags = (seed, generation), (*flags, dtype)
     # Without bounds the gradients depend on nothing but the noise.
     bounded = low is not None or high is not None
     ctx.save_for_backward(*((mean, std) if bounded else (None, None)), seeds, generations, low, high)
@@ -44,34 +50,21 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     mean, std, *seeds, low, high = ctx.saved_tensors
-    seed, generation, *flags = ctx.noise
-    noise, samples_at = (seed, generation, *seeds, *flags), -1 if flags[-1] else -2
+    dim_first = ctx.flags[2]
+    samples_at = -1 if dim_first else -2
+    shape = grad.shape[:-1] if dim_first else (*grad.shape[:-2], grad.shape[-1])
+    z = draw_noise(shape, grad.device, ctx.num_samples, *ctx.numbers, *seeds, *ctx.flags)
+    grad = grad.to(z.dtype)
     if mean is not None:
-        with torch.no_grad():  # the samples before they were clamped, in the type that was computed in
-            draw = torch.ops.cem_tetris.sample_normal_no_grad.default
-            samples = draw(mean, std, grad.shape[samples_at], *noise, compute_type(ctx.dtype), None, None)
+        with torch.no_grad():
+            samples = mean.unsqueeze(samples_at) + std.unsqueeze(samples_at) * z
             inside = torch.ones_like(samples, dtype=torch.bool)
             for bound, compare in ((low, torch.ge), (high, torch.le)):
                 if bound is not None:
                     inside &= compare(samples, bound.unsqueeze(samples_at))
         grad = torch.where(inside, grad, 0)
-    gradients = torch.ops.cem_tetris.sample_normal_backward.default(grad, *noise)
+    gradients = grad.sum(samples_at), (grad * z).sum(samples_at)
     return (*(each.to(ctx.mean_dtype) for each in gradients), *(None,) * 11)
-
-
-def _save_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    grad, seed, generation, seeds, generations, *flags = inputs
-    ctx.noise = (seed, generation, *flags)
-    ctx.save_for_backward(seeds, generations)
-    ctx.num_samples, ctx.dtype = grad.shape[-1 if flags[-1] else -2], grad.dtype
-
-
-def _second_gradients(ctx: Any, mean_tangent: Tensor, std_tangent: Tensor) -> tuple[Tensor | None, ...]:
-    seed, generation, *flags = ctx.noise
-    noise = (seed, generation, *ctx.saved_tensors, *flags)
-    draw = torch.ops.cem_tetris.sample_normal.default
-    result = draw(mean_tangent, std_tangent, ctx.num_samples, *noise, ctx.dtype, None, None)
-    return (result, *(None,) * 7)
 
 
 def _mapped(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
@@ -115,9 +108,3 @@ def _check_devices(*tensors: Tensor) -> None:
     devices = [str(tensor.device) for tensor in tensors]
     if len(set(devices)) > 1:  # the meta device alone comes here unchecked
         raise RuntimeError(f"expected all tensors on one device, got {', '.join(devices)}")
-
-
-def _fake_backward(grad: Tensor, *noise: Any) -> tuple[Tensor, Tensor]:
-    shape = (*grad.shape[:-2], grad.shape[-2 if noise[-1] else -1])
-    dtype = compute_type(grad.dtype)
-    return grad.new_empty(shape, dtype=dtype), grad.new_empty(shape, dtype=dtype)

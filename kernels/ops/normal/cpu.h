@@ -210,47 +210,5 @@ void draw(const Noise& noise, Vector mean, Vector std, Vector low, Vector high, 
       [&](auto zero) { draw_as(noise, mean, std, low, high, mutable_data<decltype(zero)>(out)); });
 }
 
-// A thread has whole tiles of dimensions and goes through their samples in order, so the sums are the same
-// for any number of threads.
-template <typename T, typename Real>
-void sum_gradients_as(const Noise& noise, const T* grad, Real* mean_grad, Real* std_grad) {
-  const int64_t row = noise.dim_first ? noise.samples : 1, column = noise.dim_first ? 1 : noise.dimensions;
-  const int64_t tiles = divide_up(noise.dimensions, kTile);
-  torch::stable::parallel_for(0, noise.problems * tiles, 1, [&](int64_t begin, int64_t end) {
-    Tiles<Real> z;
-    for (int64_t i = begin; i < end; ++i) {
-      double sum[2][kTile] = {};
-      const int64_t problem = i / tiles, tile = i % tiles, first = tile * kTile;
-      const Key key = key_of(noise, problem);
-      const T* of_problem = grad + problem * noise.dimensions * noise.samples;
-      const int dimensions = static_cast<int>(std::min<int64_t>(kTile, noise.dimensions - first));
-      for (int64_t sample = 0; sample < noise.samples; sample += kTile * kLanes) {
-        const int count = static_cast<int>(std::min<int64_t>(kTile * kLanes, noise.samples - sample));
-        z.fill(key, noise, tile, sample / kTile, false);
-        for (int j = 0; j < dimensions; ++j) {
-          for (int s = 0; s < count; ++s) {
-            const int source = noise.shared ? 0 : j, lane = s / kTile;
-            const double g = static_cast<Real>(of_problem[(first + j) * row + (sample + s) * column]);
-            sum[0][j] += g;
-            sum[1][j] += g * (z.radius[source][s % kTile / 2][lane] * z.direction[source][s % kTile][lane]);
-          }
-        }
-      }
-      for (int j = 0; j < dimensions; ++j) {
-        mean_grad[problem * noise.dimensions + first + j] = static_cast<Real>(sum[0][j]);
-        std_grad[problem * noise.dimensions + first + j] = static_cast<Real>(sum[1][j]);
-      }
-    }
-  });
-}
-
-void sum_gradients(const Noise& noise, const Tensor& grad, const Tensor& mean_grad, const Tensor& std_grad) {
-  dispatch(grad.scalar_type(), [&](auto zero) {
-    using T = decltype(zero);
-    using Real = compute_t<T>;
-    sum_gradients_as(noise, const_data<T>(grad), mutable_data<Real>(mean_grad), mutable_data<Real>(std_grad));
-  });
-}
-
 }  // namespace
 }  // namespace cem_tetris::normal

@@ -1,7 +1,6 @@
 // Which kernel a call on CUDA is, and its grid.
 #pragma once
 
-#include "backward.cuh"
 #include "small.cuh"
 
 namespace cem_tetris::normal {
@@ -154,33 +153,6 @@ void launch(Noise noise, Vector mean, Vector std, Vector low, Vector high, const
 void draw(const Noise& noise, Vector mean, Vector std, Vector low, Vector high, const Tensor& out) {
   const OnDevice current(out.get_device_index());
   dispatch(out.scalar_type(), [&](auto zero) { launch<decltype(zero)>(noise, mean, std, low, high, out); });
-}
-
-void sum_gradients(const Noise& noise, const Tensor& grad, Tensor mean_grad, Tensor std_grad) {
-  const OnDevice current(grad.get_device_index());
-  if (noise.samples == 0) {
-    torch::stable::zero_(mean_grad);
-    torch::stable::zero_(std_grad);
-    return;
-  }
-  const cudaStream_t stream = current_stream(grad);
-  dispatch(grad.scalar_type(), [&](auto zero) {
-    using T = decltype(zero);
-    using Real = compute_t<T>;
-    const int64_t chunks = divide_up(noise.samples, kChunk);
-    const Tensor partial =
-        empty(Device(grad), mean_grad.scalar_type(), {noise.problems, 2, chunks, noise.dimensions});
-    const int64_t tiles = divide_up(noise.dimensions, kTile), sums = noise.problems * noise.dimensions;
-    const int64_t blocks = chunks * (noise.dim_first ? tiles : divide_up(tiles, kThreads));
-    auto* kernel = noise.dim_first ? backward_rows_kernel<T, Real> : backward_columns_kernel<T, Real>;
-    kernel<<<grid_of(blocks, noise.problems), kThreads, 0, stream>>>(
-        noise, const_data<T>(grad), chunks, mutable_data<Real>(partial));
-    STD_CUDA_KERNEL_LAUNCH_CHECK();
-    sum_chunks_kernel<Real>
-        <<<grid_of(divide_up(sums, kThreads), 1), kThreads, 0, stream>>>(const_data<Real>(partial), chunks,
-            noise.dimensions, noise.problems, mutable_data<Real>(mean_grad), mutable_data<Real>(std_grad));
-    STD_CUDA_KERNEL_LAUNCH_CHECK();
-  });
 }
 
 }  // namespace

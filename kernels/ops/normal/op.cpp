@@ -20,6 +20,4 @@ STABLE_TORCH_LIBRARY_FRAGMENT(cem_tetris, m) {
   m.def(
       "sample_normal_rows(Tensor rows, SymInt num_samples, Tensor seed, Tensor generation, Tensor? low=None, "
       "Tensor? high=None) -> Tensor");
-  m.def("sample_normal_backward(Tensor grad, SymInt seed, SymInt generation, Tensor? seeds, "
-        "Tensor? generations, bool shared_noise, bool antithetic, bool dim_first) -> (Tensor, Tensor)");
 }

@@ -1,7 +1,7 @@
 """Sample ``mean + std * z`` with z ~ N(0, 1) made inside the kernel: function, gradients, reference.
 
-z is a pure function of (seed, generation, sample, dimension), so it is nowhere stored: the backward pass
-makes it again. stream.h, call.h and box_muller.h say how: Philox4x32-10 and the Box-Muller transform.
+z is a pure function of (seed, generation, sample, dimension), so it is not stored: the backward pass draws it
+again. stream.h, call.h and box_muller.h say how: Philox4x32-10 and the Box-Muller transform.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from kernels.ops.library import FLOATING, NUMBERS, Library, check_tensor, goes_long_way, is_transformed
-from kernels.ops.normal.autograd import compute_type, register
+from kernels.ops.normal.autograd import compute_type, draw_noise, register
 from kernels.ops.philox import signed64
 from kernels.support.checks import check_flags
 
@@ -122,10 +122,8 @@ def sample_normal(
     origin = _noise(seed, generation, mean, num_samples, dtype, generator)
     noise = (*origin, shared_noise, antithetic, dim_first)
     if is_transformed():
-        zeros = torch.zeros(mean.shape, dtype=mean.dtype, device=mean.device)
         with forward_ad._set_fwd_grad_enabled(False), torch.no_grad():
-            draw = torch.ops.cem_tetris.sample_normal_no_grad.default
-            z = draw(zeros, zeros + 1, num_samples, *noise, compute_type(dtype), None, None)
+            z = draw_noise(mean.shape, mean.device, num_samples, *noise, dtype)
         limits = None if low is None or high is None else (low, high)
         return sample_normal_reference(mean, std, z, bounds=limits, dim_first=dim_first).to(dtype)
     recorded = (mean.requires_grad or std.requires_grad) and torch.is_grad_enabled()
