@@ -143,7 +143,7 @@ def test_packages_import_nothing_but_their_dependencies(package: str) -> None:
         set(sys.stdlib_module_names) | DEPENDENCIES | set(PACKAGES) | {"typing_extensions"}
     )  # types alone
     # Of operators: they use Numba where the extra "prototype" brought it.
-    prototypes = {"prototype.py", "numba_launch.py", "check.py"}
+    prototypes = {"prototype.py", "check.py"}
     wrong = {
         str(source.relative_to(PROJECT)): sorted(foreign)
         for source in (PROJECT / package).rglob("*.py")

@@ -39,7 +39,7 @@ class Case:
     large: tuple[int, ...]  # the size for C++ and CUDA
     arguments: Mapping[str, Any] = field(default_factory=dict)  # by name, for the prototype too
     gradients: bool = True  # without a derivative, results alone are compared
-    prototype: bool = True  # whether there is one in Numba
+    prototype: bool = False  # whether there is one in Numba
 
 
 class Mismatch(Exception):  # noqa: N818  (a finding)

@@ -32,6 +32,7 @@ CASE = Case(
     inputs=lambda generator, size: (torch.randn(size, generator=generator, dtype=torch.float64),),
     small=(5,),
     large=(100,),
+    prototype=True,
 )
 
 

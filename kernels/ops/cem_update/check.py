@@ -42,6 +42,5 @@ CASES = {
         large=(5000, 301),
         arguments={"num_elites": 4},
         gradients=False,
-        prototype=False,
     )
 }

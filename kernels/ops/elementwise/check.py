@@ -24,6 +24,7 @@ CASES = {
         inputs=partial(_inputs, count=len(inspect.signature(operator.reference).parameters)),
         small=(37,),
         large=(10_007,),
+        prototype=True,
     )
     for name, operator in op.TABLE.items()
 }

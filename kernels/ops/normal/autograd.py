@@ -21,10 +21,9 @@ def compute_type(dtype: torch.dtype) -> torch.dtype:
 
 def draw_noise(shape: tuple[int, ...], device: torch.device, num_samples: int, *noise: Any) -> Tensor:
     """Return z itself for a mean of a shape; ``noise`` as the operator takes it, then the samples' type."""
-    *noise, dtype = *noise[:-1], compute_type(noise[-1])
-    ones = torch.ones(shape, dtype=dtype, device=device)
+    ones = torch.ones(shape, dtype=compute_type(noise[-1]), device=device)
     draw = torch.ops.cem_tetris.sample_normal_no_grad.default
-    samples: Tensor = draw(torch.zeros_like(ones), ones, num_samples, *noise, dtype, None, None)
+    samples: Tensor = draw(torch.zeros_like(ones), ones, num_samples, *noise[:-1], ones.dtype, None, None)
     return samples
 
 
