@@ -125,33 +125,6 @@ __device__ __forceinline__ double warp_folded(int64_t first, int64_t last, const
   return warp_fold(sum);
 }
 
-// The residue class of a chunk's elites that begins at place p: moments in one dimension.
-// rows: the candidates of the problem in this dimension, `stride` apart. index(p), weight(p): of a place.
-template <typename T, typename Index, typename Weights> __device__ __forceinline__ Moments class_moments(
-    const T* rows, int64_t stride, T best, int p, int end, const Index& index, const Weights& weight) {
-  constexpr int kAtOnce = 8;  // loads in flight
-  const double base = static_cast<double>(best);
-  Moments sums{0.0, 0.0};
-  for (; p < end; p += kAtOnce * kResidues) {
-    T value[kAtOnce];
-#pragma unroll
-    for (int u = 0; u < kAtOnce; ++u) {
-      const int place = p + u * kResidues;
-      if (place < end) value[u] = rows[static_cast<int64_t>(index(place)) * stride];
-    }
-#pragma unroll
-    for (int u = 0; u < kAtOnce; ++u) {
-      const int place = p + u * kResidues;
-      if (place >= end) break;  // conversions to double are scarce
-      const double x = static_cast<double>(value[u]) - base;
-      const double weighted = weight(place) * x;
-      sums.first += weighted;
-      sums.second += weighted * x;
-    }
-  }
-  return sums;
-}
-
 // Writes one dimension of the next distribution. `at` is its place in the distribution's first row.
 template <typename T> __device__ __forceinline__ void write_marginal(const Job& job, int64_t at,
     Weight weight, Moments sums, T best, bool better, const T (&old)[kRows], double extra_variance,

@@ -118,15 +118,13 @@ template <typename T, typename Gpu> void launch_large(const Gpu& device, const J
         work.weight);
   }
   constexpr int kPack = 16 / sizeof(T);
-  const bool wide_rows = dimensions >= kPack * kWarp && dimensions % kPack == 0 &&
-                         reinterpret_cast<uintptr_t>(job.candidates) % 16 == 0;
-  const int width = wide_rows ? kPack * kWarp : dimensions <= kMinWidth ? kMinWidth : kMaxWidth;
-  const int64_t tiles = divide_up(dimensions, width),
-                groups = wide_rows ? chunks : divide_up(chunks, kEntries / (kResidues * width));
-  const SumGrid grid{static_cast<int32_t>(tiles), width, static_cast<int32_t>(groups)};
-  const int64_t sum_blocks = problems * groups * (tiles + 1);
-  const int threads = wide_rows && sum_blocks > device.multiprocessors ? kWideThreads : kThreads;
-  device.launch(wide_rows ? wide_sums_kernel<T> : sums_kernel<T>, sum_blocks, threads, 0, job, work, grid);
+  const bool packs = dimensions >= kPack * kWarp && dimensions % kPack == 0 &&
+                     reinterpret_cast<uintptr_t>(job.candidates) % 16 == 0;
+  const int64_t tiles = divide_up(dimensions, packs ? kPack * kWarp : kWarp),
+                sum_blocks = problems * chunks * (tiles + 1);
+  const int threads = sum_blocks > device.multiprocessors ? kSumThreads : kThreads;
+  device.launch(packs ? sums_kernel<T, kPack> : sums_kernel<T, 1>, sum_blocks, threads, 0, job, work,
+      static_cast<int32_t>(tiles));
   const int64_t last = std::max<int64_t>(1, divide_up(dimensions, kWarp));
   device.launch(finish_kernel<T>, problems * last, kThreads, 0, job, work, static_cast<int32_t>(last));
 }

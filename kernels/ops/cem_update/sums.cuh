@@ -1,23 +1,17 @@
 // The sums over a long list of elites, and the marginals and the record that they give.
 //
-// sums_kernel: a block has `at_once` chunks and a tile of `width` dimensions, or, as the last block of a
-// group of chunks, the sums of fitness and weights. wide_sums_kernel is the same for rows of many 16-byte
-// packs: a warp has some residue classes of one chunk, a lane a pack. Both are bound by the bandwidth of the
-// memory. finish_kernel: a block has 32 dimensions; its threads add the chunks' sums, a residue class a warp.
+// sums_kernel: a block has a chunk and a tile of dimensions, a pack a lane, or, as the last block of a chunk,
+// the sums of fitness and weights. A warp has some residue classes. It is bound by the bandwidth of the memory.
+// finish_kernel: a block has 32 dimensions; its threads add the chunks' sums, a residue class a warp.
 #pragma once
 
 #include "search.cuh"
 
 namespace cem_tetris::update {
 
-constexpr int kEntries = 1024;     // sums of residue classes in a block
-constexpr int kWideThreads = 256;  // four blocks a multiprocessor: one computes while others load
+constexpr int kSumThreads = 256;  // four blocks a multiprocessor: one computes while others load
 constexpr int kScalars = 3;
 enum Scalar { kFitness, kWeight, kWeightSquared };
-
-struct SumGrid {
-  int32_t tiles, width, groups;  // of dimensions, of chunks
-};
 
 // The sums of fitness, weight and its square over a chunk, a warp each.
 __device__ __forceinline__ void scalar_sums(
@@ -35,62 +29,14 @@ __device__ __forceinline__ void scalar_sums(
   if (threadIdx.x % kWarp == 0) work.scalar[(problem * work.chunks + chunk) * kScalars + scalar] = sum;
 }
 
-template <typename T> __global__ void __launch_bounds__(1024)
-    sums_kernel(Job job, Workspace work, SumGrid grid) {
-  __shared__ double part[2][kEntries + kEntries / kMinWidth];
-  __shared__ uint32_t index[kEntries / kMinWidth / kResidues * kChunk];
-  const Settings& settings = job.settings;
-  const int thread = threadIdx.x, threads = blockDim.x, lane = thread % kWarp, warp = thread / kWarp,
-            warps = threads / kWarp;
-  const int64_t tile = blockIdx.x % (grid.tiles + 1), rest = blockIdx.x / (grid.tiles + 1);
-  const int64_t problem = rest / grid.groups, group = rest % grid.groups;
-  const Search& search = work.search[problem];
-  const int width = grid.width, stride = width + 1, at_once = kEntries / (kResidues * width);
-  const int64_t wanted = settings.elites, usable = usable_of(job, search), dimensions = settings.dimensions;
-  const int64_t first_chunk = group * at_once, first = first_chunk * kChunk;
-  if (first >= usable) return;
-  const int count = static_cast<int>(min(usable - first, static_cast<int64_t>(at_once) * kChunk));
-  const int64_t* places = work.index + problem * wanted + first;
-  const double* weights = work.weight != nullptr ? work.weight + problem * wanted + first : nullptr;
-
-  if (tile == grid.tiles) {
-    for (int chunk = 0; chunk * kChunk < count; ++chunk) scalar_sums(job, work, problem, first_chunk + chunk);
-    return;
-  }
-  for (int p = thread; p < count; p += threads) index[p] = static_cast<uint32_t>(places[p]);
-  __syncthreads();
-  const int64_t left = tile * width, column = min(left + thread % width, dimensions - 1);
-  const auto* rows =
-      static_cast<const T*>(job.candidates) + problem * settings.population * dimensions + column;
-  const T best = rows[static_cast<int64_t>(~search.best_complement) * dimensions];
-  for (int entry = thread; entry < kEntries; entry += threads) {
-    const int row = entry / width, chunk = row / kResidues;
-    const Moments sums = class_moments(
-        rows, dimensions, best, chunk * kChunk + row % kResidues, min(count, (chunk + 1) * kChunk),
-        [&](int p) { return index[p]; }, [&](int p) { return weights != nullptr ? weights[p] : 1.0; });
-    part[0][row * stride + thread % width] = sums.first;
-    part[1][row * stride + thread % width] = sums.second;
-  }
-  __syncthreads();
-  for (int sum = warp; sum < at_once * width; sum += warps) {
-    const int chunk = sum / width, j = sum % width, at = (chunk * kResidues + lane) * stride + j;
-    const double one = warp_fold(part[0][at]), two = warp_fold(part[1][at]);
-    if (lane == 0 && chunk * kChunk < count && left + j < dimensions) {
-      double* to = work.partial + (problem * work.chunks + first_chunk + chunk) * 2 * dimensions + left + j;
-      to[0] = one;
-      to[dimensions] = two;
-    }
-  }
-}
-
-// The dimensions are a multiple of those of a pack, and the rows aligned to packs. A block has kWideThreads
+// The dimensions are a multiple of those of a pack, and the rows aligned to packs. A block has kSumThreads
 // threads, several times as many where blocks are few. A warp of eight has the classes r, r + 16, r + 8 and
 // r + 24, the order in which a lane can add two sums of the tree as soon as it has them.
-template <typename T> __global__ void __launch_bounds__(1024)
-    wide_sums_kernel(Job job, Workspace work, SumGrid grid) {
-  constexpr int kPack = 16 / sizeof(T), kWidth = kPack * kWarp, kAtOnce = 4;  // packs in flight
-  constexpr int kParts = kThreads / 2;  // sums that wait: of half the warps, or two heights of kWideThreads
-  struct alignas(16) Pack {
+template <typename T, int kPack> __global__ void __launch_bounds__(1024)
+    sums_kernel(Job job, Workspace work, int32_t tiles) {
+  constexpr int kWidth = kPack * kWarp, kAtOnce = kPack == 1 ? 8 : 4;  // packs in flight
+  constexpr int kParts = kThreads / 2;  // sums that wait: of half the warps, or two heights of kSumThreads
+  struct alignas(kPack * sizeof(T)) Pack {
     T value[kPack];
   };
   struct Sums {
@@ -102,12 +48,12 @@ template <typename T> __global__ void __launch_bounds__(1024)
   const Settings& settings = job.settings;
   const int thread = threadIdx.x, threads = blockDim.x, lane = thread % kWarp, warp = thread / kWarp,
             warps = threads / kWarp;
-  const int64_t tile = blockIdx.x % (grid.tiles + 1), rest = blockIdx.x / (grid.tiles + 1);
-  const int64_t problem = rest / grid.groups, chunk = rest % grid.groups, first = chunk * kChunk;
+  const int64_t tile = blockIdx.x % (tiles + 1), rest = blockIdx.x / (tiles + 1);
+  const int64_t problem = rest / work.chunks, chunk = rest % work.chunks, first = chunk * kChunk;
   const Search& search = work.search[problem];
   const int64_t wanted = settings.elites, usable = usable_of(job, search), dimensions = settings.dimensions;
   if (first >= usable) return;
-  if (tile == grid.tiles) return scalar_sums(job, work, problem, chunk);
+  if (tile == tiles) return scalar_sums(job, work, problem, chunk);
   const int count = static_cast<int>(min(usable - first, static_cast<int64_t>(kChunk)));
   const int64_t from = problem * wanted + first;
   for (int p = thread; p < kChunk; p += threads) {
