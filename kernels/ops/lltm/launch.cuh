@@ -13,8 +13,6 @@ namespace {
 constexpr int64_t kSmallMultiplyAdds = int64_t{1} << 24;
 constexpr int64_t kSmallColumns = 512;
 constexpr int64_t kSmallBatch = 256;
-constexpr int kThreads = 256;
-constexpr int kBlocksPerMultiprocessor = 8;
 
 bool is_small(const CellSizes& sizes, ScalarType) {
   return sizes.batch <= kSmallBatch && sizes.columns() <= kSmallColumns &&
@@ -23,44 +21,26 @@ bool is_small(const CellSizes& sizes, ScalarType) {
 
 // Where the work is done; the device is the current one meanwhile.
 struct Place {
-  int device;
   DeviceGuard guard;
   cudaStream_t stream;
-  explicit Place(const Tensor& input)
-      : device(input.get_device_index()), guard(device), stream(current_stream(input)) {}
+  explicit Place(const Tensor& input) : guard(input.get_device_index()), stream(current_stream(input)) {}
 };
 
 dim3 tiles(int64_t wide, int width, int64_t high, int height) {
   return dim3(static_cast<unsigned>(divide_up(wide, width)), static_cast<unsigned>(divide_up(high, height)));
 }
 
-// Calls f with the number of elements of one 16-byte access and of such groups of states, or with 1, and a
-// grid for them.
-template <typename T, class F, typename... Pointers> void in_packs(
-    const Place& place, const CellSizes& sizes, bool wide, const F& f, const Pointers*... pointers) {
-  constexpr int kPack = 16 / static_cast<int>(sizeof(T));
-  const auto call = [&](auto pack) {
-    const int64_t groups = sizes.batch * sizes.states / pack.value;
-    f(pack, groups, grid_size(groups, kThreads, place.device, kBlocksPerMultiprocessor));
-    STD_CUDA_KERNEL_LAUNCH_CHECK();
-  };
-  if (wide && sizes.states % kPack == 0 && (is_aligned(pointers, 16) && ...)) {
-    call(std::integral_constant<int, kPack>{});
-  } else {
-    call(std::integral_constant<int, 1>{});
-  }
+// Launches a kernel with a thread an element.
+template <typename... Parameters, typename... Given> void for_elements(
+    const Place& place, const CellSizes& sizes, void (*kernel)(Parameters...), const Given&... given) {
+  const dim3 grid = tiles(sizes.batch, kRowsAtOnce, sizes.states, kWarp);
+  kernel<<<grid, dim3(kWarp, kRowsAtOnce), 0, place.stream>>>(given..., sizes.batch, sizes.states);
+  STD_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
 template <typename T> void forward_elements(const Place& place, const CellSizes& sizes, const Forward& pass) {
-  const T *gate = const_data<T>(pass.gates), *before = const_data<T>(pass.old_cell);
-  T *h = mutable_data<T>(pass.new_h), *cell = mutable_data<T>(pass.new_cell);
-  in_packs<T>(
-      place, sizes, true,
-      [&](auto pack, int64_t groups, unsigned blocks) {
-        forward_kernel<T, pack.value>
-            <<<blocks, kThreads, 0, place.stream>>>(gate, before, h, cell, sizes.states, groups);
-      },
-      gate, before, h, cell);
+  for_elements(place, sizes, forward_kernel<T>, const_data<T>(pass.gates), const_data<T>(pass.old_cell),
+      mutable_data<T>(pass.new_h), mutable_data<T>(pass.new_cell));
 }
 
 template <typename T, typename Pass> Joined<T> joined_of(const CellSizes& sizes, const Pass& pass) {
@@ -87,15 +67,7 @@ template <typename T> Pointers<T> pointers_of(const Backward& pass) {
 template <typename T>
 void backward_elements(const Place& place, const CellSizes& sizes, const Backward& pass) {
   if (sizes.batch * sizes.states == 0) return;
-  const Pointers<T> p = pointers_of<T>(pass);
-  const bool wide =
-      p.grad_h.is_expanded_or_packed(sizes.states, 16) && p.grad_cell.is_expanded_or_packed(sizes.states, 16);
-  in_packs<T>(
-      place, sizes, wide,
-      [&](auto pack, int64_t groups, unsigned blocks) {
-        backward_kernel<T, pack.value><<<blocks, kThreads, 0, place.stream>>>(p, sizes.states, groups);
-      },
-      p.gates, p.new_cell, p.d_gates, p.d_old_cell);
+  for_elements(place, sizes, backward_kernel<T>, pointers_of<T>(pass));
 }
 
 template <typename T> void backward_small(const Place& place, const CellSizes& sizes, const Backward& pass) {

@@ -1,8 +1,7 @@
 // One pass over the elements of a cell whose gates torch's BLAS has computed.
 //
 // Roofline: memory. Forward reads 4 and writes 2 numbers an element, backward reads 6 and writes 4.
-// Grid: grid-stride over groups of kPack neighbouring states of a batch row; a thread owns a group. kPack is
-// 1 where the sizes or addresses do not allow 16-byte accesses, or where a gradient is strided.
+// Grid: x over kRowsAtOnce batch rows, y over 32 states, those of a warp; a thread owns an element.
 #pragma once
 
 #include "cell.h"
@@ -32,54 +31,29 @@ template <typename T> struct Gradient {
     if (data == nullptr) return compute_t<T>(0);
     return static_cast<compute_t<T>>(data[row * row_stride + column * column_stride]);
   }
-
-  bool is_expanded_or_packed(int64_t states, int bytes) const {
-    return data == nullptr || (row_stride == 0 && column_stride == 0) ||
-           (row_stride == states && column_stride == 1 && is_aligned(data, bytes));
-  }
 };
 
-template <typename T, int kPack> __device__ inline Pack<T, kPack> load(const T* from) {
-  return *reinterpret_cast<const Pack<T, kPack>*>(from);
-}
+constexpr int kWarp = 32, kRowsAtOnce = 8;
 
-template <typename T, int kPack> __device__ inline void store(T* to, const Pack<T, kPack>& values) {
-  *reinterpret_cast<Pack<T, kPack>*>(to) = values;
-}
+// The batch row and the state of a thread.
+struct Element {
+  int64_t row, state;
+  __device__ Element()
+      : row(blockIdx.x * static_cast<int64_t>(kRowsAtOnce) + threadIdx.y),
+        state(blockIdx.y * static_cast<int64_t>(kWarp) + threadIdx.x) {}
+};
 
-// kPack > 1 only where is_expanded_or_packed.
-template <typename T, int kPack>
-__device__ inline Pack<T, kPack> load(const Gradient<T>& from, int64_t row, int64_t column) {
-  if (kPack > 1 && from.data != nullptr && from.column_stride == 1) {
-    return load<T, kPack>(from.data + row * from.row_stride + column);
-  }
-  Pack<T, kPack> values;
-  const T value = static_cast<T>(from.at(row, column));
-#pragma unroll
-  for (int i = 0; i < kPack; ++i) values.value[i] = value;
-  return values;
-}
-
-template <typename T, int kPack> __global__ void forward_kernel(
-    const T* gates, const T* old_cell, T* new_h, T* new_cell, int64_t states, int64_t groups) {
+template <typename T> __global__ void forward_kernel(
+    const T* gates, const T* old_cell, T* new_h, T* new_cell, int64_t batch, int64_t states) {
   using A = compute_t<T>;
-  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
-  for (int64_t i = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x; i < groups; i += step) {
-    const int64_t at = i * kPack;
-    const T* gate = gates + at + at / states * (kGates - 1) * states;
-    const auto input = load<T, kPack>(gate), output = load<T, kPack>(gate + states);
-    const auto candidate = load<T, kPack>(gate + 2 * states), before = load<T, kPack>(old_cell + at);
-    Pack<T, kPack> h, cell;
-#pragma unroll
-    for (int j = 0; j < kPack; ++j) {
-      const auto next = forward<DeviceMath>(static_cast<A>(input.value[j]), static_cast<A>(output.value[j]),
-          static_cast<A>(candidate.value[j]), static_cast<A>(before.value[j]));
-      h.value[j] = static_cast<T>(next.h);
-      cell.value[j] = static_cast<T>(next.cell);
-    }
-    store(new_h + at, h);
-    store(new_cell + at, cell);
-  }
+  const Element own;
+  if (own.row >= batch || own.state >= states) return;
+  const int64_t at = own.row * states + own.state;
+  const T* gate = gates + own.row * kGates * states + own.state;
+  const auto next = forward<DeviceMath>(static_cast<A>(gate[0]), static_cast<A>(gate[states]),
+      static_cast<A>(gate[2 * states]), static_cast<A>(old_cell[at]));
+  new_h[at] = static_cast<T>(next.h);
+  new_cell[at] = static_cast<T>(next.cell);
 }
 
 // What the backward pass of the elements reads and writes.
@@ -87,35 +61,26 @@ template <typename T> struct Pointers {
   Gradient<T> grad_h, grad_cell;
   const T *gates, *new_cell;
   T *d_gates, *d_old_cell;
+
+  __device__ Gradients<compute_t<T>> gradients(
+      int64_t row, int64_t state, int64_t states, bool writes) const {
+    using A = compute_t<T>;
+    const int64_t at = row * states + state, gate = row * kGates * states + state;
+    const auto d = backward<DeviceMath>(static_cast<A>(gates[gate]), static_cast<A>(gates[gate + states]),
+        static_cast<A>(gates[gate + 2 * states]), static_cast<A>(new_cell[at]), grad_h.at(row, state),
+        grad_cell.at(row, state));
+    if (writes) {
+      d_old_cell[at] = static_cast<T>(d.old_cell);
+#pragma unroll
+      for (int g = 0; g < kGates; ++g) d_gates[gate + g * states] = static_cast<T>(d.gate[g]);
+    }
+    return d;
+  }
 };
 
-template <typename T, int kPack>
-__global__ void backward_kernel(Pointers<T> p, int64_t states, int64_t groups) {
-  using A = compute_t<T>;
-  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
-  for (int64_t i = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x; i < groups; i += step) {
-    const int64_t at = i * kPack;
-    const int64_t row = at / states;
-    const int64_t gate = at + row * (kGates - 1) * states;
-    const auto input = load<T, kPack>(p.gates + gate), output = load<T, kPack>(p.gates + gate + states);
-    const auto candidate = load<T, kPack>(p.gates + gate + 2 * states);
-    const auto cell = load<T, kPack>(p.new_cell + at);
-    const auto of_h = load<T, kPack>(p.grad_h, row, at - row * states);
-    const auto of_cell = load<T, kPack>(p.grad_cell, row, at - row * states);
-    Pack<T, kPack> d_gate[kGates], d_cell;
-#pragma unroll
-    for (int j = 0; j < kPack; ++j) {
-      const auto d = backward<DeviceMath>(static_cast<A>(input.value[j]), static_cast<A>(output.value[j]),
-          static_cast<A>(candidate.value[j]), static_cast<A>(cell.value[j]), static_cast<A>(of_h.value[j]),
-          static_cast<A>(of_cell.value[j]));
-#pragma unroll
-      for (int g = 0; g < kGates; ++g) d_gate[g].value[j] = static_cast<T>(d.gate[g]);
-      d_cell.value[j] = static_cast<T>(d.old_cell);
-    }
-#pragma unroll
-    for (int g = 0; g < kGates; ++g) store(p.d_gates + gate + g * states, d_gate[g]);
-    store(p.d_old_cell + at, d_cell);
-  }
+template <typename T> __global__ void backward_kernel(Pointers<T> elements, int64_t batch, int64_t states) {
+  const Element own;
+  if (own.row < batch && own.state < states) elements.gradients(own.row, own.state, states, true);
 }
 
 }  // namespace cem_tetris::lltm

@@ -14,6 +14,10 @@ constexpr int kTileRows = 16;   // batch rows of a block
 constexpr int kTileStates = 8;  // states of a block
 constexpr int kSmallThreads = kTileRows * kTileStates;
 
+template <typename T, int kPack> __device__ inline Pack<T, kPack> load(const T* from) {
+  return *reinterpret_cast<const Pack<T, kPack>*>(from);
+}
+
 // An element of X = [old_h, input]; 0 outside.
 template <typename T> struct Joined {
   const T *old_h, *input;
@@ -119,19 +123,7 @@ template <typename T> __global__ void __launch_bounds__(kSmallThreads)
   for (int64_t start = 0; start < joined.batch; start += kTileRows) {
     const int64_t row = start + line;
     Gradients<A> own = {};
-    if (row < joined.batch && state < states) {
-      const int64_t at = row * states + state;
-      const int64_t gate = row * kGates * states + state;
-      own = backward<DeviceMath>(static_cast<A>(elements.gates[gate]),
-          static_cast<A>(elements.gates[gate + states]), static_cast<A>(elements.gates[gate + 2 * states]),
-          static_cast<A>(elements.new_cell[at]), elements.grad_h.at(row, state),
-          elements.grad_cell.at(row, state));
-      if (blockIdx.y == 0) {
-        elements.d_old_cell[at] = static_cast<T>(own.old_cell);
-#pragma unroll
-        for (int g = 0; g < kGates; ++g) elements.d_gates[gate + g * states] = static_cast<T>(own.gate[g]);
-      }
-    }
+    if (row < joined.batch && state < states) own = elements.gradients(row, state, states, blockIdx.y == 0);
 #pragma unroll
     for (int g = 0; g < kGates; ++g) d[line][g * kTileStates + lane] = own.gate[g];
 #pragma unroll
