@@ -66,8 +66,8 @@ def run(names: Sequence[str] = (), device: str = "cpu") -> Report:
 def walk(name: str, case: Case, prototype: str, device: str) -> list[Outcome]:
     """Take one operator through all steps.
 
-    The module ``prototype`` has ``forward(*inputs)`` and ``backward(*gradients, *inputs)`` in Numba, which
-    take and return NumPy arrays; of a folder with several operators ``NAME_forward`` and so on.
+    The module ``prototype`` has ``NAME_forward(*inputs)`` and ``NAME_backward(*gradients, *inputs)``,
+    Numba kernels that take and return NumPy arrays.
     """
     outcomes: list[Outcome] = []
 
@@ -107,16 +107,15 @@ def _operator(case: Case, device: str) -> tuple[float, str]:
 def _numba(case: Case, module: str, name: str) -> tuple[float, str]:
     where = load_numba()
     found = vars(importlib.import_module(module))
-    prefix = "" if "forward" in found else f"{name}_"
 
     def actual(dtype: torch.dtype) -> Tensors:
         arrays = [tensor.detach().numpy() for tensor in _inputs(case, case.small, dtype, "cpu")]
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Grid size")  # small on purpose
-            results = _tuple(found[f"{prefix}forward"](*arrays, **case.arguments))
+            results = _tuple(found[f"{name}_forward"](*arrays, **case.arguments))
             if case.gradients:
                 weights = [weight.numpy() for weight in _weights(list(map(torch.from_numpy, results)))]
-                results += _tuple(found[f"{prefix}backward"](*weights, *arrays, **case.arguments))
+                results += _tuple(found[f"{name}_backward"](*weights, *arrays, **case.arguments))
         return tuple(map(torch.from_numpy, results))
 
     return _compare(case, case.small, actual), where

@@ -40,8 +40,8 @@ CASE = Case(
 def prototype(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """A prototype of ``square``, and a Numba that is there."""
     module = ModuleType("a_prototype")
-    module.forward = lambda x: x * x  # type: ignore[attr-defined]
-    module.backward = lambda grad, x: 2 * x * grad  # type: ignore[attr-defined]
+    module.square_forward = lambda x: x * x  # type: ignore[attr-defined]
+    module.square_backward = lambda grad, x: 2 * x * grad  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "a_prototype", module)
     monkeypatch.setattr(check, "load_numba", lambda: "a simulator")
     return module
@@ -105,7 +105,7 @@ def test_an_operator_without_a_derivative_is_compared_by_its_results() -> None:
 
 
 def test_a_wrong_gradient_of_the_prototype_fails(prototype: ModuleType) -> None:
-    prototype.backward = lambda grad, x: x * grad  # type: ignore[attr-defined]
+    prototype.square_backward = lambda grad, x: x * grad  # type: ignore[attr-defined]
 
     assert walk(CASE)["Numba kernel"].result == "FAILED"
 

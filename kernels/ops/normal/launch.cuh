@@ -50,76 +50,46 @@ SmallKeys small_keys(const Noise& noise) {
   return keys;
 }
 
-bool has_tensors(const Noise& noise) {
-  return noise.seed_data != nullptr || noise.generation_data != nullptr;
-}
-
 // Whether every problem's numbers begin at a multiple of 16 bytes.
 bool all_aligned(Vector v) { return is_aligned(v.data, 16) && v.stride % 4 == 0; }
 
 // Calls f with the number of dimensions a thread has and whether the noise comes from tensors, as types.
-template <typename F> void dispatch_small(int rows, bool tensors, F&& f) {
-  using std::integral_constant;
+template <typename F> void dispatch_small(int rows, const Noise& noise, const F& f) {
   const auto with_rows = [&](auto kTensors) {
-    if (rows == 1) return f(integral_constant<int, 1>{}, kTensors);
-    if (rows == 2) return f(integral_constant<int, 2>{}, kTensors);
-    f(integral_constant<int, 4>{}, kTensors);
+    if (rows == 1) return f(std::integral_constant<int, 1>{}, kTensors);
+    if (rows == 2) return f(std::integral_constant<int, 2>{}, kTensors);
+    f(std::integral_constant<int, 4>{}, kTensors);
   };
-  if (tensors) {
-    with_rows(std::true_type{});
-  } else {
-    with_rows(std::false_type{});
-  }
+  if (noise.seed_data != nullptr || noise.generation_data != nullptr) return with_rows(std::true_type{});
+  with_rows(std::false_type{});
 }
 
-// (..., N, d). Whether a kernel for small results was launched; all else is left to the general ones.
-template <typename T> bool launch_small_columns(
-    const Noise& noise, Vector mean, Vector std, Bounds<float> bounds, const Tensor& out) {
+// Whether the kernel for small results was launched; all else is left to the general ones.
+template <typename T, bool kDimFirst>
+bool launch_small(const Noise& noise, Vector mean, Vector std, Bounds<float> bounds, const Tensor& out) {
   const int64_t device = multiprocessors(out.get_device_index()) * kThreads, limit = kSmallLoad * device;
   const int64_t blocks = divide_up(noise.samples, kTile);
+  if (kDimFirst && noise.samples % kTile != 0) return false;
   if (noise.dimensions > limit || blocks > limit / noise.dimensions) return false;
-  if (noise.problems > std::max(limit, int64_t{1} << 30) / (blocks * noise.dimensions)) return false;
+  const int64_t most = kDimFirst ? limit : std::max(limit, int64_t{1} << 30);
+  if (noise.problems > most / (blocks * noise.dimensions)) return false;
   int rows = rows_of(noise.problems * blocks * noise.dimensions / device);
-  while (noise.dimensions % rows != 0) rows /= 2;
-  const int64_t across = noise.dimensions / rows, threads = noise.problems * blocks * across;
+  while (kDimFirst ? rows > noise.dimensions : noise.dimensions % rows != 0) rows /= 2;
+  const int64_t across = divide_up(noise.dimensions, rows), threads = noise.problems * blocks * across;
   // Rows that are no whole lines of the cache: a warp would write parts of many.
-  const bool staged = rows == kTile && across <= kThreads && noise.samples % kTile == 0 &&
+  const bool staged = !kDimFirst && rows == kTile && across <= kThreads && noise.samples % kTile == 0 &&
                       noise.dimensions * static_cast<int64_t>(sizeof(T)) % kLine != 0;
   const int64_t block_threads = staged ? kThreads / across * across : kThreads;
-  const SmallColumns job{make_divider(static_cast<uint32_t>(blocks * across)),
-      make_divider(static_cast<uint32_t>(across)), static_cast<uint32_t>(threads),
+  const Small job{make_divider(static_cast<uint32_t>(blocks * across)),
+      make_divider(static_cast<uint32_t>(kDimFirst ? blocks : across)), static_cast<uint32_t>(threads),
       all_aligned(mean) && all_aligned(std), staged, noise.dimensions, noise.samples,
       static_cast<const float*>(mean.data), static_cast<const float*>(std.data), mean.stride, std.stride,
       bounds, small_keys(noise)};
-  dispatch_small(rows, has_tensors(noise), [&](auto kRows, auto kTensors) {
-    launch_early(small_columns_kernel<T, kRows.value, kTensors.value>,
+  dispatch_small(rows, noise, [&](auto kRows, auto kTensors) {
+    launch_early(small_kernel<T, kRows.value, kTensors.value, kDimFirst>,
         grid_of(divide_up(threads, block_threads), 1), static_cast<int>(block_threads), 0,
         current_stream(out), job, mutable_data<T>(out));
   });
-  return true;
-}
-
-// (..., d, N).
-template <typename T> bool launch_small_rows(const Noise& noise, Vector mean, Vector std, const Tensor& out) {
-  constexpr int kLeastWidth = 5;
-  if (noise.samples % kTile != 0 || noise.samples < kTile << kLeastWidth) return false;
-  int log_width = kLeastWidth;
-  while ((1 << log_width) < kThreads && (int64_t{kTile} << log_width) < noise.samples) ++log_width;
-  const int64_t height = kThreads >> log_width,
-                across = divide_up(noise.samples, int64_t{kTile} << log_width);
-  const auto blocks = [&](int rows) { return across * divide_up(noise.dimensions, height * rows); };
-  const int64_t load = noise.problems * blocks(1) / multiprocessors(out.get_device_index());
-  if (load >= kSmallLoad) return false;
-  const int rows = noise.dimensions < 4 ? 1 : rows_of(load);
-  const SmallRows job{noise.dimensions, noise.samples, noise.problems, log_width,
-      static_cast<uint32_t>(across), all_aligned(mean) && all_aligned(std), mean.stride, std.stride,
-      small_keys(noise)};
-  dispatch_small(rows, has_tensors(noise), [&](auto kRows, auto kTensors) {
-    small_rows_kernel<T, kRows.value, kTensors.value>
-        <<<grid_of(blocks(rows), noise.problems), kThreads, 0, current_stream(out)>>>(job,
-            static_cast<const float*>(mean.data), static_cast<const float*>(std.data), mutable_data<T>(out));
-  });
-  STD_CUDA_KERNEL_LAUNCH_CHECK();
   return true;
 }
 
@@ -133,10 +103,8 @@ void launch(Noise noise, Vector mean, Vector std, Vector low, Vector high, const
   const bool independent = !noise.shared && !noise.antithetic,
              bounded = bounds.low != nullptr || bounds.high != nullptr;
   if constexpr (sizeof(Real) == sizeof(float)) {
-    if (independent && mean.type == ScalarType::Float &&
-        (noise.dim_first ? !bounded && launch_small_rows<T>(noise, mean, std, out)
-                         : launch_small_columns<T>(noise, mean, std, bounds, out)))
-      return;
+    auto* small = noise.dim_first ? launch_small<T, true> : launch_small<T, false>;
+    if (independent && mean.type == ScalarType::Float && small(noise, mean, std, bounds, out)) return;
   }
   const int64_t blocks_of_samples = divide_up(noise.samples, kTile),
                 tiles = divide_up(noise.dimensions, kTile);

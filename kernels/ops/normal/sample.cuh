@@ -84,8 +84,7 @@ template <typename Real> __device__ __forceinline__ Samples<Real> samples_of(
   }
 }
 
-template <typename Real> using Pairs = Polar<Real>[kTile][kTile / 2];  // by dimension and pair of samples
-
+// The noise of four samples of a dimension, by pair.
 template <typename Real> __device__ __forceinline__ void set_pairs(const LateKeys& keys,
     const DimensionPart& dimension, const Samples<Real>& samples, Polar<Real> (&pair)[kTile / 2]) {
   if constexpr (kBlocks<Real> == 1) {
@@ -97,22 +96,6 @@ template <typename Real> __device__ __forceinline__ void set_pairs(const LateKey
       const Words w = words(keys, dimension, samples.part[half]);
       pair[half] = polar(w.word[0], w.word[1], w.word[2], w.word[3]);
     }
-  }
-}
-
-// The noise of a tile; where it is shared, that of the first of the dimensions for all.
-template <typename Real> __device__ __forceinline__ void set_tile(const LateKeys& keys, bool shared,
-    const Dimensions& dimensions, const Samples<Real>& samples, Pairs<Real>& pairs) {
-  if (shared) {
-    set_pairs(keys, dimensions.part[0], samples, pairs[0]);
-#pragma unroll
-    for (int j = 1; j < kTile; ++j) {
-      pairs[j][0] = pairs[0][0];
-      pairs[j][1] = pairs[0][1];
-    }
-  } else {
-#pragma unroll
-    for (int j = 0; j < kTile; ++j) set_pairs(keys, dimensions.part[j], samples, pairs[j]);
   }
 }
 
@@ -201,13 +184,13 @@ __device__ __forceinline__ void put_keys(Key key, LateKeys& shared) {
 template <typename Real, bool kPlain> __device__ __forceinline__ void sample_tile(const LateKeys& keys,
     const Noise& noise, const Column<Real, kPlain>& column, const Samples<Real>& samples,
     Real (&x)[kTile][kTile]) {
-  Pairs<Real> pairs;
-  set_tile(keys, !kPlain && noise.shared, column.noise, samples, pairs);
+  Polar<Real> pairs[kTile / 2];
 #pragma unroll
   for (int j = 0; j < kTile; ++j) {
+    if (kPlain || !noise.shared || j == 0) set_pairs(keys, column.noise.part[j], samples, pairs);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const Polar<Real> z = pairs[j][half];
+      const Polar<Real> z = pairs[half];
       const Real scale = column.std[j] * z.radius;
       Real& even = x[j][2 * half];
       Real& odd = x[j][2 * half + 1];

@@ -5,11 +5,9 @@
 // Roofline: the bytes of the result, which fit into the second-level cache; the latency of a thread's few
 // hundred instructions is what is left. 19 instructions a normal, 4.2 of them 32 x 32 -> 64 bit products.
 //
-// (..., d, N), whole vectors, no bounds: a block of kThreads has `width` threads along the samples, four
-// samples each, and kThreads / width groups of kRows dimensions. A thread owns four samples of kRows
-// consecutive dimensions. Problems lie along the grid's second side.
-// (..., N, d): a thread owns four samples of kRows consecutive dimensions; neighbours have neighbouring
-// dimensions, then blocks of samples, then problems, so that no thread is idle but the last ones.
+// A thread owns four samples, a block of them, of kRows consecutive dimensions. Neighbours have neighbouring
+// places on the fast side of the layout, blocks of (..., d, N) or dimensions of (..., N, d), then on the slow
+// side, then problems, so that no thread is idle but the last ones.
 #pragma once
 
 #include "early_launch.cuh"
@@ -24,15 +22,6 @@ struct SmallKeys {
   uint64_t generation;
   Key key;
   LateKeys late;
-};
-
-struct SmallRows {
-  int64_t dimensions, samples, problems;
-  int log_width;    // of the threads along the samples
-  uint32_t across;  // blocks along the samples
-  bool aligned;     // mean and std of every problem to 16 bytes
-  int64_t mean_stride, std_stride;
-  SmallKeys keys;
 };
 
 // n / divisor for n < 2^31 by a product (T. Granlund, P. Montgomery: Division by invariant integers using
@@ -52,11 +41,11 @@ inline Divider make_divider(uint32_t divisor) {
   return {divisor, static_cast<uint32_t>(((uint64_t{1} << (31 + log)) + divisor - 1) / divisor), log - 1};
 }
 
-struct SmallColumns {
-  Divider of_problem, of_block;  // threads of a problem, and of a block of samples
+struct Small {
+  Divider of_problem, of_slow;  // threads of a problem, and of a place on its slow side
   uint32_t threads;
-  bool aligned;
-  bool staged;  // a block has whole blocks of samples, and its result goes through shared memory
+  bool aligned;  // mean and std of every problem to 16 bytes
+  bool staged;   // a block has whole blocks of samples, and its result goes through shared memory
   int64_t dimensions, samples;
   const float *mean, *std;
   int64_t mean_stride, std_stride;
@@ -114,47 +103,20 @@ __device__ __forceinline__ void sample_pair(
   odd = fmaf(scale, z.sine, mean);
 }
 
-template <typename T, int kRows, bool kTensors>
-__global__ __launch_bounds__(kThreads, 4) void small_rows_kernel(const __grid_constant__ SmallRows job,
-    const float* __restrict__ mean, const float* __restrict__ std, T* __restrict__ out) {
-  const int64_t problem = problem_of_block();
-  const int height = kThreads >> job.log_width;
-  int64_t row =
-      (static_cast<int64_t>(blockIdx.x / job.across) * height + (threadIdx.x >> job.log_width)) * kRows;
-  const uint32_t block =
-      (blockIdx.x % job.across << job.log_width) + (threadIdx.x & ((1u << job.log_width) - 1));
-  if (problem >= job.problems || row >= job.dimensions || static_cast<int64_t>(block) * kTile >= job.samples)
-    return;
-  row = min(row, job.dimensions - kRows);  // the last rows are written twice, with the same numbers
-  const bool aligned = job.aligned && row % 4 == 0;
-  float means[kRows], stds[kRows];
-  load_rows(mean + problem * job.mean_stride + row, aligned, means);
-  load_rows(std + problem * job.std_stride + row, aligned, stds);
-
-  const SmallKeys keys = load_keys<kTensors>(job.keys, problem);
-  const BlockPart samples = block_part(keys.key, block, keys.generation, upper(keys.generation, row, 0));
-  T* to = out + (problem * job.dimensions + row) * job.samples + static_cast<int64_t>(block) * kTile;
-#pragma unroll
-  for (int i = 0; i < kRows; ++i) {
-    const Words w = words(keys.late, dimension_part(keys.key, row + i, keys.generation), samples);
-    float x[kTile];
-    sample_pair(w.word[0], w.word[1], means[i], stds[i], x[0], x[1]);
-    sample_pair(w.word[2], w.word[3], means[i], stds[i], x[2], x[3]);
-    store_some(to, packed<T>(x));
-    to += job.samples;
-  }
-}
-
-template <typename T, int kRows, bool kTensors> __global__ __launch_bounds__(
-    kThreads) void small_columns_kernel(const __grid_constant__ SmallColumns job, T* __restrict__ out) {
+template <typename T, int kRows, bool kTensors, bool kDimFirst> __global__ __launch_bounds__(
+    kThreads) void small_kernel(const __grid_constant__ Small job, T* __restrict__ out) {
   wait_for_kernel_before();
   const uint32_t before = blockIdx.x * blockDim.x, thread = min(before + threadIdx.x, job.threads - 1);
   const uint32_t problem = job.of_problem.quotient(thread), rest = thread - problem * job.of_problem.divisor;
-  const uint32_t block = job.of_block.quotient(rest);
-  const int64_t dimension = (rest - block * job.of_block.divisor) * int64_t{kRows};
+  const uint32_t slow = job.of_slow.quotient(rest), fast = rest - slow * job.of_slow.divisor;
+  const uint32_t block = kDimFirst ? fast : slow;
+  // The last dimensions of (..., d, N) may be written twice, with the same numbers.
+  const int64_t dimension =
+      kDimFirst ? min(slow * int64_t{kRows}, job.dimensions - kRows) : fast * int64_t{kRows};
+  const bool aligned = job.aligned && (!kDimFirst || dimension % kRows == 0);
   float means[kRows], stds[kRows];
-  load_rows(job.mean + problem * job.mean_stride + dimension, job.aligned, means);
-  load_rows(job.std + problem * job.std_stride + dimension, job.aligned, stds);
+  load_rows(job.mean + problem * job.mean_stride + dimension, aligned, means);
+  load_rows(job.std + problem * job.std_stride + dimension, aligned, stds);
 
   const SmallKeys keys = load_keys<kTensors>(job.keys, problem);
   const BlockPart samples = block_part(keys.key, block, keys.generation, upper(keys.generation, 0, 0));
@@ -177,32 +139,41 @@ template <typename T, int kRows, bool kTensors> __global__ __launch_bounds__(
   };
   clamp(job.bounds.low, job.bounds.low_stride, [](float a, float b) { return a < b; });
   clamp(job.bounds.high, job.bounds.high_stride, [](float a, float b) { return a > b; });
-  if constexpr (kRows == kTile) {
-    if (job.staged) {  // its result lies in one piece, which it writes by whole lines
-      __shared__ Pack<T, kRows> staged[kTile * kThreads];
-      const uint32_t width = job.of_block.divisor;
-      const uint32_t own = threadIdx.x + job.of_block.quotient(threadIdx.x) * (kTile - 1) * width;
-#pragma unroll
-      for (int i = 0; i < kTile; ++i) staged[own + i * width] = packed<T>(x[i]);
-      __syncthreads();
-      auto* to = reinterpret_cast<Pack<T, kRows>*>(out) + kTile * static_cast<int64_t>(before);
-      const uint32_t left = kTile * (job.threads - before);
-      Pack<T, kRows> pack[kTile];
-#pragma unroll
-      for (int i = 0; i < kTile; ++i) pack[i] = staged[threadIdx.x + i * blockDim.x];
-#pragma unroll
-      for (int i = 0; i < kTile; ++i) {
-        const uint32_t at = threadIdx.x + i * blockDim.x;
-        if (at < left) store_some(to[at].value, pack[i]);
-      }
-      return;
-    }
-  }
   const int64_t first = static_cast<int64_t>(block) * kTile;
-  T* to = out + (problem * job.samples + first) * job.dimensions + dimension;
+  if constexpr (kDimFirst) {
+    T* to = out + (problem * job.dimensions + dimension) * job.samples + first;
 #pragma unroll
-  for (int i = 0; i < kTile; ++i) {
-    if (first + i < job.samples) store_some(to + i * job.dimensions, packed<T>(x[i]));
+    for (int i = 0; i < kRows; ++i) {
+      const float row[kTile] = {x[0][i], x[1][i], x[2][i], x[3][i]};
+      store_some(to + i * job.samples, packed<T>(row));
+    }
+  } else {
+    if constexpr (kRows == kTile) {
+      if (job.staged) {  // its result lies in one piece, which it writes by whole lines
+        __shared__ Pack<T, kRows> staged[kTile * kThreads];
+        const uint32_t width = job.of_slow.divisor;
+        const uint32_t own = threadIdx.x + job.of_slow.quotient(threadIdx.x) * (kTile - 1) * width;
+#pragma unroll
+        for (int i = 0; i < kTile; ++i) staged[own + i * width] = packed<T>(x[i]);
+        __syncthreads();
+        auto* to = reinterpret_cast<Pack<T, kRows>*>(out) + kTile * static_cast<int64_t>(before);
+        const uint32_t left = kTile * (job.threads - before);
+        Pack<T, kRows> pack[kTile];
+#pragma unroll
+        for (int i = 0; i < kTile; ++i) pack[i] = staged[threadIdx.x + i * blockDim.x];
+#pragma unroll
+        for (int i = 0; i < kTile; ++i) {
+          const uint32_t at = threadIdx.x + i * blockDim.x;
+          if (at < left) store_some(to[at].value, pack[i]);
+        }
+        return;
+      }
+    }
+    T* to = out + (problem * job.samples + first) * job.dimensions + dimension;
+#pragma unroll
+    for (int i = 0; i < kTile; ++i) {
+      if (first + i < job.samples) store_some(to + i * job.dimensions, packed<T>(x[i]));
+    }
   }
 }
 
