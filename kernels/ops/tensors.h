@@ -128,8 +128,8 @@ struct Problems {
   Tensor empty(ScalarType type, std::initializer_list<int64_t> more) const {
     return cem_tetris::empty(device, type, sizes, sizes.size(), more);
   }
-  // Checks a tensor of their leading dimensions, then these; or of these alone. Returns it contiguous.
-  Tensor check(const Tensor& tensor, const char* name, ScalarType type, std::initializer_list<int64_t> more,
+  // Checks a tensor of their leading dimensions, then these; or of these alone.
+  void require(const Tensor& tensor, const char* name, ScalarType type, std::initializer_list<int64_t> more,
       bool leads = true) const {
     const Sizes found = tensor.sizes(), leading = leads ? sizes : Sizes();
     STD_TORCH_CHECK(found.size() == leading.size() + more.size() &&
@@ -139,6 +139,11 @@ struct Problems {
     STD_TORCH_CHECK(tensor.scalar_type() == type, "expected another type of ", name);
     STD_TORCH_CHECK(
         Device(tensor) == device, "expected all tensors on one device, got ", name, " on another");
+  }
+  // The same; returns it contiguous.
+  Tensor check(const Tensor& tensor, const char* name, ScalarType type, std::initializer_list<int64_t> more,
+      bool leads = true) const {
+    require(tensor, name, type, more, leads);
     return dense(tensor);
   }
   // The same of numbers a dimension, for each problem or for all, where there are any. Returns the numbers

@@ -15,25 +15,6 @@
 namespace cem_tetris::lltm {
 namespace {
 
-// The public function says more about a mismatch; this keeps a direct call of the operator inside its memory.
-struct Expected {
-  const char* name;
-  const Tensor& tensor;
-  std::initializer_list<int64_t> sizes;
-};
-
-void check(const Tensor& input, std::initializer_list<Expected> tensors) {
-  const Device device(input);
-  for (const auto& [name, tensor, expected] : tensors) {
-    const Sizes sizes = tensor.sizes();
-    STD_TORCH_CHECK(
-        sizes.equals(Sizes(expected)), "lltm: ", name, " has another size than the other arguments call for");
-    STD_TORCH_CHECK(
-        tensor.scalar_type() == input.scalar_type(), "lltm: ", name, " has another type than input");
-    STD_TORCH_CHECK(Device(tensor) == device, "lltm: ", name, " is on another device than input");
-  }
-}
-
 CellSizes sizes_of(const Tensor& input, const Tensor& old_h) {
   STD_TORCH_CHECK(input.dim() == 2 && old_h.dim() == 2, "lltm: expected input and old_h with two dimensions");
   return {input.size(0), input.size(1), old_h.size(1)};
@@ -73,13 +54,17 @@ void products(const Backward& pass) {
 std::tuple<Tensor, Tensor, Tensor> forward_pass(const Tensor& input, const Tensor& weights,
     const Tensor& bias, const Tensor& old_h, const Tensor& old_cell) {
   const CellSizes sizes = sizes_of(input, old_h);
-  const auto [batch, inputs, states] = sizes;
-  check(input, {{"weights", weights, {sizes.gates(), sizes.columns()}}, {"bias", bias, {sizes.gates()}},
-                   {"old_h", old_h, {batch, states}}, {"old_cell", old_cell, {batch, states}}});
+  const int64_t batch = sizes.batch, states = sizes.states;
+  // The public function says more about a mismatch; this keeps a direct call inside its memory.
+  const Problems rows{Device(input), {&batch, 1}}, all{rows.device, {}};
+  const ScalarType type = input.scalar_type();
+  all.require(weights, "weights", type, {sizes.gates(), sizes.columns()});
+  all.require(bias, "bias", type, {sizes.gates()});
+  rows.require(old_h, "old_h", type, {states});
+  rows.require(old_cell, "old_cell", type, {states});
   const Place place(input);
   Forward pass{input, weights, bias, old_h, dense(old_cell), empty(input, {batch, states}),
       empty(input, {batch, states}), empty(input, {batch, sizes.gates()})};
-  const ScalarType type = input.scalar_type();
   const bool small = is_small(sizes, type);
   if (small) {
     for (Tensor* each : {&pass.input, &pass.weights, &pass.bias, &pass.old_h}) *each = dense(*each);
@@ -100,13 +85,16 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> backward_pass(const std::opti
     const std::optional<Tensor>& grad_cell, const Tensor& input, const Tensor& weights, const Tensor& old_h,
     const Tensor& new_cell, const Tensor& gates, bool of_input, bool of_parameters, bool of_old_h) {
   const CellSizes sizes = sizes_of(input, old_h);
-  const auto [batch, inputs, states] = sizes;
-  check(input, {{"weights", weights, {sizes.gates(), sizes.columns()}}, {"old_h", old_h, {batch, states}},
-                   {"new_cell", new_cell, {batch, states}}, {"gates", gates, {batch, sizes.gates()}}});
-  if (grad_h) check(input, {{"grad_h", *grad_h, {batch, states}}});
-  if (grad_cell) check(input, {{"grad_cell", *grad_cell, {batch, states}}});
-  const Place place(input);
+  const int64_t batch = sizes.batch, states = sizes.states;
+  const Problems rows{Device(input), {&batch, 1}}, all{rows.device, {}};
   const ScalarType type = input.scalar_type();
+  all.require(weights, "weights", type, {sizes.gates(), sizes.columns()});
+  rows.require(old_h, "old_h", type, {states});
+  rows.require(new_cell, "new_cell", type, {states});
+  rows.require(gates, "gates", type, {sizes.gates()});
+  if (grad_h) rows.require(*grad_h, "grad_h", type, {states});
+  if (grad_cell) rows.require(*grad_cell, "grad_cell", type, {states});
+  const Place place(input);
   const bool small = batch * states != 0 && is_small(sizes, type);
   const auto read = [&](const Tensor& tensor) { return small ? dense(tensor) : tensor; };
   const auto result = [&](bool is_wanted, const Tensor& like) {

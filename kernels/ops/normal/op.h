@@ -13,45 +13,12 @@
 namespace cem_tetris::normal {
 namespace {
 
-// The numbers from one problem to the next; -1 where the tensor has to be copied first.
-int64_t problem_stride(Sizes sizes, Sizes strides) {
-  size_t i = sizes.size() - 1;
-  if (sizes[i] > 1 && strides[i] != 1) return -1;
-  int64_t stride = 0, next = -1;
-  while (i-- > 0) {
-    if (sizes[i] == 1) continue;
-    if (next < 0) stride = strides[i];
-    if (next >= 0 && strides[i] != next) return -1;
-    next = strides[i] * sizes[i];
-  }
-  return stride;
-}
-
-// How the kernels read a tensor of shape (..., d), or a copy of it that is kept beside.
-struct Parameter {
-  Vector vector;
-  std::optional<Tensor> copy = std::nullopt;
-};
-
-Parameter as_parameter(const Tensor& tensor, ScalarType type) {
-  const int64_t stride = problem_stride(tensor.sizes(), tensor.strides());
-  if (stride >= 0) return {{tensor.const_data_ptr(), type, stride}};
-  Tensor copy = torch::stable::contiguous(tensor);
-  const Vector vector{copy.const_data_ptr(), type, problem_stride(copy.sizes(), copy.strides())};
-  return {vector, std::move(copy)};
-}
-
 // What the noise of a call is made of: numbers, or tensors that replace them; and how.
 struct Request {
   int64_t seed, generation;
   std::optional<Tensor> seeds, generations;
   bool shared, antithetic, dim_first;
 };
-
-void check_device(const Tensor& tensor, const Problems& problems, const char* name) {
-  STD_TORCH_CHECK(Device(tensor) == problems.device,
-      "sample_normal: expected all tensors on one device, got ", name, " on another");
-}
 
 Tensor sample(const Problems& problems, int64_t dimensions, Vector mean, Vector std, int64_t samples,
     Request request, ScalarType dtype, std::optional<Tensor> low, std::optional<Tensor> high) {
@@ -68,7 +35,8 @@ Tensor sample(const Problems& problems, int64_t dimensions, Vector mean, Vector 
     STD_TORCH_CHECK(tensor->numel() == count && tensor->scalar_type() == ScalarType::Long,
         "sample_normal: expected ", name, " as ", count, " int64, got ", tensor->numel(),
         " numbers or another type");
-    check_device(*tensor, problems, name);
+    STD_TORCH_CHECK(Device(*tensor) == problems.device,
+        "sample_normal: expected all tensors on one device, got ", name, " on another");
     if (!tensor->is_contiguous()) tensor = torch::stable::contiguous(*tensor);
     return const_data<int64_t>(*tensor);
   };
@@ -97,11 +65,11 @@ Tensor sample_normal(const Tensor& mean, const Tensor& std, int64_t num_samples,
   STD_TORCH_CHECK(!sizes.empty(), "sample_normal: expected mean of a shape (..., d)");
   const Problems problems{Device(mean), {sizes.data(), sizes.size() - 1}};
   const ScalarType type = mean.scalar_type();
-  STD_TORCH_CHECK(std.sizes().equals(sizes) && std.scalar_type() == type,
-      "sample_normal: expected std of the shape and type of mean");
-  check_device(std, problems, "std");
-  const Parameter means = as_parameter(mean, type), stds = as_parameter(std, type);
-  return sample(problems, sizes.back(), means.vector, stds.vector, num_samples,
+  problems.require(std, "std", type, {sizes.back()});
+  const Tensor means = dense(mean), stds = dense(std);
+  const int64_t dimensions = sizes.back();
+  return sample(problems, dimensions, {const_data<void>(means), type, dimensions},
+      {const_data<void>(stds), type, dimensions}, num_samples,
       {seed, generation, std::move(seeds), std::move(generations), shared, antithetic, dim_first}, dtype,
       std::move(low), std::move(high));
 }

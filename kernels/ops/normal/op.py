@@ -67,8 +67,8 @@ def sample_normal(
         torch.Size([3, 1000])
 
     Args:
-        mean: shape (..., d); float64, float32, float16 or bfloat16; CPU or CUDA. Rows of a wider tensor, one
-            a problem, are read where they are.
+        mean: shape (..., d); float64, float32, float16 or bfloat16; CPU or CUDA. What is not contiguous is
+            copied; ``sample_normal_rows`` reads rows of a wider tensor where they are.
         std: like mean, of the same shape, dtype and device.
         num_samples: N, 0 or more.
         seed: 0 <= seed < 2**64, for mean of shape (d,); or an int64 tensor of the batch shape on mean's
