@@ -119,6 +119,8 @@ def draw_rotated(
     return draw_correlated(distribution, factor, 12, **noise, bounds=(low, high))
 
 
+SUMS = {"rtol": 1e-5, "atol": 1e-5}  # of gradients, whose order a compiler chooses
+
 OPERATORS = {
     name: Operator(
         function,
@@ -131,9 +133,9 @@ OPERATORS = {
     )
 } | {
     "lltm": Operator(lltm, lambda device: cell_inputs((5, 6, 7), device), {"rtol": 1e-5, "atol": 1e-5}),
-    "sample_normal": Operator(draw, parameters),
-    "sample_normal of a batch": Operator(draw_problems, problems),
-    "sample_normal_rows": Operator(draw_rows, rows),
+    "sample_normal": Operator(draw, parameters, SUMS),
+    "sample_normal of a batch": Operator(draw_problems, problems, SUMS),
+    "sample_normal_rows": Operator(draw_rows, rows, SUMS),
     "cem_update": Operator(update, search(40), differentiable=False),
     "cma_update": Operator(adapt, correlated, differentiable=False),
     "draw_correlated": Operator(draw_rotated, draws, differentiable=False),
