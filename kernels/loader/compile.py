@@ -65,7 +65,9 @@ def compile_library(work: Path, name: str, sources: Sources) -> set[Path]:
 def _compilations(work: Path, sources: Sources) -> dict[str, list[str]]:
     """Return the commands that compile sources, by the names of their objects."""
     torch, compiler = find_torch(), find_compiler()
-    begin = {".cpp": [*compiler.command, *CXX_FLAGS, *sources.flags]}
+    # Zig takes -mtune for the name of the processor.
+    flags = [flag for flag in sources.flags if "ziglang" not in compiler.command or flag != "-mtune=generic"]
+    begin = {".cpp": [*compiler.command, *CXX_FLAGS, *flags]}
     if sources.archs:
         # nvcc compiles for one architecture after another unless it may use as many threads.
         more = [*NVCC_FLAGS, *gencode_flags(sources.archs), f"--threads={len(sources.archs)}"]

@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ MINIMUM_TORCH = (2, 10)
 # exports and nothing newer, so that a library compiled against 2.13 loads into 2.10 as well.
 TORCH_TARGET_VERSION = f"0x{MINIMUM_TORCH[0]:02x}{MINIMUM_TORCH[1]:02x}000000000000"
 
-_COMPILER_NAMES = ("c++", "g++", "clang++")
+_COMPILERS = (["c++"], ["g++"], ["clang++"], [sys.executable, "-m", "ziglang", "c++"])
 _COMPILER_WRAPPERS = ("ccache", "sccache", "distcc")
 
 # x86 names family and model and lists flags; ARM lists features and parts, which differ among cores.
@@ -74,13 +75,15 @@ def find_torch() -> Torch:
 
 
 def find_compiler() -> Compiler:
-    """Return the C++ compiler: ``$CXX`` where it is set, else the first of c++, g++, clang++ that answers.
+    """Return the C++ compiler: ``$CXX`` where it is set, else the first that answers.
+
+    After c++, g++ and clang++ that is the Clang of the package ziglang, if it is installed.
 
     Raises:
         CompilerMissingError: ``$CXX`` does not work, or none of the names does.
     """
     chosen = os.environ.get("CXX", "").strip()
-    for first, *rest in [chosen.split()] if chosen else [[name] for name in _COMPILER_NAMES]:
+    for first, *rest in [chosen.split()] if chosen else _COMPILERS:
         path = shutil.which(first)
         if path is not None and (version := answer(path, *rest, "--version")):
             return Compiler((os.path.abspath(path), *rest), version.partition("\n")[0])
@@ -89,8 +92,8 @@ def find_compiler() -> Compiler:
             f"expected $CXX to name a working C++ compiler, got {chosen!r}", "unset it or correct it"
         )
     raise CompilerMissingError(
-        "no C++ compiler found (looked for $CXX, c++, g++ and clang++)",
-        "install one, for example with apt-get install g++ or dnf install gcc-c++",
+        "no C++ compiler found (looked for $CXX, c++, g++, clang++ and the package ziglang)",
+        "install one, for example with apt-get install g++, or without root with pip install ziglang",
     )
 
 

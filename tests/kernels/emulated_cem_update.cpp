@@ -38,8 +38,8 @@ void __threadfence() {}
 
 }  // namespace
 
+#include "cma_update/arguments.h"
 #include "cma_update/launch.cuh"
-#include "cma_update/op.h"
 
 double* cem_tetris::update::dynamic_shared() {
   return reinterpret_cast<double*>(cuda_emulation::block->shared.data());
@@ -73,11 +73,8 @@ void set_multiprocessors(const Tensor&, int64_t count) {
 void run(const Job& job, ScalarType type, cem_tetris::Device device) {
   launch(Emulated(), job, type, device);
 }
-void run(const cem_tetris::cma::Call& call, ScalarType type, cem_tetris::Device device) {
-  launch(Emulated(), call, type, device);
-}
-void run(const cem_tetris::cma::Draw& call, ScalarType type, cem_tetris::Device) {
-  launch(Emulated(), call, type);
+template <typename Work> void run(const Work& call, ScalarType type, cem_tetris::Device) {
+  cem_tetris::cma::launch(Emulated(), call, type);
 }
 
 }  // namespace

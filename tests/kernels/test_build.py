@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,20 @@ def test_cxx_names_the_compiler_and_may_have_words_before_it(
     assert compiler.program == "my-c++"
     monkeypatch.setenv("CXX", "no-such-compiler")  # though there may be another one
     with pytest.raises(CompilerMissingError, match=r"expected \$CXX .* got 'no-such-compiler'"):
+        find_compiler()
+
+
+def test_without_another_compiler_it_is_that_of_the_package_ziglang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr(
+        "kernels.loader.toolchain.answer", lambda *words: "clang 1.0" if "ziglang" in words else ""
+    )
+    assert find_compiler() == Compiler((sys.executable, "-m", "ziglang", "c++"), "clang 1.0")
+    monkeypatch.setattr("kernels.loader.toolchain.answer", lambda *words: "")
+    with pytest.raises(CompilerMissingError, match="pip install ziglang"):
         find_compiler()
 
 

@@ -3,7 +3,7 @@
 With y_k = x_k - mean, w_k the weights by rank, negative for the worse ones, and L the Cholesky factor:
 
     x_i    = mean + L z_i                                                       the candidates
-    mean'  = mean + smoothing (m - mean), m = sum w_k x_k / sum w_k             over the elites: cem_update
+    mean'  = mean + smoothing (m - mean), m = sum w_k x_k / sum w_k             over the elites
     p'     = (1 - c_s) p + sqrt(c_s (2 - c_s) mu_eff) L^-1 (mean' - mean)
     h      = |p'|^2 / (1 - (1 - c_s)^(2 (t + 1))) < (2 + 4 / (d + 1)) d
     q'     = r ((1 - c_c) q + h sqrt(c_c (2 - c_c) mu_eff) (mean' - mean))
@@ -93,10 +93,10 @@ def cma_update(
 ) -> Updated:
     """Move mean, covariance, step size and evolution paths; the results have no gradients.
 
-    Mean, averaged mean, best candidate and record are those of ``cem_update``, which says more of the
-    arguments that both have, of the ranking, and of candidates that failed: here they have weight 0. A
-    generation without a usable candidate keeps everything, and counts. Where the new covariance is not
-    finite or not positive definite, the factor stays; a path stays where it is not finite.
+    ``cem_update`` says more of the arguments that both have, of the averaged mean, the best candidate, the
+    record and the ranking. Candidates that failed have weight 0; a generation without a usable one keeps
+    everything, and counts. Where the new covariance is not finite or not positive definite, the factor stays;
+    mean and paths stay where they are not finite.
 
     Args:
         fitness: shape (..., N), 1 <= N <= 2048.
