@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tetris.game.decisions import Rows, after_states, best_next, weighted_sums
-from tetris.game.features import PLACEMENT_FEATURES, AfterState, feature_values
+from tetris.game.decisions import Rows, after_states, pair_features, weighted_sums
+from tetris.game.features import AfterState, feature_values
 from tetris.game.policy import Lookahead, Player
 
 
@@ -60,11 +60,6 @@ def explain(rows: Rows, after: AfterState, player: Player, next_piece: int | Non
 
 def _features(after: AfterState, player: Player, next_piece: int | None) -> list[float] | None:
     """Return the features of a placement, or of the best pair that it begins; None where no pair survives."""
-    own = feature_values(after, player.names)
     if player.lookahead is not Lookahead.PREVIEW or next_piece is None:
-        return own
-    second = best_next(after, next_piece, player)
-    if second is None:
-        return None
-    both = zip(player.names, feature_values(second, player.names), own, strict=True)
-    return [value + (first if name in PLACEMENT_FEATURES else 0.0) for name, value, first in both]
+        return feature_values(after, player.names)
+    return pair_features(after, next_piece, player)
