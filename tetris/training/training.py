@@ -100,7 +100,6 @@ def prepare_engine(recipe: Recipe) -> None:
     if recipe.backend != "torch":
         kinds = NATIVE if recipe.backend == "cuda" else ("cpu",)
         needed += [library.extension(name, kind) for name in OPERATORS for kind in kinds]
-    needed += reference_check.libraries(names) if recipe.device in NATIVE else []
     build_missing(needed)
     policy = Policy([0.0] * len(names), recipe.features, recipe.lookahead)
     Rollout(policy, Streams(recipe.rules), recipe.device)
