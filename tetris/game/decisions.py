@@ -6,31 +6,25 @@ from the bottom. Bit c of a row is column c. The top row is not empty, so that t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import count
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tetris.game.features import PLACEMENT_FEATURES, AfterState, column_heights, feature_values
+from tetris.game.piece_stream import PieceStream
 from tetris.game.pieces import PIECES, Shape
 from tetris.game.policy import Lookahead, Player
 from tetris.game.rules import Rules
 
+Pieces = PieceStream | Sequence[int]
 Rows = tuple[int, ...]
 Weights = npt.NDArray[np.float64]
 
 _NEVER = float("-inf")
-
-
-class Pieces(Protocol):
-    """The pieces of a game by number of the decision: a `tetris.game.piece_stream.PieceStream` or a list."""
-
-    def __getitem__(self, t: int, /) -> int:
-        """Return the piece of decision t."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -148,9 +148,7 @@ def guideline_points(lines: int) -> int:
     return (0, 100, 300, 500, 800)[lines]
 
 
-def _canonical_pieces(pieces: object) -> str:
-    if not isinstance(pieces, str):
-        raise TypeError(f"expected pieces to be a str, got {pieces!r}")
+def _canonical_pieces(pieces: str) -> str:
     if pieces.lower() in SOURCES:
         return pieces.lower()
     letters = set(pieces.upper())

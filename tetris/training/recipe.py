@@ -20,8 +20,6 @@ from cem.core.backend import AUTO, BACKENDS
 from kernels.support.names import unknown_name
 from tetris import LinearController, Lookahead, Rules, feature_names
 from tetris.game.feature_sets import feature_label
-from tetris.game.rules import RULES
-from tetris.play.devices import ENGINES
 from tetris.play.splitting import LEAST_DECISIONS, MOST_STREAMS
 from tetris.training.settings import (
     CUDA_PRESETS,
@@ -113,9 +111,6 @@ class Recipe(Settings):
     def __post_init__(self) -> None:
         """Validate, and normalise texts."""
         self._set(check_settings(asdict(self)))
-        for name, known in (("rule", RULES), ("backend", BACKENDS), ("device", ENGINES)):
-            if getattr(self, name) not in known:
-                raise unknown_name(name, getattr(self, name), known)
         noise = describe_variance_schedule(parse_variance_schedule(self.noise))
         if len(_NUMBER.findall(noise)) > len(_NUMBER.findall(self.noise)):
             raise ValueError(
@@ -124,7 +119,11 @@ class Recipe(Settings):
             )
         curriculum = ",".join(map(str, parse_curriculum(self.curriculum)))
         self._set({"board": self.rules.board, "pieces": self.rules.pieces})
-        self._set({"noise": noise, "curriculum": curriculum, "features": self._canonical_features()})
+        names = feature_names(self.features, self.rules.width)
+        controller = LinearController(self.features, (0.0,) * len(names), self.rules)
+        for stage in self.stages:
+            controller.names_on(stage.rules)
+        self._set({"noise": noise, "curriculum": curriculum, "features": controller.features})
         total = self.total_generations
         if not total:
             raise ValueError("expected at least one generation, got --generations 0 and no curriculum")
@@ -195,16 +194,6 @@ class Recipe(Settings):
     def to_dict(self) -> dict[str, Any]:
         """Return the content of ``config.json``."""
         return {"format": FORMAT, "version": VERSION, **asdict(self)}
-
-    def _canonical_features(self) -> str:
-        names = feature_names(self.features, self.rules.width)
-        for stage in self.stages:
-            if feature_names(self.features, stage.rules.width) != names:
-                raise ValueError(
-                    f"expected boards of one width for the features {self.features}, "
-                    f"got {self.rules.board} and {stage.rules.board}"
-                )
-        return LinearController(self.features, (0.0,) * len(names), self.rules).features
 
 
 def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:

@@ -147,7 +147,7 @@ def test_curriculum_that_is_none(text: str) -> None:
         ),
         (
             {"features": "bdu", "board": "8x20", "curriculum": "10x10:2"},
-            "boards of one width for the features bdu, got 8x20 and 10x10",
+            "expected a board of width 8 for the features bdu, got 10x10",
         ),
     ],
 )
