@@ -24,8 +24,8 @@ def shuffled(games: Rollout, generator: torch.Generator) -> None:
     tall = torch.randint(0, 25, games.columns.shape[:2], generator=generator).unsqueeze(-1)
     height = (tall + torch.randint(-4, 5, games.columns.shape, generator=generator)).clamp(0, 24)
     games.columns.copy_((1 << height) - 1)
-    ended = torch.rand(games._games.shape, generator=generator) < 0.1
-    games._games += ended.long().to(games._games.device)
+    ended = torch.rand(games.stream_games.shape, generator=generator) < 0.1
+    games.stream_games += ended.long().to(games.stream_games.device)
 
 
 def check_resampling(
