@@ -71,7 +71,8 @@ def test_it_resamples_as_the_python_does(
     ("streams", "population", "shared"), [(31, 513, False), (1100, 2, True), (MOST_STREAMS, 3, True)]
 )
 def test_a_gpu_resamples_as_the_python_does(streams: int, population: int, shared: bool) -> None:
-    check_resampling(native.resampling_operators(), streams, Rules(10, 24), population, shared, "cuda")
+    operators = native.load(native.resampling_extension())
+    check_resampling(operators, streams, Rules(10, 24), population, shared, "cuda")
 
 
 def test_arguments_are_checked(operators: Any) -> None:

@@ -118,9 +118,8 @@ class Rollout:
             return
         cuda, streams = self.device == "cuda", self.streams
         self._rounded = engine_weights(self.weights, self.names)
-        self._operators = native.operators(
-            self.names, self.lookahead, native=cuda or not self._portable, cuda=cuda
-        )
+        library = native.extension(self.names, self.lookahead, native=cuda or not self._portable)
+        self._operators = native.load(library, cuda=cuda)
         if cuda:
             boards = len(self.weights) * streams.count
             kind = (self.names, streams.rules, boards, self.weights.device, self.lookahead)

@@ -126,7 +126,8 @@ def split_rollout(
     size = BAG_STEP if streams.rules.pieces == "bag" else STEP
     burn_in, steps = -(-BURN_IN // size), decisions // size
     generator = random.Random(f"splitting {streams.seed} {streams.first}")
-    weighted = StreamWeights(games, native.resampling_operators() if device == "cuda" else None)
+    operators = native.load(native.resampling_extension()) if device == "cuda" else None
+    weighted = StreamWeights(games, operators)
     known = int(games.next_drawn)  # of the pieces to come; that of a bag's last decision goes with its board
     for step in range(steps):
         games.play_on((step + 1) * size - known - games.decisions, check)
@@ -147,7 +148,7 @@ class StreamWeights:
     """
 
     def __init__(self, games: Rollout, operators: Any = None) -> None:
-        """With ``operators``, `engines.resampling_operators`, a resampling is one kernel launch."""
+        """With ``operators``, those of `engines.resampling_extension`, a resampling is one kernel launch."""
         self._games, self._operators = games, operators
         self._before = games.stream_games.clone()
         population, streams = self._before.shape

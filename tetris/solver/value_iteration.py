@@ -7,7 +7,6 @@ piece to be placed, and the mean is over the piece after it. Nothing is discount
 
 from __future__ import annotations
 
-import functools
 import io
 import json
 import math
@@ -49,7 +48,6 @@ _ROUNDING = 2.0**-53  # relative error of a value that is rounded
 _MOST_ROUNDS = 100_000
 
 
-@functools.cache
 def operators(*, cuda: bool = False) -> Any:
     """Return the operators of value iteration; see `tetris.play.engines.load`."""
     library = Extension(

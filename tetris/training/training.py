@@ -95,8 +95,10 @@ def prepare_engine(recipe: Recipe) -> None:
         check_gpu("backend cuda", "--backend torch in a new run")
     names = feature_names(recipe.features, recipe.rules.width)
     cuda = recipe.device == "cuda"
-    needed = native.libraries(names, recipe.lookahead, cuda=cuda) if recipe.device in NATIVE else []
-    needed += [native.resampling_extension()] if cuda and recipe.splits else []
+    resampling = [native.resampling_extension()] if cuda and recipe.splits else []
+    needed = [*resampling]
+    if recipe.device in NATIVE:
+        needed += native.libraries(native.extension(names, recipe.lookahead), cuda=cuda)
     if recipe.backend != "torch":
         kinds = NATIVE if recipe.backend == "cuda" else ("cpu",)
         needed += [library.extension(name, kind) for name in OPERATORS for kind in kinds]
@@ -105,8 +107,8 @@ def prepare_engine(recipe: Recipe) -> None:
     Rollout(policy, Streams(recipe.rules), recipe.device)
     if recipe.device in NATIVE:
         reference_check.check_references(names, recipe.rules, recipe.device)
-    if cuda and recipe.splits:
-        native.resampling_operators()
+    for each in resampling:
+        native.load(each)
 
 
 def tensorboard_writer(recipe: Recipe, folder: RunFolder) -> TensorBoardWriter:
