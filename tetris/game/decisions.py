@@ -29,12 +29,7 @@ _NEVER = float("-inf")
 
 @dataclass(frozen=True)
 class Step(AfterState):
-    """One decision and its result: an after-state, and what it is worth to a player.
-
-    Attributes:
-        features: Feature values of the after-state, in their order.
-        value: Their weighted sum.
-    """
+    """One decision and its result: an after-state, its values of a player's features, their weighted sum."""
 
     features: tuple[float, ...]
     value: float

@@ -60,12 +60,7 @@ def load(library: Extension, *, cuda: bool = False) -> Any:
 
 @functools.cache
 def feature_struct(name: str) -> str:
-    """Return the C++ name of a feature: PascalCase, trailing numbers as template arguments.
-
-    Examples:
-        >>> feature_struct("rows_with_holes"), feature_struct("column_height_3")
-        ('RowsWithHoles', 'ColumnHeight<3>')
-    """
+    """Return the C++ name of a feature: RowsWithHoles of rows_with_holes, Step<3,4> of step_3_4."""
     match = re.fullmatch(r"([a-z_]+?)((?:_\d+)*)", name)
     assert match is not None, name
     pascal = "".join(word.capitalize() for word in match[1].split("_"))

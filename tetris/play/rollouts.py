@@ -241,7 +241,11 @@ class Rollout:
                 at, falls = (candidate, index), None
                 if self._known_in is not None:
                     falls = streams.pieces(candidate, int(self._known_in[at]))[self.decisions]
-                pieces, rows = streams.pieces(*at), _rows(self.columns[at].tolist())
+                pieces, columns = streams.pieces(*at), self.columns[at].tolist()
+                rows: Rows = tuple(
+                    sum((column >> y & 1) << c for c, column in enumerate(columns))
+                    for y in range(max(columns).bit_length())
+                )
                 lines = made = 0
                 games = int(self.stream_games[at])
                 most = 0 if games == streams.games else decisions
@@ -275,11 +279,6 @@ def rollout(
         check: Called a few times a second; an exception ends the rollout.
     """
     return Rollout(policy, streams, device).advance(decisions, check)
-
-
-def _rows(columns: list[int]) -> Rows:
-    height = max(columns).bit_length()
-    return tuple(sum((column >> y & 1) << c for c, column in enumerate(columns)) for y in range(height))
 
 
 def _checked_weights(weights: npt.ArrayLike | torch.Tensor, features: int, on_gpu: bool) -> torch.Tensor:

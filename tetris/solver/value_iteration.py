@@ -29,7 +29,6 @@ from tetris.game.decisions import after_states
 from tetris.game.features import AfterState
 from tetris.game.piece_stream import packed_source
 from tetris.game.rules import PIECE_LETTERS, PLACEMENT_RULES, Rules
-from tetris.play.devices import check_gpu
 from tetris.play.engines import INCLUDES, load
 
 MOST_CELLS = 32
@@ -88,12 +87,7 @@ class Solution:
     seconds: float
 
     def value(self, rows: Sequence[int], piece: int = 0) -> float:
-        """Return the lines to come of a board.
-
-        Args:
-            rows: Rows of the board from the bottom; bit c is column c.
-            piece: To be placed; ignored with one piece known.
-        """
+        """Return the lines to come of a board, its rows from the bottom; ``piece`` counts if two are known."""
         board = sum(row << r * self.rules.width for r, row in enumerate(rows))
         return float(self.values[board if self.pieces_known == 1 else board * _VALUES[2] + piece])
 
@@ -101,7 +95,7 @@ class Solution:
         """Return the best placement's after-state, by the reference engine; of several the first.
 
         Args:
-            rows: As of `value`.
+            rows: Rows of the board from the bottom; bit c is column c.
             piece: To be placed.
             next_piece: The one after it if two pieces are known, else None.
         """
@@ -122,11 +116,6 @@ class Solution:
 
         Returns:
             Their lines, int64, shape (games,).
-
-        Raises:
-            TypeError: If an argument is no int.
-            ValueError: If an argument is out of range.
-            RuntimeError: If the memory is too small.
         """
         games = check_integer("games", games, 1, MOST_GAMES)
         seed = check_integer("seed", seed, 0, (1 << 64) - 1)
@@ -227,16 +216,12 @@ def solve(
         progress: Called after every sweep.
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range, there is no GPU, or a player need never lose with these
-            pieces.
+        ValueError: If an argument is out of range, or a player need never lose with these pieces.
         RuntimeError: If the values do not settle, or the memory is too small for the board.
         kernels.loader.BuildError: If the operators cannot be built.
     """
     check_integer("pieces_known", pieces_known, 1, 2)
     _check_solvable(rules)
-    if device == "cuda":
-        check_gpu("device cuda", "device cpu")
     began = time.monotonic()
     boards = reachable(rules, device)
     if endless(boards, rules, pieces_known):

@@ -141,8 +141,6 @@ class LinesPerGame:
         """Return the fitness of weight vectors, shape (N, features): shape (N,), float64, without gradient.
 
         Raises:
-            Exception: What ``check`` raises.
-            TypeError: If they are no numbers.
             ValueError: If their shape is another one, or a number is not finite.
         """
         weights = torch.as_tensor(candidates).detach()
