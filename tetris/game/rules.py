@@ -21,6 +21,9 @@ PLACEMENT_RULES = RULES[:2]
 SOURCES = ("uniform", "bag")
 """The named piece sources; others are letters of `PIECE_LETTERS`."""
 
+GUIDELINE_POINTS = (0, 100, 300, 500, 800)
+"""Points of the Tetris guideline for 0 to 4 lines at once, on level 1: no T-spins, combos or back-to-back."""
+
 MIN_WIDTH, MAX_WIDTH = 4, 10
 MIN_HEIGHT, MAX_HEIGHT = 4, 24
 
@@ -125,14 +128,6 @@ class Rules:
 
 
 _WRITTEN = tuple(field.name for field in fields(Rules) if field.name != "original")
-
-
-def guideline_points(lines: int) -> int:
-    """Return the points of the Tetris guideline for 0 to 4 lines removed at once, on level 1.
-
-    T-spins, combos and back-to-back bonuses are left out.
-    """
-    return (0, 100, 300, 500, 800)[lines]
 
 
 def _canonical_pieces(pieces: str) -> str:

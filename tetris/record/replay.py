@@ -155,8 +155,7 @@ class Replay:
             raise ValueError(f'expected an object with "format": "{FORMAT}"')
         version = values.get("version")
         if version not in (STEPS_VERSION, VERSION):
-            known = f"version {STEPS_VERSION} or {VERSION}"
-            raise ValueError(f"expected {known} of the format, got {version!r}")
+            raise ValueError(f"expected version {STEPS_VERSION} or {VERSION} of the format, got {version!r}")
         if version == VERSION and values.get("digest") != _digest(values):
             raise ValueError("the digest does not match: the file is damaged or was edited")
         rules, controller = Rules.from_dict(values["rules"]), values.get("controller")

@@ -87,7 +87,7 @@ class Solution:
     seconds: float
 
     def value(self, rows: Sequence[int], piece: int = 0) -> float:
-        """Return the lines to come of a board, its rows from the bottom; ``piece`` counts if two are known."""
+        """Return the lines to come of a board, its rows from the bottom; ``piece`` if two are known."""
         board = sum(row << r * self.rules.width for r, row in enumerate(rows))
         return float(self.values[board if self.pieces_known == 1 else board * _VALUES[2] + piece])
 
@@ -307,9 +307,8 @@ def endless(boards: Tensor, rules: Rules, pieces_known: int) -> bool:
 
 def lines_of(values: Tensor, rules: Rules, pieces_known: int) -> float:
     """Return the lines to come of the empty board, before its piece is known."""
-    if pieces_known == 1:
-        return float(values[0])
-    return math.fsum(values[list(rules.piece_set)].tolist()) / len(rules.piece_set)
+    found = values[:1] if pieces_known == 1 else values[list(rules.piece_set)]
+    return math.fsum(found.tolist()) / len(found)
 
 
 def _marked(marks: Tensor, mark: int) -> Iterator[Tensor]:

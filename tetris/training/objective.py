@@ -125,8 +125,7 @@ class LinesPerGame:
             check: Called a few times a second while games are played; may raise to end them.
 
         Raises:
-            TypeError: If an argument has the wrong type.
-            ValueError: If one is out of range, or there is no GPU.
+            ValueError: If an argument is out of range, or there is no GPU.
         """
         number = piece_seed(check_integer("seed", seed, 0, (1 << 64) - 1))
         self.streams = Streams(Rules() if rules is None else rules, streams, number)

@@ -17,6 +17,7 @@ import torch
 
 from cem import describe_variance_schedule, parse_variance_schedule
 from cem.core.backend import AUTO, BACKENDS
+from kernels.support.checks import check_integer
 from kernels.support.names import unknown_name
 from tetris import LinearController, Lookahead, Rules, feature_names
 from tetris.game.feature_sets import feature_label
@@ -101,12 +102,7 @@ def cut_to_board(text: str, width: int, height: int) -> str:
 
 @dataclass(frozen=True)
 class Recipe(Settings):
-    """The settings of a run, checked, and what follows from them.
-
-    Raises:
-        TypeError: If a value has the wrong type.
-        ValueError: If a value or a combination of values is out of range.
-    """
+    """The settings of a run, and what follows from them; TypeError or ValueError names a wrong one."""
 
     def __post_init__(self) -> None:
         """Validate, and normalise texts."""
@@ -118,20 +114,14 @@ class Recipe(Settings):
                 "weights that begin with a variance of 100, these have length 1"
             )
         curriculum = ",".join(map(str, parse_curriculum(self.curriculum)))
-        self._set({"board": self.rules.board, "pieces": self.rules.pieces})
         names = feature_names(self.features, self.rules.width)
         controller = LinearController(self.features, (0.0,) * len(names), self.rules)
         for stage in self.stages:
             controller.names_on(stage.rules)
-        self._set({"noise": noise, "curriculum": curriculum, "features": controller.features})
-        total = self.total_generations
-        if not total:
-            raise ValueError("expected at least one generation, got --generations 0 and no curriculum")
-        if total > _MOST_GENERATIONS:
-            raise ValueError(f"expected at most {_MOST_GENERATIONS:,} generations, got {total:,}")
-        if self.elites > self.population:
-            population = f"the population of {self.population}"
-            raise ValueError(f"expected elites to be at most {population}, got {self.elites}")
+        self._set({"board": self.rules.board, "pieces": self.rules.pieces, "features": controller.features})
+        self._set({"noise": noise, "curriculum": curriculum})
+        check_integer("all generations", self.total_generations, 1, _MOST_GENERATIONS)
+        check_integer("elites of the population", self.elites, 2, self.population)
         fewest = min((stage.decisions for stage in self.stages if stage.split), default=LEAST_DECISIONS)
         if self.splits and not (fewest >= LEAST_DECISIONS and 2 <= self.streams <= MOST_STREAMS):
             raise ValueError(

@@ -39,12 +39,10 @@ def fingerprint(names: tuple[str, ...], rules: Rules) -> dict[str, str]:
 def check_references(names: tuple[str, ...], rules: Rules, device: str) -> None:
     """Compare the choices of the engine that will play with the references', in games for each feature.
 
-    Raises:
-        ValueError: If they differ; it names the feature. What no choice depends on is not compared: a header
-            that always gives one more than its reference plays the same.
+    ValueError names a feature by which they differ. What no choice depends on is not compared: a header that
+    always gives one more than its reference plays the same.
     """
-    generator = torch.Generator().manual_seed(SEED)
-    own = header_features(names)
+    generator, own = torch.Generator().manual_seed(SEED), header_features(names)
     for number, name in enumerate(own, start=1):
         weights = torch.randn(CANDIDATES, len(names), generator=generator) / 4
         weights[:, [names.index(later) for later in own[number:]]] = 0.0

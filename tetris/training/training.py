@@ -73,8 +73,7 @@ def train(
         BuildError: If the engine cannot be built here.
         OSError: If the folder cannot be written.
         RuntimeError: If no generation ended within the time limit.
-        TypeError: If a setting has the wrong type.
-        ValueError: If a setting is unknown or out of range, the folder is not empty, or there is no GPU.
+        TypeError, ValueError: If a setting is wrong, the folder is not empty, or there is no GPU.
     """
     recipe = make_recipe(choose_device(device), {**settings, "preset": preset, "seed": seed})
     folder = new_folder(None if out is None else Path(out), recipe.seed)
