@@ -144,7 +144,9 @@ def decide(
 
 def totals(games: Rollout) -> list[torch.Tensor]:
     """All that two engines have in common after the same games."""
-    return [each.cpu().clone() for each in (games.columns, games._lines, games._games, games._made)]
+    return [
+        each.cpu().clone() for each in (games.columns, games.stream_lines, games.stream_games, games._made)
+    ]
 
 
 def same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:

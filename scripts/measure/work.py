@@ -37,7 +37,7 @@ def build_engines(
         library
         for lookahead in lookaheads
         for each in names
-        for library in native.libraries(each, lookahead, cuda=True)
+        for library in native.libraries(native.extension(each, lookahead), cuda=True)
     ]
     side_by_side(Extension.build, [*extensions, native.resampling_extension()])
 

@@ -11,7 +11,6 @@ from pseudo_terminal import Pty
 from kernels import CompilerMissingError
 from tetris.envs import native as envs_native
 from tetris.game import features
-from tetris.play import engines as native
 from tetris.play import own_features
 
 _REFERENCES = """
@@ -91,7 +90,6 @@ def own_features_forgotten() -> Iterator[None]:
     features.FEATURES.update(before)
     own_features._headers.clear()
     own_features._headers.update(headers)
-    native.operators.cache_clear()
     envs_native.feature_operators.cache_clear()
 
 

@@ -17,7 +17,7 @@ from tetris.envs.tetris_env import REWARDS
 from tetris.game.decisions import Rows, after_states
 from tetris.game.features import feature_values
 from tetris.game.piece_stream import PieceStream, hole_column
-from tetris.game.rules import guideline_points
+from tetris.game.rules import GUIDELINE_POINTS
 from tetris.view.images import PALETTE
 
 EVERY_ID = (*IDS, *REFERENCE_IDS)
@@ -91,7 +91,7 @@ def test_random_legal_play_is_by_the_rules(options: dict[str, Any]) -> None:
             garbage, over = garbage + 1, len(rows) > rules.height
         piece, time = pieces[time], time + 1
         observation, reward, terminated, truncated, info = env.step(action)
-        expected = {"lines": after.lines, "points": guideline_points(after.lines), "survival": -over}
+        expected = {"lines": after.lines, "points": GUIDELINE_POINTS[after.lines], "survival": -over}
         assert (reward, terminated, truncated) == (expected[env.reward], over, False)
         assert np.array_equal(observation["board"], cells(rows, rules))
         if over or step % 97 == 96:  # in the middle of a game, too, with the last piece of the stream

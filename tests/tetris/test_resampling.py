@@ -24,8 +24,8 @@ def shuffled(games: Rollout, generator: torch.Generator) -> None:
     tall = torch.randint(0, 25, games.columns.shape[:2], generator=generator).unsqueeze(-1)
     height = (tall + torch.randint(-4, 5, games.columns.shape, generator=generator)).clamp(0, 24)
     games.columns.copy_((1 << height) - 1)
-    ended = torch.rand(games._games.shape, generator=generator) < 0.1
-    games._games += ended.long().to(games._games.device)
+    ended = torch.rand(games.stream_games.shape, generator=generator) < 0.1
+    games.stream_games += ended.long().to(games.stream_games.device)
 
 
 def check_resampling(
@@ -71,7 +71,8 @@ def test_it_resamples_as_the_python_does(
     ("streams", "population", "shared"), [(31, 513, False), (1100, 2, True), (MOST_STREAMS, 3, True)]
 )
 def test_a_gpu_resamples_as_the_python_does(streams: int, population: int, shared: bool) -> None:
-    check_resampling(native.resampling_operators(), streams, Rules(10, 24), population, shared, "cuda")
+    operators = native.load(native.resampling_extension())
+    check_resampling(operators, streams, Rules(10, 24), population, shared, "cuda")
 
 
 def test_arguments_are_checked(operators: Any) -> None:

@@ -17,7 +17,7 @@ from tetris.game.decisions import Rows, landing_row, place
 from tetris.game.features import column_heights
 from tetris.game.piece_stream import PieceStream, hole_column
 from tetris.game.pieces import PIECES, Shape
-from tetris.game.rules import Rules, guideline_points
+from tetris.game.rules import GUIDELINE_POINTS, Rules
 
 Observation = dict[str, Any]
 
@@ -313,7 +313,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         """The reward of a piece that came to rest; step.h has the same."""
         match self.reward:
             case "points":
-                return float(guideline_points(lines))
+                return float(GUIDELINE_POINTS[lines])
             case "pieces":
                 return 0.0 if self.is_over else 1.0
             case "survival":

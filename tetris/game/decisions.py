@@ -6,41 +6,30 @@ from the bottom. Bit c of a row is column c. The top row is not empty, so that t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import count
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tetris.game.features import PLACEMENT_FEATURES, AfterState, column_heights, feature_values
+from tetris.game.piece_stream import PieceStream
 from tetris.game.pieces import PIECES, Shape
 from tetris.game.policy import Lookahead, Player
 from tetris.game.rules import Rules
 
+Pieces = PieceStream | Sequence[int]
 Rows = tuple[int, ...]
 Weights = npt.NDArray[np.float64]
 
 _NEVER = float("-inf")
 
 
-class Pieces(Protocol):
-    """The pieces of a game by number of the decision: a `tetris.game.piece_stream.PieceStream` or a list."""
-
-    def __getitem__(self, t: int, /) -> int:
-        """Return the piece of decision t."""
-        ...
-
-
 @dataclass(frozen=True)
 class Step(AfterState):
-    """One decision and its result: an after-state, and what it is worth to a player.
-
-    Attributes:
-        features: Feature values of the after-state, in their order.
-        value: Their weighted sum.
-    """
+    """One decision and its result: an after-state, its values of a player's features, their weighted sum."""
 
     features: tuple[float, ...]
     value: float
@@ -168,29 +157,29 @@ def prospect(after: AfterState, player: Player) -> tuple[int, float]:
 
 
 def pair_value(after: AfterState, next_piece: int, player: Player) -> float:
-    """Return the value of a placement and the best one of the next piece after it.
-
-    It is the value of the second after-state, plus the weighted sum of the first one's `PLACEMENT_FEATURES`:
-    the board counts after both placements, landing height and eroded cells count for each of them. It is
-    minus infinity where every such pair ends the game.
-    """
-    second = best_next(after, next_piece, player)
-    if second is None:
+    """Return the weighted sum of `pair_features`; minus infinity where every such pair ends the game."""
+    features = pair_features(after, next_piece, player)
+    if features is None:
         return _NEVER
-    names, weights = player.names, player.weights
-    own = [i for i, name in enumerate(names) if name in PLACEMENT_FEATURES]
-    values = np.array([feature_values(second, names)], dtype=np.float64)
-    of_first = np.array([feature_values(after, tuple(names[i] for i in own))], dtype=np.float64)
-    return (weighted_sums(values, weights) + weighted_sums(of_first, weights[own])).item()
+    return weighted_sums(np.array([features], dtype=np.float64), player.weights).item()
 
 
-def best_next(after: AfterState, next_piece: int, player: Player) -> AfterState | None:
-    """Return the after-state of the next piece's best placement; None where the game ends with either."""
+def pair_features(after: AfterState, next_piece: int, player: Player) -> list[float] | None:
+    """Return the features of a placement and the best one of the next piece after it.
+
+    The board counts after both placements, `PLACEMENT_FEATURES` (landing height and eroded cells) for each of
+    them. None where every such pair ends the game.
+    """
     if with_next(after, next_piece).game_over:
         return None
     candidates = list(after_states(after.rows, next_piece, after.rules))
     best = _first_best(_values(candidates, player))
-    return None if best is None else candidates[best]
+    if best is None:
+        return None
+    own = tuple(name for name in player.names if name in PLACEMENT_FEATURES)
+    first = dict(zip(own, feature_values(after, own), strict=True))
+    second = zip(player.names, feature_values(candidates[best], player.names), strict=True)
+    return [value + first.get(name, 0.0) for name, value in second]
 
 
 def _values(candidates: list[AfterState], player: Player) -> list[float]:
@@ -205,11 +194,8 @@ def _values(candidates: list[AfterState], player: Player) -> list[float]:
 
 def _first_best(values: list[float]) -> int | None:
     """Return the index of the first greatest value; None if none is above minus infinity."""
-    best, greatest = None, _NEVER
-    for index, value in enumerate(values):
-        if value > greatest:
-            best, greatest = index, value
-    return best
+    greatest = max(values)
+    return values.index(greatest) if greatest > _NEVER else None
 
 
 def play(

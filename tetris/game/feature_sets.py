@@ -69,11 +69,8 @@ def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
         width: Columns of the board.
 
     Raises:
-        TypeError: If the features are no text, or the width is no int.
         ValueError: If a name is unknown, comes twice, or names a column that the board does not have.
     """
-    if not isinstance(features, str):
-        raise TypeError(f"expected features as text such as 'dt' or 'holes, wells', got {features!r}")
     width = check_integer("the board's width", width, MIN_WIDTH, MAX_WIDTH)
     text = features.strip().lower()
     sets = feature_sets(width)

@@ -66,11 +66,7 @@ class PieceStream:
     stream: int
 
     def __getitem__(self, t: int) -> int:
-        """Return piece t (0 to 6), counted from 0 over all games of the stream.
-
-        Raises:
-            ValueError: If seed, stream or t is out of range.
-        """
+        """Return piece t (0 to 6), counted from 0 over all games; ValueError if a number is out of range."""
         if self.rules.pieces == "bag":
             return bag(self.seed, self.stream, t // _BAG_SIZE)[t % _BAG_SIZE]
         piece_set = self.rules.piece_set

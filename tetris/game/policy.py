@@ -32,11 +32,7 @@ class Lookahead(str, Enum):
 
     @classmethod
     def of(cls, pieces_known: int = 1, lookahead: bool = False) -> Lookahead:
-        """Return what ``--pieces-known`` and ``--lookahead`` mean.
-
-        Raises:
-            ValueError: If ``pieces_known`` is not 1 or 2, or 2 with lookahead.
-        """
+        """Return what ``--pieces-known`` (1 or 2) and ``--lookahead`` mean; ValueError for 2 with it."""
         check_integer("pieces_known", pieces_known, 1, 1 if lookahead else 2)
         return cls.PREVIEW if pieces_known > 1 else cls.EXPECTIMAX if lookahead else cls.NONE
 

@@ -21,6 +21,9 @@ PLACEMENT_RULES = RULES[:2]
 SOURCES = ("uniform", "bag")
 """The named piece sources; others are letters of `PIECE_LETTERS`."""
 
+GUIDELINE_POINTS = (0, 100, 300, 500, 800)
+"""Points of the Tetris guideline for 0 to 4 lines at once, on level 1: no T-spins, combos or back-to-back."""
+
 MIN_WIDTH, MAX_WIDTH = 4, 10
 MIN_HEIGHT, MAX_HEIGHT = 4, 24
 
@@ -95,22 +98,14 @@ class Rules:
 
     @classmethod
     def of(cls, width: int, height: int, rule: str, pieces: str = "uniform") -> Rules:
-        """Return the rules with the game-over rule of a name.
-
-        Raises:
-            ValueError: If the name is none of `RULES`, or see the class.
-        """
+        """Return the rules with the game-over rule of a name; ValueError if it is none of `RULES`."""
         if rule not in RULES:
             raise ValueError(f"expected rule to be {' or '.join(RULES)}, got {rule!r}")
         return cls(width, height, rule == "clear-on-overflow", pieces, original=rule == "original")
 
     @staticmethod
     def parse_board(text: str) -> tuple[int, int]:
-        """Read ``"10x20"`` as width 10 and height 20.
-
-        Raises:
-            ValueError: If the text is not WIDTHxHEIGHT, or the board is out of range.
-        """
+        """Read ``"10x20"`` as width 10 and height 20; ValueError if it is no board, or out of range."""
         width, _, height = text.strip().lower().partition("x")
         if not (width.isdecimal() and height.isdecimal()):
             raise ValueError(f"expected a board as WIDTHxHEIGHT such as 10x20, got {text!r}")
@@ -124,12 +119,7 @@ class Rules:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Rules:
-        """Return the rules that ``to_dict`` wrote.
-
-        Raises:
-            TypeError: If a value has the wrong type.
-            ValueError: If a key is missing or unknown, or a value is out of range.
-        """
+        """Return the rules that ``to_dict`` wrote; ValueError if a key is missing or unknown."""
         if set(values) - {"original"} != set(_WRITTEN):
             raise ValueError(
                 f"expected the rules to hold {', '.join(_WRITTEN)}; got {', '.join(map(str, values))}"
@@ -140,17 +130,7 @@ class Rules:
 _WRITTEN = tuple(field.name for field in fields(Rules) if field.name != "original")
 
 
-def guideline_points(lines: int) -> int:
-    """Return the points of the Tetris guideline for 0 to 4 lines removed at once, on level 1.
-
-    T-spins, combos and back-to-back bonuses are left out.
-    """
-    return (0, 100, 300, 500, 800)[lines]
-
-
-def _canonical_pieces(pieces: object) -> str:
-    if not isinstance(pieces, str):
-        raise TypeError(f"expected pieces to be a str, got {pieces!r}")
+def _canonical_pieces(pieces: str) -> str:
     if pieces.lower() in SOURCES:
         return pieces.lower()
     letters = set(pieces.upper())

@@ -82,11 +82,7 @@ class LinearController:
         return played_weights(weights, self.names_on(self.rules)).numpy()
 
     def names_on(self, rules: Rules) -> tuple[str, ...]:
-        """Return the names of the features on a board, in their order.
-
-        Raises:
-            ValueError: If the controller cannot play there: its features depend on the width of the board.
-        """
+        """Return the names of the features on a board, in their order; ValueError if it cannot play there."""
         names = feature_names(self.features, rules.width)
         if len(names) == len(self.weights):
             return names
@@ -101,11 +97,7 @@ class LinearController:
         return Policy(self.weights, self.features, lookahead)
 
     def player(self, rules: Rules, lookahead: Lookahead = Lookahead.NONE) -> Player:
-        """Return it as the reference implementation plays it on a board.
-
-        Raises:
-            ValueError: As `names_on`.
-        """
+        """Return it as the reference implementation plays it on a board; errors as of `names_on`."""
         return Player(self.names_on(rules), self.played_weights, lookahead)
 
     def to_dict(self) -> dict[str, Any]:
@@ -122,13 +114,7 @@ class LinearController:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> LinearController:
-        """Return the controller that ``to_dict`` wrote.
-
-        Raises:
-            TypeError: If a value has the wrong type.
-            ValueError: If it is another format or version, a key is missing or unknown, or a value is out of
-                range.
-        """
+        """Return the controller that ``to_dict`` wrote; TypeError or ValueError if it is none."""
         if not isinstance(values, Mapping) or values.get("format") != FORMAT:
             raise ValueError(f'expected an object with "format": "{FORMAT}"')
         if values.get("version") != VERSION:
@@ -139,11 +125,7 @@ class LinearController:
         return cls(**{**own, "rules": Rules.from_dict(own["rules"])})
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the controller as JSON, atomically.
-
-        Raises:
-            OSError: If the file cannot be written; an existing file is untouched.
-        """
+        """Write the controller as JSON, whole or not at all; OSError if the file cannot be written."""
         write_text(path, json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n")
 
     @classmethod

@@ -45,21 +45,22 @@ def with_cuda(library: Extension) -> Extension:
     )
 
 
-def load(library: Extension, *, cuda: bool) -> Any:
+def libraries(library: Extension, *, cuda: bool) -> list[Extension]:
+    """Return a library and, if ``cuda``, what adds CUDA to it."""
+    return [library, with_cuda(library)] if cuda else [library]
+
+
+@functools.cache
+def load(library: Extension, *, cuda: bool = False) -> Any:
     """Return the operators of a library, built if need be; ``cuda``: those on a GPU, too."""
-    library.load()
-    if cuda:
-        with_cuda(library).load()
+    for each in libraries(library, cuda=cuda):
+        each.load()
     return getattr(torch.ops, library.name)
 
 
+@functools.cache
 def feature_struct(name: str) -> str:
-    """Return the C++ name of a feature: PascalCase, trailing numbers as template arguments.
-
-    Examples:
-        >>> feature_struct("rows_with_holes"), feature_struct("column_height_3")
-        ('RowsWithHoles', 'ColumnHeight<3>')
-    """
+    """Return the C++ name of a feature: RowsWithHoles of rows_with_holes, Step<3,4> of step_3_4."""
     match = re.fullmatch(r"([a-z_]+?)((?:_\d+)*)", name)
     assert match is not None, name
     pascal = "".join(word.capitalize() for word in match[1].split("_"))
@@ -102,22 +103,6 @@ def extension(
     )
 
 
-def libraries(
-    names: tuple[str, ...], lookahead: Lookahead = Lookahead.NONE, *, cuda: bool
-) -> list[Extension]:
-    """Return the libraries that play a list of features, on a GPU, too, if ``cuda``."""
-    engine = extension(names, lookahead)
-    return [engine, with_cuda(engine)] if cuda else [engine]
-
-
-@functools.cache
-def operators(
-    names: tuple[str, ...], lookahead: Lookahead = Lookahead.NONE, *, native: bool = True, cuda: bool = False
-) -> Any:
-    """Return the operators of `extension`; see `load`."""
-    return load(extension(names, lookahead, native=native), cuda=cuda)
-
-
 def resampling_extension() -> Extension:
     """Return the library of resampling in importance splitting on a GPU, for all features."""
     return Extension(
@@ -128,9 +113,3 @@ def resampling_extension() -> Extension:
         cuda=True,
         reason="Tetris importance splitting, CUDA",
     )
-
-
-@functools.cache
-def resampling_operators() -> Any:
-    """Return the operators of `resampling_extension`, on CUDA tensors; see `load`."""
-    return load(resampling_extension(), cuda=False)

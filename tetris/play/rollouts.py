@@ -67,6 +67,9 @@ class Rollout:
         decisions: Decisions made so far on each stream that has not stopped.
         columns: The boards by columns: shape (population, streams, width), int32, on the device that plays.
             Bit y of a column is row y. Until `branch` they change as the games go on.
+        stream_lines: Lines removed on each stream so far: shape (population, streams), int64, on the device
+            that plays. They change as the games go on.
+        stream_games: Games that ended on each stream, likewise.
 
     Args:
         policy: The candidates; one, where its weights have one dimension. Weights on the GPU are not checked,
@@ -100,8 +103,8 @@ class Rollout:
         self._load()
         at, shape = self.weights.device, (len(self.weights), streams.count)
         self.columns = torch.zeros((*shape, streams.rules.width), dtype=torch.int32, device=at)
-        self._lines = torch.zeros(shape, dtype=torch.int64, device=at)
-        self._games = torch.zeros(shape, dtype=torch.int64, device=at)
+        self.stream_lines = torch.zeros(shape, dtype=torch.int64, device=at)
+        self.stream_games = torch.zeros(shape, dtype=torch.int64, device=at)
         self._made = torch.zeros(shape, dtype=torch.int64, device=at)
         # Where the next piece is drawn, it goes with a board that is copied.
         self._known_in: torch.Tensor | None = None
@@ -115,9 +118,8 @@ class Rollout:
             return
         cuda, streams = self.device == "cuda", self.streams
         self._rounded = engine_weights(self.weights, self.names)
-        self._operators = native.operators(
-            self.names, self.lookahead, native=cuda or not self._portable, cuda=cuda
-        )
+        library = native.extension(self.names, self.lookahead, native=cuda or not self._portable)
+        self._operators = native.load(library, cuda=cuda)
         if cuda:
             boards = len(self.weights) * streams.count
             kind = (self.names, streams.rules, boards, self.weights.device, self.lookahead)
@@ -151,16 +153,6 @@ class Rollout:
         return torch.bucketize(self.columns, (1 << bits).int(), right=True)
 
     @property
-    def stream_lines(self) -> torch.Tensor:
-        """Lines removed on each stream, as `stream_games`."""
-        return self._lines.clone()
-
-    @property
-    def stream_games(self) -> torch.Tensor:
-        """Games that ended on each stream: shape (population, streams), int64, on the device that plays."""
-        return self._games.clone()
-
-    @property
     def next_drawn(self) -> bool:
         """Whether a board depends on the next piece: a controller knows it, or it had to appear inside."""
         return self.lookahead is Lookahead.PREVIEW or self.streams.rules.original
@@ -179,8 +171,8 @@ class Rollout:
         Raises:
             ValueError: If its shape is wrong.
         """
-        if source.shape != self._games.shape:
-            wanted = tuple(self._games.shape)
+        if source.shape != self.stream_games.shape:
+            wanted = tuple(self.stream_games.shape)
             raise ValueError(f"expected source of shape {wanted}, got {tuple(source.shape)}")
         index = source.unsqueeze(-1).expand_as(self.columns)
         self.columns = self.columns.gather(1, index)
@@ -196,13 +188,13 @@ class Rollout:
             check: Called a few times a second; an exception ends the rollout, which is unusable then.
         """
         self.play_on(decisions, check)
-        return RolloutResult(self._lines.sum(1), self._games.sum(1), self._made.sum(1))
+        return RolloutResult(self.stream_lines.sum(1), self.stream_games.sum(1), self._made.sum(1))
 
     def play_on(self, decisions: int, check: Callable[[], None] | None = None) -> None:
         """Play on as `advance` does, without the totals."""
         remaining = check_integer("decisions", decisions, 0, 1 << 62)
         if self._pacer is not None:
-            with torch.cuda.device(self._lines.device):
+            with torch.cuda.device(self.stream_lines.device):
                 self._pacer.run(remaining, self._play, check)
             return
         size = _FIRST_PYTHON_SLICE if self.device == "python" else _FIRST_SLICE
@@ -226,8 +218,8 @@ class Rollout:
         self._operators.advance(
             self._rounded,
             self.columns,
-            self._lines,
-            self._games,
+            self.stream_lines,
+            self.stream_games,
             self._made,
             self._known_in,
             streams.rules.height,
@@ -249,9 +241,13 @@ class Rollout:
                 at, falls = (candidate, index), None
                 if self._known_in is not None:
                     falls = streams.pieces(candidate, int(self._known_in[at]))[self.decisions]
-                pieces, rows = streams.pieces(*at), _rows(self.columns[at].tolist())
+                pieces, columns = streams.pieces(*at), self.columns[at].tolist()
+                rows: Rows = tuple(
+                    sum((column >> y & 1) << c for c, column in enumerate(columns))
+                    for y in range(max(columns).bit_length())
+                )
                 lines = made = 0
-                games = int(self._games[at])
+                games = int(self.stream_games[at])
                 most = 0 if games == streams.games else decisions
                 for after in islice(play(pieces, player, rules, rows, self.decisions, falls), most):
                     rows = () if after.game_over else after.rows
@@ -260,8 +256,8 @@ class Rollout:
                         break
                 columns = [sum((row >> c & 1) << y for y, row in enumerate(rows)) for c in range(rules.width)]
                 self.columns[at] = torch.tensor(columns, dtype=torch.int32)
-                self._lines[at] += lines
-                self._games[at] = games
+                self.stream_lines[at] += lines
+                self.stream_games[at] = games
                 self._made[at] += made
 
 
@@ -283,11 +279,6 @@ def rollout(
         check: Called a few times a second; an exception ends the rollout.
     """
     return Rollout(policy, streams, device).advance(decisions, check)
-
-
-def _rows(columns: list[int]) -> Rows:
-    height = max(columns).bit_length()
-    return tuple(sum((column >> y & 1) << c for c, column in enumerate(columns)) for y in range(height))
 
 
 def _checked_weights(weights: npt.ArrayLike | torch.Tensor, features: int, on_gpu: bool) -> torch.Tensor:

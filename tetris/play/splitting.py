@@ -126,7 +126,8 @@ def split_rollout(
     size = BAG_STEP if streams.rules.pieces == "bag" else STEP
     burn_in, steps = -(-BURN_IN // size), decisions // size
     generator = random.Random(f"splitting {streams.seed} {streams.first}")
-    weighted = StreamWeights(games, native.resampling_operators() if device == "cuda" else None)
+    operators = native.load(native.resampling_extension()) if device == "cuda" else None
+    weighted = StreamWeights(games, operators)
     known = int(games.next_drawn)  # of the pieces to come; that of a bag's last decision goes with its board
     for step in range(steps):
         games.play_on((step + 1) * size - known - games.decisions, check)
@@ -147,9 +148,9 @@ class StreamWeights:
     """
 
     def __init__(self, games: Rollout, operators: Any = None) -> None:
-        """With ``operators``, `engines.resampling_operators`, a resampling is one kernel launch."""
+        """With ``operators``, those of `engines.resampling_extension`, a resampling is one kernel launch."""
         self._games, self._operators = games, operators
-        self._before = games.stream_games
+        self._before = games.stream_games.clone()
         population, streams = self._before.shape
         doubles: dict[str, Any] = {"dtype": torch.float64, "device": self._before.device}
         self._weight = torch.full((population, streams), _WEIGHT // streams, **doubles)
@@ -174,7 +175,7 @@ class StreamWeights:
                 *played, *kept, self._count, counts, bits, self._offset
             )
             return chosen
-        games = self._games.stream_games
+        games = self._games.stream_games.clone()
         if counts:
             ended = games - self._before
             weight_ended = _sum(self._weight, lambda part: (part * ended).sum(1))

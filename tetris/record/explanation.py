@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tetris.game.decisions import Rows, after_states, best_next, weighted_sums
-from tetris.game.features import PLACEMENT_FEATURES, AfterState, feature_values
+from tetris.game.decisions import Rows, after_states, pair_features, weighted_sums
+from tetris.game.features import AfterState, feature_values
 from tetris.game.policy import Lookahead, Player
 
 
@@ -40,12 +40,16 @@ def explain(rows: Rows, after: AfterState, player: Player, next_piece: int | Non
     ``rows`` is the stack before the placement.
     """
     names, weights = player.names, player.weights
+    next_piece = next_piece if player.lookahead is Lookahead.PREVIEW else None
     others = [
         other
         for other in after_states(rows, after.shape.piece, after.rules)
         if not other.game_over and (other.shape, other.column) != (after.shape, after.column)
     ]
-    features = [_features(each, player, next_piece) for each in (after, *others)]
+    features = [
+        feature_values(each, names) if next_piece is None else pair_features(each, next_piece, player)
+        for each in (after, *others)
+    ]
     if features[0] is None:
         return explain(rows, after, player)
     values = np.array([each for each in features if each is not None], dtype=np.float64)
@@ -56,15 +60,3 @@ def explain(rows: Rows, after: AfterState, player: Player, next_piece: int | Non
         margin = sums[0] - max(sums[1:])
         leads = weighted[0] - weighted[1 + sums[1:].index(max(sums[1:]))]
     return Explanation(names, tuple(values[0].tolist()), tuple(leads.tolist()), sums[0], margin)
-
-
-def _features(after: AfterState, player: Player, next_piece: int | None) -> list[float] | None:
-    """Return the features of a placement, or of the best pair that it begins; None where no pair survives."""
-    own = feature_values(after, player.names)
-    if player.lookahead is not Lookahead.PREVIEW or next_piece is None:
-        return own
-    second = best_next(after, next_piece, player)
-    if second is None:
-        return None
-    both = zip(player.names, feature_values(second, player.names), own, strict=True)
-    return [value + (first if name in PLACEMENT_FEATURES else 0.0) for name, value, first in both]

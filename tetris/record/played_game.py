@@ -23,12 +23,7 @@ from tetris.record.replay import Replay
 class PlayedGame:
     """A game of a controller, or its first pieces.
 
-    Attributes:
-        controller: The controller that played.
-        rules: The rules.
-        seed: Seed of the pieces.
-        stream: Number of their stream.
-        steps: Every decision with its result; see `tetris.game.decisions.Step`.
+    Each of its ``steps`` is a `tetris.game.decisions.Step`.
     """
 
     controller: LinearController
@@ -84,8 +79,7 @@ def play_game(
     It plays as `rollout` plays the stream, but in Python: some thousand pieces per second.
 
     Args:
-        controller: The controller, or what `resolve` knows: a name, a file, the folder of a run, or a run
-            that `tetris.training.load_run` read.
+        controller: As `resolve` takes it: a controller, a name, a file, the folder of a run, or a run.
         seed: Seed of the pieces, unsigned 64-bit.
         rules: The rules; None: those of the controller.
         stream: Number of the stream, unsigned 64-bit.

@@ -76,10 +76,6 @@ class Replay:
             raise ValueError(f"expected placements of {rules}, got number {wrong}")
         if self.controller is not None:
             self.controller.names_on(self.rules)
-        if (self.seed is None) != (self.stream is None):
-            raise ValueError(
-                f"expected a seed and a stream or neither, got {self.seed!r} and {self.stream!r}"
-            )
         if self.rules.original and self.seed is None:
             raise ValueError("expected a seed and a stream by the original rule, got neither")
         if self.seed is not None:
@@ -154,18 +150,12 @@ class Replay:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Replay:
-        """Return the replay that ``to_dict`` (or ``evaluate_tetris.py --replay``) wrote.
-
-        Raises:
-            TypeError, LookupError: If a value has the wrong type or is missing.
-            ValueError: If it is another format or version, it is damaged, or a value is out of range.
-        """
+        """Return the replay that ``to_dict`` (or ``evaluate_tetris.py --replay``) wrote; see `load`."""
         if not isinstance(values, Mapping) or values.get("format") != FORMAT:
             raise ValueError(f'expected an object with "format": "{FORMAT}"')
         version = values.get("version")
         if version not in (STEPS_VERSION, VERSION):
-            known = f"version {STEPS_VERSION} or {VERSION}"
-            raise ValueError(f"expected {known} of the format, got {version!r}")
+            raise ValueError(f"expected version {STEPS_VERSION} or {VERSION} of the format, got {version!r}")
         if version == VERSION and values.get("digest") != _digest(values):
             raise ValueError("the digest does not match: the file is damaged or was edited")
         rules, controller = Rules.from_dict(values["rules"]), values.get("controller")
@@ -178,11 +168,7 @@ class Replay:
         return cls(rules, placements, lines, games, values.get("seed"), values.get("stream"), controller)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the replay as JSON, whole or not at all.
-
-        Raises:
-            OSError: If the file cannot be written; an existing file is untouched.
-        """
+        """Write the replay as JSON, whole or not at all; OSError if the file cannot be written."""
         write_text(path, json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n")
 
     @classmethod

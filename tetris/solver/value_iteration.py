@@ -7,7 +7,6 @@ piece to be placed, and the mean is over the piece after it. Nothing is discount
 
 from __future__ import annotations
 
-import functools
 import io
 import json
 import math
@@ -30,7 +29,6 @@ from tetris.game.decisions import after_states
 from tetris.game.features import AfterState
 from tetris.game.piece_stream import packed_source
 from tetris.game.rules import PIECE_LETTERS, PLACEMENT_RULES, Rules
-from tetris.play.devices import NATIVE, check_gpu
 from tetris.play.engines import INCLUDES, load
 
 MOST_CELLS = 32
@@ -40,7 +38,6 @@ MOST_GAMES = 1_000_000_000
 """The most games that are played at once: 8 GB of lines."""
 
 _VALUES = {1: 1, 2: 8}  # of a board, by the number of known pieces; one of the eight is not used
-_FIGURES = ("lines_per_game", "error", "boards", "sweeps", "seconds")
 _SOURCES = Path(__file__).parent / "iteration"
 _CHUNK = 1 << 27  # boards that are looked through at once
 _SETTLED = 0.1  # how far two estimates of the factor may differ, as a share of its distance from 1
@@ -50,7 +47,6 @@ _ROUNDING = 2.0**-53  # relative error of a value that is rounded
 _MOST_ROUNDS = 100_000
 
 
-@functools.cache
 def operators(*, cuda: bool = False) -> Any:
     """Return the operators of value iteration; see `tetris.play.engines.load`."""
     library = Extension(
@@ -91,12 +87,7 @@ class Solution:
     seconds: float
 
     def value(self, rows: Sequence[int], piece: int = 0) -> float:
-        """Return the lines to come of a board.
-
-        Args:
-            rows: Rows of the board from the bottom; bit c is column c.
-            piece: To be placed; ignored with one piece known.
-        """
+        """Return the lines to come of a board, its rows from the bottom; ``piece`` if two are known."""
         board = sum(row << r * self.rules.width for r, row in enumerate(rows))
         return float(self.values[board if self.pieces_known == 1 else board * _VALUES[2] + piece])
 
@@ -104,7 +95,7 @@ class Solution:
         """Return the best placement's after-state, by the reference engine; of several the first.
 
         Args:
-            rows: As of `value`.
+            rows: Rows of the board from the bottom; bit c is column c.
             piece: To be placed.
             next_piece: The one after it if two pieces are known, else None.
         """
@@ -125,11 +116,6 @@ class Solution:
 
         Returns:
             Their lines, int64, shape (games,).
-
-        Raises:
-            TypeError: If an argument is no int.
-            ValueError: If an argument is out of range.
-            RuntimeError: If the memory is too small.
         """
         games = check_integer("games", games, 1, MOST_GAMES)
         seed = check_integer("seed", seed, 0, (1 << 64) - 1)
@@ -150,8 +136,8 @@ class Solution:
         rows = self.values.cpu().numpy().reshape(-1, _VALUES[self.pieces_known])[:, : len(PIECE_LETTERS)]
         boards = np.flatnonzero(rows.any(axis=1))
         values = rows[boards] if self.pieces_known == 2 else rows[boards, 0]
-        about = {"rules": self.rules.to_dict(), "pieces_known": self.pieces_known}
-        about |= {name: getattr(self, name) for name in _FIGURES}
+        about = {**vars(self), "rules": self.rules.to_dict()}
+        del about["values"]
         file = io.BytesIO()
         np.savez(file, solution=json.dumps(about), boards=boards.astype(np.uint32), values=values)
         write_bytes(path, file.getvalue())
@@ -172,13 +158,12 @@ class Solution:
             try:
                 arrays = np.load(file, allow_pickle=False)
                 about = json.loads(str(arrays["solution"]))
-                rules, known = Rules.from_dict(about["rules"]), int(about["pieces_known"])
+                rules = Rules.from_dict(about["rules"])
                 _check_solvable(rules)
-                values = np.zeros((1 << rules.width * rules.height, _VALUES[known]))
-                found = arrays["values"] if known == 2 else arrays["values"][:, np.newaxis]
-                values[arrays["boards"], : len(PIECE_LETTERS)] = found
-                figures = {name: about[name] for name in _FIGURES}
-                return cls(rules, known, torch.from_numpy(values.reshape(-1)), **figures)
+                values = np.zeros((1 << rules.width * rules.height, _VALUES[about["pieces_known"]]))
+                known = values[:, : len(PIECE_LETTERS)]
+                known[arrays["boards"]] = arrays["values"].reshape(-1, known.shape[1])
+                return cls(**{**about, "rules": rules, "values": torch.from_numpy(values.reshape(-1))})
             except Exception as error:  # zipfile, NumPy and json have a dozen for damaged bytes
                 reason = str(error) or type(error).__name__
                 raise ValueError(
@@ -231,18 +216,12 @@ def solve(
         progress: Called after every sweep.
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range, there is no GPU, or a player need never lose with these
-            pieces.
+        ValueError: If an argument is out of range, or a player need never lose with these pieces.
         RuntimeError: If the values do not settle, or the memory is too small for the board.
         kernels.loader.BuildError: If the operators cannot be built.
     """
     check_integer("pieces_known", pieces_known, 1, 2)
     _check_solvable(rules)
-    if device not in NATIVE:
-        raise ValueError(f"expected device to be {' or '.join(NATIVE)}, got {device!r}")
-    if device == "cuda":
-        check_gpu("device cuda", "device cpu")
     began = time.monotonic()
     boards = reachable(rules, device)
     if endless(boards, rules, pieces_known):
@@ -328,9 +307,8 @@ def endless(boards: Tensor, rules: Rules, pieces_known: int) -> bool:
 
 def lines_of(values: Tensor, rules: Rules, pieces_known: int) -> float:
     """Return the lines to come of the empty board, before its piece is known."""
-    if pieces_known == 1:
-        return float(values[0])
-    return math.fsum(values[list(rules.piece_set)].tolist()) / len(rules.piece_set)
+    found = values[:1] if pieces_known == 1 else values[list(rules.piece_set)]
+    return math.fsum(found.tolist()) / len(found)
 
 
 def _marked(marks: Tensor, mark: int) -> Iterator[Tensor]:

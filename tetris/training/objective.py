@@ -16,7 +16,7 @@ from torch import Tensor
 
 from cem import CrossEntropyMethod, Evaluation
 from cem.run import ranks
-from kernels.support.checks import check_flags, check_integer
+from kernels.support.checks import check_integer
 from tetris import (
     Lookahead,
     Policy,
@@ -29,7 +29,6 @@ from tetris import (
     split_rollout,
 )
 from tetris.play.devices import choose_device
-from tetris.play.splitting import LEAST_DECISIONS, MOST_STREAMS
 from tetris.training.recipe import Recipe
 
 MOST_LINES = 1e12
@@ -126,17 +125,14 @@ class LinesPerGame:
             check: Called a few times a second while games are played; may raise to end them.
 
         Raises:
-            TypeError: If an argument has the wrong type.
-            ValueError: If one is out of range, or there is no GPU.
+            ValueError: If an argument is out of range, or there is no GPU.
         """
-        check_flags(split=split)
         number = piece_seed(check_integer("seed", seed, 0, (1 << 64) - 1))
-        check_integer("streams", streams, 2 if split else 1, MOST_STREAMS if split else None)
         self.streams = Streams(Rules() if rules is None else rules, streams, number)
         self.names = feature_names(features, self.streams.rules.width)
         self._features, self._lookahead = features, Lookahead(lookahead)
         self._rollout = split_rollout if split else rollout
-        self._decisions = check_integer("decisions", decisions, LEAST_DECISIONS if split else 1)
+        self._decisions = check_integer("decisions", decisions, 1)
         self._device = choose_device(device)
         self._check = check
 
@@ -144,8 +140,6 @@ class LinesPerGame:
         """Return the fitness of weight vectors, shape (N, features): shape (N,), float64, without gradient.
 
         Raises:
-            Exception: What ``check`` raises.
-            TypeError: If they are no numbers.
             ValueError: If their shape is another one, or a number is not finite.
         """
         weights = torch.as_tensor(candidates).detach()

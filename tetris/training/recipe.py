@@ -17,11 +17,10 @@ import torch
 
 from cem import describe_variance_schedule, parse_variance_schedule
 from cem.core.backend import AUTO, BACKENDS
+from kernels.support.checks import check_integer
 from kernels.support.names import unknown_name
 from tetris import LinearController, Lookahead, Rules, feature_names
 from tetris.game.feature_sets import feature_label
-from tetris.game.rules import RULES
-from tetris.play.devices import ENGINES
 from tetris.play.splitting import LEAST_DECISIONS, MOST_STREAMS
 from tetris.training.settings import (
     CUDA_PRESETS,
@@ -103,19 +102,11 @@ def cut_to_board(text: str, width: int, height: int) -> str:
 
 @dataclass(frozen=True)
 class Recipe(Settings):
-    """The settings of a run, checked, and what follows from them.
-
-    Raises:
-        TypeError: If a value has the wrong type.
-        ValueError: If a value or a combination of values is out of range.
-    """
+    """The settings of a run, and what follows from them; TypeError or ValueError names a wrong one."""
 
     def __post_init__(self) -> None:
         """Validate, and normalise texts."""
         self._set(check_settings(asdict(self)))
-        for name, known in (("rule", RULES), ("backend", BACKENDS), ("device", ENGINES)):
-            if getattr(self, name) not in known:
-                raise unknown_name(name, getattr(self, name), known)
         noise = describe_variance_schedule(parse_variance_schedule(self.noise))
         if len(_NUMBER.findall(noise)) > len(_NUMBER.findall(self.noise)):
             raise ValueError(
@@ -123,16 +114,14 @@ class Recipe(Settings):
                 "weights that begin with a variance of 100, these have length 1"
             )
         curriculum = ",".join(map(str, parse_curriculum(self.curriculum)))
-        self._set({"board": self.rules.board, "pieces": self.rules.pieces})
-        self._set({"noise": noise, "curriculum": curriculum, "features": self._canonical_features()})
-        total = self.total_generations
-        if not total:
-            raise ValueError("expected at least one generation, got --generations 0 and no curriculum")
-        if total > _MOST_GENERATIONS:
-            raise ValueError(f"expected at most {_MOST_GENERATIONS:,} generations, got {total:,}")
-        if self.elites > self.population:
-            population = f"the population of {self.population}"
-            raise ValueError(f"expected elites to be at most {population}, got {self.elites}")
+        names = feature_names(self.features, self.rules.width)
+        controller = LinearController(self.features, (0.0,) * len(names), self.rules)
+        for stage in self.stages:
+            controller.names_on(stage.rules)
+        self._set({"board": self.rules.board, "pieces": self.rules.pieces, "features": controller.features})
+        self._set({"noise": noise, "curriculum": curriculum})
+        check_integer("all generations", self.total_generations, 1, _MOST_GENERATIONS)
+        check_integer("elites of the population", self.elites, 2, self.population)
         fewest = min((stage.decisions for stage in self.stages if stage.split), default=LEAST_DECISIONS)
         if self.splits and not (fewest >= LEAST_DECISIONS and 2 <= self.streams <= MOST_STREAMS):
             raise ValueError(
@@ -195,16 +184,6 @@ class Recipe(Settings):
     def to_dict(self) -> dict[str, Any]:
         """Return the content of ``config.json``."""
         return {"format": FORMAT, "version": VERSION, **asdict(self)}
-
-    def _canonical_features(self) -> str:
-        names = feature_names(self.features, self.rules.width)
-        for stage in self.stages:
-            if feature_names(self.features, stage.rules.width) != names:
-                raise ValueError(
-                    f"expected boards of one width for the features {self.features}, "
-                    f"got {self.rules.board} and {stage.rules.board}"
-                )
-        return LinearController(self.features, (0.0,) * len(names), self.rules).features
 
 
 def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:

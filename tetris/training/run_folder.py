@@ -136,11 +136,13 @@ def versions() -> dict[str, str]:
 def start_record(device: str) -> dict[str, str]:
     """Return date, command, commit and hardware of this process; the GPU where the device is ``"cuda"``."""
     words = sys.argv[0].split() if " " in sys.argv[0] else ["python", sys.argv[0]]
+    gpu = [torch.cuda.get_device_name()] if device == "cuda" and torch.cuda.is_available() else []
+    cores = counted(len(os.sched_getaffinity(0)), "core")
     return {
         "date": f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC",
         "command": shlex.join([*words, *sys.argv[1:]]),
         "commit": commit(),
-        "hardware": _hardware(device),
+        "hardware": ", ".join([*gpu, processor()["model name"], cores]),
     }
 
 
@@ -167,12 +169,6 @@ def processor() -> dict[str, str]:
     lines = cpuinfo.read_text(errors="replace").splitlines() if cpuinfo.is_file() else []
     said = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     return {"model name": platform.processor() or platform.machine(), **said}
-
-
-def _hardware(device: str) -> str:
-    cores = counted(len(os.sched_getaffinity(0)), "core")
-    gpu = [torch.cuda.get_device_name()] if device == "cuda" and torch.cuda.is_available() else []
-    return ", ".join([*gpu, processor()["model name"], cores])
 
 
 @dataclass(frozen=True)

@@ -73,8 +73,7 @@ def train(
         BuildError: If the engine cannot be built here.
         OSError: If the folder cannot be written.
         RuntimeError: If no generation ended within the time limit.
-        TypeError: If a setting has the wrong type.
-        ValueError: If a setting is unknown or out of range, the folder is not empty, or there is no GPU.
+        TypeError, ValueError: If a setting is wrong, the folder is not empty, or there is no GPU.
     """
     recipe = make_recipe(choose_device(device), {**settings, "preset": preset, "seed": seed})
     folder = new_folder(None if out is None else Path(out), recipe.seed)
@@ -95,19 +94,20 @@ def prepare_engine(recipe: Recipe) -> None:
         check_gpu("backend cuda", "--backend torch in a new run")
     names = feature_names(recipe.features, recipe.rules.width)
     cuda = recipe.device == "cuda"
-    needed = native.libraries(names, recipe.lookahead, cuda=cuda) if recipe.device in NATIVE else []
-    needed += [native.resampling_extension()] if cuda and recipe.splits else []
+    resampling = [native.resampling_extension()] if cuda and recipe.splits else []
+    needed = [*resampling]
+    if recipe.device in NATIVE:
+        needed += native.libraries(native.extension(names, recipe.lookahead), cuda=cuda)
     if recipe.backend != "torch":
         kinds = NATIVE if recipe.backend == "cuda" else ("cpu",)
         needed += [library.extension(name, kind) for name in OPERATORS for kind in kinds]
-    needed += reference_check.libraries(names) if recipe.device in NATIVE else []
     build_missing(needed)
     policy = Policy([0.0] * len(names), recipe.features, recipe.lookahead)
     Rollout(policy, Streams(recipe.rules), recipe.device)
     if recipe.device in NATIVE:
         reference_check.check_references(names, recipe.rules, recipe.device)
-    if cuda and recipe.splits:
-        native.resampling_operators()
+    for each in resampling:
+        native.load(each)
 
 
 def tensorboard_writer(recipe: Recipe, folder: RunFolder) -> TensorBoardWriter:

@@ -219,10 +219,17 @@ def test_lines_per_game_refuses_candidates_of_another_shape() -> None:
         objective(torch.zeros(3, 3))
 
 
-@pytest.mark.parametrize("options", [{"streams": 0}, {"decisions": 100, "split": True}])
-def test_lines_per_game_refuses_wrong_arguments(options: dict[str, Any]) -> None:
-    with pytest.raises((TypeError, ValueError), match=f"^expected {next(iter(options))}"):
-        LinesPerGame("holes", **options)
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"streams": 0}, "count"),
+        ({"decisions": 0}, "decisions"),
+        ({"decisions": 9, "split": True}, "decisions"),
+    ],
+)
+def test_lines_per_game_refuses_wrong_arguments(options: dict[str, Any], name: str) -> None:
+    with pytest.raises(ValueError, match=f"^expected {name}"):
+        LinesPerGame("holes", device="python", **options)(torch.ones(1, 1))
 
 
 # A seed gives the same controller on every processor: on the CPU training is IEEE operations alone.
