@@ -597,16 +597,16 @@ class _Watch(Callback):
     def replay(self, lines: Sequence[bytes], path: Path) -> None:
         """Record the generations that a resumed run had recorded by its checkpoint."""
         good = math.inf if self._maximize else -math.inf
-        names = [n for n in GenerationRecord.__dataclass_fields__ if n not in ("metrics", "distribution")]
+        names = [n for n in GenerationRecord.__dataclass_fields__ if n not in ("metrics", "mean", "std")]
         for line in lines:
             values = json.loads(line)
             if missing := [name for name in (*names, "mean", "std") if name not in values]:
                 raise ValueError(f"{path}: generation {values['generation']}: expected {', '.join(missing)}")
             # What is not finite is null there, and can only be infinity on the good side.
             numbers: Any = {name: good if values[name] is None else values[name] for name in names}
-            rows = tuple(torch.tensor(values[name], dtype=torch.float64) for name in ("mean", "std"))
+            mean, std = (torch.tensor(values[name], dtype=torch.float64) for name in ("mean", "std"))
             metrics = {_SEEN: 1.0} if _SEEN in values else {}
-            self._add(GenerationRecord(**numbers, metrics=metrics, distribution=rows))  # type: ignore[arg-type]
+            self._add(GenerationRecord(**numbers, metrics=metrics, mean=mean, std=std))
 
     def on_generation(self, record: GenerationRecord) -> None:
         """Record the generation.
@@ -619,7 +619,8 @@ class _Watch(Callback):
             raise Interrupted(self.reason)
 
     def _add(self, record: GenerationRecord) -> None:
-        assert record.distribution is not None
+        assert record.mean is not None
+        assert record.std is not None
         before, size = self.columns["best_fitness"], self._search.population_size
         best = self.best(before[-1], record.best_fitness) if before else record.best_fitness
         evaluations = self.evaluations + record.generation * size
@@ -631,7 +632,8 @@ class _Watch(Callback):
             record.best_fitness,
             record.generation_best,
             record.elite_threshold,
-            *record.distribution,
+            record.mean,
+            record.std,
         )
         if _SEEN in record.metrics:
             self.saw_noise = True

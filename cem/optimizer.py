@@ -333,13 +333,13 @@ class CrossEntropyMethod:
         self._warn_of_failure()
         return self.snapshot().statistics()
 
-    def snapshot(self) -> Snapshot:
-        """Start a copy of the state after the last generation to the host; does not wait.
+    def snapshot(self, evaluation: Evaluation | None = None) -> Snapshot:
+        """Start a copy of the state after the last generation to the host, with metrics; does not wait.
 
         On a CUDA device the copy is queued on the current stream; reading it waits for earlier work only.
         """
-        if self._snapshot is None:
-            self._snapshot = Snapshot(self._generation, self._settings, self._state)
+        if self._snapshot is None or (evaluation is not None and evaluation.metrics):
+            self._snapshot = Snapshot(self._generation, self._settings, self._state, evaluation)
         return self._snapshot
 
     def rewind(self, snapshot: Snapshot) -> None:

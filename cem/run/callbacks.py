@@ -52,8 +52,9 @@ class GenerationRecord:
             one, of the work queued before it) to that of this one.
         elapsed_s: The sum of ``seconds`` over all generations, those before a resumption included.
         metrics: The metrics of the objective, by name.
-        distribution: Mean and standard deviation of the new distribution, shape (..., dim), on the CPU, not
-            to be changed; None if not recorded.
+        mean: The mean of the new distribution, shape (..., dim), on the CPU, not to be changed; None if not
+            recorded.
+        std: Its standard deviation, in the same way.
     """
 
     generation: int
@@ -65,7 +66,8 @@ class GenerationRecord:
     seconds: float
     elapsed_s: float
     metrics: Mapping[str, float] = field(default_factory=dict)
-    distribution: tuple[Tensor, Tensor] | None = field(default=None, compare=False, repr=False)
+    mean: Tensor | None = field(default=None, compare=False, repr=False)
+    std: Tensor | None = field(default=None, compare=False, repr=False)
 
     def as_dict(self) -> dict[str, float]:
         """Return all numbers in one flat dict: the fields in the order above, then the metrics.
@@ -73,7 +75,7 @@ class GenerationRecord:
         Raises:
             ValueError: If a metric has the name of a field.
         """
-        own = {name: getattr(self, name) for name in self.__slots__[:-2]}
+        own = {name: getattr(self, name) for name in self.__slots__[:-3]}
         clash = own.keys() & self.metrics.keys()
         if clash:
             raise ValueError(f"expected metrics under names of their own, got {', '.join(sorted(clash))}")
@@ -289,11 +291,10 @@ class MetricsWriter(Callback):
         values: dict[str, Any] = {
             name: value if math.isfinite(value) else None for name, value in record.as_dict().items()
         }
-        if self._distribution and record.distribution is not None:
-            for name, vector in zip(("mean", "std"), record.distribution, strict=True):
-                if name in values:
-                    raise ValueError(f"expected metrics under names of their own, got {name}")
-                values[name] = vector.tolist()
+        if self._distribution and record.mean is not None and record.std is not None:
+            if clash := values.keys() & {"mean", "std"}:
+                raise ValueError(f"expected metrics under names of their own, got {', '.join(clash)}")
+            values |= {"mean": record.mean.tolist(), "std": record.std.tolist()}
         line = json.dumps(values).encode() + b"\n"
         while line:
             line = line[os.write(self._descriptor, line) :]

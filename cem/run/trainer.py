@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 
 from cem.core.checks import check_real
-from cem.core.evaluation import Evaluation, Metrics, Objective, as_evaluation
+from cem.core.evaluation import Evaluation, Objective, as_evaluation
 from cem.core.snapshot import Snapshot
 from cem.optimizer import CrossEntropyMethod
 from cem.run import ranks
@@ -53,12 +53,7 @@ class TrainingResult:
     elapsed_s: float
 
 
-class _Queued(NamedTuple):
-    """A generation that is not recorded yet."""
-
-    snapshot: Snapshot
-    metrics: Metrics | None  # None: it has none
-    began: float
+_Queued = tuple[Snapshot, float]  # a generation that is not recorded yet, and when it began
 
 
 class Trainer:
@@ -250,27 +245,29 @@ class Trainer:
                 evaluation = as_evaluation(self._objective(candidates, optimizer.generation))
                 evaluated = candidates if evaluation.candidates is None else evaluation.candidates
                 optimizer.tell(evaluated, evaluation.fitness)
-        return _Queued(optimizer.snapshot(), Metrics(evaluation) if evaluation.metrics else None, began)
+        return optimizer.snapshot(evaluation), began
 
     def _record(self, queued: _Queued | None) -> None:
         """Record a generation, save it if due; raise ``Interrupted`` if the run ends with it or before it."""
         if queued is None:
             return
-        self._wait(queued)
+        snapshot, began = queued
+        self._wait(snapshot)
         due = self.stop.due
-        snapshot, metrics, began = queued
         before, self._recorded = self._recorded, snapshot
         self._failures = self._failures + 1 if snapshot.failed else 0
         statistics = snapshot.statistics()
         seconds = snapshot.seconds_since(before) if self._defers_sync else time.monotonic() - began
         self.elapsed_s += seconds
+        mean, std = snapshot.distribution()
         record = GenerationRecord(
             generation=snapshot.generation,
             **statistics,
             seconds=seconds,
             elapsed_s=self.elapsed_s,
-            metrics=metrics.read(seconds / (snapshot.generation - before.generation)) if metrics else {},
-            distribution=snapshot.distribution(),
+            metrics=snapshot.metrics(seconds / (snapshot.generation - before.generation)),
+            mean=mean,
+            std=std,
         )
         for callback in self._called:
             try:
@@ -287,10 +284,10 @@ class Trainer:
         if by_callback or self._failures >= MOST_FAILURES:
             raise Interrupted("the run ends with this generation")
 
-    def _wait(self, queued: _Queued) -> None:
+    def _wait(self, snapshot: Snapshot) -> None:
         """Wait for results in short naps, so that signals are handled."""
         nap = 1e-4
-        while not (queued.snapshot.ready and (queued.metrics is None or queued.metrics.ready)):
+        while not snapshot.ready:
             now = time.monotonic()
             if self._give_up_at is None and self.stop.due[0] == 2:
                 self._give_up_at = now + GRACE_SECONDS
