@@ -7,7 +7,7 @@ import json
 import math
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -51,6 +51,7 @@ _SYNONYMS = {
 _CONVERGED = ("std", "fitness_range")
 _CUT_SHORT = ("time_limit", "signal", "requested", "failed")
 _NOISE, _SEEN = "noise", "noise_seen"  # reason and metric of a search whose first mean had two values
+_FIRST = ("first_mean_fitness", "first_fitness_range")  # metrics of its first generation
 _NOISY = 1e-6  # of the range of the first generation: two values that differ by more are noise
 _SAME = 1e-8  # of the range of fitness seen: two searches found the same
 _FOLDER, _METRICS, _JOURNAL = "restart-{:03d}", "metrics.jsonl", "evaluations.jsonl"
@@ -438,12 +439,13 @@ class _Search:
         self._watch.begin(optimizer, adapts_to_noise=adapts, noisy=self._noisy)
         callbacks = [*([ProgressBar()] if options["progress"] else []), *self._callbacks, self._watch]
         objective: Objective = self._evaluator
+        first_mean: _FirstMean | None = None
         if isinstance(self._stop, ranks.StopConsensus):
             objective = ranks.shared(objective, self._stop)
         if options["asynchronous"]:
             objective = self._evaluator.in_any_order(optimizer)
         elif not (restart or options["graph"]):
-            objective = _FirstMean(objective, self._mean)
+            objective = first_mean = _FirstMean(objective, self._mean)
         checkpointer = None
         if options["checkpoint"] is not None:
             folder = Path(options["checkpoint"]) / _FOLDER.format(restart)
@@ -457,10 +459,6 @@ class _Search:
             checkpointer = Checkpointer(folder, fingerprint=fingerprint, interval_s=CHECKPOINT_SECONDS)
             metrics = MetricsWriter(folder / _METRICS, distribution=True)
             callbacks.insert(0, metrics)
-            if ranks.rank() == 0:
-                folder.mkdir(parents=True, exist_ok=True)
-                journal = None if options["asynchronous"] else folder / _JOURNAL
-                self._evaluator.open_journal(journal, fingerprint)
         trainer = Trainer(
             optimizer,
             objective,
@@ -472,10 +470,13 @@ class _Search:
             graph=options["graph"],
         )
         if checkpointer is not None:
-            lines, state = ranks.broadcast(partial(_resumed, trainer, checkpointer, metrics))
-            if ranks.rank() > 0:
-                optimizer.load_state_dict(state)
+            lines = ranks.broadcast(partial(_resumed, trainer, checkpointer, metrics))
             self._watch.replay(lines, metrics.path)
+            if first_mean is not None and lines:
+                first_mean.resume(json.loads(lines[0]))
+            if ranks.rank() == 0:
+                folder.mkdir(parents=True, exist_ok=True)
+                self._evaluator.open_journal(folder / _JOURNAL, fingerprint, optimizer.generation)
         return trainer
 
     def _best(self) -> CrossEntropyMethod:
@@ -641,15 +642,12 @@ class _Watch(Callback):
         self.reason = reasons[0] if reasons else None
 
 
-def _resumed(
-    trainer: Trainer, checkpointer: Checkpointer, metrics: MetricsWriter
-) -> tuple[list[bytes], dict[str, Any]]:
-    """Resume a search that has a checkpoint; return the lines of its generations, and its state."""
-    lines = []
-    if checkpointer.paths():
-        trainer.resume()
-        lines = metrics.restore(trainer.optimizer.generation)
-    return lines, trainer.optimizer.state_dict()
+def _resumed(trainer: Trainer, checkpointer: Checkpointer, metrics: MetricsWriter) -> list[bytes]:
+    """Resume a search that has a checkpoint; return the lines of its generations."""
+    if not checkpointer.paths():
+        return []
+    trainer.resume()
+    return metrics.restore(trainer.optimizer.generation)
 
 
 class _FirstMean:
@@ -674,9 +672,15 @@ class _FirstMean:
         value, usable = values[0].item(), values[values.isfinite()]
         if generation == 0 and len(usable):
             self._first = value, max(float(usable.max() - usable.min()), abs(value))
+            found = replace(found, metrics={**found.metrics, **dict(zip(_FIRST, self._first, strict=True))})
         elif generation == 1 and self._first is not None:
             self._noisy = abs(value - self._first[0]) > _NOISY * self._first[1]
         return self._said(replace(found, candidates=candidates))
+
+    def resume(self, first: Mapping[str, Any]) -> None:
+        """Take what the record of the first generation says."""
+        value, scale = (first.get(name) for name in _FIRST)
+        self._first = None if value is None or scale is None else (value, scale)
 
     def _said(self, found: Evaluation) -> Evaluation:
         return replace(found, metrics={**found.metrics, _SEEN: 1.0}) if self._noisy else found
