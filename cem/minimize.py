@@ -633,6 +633,7 @@ class _Watch(Callback):
             record.best_fitness,
             record.generation_best,
             record.elite_threshold,
+            record.std_mean,
             record.mean,
             record.std,
         )

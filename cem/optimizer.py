@@ -380,6 +380,7 @@ class CrossEntropyMethod:
             statistics["best_fitness"],
             statistics["generation_best"],
             statistics["elite_threshold"],
+            statistics["std_mean"],
             *self.snapshot().distribution(),
         )
         spent = budget is not None and (self._generation + 1) * self.population_size > budget

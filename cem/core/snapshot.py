@@ -85,6 +85,8 @@ class Snapshot:
 
     def metrics(self, seconds: float) -> dict[str, float]:
         """Return the metrics by name, then the rates of a generation of so many seconds; waits."""
+        if not self._metrics:
+            return {}
         self._wait()
         found = {name: _number(value) for name, value in self._metrics.items()}
         seconds = max(seconds, _LEAST_SECONDS)
@@ -93,7 +95,8 @@ class Snapshot:
     def statistics(self) -> dict[str, float]:
         """Return ``CrossEntropyMethod.statistics`` at the snapshot; waits for this copy only."""
         best, generation_best, mean, threshold, *_ = self._figures()
-        width = self._host.distribution[..., STD, :].mean(dtype=torch.float64).item()
+        std = self._host.distribution.select(-2, STD)
+        width = std.sum(dtype=torch.float64).item() / std.numel()
         return {
             "best_fitness": best,
             "generation_best": generation_best,
@@ -124,8 +127,8 @@ class Snapshot:
     def distribution(self) -> tuple[Tensor, Tensor]:
         """Return mean and standard deviation, shape (..., dim), on the CPU, not to be changed; waits."""
         self._wait()
-        rows = self._host.distribution
-        return rows[..., MEAN, :], rows[..., STD, :]
+        mean, std, *_ = self._host.distribution.unbind(-2)
+        return mean, std
 
     def state_dict(self) -> dict[str, Any]:
         """Return ``CrossEntropyMethod.state_dict`` at the snapshot; waits for this copy only."""

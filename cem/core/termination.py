@@ -53,6 +53,7 @@ class Termination:
         self.target = target
         self._maximize = settings.maximize
         self._first = torch.where(first_std > 0, first_std, 1.0).cpu()
+        self._widest_std = self._first.max().item()
         dim, size = len(first_std), settings.population_size
         self._least = max(STD, 1.001 * settings.config.floor_share)
         self._window = 10 + math.ceil(30 * dim / size)
@@ -67,12 +68,14 @@ class Termination:
         best: float,
         generation_best: float,
         threshold: float,
+        std_mean: float,
         mean: Tensor,
         std: Tensor,
     ) -> tuple[str, ...]:
         """Return the reasons to stop after a generation, an empty tuple if there are none.
 
-        ``threshold`` is the fitness of the worst elite; mean and std, shape (dim,), are on the CPU.
+        ``threshold`` is the fitness of the worst elite, ``std_mean`` the mean over the dimensions; mean and std,
+        shape (dim,), are on the CPU.
         """
         if not generation:
             return ()
@@ -87,7 +90,9 @@ class Termination:
         spread = max(*values, threshold) - min(*values, threshold)
         self._widest = max(self._widest, spread)
         full = len(recent) > 1 and recent[0][0] <= generation - self._window + 1
-        share = (std / self._first).max().item()
+        share = math.inf  # where the mean alone shows that it is above the least one
+        if self._collapse is not None or std_mean <= 2 * self._least * self._widest_std:
+            share = (std / self._first).max().item()
         if self._collapse is not None:
             self._collapse.look(generation, mean, std, share)
         found = []

@@ -23,7 +23,7 @@ def reasons(
         worst = value + sign if threshold is None else threshold
         if generation % every == 0:
             width = torch.full((dim,), std)
-            found.append(termination.reasons(generation, sign * best, value, worst, width, width))
+            found.append(termination.reasons(generation, sign * best, value, worst, std, width, width))
     return found
 
 
