@@ -47,12 +47,7 @@ _SPAWN = get_context("spawn")
 class Evaluator:
     """Evaluates a population, a tensor or an array, by a function; an ``Objective`` of ``Trainer``.
 
-    By ``vectorize`` the function maps candidates, shape (N, dim), to fitness, shape (N,), or ``Evaluation``
-    (False); or a candidate, shape (dim,), to a number: by ``torch.func.vmap`` (True), or one after the other
-    ("loop"), as arrays and workers do in any case. Workers: None or 1, this process; a number of processes,
-    -1 for one per core; an ``Executor``; or a function like ``map``, which a stop leaves between two items if
-    it is lazy. A candidate fails by an exception of ``catch``, by the end of its process, or after
-    ``timeout_s`` seconds there.
+    The options are those of ``minimize``. A lazy map is left between two items, another one not.
 
     Attributes:
         failures: The candidates that failed; their fitness is NaN.
@@ -105,13 +100,8 @@ class Evaluator:
     def open_journal(self, path: Path | None, search: Mapping[str, Any], generation: int = 0) -> None:
         """Append each evaluated candidate to a file from now on, and do not evaluate those that are there.
 
-        Those count as evaluated. A function of populations writes none, for a checkpoint has all of its
-        generation.
-
-        Args:
-            path: The file; None: no journal.
-            search: What tells the search from others: the first line.
-            generation: The generations that a checkpoint has.
+        Those count as evaluated. The first line is ``search``; ``generation`` is the number of those that a
+        checkpoint has. A function of populations writes none, for a checkpoint has all of its generation.
 
         Raises:
             CheckpointError: If the file is that of another search.

@@ -75,10 +75,7 @@ class Snapshot:
         return self._event is None or self._event.query()
 
     def seconds_since(self, earlier: Snapshot) -> float:
-        """Return the seconds from the completion of an earlier copy to that of this one; both must be ready.
-
-        On a CUDA device, the same for both, they are measured by its clock.
-        """
+        """Return the seconds between the ends of two ready copies, on CUDA by the device's clock."""
         if self._event is not None and earlier._event is not None:
             return float(earlier._event.elapsed_time(self._event)) / 1e3
         return self._queued_at - earlier._queued_at
@@ -147,10 +144,7 @@ def _number(value: float | Tensor) -> float:
 
 
 def loaded_state(saved: Mapping[str, Any], settings: Mapping[str, Any], current: State) -> tuple[int, State]:
-    """Check a state of ``state_dict()`` against settings and state of the search that resumes from it.
-
-    Returns:
-        The number of generations, and the state with copies of the tensors.
+    """Return generations and state of a ``state_dict()`` for the search, of these settings, that resumes.
 
     Raises:
         TypeError: If the generation is no int.

@@ -162,10 +162,10 @@ def init(
     seed: Any = None,
     _ahead: int = 10_000,
 ) -> State:
-    """Return the first state of a search.
+    """Return the first state of a search; arguments and errors are those of ``CrossEntropyMethod``.
 
-    The arguments are those of ``CrossEntropyMethod``, with its errors. A schedule of extra variance is called
-    for 10,000 generations, or until it fails; the last variance holds from then on.
+    A schedule of extra variance is called for 10,000 generations, or until it fails; the last variance holds
+    from then on.
     """
     check_flags(maximize=maximize)
     if dtype is None:

@@ -37,19 +37,12 @@ _NEWEST = 0.1  # the weight of a generation's move in the average one
 
 
 class Termination:
-    """What a search remembers to find the reasons. Its windows count generations, however many it sees.
-
-    Attributes:
-        target: The fitness asked for; None: none.
-    """
+    """What a search remembers to find the reasons. Its windows count generations, however many it sees."""
 
     def __init__(
         self, settings: Settings, first_std: Tensor, target: float | None = None, noisy: bool = False
     ) -> None:
-        """Begin with the first standard deviation, shape (dim,).
-
-        Where the fitness is noisy, nothing stagnates: the best one is the luckiest.
-        """
+        """Begin with the first standard deviation, shape (dim,); with noise nothing stagnates."""
         self.target = target
         self._maximize = settings.maximize
         self._first = torch.where(first_std > 0, first_std, 1.0).cpu()
@@ -72,11 +65,7 @@ class Termination:
         mean: Tensor,
         std: Tensor,
     ) -> tuple[str, ...]:
-        """Return the reasons to stop after a generation, an empty tuple if there are none.
-
-        ``threshold`` is the fitness of the worst elite, ``std_mean`` the mean over the dimensions; mean and std,
-        shape (dim,), are on the CPU.
-        """
+        """Return the reasons to stop after a generation; ``threshold`` is the fitness of the worst elite."""
         if not generation:
             return ()
         sign = -1.0 if self._maximize else 1.0

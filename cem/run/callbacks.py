@@ -21,13 +21,10 @@ from kernels.support.files import check_own
 
 @dataclass(frozen=True)
 class RunPlan:
-    """The plan of a run, given to the callbacks once.
+    """The plan of a run, given to the callbacks once; its fields are arguments of ``Trainer``.
 
     Attributes:
         generation: The generations before this run: 0, or those of the checkpoint it resumes.
-        generations: The number of generations in the end; None: no limit.
-        time_limit_s: The time limit of this run, in seconds; None: no limit.
-        costs: The relative cost of each generation; empty: all the same.
     """
 
     generation: int
@@ -100,10 +97,8 @@ class Callback:
     def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
         """Called before a checkpoint is saved: flush what belongs to the generations up to it.
 
-        Args:
-            generation: The generations recorded, 1 for the first.
-            state: The state of the optimizer after them, which is saved: see
-                ``CrossEntropyMethod.state_dict``. Not to be changed. The optimizer may be ahead.
+        The state is that of ``CrossEntropyMethod.state_dict`` after so many generations, not to be changed;
+        the optimizer may be ahead.
         """
 
     def on_end(self) -> None:
@@ -147,8 +142,7 @@ class ProgressBar(Callback):
         """Set up.
 
         Args:
-            metrics: Names of metrics of the objective to show, such as rates; shown as "12.3M lines/s" under
-                the name "lines/s".
+            metrics: Names of metrics of the objective to show, such as rates: "12.3M lines/s" for "lines/s".
             interval_s: The least time between two plain lines in a log, in seconds.
             file: The output; None: ``sys.stderr`` at the start of the run.
             number: Formats a fitness.
@@ -258,7 +252,6 @@ class MetricsWriter(Callback):
         """Remove the lines after a generation and a torn last line, and return the others.
 
         Raises:
-            OSError: If the file cannot be read or written, or is a link, a pipe or a device.
             ValueError: If another line is damaged.
         """
         check_own(self.path)
@@ -276,17 +269,12 @@ class MetricsWriter(Callback):
         return kept
 
     def on_start(self, plan: RunPlan) -> None:
-        """Open the file and remove the lines that the run writes again; raises as ``restore``."""
+        """Open the file and remove the lines that the run writes again."""
         self.restore(plan.generation)
         self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
     def on_generation(self, record: GenerationRecord) -> None:
-        """Append a line.
-
-        Raises:
-            OSError: If it cannot be written.
-            ValueError: If a metric has the name of a field of the record, or of a part of the distribution.
-        """
+        """Append a line."""
         assert self._descriptor is not None, "on_start opens the file"
         values: dict[str, Any] = {
             name: value if math.isfinite(value) else None for name, value in record.as_dict().items()

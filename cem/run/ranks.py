@@ -54,10 +54,8 @@ class StopConsensus(StopRequest):
 def shared(objective: Objective, stop: StopConsensus | None = None) -> Objective:
     """Return an objective of all ranks, each of which evaluates its share of the candidates.
 
-    Args:
-        objective: Gives each candidate the same fitness in any population, and no metrics, since they would
-            be those of a share. The fitness travels as float64.
-        stop: As of ``run_collective``.
+    The objective gives each candidate the same fitness in any population, and no metrics, since they would
+    be those of a share. The fitness travels as float64. ``stop`` is as of ``run_collective``.
     """
 
     def evaluate(candidates: Any, generation: Any) -> Tensor:

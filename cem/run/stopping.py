@@ -65,11 +65,7 @@ class StopRequest:
         self.signum: int | None = None
 
     def check(self) -> None:
-        """Raise if a stop is due; cheap enough for an inner loop.
-
-        Raises:
-            Interrupted: If a stop was requested or the deadline has passed.
-        """
+        """Raise Interrupted if a stop is due, by request or deadline; cheap enough for an inner loop."""
         if self.requested or self.expired:
             raise Interrupted("the work was asked to stop")
 

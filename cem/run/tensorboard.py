@@ -45,12 +45,7 @@ class TensorBoardWriter(Callback):
         self._writer: Any = None
 
     def on_start(self, plan: RunPlan) -> None:
-        """Open the files.
-
-        Raises:
-            ValueError: If tensorboard is not installed.
-            OSError: If the files cannot be written.
-        """
+        """Open the files."""
         check_tensorboard()
         from torch.utils.tensorboard import SummaryWriter
 

@@ -76,11 +76,9 @@ class Trainer:
     On a signal or at the time limit an objective that calls ``trainer.stop.check()`` is left at once and its
     generation dropped; otherwise the generation is finished first.
 
-    On a GPU host sync is deferred: a generation is recorded and saved after the next one is queued. The
-    device has work while the host writes, if the objective only queues its own (see ``Evaluation``). The
-    files are those of immediate sync. When the run ends or the objective fails, the generation that is queued
-    is recorded; a run that is asked to stop waits ``GRACE_SECONDS`` for it and then drops it. The optimizer
-    is rewound to the last generation recorded.
+    On a GPU a generation is recorded and saved after the next one is queued: the device has work while the
+    host writes, if the objective only queues its own (see ``Evaluation``). The files are the same. A run that
+    is asked to stop waits ``GRACE_SECONDS`` for the generation that is queued and then drops it.
 
     Within ``cem.run.ranks.joined`` every rank runs the same trainer, with an objective that shares its work.
     Rank 0 saves, resumes for all, and calls the callbacks; all ranks call those with ``on_every_rank``.
@@ -88,7 +86,7 @@ class Trainer:
     Attributes:
         optimizer: The optimizer; before and after a run its state is that of the last generation recorded.
         stop: The request to stop; objectives may call ``stop.check()``.
-        elapsed_s: The wall time of all generations recorded so far, in seconds; see ``GenerationRecord``.
+        elapsed_s: The wall time of all generations recorded so far, in seconds.
     """
 
     def __init__(
@@ -110,8 +108,8 @@ class Trainer:
         Args:
             optimizer: The optimizer.
             objective: (candidates, generation) -> fitness or ``Evaluation``; see ``Objective``.
-            generations: The number of generations in the end, ``>= 0``, those before a resumption included.
-                None: until the time limit or a signal.
+            generations: The number of generations in the end, those before a resumption included. None: until
+                the time limit or a signal.
             time_limit_s: The time limit of each ``run()``, in seconds, ``>= 0``. None: no limit.
             callbacks: The callbacks, called in this order.
             checkpointer: Saves checkpoints. None: no checkpoints.
@@ -121,10 +119,6 @@ class Trainer:
             record_every: The generations from one record to the next, ``>= 1``: stops, callbacks and
                 checkpoints come after them. The last of a run has a record in any case.
             graph: Whether the generations of a record are one CUDA graph; see ``CrossEntropyMethod.capture``.
-
-        Raises:
-            TypeError: If ``generations``, ``time_limit_s`` or ``callbacks`` has the wrong type.
-            ValueError: If one is out of range.
         """
         self.optimizer = optimizer
         self.stop = StopRequest() if stop is None else stop
@@ -143,10 +137,7 @@ class Trainer:
         self._saved: int | None = None
 
     def resume(self) -> tuple[str, ...]:
-        """Load the newest usable checkpoint into the optimizer; to be called before ``run()``.
-
-        Returns:
-            The newer files that are damaged, and why.
+        """Load the newest usable checkpoint into the optimizer; return the newer, damaged ones, and why.
 
         Raises:
             CheckpointError: If there is no usable checkpoint, or it belongs to another run, or there is no
