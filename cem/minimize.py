@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import math
 import random
 import time
@@ -473,7 +472,7 @@ class _Search:
             lines = ranks.broadcast(partial(_resumed, trainer, checkpointer, metrics))
             self._watch.replay(lines, metrics.path)
             if first_mean is not None and lines:
-                first_mean.resume(json.loads(lines[0]))
+                first_mean.resume(lines[0])
             if ranks.rank() == 0:
                 folder.mkdir(parents=True, exist_ok=True)
                 self._evaluator.open_journal(folder / _JOURNAL, fingerprint, optimizer.generation)
@@ -595,12 +594,11 @@ class _Watch(Callback):
         """The distance from the first elites' mean fitness to the best one."""
         return abs(self.columns["elite_mean"][0] - self.columns["best_fitness"][-1])
 
-    def replay(self, lines: Sequence[bytes], path: Path) -> None:
+    def replay(self, lines: Sequence[Mapping[str, Any]], path: Path) -> None:
         """Record the generations that a resumed run had recorded by its checkpoint."""
         good = math.inf if self._maximize else -math.inf
         names = [n for n in GenerationRecord.__dataclass_fields__ if n not in ("metrics", "mean", "std")]
-        for line in lines:
-            values = json.loads(line)
+        for values in lines:
             if missing := [name for name in (*names, "mean", "std") if name not in values]:
                 raise ValueError(f"{path}: generation {values['generation']}: expected {', '.join(missing)}")
             # What is not finite is null there, and can only be infinity on the good side.
@@ -643,7 +641,7 @@ class _Watch(Callback):
         self.reason = reasons[0] if reasons else None
 
 
-def _resumed(trainer: Trainer, checkpointer: Checkpointer, metrics: MetricsWriter) -> list[bytes]:
+def _resumed(trainer: Trainer, checkpointer: Checkpointer, metrics: MetricsWriter) -> list[dict[str, Any]]:
     """Resume a search that has a checkpoint; return the lines of its generations."""
     if not checkpointer.paths():
         return []

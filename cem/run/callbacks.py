@@ -248,24 +248,26 @@ class MetricsWriter(Callback):
         self._distribution = distribution
         self._descriptor: int | None = None
 
-    def restore(self, generation: int) -> list[bytes]:
-        """Remove the lines after a generation and a torn last line, and return the others.
+    def restore(self, generation: int) -> list[dict[str, Any]]:
+        """Remove the lines after a generation and a torn last line, and return the others, as dicts.
 
         Raises:
             ValueError: If another line is damaged.
         """
         check_own(self.path)
-        kept: list[bytes] = []
+        kept: list[dict[str, Any]] = []
+        size = 0
         with self.path.open("a+b") as file:
             file.seek(0)
             for line in file:
                 try:
-                    if not line.endswith(b"\n") or json.loads(line)["generation"] > generation:
+                    if not line.endswith(b"\n") or (values := json.loads(line))["generation"] > generation:
                         break
                 except (KeyError, TypeError, ValueError) as error:
                     raise ValueError(f"{self.path}: line {len(kept) + 1} is damaged: {error}") from error
-                kept.append(line)
-            file.truncate(sum(map(len, kept)))
+                kept.append(values)
+                size += len(line)
+            file.truncate(size)
         return kept
 
     def on_start(self, plan: RunPlan) -> None:
