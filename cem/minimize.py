@@ -23,12 +23,13 @@ from cem.core.bounds import ends_of
 from cem.core.checks import as_real, check_real
 from cem.core.config import CEMConfig
 from cem.core.evaluation import Evaluation, Objective, as_evaluation
+from cem.core.snapshot import GenerationRecord
 from cem.core.termination import Termination
 from cem.core.variance_schedule import describe_callable
 from cem.evaluate import Evaluator
 from cem.optimizer import CrossEntropyMethod
 from cem.run import ranks
-from cem.run.callbacks import Callback, GenerationRecord, MetricsWriter, ProgressBar, check_callbacks
+from cem.run.callbacks import Callback, MetricsWriter, ProgressBar, check_callbacks
 from cem.run.checkpoint import Checkpointer
 from cem.run.stopping import Interrupted, StopRequest
 from cem.run.trainer import Trainer
@@ -542,23 +543,13 @@ class _Search(Callback):
             raise Interrupted(self._reason)
 
     def _add(self, record: GenerationRecord) -> None:
-        assert record.mean is not None
-        assert record.std is not None
         before, size = self._columns["best_fitness"], self._optimizer.population_size
         best = self._better(before[-1], record.best_fitness) if before else record.best_fitness
         evaluations = self._evaluations + record.generation * size
         row = (evaluations, best, record.generation_best, record.elite_mean, record.std_mean, size)
         for column, value in zip(self._columns.values(), row, strict=True):
             column.append(value)
-        reasons = self._termination.reasons(
-            record.generation,
-            record.best_fitness,
-            record.generation_best,
-            record.elite_threshold,
-            record.std_mean,
-            record.mean,
-            record.std,
-        )
+        reasons = self._termination.reasons(record)
         if _SEEN in record.metrics:
             self._noise_seen = True
             reasons = (_NOISE,) if self._adapts_to_noise and self._is_first else reasons

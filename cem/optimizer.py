@@ -364,15 +364,8 @@ class CrossEntropyMethod:
         if self._termination is None:
             self._termination = Termination(self._state.settings, self._first_std)
         self._termination.target = target
-        statistics = self.statistics()
-        reasons = self._termination.reasons(
-            self._generation,
-            statistics["best_fitness"],
-            statistics["generation_best"],
-            statistics["elite_threshold"],
-            statistics["std_mean"],
-            *self.snapshot().distribution(),
-        )
+        self._warn_of_failure()
+        reasons = self._termination.reasons(self.snapshot().record())
         spent = budget is not None and (self._generation + 1) * self.population_size > budget
         return (*reasons, "budget") if spent else reasons
 

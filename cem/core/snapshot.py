@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -16,6 +17,51 @@ from kernels.support.checks import check_integer
 
 _SAVED = tuple(name for name in CHANGING if name != "generation")
 _LEAST_SECONDS = 1e-9
+
+
+@dataclass(slots=True)
+class GenerationRecord:
+    """The record of a generation; see ``Trainer`` for when it is made.
+
+    Attributes:
+        generation: The generations so far, 1 for the first.
+        best_fitness: The best fitness of all generations.
+        generation_best: The best fitness of this one.
+        elite_mean: The mean fitness of its elites.
+        elite_threshold: The fitness of its worst elite: no other candidate is fitter.
+        std_mean: The mean of the new standard deviation over the dimensions.
+        seconds: The wall time since the record before, in seconds: on the CPU from ``ask()`` to the
+            statistics; on other devices from the completion of the generation recorded before (for the first
+            one, of the work queued before it) to that of this one.
+        elapsed_s: The sum of ``seconds`` over all generations, those before a resumption included.
+        mean: The mean of the new distribution, shape (..., dim), on the CPU, not to be changed.
+        std: Its standard deviation, in the same way.
+        metrics: The metrics of the objective, by name.
+    """
+
+    generation: int
+    best_fitness: float
+    generation_best: float
+    elite_mean: float
+    elite_threshold: float
+    std_mean: float
+    seconds: float
+    elapsed_s: float
+    mean: Tensor = field(compare=False, repr=False)
+    std: Tensor = field(compare=False, repr=False)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, float]:
+        """Return all numbers in one flat dict: the fields in the order above, then the metrics.
+
+        Raises:
+            ValueError: If a metric has the name of a field.
+        """
+        own = {name: getattr(self, name) for name in self.__slots__[:-3]}
+        clash = own.keys() & self.metrics.keys()
+        if clash:
+            raise ValueError(f"expected metrics under names of their own, got {', '.join(sorted(clash))}")
+        return {**own, **self.metrics}
 
 
 class Snapshot:
@@ -121,11 +167,13 @@ class Snapshot:
                 self._numbers = [best.item(), *rows[:, [*range(1, FAILED)]].mean(0).tolist()]
         return self._numbers
 
-    def distribution(self) -> tuple[Tensor, Tensor]:
-        """Return mean and standard deviation, shape (..., dim), on the CPU, not to be changed; waits."""
-        self._wait()
+    def record(self, seconds: float = 0.0, elapsed_s: float = 0.0, generations: int = 1) -> GenerationRecord:
+        """Return the record of so many generations, in which ``seconds`` passed; waits."""
+        statistics = self.statistics()
         mean, std, *_ = self._host.distribution.unbind(-2)
-        return mean, std
+        metrics = self.metrics(seconds / generations)
+        numbers = {"seconds": seconds, "elapsed_s": elapsed_s, **statistics}
+        return GenerationRecord(self.generation, **numbers, mean=mean, std=std, metrics=metrics)
 
     def state_dict(self) -> dict[str, Any]:
         """Return ``CrossEntropyMethod.state_dict`` at the snapshot; waits for this copy only."""

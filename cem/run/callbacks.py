@@ -9,13 +9,13 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from torch import Tensor
 from tqdm import tqdm
 
+from cem.core.snapshot import GenerationRecord
 from kernels.support.files import check_own
 
 
@@ -31,52 +31,6 @@ class RunPlan:
     generations: int | None
     time_limit_s: float | None
     costs: Sequence[float] = ()
-
-
-@dataclass(slots=True)
-class GenerationRecord:
-    """The record of a generation; see ``Trainer`` for when it is made.
-
-    Attributes:
-        generation: The generations so far, 1 for the first.
-        best_fitness: The best fitness of all generations.
-        generation_best: The best fitness of this one.
-        elite_mean: The mean fitness of its elites.
-        elite_threshold: The fitness of its worst elite: no other candidate is fitter.
-        std_mean: The mean of the new standard deviation over the dimensions.
-        seconds: The wall time since the record before, in seconds: on the CPU from ``ask()`` to the
-            statistics; on other devices from the completion of the generation recorded before (for the first
-            one, of the work queued before it) to that of this one.
-        elapsed_s: The sum of ``seconds`` over all generations, those before a resumption included.
-        metrics: The metrics of the objective, by name.
-        mean: The mean of the new distribution, shape (..., dim), on the CPU, not to be changed; None if not
-            recorded.
-        std: Its standard deviation, in the same way.
-    """
-
-    generation: int
-    best_fitness: float
-    generation_best: float
-    elite_mean: float
-    elite_threshold: float
-    std_mean: float
-    seconds: float
-    elapsed_s: float
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    mean: Tensor | None = field(default=None, compare=False, repr=False)
-    std: Tensor | None = field(default=None, compare=False, repr=False)
-
-    def as_dict(self) -> dict[str, float]:
-        """Return all numbers in one flat dict: the fields in the order above, then the metrics.
-
-        Raises:
-            ValueError: If a metric has the name of a field.
-        """
-        own = {name: getattr(self, name) for name in self.__slots__[:-3]}
-        clash = own.keys() & self.metrics.keys()
-        if clash:
-            raise ValueError(f"expected metrics under names of their own, got {', '.join(sorted(clash))}")
-        return {**own, **self.metrics}
 
 
 class Callback:
@@ -281,7 +235,7 @@ class MetricsWriter(Callback):
         values: dict[str, Any] = {
             name: value if math.isfinite(value) else None for name, value in record.as_dict().items()
         }
-        if self._distribution and record.mean is not None and record.std is not None:
+        if self._distribution:
             if clash := values.keys() & {"mean", "std"}:
                 raise ValueError(f"expected metrics under names of their own, got {', '.join(clash)}")
             values |= {"mean": record.mean.tolist(), "std": record.std.tolist()}

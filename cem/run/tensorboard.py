@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cem.core.snapshot import GenerationRecord
 from cem.core.state import MEAN, STD
-from cem.run.callbacks import Callback, GenerationRecord, RunPlan
+from cem.run.callbacks import Callback, RunPlan
 
 _TAGS = {
     "generation_best": "fitness/best",

@@ -15,7 +15,7 @@ from cem.core.evaluation import Evaluation, Objective, as_evaluation
 from cem.core.snapshot import Snapshot
 from cem.optimizer import CrossEntropyMethod
 from cem.run import ranks
-from cem.run.callbacks import Callback, GenerationRecord, RunPlan, check_callbacks
+from cem.run.callbacks import Callback, RunPlan, check_callbacks
 from cem.run.checkpoint import Checkpointer, CheckpointError
 from cem.run.stopping import Interrupted, StopRequest
 from kernels.support.checks import check_integer
@@ -247,19 +247,9 @@ class Trainer:
         due = self.stop.due
         before, self._recorded = self._recorded, snapshot
         self._failures = self._failures + 1 if snapshot.failed else 0
-        statistics = snapshot.statistics()
         seconds = snapshot.seconds_since(before) if self._defers_sync else time.monotonic() - began
         self.elapsed_s += seconds
-        mean, std = snapshot.distribution()
-        record = GenerationRecord(
-            generation=snapshot.generation,
-            **statistics,
-            seconds=seconds,
-            elapsed_s=self.elapsed_s,
-            metrics=snapshot.metrics(seconds / (snapshot.generation - before.generation)),
-            mean=mean,
-            std=std,
-        )
+        record = snapshot.record(seconds, self.elapsed_s, snapshot.generation - before.generation)
         for callback in self._called:
             try:
                 callback.on_generation(record)

@@ -18,7 +18,7 @@ class Terminal(io.StringIO):
 
 def record(generation, best=1.0, mean=None, std=None, **metrics):
     seconds = 2.0, 2.0 * generation
-    return GenerationRecord(generation, best, best, best / 2, best / 4, 0.1, *seconds, metrics, mean, std)
+    return GenerationRecord(generation, best, best, best / 2, best / 4, 0.1, *seconds, mean, std, metrics)
 
 
 def write(path, *records, start=0, **options):

@@ -423,33 +423,37 @@ class TestResume:
         assert [each.evaluations for each in results] == [21, 43, whole.evaluations]
         assert results[-1].failures == whole.failures > 0
 
-    def test_an_asynchronous_search_evaluates_no_candidate_twice_and_is_its_journal(self, tmp_path):
+    def test_an_asynchronous_search_goes_on_from_its_journal_and_is_what_it_has_told(self, tmp_path):
         calls = []
 
         def objective(x):
-            calls.append(x.tobytes())
+            calls.append(x.tolist())
             if len(calls) in (30, 31, 77):
                 signal.raise_signal(signal.SIGTERM)
             return float(sphere(torch.from_numpy(x)))
 
+        def told():
+            journal = tmp_path / "restart-000" / "evaluations.jsonl"
+            return [json.loads(line) for line in journal.read_text().splitlines()[1:]]
+
         options = {"population_size": 8, "budget": 160, "restarts": 0, "checkpoint": tmp_path}
-        results = []
+        result, reasons, lines = None, [], []
         with ThreadPoolExecutor(1) as one:
             one._max_workers = 5  # five candidates are asked ahead
-            while not results or results[-1].reason == "signal":
-                results.append(
-                    minimize(objective, np.ones(3), 1.0, workers=one, asynchronous=True, **options)
-                )
-        first = tmp_path / "restart-000"
-        lines = [json.loads(line) for line in (first / "evaluations.jsonl").read_text().splitlines()[1:]]
-        assert len(results) > 1
-        assert len({*calls}) == len(calls)
+            while not reasons or reasons[-1] == "signal":
+                before, evaluated = len(calls), [line["x"] for line in lines]
+                result = minimize(objective, np.ones(3), 1.0, workers=one, asynchronous=True, **options)
+                reasons.append(result.reason)
+                lines = told()
+                assert not any(x in evaluated for x in calls[before:])
+                assert [line["x"] for line in lines[: len(evaluated)]] == evaluated
+        assert len(reasons) > 1
         assert [(line["generation"], line["index"]) for line in lines] == [divmod(k, 8) for k in range(160)]
-        told = CrossEntropyMethod(np.ones(3), 1.0, 8, maximize=False)
+        by_hand = CrossEntropyMethod(np.ones(3), 1.0, 8, maximize=False)
         for line in lines:
-            told.tell(np.array([line["x"]]), [line["fitness"]])
-        assert results[-1].mean.tolist() == told.mean.tolist()
-        assert (results[-1].fun, results[-1].generations) == (told.best_fitness, 20)
+            by_hand.tell(np.array([line["x"]]), [line["fitness"]])
+        assert result.mean.tolist() == by_hand.mean.tolist()
+        assert (result.fun, result.generations) == (by_hand.best_fitness, 20)
 
     @pytest.mark.parametrize("last", [1, 2])
     def test_noise_is_seen_though_the_search_was_stopped_before_the_second_generation(self, tmp_path, last):
