@@ -364,7 +364,7 @@ class _Search(Callback):
         with ExitStack() as stack:
             if options["distributed"]:
                 stack.enter_context(ranks.joined())
-            self._stop = stack.enter_context(ranks.StopConsensus() if ranks.count() > 1 else StopRequest())
+            self._stop = stack.enter_context(StopRequest())
             if ranks.count() > 1:
                 if options["graph"]:
                     raise ValueError("expected graph=False of a search that ranks share, got True")
@@ -442,7 +442,7 @@ class _Search(Callback):
         callbacks = [*([ProgressBar()] if options["progress"] else []), *self._callbacks, self]
         objective: Objective = self._evaluator
         first_mean: _FirstMean | None = None
-        if isinstance(self._stop, ranks.StopConsensus):
+        if ranks.count() > 1:
             objective = ranks.shared(objective, self._stop)
         if options["asynchronous"]:
             objective = self._evaluator.in_any_order(optimizer)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import torch
 from torch import Tensor
 
@@ -58,12 +60,7 @@ class GenerationGraph:
 
     def fits(self, state: State) -> bool:
         """Return whether a state has the very constants that were captured: settings, seed, bounds, ..."""
-        return state.settings == self._static.settings and all(
-            given is captured
-            for given, captured in zip(
-                state[len(CHANGING) : -1], self._static[len(CHANGING) : -1], strict=True
-            )
-        )
+        return all(map(operator.is_, state[len(CHANGING) :], self._static[len(CHANGING) :]))
 
     def _generation(self, state: State) -> tuple[State, Evaluation]:
         candidates = draw(state, operator_sample)

@@ -227,11 +227,11 @@ def problem_seeds(seed: Any, batch_shape: torch.Size, device: torch.device) -> T
     """Return the 64 bits of the seed of each problem, shape ``batch_shape``, int64."""
     if seed is None:
         seed = int(torch.randint(2**63 - 1, ()))
-    if isinstance(seed, Tensor):
-        seed = as_real("seed", seed)
-    if isinstance(seed, (Tensor, np.ndarray, list, tuple)):
+    if isinstance(seed, (Tensor, np.ndarray)):
+        seed = seed.tolist()
+    if isinstance(seed, (list, tuple)):
         # As objects: NumPy makes floats of numbers on both sides of 2**63.
-        each = np.array(seed.tolist() if isinstance(seed, (Tensor, np.ndarray)) else seed, dtype=object)
+        each = np.array(seed, dtype=object)
         if each.shape != tuple(batch_shape):
             raise ValueError(f"expected one seed, or seeds of shape {tuple(batch_shape)}, got {each.shape}")
         seeds = [check_integer("seed", one, 0, 2**64 - 1) for one in each.reshape(-1).tolist()]
