@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from cem.core.adaptation import Rates, all_weights, rank_weights, rates
 from cem.core.backend import CMA_OPERATORS, OPERATORS, choose_backend, mix_seed
 from cem.core.bounds import check_bounds, into_box, start_out_of_box
-from cem.core.checks import as_real, check_device, check_distribution, check_vector
+from cem.core.checks import check_device, check_distribution, check_vector
 from cem.core.config import MIN_ELITES, CEMConfig
 from cem.core.variance_schedule import NamedSchedule, extended
 from kernels.ops.cma_update import MAX_DIMENSIONS, MAX_POPULATION
