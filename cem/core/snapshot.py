@@ -137,16 +137,8 @@ class Snapshot:
 
     def statistics(self) -> dict[str, float]:
         """Return ``CrossEntropyMethod.statistics`` at the snapshot; waits for this copy only."""
-        best, generation_best, mean, threshold, *_ = self._figures()
-        std = self._host.distribution.select(-2, STD)
-        width = std.sum(dtype=torch.float64).item() / std.numel()
-        return {
-            "best_fitness": best,
-            "generation_best": generation_best,
-            "elite_mean": mean,
-            "elite_threshold": threshold,
-            "std_mean": width,
-        }
+        record = self.record()
+        return {name: getattr(record, name) for name in record.__slots__[1:6]}
 
     @property
     def failed(self) -> bool:
@@ -169,11 +161,21 @@ class Snapshot:
 
     def record(self, seconds: float = 0.0, elapsed_s: float = 0.0, generations: int = 1) -> GenerationRecord:
         """Return the record of so many generations, in which ``seconds`` passed; waits."""
-        statistics = self.statistics()
+        best, generation_best, elite_mean, threshold, *_ = self._figures()
         mean, std, *_ = self._host.distribution.unbind(-2)
-        metrics = self.metrics(seconds / generations)
-        numbers = {"seconds": seconds, "elapsed_s": elapsed_s, **statistics}
-        return GenerationRecord(self.generation, **numbers, mean=mean, std=std, metrics=metrics)
+        return GenerationRecord(
+            generation=self.generation,
+            best_fitness=best,
+            generation_best=generation_best,
+            elite_mean=elite_mean,
+            elite_threshold=threshold,
+            std_mean=std.sum(dtype=torch.float64).item() / std.numel(),
+            seconds=seconds,
+            elapsed_s=elapsed_s,
+            mean=mean,
+            std=std,
+            metrics=self.metrics(seconds / generations),
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Return ``CrossEntropyMethod.state_dict`` at the snapshot; waits for this copy only."""
