@@ -25,11 +25,12 @@ if not hasattr(kernels, "Extension"):
 from cem.core.bounds import Bounds
 from cem.core.config import CEMConfig
 from cem.core.evaluation import Evaluation
+from cem.core.snapshot import GenerationRecord
 from cem.core.variance_schedule import describe_variance_schedule, parse_variance_schedule
 from cem.minimize import Result, maximize, minimize
 from cem.optimizer import CrossEntropyMethod
 from cem.plan.planner import Planner, rollout_cost
-from cem.run.callbacks import Callback, GenerationRecord, MetricsWriter, ProgressBar
+from cem.run.callbacks import Callback, MetricsWriter, ProgressBar
 from cem.run.checkpoint import Checkpointer, CheckpointError
 from cem.run.stopping import Interrupted, StopRequest
 from cem.run.trainer import Trainer, TrainingResult

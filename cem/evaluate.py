@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -11,11 +10,11 @@ import re
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from itertools import chain, count
+from itertools import count
 from multiprocessing import get_context, resource_tracker
 from numbers import Real
 from pathlib import Path
@@ -48,11 +47,7 @@ _SPAWN = get_context("spawn")
 class Evaluator:
     """Evaluates a population, a tensor or an array, by a function; an ``Objective`` of ``Trainer``.
 
-    By ``vectorize`` the function maps candidates, shape (N, dim), to fitness, shape (N,), or ``Evaluation``
-    (False); or a candidate, shape (dim,), to a number: by ``torch.func.vmap`` (True), or one after the other
-    ("loop"), as arrays and workers do in any case. Workers: None or 1, this process; a number of processes,
-    -1 for one per core; an ``Executor``; or a function like ``map``, within which nothing stops. A candidate
-    fails by an exception of ``catch``, by the end of its process, or after ``timeout_s`` seconds there.
+    The options are those of ``minimize``. A lazy map is left between two items, another one not.
 
     Attributes:
         failures: The candidates that failed; their fitness is NaN.
@@ -86,7 +81,7 @@ class Evaluator:
         if self._vmap:
             self._at_once = torch.func.vmap(function, (0, None)[: self._arity], randomness="different")
         self._evaluate = partial(_evaluate, function, self._arity, self._catch)
-        self._map = workers if callable(workers) else None
+        self._map: Callable[..., Iterable[Any]] = workers if callable(workers) else map
         self._pool: _Pool | None = None  # for workers
         if timeout_s is not None and not isinstance(workers, int):
             raise ValueError("expected a number of workers for timeout_s: only a process can be killed")
@@ -102,15 +97,11 @@ class Evaluator:
         self._numbers = count()
         self._journal: _Journal | None = None
 
-    def open_journal(self, path: Path | None, search: Mapping[str, Any]) -> None:
+    def open_journal(self, path: Path | None, search: Mapping[str, Any], generation: int = 0) -> None:
         """Append each evaluated candidate to a file from now on, and do not evaluate those that are there.
 
-        Those count as evaluated. A function of populations writes none, for a checkpoint has all of its
-        generation; nor does an asynchronous search, which would not ask for the same candidates again.
-
-        Args:
-            path: The file; None: no journal.
-            search: What tells the search from others: the first line.
+        Those count as evaluated. The first line is ``search``; ``generation`` is the number of those that a
+        checkpoint has. A function of populations writes none, for a checkpoint has all of its generation.
 
         Raises:
             CheckpointError: If the file is that of another search.
@@ -118,10 +109,10 @@ class Evaluator:
         """
         if self._journal is not None:
             self._journal.file.close()
-        self._journal = None if path is None or not self._by_one else _Journal(path, search)
+        self._journal = None if path is None or not self._by_one else _Journal(path, search, generation)
         if self._journal is not None:
-            self.evaluations += len(self._journal.known)
-            self.failures += list(self._journal.known.values()).count(None)
+            self.evaluations += self._journal.evaluations
+            self.failures += self._journal.failures
 
     def __enter__(self) -> Evaluator:
         return self
@@ -171,19 +162,30 @@ class Evaluator:
         def evaluate(candidates: Any, generation: int) -> Evaluation:
             done: list[Any] = []
             values: list[float] = []
+            known = self._journal.known if self._journal is not None else {}
+            while (generation, len(done)) in known:
+                x, value = known[generation, len(done)]
+                done.append(_as(candidates, x))
+                values.append(self._counted(done[-1], value, known=True))
             while len(done) < len(candidates):
-                self._stop.check()
                 while len(self._running) < self._workers:
-                    key, candidate = next(self._numbers), search.ask(1)[0]
+                    candidate = search.ask(1)[0]
+                    if self._journal is not None and self._journal.had(candidate):
+                        continue  # it was asked in this generation before the search was interrupted
+                    key, (row, device) = next(self._numbers), _on_host(candidate)
                     self._running[key] = candidate, search
-                    row, device = _on_host(candidate)
                     pool.submit(key, generation, device, (key, row))
-                for key, found in pool.completed(_POLL_SECONDS):
+                for key, found in pool.completed(len(candidates) - len(done)):
                     candidate, asked_by = self._running.pop(key)
                     value = self._counted(candidate, found)
-                    if asked_by is search:  # and not the search before a restart
-                        done.append(candidate)
-                        values.append(value)
+                    if asked_by is not search:  # but the search before a restart
+                        continue
+                    if self._journal is not None:
+                        self._journal.write(generation, len(done), candidate, found)
+                    done.append(candidate)
+                    values.append(value)
+                if len(done) < len(candidates):
+                    self._stop.check()
             if isinstance(candidates, Tensor):
                 return Evaluation(torch.tensor(values, dtype=torch.float64), candidates=torch.stack(done))
             return Evaluation(np.array(values), candidates=np.stack(done))  # type: ignore[arg-type]
@@ -192,18 +194,18 @@ class Evaluator:
 
     def _each(self, candidates: Any, generation: int) -> Evaluation:
         rows, device = _on_host(candidates)
-        journal, fitness = self._journal, np.full(len(rows), math.nan)
-        keys: list[tuple[int, int, str]] = []
-        known: dict[int, float | None] = {}
-        if journal is not None:
-            digests = [hashlib.blake2b(row.tobytes(), digest_size=16).hexdigest() for row in rows]
-            keys = [(generation, index, digest) for index, digest in enumerate(digests)]
-            known = {key[1]: journal.known[key] for key in keys if key in journal.known}
-        items = [(index, row) for index, row in enumerate(rows) if index not in known]
-        for index, value in chain(known.items(), self._evaluated(items, generation, device)):
-            if journal is not None and index not in known:
-                journal.write(keys[index], value)
-            fitness[index] = self._counted(candidates[index], value, known=index in known)
+        journal, fitness, items = self._journal, np.full(len(rows), math.nan), []
+        known = {} if journal is None else journal.known
+        for index, row in enumerate(rows):
+            x, value = known.get((generation, index), (None, None))
+            if x is not None and x == row.tolist():
+                fitness[index] = self._counted(candidates[index], value, known=True)
+            else:
+                items.append((index, row))
+        for index, value in self._evaluated(items, generation, device):
+            if journal is not None:
+                journal.write(generation, index, rows[index], value)
+            fitness[index] = self._counted(candidates[index], value)
         found: Any = fitness if device is None else torch.from_numpy(fitness).to(device)
         return Evaluation(found)
 
@@ -221,24 +223,24 @@ class Evaluator:
         self, items: list[Any], generation: int, device: Any
     ) -> Iterator[tuple[int, float | None]]:
         """Yield the index and the fitness of each candidate as it is evaluated."""
-        if self._map is not None:
-            found = self._map(partial(self._evaluate, generation, device), items)
-            yield from ((index, value) for (index, _), value in zip(items, found, strict=True))
-            return
         if self._pool is None:
-            for item in items:
-                self._stop.check()
-                yield item[0], self._evaluate(generation, device, item)
+            found = self._map(partial(self._evaluate, generation, device), items)
+            is_lazy, values = not isinstance(found, Sequence), iter(found)
+            for index, _ in items:
+                if is_lazy:
+                    self._stop.check()
+                yield index, next(values)
             return
         left = len(items)
         try:
             for item in items:
                 self._pool.submit(item[0], generation, device, item)
             while left:
-                self._stop.check()
-                done = self._pool.completed(_POLL_SECONDS)
+                done = self._pool.completed(left)
                 left -= len(done)
                 yield from done
+                if left:
+                    self._stop.check()
         finally:
             if left:
                 self._pool.close()
@@ -268,6 +270,13 @@ def _on_host(candidates: Any) -> tuple[Any, torch.device | None]:
     if isinstance(candidates, Tensor):
         return candidates.detach().cpu().numpy().copy(), candidates.device
     return candidates.copy(), None
+
+
+def _as(like: Any, x: list[float]) -> Any:
+    """Return a candidate as a tensor or an array of the kind of others."""
+    if isinstance(like, Tensor):
+        return torch.tensor(x, dtype=like.dtype, device=like.device)
+    return np.array(x, dtype=like.dtype)
 
 
 class _Pool:
@@ -302,13 +311,14 @@ class _Pool:
         self._running[future] = key
         future.add_done_callback(self._done.put)
 
-    def completed(self, timeout_s: float) -> list[tuple[Any, float | None]]:
-        """Wait for a candidate; return its key and its fitness (None: it failed), or nothing in that time."""
-        try:
-            future = self._done.get(timeout=timeout_s)
-        except Empty:
-            return []
-        return [(self._running.pop(future), future.result())]
+    def completed(self, most: int) -> list[tuple[Any, float | None]]:
+        """Wait a moment for candidates; return keys and fitness (None: it failed) of those that are done."""
+        found = []
+        with suppress(Empty):
+            found.append(self._done.get(timeout=_POLL_SECONDS))
+            while len(found) < most:
+                found.append(self._done.get_nowait())
+        return [(self._running.pop(future), future.result()) for future in found]
 
     def close(self) -> None:
         """Drop what is not evaluated, and end the processes, without waiting for them."""
@@ -389,13 +399,18 @@ def _sendable(error: Exception) -> Exception:
 
 
 class _Journal:
-    """Evaluations, a line of JSON each; the fitness of a failed one is null."""
+    """Evaluations in the order of their ends, a line of JSON each; the fitness of a failed one is null.
 
-    def __init__(self, path: Path, search: Mapping[str, Any]) -> None:
+    Attributes:
+        known: Candidate and fitness by generation and index, of the generations that no checkpoint has.
+    """
+
+    def __init__(self, path: Path, search: Mapping[str, Any], generation: int) -> None:
         check_own(path)
         content = path.read_bytes() if path.exists() else b""
         whole = content[: content.rfind(b"\n") + 1]  # the last line may be torn
-        self.known: dict[Any, float | None] = {}
+        self.known: dict[tuple[int, int], tuple[list[float], float | None]] = {}
+        self.evaluations = self.failures = 0
         first, *lines = whole.splitlines() or [b""]
         expected = json.dumps(search).encode()
         if whole and first != expected:
@@ -404,19 +419,31 @@ class _Journal:
             raise CheckpointError(f"{path}: expected evaluations of {wanted}, got those of {got}: {remedy}")
         for line in lines:
             try:
-                *key, value = (json.loads(line)[name] for name in _JOURNAL)
-                self.known[tuple(key)] = None if value is None else float(value)
+                number, index, x, value = (json.loads(line)[name] for name in _JOURNAL)
+                value = None if value is None else float(value)
             except (ValueError, TypeError, KeyError) as error:
                 raise ValueError(f"{path}: expected an evaluation, got {line!r}") from error
+            self.evaluations += 1
+            self.failures += value is None
+            if number >= generation:
+                self.known[number, index] = x, value
+        self._had = {tuple(x) for x, _ in self.known.values()}
         self.file = path.open("ab")
         self.file.truncate(len(whole))
         if not whole:
             self.file.write(expected + b"\n")
 
-    def write(self, key: tuple[int, int, str], value: float | None) -> None:
+    def had(self, candidate: Any) -> bool:
+        """Return whether the file had a candidate, once for each."""
+        x = tuple(candidate.tolist())
+        found = x in self._had
+        self._had.discard(x)
+        return found
+
+    def write(self, generation: int, index: int, candidate: Any, value: float | None) -> None:
         fitness = value if value is None or math.isfinite(value) else str(value)  # JSON has no NaN
-        line = json.dumps(dict(zip(_JOURNAL, (*key, fitness), strict=True)))
-        self.file.write(line.encode() + b"\n")
+        values = (generation, index, candidate.tolist(), fitness)
+        self.file.write(json.dumps(dict(zip(_JOURNAL, values, strict=True))).encode() + b"\n")
         self.file.flush()
 
 

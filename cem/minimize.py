@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import inspect
-import json
 import math
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, cast, overload
 
 import numpy as np
 import torch
@@ -24,12 +23,13 @@ from cem.core.bounds import ends_of
 from cem.core.checks import as_real, check_real
 from cem.core.config import CEMConfig
 from cem.core.evaluation import Evaluation, Objective, as_evaluation
+from cem.core.snapshot import GenerationRecord
 from cem.core.termination import Termination
 from cem.core.variance_schedule import describe_callable
 from cem.evaluate import Evaluator
 from cem.optimizer import CrossEntropyMethod
 from cem.run import ranks
-from cem.run.callbacks import Callback, GenerationRecord, MetricsWriter, ProgressBar, check_callbacks
+from cem.run.callbacks import Callback, MetricsWriter, ProgressBar, check_callbacks
 from cem.run.checkpoint import Checkpointer
 from cem.run.stopping import Interrupted, StopRequest
 from cem.run.trainer import Trainer
@@ -51,6 +51,7 @@ _SYNONYMS = {
 _CONVERGED = ("std", "fitness_range")
 _CUT_SHORT = ("time_limit", "signal", "requested", "failed")
 _NOISE, _SEEN = "noise", "noise_seen"  # reason and metric of a search whose first mean had two values
+_FIRST = ("first_mean_fitness", "first_fitness_range")  # metrics of its first generation
 _NOISY = 1e-6  # of the range of the first generation: two values that differ by more are noise
 _SAME = 1e-8  # of the range of fitness seen: two searches found the same
 _FOLDER, _METRICS, _JOURNAL = "restart-{:03d}", "metrics.jsonl", "evaluations.jsonl"
@@ -68,6 +69,7 @@ _MESSAGES = {
     "failed": "every candidate of three generations, one after another, failed",
 }
 _Vector = TypeVar("_Vector")
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, repr=False)
@@ -270,20 +272,12 @@ def minimize(objective: Callable[..., Any], mean: Any = None, std: Any = None, *
     return _Search(objective, mean, std, False, _complete("minimize", options)).run()
 
 
-@overload
-def maximize(
-    objective: Callable[..., Any],
-    mean: NDArray[Any] | None = None,
-    std: Any = None,
-    **options: Unpack[Options],
-) -> Result[NDArray[Any]]: ...
-@overload
-def maximize(
-    objective: Callable[..., Any],
-    mean: Tensor | Sequence[float],
-    std: Any = None,
-    **options: Unpack[Options],
-) -> Result[Tensor]: ...
+def _typed_as(_: _Function) -> Callable[[Callable[..., Any]], _Function]:
+    """Return a decorator that gives a function the type of another."""
+    return lambda function: cast(_Function, function)
+
+
+@_typed_as(minimize)
 def maximize(objective: Callable[..., Any], mean: Any = None, std: Any = None, **options: Any) -> Result[Any]:
     """Search for the greatest value of a function; see ``minimize``."""
     return _Search(objective, mean, std, True, _complete("maximize", options)).run()
@@ -318,8 +312,10 @@ def _shown() -> inspect.Signature:
 minimize.__signature__ = maximize.__signature__ = _shown()  # type: ignore[attr-defined]
 
 
-class _Search:
-    """A search with its restarts."""
+class _Search(Callback):
+    """A search with its restarts; it ends one that has a reason, after all other callbacks."""
+
+    on_every_rank = True
 
     def __init__(self, objective: Any, mean: Any, std: Any, maximize: bool, options: dict[str, Any]) -> None:
         """Check the options, and choose what is not given."""
@@ -331,7 +327,7 @@ class _Search:
         self._options = options
         self._callbacks = check_callbacks(options["callbacks"])
         target = options["target"]
-        self._watch = _Watch(maximize, None if target is None else check_real("target", target))
+        self._target = None if target is None else check_real("target", target)
         if mean is None or std is None:
             mean, std = _within(options["bounds"], mean, std)
             self._mean, self._std = mean, std
@@ -357,6 +353,10 @@ class _Search:
         budget = max(self._size, 10_000 * dim) if budget is None else budget
         self._budget = check_integer("budget", budget, self._size)
         self._found: list[CrossEntropyMethod] = []
+        self._evaluations = self._generations = 0  # of the searches before
+        self._columns: dict[str, list[float]] = {name: [] for name in _COLUMNS}
+        self._reason: str | None = None
+        self._noise_seen = False
 
     def run(self) -> Result[Any]:
         """Search until there is a reason to end, and return what was found."""
@@ -364,7 +364,7 @@ class _Search:
         with ExitStack() as stack:
             if options["distributed"]:
                 stack.enter_context(ranks.joined())
-            self._stop = stack.enter_context(ranks.StopConsensus() if ranks.count() > 1 else StopRequest())
+            self._stop = stack.enter_context(StopRequest())
             if ranks.count() > 1:
                 if options["graph"]:
                     raise ValueError("expected graph=False of a search that ranks share, got True")
@@ -390,17 +390,19 @@ class _Search:
 
     def _searched(self) -> str:
         """Search, and again from the start; return why the last search ended."""
-        watch, left, regimes = self._watch, self._budget, _Regimes(self._size)
+        left, regimes, columns = self._budget, _Regimes(self._size), self._columns
         population, scale, most = self._size, 1.0, left
         for restart in count():
             trainer = self._begun(restart, population, scale, max(1, min(most, left) // population))
-            ended = trainer.run().reason if watch.reason is None else "requested"
+            ended = trainer.run().reason if self._reason is None else "requested"
             optimizer = trainer.optimizer
             if restart == 0:
                 self._seed = optimizer.seed  # of the search that is resumed, if none was given
-            spent = watch.end()
+            spent = optimizer.generation * optimizer.population_size
             left -= spent
-            reason = watch.reason or ("budget" if ended == "finished" else ended)
+            self._evaluations += spent
+            self._generations += optimizer.generation
+            reason = self._reason or ("budget" if ended == "finished" else ended)
             if reason == _NOISE:
                 if left >= self._size:
                     textbook = CEMConfig().population_of(optimizer.dim)
@@ -415,7 +417,7 @@ class _Search:
             is_large = regimes.spent(spent)
             if found_before and is_large and reason in _CONVERGED and self._ends_by_itself:
                 gap = abs(optimizer.best_fitness - found_before.best_fitness)
-                if gap <= _SAME * watch.range:
+                if gap <= _SAME * abs(columns["elite_mean"][0] - columns["best_fitness"][-1]):
                     break
             population, scale, most = regimes.next(self._seed, left)
             if left < population:
@@ -434,16 +436,18 @@ class _Search:
             **{name: options[name] for name in ("bounds", "backend", "device", "dtype")},
             seed=seed if seed is None or restart == 0 else mix_seed(seed, restart),
         )
-        adapts = self._adapts_to_noise and not restart
-        self._watch.begin(optimizer, adapts_to_noise=adapts, noisy=self._noisy)
-        callbacks = [*([ProgressBar()] if options["progress"] else []), *self._callbacks, self._watch]
+        self._reason, self._optimizer, self._is_first = None, optimizer, restart == 0
+        state = optimizer.state
+        self._termination = Termination(state.settings, state.std, self._target, self._noisy)
+        callbacks = [*([ProgressBar()] if options["progress"] else []), *self._callbacks, self]
         objective: Objective = self._evaluator
-        if isinstance(self._stop, ranks.StopConsensus):
+        first_mean: _FirstMean | None = None
+        if ranks.count() > 1:
             objective = ranks.shared(objective, self._stop)
         if options["asynchronous"]:
             objective = self._evaluator.in_any_order(optimizer)
         elif not (restart or options["graph"]):
-            objective = _FirstMean(objective, self._mean)
+            objective = first_mean = _FirstMean(objective, self._mean)
         checkpointer = None
         if options["checkpoint"] is not None:
             folder = Path(options["checkpoint"]) / _FOLDER.format(restart)
@@ -457,10 +461,6 @@ class _Search:
             checkpointer = Checkpointer(folder, fingerprint=fingerprint, interval_s=CHECKPOINT_SECONDS)
             metrics = MetricsWriter(folder / _METRICS, distribution=True)
             callbacks.insert(0, metrics)
-            if ranks.rank() == 0:
-                folder.mkdir(parents=True, exist_ok=True)
-                journal = None if options["asynchronous"] else folder / _JOURNAL
-                self._evaluator.open_journal(journal, fingerprint)
         trainer = Trainer(
             optimizer,
             objective,
@@ -472,10 +472,13 @@ class _Search:
             graph=options["graph"],
         )
         if checkpointer is not None:
-            lines, state = ranks.broadcast(partial(_resumed, trainer, checkpointer, metrics))
-            if ranks.rank() > 0:
-                optimizer.load_state_dict(state)
-            self._watch.replay(lines, metrics.path)
+            lines = ranks.broadcast(partial(_resumed, trainer, checkpointer, metrics))
+            self._replay(lines, metrics.path)
+            if first_mean is not None and lines:
+                first_mean.resume(lines[0])
+            if ranks.rank() == 0:
+                folder.mkdir(parents=True, exist_ok=True)
+                self._evaluator.open_journal(folder / _JOURNAL, fingerprint, optimizer.generation)
         return trainer
 
     def _best(self) -> CrossEntropyMethod:
@@ -484,14 +487,14 @@ class _Search:
         return max(self._found, key=lambda search: sign * search.best_fitness)
 
     def _result(self, reason: str) -> Result[Any]:
-        best, watch, evaluator = self._best(), self._watch, self._evaluator
-        x, fun, evaluations = best.best, best.best_fitness, watch.evaluations
+        best, evaluator = self._best(), self._evaluator
+        x, fun, evaluations = best.best, best.best_fitness, self._evaluations
         if ranks.count() == 1:  # those of a generation that was interrupted, too
             evaluations = max(evaluations, evaluator.evaluations)
-            if evaluator.best is not None and watch.best(evaluator.best[1], fun) == evaluator.best[1]:
+            if evaluator.best is not None and self._better(evaluator.best[1], fun) == evaluator.best[1]:
                 x, fun = evaluator.best
-        if watch.saw_noise:
-            x, fun = best.averaged_mean, watch.columns["elite_mean"][-1]
+        if self._noise_seen:
+            x, fun = best.averaged_mean, self._columns["elite_mean"][-1]
         return Result(
             x=x,
             fun=fun,
@@ -499,7 +502,7 @@ class _Search:
             std=best.std,
             reason=reason,
             evaluations=evaluations,
-            generations=watch.generations,
+            generations=self._generations,
             restarts=len(self._found) - 1,
             failures=evaluator.failures,
             settings={
@@ -507,10 +510,50 @@ class _Search:
                 "population_size": self._size,
                 "restarts": self._restarts,
                 "budget": self._budget,
-                "noise": watch.saw_noise,
+                "noise": self._noise_seen,
             },
-            history=watch.columns,
+            history=self._columns,
         )
+
+    def _better(self, a: float, b: float) -> float:
+        """Return the better of two values, the first of equal ones or where it is NaN."""
+        return max(a, b) if self._maximize else min(a, b)
+
+    def _replay(self, lines: Sequence[Mapping[str, Any]], path: Path) -> None:
+        """Record the generations that a resumed run had recorded by its checkpoint."""
+        good = math.inf if self._maximize else -math.inf
+        names = [n for n in GenerationRecord.__dataclass_fields__ if n not in ("metrics", "mean", "std")]
+        for values in lines:
+            if missing := [name for name in (*names, "mean", "std") if name not in values]:
+                raise ValueError(f"{path}: generation {values['generation']}: expected {', '.join(missing)}")
+            # What is not finite is null there, and can only be infinity on the good side.
+            numbers: Any = {name: good if values[name] is None else values[name] for name in names}
+            mean, std = (torch.tensor(values[name], dtype=torch.float64) for name in ("mean", "std"))
+            metrics = {_SEEN: 1.0} if _SEEN in values else {}
+            self._add(GenerationRecord(**numbers, metrics=metrics, mean=mean, std=std))
+
+    def on_generation(self, record: GenerationRecord) -> None:
+        """Record the generation.
+
+        Raises:
+            Interrupted: If there is a reason to end.
+        """
+        self._add(record)
+        if self._reason is not None:
+            raise Interrupted(self._reason)
+
+    def _add(self, record: GenerationRecord) -> None:
+        before, size = self._columns["best_fitness"], self._optimizer.population_size
+        best = self._better(before[-1], record.best_fitness) if before else record.best_fitness
+        evaluations = self._evaluations + record.generation * size
+        row = (evaluations, best, record.generation_best, record.elite_mean, record.std_mean, size)
+        for column, value in zip(self._columns.values(), row, strict=True):
+            column.append(value)
+        reasons = self._termination.reasons(record)
+        if _SEEN in record.metrics:
+            self._noise_seen = True
+            reasons = (_NOISE,) if self._adapts_to_noise and self._is_first else reasons
+        self._reason = reasons[0] if reasons else None
 
 
 def _within(bounds: Any, mean: Any, std: Any) -> tuple[Any, Any]:
@@ -561,93 +604,12 @@ class _Regimes:
         return self._large
 
 
-class _Watch(Callback):
-    """Records the history of all searches, and ends one that has a reason, after all other callbacks."""
-
-    on_every_rank = True
-
-    def __init__(self, maximize: bool, target: float | None) -> None:
-        self._maximize, self._target = maximize, target
-        self.evaluations = self.generations = 0  # of the searches before
-        self.columns: dict[str, list[float]] = {name: [] for name in _COLUMNS}
-        self.reason: str | None = None
-        self.saw_noise = False
-
-    def begin(self, search: CrossEntropyMethod, *, adapts_to_noise: bool, noisy: bool) -> None:
-        """Watch another search."""
-        self._search, self._adapts_to_noise, self.reason = search, adapts_to_noise, None
-        self._termination = Termination(search.state.settings, search.state.std, self._target, noisy)
-
-    def end(self) -> int:
-        """Count the search; return its evaluations."""
-        spent = self._search.generation * self._search.population_size
-        self.evaluations += spent
-        self.generations += self._search.generation
-        return spent
-
-    def best(self, a: float, b: float) -> float:
-        """Return the better of two values, the first of equal ones or where it is NaN."""
-        return max(a, b) if self._maximize else min(a, b)
-
-    @property
-    def range(self) -> float:
-        """The distance from the first elites' mean fitness to the best one."""
-        return abs(self.columns["elite_mean"][0] - self.columns["best_fitness"][-1])
-
-    def replay(self, lines: Sequence[bytes], path: Path) -> None:
-        """Record the generations that a resumed run had recorded by its checkpoint."""
-        good = math.inf if self._maximize else -math.inf
-        names = [n for n in GenerationRecord.__dataclass_fields__ if n not in ("metrics", "distribution")]
-        for line in lines:
-            values = json.loads(line)
-            if missing := [name for name in (*names, "mean", "std") if name not in values]:
-                raise ValueError(f"{path}: generation {values['generation']}: expected {', '.join(missing)}")
-            # What is not finite is null there, and can only be infinity on the good side.
-            numbers: Any = {name: good if values[name] is None else values[name] for name in names}
-            rows = tuple(torch.tensor(values[name], dtype=torch.float64) for name in ("mean", "std"))
-            metrics = {_SEEN: 1.0} if _SEEN in values else {}
-            self._add(GenerationRecord(**numbers, metrics=metrics, distribution=rows))  # type: ignore[arg-type]
-
-    def on_generation(self, record: GenerationRecord) -> None:
-        """Record the generation.
-
-        Raises:
-            Interrupted: If there is a reason to end.
-        """
-        self._add(record)
-        if self.reason is not None:
-            raise Interrupted(self.reason)
-
-    def _add(self, record: GenerationRecord) -> None:
-        assert record.distribution is not None
-        before, size = self.columns["best_fitness"], self._search.population_size
-        best = self.best(before[-1], record.best_fitness) if before else record.best_fitness
-        evaluations = self.evaluations + record.generation * size
-        row = (evaluations, best, record.generation_best, record.elite_mean, record.std_mean, size)
-        for column, value in zip(self.columns.values(), row, strict=True):
-            column.append(value)
-        reasons = self._termination.reasons(
-            record.generation,
-            record.best_fitness,
-            record.generation_best,
-            record.elite_threshold,
-            *record.distribution,
-        )
-        if _SEEN in record.metrics:
-            self.saw_noise = True
-            reasons = (_NOISE,) if self._adapts_to_noise else reasons
-        self.reason = reasons[0] if reasons else None
-
-
-def _resumed(
-    trainer: Trainer, checkpointer: Checkpointer, metrics: MetricsWriter
-) -> tuple[list[bytes], dict[str, Any]]:
-    """Resume a search that has a checkpoint; return the lines of its generations, and its state."""
-    lines = []
-    if checkpointer.paths():
-        trainer.resume()
-        lines = metrics.restore(trainer.optimizer.generation)
-    return lines, trainer.optimizer.state_dict()
+def _resumed(trainer: Trainer, checkpointer: Checkpointer, metrics: MetricsWriter) -> list[dict[str, Any]]:
+    """Resume a search that has a checkpoint; return the lines of its generations."""
+    if not checkpointer.paths():
+        return []
+    trainer.resume()
+    return metrics.restore(trainer.optimizer.generation)
 
 
 class _FirstMean:
@@ -672,9 +634,15 @@ class _FirstMean:
         value, usable = values[0].item(), values[values.isfinite()]
         if generation == 0 and len(usable):
             self._first = value, max(float(usable.max() - usable.min()), abs(value))
+            found = replace(found, metrics={**found.metrics, **dict(zip(_FIRST, self._first, strict=True))})
         elif generation == 1 and self._first is not None:
             self._noisy = abs(value - self._first[0]) > _NOISY * self._first[1]
         return self._said(replace(found, candidates=candidates))
+
+    def resume(self, first: Mapping[str, Any]) -> None:
+        """Take what the record of the first generation says."""
+        value, scale = (first.get(name) for name in _FIRST)
+        self._first = None if value is None or scale is None else (value, scale)
 
     def _said(self, found: Evaluation) -> Evaluation:
         return replace(found, metrics={**found.metrics, _SEEN: 1.0}) if self._noisy else found

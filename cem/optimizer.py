@@ -175,8 +175,7 @@ class CrossEntropyMethod:
                 ``tell``. None: the whole population.
 
         Returns:
-            A new tensor of shape (..., population_size, dim), or (count, dim), dtype and device of the
-            optimizer.
+            A new tensor of shape (..., population_size, dim), or (count, dim).
         """
         if count is None:
             candidates = self._draw(None)
@@ -195,14 +194,11 @@ class CrossEntropyMethod:
 
         Args:
             candidates: The candidates evaluated, shape (..., population_size, dim), or fewer of them, (n,
-                dim): those of ``ask()``, or what was evaluated in their place (repaired, rounded). Any real
-                dtype and device. Not changed.
+                dim): those of ``ask()``, or what was evaluated in their place (repaired, rounded).
             fitness: The fitness of each, shape (..., population_size) or (n,): tensor, array or sequence of
-                any real dtype on any device. Not changed. It is ranked in its own dtype, a sequence as
-                float64.
+                any real dtype on any device. It is ranked in its own dtype, a sequence as float64.
 
         Raises:
-            TypeError: If fitness or candidates are not real numbers.
             ValueError: If a shape is wrong, or the extra variance is no variance.
         """
         if not (
@@ -324,30 +320,25 @@ class CrossEntropyMethod:
     def statistics(self) -> dict[str, float]:
         """Return the statistics of the last generation; waits for the device.
 
-        Returns:
-            ``best_fitness`` so far; ``generation_best``, ``elite_mean`` and ``elite_threshold`` of the last
-            generation (NaN before the first): the fitness of its best candidate, of its elites on average, of
-            its worst elite; and ``std_mean``, the mean of the standard deviation over the dimensions. Of a
-            batch: the best of all problems, the means over them of the others.
+        ``best_fitness`` so far; of the last generation ``generation_best``, ``elite_mean`` and
+        ``elite_threshold`` (the worst elite), NaN before the first; and ``std_mean``, the mean of the
+        standard deviation over the dimensions. Of a batch: the best of all problems, the means over them of
+        the others.
         """
         self._warn_of_failure()
         return self.snapshot().statistics()
 
-    def snapshot(self) -> Snapshot:
-        """Start a copy of the state after the last generation to the host; does not wait.
+    def snapshot(self, evaluation: Evaluation | None = None) -> Snapshot:
+        """Start a copy of the state after the last generation to the host, with metrics; does not wait.
 
         On a CUDA device the copy is queued on the current stream; reading it waits for earlier work only.
         """
-        if self._snapshot is None:
-            self._snapshot = Snapshot(self._generation, self._settings, self._state)
+        if self._snapshot is None or (evaluation is not None and evaluation.metrics):
+            self._snapshot = Snapshot(self._generation, self._settings, self._state, evaluation)
         return self._snapshot
 
     def rewind(self, snapshot: Snapshot) -> None:
-        """Restore the state of a snapshot of this search; does not wait.
-
-        Raises:
-            ValueError: If it is of a search with other settings or on another device.
-        """
+        """Restore the state of a snapshot of this search; does not wait."""
         device = snapshot.state.distribution.device
         if (snapshot.settings, device) != (self._settings, self.device):
             raise ValueError(f"expected a snapshot of this search, got {snapshot.settings} on {device}")
@@ -365,7 +356,6 @@ class CrossEntropyMethod:
             budget: The most evaluations, for the reason ``"budget"``: another generation would exceed it.
 
         Raises:
-            TypeError: If target or budget is no number.
             ValueError: If the search is a batch.
         """
         target = None if target is None else check_real("target", target)
@@ -374,36 +364,26 @@ class CrossEntropyMethod:
         if self._termination is None:
             self._termination = Termination(self._state.settings, self._first_std)
         self._termination.target = target
-        statistics = self.statistics()
-        reasons = self._termination.reasons(
-            self._generation,
-            statistics["best_fitness"],
-            statistics["generation_best"],
-            statistics["elite_threshold"],
-            *self.snapshot().distribution(),
-        )
+        self._warn_of_failure()
+        reasons = self._termination.reasons(self.snapshot().record())
         spent = budget is not None and (self._generation + 1) * self.population_size > budget
         return (*reasons, "budget") if spent else reasons
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state from which a search resumes, as tensors on the CPU, numbers and text; waits.
 
-        Candidates asked and not yet part of a generation are not part of it: they are drawn again, the same.
-
-        Returns:
-            ``settings`` (compared on loading), ``generation``, and copies of the tensors of
-            ``cem.core.state.State`` that a generation changes.
+        It has ``settings`` (compared on loading), ``generation``, and copies of the tensors of
+        ``cem.core.state.State`` that a generation changes. Candidates asked and not yet part of a generation
+        are not part of it: they are drawn again, the same.
         """
         return self.snapshot().state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume from a state of an optimizer with the same settings, bit for bit.
+        """Resume from a state of an optimizer with the same settings, bit for bit; it is not changed.
 
         On another device the bits of later samples may differ. Population and elites may be other than
-        before, without evolution paths. What ``stop`` has seen is not part of a state.
-
-        Args:
-            state: A state of ``state_dict()``. Not changed. A search that was given no seed takes its seed.
+        before, without evolution paths. What ``stop`` has seen is not part of a state. A search that was
+        given no seed takes that of the state.
 
         Raises:
             TypeError: If it is no mapping, or the generation no int. No error changes the optimizer.

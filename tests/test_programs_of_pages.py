@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import torch
 
-from cem import CrossEntropyMethod
+from cem import CrossEntropyMethod, GenerationRecord
 from cem.core.termination import Termination
 from kernels import CompilerMissingError
 from kernels.ops import normal
@@ -101,7 +101,8 @@ def test_every_reason_of_a_search_is_explained() -> None:
     text = (DOCS / "optimiser.md").read_text(encoding="utf-8")
     settings = CrossEntropyMethod([0.0], 1.0, 2, maximize=False).state.settings
     search, zero = Termination(settings, torch.ones(1), target=0.0), torch.zeros(1)
-    found = {reason for t in range(1, 300) for reason in search.reasons(t, 0.0, 0.0, 0.0, zero, zero)}
+    records = (GenerationRecord(t, *[0.0] * 7, zero, zero) for t in range(1, 300))
+    found = {reason for record in records for reason in search.reasons(record)}
     assert len(found) == 4
     assert all(f'| `"{reason}"` |' in text for reason in found)
 

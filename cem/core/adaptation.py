@@ -100,10 +100,7 @@ def _log_weight(num_elites: int, rank: int) -> float:
 def of_elites(
     factor: Tensor, elites: Tensor, weights: Tensor, old_mean: Tensor, variance_about: str
 ) -> Tensor:
-    """Return the covariance of the elites, shape (..., d, d); all tensors float64.
-
-    ``factor`` is L, shape (..., d, d). The elites have shape (..., K, d), their weights, of sum 1, (..., K).
-    """
+    """Return the covariance of the elites, (..., K, d), weights of sum 1; (..., d, d), all float64."""
     centre = old_mean
     if variance_about != "old_mean":
         centre = (weights.unsqueeze(-1) * elites).sum(-2)

@@ -51,10 +51,9 @@ def mix_seed(seed: int, generation: int) -> int:
 
 
 def torch_sampler(mean: Tensor, std: Tensor, population_size: int, *, seed: int, generation: int) -> Tensor:
-    """Draw as backend ``"torch"``: ``x[i, j]`` of N(mean[j], std[j]^2), independent in every entry.
+    """Draw ``x[i, j]`` of N(mean[j], std[j]^2) as backend ``"torch"``; a new tensor of shape (N, d).
 
-    On the CPU float64 has NumPy's noise, float32 torch's. ``mean`` and ``std`` have shape (d,), float32 or
-    float64; the result is a new tensor of shape (N, d), the same for the same arguments.
+    On the CPU float64 has NumPy's noise, float32 torch's.
     """
     mixed, shape = mix_seed(seed, generation), (population_size, mean.numel())
     if mean.device.type == "cpu" and mean.dtype == torch.float64:
@@ -67,7 +66,7 @@ def torch_sampler(mean: Tensor, std: Tensor, population_size: int, *, seed: int,
 
 
 def torch_sample(state: Any, rows: Tensor, size: int, *, seeds: Sequence[int], generation: int) -> Tensor:
-    """Draw by ``torch_sampler``, problem by problem; with seeds and generation a ``Sample`` of a search."""
+    """Draw by ``torch_sampler``, problem by problem; with seeds and generation a ``Sample``."""
     dim = rows.shape[-1]
     problems = zip(rows.reshape(-1, *rows.shape[-2:]), seeds, strict=True)
     drawn = [torch_sampler(r[0], r[1], size, seed=seed, generation=generation) for r, seed in problems]
@@ -75,13 +74,9 @@ def torch_sample(state: Any, rows: Tensor, size: int, *, seeds: Sequence[int], g
 
 
 def choose_backend(name: str, device: torch.device, operators: Sequence[str] = OPERATORS) -> str:
-    """Return the backend of a search, built and ready: ``"auto"`` is resolved.
+    """Return the backend of a search, built and ready, for the operators that it calls.
 
-    Args:
-        name: One of ``BACKENDS``, or ``"auto"``: where the operators cannot be compiled a RuntimeWarning says
-            why, and it is ``"torch"``.
-        device: The device of the search.
-        operators: What it calls.
+    ``"auto"`` is resolved: where they cannot be compiled a RuntimeWarning says why, and it is ``"torch"``.
 
     Raises:
         ValueError: If the name is unknown, or the backend does not work on the device.

@@ -38,11 +38,7 @@ class Bounds(NamedTuple):
 
 
 def ends_of(bounds: Any, dim: int | None = None) -> Bounds:
-    """Return bounds of any form that ``CrossEntropyMethod`` takes as ``Bounds``.
-
-    Args:
-        bounds: The bounds.
-        dim: The number of parameters, of which each may have a pair; None: as many as there are pairs.
+    """Return bounds of any form that ``CrossEntropyMethod`` takes, of ``dim`` parameters if that is known.
 
     Raises:
         TypeError: If they have another form.
@@ -67,14 +63,7 @@ def ends_of(bounds: Any, dim: int | None = None) -> Bounds:
 
 
 def check_bounds(bounds: Any, mean: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Return lower and upper bounds as tensors like ``mean``, or None where there are no bounds.
-
-    ``CrossEntropyMethod`` says which forms they have.
-
-    Raises:
-        TypeError: If they have another form.
-        ValueError: If a shape is wrong, low > high somewhere, an end is NaN, or ``mean`` lies outside.
-    """
+    """Return lower and upper bounds as tensors like ``mean``, or None where there are no bounds."""
     if bounds is None:
         return None
     ends = ends_of(bounds, mean.shape[-1])
@@ -154,8 +143,7 @@ def start_out_of_box(mean: Tensor, std: Tensor, low: Tensor, high: Tensor) -> tu
     """Return a start in the space without bounds that is about as wide in the box as ``std`` says.
 
     Near a face the map is flat: the standard deviation is divided by its slope. The start is moved to half a
-    standard deviation from a face, if there is room, and is no wider than fills the box. All have shape
-    (..., d), ``std`` in units of the box.
+    standard deviation from a face, if there is room, and is no wider than fills the box.
     """
     middle, half = low / 2 + high / 2, high / 2 - low / 2
     inset = torch.minimum(std / 2, half / 4)

@@ -115,11 +115,7 @@ class CEMConfig:
         return 0.0 if self.paths else 1e-6
 
     def elites_of(self, population_size: int) -> int:
-        """Return the number of elites of a population.
-
-        Raises:
-            ValueError: If ``num_elites`` is greater than the population.
-        """
+        """Return the number of elites of a population."""
         if self.num_elites is not None:
             return check_integer("num_elites", self.num_elites, MIN_ELITES, population_size)
         fraction = self.elite_fraction or (0.5 if self.paths else 0.2)
@@ -127,7 +123,7 @@ class CEMConfig:
         return max(MIN_ELITES, math.ceil(fraction * population_size - 1e-9))
 
     def population_of(self, dim: int) -> int:
-        """Return the population that a search of ``dim`` parameters takes that is given none.
+        """Return the population of a search of ``dim`` parameters that is given none.
 
         It is never ``dim``: a function that takes columns for candidates would not be noticed.
         """

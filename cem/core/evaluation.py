@@ -1,4 +1,4 @@
-"""The evaluation of a population by an objective, and its asynchronous copy to the host."""
+"""The evaluation of a population by an objective."""
 
 from __future__ import annotations
 
@@ -7,10 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
-
-from cem.core.host_copy import HostCopy
-
-_LEAST_SECONDS = 1e-9
 
 
 @dataclass(frozen=True)
@@ -67,31 +63,3 @@ To be resumable bit for bit it must be a function of these two alone."""
 def as_evaluation(found: Any) -> Evaluation:
     """Return what an objective gave as an ``Evaluation``."""
     return found if isinstance(found, Evaluation) else Evaluation(found)
-
-
-class Metrics(HostCopy):
-    """The metrics of an evaluation, copied to the host asynchronously."""
-
-    def __init__(self, evaluation: Evaluation) -> None:
-        """Queue the copies; does not wait."""
-        self._given = {
-            name: _number(value) if isinstance(value, Tensor) and value.is_cpu else value
-            for name, value in evaluation.metrics.items()
-        }
-        self._rates = tuple(evaluation.rates)
-        super().__init__({name: value for name, value in self._given.items() if isinstance(value, Tensor)})
-
-    def read(self, seconds: float) -> dict[str, float]:
-        """Wait for the copy alone, and return the metrics by name, then the rates.
-
-        Args:
-            seconds: The wall time of the generation, in seconds.
-        """
-        found = {name: _number(value) for name, value in (self._given | self.values()).items()}
-        seconds = max(seconds, _LEAST_SECONDS)
-        return {**found, **{f"{name}/s": found[name] / seconds for name in self._rates}}
-
-
-def _number(value: float | Tensor) -> float:
-    plain = value.item() if isinstance(value, Tensor) else value
-    return plain if isinstance(plain, int) else float(plain)

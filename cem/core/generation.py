@@ -59,17 +59,11 @@ def draw(state: State, sample: Sample, size: int | None = None) -> Tensor:
 
 
 def tell(state: State, candidates: Tensor, fitness: Tensor) -> State:
-    """Move the distribution towards the elites, and count the generation.
+    """Move the distribution towards the elites, and count the generation; return the next state.
 
-    Args:
-        state: The state that the candidates were drawn from.
-        candidates: The candidates evaluated, shape (..., N, d), of the state's dtype and device.
-        fitness: Their fitness, shape (..., N), any real dtype. NaN and the infinity on the bad side are
-            failures, never elites; a problem without a single success keeps its distribution, and its
-            number of the generation is in ``record``.
-
-    Returns:
-        The next state.
+    Candidates have shape (..., N, d), dtype and device of the state, fitness (..., N) any real dtype. NaN and
+    the infinity on the bad side are failures, never elites; a problem without a single success keeps its
+    distribution, and its number of the generation is in ``record``.
     """
     settings, config, bounds = state.settings, state.settings.config, bounds_of(state)
     in_box = candidates

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import torch
 from torch import Tensor
 
@@ -24,10 +26,7 @@ class GenerationGraph:
     """
 
     def __init__(self, state: State, objective: Objective, count: int = 1) -> None:
-        """Capture; objective and errors are those of ``CrossEntropyMethod.capture``.
-
-        The state is on a CUDA device, with the operators as backend, and not changed.
-        """
+        """Capture; objective and errors are those of ``CrossEntropyMethod.capture``."""
         check_capturable(state)
         device = state.distribution.device
         self.count = count
@@ -49,10 +48,7 @@ class GenerationGraph:
                 to.copy_(new)
 
     def __call__(self, state: State, replays: int = 1) -> State:
-        """Run ``replays`` times ``count`` generations from a state of the captured search; return the last.
-
-        The state is not changed. One that the last call returned need not be copied.
-        """
+        """Run ``replays`` times ``count`` generations from a state; return the last."""
         if state.distribution is not self._last:
             for to, new in zip(_changing(self._static), _changing(state), strict=True):
                 to.copy_(new)
@@ -64,12 +60,7 @@ class GenerationGraph:
 
     def fits(self, state: State) -> bool:
         """Return whether a state has the very constants that were captured: settings, seed, bounds, ..."""
-        return state.settings == self._static.settings and all(
-            given is captured
-            for given, captured in zip(
-                state[len(CHANGING) : -1], self._static[len(CHANGING) : -1], strict=True
-            )
-        )
+        return all(map(operator.is_, state[len(CHANGING) :], self._static[len(CHANGING) :]))
 
     def _generation(self, state: State) -> tuple[State, Evaluation]:
         candidates = draw(state, operator_sample)

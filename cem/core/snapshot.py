@@ -1,33 +1,74 @@
-"""The state of a search after a generation, copied from the device asynchronously."""
+"""The state of a search after a generation, with metrics, copied from the device asynchronously."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from cem.core.checks import check_distribution
-from cem.core.host_copy import HostCopy
-from cem.core.state import (
-    BEST_FITNESS,
-    CHANGING,
-    ELITE_MEAN,
-    ELITE_THRESHOLD,
-    FAILED,
-    GENERATION_BEST,
-    MEAN,
-    STD,
-    State,
-)
+from cem.core.evaluation import Evaluation
+from cem.core.state import CHANGING, FAILED, MEAN, STD, State
 from kernels.support.checks import check_integer
 
 _SAVED = tuple(name for name in CHANGING if name != "generation")
+_LEAST_SECONDS = 1e-9
 
 
-class Snapshot(HostCopy):
-    """A copy of a search after a generation: ``CrossEntropyMethod.snapshot``.
+@dataclass(slots=True)
+class GenerationRecord:
+    """The record of a generation; see ``Trainer`` for when it is made.
+
+    Attributes:
+        generation: The generations so far, 1 for the first.
+        best_fitness: The best fitness of all generations.
+        generation_best: The best fitness of this one.
+        elite_mean: The mean fitness of its elites.
+        elite_threshold: The fitness of its worst elite: no other candidate is fitter.
+        std_mean: The mean of the new standard deviation over the dimensions.
+        seconds: The wall time since the record before, in seconds: on the CPU from ``ask()`` to the
+            statistics; on other devices from the completion of the generation recorded before (for the first
+            one, of the work queued before it) to that of this one.
+        elapsed_s: The sum of ``seconds`` over all generations, those before a resumption included.
+        mean: The mean of the new distribution, shape (..., dim), on the CPU, not to be changed.
+        std: Its standard deviation, in the same way.
+        metrics: The metrics of the objective, by name.
+    """
+
+    generation: int
+    best_fitness: float
+    generation_best: float
+    elite_mean: float
+    elite_threshold: float
+    std_mean: float
+    seconds: float
+    elapsed_s: float
+    mean: Tensor = field(compare=False, repr=False)
+    std: Tensor = field(compare=False, repr=False)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, float]:
+        """Return all numbers in one flat dict: the fields in the order above, then the metrics.
+
+        Raises:
+            ValueError: If a metric has the name of a field.
+        """
+        own = {name: getattr(self, name) for name in self.__slots__[:-3]}
+        clash = own.keys() & self.metrics.keys()
+        if clash:
+            raise ValueError(f"expected metrics under names of their own, got {', '.join(sorted(clash))}")
+        return {**own, **self.metrics}
+
+
+class Snapshot:
+    """A copy of a search after a generation, and of metrics: ``CrossEntropyMethod.snapshot``.
+
+    Tensors of a CUDA device are packed: one asynchronous copy a dtype into page-locked memory, ordered with
+    the work of its stream. An event marks the end; waiting for it does not wait for later work.
 
     Attributes:
         generation: The number of generations by then.
@@ -35,34 +76,69 @@ class Snapshot(HostCopy):
         state: Its state on the device of the search, not to be changed.
     """
 
-    def __init__(self, generation: int, settings: Mapping[str, Any], state: State) -> None:
-        """Queue the copy. A state is never changed in place: on a CPU nothing is copied."""
-        self.generation = generation
-        self.settings = settings
-        self.state = state
+    def __init__(
+        self, generation: int, settings: Mapping[str, Any], state: State, evaluation: Evaluation | None = None
+    ) -> None:
+        """Queue the copies. A state is never changed in place: on a CPU nothing of it is copied."""
+        self.generation, self.settings, self.state = generation, settings, state
+        self._host = state
+        self._event: torch.cuda.Event | None = None
         self._numbers: list[float] | None = None
-        super().__init__({name: x for name in _SAVED if (x := getattr(state, name)) is not None})
+        is_here = state.distribution.is_cpu
+        metrics = evaluation.metrics if evaluation is not None else {}
+        self._rates = evaluation.rates if evaluation is not None else ()
+        self._metrics = {
+            name: _number(value) if is_here or not isinstance(value, Tensor) or value.is_cpu else value
+            for name, value in metrics.items()
+        }
+        if not is_here:
+            self._queue()
+        self._queued_at = time.monotonic()
+
+    def _queue(self) -> None:
+        tensors = {name: x for name in _SAVED if (x := getattr(self.state, name)) is not None}
+        tensors |= {f"metric {name}": x for name, x in self._metrics.items() if isinstance(x, Tensor)}
+        packs: dict[torch.dtype, dict[str, Tensor]] = {}
+        for name, tensor in tensors.items():
+            packs.setdefault(tensor.dtype, {})[name] = tensor.detach()
+        copies: Any = {}
+        for pack in packs.values():
+            packed = torch.cat([tensor.reshape(-1) for tensor in pack.values()])
+            host = torch.empty(packed.shape, dtype=packed.dtype, device="cpu", pin_memory=packed.is_cuda)
+            parts = host.copy_(packed, non_blocking=packed.is_cuda).split([x.numel() for x in pack.values()])
+            shapes = zip(pack.items(), parts, strict=True)
+            copies |= {name: part.view(tensor.shape) for (name, tensor), part in shapes}
+        self._metrics = {name: copies.pop(f"metric {name}", x) for name, x in self._metrics.items()}
+        self._host = self.state._replace(**copies)
+        if self.state.distribution.is_cuda:
+            # With timing, for seconds_since; blocking, so that waiting for it does not spin.
+            self._event = torch.cuda.Event(enable_timing=True, blocking=True)
+            self._event.record(torch.cuda.current_stream(self.state.distribution.device))
+
+    @property
+    def ready(self) -> bool:
+        """Whether all values are on the host; does not wait."""
+        return self._event is None or self._event.query()
+
+    def seconds_since(self, earlier: Snapshot) -> float:
+        """Return the seconds between the ends of two ready copies, on CUDA by the device's clock."""
+        if self._event is not None and earlier._event is not None:
+            return float(earlier._event.elapsed_time(self._event)) / 1e3
+        return self._queued_at - earlier._queued_at
+
+    def metrics(self, seconds: float) -> dict[str, float]:
+        """Return the metrics by name, then the rates of a generation of so many seconds; waits."""
+        if not self._metrics:
+            return {}
+        self._wait()
+        found = {name: _number(value) for name, value in self._metrics.items()}
+        seconds = max(seconds, _LEAST_SECONDS)
+        return {**found, **{f"{name}/s": found[name] / seconds for name in self._rates}}
 
     def statistics(self) -> dict[str, float]:
         """Return ``CrossEntropyMethod.statistics`` at the snapshot; waits for this copy only."""
-        values = self.values()
-        record, std = values["record"], values["distribution"][..., STD, :]
-        width = std.mean(dtype=torch.float64).item()
-        if record.dim() == 1:
-            best, generation_best, mean, threshold, _ = self._figures()
-        else:
-            rows = record.view(-1, record.shape[-1])
-            column = rows[:, BEST_FITNESS]
-            best = float(column.max() if self.state.settings.maximize else column.min())
-            means = rows[:, [GENERATION_BEST, ELITE_MEAN, ELITE_THRESHOLD]].mean(0).tolist()
-            generation_best, mean, threshold = means
-        return {
-            "best_fitness": best,
-            "generation_best": generation_best,
-            "elite_mean": mean,
-            "elite_threshold": threshold,
-            "std_mean": width,
-        }
+        record = self.record()
+        return {name: getattr(record, name) for name in record.__slots__[1:6]}
 
     @property
     def failed(self) -> bool:
@@ -71,28 +147,54 @@ class Snapshot(HostCopy):
         return len(figures) == FAILED + 1 and figures[FAILED] == self.generation > 0
 
     def _figures(self) -> list[float]:
-        """Return the record of a single search as numbers, or nothing of a batch; waits."""
+        """Return the record as numbers; of a batch the best of all and the means of the others; waits."""
         if self._numbers is None:
-            record = self.values()["record"]
-            self._numbers = record.tolist() if record.dim() == 1 else []
+            self._wait()
+            record = self._host.record
+            if record.dim() == 1:
+                self._numbers = record.tolist()
+            else:
+                rows = record.view(-1, record.shape[-1])
+                best = rows[:, 0].max() if self.state.settings.maximize else rows[:, 0].min()
+                self._numbers = [best.item(), *rows[:, [*range(1, FAILED)]].mean(0).tolist()]
         return self._numbers
 
-    def distribution(self) -> tuple[Tensor, Tensor]:
-        """Return mean and standard deviation, shape (..., dim), on the CPU, not to be changed; waits."""
-        rows = self.values()["distribution"]
-        return rows[..., MEAN, :], rows[..., STD, :]
+    def record(self, seconds: float = 0.0, elapsed_s: float = 0.0, generations: int = 1) -> GenerationRecord:
+        """Return the record of so many generations, in which ``seconds`` passed; waits."""
+        best, generation_best, elite_mean, threshold, *_ = self._figures()
+        mean, std, *_ = self._host.distribution.unbind(-2)
+        return GenerationRecord(
+            generation=self.generation,
+            best_fitness=best,
+            generation_best=generation_best,
+            elite_mean=elite_mean,
+            elite_threshold=threshold,
+            std_mean=std.sum(dtype=torch.float64).item() / std.numel(),
+            seconds=seconds,
+            elapsed_s=elapsed_s,
+            mean=mean,
+            std=std,
+            metrics=self.metrics(seconds / generations),
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Return ``CrossEntropyMethod.state_dict`` at the snapshot; waits for this copy only."""
-        values = {name: x.clone() for name, x in self.values().items()}
+        self._wait()
+        values = {name: x.clone() for name in _SAVED if (x := getattr(self._host, name)) is not None}
         return {"settings": dict(self.settings), "generation": self.generation, **values}
+
+    def _wait(self) -> None:
+        if self._event is not None:
+            self._event.synchronize()
+
+
+def _number(value: float | Tensor) -> float:
+    plain = value.item() if isinstance(value, Tensor) else value
+    return plain if isinstance(plain, int) else float(plain)
 
 
 def loaded_state(saved: Mapping[str, Any], settings: Mapping[str, Any], current: State) -> tuple[int, State]:
-    """Check a state of ``state_dict()`` against settings and state of the search that resumes from it.
-
-    Returns:
-        The number of generations, and the state with copies of the tensors.
+    """Return generations and state of a ``state_dict()`` for the search, of these settings, that resumes.
 
     Raises:
         TypeError: If the generation is no int.

@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from cem.core.adaptation import Rates, all_weights, rank_weights, rates
 from cem.core.backend import CMA_OPERATORS, OPERATORS, choose_backend, mix_seed
 from cem.core.bounds import check_bounds, into_box, start_out_of_box
-from cem.core.checks import as_real, check_device, check_distribution, check_vector
+from cem.core.checks import check_device, check_distribution, check_vector
 from cem.core.config import MIN_ELITES, CEMConfig
 from cem.core.variance_schedule import NamedSchedule, extended
 from kernels.ops.cma_update import MAX_DIMENSIONS, MAX_POPULATION
@@ -162,10 +162,10 @@ def init(
     seed: Any = None,
     _ahead: int = 10_000,
 ) -> State:
-    """Return the first state of a search.
+    """Return the first state of a search; arguments and errors are those of ``CrossEntropyMethod``.
 
-    The arguments are those of ``CrossEntropyMethod``, with its errors. A schedule of extra variance is called
-    for 10,000 generations, or until it fails; the last variance holds from then on.
+    A schedule of extra variance is called for 10,000 generations, or until it fails; the last variance holds
+    from then on.
     """
     check_flags(maximize=maximize)
     if dtype is None:
@@ -227,11 +227,11 @@ def problem_seeds(seed: Any, batch_shape: torch.Size, device: torch.device) -> T
     """Return the 64 bits of the seed of each problem, shape ``batch_shape``, int64."""
     if seed is None:
         seed = int(torch.randint(2**63 - 1, ()))
-    if isinstance(seed, Tensor):
-        seed = as_real("seed", seed)
-    if isinstance(seed, (Tensor, np.ndarray, list, tuple)):
+    if isinstance(seed, (Tensor, np.ndarray)):
+        seed = seed.tolist()
+    if isinstance(seed, (list, tuple)):
         # As objects: NumPy makes floats of numbers on both sides of 2**63.
-        each = np.array(seed.tolist() if isinstance(seed, (Tensor, np.ndarray)) else seed, dtype=object)
+        each = np.array(seed, dtype=object)
         if each.shape != tuple(batch_shape):
             raise ValueError(f"expected one seed, or seeds of shape {tuple(batch_shape)}, got {each.shape}")
         seeds = [check_integer("seed", one, 0, 2**64 - 1) for one in each.reshape(-1).tolist()]

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from cem.core.adaptation import effective, rank_weights
 from cem.core.checks import outside
+from cem.core.snapshot import GenerationRecord
 from cem.core.state import Settings
 
 STD = 1e-9
@@ -37,22 +38,16 @@ _NEWEST = 0.1  # the weight of a generation's move in the average one
 
 
 class Termination:
-    """What a search remembers to find the reasons. Its windows count generations, however many it sees.
-
-    Attributes:
-        target: The fitness asked for; None: none.
-    """
+    """What a search remembers to find the reasons. Its windows count generations, however many it sees."""
 
     def __init__(
         self, settings: Settings, first_std: Tensor, target: float | None = None, noisy: bool = False
     ) -> None:
-        """Begin with the first standard deviation, shape (dim,).
-
-        Where the fitness is noisy, nothing stagnates: the best one is the luckiest.
-        """
+        """Begin with the first standard deviation, shape (dim,); with noise nothing stagnates."""
         self.target = target
         self._maximize = settings.maximize
         self._first = torch.where(first_std > 0, first_std, 1.0).cpu()
+        self._widest_std = self._first.max().item()
         dim, size = len(first_std), settings.population_size
         self._least = max(STD, 1.001 * settings.config.floor_share)
         self._window = 10 + math.ceil(30 * dim / size)
@@ -61,37 +56,29 @@ class Termination:
         self._best, self._improved_at, self._widest = math.inf, 0, 0.0
         self._collapse = None if settings.config.paths else _Collapse(settings, dim)
 
-    def reasons(
-        self,
-        generation: int,
-        best: float,
-        generation_best: float,
-        threshold: float,
-        mean: Tensor,
-        std: Tensor,
-    ) -> tuple[str, ...]:
-        """Return the reasons to stop after a generation, an empty tuple if there are none.
-
-        ``threshold`` is the fitness of the worst elite; mean and std, shape (dim,), are on the CPU.
-        """
+    def reasons(self, record: GenerationRecord) -> tuple[str, ...]:
+        """Return the reasons to stop after a generation, an empty tuple if there are none."""
+        generation, threshold = record.generation, record.elite_threshold
         if not generation:
             return ()
         sign = -1.0 if self._maximize else 1.0
-        if sign * best < self._best:
-            self._best, self._improved_at = sign * best, generation
+        if sign * record.best_fitness < self._best:
+            self._best, self._improved_at = sign * record.best_fitness, generation
         recent = self._recent
-        recent.append((generation, generation_best))
+        recent.append((generation, record.generation_best))
         while len(recent) > 2 and recent[1][0] <= generation - self._window + 1:
             recent.popleft()
         values = [value for _, value in recent]
         spread = max(*values, threshold) - min(*values, threshold)
         self._widest = max(self._widest, spread)
         full = len(recent) > 1 and recent[0][0] <= generation - self._window + 1
-        share = (std / self._first).max().item()
+        share = math.inf  # where the mean alone shows that it is above the least one
+        if self._collapse is not None or record.std_mean <= 2 * self._least * self._widest_std:
+            share = (record.std / self._first).max().item()
         if self._collapse is not None:
-            self._collapse.look(generation, mean, std, share)
+            self._collapse.look(record, share)
         found = []
-        if self.target is not None and sign * best <= sign * self.target:
+        if self.target is not None and sign * record.best_fitness <= sign * self.target:
             found.append("target")
         if share < self._least:
             found.append("std")
@@ -115,8 +102,9 @@ class _Collapse:
         self._move, self._shrunk = 0.0, False  # the squared move, averaged; whether it was compared
         self._before: tuple[int, Tensor, Tensor, float] | None = None
 
-    def look(self, generation: int, mean: Tensor, std: Tensor, share: float) -> None:
+    def look(self, record: GenerationRecord, share: float) -> None:
         """Follow a generation; warn, once, if the search has collapsed."""
+        generation, mean, std = record.generation, record.mean, record.std
         before, self._before = self._before, (generation, mean, std, share)
         if before is None or self._shrunk:
             return

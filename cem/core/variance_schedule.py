@@ -71,10 +71,7 @@ class NamedSchedule:
 
 
 def parse_variance_schedule(text: str) -> NamedSchedule:
-    """Read a schedule from a line of text such as a command-line option.
-
-    Args:
-        text: As in the module's table, in any case; ``describe_variance_schedule`` gives it back.
+    """Read a schedule from a text in the form of the module's table, in any case.
 
     Raises:
         ValueError: If the name is unknown, there are too many numbers, or one is no number or out of range.
@@ -119,12 +116,7 @@ def describe_callable(function: Callable[..., Any]) -> str:
 
 
 def resolve_variance_schedule(schedule: VarianceSchedule | str | None) -> VarianceSchedule:
-    """Return the schedule of ``None`` (no extra variance), a text or a callable.
-
-    Raises:
-        TypeError: If it is none of these.
-        ValueError: If the text names no schedule.
-    """
+    """Return the schedule of ``None`` (no extra variance), a text or a callable."""
     if schedule is None:
         return NamedSchedule()
     if isinstance(schedule, str):
@@ -137,15 +129,10 @@ def resolve_variance_schedule(schedule: VarianceSchedule | str | None) -> Varian
 def extended(
     table: Sequence[float], schedule: VarianceSchedule, generations: int, ahead: int = 64
 ) -> list[float]:
-    """Return a table of extra variances, whose last one holds for all later generations, from a shorter one.
+    """Return a longer table of extra variances, whose last one holds for all later generations.
 
-    It has those of the first ``generations``, and as many more or ``ahead`` as the schedule gives; a constant
-    one has a single number.
-
-    Raises:
-        TypeError: If the schedule gives no number for one of the first ``generations``.
-        ValueError: If it gives no variance.
-        Exception: Whatever the schedule raises.
+    It has those of the first ``generations``, whose errors are raised, and as many more or ``ahead`` as the
+    schedule gives; a constant one has a single number.
     """
     if isinstance(schedule, NamedSchedule) and schedule.name == "constant":
         return [schedule(0)]

@@ -209,20 +209,12 @@ class Planner:
 
     @property
     def best_plan(self) -> Tensor:
-        """The best plan of the last step, shape ([B,] horizon, A); a copy.
-
-        Raises:
-            RuntimeError: Before the first ``plan()``.
-        """
+        """The best plan of the last step, shape ([B,] horizon, A), a copy; RuntimeError before the first."""
         return self._plans(self._last().best)
 
     @property
     def best_cost(self) -> Tensor:
-        """Its cost, shape ([B]), float64; NaN where every cost was. A copy.
-
-        Raises:
-            RuntimeError: Before the first ``plan()``.
-        """
+        """Its cost, shape ([B]), float64, a copy; NaN where every cost was."""
         return self._squeeze(self._last().cost).clone()
 
     @property
@@ -258,8 +250,7 @@ class Planner:
             state is one. Where no plan has a usable cost it is that of the shifted mean.
 
         Raises:
-            TypeError: If the state or the costs are not real numbers.
-            ValueError: If one of them has a wrong shape.
+            ValueError: If the state or the costs have a wrong shape.
         """
         given = torch.as_tensor(as_torch_takes_it(state), device=self.device)
         if self.num_envs is not None and (given.dim() == 0 or len(given) != self.num_envs):
@@ -325,8 +316,7 @@ class Planner:
     def _search(self, state: Tensor, memory: _Memory) -> tuple[_Memory, _Found]:
         """Search the best plan from a state; return what this step leaves, and what it found: new tensors.
 
-        It waits for nothing, and nothing is changed in place but what is made here: a CUDA graph may capture
-        it.
+        A CUDA graph may capture it: it waits for nothing, and changes nothing but what is made here.
         """
         kept, actions, generation = self._kept, self.action_dim, memory.generation
         started = memory.started[:, None]
@@ -402,16 +392,12 @@ Model = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 def rollout_cost(model: Model, final: Callable[[Tensor], Tensor] | None = None) -> Cost:
-    """Make a cost of plans of a model of single steps.
+    """Make a cost of plans, for ``Planner``, of a model of single steps: the sum over the horizon.
 
     Args:
         model: ``model(state, action) -> (next state, cost)``: states of shape ([B,] N, ...) and actions of
             shape ([B,] N, A) give states and costs ([B,] N). It is called once for each action of the plans.
         final: What is added at the end: the cost of the last state, shape ([B,] N). ``None``: nothing.
-
-    Returns:
-        The cost, for ``Planner``: the sum over the horizon. Every plan starts in the state that is given,
-        of shape ([B,] ...).
     """
 
     def cost(state: Tensor, plans: Tensor) -> Tensor:

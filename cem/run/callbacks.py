@@ -9,75 +9,28 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from torch import Tensor
 from tqdm import tqdm
 
+from cem.core.snapshot import GenerationRecord
 from kernels.support.files import check_own
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """The plan of a run, given to the callbacks once.
+    """The plan of a run, given to the callbacks once; its fields are arguments of ``Trainer``.
 
     Attributes:
         generation: The generations before this run: 0, or those of the checkpoint it resumes.
-        generations: The number of generations in the end; None: no limit.
-        time_limit_s: The time limit of this run, in seconds; None: no limit.
-        costs: The relative cost of each generation; empty: all the same.
     """
 
     generation: int
     generations: int | None
     time_limit_s: float | None
     costs: Sequence[float] = ()
-
-
-@dataclass(slots=True)
-class GenerationRecord:
-    """The record of a generation; see ``Trainer`` for when it is made.
-
-    Attributes:
-        generation: The generations so far, 1 for the first.
-        best_fitness: The best fitness of all generations.
-        generation_best: The best fitness of this one.
-        elite_mean: The mean fitness of its elites.
-        elite_threshold: The fitness of its worst elite: no other candidate is fitter.
-        std_mean: The mean of the new standard deviation over the dimensions.
-        seconds: The wall time since the record before, in seconds: on the CPU from ``ask()`` to the
-            statistics; on other devices from the completion of the generation recorded before (for the first
-            one, of the work queued before it) to that of this one.
-        elapsed_s: The sum of ``seconds`` over all generations, those before a resumption included.
-        metrics: The metrics of the objective, by name.
-        distribution: Mean and standard deviation of the new distribution, shape (..., dim), on the CPU, not
-            to be changed; None if not recorded.
-    """
-
-    generation: int
-    best_fitness: float
-    generation_best: float
-    elite_mean: float
-    elite_threshold: float
-    std_mean: float
-    seconds: float
-    elapsed_s: float
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    distribution: tuple[Tensor, Tensor] | None = field(default=None, compare=False, repr=False)
-
-    def as_dict(self) -> dict[str, float]:
-        """Return all numbers in one flat dict: the fields in the order above, then the metrics.
-
-        Raises:
-            ValueError: If a metric has the name of a field.
-        """
-        own = {name: getattr(self, name) for name in self.__slots__[:-2]}
-        clash = own.keys() & self.metrics.keys()
-        if clash:
-            raise ValueError(f"expected metrics under names of their own, got {', '.join(sorted(clash))}")
-        return {**own, **self.metrics}
 
 
 class Callback:
@@ -98,10 +51,8 @@ class Callback:
     def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
         """Called before a checkpoint is saved: flush what belongs to the generations up to it.
 
-        Args:
-            generation: The generations recorded, 1 for the first.
-            state: The state of the optimizer after them, which is saved: see
-                ``CrossEntropyMethod.state_dict``. Not to be changed. The optimizer may be ahead.
+        The state is that of ``CrossEntropyMethod.state_dict`` after so many generations, not to be changed;
+        the optimizer may be ahead.
         """
 
     def on_end(self) -> None:
@@ -145,8 +96,7 @@ class ProgressBar(Callback):
         """Set up.
 
         Args:
-            metrics: Names of metrics of the objective to show, such as rates; shown as "12.3M lines/s" under
-                the name "lines/s".
+            metrics: Names of metrics of the objective to show, such as rates: "12.3M lines/s" for "lines/s".
             interval_s: The least time between two plain lines in a log, in seconds.
             file: The output; None: ``sys.stderr`` at the start of the run.
             number: Formats a fitness.
@@ -252,48 +202,43 @@ class MetricsWriter(Callback):
         self._distribution = distribution
         self._descriptor: int | None = None
 
-    def restore(self, generation: int) -> list[bytes]:
-        """Remove the lines after a generation and a torn last line, and return the others.
+    def restore(self, generation: int) -> list[dict[str, Any]]:
+        """Remove the lines after a generation and a torn last line, and return the others, as dicts.
 
         Raises:
-            OSError: If the file cannot be read or written, or is a link, a pipe or a device.
             ValueError: If another line is damaged.
         """
         check_own(self.path)
-        kept: list[bytes] = []
+        kept: list[dict[str, Any]] = []
+        size = 0
         with self.path.open("a+b") as file:
             file.seek(0)
             for line in file:
                 try:
-                    if not line.endswith(b"\n") or json.loads(line)["generation"] > generation:
+                    if not line.endswith(b"\n") or (values := json.loads(line))["generation"] > generation:
                         break
                 except (KeyError, TypeError, ValueError) as error:
                     raise ValueError(f"{self.path}: line {len(kept) + 1} is damaged: {error}") from error
-                kept.append(line)
-            file.truncate(sum(map(len, kept)))
+                kept.append(values)
+                size += len(line)
+            file.truncate(size)
         return kept
 
     def on_start(self, plan: RunPlan) -> None:
-        """Open the file and remove the lines that the run writes again; raises as ``restore``."""
+        """Open the file and remove the lines that the run writes again."""
         self.restore(plan.generation)
         self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
     def on_generation(self, record: GenerationRecord) -> None:
-        """Append a line.
-
-        Raises:
-            OSError: If it cannot be written.
-            ValueError: If a metric has the name of a field of the record, or of a part of the distribution.
-        """
+        """Append a line."""
         assert self._descriptor is not None, "on_start opens the file"
         values: dict[str, Any] = {
             name: value if math.isfinite(value) else None for name, value in record.as_dict().items()
         }
-        if self._distribution and record.distribution is not None:
-            for name, vector in zip(("mean", "std"), record.distribution, strict=True):
-                if name in values:
-                    raise ValueError(f"expected metrics under names of their own, got {name}")
-                values[name] = vector.tolist()
+        if self._distribution:
+            if clash := values.keys() & {"mean", "std"}:
+                raise ValueError(f"expected metrics under names of their own, got {', '.join(clash)}")
+            values |= {"mean": record.mean.tolist(), "std": record.std.tolist()}
         line = json.dumps(values).encode() + b"\n"
         while line:
             line = line[os.write(self._descriptor, line) :]

@@ -104,19 +104,14 @@ class Checkpointer:
         return dict(sorted(found.items(), reverse=True))
 
     def save(self, step: int, state: Mapping[str, Any]) -> Path:
-        """Write a checkpoint, then remove old ones and the remains of interrupted writes.
+        """Write a checkpoint, then remove old ones and the remains of interrupted writes; return the file.
 
         Args:
             step: Its step, ``>= 0``; a file of the same step is replaced.
             state: A dict of tensors on any device, str, bool, int, finite float, None, and of lists and dicts
-                of them.
-
-        Returns:
-            The file.
+                of them; within tensors floats may be NaN or infinite.
 
         Raises:
-            TypeError: If the state holds anything else.
-            ValueError: If a float in it is NaN or infinite; within tensors they may be.
             OSError: If it cannot be written; the checkpoints before it are kept.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -132,8 +127,7 @@ class Checkpointer:
         """Read the newest checkpoint that is not damaged.
 
         Raises:
-            CheckpointError: If there is none, with name and reason of every file; or if it belongs to another
-                run.
+            CheckpointError: If there is none, or it is of another run; it names files and reasons.
             OSError: As ``paths``.
         """
         passed_over: list[str] = []

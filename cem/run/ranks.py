@@ -28,36 +28,11 @@ from kernels.support.ranks import run_collective as run_collective
 from kernels.support.ranks import share as share
 
 
-class StopConsensus(StopRequest):
-    """The stop request of a rank, whose ``Trainer`` stops all ranks after the same generation.
-
-    ``check`` raises by what this process knows, for use within ``run_collective``.
-    """
-
-    _agreed = 0, 0
-
-    @property
-    def due(self) -> tuple[int, int]:
-        """As of a ``StopRequest``, but of any rank, once ``run_collective`` knows."""
-        return self._agreed
-
-    @property
-    def own_reason(self) -> tuple[int, int]:
-        """``due`` of this process."""
-        return super().due
-
-    def agree(self, reason: int, signum: int) -> None:
-        """Take the reason and signal of all ranks."""
-        self._agreed = reason, signum
-
-
-def shared(objective: Objective, stop: StopConsensus | None = None) -> Objective:
+def shared(objective: Objective, stop: StopRequest | None = None) -> Objective:
     """Return an objective of all ranks, each of which evaluates its share of the candidates.
 
-    Args:
-        objective: Gives each candidate the same fitness in any population, and no metrics, since they would
-            be those of a share. The fitness travels as float64.
-        stop: As of ``run_collective``.
+    The objective gives each candidate the same fitness in any population, and no metrics, since they would
+    be those of a share. The fitness travels as float64. ``stop`` is as of ``run_collective``.
     """
 
     def evaluate(candidates: Any, generation: Any) -> Tensor:

@@ -7,6 +7,7 @@ import threading
 import time
 from typing import Any
 
+from kernels.support import ranks
 from kernels.support.ranks import Interrupted as Interrupted
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -51,9 +52,18 @@ class StopRequest:
         return self.deadline is not None and time.monotonic() >= self.deadline
 
     @property
-    def due(self) -> tuple[int, int]:
-        """Why the work has to end: 2 by request, 1 by deadline, 0 not at all; and the signal, or 0."""
+    def own_reason(self) -> tuple[int, int]:
+        """Why this process has to end: 2 by request, 1 by deadline, 0 not at all; and its signal, or 0."""
         return 2 if self.requested else 1 if self.expired else 0, self.signum or 0
+
+    @property
+    def due(self) -> tuple[int, int]:
+        """``own_reason``; of ranks that share the work that of any, once ``run_collective`` knows."""
+        return self._agreed if ranks.count() > 1 else self.own_reason
+
+    def agree(self, reason: int, signum: int) -> None:
+        """Take the reason and signal of all ranks."""
+        self._agreed = reason, signum
 
     def request(self) -> None:
         """Request a stop."""
@@ -61,15 +71,11 @@ class StopRequest:
 
     def forget(self) -> None:
         """Take a request back: what it stopped may go on."""
-        self.requested = False
+        self.requested, self._agreed = False, (0, 0)
         self.signum: int | None = None
 
     def check(self) -> None:
-        """Raise if a stop is due; cheap enough for an inner loop.
-
-        Raises:
-            Interrupted: If a stop was requested or the deadline has passed.
-        """
+        """Raise Interrupted if a stop is due, by request or deadline; cheap enough for an inner loop."""
         if self.requested or self.expired:
             raise Interrupted("the work was asked to stop")
 

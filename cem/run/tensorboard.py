@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cem.core.snapshot import GenerationRecord
 from cem.core.state import MEAN, STD
-from cem.run.callbacks import Callback, GenerationRecord, RunPlan
+from cem.run.callbacks import Callback, RunPlan
 
 _TAGS = {
     "generation_best": "fitness/best",
@@ -45,12 +46,7 @@ class TensorBoardWriter(Callback):
         self._writer: Any = None
 
     def on_start(self, plan: RunPlan) -> None:
-        """Open the files.
-
-        Raises:
-            ValueError: If tensorboard is not installed.
-            OSError: If the files cannot be written.
-        """
+        """Open the files."""
         check_tensorboard()
         from torch.utils.tensorboard import SummaryWriter
 

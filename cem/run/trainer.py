@@ -6,16 +6,16 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 
 from cem.core.checks import check_real
-from cem.core.evaluation import Evaluation, Metrics, Objective, as_evaluation
+from cem.core.evaluation import Evaluation, Objective, as_evaluation
 from cem.core.snapshot import Snapshot
 from cem.optimizer import CrossEntropyMethod
 from cem.run import ranks
-from cem.run.callbacks import Callback, GenerationRecord, RunPlan, check_callbacks
+from cem.run.callbacks import Callback, RunPlan, check_callbacks
 from cem.run.checkpoint import Checkpointer, CheckpointError
 from cem.run.stopping import Interrupted, StopRequest
 from kernels.support.checks import check_integer
@@ -53,12 +53,7 @@ class TrainingResult:
     elapsed_s: float
 
 
-class _Queued(NamedTuple):
-    """A generation that is not recorded yet."""
-
-    snapshot: Snapshot
-    metrics: Metrics | None  # None: it has none
-    began: float
+_Queued = tuple[Snapshot, float]  # a generation that is not recorded yet, and when it began
 
 
 class Trainer:
@@ -81,11 +76,9 @@ class Trainer:
     On a signal or at the time limit an objective that calls ``trainer.stop.check()`` is left at once and its
     generation dropped; otherwise the generation is finished first.
 
-    On a GPU host sync is deferred: a generation is recorded and saved after the next one is queued. The
-    device has work while the host writes, if the objective only queues its own (see ``Evaluation``). The
-    files are those of immediate sync. When the run ends or the objective fails, the generation that is queued
-    is recorded; a run that is asked to stop waits ``GRACE_SECONDS`` for it and then drops it. The optimizer
-    is rewound to the last generation recorded.
+    On a GPU a generation is recorded and saved after the next one is queued: the device has work while the
+    host writes, if the objective only queues its own (see ``Evaluation``). The files are the same. A run that
+    is asked to stop waits ``GRACE_SECONDS`` for the generation that is queued and then drops it.
 
     Within ``cem.run.ranks.joined`` every rank runs the same trainer, with an objective that shares its work.
     Rank 0 saves, resumes for all, and calls the callbacks; all ranks call those with ``on_every_rank``.
@@ -93,7 +86,7 @@ class Trainer:
     Attributes:
         optimizer: The optimizer; before and after a run its state is that of the last generation recorded.
         stop: The request to stop; objectives may call ``stop.check()``.
-        elapsed_s: The wall time of all generations recorded so far, in seconds; see ``GenerationRecord``.
+        elapsed_s: The wall time of all generations recorded so far, in seconds.
     """
 
     def __init__(
@@ -115,8 +108,8 @@ class Trainer:
         Args:
             optimizer: The optimizer.
             objective: (candidates, generation) -> fitness or ``Evaluation``; see ``Objective``.
-            generations: The number of generations in the end, ``>= 0``, those before a resumption included.
-                None: until the time limit or a signal.
+            generations: The number of generations in the end, those before a resumption included. None: until
+                the time limit or a signal.
             time_limit_s: The time limit of each ``run()``, in seconds, ``>= 0``. None: no limit.
             callbacks: The callbacks, called in this order.
             checkpointer: Saves checkpoints. None: no checkpoints.
@@ -126,10 +119,6 @@ class Trainer:
             record_every: The generations from one record to the next, ``>= 1``: stops, callbacks and
                 checkpoints come after them. The last of a run has a record in any case.
             graph: Whether the generations of a record are one CUDA graph; see ``CrossEntropyMethod.capture``.
-
-        Raises:
-            TypeError: If ``generations``, ``time_limit_s`` or ``callbacks`` has the wrong type.
-            ValueError: If one is out of range.
         """
         self.optimizer = optimizer
         self.stop = StopRequest() if stop is None else stop
@@ -148,10 +137,7 @@ class Trainer:
         self._saved: int | None = None
 
     def resume(self) -> tuple[str, ...]:
-        """Load the newest usable checkpoint into the optimizer; to be called before ``run()``.
-
-        Returns:
-            The newer files that are damaged, and why.
+        """Load the newest usable checkpoint into the optimizer; return the newer, damaged ones, and why.
 
         Raises:
             CheckpointError: If there is no usable checkpoint, or it belongs to another run, or there is no
@@ -250,28 +236,20 @@ class Trainer:
                 evaluation = as_evaluation(self._objective(candidates, optimizer.generation))
                 evaluated = candidates if evaluation.candidates is None else evaluation.candidates
                 optimizer.tell(evaluated, evaluation.fitness)
-        return _Queued(optimizer.snapshot(), Metrics(evaluation) if evaluation.metrics else None, began)
+        return optimizer.snapshot(evaluation), began
 
     def _record(self, queued: _Queued | None) -> None:
         """Record a generation, save it if due; raise ``Interrupted`` if the run ends with it or before it."""
         if queued is None:
             return
-        self._wait(queued)
+        snapshot, began = queued
+        self._wait(snapshot)
         due = self.stop.due
-        snapshot, metrics, began = queued
         before, self._recorded = self._recorded, snapshot
         self._failures = self._failures + 1 if snapshot.failed else 0
-        statistics = snapshot.statistics()
         seconds = snapshot.seconds_since(before) if self._defers_sync else time.monotonic() - began
         self.elapsed_s += seconds
-        record = GenerationRecord(
-            generation=snapshot.generation,
-            **statistics,
-            seconds=seconds,
-            elapsed_s=self.elapsed_s,
-            metrics=metrics.read(seconds / (snapshot.generation - before.generation)) if metrics else {},
-            distribution=snapshot.distribution(),
-        )
+        record = snapshot.record(seconds, self.elapsed_s, snapshot.generation - before.generation)
         for callback in self._called:
             try:
                 callback.on_generation(record)
@@ -287,10 +265,10 @@ class Trainer:
         if by_callback or self._failures >= MOST_FAILURES:
             raise Interrupted("the run ends with this generation")
 
-    def _wait(self, queued: _Queued) -> None:
+    def _wait(self, snapshot: Snapshot) -> None:
         """Wait for results in short naps, so that signals are handled."""
         nap = 1e-4
-        while not (queued.snapshot.ready and (queued.metrics is None or queued.metrics.ready)):
+        while not snapshot.ready:
             now = time.monotonic()
             if self._give_up_at is None and self.stop.due[0] == 2:
                 self._give_up_at = now + GRACE_SECONDS

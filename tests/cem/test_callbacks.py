@@ -16,9 +16,9 @@ class Terminal(io.StringIO):
         return True
 
 
-def record(generation, best=1.0, distribution=None, **metrics):
+def record(generation, best=1.0, mean=None, std=None, **metrics):
     seconds = 2.0, 2.0 * generation
-    return GenerationRecord(generation, best, best, best / 2, best / 4, 0.1, *seconds, metrics, distribution)
+    return GenerationRecord(generation, best, best, best / 2, best / 4, 0.1, *seconds, mean, std, metrics)
 
 
 def write(path, *records, start=0, **options):
@@ -39,7 +39,7 @@ class TestMetricsWriter:
         return tmp_path / "m.jsonl"
 
     def test_a_line_holds_the_record_the_metrics_and_the_distribution_if_asked_for(self, path):
-        whole = record(1, distribution=(torch.tensor([1.0, -2.0]), torch.tensor([0.5, 0.0])), games=10)
+        whole = record(1, mean=torch.tensor([1.0, -2.0]), std=torch.tensor([0.5, 0.0]), games=10)
         write(path, whole)
         plain = {
             **{"generation": 1, "best_fitness": 1.0, "generation_best": 1.0, "elite_mean": 0.5},

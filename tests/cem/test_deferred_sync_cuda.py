@@ -9,7 +9,6 @@ import torch
 from searches import ON_A_GPU, bits, nobody_waits
 
 from cem import Callback, CEMConfig, Checkpointer, CrossEntropyMethod, Evaluation, MetricsWriter, Trainer
-from cem.core.host_copy import HostCopy
 
 pytestmark = ON_A_GPU
 NOISY = CEMConfig(variance_schedule="linear:0.5,20", smoothing=0.8)
@@ -48,20 +47,24 @@ def sleep():
     return lambda seconds: torch.cuda._sleep(int(seconds * a_second))
 
 
-def test_a_copy_brings_all_shapes_dtypes_and_devices():
-    tensors = {
-        "matrix": torch.arange(6.0, device="cuda").view(2, 3).t(),
+def test_a_snapshot_brings_all_dtypes_and_devices():
+    search = make()
+    step(search)
+    metrics = {
         "scalar": torch.tensor(2.5, device="cuda"),
-        "count": torch.tensor(2**40 + 1, device="cuda"),
-        "double": torch.full((3,), math.nan, dtype=torch.float64, device="cuda"),
-        "empty": torch.empty(0, device="cuda"),
-        "here": torch.tensor([1, 2]),
+        "count": torch.tensor([2**40 + 1], device="cuda"),
+        "double": torch.full((1, 1), math.nan, dtype=torch.float64, device="cuda"),
+        "here": torch.tensor([1]),
+        "number": 3,
     }
-    values = HostCopy(tensors).values()
-    assert values.keys() == tensors.keys()
-    for name, tensor in tensors.items():
-        assert values[name].device.type == "cpu"
-        torch.testing.assert_close(values[name], tensor.cpu(), rtol=0, atol=0, equal_nan=True)
+    snapshot = search.snapshot(Evaluation(torch.zeros(40), metrics))
+    assert str(snapshot.metrics(1.0)) == str(
+        {"scalar": 2.5, "count": 2**40 + 1, "double": math.nan, "here": 1, "number": 3}
+    )
+    for name, value in snapshot.state_dict().items():
+        if isinstance(value, torch.Tensor):
+            assert value.device.type == "cpu"
+            assert value.equal(getattr(search.state, name).cpu())
 
 
 @pytest.mark.timing

@@ -200,6 +200,20 @@ def test_a_stop_does_not_wait_for_a_process():
     assert (evaluate.evaluations, evaluate.best[1]) == (2, 51)
 
 
+def test_a_stop_leaves_a_lazy_map_between_two_candidates_and_takes_all_of_an_eager_one():
+    eager = lambda function, items: [function(item) for item in items]  # noqa: E731
+    for workers, count in ((map, 2), (eager, 3)):
+        calls, stop = [], StopRequest()
+        slow = lambda x: calls.append(x) or (len(calls) == 2 and stop.request()) or 1.0  # noqa: B023, E731
+        with evaluator(slow, workers=workers, stop=stop) as evaluate:
+            if workers is map:
+                with pytest.raises(Interrupted):
+                    evaluate(POPULATION, 0)
+            else:
+                evaluate(POPULATION, 0)
+            assert (len(calls), evaluate.evaluations) == (count, count)
+
+
 def test_what_processes_cannot_import_is_refused():
     with pytest.raises(TypeError, match="ThreadPoolExecutor"):
         evaluator(lambda x: x.sum(), workers=2)

@@ -1,14 +1,18 @@
 import pytest
 import torch
 
-from cem import Evaluation
-from cem.core.evaluation import Metrics
+from cem import CrossEntropyMethod, Evaluation
 
 FITNESS = torch.zeros(6)
 
 
+def queued(metrics, rates=()):
+    search = CrossEntropyMethod([0.0], 1.0, 6, maximize=False)
+    return search.snapshot(Evaluation(FITNESS, metrics, rates=rates))
+
+
 def read(metrics, rates=(), seconds=2.0):
-    return Metrics(Evaluation(FITNESS, metrics, rates=rates)).read(seconds)
+    return queued(metrics, rates).metrics(seconds)
 
 
 def test_numbers_and_tensors_become_numbers_in_their_order_with_the_rates_after_them():
@@ -31,11 +35,11 @@ def test_numbers_and_tensors_become_numbers_in_their_order_with_the_rates_after_
 def test_a_metric_keeps_the_value_it_had():
     total, metrics = torch.tensor(1), {"plain": 1}
     metrics["total"] = total
-    later = Metrics(Evaluation(FITNESS, metrics))
+    later = queued(metrics)
     total += 5
     metrics["plain"] = 6
     assert later.ready
-    assert later.read(1.0) == {"total": 1, "plain": 1}
+    assert later.metrics(1.0) == {"total": 1, "plain": 1}
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 """minimize and maximize: results, reasons to end, restarts, budgets, resumption."""
 
 import inspect
+import json
 import math
 import re
 import resource
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 import numpy as np
@@ -420,6 +422,50 @@ class TestResume:
         results, _ = self.interrupted(tmp_path, 21, 43)
         assert [each.evaluations for each in results] == [21, 43, whole.evaluations]
         assert results[-1].failures == whole.failures > 0
+
+    def test_an_asynchronous_search_goes_on_from_its_journal_and_is_what_it_has_told(self, tmp_path):
+        calls = []
+
+        def objective(x):
+            calls.append(x.tolist())
+            if len(calls) in (30, 31, 77):
+                signal.raise_signal(signal.SIGTERM)
+            return float(sphere(torch.from_numpy(x)))
+
+        def told():
+            journal = tmp_path / "restart-000" / "evaluations.jsonl"
+            return [json.loads(line) for line in journal.read_text().splitlines()[1:]]
+
+        options = {"population_size": 8, "budget": 160, "restarts": 0, "checkpoint": tmp_path}
+        result, reasons, lines = None, [], []
+        with ThreadPoolExecutor(1) as one:
+            one._max_workers = 5  # five candidates are asked ahead
+            while not reasons or reasons[-1] == "signal":
+                before, evaluated = len(calls), [line["x"] for line in lines]
+                result = minimize(objective, np.ones(3), 1.0, workers=one, asynchronous=True, **options)
+                reasons.append(result.reason)
+                lines = told()
+                assert not any(x in evaluated for x in calls[before:])
+                assert [line["x"] for line in lines[: len(evaluated)]] == evaluated
+        assert len(reasons) > 1
+        assert [(line["generation"], line["index"]) for line in lines] == [divmod(k, 8) for k in range(160)]
+        by_hand = CrossEntropyMethod(np.ones(3), 1.0, 8, maximize=False)
+        for line in lines:
+            by_hand.tell(np.array([line["x"]]), [line["fitness"]])
+        assert result.mean.tolist() == by_hand.mean.tolist()
+        assert (result.fun, result.generations) == (by_hand.best_fitness, 20)
+
+    @pytest.mark.parametrize("last", [1, 2])
+    def test_noise_is_seen_though_the_search_was_stopped_before_the_second_generation(self, tmp_path, last):
+        def noisy(x, generation):
+            return sphere(x) + torch.cos(1e3 * (torch.arange(len(x)) + generation))
+
+        options = {"with_generation": True, "budget": 2000, "seed": 1}
+        whole = minimize(noisy, START, 1.0, **options)
+        minimize(noisy, START, 1.0, checkpoint=tmp_path, callbacks=[Interruption(last)], **options)
+        resumed = minimize(noisy, START, 1.0, checkpoint=tmp_path, **options)
+        assert resumed.settings["noise"]
+        assert same(resumed, whole)
 
     def test_evaluations_of_another_objective_are_no_values_of_this_one(self, tmp_path):
         options = {

@@ -30,7 +30,7 @@ def write(folder: Path, start: int, generations: range, value: float) -> None:
     writer = TensorBoardWriter(folder)
     writer.on_start(RunPlan(start, None, None))
     for generation in generations:
-        writer.on_generation(GenerationRecord(generation, *[value] * 7))
+        writer.on_generation(GenerationRecord(generation, *[value] * 7, None, None))
     writer.on_end()
 
 

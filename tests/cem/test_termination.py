@@ -5,7 +5,7 @@ import pytest
 import torch
 from searches import sphere, step
 
-from cem import CEMConfig, CrossEntropyMethod, minimize
+from cem import CEMConfig, CrossEntropyMethod, GenerationRecord, minimize
 from cem.core.termination import STD, Termination
 
 
@@ -23,7 +23,8 @@ def reasons(
         worst = value + sign if threshold is None else threshold
         if generation % every == 0:
             width = torch.full((dim,), std)
-            found.append(termination.reasons(generation, sign * best, value, worst, width, width))
+            numbers = (generation, sign * best, value, value, worst, std, 0.0, 0.0)
+            found.append(termination.reasons(GenerationRecord(*numbers, mean=width, std=width)))
     return found
 
 

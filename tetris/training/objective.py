@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cem import CrossEntropyMethod, Evaluation
+from cem import CrossEntropyMethod, Evaluation, StopRequest
 from cem.run import ranks
 from kernels.support.checks import check_integer
 from tetris import (
@@ -165,7 +165,7 @@ def run_objective(
     recipe: Recipe,
     optimizer: CrossEntropyMethod,
     check: Callable[[], None],
-    stop: ranks.StopConsensus | None = None,
+    stop: StopRequest | None = None,
 ) -> Callable[[Tensor, int], Evaluation]:
     """Return the objective of a run, from (candidates, generation) to fitness and metrics.
 

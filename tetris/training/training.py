@@ -134,7 +134,7 @@ class Training(Callback):
         """Set up; nothing is played or written. ``callbacks`` are called after the run's own."""
         self.recipe = recipe
         self.folder = folder
-        self.stop = stop = ranks.StopConsensus() if ranks.count() > 1 else StopRequest()
+        self.stop = stop = StopRequest()
         progress_bar = ProgressBar(("lines/s",), number=format_lines)
 
         def check() -> None:
@@ -160,9 +160,7 @@ class Training(Callback):
         self.metrics = MetricsWriter(folder.metrics, distribution=True)
         self.trainer = Trainer(
             self.optimizer,
-            run_objective(
-                recipe, self.optimizer, check, stop if isinstance(stop, ranks.StopConsensus) else None
-            ),
+            run_objective(recipe, self.optimizer, check, stop),
             generations=recipe.total_generations,
             time_limit_s=time_limit_s,
             callbacks=(self.metrics, self, progress_bar, *callbacks),
