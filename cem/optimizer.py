@@ -32,7 +32,6 @@ Shamir and T. Zhang, Stochastic Gradient Descent for Non-smooth Optimization, IC
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -153,7 +152,7 @@ class CrossEntropyMethod:
             _ahead=_AHEAD,
         )
         table, name = self._state.variance_schedule, getattr(self._state.settings.config.schedule, "name", "")
-        self._covered = math.inf if table is None or name == "constant" else len(table)
+        self._variances = None if table is None or name == "constant" else table.tolist()  # on the host
         self._seeds: tuple[int, ...] = tuple(each % 2**64 for each in self._state.seed.reshape(-1).tolist())
         self._takes_any_seed = seed is None
         settings, rows = self._state.settings, self._state.distribution
@@ -423,11 +422,9 @@ class CrossEntropyMethod:
 
     def _extend_variance_schedule(self, generations: int) -> None:
         """Put the extra variance of the first ``generations`` on the device."""
-        if generations > self._covered:
-            table = self._state.variance_schedule
-            longer = extended([] if table is None else table.tolist(), self.config.schedule, generations)
-            self._state = self._state._replace(variance_schedule=doubles(longer, self.device))
-            self._covered = len(longer)
+        if self._variances is not None and generations > len(self._variances):
+            self._variances = extended(self._variances, self.config.schedule, generations)
+            self._state = self._state._replace(variance_schedule=doubles(self._variances, self.device))
 
     def _warn_of_failure(self) -> None:
         if self.snapshot().failed:

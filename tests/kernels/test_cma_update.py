@@ -150,7 +150,7 @@ def test_the_bits_are_the_same_on_every_processor() -> None:
     drawn = draw_correlated(inputs[2], inputs[5], 40, seed=torch.tensor([1, 2]), generation=torch.tensor(5))
     results = (*cma_update(*inputs, **given | {"num_elites": 60}), drawn)
     whole = b"".join(tensor.numpy().tobytes() for tensor in results)
-    assert hashlib.sha256(whole).hexdigest()[:16] == "c82e0291fd798555"
+    assert hashlib.sha256(whole).hexdigest()[:16] == "3c0c4ccbc76112fe"
 
 
 @cuda
