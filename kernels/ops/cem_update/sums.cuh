@@ -48,8 +48,9 @@ template <typename T, int kPack> __global__ void __launch_bounds__(1024)
   const Settings& settings = job.settings;
   const int thread = threadIdx.x, threads = blockDim.x, lane = thread % kWarp, warp = thread / kWarp,
             warps = threads / kWarp;
-  const int64_t tile = blockIdx.x % (tiles + 1), rest = blockIdx.x / (tiles + 1);
-  const int64_t problem = rest / work.chunks, chunk = rest % work.chunks, first = chunk * kChunk;
+  const int tile = blockIdx.x % static_cast<unsigned>(tiles + 1), rest = blockIdx.x / (tiles + 1),
+            chunk = rest % work.chunks;
+  const int64_t problem = rest / work.chunks, first = int64_t{chunk} * kChunk;
   const Search& search = work.search[problem];
   const int64_t wanted = settings.elites, usable = usable_of(job, search), dimensions = settings.dimensions;
   if (first >= usable) return;
