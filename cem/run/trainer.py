@@ -23,7 +23,8 @@ from kernels.support.checks import check_integer
 GRACE_SECONDS = 1.0
 """How long a stopped run waits for the results of a generation that is queued, in seconds."""
 
-_LONGEST_NAP = 0.005  # the longest time between two queries of the device, in seconds
+_QUERIES = 100  # of the device, some microseconds each, before the first nap
+_SHORTEST_NAP, _LONGEST_NAP = 1e-4, 0.005  # the time between two queries, in seconds
 
 MOST_FAILURES = 3
 """Failed generations, one after another, that end a run."""
@@ -266,8 +267,10 @@ class Trainer:
             raise Interrupted("the run ends with this generation")
 
     def _wait(self, snapshot: Snapshot) -> None:
-        """Wait for results in short naps, so that signals are handled."""
-        nap = 1e-4
+        """Wait for results in short naps, so that signals are handled; at first without any."""
+        if any(snapshot.ready for _ in range(_QUERIES)):
+            return
+        nap = _SHORTEST_NAP
         while not snapshot.ready:
             now = time.monotonic()
             if self._give_up_at is None and self.stop.due[0] == 2:
