@@ -2,9 +2,10 @@
 
 python scripts/measure generation --json generation.json
 
-The peers are ten lines of PyTorch, eager, compiled and in a CUDA graph, ten lines of NumPy, evotorch, and on
-a CPU cmaes and pycma with a diagonal covariance. Up to 64 dimensions ours has a full covariance and paths,
-too; of small populations on a CPU so have cmaes and pycma. Those that are not installed are left out.
+The peers are ten lines of PyTorch, eager, compiled and in a CUDA graph, ten lines of NumPy, evotorch, SNES of
+EvoX, and on a CPU cmaes and pycma with a diagonal covariance. Up to 64 dimensions ours has a full covariance
+and paths, too; of small populations on a CPU so have cmaes and pycma. Those that are not installed are left
+out.
 
 Population x dimensions, or problems x population x dimensions. On a GPU the objective is
 ``x.square().sum(-1)``, and the time is that of 200 generations by the clock, the last one waited for.
@@ -135,6 +136,24 @@ def _evotorch(shape: Shape, device: str) -> Run:
     return run
 
 
+def _evox(population: int, dim: int, device: str, compiled: bool = False) -> Run:
+    """Return generations of SNES, the fastest of EvoX's searches with a distribution of its own."""
+    from evox.algorithms import SNES
+    from evox.core import Problem
+    from evox.core import compile as evox_compile
+    from evox.workflows import StdWorkflow
+
+    class Sphere(Problem):  # type: ignore[misc]
+        def evaluate(self, x: Tensor) -> Tensor:
+            return sphere(x)
+
+    center = torch.ones(dim, device=device)
+    workflow = StdWorkflow(SNES(population, center, device=device), Sphere(), device=device)
+    workflow.init_step()
+    step = evox_compile(workflow.step) if compiled else workflow.step
+    return lambda count: [step() for _ in range(count)]
+
+
 def _numpy(population: int, dim: int) -> Run:
     rng, held = np.random.default_rng(1), [np.ones(dim), np.ones(dim)]
 
@@ -194,6 +213,8 @@ def methods(shape: Shape, device: str) -> dict[str, Run]:
         found["cem_torch"] = ask_and_tell(shape, device, "torch")
     if find_spec("evotorch"):
         found["evotorch"] = _evotorch(shape, device)
+    if find_spec("evox") and len(shape) == 2:
+        found["evox"] = _evox(shape[0], shape[1], device)
     if device == "cpu":
         peers = (("numpy", "numpy", _numpy), ("cmaes", "cmaes", _cmaes), ("pycma", "cma", _pycma))
         found |= {name: make(*shape) for name, module, make in peers if find_spec(module)}
@@ -211,6 +232,8 @@ def methods(shape: Shape, device: str) -> dict[str, Run]:
             "torch.generation.compile": _ten_lines(shape, device, torch.compile(_step, dynamic=False)),
             "torch.generation.graph": _ten_lines_graph(shape, device, IN_A_GRAPH),
         }
+        if "evox" in found:
+            runs["evox.generation.compile"] = _evox(shape[0], shape[1], device, compiled=True)
     return runs
 
 

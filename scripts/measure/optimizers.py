@@ -12,7 +12,7 @@ per dimension. The functions: N. Hansen, S. Finck, R. Ros and A. Auger, Real-Par
 Benchmarking 2009, INRIA RR-6829; their code: coco-experiment.
 
 speed: microseconds of a generation on the sphere; see the measurement generation. Peers that are not
-installed are left out: pip install cma cmaes evotorch scipy
+installed are left out: pip install cma cmaes evotorch evox scipy
 """
 
 from __future__ import annotations

@@ -22,6 +22,8 @@ _METHODS = {
     "torch.generation.eager": "ten lines of PyTorch",
     "numpy.generation.eager": "ten lines of NumPy",
     "evotorch.generation.eager": "evotorch, functional CEM",
+    "evox.generation.compile": "EvoX, SNES, torch.compile",
+    "evox.generation.eager": "EvoX, SNES",
     "cmaes.generation.eager": "cmaes, SepCMA",
     "pycma.generation.eager": "pycma, diagonal",
 }
