@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tetris.commands.command_line import one_of, print_json, seed
+from tetris.commands.command_line import Parser, one_of, positive_int, positive_seconds, print_json, seed
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.comparison import score_table
 from tetris.evaluation.scores import Trial
@@ -19,6 +19,9 @@ from tetris.play.own_features import run_header
 from tetris.training.settings import SETTINGS
 
 DEFAULT_BOARD = "10x20"
+
+DEFAULT_SECONDS = 10.0
+"""The length of a score or an estimate, by default."""
 
 GAME = {
     "board": DEFAULT_BOARD,
@@ -34,26 +37,37 @@ Group = argparse._ActionsContainer
 """A parser, an argument group, or a mutually exclusive group."""
 
 
-def add_controllers(parser: argparse.ArgumentParser) -> None:
-    """Add the controllers, at least one; `read_controllers` reads them."""
+def score_parser(description: str | None, devices: Sequence[str] = DEVICES) -> tuple[Parser, Group, Group]:
+    """Return the parser of a command that scores controllers, its group of lengths, and that of the output.
+
+    `read_trials` reads its arguments, and `print_scores` prints what was found; a length excludes the others.
+    """
+    parser = Parser(description=description, usage="%(prog)s [option ...] CONTROLLER [CONTROLLER ...]")
     parser.add_argument(
         "controllers",
         nargs="+",
         metavar="CONTROLLER",
         help=f"one by name ({', '.join(known_names())}), a controller.json or a run folder",
     )
+    add_device(add_game(parser), devices)
+    length = parser.add_argument_group("length")
+    limit = length.add_mutually_exclusive_group()
+    text = f"at least S seconds per controller (default: {DEFAULT_SECONDS:g})"
+    limit.add_argument("--seconds", type=positive_seconds, metavar="S", help=text)
+    text = "at least N decisions per controller"
+    limit.add_argument("--decisions", type=positive_int, metavar="N", help=text)
+    text = "print one object per controller, a list, to stdout"
+    output = parser.add_argument_group("output")
+    output.add_argument("--json", action="store_true", help=text)
+    return parser, limit, output
 
 
-def add_game(parser: argparse.ArgumentParser, *, piece_sequence: bool = False) -> argparse._ArgumentGroup:
+def add_game(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """Add and return the group of a game: board, rule, pieces, what is known, seed, features of one's own."""
     game = parser.add_argument_group("game")
     add_setting(game, "board")
     add_setting(game, "rule")
-    source = game.add_mutually_exclusive_group()
-    add_setting(source, "pieces")
-    if piece_sequence:
-        text = "play exactly these pieces once: numbers 0..6 (IOTZSJL), separated by whitespace"
-        source.add_argument("--piece-sequence", type=Path, metavar="FILE", help=text)
+    add_setting(game, "pieces")
     either = game.add_mutually_exclusive_group()
     add_setting(either, "pieces_known", choices=(1, 2), metavar=None)
     text = "compare the two best placements by all pieces that may come next: some 15 times as slow"
@@ -61,12 +75,6 @@ def add_game(parser: argparse.ArgumentParser, *, piece_sequence: bool = False) -
     add_setting(game, "seed", type=seed, help="of the pieces")
     add_feature_header(game)
     return game
-
-
-def add_json(group: Group) -> None:
-    """Add ``--json``, see `print_scores`."""
-    text = "print one object per controller, a list, to stdout"
-    group.add_argument("--json", action="store_true", help=text)
 
 
 def print_scores(scores: Sequence[Mapping[str, Any]], as_json: bool) -> None:

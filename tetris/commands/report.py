@@ -18,7 +18,7 @@ from tetris.commands.arguments import add_feature_header
 from tetris.commands.command_line import Parser, fail, one_line_errors, one_of, path_ending, up_to
 from tetris.record.numbers import file_size
 from tetris.report import ACROSS, PICTURE_SUFFIXES
-from tetris.report.learning_curve import check_picture, draw_runs
+from tetris.report.learning_curve import draw_runs
 from tetris.report.page import write_report
 from tetris.report.server import ReportServer
 from tetris.training.run_folder import RunFolder, load_run
@@ -40,7 +40,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--plot",
-        type=Path,
+        type=path_ending(*PICTURE_SUFFIXES),
         metavar="FILE",
         help=f"a picture, too: {', '.join(PICTURE_SUFFIXES)} (needs matplotlib)",
     )
@@ -63,8 +63,6 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     arguments = parser.parse_args(argv)
     if arguments.serve and (arguments.out or arguments.plot):
         parser.error("expected --serve without --out and --plot")
-    if arguments.port is not None and not arguments.serve:
-        parser.error("expected --port with --serve")
     arguments.across = arguments.across or ("generation" if len(arguments.runs) == 1 else "decisions")
     return arguments
 
@@ -76,8 +74,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return serve(arguments)
     one = len(arguments.runs) == 1
     with one_line_errors():
-        if arguments.plot is not None:
-            check_picture(arguments.plot)
         runs = [load_run(path) for path in arguments.runs]
         out = arguments.out or (RunFolder(arguments.runs[0]).report if one else COMPARISON)
         for path in filter(None, (out, arguments.plot)):

@@ -29,7 +29,7 @@ from tetris.evaluation.scores import Trial
 from tetris.game.feature_sets import feature_label
 from tetris.play.devices import choose_device
 from tetris.record.numbers import format_lines
-from tetris.report.learning_curve import HINT, draw_runs
+from tetris.report.learning_curve import draw_runs
 from tetris.report.page import write_report
 from tetris.training import Callback, Interrupted
 from tetris.training.recipe import Recipe, make_recipe, read_settings
@@ -233,8 +233,7 @@ def draw(training: Training) -> None:
     """Draw the learning curve."""
     folder = training.folder
     with kept(folder, folder.learning_curve):
-        if not draw_runs([load_run(folder.path)], folder.learning_curve):
-            note(HINT)
+        draw_runs([load_run(folder.path)], folder.learning_curve)
 
 
 def report(folder: RunFolder, what: str, *, live: bool = False) -> None:
@@ -251,7 +250,8 @@ def kept(folder: RunFolder, file: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        retry = f"{command_of('report')} {shlex.quote(str(folder.path))}"
+        words = [str(folder.path), *["--plot", str(file)] * (file == folder.learning_curve)]
+        retry = f"{command_of('report')} {shlex.join(words)}"
         note(f"no {file}: {type(error).__name__}: {error}; to try again: {retry}")
 
 

@@ -29,7 +29,7 @@ from tetris.game.rules import Rules
 from tetris.play.controller import LinearController, known_names, resolve
 from tetris.record.explanation import explain
 from tetris.record.numbers import counted, file_size
-from tetris.record.replay import FORMAT, MOST_PLACEMENTS, DamagedReplayError, Replay
+from tetris.record.replay import FORMAT, DamagedReplayError, Replay
 from tetris.training import StopRequest
 from tetris.view.game_view import Scene, scenes
 from tetris.view.human_player import HumanPlayer
@@ -79,7 +79,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     length.add_argument(
         "--speed",
-        type=between(0.1, 1000, "of pieces per second from 0.1 to 1000"),
+        type=between(0.1, 1000, "a number of pieces per second from 0.1 to 1000"),
         default=DEFAULT_SPEED,
         metavar="N",
         help="pieces per second (default: %(default)g)",
@@ -183,7 +183,7 @@ def limited(played: Iterator[AfterState], most: int | None, most_games: int | No
 def record(played: Iterator[AfterState], show: Show, most: int | None) -> tuple[Replay, int | None]:
     """Play into a replay, to the end or until a signal; return it with the number of the signal or None."""
     if show.replay is not None:
-        most = min(most or MOST_PLACEMENTS, len(show.replay.placements))
+        most = min(most or sys.maxsize, len(show.replay.placements))
     with StopRequest() as stop, progress(desc="playing", total=most, unit=" pieces", leave=False) as bar:
 
         def recorded() -> Iterator[AfterState]:
@@ -239,16 +239,14 @@ def asked_for(arguments: argparse.Namespace) -> dict[str, Path]:
 
 def check_exports(arguments: argparse.Namespace) -> None:
     """Check that all files can be written, with as many pieces as are asked for."""
-    paths, count = asked_for(arguments), arguments.decisions or 0
+    paths = asked_for(arguments)
     for path in paths.values():
         check_writable(path)
     if "gif" in paths:
         check_gif(arguments.speed)
-        check_pictures(count)
+        check_pictures(arguments.decisions or 0)
     if "mp4" in paths:
         check_mp4()
-    if paths and count > MOST_PLACEMENTS:
-        raise ValueError(f"expected --decisions to be at most {MOST_PLACEMENTS:,}, got {count:,}")
 
 
 def check_pictures(count: int) -> None:
