@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tetris.commands.command_line import Parser, one_of, positive_int, positive_seconds, print_json, seed
+from tetris.commands.command_line import Parser, one_line_errors, one_of, positive_int, positive_seconds, seed
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.comparison import score_table
 from tetris.evaluation.scores import Trial
@@ -77,6 +78,11 @@ def add_game(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     return game
 
 
+def print_json(values: Any) -> None:
+    """Print plain values on stdout."""
+    print(json.dumps(values, indent=2, allow_nan=False))
+
+
 def print_scores(scores: Sequence[Mapping[str, Any]], as_json: bool) -> None:
     """Print scores as plain values on stdout: as JSON or as a table."""
     if as_json:
@@ -117,14 +123,9 @@ def add_feature_header(group: Group) -> None:
 
 
 def _feature_header(text: str) -> Path:
-    path = Path(text)
-    try:
-        run_header(path)
-    except OSError as error:
-        raise argparse.ArgumentTypeError(f"{path}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    return path
+    with one_line_errors():
+        run_header(Path(text))
+    return Path(text)
 
 
 def game_rules(arguments: argparse.Namespace) -> Rules:

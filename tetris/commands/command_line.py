@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-import json
 import math
 import os
 import re
@@ -204,8 +203,3 @@ def up_to(most: int, least: int = 1) -> Callable[[str], int]:
 positive_int = between(1, 1 << 62, "a whole number from 1 to 2^62")
 seed = between(0, (1 << 64) - 1, "a whole number from 0 to 2^64 - 1")
 positive_seconds = between(math.ulp(0.0), sys.float_info.max, "a number of seconds above 0")
-
-
-def print_json(values: Any) -> None:
-    """Print plain values on stdout."""
-    print(json.dumps(values, indent=2, allow_nan=False))

@@ -15,8 +15,8 @@ import sys
 from collections.abc import Sequence
 
 from kernels.support.files import check_writable
-from tetris.commands.arguments import add_device, add_setting, game_rules
-from tetris.commands.command_line import Parser, fail, one_line_errors, path_ending, print_json, seed, up_to
+from tetris.commands.arguments import add_device, add_setting, game_rules, print_json
+from tetris.commands.command_line import Parser, fail, one_line_errors, path_ending, seed, up_to
 from tetris.game.rules import PLACEMENT_RULES
 from tetris.play.devices import NATIVE, choose_device
 from tetris.solver import Sweep, solve

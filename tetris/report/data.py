@@ -100,8 +100,10 @@ class Table(NamedTuple):
     """Whether the label stands above."""
 
 
-def lines_text(value: float) -> str:
+def lines_text(value: float | None) -> str:
     """Return lines per game, or another number, with three or four digits."""
+    if value is None:
+        return "–"
     return format_lines(value) if value >= 100 else f"{value:.3g}"
 
 
@@ -130,8 +132,14 @@ def _score_table(on: str, rule: str, pieces: str, more: str, scored: Sequence[tu
     rows = []
     for (label, score), picture in zip(scored, pictures, strict=True):
         name = Markup("<strong>{}</strong>").format(label) if score["controller"] == LEARNED else label
-        value = "–" if score["lines_per_game"] is None else lines_text(score["lines_per_game"])
-        row = [name, value, interval_text(score), picture, counted(score), f"{score['decisions']:,}"]
+        row = [
+            name,
+            lines_text(score["lines_per_game"]),
+            interval_text(score),
+            picture,
+            counted(score),
+            f"{score['decisions']:,}",
+        ]
         rows.append([*row, *[papers.get(score["controller"], "–")] * bool(papers)])
     return Table(f"Board {on}, {rule} rule, pieces {pieces}{more}", header, rows, titled=True)
 
@@ -241,12 +249,7 @@ def generation_table(run: RunRecord) -> Table:
     rows = []
     for record in (run.metrics[place] for place in shown_places(run)):
         speed = record["decisions"] / record["seconds"] if record["seconds"] else None
-        spent = [f"{record['seconds']:.3g}", f"{record['decisions']:,}", _figure(speed)]
-        rows.append([record["generation"], board(record), *(_figure(record[key]) for key in _CURVES), *spent])
+        spent = [lines_text(record["seconds"]), f"{record['decisions']:,}", lines_text(speed)]
+        curves = [lines_text(record[key]) for key in _CURVES]
+        rows.append([record["generation"], board(record), *curves, *spent])
     return Table(f"Generations of {run.name}", header, rows)
-
-
-def _figure(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
