@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +54,8 @@ def score_parser(description: str | None, devices: Sequence[str] = DEVICES) -> t
     length = parser.add_argument_group("length")
     limit = length.add_mutually_exclusive_group()
     text = f"at least S seconds per controller (default: {DEFAULT_SECONDS:g})"
-    limit.add_argument("--seconds", type=positive_seconds, metavar="S", help=text)
-    text = "at least N decisions per controller"
-    limit.add_argument("--decisions", type=positive_int, metavar="N", help=text)
+    add_option(limit, "--seconds", "S", text, positive_seconds)
+    add_option(limit, "--decisions", "N", "at least N decisions per controller", positive_int)
     text = "print one object per controller, a list, to stdout"
     output = parser.add_argument_group("output")
     output.add_argument("--json", action="store_true", help=text)
@@ -73,7 +72,7 @@ def add_game(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     add_setting(either, "pieces_known", choices=(1, 2), metavar=None)
     text = "compare the two best placements by all pieces that may come next: some 15 times as slow"
     either.add_argument("--lookahead", action="store_true", help=text)
-    add_setting(game, "seed", type=seed, help="of the pieces")
+    add_setting(game, "seed", read=seed, text="of the pieces")
     add_feature_header(game)
     return game
 
@@ -91,35 +90,37 @@ def print_scores(scores: Sequence[Mapping[str, Any]], as_json: bool) -> None:
         print(score_table(scores))
 
 
+def add_option(
+    group: Group, name: str, metavar: str | None, text: str, read: Callable[[str], Any] = str, **options: Any
+) -> None:
+    """Add an option with a value, which ``read`` checks; its help is the text, with a default, if any."""
+    if options.get("default", argparse.SUPPRESS) is not argparse.SUPPRESS:
+        text += " (default: %(default)s)"
+    group.add_argument(name, metavar=metavar, help=text, type=read, **options)
+
+
 def add_setting(group: Group, name: str, **options: Any) -> None:
-    """Add the option of a setting of a run, by default as in `GAME`; ``options`` replace its own."""
+    """Add the option of a setting of a run, by default as in `GAME`; ``options`` are of `add_option`."""
     setting = SETTINGS[name]
-    options = {
-        "type": {"int": int, "float": float, "str": str}[str(setting.type)],
+    own = {
+        "read": {"int": int, "float": float, "str": str}[str(setting.type)],
         "metavar": setting.metadata["metavar"],
-        "help": setting.metadata["help"],
+        "text": setting.metadata["help"],
         "default": GAME.get(name),
-        **options,
     }
-    if options["default"] is not argparse.SUPPRESS:
-        options["help"] += " (default: %(default)s)"
-    group.add_argument(f"--{name.replace('_', '-')}", **options)
+    add_option(group, f"--{name.replace('_', '-')}", **own | options)
 
 
 def add_device(group: Group, known: Sequence[str] = DEVICES, *, what: str = "engine") -> None:
     """Add ``--device`` with the known names; ``"auto"`` by default."""
-    text = f"{what}: {', '.join(known)} (default: auto)"
-    group.add_argument("--device", metavar="NAME", type=one_of("device", known), default="auto", help=text)
+    text = f"{what}: {', '.join(known)}"
+    add_option(group, "--device", "NAME", text, one_of("device", known), default="auto")
 
 
 def add_feature_header(group: Group) -> None:
     """Add ``--feature-header``, which is read as soon as it is parsed."""
-    group.add_argument(
-        "--feature-header",
-        type=_feature_header,
-        metavar="FILE.h",
-        help="features of your own in C++, beside FILE.py with their references (docs/features.md)",
-    )
+    text = "features of your own in C++, beside FILE.py with their references (docs/features.md)"
+    add_option(group, "--feature-header", "FILE.h", text, _feature_header)
 
 
 def _feature_header(text: str) -> Path:
@@ -133,14 +134,9 @@ def game_rules(arguments: argparse.Namespace) -> Rules:
     return Rules.of(*Rules.parse_board(arguments.board), arguments.rule, arguments.pieces)
 
 
-def chosen_lookahead(arguments: argparse.Namespace) -> Lookahead:
-    """Return what the arguments say that decisions consider."""
-    return Lookahead.of(arguments.pieces_known, arguments.lookahead)
-
-
 def read_trials(arguments: argparse.Namespace, device: str, file: Path | None = None) -> list[Trial]:
     """Return the trial of each controller of the arguments; ``file`` holds its pieces."""
-    rules, lookahead = game_rules(arguments), chosen_lookahead(arguments)
+    rules, lookahead = game_rules(arguments), Lookahead.of(arguments.pieces_known, arguments.lookahead)
     seed, name = (None, file.name) if file else (arguments.seed, "")
     return [
         Trial(label, controller, rules, device, seed, lookahead, name)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from tetris.commands.arguments import DEFAULT_SECONDS, print_scores, read_trials, score_parser
+from tetris.commands.arguments import DEFAULT_SECONDS, add_option, print_scores, read_trials, score_parser
 from tetris.commands.command_line import fail, joined_ranks, one_line_errors, up_to
 from tetris.evaluation import estimates
 from tetris.play.devices import NATIVE, choose_device
@@ -22,13 +22,8 @@ from tetris.play.splitting import MOST_STREAMS
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = score_parser(__doc__, ("auto", *NATIVE))[0]
-    parser.add_argument(
-        "--streams",
-        type=up_to(MOST_STREAMS, least=2),
-        default=estimates.STREAMS,
-        metavar="N",
-        help=f"of each estimate, 2 to {MOST_STREAMS} (default: %(default)s)",
-    )
+    text, read = f"of each estimate, 2 to {MOST_STREAMS}", up_to(MOST_STREAMS, least=2)
+    add_option(parser, "--streams", "N", text, read, default=estimates.STREAMS)
     return parser.parse_args(argv)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kernels.support import ranks
 from kernels.support.files import check_writable, write_text
-from tetris.commands.arguments import DEFAULT_SECONDS, GAME, print_scores, read_trials, score_parser
+from tetris.commands.arguments import DEFAULT_SECONDS, add_option, print_scores, read_trials, score_parser
 from tetris.commands.command_line import joined_ranks, one_line_errors, positive_int
 from tetris.evaluation.scores import Limit, Measurement, Trial, measure
 from tetris.game.decisions import Pieces, Step, play
@@ -31,13 +31,13 @@ MOST_REPLAY_DECISIONS = 1_000_000
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser, limit, output = score_parser(__doc__)
-    limit.add_argument("--games", type=positive_int, metavar="N", help="play until N games have ended")
+    add_option(limit, "--games", "N", "play until N games have ended", positive_int)
     text = "play exactly these pieces once: numbers 0..6 (IOTZSJL), separated by whitespace"
-    limit.add_argument("--piece-sequence", type=Path, metavar="FILE", help=text)
+    add_option(limit, "--piece-sequence", "FILE", text, Path)
     text = "write every step of one controller, played by the Python engine on one board"
-    output.add_argument("--replay", type=Path, metavar="OUT.json", help=text)
+    add_option(output, "--replay", "OUT.json", text, Path)
     arguments = parser.parse_args(argv)
-    if arguments.piece_sequence and arguments.pieces != GAME["pieces"]:
+    if arguments.piece_sequence and arguments.pieces != parser.get_default("pieces"):
         parser.error("--piece-sequence names the pieces: expected no --pieces")
     if arguments.replay and arguments.piece_sequence and arguments.rule == "original":
         parser.error(

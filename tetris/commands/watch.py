@@ -19,7 +19,7 @@ from pathlib import Path
 from kernels.support.files import check_writable, write_text
 from kernels.support.printable import printable
 from kernels.support.progress import progress
-from tetris.commands.arguments import GAME, add_game, chosen_lookahead, controller_label, game_rules
+from tetris.commands.arguments import GAME, add_game, add_option, controller_label, game_rules
 from tetris.commands.command_line import Parser, between, fail, one_line_errors, path_ending, positive_int
 from tetris.game.decisions import Pieces, play
 from tetris.game.features import AfterState
@@ -45,8 +45,6 @@ DEFAULT_CONTROLLER, DEFAULT_ELSEWHERE = "best", "anywidth"
 DEFAULT_DECISIONS = 500
 """Default pieces of a file or a pipe; a terminal has no end."""
 
-DEFAULT_SPEED = 5.0
-
 # What it writes, the quickest first: an interrupted export has written them.
 EXPORTS = {
     "replay": (".json", "a replay"),
@@ -70,30 +68,16 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add_game(parser)
     length = parser.add_argument_group("length, one of the first two, and speed")
     limit = length.add_mutually_exclusive_group()
-    limit.add_argument("--games", type=positive_int, metavar="N", help="play until N games have ended")
-    limit.add_argument(
-        "--decisions",
-        type=positive_int,
-        metavar="N",
-        help=f"play N pieces (default: {DEFAULT_DECISIONS} into a file or a pipe, no end in a terminal)",
-    )
-    length.add_argument(
-        "--speed",
-        type=between(0.1, 1000, "a number of pieces per second from 0.1 to 1000"),
-        default=DEFAULT_SPEED,
-        metavar="N",
-        help="pieces per second (default: %(default)g)",
-    )
+    add_option(limit, "--games", "N", "play until N games have ended", positive_int)
+    text = f"play N pieces (default: {DEFAULT_DECISIONS} into a file or a pipe, no end in a terminal)"
+    add_option(limit, "--decisions", "N", text, positive_int)
+    read = between(0.1, 1000, "a number of pieces per second from 0.1 to 1000")
+    add_option(length, "--speed", "N", "pieces per second", read, default=5.0)
     output = parser.add_argument_group("instead of watching in the terminal")
-    output.add_argument(
-        "--play",
-        action="store_true",
-        help="play yourself, beside the controller on the same pieces; h asks it for a suggestion",
-    )
+    text = "play yourself, beside the controller on the same pieces; h asks it for a suggestion"
+    output.add_argument("--play", action="store_true", help=text)
     for name, (suffix, what) in EXPORTS.items():
-        output.add_argument(
-            f"--{name}", type=path_ending(suffix), metavar=f"OUT{suffix}", help=f"write {what}"
-        )
+        add_option(output, f"--{name}", f"OUT{suffix}", f"write {what}", path_ending(suffix))
     arguments = parser.parse_args(argv)
     if arguments.play and (arguments.games or arguments.decisions):
         parser.error("--play goes on until you quit: expected no --games or --decisions")
@@ -159,7 +143,8 @@ def read_show(arguments: argparse.Namespace) -> Show:
     controller = resolve(source)
     controller.names_on(rules)
     label = controller_label(controller, Path(source).resolve().name)
-    return Show(rules, controller, arguments.seed, label, lookahead=chosen_lookahead(arguments))
+    lookahead = Lookahead.of(arguments.pieces_known, arguments.lookahead)
+    return Show(rules, controller, arguments.seed, label, lookahead=lookahead)
 
 
 def _is_replay(path: Path) -> bool:
