@@ -51,8 +51,7 @@ def score_parser(description: str | None, devices: Sequence[str] = DEVICES) -> t
         help=f"one by name ({', '.join(known_names())}), a controller.json or a run folder",
     )
     add_device(add_game(parser), devices)
-    length = parser.add_argument_group("length")
-    limit = length.add_mutually_exclusive_group()
+    limit = parser.add_argument_group("length, one of").add_mutually_exclusive_group()
     text = f"at least S seconds per controller (default: {DEFAULT_SECONDS:g})"
     add_option(limit, "--seconds", "S", text, positive_seconds)
     add_option(limit, "--decisions", "N", "at least N decisions per controller", positive_int)
