@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tetris.commands.command_line import one_of, print_json, seed
+from tetris.commands.command_line import Parser, one_line_errors, one_of, positive_int, positive_seconds, seed
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.comparison import score_table
 from tetris.evaluation.scores import Trial
@@ -19,6 +20,9 @@ from tetris.play.own_features import run_header
 from tetris.training.settings import SETTINGS
 
 DEFAULT_BOARD = "10x20"
+
+DEFAULT_SECONDS = 10.0
+"""The length of a score or an estimate, by default."""
 
 GAME = {
     "board": DEFAULT_BOARD,
@@ -34,39 +38,47 @@ Group = argparse._ActionsContainer
 """A parser, an argument group, or a mutually exclusive group."""
 
 
-def add_controllers(parser: argparse.ArgumentParser) -> None:
-    """Add the controllers, at least one; `read_controllers` reads them."""
+def score_parser(description: str | None, devices: Sequence[str] = DEVICES) -> tuple[Parser, Group, Group]:
+    """Return the parser of a command that scores controllers, its group of lengths, and that of the output.
+
+    `read_trials` reads its arguments, and `print_scores` prints what was found; a length excludes the others.
+    """
+    parser = Parser(description=description, usage="%(prog)s [option ...] CONTROLLER [CONTROLLER ...]")
     parser.add_argument(
         "controllers",
         nargs="+",
         metavar="CONTROLLER",
         help=f"one by name ({', '.join(known_names())}), a controller.json or a run folder",
     )
+    add_device(add_game(parser), devices)
+    limit = parser.add_argument_group("length, one of").add_mutually_exclusive_group()
+    text = f"at least S seconds per controller (default: {DEFAULT_SECONDS:g})"
+    add_option(limit, "--seconds", "S", text, positive_seconds)
+    add_option(limit, "--decisions", "N", "at least N decisions per controller", positive_int)
+    text = "print one object per controller, a list, to stdout"
+    output = parser.add_argument_group("output")
+    output.add_argument("--json", action="store_true", help=text)
+    return parser, limit, output
 
 
-def add_game(parser: argparse.ArgumentParser, *, piece_sequence: bool = False) -> argparse._ArgumentGroup:
+def add_game(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """Add and return the group of a game: board, rule, pieces, what is known, seed, features of one's own."""
     game = parser.add_argument_group("game")
     add_setting(game, "board")
     add_setting(game, "rule")
-    source = game.add_mutually_exclusive_group()
-    add_setting(source, "pieces")
-    if piece_sequence:
-        text = "play exactly these pieces once: numbers 0..6 (IOTZSJL), separated by whitespace"
-        source.add_argument("--piece-sequence", type=Path, metavar="FILE", help=text)
+    add_setting(game, "pieces")
     either = game.add_mutually_exclusive_group()
     add_setting(either, "pieces_known", choices=(1, 2), metavar=None)
     text = "compare the two best placements by all pieces that may come next: some 15 times as slow"
     either.add_argument("--lookahead", action="store_true", help=text)
-    add_setting(game, "seed", type=seed, help="of the pieces")
+    add_setting(game, "seed", read=seed, text="of the pieces")
     add_feature_header(game)
     return game
 
 
-def add_json(group: Group) -> None:
-    """Add ``--json``, see `print_scores`."""
-    text = "print one object per controller, a list, to stdout"
-    group.add_argument("--json", action="store_true", help=text)
+def print_json(values: Any) -> None:
+    """Print plain values on stdout."""
+    print(json.dumps(values, indent=2, allow_nan=False))
 
 
 def print_scores(scores: Sequence[Mapping[str, Any]], as_json: bool) -> None:
@@ -77,46 +89,43 @@ def print_scores(scores: Sequence[Mapping[str, Any]], as_json: bool) -> None:
         print(score_table(scores))
 
 
+def add_option(
+    group: Group, name: str, metavar: str | None, text: str, read: Callable[[str], Any] = str, **options: Any
+) -> None:
+    """Add an option with a value, which ``read`` checks; its help is the text, with a default, if any."""
+    if options.get("default", argparse.SUPPRESS) is not argparse.SUPPRESS:
+        text += " (default: %(default)s)"
+    group.add_argument(name, metavar=metavar, help=text, type=read, **options)
+
+
 def add_setting(group: Group, name: str, **options: Any) -> None:
-    """Add the option of a setting of a run, by default as in `GAME`; ``options`` replace its own."""
+    """Add the option of a setting of a run, by default as in `GAME`; ``options`` are of `add_option`."""
     setting = SETTINGS[name]
-    options = {
-        "type": {"int": int, "float": float, "str": str}[str(setting.type)],
+    own = {
+        "read": {"int": int, "float": float, "str": str}[str(setting.type)],
         "metavar": setting.metadata["metavar"],
-        "help": setting.metadata["help"],
+        "text": setting.metadata["help"],
         "default": GAME.get(name),
-        **options,
     }
-    if options["default"] is not argparse.SUPPRESS:
-        options["help"] += " (default: %(default)s)"
-    group.add_argument(f"--{name.replace('_', '-')}", **options)
+    add_option(group, f"--{name.replace('_', '-')}", **own | options)
 
 
 def add_device(group: Group, known: Sequence[str] = DEVICES, *, what: str = "engine") -> None:
     """Add ``--device`` with the known names; ``"auto"`` by default."""
-    text = f"{what}: {', '.join(known)} (default: auto)"
-    group.add_argument("--device", metavar="NAME", type=one_of("device", known), default="auto", help=text)
+    text = f"{what}: {', '.join(known)}"
+    add_option(group, "--device", "NAME", text, one_of("device", known), default="auto")
 
 
 def add_feature_header(group: Group) -> None:
     """Add ``--feature-header``, which is read as soon as it is parsed."""
-    group.add_argument(
-        "--feature-header",
-        type=_feature_header,
-        metavar="FILE.h",
-        help="features of your own in C++, beside FILE.py with their references (docs/features.md)",
-    )
+    text = "features of your own in C++, beside FILE.py with their references (docs/features.md)"
+    add_option(group, "--feature-header", "FILE.h", text, _feature_header)
 
 
 def _feature_header(text: str) -> Path:
-    path = Path(text)
-    try:
-        run_header(path)
-    except OSError as error:
-        raise argparse.ArgumentTypeError(f"{path}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    return path
+    with one_line_errors():
+        run_header(Path(text))
+    return Path(text)
 
 
 def game_rules(arguments: argparse.Namespace) -> Rules:
@@ -124,14 +133,9 @@ def game_rules(arguments: argparse.Namespace) -> Rules:
     return Rules.of(*Rules.parse_board(arguments.board), arguments.rule, arguments.pieces)
 
 
-def chosen_lookahead(arguments: argparse.Namespace) -> Lookahead:
-    """Return what the arguments say that decisions consider."""
-    return Lookahead.of(arguments.pieces_known, arguments.lookahead)
-
-
 def read_trials(arguments: argparse.Namespace, device: str, file: Path | None = None) -> list[Trial]:
     """Return the trial of each controller of the arguments; ``file`` holds its pieces."""
-    rules, lookahead = game_rules(arguments), chosen_lookahead(arguments)
+    rules, lookahead = game_rules(arguments), Lookahead.of(arguments.pieces_known, arguments.lookahead)
     seed, name = (None, file.name) if file else (arguments.seed, "")
     return [
         Trial(label, controller, rules, device, seed, lookahead, name)

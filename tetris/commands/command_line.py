@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-import json
 import math
 import os
 import re
@@ -14,7 +13,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
+from typing import Any, NoReturn, TextIO, TypeVar
 
 from kernels import BuildError
 from kernels.support.files import discard_stdout, open_closed_streams
@@ -23,6 +22,7 @@ from kernels.support.names import did_you_mean, unknown_name
 from kernels.support.printable import printable
 
 BAD_INPUT = 2
+Number = TypeVar("Number", int, float)
 _FULL_MEMORY = ("allocate memory", "bad_alloc", "out of memory")  # in an error of torch, on a CPU or a GPU
 _silent: tuple[int, TextIO] | None = None  # the number of this rank, if not the first, and its stderr
 
@@ -170,47 +170,36 @@ def one_of(kind: str, known: Iterable[str]) -> Callable[[str], str]:
     return read
 
 
-def path_ending(suffix: str) -> Callable[[str], Path]:
-    """Return the ``type`` of an argument that is a file name with a suffix such as ``.gif``."""
+def path_ending(*suffixes: str) -> Callable[[str], Path]:
+    """Return the ``type`` of an argument that is a file name with one of some suffixes such as ``.gif``."""
 
     def read(text: str) -> Path:
         path = Path(text)
-        if path.suffix.lower() != suffix:
-            raise argparse.ArgumentTypeError(f"expected a file name that ends in {suffix}, got {text!r}")
+        if path.suffix.lower() not in suffixes:
+            wanted = f"a file name that ends in {', '.join(suffixes)}"
+            raise argparse.ArgumentTypeError(f"expected {wanted}, got {text!r}")
         return path
 
     return read
 
 
-def up_to(most: int, wanted: str = "", least: int = 1) -> Callable[[str], int]:
-    """Return the ``type`` of an argument that is a whole number in a range; ``wanted`` names it in errors."""
-    wanted = wanted or f"from {least} to {most:,}"
+def between(low: Number, high: Number, wanted: str) -> Callable[[str], Number]:
+    """Return the ``type`` of an argument from ``low`` to ``high``: whole numbers, if these are."""
 
-    def read(text: str) -> int:
-        if not text.isdecimal() or not least <= int(text) <= most:
-            raise argparse.ArgumentTypeError(f"expected a whole number {wanted}, got {text!r}")
-        return int(text)
-
-    return read
-
-
-def between(low: float, high: float, wanted: str) -> Callable[[str], float]:
-    """Return the ``type`` of an argument that is a number from ``low`` to ``high``."""
-
-    def read(text: str) -> float:
+    def read(text: str) -> Number:
         with contextlib.suppress(ValueError):
-            if low <= (number := float(text)) <= high:
+            if low <= (number := type(low)(text)) <= high:
                 return number
-        raise argparse.ArgumentTypeError(f"expected a number {wanted}, got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected {wanted}, got {text!r}")
 
     return read
 
 
-positive_int = up_to(1 << 62, "from 1 to 2^62")
-seed = up_to((1 << 64) - 1, "from 0 to 2^64 - 1", least=0)
-positive_seconds = between(math.ulp(0.0), sys.float_info.max, "of seconds above 0")
+def up_to(most: int, least: int = 1) -> Callable[[str], int]:
+    """Return the ``type`` of an argument that is a whole number in a range."""
+    return between(least, most, f"a whole number from {least} to {most:,}")
 
 
-def print_json(values: Any) -> None:
-    """Print plain values on stdout."""
-    print(json.dumps(values, indent=2, allow_nan=False))
+positive_int = between(1, 1 << 62, "a whole number from 1 to 2^62")
+seed = between(0, (1 << 64) - 1, "a whole number from 0 to 2^64 - 1")
+positive_seconds = between(math.ulp(0.0), sys.float_info.max, "a number of seconds above 0")

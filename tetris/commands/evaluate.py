@@ -15,15 +15,8 @@ from pathlib import Path
 
 from kernels.support import ranks
 from kernels.support.files import check_writable, write_text
-from tetris.commands.arguments import (
-    add_controllers,
-    add_device,
-    add_game,
-    add_json,
-    print_scores,
-    read_trials,
-)
-from tetris.commands.command_line import Parser, joined_ranks, one_line_errors, positive_int, positive_seconds
+from tetris.commands.arguments import DEFAULT_SECONDS, add_option, print_scores, read_trials, score_parser
+from tetris.commands.command_line import joined_ranks, one_line_errors, positive_int
 from tetris.evaluation.scores import Limit, Measurement, Trial, measure
 from tetris.game.decisions import Pieces, Step, play
 from tetris.game.piece_stream import PieceStream
@@ -31,52 +24,27 @@ from tetris.play.devices import choose_device
 from tetris.record.replay import FORMAT, STEPS_VERSION
 from tetris.record.score import Score
 
-DEFAULT_SECONDS = 10.0
 DEFAULT_REPLAY_DECISIONS = 1000
 MOST_REPLAY_DECISIONS = 1_000_000
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
-    parser = Parser(description=__doc__, usage="%(prog)s [option ...] CONTROLLER [CONTROLLER ...]")
-    add_controllers(parser)
-    game = add_game(parser, piece_sequence=True)
-    add_device(game)
-    limit = parser.add_argument_group("length, one of").add_mutually_exclusive_group()
-    limit.add_argument("--games", type=positive_int, metavar="N", help="play until N games have ended")
-    limit.add_argument(
-        "--decisions",
-        type=positive_int,
-        metavar="N",
-        help="play N decisions, rounded up to as many on each stream",
-    )
-    limit.add_argument(
-        "--seconds",
-        type=positive_seconds,
-        metavar="S",
-        help=f"play S seconds per controller (default: {DEFAULT_SECONDS:g})",
-    )
-    output = parser.add_argument_group("output")
-    add_json(output)
-    output.add_argument(
-        "--replay",
-        type=Path,
-        metavar="OUT.json",
-        help="write every step of one controller, played by the Python engine on one board",
-    )
+    parser, limit, output = score_parser(__doc__)
+    add_option(limit, "--games", "N", "play until N games have ended", positive_int)
+    text = "play exactly these pieces once: numbers 0..6 (IOTZSJL), separated by whitespace"
+    add_option(limit, "--piece-sequence", "FILE", text, Path)
+    text = "write every step of one controller, played by the Python engine on one board"
+    add_option(output, "--replay", "OUT.json", text, Path)
     arguments = parser.parse_args(argv)
-    if arguments.piece_sequence and (arguments.games or arguments.decisions or arguments.seconds):
-        parser.error("--piece-sequence plays its pieces once: expected no --games, --decisions or --seconds")
+    if arguments.piece_sequence and arguments.pieces != parser.get_default("pieces"):
+        parser.error("--piece-sequence names the pieces: expected no --pieces")
     if arguments.replay and arguments.piece_sequence and arguments.rule == "original":
         parser.error(
             "--replay records the piece after the last one by the original rule: expected no --piece-sequence"
         )
     if arguments.replay and len(arguments.controllers) > 1:
         parser.error(f"--replay records one controller, got {len(arguments.controllers)}")
-    if arguments.replay and (arguments.decisions or 0) > MOST_REPLAY_DECISIONS:
-        parser.error(
-            f"--replay records at most {MOST_REPLAY_DECISIONS:,} decisions, got {arguments.decisions:,}"
-        )
     return arguments
 
 
@@ -104,14 +72,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.replay:
             check_writable(arguments.replay)
 
-    if sequence is not None:
-        limit = Limit(decisions=len(sequence))
-    elif arguments.games or arguments.decisions or arguments.seconds:
-        limit = Limit(arguments.games, arguments.decisions, arguments.seconds)
-    elif arguments.replay:
-        limit = Limit(decisions=DEFAULT_REPLAY_DECISIONS)
-    else:
-        limit = Limit(seconds=DEFAULT_SECONDS)
+    decisions = len(sequence) if sequence else arguments.decisions
+    limit = Limit(arguments.games, decisions, arguments.seconds)
+    if limit == Limit():
+        replay = Limit(decisions=DEFAULT_REPLAY_DECISIONS)
+        limit = replay if arguments.replay else Limit(seconds=DEFAULT_SECONDS)
     measurements = []
     for trial in trials:
         if stepwise:

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from kernels.support.files import check_writable
 from kernels.support.printable import printable
-from tetris.commands.arguments import add_feature_header
+from tetris.commands.arguments import add_feature_header, add_option
 from tetris.commands.command_line import Parser, fail, one_line_errors, one_of, path_ending, up_to
 from tetris.record.numbers import file_size
 from tetris.report import ACROSS, PICTURE_SUFFIXES
-from tetris.report.learning_curve import check_picture, draw_runs
+from tetris.report.learning_curve import draw_runs
 from tetris.report.page import write_report
 from tetris.report.server import ReportServer
 from tetris.training.run_folder import RunFolder, load_run
@@ -32,39 +32,20 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "runs", nargs="+", type=Path, metavar="RUN", help="the folder of a run, finished or not"
     )
-    parser.add_argument(
-        "--out",
-        type=path_ending(".html"),
-        metavar="FILE.html",
-        help=f"the page (default: report.html in the folder of one run, {COMPARISON} of several)",
-    )
-    parser.add_argument(
-        "--plot",
-        type=Path,
-        metavar="FILE",
-        help=f"a picture, too: {', '.join(PICTURE_SUFFIXES)} (needs matplotlib)",
-    )
-    parser.add_argument(
-        "--across",
-        type=one_of("axis", ACROSS),
-        metavar="AXIS",
-        help=f"the horizontal axis, at first: {', '.join(ACROSS)} (default: generation for one run, "
-        "decisions for several)",
-    )
-    parser.add_argument(
-        "--serve",
-        action="store_true",
-        help="write nothing, but show the page on this machine alone, anew whenever a run changes",
-    )
-    parser.add_argument(
-        "--port", type=up_to(65535), metavar="N", help="the port of --serve (default: a free one)"
-    )
+    text = f"the page (default: report.html in the folder of one run, {COMPARISON} of several)"
+    add_option(parser, "--out", "FILE.html", text, path_ending(".html"))
+    text = f"a picture, too: {', '.join(PICTURE_SUFFIXES)} (needs matplotlib)"
+    add_option(parser, "--plot", "FILE", text, path_ending(*PICTURE_SUFFIXES))
+    text = f"the horizontal axis, at first: {', '.join(ACROSS)} "
+    text += "(default: generation for one run, decisions for several)"
+    add_option(parser, "--across", "AXIS", text, one_of("axis", ACROSS))
+    text = "write nothing, but show the page on this machine alone, anew whenever a run changes"
+    parser.add_argument("--serve", action="store_true", help=text)
+    add_option(parser, "--port", "N", "the port of --serve (default: a free one)", up_to(65535))
     add_feature_header(parser)
     arguments = parser.parse_args(argv)
     if arguments.serve and (arguments.out or arguments.plot):
         parser.error("expected --serve without --out and --plot")
-    if arguments.port is not None and not arguments.serve:
-        parser.error("expected --port with --serve")
     arguments.across = arguments.across or ("generation" if len(arguments.runs) == 1 else "decisions")
     return arguments
 
@@ -76,8 +57,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return serve(arguments)
     one = len(arguments.runs) == 1
     with one_line_errors():
-        if arguments.plot is not None:
-            check_picture(arguments.plot)
         runs = [load_run(path) for path in arguments.runs]
         out = arguments.out or (RunFolder(arguments.runs[0]).report if one else COMPARISON)
         for path in filter(None, (out, arguments.plot)):

@@ -15,14 +15,12 @@ import sys
 from collections.abc import Sequence
 
 from kernels.support.files import check_writable
-from tetris.commands.arguments import add_device, add_setting, game_rules
-from tetris.commands.command_line import Parser, fail, one_line_errors, path_ending, print_json, seed, up_to
+from tetris.commands.arguments import add_device, add_option, add_setting, game_rules, print_json
+from tetris.commands.command_line import Parser, fail, one_line_errors, path_ending, seed, up_to
 from tetris.game.rules import PLACEMENT_RULES
 from tetris.play.devices import NATIVE, choose_device
 from tetris.solver import Sweep, solve
 from tetris.solver.value_iteration import MOST_GAMES
-
-DEFAULT_GAMES = 100_000
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -30,23 +28,15 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(description=__doc__)
     game = parser.add_argument_group("game")
     add_setting(game, "board", default="5x5")
-    add_setting(game, "rule", help=", ".join(PLACEMENT_RULES))
-    add_setting(game, "pieces", metavar="LETTERS", help="letters of IOTZSJL such as SZ, or all seven")
+    add_setting(game, "rule", text=", ".join(PLACEMENT_RULES))
+    add_setting(game, "pieces", metavar="LETTERS", text="letters of IOTZSJL such as SZ, or all seven")
     add_setting(game, "pieces_known", choices=(1, 2), metavar=None)
     add_device(game, ("auto", *NATIVE), what="processor")
     check = parser.add_argument_group("check")
-    check.add_argument(
-        "--games",
-        type=up_to(MOST_GAMES),
-        default=DEFAULT_GAMES,
-        metavar="N",
-        help=f"played (default: {DEFAULT_GAMES:,})",
-    )
-    add_setting(check, "seed", type=seed, help="of the pieces")
+    add_option(check, "--games", "N", "played", up_to(MOST_GAMES), default=100_000)
+    add_setting(check, "seed", read=seed, text="of the pieces")
     output = parser.add_argument_group("output")
-    output.add_argument(
-        "--out", type=path_ending(".npz"), metavar="FILE.npz", help="write the values: the policy"
-    )
+    add_option(output, "--out", "FILE.npz", "write the values: the policy", path_ending(".npz"))
     output.add_argument("--json", action="store_true", help="print one object to stdout")
     return parser.parse_args(argv)
 

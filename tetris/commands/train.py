@@ -22,14 +22,14 @@ from kernels.support import ranks
 from kernels.support.printable import printable
 from kernels.support.ranks import RanksError
 from tetris import LinearController
-from tetris.commands.arguments import add_feature_header, add_setting
+from tetris.commands.arguments import add_feature_header, add_option, add_setting
 from tetris.commands.command_line import Parser, command_of, joined_ranks, one_line_errors, positive_seconds
 from tetris.evaluation.comparison import LEARNED, Score, boards, compare, score_table, verdict
 from tetris.evaluation.scores import Trial
 from tetris.game.feature_sets import feature_label
 from tetris.play.devices import choose_device
 from tetris.record.numbers import format_lines
-from tetris.report.learning_curve import HINT, draw_runs
+from tetris.report.learning_curve import draw_runs
 from tetris.report.page import write_report
 from tetris.training import Callback, Interrupted
 from tetris.training.recipe import Recipe, make_recipe, read_settings
@@ -58,25 +58,17 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     }
     for name, setting in SETTINGS.items():
         add_setting(groups[setting.metadata["group"]], name, default=argparse.SUPPRESS)
-    groups["recipe"].add_argument(
-        "--config", type=Path, metavar="FILE", help="settings as JSON, such as the config.json of a run"
-    )
+    text = "settings as JSON, such as the config.json of a run"
+    add_option(groups["recipe"], "--config", "FILE", text, Path)
     add_feature_header(groups["game"])
-    where = groups["run"].add_mutually_exclusive_group()
-    where.add_argument(
-        "--out", type=Path, metavar="FOLDER", help="a new folder (default: runs/DATE-TIME-seedN)"
-    )
-    where.add_argument(
-        "--resume", type=Path, metavar="FOLDER", help="instead: go on with a stopped run, whose settings stay"
-    )
-    groups["run"].add_argument(
-        "--time-limit", type=positive_seconds, metavar="S", help="train at most S seconds, then measure"
-    )
-    groups["run"].add_argument(
-        "--tensorboard",
-        action="store_true",
-        help="write curves for TensorBoard into the run's folder (extra tensorboard)",
-    )
+    run = groups["run"]
+    where = run.add_mutually_exclusive_group()
+    add_option(where, "--out", "FOLDER", "a new folder (default: runs/DATE-TIME-seedN)", Path)
+    text = "instead: go on with a stopped run, whose settings stay"
+    add_option(where, "--resume", "FOLDER", text, Path)
+    add_option(run, "--time-limit", "S", "train at most S seconds, then measure", positive_seconds)
+    text = "write curves for TensorBoard into the run's folder (extra tensorboard)"
+    run.add_argument("--tensorboard", action="store_true", help=text)
     given = parser.parse_args(argv)
     fixed = [f"--{name.replace('_', '-')}" for name in vars(given) if name not in _WITH_RESUME]
     if "resume" in given and fixed:
@@ -233,8 +225,7 @@ def draw(training: Training) -> None:
     """Draw the learning curve."""
     folder = training.folder
     with kept(folder, folder.learning_curve):
-        if not draw_runs([load_run(folder.path)], folder.learning_curve):
-            note(HINT)
+        draw_runs([load_run(folder.path)], folder.learning_curve)
 
 
 def report(folder: RunFolder, what: str, *, live: bool = False) -> None:
@@ -251,7 +242,8 @@ def kept(folder: RunFolder, file: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        retry = f"{command_of('report')} {shlex.quote(str(folder.path))}"
+        words = [str(folder.path), *["--plot", str(file)] * (file == folder.learning_curve)]
+        retry = f"{command_of('report')} {shlex.join(words)}"
         note(f"no {file}: {type(error).__name__}: {error}; to try again: {retry}")
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from kernels.support.files import check_writable, write_text
 from kernels.support.printable import printable
 from kernels.support.progress import progress
-from tetris.commands.arguments import GAME, add_game, chosen_lookahead, controller_label, game_rules
+from tetris.commands.arguments import GAME, add_game, add_option, controller_label, game_rules
 from tetris.commands.command_line import Parser, between, fail, one_line_errors, path_ending, positive_int
 from tetris.game.decisions import Pieces, play
 from tetris.game.features import AfterState
@@ -29,7 +29,7 @@ from tetris.game.rules import Rules
 from tetris.play.controller import LinearController, known_names, resolve
 from tetris.record.explanation import explain
 from tetris.record.numbers import counted, file_size
-from tetris.record.replay import FORMAT, MOST_PLACEMENTS, DamagedReplayError, Replay
+from tetris.record.replay import FORMAT, DamagedReplayError, Replay
 from tetris.training import StopRequest
 from tetris.view.game_view import Scene, scenes
 from tetris.view.human_player import HumanPlayer
@@ -44,8 +44,6 @@ DEFAULT_CONTROLLER, DEFAULT_ELSEWHERE = "best", "anywidth"
 
 DEFAULT_DECISIONS = 500
 """Default pieces of a file or a pipe; a terminal has no end."""
-
-DEFAULT_SPEED = 5.0
 
 # What it writes, the quickest first: an interrupted export has written them.
 EXPORTS = {
@@ -70,30 +68,16 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add_game(parser)
     length = parser.add_argument_group("length, one of the first two, and speed")
     limit = length.add_mutually_exclusive_group()
-    limit.add_argument("--games", type=positive_int, metavar="N", help="play until N games have ended")
-    limit.add_argument(
-        "--decisions",
-        type=positive_int,
-        metavar="N",
-        help=f"play N pieces (default: {DEFAULT_DECISIONS} into a file or a pipe, no end in a terminal)",
-    )
-    length.add_argument(
-        "--speed",
-        type=between(0.1, 1000, "of pieces per second from 0.1 to 1000"),
-        default=DEFAULT_SPEED,
-        metavar="N",
-        help="pieces per second (default: %(default)g)",
-    )
+    add_option(limit, "--games", "N", "play until N games have ended", positive_int)
+    text = f"play N pieces (default: {DEFAULT_DECISIONS} into a file or a pipe, no end in a terminal)"
+    add_option(limit, "--decisions", "N", text, positive_int)
+    read = between(0.1, 1000, "a number of pieces per second from 0.1 to 1000")
+    add_option(length, "--speed", "N", "pieces per second", read, default=5.0)
     output = parser.add_argument_group("instead of watching in the terminal")
-    output.add_argument(
-        "--play",
-        action="store_true",
-        help="play yourself, beside the controller on the same pieces; h asks it for a suggestion",
-    )
+    text = "play yourself, beside the controller on the same pieces; h asks it for a suggestion"
+    output.add_argument("--play", action="store_true", help=text)
     for name, (suffix, what) in EXPORTS.items():
-        output.add_argument(
-            f"--{name}", type=path_ending(suffix), metavar=f"OUT{suffix}", help=f"write {what}"
-        )
+        add_option(output, f"--{name}", f"OUT{suffix}", f"write {what}", path_ending(suffix))
     arguments = parser.parse_args(argv)
     if arguments.play and (arguments.games or arguments.decisions):
         parser.error("--play goes on until you quit: expected no --games or --decisions")
@@ -159,7 +143,8 @@ def read_show(arguments: argparse.Namespace) -> Show:
     controller = resolve(source)
     controller.names_on(rules)
     label = controller_label(controller, Path(source).resolve().name)
-    return Show(rules, controller, arguments.seed, label, lookahead=chosen_lookahead(arguments))
+    lookahead = Lookahead.of(arguments.pieces_known, arguments.lookahead)
+    return Show(rules, controller, arguments.seed, label, lookahead=lookahead)
 
 
 def _is_replay(path: Path) -> bool:
@@ -183,7 +168,7 @@ def limited(played: Iterator[AfterState], most: int | None, most_games: int | No
 def record(played: Iterator[AfterState], show: Show, most: int | None) -> tuple[Replay, int | None]:
     """Play into a replay, to the end or until a signal; return it with the number of the signal or None."""
     if show.replay is not None:
-        most = min(most or MOST_PLACEMENTS, len(show.replay.placements))
+        most = min(most or sys.maxsize, len(show.replay.placements))
     with StopRequest() as stop, progress(desc="playing", total=most, unit=" pieces", leave=False) as bar:
 
         def recorded() -> Iterator[AfterState]:
@@ -239,16 +224,14 @@ def asked_for(arguments: argparse.Namespace) -> dict[str, Path]:
 
 def check_exports(arguments: argparse.Namespace) -> None:
     """Check that all files can be written, with as many pieces as are asked for."""
-    paths, count = asked_for(arguments), arguments.decisions or 0
+    paths = asked_for(arguments)
     for path in paths.values():
         check_writable(path)
     if "gif" in paths:
         check_gif(arguments.speed)
-        check_pictures(count)
+        check_pictures(arguments.decisions or 0)
     if "mp4" in paths:
         check_mp4()
-    if paths and count > MOST_PLACEMENTS:
-        raise ValueError(f"expected --decisions to be at most {MOST_PLACEMENTS:,}, got {count:,}")
 
 
 def check_pictures(count: int) -> None:

@@ -29,8 +29,6 @@ MOST_POINTS = 500
 
 _CURVES = ("generation_best", "elite_mean", "elite_threshold", "learned_mean_fitness", "std_mean")
 
-_WIDTH, _HEIGHT, _MARGIN = 150, 16, 4  # width of an interval's picture, in pixels
-
 
 def shown_places(run: RunRecord) -> list[int]:
     """Return the indices of the generations to show: at most `MOST_POINTS`, equally spaced, and the last."""
@@ -100,8 +98,10 @@ class Table(NamedTuple):
     """Whether the label stands above."""
 
 
-def lines_text(value: float) -> str:
+def lines_text(value: float | None) -> str:
     """Return lines per game, or another number, with three or four digits."""
+    if value is None:
+        return "–"
     return format_lines(value) if value >= 100 else f"{value:.3g}"
 
 
@@ -124,43 +124,15 @@ def _score_table(on: str, rule: str, pieces: str, more: str, scored: Sequence[tu
     papers = {}
     if (rule, pieces, more) == ("published", "uniform", ""):
         papers = {name: str(figures[on]) for name, figures in PUBLISHED_SCORES.items() if on in figures}
-    scale, pictures = _interval_pictures([score for _, score in scored])
-    header = ["controller", "lines per game", "95 % interval", scale, "from", "decisions"]
+    header = ["controller", "lines per game", "95 % interval", "from", "decisions"]
     header += ["literature, about"] * bool(papers)
     rows = []
-    for (label, score), picture in zip(scored, pictures, strict=True):
+    for label, score in scored:
         name = Markup("<strong>{}</strong>").format(label) if score["controller"] == LEARNED else label
-        value = "–" if score["lines_per_game"] is None else lines_text(score["lines_per_game"])
-        row = [name, value, interval_text(score), picture, counted(score), f"{score['decisions']:,}"]
-        rows.append([*row, *[papers.get(score["controller"], "–")] * bool(papers)])
+        values = [lines_text(score["lines_per_game"]), interval_text(score), counted(score)]
+        paper = [papers.get(score["controller"], "–")] * bool(papers)
+        rows.append([name, *values, f"{score['decisions']:,}", *paper])
     return Table(f"Board {on}, {rule} rule, pieces {pieces}{more}", header, rows, titled=True)
-
-
-def _interval_pictures(scores: Sequence[Score]) -> tuple[Markup, list[Markup]]:
-    """The log scale of a table's intervals, and each as a picture: a line with ends, a dot in it."""
-    ends = [end for score in scores for end in score["ci95"] if end]
-    first, last = min(ends, default=1.0), max(ends, default=1.0)
-    if any(score["ci95"][1] is None for score in scores):
-        last *= 2  # room for the arrow
-
-    def at(value: float) -> float:
-        share = math.log(max(value, first) / first) / math.log(last / first)
-        return _MARGIN + share * (_WIDTH - 2 * _MARGIN)
-
-    def picture(score: Score) -> Markup:
-        (low, high), estimate = score["ci95"], score["lines_per_game"]
-        middle, left = _HEIGHT / 2, at(low)
-        right = _WIDTH - 1.0 if high is None else at(high)
-        tip = f"M{right - 5:.1f} {middle - 4}l5 4l-5 4" if high is None else f"M{right:.1f} {middle - 4}v8"
-        dot = "" if estimate is None else f'<circle cx="{at(estimate):.1f}" cy="{middle}" r="3.5"/>'
-        return Markup(
-            f'<svg class="interval" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
-            f'aria-label="{Markup.escape(interval_text(score))}">'
-            f'<path d="M{left:.1f} {middle - 4}v8M{left:.1f} {middle}H{right:.1f}{tip}"/>{dot}</svg>'
-        )
-
-    shown = "".join(f"<span>{text}</span>" for text in (lines_text(first), "log", lines_text(last)))
-    return Markup(f'<span class="ends">{shown}</span>'), [picture(score) for score in scores]
 
 
 def weight_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Table:
@@ -241,12 +213,7 @@ def generation_table(run: RunRecord) -> Table:
     rows = []
     for record in (run.metrics[place] for place in shown_places(run)):
         speed = record["decisions"] / record["seconds"] if record["seconds"] else None
-        spent = [f"{record['seconds']:.3g}", f"{record['decisions']:,}", _figure(speed)]
-        rows.append([record["generation"], board(record), *(_figure(record[key]) for key in _CURVES), *spent])
+        spent = [lines_text(record["seconds"]), f"{record['decisions']:,}", lines_text(speed)]
+        curves = [lines_text(record[key]) for key in _CURVES]
+        rows.append([record["generation"], board(record), *curves, *spent])
     return Table(f"Generations of {run.name}", header, rows)
-
-
-def _figure(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

@@ -29,8 +29,6 @@ PICTURE_SUFFIXES = tuple(_DATED)
 COLORS = ("#000000", "#d55e00", "#0072b2", "#cc79a7", "#009e73", "#e69f00", "#56b4e9")
 """Black, vermilion, blue, purple, green, orange, sky: the colour-blind-safe palette of Okabe and Ito."""
 
-HINT = "no learning_curve.png without matplotlib: pip install matplotlib draws one next time"
-
 _SIZE = (8.0, 4.5)  # inches
 _Y_TITLE = "lines per game (in training, log scale)"
 # Curves differ in dashes and markers as well as in colour.
@@ -97,17 +95,11 @@ def plot_learning_curve(
     return axes
 
 
-def draw_runs(runs: Sequence[RunRecord], picture: Path, across: str = "generation") -> bool:
-    """Draw the learning curve of runs into a file, atomically; return whether matplotlib is there to do it.
-
-    It is a PNG, SVG or PDF by its suffix.
-    """
+def draw_runs(runs: Sequence[RunRecord], picture: Path, across: str = "generation") -> None:
+    """Draw the learning curve of runs into a PNG, SVG or PDF, by its suffix, atomically; see `new_figure`."""
     figure = new_figure(*_SIZE)
-    if figure is None:
-        return False
     plot_learning_curve(runs, figure.add_subplot(), across)
     save_figure(figure, picture)
-    return True
 
 
 def _numbers(values: Sequence[float | None]) -> npt.NDArray[np.float64]:
@@ -147,21 +139,13 @@ def _stages(values: Mapping[str, Any], across: str) -> list[tuple[str, float, fl
 
 
 def new_figure(width: float, height: float) -> Any:
-    """Return an empty figure of a size in inches; None if matplotlib is not installed."""
+    """Return an empty figure of a size in inches; ValueError if matplotlib is not installed."""
     try:
         # No pyplot: it keeps global state and looks for a display.
         from matplotlib.figure import Figure
-    except ImportError:
-        return None
+    except ImportError as error:
+        raise ValueError('expected matplotlib, found none: pip install -e ".[plot]"') from error
     return Figure(figsize=(width, height), dpi=150, layout="constrained")
-
-
-def check_picture(path: Path) -> None:
-    """Raise ValueError where a suffix is none of `PICTURE_SUFFIXES`, or matplotlib is not installed."""
-    if path.suffix.lower() not in PICTURE_SUFFIXES:
-        raise ValueError(f"expected a picture whose name ends with {', '.join(PICTURE_SUFFIXES)}, got {path}")
-    if new_figure(1.0, 1.0) is None:
-        raise ValueError('expected matplotlib for a picture, found none: pip install -e ".[plot]"')
 
 
 def save_figure(figure: Any, picture: Path) -> None:

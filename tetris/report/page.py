@@ -8,6 +8,7 @@ the same in every report. ``page.html``, a template of Jinja, is the page; its s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
         tiles.append((f"Lines per game, {score['board']}", value, "; ".join(more) or "no game ended"))
     speed = lines_text(run.decisions / max(run.seconds, 1e-9))
     state = f"{run.generations:,} of {counted(run.recipe.total_generations, 'generation')}"
-    tiles.append(("Training", _duration(run.seconds), state))
+    tiles.append(("Training", str(timedelta(seconds=round(run.seconds))), state))
     tiles.append(("Decisions", lines_text(run.decisions), f"{speed} per second"))
     return tiles
 
@@ -118,10 +119,3 @@ def _scores(runs: Sequence[tuple[str, RunRecord]]) -> dict[str, Any]:
         "estimated": len(played) < len(scored),
         "shipped": next((score["measured"] for score in played if "measured" in score), None),
     }
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 600:
-        return f"{seconds:.3g} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import html
 import threading
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -18,10 +17,6 @@ ADDRESS = "127.0.0.1"
 """The loopback address: other machines cannot reach it."""
 
 _HOSTS = (ADDRESS, "localhost")
-_WAITING = (
-    '<!doctype html>\n<html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="2">'
-    "<title>Waiting</title><p>{}</p></html>\n"
-)
 
 
 class ReportServer(ThreadingHTTPServer):
@@ -59,36 +54,36 @@ class ReportServer(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server: ReportServer
+    error_message_format = (
+        '<!doctype html>\n<html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="2">'
+        "<title>Waiting</title><p>%(explain)s</p></html>\n"
+    )
 
     def do_GET(self) -> None:
         """Answer with the page."""
         # A page of another site may reach this server by a name of its own: DNS rebinding.
         if self.headers.get("Host", "").rpartition(":")[0] not in _HOSTS:
-            return self._answer(HTTPStatus.FORBIDDEN, "expected the host 127.0.0.1 or localhost")
+            self.send_error(HTTPStatus.FORBIDDEN, explain="expected the host 127.0.0.1 or localhost")
+            return
         if self.path.partition("?")[0] != "/":
-            return self._answer(HTTPStatus.NOT_FOUND, "expected /")
+            self.send_error(HTTPStatus.NOT_FOUND, explain="expected /")
+            return
         try:
             page, version = self.server.page()
         except (ValueError, OSError) as error:
-            return self._answer(
-                HTTPStatus.SERVICE_UNAVAILABLE, _WAITING.format(html.escape(printable(error)))
-            )
-        return self._answer(HTTPStatus.OK, page, version)
-
-    do_HEAD = do_GET  # noqa: N815 - the name that http.server asks for
-
-    def _answer(self, status: HTTPStatus, text: str, version: str = "") -> None:
-        content = text.encode()
-        kind = "html" if text.startswith("<") else "plain"
-        self.send_response(status)
-        self.send_header("Content-Type", f"text/{kind}; charset=utf-8")
+            self.send_error(HTTPStatus.SERVICE_UNAVAILABLE, explain=printable(error))
+            return
+        content = page.encode()
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Content-Length", str(len(content)))
         self.send_header("Cache-Control", "no-store")
-        if version:
-            self.send_header("ETag", version)
+        self.send_header("ETag", version)
         self.end_headers()
         if self.command == "GET":
             self.wfile.write(content)
+
+    do_HEAD = do_GET  # noqa: N815 - the name that http.server asks for
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of http.server
         """Say nothing."""

@@ -28,7 +28,7 @@ def chart_data(page: str) -> dict[str, Any]:
 
 
 def rows(page: str, label: str) -> list[list[str]]:
-    """Return the cells of the table with a label, pictures left out."""
+    """Return the cells of the table with a label, without markup."""
     found = re.search(rf'aria-label="{re.escape(label)}"><table>(.*?)</table>', page, re.DOTALL)
     assert found is not None, label
     return [
@@ -79,9 +79,9 @@ def test_scores_stand_beside_published_ones_with_intervals_and_the_literature(ru
     header, *table = rows(report_page([run]), "Board 10x10, published rule, pieces uniform")
     assert (header[1:3], header[-1]) == (["lines per game", "95 % interval"], "literature, about")
     assert table == [
-        ["learned", "4,748", "4,464 – 5,055", "", "1,009 games", "12,000,000", "–"],
-        ["bcts", "3,813", "3,607 – 4,033", "", "1,256 games", "12,000,000", "3,800"],
-        ["dt20", "–", "> 1.6 M", "", "0 games", "12,000,000", "4,300"],
+        ["learned", "4,748", "4,464 – 5,055", "1,009 games", "12,000,000", "–"],
+        ["bcts", "3,813", "3,607 – 4,033", "1,256 games", "12,000,000", "3,800"],
+        ["dt20", "–", "> 1.6 M", "0 games", "12,000,000", "4,300"],
     ]
 
 
