@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 _DIGITS = 12  # of a weight: the logarithms of C libraries differ in the last bit
@@ -97,16 +96,10 @@ def _log_weight(num_elites: int, rank: int) -> float:
     return math.log(num_elites + 0.5) - math.log(rank)
 
 
-def of_elites(
-    factor: Tensor, elites: Tensor, weights: Tensor, old_mean: Tensor, variance_about: str
-) -> Tensor:
+def of_elites(elites: Tensor, weights: Tensor, old_mean: Tensor, variance_about: str) -> Tensor:
     """Return the covariance of the elites, (..., K, d), weights of sum 1; (..., d, d), all float64."""
     centre = old_mean
     if variance_about != "old_mean":
         centre = (weights.unsqueeze(-1) * elites).sum(-2)
     y = elites - centre.unsqueeze(-2)
-    found = (y * weights.unsqueeze(-1)).mT @ y
-    if variance_about != "new_mean_unbiased":
-        return found
-    share = (1 - weights.square().sum(-1))[..., None, None]
-    return torch.where(share > 0, found / share, factor @ factor.mT)
+    return (y * weights.unsqueeze(-1)).mT @ y

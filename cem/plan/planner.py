@@ -98,7 +98,6 @@ class Planner:
         num_samples: int = 100,
         iterations: int = 4,
         num_elites: int | None = None,
-        mean: Any = None,
         std: Any = None,
         keep: float = 0.5,
         beta: float = 0.0,
@@ -129,9 +128,8 @@ class Planner:
             iterations: Iterations per step, ``>= 1``.
             num_elites: The best plans of an iteration, to which the distribution moves, 2 to num_samples / 2.
                 Default: a tenth of ``num_samples``, at least 2.
-            mean: The first mean of an action, one number or shape (A,). Default: the middle of the bounds.
             std: The standard deviation of an action at the beginning of each step, one number or shape (A,),
-                ``>= 0``; a number of 0 stays at its mean. Default: a third of ``high - low``.
+                ``>= 0``; a number of 0 stays in the middle of its bounds. Default: a third of ``high - low``.
             keep: The share of the elites that are candidates again, in [0, 1]; rounded up.
             beta: The exponent of the noise's power spectrum ``1 / f^beta``, finite, ``>= 0``; 0 is white
                 noise. Where actions have to stay the same for many steps to matter, try 1 to 4.
@@ -183,11 +181,9 @@ class Planner:
         low, high = self._low, self._high = [self._actions("bounds", end) for end in bounds]
         if not bool((low.isfinite() & high.isfinite() & (low < high)).all()):
             raise ValueError(f"expected finite bounds with low < high, got {bounds!r}")
-        self._first_mean = (low + high) / 2 if mean is None else self._actions("mean", mean)
+        self._first_mean = (low + high) / 2
         self._first_std = (high - low) / 3 if std is None else self._actions("std", std)
         check_distribution(self._first_mean, self._first_std)
-        if not bool(((low <= self._first_mean) & (self._first_mean <= high)).all()):
-            raise ValueError(f"expected a mean within the bounds {bounds!r}, got {mean!r}")
 
         count, dim = self.num_envs or 1, self.horizon * self.action_dim
         seeds = [mix_seed(self.seed, number) >> 1 for number in range(count)]
