@@ -46,7 +46,7 @@ from cem.core.checks import check_real, check_shape, outside
 from cem.core.config import CEMConfig
 from cem.core.evaluation import Evaluation, Objective
 from cem.core.generation import draw, operator_sample, tell
-from cem.core.graph import GenerationGraph, check_capturable
+from cem.core.graph import GenerationGraph
 from cem.core.snapshot import Snapshot, loaded_state
 from cem.core.state import State, bounds_of, doubles, init, problem_seeds
 from cem.core.termination import Termination
@@ -246,7 +246,9 @@ class CrossEntropyMethod:
             RuntimeError: If the objective cannot be captured; torch says why.
         """
         check_integer("generations", generations, 1)
-        check_capturable(self._state)
+        if self.backend != "cuda":
+            got = f"{self.backend!r} on {str(self.device)!r}"
+            raise ValueError(f"expected a search with backend 'cuda' for a CUDA graph, got {got}")
         graph: GenerationGraph | None = None
 
         def step() -> Evaluation:
@@ -325,7 +327,8 @@ class CrossEntropyMethod:
         the others.
         """
         self._warn_of_failure()
-        return self.snapshot().statistics()
+        record = self.snapshot().record()
+        return {name: getattr(record, name) for name in record.__slots__[1:6]}
 
     def snapshot(self, evaluation: Evaluation | None = None) -> Snapshot:
         """Start a copy of the state after the last generation to the host, with metrics; does not wait.

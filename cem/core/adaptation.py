@@ -22,17 +22,7 @@ _DIGITS = 12  # of a weight: the logarithms of C libraries differ in the last bi
 
 
 class Rates(NamedTuple):
-    """Learning rates, functions of d and mu_eff.
-
-    Attributes:
-        mu_eff: The effective number of elites.
-        c_s: The rate of the step-size path.
-        d_s: The damping of the step size.
-        c_c: The rate of the covariance path.
-        c_1: The rate of its rank-one update.
-        c_mu: The rate of the rank-mu update.
-        chi: The expected length of a standard normal vector.
-    """
+    """Learning rates by their names in the tutorial; ``kernels.ops.cma_update.op`` has what each is for."""
 
     mu_eff: float
     c_s: float

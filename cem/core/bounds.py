@@ -37,11 +37,7 @@ class Bounds(NamedTuple):
 
 
 def ends_of(bounds: Any, dim: int | None = None) -> Bounds:
-    """Return bounds of any form that ``CrossEntropyMethod`` takes, of ``dim`` parameters if that is known.
-
-    Raises:
-        TypeError: If they have another form.
-    """
+    """Return bounds of any form that ``CrossEntropyMethod`` takes, of ``dim`` parameters if that is known."""
     if hasattr(bounds, "lb") and hasattr(bounds, "ub"):
         return Bounds(bounds.lb, bounds.ub)
     if isinstance(bounds, Bounds):

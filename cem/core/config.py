@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from cem.core.bounds import BoundHandling
@@ -61,10 +61,6 @@ class CEMConfig:
         bound_handling: How candidates are kept within bounds: ``"clamp"``, ``"resample"`` or
             ``"transform"``; see ``cem.core.bounds``.
         mean_averaging: ``gamma`` in [0, 1] of the averaged mean; 0: ``averaged_mean`` is ``mean``.
-
-    Raises:
-        TypeError: If one has the wrong type.
-        ValueError: If one is out of range, or both a share and a number of elites are given.
     """
 
     elite_fraction: float | None = None
@@ -162,7 +158,3 @@ class CEMConfig:
         """
         handling = "transform" if bounded else "clamp"
         return cls.cma("full" if dim <= LARGEST_FULL else "diagonal", bound_handling=handling)
-
-    def replace(self, **changes: Any) -> CEMConfig:
-        """Return a copy with other values."""
-        return replace(self, **changes)

@@ -26,8 +26,7 @@ class GenerationGraph:
     """
 
     def __init__(self, state: State, objective: Objective, count: int = 1) -> None:
-        """Capture; objective and errors are those of ``CrossEntropyMethod.capture``."""
-        check_capturable(state)
+        """Capture; the objective is that of ``CrossEntropyMethod.capture``, the backend is "cuda"."""
         device = state.distribution.device
         self.count = count
         self._static = _copied(state)
@@ -67,16 +66,6 @@ class GenerationGraph:
         evaluation = as_evaluation(self._objective(candidates, state.generation))
         evaluated = candidates if evaluation.candidates is None else evaluation.candidates
         return tell(state, evaluated, evaluation.fitness), evaluation
-
-
-def check_capturable(state: State) -> None:
-    """Raise ValueError if a state is not on a CUDA device or has backend ``"torch"``."""
-    device = state.distribution.device
-    if device.type != "cuda" or state.settings.backend == "torch":
-        raise ValueError(
-            f"expected a search with backend 'cuda' for a CUDA graph, "
-            f"got {state.settings.backend!r} on {str(device)!r}"
-        )
 
 
 def _changing(state: State) -> list[Tensor]:

@@ -1,18 +1,10 @@
 """Model-predictive control by the cross-entropy method: in every step the best actions ahead are searched.
 
 A plan is a sequence of ``horizon`` actions. In each step of an environment a normal distribution over plans
-is refined in a few iterations, the first action of the plan found is executed, and the next step goes on from
-there. The improvements over the plain method are those of C. Pinneri, S. Sawant, S. Blaes, J. Achterhold, J.
-Stueckler, M. Rolinek and G. Martius, Sample-efficient Cross-Entropy Method for Real-time Planning (iCEM),
-CoRL 2020, https://arxiv.org/abs/2008.06389:
-
-* warm start: a search begins at the mean of the last step, shifted by one action;
-* memory: the best plans of an iteration are candidates of the next one, and those of the last iteration,
-  shifted by one action, are candidates of the next step;
-* noise that is coloured in time, see ``coloring_matrix``;
-* a population that shrinks from iteration to iteration;
-* momentum: mean and standard deviation keep a share of their old values;
-* the mean is a candidate of the last iteration, and the best plan found is executed.
+is refined in a few iterations, and the first action of the plan found is executed. The next step begins at
+the mean and with the best plans, shifted by one action; the last iteration evaluates the mean, too. That is
+iCEM of C. Pinneri, S. Sawant, S. Blaes, J. Achterhold, J. Stueckler, M. Rolinek and G. Martius,
+Sample-efficient Cross-Entropy Method for Real-time Planning, CoRL 2020, https://arxiv.org/abs/2008.06389.
 """
 
 from __future__ import annotations
@@ -146,10 +138,6 @@ class Planner:
             graph: Whether to capture and replay a CUDA graph. Default: with backend ``"cuda"``.
             compile: Whether to compile the cost by ``torch.compile``: a model of many small operations is
                 several times as fast then. The first ``plan()`` takes as long as the compiler.
-
-        Raises:
-            TypeError: If an argument has the wrong type.
-            ValueError: If one is out of range or has a wrong shape, or the device is not available.
         """
         if execute not in ("best", "mean"):
             raise ValueError(f"expected 'best' or 'mean' for execute, got {execute!r}")
