@@ -243,7 +243,6 @@ class CrossEntropyMethod:
 
         Raises:
             ValueError: If the search does not run by the operators on a CUDA device.
-            RuntimeError: If the objective cannot be captured; torch says why.
         """
         check_integer("generations", generations, 1)
         if self.backend != "cuda":
@@ -348,17 +347,14 @@ class CrossEntropyMethod:
         self._adopt(snapshot.generation, snapshot.state._replace(variance_schedule=table))
 
     def stop(self, *, target: float | None = None, budget: int | None = None) -> tuple[str, ...]:
-        """Return the reasons to stop, an empty tuple while there are none; see ``cem.core.termination``.
+        """Return the reasons to stop a single search, an empty tuple while there are none.
 
-        They compare a generation with those before at which this was called: call it after every one, or
-        after every few. Waits for the device. Warns where the search has collapsed.
+        They are those of ``cem.core.termination``, which compares a generation with those before at which
+        this was called: call it after every one, or every few. Waits. Warns where the search has collapsed.
 
         Args:
             target: A fitness that is good enough, for the reason ``"target"``.
             budget: The most evaluations, for the reason ``"budget"``: another generation would exceed it.
-
-        Raises:
-            ValueError: If the search is a batch.
         """
         target = None if target is None else check_real("target", target)
         if self.batch_shape:

@@ -209,9 +209,7 @@ class Planner:
     def reset(self, env_ids: Any = None) -> None:
         """Forget the last plans: an episode begins. The noise goes on, it is not repeated.
 
-        Args:
-            env_ids: Indices, or a mask of bools of shape (B,), of the environments whose episode begins:
-                tensor, array or sequence. ``None``: all.
+        ``env_ids``: its environments, indices or a mask of bools of shape (B,); ``None``: all.
         """
         started = self._memory.started.clone()
         if env_ids is None:
@@ -232,9 +230,6 @@ class Planner:
         Returns:
             The action, a new tensor of shape ([B,] A) on the device of the planner; a NumPy array where the
             state is one. Where no plan has a usable cost it is that of the shifted mean.
-
-        Raises:
-            ValueError: If the state or the costs have a wrong shape.
         """
         given = torch.as_tensor(as_torch_takes_it(state), device=self.device)
         if self.num_envs is not None and (given.dim() == 0 or len(given) != self.num_envs):

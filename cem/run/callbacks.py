@@ -199,11 +199,7 @@ class MetricsWriter(Callback):
         self._descriptor: int | None = None
 
     def restore(self, generation: int) -> list[dict[str, Any]]:
-        """Remove the lines after a generation and a torn last line, and return the others, as dicts.
-
-        Raises:
-            ValueError: If another line is damaged.
-        """
+        """Remove the lines after a generation and a torn last line; return the others, which are whole."""
         check_own(self.path)
         kept: list[dict[str, Any]] = []
         size = 0

@@ -160,7 +160,6 @@ class Trainer:
         Raises:
             CheckpointError: If the folder of the checkpointer holds checkpoints and ``resume()`` was not
                 called: a new run would mix with them.
-            KeyboardInterrupt: On the second Ctrl-C.
             OSError: If metrics or a checkpoint cannot be written.
         """
         ranks.broadcast(self._check_free)
