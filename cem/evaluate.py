@@ -6,7 +6,6 @@ import json
 import math
 import os
 import pickle
-import re
 import signal
 import threading
 import traceback
@@ -37,9 +36,7 @@ Workers = int | Executor | Callable[..., Iterable[Any]]
 
 _POLL_SECONDS = 0.05  # from one look at the stop request to the next
 _THREADS = "a concurrent.futures.ThreadPoolExecutor for workers"
-_LOOP = "vectorize='loop' takes what is not PyTorch operations from tensors to a tensor alone"
 _HINT = "a function of one candidate needs vectorize=True or vectorize='loop'"
-_OF_VMAP = re.compile("vmap|batching|doesn't have storage", re.IGNORECASE)  # in errors of torch.func.vmap
 _JOURNAL = ("generation", "index", "x", "fitness")
 _SPAWN = get_context("spawn")
 
@@ -102,10 +99,6 @@ class Evaluator:
 
         Those count as evaluated. The first line is ``search``; ``generation`` is the number of those that a
         checkpoint has. A function of populations writes none, for a checkpoint has all of its generation.
-
-        Raises:
-            CheckpointError: If the file is that of another search.
-            ValueError: If it is no journal.
         """
         if self._journal is not None:
             self._journal.file.close()
@@ -134,9 +127,9 @@ class Evaluator:
             self.failures += len(candidates)
             found = candidates[:, 0] * math.nan
         except Exception as error:
-            if self._vmap and _OF_VMAP.search(str(error)):
-                raise RuntimeError(f"torch.func.vmap does not take the function: {_LOOP}") from error
-            if not (self._vmap or self.evaluations):
+            if self._vmap:
+                _add_note(error, "What torch.func.vmap does not take needs vectorize='loop'.")
+            elif not self.evaluations:
                 kind = "a tensor" if isinstance(candidates, Tensor) else "an array"
                 shape = tuple(candidates.shape)
                 _add_note(error, f"The function got a population, {kind} of shape {shape}: {_HINT}.")

@@ -31,14 +31,10 @@ __all__ = ["Settings", "State", "ask", "init", "tell"]
 
 
 def ask(state: State) -> tuple[Tensor, State]:
-    """Draw a generation.
+    """Return the candidates of a generation, shape (..., N, d), and the state.
 
-    Args:
-        state: The state. With backend ``"torch"`` the noise is that of torch's global generator; with the
-            operators it is a function of (seed, generation): asking again gives the same.
-
-    Returns:
-        The candidates, shape (..., N, d), and the state.
+    With backend ``"torch"`` the noise is that of torch's global generator; with the operators it is a
+    function of (seed, generation): asking again gives the same.
     """
     return draw(state, _randn if state.settings.backend == "torch" else operator_sample), state
 

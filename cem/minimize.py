@@ -29,7 +29,7 @@ from cem.core.variance_schedule import describe_callable
 from cem.evaluate import Evaluator
 from cem.optimizer import CrossEntropyMethod
 from cem.run import ranks
-from cem.run.callbacks import Callback, MetricsWriter, ProgressBar, check_callbacks
+from cem.run.callbacks import Callback, MetricsWriter, ProgressBar, as_callbacks
 from cem.run.checkpoint import Checkpointer
 from cem.run.stopping import Interrupted, StopRequest
 from cem.run.trainer import Trainer
@@ -44,10 +44,6 @@ if TYPE_CHECKING:
 
 CHECKPOINT_SECONDS = 1.0
 _LEAST_GENERATIONS, _NOISY_GENERATIONS = 20, 150  # within a budget, of a population that is chosen
-_SYNONYMS = {
-    **{"x0": "Mean", "sigma0": "Std", "rng": "Seed", "random_state": "Seed", "n_jobs": "Workers"},
-    **dict.fromkeys(("maxfun", "maxfev", "maxfevals", "maxiter", "n_trials"), "Budget"),
-}
 _CONVERGED = ("std", "fitness_range")
 _CUT_SHORT = ("time_limit", "signal", "requested", "failed")
 _NOISE, _SEEN = "noise", "noise_seen"  # reason and metric of a search whose first mean had two values
@@ -212,9 +208,7 @@ def minimize(objective: Callable[..., Any], mean: Any = None, std: Any = None, *
 
     With nothing else given it chooses what ``Result.settings`` says: a full covariance up to 200 parameters,
     a diagonal one above; evolution paths; 4 + 3 ln(dim) candidates, or fewer for twenty generations within a
-    budget; restarts of two regimes. That is CMA-ES as of N. Hansen, The CMA Evolution Strategy: A
-    Tutorial, arXiv:1604.00772, 2023, and R. Ros and N. Hansen, A Simple Modification in CMA-ES Achieving
-    Linear Time and Space Complexity, PPSN 2008. The first candidate is the mean.
+    budget; restarts of two regimes. That is CMA-ES, see ``CEMConfig.cma``. The first candidate is the mean.
 
     A search ends for a reason of ``cem.core.termination``, at the budget, at the time limit or on Ctrl-C;
     what is found by then is returned. A restart begins at the start again, in one of two regimes: with twice
@@ -266,8 +260,6 @@ def minimize(objective: Callable[..., Any], mean: Any = None, std: Any = None, *
     Raises:
         CheckpointError: If ``checkpoint`` holds another search.
         RanksError: If another rank has gone.
-        TypeError: If an option is unknown or has the wrong type.
-        ValueError: If one is out of range.
     """
     return _Search(objective, mean, std, False, _complete("minimize", options)).run()
 
@@ -287,7 +279,7 @@ def _complete(function: str, options: dict[str, Any]) -> dict[str, Any]:
     """Return the options with the defaults of those that are not given."""
     for name in options:
         if name not in Options.__annotations__:
-            hint = did_you_mean(_SYNONYMS.get(name, name), [*Options.__annotations__, "mean", "std"])
+            hint = did_you_mean(name, [*Options.__annotations__, "mean", "std"])
             if name in CEMConfig.__dataclass_fields__:
                 hint = f": give it as config=CEMConfig({name}=...) or CEMConfig.cma({name}=...)"
             raise TypeError(f"{function}() got an unexpected option {name!r}{hint}")
@@ -325,7 +317,7 @@ class _Search(Callback):
         check_flags(**{name: options[name] for name in flags})
         self._objective, self._mean, self._std, self._maximize = objective, mean, std, maximize
         self._options = options
-        self._callbacks = check_callbacks(options["callbacks"])
+        self._callbacks = as_callbacks(options["callbacks"])
         target = options["target"]
         self._target = None if target is None else check_real("target", target)
         if mean is None or std is None:
@@ -407,7 +399,7 @@ class _Search(Callback):
                 if left >= self._size:
                     textbook = CEMConfig().population_of(optimizer.dim)
                     self._size = population = max(self._size, min(textbook, left // _NOISY_GENERATIONS))
-                    self._noisy, self._config = True, self._config.replace(mean_averaging=0.2)
+                    self._noisy, self._config = True, replace(self._config, mean_averaging=0.2)
                     continue
                 reason = "budget"
             found_before = self._best() if self._found else None
@@ -533,11 +525,7 @@ class _Search(Callback):
             self._add(GenerationRecord(**numbers, metrics=metrics, mean=mean, std=std))
 
     def on_generation(self, record: GenerationRecord) -> None:
-        """Record the generation.
-
-        Raises:
-            Interrupted: If there is a reason to end.
-        """
+        """Record the generation; raise Interrupted if there is a reason to end."""
         self._add(record)
         if self._reason is not None:
             raise Interrupted(self._reason)
@@ -581,10 +569,9 @@ class _Regimes:
         self._random: random.Random | None = None
 
     def next(self, seed: int | None, left: int) -> tuple[int, float, int]:
-        """Return the population of the next search, the share of the standard deviation, and its budget.
+        """Return population, share of the standard deviation and budget of the next search.
 
-        They depend on the searches before alone, so that a search goes on with a larger budget; a large
-        population has all that is left of it.
+        They depend on the searches before alone, so that a search goes on with a larger budget.
         """
         self._random = self._random or random.Random(f"restarts {seed}")
         self._large = self._used[1] <= self._used[0]

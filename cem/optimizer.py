@@ -46,7 +46,7 @@ from cem.core.checks import check_real, check_shape, outside
 from cem.core.config import CEMConfig
 from cem.core.evaluation import Evaluation, Objective
 from cem.core.generation import draw, operator_sample, tell
-from cem.core.graph import GenerationGraph, check_capturable
+from cem.core.graph import GenerationGraph
 from cem.core.snapshot import Snapshot, loaded_state
 from cem.core.state import State, bounds_of, doubles, init, problem_seeds
 from cem.core.termination import Termination
@@ -243,10 +243,11 @@ class CrossEntropyMethod:
 
         Raises:
             ValueError: If the search does not run by the operators on a CUDA device.
-            RuntimeError: If the objective cannot be captured; torch says why.
         """
         check_integer("generations", generations, 1)
-        check_capturable(self._state)
+        if self.backend != "cuda":
+            got = f"{self.backend!r} on {str(self.device)!r}"
+            raise ValueError(f"expected a search with backend 'cuda' for a CUDA graph, got {got}")
         graph: GenerationGraph | None = None
 
         def step() -> Evaluation:
@@ -325,7 +326,8 @@ class CrossEntropyMethod:
         the others.
         """
         self._warn_of_failure()
-        return self.snapshot().statistics()
+        record = self.snapshot().record()
+        return {name: getattr(record, name) for name in record.__slots__[1:6]}
 
     def snapshot(self, evaluation: Evaluation | None = None) -> Snapshot:
         """Start a copy of the state after the last generation to the host, with metrics; does not wait.
@@ -345,17 +347,14 @@ class CrossEntropyMethod:
         self._adopt(snapshot.generation, snapshot.state._replace(variance_schedule=table))
 
     def stop(self, *, target: float | None = None, budget: int | None = None) -> tuple[str, ...]:
-        """Return the reasons to stop, an empty tuple while there are none; see ``cem.core.termination``.
+        """Return the reasons to stop a single search, an empty tuple while there are none.
 
-        They compare a generation with those before at which this was called: call it after every one, or
-        after every few. Waits for the device. Warns where the search has collapsed.
+        They are those of ``cem.core.termination``, which compares a generation with those before at which
+        this was called: call it after every one, or every few. Waits. Warns where the search has collapsed.
 
         Args:
             target: A fitness that is good enough, for the reason ``"target"``.
             budget: The most evaluations, for the reason ``"budget"``: another generation would exceed it.
-
-        Raises:
-            ValueError: If the search is a batch.
         """
         target = None if target is None else check_real("target", target)
         if self.batch_shape:

@@ -22,7 +22,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "classic": {
         "config": CEMConfig.classic(
             "linear:0.5,20",
-            variance_about="new_mean_unbiased",
             smoothing=0.8,
             std_smoothing=0.5,
             mean_averaging=0.3,
@@ -31,7 +30,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "paths": {"config": CEMConfig.cma("diagonal")},
     "transform": {"config": CEMConfig(bound_handling="transform"), "bounds": (-6.0, 5.0)},
     "cma": {"config": CEMConfig.cma()},
-    "full paths": {"config": CEMConfig.cma(bound_handling="reflect"), "bounds": (-6.0, 5.0)},
+    "full paths": {"config": CEMConfig.cma(bound_handling="resample"), "bounds": (-6.0, 5.0)},
 }
 """Searches that run through different code."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[1]
 PYTHON, NATIVE = (".py", ".js"), (".cpp", ".cu", ".cuh", ".h")
 WEIGHTS = {
-    ("cem", PYTHON): 5_104,
+    ("cem", PYTHON): 4_685,
     ("tetris", PYTHON): 10_622,
     ("tetris", NATIVE): 6_387,
     ("kernels/ops", PYTHON + NATIVE): 9_305,

@@ -16,24 +16,13 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 _DIGITS = 12  # of a weight: the logarithms of C libraries differ in the last bit
 
 
 class Rates(NamedTuple):
-    """Learning rates, functions of d and mu_eff.
-
-    Attributes:
-        mu_eff: The effective number of elites.
-        c_s: The rate of the step-size path.
-        d_s: The damping of the step size.
-        c_c: The rate of the covariance path.
-        c_1: The rate of its rank-one update.
-        c_mu: The rate of the rank-mu update.
-        chi: The expected length of a standard normal vector.
-    """
+    """Learning rates by their names in the tutorial; ``kernels.ops.cma_update.op`` has what each is for."""
 
     mu_eff: float
     c_s: float
@@ -97,16 +86,10 @@ def _log_weight(num_elites: int, rank: int) -> float:
     return math.log(num_elites + 0.5) - math.log(rank)
 
 
-def of_elites(
-    factor: Tensor, elites: Tensor, weights: Tensor, old_mean: Tensor, variance_about: str
-) -> Tensor:
+def of_elites(elites: Tensor, weights: Tensor, old_mean: Tensor, variance_about: str) -> Tensor:
     """Return the covariance of the elites, (..., K, d), weights of sum 1; (..., d, d), all float64."""
     centre = old_mean
     if variance_about != "old_mean":
         centre = (weights.unsqueeze(-1) * elites).sum(-2)
     y = elites - centre.unsqueeze(-2)
-    found = (y * weights.unsqueeze(-1)).mT @ y
-    if variance_about != "new_mean_unbiased":
-        return found
-    share = (1 - weights.square().sum(-1))[..., None, None]
-    return torch.where(share > 0, found / share, factor @ factor.mT)
+    return (y * weights.unsqueeze(-1)).mT @ y

@@ -77,9 +77,6 @@ def choose_backend(name: str, device: torch.device, operators: Sequence[str] = O
     """Return the backend of a search, built and ready, for the operators that it calls.
 
     ``"auto"`` is resolved: where they cannot be compiled a RuntimeWarning says why, and it is ``"torch"``.
-
-    Raises:
-        ValueError: If the name is unknown, or the backend does not work on the device.
     """
     if not isinstance(name, str) or name not in (AUTO, *BACKENDS):
         raise unknown_name("backend", str(name), (AUTO, *BACKENDS))

@@ -1,7 +1,6 @@
 """Bounds of a search: how candidates of a normal distribution are kept inside a box.
 
     "clamp"      the nearest point of the box; the elites are clamped ones. Mass gathers on the faces.
-    "reflect"    folded back at the faces like a billiard ball.
     "resample"   drawn again until inside, by the inverse of the distribution function: the truncated normal.
                  With full covariance each coordinate that is outside is drawn again by itself.
     "transform"  the search has no bounds, and a smooth increasing map takes its points into the box: a tanh
@@ -22,7 +21,7 @@ from torch import Tensor
 
 from cem.core.checks import check_vector
 
-BoundHandling = Literal["clamp", "reflect", "resample", "transform"]
+BoundHandling = Literal["clamp", "resample", "transform"]
 
 
 class Bounds(NamedTuple):
@@ -38,11 +37,7 @@ class Bounds(NamedTuple):
 
 
 def ends_of(bounds: Any, dim: int | None = None) -> Bounds:
-    """Return bounds of any form that ``CrossEntropyMethod`` takes, of ``dim`` parameters if that is known.
-
-    Raises:
-        TypeError: If they have another form.
-    """
+    """Return bounds of any form that ``CrossEntropyMethod`` takes, of ``dim`` parameters if that is known."""
     if hasattr(bounds, "lb") and hasattr(bounds, "ub"):
         return Bounds(bounds.lb, bounds.ub)
     if isinstance(bounds, Bounds):
@@ -86,22 +81,9 @@ def keep_inside(x: Tensor, mean: Tensor, std: Tensor, low: Tensor, high: Tensor,
     low, high = low.unsqueeze(-2), high.unsqueeze(-2)
     if handling == "transform":
         return into_box(x, low, high)
-    if handling == "reflect":
-        x = _reflected(x, low, high)
-    elif handling == "resample":
+    if handling == "resample":
         x = _truncated(x, mean.unsqueeze(-2), std.unsqueeze(-2), low, high)
     return torch.minimum(torch.maximum(x, low), high)
-
-
-def _reflected(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    width = high - low
-    both = low.isfinite() & high.isfinite()
-    start = torch.where(low.isfinite(), low, torch.zeros_like(low))
-    period = 2 * torch.where(both, width, torch.ones_like(width)).clamp(min=torch.finfo(x.dtype).tiny)
-    folded = torch.remainder(x - start, period)
-    folded = start + torch.minimum(folded, 2 * width - folded)
-    below, above = torch.where(x < low, 2 * low - x, x), torch.where(x > high, 2 * high - x, x)
-    return _choose(x, low, high, torch.where((x < low) | (x > high), folded, x), below, above)
 
 
 def _truncated(x: Tensor, mean: Tensor, std: Tensor, low: Tensor, high: Tensor) -> Tensor:

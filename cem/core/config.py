@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from cem.core.bounds import BoundHandling
@@ -18,7 +18,7 @@ MIN_ELITES = 2  # one elite has no variance: the search would stop
 
 Weights = Literal["log", "equal"]
 Covariance = Literal["diagonal", "full"]
-VarianceAbout = Literal["old_mean", "new_mean", "new_mean_unbiased"]
+VarianceAbout = Literal["old_mean", "new_mean"]
 _CHOICES = {
     "weights": Weights,
     "covariance": Covariance,
@@ -49,9 +49,8 @@ class CEMConfig:
         paths: Evolution paths adapt covariance and step size, as in CMA-ES; see ``kernels.ops.cma_update``.
             ``variance_about`` and ``std_smoothing`` are then not used.
         variance_about: The centre of the elites' variance: ``"old_mean"``, ``mu_t``, as in CMA-ES;
-            ``"new_mean"``, ``m``, as in the literature of the method, divided by the number of elites;
-            ``"new_mean_unbiased"``, divided by it minus one. About the new mean the search collapses
-            where the slope is steeper than the distribution is wide: prefer it with extra variance.
+            ``"new_mean"``, ``m``, as in the literature of the method: the search collapses where the slope
+            is steeper than the distribution is wide. Prefer it with extra variance.
         smoothing: ``alpha`` in (0, 1]: the weight of the elites against the old mean.
         std_smoothing: ``beta``, the same for the standard deviation (for the covariance, if full).
         variance_schedule: The variance ``Z_t`` added to the elites': None, a schedule of
@@ -59,13 +58,9 @@ class CEMConfig:
             generation to a finite variance ``>= 0``. It is called ahead of time, once for each generation.
         std_floor: The least standard deviation after ``tell()``, finite, ``>= 0``.
         relative_std_floor: The same as a share of the first one, per dimension. None: 1e-6, or 0 with paths.
-        bound_handling: How candidates are kept within bounds: ``"clamp"``, ``"reflect"``, ``"resample"`` or
+        bound_handling: How candidates are kept within bounds: ``"clamp"``, ``"resample"`` or
             ``"transform"``; see ``cem.core.bounds``.
         mean_averaging: ``gamma`` in [0, 1] of the averaged mean; 0: ``averaged_mean`` is ``mean``.
-
-    Raises:
-        TypeError: If one has the wrong type.
-        ValueError: If one is out of range, or both a share and a number of elites are given.
     """
 
     elite_fraction: float | None = None
@@ -163,7 +158,3 @@ class CEMConfig:
         """
         handling = "transform" if bounded else "clamp"
         return cls.cma("full" if dim <= LARGEST_FULL else "diagonal", bound_handling=handling)
-
-    def replace(self, **changes: Any) -> CEMConfig:
-        """Return a copy with other values."""
-        return replace(self, **changes)

@@ -1,10 +1,6 @@
 """One generation: candidates are drawn from the state, and their fitness moves it.
 
-    candidates = draw(state, sample)             x_i ~ N(mu_t, Sigma_t)                     i = 1 .. N
-    state = tell(state, candidates, fitness)     the elites give mu_{t+1}, Sigma_{t+1}
-
-Nothing is changed in place and nothing waits for the device, so both work in CUDA graphs and in
-``torch.compile(fullgraph=True)``. The equations stand in ``cem.optimizer``.
+``cem.functional`` exports both functions; the equations stand in ``cem.optimizer``.
 """
 
 from __future__ import annotations
@@ -158,7 +154,7 @@ def _adapted(old: State, new: State, candidates: Tensor, fitness: Tensor) -> Sta
         assert factor is not None
         lower = factor.double()
         weights = weights / weights.sum(-1, keepdim=True)
-        covariance = of_elites(lower, rows, weights, mean, config.variance_about)
+        covariance = of_elites(rows, weights, mean, config.variance_about)
         covariance = lower @ lower.mT + config.std_smoothing * (covariance - lower @ lower.mT)
         variances = covariance.diagonal(dim1=-2, dim2=-1)
         more = added(variances, old.generation, old.variance_schedule, old.std_floor)

@@ -18,18 +18,12 @@ class GenerationGraph:
     """A CUDA graph of ``count`` generations of a search: ``state = graph(state)``.
 
     A replay launches what the functions launch, without Python between: results are those of ``ask`` and
-    ``tell`` bit for bit, as long as the objective's are.
-
-    Attributes:
-        count: The generations of one replay.
-        evaluation: What the objective returned for the last generation; the next call overwrites its tensors.
+    ``tell`` bit for bit. ``evaluation`` is the last one; the next call overwrites its tensors.
     """
 
     def __init__(self, state: State, objective: Objective, count: int = 1) -> None:
-        """Capture; objective and errors are those of ``CrossEntropyMethod.capture``."""
-        check_capturable(state)
+        """Capture; the objective is that of ``CrossEntropyMethod.capture``, the backend is "cuda"."""
         device = state.distribution.device
-        self.count = count
         self._static = _copied(state)
         self._objective = objective
         self._last: Tensor | None = None  # the distribution that the last call returned
@@ -67,16 +61,6 @@ class GenerationGraph:
         evaluation = as_evaluation(self._objective(candidates, state.generation))
         evaluated = candidates if evaluation.candidates is None else evaluation.candidates
         return tell(state, evaluated, evaluation.fitness), evaluation
-
-
-def check_capturable(state: State) -> None:
-    """Raise ValueError if a state is not on a CUDA device or has backend ``"torch"``."""
-    device = state.distribution.device
-    if device.type != "cuda" or state.settings.backend == "torch":
-        raise ValueError(
-            f"expected a search with backend 'cuda' for a CUDA graph, "
-            f"got {state.settings.backend!r} on {str(device)!r}"
-        )
 
 
 def _changing(state: State) -> list[Tensor]:

@@ -54,12 +54,10 @@ class GenerationRecord:
     def as_dict(self) -> dict[str, float]:
         """Return all numbers in one flat dict: the fields in the order above, then the metrics.
 
-        Raises:
-            ValueError: If a metric has the name of a field.
+        Raises ValueError if a metric has the name of a field.
         """
         own = {name: getattr(self, name) for name in self.__slots__[:-3]}
-        clash = own.keys() & self.metrics.keys()
-        if clash:
+        if clash := own.keys() & self.metrics.keys():
             raise ValueError(f"expected metrics under names of their own, got {', '.join(sorted(clash))}")
         return {**own, **self.metrics}
 
@@ -135,11 +133,6 @@ class Snapshot:
         seconds = max(seconds, _LEAST_SECONDS)
         return {**found, **{f"{name}/s": found[name] / seconds for name in self._rates}}
 
-    def statistics(self) -> dict[str, float]:
-        """Return ``CrossEntropyMethod.statistics`` at the snapshot; waits for this copy only."""
-        record = self.record()
-        return {name: getattr(record, name) for name in record.__slots__[1:6]}
-
     @property
     def failed(self) -> bool:
         """Whether every candidate of its generation failed; waits. Of a batch never."""
@@ -194,12 +187,7 @@ def _number(value: float | Tensor) -> float:
 
 
 def loaded_state(saved: Mapping[str, Any], settings: Mapping[str, Any], current: State) -> tuple[int, State]:
-    """Return generations and state of a ``state_dict()`` for the search, of these settings, that resumes.
-
-    Raises:
-        TypeError: If the generation is no int.
-        ValueError: If a part is missing, has another shape or dtype, or was saved under other settings.
-    """
+    """Return generations and state of a ``state_dict()`` for the search, of these settings, that resumes."""
     names = [name for name in _SAVED if getattr(current, name) is not None]
     if missing := [name for name in ("settings", "generation", *names) if name not in saved]:
         raise ValueError(f"expected an optimizer state with {', '.join(missing)}, got {sorted(saved)}")

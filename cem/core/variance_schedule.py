@@ -1,11 +1,7 @@
 """Extra variance: what is added to the elites' variance, so that the search does not freeze too early.
 
-The noisy cross-entropy method draws the next generation with the variance
-
-    sigma^2_{t+1} = (1 / |elites|) * sum over the elites of (x - mu_{t+1})^2 + Z_t        for every dimension,
-
-where ``t`` counts the generations before this one: ``Z_0`` is added by the first ``tell()``. ``Z_t`` is a
-variance: its unit is that of the searched parameters, squared. As text:
+``Z_t`` of equation (2) of ``cem.optimizer``: its unit is that of the searched parameters, squared, and
+``Z_0`` is added by the first ``tell()``. As text:
 
     none              Z_t = 0, the plain method
     constant:A        Z_t = A, 4 by default: the search never converges
@@ -71,11 +67,7 @@ class NamedSchedule:
 
 
 def parse_variance_schedule(text: str) -> NamedSchedule:
-    """Read a schedule from a text in the form of the module's table, in any case.
-
-    Raises:
-        ValueError: If the name is unknown, there are too many numbers, or one is no number or out of range.
-    """
+    """Read a schedule from a text in the form of the module's table, in any case, or raise ValueError."""
     name, _, numbers = text.strip().lower().partition(":")
     if name not in _DEFAULTS:
         hint = did_you_mean(name, _DEFAULTS)

@@ -1,18 +1,10 @@
 """Model-predictive control by the cross-entropy method: in every step the best actions ahead are searched.
 
 A plan is a sequence of ``horizon`` actions. In each step of an environment a normal distribution over plans
-is refined in a few iterations, the first action of the plan found is executed, and the next step goes on from
-there. The improvements over the plain method are those of C. Pinneri, S. Sawant, S. Blaes, J. Achterhold, J.
-Stueckler, M. Rolinek and G. Martius, Sample-efficient Cross-Entropy Method for Real-time Planning (iCEM),
-CoRL 2020, https://arxiv.org/abs/2008.06389:
-
-* warm start: a search begins at the mean of the last step, shifted by one action;
-* memory: the best plans of an iteration are candidates of the next one, and those of the last iteration,
-  shifted by one action, are candidates of the next step;
-* noise that is coloured in time, see ``coloring_matrix``;
-* a population that shrinks from iteration to iteration;
-* momentum: mean and standard deviation keep a share of their old values;
-* the mean is a candidate of the last iteration, and the best plan found is executed.
+is refined in a few iterations, and the first action of the plan found is executed. The next step begins at
+the mean and with the best plans, shifted by one action; the last iteration evaluates the mean, too. That is
+iCEM of C. Pinneri, S. Sawant, S. Blaes, J. Achterhold, J. Stueckler, M. Rolinek and G. Martius,
+Sample-efficient Cross-Entropy Method for Real-time Planning, CoRL 2020, https://arxiv.org/abs/2008.06389.
 """
 
 from __future__ import annotations
@@ -98,7 +90,6 @@ class Planner:
         num_samples: int = 100,
         iterations: int = 4,
         num_elites: int | None = None,
-        mean: Any = None,
         std: Any = None,
         keep: float = 0.5,
         beta: float = 0.0,
@@ -129,9 +120,8 @@ class Planner:
             iterations: Iterations per step, ``>= 1``.
             num_elites: The best plans of an iteration, to which the distribution moves, 2 to num_samples / 2.
                 Default: a tenth of ``num_samples``, at least 2.
-            mean: The first mean of an action, one number or shape (A,). Default: the middle of the bounds.
             std: The standard deviation of an action at the beginning of each step, one number or shape (A,),
-                ``>= 0``; a number of 0 stays at its mean. Default: a third of ``high - low``.
+                ``>= 0``; a number of 0 stays in the middle of its bounds. Default: a third of ``high - low``.
             keep: The share of the elites that are candidates again, in [0, 1]; rounded up.
             beta: The exponent of the noise's power spectrum ``1 / f^beta``, finite, ``>= 0``; 0 is white
                 noise. Where actions have to stay the same for many steps to matter, try 1 to 4.
@@ -148,10 +138,6 @@ class Planner:
             graph: Whether to capture and replay a CUDA graph. Default: with backend ``"cuda"``.
             compile: Whether to compile the cost by ``torch.compile``: a model of many small operations is
                 several times as fast then. The first ``plan()`` takes as long as the compiler.
-
-        Raises:
-            TypeError: If an argument has the wrong type.
-            ValueError: If one is out of range or has a wrong shape, or the device is not available.
         """
         if execute not in ("best", "mean"):
             raise ValueError(f"expected 'best' or 'mean' for execute, got {execute!r}")
@@ -183,11 +169,9 @@ class Planner:
         low, high = self._low, self._high = [self._actions("bounds", end) for end in bounds]
         if not bool((low.isfinite() & high.isfinite() & (low < high)).all()):
             raise ValueError(f"expected finite bounds with low < high, got {bounds!r}")
-        self._first_mean = (low + high) / 2 if mean is None else self._actions("mean", mean)
+        self._first_mean = (low + high) / 2
         self._first_std = (high - low) / 3 if std is None else self._actions("std", std)
         check_distribution(self._first_mean, self._first_std)
-        if not bool(((low <= self._first_mean) & (self._first_mean <= high)).all()):
-            raise ValueError(f"expected a mean within the bounds {bounds!r}, got {mean!r}")
 
         count, dim = self.num_envs or 1, self.horizon * self.action_dim
         seeds = [mix_seed(self.seed, number) >> 1 for number in range(count)]
@@ -225,9 +209,7 @@ class Planner:
     def reset(self, env_ids: Any = None) -> None:
         """Forget the last plans: an episode begins. The noise goes on, it is not repeated.
 
-        Args:
-            env_ids: Indices, or a mask of bools of shape (B,), of the environments whose episode begins:
-                tensor, array or sequence. ``None``: all.
+        ``env_ids``: its environments, indices or a mask of bools of shape (B,); ``None``: all.
         """
         started = self._memory.started.clone()
         if env_ids is None:
@@ -248,9 +230,6 @@ class Planner:
         Returns:
             The action, a new tensor of shape ([B,] A) on the device of the planner; a NumPy array where the
             state is one. Where no plan has a usable cost it is that of the shifted mean.
-
-        Raises:
-            ValueError: If the state or the costs have a wrong shape.
         """
         given = torch.as_tensor(as_torch_takes_it(state), device=self.device)
         if self.num_envs is not None and (given.dim() == 0 or len(given) != self.num_envs):

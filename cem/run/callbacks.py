@@ -8,7 +8,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -59,12 +59,8 @@ class Callback:
         """Called once at the end for every callback that was started, after an error, too."""
 
 
-def check_callbacks(callbacks: Any) -> tuple[Callback, ...]:
+def as_callbacks(callbacks: Iterable[Any]) -> tuple[Callback, ...]:
     """Return callbacks, or functions of a ``GenerationRecord``, as a tuple of callbacks."""
-    if not isinstance(callbacks, Sequence) or not all(
-        isinstance(each, Callback) or callable(each) for each in callbacks
-    ):
-        raise TypeError(f"expected callbacks as a sequence of Callback, got {callbacks!r}: see cem.Callback")
     return tuple(each if isinstance(each, Callback) else _of_function(each) for each in callbacks)
 
 
@@ -203,11 +199,7 @@ class MetricsWriter(Callback):
         self._descriptor: int | None = None
 
     def restore(self, generation: int) -> list[dict[str, Any]]:
-        """Remove the lines after a generation and a torn last line, and return the others, as dicts.
-
-        Raises:
-            ValueError: If another line is damaged.
-        """
+        """Remove the lines after a generation and a torn last line; return the others, which are whole."""
         check_own(self.path)
         kept: list[dict[str, Any]] = []
         size = 0

@@ -92,11 +92,7 @@ class Checkpointer:
         self.interval_s = interval_s
 
     def paths(self) -> dict[int, Path]:
-        """Return the checkpoint files in the folder by step, newest first; they may be damaged or foreign.
-
-        Raises:
-            OSError: If one is a link, a pipe or a device.
-        """
+        """Return the checkpoint files in the folder by step, newest first; they may be damaged or foreign."""
         files = self.folder.iterdir() if self.folder.is_dir() else ()
         found = {int(match[1]): path for path in files if (match := _NAME.fullmatch(path.name))}
         for path in found.values():
@@ -128,7 +124,6 @@ class Checkpointer:
 
         Raises:
             CheckpointError: If there is none, or it is of another run; it names files and reasons.
-            OSError: As ``paths``.
         """
         passed_over: list[str] = []
         for step, path in self.paths().items():

@@ -15,7 +15,7 @@ from cem.core.evaluation import Evaluation, Objective, as_evaluation
 from cem.core.snapshot import Snapshot
 from cem.optimizer import CrossEntropyMethod
 from cem.run import ranks
-from cem.run.callbacks import Callback, RunPlan, check_callbacks
+from cem.run.callbacks import Callback, RunPlan, as_callbacks
 from cem.run.checkpoint import Checkpointer, CheckpointError
 from cem.run.stopping import Interrupted, StopRequest
 from kernels.support.checks import check_integer
@@ -127,7 +127,7 @@ class Trainer:
         self._objective = objective
         self._generations = None if generations is None else check_integer("generations", generations, 0)
         self._time_limit_s = None if time_limit_s is None else check_real("time_limit_s", time_limit_s, 0.0)
-        self._callbacks = check_callbacks(callbacks)
+        self._callbacks = as_callbacks(callbacks)
         self._checkpointer = checkpointer
         self._owns_stop = stop is None
         self._costs = tuple(costs)
@@ -161,7 +161,6 @@ class Trainer:
         Raises:
             CheckpointError: If the folder of the checkpointer holds checkpoints and ``resume()`` was not
                 called: a new run would mix with them.
-            KeyboardInterrupt: On the second Ctrl-C.
             OSError: If metrics or a checkpoint cannot be written.
         """
         ranks.broadcast(self._check_free)

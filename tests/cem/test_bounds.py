@@ -58,26 +58,14 @@ def test_problems_of_a_batch_have_bounds_of_their_own_and_find_optima_on_a_face_
     assert search.best.flatten().tolist() == pytest.approx([1.0, 3.0, 3.0, 3.0], abs=1e-2)
 
 
-def folded(mean, std, low, high):
-    """The distribution function of a normal variable that is folded back at the faces."""
-    normal, width = stats.norm(mean, std), high - low
-    if not math.isfinite(width):
-        return lambda x: normal.cdf(x) + normal.sf(2 * high - x)
-    return lambda x: sum(
-        normal.cdf(low + 2 * k * width + (x - low)) - normal.cdf(low + 2 * k * width - (x - low))
-        for k in range(-20, 21)
-    )
-
-
 @pytest.mark.parametrize(("mean", "std", "low", "high"), [(0.0, 1.0, 0.0, 0.1), (1.0, 3.0, -INF, 1.5)])
 def test_candidates_are_distributed_as_the_handling_says(mean, std, low, high):
     draws = {
         handling: make([mean], std, 20_000, low, high, handling, dtype=torch.float64).ask()[:, 0].numpy()
-        for handling in ("resample", "reflect", "clamp")
+        for handling in ("resample", "clamp")
     }
     truncated = stats.truncnorm((low - mean) / std, (high - mean) / std, loc=mean, scale=std)
     assert stats.kstest(draws["resample"], truncated.cdf).pvalue > ALPHA
-    assert stats.kstest(draws["reflect"], folded(mean, std, low, high)).pvalue > ALPHA
     x, normal = draws["clamp"], stats.norm(mean, std)
     for face, share in ((low, normal.cdf(low)), (high, normal.sf(high))):
         on_it = int((x == face).sum())

@@ -78,7 +78,7 @@ def test_snapshot_and_rewind_do_not_wait_and_a_snapshot_is_read_before_what_is_q
     behind = torch.cuda.Event()
     behind.record()
     assert snapshot.state_dict()["generation"] == 1
-    assert snapshot.statistics()["std_mean"] > 0
+    assert snapshot.record().std_mean > 0
     assert snapshot.ready
     assert not behind.query()
     with nobody_waits():

@@ -109,8 +109,9 @@ def test_an_error_of_a_function_of_the_population_is_its_own():
     [lambda x: x.sum().item(), lambda x: torch.tensor(x.numpy().sum()), lambda x: x[0] if x[0] > 0 else x[1]],
 )
 def test_where_vmap_fails_the_loop_is_named_and_works(function):
-    with pytest.raises(RuntimeError, match="vectorize='loop'"):
+    with pytest.raises(RuntimeError) as caught:
         evaluator(function, vectorize=True)(POPULATION, 0)
+    assert not NOTES or "vectorize='loop'" in caught.value.__notes__[0]
     assert len(evaluator(function, vectorize="loop")(POPULATION, 0).fitness) == 3
 
 
