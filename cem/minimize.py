@@ -44,6 +44,10 @@ if TYPE_CHECKING:
 
 CHECKPOINT_SECONDS = 1.0
 _LEAST_GENERATIONS, _NOISY_GENERATIONS = 20, 150  # within a budget, of a population that is chosen
+_SYNONYMS = {
+    **{"x0": "Mean", "sigma0": "Std", "rng": "Seed", "random_state": "Seed", "n_jobs": "Workers"},
+    **dict.fromkeys(("maxfun", "maxfev", "maxfevals", "maxiter", "n_trials"), "Budget"),
+}
 _CONVERGED = ("std", "fitness_range")
 _CUT_SHORT = ("time_limit", "signal", "requested", "failed")
 _NOISE, _SEEN = "noise", "noise_seen"  # reason and metric of a search whose first mean had two values
@@ -279,7 +283,7 @@ def _complete(function: str, options: dict[str, Any]) -> dict[str, Any]:
     """Return the options with the defaults of those that are not given."""
     for name in options:
         if name not in Options.__annotations__:
-            hint = did_you_mean(name, [*Options.__annotations__, "mean", "std"])
+            hint = did_you_mean(_SYNONYMS.get(name, name), [*Options.__annotations__, "mean", "std"])
             if name in CEMConfig.__dataclass_fields__:
                 hint = f": give it as config=CEMConfig({name}=...) or CEMConfig.cma({name}=...)"
             raise TypeError(f"{function}() got an unexpected option {name!r}{hint}")
