@@ -36,7 +36,12 @@ CASES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "rollout": (tetris.rollout, {**PLAY, "decisions": 5}),
     "Rollout": (lambda **k: tetris.Rollout(**k).advance(3), PLAY),
     "split_rollout": (tetris.split_rollout, {**PLAY, "decisions": 300}),
-    "TetrisVectorEnv": (step, {"num_envs": 2, "width": 6, "height": 6, "action": torch.zeros(2).long()}),
+    "TetrisVectorEnv": (
+        step,
+        {"num_envs": 2, "action": torch.zeros(2).long()}
+        | {"width": 6, "height": 6, "clear_on_overflow": False, "pieces": "bag", "render_mode": None}
+        | {"pieces_known": 2, "reward": "lines"},
+    ),
 }
 ENTRIES = {"Rollout": tetris.Rollout, "TetrisVectorEnv": TetrisVectorEnv}  # the rest are called as they are
 

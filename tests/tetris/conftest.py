@@ -90,7 +90,7 @@ def own_features_forgotten() -> Iterator[None]:
     features.FEATURES.update(before)
     own_features._headers.clear()
     own_features._headers.update(headers)
-    envs_native.feature_operators.cache_clear()
+    envs_native.operators.cache_clear()
 
 
 @pytest.fixture

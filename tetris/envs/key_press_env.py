@@ -12,7 +12,7 @@ from kernels.support.checks import check_integer
 from tetris.envs.tetris_env import Observation, TetrisEnv
 from tetris.game.decisions import Rows
 from tetris.game.pieces import PIECES, Shape
-from tetris.view.game_view import HEADROOM
+from tetris.view.game_view import HEADROOM, put
 
 NOTHING, LEFT, RIGHT, ROTATE, DOWN, DROP, HOLD = range(7)
 """The actions by number."""
@@ -54,12 +54,11 @@ class KeyPressTetrisEnv(TetrisEnv):
     ## Observation Space
     `Dict` of those of `TetrisEnv` and
 
-    | Key             | Space                                  | Meaning                                   |
-    | --------------- | -------------------------------------- | ----------------------------------------- |
-    | `falling`       | `Box(0, 1, (height + 4, width), int8)` | cells of the falling piece; row 0 is the  |
-    |                 |                                        | **bottom**, four rows are above the board |
-    | `since_gravity` | `Discrete(gravity)`                    | steps since gravity acted                 |
-    | `may_hold`      | `Discrete(2)`, with a hold slot        | whether the piece may be swapped          |
+    | Key             | Space                                  | Meaning                                     |
+    | --------------- | -------------------------------------- | ------------------------------------------- |
+    | `falling`       | `Box(0, 1, (height + 4, width), int8)` | the falling piece, as `board` and above it  |
+    | `since_gravity` | `Discrete(gravity)`                    | steps since gravity acted                   |
+    | `may_hold`      | `Discrete(2)`, with a hold slot        | whether the piece may be swapped            |
 
     ## Rewards
     0 but in the step in which the piece comes to rest. With `reward="points"` also a point for each row of a
@@ -75,12 +74,18 @@ class KeyPressTetrisEnv(TetrisEnv):
         """Set up the spaces; see the class."""
         self.gravity = check_integer("gravity", gravity, 1, (1 << 31) - 1)
         super().__init__(*arguments, **options)
-        self._since_gravity: int
-        self._shape: Shape
-        self._column: int
-        self._row: int
-        self._may_hold: bool
         self.action_space = spaces.Discrete(HOLD + self.has_hold)
+
+    def _begin(self) -> None:
+        self._since_gravity = 0
+        self._begin_piece()
+
+    def _begin_piece(self) -> None:
+        """Put the piece above the board, in the middle."""
+        self._shape = PIECES[self.piece][0]
+        self._column = (self.rules.width - self._shape.width) // 2
+        self._row = self.rules.height
+        self._may_hold = self.has_hold
 
     def step(self, action: SupportsIndex) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Press a key by its number in the action space; see `TetrisEnv.step`."""
@@ -121,17 +126,6 @@ class KeyPressTetrisEnv(TetrisEnv):
             keys[ord("c")] = HOLD
         return {(key,): action for key, action in keys.items()}
 
-    def _begin(self) -> None:
-        self._since_gravity = 0
-        self._begin_piece()
-
-    def _begin_piece(self) -> None:
-        """Put the piece above the board, in the middle."""
-        self._shape = PIECES[self.piece][0]
-        self._column = (self.rules.width - self._shape.width) // 2
-        self._row = self.rules.height
-        self._may_hold = self.has_hold
-
     def _come_to_rest(self) -> float:
         reward = self._settle(self._shape, self._column, self._row)
         self._begin_piece()
@@ -161,8 +155,7 @@ class KeyPressTetrisEnv(TetrisEnv):
 
     def _observation(self) -> Observation:
         falling = np.zeros((self.rules.height + HEADROOM, self.rules.width), dtype=np.int8)
-        for y, cells in enumerate(self._shape.rows, start=self._row):
-            falling[y] = (cells << self._column) >> np.arange(self.rules.width) & 1
+        put(falling, self._shape, self._column, self._row, 1)
         observation = super()._observation()
         observation["falling"] = falling
         observation["since_gravity"] = np.int64(self._since_gravity)

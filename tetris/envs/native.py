@@ -24,12 +24,6 @@ def extension() -> Extension:
     )
 
 
-@functools.cache
-def operators(*, cuda: bool = False) -> Any:
-    """Return the step operators; see `tetris.play.engines.load`."""
-    return load(extension(), cuda=cuda)
-
-
 def feature_extension(names: tuple[str, ...]) -> Extension:
     """Return the library of the placements' features; ValueError if one is defined in Python only."""
     digest, includes, defines = feature_definitions(names)
@@ -46,6 +40,6 @@ def feature_extension(names: tuple[str, ...]) -> Extension:
 
 
 @functools.cache
-def feature_operators(names: tuple[str, ...], *, cuda: bool = False) -> Any:
-    """Return the operator of the placements' features; see `tetris.play.engines.load`."""
-    return load(feature_extension(names), cuda=cuda)
+def operators(names: tuple[str, ...] = (), *, cuda: bool = False) -> Any:
+    """Return the step operators, or with names that of the placements' features; see `engines.load`."""
+    return load(feature_extension(names) if names else extension(), cuda=cuda)

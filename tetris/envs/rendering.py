@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium import logger
 
 from tetris.game.pieces import PIECES
 from tetris.game.rules import PIECE_LETTERS
@@ -23,13 +24,16 @@ EMPTY_HOLD = len(PIECES)
 _SLOT = 5 * CELL  # pixels: a piece in a square of 4 x 4 cells, its label above and a margin beside it
 
 
-def draw(mode: str, observation: Mapping[str, Any]) -> str | npt.NDArray[np.uint8]:
-    """Return the picture of an observation of one game, as text (``"ansi"``) or as a frame (``"rgb_array"``).
+def draw(mode: str | None, observations: Iterable[Mapping[str, Any]]) -> tuple[Any, ...] | None:
+    """Return a picture of each observation of a game: text (``"ansi"``), a frame (``"rgb_array"``) or None.
 
     A frame is red, green and blue, shape (16 * (height + 4), 16 * width, 3), uint8. The held piece and those
     that follow are on the right of the board; each column of them makes it wider by 80.
     """
-    return _text(observation) if mode == "ansi" else _frame(observation)
+    if mode is None:
+        logger.warn("You are calling render method without specifying any render mode.")
+        return None
+    return tuple(map(_text if mode == "ansi" else _frame, observations))
 
 
 def _text(observation: Mapping[str, Any]) -> str:

@@ -24,7 +24,6 @@ Observation = dict[str, Any]
 REWARDS = ("lines", "points", "pieces", "survival")
 """The rewards, as enum Reward in step.h numbers them; see Rewards of `TetrisEnv`."""
 
-MAX_PIECES_KNOWN = 7
 MAX_ORIENTATIONS = max(map(len, PIECES))
 
 
@@ -57,17 +56,16 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     ## Description
     The game is *simplified Tetris* (Bertsekas & Ioffe 1996; Thiery & Scherrer 2009). A piece is turned and
     moved sideways above the board, falls straight down and rests where it first would collide. Full rows are
-    removed. There is no gravity to race against and no sliding under overhangs: an action is a placement.
+    removed.
 
     ## Action Space
     `Discrete(4 * width)`: action `orientation * width + column`, with `column` the column of the left edge of
-    the piece's bounding box. Orientation 0 is the piece as it comes, each next one turned by 90 degrees
-    counter-clockwise. Pieces 0 to 6 are I, O, T, Z, S, J, L and have 2, 1, 4, 2, 2, 4 and 4 orientations.
+    the piece's bounding box and `orientation` its turns by 90 degrees counter-clockwise. Pieces 0 to 6 are I,
+    O, T, Z, S, J, L and have 2, 1, 4, 2, 2, 4 and 4 orientations.
 
-    `info["action_mask"]` (int8, one number per action) is 1 for the actions that are different placements of
-    the piece to be placed; `action_space.sample(mask=info["action_mask"])` draws one of them. Every other
-    action is allowed, too, and is played as one of them: orientations repeat, and a piece that would stick
-    out on the right stands at the right wall.
+    `info["action_mask"]` (int8, one number per action) is 1 for the different placements of the piece;
+    `action_space.sample(mask=info["action_mask"])` draws one. Any other action is played as one of them:
+    orientations repeat, and a piece that would stick out on the right stands at the right wall.
 
     ## Observation Space
     `Dict` of
@@ -84,33 +82,28 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
 
     ## Variants
     *Hold* (Tetris guideline): of `Discrete(8 * width)` actions `4 * width + a` swaps the piece with that in
-    the slot, then plays `a` with it. If the slot is empty the next piece is played. So at most one swap comes
-    before each piece. `hold` needs `pieces_known` of at least 2: the observation shows what a swap brings.
+    the slot, the next one if it is empty, then plays `a` with it. `hold` needs `pieces_known` of at least 2:
+    the observation shows what a swap brings.
 
     *Garbage* (as opponents send it): after every `garbage_every` pieces of a game a row that is full but for
     one cell rises under the stack. The hole of row `n` is a pure function of seed, stream and `n`.
 
     ## Rewards
-    | `reward`     | Reward of a step                                                           |
-    | ------------ | -------------------------------------------------------------------------- |
-    | `"lines"`    | lines the placement removed, 0 to 4: the return is the score of the game   |
-    | `"points"`   | the Tetris guideline's points for them, level 1: 0, 100, 300, 500 or 800   |
-    | `"pieces"`   | 1, and 0 for the piece that ends the game                                  |
-    | `"survival"` | 0 for every non-terminating step and -1 for the terminating step           |
+    By `reward`: `"lines"` that the placement removed, 0 to 4: the return is the score of the game; `"points"`
+    of the Tetris guideline for them, level 1: 0, 100, 300, 500 or 800; `"pieces"`: 1, and 0 for the piece
+    that ends the game; `"survival"`: 0, and -1 for the terminating step.
 
     ## Starting State
-    An empty board. The pieces are piece `t` of a stream of a seed, a pure function of the three, the same on
-    every machine: `reset(seed=s)` begins stream 0 of seed `s` at piece 0, and
-    `reset(seed=s, options={"stream": n})` stream `n`. `reset()` begins the next game on the same stream, with
-    the piece that the last observation showed. So the games are those of `tetris.rollout` with this seed, if
-    the same placements are chosen. Without any seed the first `reset()` draws one.
+    An empty board. `reset(seed=s)` begins stream 0 of seed `s`, `reset(seed=s, options={"stream": n})` stream
+    `n`, and `reset()` the next game on the same stream, with the piece that the last observation showed.
+    Piece `t` is a pure function of seed, stream and `t`, so the games are those of `tetris.rollout` with this
+    seed, if the same placements are chosen. Without any seed the first `reset()` draws one.
 
     ## Episode End
     The episode terminates when a piece comes to rest with a cell above the top row; the lines it completed do
     not count. With `clear_on_overflow` they are removed and counted first, and the episode terminates only if
     the stack is still higher than the board. It also terminates when a garbage row lifts the stack above the
-    top row. It is never truncated; a good controller's game lasts for millions of placements, and
-    `gymnasium.make(..., max_episode_steps=n)` sets a limit.
+    top row. It is never truncated: `gymnasium.make(..., max_episode_steps=n)` sets a limit.
 
     Args:
         width: Columns of the board, 4 to 10.
@@ -124,8 +117,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         reward: See Rewards.
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If one is out of range or unknown, or a hold slot comes without a preview.
+        ValueError: If an argument is out of range or unknown, or a hold slot comes without a preview.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}  # noqa: RUF012
@@ -149,7 +141,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         if reward not in REWARDS:
             raise unknown_name("reward", str(reward), REWARDS)
         check_flags(hold=hold)
-        self.pieces_known = check_integer("pieces_known", pieces_known, 1, MAX_PIECES_KNOWN)
+        self.pieces_known = check_integer("pieces_known", pieces_known, 1, 7)
         if hold and pieces_known == 1:
             raise ValueError("expected pieces_known of at least 2 with a hold slot, got 1")
         if garbage_every is not None:
@@ -172,11 +164,6 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         """Whether no game is in progress."""
 
     @property
-    def next_pieces(self) -> tuple[int, ...]:
-        """Numbers of the pieces that follow, as far as the observation shows them."""
-        return tuple(self._stream[self._time + ahead] for ahead in range(self.pieces_known - 1))
-
-    @property
     def swapped_piece(self) -> int:
         """Number of the piece that a swap with the hold slot brings."""
         return self._stream[self._time] if self.held is None else self.held
@@ -184,14 +171,9 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin a game on an empty board; see Starting State.
-
-        Args:
-            seed: Chooses the pieces, 0 to 2^64 - 1; None goes on with those that come next.
-            options: ``{"stream": n}``, 0 to 2^64 - 1, chooses the stream of a seed that is given.
+        """Begin a game; see Starting State. Seeds and streams are 0 to 2^64 - 1.
 
         Raises:
-            TypeError: If the seed or the stream is not a whole number.
             ValueError: If one is out of range, a stream comes without a seed, or an option is unknown.
         """
         stream = option_of_reset(options, "stream")
@@ -217,8 +199,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
 
         Raises:
             gymnasium.error.ResetNeeded: If no game is in progress.
-            TypeError: If the action is not a whole number.
-            ValueError: If it is not of the action space.
+            ValueError: If the action is not of the action space.
         """
         number = self._number_of(action)
         swap, number = divmod(number, MAX_ORIENTATIONS * self.rules.width)
@@ -235,10 +216,8 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
 
     def render(self) -> Any:
         """Draw the board and the piece to be placed, in the render mode that was chosen."""
-        if self.render_mode is None:
-            gymnasium.logger.warn("You are calling render method without specifying any render mode.")
-            return None
-        return draw(self.render_mode, self._observation())
+        pictures = draw(self.render_mode, [self._observation()])
+        return pictures and pictures[0]
 
     def _number_of(self, action: SupportsIndex) -> int:
         """Check that a game is in progress and the action one of its own, and return its number."""
@@ -273,7 +252,8 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         board = (rows[:, np.newaxis] >> np.arange(self.rules.width) & 1).astype(np.int8)
         observation: Observation = {"board": board, "piece": np.int64(self.piece)}
         if self.pieces_known > 1:
-            observation["next"] = np.array(self.next_pieces, dtype=np.int64)
+            times = range(self._time, self._time + self.pieces_known - 1)
+            observation["next"] = np.array([self._stream[time] for time in times], dtype=np.int64)
         if self.has_hold:
             observation["hold"] = np.int64(EMPTY_HOLD if self.held is None else self.held)
         if self.garbage_every is not None:
@@ -307,15 +287,9 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             self._garbage_rows += 1
             self.is_over = len(self.rows) > self.rules.height
         self._draw_piece()
-        return self._reward_of(after.lines)
-
-    def _reward_of(self, lines: int) -> float:
-        """The reward of a piece that came to rest; step.h has the same."""
-        match self.reward:
-            case "points":
-                return float(GUIDELINE_POINTS[lines])
-            case "pieces":
-                return 0.0 if self.is_over else 1.0
-            case "survival":
-                return -1.0 if self.is_over else 0.0
-        return float(lines)
+        return {  # as in step.h
+            "lines": float(after.lines),
+            "points": float(GUIDELINE_POINTS[after.lines]),
+            "pieces": 1.0 - self.is_over,
+            "survival": 0.0 - self.is_over,
+        }[self.reward]

@@ -28,7 +28,7 @@ OUTPUTS = ("numpy", "torch")
 Array = Any
 """A NumPy array or a torch tensor, by the environment's ``output``."""
 Tensors = dict[str, torch.Tensor]
-Views = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
+Views = tuple[torch.Tensor, ...]
 """What games show: boards, pieces, masks of actions and the pieces that follow."""
 
 # As enum Autoreset in step.h numbers them.
@@ -45,35 +45,28 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
     other; ``infos["action_mask"]`` has the shape (num_envs, 4 * width), int8. They are new arrays in every
     step. With ``device="cuda"`` they are torch tensors on the GPU, made there, and a step waits for nothing.
 
-    With ``features="dt"``, or another feature set, the observation has ``features`` and the infos have
-    ``ends_game``, as `PlacementFeatures` adds them to a single environment, for all games, by the engine.
+    With ``features="dt"``, or another feature set, the engine adds ``features`` and ``ends_game``, as
+    `PlacementFeatures` does to a single environment.
 
     ``reset(seed=s)`` has game i play stream ``first_stream + i`` of the seed s, as in `tetris.rollout`; with
-    a sequence of seeds game i plays stream 0 of its own, as ``TetrisEnv.reset(seed=...)`` does. A game that
-    has ended is followed by the next one on its stream.
-
-    When a game ends, ``autoreset_mode`` says what follows. ``NEXT_STEP``: the next step ignores the action
-    and begins a game. ``SAME_STEP``: the step begins a game at once, what the ended one showed is in
-    ``infos["final_obs"]`` and ``infos["final_info"]``, for the games of ``infos["_final_obs"]``. As NumPy
-    these are there only where a game has ended, and ``final_obs`` is an array of dictionaries, as Gymnasium's
-    wrappers expect; as torch tensors they are always there and batched like the observation. ``DISABLED``: a
-    game stays as it is, without rewards, until ``reset(options={"reset_mask": mask})`` with a bool for every
-    game.
-
-    The arguments that are not listed here are those of `TetrisEnv`.
+    a sequence of seeds game i plays stream 0 of its own. A game that has ended is followed by the next one on
+    its stream, when Gymnasium's ``autoreset_mode`` says so. In ``SAME_STEP`` the infos have ``final_obs`` and
+    ``final_info``: as NumPy only where a game has ended, with ``final_obs`` an array of dictionaries, as
+    Gymnasium's wrappers expect; as torch tensors always, batched like the observation. In ``DISABLED`` a game
+    stays as it is, without rewards, until ``reset(options={"reset_mask": mask})``.
 
     Args:
         num_envs: Games, at least 1.
-        render_mode: ``"ansi"`` or ``"rgb_array"``: ``render`` returns a picture of every game.
+        arguments: Those of `TetrisEnv`.
         device: ``"cpu"``: all of torch's threads; ``"cuda"`` or ``"cuda:1"``: a GPU.
         output: ``"numpy"`` or ``"torch"``; by default NumPy on the CPU. On a GPU it is torch.
         autoreset_mode: An `AutoresetMode` or its value.
         max_episode_steps: Placements after which a game is truncated; None: never.
         first_stream: Number of the first game's stream, 0 to 2^62.
         features: Name of a feature set, or feature names separated by commas; None: no features.
+        options: Those of `TetrisEnv` but ``hold`` and ``garbage_every``.
 
     Raises:
-        TypeError: If an argument has the wrong type.
         ValueError: If an argument is out of range, there is no such feature, it is defined in Python only, or
             there is no GPU for ``"cuda"``.
         kernels.loader.CompilerMissingError: If there is no compiler.
@@ -83,27 +76,20 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
     def __init__(
         self,
         num_envs: int = 1,
-        width: int = 10,
-        height: int = 20,
-        clear_on_overflow: bool = False,
-        pieces: str = "uniform",
-        render_mode: str | None = None,
-        *,
-        pieces_known: int = 1,
-        reward: str = "lines",
+        *arguments: Any,
         device: str | torch.device = "cpu",
         output: str | None = None,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         max_episode_steps: int | None = None,
         first_stream: int = 0,
         features: str | None = None,
+        **options: Any,
     ) -> None:
         """Set up the spaces and the engine; see the class."""
-        single = TetrisEnv(
-            width, height, clear_on_overflow, pieces, render_mode, pieces_known=pieces_known, reward=reward
-        )
-        self.rules = single.rules
-        self.render_mode = render_mode
+        single = TetrisEnv(*arguments, **options)
+        if single.has_hold or single.garbage_every is not None:
+            raise ValueError('expected hold and garbage_every with vectorization_mode="sync" alone')
+        self.rules, self.render_mode = single.rules, single.render_mode
         self.num_envs = check_integer("num_envs", num_envs, 1, 1 << 31)
         self.device = _device_of_an_engine(device)
         outputs = OUTPUTS if self.device.type == "cpu" else ("torch",)
@@ -128,7 +114,8 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             self.single_observation_space = spaces.Dict({**single.observation_space, "features": space})
         self._source = packed_source(self.rules)
         mode = _MODES.index(self.autoreset_mode)
-        self._task = (clear_on_overflow, *self._source, mode, self._limit, REWARDS.index(reward))
+        reward = REWARDS.index(single.reward)
+        self._task = (self.rules.clear_on_overflow, *self._source, mode, self._limit, reward)
         _ = self._operators, self._feature_operators  # built now, if need be
         zeros = partial(torch.zeros, device=self.device)
         self._columns = zeros(self.rules.width, num_envs, dtype=torch.int32)
@@ -145,7 +132,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
 
     @property
     def _feature_operators(self) -> Any:
-        return native.feature_operators(self.names, cuda=self.device.type == "cuda") if self.names else None
+        return native.operators(self.names, cuda=self.device.type == "cuda") if self.names else None
 
     @cached_property
     def observation_space(self) -> spaces.Space[Any]:  # type: ignore[override] # an attribute of the class
@@ -163,9 +150,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
 
         Raises:
             gymnasium.error.ResetNeeded: If some games shall begin and the others never have.
-            TypeError: If the seed has the wrong type.
-            ValueError: If a seed is out of range, the number of seeds is wrong, the mask is no such bools, or
-                an option is unknown.
+            ValueError: If a seed, the number of seeds, the mask or an option is wrong.
         """
         chosen = self._chosen(option_of_reset(options, "reset_mask"))
         if isinstance(seed, (int, np.integer)):
@@ -213,12 +198,9 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
 
     def render(self) -> tuple[Any, ...] | None:
         """Draw every game in the render mode that was chosen."""
-        if self.render_mode is None:
-            gymnasium.logger.warn("You are calling render method without specifying any render mode.")
-            return None
         arrays = {name: tensor.cpu().numpy() for name, tensor in self._observe()[0].items()}
         games = ({name: array[i] for name, array in arrays.items()} for i in range(self.num_envs))
-        return tuple(draw(self.render_mode, game) for game in games)
+        return draw(self.render_mode, games)
 
     def _empty(self, dtype: torch.dtype, *shape: int) -> torch.Tensor:
         return torch.empty((self.num_envs, *shape), dtype=dtype, device=self.device)
@@ -280,9 +262,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         else:  # all that ended are over, and have no features
             columns, over = self._columns, torch.ones_like(self._ended)
         # The next game begins with the pieces that the ended one showed last.
-        _, piece, mask, following = views
-        last_views = board, copied(piece), copied(mask), copied(following)
-        observation, infos = self._named(last_views, columns, over)
+        observation, infos = self._named((board, *map(_copied, views[1:])), columns, over)
         last: Any = observation
         info: dict[str, Array] = {**infos}
         if self.output == "numpy":
@@ -343,8 +323,7 @@ def _columns_of(board: torch.Tensor) -> torch.Tensor:
     return (board.to(torch.int32) << (31 - rows)).sum(1, dtype=torch.int32).T.contiguous()
 
 
-def copied(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a copy."""
+def _copied(tensor: torch.Tensor) -> torch.Tensor:
     # NumPy's for the CPU: torch would wake its threads for so few bytes, and wait for them.
     return tensor.clone() if tensor.is_cuda else torch.from_numpy(tensor.numpy().copy())
 

@@ -35,16 +35,11 @@ class PlacementFeatures(
     of the others.
 
     It wraps one single environment; ``gymnasium.make_vec(..., features="dt")`` has the engine do the same for
-    many. The space of ``features`` is a Box without bounds, of which Gymnasium's ``check_env`` warns. A hold
-    slot doubles the rows, as it doubles the actions; the features are those before a garbage row rises.
+    many. The features are those before a garbage row rises.
 
     Args:
-        env: The environment, made from one of the ids of `TetrisEnv`.
+        env: A `TetrisEnv`, or a wrapper of one; TypeError for any other.
         features: Name of a feature set, or feature names separated by commas.
-
-    Raises:
-        TypeError: If the environment is another one.
-        ValueError: If there is no such feature.
     """
 
     def __init__(self, env: gymnasium.Env[Observation, np.int64], features: str = "dt") -> None:
@@ -155,9 +150,6 @@ class NormalizedReward(_PerGameWrapper):
         env: As of `EpisodeStatistics`.
         gamma: Discount factor, 0 to 1.
         epsilon: What is added to the variance, greater than 0.
-
-    Raises:
-        ValueError: If an argument is out of range.
     """
 
     def __init__(self, env: VectorEnv[Any, Any, Any], gamma: float = 0.99, epsilon: float = 1e-8) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, count, islice, tee
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,30 +35,21 @@ HEADROOM = 4
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """One decision: the stack before it, and where the piece comes to rest.
+    """One decision: the stack before it, where the piece comes to rest, and the counts over all games.
 
-    Attributes:
-        rules: The rules of the game.
-        cells: The stack before the piece, shape (height + 4, width), row 0 at the bottom: 0 where empty,
-            otherwise the number of the cell's piece plus one.
-        rows: The same stack as rows of bits.
-        after: The after-state of the placement.
-        next_piece: Number of the next piece; None where it is not known.
-        pieces: Pieces placed, this one included, over all games.
-        lines: Lines removed, this placement's included, over all games.
-        game_lines: The same in this game.
-        games: Games ended before this placement.
+    The cells have the shape (height + 4, width), row 0 at the bottom: 0 where empty, otherwise the number of
+    the cell's piece plus one.
     """
 
     rules: Rules
     cells: Cells
-    rows: Rows
+    rows: Rows  # the same stack as bits
     after: AfterState
-    next_piece: int | None
-    pieces: int
-    lines: int
-    game_lines: int
-    games: int
+    next_piece: int | None  # None where it is not known
+    pieces: int  # placed, this one included
+    lines: int  # removed, this placement's included
+    game_lines: int  # the same in this game
+    games: int  # ended before this placement
 
     @cached_property
     def full(self) -> tuple[int, ...]:
@@ -143,7 +135,7 @@ def shape_cells(shape: Shape) -> list[tuple[int, int]]:
     return [(x, y) for y, row in enumerate(shape.rows) for x in range(shape.width) if row >> x & 1]
 
 
-def put(cells: Cells, shape: Shape, column: int, row: int, value: int) -> None:
+def put(cells: npt.NDArray[Any], shape: Shape, column: int, row: int, value: int) -> None:
     """Write a value to the cells of a piece; those above the picture are left out."""
     for x, y in shape_cells(shape):
         if row + y < len(cells):

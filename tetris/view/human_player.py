@@ -138,7 +138,6 @@ class HumanPlayer:
     def _draw(self) -> bool:
         """Draw, and return whether there is room for the board."""
         scene, rows = self._scene(), self.tracker.rows
-        known = scene.next_piece
         panel = [
             *self.title,
             f"hold {'-' if self._held is None else PIECE_LETTERS[self._held]}",
@@ -149,9 +148,9 @@ class HumanPlayer:
         ]
         hint = explanation = None
         if self._hint:
-            hint = choose(rows, self._piece, self._player, self.rules, known)
-            explanation = explain(rows, self._after, self._player, known)
+            hint = choose(rows, self._piece, self._player, self.rules, scene.next_piece)
+            explanation = explain(rows, self._after, self._player, scene.next_piece)
         boards = [(scene_kinds(scene, self._height(), ghost=self.terminal.depth > 0, hint=hint), "you")]
         if not self._hint:  # its table needs the room of the other board
             boards.append((board_kinds(self.rival.cells, self.rules.height), self._rival_name))
-        return self.terminal.show(self.rules, boards, known, panel, explanation, FOOTER)
+        return self.terminal.show(scene, boards, panel, explanation, FOOTER)

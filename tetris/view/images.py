@@ -12,6 +12,7 @@ import textwrap
 import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -28,12 +29,7 @@ Picture = npt.NDArray[np.uint8]
 PIECE_COLORS = ("2bc4d8", "e6c229", "a05be0", "e2504a", "4fbf5b", "4476e0", "ee8a2c")
 """Colour of each piece, in the order of their numbers."""
 
-GIF_CELL, MP4_CELL = 12, 24
-"""Size of a cell of the board, in pixels."""
-
 _FASTEST_GIF = 50.0
-
-REMEDY = 'pip install -e ".[watch]"'
 
 _PANEL_CHARACTERS = 14
 _GLYPH_WIDTH, _GLYPH_HEIGHT = 3, 5
@@ -127,18 +123,19 @@ def check_gif(speed: float) -> None:
     """Raise ValueError where Pillow is not installed, or a speed is beyond what viewers show."""
     if speed > _FASTEST_GIF:
         raise ValueError(f"expected a speed of at most {_FASTEST_GIF:g} for a GIF, got {speed:g}")
-    try:
-        import PIL.Image  # noqa: F401
-    except ImportError as error:
-        raise ValueError(f"a GIF needs Pillow: {REMEDY}") from error
+    _check_installed("PIL.Image", "a GIF needs Pillow")
 
 
 def check_mp4() -> None:
     """Raise ValueError where imageio-ffmpeg is not installed."""
+    _check_installed("imageio_ffmpeg", "an MP4 needs imageio-ffmpeg")
+
+
+def _check_installed(module: str, need: str) -> None:
     try:
-        import imageio_ffmpeg  # noqa: F401
+        import_module(module)
     except ImportError as error:
-        raise ValueError(f"an MP4 needs imageio-ffmpeg: {REMEDY}") from error
+        raise ValueError(f'{need}: pip install -e ".[watch]"') from error
 
 
 def write_gif(path: Path, scenes: Iterable[Scene], title: str, speed: float) -> None:
@@ -147,7 +144,7 @@ def write_gif(path: Path, scenes: Iterable[Scene], title: str, speed: float) -> 
 
     def images() -> Iterator[Image.Image]:
         for scene in scenes:
-            image = Image.fromarray(frame(scene, title, GIF_CELL))
+            image = Image.fromarray(frame(scene, title))
             image.putpalette(PALETTE.tobytes())
             yield image
 
@@ -165,7 +162,7 @@ def write_mp4(path: Path, scenes: Iterable[Scene], title: str, speed: float) -> 
     """Write a video in H.264, a picture a piece; see `write_gif`."""
     from imageio_ffmpeg import write_frames
 
-    pictures = (frame(scene, title, MP4_CELL) for scene in scenes)
+    pictures = (frame(scene, title, cell=24) for scene in scenes)
     first = next(pictures)
     size = first.shape[1], first.shape[0]
     with tempfile.TemporaryDirectory() as folder:

@@ -3,14 +3,17 @@
 const SPEEDS = [1, 2, 5, 10, 20, 50, 100, 500, 2000];
 const FASTEST_FALL = 12; // pieces per second; beyond, a fall would be two frames
 const FALL = 0.6; // share of a piece's time in which it falls
-const PIECES = Array.from({ length: 7 }, (_, piece) => `piece-${piece}`); // their colours
 const ICONS = { Play: "M4 2v12l9-6z", Pause: "M3 2h4v12H3zM9 2h4v12H9z" };
-const HEADROOM = 4; // rows above the board: a piece that ends the game comes to rest there
+const HEADROOM = 4; // rows above the board, as in the style: a piece that ends the game comes to rest there
 
 async function unpack(text) {
   const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+function show(cells, looks) {
+  cells.forEach((cell, index) => { cell.className = looks[index] ?? ""; });
 }
 
 /** A stream of games: the board before placement `index`, which can be any, and the counts up to there. */
@@ -92,11 +95,19 @@ class TetrisPlayer extends HTMLElement {
       ...speeds.map((speed) => new Option(`${speed.toLocaleString()} ${speed === 1 ? "piece" : "pieces"}/s`, speed)),
     );
     this.find(".speed").value = this.speed;
+    for (const name of ["width", "height"]) this.style.setProperty(`--${name}`, this.replay[name]);
+    this.board = this.fill(".board", games.size);
+    this.next = this.fill(".next", 4 * 4);
     this.listen();
-    new ResizeObserver(() => this.resize()).observe(this);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.resize());
     this.setPlaying(false);
-    this.resize();
+    this.draw();
+  }
+
+  /** Fills an element with cells and returns them, the bottom row first; what a cell shows is its class. */
+  fill(selector, count) {
+    const cells = Array.from({ length: count }, () => document.createElement("i"));
+    this.find(selector).replaceChildren(...cells);
+    return cells;
   }
 
   listen() {
@@ -162,64 +173,17 @@ class TetrisPlayer extends HTMLElement {
     this.draw();
   }
 
-  resize() {
-    const rows = this.replay.height + HEADROOM;
-    const room = Math.min(this.clientWidth * 0.58 / this.replay.width, innerHeight * 0.72 / rows, 26);
-    this.cell = Math.max(6, Math.floor(room));
-    const style = getComputedStyle(this);
-    const names = ["empty", "line", "frame", "full", "full-edge", ...PIECES];
-    this.colors = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
-    this.draw();
-  }
-
-  /** Sets the size of a canvas in cells, and returns a function that fills a cell; y counts from the bottom. */
-  painter(canvas, width, height, edge) {
-    const scale = devicePixelRatio || 1;
-    const [w, h] = [width * this.cell + 2 * edge, height * this.cell + edge];
-    Object.assign(canvas, { width: Math.round(w * scale), height: Math.round(h * scale) });
-    Object.assign(canvas.style, { width: `${w}px`, height: `${h}px` });
-    const context = canvas.getContext("2d");
-    context.scale(scale, scale);
-    const cell = (x, y, color, gap, alpha = 1) => {
-      context.globalAlpha = alpha;
-      context.fillStyle = color;
-      const [left, top] = [edge + x * this.cell, (height - 1 - y) * this.cell];
-      context.fillRect(left, top, this.cell - gap, this.cell - gap);
-    };
-    return { context, cell };
-  }
-
   draw() {
-    const { games, replay, colors } = this;
-    const { state } = games;
-    const edge = Math.max(2, Math.round(this.cell / 6));
-    const rows = replay.height + HEADROOM;
-    const { context, cell } = this.painter(this.find(".board"), replay.width, rows, edge);
-    context.fillStyle = colors.frame;
-    context.fillRect(0, HEADROOM * this.cell, replay.width * this.cell + 2 * edge, replay.height * this.cell + edge);
+    const { games, replay: { width, height } } = this;
     const now = games.look();
     const falls = !this.still.matches && this.speed <= FASTEST_FALL && this.progress < FALL;
-    const down = falls && now.row < replay.height ? this.progress / FALL : 1;
-    const row = Math.round(replay.height + (now.row - replay.height) * down);
-    for (let y = 0; y < rows; y++) {
-      for (let x = 0; x < replay.width; x++) {
-        const value = state.cells[y * replay.width + x];
-        if (y < replay.height) {
-          cell(x, y, colors.line, 0);
-          cell(x, y, colors.empty, 1);
-        }
-        if (value) cell(x, y, colors[PIECES[value - 1]], 1, 0.78);
-      }
-    }
-    for (const [x, y] of now.shape.cells) {
-      if (row + y < rows) cell(now.column + x, row + y, colors[PIECES[now.shape.piece]], 1);
-    }
-    for (const y of down === 1 ? now.full : []) {
-      for (let x = 0; x < replay.width; x++) {
-        cell(x, y, colors["full-edge"], 0);
-        cell(x, y, colors.full, 1);
-      }
-    }
+    const down = falls && now.row < height ? this.progress / FALL : 1;
+    const row = Math.round(height + (now.row - height) * down);
+    const looks = Array.from(games.state.cells, (value, index) =>
+      value ? `stack piece-${value - 1}` : index < width * height ? "empty" : "");
+    for (const [x, y] of now.shape.cells) looks[(row + y) * width + now.column + x] = `piece-${now.shape.piece}`;
+    for (const y of down === 1 ? now.full : []) looks.fill("full", y * width, (y + 1) * width);
+    show(this.board, looks);
     this.showCounts(now);
   }
 
@@ -235,12 +199,12 @@ class TetrisPlayer extends HTMLElement {
       this.find(`.${name}`).textContent = count.toLocaleString();
     }
     this.find(".position").value = state.index + 1;
-    const { cell } = this.painter(this.find(".next"), 4, 4, 0);
-    const coming = numbers[state.index + 1];
-    if (coming === undefined) return;
-    const shape = this.replay.shapes.find(({ piece }) => piece === all[coming].shape.piece);
-    const bottom = Math.floor((4 - shape.height) / 2);
-    for (const [x, y] of shape.cells) cell(x, bottom + y, this.colors[PIECES[shape.piece]], 1);
+    const looks = [];
+    const coming = all[numbers[state.index + 1]]?.shape.piece;
+    const shape = this.replay.shapes.find(({ piece }) => piece === coming); // undefined at the end
+    const bottom = Math.floor((4 - shape?.height) / 2);
+    for (const [x, y] of shape?.cells ?? []) looks[(bottom + y) * 4 + x] = `piece-${coming}`;
+    show(this.next, looks);
   }
 }
 

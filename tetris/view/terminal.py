@@ -22,9 +22,12 @@ from typing import TextIO
 from kernels.support.printable import printable
 from tetris.game.rules import PIECE_LETTERS, Rules
 from tetris.record.explanation import Explanation
-from tetris.view.game_view import HEADROOM, Cells
+from tetris.view.game_view import HEADROOM, Cells, Scene
 from tetris.view.images import piece_picture
 from tetris.view.text import board_lines, half_blocks
+
+Boards = Sequence[tuple[Cells, str]]
+"""One or two boards of a screen: `board_kinds` and a name."""
 
 IDLE = 0.25
 """Seconds between two looks at the window's size while nothing moves."""
@@ -96,13 +99,7 @@ class Terminal:
             signal.signal(number, handler)
 
     def show(
-        self,
-        rules: Rules,
-        boards: Sequence[tuple[Cells, str]],
-        next_piece: int | None,
-        panel: Sequence[str],
-        explanation: Explanation | None,
-        footer: str,
+        self, scene: Scene, boards: Boards, panel: Sequence[str], explanation: Explanation | None, footer: str
     ) -> bool:
         """Show a `screen`, with an explanation below its panel; return whether there is room for a board."""
         size = os.get_terminal_size(self.output.fileno())
@@ -110,7 +107,7 @@ class Terminal:
             size = os.terminal_size((80, 24))
         if explanation is not None:
             panel = [*panel, *explanation_lines(explanation, size.lines - _PANEL_HEAD)]
-        lines, fits = screen(rules, boards, next_piece, panel, footer, size, self.depth)
+        lines, fits = screen(scene, boards, panel, footer, size, self.depth)
         text = _HOME + f"{_TO_LINE_END}\r\n".join(lines) + _TO_LINE_END + _TO_SCREEN_END
         if text != self._last:
             self._last = text
@@ -151,19 +148,14 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def screen(
-    rules: Rules,
-    boards: Sequence[tuple[Cells, str]],
-    next_piece: int | None,
-    panel: Sequence[str],
-    footer: str,
-    size: os.terminal_size,
-    depth: int,
+    scene: Scene, boards: Boards, panel: Sequence[str], footer: str, size: os.terminal_size, depth: int
 ) -> tuple[list[str], bool]:
     """Return the lines of the screen, one or two boards beside the panel, and whether there is room for them.
 
-    Boards are `board_kinds` and a name. The second one is shown where there is room, then with the names
-    below both. The depth is that of colours, 24, 8 or 0 bits.
+    The second board is shown where there is room, then with the names below both. The depth is that of
+    colours, 24, 8 or 0 bits.
     """
+    rules = scene.rules
     fits = [
         (count, cell, headroom)
         for count, columns_of_panel in _LAYOUTS
@@ -185,7 +177,7 @@ def screen(
     room = size.columns - width
     beside = []
     if room >= 8:  # the lines of the next piece are as wide, and not cut: they hold escape sequences
-        beside = [*_next_piece(next_piece, depth), *(printable(line)[:room] for line in panel)]
+        beside = [*_next_piece(scene.next_piece, depth), *(printable(line)[:room] for line in panel)]
     empty = " " * (width - len(_GAP))
     rows = zip_longest(board, beside[: size.lines - 1])
     joined = [f"{left or empty}{_GAP}{right or ''}" for left, right in rows]

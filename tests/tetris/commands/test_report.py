@@ -13,7 +13,7 @@ from chromium import Page
 from sample_runs import make_run
 
 Script = Callable[..., Any]
-READY = "document.querySelector('tetris-player')?.colors && document.querySelector('.plot')?.ariaValueText"
+READY = "document.querySelector('tetris-player')?.board && document.querySelector('.plot')?.ariaValueText"
 
 
 @pytest.fixture(scope="module")

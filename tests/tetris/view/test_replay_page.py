@@ -59,7 +59,7 @@ def test_nothing_to_play_is_an_error() -> None:
         player_fragment(recorded(), speed=0)
 
 
-READY = "document.querySelector('tetris-player')?.colors"
+READY = "document.querySelector('tetris-player')?.board"
 STATE = """(() => {
   const player = document.querySelector("tetris-player");
   const text = (name) => Number(player.shadowRoot.querySelector(name).textContent.replaceAll(",", ""));

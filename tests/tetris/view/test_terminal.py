@@ -152,7 +152,7 @@ def test_a_screen_fits_its_terminal_with_a_second_board_where_there_is_room(
     for scene in sample_scenes(RULES, 40):
         both = [(scene_kinds(scene), name) for name in ("you", "a controller of a long name")]
         for boards in (both[:1], both):
-            drawn, _ = screen(RULES, boards, scene.next_piece, *text, os.terminal_size(size), depth)
+            drawn, _ = screen(scene, boards, *text, os.terminal_size(size), depth)
             assert len(drawn) <= size[1]
             assert max(len(ESCAPES.sub("", line)) for line in drawn) <= size[0]
             floors = [line for line in drawn if "you" in line]
@@ -167,7 +167,7 @@ def test_a_window_that_is_too_small_says_which_size_is_enough(rules: Rules, dept
 
     def drawn(columns: int, lines: int) -> tuple[list[str], bool]:
         size = os.terminal_size((columns, lines))
-        return screen(rules, [(scene_kinds(scene, rules.height), "")], None, [], "keys", size, depth)
+        return screen(scene, [(scene_kinds(scene, rules.height), "")], [], "keys", size, depth)
 
     (message,), fits = drawn(80, 1)
     found = re.search(r"(\d+) x (\d+) needed", message)
