@@ -167,6 +167,5 @@ class KeyPressTetrisEnv(TetrisEnv):
         mask = np.ones(HOLD + self.has_hold, dtype=np.int8)
         for key in (LEFT, RIGHT, ROTATE):
             mask[key] = self._moved(key) is not None
-        if self.has_hold:
-            mask[HOLD] = self._may_hold
+        mask[HOLD:] = self._may_hold
         return mask

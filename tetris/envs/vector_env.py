@@ -22,7 +22,7 @@ from tetris.envs.rendering import draw
 from tetris.envs.tetris_env import MAX_ORIENTATIONS, REWARDS, TetrisEnv, option_of_reset
 from tetris.game.feature_sets import feature_names
 from tetris.game.piece_stream import packed_source
-from tetris.play.devices import NATIVE, check_gpu
+from tetris.play.devices import check_gpu
 
 OUTPUTS = ("numpy", "torch")
 Array = Any
@@ -156,8 +156,8 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         if isinstance(seed, (int, np.integer)):
             seed = check_integer("seed", seed, 0, (1 << 64) - 1)
             super().reset(seed=seed)
-        elif seed is None and not self._begun:
-            seed = int(self.np_random.integers(1 << 63))
+        elif not self._begun:  # for the games without a seed of their own
+            self._choose_pieces(int(self.np_random.integers(1 << 63)), chosen)
         if seed is not None:
             self._choose_pieces(seed, chosen)
         for state in (self._columns, self._length, self._ended):
@@ -305,9 +305,6 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         else:
             if len(seed) != self.num_envs:
                 raise ValueError(f"expected {self.num_envs} seeds, got {len(seed)}")
-            if not self._begun and None in seed:
-                drawn = self.np_random.integers(1 << 63, size=self.num_envs).tolist()
-                seed = [own if own is not None else new for own, new in zip(seed, drawn, strict=True)]
             known = [0 if own is None else check_integer("seed", own, 0, (1 << 64) - 1) for own in seed]
             seeds = torch.tensor([signed64(own) for own in known], dtype=torch.int64, device=self.device)
             streams = torch.zeros_like(seeds)
@@ -329,8 +326,6 @@ def _copied(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _device_of_an_engine(device: str | torch.device) -> torch.device:
-    if str(device).partition(":")[0] not in NATIVE:
-        raise unknown_name("device", str(device), NATIVE)
     chosen = torch.device(device)
     if chosen.type == "cuda":
         check_gpu(f"device {device}", "device cpu")

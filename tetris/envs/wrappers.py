@@ -86,14 +86,17 @@ class PlacementFeatures(
 class _PerGameWrapper(VectorWrapper):
     """Sums over every game's steps, a tensor for each dtype, which a reset clears."""
 
-    def __init__(self, env: VectorEnv[Any, Any, Any], *dtypes: torch.dtype) -> None:
+    _dtypes: tuple[torch.dtype, ...] = (torch.float64,)
+
+    def __init__(self, env: VectorEnv[Any, Any, Any]) -> None:
+        """Wrap an environment; see the class."""
         super().__init__(env)
         inner = env.unwrapped
         if not isinstance(inner, TetrisVectorEnv) or inner.output != "torch":
             raise TypeError(f'expected a TetrisVectorEnv with output="torch", got {env!r}')
         self._same_step = inner.autoreset_mode is AutoresetMode.SAME_STEP
         self._ended = torch.zeros(self.num_envs, dtype=torch.bool, device=inner.device)
-        self._sums = tuple(torch.zeros_like(self._ended, dtype=dtype) for dtype in dtypes)
+        self._sums = tuple(torch.zeros_like(self._ended, dtype=dtype) for dtype in self._dtypes)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin games; clear what is known of those that begin. See `TetrisVectorEnv.reset`."""
@@ -123,9 +126,7 @@ class EpisodeStatistics(_PerGameWrapper):
         env: A `TetrisVectorEnv` with ``output="torch"``, or a wrapper of one; TypeError for any other.
     """
 
-    def __init__(self, env: VectorEnv[Any, Any, Any]) -> None:
-        """Wrap an environment; see the class."""
-        super().__init__(env, torch.float64, torch.int64)
+    _dtypes = (torch.float64, torch.int64)
 
     def step(self, actions: Any) -> Step:
         """Place a piece in every game; see the class and `TetrisVectorEnv.step`."""
@@ -154,7 +155,7 @@ class NormalizedReward(_PerGameWrapper):
 
     def __init__(self, env: VectorEnv[Any, Any, Any], gamma: float = 0.99, epsilon: float = 1e-8) -> None:
         """Wrap an environment; see the class."""
-        super().__init__(env, torch.float64)
+        super().__init__(env)
         if not 0 <= gamma <= 1:
             raise ValueError(f"expected gamma from 0 to 1, got {gamma!r}")
         if not epsilon > 0:

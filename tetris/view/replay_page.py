@@ -19,9 +19,6 @@ from tetris.game.pieces import PIECES
 from tetris.record.replay import Replay
 from tetris.view.game_view import scenes, shape_cells
 
-DEFAULT_SPEED = 5.0
-"""Default speed of a player, in pieces per second."""
-
 _FOLDER = Path(__file__).parent
 
 
@@ -33,9 +30,7 @@ def player_assets() -> str:
     return f'{template}<script type="module">\n{program}</script>\n'
 
 
-def player_fragment(
-    replay: Replay, title: str = "", speed: float = DEFAULT_SPEED, *, assets: bool = True
-) -> str:
+def player_fragment(replay: Replay, title: str = "", speed: float = 5.0, *, assets: bool = True) -> str:
     """Return the player of a replay, to be put anywhere in the body of a page.
 
     Args:
@@ -72,7 +67,7 @@ def player_fragment(
     return element + (player_assets() if assets else "")
 
 
-def player_page(replay: Replay, title: str = "", speed: float = DEFAULT_SPEED) -> str:
+def player_page(replay: Replay, title: str = "", speed: float = 5.0) -> str:
     """Return a whole page with the player of a replay; see `player_fragment`."""
     name = html.escape(printable(title or "Tetris"))
     return f"""<!doctype html>

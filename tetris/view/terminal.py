@@ -84,11 +84,8 @@ class Terminal:
     def __enter__(self) -> Terminal:
         """Enter the alternate screen."""
         self._settings = termios.tcgetattr(self.keyboard)
-        self._handlers = {
-            signal.SIGTSTP: signal.signal(signal.SIGTSTP, self._suspend),
-            signal.SIGTERM: signal.signal(signal.SIGTERM, _end),
-            signal.SIGHUP: signal.signal(signal.SIGHUP, _end),
-        }
+        handlers = {signal.SIGTSTP: self._suspend, signal.SIGTERM: _end, signal.SIGHUP: _end}
+        self._handlers = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         self._take()
         return self
 
