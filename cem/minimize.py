@@ -468,7 +468,9 @@ class _Search(Callback):
             graph=options["graph"],
         )
         if checkpointer is not None:
-            lines = ranks.broadcast(partial(_resumed, trainer, checkpointer, metrics))
+            lines, of_first = ranks.broadcast(partial(_resumed, trainer, checkpointer, metrics))
+            if ranks.rank() > 0:  # a search that has ended is not run, which would give them the state
+                optimizer.load_state_dict(of_first)
             self._replay(lines, metrics.path)
             if first_mean is not None and lines:
                 first_mean.resume(lines[0])
@@ -595,12 +597,15 @@ class _Regimes:
         return self._large
 
 
-def _resumed(trainer: Trainer, checkpointer: Checkpointer, metrics: MetricsWriter) -> list[dict[str, Any]]:
-    """Resume a search that has a checkpoint; return the lines of its generations."""
-    if not checkpointer.paths():
-        return []
-    trainer.resume()
-    return metrics.restore(trainer.optimizer.generation)
+def _resumed(
+    trainer: Trainer, checkpointer: Checkpointer, metrics: MetricsWriter
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Resume a search that has a checkpoint; return the lines of its generations, and its state."""
+    lines = []
+    if checkpointer.paths():
+        trainer.resume()
+        lines = metrics.restore(trainer.optimizer.generation)
+    return lines, trainer.optimizer.state_dict()
 
 
 class _FirstMean:
