@@ -25,7 +25,7 @@ def shuffled(games: Rollout, generator: torch.Generator) -> None:
     height = (tall + torch.randint(-4, 5, games.columns.shape, generator=generator)).clamp(0, 24)
     games.columns.copy_((1 << height) - 1)
     ended = torch.rand(games.stream_games.shape, generator=generator) < 0.1
-    games.stream_games += ended.long().to(games.stream_games.device)
+    games._games += ended.long().to(games._games.device)
 
 
 def check_resampling(

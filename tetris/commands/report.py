@@ -39,7 +39,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     text = f"the horizontal axis, at first: {', '.join(ACROSS)} "
     text += "(default: generation for one run, decisions for several)"
     add_option(parser, "--across", "AXIS", text, one_of("axis", ACROSS))
-    text = "write nothing, but show the page on this machine alone, anew whenever a run changes"
+    text = "write nothing, but show the page on this machine alone, again whenever a run changes"
     parser.add_argument("--serve", action="store_true", help=text)
     add_option(parser, "--port", "N", "the port of --serve (default: a free one)", up_to(65535))
     add_feature_header(parser)

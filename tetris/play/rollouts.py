@@ -67,9 +67,6 @@ class Rollout:
         decisions: Decisions made so far on each stream that has not stopped.
         columns: The boards by columns: shape (population, streams, width), int32, on the device that plays.
             Bit y of a column is row y. Until `branch` they change as the games go on.
-        stream_lines: Lines removed on each stream so far: shape (population, streams), int64, on the device
-            that plays. They change as the games go on.
-        stream_games: Games that ended on each stream, likewise.
 
     Args:
         policy: The candidates; one, where its weights have one dimension. Weights on the GPU are not checked,
@@ -103,11 +100,21 @@ class Rollout:
         self._load()
         at, shape = self.weights.device, (len(self.weights), streams.count)
         self.columns = torch.zeros((*shape, streams.rules.width), dtype=torch.int32, device=at)
-        self.stream_lines = torch.zeros(shape, dtype=torch.int64, device=at)
-        self.stream_games = torch.zeros(shape, dtype=torch.int64, device=at)
+        self._lines = torch.zeros(shape, dtype=torch.int64, device=at)
+        self._games = torch.zeros(shape, dtype=torch.int64, device=at)
         self._made = torch.zeros(shape, dtype=torch.int64, device=at)
         # Where the next piece is drawn, it goes with a board that is copied.
         self._known_in: torch.Tensor | None = None
+
+    @property
+    def stream_lines(self) -> torch.Tensor:
+        """Lines removed on each stream so far, a copy: shape (population, streams), int64, as ``columns``."""
+        return self._lines.clone()
+
+    @property
+    def stream_games(self) -> torch.Tensor:
+        """Games that ended on each stream so far, as ``stream_lines``."""
+        return self._games.clone()
 
     def _load(self) -> None:
         """Load the engine, and round the weights as it wants them."""
@@ -171,8 +178,8 @@ class Rollout:
         Raises:
             ValueError: If its shape is wrong.
         """
-        if source.shape != self.stream_games.shape:
-            wanted = tuple(self.stream_games.shape)
+        if source.shape != self._games.shape:
+            wanted = tuple(self._games.shape)
             raise ValueError(f"expected source of shape {wanted}, got {tuple(source.shape)}")
         index = source.unsqueeze(-1).expand_as(self.columns)
         self.columns = self.columns.gather(1, index)
@@ -188,13 +195,13 @@ class Rollout:
             check: Called a few times a second; an exception ends the rollout, which is unusable then.
         """
         self.play_on(decisions, check)
-        return RolloutResult(self.stream_lines.sum(1), self.stream_games.sum(1), self._made.sum(1))
+        return RolloutResult(self._lines.sum(1), self._games.sum(1), self._made.sum(1))
 
     def play_on(self, decisions: int, check: Callable[[], None] | None = None) -> None:
         """Play on as `advance` does, without the totals."""
         remaining = check_integer("decisions", decisions, 0, 1 << 62)
         if self._pacer is not None:
-            with torch.cuda.device(self.stream_lines.device):
+            with torch.cuda.device(self._lines.device):
                 self._pacer.run(remaining, self._play, check)
             return
         size = _FIRST_PYTHON_SLICE if self.device == "python" else _FIRST_SLICE
@@ -218,8 +225,8 @@ class Rollout:
         self._operators.advance(
             self._rounded,
             self.columns,
-            self.stream_lines,
-            self.stream_games,
+            self._lines,
+            self._games,
             self._made,
             self._known_in,
             streams.rules.height,
@@ -247,7 +254,7 @@ class Rollout:
                     for y in range(max(columns).bit_length())
                 )
                 lines = made = 0
-                games = int(self.stream_games[at])
+                games = int(self._games[at])
                 most = 0 if games == streams.games else decisions
                 for after in islice(play(pieces, player, rules, rows, self.decisions, falls), most):
                     rows = () if after.game_over else after.rows
@@ -256,8 +263,8 @@ class Rollout:
                         break
                 columns = [sum((row >> c & 1) << y for y, row in enumerate(rows)) for c in range(rules.width)]
                 self.columns[at] = torch.tensor(columns, dtype=torch.int32)
-                self.stream_lines[at] += lines
-                self.stream_games[at] = games
+                self._lines[at] += lines
+                self._games[at] = games
                 self._made[at] += made
 
 

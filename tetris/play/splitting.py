@@ -150,7 +150,7 @@ class StreamWeights:
     def __init__(self, games: Rollout, operators: Any = None) -> None:
         """With ``operators``, those of `engines.resampling_extension`, a resampling is one kernel launch."""
         self._games, self._operators = games, operators
-        self._before = games.stream_games.clone()
+        self._before = games.stream_games
         population, streams = self._before.shape
         doubles: dict[str, Any] = {"dtype": torch.float64, "device": self._before.device}
         self._weight = torch.full((population, streams), _WEIGHT // streams, **doubles)
@@ -175,7 +175,7 @@ class StreamWeights:
                 *played, *kept, self._count, counts, bits, self._offset
             )
             return chosen
-        games = self._games.stream_games.clone()
+        games = self._games.stream_games
         if counts:
             ended = games - self._before
             weight_ended = _sum(self._weight, lambda part: (part * ended).sum(1))
