@@ -65,8 +65,8 @@ class GenerationRecord:
 class Snapshot:
     """A copy of a search after a generation, and of metrics: ``CrossEntropyMethod.snapshot``.
 
-    Tensors of a CUDA device are packed: one asynchronous copy a dtype into page-locked memory, ordered with
-    the work of its stream. An event marks the end; waiting for it does not wait for later work.
+    Tensors of a CUDA device are packed: one asynchronous copy into page-locked memory, ordered with the work
+    of its stream. An event marks the end; waiting for it does not wait for later work.
 
     Attributes:
         generation: The number of generations by then.
@@ -96,16 +96,15 @@ class Snapshot:
     def _queue(self) -> None:
         tensors = {name: x for name in _SAVED if (x := getattr(self.state, name)) is not None}
         tensors |= {f"metric {name}": x for name, x in self._metrics.items() if isinstance(x, Tensor)}
-        packs: dict[torch.dtype, dict[str, Tensor]] = {}
-        for name, tensor in tensors.items():
-            packs.setdefault(tensor.dtype, {})[name] = tensor.detach()
-        copies: Any = {}
-        for pack in packs.values():
-            packed = torch.cat([tensor.reshape(-1) for tensor in pack.values()])
-            host = torch.empty(packed.shape, dtype=packed.dtype, device="cpu", pin_memory=packed.is_cuda)
-            parts = host.copy_(packed, non_blocking=packed.is_cuda).split([x.numel() for x in pack.values()])
-            shapes = zip(pack.items(), parts, strict=True)
-            copies |= {name: part.view(tensor.shape) for (name, tensor), part in shapes}
+        # The widest numbers first: so each part begins at a multiple of what a number takes.
+        tensors = dict(sorted(tensors.items(), key=lambda item: -item[1].element_size()))
+        packed = torch.cat([x.detach().reshape(-1).view(torch.uint8) for x in tensors.values()])
+        host = torch.empty(packed.shape, dtype=torch.uint8, pin_memory=packed.is_cuda)
+        parts = host.copy_(packed, non_blocking=packed.is_cuda).split([x.nbytes for x in tensors.values()])
+        copies: Any = {
+            name: part.view(x.dtype).view(x.shape)
+            for (name, x), part in zip(tensors.items(), parts, strict=True)
+        }
         self._metrics = {name: copies.pop(f"metric {name}", x) for name, x in self._metrics.items()}
         self._host = self.state._replace(**copies)
         if self.state.distribution.is_cuda:
