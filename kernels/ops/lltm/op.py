@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from kernels.ops.library import FLOATING, Library, check_tensor, is_transformed
+from kernels.ops.library import Library, is_transformed, refused, register_fake
 
 
 def lltm(
@@ -51,7 +51,6 @@ def lltm(
         kernels.BuildError: the operator has to be built, and cannot be.
     """
     if is_transformed():
-        _check(input, weights, bias, old_h, old_cell)
         with _without_autocast(input):
             return lltm_reference(input, weights, bias, old_h, old_cell)
     try:
@@ -71,10 +70,8 @@ def lltm(
         else:
             new_h, new_cell, _ = operators.lltm_forward.default(input, weights, bias, old_h, old_cell)
         return new_h, new_cell
-    except (AttributeError, RuntimeError, TypeError):
-        # The operator checks too: only a call that it refuses pays for this.
-        _check(input, weights, bias, old_h, old_cell)
-        raise
+    except (AttributeError, RuntimeError) as error:
+        raise refused(error) from None
 
 
 def _without_autocast(input: Tensor) -> AbstractContextManager[Any]:  # noqa: A002
@@ -154,24 +151,6 @@ class LLTM(nn.Module):
         return f"input_features={self.input_features}, state_size={self.state_size}"
 
 
-def _check(*tensors: Tensor) -> None:
-    """Raise what ``lltm`` says it raises."""
-    input, weights, bias, old_h, old_cell = tensors  # noqa: A001
-    check_tensor("input", input, FLOATING)
-    check_tensor("old_h", old_h, (input.dtype,), input.device)
-    if input.dim() != 2:
-        raise ValueError(f"expected input of shape (batch, inputs), got {tuple(input.shape)}")
-    if old_h.dim() != 2 or old_h.shape[0] != input.shape[0]:
-        raise ValueError(f"expected old_h of shape ({input.shape[0]}, states), got {tuple(old_h.shape)}")
-    (batch, inputs), states = input.shape, old_h.shape[1]
-    for name, value, shape in (
-        ("weights", weights, (3 * states, states + inputs)),
-        ("bias", bias, (3 * states,)),
-        ("old_cell", old_cell, (batch, states)),
-    ):
-        check_tensor(name, value, (input.dtype,), input.device, [shape])
-
-
 def _setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
     input, weights, bias, old_h, _ = inputs  # noqa: A001
     _, new_cell, gates = output
@@ -228,7 +207,6 @@ _record: Any = _Cell.apply  # which torch 2.13 does not annotate
 
 
 def _fake_forward(*arguments: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    _check(*arguments)
     like, (batch, states) = arguments[0], arguments[3].shape
     return like.new_empty(batch, states), like.new_empty(batch, states), like.new_empty(batch, 3 * states)
 
@@ -247,9 +225,9 @@ def _fake_backward(
 
 
 def _register() -> None:
-    torch.library.register_fake("cem_tetris::lltm", _fake_forward)
-    torch.library.register_fake("cem_tetris::lltm_forward", _fake_forward)
-    torch.library.register_fake("cem_tetris::lltm_backward", _fake_backward)
+    register_fake("lltm", _fake_forward)
+    register_fake("lltm_forward", _fake_forward)
+    register_fake("lltm_backward", _fake_backward)
     torch.library.register_autograd("cem_tetris::lltm", _backward, setup_context=_setup_context)
 
 
