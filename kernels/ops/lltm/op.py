@@ -152,45 +152,29 @@ class LLTM(nn.Module):
 
 
 def _setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
-    input, weights, bias, old_h, _ = inputs  # noqa: A001
+    input, weights, bias, old_h, old_cell = inputs  # noqa: A001
     _, new_cell, gates = output
     ctx.mark_non_differentiable(gates)
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(input, weights, old_h, new_cell, gates, bias)
+    ctx.save_for_backward(input, weights, old_h, new_cell, gates, bias, old_cell)
 
 
 def _backward(
     ctx: Any, grad_h: Tensor | None, grad_cell: Tensor | None, _of_gates: Tensor | None
 ) -> tuple[Tensor | None, ...]:
-    saved = ctx.saved_tensors
+    *saved, bias, old_cell = ctx.saved_tensors
     of_input, of_weights, of_bias, of_old_h, _ = ctx.needs_input_grad
-    if torch.is_grad_enabled():  # create_graph=True
-        with _without_autocast(saved[0]):
-            gradients = _differentiable_backward(grad_h, grad_cell, *saved)
+    if torch.is_grad_enabled():  # create_graph=True: the reference's derivative, which has one itself
+        input, weights, old_h, new_cell, _ = saved  # noqa: A001
+        grads = tuple(torch.zeros_like(new_cell) if g is None else g for g in (grad_h, grad_cell))
+        vjp: Any = torch.func.vjp
+        with _without_autocast(input):
+            gradients = vjp(lltm_reference, input, weights, bias, old_h, old_cell)[1](grads)
     else:
         wanted = (of_input, of_weights or of_bias, of_old_h)
-        gradients = torch.ops.cem_tetris.lltm_backward.default(grad_h, grad_cell, *saved[:-1], *wanted)
+        gradients = torch.ops.cem_tetris.lltm_backward.default(grad_h, grad_cell, *saved, *wanted)
     pairs = zip(gradients, ctx.needs_input_grad, strict=True)
     return tuple(gradient if is_wanted else None for gradient, is_wanted in pairs)
-
-
-def _differentiable_backward(
-    grad_h: Tensor | None, grad_cell: Tensor | None, *saved: Tensor
-) -> tuple[Tensor, ...]:
-    """Compute what ``lltm_backward`` does in PyTorch, from what has gradients itself."""
-    input, weights, old_h, new_cell, _, bias = saved  # noqa: A001
-    grad_h = torch.zeros_like(new_cell) if grad_h is None else grad_h
-    grad_cell = torch.zeros_like(new_cell) if grad_cell is None else grad_cell
-    joined = torch.cat([old_h, input], dim=1)
-    gates = F.linear(joined, weights, bias).chunk(3, dim=1)
-    i, o, e = torch.sigmoid(gates[0]), torch.sigmoid(gates[1]), F.elu(gates[2])
-    t = torch.tanh(new_cell)
-    d_cell = grad_cell + grad_h * o * (1 - t * t)
-    slope = torch.exp(gates[2].clamp(max=0))
-    d_gates = torch.cat([d_cell * e * i * (1 - i), grad_h * t * o * (1 - o), d_cell * i * slope], dim=1)
-    d_joined = d_gates @ weights
-    states = old_h.shape[1]
-    return d_joined[:, states:], d_gates.t() @ joined, d_gates.sum(0), d_joined[:, :states], d_cell
 
 
 class _Cell(torch.autograd.Function):
