@@ -154,31 +154,31 @@ class Library:
             raise refused(error) from None
 
 
-# Of operators without a derivative: the arguments that have the leading dimensions of the problems, and those
-# that may be of shape (d,) for all.
-_OF_PROBLEMS = {"fitness", "candidates", "distribution", "record", "factor", "paths", "seed"}
+# Arguments that have the leading dimensions of the problems, and those that may be of shape (d,) for all.
+_OF_PROBLEMS = {"fitness", "candidates", "distribution", "record", "factor", "paths"}
+_OF_PROBLEMS |= {"mean", "std", "seed", "seeds"}
 _OF_ALL = {"std_floor", "low", "high"}
 _IMPLEMENTATIONS = torch.library.Library("cem_tetris", "FRAGMENT")
 
 
-def _mapped(operator: Any, info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
+def mapped(operator: Any, info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
     """What vmap calls: the mapped dimension becomes one more dimension of the problems."""
     names = [each.name for each in operator._schema.arguments]
-    mapped = {name for name, dim in zip(names, in_dims, strict=False) if dim is not None}
-    if not mapped <= _OF_PROBLEMS | _OF_ALL:
-        return one_by_one(operator, info, in_dims, *arguments)
+    batched = {name for name, dim in zip(names, in_dims, strict=False) if dim is not None}
+    if not batched <= _OF_PROBLEMS | _OF_ALL:
+        return _one_by_one(operator, info, in_dims, *arguments)
 
     def moved(name: str, x: Any, dim: int | None) -> Any:
         if dim is not None:
             return x.movedim(dim, 0)
-        alone = name in _OF_PROBLEMS or (name in _OF_ALL and x is not None and x.dim() > 1)
+        alone = isinstance(x, Tensor) and (name in _OF_PROBLEMS or (name in _OF_ALL and x.dim() > 1))
         return x.expand(info.batch_size, *x.shape) if alone else x
 
     results = operator(*map(moved, names, arguments, in_dims))
     return results, tree_map(lambda result: 0 if result.dim() else None, results)  # but the generation
 
 
-def one_by_one(operator: Any, info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
+def _one_by_one(operator: Any, info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
     """What vmap calls where no argument of the operator has the mapped dimension."""
     pairs = list(zip(arguments, in_dims, strict=True))
     calls = ([x if dim is None else x.select(dim, i) for x, dim in pairs] for i in range(info.batch_size))
@@ -195,7 +195,7 @@ def _load(name: str, cuda: bool) -> None:
             for each, fake in library.fakes.items():
                 operator = getattr(torch.ops.cem_tetris, each).default
                 register_fake(each, fake)
-                torch.library.register_vmap(operator, partial(_mapped, operator))
+                torch.library.register_vmap(operator, partial(mapped, operator))
                 _IMPLEMENTATIONS.impl(each, torch.library.fallthrough_kernel, "Autograd")
                 library.direct[each] = operator._op
             library.ready.add(False)

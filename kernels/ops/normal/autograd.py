@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernels.ops.library import one_by_one, register_fake
+from kernels.ops.library import mapped, register_fake
 
 
 def compute_type(dtype: torch.dtype) -> torch.dtype:
@@ -66,18 +66,11 @@ def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 
 
 def _mapped(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
-    """What vmap calls: the mapped dimension becomes one more dimension of the batch of problems."""
-    operator = torch.ops.cem_tetris.sample_normal_no_grad.default
+    """What vmap calls: problems of a batch have seeds in a tensor."""
     mean, std, num_samples, seed, generation, seeds, *rest = arguments
-    if any(dim is not None for dim in in_dims[6:]):  # no call of the operator has them
-        return one_by_one(operator, info, in_dims, *arguments)
-
-    def problems(x: Tensor, dim: int | None) -> Tensor:
-        return x.expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)
-
-    mean, std = problems(mean, in_dims[0]), problems(std, in_dims[1])
     seeds = mean.new_tensor(seed, dtype=torch.int64) if seeds is None else seeds
-    return operator(mean, std, num_samples, 0, generation, problems(seeds, in_dims[5]), *rest), 0
+    given = (mean, std, num_samples, 0, generation, seeds, *rest)
+    return mapped(torch.ops.cem_tetris.sample_normal_no_grad.default, info, in_dims, *given)
 
 
 def _shape(mean: Tensor, num_samples: int, dim_first: bool) -> tuple[int, ...]:
