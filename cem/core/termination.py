@@ -71,7 +71,7 @@ class Termination:
         while len(seen) > 2 and seen[1] <= begun:
             recent.popleft()
             seen.popleft()
-        spread = max(*recent, threshold) - min(*recent, threshold)
+        spread = max(max(recent), threshold) - min(min(recent), threshold)
         self._widest = max(self._widest, spread)
         full = len(seen) > 1 and seen[0] <= begun
         share = math.inf  # where the mean alone shows that it is above the least one
