@@ -214,7 +214,7 @@ class CrossEntropyMethod:
                 expected = (len(candidates), self.dim)
             candidates = check_shape("candidates", candidates, expected).to(self.device, self.dtype)
             fitness = check_shape("fitness", fitness, expected[:-1]).to(self.device)
-        if self._parts or len(candidates) < self._shape[0]:
+        if self._parts or candidates.shape[0] < self._shape[0]:
             self._parts.append((candidates, fitness))
             if sum(len(part) for part, _ in self._parts) < self.population_size:
                 return
