@@ -65,8 +65,8 @@ class GenerationRecord:
 class Snapshot:
     """A copy of a search after a generation, and of metrics: ``CrossEntropyMethod.snapshot``.
 
-    ``copy_to_host`` packs the tensors of a CUDA device: one asynchronous copy into page-locked memory, ordered
-    with the work of its stream. An event marks the end; waiting for it does not wait for later work.
+    ``copy_to_host`` packs the tensors of a CUDA device: one asynchronous copy into page-locked memory, in the
+    order of its stream. An event marks the end; waiting for it does not wait for later work.
 
     Attributes:
         generation: The number of generations by then.

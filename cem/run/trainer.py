@@ -79,9 +79,9 @@ class Trainer:
     generation dropped; otherwise the generation is finished first.
 
     On a GPU a generation is recorded and saved after the next one is queued: the device has work while the
-    host writes, if the objective only queues its own (see ``Evaluation``). Records of a millisecond are copied
-    together, each with its share of the time. The files are the same. A run that is asked to stop waits
-    ``GRACE_SECONDS`` for the generations that are queued and then drops them.
+    host writes, if the objective only queues its own (see ``Evaluation``). The records of a millisecond are
+    copied together, each with its share of the time. The files are the same. A run that is asked to stop
+    waits ``GRACE_SECONDS`` for the generations that are queued and then drops them.
 
     Within ``cem.run.ranks.joined`` every rank runs the same trainer, with an objective that shares its work.
     Rank 0 saves, resumes for all, and calls the callbacks; all ranks call those with ``on_every_rank``.
@@ -256,7 +256,8 @@ class Trainer:
         last, began = queued[-1]
         self._wait(last)
         if not self._defers_sync:
-            return self._record_one(last, time.monotonic() - began)
+            self._record_one(last, time.monotonic() - began)
+            return
         seconds = last.seconds_since(self._recorded) / (last.generation - self._recorded.generation)
         if ranks.count() == 1:  # the time of ranks differs
             most = min(_MOST_AT_ONCE, int(_AT_ONCE_SECONDS / max(seconds, 1e-9)))
@@ -288,7 +289,7 @@ class Trainer:
 
     def _wait(self, snapshot: Snapshot) -> None:
         """Wait for results in short naps, so that signals are handled; at first without any."""
-        if any(snapshot.ready for _ in range(_QUERIES)):
+        if snapshot.ready or any(snapshot.ready for _ in range(_QUERIES)):
             return
         nap = _SHORTEST_NAP
         while not snapshot.ready:

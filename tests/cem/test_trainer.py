@@ -54,7 +54,7 @@ def _all_checkpoints_are_kept(monkeypatch):
 
 @pytest.fixture
 def sync(monkeypatch):
-    """Choose the host sync of the trainer: "immediate", "deferred" by a generation, or of several "at once"."""
+    """Choose the host sync of the trainer: "immediate", "deferred", or that of several "at once"."""
 
     def choose(how):
         monkeypatch.setattr("cem.run.trainer.defers_sync", lambda device: how != "immediate")
