@@ -243,8 +243,7 @@ template <typename Type> void select(Work& job) {
       const auto by_key = [&](int64_t a, int64_t b) { return selector.keys[a] < selector.keys[b]; };
       const bool some = selector.usable > 0;
       const double top = some ? value(selector.best) : 0.0;
-      selection.better =
-          some && is_better(top, job.record[problem * kFigures + kBestFitness], settings.maximize);
+      selection.better = is_better(top, job.record[problem * kFigures + kBestFitness], settings.maximize);
       write_record(job, problem, selector.usable, top,
           ordered_sum(selector.usable, [&](int64_t p) { return value(index[p]); }),
           some ? value(*std::max_element(index, index + selector.usable, by_key)) : 0.0, *job.generation);
@@ -268,6 +267,12 @@ template <typename T> void update(const Work& job) {
           const Selection& selection = job.selection[problem];
           const T* old = static_cast<const T*>(job.distribution) + problem * kRows * dimensions + left;
           T* next = static_cast<T*>(job.new_distribution) + problem * kRows * dimensions + left;
+          if (selection.usable == 0) {
+            for (int row = 0; row < kRows; ++row) {
+              std::copy(old + row * dimensions, old + row * dimensions + width, next + row * dimensions);
+            }
+            continue;
+          }
           const T* rows =
               static_cast<const T*>(job.candidates) + problem * settings.population * dimensions + left;
           tile.sum(rows, dimensions, width, job.index.data() + problem * job.places(),

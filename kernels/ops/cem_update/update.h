@@ -153,8 +153,7 @@ template <typename T> CEM_TETRIS_FUNCTION T rounded(double x) {
   return static_cast<T>(x > kLargest ? kLargest : x < -kLargest ? -kLargest : x);
 }
 
-// The next marginal of one dimension; the old one where mean or variance is not finite, as without an elite:
-// the share of a weight is then infinite.
+// The next marginal of one dimension; the old one where mean or variance is not finite.
 // best: of the best elite of the generation. floor: minus infinity if there is none. newest: the share of the
 // new mean in the averaged one.
 CEM_TETRIS_FUNCTION Marginal updated(const Settings& settings, Weight weight, Moments sums, double best,

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <memory>
-#include <utility>
+#include <vector>
 
 #include "cem_update/cpu.h"
 #include "draw.h"
@@ -42,26 +42,32 @@ struct One {
   }
 };
 
-// Writes the candidates of a problem and their fitness, best first; returns how many of them did not fail.
-int ranked(const Job& job, int64_t problem, uint16_t* order, double* value) {
-  const int population = static_cast<int>(job.settings.population);
-  int usable = 0;
-  update::visit_fitness(job.type, [&](auto kind) {
-    using Type = decltype(kind);
-    const auto* fitness = static_cast<const typename Type::Bits*>(job.fitness) + problem * population;
-    std::pair<typename Type::Key, uint16_t> entry[kMostCandidates];
-    for (int i = 0; i < population; ++i) {
-      entry[i] = {Type::key(fitness[i], job.settings.maximize), static_cast<uint16_t>(i)};
-      usable += Type::kCanFail && entry[i].first == static_cast<typename Type::Key>(-1) ? 0 : 1;
-    }
-    std::sort(entry, entry + population);
-    for (int r = 0; r < population; ++r) {
-      order[r] = entry[r].second;
-      value[r] = Type::value(fitness[order[r]]);
-    }
-  });
-  return usable;
-}
+// The candidates of a problem, best first, and their fitness.
+struct Ranking {
+  std::vector<uint64_t> keys;
+  std::vector<uint16_t> order;
+  std::vector<double> value;
+
+  explicit Ranking(int64_t population) : keys(population), order(population), value(population) {}
+  // Returns how many candidates did not fail.
+  int find(const Job& job, int64_t problem) {
+    const int population = static_cast<int>(keys.size());
+    int usable = 0;
+    update::visit_fitness(job.type, [&](auto kind) {
+      using Type = decltype(kind);
+      const auto* fitness = static_cast<const typename Type::Bits*>(job.fitness) + problem * population;
+      for (int i = 0; i < population; ++i) {
+        const auto key = Type::key(fitness[i], job.settings.maximize);
+        usable += Type::kCanFail && key == static_cast<typename Type::Key>(-1) ? 0 : 1;
+        keys[i] = key;
+        order[i] = static_cast<uint16_t>(i);
+      }
+      std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return keys[a] < keys[b]; });
+      for (int i = 0; i < population; ++i) value[i] = Type::value(fitness[order[i]]);
+    });
+    return usable;
+  }
+};
 
 void run(const Call& call, ScalarType type, Device) {
   const update::Settings& settings = call.job.settings;
@@ -70,12 +76,11 @@ void run(const Call& call, ScalarType type, Device) {
       (settings.population + settings.dimensions) * settings.dimensions * settings.dimensions;
   update::share(settings.problems, work, [&](int64_t begin, int64_t end) {
     const std::unique_ptr<double[]> memory(new double[call.plan.doubles()]);
-    uint16_t order[kMostCandidates];
-    double value[kMostCandidates];
+    Ranking ranking(settings.population);
     for (int64_t problem = begin; problem < end; ++problem) {
-      const int usable = ranked(call.job, problem, order, value);
-      (type == ScalarType::Float ? adapt<float, One> : adapt<double, One>)(One{}, call, problem, order, value,
-          usable, memory.get());
+      const int usable = ranking.find(call.job, problem);
+      (type == ScalarType::Float ? adapt<float, One> : adapt<double, One>)(One{}, call, problem,
+          ranking.order.data(), ranking.value.data(), usable, memory.get());
     }
   });
 }
