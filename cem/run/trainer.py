@@ -258,12 +258,13 @@ class Trainer:
         if not self._defers_sync:
             self._record_one(last, time.monotonic() - began)
             return
-        seconds = last.seconds_since(self._recorded) / (last.generation - self._recorded.generation)
+        seconds, first = last.seconds_since(self._recorded), self._recorded.generation
         if ranks.count() == 1:  # the time of ranks differs
-            most = min(_MOST_AT_ONCE, int(_AT_ONCE_SECONDS / max(seconds, 1e-9)))
+            most = min(_MOST_AT_ONCE, int(_AT_ONCE_SECONDS * len(queued) / max(seconds, 1e-9)))
             self._at_once = max(1, min(most, 2 * len(queued)))
         for snapshot, _ in queued:
-            self._record_one(snapshot, seconds * (snapshot.generation - self._recorded.generation))
+            share = (snapshot.generation - self._recorded.generation) / (last.generation - first)
+            self._record_one(snapshot, seconds * share)
 
     def _record_one(self, snapshot: Snapshot, seconds: float) -> None:
         """Record a generation, save it if due; raise ``Interrupted`` if the run ends with it or before it."""
@@ -289,7 +290,7 @@ class Trainer:
 
     def _wait(self, snapshot: Snapshot) -> None:
         """Wait for results in short naps, so that signals are handled; at first without any."""
-        if snapshot.ready or any(snapshot.ready for _ in range(_QUERIES)):
+        if any(snapshot.ready for _ in range(_QUERIES)):
             return
         nap = _SHORTEST_NAP
         while not snapshot.ready:

@@ -221,6 +221,23 @@ def assert_goes_on(folder, name):
     assert resumed.played() == list(range(saved + 1, GENERATIONS + 1))
 
 
+@pytest.mark.parametrize(("record_every", "most"), [(1, 9), (10, 10)])
+def test_the_records_of_a_millisecond_are_copied_together(sync, monkeypatch, record_every, most):
+    def since(snapshot, earlier):
+        return 2e-4 * (snapshot.generation - earlier.generation)
+
+    class Ahead(Callback):
+        def on_generation(self, record):
+            ahead.append(optimizer.generation - record.generation)
+
+    sync("deferred")
+    monkeypatch.setattr("cem.run.trainer._MOST_AT_ONCE", 64)
+    monkeypatch.setattr(Snapshot, "seconds_since", since)
+    ahead, optimizer = [], make()
+    Trainer(optimizer, sphere, generations=100, callbacks=[Ahead()], record_every=record_every).run()
+    assert max(ahead) == most
+
+
 @pytest.mark.usefixtures("either_sync")
 def test_three_failed_generations_one_after_another_end_a_run():
     fails, seen = (1, 2, 4, 5, 6, 7), []  # counted from 0
