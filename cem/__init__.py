@@ -27,6 +27,7 @@ from cem.core.config import CEMConfig
 from cem.core.evaluation import Evaluation
 from cem.core.snapshot import GenerationRecord
 from cem.core.variance_schedule import describe_variance_schedule, parse_variance_schedule
+from cem.families import Permutation
 from cem.minimize import Result, maximize, minimize
 from cem.optimizer import CrossEntropyMethod
 from cem.plan.planner import Planner, rollout_cost
@@ -34,19 +35,25 @@ from cem.run.callbacks import Callback, MetricsWriter, ProgressBar
 from cem.run.checkpoint import Checkpointer, CheckpointError
 from cem.run.stopping import Interrupted, StopRequest
 from cem.run.trainer import Trainer, TrainingResult
+from cem.space import Bool, Choice, Float, Int
 from kernels.version import __version__ as __version__
 
 __all__ = [
+    "Bool",
     "Bounds",
     "CEMConfig",
     "Callback",
     "CheckpointError",
     "Checkpointer",
+    "Choice",
     "CrossEntropyMethod",
     "Evaluation",
+    "Float",
     "GenerationRecord",
+    "Int",
     "Interrupted",
     "MetricsWriter",
+    "Permutation",
     "Planner",
     "ProgressBar",
     "Result",

@@ -33,6 +33,7 @@ from cem.run.callbacks import Callback, MetricsWriter, ProgressBar, as_callbacks
 from cem.run.checkpoint import Checkpointer
 from cem.run.stopping import Interrupted, StopRequest
 from cem.run.trainer import Trainer
+from cem.space import Named, Space
 from kernels.support.checks import check_flags, check_integer
 from kernels.support.names import did_you_mean
 
@@ -48,6 +49,7 @@ _SYNONYMS = {
     **{"x0": "Mean", "sigma0": "Std", "rng": "Seed", "random_state": "Seed", "n_jobs": "Workers"},
     **dict.fromkeys(("maxfun", "maxfev", "maxfevals", "maxiter", "n_trials"), "Budget"),
 }
+_OF_SEARCH = ("bounds", "integers", "backend", "device", "dtype")
 _CONVERGED = ("std", "fitness_range")
 _CUT_SHORT = ("time_limit", "signal", "requested", "failed")
 _NOISE, _SEEN = "noise", "noise_seen"  # reason and metric of a search whose first mean had two values
@@ -128,7 +130,9 @@ class Result(Generic[_Vector]):
         return _MESSAGES[self.reason]
 
     def __repr__(self) -> str:
-        x, config = np.array2string(np.asarray(self.x), precision=6, threshold=12), self.settings["config"]
+        x, config = self.x, self.settings["config"]
+        if not isinstance(x, dict):
+            x = np.array2string(np.asarray(x), precision=6, threshold=12)
         method = f"{config.covariance} covariance{', evolution paths' if config.paths else ''}"
         return "\n".join(
             [
@@ -147,13 +151,15 @@ class Options(TypedDict, total=False):
     """The options of ``minimize`` and ``maximize``, which describes them."""
 
     bounds: Any
+    integers: Any
+    x0: Mapping[str, Any] | None
     budget: float | None
     target: float | None
     time_limit_s: float | None
     config: CEMConfig | None
     population_size: float | None
     restarts: float | None
-    vectorize: bool | str
+    vectorize: bool | str | None
     with_generation: bool | None
     workers: int | Executor | Callable[..., Any] | None
     asynchronous: bool
@@ -172,7 +178,6 @@ class Options(TypedDict, total=False):
 
 
 _DEFAULTS: Options = {
-    "vectorize": False,
     "asynchronous": False,
     "catch": (),
     "callbacks": (),
@@ -199,6 +204,12 @@ def minimize(
     std: Any = None,
     **options: Unpack[Options],
 ) -> Result[Tensor]: ...
+@overload
+def minimize(
+    objective: Callable[..., Any],
+    mean: Mapping[str, Any],
+    **options: Unpack[Options],
+) -> Result[dict[str, Any]]: ...
 def minimize(objective: Callable[..., Any], mean: Any = None, std: Any = None, **options: Any) -> Result[Any]:
     """Search for the least value of a function.
 
@@ -224,12 +235,16 @@ def minimize(objective: Callable[..., Any], mean: Any = None, std: Any = None, *
         objective: Maps candidates, shape (N, dim), to fitness, shape (N,): tensors, or arrays where ``mean``
             is one; or to an ``Evaluation``. With ``vectorize`` it maps one candidate, shape (dim,), to a
             number. One that is called candidate by candidate may raise an exception of ``catch``.
-        mean: The first mean, shape (dim,). None: the middle of the bounds, an array.
+        mean: The first mean, shape (dim,). None: the middle of the bounds, an array. Or a dict of named
+            parameters, ``Float``, ``Int``, ``Choice``, ``Bool`` and ``Permutation``, and of fixed values;
+            the function then gets the dict of one candidate, and ``x`` is one.
         std: The first standard deviation, a number or shape (dim,). None: a quarter of the bounds' width.
         options: Any of these.
 
             * ``bounds``: a pair (low, high) for each parameter with None for no bound,
               ``scipy.optimize.Bounds``, two numbers for all, or ``cem.Bounds(low, high)``.
+            * ``integers``: the parameters that are integers: indices, or a flag for each.
+            * ``x0``: the first candidate of a dict of parameters; those not in it are in the middle.
             * ``budget``: the most evaluations; a number without a fraction, such as 1e4. None: 10,000 dim,
               and an end where two searches with large populations found the same.
             * ``target``: a fitness that is good enough. ``time_limit_s``: of the whole call, in seconds.
@@ -237,7 +252,8 @@ def minimize(objective: Callable[..., Any], mean: Any = None, std: Any = None, *
             * ``restarts``: the most restarts. None: those within the budget, or 0 without evolution paths.
             * ``vectorize``: True: ``objective`` takes one candidate and is vectorised by
               ``torch.func.vmap``, in which ``.item()`` and branches on values do not work (arrays: a loop);
-              ``"loop"``: it is called candidate by candidate.
+              ``"loop"``: it is called candidate by candidate, as by default for a dict of parameters. There
+              False gives a dict of columns, shape (N,), or (N, n) of permutations; of choices the indices.
             * ``with_generation``: whether it takes the generation as a second argument. None: whether it has
               an attribute ``with_generation`` that is True.
             * ``workers``: candidates evaluated side by side, one a call: a number of processes, -1 for one
@@ -320,15 +336,23 @@ class _Search(Callback):
             raise TypeError(f"expected a function for objective, got {type(objective).__name__}")
         flags = ("progress", "graph", "distributed", "asynchronous")
         check_flags(**{name: options[name] for name in flags})
-        self._objective, self._mean, self._std, self._maximize = objective, mean, std, maximize
-        self._options = options
+        self._objective, self._maximize = objective, maximize
+        self._name = describe_callable(objective)
+        self._space = Space(mean) if isinstance(mean, Mapping) else None
+        if self._space is not None:
+            self._name += f" of {self._space!r}"
+            self._objective, mean, std, options = self._space.search(objective, std, options)
+        elif options["x0"] is not None:
+            raise TypeError("expected x0 with a dict of parameters: a first candidate of others is the mean")
+        self._options = {**options, "vectorize": options["vectorize"] or False}
         self._callbacks = as_callbacks(options["callbacks"])
         target = options["target"]
         self._target = None if target is None else check_real("target", target)
         if mean is None or std is None:
             mean, std = _within(options["bounds"], mean, std)
-            self._mean, self._std = mean, std
-        self._first_mean = as_real("mean", mean)
+        self._mean, self._std = mean, std
+        self._first: Any = mean if self._space is None else self._space.encode(options["x0"] or {})
+        self._first_mean = as_real("mean", self._first)
         if self._first_mean.dim() != 1 or len(self._first_mean) == 0:
             got = tuple(self._first_mean.shape)
             raise ValueError(f"expected mean of shape (dim,), dim >= 1, got {got}")
@@ -432,7 +456,8 @@ class _Search(Callback):
             population_size=population,
             maximize=self._maximize,
             config=self._config,
-            **{name: options[name] for name in ("bounds", "backend", "device", "dtype")},
+            **{name: options[name] for name in _OF_SEARCH},
+            families=() if self._space is None else self._space.families,
         )
         if seed is not None and restart:
             seed = mix_seed(seed, restart)
@@ -440,7 +465,7 @@ class _Search(Callback):
             whole = as_real("std", std)
             wide = whole * math.sqrt(1.0 - scale**2)
             drawn = search(mean=mean, std=wide, seed=mix_seed(cast(int, seed), 0))
-            mean, std = drawn.ask()[0], whole * scale
+            mean, std = drawn.ask()[0][: len(whole) or None], whole * scale
         optimizer = search(mean=mean, std=std, seed=seed)
         self._reason, self._optimizer, self._is_first = None, optimizer, restart == 0
         state = optimizer.state
@@ -454,12 +479,12 @@ class _Search(Callback):
         if options["asynchronous"]:
             objective = self._evaluator.in_any_order(optimizer)
         elif not (restart or options["graph"]):
-            objective = first_mean = _FirstMean(objective, self._mean)
+            objective = first_mean = _FirstMean(objective, self._first)
         checkpointer = None
         if options["checkpoint"] is not None:
             folder = Path(options["checkpoint"]) / _FOLDER.format(restart)
             fingerprint = {
-                "objective": describe_callable(self._objective),
+                "objective": self._name,
                 "restart": restart,
                 "population_size": population,
                 "mean": self._first_mean.to(optimizer.dtype).tolist(),
@@ -504,11 +529,12 @@ class _Search(Callback):
                 x, fun = evaluator.best
         if self._noise_seen:
             x, fun = best.averaged_mean, self._columns["elite_mean"][-1]
+        named = (lambda vector: vector) if self._space is None else self._space.decode
         return Result(
-            x=x,
+            x=named(x),
             fun=fun,
-            mean=best.averaged_mean,
-            std=best.std,
+            mean=named(best.averaged_mean),
+            std=best.std if self._space is None else self._space.spread(best.std),
             reason=reason,
             evaluations=evaluations,
             generations=self._generations,

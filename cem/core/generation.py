@@ -14,13 +14,25 @@ from torch import Tensor
 
 from cem.core.adaptation import of_elites
 from cem.core.bounds import keep_inside, out_of_box
-from cem.core.state import AVERAGED_MEAN, BEST, MEAN, STD, State, bounds_of, is_fused, is_transformed
+from cem.core.state import (
+    AVERAGED_MEAN,
+    BEST,
+    MEAN,
+    STD,
+    State,
+    bounds_of,
+    is_fused,
+    is_transformed,
+    tables_of,
+)
+from cem.families.family import fitted
 from kernels.ops.cem_update import cem_update, cem_update_reference
 from kernels.ops.cem_update.reference import rounded
 from kernels.ops.cma_update import cma_update, cma_update_reference, draw_correlated
 from kernels.ops.cma_update.reference import added, factorised, ranked, with_paths
 from kernels.ops.normal import sample_normal_rows
 
+_TINY = torch.finfo(torch.float64).tiny
 Sample = Callable[[State, Tensor, int], Tensor]
 """Maps (state, rows, N) to draws of N(rows[..., 0, :], rows[..., 1, :]^2), shape (..., N, d)."""
 
@@ -34,8 +46,23 @@ def operator_sample(
 
 def draw(state: State, sample: Sample, size: int | None = None) -> Tensor:
     """Return the first ``size`` candidates of a generation, shape (..., N, d); None: all."""
-    handling, bounds = state.settings.config.bound_handling, bounds_of(state)
     size = state.settings.population_size if size is None else size
+    x = _normal(state, sample, size)
+    if state.integers is not None:
+        whole = torch.minimum(torch.maximum(x.round(), state.integers[0]), state.integers[1])
+        x = torch.where(state.integers[0].isnan(), x, whole)
+    if state.discrete is None:
+        return x
+    parts = [x[..., : state.settings.normal]]
+    for number, (family, table) in enumerate(tables_of(state)):
+        seed, reference = state.seed + number, state.settings.backend == "torch"
+        parts.append(family.draw(table, size, seed, state.generation, reference).to(x.dtype))
+    return torch.cat(parts, dim=-1)
+
+
+def _normal(state: State, sample: Sample, size: int) -> Tensor:
+    """Return the columns of the normal distribution, within the bounds."""
+    handling, bounds = state.settings.config.bound_handling, bounds_of(state)
     if state.factor is None and sample is operator_sample and (bounds is None or handling == "clamp"):
         return operator_sample(state, state.distribution, size, bounds)
     mean, std = state.distribution[..., MEAN, :], state.distribution[..., STD, :]
@@ -62,6 +89,12 @@ def tell(state: State, candidates: Tensor, fitness: Tensor) -> State:
     distribution, and its number of the generation is in ``record``.
     """
     settings, config, bounds = state.settings, state.settings.config, bounds_of(state)
+    if state.discrete is not None:
+        whole, candidates = candidates, candidates[..., : settings.normal].contiguous()
+        if not settings.normal:
+            candidates = whole.new_zeros(*whole.shape[:-1], 1)
+        new = tell(state._replace(discrete=None), candidates, fitness)
+        return _with_families(whole[..., settings.normal :], fitness, state, new)
     in_box = candidates
     if bounds is not None and is_transformed(state):
         candidates = out_of_box(in_box, bounds[0].unsqueeze(-2), bounds[1].unsqueeze(-2))
@@ -91,6 +124,24 @@ def tell(state: State, candidates: Tensor, fitness: Tensor) -> State:
     else:
         new = _moved(state, candidates, fitness)
     return new if candidates is in_box else _with_best_of(in_box, candidates, fitness, state, new)
+
+
+def _with_families(columns: Tensor, fitness: Tensor, old: State, new: State) -> State:
+    """Return a state with the next tables, and the columns of the best candidate."""
+    settings, weights, tables = old.settings, old.weights, tables_of(old)
+    if weights is None:
+        weights = torch.ones(settings.num_elites, dtype=torch.float64, device=columns.device)
+    elites, weights, _ = ranked(fitness, columns, weights[: settings.num_elites], settings.maximize)
+    weights = weights / weights.sum(-1, keepdim=True).clamp(min=_TINY)
+    assert old.discrete is not None
+    best = old.discrete[..., -columns.shape[-1] :]
+    is_best = fitness.double() == new.best_fitness.unsqueeze(-1)
+    improved = (new.best_fitness != old.best_fitness) & is_best.any(-1)
+    index = is_best.int().argmax(-1)[..., None, None].expand(*best.shape[:-1], 1, best.shape[-1])
+    best = torch.where(improved.unsqueeze(-1), columns.gather(-2, index).squeeze(-2).to(best), best)
+    parts = elites.split([family.columns for family, _ in tables], dim=-1)
+    moved = [fitted(f, table, part, weights) for (f, table), part in zip(tables, parts, strict=True)]
+    return new._replace(discrete=torch.cat([*moved, best], dim=-1))
 
 
 def _moved(state: State, candidates: Tensor, fitness: Tensor) -> State:

@@ -136,7 +136,10 @@ class Snapshot:
     def record(self, seconds: float = 0.0, elapsed_s: float = 0.0, generations: int = 1) -> GenerationRecord:
         """Return the record of so many generations, in which ``seconds`` passed; waits."""
         best, generation_best, elite_mean, threshold, *_ = self._figures()
-        mean, std, *_ = self._wait().distribution.unbind(-2)
+        host = self._wait()
+        mean, std, *_ = host.distribution.unbind(-2)
+        if host.discrete is not None:
+            mean, std = host.mean, host.std
         return GenerationRecord(
             generation=self.generation,
             best_fitness=best,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +19,7 @@ from cem.core.bounds import check_bounds, into_box, start_out_of_box
 from cem.core.checks import check_device, check_distribution, check_vector
 from cem.core.config import MIN_ELITES, CEMConfig
 from cem.core.variance_schedule import NamedSchedule, extended
+from cem.families.family import Family, spread
 from kernels.ops.cma_update import MAX_DIMENSIONS, MAX_POPULATION
 from kernels.ops.philox import signed64
 from kernels.support.checks import check_flags, check_integer
@@ -38,6 +41,9 @@ class Settings:
         maximize: Whether a greater fitness is better.
         rates: The learning rates of evolution paths; None: without paths.
         backend: ``"cpu"`` or ``"cuda"``: the operators of ``kernels``; ``"torch"``: PyTorch operations.
+        normal: The first columns of a candidate, which the normal distribution has; the families have the
+            others. Where there are none of it, the state has one that no candidate has.
+        families: The families of discrete parameters, in the order of their columns.
     """
 
     config: CEMConfig
@@ -46,6 +52,13 @@ class Settings:
     maximize: bool
     rates: Rates | None
     backend: str
+    normal: int
+    families: tuple[Family, ...] = ()
+
+    @property
+    def dim(self) -> int:
+        """The columns of a candidate."""
+        return self.normal + sum(family.columns for family in self.families)
 
 
 # A constant of the structure, not a leaf of it: transforms such as vmap see the tensors of a state alone.
@@ -67,6 +80,8 @@ class State(NamedTuple):
         generation: The number of generations so far, shape (), int64.
         factor: The lower-triangular L with covariance L L^T, shape (..., d, d); None: diagonal.
         paths: The evolution paths of step size and covariance, shape (..., 2, d); None: without.
+        discrete: The tables of the families and the columns of the best candidate that they have, shape
+            (..., T + columns), float64; None: no families.
         seed: Shape (...), int64: the 64 bits of the seed of each problem.
         variance_schedule: ``Z_t`` for t = 0 .. T - 1, shape (T,), float64; the last one holds from then on.
             None: 0.
@@ -75,6 +90,8 @@ class State(NamedTuple):
         std_floor: The least standard deviation, shape (..., d); None: 0.
         low: Lower bounds, shape (..., d); None: no bounds.
         high: Upper bounds, like ``low``.
+        integers: Lower and upper bounds of the parameters that are integers, infinite for the others, shape
+            (2, d); None: no integers.
         settings: The constants.
     """
 
@@ -83,38 +100,53 @@ class State(NamedTuple):
     generation: Tensor
     factor: Tensor | None
     paths: Tensor | None
+    discrete: Tensor | None
     seed: Tensor
     variance_schedule: Tensor | None
     weights: Tensor | None
     std_floor: Tensor | None
     low: Tensor | None
     high: Tensor | None
+    integers: Tensor | None
     settings: Settings
 
     @property
     def mean(self) -> Tensor:
-        """``mu_t``, shape (..., d)."""
-        return self._inside(self.distribution[..., MEAN, :])
+        """``mu_t``, shape (..., d), and the likeliest values of the families, shape (..., dim)."""
+        return self._whole(self._inside(self.distribution[..., MEAN, :]), "mode")
 
     @property
     def std(self) -> Tensor:
-        """``sigma_t``, shape (..., d): the square root of the covariance's diagonal."""
-        return self.distribution[..., STD, :]
+        """``sigma_t``: the square root of the covariance's diagonal; of the families 1 - the greatest p."""
+        return self._whole(self.distribution[..., STD, :], "spread")
 
     @property
     def averaged_mean(self) -> Tensor:
-        """``a_t``, shape (..., d)."""
-        return self._inside(self.distribution[..., AVERAGED_MEAN, :])
+        """``a_t``, like ``mean``."""
+        return self._whole(self._inside(self.distribution[..., AVERAGED_MEAN, :]), "mode")
 
     @property
     def best(self) -> Tensor:
-        """The fittest candidate so far, shape (..., d); NaN before the first ``tell``."""
-        return self.distribution[..., BEST, :]
+        """The fittest candidate so far, shape (..., dim); NaN before the first ``tell``."""
+        return self._whole(self.distribution[..., BEST, :], "best")
 
     @property
     def best_fitness(self) -> Tensor:
         """Its fitness, shape (...), float64; NaN before the first ``tell``."""
         return self.record[..., BEST_FITNESS]
+
+    def _whole(self, vector: Tensor, what: str) -> Tensor:
+        """Return the numbers of the normal columns and those of the families."""
+        if self.discrete is None:
+            return vector
+        if what == "best":
+            parts = [self.discrete[..., sum(each.rows[0] * each.rows[1] for each in self.settings.families) :]]
+        elif what == "mode":
+            parts = [family.mode(table) for family, table in tables_of(self)]
+        else:
+            parts = [spread(family, table)[..., -family.columns :] for family, table in tables_of(self)]
+        normal = vector[..., : self.settings.normal]
+        return torch.cat([normal, *(part.to(vector.dtype) for part in parts)], dim=-1)
 
     def _inside(self, vector: Tensor) -> Tensor:
         bounds = bounds_of(self)
@@ -125,6 +157,15 @@ class State(NamedTuple):
 def bounds_of(state: State) -> tuple[Tensor, Tensor] | None:
     """Return lower and upper bounds; None: no bounds."""
     return None if state.low is None or state.high is None else (state.low, state.high)
+
+
+def tables_of(state: State) -> list[tuple[Family, Tensor]]:
+    """Return the families with their tables, shape (..., size)."""
+    families = state.settings.families
+    if state.discrete is None:
+        return []
+    sizes = [each.rows[0] * each.rows[1] for each in families]
+    return list(zip(families, state.discrete[..., : sum(sizes)].split(sizes, dim=-1), strict=True))
 
 
 def is_transformed(state: State) -> bool:
@@ -144,7 +185,7 @@ def is_fused(state: State) -> bool:
     )
 
 
-CHANGING = State._fields[:5]
+CHANGING = State._fields[:6]
 """The fields that a generation changes; the others are constants of a search."""
 
 
@@ -156,6 +197,8 @@ def init(
     maximize: bool,
     config: CEMConfig | None = None,
     bounds: Any = None,
+    integers: Any = None,
+    families: Sequence[Family] = (),
     backend: str = "auto",
     device: str | torch.device | None = None,
     dtype: torch.dtype | None = None,
@@ -176,11 +219,19 @@ def init(
     where = check_device("cpu" if device is None else device)
     if isinstance(mean, np.ndarray) and where.type != "cpu":
         raise ValueError(f"expected a tensor as mean on device {str(where)!r}, got a NumPy array")
+    families, normal = tuple(families), None
+    if families and np.shape(mean)[-1] == 0:
+        mean, std, normal = np.zeros((*np.shape(mean)[:-1], 1)), 0.0, 0
     start = check_vector("mean", mean, None, dtype, where)
     first_std = check_vector("std", std, start.shape, dtype, where)
     check_distribution(start, first_std)
     limits = check_bounds(bounds, start)
     *batch_shape, dim = start.shape
+    whole = None if integers is None else _integers(integers, start, limits)
+    if whole is not None and limits is not None:  # an integer is clamped where it is rounded
+        is_real = whole[0].isnan()
+        limits = tuple(torch.where(is_real, end, sign * math.inf) for end, sign in zip(limits, (-1, 1)))
+        limits = limits if bool((limits[0].isfinite() | limits[1].isfinite()).any()) else None
     config = CEMConfig.chosen(dim, limits is not None) if config is None else config
     if not isinstance(config, CEMConfig):
         raise TypeError(f"expected a CEMConfig for config, got {type(config).__name__}")
@@ -197,6 +248,17 @@ def init(
     floor = None
     if config.std_floor > 0.0 or config.floor_share > 0.0:
         floor = (first_std * config.floor_share).clamp(min=config.std_floor)
+    if whole is not None:
+        # Of all integers of a population one is expected to be another than the nearest to the mean: the
+        # margin of R. Hamano et al., CMA-ES with Margin, GECCO 2022.
+        margin = 0.5 / NormalDist().inv_cdf(1 - 0.5 / (population_size * dim))
+        least = torch.where(whole[0].isnan(), 0.0, margin).to(start)
+        floor = least.expand_as(start) if floor is None else torch.maximum(floor, least)
+    discrete = None
+    if families:
+        tables = torch.cat([family.start() for family in families]).to(where)
+        best = torch.full((sum(family.columns for family in families),), math.nan).to(tables)
+        discrete = torch.cat([tables, best]).expand(*batch_shape, -1).clone()
     record = torch.full((*batch_shape, 5), math.nan, dtype=torch.float64, device=where)
     record[..., FAILED] = 0.0
     fused = config.paths and config.covariance == "full" and dim <= MAX_DIMENSIONS
@@ -208,14 +270,31 @@ def init(
         generation=torch.zeros((), dtype=torch.int64, device=where),
         factor=torch.diag_embed(first_std) if config.covariance == "full" else None,
         paths=start.new_zeros(*batch_shape, 2, dim) if config.paths else None,
+        discrete=discrete,
         seed=problem_seeds(seed, torch.Size(batch_shape), where),
         variance_schedule=doubles(variances, where) if variances else None,
         weights=None if config.weights == "equal" and not config.paths else doubles(ranked, where),
         std_floor=floor,
         low=None if limits is None else limits[0],
         high=None if limits is None else limits[1],
-        settings=Settings(config, population_size, elites, maximize, learning, chosen),
+        integers=whole,
+        settings=Settings(
+            config, population_size, elites, maximize, learning, chosen, dim if normal is None else 0, families
+        ),
     )
+
+
+def _integers(integers: Any, mean: Tensor, limits: tuple[Tensor, Tensor] | None) -> Tensor:
+    """Return ``State.integers`` for a mask, or the indices of parameters."""
+    given = np.asarray(integers)
+    dim = mean.shape[-1]
+    mask = given if given.dtype == bool else np.isin(np.arange(dim), given.astype(int))
+    if mask.shape != (dim,):
+        raise ValueError(f"expected integers as {dim} flags, or indices, got {integers!r}")
+    ends = (torch.full_like(mean, -math.inf), torch.full_like(mean, math.inf)) if limits is None else limits
+    ends = [ends[0].ceil(), ends[1].floor()]
+    is_integer = torch.from_numpy(mask).to(mean.device)
+    return torch.stack([torch.where(is_integer, end, math.nan) for end in ends])
 
 
 def doubles(numbers: list[float], device: torch.device) -> Tensor:

@@ -1,0 +1,7 @@
+"""Distributions of discrete parameters, beside the normal one. Begin with `family.py`."""
+
+from cem.families.categorical import Bernoulli, Categorical
+from cem.families.family import Family
+from cem.families.permutation import Permutation
+
+__all__ = ["Bernoulli", "Categorical", "Family", "Permutation"]

@@ -1,0 +1,55 @@
+"""Categorical distributions of independent parameters, of which Bernoulli ones are those of two values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from kernels.ops.discrete import sample_categorical, sample_categorical_reference
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """Parameters with values 0 .. size - 1, in a column each, and a probability for each value.
+
+    Attributes:
+        sizes: The number of values of each parameter, shape (V,).
+    """
+
+    sizes: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sizes", tuple(map(int, self.sizes)))
+        if not self.sizes or min(self.sizes) < 1:
+            raise ValueError(f"expected a number of values >= 1 for each parameter, got {self.sizes}")
+
+    @property
+    def columns(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        return len(self.sizes), max(self.sizes)
+
+    def start(self) -> Tensor:
+        sizes = torch.tensor(self.sizes).unsqueeze(-1)
+        return torch.where(torch.arange(self.rows[1]) < sizes, 1.0 / sizes.double(), 0.0).reshape(-1)
+
+    def draw(self, table: Tensor, size: int, seed: Tensor, generation: Tensor, reference: bool) -> Tensor:
+        sample = sample_categorical_reference if reference else sample_categorical
+        rows, values = self.rows
+        return sample(table, [values] * rows, size, seed=seed, generation=generation)
+
+    def counts(self, elites: Tensor, weights: Tensor) -> Tensor:
+        has = elites.unsqueeze(-1) == torch.arange(self.rows[1], device=elites.device)
+        return (has * weights[..., None, None]).sum(-3).flatten(-2)
+
+    def mode(self, table: Tensor) -> Tensor:
+        return table.unflatten(-1, self.rows).argmax(-1)
+
+
+def Bernoulli(count: int) -> Categorical:  # noqa: N802
+    """Return the family of ``count`` parameters that are 0 or 1."""
+    return Categorical((2,) * count)

@@ -1,0 +1,60 @@
+"""Permutations, by the probability that an item follows another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from kernels.ops.discrete import sample_permutation, sample_permutation_reference
+
+
+@dataclass(frozen=True)
+class Permutation:
+    """Orders of the items 0 .. n - 1, n columns: node transitions without return.
+
+    The table has n + 1 rows: the probabilities of the first item, and of the item after each. A step draws
+    among the items that are left. De Boer et al. (2005), section 4.
+
+    Attributes:
+        items: n, the number of items.
+    """
+
+    items: int
+
+    @property
+    def columns(self) -> int:
+        return self.items
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        return self.items + 1, self.items
+
+    def start(self) -> Tensor:
+        p = torch.full(self.rows, 1.0 / max(1, self.items - 1), dtype=torch.float64)
+        p[0] = 1.0 / self.items
+        p[1:].fill_diagonal_(0.0)
+        return p.reshape(-1)
+
+    def draw(self, table: Tensor, size: int, seed: Tensor, generation: Tensor, reference: bool) -> Tensor:
+        sample = sample_permutation_reference if reference else sample_permutation
+        return sample(table.unflatten(-1, self.rows), size, seed=seed, generation=generation)
+
+    def counts(self, elites: Tensor, weights: Tensor) -> Tensor:
+        before = torch.nn.functional.pad(elites[..., :-1] + 1, (1, 0))
+        index = before * self.items + elites  # of the table
+        flat = index.flatten(-2)
+        sums = weights.new_zeros(*flat.shape[:-1], self.rows[0] * self.rows[1])
+        return sums.scatter_add(-1, flat, weights.repeat_interleave(self.items, -1))
+
+    def mode(self, table: Tensor) -> Tensor:
+        p = table.unflatten(-1, self.rows).clone()
+        row = p[..., 0, :]
+        found = []
+        for _ in range(self.items):
+            item = row.argmax(-1, keepdim=True)
+            found.append(item)
+            p.scatter_(-1, item.unsqueeze(-2).expand(*p.shape[:-1], 1), -1.0)
+            row = p.gather(-2, (item + 1).unsqueeze(-1).expand(*item.shape, self.items)).squeeze(-2)
+        return torch.cat(found, dim=-1)

@@ -1,0 +1,212 @@
+"""A space of named parameters: a dict whose values say what each may be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cem.core.checks import check_real
+from cem.families import Categorical, Family, Permutation
+from kernels.support.checks import check_flags, check_integer
+from kernels.support.names import unknown_name
+
+
+@dataclass(frozen=True)
+class Float:
+    """A number in [low, high]; with ``log`` searched by its logarithm."""
+
+    low: float
+    high: float
+    log: bool = False
+
+    def __post_init__(self) -> None:
+        check_flags(log=self.log)
+        check_real("low", self.low, 0.0 if self.log else -math.inf, open_low=self.log)
+        check_real("high", self.high, self.low, open_low=True)
+
+
+@dataclass(frozen=True)
+class Int:
+    """An integer in [low, high]; with ``log`` searched by its logarithm, and rounded."""
+
+    low: int
+    high: int
+    log: bool = False
+
+    def __post_init__(self) -> None:
+        check_flags(log=self.log)
+        check_integer("low", self.low, 1 if self.log else -(2**52))
+        check_integer("high", self.high, self.low + 1, 2**52)
+
+
+@dataclass(frozen=True, init=False)
+class Choice:
+    """One of some values of any kind, which have no order: ``Choice("relu", "gelu")``."""
+
+    values: tuple[Any, ...]
+
+    def __init__(self, *values: Any) -> None:
+        if len(values) < 2:
+            raise ValueError(f"expected two values or more to choose from, got {values!r}")
+        object.__setattr__(self, "values", values)
+
+
+class Bool(Choice):
+    """False or True."""
+
+    def __init__(self) -> None:
+        super().__init__(False, True)
+
+
+_NUMBERS, _KINDS = (Float, Int), (Float, Int, Choice, Permutation)
+
+
+class Space:
+    """The columns of a candidate that hold named parameters, and their values.
+
+    Numbers are first, in the normal distribution, then choices, in one categorical family, then permutations.
+
+    Attributes:
+        mean, std, bounds, integers: Of the normal distribution, as ``CrossEntropyMethod`` takes them.
+        families: The families of the other columns.
+        dim: The columns.
+    """
+
+    def __init__(self, parameters: Mapping[str, Any]) -> None:
+        """Set up; values that are no parameter are fixed."""
+        self.parameters = dict(parameters)
+        numbers, choices, orders = (
+            {name: each for name, each in self.parameters.items() if isinstance(each, kind)}
+            for kind in (_NUMBERS, Choice, Permutation)
+        )
+        if not (numbers or choices or orders):
+            kinds = ", ".join(kind.__name__ for kind in _KINDS)
+            raise ValueError(f"expected a parameter of {kinds} in the space, got {self.parameters!r}")
+        low, high = (
+            np.array([_inner(each, getattr(each, end), shift) for each in numbers.values()], dtype=float)
+            for end, shift in (("low", -0.5), ("high", 0.5))
+        )
+        self.mean, self.std = (low + high) / 2, (high - low) / 4
+        self.bounds = list(zip(low, high, strict=True)) or None
+        self.integers = [isinstance(each, Int) and not each.log for each in numbers.values()]
+        self.families: list[Family] = [*orders.values()]
+        if choices:
+            self.families.insert(0, Categorical(tuple(len(each.values) for each in choices.values())))
+        self.columns: dict[str, Any] = {}  # of each parameter: a number or a slice
+        self.columns.update((name, number) for number, name in enumerate([*numbers, *choices]))
+        self.dim = len(self.columns)
+        for name, each in orders.items():
+            self.columns[name] = slice(self.dim, self.dim + each.items)
+            self.dim += each.items
+
+    def __repr__(self) -> str:
+        return repr(self.parameters)
+
+    def search(
+        self, function: Any, std: Any, options: Mapping[str, Any]
+    ) -> tuple[Any, Any, Any, dict[str, Any]]:
+        """Return objective, first mean and std, and options, of the search of ``minimize`` for a function."""
+        if std is not None or options["bounds"] is not None or options["integers"] is not None:
+            raise TypeError("expected neither std, bounds nor integers with a dict of parameters")
+        if options["vectorize"] not in (None, False, "loop"):
+            raise ValueError(f"expected 'loop' or False for vectorize, got {options['vectorize']!r}")
+        by_column = options["vectorize"] is False and options["workers"] is None
+        mean = self.encode(options["x0"] or {})[: len(self.mean)]
+        changed = {
+            "vectorize": False if by_column else "loop",
+            "bounds": self.bounds,
+            "integers": self.integers if any(self.integers) else None,
+        }
+        on_host = options["device"] is None or torch.device(options["device"]).type == "cpu"
+        first = mean if on_host else torch.from_numpy(mean)
+        return Named(function, self, by_column), first, self.std, {**options, **changed}
+
+    def spread(self, std: Any) -> dict[str, float]:
+        """Return the standard deviations of numbers; of others, how probable another value is."""
+        return {name: float(std[column].mean()) for name, column in self.columns.items()}
+
+    def decode(self, x: Any) -> dict[str, Any]:
+        """Return the values of a candidate, shape (dim,)."""
+        row = x.tolist()
+        return {
+            name: self._value(each, row[self.columns[name]]) if name in self.columns else each
+            for name, each in self.parameters.items()
+        }
+
+    def _value(self, each: Any, number: Any) -> Any:
+        if isinstance(each, Permutation):
+            return [int(item) for item in number]
+        if isinstance(each, Choice):
+            return each.values[int(number)]
+        outer = math.exp(number) if each.log else number
+        inside = min(max(outer, each.low), each.high)
+        return round(inside) if isinstance(each, Int) else inside
+
+    def by_column(self, x: Any) -> dict[str, Any]:
+        """Return the values of candidates, shape (N, dim), by parameter: (N,), or (N, n) of permutations.
+
+        Of choices their numbers. Tensors or arrays, as the candidates are; integers are int64.
+        """
+        found = {}
+        for name, each in self.parameters.items():
+            if name not in self.columns:
+                found[name] = each
+                continue
+            column = x[:, self.columns[name]]
+            if isinstance(each, _NUMBERS):
+                column = (column.exp() if isinstance(x, Tensor) else np.exp(column)) if each.log else column
+                column = column.clip(each.low, each.high)
+                column = column.round() if isinstance(each, Int) else column
+            if not isinstance(each, Float):
+                column = column.long() if isinstance(x, Tensor) else column.astype(np.int64)
+            found[name] = column.bool() if isinstance(each, Bool) and isinstance(x, Tensor) else column
+        return found
+
+    def encode(self, values: Mapping[str, Any]) -> Any:
+        """Return the candidate of some values, shape (dim,), an array; others are in the middle, or first."""
+        x = np.zeros(self.dim)
+        x[: len(self.mean)] = self.mean
+        for name, column in self.columns.items():
+            if isinstance(self.parameters[name], Permutation):
+                x[column] = range(self.parameters[name].items)
+        for name, value in values.items():
+            if name not in self.columns:
+                raise unknown_name("parameter", name, self.columns)
+            each = self.parameters[name]
+            if isinstance(each, Choice):
+                if value not in each.values:
+                    raise ValueError(f"expected {name} out of {each.values}, got {value!r}")
+                x[self.columns[name]] = each.values.index(value)
+            elif isinstance(each, Permutation):
+                if sorted(value) != list(range(each.items)):
+                    raise ValueError(f"expected {name} as an order of 0 .. {each.items - 1}, got {value!r}")
+                x[self.columns[name]] = value
+            else:
+                check_real(name, value, each.low, each.high)
+                x[self.columns[name]] = math.log(value) if each.log else value
+        return x
+
+
+def _inner(each: Any, end: float, shift: float) -> float:
+    """Return an end of a number as the search has it: of its logarithm, or half an integer further out."""
+    if isinstance(each, Int) and each.log:
+        end = max(end + shift, 0.5)
+    return math.log(end) if each.log else float(end)
+
+
+class Named:
+    """A function of named parameters as one of candidates: of one, or of a population by column."""
+
+    def __init__(self, function: Any, space: Space, by_column: bool) -> None:
+        self.function, self.space, self.by_column = function, space, by_column
+        self.with_generation = getattr(function, "with_generation", False)
+
+    def __call__(self, x: Any, *generation: Any) -> Any:
+        values = self.space.by_column(x) if self.by_column else self.space.decode(x)
+        return self.function(values, *generation)
