@@ -215,10 +215,10 @@ def minimize(objective: Callable[..., Any], mean: Any = None, std: Any = None, *
     budget; restarts of two regimes. That is CMA-ES, see ``CEMConfig.cma``. The first candidate is the mean.
 
     A search ends for a reason of ``cem.core.termination``, at the budget, at the time limit or on Ctrl-C;
-    what is found by then is returned. A restart begins at the start again, in one of two regimes: with twice
-    the population of the last such one, or with a small population and a smaller standard deviation,
-    whichever has used fewer evaluations; see N. Hansen, Benchmarking a BI-population CMA-ES on the BBOB-2009
-    function testbed, GECCO 2009.
+    what is found by then is returned. A restart is of one of two regimes, whichever has used fewer
+    evaluations: with twice the population of the last such one, from the start again, or with a small
+    population and a smaller standard deviation, from a mean that is drawn about the start; see N. Hansen,
+    Benchmarking a BI-population CMA-ES on the BBOB-2009 function testbed, GECCO 2009.
 
     Args:
         objective: Maps candidates, shape (N, dim), to fitness, shape (N,): tensors, or arrays where ``mean``
@@ -426,19 +426,26 @@ class _Search(Callback):
 
     def _begun(self, restart: int, population: int, scale: float, generations: int) -> Trainer:
         """Return the loop of a search, resumed where a checkpoint of it was left."""
-        options, seed = self._options, self._seed
-        optimizer = CrossEntropyMethod(
-            self._mean,
-            self._std if scale == 1.0 else as_real("std", self._std) * scale,
-            population,
+        options, seed, mean, std = self._options, self._seed, self._mean, self._std
+        search = partial(
+            CrossEntropyMethod,
+            population_size=population,
             maximize=self._maximize,
             config=self._config,
             **{name: options[name] for name in ("bounds", "backend", "device", "dtype")},
-            seed=seed if seed is None or restart == 0 else mix_seed(seed, restart),
         )
+        if seed is not None and restart:
+            seed = mix_seed(seed, restart)
+        if scale < 1.0:  # drawn so that the first candidates are in all as wide as those of the start
+            whole = as_real("std", std)
+            wide = whole * math.sqrt(1.0 - scale**2)
+            drawn = search(mean=mean, std=wide, seed=mix_seed(cast(int, seed), 0))
+            mean, std = drawn.ask()[0], whole * scale
+        optimizer = search(mean=mean, std=std, seed=seed)
         self._reason, self._optimizer, self._is_first = None, optimizer, restart == 0
         state = optimizer.state
-        self._termination = Termination(state.settings, state.std, self._target, self._noisy)
+        earlier = self._best().best_fitness if self._found else None
+        self._termination = Termination(state.settings, state.std, self._target, self._noisy, earlier)
         callbacks = [*([ProgressBar()] if options["progress"] else []), *self._callbacks, self]
         objective: Objective = self._evaluator
         first_mean: _FirstMean | None = None

@@ -5,7 +5,8 @@ appendix B.3.
 
     "target"         the best fitness is as good as asked for
     "std"            no standard deviation is above its relative floor, or above a tiny share of the first one
-    "fitness_range"  the fitness of the elites, and of the best of recent generations, spans next to nothing
+    "fitness_range"  the fitness of the elites, and of the best of recent generations, spans next to nothing,
+                     or next to nothing beside what the best lacks to that of an earlier search
     "stagnation"     the best fitness has not improved for many generations
 
 Without evolution paths a search can collapse: its standard deviations have shrunk to next to nothing while
@@ -32,6 +33,8 @@ STD = 1e-9
 """The least standard deviation, as a share of the first one."""
 FITNESS_RANGE = 1e-9
 """The least range of the fitness, as a share of the widest one seen where that is below 1."""
+BEHIND = 1e-2
+"""The least range of the fitness, as a share of what the best lacks to that of an earlier search."""
 COLLAPSE_STD, COLLAPSE_MOVE = 1e-4, 0.7
 """The std at which a collapse is looked for, of the first one; the move that tells it, of that on a slope."""
 _NEWEST = 0.1  # the weight of a generation's move in the average one
@@ -41,11 +44,20 @@ class Termination:
     """What a search remembers to find the reasons. Its windows count generations, however many it sees."""
 
     def __init__(
-        self, settings: Settings, first_std: Tensor, target: float | None = None, noisy: bool = False
+        self,
+        settings: Settings,
+        first_std: Tensor,
+        target: float | None = None,
+        noisy: bool = False,
+        earlier: float | None = None,
     ) -> None:
-        """Begin with the first standard deviation, shape (dim,); with noise nothing stagnates."""
+        """Begin with the first standard deviation, shape (dim,), and the best fitness of earlier searches.
+
+        With noise nothing stagnates.
+        """
         self.target = target
         self._maximize = settings.maximize
+        self._earlier = math.inf if earlier is None else -earlier if settings.maximize else earlier
         self._first = torch.where(first_std > 0, first_std, 1.0).cpu()
         self._widest_std = self._first.max().item()
         dim, size = len(first_std), settings.population_size
@@ -84,7 +96,8 @@ class Termination:
             found.append("target")
         if share < self._least:
             found.append("std")
-        if full and spread <= FITNESS_RANGE * min(1.0, self._widest):
+        behind = sign * record.best_fitness - self._earlier  # -inf for a first search
+        if full and spread <= max(FITNESS_RANGE * min(1.0, self._widest), BEHIND * behind):
             found.append("fitness_range")
         if generation - self._improved_at > max(self._patience, generation // 5):
             found.append("stagnation")

@@ -190,6 +190,14 @@ class TestRestarts:
         assert result.fun == min(result.history["generation_best"])
         assert result.history["best_fitness"] == sorted(result.history["best_fitness"], reverse=True)
 
+    def test_a_narrow_search_begins_at_a_place_of_its_own(self):
+        first = []  # records of the first generations
+        keep = lambda record: first.append(record) if record.generation == 1 else None  # noqa: E731
+        minimize(rastrigin, START, 1.0, budget=20_000, callbacks=[keep], seed=1)
+        moves = [(x.mean - torch.tensor(START)).abs().max() for x in first if x.std_mean < 0.1]
+        assert len(moves) > 4
+        assert min(moves) > 0.2  # further than such a search moves in a generation
+
     def test_without_a_budget_two_searches_that_agree_end_it(self):
         result = minimize(sphere, START, 1.0, seed=1)
         assert (result.restarts, result.reason) == (1, "fitness_range")

@@ -10,12 +10,21 @@ from cem.core.termination import STD, Termination
 
 
 def reasons(
-    values, *, dim=3, population_size=30, maximize=False, threshold=None, std=1.0, target=None, every=1
+    values,
+    *,
+    dim=3,
+    population_size=30,
+    maximize=False,
+    threshold=None,
+    std=1.0,
+    target=None,
+    every=1,
+    earlier=None,
 ):
     """The reasons after each generation of the best values of a search, or after every few."""
     config = CEMConfig.cma("diagonal")
     search = CrossEntropyMethod([0.0] * dim, 1.0, population_size, maximize=maximize, config=config)
-    termination = Termination(search.state.settings, search.state.std, target)
+    termination = Termination(search.state.settings, search.state.std, target, earlier=earlier)
     sign = -1.0 if maximize else 1.0
     best, found = math.inf, []
     for generation, value in enumerate(values, 1):
@@ -54,6 +63,15 @@ def test_a_fitness_that_spans_nothing_ends_the_search_after_a_window(maximize, d
     assert found == [()] * (window - 1) + [("fitness_range",)] * 2
     assert not any(reasons([1.0] * 50, threshold=1.0 + 1e-6, **search))
     assert not any(reasons([-math.inf] * 50, threshold=-math.inf))  # it spans no number
+
+
+@pytest.mark.parametrize(("sign", "maximize"), [(1.0, False), (-1.0, True)])
+def test_a_search_ends_where_it_no_longer_comes_near_an_earlier_one(sign, maximize):
+    flat = [sign * (5.0 - 0.001 * t) for t in range(20)]  # 0.012 within a window of 13 generations
+    options = {"maximize": maximize, "threshold": flat[-1]}
+    assert first(reasons(flat, earlier=sign * 3.0, **options)) == (13, ("fitness_range",))
+    assert not any(reasons(flat, earlier=sign * 4.5, **options))
+    assert not any(reasons(flat, earlier=sign * 6.0, **options))
 
 
 def test_a_best_fitness_that_does_not_improve_ends_the_search():
