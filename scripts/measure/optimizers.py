@@ -7,10 +7,11 @@ python scripts/measure compare_optimizers speed --device cuda
 quality: the share of targets that are reached on the 24 noiseless functions of BBOB, after 200 and after
 2,000 evaluations per dimension. Every run begins at 0 with a standard deviation of 2.5. "solved" is the share
 of the 51 targets from f_opt + 100 down to f_opt + 1e-8, equal steps of the logarithm, over functions and
-instances; below 10 dimensions, where runs are short, over five times as many instances. Searches choose their population, but for evotorch's and the textbook's, which have 10 candidates
-per dimension; Optuna's sampler, which takes ever longer, has 200 evaluations per dimension, up to 3
-dimensions. The functions: N. Hansen, S. Finck, R. Ros and A. Auger, Real-Parameter Black-Box Optimization
-Benchmarking 2009, INRIA RR-6829; their code: coco-experiment.
+instances; below 10 dimensions, where runs are short, over five times as many instances. Searches choose their
+population, but for evotorch's and the textbook's, which have 10 candidates per dimension; Optuna's sampler,
+which takes ever longer, has 200 evaluations per dimension, up to 3 dimensions. The functions: N. Hansen, S.
+Finck, R. Ros and A. Auger, Real-Parameter Black-Box Optimization Benchmarking 2009, INRIA RR-6829; their
+code: coco-experiment.
 
 speed: microseconds of a generation on the sphere; see the measurement generation. Peers that are not
 installed are left out: pip install cma cmaes evotorch evox optuna scipy
