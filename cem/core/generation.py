@@ -25,14 +25,13 @@ from cem.core.state import (
     is_transformed,
     tables_of,
 )
-from cem.families.family import fitted
+from cem.families.family import moved, rank_weights
 from kernels.ops.cem_update import cem_update, cem_update_reference
 from kernels.ops.cem_update.reference import rounded
 from kernels.ops.cma_update import cma_update, cma_update_reference, draw_correlated
 from kernels.ops.cma_update.reference import added, factorised, ranked, with_paths
 from kernels.ops.normal import sample_normal_rows
 
-_TINY = torch.finfo(torch.float64).tiny
 Sample = Callable[[State, Tensor, int], Tensor]
 """Maps (state, rows, N) to draws of N(rows[..., 0, :], rows[..., 1, :]^2), shape (..., N, d)."""
 
@@ -128,20 +127,16 @@ def tell(state: State, candidates: Tensor, fitness: Tensor) -> State:
 
 def _with_families(columns: Tensor, fitness: Tensor, old: State, new: State) -> State:
     """Return a state with the next tables, and the columns of the best candidate."""
-    settings, weights, tables = old.settings, old.weights, tables_of(old)
-    if weights is None:
-        weights = torch.ones(settings.num_elites, dtype=torch.float64, device=columns.device)
-    elites, weights, _ = ranked(fitness, columns, weights[: settings.num_elites], settings.maximize)
-    weights = weights / weights.sum(-1, keepdim=True).clamp(min=_TINY)
+    tables, weights = tables_of(old), rank_weights(fitness, old.settings.maximize)
     assert old.discrete is not None
     best = old.discrete[..., -columns.shape[-1] :]
     is_best = fitness.double() == new.best_fitness.unsqueeze(-1)
     improved = (new.best_fitness != old.best_fitness) & is_best.any(-1)
     index = is_best.int().argmax(-1)[..., None, None].expand(*best.shape[:-1], 1, best.shape[-1])
     best = torch.where(improved.unsqueeze(-1), columns.gather(-2, index).squeeze(-2).to(best), best)
-    parts = elites.split([family.columns for family, _ in tables], dim=-1)
-    moved = [fitted(f, table, part, weights) for (f, table), part in zip(tables, parts, strict=True)]
-    return new._replace(discrete=torch.cat([*moved, best], dim=-1))
+    parts = columns.split([family.columns for family, _ in tables], dim=-1)
+    next_tables = [moved(*each, part, weights) for each, part in zip(tables, parts, strict=True)]
+    return new._replace(discrete=torch.cat([*next_tables, best], dim=-1))
 
 
 def _moved(state: State, candidates: Tensor, fitness: Tensor) -> State:

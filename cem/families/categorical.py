@@ -35,15 +35,16 @@ class Categorical:
 
     def start(self) -> Tensor:
         sizes = torch.tensor(self.sizes).unsqueeze(-1)
-        return torch.where(torch.arange(self.rows[1]) < sizes, 1.0 / sizes.double(), 0.0).reshape(-1)
+        has = torch.arange(self.rows[1]) < sizes
+        return torch.where(has, 1.0 / sizes.double(), 0.0).reshape(-1)
 
     def draw(self, table: Tensor, size: int, seed: Tensor, generation: Tensor, reference: bool) -> Tensor:
         sample = sample_categorical_reference if reference else sample_categorical
         rows, values = self.rows
         return sample(table, [values] * rows, size, seed=seed, generation=generation)
 
-    def counts(self, elites: Tensor, weights: Tensor) -> Tensor:
-        has = elites.unsqueeze(-1) == torch.arange(self.rows[1], device=elites.device)
+    def counts(self, x: Tensor, weights: Tensor) -> Tensor:
+        has = x.unsqueeze(-1) == torch.arange(self.rows[1], device=x.device)
         return (has * weights[..., None, None]).sum(-3).flatten(-2)
 
     def mode(self, table: Tensor) -> Tensor:

@@ -7,12 +7,14 @@ python scripts/measure compare_optimizers speed --device cuda
 quality: the share of targets that are reached on the 24 noiseless functions of BBOB, after 200 and after
 2,000 evaluations per dimension. Every run begins at 0 with a standard deviation of 2.5. "solved" is the share
 of the 51 targets from f_opt + 100 down to f_opt + 1e-8, equal steps of the logarithm, over functions and
-instances. Searches choose their population, but for evotorch's and the textbook's, which have 10 candidates
-per dimension. The functions: N. Hansen, S. Finck, R. Ros and A. Auger, Real-Parameter Black-Box Optimization
-Benchmarking 2009, INRIA RR-6829; their code: coco-experiment.
+instances; below 10 dimensions, where runs are short, over five times as many instances. Searches choose their
+population, but for evotorch's and the textbook's, which have 10 candidates per dimension; Optuna's sampler,
+which takes ever longer, has 200 evaluations per dimension, up to 3 dimensions. The functions: N. Hansen, S.
+Finck, R. Ros and A. Auger, Real-Parameter Black-Box Optimization Benchmarking 2009, INRIA RR-6829; their
+code: coco-experiment.
 
 speed: microseconds of a generation on the sphere; see the measurement generation. Peers that are not
-installed are left out: pip install cma cmaes evotorch evox scipy
+installed are left out: pip install cma cmaes evotorch evox optuna scipy
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ FUNCTIONS = tuple(range(1, 25))
 TARGETS = tuple(10 ** (2 - k / 5) for k in range(51))  # above the optimum
 EVALUATIONS = (200, 2_000)  # in a run, per dimension, at which it is looked at
 START_STD, POPULATION, HALF_WIDTH = 2.5, 10, 5.0
+SMALL = 10  # with fewer dimensions there are more instances
 RESTARTS = 50  # more than a budget has room for
 
 
@@ -52,9 +55,9 @@ class Spent(Exception):  # noqa: N818 - not an error: a search has reached its t
 class Objective:
     """A function to minimise with a budget: it counts, and remembers the best values."""
 
-    def __init__(self, function: Callable[[Any], Any], dim: int, target: float) -> None:
-        """Set the function, (N, dim) to (N,); ``target`` is a value at which the search ends."""
-        self.dim, self.budget = dim, EVALUATIONS[-1] * dim
+    def __init__(self, function: Callable[[Any], Any], dim: int, target: float, most: int) -> None:
+        """Set the function, (N, dim) to (N,), the value at which the search ends, and the evaluations."""
+        self.dim, self.budget = dim, most * dim
         self.best = [math.inf] * len(EVALUATIONS)
         """The best value after so many evaluations."""
         self._function, self._target, self._made = function, target, 0
@@ -131,12 +134,26 @@ def _scipy(objective: Objective, seed: int, *, algorithm: str, **settings: Any) 
     getattr(scipy.optimize, algorithm)(objective.one, box, **settings)
 
 
+def _optuna(objective: Objective, seed: int) -> None:
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
+    study.enqueue_trial({str(i): 0.0 for i in range(objective.dim)})
+    while True:
+        trial = study.ask()
+        x = [trial.suggest_float(str(i), -HALF_WIDTH, HALF_WIDTH) for i in range(objective.dim)]
+        study.tell(trial, objective.one(x))
+
+
 class Search(NamedTuple):
     """A way to minimise: what tables call it, how it runs with an objective and a seed, what it imports."""
 
     label: str
     run: Callable[[Objective, int], None]
     module: str = "cem"
+    evaluations: int = EVALUATIONS[-1]  # the most, per dimension
+    dims: float = math.inf  # the most
 
 
 SEARCHES: Mapping[str, Search] = {
@@ -157,6 +174,7 @@ SEARCHES: Mapping[str, Search] = {
     "differential_evolution": Search(
         "SciPy differential evolution", partial(_scipy, algorithm="differential_evolution"), "scipy.optimize"
     ),
+    "optuna_tpe": Search("Optuna TPE", _optuna, "optuna", EVALUATIONS[0], dims=3),
 }
 """By name; peers with the population they choose themselves, but for evotorch's, which have to be told."""
 
@@ -167,10 +185,12 @@ def run(search: str, dim: int, function: int, instance: int) -> dict[str, Any]:
 
     problem = BareProblem("bbob", function, dim, instance)
     optimum = problem.best_value()
-    objective = Objective(problem, dim, optimum + TARGETS[-1])
+    most = SEARCHES[search].evaluations
+    objective = Objective(problem, dim, optimum + TARGETS[-1], most)
     with contextlib.suppress(Spent):
         SEARCHES[search].run(objective, 1_000_000 + 10_000 * dim + 100 * function + instance)
-    gaps = [max(best - optimum, 0.0) for best in objective.best]
+    looked_at = [best for best, until in zip(objective.best, EVALUATIONS, strict=True) if until <= most]
+    gaps = [max(best - optimum, 0.0) for best in looked_at]
     return {"function": function, "gaps": gaps, "solved": [_solved(gap) for gap in gaps]}
 
 
@@ -181,7 +201,7 @@ def _solved(gap: float) -> float:
 def summary(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the shares over all runs; the standard error is from the spread within each function."""
     found = {}
-    for place, until in enumerate(EVALUATIONS):
+    for place, until in enumerate(EVALUATIONS[: len(runs[0]["gaps"])]):
         solved = [[x["solved"][place] for x in runs if x["function"] == each] for each in FUNCTIONS]
         error = None
         if min(map(len, solved)) > 1:
@@ -199,21 +219,23 @@ def quality(searches: Sequence[str], dims: Sequence[int], instances: Sequence[in
     if not find_spec("cocoex") or len(found) < len(searches):
         raise ValueError("expected the searches to be there: pip install coco-experiment cma cmaes evotorch")
     details: dict[str, dict[str, Any]] = {name: {"label": SEARCHES[name].label} for name in found}
-    pairs = [(function, instance) for function in FUNCTIONS for instance in instances]
     # A process imports what it needs: threads of a library do not survive a fork.
     with multiprocessing.get_context("spawn").Pool(jobs) if jobs > 1 else contextlib.nullcontext() as pool:
         for dim in dims:
-            for name in found:
+            some = instances if dim >= SMALL else range(instances[0], instances[0] + 5 * len(instances))
+            pairs = [(function, instance) for function in FUNCTIONS for instance in some]
+            for name in (name for name in found if dim <= SEARCHES[name].dims):
                 one = partial(run, name, dim)
                 runs = pool.starmap(one, pairs, 1) if pool else [one(*pair) for pair in pairs]
                 reached = details[name][f"d{dim}"] = summary(runs)
-                shares = " and ".join(f"{reached[str(until)]['solved']:.3f}" for until in EVALUATIONS)
+                shares = " and ".join(f"{x['solved']:.3f}" for x in reached.values() if isinstance(x, dict))
                 print(f"{name}, D = {dim}: {shares}", flush=True)
     figures = {
-        f"bbob.{name}.d{dim}.{until}.solved": details[name][f"d{dim}"][str(until)]["solved"]
+        f"bbob.{name}.d{dim}.{until}.solved": reached[str(until)]["solved"]
         for dim in dims
         for name in found
         for until in EVALUATIONS
+        if str(until) in (reached := details[name].get(f"d{dim}", {}))
     }
     data = {"instances": instances, "evaluations_per_dimension": EVALUATIONS, "targets": TARGETS}
     return Measured(figures, {**data, "searches": details})

@@ -58,15 +58,16 @@ def bbob() -> str:
         dims = [key for key in found["cem"] if key != "label"]
 
         def shares(name: str, dim: str, what: str = "solved") -> list[float]:
-            return [found[name][dim][until][what] for until in _EVALUATIONS]
+            reached = found[name].get(dim, {})
+            return [reached[until][what] for until in _EVALUATIONS if until in reached]
 
         best_first = sorted(found, key=lambda name: -sum(sum(shares(name, dim)) for dim in dims))
-        error = max(max(shares(name, dim, "standard_error")) for name in found for dim in dims)
+        error = max(x for name in found for dim in dims for x in shares(name, dim, "standard_error"))
         return crossed(
             f"share of targets: 200 / 2,000 evaluations per parameter (standard error up to {error:.2f})",
             {dim: f"{dim[1:]} parameters" for dim in dims},
             {name: found[name]["label"] for name in best_first},
-            lambda name, dim: "{:.2f} / {:.2f}".format(*shares(name, dim)),
+            lambda name, dim: " / ".join(f"{x:.2f}" for x in shares(name, dim)) or None,
             result,
         )
 
