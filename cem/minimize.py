@@ -456,12 +456,8 @@ class _Search(Callback):
             population_size=population,
             maximize=self._maximize,
             config=self._config,
-<<<<<<< HEAD
             **{name: options[name] for name in _OF_SEARCH},
             families=() if self._space is None else self._space.families,
-=======
-            **{name: options[name] for name in ("bounds", "backend", "device", "dtype")},
->>>>>>> main
         )
         if seed is not None and restart:
             seed = mix_seed(seed, restart)
@@ -469,11 +465,7 @@ class _Search(Callback):
             whole = as_real("std", std)
             wide = whole * math.sqrt(1.0 - scale**2)
             drawn = search(mean=mean, std=wide, seed=mix_seed(cast(int, seed), 0))
-<<<<<<< HEAD
             mean, std = drawn.ask()[0][: len(whole) or None], whole * scale
-=======
-            mean, std = drawn.ask()[0], whole * scale
->>>>>>> main
         optimizer = search(mean=mean, std=std, seed=seed)
         self._reason, self._optimizer, self._is_first = None, optimizer, restart == 0
         state = optimizer.state
