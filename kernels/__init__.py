@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from kernels.loader import BuildError, CompilerMissingError, Extension, compile_check
     from kernels.ops.cem_update import cem_update, cem_update_reference
     from kernels.ops.cma_update import cma_update, cma_update_reference, draw_correlated
+    from kernels.ops.discrete import (
+        sample_categorical,
+        sample_categorical_reference,
+        sample_permutation,
+        sample_permutation_reference,
+    )
     from kernels.ops.elementwise.op import (
         elementwise_mult,
         elementwise_mult_reference,
@@ -39,9 +45,13 @@ __all__ = [
     "elementwise_mult_reference",
     "lltm",
     "lltm_reference",
+    "sample_categorical",
+    "sample_categorical_reference",
     "sample_normal",
     "sample_normal_reference",
     "sample_normal_rows",
+    "sample_permutation",
+    "sample_permutation_reference",
     "sigmoid",
     "sigmoid_reference",
     "vector_add",

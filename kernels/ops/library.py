@@ -25,7 +25,8 @@ FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 NUMBERS = (*FLOATING, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 _HERE = Path(__file__).parent
-_INCLUDED = {"cma_update": ("cem_update", "normal")}  # whose headers an operator includes beside its own
+# Whose headers an operator includes beside its own.
+_INCLUDED = {"cma_update": ("cem_update", "normal"), "discrete": ("cem_update",)}
 _lock = threading.RLock()
 _libraries: dict[str, Library] = {}
 
@@ -156,7 +157,7 @@ class Library:
 
 # Arguments that have the leading dimensions of the problems, and those that may be of shape (d,) for all.
 _OF_PROBLEMS = {"fitness", "candidates", "distribution", "record", "factor", "paths"}
-_OF_PROBLEMS |= {"mean", "std", "seed", "seeds"}
+_OF_PROBLEMS |= {"mean", "std", "table", "tables", "seed", "seeds"}
 _OF_ALL = {"std_floor", "low", "high"}
 _IMPLEMENTATIONS = torch.library.Library("cem_tetris", "FRAGMENT")
 

@@ -1,4 +1,4 @@
-// The CUDA sides of cem_update and cma_update on emulated threads, as operators of their own.
+// The CUDA sides of cem_update, cma_update and discrete on emulated threads, as operators of their own.
 #include <torch/csrc/stable/library.h>
 
 #include <algorithm>
@@ -40,6 +40,7 @@ void __threadfence() {}
 
 #include "cma_update/arguments.h"
 #include "cma_update/launch.cuh"
+#include "discrete/launch.cuh"
 
 double* cem_tetris::update::dynamic_shared() {
   return reinterpret_cast<double*>(cuda_emulation::block->shared.data());
@@ -73,6 +74,13 @@ void set_multiprocessors(const Tensor&, int64_t count) {
 void run(const Job& job, ScalarType type, cem_tetris::Device device) {
   launch(Emulated(), job, type, device);
 }
+void run(const cem_tetris::discrete::Call& call, const cem_tetris::discrete::Starts& starts,
+    cem_tetris::Device device) {
+  cem_tetris::discrete::launch(Emulated(), call, starts);
+}
+void run(const cem_tetris::discrete::Call& call, cem_tetris::Device device) {
+  cem_tetris::discrete::launch(Emulated(), call);
+}
 template <typename Work> void run(const Work& call, ScalarType type, cem_tetris::Device) {
   cem_tetris::cma::launch(Emulated(), call, type);
 }
@@ -83,11 +91,15 @@ STABLE_TORCH_LIBRARY_FRAGMENT(emulated, m) {
   m.def(kSchema);
   m.def(cem_tetris::cma::kUpdateSchema);
   m.def(cem_tetris::cma::kDrawSchema);
+  m.def(cem_tetris::discrete::kCategoricalSchema);
+  m.def(cem_tetris::discrete::kPermutationSchema);
   m.def("set_multiprocessors(Tensor of_the_device, int count) -> ()");
 }
 STABLE_TORCH_LIBRARY_IMPL(emulated, CPU, m) {
   m.impl("cem_update", TORCH_BOX(&cem_update<run>));
   m.impl("cma_update", TORCH_BOX(&cem_tetris::cma::cma_update<run>));
   m.impl("draw_correlated", TORCH_BOX(&cem_tetris::cma::draw_correlated<run>));
+  m.impl("sample_categorical", TORCH_BOX(&cem_tetris::discrete::sample_categorical<run>));
+  m.impl("sample_permutation", TORCH_BOX(&cem_tetris::discrete::sample_permutation<run>));
   m.impl("set_multiprocessors", TORCH_BOX(&set_multiprocessors));
 }

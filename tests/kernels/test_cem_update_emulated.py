@@ -39,11 +39,12 @@ SHAPES = [
 
 @functools.cache
 def emulated() -> dict[str, Any]:
-    operators = ("cem_update", "cma_update", "normal")
+    operators = ("cem_update", "cma_update", "discrete", "normal")
     folders = (HERE.parent / "tetris", KERNELS, *(KERNELS / name for name in operators))
     sources = (HERE / "emulated_cem_update.cpp",)
     Extension("emulated_cem_update", sources, folders, flags=("-O1",), reason="test").load()
     names = ("cem_update", "cma_update", "draw_correlated", "set_multiprocessors")
+    names += ("sample_categorical", "sample_permutation")
     return {name: getattr(torch.ops.emulated, name) for name in names}
 
 
@@ -52,7 +53,7 @@ def check(f: Callable[..., Any], *inputs: Any, multiprocessors: int = 132, **giv
     expected = f(*inputs, **given)
     emulated()["set_multiprocessors"](inputs[0], multiprocessors)
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("cem_update", "cma_update"):
+        for name in ("cem_update", "cma_update", "discrete"):
             patch.setattr(library._libraries[name], "direct", emulated())
         assert_same(f(*inputs, **given), expected)
 

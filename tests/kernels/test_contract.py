@@ -24,8 +24,10 @@ from kernels import (
     cma_update,
     draw_correlated,
     lltm,
+    sample_categorical,
     sample_normal,
     sample_normal_rows,
+    sample_permutation,
     sigmoid,
 )
 
@@ -119,6 +121,21 @@ def draw_rotated(
     return draw_correlated(distribution, factor, 12, **noise, bounds=(low, high))
 
 
+def tables(width: int) -> Callable[[str], tuple[Tensor, ...]]:
+    """Return two problems' probabilities, of shape (2, 7) or (2, 7, width), seeds and a generation."""
+    p = torch.linspace(0, 1, 2 * 7 * max(width, 1), dtype=torch.float64)
+    noise = torch.tensor([3, 1]), torch.tensor(5)
+    return lambda device: tuple(x.to(device) for x in (p.view((2, 7, width) if width else (2, 7)), *noise))
+
+
+def draw_categories(tables: Tensor, seeds: Tensor, generation: Tensor) -> Tensor:
+    return sample_categorical(tables, [2, 1, 4], 12, seed=seeds, generation=generation)
+
+
+def draw_permutations(table: Tensor, seeds: Tensor, generation: Tensor) -> Tensor:
+    return sample_permutation(table, 12, seed=seeds, generation=generation)
+
+
 SUMS = {"rtol": 1e-5, "atol": 1e-5}  # of gradients, whose order a compiler chooses
 
 OPERATORS = {
@@ -139,6 +156,8 @@ OPERATORS = {
     "cem_update": Operator(update, search(40), differentiable=False),
     "cma_update": Operator(adapt, correlated, differentiable=False),
     "draw_correlated": Operator(draw_rotated, draws, differentiable=False),
+    "sample_categorical": Operator(draw_categories, tables(0), differentiable=False),
+    "sample_permutation": Operator(draw_permutations, tables(6), differentiable=False),
 }
 LARGE = {
     "lltm, left to the BLAS": Operator(
@@ -174,7 +193,7 @@ def test_graphs_streams_and_devices(name: str) -> None:
     contract.check_cuda(operator.function, *operator.inputs("cuda"))
 
 
-FAMILIES = (*ELEMENTWISE, "lltm", "sample_normal", "cem_update", "cma_update", "draw_correlated")
+FAMILIES = (*ELEMENTWISE, "lltm", "sample_", "cem_update", "cma_update", "draw_correlated")
 
 
 class Recorder(TorchDispatchMode):
@@ -227,6 +246,8 @@ def test_tensors_that_do_not_fit_are_refused(device: str) -> None:
         (update, search(40)(device), {"size": [6], "type": [0]}),
         (adapt, correlated(device), {"size": [8], "type": [0]}),
         (draw_rotated, draws(device), {}),
+        (draw_categories, tables(0)(device), {}),
+        (draw_permutations, tables(6)(device), {}),
     ]:
         contract.check_misfits(function, *inputs, free=free)
 
@@ -256,4 +277,8 @@ def test_numbers_and_types_that_no_tensor_gives_away_are_refused() -> None:
     wrong(cma_update, "at most 2048 candidates, got 65 and 8", *inputs, **given)
     noise = {"seed": counts[0], "generation": counts[0]}
     wrong(draw_correlated, "1 to 64 dimensions .*, got 65 and 8", inputs[2], inputs[5], 8, **noise)
+    p = torch.zeros(4, 3, dtype=torch.float64)
+    wrong(sample_categorical, "sizes from 1 to 4096, got 0", p[0], [3, 0], 8, **noise)
+    wrong(sample_categorical, r"the table of shape \(4\), got \(3\)", p[0], [4], 8, **noise)
+    wrong(sample_permutation, r"the table of shape \(4, 3\), got \(3, 3\)", p[:3], 8, **noise)
     wrong(cem_update, r"T >= 1, got \(0\)", *state, 2, maximize=False, extra_variance=empty)

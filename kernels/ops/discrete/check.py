@@ -1,0 +1,35 @@
+"""What ``python -m kernels check`` compares of `op.py`: draws by tables of which some entries are 0."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+import kernels.ops.discrete as ops
+from kernels.ops.check import Case
+
+SIZES = [2, 1, 7, 40, 300] * 3
+
+
+def _inputs(generator: Generator, *shape: int) -> tuple[Tensor]:
+    table = torch.rand(shape, generator=generator, dtype=torch.float64)
+    return (torch.where(table < 0.3, 0.0, table),)
+
+
+def _case(reference: Any, operator: Any, *shape: int, **sizes: Any) -> Case:
+    def draw(sample: Any, table: Tensor) -> Tensor:
+        seed, generation = (torch.tensor(x, device=table.device) for x in (-(2**62), 2**40 + 7))
+        drawn: Tensor = sample(table.double(), num_samples=33, seed=seed, generation=generation, **sizes)
+        return drawn
+
+    functions = partial(draw, reference), partial(draw, operator)
+    return Case(*functions, _inputs, small=shape, large=shape, gradients=False)
+
+
+CASES = {
+    "categorical": _case(ops.sample_categorical_reference, ops.sample_categorical, sum(SIZES), sizes=SIZES),
+    "permutation": _case(ops.sample_permutation_reference, ops.sample_permutation, 71, 70),
+}

@@ -1,0 +1,8 @@
+// The schemas, and the operators on the CPU.
+
+#include "op.h"
+
+STABLE_TORCH_LIBRARY_FRAGMENT(cem_tetris, m) {
+  m.def(cem_tetris::discrete::kCategoricalSchema);
+  m.def(cem_tetris::discrete::kPermutationSchema);
+}

@@ -1,0 +1,3 @@
+// The operators on CUDA.
+
+#include "op.h"
