@@ -43,9 +43,8 @@ class Categorical:
         rows, values = self.rows
         return sample(table, [values] * rows, size, seed=seed, generation=generation)
 
-    def counts(self, x: Tensor, weights: Tensor) -> Tensor:
-        has = x.unsqueeze(-1) == torch.arange(self.rows[1], device=x.device)
-        return (has * weights[..., None, None]).sum(-3).flatten(-2)
+    def cells(self, x: Tensor) -> Tensor:
+        return torch.arange(self.columns, device=x.device) * self.rows[1] + x
 
     def mode(self, table: Tensor) -> Tensor:
         return table.unflatten(-1, self.rows).argmax(-1)

@@ -52,8 +52,8 @@ class Family(Protocol):
     def draw(self, table: Tensor, size: int, seed: Tensor, generation: Tensor, reference: bool) -> Tensor:
         """Return N candidates, shape (..., N, columns), integral; by plain PyTorch if ``reference``."""
 
-    def counts(self, x: Tensor, weights: Tensor) -> Tensor:
-        """Return the sums of the weights of candidates, (..., N) int64, that have a value, like the table."""
+    def cells(self, x: Tensor) -> Tensor:
+        """Return the places in the table of what candidates, (..., N, columns) int64, have; the same shape."""
 
     def mode(self, table: Tensor) -> Tensor:
         """Return the likeliest candidate, shape (..., columns)."""
@@ -65,7 +65,9 @@ def moved(family: Family, table: Tensor, x: Tensor, weights: Tensor) -> Tensor:
     mu = effective_size(x.shape[-2])
     rate = min(0.7, mu / (mu + 2 * math.sqrt(rows * (values - 1))))
     floor = (1 - 0.73 ** (1 / rows)) / max(1, values - 1)
-    p = table + (family.counts(x.long(), weights) * rate).round() / _ONE
+    weights = weights.unsqueeze(-1).expand(x.shape).flatten(-2)
+    sums = torch.zeros_like(table, dtype=torch.int64).scatter_add(-1, family.cells(x.long()).flatten(-2), weights)
+    p = table + (sums * rate).round() / _ONE
     p = torch.where(table > 0, p.clamp(min=round(floor * _ONE) / _ONE), 0.0).unflatten(-1, family.rows)
     return ((p / p.sum(-1, keepdim=True)) * _ONE).round().flatten(-2) / _ONE
 

@@ -41,12 +41,8 @@ class Permutation:
         sample = sample_permutation_reference if reference else sample_permutation
         return sample(table.unflatten(-1, self.rows), size, seed=seed, generation=generation)
 
-    def counts(self, x: Tensor, weights: Tensor) -> Tensor:
-        before = torch.nn.functional.pad(x[..., :-1] + 1, (1, 0))
-        index = before * self.items + x  # of the table
-        flat = index.flatten(-2)
-        sums = weights.new_zeros(*flat.shape[:-1], self.rows[0] * self.rows[1])
-        return sums.scatter_add(-1, flat, weights.repeat_interleave(self.items, -1))
+    def cells(self, x: Tensor) -> Tensor:
+        return torch.nn.functional.pad(x[..., :-1] + 1, (1, 0)) * self.items + x
 
     def mode(self, table: Tensor) -> Tensor:
         p = table.unflatten(-1, self.rows).clone()
