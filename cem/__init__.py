@@ -30,6 +30,7 @@ from cem.core.variance_schedule import describe_variance_schedule, parse_varianc
 from cem.minimize import Result, maximize, minimize
 from cem.optimizer import CrossEntropyMethod
 from cem.plan.planner import Planner, rollout_cost
+from cem.rare.event import RareEvent, rare_event_probability
 from cem.run.callbacks import Callback, MetricsWriter, ProgressBar
 from cem.run.checkpoint import Checkpointer, CheckpointError
 from cem.run.stopping import Interrupted, StopRequest
@@ -49,6 +50,7 @@ __all__ = [
     "MetricsWriter",
     "Planner",
     "ProgressBar",
+    "RareEvent",
     "Result",
     "StopRequest",
     "Trainer",
@@ -57,5 +59,6 @@ __all__ = [
     "maximize",
     "minimize",
     "parse_variance_schedule",
+    "rare_event_probability",
     "rollout_cost",
 ]
