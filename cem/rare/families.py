@@ -7,9 +7,9 @@ component) with the same bits everywhere; the functions of torch that map it may
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor, distributions
@@ -19,7 +19,6 @@ from kernels.ops.philox import philox4x32, split64
 
 _Member = TypeVar("_Member", bound="Family")
 _DOMAIN = int.from_bytes(b"uniform ", "big")  # other users of Philox in this project have other keys
-_TINY = torch.finfo(torch.float64).tiny
 
 
 def uniform_noise(size: int, dim: int, *, seed: int, generation: int, device: torch.device) -> Tensor:
@@ -34,8 +33,11 @@ def uniform_noise(size: int, dim: int, *, seed: int, generation: int, device: to
     return (bits.double() + 0.5) * 2.0**-52
 
 
-class Family(ABC):
-    """A distribution with independent components; a subclass has at least ``law`` and its parameters."""
+class Family:
+    """A distribution with independent components; a dataclass, the fields of which are its parameters."""
+
+    LAW: ClassVar[Callable[..., distributions.Distribution]]
+    """Maps the parameters to the distributions of the components."""
 
     def __post_init__(self) -> None:
         """Make float64 tensors of the parameters, of one shape (d,) and on one device, and check them."""
@@ -46,12 +48,12 @@ class Family(ABC):
             if len(shape) != 1 or not bool(value.isfinite().all()):
                 raise ValueError(f"expected finite {name} of shape (d,), got {value.tolist()}")
             object.__setattr__(self, name, value.to(device).expand(shape).contiguous())
-        self.law  # noqa: B018  # raises ValueError where a parameter is out of its range
+        _ = self.law  # raises ValueError where a parameter is out of its range
 
     @property
-    @abstractmethod
     def law(self) -> distributions.Distribution:
         """The distributions of the components."""
+        return type(self).LAW(*self.parameters.values())
 
     @property
     def parameters(self) -> dict[str, Tensor]:
@@ -59,11 +61,16 @@ class Family(ABC):
         found = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
         return {name: value for name, value in found.items() if not isinstance(value, bool)}
 
+    @property
+    def is_discrete(self) -> bool:
+        """Whether the components take separate values, which a parameter may rule out."""
+        return bool(self.law.support.is_discrete)  # type: ignore[union-attr]
+
     def sample(self, size: int, *, seed: int, generation: int = 0) -> Tensor:
         """Return candidates, shape (N, d), a function of (seed, generation)."""
         first, *_ = self.parameters.values()
-        origin = {"seed": seed, "generation": generation, "device": first.device}
-        return self.quantile(uniform_noise(size, len(first), **origin))
+        u = uniform_noise(size, len(first), seed=seed, generation=generation, device=first.device)
+        return self.quantile(u)
 
     def quantile(self, u: Tensor) -> Tensor:
         """Return the quantiles of each component at 0 < u < 1, shape (N, d)."""
@@ -75,7 +82,8 @@ class Family(ABC):
 
     def fit(self: _Member, x: Tensor, weights: Tensor) -> _Member:
         """Return the greatest likelihood of candidates, with weights (N,) that sum to 1: here their mean."""
-        return type(self)((weights @ x).clamp(x.amin(0), x.amax(0)))  # it rounds to no more than the greatest
+        mean = (weights @ x).clamp(x.amin(0), x.amax(0))  # it may be rounded to more than 1
+        return type(self)(mean)  # type: ignore[call-arg]
 
     def mixed(self: _Member, other: _Member, share: float) -> _Member:
         """Return the member whose parameters are 1 - share of these and a share of another's."""
@@ -88,11 +96,7 @@ class Exponential(Family):
     """Exponential distributions by their means."""
 
     mean: Any
-
-    @property
-    def law(self) -> distributions.Distribution:
-        """The distributions of the components."""
-        return distributions.Exponential(1 / self.mean)
+    LAW = staticmethod(lambda mean: distributions.Exponential(1 / mean))
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,11 +105,7 @@ class Weibull(Family):
 
     shape: Any
     scale: Any
-
-    @property
-    def law(self) -> distributions.Distribution:
-        """The distributions of the components."""
-        return distributions.Weibull(self.scale, self.shape)
+    LAW = staticmethod(lambda shape, scale: distributions.Weibull(scale, shape))
 
     def fit(self, x: Tensor, weights: Tensor) -> Weibull:
         """Return the greatest likelihood: scale^shape is the weighted mean of x^shape."""
@@ -119,17 +119,12 @@ class Normal(Family):
     mean: Any
     std: Any
     fit_std: bool = False
-
-    @property
-    def law(self) -> distributions.Distribution:
-        """The distributions of the components."""
-        return distributions.Normal(self.mean, self.std)
+    LAW = distributions.Normal
 
     def fit(self, x: Tensor, weights: Tensor) -> Normal:
         """Return the greatest likelihood: the weighted mean and, with ``fit_std``, standard deviation."""
-        mean, std = weights @ x, self.std
-        if self.fit_std:
-            std = (weights @ (x - mean).square()).sqrt().clamp(min=_TINY)
+        mean = weights @ x
+        std = (weights @ (x - mean).square()).sqrt().clamp(min=1e-300) if self.fit_std else self.std
         return Normal(mean, std, self.fit_std)
 
 
@@ -138,18 +133,14 @@ class Poisson(Family):
     """Poisson distributions by their rates; to draw takes memory for d times the greatest rate."""
 
     rate: Any
-
-    @property
-    def law(self) -> distributions.Distribution:
-        """The distributions of the components."""
-        return distributions.Poisson(self.rate)
+    LAW = distributions.Poisson
 
     def quantile(self, u: Tensor) -> Tensor:
         """Return the least counts whose distribution function is at least u."""
         most = float(self.rate.max())
         count = torch.arange(int(most + 12 * most**0.5 + 30), device=u.device)  # beyond: below 1e-16
-        rates = distributions.Poisson(self.rate.unsqueeze(1))
-        return torch.searchsorted(rates.log_prob(count).exp().cumsum(1), u.T.contiguous()).T.to(u.dtype)
+        cdf = distributions.Poisson(self.rate.unsqueeze(1)).log_prob(count).exp().cumsum(1)
+        return Tensor.double(torch.searchsorted(cdf, u.T.contiguous()).T)
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,12 +148,8 @@ class Bernoulli(Family):
     """Components that are 1 with probability p, otherwise 0."""
 
     p: Any
-
-    @property
-    def law(self) -> distributions.Distribution:
-        """The distributions of the components."""
-        return distributions.Bernoulli(self.p)
+    LAW = distributions.Bernoulli
 
     def quantile(self, u: Tensor) -> Tensor:
         """Return 1 where u > 1 - p, otherwise 0."""
-        return (u > 1 - self.p).to(u.dtype)
+        return torch.gt(u, 1 - self.p).double()
