@@ -6,7 +6,6 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -18,12 +17,10 @@ from cem.rare.families import Family
 from kernels.support.checks import check_integer
 
 _Member = TypeVar("_Member", bound=Family)
-_RHO = 0.1  # the share of elites
-_BATCH = 1 << 16  # final samples drawn at once
+_RHO, _BATCH = 0.1, 1 << 16  # the share of elites; the final samples drawn at once
 _LEVELS, _POPULATIONS = 50, 10  # the most levels, and populations of a level
 _ELITES, _SAMPLES = 30, 100  # the least effective numbers, of elites and of final samples in the event
-_TAIL_INDEX = 0.7  # the greatest that is not doubtful
-_QUANTILE = 1.959964  # of the standard normal distribution, at 97.5 %
+_TAIL_INDEX, _QUANTILE = 0.7, 1.959964  # the greatest without doubt; the standard normal one of 97.5 %
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,10 +73,9 @@ def rare_event_probability(
     """Estimate the probability that the score of a random vector reaches a level.
 
     Examples:
-        >>> import torch
         >>> from cem import rare_event_probability
         >>> from cem.rare import Exponential
-        >>> found = rare_event_probability(Exponential(torch.ones(5)), lambda x: x.sum(-1), 30.0, seed=1)
+        >>> found = rare_event_probability(Exponential([1.0] * 5), lambda x: x.sum(-1), 30.0, seed=1)
         >>> abs(found.estimate / 3.624e-9 - 1) < 0.05
         True
 
@@ -107,8 +103,8 @@ def rare_event_probability(
         level: The event is score >= level.
         population_size: N.
         final_samples: The relative error falls with their root.
-        vectorize: As of ``minimize``; so ``workers``.
-        workers: See there.
+        vectorize: As of ``minimize``.
+        workers: As of ``minimize``.
         seed: The result is a function of it. None: drawn from torch's global generator.
     """
     level, total = check_real("level", level), check_integer("final_samples", final_samples, 2)
@@ -122,32 +118,25 @@ def rare_event_probability(
         x = member.sample(size, seed=seed, generation=generation)
         scores = as_real("scores", evaluate(x, generation).fitness).to(x)
         failed.append(int(scores.isnan().sum()))
-        return (
-            x,
-            torch.where(scores.isnan(), -math.inf, scores),
-            family.log_density(x) - member.log_density(x),
-        )
+        log_weights = family.log_density(x) - member.log_density(x)
+        return x, torch.where(scores.isnan(), -math.inf, scores), log_weights
 
     with Evaluator(score, maximize=True, vectorize=vectorize, workers=workers) as evaluate:
         member, levels = family, [-math.inf]
         while levels[-1] < level and len(levels) <= _LEVELS:
-            found = _elites(partial(draw, member, size), levels[-1], level)
-            if found is None:
+            if not (found := _elites(lambda: draw(member, size), levels[-1], level)):  # noqa: B023
                 break
             gamma, x, weights = found
-            share = 1 / (1 + 1 / float(weights.square().sum()))
-            kept: Any = family if family.is_discrete else member
-            member = member.fit(x, weights).mixed(kept, share)
+            kept = family if family.law.support.is_discrete else member  # type: ignore[union-attr]
+            member = member.fit(x, weights).mixed(kept, 1 / (1 + 1 / float(weights.square().sum())))
             levels.append(gamma)
         drawn = [draw(member, min(_BATCH, total - start))[1:] for start in range(0, total, _BATCH)]
     scores, log_weights = map(torch.cat, zip(*drawn, strict=True))
     mean, error, low, high, effective, tail_index = _estimate(log_weights, scores >= level)
-    if not mean:
-        high = _estimate(log_weights, scores >= levels[-1])[3]
-    reached, most = levels[-1] == level, _POPULATIONS * size
-    why = f"after {_LEVELS} levels" if len(levels) > _LEVELS else f"none of {most:,} scores is above"
+    high = high if mean else _estimate(log_weights, scores >= levels[-1])[3]
+    why = f"{_LEVELS} are the most" if len(levels) > _LEVELS else f"none of {size * _POPULATIONS:,} is above"
     doubts = {
-        f"the level is not reached: the last is {levels[-1]:.6g}, {why}": not reached,
+        f"the level is not reached: the last one is {levels[-1]:.6g}, {why}": levels[-1] < level,
         f"{sum(failed):,} scores were NaN": any(failed),
         f"{effective:.0f} effective samples are too few for an interval": effective < _SAMPLES,
         f"a part of the event may be missed: a tail index of {tail_index:.2f}": tail_index > _TAIL_INDEX,
@@ -155,13 +144,11 @@ def rare_event_probability(
     message = "; ".join(doubt for doubt, holds in doubts.items() if holds)
     if message:
         warnings.warn(message, RuntimeWarning, stacklevel=outside())
-    found_by = (tuple(levels[1:]), member, evaluate.evaluations, effective, reached)
+    found_by = (tuple(levels[1:]), member, evaluate.evaluations, effective, levels[-1] == level)
     return RareEvent(mean, error, (low, high), *found_by, message or "the level is reached")
 
 
-def _elites(
-    draw: Callable[[], tuple[Tensor, ...]], last: float, level: float
-) -> tuple[float, Tensor, Tensor] | None:
+def _elites(draw: Callable[[], Any], last: float, level: float) -> tuple[float, Tensor, Tensor] | None:
     """Return the next level, its elites and their weights, which sum to 1; None without a score above."""
     found, drawn = None, []
     for _ in range(_POPULATIONS):

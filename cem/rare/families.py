@@ -22,22 +22,17 @@ _DOMAIN = int.from_bytes(b"uniform ", "big")  # other users of Philox in this pr
 
 
 def uniform_noise(size: int, dim: int, *, seed: int, generation: int, device: torch.device) -> Tensor:
-    """Return odd multiples of 2^-53 in (0, 1), shape (N, d), float64; a number depends neither on N nor on d.
-
-    N < 2**33, d < 2**32, 0 <= seed < 2**64, 0 <= generation < 2**32.
-    """
+    """Return odd multiples of 2^-53 in (0, 1), shape (N, d); a number depends neither on N nor on d."""
     pair, component = torch.arange((size + 1) // 2, device=device), torch.arange(dim, device=device)
     a, b, c, d = philox4x32((pair.unsqueeze(1), component, generation, 0), split64(seed ^ _DOMAIN))
     upper, lower = torch.stack([a, c], dim=1), torch.stack([b, d], dim=1)  # (pair, which of the two, d)
-    bits = (upper << 20 | lower >> 12).view(-1, dim)[:size]
-    return (bits.double() + 0.5) * 2.0**-52
+    return ((upper << 20 | lower >> 12).view(-1, dim)[:size].double() + 0.5) * 2.0**-52
 
 
 class Family:
     """A distribution with independent components; a dataclass, the fields of which are its parameters."""
 
-    LAW: ClassVar[Callable[..., distributions.Distribution]]
-    """Maps the parameters to the distributions of the components."""
+    LAW: ClassVar[Callable[..., distributions.Distribution]]  # of the parameters
 
     def __post_init__(self) -> None:
         """Make float64 tensors of the parameters, of one shape (d,) and on one device, and check them."""
@@ -60,11 +55,6 @@ class Family:
         """The parameters by name, each of shape (d,)."""
         found = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
         return {name: value for name, value in found.items() if not isinstance(value, bool)}
-
-    @property
-    def is_discrete(self) -> bool:
-        """Whether the components take separate values, which a parameter may rule out."""
-        return bool(self.law.support.is_discrete)  # type: ignore[union-attr]
 
     def sample(self, size: int, *, seed: int, generation: int = 0) -> Tensor:
         """Return candidates, shape (N, d), a function of (seed, generation)."""
