@@ -20,7 +20,7 @@ _Member = TypeVar("_Member", bound=Family)
 _RHO, _BATCH = 0.1, 1 << 16  # the share of elites; the final samples drawn at once
 _LEVELS, _POPULATIONS = 50, 10  # the most levels, and populations of a level
 _ELITES, _SAMPLES = 30, 100  # the least effective numbers, of elites and of final samples in the event
-_TAIL_INDEX, _QUANTILE = 0.7, 1.959964  # the greatest without doubt; the standard normal one of 97.5 %
+_TAIL_INDEX, _QUANTILE = 0.5, 1.959964  # the greatest without doubt; the standard normal one of 97.5 %
 
 
 @dataclass(frozen=True, repr=False)
@@ -94,7 +94,7 @@ def rare_event_probability(
 
     A RuntimeWarning with ``message`` comes where the level is not reached, a score is NaN, effective samples
     are fewer than 100, or the largest weights have a tail index (B. Hill, Annals of Statistics 3, 1975) above
-    0.7: their variance may be infinite, or a part of the event is hardly drawn.
+    0.5, as of an infinite variance: a part of the event may hardly be drawn, and the estimate too low.
 
     Args:
         family: u, the distribution of the vector, of shape (d,).
@@ -175,6 +175,6 @@ def _estimate(log_weights: Tensor, hit: Tensor) -> tuple[float, ...]:
     mean = math.exp(float(logs[0])) * float(weights.sum()) / len(hit)
     error = math.sqrt(max(0.0, 1 / effective - 1 / len(hit)))
     spread = math.exp(_QUANTILE * math.sqrt(math.log1p(error * error)))
-    most = min(len(logs) // 5, int(3 * math.sqrt(len(logs))))  # the largest weights
+    most = math.isqrt(len(logs) - 1)  # the largest weights
     tail_index = float((logs[:most] - logs[most]).mean()) if most else 0.0
     return mean, error, mean / spread, min(mean * spread, 1.0), effective, tail_index
