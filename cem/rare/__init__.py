@@ -1,4 +1,4 @@
-"""Probabilities of rare events, ``cem.rare_event_probability``, and the families of their distributions."""
+"""Probabilities of rare events and the families of their distributions. Begin with `event.py`."""
 
 from cem.rare.families import Bernoulli, Exponential, Family, Normal, Poisson, Weibull
 

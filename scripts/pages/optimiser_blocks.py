@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from pages.result_files import Result, columns, crossed, each_machine, figures, load_all, with_provenance
+from pages.result_files import (
+    Cell,
+    Result,
+    columns,
+    crossed,
+    each_machine,
+    figures,
+    load_all,
+    with_provenance,
+)
 from pages.wording import digits
 
 _DIMENSIONS = (2, 10, 40)
@@ -77,7 +86,7 @@ def rare_events() -> str:
     """Return estimates of events of a known probability, and how many intervals cover."""
 
     def block(result: Result) -> str:
-        cells = {
+        cells: dict[str, Cell] = {
             "event": "label",
             "probability": lambda row: f"{row['exact']:.3g}",
             "mean estimate / probability": lambda row: f"{row['mean_over_exact']:.3f}",
