@@ -31,6 +31,7 @@ from cem.families import Permutation
 from cem.minimize import Result, maximize, minimize
 from cem.optimizer import CrossEntropyMethod
 from cem.plan.planner import Planner, rollout_cost
+from cem.rare.event import RareEvent, rare_event_probability
 from cem.run.callbacks import Callback, MetricsWriter, ProgressBar
 from cem.run.checkpoint import Checkpointer, CheckpointError
 from cem.run.stopping import Interrupted, StopRequest
@@ -56,6 +57,7 @@ __all__ = [
     "Permutation",
     "Planner",
     "ProgressBar",
+    "RareEvent",
     "Result",
     "StopRequest",
     "Trainer",
@@ -64,5 +66,6 @@ __all__ = [
     "maximize",
     "minimize",
     "parse_variance_schedule",
+    "rare_event_probability",
     "rollout_cost",
 ]

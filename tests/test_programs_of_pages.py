@@ -116,6 +116,11 @@ def test_a_point_is_moved_and_the_carts_come_to_the_origin() -> None:
     assert float(names["state"].abs().max()) < 0.1
 
 
+def test_the_bridge_has_the_probability_of_the_page() -> None:
+    found = run("docs/rare_events.md", 0)["found"]
+    assert found.estimate == pytest.approx(1.3425e-5, rel=4 * found.relative_error)  # the seed is fixed
+
+
 def example(title: str) -> dict[str, Any]:
     """Run the program under a heading of docs/examples.md; return its variables."""
     text = (DOCS / "examples.md").read_text(encoding="utf-8")

@@ -8,6 +8,8 @@ paper's known answers.
 
 from __future__ import annotations
 
+from typing import Any
+
 MULTIPLIER_0 = 0xD2511F53
 MULTIPLIER_1 = 0xCD9E8D57
 WEYL_0 = 0x9E3779B9  # the golden ratio: the key's first word grows by it after every round
@@ -29,17 +31,20 @@ def signed64(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-def philox4x32(counter: tuple[int, int, int, int], key: tuple[int, int]) -> tuple[int, int, int, int]:
-    """Return the four random words of a counter under a key; all words are unsigned, of 32 bits."""
+def philox4x32(counter: tuple[Any, Any, Any, Any], key: tuple[int, int]) -> tuple[Any, Any, Any, Any]:
+    """Return the four random words of a counter under a key; all words are unsigned, of 32 bits.
+
+    The words of a counter are ints, or int64 tensors of shapes that broadcast.
+    """
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(ROUNDS):
         product_0 = MULTIPLIER_0 * c0
         product_1 = MULTIPLIER_1 * c2
         c0, c1, c2, c3 = (
-            (product_1 >> 32) ^ c1 ^ k0,
+            (product_1 >> 32 & WORD) ^ c1 ^ k0,  # a tensor's product has wrapped, and may be negative
             product_1 & WORD,
-            (product_0 >> 32) ^ c3 ^ k1,
+            (product_0 >> 32 & WORD) ^ c3 ^ k1,
             product_0 & WORD,
         )
         k0, k1 = (k0 + WEYL_0) & WORD, (k1 + WEYL_1) & WORD

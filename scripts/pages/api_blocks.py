@@ -10,7 +10,10 @@ from types import ModuleType
 
 from pages.wording import markdown
 
-PACKAGES = ("cem", "tetris", "tetris.training", "tetris.report", "tetris.envs", "tetris.solver", "kernels")
+PACKAGES = (
+    *("cem", "cem.rare", "tetris", "tetris.training", "tetris.report", "tetris.envs", "tetris.solver"),
+    "kernels",
+)
 
 
 def api() -> str:

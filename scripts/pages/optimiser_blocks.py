@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from pages.result_files import Result, crossed, each_machine, load_all, with_provenance
+from pages.result_files import (
+    Cell,
+    Result,
+    columns,
+    crossed,
+    each_machine,
+    figures,
+    load_all,
+    with_provenance,
+)
 from pages.wording import digits
 
 _DIMENSIONS = (2, 10, 40)
@@ -72,6 +81,28 @@ def bbob() -> str:
         )
 
     return each_machine("bbob", block)
+
+
+def rare_events() -> str:
+    """Return estimates of events of a known probability, and how many intervals cover."""
+
+    def block(result: Result) -> str:
+        cells: dict[str, Cell] = {
+            "event": "label",
+            "probability": lambda row: f"{row['exact']:.3g}",
+            "mean estimate / probability": lambda row: f"{row['mean_over_exact']:.3f}",
+            "relative error": lambda row: f"{row['relative_error']:.1%}",
+            "spread of the estimates": lambda row: f"{row['spread']:.1%}",
+            "samples": lambda row: f"{row['samples']:,.0f}",
+            "crude Monte Carlo": lambda row: f"{row['crude_samples']:.1e}",
+        }
+        labels = result.data["labels"].items()
+        rows = [{"label": label, **figures(result, f"rare.{name}.")} for name, label in labels]
+        covered = figures(result, "rare.coverage.").values()
+        runs = f"Of {result.data['coverage_runs']:,} intervals {min(covered):.1%} to {max(covered):.1%} cover"
+        return f"{runs} ({len(covered)} events).\n\n{columns(cells, rows, result)}"
+
+    return each_machine("rare_events", block)
 
 
 def generations() -> str:
