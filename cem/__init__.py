@@ -10,8 +10,9 @@
 20
 
 ``minimize`` and ``maximize`` are a whole search in one call, ``Trainer`` is the loop with progress, metrics,
-checkpoints, time limit and signals, ``Planner`` plans with a model, ``cem.functional`` is the method as pure
-functions of a state. Begin with `optimizer.py`; below it `functional.py` is one generation in formulas.
+checkpoints, time limit and signals, ``Planner`` plans with a model, ``ParameterVector`` and ``GymObjective``
+search the parameters of modules of PyTorch, ``cem.functional`` is the method as pure functions of a state.
+Begin with `optimizer.py`; below it `functional.py` is one generation in formulas.
 """
 
 import kernels
@@ -30,6 +31,8 @@ from cem.core.variance_schedule import describe_variance_schedule, parse_varianc
 from cem.minimize import Result, maximize, minimize
 from cem.optimizer import CrossEntropyMethod
 from cem.plan.planner import Planner, rollout_cost
+from cem.policy.gym_objective import GymObjective
+from cem.policy.parameter_vector import ParameterVector
 from cem.run.callbacks import Callback, MetricsWriter, ProgressBar
 from cem.run.checkpoint import Checkpointer, CheckpointError
 from cem.run.stopping import Interrupted, StopRequest
@@ -45,8 +48,10 @@ __all__ = [
     "CrossEntropyMethod",
     "Evaluation",
     "GenerationRecord",
+    "GymObjective",
     "Interrupted",
     "MetricsWriter",
+    "ParameterVector",
     "Planner",
     "ProgressBar",
     "Result",

@@ -1,0 +1,1 @@
+"""Modules of PyTorch as candidates: their parameters as vectors, and policies of environments."""
