@@ -58,10 +58,10 @@ class GymObjective:
     Examples:
         >>> import torch
         >>> from cem import GymObjective, maximize
-        >>> objective = GymObjective("CartPole-v1", torch.nn.Linear(4, 2), seed=1)
-        >>> result = maximize(objective, torch.zeros(objective.parameters.dim), 1.0, budget=150, seed=1)
-        >>> bool(objective.play(result.x[None], seeds=range(10)).mean() > 195)
-        True
+        >>> objective = GymObjective("CartPole-v1", torch.nn.Linear(4, 2), max_steps=100, seed=1)
+        >>> result = maximize(objective, torch.zeros(objective.parameters.dim), 1.0, budget=100, seed=1)
+        >>> float(objective.play(result.x[None], seeds=range(10)).mean())
+        100.0
 
     The module maps observations, (B, *shape), to the value of each action, of which the greatest is taken
     (Discrete), or to actions (Box): outputs are clipped to [-1, 1] and scaled to the bounds of the action;
@@ -102,8 +102,7 @@ class GymObjective:
                 it is to be watched. Observations are Box, actions Discrete or Box: otherwise a TypeError.
             module: The policy, ``eval()`` where that matters; it is not changed.
             episodes: Episodes of each candidate.
-            num_envs: Environments side by side, made at the first evaluation. The result does not depend on
-                it.
+            num_envs: The most environments side by side. The result does not depend on it.
             vectorization_mode: ``"sync"``: one after another; ``"async"``: each in a process of its own.
             max_steps: The most steps of an episode, within the environment's own limit.
             normalize_observations: Whether to.
@@ -207,18 +206,20 @@ class GymObjective:
         """
         from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 
-        if self._envs is None:
-            kind: Any = SyncVectorEnv if self._mode == "sync" else AsyncVectorEnv
-            self._envs = kind([partial(_waiting, self._make)] * self._num_envs)
-            self._envs.reset()
         candidates, size = torch.as_tensor(candidates), len(candidates) * len(seeds)
+        wanted = min(self._num_envs, size)
+        if self._envs is None or self._envs.num_envs < wanted:
+            kind: Any = SyncVectorEnv if self._mode == "sync" else AsyncVectorEnv
+            self._envs = kind([partial(_waiting, self._make)] * wanted)
+            self._envs.reset()
+        width = self._envs.num_envs
         returns, seen, steps = np.zeros(size), np.zeros((size, *self._seen.shape)), 0
-        episode, playing = np.zeros(self._num_envs, dtype=int), np.zeros(self._num_envs, dtype=bool)
-        begun, free = 0, np.arange(min(self._num_envs, size))
+        episode, playing = np.zeros(width, dtype=int), np.zeros(width, dtype=bool)
+        begun, free = 0, np.arange(wanted)
         while True:
             if len(free):
                 episode[free] = np.arange(begun, begun + len(free))
-                begun, mask = begun + len(free), np.isin(np.arange(self._num_envs), free)
+                begun, mask = begun + len(free), np.isin(np.arange(width), free)
                 playing |= mask
                 each = [int(seeds[i % len(seeds)]) for i in episode]
                 observations, _ = self._envs.reset(seed=each, options={"reset_mask": mask})
