@@ -125,8 +125,8 @@ def test_a_network_is_fitted() -> None:
 def test_a_pole_is_balanced() -> None:
     names = run("docs/policies.md", 1)
     assert torch.load("policy.pt", weights_only=False)(torch.zeros(4)) in (0, 1)
-    # Seeds are fixed; a policy of zeros has about 9.
-    assert names["objective"].play(names["result"].x[None], seeds=range(20)).mean() > 450
+    # Seeds are fixed; a policy of zeros has about 9, and 200 is the most.
+    assert names["objective"].play(names["result"].x[None], seeds=range(20)).mean() > 190
 
 
 def example(title: str) -> dict[str, Any]:
