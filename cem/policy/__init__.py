@@ -1,1 +1,1 @@
-"""Modules of PyTorch as candidates: their parameters as vectors, and policies of environments."""
+"""Modules of PyTorch as candidates, and as policies of environments. Begin with `parameter_vector.py`."""

@@ -24,17 +24,18 @@ class Policy(nn.Module):
 
     mean: Tensor
     std: Tensor
+    limit: Tensor
     low: Tensor
     high: Tensor
 
     def __init__(self, module: nn.Module, observations: Any, actions: Any, like: Tensor) -> None:
         """Set up for the spaces of an environment, with the dtype and device of a tensor."""
         super().__init__()
-        self.module, self.limit = module, float("inf")
+        self.module = module
         self.start = int(actions.start) if hasattr(actions, "start") else None  # of Discrete
-        ends = (0.0, 0.0) if self.start is not None else (actions.low, actions.high)
-        zeros, ones = np.zeros(observations.shape), np.ones(observations.shape)
-        for name, value in zip(("mean", "std", "low", "high"), (zeros, ones, *ends), strict=True):
+        low, high = (0.0, 0.0) if self.start is not None else (actions.low, actions.high)
+        buffers = {"mean": np.zeros(observations.shape), "std": np.ones(observations.shape), "limit": np.inf}
+        for name, value in {**buffers, "low": low, "high": high}.items():
             self.register_buffer(name, torch.as_tensor(value).to(like))
         wanted = actions.shape if self.start is None else (int(actions.n),)
         with torch.no_grad():
@@ -188,14 +189,12 @@ class GymObjective:
     def _normalize_by(self, statistics: Any) -> None:
         """Set the statistics of the policy."""
         count = statistics[0]
+        mean, variance, limit = np.zeros_like(count), np.ones_like(count), np.inf
         if self._normalizes and count.all():
-            mean = statistics[1] / count
+            mean, limit = statistics[1] / count, _LIMIT
             variance = np.maximum(statistics[2] / count - mean**2, _LEAST_VARIANCE)
-            self._policy.limit = _LIMIT
-        else:
-            mean, variance, self._policy.limit = np.zeros_like(count), np.ones_like(count), float("inf")
-        self._policy.mean.copy_(torch.from_numpy(mean))
-        self._policy.std.copy_(torch.from_numpy(np.sqrt(variance)))
+        for name, value in {"mean": mean, "std": np.sqrt(variance), "limit": limit}.items():
+            self._policy.get_buffer(name).copy_(torch.as_tensor(value))
 
     @torch.no_grad()
     def _play(self, candidates: Any, seeds: Sequence[int]) -> tuple[Tensor, Any, int]:
