@@ -50,6 +50,7 @@ class Evaluator:
         failures: The candidates that failed; their fitness is NaN.
         evaluations: The candidates evaluated, failed ones and those of an interrupted generation included.
         best: The fittest of them and its fitness; None before the first, and for a function of populations.
+        workers: The candidates evaluated side by side; 0 where that is not known.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class Evaluator:
             workers = None if workers == 1 and timeout_s is None else workers
         if workers is not None and not callable(workers):
             self._pool = _Pool(self._evaluate, workers, timeout_s)
-        self._workers = workers if isinstance(workers, int) else getattr(workers, "_max_workers", 0)
+        self.workers = workers if isinstance(workers, int) else getattr(workers, "_max_workers", 0)
         by_one = vectorize == "loop" or workers is not None
         self._by_one = (Tensor, np.ndarray) if by_one else (np.ndarray,) if vectorize else ()
         self._running: dict[int, tuple[Any, CrossEntropyMethod]] = {}  # asked in any order
@@ -135,7 +136,7 @@ class Evaluator:
                 _add_note(error, f"The function got a population, {kind} of shape {shape}: {_HINT}.")
             raise
         evaluation = as_evaluation(found)
-        fitness, size = evaluation.fitness, len(candidates)
+        fitness, size = evaluation.fitness, candidates.shape[0]  # faster than len()
         given = fitness.shape if isinstance(fitness, Tensor) else np.shape(fitness)
         if given != (size,):
             hint = "one number for each candidate" if self._vmap else _HINT
@@ -149,7 +150,7 @@ class Evaluator:
         It draws the candidates itself; some are of earlier generations than that in which they are done.
         """
         pool = self._pool
-        if not self._workers or pool is None:
+        if not self.workers or pool is None:
             raise ValueError("expected workers > 1, or an Executor that says how many, for asynchronous=True")
 
         def evaluate(candidates: Any, generation: int) -> Evaluation:
@@ -161,7 +162,7 @@ class Evaluator:
                 done.append(_as(candidates, x))
                 values.append(self._counted(done[-1], value, known=True))
             while len(done) < len(candidates):
-                while len(self._running) < self._workers:
+                while len(self._running) < self.workers:
                     candidate = search.ask(1)[0]
                     if self._journal is not None and self._journal.had(candidate):
                         continue  # it was asked in this generation before the search was interrupted

@@ -243,7 +243,8 @@ def minimize(objective: Callable[..., Any], mean: Any = None, std: Any = None, *
             * ``workers``: candidates evaluated side by side, one a call: a number of processes, -1 for one
               per core, a ``concurrent.futures.Executor``, or a function like ``map``. The result does not
               depend on it. ``asynchronous``: the distribution moves as soon as a population of candidates is
-              done, in any order, so that no worker waits; the result depends on the order.
+              done, in any order, so that no worker waits; the result depends on the order. To a population
+              that is not given half as many candidates as workers are added: fewer are then outdated.
             * ``timeout_s``: of one candidate, with workers. ``catch``: the exceptions by which a candidate
               fails; others end the search.
             * ``callbacks``: of ``Callback``, or functions of a ``GenerationRecord``; the generations are
@@ -382,6 +383,9 @@ class _Search(Callback):
                     stop=self._stop,
                 )
             )
+            if options["asynchronous"] and options["population_size"] is None:
+                most = max(self._size, self._budget // _LEAST_GENERATIONS)
+                self._size = min(self._size + self._evaluator.workers // 2, most)
             return self._result(self._searched())
 
     def _searched(self) -> str:

@@ -47,7 +47,7 @@ from cem.core.config import CEMConfig
 from cem.core.evaluation import Evaluation, Objective
 from cem.core.generation import draw, operator_sample, tell
 from cem.core.graph import GenerationGraph
-from cem.core.snapshot import Snapshot, loaded_state
+from cem.core.snapshot import Snapshot, copy_to_host, loaded_state
 from cem.core.state import State, bounds_of, doubles, init, problem_seeds
 from cem.core.termination import Termination
 from cem.core.variance_schedule import describe_variance_schedule, extended
@@ -214,7 +214,7 @@ class CrossEntropyMethod:
                 expected = (len(candidates), self.dim)
             candidates = check_shape("candidates", candidates, expected).to(self.device, self.dtype)
             fitness = check_shape("fitness", fitness, expected[:-1]).to(self.device)
-        if self._parts or len(candidates) < self._shape[0]:
+        if self._parts or candidates.shape[0] < self._shape[0]:
             self._parts.append((candidates, fitness))
             if sum(len(part) for part, _ in self._parts) < self.population_size:
                 return
@@ -329,13 +329,16 @@ class CrossEntropyMethod:
         record = self.snapshot().record()
         return {name: getattr(record, name) for name in record.__slots__[1:6]}
 
-    def snapshot(self, evaluation: Evaluation | None = None) -> Snapshot:
+    def snapshot(self, evaluation: Evaluation | None = None, *, copied: bool = True) -> Snapshot:
         """Start a copy of the state after the last generation to the host, with metrics; does not wait.
 
         On a CUDA device the copy is queued on the current stream; reading it waits for earlier work only.
+        One that is not ``copied`` waits for ``copy_to_host``, or for the first reading.
         """
         if self._snapshot is None or (evaluation is not None and evaluation.metrics):
             self._snapshot = Snapshot(self._generation, self._settings, self._state, evaluation)
+        if copied:
+            copy_to_host([self._snapshot])
         return self._snapshot
 
     def rewind(self, snapshot: Snapshot) -> None:

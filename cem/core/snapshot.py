@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,8 +65,8 @@ class GenerationRecord:
 class Snapshot:
     """A copy of a search after a generation, and of metrics: ``CrossEntropyMethod.snapshot``.
 
-    Tensors of a CUDA device are packed: one asynchronous copy into page-locked memory, ordered with the work
-    of its stream. An event marks the end; waiting for it does not wait for later work.
+    ``copy_to_host`` packs the tensors of a CUDA device: one asynchronous copy into page-locked memory, in the
+    order of its stream. An event marks the end; waiting for it does not wait for later work.
 
     Attributes:
         generation: The number of generations by then.
@@ -77,45 +77,28 @@ class Snapshot:
     def __init__(
         self, generation: int, settings: Mapping[str, Any], state: State, evaluation: Evaluation | None = None
     ) -> None:
-        """Queue the copies. A state is never changed in place: on a CPU nothing of it is copied."""
+        """Hold a state. It is never changed in place: on a CPU nothing of it is copied."""
         self.generation, self.settings, self.state = generation, settings, state
-        self._host = state
         self._event: torch.cuda.Event | None = None
         self._numbers: list[float] | None = None
         is_here = state.distribution.is_cpu
+        self._host = state if is_here else None
         metrics = evaluation.metrics if evaluation is not None else {}
         self._rates = evaluation.rates if evaluation is not None else ()
-        self._metrics = {
-            name: _number(value) if is_here or not isinstance(value, Tensor) or value.is_cpu else value
-            for name, value in metrics.items()
+        self._metrics: dict[str, Any] = {  # of a graph, the next replay overwrites them
+            name: (_number(x) if is_here or x.is_cpu else x.clone()) if isinstance(x, Tensor) else x
+            for name, x in metrics.items()
         }
-        if not is_here:
-            self._queue()
         self._queued_at = time.monotonic()
 
-    def _queue(self) -> None:
+    def _tensors(self) -> dict[str, Tensor]:
         tensors = {name: x for name in _SAVED if (x := getattr(self.state, name)) is not None}
-        tensors |= {f"metric {name}": x for name, x in self._metrics.items() if isinstance(x, Tensor)}
-        # The widest numbers first: so each part begins at a multiple of what a number takes.
-        tensors = dict(sorted(tensors.items(), key=lambda item: -item[1].element_size()))
-        packed = torch.cat([x.detach().reshape(-1).view(torch.uint8) for x in tensors.values()])
-        host = torch.empty(packed.shape, dtype=torch.uint8, pin_memory=packed.is_cuda)
-        parts = host.copy_(packed, non_blocking=packed.is_cuda).split([x.nbytes for x in tensors.values()])
-        copies: Any = {
-            name: part.view(x.dtype).view(x.shape)
-            for (name, x), part in zip(tensors.items(), parts, strict=True)
-        }
-        self._metrics = {name: copies.pop(f"metric {name}", x) for name, x in self._metrics.items()}
-        self._host = self.state._replace(**copies)
-        if self.state.distribution.is_cuda:
-            # With timing, for seconds_since; blocking, so that waiting for it does not spin.
-            self._event = torch.cuda.Event(enable_timing=True, blocking=True)
-            self._event.record(torch.cuda.current_stream(self.state.distribution.device))
+        return tensors | {f"metric {name}": x for name, x in self._metrics.items() if isinstance(x, Tensor)}
 
     @property
     def ready(self) -> bool:
         """Whether all values are on the host; does not wait."""
-        return self._event is None or self._event.query()
+        return self._host is not None and (self._event is None or self._event.query())
 
     def seconds_since(self, earlier: Snapshot) -> float:
         """Return the seconds between the ends of two ready copies, on CUDA by the device's clock."""
@@ -141,8 +124,7 @@ class Snapshot:
     def _figures(self) -> list[float]:
         """Return the record as numbers; of a batch the best of all and the means of the others; waits."""
         if self._numbers is None:
-            self._wait()
-            record = self._host.record
+            record = self._wait().record
             if record.dim() == 1:
                 self._numbers = record.tolist()
             else:
@@ -154,7 +136,7 @@ class Snapshot:
     def record(self, seconds: float = 0.0, elapsed_s: float = 0.0, generations: int = 1) -> GenerationRecord:
         """Return the record of so many generations, in which ``seconds`` passed; waits."""
         best, generation_best, elite_mean, threshold, *_ = self._figures()
-        mean, std, *_ = self._host.distribution.unbind(-2)
+        mean, std, *_ = self._wait().distribution.unbind(-2)
         return GenerationRecord(
             generation=self.generation,
             best_fitness=best,
@@ -171,13 +153,42 @@ class Snapshot:
 
     def state_dict(self) -> dict[str, Any]:
         """Return ``CrossEntropyMethod.state_dict`` at the snapshot; waits for this copy only."""
-        self._wait()
-        values = {name: x.clone() for name in _SAVED if (x := getattr(self._host, name)) is not None}
+        host = self._wait()
+        values = {name: x.clone() for name in _SAVED if (x := getattr(host, name)) is not None}
         return {"settings": dict(self.settings), "generation": self.generation, **values}
 
-    def _wait(self) -> None:
+    def _wait(self) -> State:
+        if self._host is None:
+            copy_to_host([self])
+        assert self._host is not None
         if self._event is not None:
             self._event.synchronize()
+        return self._host
+
+
+def copy_to_host(snapshots: Sequence[Snapshot]) -> None:
+    """Start the copies of snapshots of one search to the host, all of them as one copy."""
+    with_copies = [(x, x._tensors()) for x in snapshots if x._host is None]
+    if not with_copies:
+        return
+    # The widest numbers first: so each part begins at a multiple of what a number takes.
+    tensors = sorted(
+        (tensor for _, each in with_copies for tensor in each.values()), key=lambda x: -x.element_size()
+    )
+    packed = torch.cat([x.detach().reshape(-1).view(torch.uint8) for x in tensors])
+    host = torch.empty(packed.shape, dtype=torch.uint8, pin_memory=packed.is_cuda)
+    host.copy_(packed, non_blocking=packed.is_cuda)
+    parts = zip(tensors, host.split([x.nbytes for x in tensors]), strict=True)
+    copies = {id(x): part.view(x.dtype).view(x.shape) for x, part in parts}
+    event = None
+    if packed.is_cuda:
+        # With timing, for seconds_since; blocking, so that waiting for it does not spin.
+        event = torch.cuda.Event(enable_timing=True, blocking=True)
+        event.record(torch.cuda.current_stream(packed.device))
+    for snapshot, each in with_copies:
+        found: Any = {name: copies[id(x)] for name, x in each.items()}
+        snapshot._metrics = {name: found.pop(f"metric {name}", x) for name, x in snapshot._metrics.items()}
+        snapshot._host, snapshot._event = snapshot.state._replace(**found), event
 
 
 def _number(value: float | Tensor) -> float:

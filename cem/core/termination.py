@@ -52,7 +52,8 @@ class Termination:
         self._least = max(STD, 1.001 * settings.config.floor_share)
         self._window = 10 + math.ceil(30 * dim / size)
         self._patience = math.inf if noisy else 100 + 50 * dim // size
-        self._recent: deque[tuple[int, float]] = deque()  # generations of the window and their best
+        self._recent: deque[float] = deque()  # the best of the generations of the window
+        self._seen: deque[int] = deque()  # and these
         self._best, self._improved_at, self._widest = math.inf, 0, 0.0
         self._collapse = None if settings.config.paths else _Collapse(settings, dim)
 
@@ -64,14 +65,15 @@ class Termination:
         sign = -1.0 if self._maximize else 1.0
         if sign * record.best_fitness < self._best:
             self._best, self._improved_at = sign * record.best_fitness, generation
-        recent = self._recent
-        recent.append((generation, record.generation_best))
-        while len(recent) > 2 and recent[1][0] <= generation - self._window + 1:
+        recent, seen, begun = self._recent, self._seen, generation - self._window + 1
+        recent.append(record.generation_best)
+        seen.append(generation)
+        while len(seen) > 2 and seen[1] <= begun:
             recent.popleft()
-        values = [value for _, value in recent]
-        spread = max(*values, threshold) - min(*values, threshold)
+            seen.popleft()
+        spread = max(max(recent), threshold) - min(min(recent), threshold)
         self._widest = max(self._widest, spread)
-        full = len(recent) > 1 and recent[0][0] <= generation - self._window + 1
+        full = len(seen) > 1 and seen[0] <= begun
         share = math.inf  # where the mean alone shows that it is above the least one
         if self._collapse is not None or record.std_mean <= 2 * self._least * self._widest_std:
             share = (record.std / self._first).max().item()

@@ -12,7 +12,7 @@ import torch
 
 from cem.core.checks import check_real
 from cem.core.evaluation import Evaluation, Objective, as_evaluation
-from cem.core.snapshot import Snapshot
+from cem.core.snapshot import Snapshot, copy_to_host
 from cem.optimizer import CrossEntropyMethod
 from cem.run import ranks
 from cem.run.callbacks import Callback, RunPlan, as_callbacks
@@ -23,6 +23,7 @@ from kernels.support.checks import check_integer
 GRACE_SECONDS = 1.0
 """How long a stopped run waits for the results of a generation that is queued, in seconds."""
 
+_MOST_AT_ONCE, _AT_ONCE_SECONDS = 64, 1e-3  # of records that are copied together
 _QUERIES = 100  # of the device, some microseconds each, before the first nap
 _SHORTEST_NAP, _LONGEST_NAP = 1e-4, 0.005  # the time between two queries, in seconds
 
@@ -78,8 +79,9 @@ class Trainer:
     generation dropped; otherwise the generation is finished first.
 
     On a GPU a generation is recorded and saved after the next one is queued: the device has work while the
-    host writes, if the objective only queues its own (see ``Evaluation``). The files are the same. A run that
-    is asked to stop waits ``GRACE_SECONDS`` for the generation that is queued and then drops it.
+    host writes, if the objective only queues its own (see ``Evaluation``). The records of a millisecond are
+    copied together, each with its share of the time. The files are the same. A run that is asked to stop
+    waits ``GRACE_SECONDS`` for the generations that are queued and then drops them.
 
     Within ``cem.run.ranks.joined`` every rank runs the same trainer, with an objective that shares its work.
     Rank 0 saves, resumes for all, and calls the callbacks; all ranks call those with ``on_every_rank``.
@@ -189,22 +191,30 @@ class Trainer:
         self._failures = 0  # generations, one after another, in which every candidate failed
         self._saved_at = time.monotonic()
         self._give_up_at: float | None = None
-        pending: _Queued | None = None  # the generation before, where sync is deferred
+        self._at_once = 1  # records that are copied together
+        pending: list[_Queued] = []  # of the generations before, where sync is deferred
+        queued: list[_Queued] = []
         try:
             with suppress(Interrupted):
                 while self._reason_to_stop() is None:
                     try:
-                        queued: _Queued | None = self._advance()
+                        queued.append(self._advance())
                     except BaseException as error:
                         if not isinstance(error, Exception):  # the second Ctrl-C does not wait
                             self._give_up_at = time.monotonic()
                         with suppress(Interrupted):
                             self._record(pending)
+                            self._record(queued)
                         raise
+                    if len(queued) < self._at_once:
+                        continue
+                    copy_to_host([snapshot for snapshot, _ in queued])
                     if self._defers_sync:
                         pending, queued = queued, pending
                     self._record(queued)
+                    queued = []
                 self._record(pending)
+                self._record(queued)
         finally:
             if self.optimizer.generation != self._recorded.generation:
                 self.optimizer.rewind(self._recorded)
@@ -236,18 +246,31 @@ class Trainer:
                 evaluation = as_evaluation(self._objective(candidates, optimizer.generation))
                 evaluated = candidates if evaluation.candidates is None else evaluation.candidates
                 optimizer.tell(evaluated, evaluation.fitness)
-        return optimizer.snapshot(evaluation), began
+        return optimizer.snapshot(evaluation, copied=False), began
 
-    def _record(self, queued: _Queued | None) -> None:
-        """Record a generation, save it if due; raise ``Interrupted`` if the run ends with it or before it."""
-        if queued is None:
+    def _record(self, queued: Sequence[_Queued]) -> None:
+        """Record generations that are copied together, one after the other."""
+        if not queued:
             return
-        snapshot, began = queued
-        self._wait(snapshot)
+        copy_to_host([snapshot for snapshot, _ in queued])
+        last, began = queued[-1]
+        self._wait(last)
+        if not self._defers_sync:
+            self._record_one(last, time.monotonic() - began)
+            return
+        seconds, first = last.seconds_since(self._recorded), self._recorded.generation
+        if ranks.count() == 1:  # the time of ranks differs
+            most = min(_MOST_AT_ONCE, int(_AT_ONCE_SECONDS * len(queued) / max(seconds, 1e-9)))
+            self._at_once = max(1, min(most, 2 * len(queued)))
+        for snapshot, _ in queued:
+            share = (snapshot.generation - self._recorded.generation) / (last.generation - first)
+            self._record_one(snapshot, seconds * share)
+
+    def _record_one(self, snapshot: Snapshot, seconds: float) -> None:
+        """Record a generation, save it if due; raise ``Interrupted`` if the run ends with it or before it."""
         due = self.stop.due
         before, self._recorded = self._recorded, snapshot
         self._failures = self._failures + 1 if snapshot.failed else 0
-        seconds = snapshot.seconds_since(before) if self._defers_sync else time.monotonic() - began
         self.elapsed_s += seconds
         record = snapshot.record(seconds, self.elapsed_s, snapshot.generation - before.generation)
         for callback in self._called:

@@ -1,4 +1,4 @@
-"""What all operators share: their two libraries, loaded on first use, and the check of a tensor argument.
+"""What all operators share: their two libraries, loaded on first use, and what refuses arguments.
 
 An operator is a folder of this package. Its ``op.cpp`` is the schema and the CPU side, its ``op.cu`` the CUDA
 side, ``op.h`` the host half of both. They are two libraries, so that the CPU side works where there is no
@@ -7,6 +7,7 @@ nvcc, and CUDA is compiled for only when a CUDA tensor comes.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Collection
 from functools import partial
@@ -67,11 +68,24 @@ def check_tensor(
         raise ValueError(f"expected {name} on {device or 'CPU or CUDA'}, got {value.device}")
 
 
-def check_like(device: torch.device, *expected: tuple[Any, ...]) -> None:
-    """Check tensors of a device: a name, the tensor or None, its type and its possible shapes each."""
-    for name, value, dtype, *shapes in expected:
-        if value is not None:
-            check_tensor(name, value, (dtype,), device, shapes)
+def refused(error: Exception) -> Exception:
+    """Return the TypeError or ValueError that an operator's refusal in C++ is, or any other error itself."""
+    found = re.search("[Ee]xpected .*", str(error)) if type(error) is RuntimeError else None
+    if found is None:
+        return TypeError(f"expected a tensor: {error}") if type(error) is AttributeError else error
+    return (TypeError if " of type " in found[0] else ValueError)(found[0])
+
+
+def register_fake(name: str, fake: Callable[..., Any]) -> None:
+    """Register what says the shapes of an operator's results; the operator alone refuses shapes and types."""
+
+    def on_one_device(*arguments: Any) -> Any:
+        devices = {x.device for x in arguments if isinstance(x, Tensor)}
+        if len(devices) > 1:  # the meta device alone comes here unchecked
+            raise RuntimeError(f"expected all tensors on one device, got {', '.join(map(str, devices))}")
+        return fake(*arguments)
+
+    torch.library.register_fake(f"cem_tetris::{name}", on_one_device)
 
 
 def is_transformed() -> bool:
@@ -111,8 +125,7 @@ class Library:
         Args:
             name: The folder.
             register: Adds fake kernels and gradients to its schemas.
-            **fakes: The fake kernels of operators without a derivative, for ``call``. They raise TypeError or
-                ValueError for arguments that the operator does not take.
+            **fakes: The fake kernels of operators without a derivative, for ``call``.
         """
         self.name = name
         self.ready: set[bool] = set()
@@ -137,36 +150,35 @@ class Library:
                 self.ensure(arguments[0])
                 return getattr(torch.ops.cem_tetris, name).default(*arguments)
             return self.direct[name](*arguments)
-        except (RuntimeError, TypeError, AttributeError):
-            self.fakes[name](*arguments)  # says more of arguments that the operator refuses
-            raise
+        except (AttributeError, RuntimeError) as error:
+            raise refused(error) from None
 
 
-# Of operators without a derivative: the arguments that have the leading dimensions of the problems, and those
-# that may be of shape (d,) for all.
-_OF_PROBLEMS = {"fitness", "candidates", "distribution", "record", "factor", "paths", "seed"}
+# Arguments that have the leading dimensions of the problems, and those that may be of shape (d,) for all.
+_OF_PROBLEMS = {"fitness", "candidates", "distribution", "record", "factor", "paths"}
+_OF_PROBLEMS |= {"mean", "std", "seed", "seeds"}
 _OF_ALL = {"std_floor", "low", "high"}
 _IMPLEMENTATIONS = torch.library.Library("cem_tetris", "FRAGMENT")
 
 
-def _mapped(operator: Any, info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
+def mapped(operator: Any, info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
     """What vmap calls: the mapped dimension becomes one more dimension of the problems."""
     names = [each.name for each in operator._schema.arguments]
-    mapped = {name for name, dim in zip(names, in_dims, strict=False) if dim is not None}
-    if not mapped <= _OF_PROBLEMS | _OF_ALL:
-        return one_by_one(operator, info, in_dims, *arguments)
+    batched = {name for name, dim in zip(names, in_dims, strict=False) if dim is not None}
+    if not batched <= _OF_PROBLEMS | _OF_ALL:
+        return _one_by_one(operator, info, in_dims, *arguments)
 
     def moved(name: str, x: Any, dim: int | None) -> Any:
         if dim is not None:
             return x.movedim(dim, 0)
-        alone = name in _OF_PROBLEMS or (name in _OF_ALL and x is not None and x.dim() > 1)
+        alone = isinstance(x, Tensor) and (name in _OF_PROBLEMS or (name in _OF_ALL and x.dim() > 1))
         return x.expand(info.batch_size, *x.shape) if alone else x
 
     results = operator(*map(moved, names, arguments, in_dims))
     return results, tree_map(lambda result: 0 if result.dim() else None, results)  # but the generation
 
 
-def one_by_one(operator: Any, info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
+def _one_by_one(operator: Any, info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
     """What vmap calls where no argument of the operator has the mapped dimension."""
     pairs = list(zip(arguments, in_dims, strict=True))
     calls = ([x if dim is None else x.select(dim, i) for x, dim in pairs] for i in range(info.batch_size))
@@ -182,8 +194,8 @@ def _load(name: str, cuda: bool) -> None:
             library.register()
             for each, fake in library.fakes.items():
                 operator = getattr(torch.ops.cem_tetris, each).default
-                torch.library.register_fake(operator, fake)
-                torch.library.register_vmap(operator, partial(_mapped, operator))
+                register_fake(each, fake)
+                torch.library.register_vmap(operator, partial(mapped, operator))
                 _IMPLEMENTATIONS.impl(each, torch.library.fallthrough_kernel, "Autograd")
                 library.direct[each] = operator._op
             library.ready.add(False)

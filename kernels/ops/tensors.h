@@ -17,6 +17,7 @@
 #include <initializer_list>
 #include <numeric>
 #include <optional>
+#include <string>
 #include <type_traits>
 
 // Which of an operator's two libraries is compiled: an op.h says `_IMPL(cem_tetris, CEM_TETRIS_DEVICE, m)`.
@@ -53,7 +54,8 @@ template <typename F> void visit_floating(const char* name, ScalarType type, con
     case ScalarType::Half: return f(Half{});
     case ScalarType::BFloat16: return f(BFloat16{});
     default:
-      STD_TORCH_CHECK(false, name, ": expected a floating type, got ", torch::headeronly::toString(type));
+      STD_TORCH_CHECK(false, name, ": expected tensors of type Float, Double, Half or BFloat16, got ",
+          torch::headeronly::toString(type));
   }
 }
 
@@ -116,6 +118,15 @@ template <typename T> T* mutable_data(const Tensor& tensor) {
   return static_cast<T*>(tensor.mutable_data_ptr());
 }
 
+// Sizes as Python writes a tuple, but for that of one number: "(2, 3)".
+inline std::string text_of(Sizes sizes, Sizes more = {}) {
+  std::string text = "(";
+  for (const Sizes each : {sizes, more}) {
+    for (const int64_t size : each) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
+  }
+  return text + ")";
+}
+
 // The problems of a call: a device, and the leading dimensions of nearly all of its tensors.
 struct Problems {
   Device device;
@@ -135,8 +146,10 @@ struct Problems {
     STD_TORCH_CHECK(found.size() == leading.size() + more.size() &&
                         std::equal(leading.begin(), leading.end(), found.begin()) &&
                         std::equal(more.begin(), more.end(), found.begin() + leading.size()),
-        "expected another shape of ", name);
-    STD_TORCH_CHECK(tensor.scalar_type() == type, "expected another type of ", name);
+        "expected ", name, " of shape ", text_of(leading, {more.begin(), more.size()}), ", got ",
+        text_of(found));
+    STD_TORCH_CHECK(tensor.scalar_type() == type, "expected ", name, " of type ",
+        torch::headeronly::toString(type), ", got ", torch::headeronly::toString(tensor.scalar_type()));
     STD_TORCH_CHECK(
         Device(tensor) == device, "expected all tensors on one device, got ", name, " on another");
   }

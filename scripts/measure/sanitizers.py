@@ -40,8 +40,8 @@ MARKED = "cuda and not heavy and not timing"
 LEFT_OUT = "not compile"  # it launches kernels that are not ours
 # A capture needs torch's caching allocator, which is off where bounds or contents of memory are looked at.
 _LEFT_OUT_UNCACHED = f"{LEFT_OUT} and not (graph or captured or replay or python_blocks)"
-# cuBLAS computes half precision of this size through the tensor memory accelerator, whose writes initcheck does not
-# see; racecheck breaks such kernels where it is told to leave them alone.
+# cuBLAS computes half precision of this size through the tensor memory accelerator, whose writes initcheck
+# does not see; racecheck breaks such kernels where it is told to leave them alone.
 _LARGE_HALF = "(300x80x80 and float16)"
 # A decision of these tests' many games takes racecheck more than a second, and what it keeps of games that
 # look ahead for long exceeds 128 GB; others play for a few decisions.

@@ -54,11 +54,16 @@ def _all_checkpoints_are_kept(monkeypatch):
 
 @pytest.fixture
 def sync(monkeypatch):
-    """Choose the host sync of the trainer: ``sync("deferred")`` or ``sync("immediate")``."""
-    return lambda how: monkeypatch.setattr("cem.run.trainer.defers_sync", lambda device: how == "deferred")
+    """Choose the host sync of the trainer: "immediate", "deferred", or that of several "at once"."""
+
+    def choose(how):
+        monkeypatch.setattr("cem.run.trainer.defers_sync", lambda device: how != "immediate")
+        monkeypatch.setattr("cem.run.trainer._MOST_AT_ONCE", 2 if how == "at once" else 1)
+
+    return choose
 
 
-@pytest.fixture(params=["immediate", "deferred"])
+@pytest.fixture(params=["immediate", "deferred", "at once"])
 def either_sync(request, sync):
     sync(request.param)
 
@@ -194,17 +199,17 @@ SITUATIONS = {  # where, what is done, and how the run ends
 def test_deferred_sync_leaves_the_files_of_immediate_sync_and_can_be_resumed(sync, tmp_path, name):
     place, act, ending = SITUATIONS[name]
     outcomes, handlers = [], [signal.getsignal(number) for number in (INT, TERM)]
-    for how in ("immediate", "deferred"):
+    for how in ("immediate", "deferred", "at once"):
         sync(how)
         training = Training(tmp_path / how, place, act)
         assert training.run() == ending
         outcomes.append(training.outcome())
-    assert outcomes[1] == outcomes[0]
+    assert outcomes[0] == outcomes[1] == outcomes[2]
     assert [signal.getsignal(number) for number in (INT, TERM)] == handlers
     count = len(training.lines())
     assert [line["generation"] for line in training.lines()] == list(range(1, count + 1))
     assert count == training.optimizer.generation >= EVENT
-    assert_goes_on(tmp_path, "deferred")
+    assert_goes_on(tmp_path, "at once")
 
 
 def assert_goes_on(folder, name):
@@ -214,6 +219,23 @@ def assert_goes_on(folder, name):
     assert whole.run() == resumed.run() == ("finished", None, GENERATIONS)
     assert resumed.files() == whole.files()
     assert resumed.played() == list(range(saved + 1, GENERATIONS + 1))
+
+
+@pytest.mark.parametrize(("record_every", "most"), [(1, 9), (10, 10)])
+def test_the_records_of_a_millisecond_are_copied_together(sync, monkeypatch, record_every, most):
+    def since(snapshot, earlier):
+        return 2e-4 * (snapshot.generation - earlier.generation)
+
+    class Ahead(Callback):
+        def on_generation(self, record):
+            ahead.append(optimizer.generation - record.generation)
+
+    sync("deferred")
+    monkeypatch.setattr("cem.run.trainer._MOST_AT_ONCE", 64)
+    monkeypatch.setattr(Snapshot, "seconds_since", since)
+    ahead, optimizer = [], make()
+    Trainer(optimizer, sphere, generations=100, callbacks=[Ahead()], record_every=record_every).run()
+    assert max(ahead) == most
 
 
 @pytest.mark.usefixtures("either_sync")

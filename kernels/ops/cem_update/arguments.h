@@ -1,4 +1,4 @@
-// The operator's arguments as the kernels want them. The public function says more about what is wrong.
+// The operator's arguments as the kernels want them.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,8 @@ template <typename F> void visit_fitness(ScalarType type, F&& f) {
     case ScalarType::Int: return f(Integer<int32_t, uint32_t>{});
     case ScalarType::Long: return f(Integer<int64_t, uint64_t>{});
     default:
-      STD_TORCH_CHECK(false, "cem_update: expected fitness of a floating type, an integer type or bool");
+      STD_TORCH_CHECK(
+          false, "expected fitness of type bool, integer to int64, float16 to float64 or bfloat16");
   }
 }
 
@@ -56,36 +57,35 @@ struct Arguments {
 // which the elites take the first.
 template <typename F> Outputs with_job(Arguments given, bool all_weights, const F& run) {
   const Sizes sizes = given.fitness.sizes();
-  STD_TORCH_CHECK(!sizes.empty(), "cem_update: expected fitness of 1 dimension or more");
+  STD_TORCH_CHECK(!sizes.empty() && sizes.back() < int64_t{1} << 31,
+      "expected fitness of shape (..., N), N < 2^31, got ", text_of(sizes));
   const Problems problems{Device(given.fitness), {sizes.data(), sizes.size() - 1}};
   const int64_t population = sizes.back(), elites = given.num_elites;
-  STD_TORCH_CHECK(
-      given.candidates.dim() == given.fitness.dim() + 1, "cem_update: expected another shape of candidates");
+  STD_TORCH_CHECK(given.candidates.dim() == given.fitness.dim() + 1,
+      "expected candidates of shape (..., N, d), got ", text_of(given.candidates.sizes()));
   const int64_t dimensions = given.candidates.sizes().back();
   const ScalarType type = given.candidates.scalar_type(), fitness_type = given.fitness.scalar_type();
   STD_TORCH_CHECK(type == ScalarType::Float || type == ScalarType::Double,
-      "cem_update: expected candidates of float32 or float64");
-  STD_TORCH_CHECK(elites >= 1 && elites <= population && population < int64_t{1} << 31,
-      "cem_update: expected a population below 2^31 and elites from 1 to it, got ", population, " and ",
-      elites);
+      "expected candidates of type Float or Double, got ", torch::headeronly::toString(type));
+  STD_TORCH_CHECK(
+      elites >= 1 && elites <= population, "expected num_elites from 1 to ", population, ", got ", elites);
   const Tensor fitness = dense(given.fitness),
                candidates = problems.check(given.candidates, "candidates", type, {population, dimensions}),
-               distribution =
-                   problems.check(given.distribution, "the distribution", type, {kRows, dimensions}),
-               record = problems.check(given.record, "the record", ScalarType::Double, {kFigures}),
-               generation = problems.check(given.generation, "the generation", ScalarType::Long, {}, false);
+               distribution = problems.check(given.distribution, "distribution", type, {kRows, dimensions}),
+               record = problems.check(given.record, "record", ScalarType::Double, {kFigures}),
+               generation = problems.check(given.generation, "generation", ScalarType::Long, {}, false);
   int64_t table = 0;
   if (given.extra_variance.has_value()) {
     table = given.extra_variance->numel();
-    STD_TORCH_CHECK(table > 0, "cem_update: expected a table of the extra variance");
+    STD_TORCH_CHECK(table > 0, "expected extra_variance of shape (T), T >= 1, got (0)");
     given.extra_variance =
-        problems.check(*given.extra_variance, "the extra variance", ScalarType::Double, {table}, false);
+        problems.check(*given.extra_variance, "extra_variance", ScalarType::Double, {table}, false);
   }
   if (given.weights.has_value()) {
     given.weights = problems.check(
-        *given.weights, "the weights", ScalarType::Double, {all_weights ? population : elites}, false);
+        *given.weights, "weights", ScalarType::Double, {all_weights ? population : elites}, false);
   }
-  const int64_t floor_stride = problems.check_row(given.std_floor, "the floor", type, dimensions);
+  const int64_t floor_stride = problems.check_row(given.std_floor, "std_floor", type, dimensions);
   bool can_fail = false;
   visit_fitness(fitness_type, [&](auto kind) { can_fail = decltype(kind)::kCanFail; });
   const Outputs out{problems.empty(type, {kRows, dimensions}), problems.empty(ScalarType::Double, {kFigures}),

@@ -84,15 +84,6 @@ template <typename Key> class Selector {
     for (int64_t r = 0; r < usable; ++r) rank[order_[r].second] = r;
   }
 
-  // The place of an elite of the largest key.
-  int64_t worst_place(const int64_t* index) const {
-    int64_t worst = 0;
-    for (int64_t p = 1; p < usable; ++p) {
-      if (keys[index[p]] > keys[index[worst]]) worst = p;
-    }
-    return worst;
-  }
-
  private:
   static constexpr Key kFailed = ~Key(0);
 
@@ -120,15 +111,7 @@ template <typename Key> class Selector {
   // All below the limit and the first at it.
   void take(Key limit, int64_t* index) const {
     const auto population = static_cast<int64_t>(keys.size());
-    int64_t place = 0;
-    if (count_to(limit) == wanted_) {
-      for (int64_t i = 0; i < population; ++i) {
-        index[place] = i;
-        place += keys[i] <= limit ? 1 : 0;
-      }
-      return;
-    }
-    int64_t ties = wanted_ - (limit > 0 ? count_to(limit - 1) : 0);
+    int64_t place = 0, ties = wanted_ - (limit > 0 ? count_to(limit - 1) : 0);
     for (int64_t i = 0; i < population && place < wanted_; ++i) {
       const bool tie = keys[i] == limit && ties > 0;
       index[place] = i;
@@ -257,12 +240,13 @@ template <typename Type> void select(Work& job) {
       int64_t* out = job.elites + problem * wanted;
       for (int64_t p = 0; p < wanted; ++p) out[settings.ranked ? selector.rank[p] : p] = index[p];
       const auto value = [&](int64_t i) { return Type::value(fitness[i]); };
+      const auto by_key = [&](int64_t a, int64_t b) { return selector.keys[a] < selector.keys[b]; };
       const bool some = selector.usable > 0;
       const double top = some ? value(selector.best) : 0.0;
       selection.better = is_better(top, job.record[problem * kFigures + kBestFitness], settings.maximize);
       write_record(job, problem, selector.usable, top,
           ordered_sum(selector.usable, [&](int64_t p) { return value(index[p]); }),
-          some ? value(index[selector.worst_place(index)]) : 0.0, *job.generation);
+          some ? value(*std::max_element(index, index + selector.usable, by_key)) : 0.0, *job.generation);
     }
   });
 }

@@ -19,13 +19,13 @@ Sums are float64 and added in the order of update.h: CPU and CUDA give the same 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from kernels.ops.cem_update.reference import VARIANCES
-from kernels.ops.library import NUMBERS, Library, check_like, check_tensor
+from kernels.ops.library import Library
 
 Updated = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -116,47 +116,10 @@ def cem_update(
     return result
 
 
-def fake(
-    fitness: Tensor,
-    candidates: Tensor,
-    distribution: Tensor,
-    record: Tensor,
-    generation: Tensor,
-    extra_variance: Tensor | None,
-    weights: Tensor | None,
-    std_floor: Tensor | None,
-    num_elites: int,
-    *_: Any,
-) -> Updated:
-    """Return unset results, or raise TypeError or ValueError for what the operator does not take."""
-    check_tensor("fitness", fitness, (*NUMBERS, torch.bool))
-    check_tensor("candidates", candidates, (torch.float32, torch.float64))
-    if fitness.dim() < 1 or not 1 <= fitness.shape[-1] < 2**31:
-        raise ValueError(f"expected fitness of shape (..., N), 1 <= N < 2**31, got {tuple(fitness.shape)}")
-    if candidates.dim() < 2:
-        raise ValueError(f"expected candidates of shape (..., N, d), got {tuple(candidates.shape)}")
-    (*batch, population), width, dtype = fitness.shape, candidates.shape[-1], candidates.dtype
-    if not 1 <= num_elites <= population:
-        raise ValueError(f"expected num_elites from 1 to {population}, got {num_elites}")
-    if extra_variance is not None and (extra_variance.dim() != 1 or not extra_variance.numel()):
-        got = tuple(extra_variance.shape)
-        raise ValueError(f"expected extra_variance of shape (T,), T >= 1, got {got}")
-    check_like(
-        fitness.device,
-        ("candidates", candidates, dtype, (*batch, population, width)),
-        ("distribution", distribution, dtype, (*batch, 4, width)),
-        ("record", record, torch.float64, (*batch, 5)),
-        ("generation", generation, torch.int64, ()),
-        ("extra_variance", extra_variance, torch.float64),
-        ("weights", weights, torch.float64, (num_elites,)),
-        ("std_floor", std_floor, dtype, (*batch, width), (width,)),
-    )
-    return (
-        candidates.new_empty(distribution.shape),
-        record.new_empty(record.shape),
-        generation.new_empty(()),
-        generation.new_empty((*batch, num_elites)),
-    )
+def fake(parts: int, fitness: Tensor, _: Tensor, *arguments: Any) -> Any:
+    """Return unset results: as many parts of the state, of which generation is the third, and the elites."""
+    elites = arguments[2].new_empty((*fitness.shape[:-1], arguments[parts + 3]))
+    return (*(x.new_empty(x.shape) for x in arguments[:parts]), elites)
 
 
-_LIBRARY = Library("cem_update", cem_update=fake)
+_LIBRARY = Library("cem_update", cem_update=partial(fake, 3))

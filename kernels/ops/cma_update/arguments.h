@@ -32,11 +32,11 @@ template <void (&run)(const Call&, ScalarType, Device)> Outputs cma_update(const
           std::move(std_floor), num_elites, maximize, update::kOldMean, smoothing, 1.0, mean_averaging, true},
       true, [&](const Job& job, ScalarType type, const Problems& problems) {
         const int64_t d = job.settings.dimensions, population = job.settings.population;
-        STD_TORCH_CHECK(d >= 1 && d <= kMostDimensions && population <= kMostCandidates,
-            "cma_update: expected 1 to ", kMostDimensions, " dimensions and at most ", kMostCandidates,
-            " candidates, got ", d, " and ", population);
-        const Tensor factor = problems.check(given_factor, "the factor", type, {d, d}),
-                     paths = problems.check(given_paths, "the paths", type, {2, d});
+        STD_TORCH_CHECK(d >= 1 && d <= kMostDimensions && population <= kMostCandidates, "expected 1 to ",
+            kMostDimensions, " dimensions and at most ", kMostCandidates, " candidates, got ", d, " and ",
+            population);
+        const Tensor factor = problems.check(given_factor, "factor", type, {d, d}),
+                     paths = problems.check(given_paths, "paths", type, {2, d});
         new_factor = problems.empty(type, {d, d});
         new_paths = problems.empty(type, {2, d});
         const double width = static_cast<double>(d);
@@ -55,24 +55,24 @@ template <void (&run)(const Draw&, ScalarType, Device)> Tensor draw_correlated(c
     const Tensor& given_factor, int64_t samples, const Tensor& given_seed, const Tensor& generation,
     std::optional<Tensor> low, std::optional<Tensor> high) {
   const Sizes sizes = given.sizes();
-  STD_TORCH_CHECK(sizes.size() >= 2, "draw_correlated: expected a distribution of shape (..., 4, d)");
+  STD_TORCH_CHECK(sizes.size() >= 2, "expected distribution of shape (..., 4, d), got ", text_of(sizes));
   const Problems problems{Device(given), {sizes.data(), sizes.size() - 2}};
   const int64_t d = sizes.back();
   STD_TORCH_CHECK(d >= 1 && d <= kMostDimensions && samples >= 0 && samples < int64_t{1} << 31,
-      "draw_correlated: expected 1 to ", kMostDimensions, " dimensions and less than 2^31 samples, got ", d,
-      " and ", samples);
+      "expected 1 to ", kMostDimensions, " dimensions and 0 to 2^31 - 1 candidates, got ", d, " and ",
+      samples);
   const ScalarType type = given.scalar_type();
   STD_TORCH_CHECK(type == ScalarType::Float || type == ScalarType::Double,
-      "draw_correlated: expected a distribution of float32 or float64");
-  const Tensor distribution = problems.check(given, "the distribution", type, {update::kRows, d}),
-               factor = problems.check(given_factor, "the factor", type, {d, d}),
-               seed = problems.check(given_seed, "the seed", ScalarType::Long, {});
-  problems.check(generation, "the generation", ScalarType::Long, {}, false);
+      "expected distribution of type Float or Double, got ", torch::headeronly::toString(type));
+  const Tensor distribution = problems.check(given, "distribution", type, {update::kRows, d}),
+               factor = problems.check(given_factor, "factor", type, {d, d}),
+               seed = problems.check(given_seed, "seed", ScalarType::Long, {});
+  problems.check(generation, "generation", ScalarType::Long, {}, false);
   const int64_t low_stride = problems.check_row(low, "low", type, d),
                 high_stride = problems.check_row(high, "high", type, d);
   const Tensor out = problems.empty(type, {samples, d});
   const int64_t count = problems.count(), groups = (samples + kGroup - 1) / kGroup;
-  STD_TORCH_CHECK(count * groups < int64_t{1} << 31, "draw_correlated: expected fewer samples");
+  STD_TORCH_CHECK(count * groups < int64_t{1} << 31, "expected fewer candidates");
   if (count * groups == 0) return out;
   run({count, samples, groups, static_cast<int>(d), static_cast<int>((d + kSide - 1) / kSide * kSide),
           const_data<void>(distribution), const_data<void>(factor), const_data<void>(low),

@@ -19,31 +19,6 @@ struct Draw {
   int64_t doubles() const { return int64_t{padded} * (padded + 2 + kGroup); }
 };
 
-// The noise of four samples of one dimension, as sample_normal has it for mean 0 and std 1.
-template <typename T> CEM_TETRIS_FUNCTION void noise(normal::Key key, const normal::LateKeys& keys,
-    uint64_t generation, int dimension, int64_t block, double (&z)[normal::kTile]) {
-  const auto words = [&](uint32_t which) {
-    const uint32_t word3 = normal::upper(generation, 0, static_cast<uint64_t>(block)) | which;
-    return normal::words(keys, normal::dimension_part(key, dimension, generation),
-        normal::block_part(key, block, generation, word3));
-  };
-  normal::Polar<T> pair[2];
-  if constexpr (normal::kBlocks<T> == 1) {
-    const normal::Words w = words(0);
-    pair[0] = normal::polar(w.word[0], w.word[1]);
-    pair[1] = normal::polar(w.word[2], w.word[3]);
-  } else {
-    for (int half = 0; half < 2; ++half) {
-      const normal::Words w = words(normal::kOfDouble | (half == 0 ? 0u : normal::kSecondHalf));
-      pair[half] = normal::polar(w.word[0], w.word[1], w.word[2], w.word[3]);
-    }
-  }
-  CEM_TETRIS_UNROLL
-  for (int s = 0; s < normal::kTile; ++s) {
-    z[s] = static_cast<double>(pair[s / 2].radius * (s % 2 == 0 ? pair[s / 2].cosine : pair[s / 2].sine));
-  }
-}
-
 template <typename T, typename Team>
 CEM_TETRIS_TEAM_FUNCTION void draw(const Team& team, const Draw& call, int64_t item, double* memory) {
   const uint32_t groups = static_cast<uint32_t>(call.groups);
@@ -63,18 +38,20 @@ CEM_TETRIS_TEAM_FUNCTION void draw(const Team& team, const Draw& call, int64_t i
   team.template table<4>(
       p, d, [&](int i, int k) { return k <= i && i < d ? factor[i * d + k] : T{0}; },
       [&](int i, int k, T x) { lower[k * q + i] = static_cast<double>(x); });
-  normal::LateKeys keys;
-  CEM_TETRIS_UNROLL
-  for (int i = 0; i < normal::kLateKeys; ++i) keys.word[i] = normal::late_key(key, i);
+  const normal::LateKeys keys = normal::late_keys(key);
   constexpr int kBlocks = kGroup / normal::kTile;
   for (int u = team.thread; u < kBlocks * d; u += team.threads) {
     const int block = u % kBlocks, j = u / kBlocks;
     if (block * normal::kTile >= count) continue;
-    double of_samples[normal::kTile];
-    noise<T>(key, keys, generation, j, first / normal::kTile + block, of_samples);
+    normal::Polar<T> pair[normal::kTile / 2];
+    normal::set_pairs<T>(keys, normal::dimension_part(key, j, generation),
+        normal::samples_of<T>(key, generation, 0, first / normal::kTile + block), pair);
     Quad& to = *reinterpret_cast<Quad*>(z + j * kGroup + block * normal::kTile);
     CEM_TETRIS_UNROLL
-    for (int s = 0; s < normal::kTile; ++s) to.value[s] = of_samples[s];
+    for (int s = 0; s < normal::kTile; ++s) {
+      to.value[s] =
+          static_cast<double>(pair[s / 2].radius * (s % 2 == 0 ? pair[s / 2].cosine : pair[s / 2].sine));
+    }
   }
   team.sync();
   for (int u = team.thread; u < kGroup / kSide * p; u += team.threads) {  // four numbers of a sample

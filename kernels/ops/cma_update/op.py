@@ -21,14 +21,14 @@ Everything is computed in float64, in the order of adapt.h: CPU and CUDA give th
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from kernels.ops.cem_update.op import fake as fake_update
+from kernels.ops.cem_update.op import fake
 from kernels.ops.cma_update.reference import Rates
-from kernels.ops.library import Library, check_like, check_tensor
+from kernels.ops.library import Library
 
 Updated = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
 
@@ -131,48 +131,8 @@ def cma_update(
     return result
 
 
-def _fake(*arguments: Any) -> Updated:
-    *moved, factor, paths, weights, extra_variance, std_floor, num_elites = arguments[:11]
-    *most, elites = fake_update(*moved, extra_variance, None, std_floor, num_elites)
-    (*batch, population, width), dtype = moved[1].shape, moved[1].dtype
-    if not (1 <= width <= MAX_DIMENSIONS and population <= MAX_POPULATION):
-        wanted = f"1 to {MAX_DIMENSIONS} dimensions and at most {MAX_POPULATION} candidates"
-        raise ValueError(f"expected {wanted}, got {width} and {population}")
-    check_like(
-        moved[1].device,
-        ("factor", factor, dtype, (*batch, width, width)),
-        ("paths", paths, dtype, (*batch, 2, width)),
-        ("weights", weights, torch.float64, (population,)),
-    )
-    return (*most, factor.new_empty(factor.shape), paths.new_empty(paths.shape), elites)
+def _fake_draw(distribution: Tensor, _: Tensor, population_size: int, *__: Any) -> Tensor:
+    return distribution.new_empty((*distribution.shape[:-2], population_size, distribution.shape[-1]))
 
 
-def _fake_draw(
-    distribution: Tensor,
-    factor: Tensor,
-    population_size: int,
-    seed: Tensor,
-    generation: Tensor,
-    low: Tensor | None = None,
-    high: Tensor | None = None,
-) -> Tensor:
-    check_tensor("distribution", distribution, (torch.float32, torch.float64))
-    if distribution.dim() < 2 or not 1 <= distribution.shape[-1] <= MAX_DIMENSIONS:
-        got = tuple(distribution.shape)
-        raise ValueError(f"expected distribution of shape (..., 4, d), 1 <= d <= {MAX_DIMENSIONS}, got {got}")
-    if not 0 <= population_size < 2**31:
-        raise ValueError(f"expected 0 <= population_size < 2**31, got {population_size}")
-    (*batch, _, width), dtype = distribution.shape, distribution.dtype
-    check_like(
-        distribution.device,
-        ("distribution", distribution, dtype, (*batch, 4, width)),
-        ("factor", factor, dtype, (*batch, width, width)),
-        ("seed", seed, torch.int64, tuple(batch)),
-        ("generation", generation, torch.int64, ()),
-        ("low", low, dtype, (width,), (*batch, width)),
-        ("high", high, dtype, (width,), (*batch, width)),
-    )
-    return distribution.new_empty((*batch, population_size, width))
-
-
-_LIBRARY = Library("cma_update", cma_update=_fake, draw_correlated=_fake_draw)
+_LIBRARY = Library("cma_update", cma_update=partial(fake, 5), draw_correlated=_fake_draw)

@@ -32,13 +32,6 @@ template <typename F> void visit_number(const char* name, ScalarType type, const
   }
 }
 
-// Python's checks come first and say more. These keep a direct call of the operator within memory.
-inline void check_alike(const char* name, const Tensor& a, const Tensor& b) {
-  STD_TORCH_CHECK(a.sizes().equals(b.sizes()), name, ": expected tensors of one shape");
-  STD_TORCH_CHECK(a.scalar_type() == b.scalar_type(), name, ": expected tensors of one dtype");
-  STD_TORCH_CHECK(Device(a) == Device(b), name, ": expected tensors on one device");
-}
-
 // Whether equal indices lie at equal offsets. The sizes have to be equal.
 inline bool same_layout(const Tensor& a, const Tensor& b) {
   const auto sizes = a.sizes(), left = a.strides(), right = b.strides();

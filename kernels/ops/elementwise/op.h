@@ -130,7 +130,8 @@ template <typename T> struct Sigmoid {
 template <template <typename> class F, bool kIntegers, int kLike = 0, size_t kIn, size_t... kOut>
 std::array<Tensor, sizeof...(kOut)> map(
     const char* name, std::array<Tensor, kIn> inputs, std::index_sequence<kOut...>) {
-  for (size_t other = 1; other < kIn; ++other) check_alike(name, inputs[0], inputs[other]);
+  const Problems like{Device(inputs[0]), inputs[0].sizes()};
+  for (size_t i = 1; i < kIn; ++i) like.require(inputs[i], "b", inputs[0].scalar_type(), {});
   const std::array<Tensor, sizeof...(kOut)> outputs = {((void)kOut, empty_in_layout_of(inputs[kLike]))...};
   for (Tensor& each : inputs) each = in_layout_of(outputs[0], each);
   const auto run = [&](auto type) {

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from kernels.ops.library import FLOATING, NUMBERS, Library, check_tensor, is_transformed
+from kernels.ops.library import FLOATING, NUMBERS, Library, check_tensor, is_transformed, register_fake
 
 
 def sigmoid(x: Tensor) -> Tensor:
@@ -182,23 +182,13 @@ TABLE = {
 
 
 def _register() -> None:
-    fake, autograd = torch.library.register_fake, torch.library.register_autograd
-
-    def checked(dtypes: tuple[torch.dtype, ...]) -> Any:
-        def empty(*tensors: Tensor) -> Tensor:
-            _check(tensors, dtypes)
-            return torch.empty_like(tensors[0])
-
-        return empty
-
+    autograd = torch.library.register_autograd
     for name, operator in TABLE.items():
         for each in (name, operator.unrecorded):
-            fake(f"cem_tetris::{each}", checked(operator.dtypes))
+            register_fake(each, lambda *tensors: torch.empty_like(tensors[0]))
         autograd(f"cem_tetris::{name}", operator.backward, setup_context=operator.save)
-    fake("cem_tetris::sigmoid_backward", lambda grad, y: torch.empty_like(y))
-    fake(
-        "cem_tetris::elementwise_mult_backward", lambda grad, a, b: (torch.empty_like(a), torch.empty_like(a))
-    )
+    register_fake("sigmoid_backward", lambda grad, y: torch.empty_like(y))
+    register_fake("elementwise_mult_backward", lambda grad, a, b: (torch.empty_like(a), torch.empty_like(a)))
     autograd("cem_tetris::sigmoid_backward", _sigmoid_double_backward, setup_context=_save_arguments)
 
 

@@ -16,7 +16,9 @@ namespace cem_tetris::lltm {
 namespace {
 
 CellSizes sizes_of(const Tensor& input, const Tensor& old_h) {
-  STD_TORCH_CHECK(input.dim() == 2 && old_h.dim() == 2, "lltm: expected input and old_h with two dimensions");
+  STD_TORCH_CHECK(input.dim() == 2 && old_h.dim() == 2,
+      "lltm: expected input and old_h of 2 dimensions, got ", input.dim(), " and ", old_h.dim());
+  visit_floating("lltm", input.scalar_type(), [](auto) {});
   return {input.size(0), input.size(1), old_h.size(1)};
 }
 
@@ -55,7 +57,6 @@ std::tuple<Tensor, Tensor, Tensor> forward_pass(const Tensor& input, const Tenso
     const Tensor& bias, const Tensor& old_h, const Tensor& old_cell) {
   const CellSizes sizes = sizes_of(input, old_h);
   const int64_t batch = sizes.batch, states = sizes.states;
-  // The public function says more about a mismatch; this keeps a direct call inside its memory.
   const Problems rows{Device(input), {&batch, 1}}, all{rows.device, {}};
   const ScalarType type = input.scalar_type();
   all.require(weights, "weights", type, {sizes.gates(), sizes.columns()});

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from kernels.ops.library import FLOATING, Library, check_tensor, is_transformed
+from kernels.ops.library import Library, is_transformed, refused, register_fake
 
 
 def lltm(
@@ -51,7 +51,6 @@ def lltm(
         kernels.BuildError: the operator has to be built, and cannot be.
     """
     if is_transformed():
-        _check(input, weights, bias, old_h, old_cell)
         with _without_autocast(input):
             return lltm_reference(input, weights, bias, old_h, old_cell)
     try:
@@ -71,10 +70,8 @@ def lltm(
         else:
             new_h, new_cell, _ = operators.lltm_forward.default(input, weights, bias, old_h, old_cell)
         return new_h, new_cell
-    except (AttributeError, RuntimeError, TypeError):
-        # The operator checks too: only a call that it refuses pays for this.
-        _check(input, weights, bias, old_h, old_cell)
-        raise
+    except (AttributeError, RuntimeError) as error:
+        raise refused(error) from None
 
 
 def _without_autocast(input: Tensor) -> AbstractContextManager[Any]:  # noqa: A002
@@ -154,64 +151,30 @@ class LLTM(nn.Module):
         return f"input_features={self.input_features}, state_size={self.state_size}"
 
 
-def _check(*tensors: Tensor) -> None:
-    """Raise what ``lltm`` says it raises."""
-    input, weights, bias, old_h, old_cell = tensors  # noqa: A001
-    check_tensor("input", input, FLOATING)
-    check_tensor("old_h", old_h, (input.dtype,), input.device)
-    if input.dim() != 2:
-        raise ValueError(f"expected input of shape (batch, inputs), got {tuple(input.shape)}")
-    if old_h.dim() != 2 or old_h.shape[0] != input.shape[0]:
-        raise ValueError(f"expected old_h of shape ({input.shape[0]}, states), got {tuple(old_h.shape)}")
-    (batch, inputs), states = input.shape, old_h.shape[1]
-    for name, value, shape in (
-        ("weights", weights, (3 * states, states + inputs)),
-        ("bias", bias, (3 * states,)),
-        ("old_cell", old_cell, (batch, states)),
-    ):
-        check_tensor(name, value, (input.dtype,), input.device, [shape])
-
-
 def _setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
-    input, weights, bias, old_h, _ = inputs  # noqa: A001
+    input, weights, bias, old_h, old_cell = inputs  # noqa: A001
     _, new_cell, gates = output
     ctx.mark_non_differentiable(gates)
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(input, weights, old_h, new_cell, gates, bias)
+    ctx.save_for_backward(input, weights, old_h, new_cell, gates, bias, old_cell)
 
 
 def _backward(
     ctx: Any, grad_h: Tensor | None, grad_cell: Tensor | None, _of_gates: Tensor | None
 ) -> tuple[Tensor | None, ...]:
-    saved = ctx.saved_tensors
+    *saved, bias, old_cell = ctx.saved_tensors
     of_input, of_weights, of_bias, of_old_h, _ = ctx.needs_input_grad
-    if torch.is_grad_enabled():  # create_graph=True
-        with _without_autocast(saved[0]):
-            gradients = _differentiable_backward(grad_h, grad_cell, *saved)
+    if torch.is_grad_enabled():  # create_graph=True: the reference's derivative, which has one itself
+        input, weights, old_h, new_cell, _ = saved  # noqa: A001
+        grads = tuple(torch.zeros_like(new_cell) if g is None else g for g in (grad_h, grad_cell))
+        vjp: Any = torch.func.vjp
+        with _without_autocast(input):
+            gradients = vjp(lltm_reference, input, weights, bias, old_h, old_cell)[1](grads)
     else:
         wanted = (of_input, of_weights or of_bias, of_old_h)
-        gradients = torch.ops.cem_tetris.lltm_backward.default(grad_h, grad_cell, *saved[:-1], *wanted)
+        gradients = torch.ops.cem_tetris.lltm_backward.default(grad_h, grad_cell, *saved, *wanted)
     pairs = zip(gradients, ctx.needs_input_grad, strict=True)
     return tuple(gradient if is_wanted else None for gradient, is_wanted in pairs)
-
-
-def _differentiable_backward(
-    grad_h: Tensor | None, grad_cell: Tensor | None, *saved: Tensor
-) -> tuple[Tensor, ...]:
-    """Compute what ``lltm_backward`` does in PyTorch, from what has gradients itself."""
-    input, weights, old_h, new_cell, _, bias = saved  # noqa: A001
-    grad_h = torch.zeros_like(new_cell) if grad_h is None else grad_h
-    grad_cell = torch.zeros_like(new_cell) if grad_cell is None else grad_cell
-    joined = torch.cat([old_h, input], dim=1)
-    gates = F.linear(joined, weights, bias).chunk(3, dim=1)
-    i, o, e = torch.sigmoid(gates[0]), torch.sigmoid(gates[1]), F.elu(gates[2])
-    t = torch.tanh(new_cell)
-    d_cell = grad_cell + grad_h * o * (1 - t * t)
-    slope = torch.exp(gates[2].clamp(max=0))
-    d_gates = torch.cat([d_cell * e * i * (1 - i), grad_h * t * o * (1 - o), d_cell * i * slope], dim=1)
-    d_joined = d_gates @ weights
-    states = old_h.shape[1]
-    return d_joined[:, states:], d_gates.t() @ joined, d_gates.sum(0), d_joined[:, :states], d_cell
 
 
 class _Cell(torch.autograd.Function):
@@ -228,7 +191,6 @@ _record: Any = _Cell.apply  # which torch 2.13 does not annotate
 
 
 def _fake_forward(*arguments: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    _check(*arguments)
     like, (batch, states) = arguments[0], arguments[3].shape
     return like.new_empty(batch, states), like.new_empty(batch, states), like.new_empty(batch, 3 * states)
 
@@ -247,9 +209,9 @@ def _fake_backward(
 
 
 def _register() -> None:
-    torch.library.register_fake("cem_tetris::lltm", _fake_forward)
-    torch.library.register_fake("cem_tetris::lltm_forward", _fake_forward)
-    torch.library.register_fake("cem_tetris::lltm_backward", _fake_backward)
+    register_fake("lltm", _fake_forward)
+    register_fake("lltm_forward", _fake_forward)
+    register_fake("lltm_backward", _fake_backward)
     torch.library.register_autograd("cem_tetris::lltm", _backward, setup_context=_setup_context)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernels.ops.library import one_by_one
+from kernels.ops.library import mapped, register_fake
 
 
 def compute_type(dtype: torch.dtype) -> torch.dtype:
@@ -29,11 +29,10 @@ def draw_noise(shape: tuple[int, ...], device: torch.device, num_samples: int, *
 
 def register() -> None:
     """Tell torch of the formulas, the fake kernels and the batching rule; the schemas have to be known."""
-    fake = torch.library.register_fake
-    fake("cem_tetris::sample_normal", _fake)
-    fake("cem_tetris::sample_normal_no_grad", _fake)
-    fake("cem_tetris::sample_normal_seeded", _fake_seeded)
-    fake("cem_tetris::sample_normal_rows", _fake_rows)
+    register_fake("sample_normal", _fake)
+    register_fake("sample_normal_no_grad", _fake)
+    register_fake("sample_normal_seeded", _fake_seeded)
+    register_fake("sample_normal_rows", _fake_rows)
     torch.library.register_vmap("cem_tetris::sample_normal_no_grad", _mapped)
     torch.library.register_autograd("cem_tetris::sample_normal", _gradients, setup_context=_save)
 
@@ -67,18 +66,11 @@ def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 
 
 def _mapped(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
-    """What vmap calls: the mapped dimension becomes one more dimension of the batch of problems."""
-    operator = torch.ops.cem_tetris.sample_normal_no_grad.default
+    """What vmap calls: problems of a batch have seeds in a tensor."""
     mean, std, num_samples, seed, generation, seeds, *rest = arguments
-    if any(dim is not None for dim in in_dims[6:]):  # no call of the operator has them
-        return one_by_one(operator, info, in_dims, *arguments)
-
-    def problems(x: Tensor, dim: int | None) -> Tensor:
-        return x.expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)
-
-    mean, std = problems(mean, in_dims[0]), problems(std, in_dims[1])
     seeds = mean.new_tensor(seed, dtype=torch.int64) if seeds is None else seeds
-    return operator(mean, std, num_samples, 0, generation, problems(seeds, in_dims[5]), *rest), 0
+    given = (mean, std, num_samples, 0, generation, seeds, *rest)
+    return mapped(torch.ops.cem_tetris.sample_normal_no_grad.default, info, in_dims, *given)
 
 
 def _shape(mean: Tensor, num_samples: int, dim_first: bool) -> tuple[int, ...]:
@@ -94,16 +86,8 @@ def _fake(mean: Tensor, std: Tensor, num_samples: int, *rest: Any) -> Tensor:
 def _fake_seeded(
     mean: Tensor, std: Tensor, num_samples: int, seed: int, generation: int = 0, dim_first: bool = True
 ) -> Tensor:
-    _check_devices(mean, std)
     return mean.new_empty(_shape(mean, num_samples, dim_first))
 
 
 def _fake_rows(rows: Tensor, num_samples: int, seed: Tensor, generation: Tensor, *bounds: Any) -> Tensor:
-    _check_devices(rows, seed, generation)
     return rows.new_empty((*rows.shape[:-2], num_samples, rows.shape[-1]))
-
-
-def _check_devices(*tensors: Tensor) -> None:
-    devices = [str(tensor.device) for tensor in tensors]
-    if len(set(devices)) > 1:  # the meta device alone comes here unchecked
-        raise RuntimeError(f"expected all tensors on one device, got {', '.join(devices)}")

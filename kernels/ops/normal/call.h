@@ -32,6 +32,38 @@ constexpr uint64_t kGenerations = uint64_t{1} << 38;
 constexpr int kTile = 4;
 template <typename Real> constexpr int kBlocks = sizeof(Real) / sizeof(float);  // of Philox, a dimension
 
+// What is prepared of the noise of a block of four samples.
+template <typename Real> struct Samples {
+  BlockPart part[kBlocks<Real>];
+};
+
+// Of the i-th block from one on that differs in low bits alone, in dimensions that have the upper bits of one.
+template <typename Real> CEM_TETRIS_FUNCTION Samples<Real> samples_of(
+    Key key, uint64_t generation, uint64_t dimension, uint64_t block, int i = 0) {
+  const uint32_t word3 = upper(generation, dimension, block);
+  if constexpr (kBlocks<Real> == 1) {
+    return {{block_part(key, block + i, generation, word3)}};
+  } else {
+    return {{block_part(key, block + i, generation, word3 | kOfDouble),
+        block_part(key, block + i, generation, word3 | kOfDouble | kSecondHalf)}};
+  }
+}
+
+// The noise of four samples of a dimension, by pair.
+template <typename Real> CEM_TETRIS_FUNCTION void set_pairs(const LateKeys& keys,
+    const DimensionPart& dimension, const Samples<Real>& samples, Polar<Real> (&pair)[kTile / 2]) {
+  if constexpr (kBlocks<Real> == 1) {
+    const Words w = words(keys, dimension, samples.part[0]);
+    pair[0] = polar(w.word[0], w.word[1]);
+    pair[1] = polar(w.word[2], w.word[3]);
+  } else {
+    for (int half = 0; half < 2; ++half) {
+      const Words w = words(keys, dimension, samples.part[half]);
+      pair[half] = polar(w.word[0], w.word[1], w.word[2], w.word[3]);
+    }
+  }
+}
+
 template <typename F> void dispatch(ScalarType type, const F& f) { visit_floating("sample_normal", type, f); }
 
 }  // namespace cem_tetris::normal

@@ -55,8 +55,7 @@ template <typename Real> struct Tiles {
   Real radius[kTile][kTile / 2][kLanes], direction[kTile][kTile][kLanes];  // by dimension and sample
 
   void fill(Key key, const Noise& noise, int64_t tile, int64_t block, bool across) {
-    LateKeys keys;
-    for (int i = 0; i < kLateKeys; ++i) keys.word[i] = late_key(key, i);
+    const LateKeys keys = late_keys(key);
     const int64_t first = noise.shared ? 0 : tile * kTile;
     const uint32_t by_dimension = across && !noise.shared ? kTile : 0, by_block = across ? 0 : 1;
     const uint64_t generation = noise.generation_data != nullptr

@@ -45,9 +45,8 @@ constexpr int64_t kLine = 128;  // bytes of a line of the cache
 int rows_of(int64_t load) { return load < 4 ? 1 : load < 15 ? 2 : 4; }
 
 SmallKeys small_keys(const Noise& noise) {
-  SmallKeys keys{noise.seed_data, noise.generation_data, noise.generation, make_key(noise.seed), {}};
-  for (int i = 0; i < kLateKeys; ++i) keys.late.word[i] = late_key(keys.key, i);
-  return keys;
+  const Key key = make_key(noise.seed);
+  return {noise.seed_data, noise.generation_data, noise.generation, key, late_keys(key)};
 }
 
 // Whether every problem's numbers begin at a multiple of 16 bytes.

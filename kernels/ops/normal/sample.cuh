@@ -58,45 +58,13 @@ __device__ __forceinline__ bool is_aligned_float(Vector v) {
   return v.type == ScalarType::Float && reinterpret_cast<uintptr_t>(v.data) % 16 == 0;
 }
 
-// What is prepared of a tile's noise: for its four dimensions and for its four samples.
+// What is prepared of the noise of a tile's four dimensions.
 struct Dimensions {
   DimensionPart part[kTile];
 };
-template <typename Real> struct Samples {
-  BlockPart part[kBlocks<Real>];
-};
-
 __device__ __forceinline__ Dimensions dimensions_of(Key key, uint64_t first, uint64_t generation) {
   return {{dimension_part(key, first, generation), dimension_part(key, first + 1, generation),
       dimension_part(key, first + 2, generation), dimension_part(key, first + 3, generation)}};
-}
-
-// Of the tile at a dimension, which decides nothing where the noise is shared, and of the i-th block of samples
-// from one on that differs in low bits alone.
-template <typename Real> __device__ __forceinline__ Samples<Real> samples_of(
-    Key key, const Noise& noise, int64_t dimension, int64_t block, int i = 0) {
-  const uint32_t word3 = upper(noise.generation, noise.shared ? 0 : dimension, block);
-  if constexpr (kBlocks<Real> == 1) {
-    return {{block_part(key, block + i, noise.generation, word3)}};
-  } else {
-    return {{block_part(key, block + i, noise.generation, word3 | kOfDouble),
-        block_part(key, block + i, noise.generation, word3 | kOfDouble | kSecondHalf)}};
-  }
-}
-
-// The noise of four samples of a dimension, by pair.
-template <typename Real> __device__ __forceinline__ void set_pairs(const LateKeys& keys,
-    const DimensionPart& dimension, const Samples<Real>& samples, Polar<Real> (&pair)[kTile / 2]) {
-  if constexpr (kBlocks<Real> == 1) {
-    const Words w = words(keys, dimension, samples.part[0]);
-    pair[0] = polar(w.word[0], w.word[1]);
-    pair[1] = polar(w.word[2], w.word[3]);
-  } else {
-    for (int half = 0; half < 2; ++half) {
-      const Words w = words(keys, dimension, samples.part[half]);
-      pair[half] = polar(w.word[0], w.word[1], w.word[2], w.word[3]);
-    }
-  }
 }
 
 // The four dimensions of a tile: their noise's part and their parameters.
@@ -277,7 +245,7 @@ template <typename T, bool kPlain> __global__ __launch_bounds__(kThreads, kResid
   if (block * kTile >= noise.samples) return;
 
   const LateKeys keys = shared_keys;
-  const auto samples = samples_of<Real>(key, noise, first, block);
+  const auto samples = samples_of<Real>(key, noise.generation, noise.shared ? 0 : first, block);
   const int64_t count = noise.samples - block * kTile;
   const bool whole = noise.samples % kTile == 0;
   int entry = threadIdx.x >> shape.log_width;
@@ -314,7 +282,7 @@ __global__ __launch_bounds__(kThreads, kResidentColumns<T, kPlain>) void columns
   const int64_t last = (noise.dimensions - 1) / kTile * kTile;
   const auto column = load_column<Real, kPlain>(key, noise, mean, std, bounds, min(first, last));
   for (int i = threadIdx.x; i < entries; i += kThreads) {
-    table[i] = samples_of<Real>(key, noise, first, block, i);
+    table[i] = samples_of<Real>(key, noise.generation, noise.shared ? 0 : first, block, i);
   }
   put_keys(key, shared_keys);
   __syncthreads();

@@ -61,8 +61,7 @@ __device__ __forceinline__ SmallKeys load_keys(const SmallKeys& given, int64_t p
     if (keys.seed_data != nullptr) keys.key = make_key(static_cast<uint64_t>(keys.seed_data[problem]));
     if (keys.generation_data != nullptr)
       keys.generation = static_cast<uint64_t>(*keys.generation_data) % kGenerations;
-#pragma unroll
-    for (int i = 0; i < kLateKeys; ++i) keys.late.word[i] = late_key(keys.key, i);
+    keys.late = late_keys(keys.key);
   }
   return keys;
 }

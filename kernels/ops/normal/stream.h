@@ -64,6 +64,15 @@ CEM_TETRIS_FUNCTION uint32_t late_key(Key key, uint32_t index) {
   return index % 2 == 0 ? key.word0(round) : key.word1(round);
 }
 
+CEM_TETRIS_FUNCTION LateKeys late_keys(Key key) {
+  LateKeys keys;
+#if defined(__CUDA_ARCH__)
+#pragma unroll
+#endif
+  for (int i = 0; i < kLateKeys; ++i) keys.word[i] = late_key(key, i);
+  return keys;
+}
+
 // What the first rounds make of the dimension alone: round 1's product of word 0.
 struct DimensionPart {
   uint32_t high, low;
