@@ -10,8 +10,9 @@
 20
 
 ``minimize`` and ``maximize`` are a whole search in one call, ``Trainer`` is the loop with progress, metrics,
-checkpoints, time limit and signals, ``Planner`` plans with a model, ``cem.functional`` is the method as pure
-functions of a state. Begin with `optimizer.py`; below it `functional.py` is one generation in formulas.
+checkpoints, time limit and signals, ``Planner`` plans with a model, ``ParameterVector`` and ``GymObjective``
+search the parameters of modules of PyTorch, ``cem.functional`` is the method as pure functions of a state.
+Begin with `optimizer.py`; below it `functional.py` is one generation in formulas.
 """
 
 import kernels
@@ -31,6 +32,8 @@ from cem.families import Permutation
 from cem.minimize import Result, maximize, minimize
 from cem.optimizer import CrossEntropyMethod
 from cem.plan.planner import Planner, rollout_cost
+from cem.policy.gym_objective import GymObjective
+from cem.policy.parameter_vector import ParameterVector
 from cem.rare.event import RareEvent, rare_event_probability
 from cem.run.callbacks import Callback, MetricsWriter, ProgressBar
 from cem.run.checkpoint import Checkpointer, CheckpointError
@@ -51,9 +54,11 @@ __all__ = [
     "Evaluation",
     "Float",
     "GenerationRecord",
+    "GymObjective",
     "Int",
     "Interrupted",
     "MetricsWriter",
+    "ParameterVector",
     "Permutation",
     "Planner",
     "ProgressBar",

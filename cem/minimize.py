@@ -33,7 +33,7 @@ from cem.run.callbacks import Callback, MetricsWriter, ProgressBar, as_callbacks
 from cem.run.checkpoint import Checkpointer
 from cem.run.stopping import Interrupted, StopRequest
 from cem.run.trainer import Trainer
-from cem.space import Named, Space
+from cem.space import Space
 from kernels.support.checks import check_flags, check_integer
 from kernels.support.names import did_you_mean
 

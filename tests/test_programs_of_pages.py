@@ -121,6 +121,19 @@ def test_the_bridge_has_the_probability_of_the_page() -> None:
     assert found.estimate == pytest.approx(1.3425e-5, rel=4 * found.relative_error)  # the seed is fixed
 
 
+def test_a_network_is_fitted() -> None:
+    torch.manual_seed(1)
+    names = run("docs/policies.md", 0)
+    assert (names["net"](names["x"]) - names["y"]).square().mean() < 1e-3
+
+
+def test_a_pole_is_balanced() -> None:
+    names = run("docs/policies.md", 1)
+    assert torch.load("policy.pt", weights_only=False)(torch.zeros(4)) in (0, 1)
+    # Seeds are fixed; a policy of zeros has about 9, and 200 is the most.
+    assert names["objective"].play(names["result"].x[None], seeds=range(20)).mean() > 190
+
+
 def example(title: str) -> dict[str, Any]:
     """Run the program under a heading of docs/examples.md; return its variables."""
     text = (DOCS / "examples.md").read_text(encoding="utf-8")

@@ -66,7 +66,9 @@ def moved(family: Family, table: Tensor, x: Tensor, weights: Tensor) -> Tensor:
     rate = min(0.7, mu / (mu + 2 * math.sqrt(rows * (values - 1))))
     floor = (1 - 0.73 ** (1 / rows)) / max(1, values - 1)
     weights = weights.unsqueeze(-1).expand(x.shape).flatten(-2)
-    sums = torch.zeros_like(table, dtype=torch.int64).scatter_add(-1, family.cells(x.long()).flatten(-2), weights)
+    sums = torch.zeros_like(table, dtype=torch.int64).scatter_add(
+        -1, family.cells(x.long()).flatten(-2), weights
+    )
     p = table + (sums * rate).round() / _ONE
     p = torch.where(table > 0, p.clamp(min=round(floor * _ONE) / _ONE), 0.0).unflatten(-1, family.rows)
     return ((p / p.sum(-1, keepdim=True)) * _ONE).round().flatten(-2) / _ONE

@@ -10,6 +10,7 @@ import pytest
         *("cem", "cem.optimizer", "cem.run.checkpoint", "cem.run.stopping", "cem.run.trainer"),
         *("cem.core.config", "cem.core.evaluation", "cem.functional", "cem.minimize", "cem.plan.planner"),
         "cem.rare.event",
+        *("cem.policy.gym_objective", "cem.policy.parameter_vector"),
     ],
 )
 def test_examples_in_docstrings_run(name):
