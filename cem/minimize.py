@@ -130,8 +130,8 @@ class Result(Generic[_Vector]):
         return _MESSAGES[self.reason]
 
     def __repr__(self) -> str:
-        x, config = self.x, self.settings["config"]
-        if not isinstance(x, dict):
+        x, config = str(self.x), self.settings["config"]
+        if not isinstance(self.x, dict):
             x = np.array2string(np.asarray(x), precision=6, threshold=12)
         method = f"{config.covariance} covariance{', evolution paths' if config.paths else ''}"
         return "\n".join(
@@ -465,7 +465,7 @@ class _Search(Callback):
             whole = as_real("std", std)
             wide = whole * math.sqrt(1.0 - scale**2)
             drawn = search(mean=mean, std=wide, seed=mix_seed(cast(int, seed), 0))
-            mean, std = drawn.ask()[0][: len(whole) or None], whole * scale
+            mean, std = drawn.ask()[0][: drawn.state.settings.normal], whole * scale
         optimizer = search(mean=mean, std=std, seed=seed)
         self._reason, self._optimizer, self._is_first = None, optimizer, restart == 0
         state = optimizer.state

@@ -52,6 +52,7 @@ class Choice:
     values: tuple[Any, ...]
 
     def __init__(self, *values: Any) -> None:
+        """Set the values, two or more."""
         if len(values) < 2:
             raise ValueError(f"expected two values or more to choose from, got {values!r}")
         object.__setattr__(self, "values", values)
@@ -61,10 +62,8 @@ class Bool(Choice):
     """False or True."""
 
     def __init__(self) -> None:
+        """Set the values."""
         super().__init__(False, True)
-
-
-_NUMBERS, _KINDS = (Float, Int), (Float, Int, Choice, Permutation)
 
 
 class Space:
@@ -81,13 +80,12 @@ class Space:
     def __init__(self, parameters: Mapping[str, Any]) -> None:
         """Set up; values that are no parameter are fixed."""
         self.parameters = dict(parameters)
-        numbers, choices, orders = (
-            {name: each for name, each in self.parameters.items() if isinstance(each, kind)}
-            for kind in (_NUMBERS, Choice, Permutation)
-        )
+        numbers = {name: each for name, each in self.parameters.items() if isinstance(each, (Float, Int))}
+        choices = {name: each for name, each in self.parameters.items() if isinstance(each, Choice)}
+        orders = {name: each for name, each in self.parameters.items() if isinstance(each, Permutation)}
         if not (numbers or choices or orders):
-            kinds = ", ".join(kind.__name__ for kind in _KINDS)
-            raise ValueError(f"expected a parameter of {kinds} in the space, got {self.parameters!r}")
+            kinds = "Float, Int, Choice, Bool or Permutation"
+            raise ValueError(f"expected {kinds} in a dict of parameters, got {self.parameters!r}")
         low, high = (
             np.array([_inner(each, getattr(each, end), shift) for each in numbers.values()], dtype=float)
             for end, shift in (("low", -0.5), ("high", 0.5))
@@ -159,7 +157,7 @@ class Space:
                 found[name] = each
                 continue
             column = x[:, self.columns[name]]
-            if isinstance(each, _NUMBERS):
+            if isinstance(each, (Float, Int)):
                 column = (column.exp() if isinstance(x, Tensor) else np.exp(column)) if each.log else column
                 column = column.clip(each.low, each.high)
                 column = column.round() if isinstance(each, Int) else column
@@ -204,9 +202,11 @@ class Named:
     """A function of named parameters as one of candidates: of one, or of a population by column."""
 
     def __init__(self, function: Any, space: Space, by_column: bool) -> None:
+        """Set the function, and how it gets candidates."""
         self.function, self.space, self.by_column = function, space, by_column
         self.with_generation = getattr(function, "with_generation", False)
 
     def __call__(self, x: Any, *generation: Any) -> Any:
+        """Return what the function says of a candidate, (dim,), or of a population, (N, dim)."""
         values = self.space.by_column(x) if self.by_column else self.space.decode(x)
         return self.function(values, *generation)

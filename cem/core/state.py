@@ -140,9 +140,7 @@ class State(NamedTuple):
         if self.discrete is None:
             return vector
         if what == "best":
-            parts = [
-                self.discrete[..., sum(each.rows[0] * each.rows[1] for each in self.settings.families) :]
-            ]
+            parts = [self.discrete[..., -sum(each.columns for each in self.settings.families) :]]
         elif what == "mode":
             parts = [family.mode(table) for family, table in tables_of(self)]
         else:
@@ -232,8 +230,8 @@ def init(
     whole = None if integers is None else _integers(integers, start, limits)
     if whole is not None and limits is not None:  # an integer is clamped where it is rounded
         is_real = whole[0].isnan()
-        limits = tuple(torch.where(is_real, end, sign * math.inf) for end, sign in zip(limits, (-1, 1)))
-        limits = limits if bool((limits[0].isfinite() | limits[1].isfinite()).any()) else None
+        low, high = torch.where(is_real, limits[0], -math.inf), torch.where(is_real, limits[1], math.inf)
+        limits = (low, high) if bool((low.isfinite() | high.isfinite()).any()) else None
     config = CEMConfig.chosen(dim, limits is not None) if config is None else config
     if not isinstance(config, CEMConfig):
         raise TypeError(f"expected a CEMConfig for config, got {type(config).__name__}")
@@ -281,14 +279,9 @@ def init(
         high=None if limits is None else limits[1],
         integers=whole,
         settings=Settings(
-            config,
-            population_size,
-            elites,
-            maximize,
-            learning,
-            chosen,
-            dim if normal is None else 0,
-            families,
+            *(config, population_size, elites, maximize, learning, chosen),
+            normal=dim if normal is None else 0,
+            families=families,
         ),
     )
 
@@ -300,10 +293,10 @@ def _integers(integers: Any, mean: Tensor, limits: tuple[Tensor, Tensor] | None)
     mask = given if given.dtype == bool else np.isin(np.arange(dim), given.astype(int))
     if mask.shape != (dim,):
         raise ValueError(f"expected integers as {dim} flags, or indices, got {integers!r}")
-    ends = (torch.full_like(mean, -math.inf), torch.full_like(mean, math.inf)) if limits is None else limits
-    ends = [ends[0].ceil(), ends[1].floor()]
+    infinite = torch.full_like(mean, math.inf)
+    low, high = (-infinite, infinite) if limits is None else limits
     is_integer = torch.from_numpy(mask).to(mean.device)
-    return torch.stack([torch.where(is_integer, end, math.nan) for end in ends])
+    return torch.stack([torch.where(is_integer, end, math.nan) for end in (low.ceil(), high.floor())])
 
 
 def doubles(numbers: list[float], device: torch.device) -> Tensor:

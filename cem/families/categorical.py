@@ -27,26 +27,32 @@ class Categorical:
 
     @property
     def columns(self) -> int:
+        """The number of columns of a candidate."""
         return len(self.sizes)
 
     @property
     def rows(self) -> tuple[int, int]:
+        """The rows of the table, and the values in each."""
         return len(self.sizes), max(self.sizes)
 
     def start(self) -> Tensor:
+        """Return the first table: all values as probable, on the CPU."""
         sizes = torch.tensor(self.sizes).unsqueeze(-1)
         has = torch.arange(self.rows[1]) < sizes
         return torch.where(has, 1.0 / sizes.double(), 0.0).reshape(-1)
 
     def draw(self, table: Tensor, size: int, seed: Tensor, generation: Tensor, reference: bool) -> Tensor:
+        """Return N candidates, shape (..., N, columns), int64."""
         sample = sample_categorical_reference if reference else sample_categorical
         rows, values = self.rows
         return sample(table, [values] * rows, size, seed=seed, generation=generation)
 
     def cells(self, x: Tensor) -> Tensor:
+        """Return the cells of the table that candidates have."""
         return torch.arange(self.columns, device=x.device) * self.rows[1] + x
 
     def mode(self, table: Tensor) -> Tensor:
+        """Return the likeliest candidate, shape (..., columns)."""
         return table.unflatten(-1, self.rows).argmax(-1)
 
 

@@ -34,17 +34,15 @@ class Family(Protocol):
     """A family: a frozen value, the table of its first member, and functions of a table.
 
     A table has shape (..., rows * values), float64.
-
-    Attributes:
-        columns: The number of columns of a candidate.
-        rows: The rows of the table, and the values in each.
     """
 
     @property
-    def columns(self) -> int: ...
+    def columns(self) -> int:
+        """The number of columns of a candidate."""
 
     @property
-    def rows(self) -> tuple[int, int]: ...
+    def rows(self) -> tuple[int, int]:
+        """The rows of the table, and the values in each."""
 
     def start(self) -> Tensor:
         """Return the first table, on the CPU."""
@@ -53,7 +51,7 @@ class Family(Protocol):
         """Return N candidates, shape (..., N, columns), integral; by plain PyTorch if ``reference``."""
 
     def cells(self, x: Tensor) -> Tensor:
-        """Return the places in the table of what candidates, (..., N, columns) int64, have; the same shape."""
+        """Return the cells of the table that candidates, (..., N, columns) int64, have; the same shape."""
 
     def mode(self, table: Tensor) -> Tensor:
         """Return the likeliest candidate, shape (..., columns)."""

@@ -25,26 +25,32 @@ class Permutation:
 
     @property
     def columns(self) -> int:
+        """The number of columns of a candidate."""
         return self.items
 
     @property
     def rows(self) -> tuple[int, int]:
+        """The rows of the table, and the values in each."""
         return self.items + 1, self.items
 
     def start(self) -> Tensor:
+        """Return the first table: all values as probable, on the CPU."""
         p = torch.full(self.rows, 1.0 / max(1, self.items - 1), dtype=torch.float64)
         p[0] = 1.0 / self.items
         p[1:].fill_diagonal_(0.0)
         return p.reshape(-1)
 
     def draw(self, table: Tensor, size: int, seed: Tensor, generation: Tensor, reference: bool) -> Tensor:
+        """Return N candidates, shape (..., N, columns), int64."""
         sample = sample_permutation_reference if reference else sample_permutation
         return sample(table.unflatten(-1, self.rows), size, seed=seed, generation=generation)
 
     def cells(self, x: Tensor) -> Tensor:
+        """Return the cells of the table that candidates have."""
         return torch.nn.functional.pad(x[..., :-1] + 1, (1, 0)) * self.items + x
 
     def mode(self, table: Tensor) -> Tensor:
+        """Return the likeliest candidate, shape (..., columns)."""
         p = table.unflatten(-1, self.rows).clone()
         row = p[..., 0, :]
         found = []

@@ -46,8 +46,8 @@ def sample_permutation(table: Tensor, num_samples: int, *, seed: Tensor, generat
     """Draw permutations item by item, by transitions without return; the result has no gradients.
 
     Each step draws among the items left, by the row of the item before. P.-T. de Boer, D. P. Kroese, S.
-    Mannor and R. Y. Rubinstein, A Tutorial on the Cross-Entropy Method, Annals of Operations Research 134, 2005,
-    section 4: the travelling salesman, whose first town is fixed by a row 0 with one 1.
+    Mannor and R. Y. Rubinstein, A Tutorial on the Cross-Entropy Method, Annals of Operations
+    Research 134, 2005, section 4: the travelling salesman, whose first town is fixed by a row 0 with one 1.
 
     Args:
         table: shape (..., n + 1, n), float64, in [0, 1], 1 <= n < 32768: in row 0 the probabilities of the
