@@ -364,7 +364,7 @@ class _Search(Callback):
             config = CEMConfig.chosen(dim, options["bounds"] is not None)
         self._config = config
         if size is None:
-            size = config.population_of(dim)
+            size = config.population_of(dim, self._space is not None and bool(self._space.families))
             if config.paths and budget is not None:
                 size = max(4, min(size, budget // _LEAST_GENERATIONS))
         self._size = check_integer("population_size", size, 2)
@@ -665,7 +665,7 @@ class _FirstMean:
             return found
         values = torch.as_tensor(found.fitness).double()
         value, usable = values[0].item(), values[values.isfinite()]
-        if generation == 0 and len(usable):
+        if generation == 0 and math.isfinite(value):
             self._first = value, max(float(usable.max() - usable.min()), abs(value))
             found = replace(found, metrics={**found.metrics, **dict(zip(_FIRST, self._first, strict=True))})
         elif generation == 1 and self._first is not None:

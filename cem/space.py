@@ -163,7 +163,7 @@ class Space:
                 column = column.round() if isinstance(each, Int) else column
             if not isinstance(each, Float):
                 column = column.long() if isinstance(x, Tensor) else column.astype(np.int64)
-            found[name] = column.bool() if isinstance(each, Bool) and isinstance(x, Tensor) else column
+            found[name] = column > 0 if isinstance(each, Bool) else column
         return found
 
     def encode(self, values: Mapping[str, Any]) -> Any:

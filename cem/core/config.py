@@ -117,12 +117,13 @@ class CEMConfig:
         # 0.07 * 100 is 7.000000000000001, and seven elites are meant.
         return max(MIN_ELITES, math.ceil(fraction * population_size - 1e-9))
 
-    def population_of(self, dim: int) -> int:
-        """Return the population of a search of ``dim`` parameters that is given none.
+    def population_of(self, dim: int, discrete: bool = False) -> int:
+        """Return the population of a search of ``dim`` parameters that is given none; twice it if discrete.
 
         It is never ``dim``: a function that takes columns for candidates would not be noticed.
         """
         size = 4 + int(3 * math.log(dim)) if self.paths else min(10 * dim, 1000)
+        size *= 1 + discrete
         return size + (size == dim)
 
     @classmethod

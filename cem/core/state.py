@@ -236,7 +236,8 @@ def init(
     if not isinstance(config, CEMConfig):
         raise TypeError(f"expected a CEMConfig for config, got {type(config).__name__}")
     if population_size is None:
-        population_size = config.population_of(dim)
+        columns = sum(family.columns for family in families)
+        population_size = config.population_of((dim if normal is None else 0) + columns, bool(families))
     population_size = check_integer("population_size", population_size, MIN_ELITES, (1 << 31) - 1)
     elites = config.elites_of(population_size)
     ranked = rank_weights(elites, config.weights)

@@ -53,7 +53,7 @@ class Categorical:
 
     def mode(self, table: Tensor) -> Tensor:
         """Return the likeliest candidate, shape (..., columns)."""
-        return table.unflatten(-1, self.rows).argmax(-1)
+        return torch.argmax(table.unflatten(-1, self.rows), -1)
 
 
 def Bernoulli(count: int) -> Categorical:  # noqa: N802

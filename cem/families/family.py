@@ -69,7 +69,8 @@ def moved(family: Family, table: Tensor, x: Tensor, weights: Tensor) -> Tensor:
     )
     p = table + (sums * rate).round() / _ONE
     p = torch.where(table > 0, p.clamp(min=round(floor * _ONE) / _ONE), 0.0).unflatten(-1, family.rows)
-    return ((p / p.sum(-1, keepdim=True)) * _ONE).round().flatten(-2) / _ONE
+    normalised: Tensor = ((p / p.sum(-1, keepdim=True)) * _ONE).round().flatten(-2) / _ONE
+    return normalised
 
 
 def rank_weights(fitness: Tensor, maximize: bool) -> Tensor:
@@ -104,4 +105,4 @@ def effective_size(size: int) -> float:
 
 def spread(family: Family, table: Tensor) -> Tensor:
     """Return for each row how probable it is that its value is not the likeliest, shape (..., rows)."""
-    return 1 - table.unflatten(-1, family.rows).amax(-1)
+    return torch.sub(1, table.unflatten(-1, family.rows).amax(-1))

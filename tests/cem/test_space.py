@@ -1,0 +1,122 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from cem import Bool, Choice, Float, Int, Permutation, maximize, minimize
+from cem.space import Space
+
+SPACE = {
+    "rate": Float(1e-5, 1e-1, log=True),
+    "layers": Int(1, 8),
+    "width": Int(8, 512, log=True),
+    "activation": Choice("relu", "gelu", None),
+    "bias": Bool(),
+    "order": Permutation(3),
+    "epochs": 10,
+}
+
+
+def loss(p):
+    assert p["epochs"] == 10
+    assert 1e-5 <= p["rate"] <= 1e-1
+    assert isinstance(p["layers"], int)
+    order = sum(abs(item - place) for place, item in enumerate(p["order"]))
+    return (
+        (math.log10(p["rate"]) + 3) ** 2
+        + (p["layers"] - 5) ** 2
+        + math.log2(p["width"] / 64) ** 2
+        + (p["activation"] is not None)
+        + (p["bias"] is False)
+        + order
+    )
+
+
+def batch_loss(p):
+    assert p["epochs"] == 10
+    assert p["bias"].dtype in (torch.bool, np.bool_)
+    log10, log2 = (torch.log10, torch.log2) if isinstance(p["rate"], torch.Tensor) else (np.log10, np.log2)
+    order = sum(abs(p["order"][:, place] - place) for place in range(3))
+    numbers = (log10(p["rate"]) + 3) ** 2 + (p["layers"] - 5) ** 2 + log2(p["width"] / 64) ** 2
+    return numbers + (p["activation"] != 2) + ~p["bias"] + order
+
+
+@pytest.mark.parametrize("options", [{}, {"vectorize": False}, {"vectorize": False, "backend": "torch"}])
+def test_named_parameters_are_searched(options):
+    result = minimize(batch_loss if options else loss, SPACE, budget=2500, seed=1, **options)
+    assert result.x["rate"] == pytest.approx(1e-3, rel=1e-2)
+    expected = {"layers": 5, "width": 64, "activation": None, "bias": True, "order": [0, 1, 2], "epochs": 10}
+    assert {name: result.x[name] for name in expected} == expected
+    assert list(result.x) == list(SPACE)
+    assert result.fun == pytest.approx(loss(result.x))
+    assert "'activation': None" in repr(result)
+    assert set(result.std) == set(SPACE) - {"epochs"}
+
+
+def test_the_first_candidate_is_the_given_one_and_maximize_is_the_other_way():
+    seen = []
+    first = {"rate": 0.02, "layers": 2, "activation": "gelu", "bias": True, "order": [2, 0, 1]}
+
+    def gain(p):
+        seen.append(p)
+        return -loss(p)
+
+    minimum = minimize(loss, SPACE, budget=300, x0=first, seed=3)
+    maximum = maximize(gain, SPACE, budget=300, x0=first, seed=3)
+    assert (minimum.x, minimum.fun) == (maximum.x, -maximum.fun)
+    assert seen[0].pop("rate") == pytest.approx(0.02)
+    assert seen[0] == {**{name: first[name] for name in seen[0] if name in first}, "width": 62, "epochs": 10}
+
+
+def fails_without_bias(p):
+    if not p["bias"]:
+        raise RuntimeError("no bias")
+    return loss(p)
+
+
+def test_processes_and_failures_change_nothing(tmp_path):
+    options = {"budget": 300, "catch": RuntimeError, "seed": 1}
+    alone = minimize(fails_without_bias, SPACE, **options)
+    assert alone.failures > 10
+    assert alone.x["bias"] is True
+    with_workers = minimize(fails_without_bias, SPACE, workers=2, **options)
+    assert (with_workers.x, with_workers.failures) == (alone.x, alone.failures)
+    half = minimize(fails_without_bias, SPACE, checkpoint=tmp_path, **{**options, "budget": 100})
+    whole = minimize(fails_without_bias, SPACE, checkpoint=tmp_path, **options)
+    assert half.evaluations < whole.evaluations
+    assert (whole.x, whole.history["best_fitness"]) == (alone.x, alone.history["best_fitness"])
+
+
+def test_choices_alone_are_a_space():
+    result = minimize(
+        lambda p: sum(p.values()), {str(i): Choice(3, 1, 2) for i in range(6)}, seed=1, budget=600
+    )
+    assert set(result.x.values()) == {1}
+
+
+def test_values_become_columns_and_back():
+    space = Space(SPACE)
+    values = {"rate": 1e-4, "layers": 8, "width": 100, "activation": None, "bias": False, "order": [1, 2, 0]}
+    found = space.decode(space.encode(values))
+    assert found.pop("rate") == pytest.approx(1e-4)
+    assert found == {**{name: values[name] for name in found if name in values}, "epochs": 10}
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Float(1.0, 1.0), "expected high finite and > 1"),
+        (lambda: Float(0.0, 1.0, log=True), "expected low finite and > 0"),
+        (lambda: Int(3, 2), "expected high from 4 to"),
+        (lambda: Choice("one"), "two values or more"),
+        (lambda: minimize(loss, {"epochs": 10}), "expected Float, Int, Choice"),
+        (lambda: minimize(loss, SPACE, x0={"layer": 2}), "layers"),
+        (lambda: minimize(loss, SPACE, x0={"bias": 3}), "expected bias out of"),
+        (lambda: minimize(loss, SPACE, x0={"order": [0, 0, 1]}), "expected order as an order of 0"),
+        (lambda: minimize(loss, SPACE, vectorize=True), "'loop' or False"),
+    ],
+)
+def test_a_wrong_space_is_told_in_a_sentence(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
