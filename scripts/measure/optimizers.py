@@ -222,9 +222,10 @@ def quality(searches: Sequence[str], dims: Sequence[int], instances: Sequence[in
     # A process imports what it needs: threads of a library do not survive a fork.
     with multiprocessing.get_context("spawn").Pool(jobs) if jobs > 1 else contextlib.nullcontext() as pool:
         for dim in dims:
-            some = instances if dim >= SMALL else range(instances[0], instances[0] + 5 * len(instances))
-            pairs = [(function, instance) for function in FUNCTIONS for instance in some]
             for name in (name for name in found if dim <= SEARCHES[name].dims):
+                is_quick = dim < SMALL and SEARCHES[name].dims >= SMALL
+                some = range(instances[0], instances[0] + 5 * len(instances)) if is_quick else instances
+                pairs = [(function, instance) for function in FUNCTIONS for instance in some]
                 one = partial(run, name, dim)
                 runs = pool.starmap(one, pairs, 1) if pool else [one(*pair) for pair in pairs]
                 reached = details[name][f"d{dim}"] = summary(runs)
