@@ -7,7 +7,7 @@ python scripts/measure compare_optimizers speed --device cuda
 quality: the share of targets that are reached on the 24 noiseless functions of BBOB, after 200 and after
 2,000 evaluations per dimension. Every run begins at 0 with a standard deviation of 2.5. "solved" is the share
 of the 51 targets from f_opt + 100 down to f_opt + 1e-8, equal steps of the logarithm, over functions and
-instances; below 10 dimensions, where runs are short, over five times as many instances. Searches choose their
+instances; below 10 dimensions, where runs are short, over twice as many instances. Searches choose their
 population, but for evotorch's and the textbook's, which have 10 candidates per dimension; Optuna's sampler,
 which takes ever longer, has 200 evaluations per dimension, up to 3 dimensions. The functions: N. Hansen, S.
 Finck, R. Ros and A. Auger, Real-Parameter Black-Box Optimization Benchmarking 2009, INRIA RR-6829; their
@@ -222,9 +222,10 @@ def quality(searches: Sequence[str], dims: Sequence[int], instances: Sequence[in
     # A process imports what it needs: threads of a library do not survive a fork.
     with multiprocessing.get_context("spawn").Pool(jobs) if jobs > 1 else contextlib.nullcontext() as pool:
         for dim in dims:
-            some = instances if dim >= SMALL else range(instances[0], instances[0] + 5 * len(instances))
-            pairs = [(function, instance) for function in FUNCTIONS for instance in some]
             for name in (name for name in found if dim <= SEARCHES[name].dims):
+                is_quick = dim < SMALL and SEARCHES[name].dims >= SMALL
+                some = range(instances[0], instances[0] + 2 * len(instances)) if is_quick else instances
+                pairs = [(function, instance) for function in FUNCTIONS for instance in some]
                 one = partial(run, name, dim)
                 runs = pool.starmap(one, pairs, 1) if pool else [one(*pair) for pair in pairs]
                 reached = details[name][f"d{dim}"] = summary(runs)

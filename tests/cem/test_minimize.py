@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
-from searches import sphere
+from searches import ON_A_GPU, sphere
 
 from cem import (
     Callback,
@@ -225,6 +225,8 @@ class TestDefaults:
             (5, {"budget": 1e2}, (CEMConfig.cma(), 5, None)),
             (5, {"config": CEMConfig.cma("diagonal"), "budget": 1000}, (CEMConfig.cma("diagonal"), 8, None)),
             (5, {"config": CEMConfig(), "budget": 1000}, (CEMConfig(), 50, 0)),
+            pytest.param(5, {"device": "cuda"}, (CEMConfig.cma(), 128, None), marks=ON_A_GPU),
+            pytest.param(5, {"device": "cuda", "budget": 3000}, (CEMConfig.cma(), 20, None), marks=ON_A_GPU),
         ],
     )
     def test_what_is_chosen_stands_in_the_result(self, dim, options, expected):
