@@ -278,7 +278,7 @@ def test_numbers_and_types_that_no_tensor_gives_away_are_refused() -> None:
     noise = {"seed": counts[0], "generation": counts[0]}
     wrong(draw_correlated, "1 to 64 dimensions .*, got 65 and 8", inputs[2], inputs[5], 8, **noise)
     p = torch.zeros(4, 3, dtype=torch.float64)
-    wrong(sample_categorical, "sizes from 1 to 4096, got 0", p[0], [3, 0], 8, **noise)
+    wrong(sample_categorical, "sizes from 1 to 32767, got 0", p[0], [3, 0], 8, **noise)
     wrong(sample_categorical, r"the table of shape \(4\), got \(3\)", p[0], [4], 8, **noise)
     wrong(sample_permutation, r"the table of shape \(4, 3\), got \(3, 3\)", p[:3], 8, **noise)
     wrong(cem_update, r"T >= 1, got \(0\)", *state, 2, maximize=False, extra_variance=empty)

@@ -26,7 +26,7 @@ from kernels.ops.philox import philox4x32, split64
 CATEGORICAL = [
     ((), [2] * 200, 33),
     ((3,), [10] * 5, 64),
-    ((2, 2), [1, 7, 2, 4096, 3], 5),
+    ((2, 2), [1, 7, 2, 5000, 3], 5),
     ((), [2, 3] * 700, 9),
 ]
 # batch, n, N: a lane of CUDA has 1, 2, 4, 5 and more items; a row in shared and in global memory.

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-import kernels.ops.discrete as ops
 from kernels.ops.check import Case
+from kernels.ops.discrete import op, reference
 
 SIZES = [2, 1, 7, 40, 300] * 3
 
@@ -19,17 +19,16 @@ def _inputs(generator: Generator, *shape: int) -> tuple[Tensor]:
     return (torch.where(table < 0.3, 0.0, table),)
 
 
-def _case(reference: Any, operator: Any, *shape: int, **sizes: Any) -> Case:
-    def draw(sample: Any, table: Tensor) -> Tensor:
+def _case(name: str, *shape: int, **sizes: Any) -> Case:
+    def draw(function: Any, table: Tensor) -> Any:
         seed, generation = (torch.tensor(x, device=table.device) for x in (-(2**62), 2**40 + 7))
-        drawn: Tensor = sample(table.double(), num_samples=33, seed=seed, generation=generation, **sizes)
-        return drawn
+        return function(table.double(), **sizes, num_samples=33, seed=seed, generation=generation)
 
-    functions = partial(draw, reference), partial(draw, operator)
-    return Case(*functions, _inputs, small=shape, large=shape, gradients=False)
+    both = vars(reference)[f"{name}_reference"], vars(op)[name]
+    return Case(*(partial(draw, each) for each in both), _inputs, shape, shape, gradients=False)
 
 
 CASES = {
-    "categorical": _case(ops.sample_categorical_reference, ops.sample_categorical, sum(SIZES), sizes=SIZES),
-    "permutation": _case(ops.sample_permutation_reference, ops.sample_permutation, 71, 70),
+    "categorical": _case("sample_categorical", sum(SIZES), sizes=SIZES),
+    "permutation": _case("sample_permutation", 71, 70),
 }

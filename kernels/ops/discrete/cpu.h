@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "arguments.h"
+#include "discrete.h"
 
 namespace cem_tetris::discrete {
 namespace {
@@ -12,29 +12,23 @@ constexpr int kPairs = 32;  // of candidates, whose noise is made by vectors
 constexpr int kBlock = 16;  // items that are passed over at once
 
 void run(const Call& call, const Starts& starts, Device) {
-  const int64_t groups = divide_up(call.samples, 2 * kPairs), categories = starts.back();
+  const int64_t groups = divide_up(call.samples, 2 * kPairs);
   torch::stable::parallel_for(0, call.problems * groups, 1, [&](int64_t begin, int64_t end) {
-    std::vector<uint64_t> before(categories + 1);
-    int64_t known = -1;  // the problem they are of
+    uint64_t word[2 * kPairs];
+    int64_t found[2 * kPairs];
     for (int64_t i = begin; i < end; ++i) {
       const int64_t problem = i / groups, first = i % groups * 2 * kPairs;
-      for (int64_t k = 0; k < categories && known != problem; ++k) {
-        before[k + 1] = before[k] + weight(call.table[problem * categories + k]);
-      }
-      known = problem;
-      const Noise noise(call, problem, false);
       int64_t* const out = call.out + (problem * call.samples + first) * call.width;
       for (int64_t v = 0; v < call.width; ++v) {
-        uint64_t word[2][kPairs];
         for (int l = 0; l < kPairs; ++l) {
-          const Pair pair = noise.of(first / 2 + l, v);
-          word[0][l] = pair.word[0];
-          word[1][l] = pair.word[1];
+          const Pair pair = random_pair(call, problem, false, first / 2 + l, v);
+          word[2 * l] = pair.word[0];
+          word[2 * l + 1] = pair.word[1];
         }
-        const int count = static_cast<int>(starts[v + 1] - starts[v]);
-        for (int64_t s = 0; s < std::min<int64_t>(call.samples - first, 2 * kPairs); ++s) {
-          out[s * call.width + v] = category(before.data() + starts[v], count, word[s % 2][s / 2]);
-        }
+        draw_category(call.table + problem * starts.back() + starts[v],
+            static_cast<int>(starts[v + 1] - starts[v]), word, found);
+        const int64_t count = std::min<int64_t>(call.samples - first, 2 * kPairs);
+        for (int64_t s = 0; s < count; ++s) out[s * call.width + v] = found[s];
       }
     }
   });
@@ -57,10 +51,9 @@ void run(const Call& call, Device) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t problem = i / call.samples, candidate = i % call.samples;
       const double *const table = call.table + problem * (n + 1) * n, *row = table;
-      const Noise noise(call, problem, true);
       std::fill(left.begin(), left.end(), ~uint64_t{0});
       for (int step = 0; step < n; ++step) {
-        const uint64_t word = noise.of(candidate / 2, step).word[candidate % 2];
+        const uint64_t word = random_pair(call, problem, true, candidate / 2, step).word[candidate % 2];
         uint64_t below = multiply_high(word, weigh(row, left.data(), n, weights.data())), sum;
         const uint64_t* item = weights.data();
         for (;; item += kBlock, below -= sum) {

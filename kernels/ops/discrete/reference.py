@@ -11,6 +11,7 @@ from torch.nn.functional import pad
 from kernels.ops.philox import MULTIPLIER_0, MULTIPLIER_1, ROUNDS, WEYL_0, WEYL_1, WORD
 
 DOMAIN = int.from_bytes(b"discrete", "big")
+_ONE = 2.0**48  # the weight of probability 1
 
 
 def sample_categorical_reference(
@@ -23,7 +24,7 @@ def sample_categorical_reference(
         parts = x.split(list(sizes), dim=-1)
         return torch.stack([pad(part, (0, max(sizes) - part.shape[-1])) for part in parts], dim=-2)
 
-    weights = by_variable(_weights(tables))
+    weights = by_variable((tables * _ONE).round().long())
     none = (weights == 0).all(-1, keepdim=True)
     sums = torch.where(none, by_variable(torch.ones_like(tables)).long(), weights).cumsum(-1)
     words = random_words(seed, generation, num_samples, len(sizes), is_permutation=False)
@@ -35,7 +36,7 @@ def sample_permutation_reference(
     table: Tensor, num_samples: int, *, seed: Tensor, generation: Tensor
 ) -> Tensor:
     """Return what ``sample_permutation`` returns; the arguments are the same, and nothing is checked."""
-    weights = _weights(table)
+    weights = (table * _ONE).round().long()
     words = random_words(seed, generation, num_samples, table.shape[-1], is_permutation=True)
     left, row, items = torch.ones_like(words), weights[..., :1, :], list[Tensor]()
     for word in words.split(1, dim=-1):
@@ -62,11 +63,6 @@ def random_words(
         c2, c3 = (product_0 >> 32 & WORD) ^ c3 ^ k1, product_0 & WORD
         k0, k1 = k0 + WEYL_0 & WORD, k1 + WEYL_1 & WORD
     return torch.stack([c0 | c1 << 32, c2 | c3 << 32], dim=-2).flatten(-3, -2)[..., :candidates, :]
-
-
-def _weights(probabilities: Tensor) -> Tensor:
-    """Return round(2^48 p), int64."""
-    return (probabilities * 2.0**48).round().long()
 
 
 def _multiply_high(words: Tensor, totals: Tensor) -> Tensor:
