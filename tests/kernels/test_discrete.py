@@ -99,11 +99,11 @@ def test_emulated_cuda_gives_the_bits_of_the_cpu() -> None:
 def test_the_words_are_philox() -> None:
     seed, generation, candidate, place = 2**63 + 9, 2**37 + 5, 7, 4
     given = torch.tensor(seed - 2**64), torch.tensor(generation)
-    for is_permutation in (False, True):
+    for is_permutation in (0, 1):
         low, high = split64(generation)
         counter = candidate // 2, place, low, high | is_permutation << 31
         word = philox4x32(counter, split64(seed ^ DOMAIN))[2:]
-        found = random_words(*given, candidate + 1, place + 1, is_permutation=is_permutation)[-1, -1]
+        found = random_words(*given, candidate + 1, place + 1, is_permutation)[-1, -1]
         assert split64(int(found) % 2**64) == word
 
 

@@ -20,15 +20,12 @@ void run(const Call& call, const Starts& starts, Device) {
       const int64_t problem = i / groups, first = i % groups * 2 * kPairs;
       int64_t* const out = call.out + (problem * call.samples + first) * call.width;
       for (int64_t v = 0; v < call.width; ++v) {
-        for (int l = 0; l < kPairs; ++l) {
-          const Pair pair = random_pair(call, problem, false, first / 2 + l, v);
-          word[2 * l] = pair.word[0];
-          word[2 * l + 1] = pair.word[1];
-        }
+        for (int l = 0; l < kPairs; ++l) set_pair(call, problem, false, first / 2 + l, v, word + 2 * l);
         draw_category(call.table + problem * starts.back() + starts[v],
             static_cast<int>(starts[v + 1] - starts[v]), word, found);
-        const int64_t count = std::min<int64_t>(call.samples - first, 2 * kPairs);
-        for (int64_t s = 0; s < count; ++s) out[s * call.width + v] = found[s];
+        for (int64_t s = std::min<int64_t>(call.samples - first, 2 * kPairs); s-- > 0;) {
+          out[s * call.width + v] = found[s];
+        }
       }
     }
   });
@@ -53,8 +50,9 @@ void run(const Call& call, Device) {
       const double *const table = call.table + problem * (n + 1) * n, *row = table;
       std::fill(left.begin(), left.end(), ~uint64_t{0});
       for (int step = 0; step < n; ++step) {
-        const uint64_t word = random_pair(call, problem, true, candidate / 2, step).word[candidate % 2];
-        uint64_t below = multiply_high(word, weigh(row, left.data(), n, weights.data())), sum;
+        uint64_t word[2], sum;
+        set_pair(call, problem, true, candidate / 2, step, word);
+        uint64_t below = multiply_high(word[candidate % 2], weigh(row, left.data(), n, weights.data()));
         const uint64_t* item = weights.data();
         for (;; item += kBlock, below -= sum) {
           sum = 0;

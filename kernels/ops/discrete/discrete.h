@@ -26,18 +26,14 @@ struct Call {
   int64_t* out;
 };
 
-struct Pair {
-  uint64_t word[2];
-};
-
-// The bits of candidates 2 pair and 2 pair + 1.
-CEM_TETRIS_FUNCTION Pair random_pair(
-    const Call& call, int64_t problem, bool is_permutation, uint64_t pair, uint64_t place) {
+// Sets the bits of candidates 2 pair and 2 pair + 1.
+CEM_TETRIS_FUNCTION void set_pair(
+    const Call& call, int64_t problem, bool is_permutation, uint64_t pair, uint64_t place, uint64_t* word) {
   const uint64_t key = static_cast<uint64_t>(call.seed[problem]) ^ kDomain,
                  generation = static_cast<uint64_t>(*call.generation) << 1 >> 1;
   const philox::Block block =
       philox::block(pair | place << 32, generation | uint64_t{is_permutation} << 63, key);
-  return {{block.word[0] | uint64_t{block.word[1]} << 32, block.word[2] | uint64_t{block.word[3]} << 32}};
+  for (int h = 0; h < 2; ++h) word[h] = block.word[2 * h] | uint64_t{block.word[2 * h + 1]} << 32;
 }
 
 // Below 2^49, so that a sum of kMost does not overflow, whatever the table holds.

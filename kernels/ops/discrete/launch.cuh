@@ -1,10 +1,9 @@
 // The operators on CUDA.
 //
-// Categorical: a thread draws one variable of two candidates at a time, by the probabilities themselves.
-//
-// Permutation: a warp a candidate, bound by latency, a step after the other. A lane has neighbouring items, an
-// odd number of them, for the banks of shared memory; a scan of the lanes' sums finds that of the next item.
-// Up to 160 items the weights are in shared memory; of more each step makes those of its row.
+// Categorical: a thread draws one variable of two candidates at a time. Permutation: a warp a candidate, bound
+// by latency, a step after the other. A lane has neighbouring items, an odd number of them, for the banks of
+// shared memory; a scan of the lanes' sums finds that of the next item. Up to 160 items the weights are in
+// shared memory; of more each step makes those of its row.
 #pragma once
 
 #include <algorithm>
@@ -47,10 +46,11 @@ __global__ void __launch_bounds__(kThreads)
   for (uint32_t i = threadIdx.x; i < rows * group.variables; i += kThreads) {
     const uint32_t row = i / group.variables, v = i - row * group.variables;
     const int64_t sample = 2 * (top + row), place = group.first + v;
-    Pair pair = random_pair(call, problem, false, top + row, place);
+    uint64_t word[2];
     int64_t found[2];
+    set_pair(call, problem, false, top + row, place, word);
     draw_category(call.table + problem * group.categories + group.start[v],
-        group.start[v + 1] - group.start[v], pair.word, found);
+        group.start[v + 1] - group.start[v], word, found);
     int64_t* const out = call.out + (problem * call.samples + sample) * call.width + place;
     out[0] = found[0];
     if (sample + 1 < call.samples) out[call.width] = found[1];
@@ -85,19 +85,17 @@ template <int kEach> __global__ void __launch_bounds__(kMostThreads)
     __syncthreads();
   }
   if (candidate >= call.samples) return;
-  uint32_t left[kShared ? 1 : kMost / kWarp / 32 + 1] = {};  // a bit an item
+  uint32_t left[kShared ? 1 : kMost / kWarp / 32 + 2] = {};  // a bit an item
   for (int j = 0; j < each; ++j) left[kShared ? 0 : j / 32] |= lane * each + j < n ? 1u << j % 32 : 0u;
   int64_t* const out = call.out + (problem * call.samples + candidate) * n;
   int64_t row = lane * each;  // where the items of this lane are
-  uint64_t words = 0;
+  uint64_t words[2] = {};
   int items = 0;
 #pragma unroll 1
   for (int step = 0; step < n; ++step) {
     const int turn = step % kWarp;
-    if (turn == 0) {
-      words = random_pair(call, problem, true, candidate / 2, step + lane).word[candidate % 2];
-    }
-    const uint64_t word = __shfl_sync(~0u, words, turn);
+    if (turn == 0) set_pair(call, problem, true, candidate / 2, step + lane, words);
+    const uint64_t word = __shfl_sync(~0u, candidate % 2 == 0 ? words[0] : words[1], turn);
     uint64_t own[kShared ? kEach : 1], sum = 0;
     const auto weight_of = [&](int j, bool even) {
       const uint64_t is_left = left[kShared ? 0 : j / 32] >> j % 32 & 1;

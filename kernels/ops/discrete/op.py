@@ -63,12 +63,8 @@ def sample_permutation(table: Tensor, num_samples: int, *, seed: Tensor, generat
     return result
 
 
-def _fake_categorical(tables: Tensor, sizes: list[int], num_samples: int, *_: Tensor) -> Tensor:
-    return tables.new_empty((*tables.shape[:-1], num_samples, len(sizes)), dtype=int64)
-
-
-def _fake_permutation(table: Tensor, num_samples: int, *_: Tensor) -> Tensor:
-    return table.new_empty((*table.shape[:-2], num_samples, table.shape[-1]), dtype=int64)
-
-
-_LIBRARY = Library("discrete", sample_categorical=_fake_categorical, sample_permutation=_fake_permutation)
+_LIBRARY = Library(
+    "discrete",
+    sample_categorical=lambda p, sizes, n, *_: p.new_empty((*p.shape[:-1], n, len(sizes)), dtype=int64),
+    sample_permutation=lambda p, n, *_: p.new_empty((*p.shape[:-2], n, p.shape[-1]), dtype=int64),
+)

@@ -27,7 +27,7 @@ def sample_categorical_reference(
     weights = by_variable((tables * _ONE).round().long())
     none = (weights == 0).all(-1, keepdim=True)
     sums = torch.where(none, by_variable(torch.ones_like(tables)).long(), weights).cumsum(-1)
-    words = random_words(seed, generation, num_samples, len(sizes), is_permutation=False)
+    words = random_words(seed, generation, num_samples, len(sizes), 0)
     below = _multiply_high(words, sums[..., -1].unsqueeze(-2))
     return torch.searchsorted(sums, below.mT.contiguous(), right=True).mT.contiguous()
 
@@ -37,7 +37,7 @@ def sample_permutation_reference(
 ) -> Tensor:
     """Return what ``sample_permutation`` returns; the arguments are the same, and nothing is checked."""
     weights = (table * _ONE).round().long()
-    words = random_words(seed, generation, num_samples, table.shape[-1], is_permutation=True)
+    words = random_words(seed, generation, num_samples, table.shape[-1], 1)
     left, row, items = torch.ones_like(words), weights[..., :1, :], list[Tensor]()
     for word in words.split(1, dim=-1):
         row = row * left
@@ -48,15 +48,13 @@ def sample_permutation_reference(
     return torch.cat(items, dim=-1)
 
 
-def random_words(
-    seed: Tensor, generation: Tensor, candidates: int, places: int, *, is_permutation: bool
-) -> Tensor:
+def random_words(seed: Tensor, generation: Tensor, candidates: int, places: int, mark: int) -> Tensor:
     """Return 64 random bits for every candidate and place, shape (..., N, places), int64: discrete.h."""
     key = (seed ^ DOMAIN)[..., None, None]
     k0, k1 = key & WORD, key >> 32 & WORD
     c0 = torch.arange((candidates + 1) // 2, device=seed.device).unsqueeze(-1)
     c1 = torch.arange(places, device=seed.device)
-    c2, c3 = generation & WORD, generation >> 32 & WORD >> 1 | is_permutation << 31
+    c2, c3 = generation & WORD, generation >> 32 & WORD >> 1 | mark << 31
     for _ in range(ROUNDS):
         product_0, product_1 = MULTIPLIER_0 * c0, MULTIPLIER_1 * c2  # modulo 2^64
         c0, c1 = (product_1 >> 32 & WORD) ^ c1 ^ k0, product_1 & WORD
