@@ -24,8 +24,10 @@ def _case(name: str, *shape: int, **sizes: Any) -> Case:
         seed, generation = (torch.tensor(x, device=table.device) for x in (-(2**62), 2**40 + 7))
         return function(table.double(), **sizes, num_samples=33, seed=seed, generation=generation)
 
-    both = vars(reference)[f"{name}_reference"], vars(op)[name]
-    return Case(*(partial(draw, each) for each in both), _inputs, shape, shape, gradients=False)
+    expected, actual = (
+        partial(draw, each) for each in (vars(reference)[f"{name}_reference"], vars(op)[name])
+    )
+    return Case(expected, actual, _inputs, shape, shape, gradients=False)
 
 
 CASES = {
