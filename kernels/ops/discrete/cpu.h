@@ -14,15 +14,17 @@ constexpr int kBlock = 16;  // items that are passed over at once
 void run(const Call& call, const Starts& starts, Device) {
   const int64_t groups = divide_up(call.samples, 2 * kPairs);
   torch::stable::parallel_for(0, call.problems * groups, 1, [&](int64_t begin, int64_t end) {
-    uint64_t word[2 * kPairs];
-    int64_t found[2 * kPairs];
     for (int64_t i = begin; i < end; ++i) {
       const int64_t problem = i / groups, first = i % groups * 2 * kPairs;
+      const Noise noise(call, problem, false);
       int64_t* const out = call.out + (problem * call.samples + first) * call.width;
       for (int64_t v = 0; v < call.width; ++v) {
-        for (int l = 0; l < kPairs; ++l) set_pair(call, problem, false, first / 2 + l, v, word + 2 * l);
-        draw_category(call.table + problem * starts.back() + starts[v],
-            static_cast<int>(starts[v + 1] - starts[v]), word, found);
+        const auto set = [&](uint64_t* word) {
+          for (int l = 0; l < kPairs; ++l) noise.set(first / 2 + l, v, word + 2 * l);
+        };
+        int64_t found[2 * kPairs];
+        draw_category<1>(call.table + problem * starts.back() + starts[v],
+            static_cast<int>(starts[v + 1] - starts[v]), set, found);
         for (int64_t s = std::min<int64_t>(call.samples - first, 2 * kPairs); s-- > 0;) {
           out[s * call.width + v] = found[s];
         }
@@ -48,10 +50,11 @@ void run(const Call& call, Device) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t problem = i / call.samples, candidate = i % call.samples;
       const double *const table = call.table + problem * (n + 1) * n, *row = table;
+      const Noise noise(call, problem, true);
       std::fill(left.begin(), left.end(), ~uint64_t{0});
       for (int step = 0; step < n; ++step) {
         uint64_t word[2], sum;
-        set_pair(call, problem, true, candidate / 2, step, word);
+        noise.set(candidate / 2, step, word);
         uint64_t below = multiply_high(word[candidate % 2], weigh(row, left.data(), n, weights.data()));
         const uint64_t* item = weights.data();
         for (;; item += kBlock, below -= sum) {

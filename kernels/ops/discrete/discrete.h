@@ -26,15 +26,18 @@ struct Call {
   int64_t* out;
 };
 
-// Sets the bits of candidates 2 pair and 2 pair + 1.
-CEM_TETRIS_FUNCTION void set_pair(
-    const Call& call, int64_t problem, bool is_permutation, uint64_t pair, uint64_t place, uint64_t* word) {
-  const uint64_t key = static_cast<uint64_t>(call.seed[problem]) ^ kDomain,
-                 generation = static_cast<uint64_t>(*call.generation) << 1 >> 1;
-  const philox::Block block =
-      philox::block(pair | place << 32, generation | uint64_t{is_permutation} << 63, key);
-  for (int h = 0; h < 2; ++h) word[h] = block.word[2 * h] | uint64_t{block.word[2 * h + 1]} << 32;
-}
+struct Noise {
+  uint64_t key, counter;
+
+  CEM_TETRIS_FUNCTION Noise(const Call& call, int64_t problem, bool is_permutation)
+      : key(static_cast<uint64_t>(call.seed[problem]) ^ kDomain),
+        counter(static_cast<uint64_t>(*call.generation) << 1 >> 1 | uint64_t{is_permutation} << 63) {}
+  // Sets the bits of candidates 2 pair and 2 pair + 1.
+  CEM_TETRIS_FUNCTION void set(uint64_t pair, uint64_t place, uint64_t* word) const {
+    const philox::Block block = philox::block(pair | place << 32, counter, key);
+    for (int h = 0; h < 2; ++h) word[h] = block.word[2 * h] | uint64_t{block.word[2 * h + 1]} << 32;
+  }
+};
 
 // Below 2^49, so that a sum of kMost does not overflow, whatever the table holds.
 CEM_TETRIS_FUNCTION uint64_t weight(double probability) {
@@ -49,27 +52,24 @@ CEM_TETRIS_FUNCTION uint64_t multiply_high(uint64_t a, uint64_t b) {
 #endif
 }
 
-// Draws a variable of `size` categories for some candidates; their words become what prefix sums exceed.
-template <int kCount> CEM_TETRIS_FUNCTION void draw_category(
-    const double* p, int size, uint64_t (&word)[kCount], int64_t (&found)[kCount]) {
-  uint64_t sum = 0;
-  const auto each = [&](const auto& f) {
-    constexpr int kAtOnce = 8;  // loads
+// Draws a variable of `size` categories for some candidates, whose bits set(word) gives. kAtOnce: probabilities
+// that are loaded together.
+template <int kAtOnce, int kCount, typename Set>
+CEM_TETRIS_FUNCTION void draw_category(const double* p, int size, const Set& set, int64_t (&found)[kCount]) {
+  const auto each = [&](const auto& f) {  // the last ones may be followed by some of no weight
     for (int first = 0; first < size; first += kAtOnce) {
 #pragma unroll
-      for (int i = first; i < first + kAtOnce; ++i) {
-        const uint64_t x = weight(p[i < size ? i : size - 1]);
-        if (i < size) f(x);
-      }
+      for (int i = first; i < first + kAtOnce; ++i) f(i < size ? weight(p[i]) : 0);
     }
   };
-  each([&](uint64_t x) { sum += x; });
-  const bool even = sum == 0;  // all weigh 1
-  const uint64_t total = even ? static_cast<uint64_t>(size) : sum;
+  uint64_t word[kCount], total = 0, sum = 0;
+  each([&](uint64_t x) { total += x; });
+  const uint64_t least = total == 0 ? 1 : 0;  // where no weight is more, all are 1
+  if (least == 1) total = static_cast<uint64_t>(size);
+  set(word);
   for (int c = 0; c < kCount; ++c) word[c] = multiply_high(word[c], total), found[c] = 0;
-  sum = 0;
   each([&](uint64_t x) {
-    sum += even ? 1 : x;
+    sum += x | least;
     for (int c = 0; c < kCount; ++c) found[c] += sum <= word[c] ? 1 : 0;
   });
 }

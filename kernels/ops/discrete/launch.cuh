@@ -42,15 +42,16 @@ __global__ void __launch_bounds__(kThreads)
   wait_for_kernel_before();
   let_kernel_after_begin();
   const int64_t problem = blockIdx.x / group.blocks, top = int64_t{blockIdx.x % group.blocks} * group.rows;
+  const Noise noise(call, problem, false);
   const int64_t rows = min(int64_t{group.rows}, (call.samples + 1) / 2 - top);
   for (uint32_t i = threadIdx.x; i < rows * group.variables; i += kThreads) {
     const uint32_t row = i / group.variables, v = i - row * group.variables;
     const int64_t sample = 2 * (top + row), place = group.first + v;
-    uint64_t word[2];
+    const double* const p = call.table + problem * group.categories + group.start[v];
+    const int size = group.start[v + 1] - group.start[v];
+    const auto set = [&](uint64_t* word) { noise.set(top + row, place, word); };
     int64_t found[2];
-    set_pair(call, problem, false, top + row, place, word);
-    draw_category(call.table + problem * group.categories + group.start[v],
-        group.start[v + 1] - group.start[v], word, found);
+    size <= 2 ? draw_category<2>(p, size, set, found) : draw_category<8>(p, size, set, found);
     int64_t* const out = call.out + (problem * call.samples + sample) * call.width + place;
     out[0] = found[0];
     if (sample + 1 < call.samples) out[call.width] = found[1];
@@ -85,6 +86,7 @@ template <int kEach> __global__ void __launch_bounds__(kMostThreads)
     __syncthreads();
   }
   if (candidate >= call.samples) return;
+  const Noise noise(call, problem, true);
   uint32_t left[kShared ? 1 : kMost / kWarp / 32 + 2] = {};  // a bit an item
   for (int j = 0; j < each; ++j) left[kShared ? 0 : j / 32] |= lane * each + j < n ? 1u << j % 32 : 0u;
   int64_t* const out = call.out + (problem * call.samples + candidate) * n;
@@ -94,7 +96,7 @@ template <int kEach> __global__ void __launch_bounds__(kMostThreads)
 #pragma unroll 1
   for (int step = 0; step < n; ++step) {
     const int turn = step % kWarp;
-    if (turn == 0) set_pair(call, problem, true, candidate / 2, step + lane, words);
+    if (turn == 0) noise.set(candidate / 2, step + lane, words);
     const uint64_t word = __shfl_sync(~0u, candidate % 2 == 0 ? words[0] : words[1], turn);
     uint64_t own[kShared ? kEach : 1], sum = 0;
     const auto weight_of = [&](int j, bool even) {
