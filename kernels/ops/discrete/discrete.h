@@ -52,14 +52,19 @@ CEM_TETRIS_FUNCTION uint64_t multiply_high(uint64_t a, uint64_t b) {
 #endif
 }
 
-// Draws a variable of `size` categories for some candidates, whose bits set(word) gives. kAtOnce: probabilities
-// that are loaded together.
-template <int kAtOnce, int kCount, typename Set>
-CEM_TETRIS_FUNCTION void draw_category(const double* p, int size, const Set& set, int64_t (&found)[kCount]) {
+CEM_TETRIS_FUNCTION uint64_t weight(uint64_t known) { return known; }
+
+// Draws a variable for some candidates, whose bits set(word) gives. p: the probabilities of its `size`
+// categories, or their weights; kAtOnce of them are loaded together.
+template <int kAtOnce, int kCount, typename Number, typename Set>
+CEM_TETRIS_FUNCTION void draw_category(const Number* p, int size, const Set& set, int64_t (&found)[kCount]) {
   const auto each = [&](const auto& f) {  // the last ones may be followed by some of no weight
     for (int first = 0; first < size; first += kAtOnce) {
 #pragma unroll
-      for (int i = first; i < first + kAtOnce; ++i) f(i < size ? weight(p[i]) : 0);
+      for (int i = first; i < first + kAtOnce; ++i) {
+        const uint64_t x = weight(p[i < size ? i : size - 1]);
+        f(i < size ? x : 0);
+      }
     }
   };
   uint64_t word[kCount], total = 0, sum = 0;

@@ -16,7 +16,8 @@ namespace cem_tetris::discrete {
 using update::kWarp;
 
 constexpr int kThreads = 256, kMostThreads = 1024;
-constexpr int kVariables = 512;  // of a group
+constexpr int kVariables = 512;          // of a group
+constexpr int kStaged = (48 << 10) / 8;  // weights that a kernel need not ask shared memory for
 
 // Variables that are drawn together, and where their categories begin.
 struct Group {
@@ -25,6 +26,22 @@ struct Group {
   uint32_t first, variables;
   int start[kVariables + 1];
 };
+
+// Writes weights to shared memory.
+template <int kAtOnce>
+__device__ __forceinline__ void stage(const double* table, int count, uint64_t* weights) {
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  for (int first = thread; first < count; first += kAtOnce * threads) {
+    double p[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) p[i] = table[min(first + i * threads, count - 1)];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (first + i * threads < count) weights[first + i * threads] = weight(p[i]);
+    }
+  }
+  __syncthreads();
+}
 
 // The sum of the numbers of a lane and all before it. From three lanes at once: a shorter chain than doubling.
 __device__ __forceinline__ uint64_t sum_until(uint64_t x, int lane) {
@@ -42,16 +59,21 @@ __global__ void __launch_bounds__(kThreads)
   wait_for_kernel_before();
   let_kernel_after_begin();
   const int64_t problem = blockIdx.x / group.blocks, top = int64_t{blockIdx.x % group.blocks} * group.rows;
-  const Noise noise(call, problem, false);
   const int64_t rows = min(int64_t{group.rows}, (call.samples + 1) / 2 - top);
+  const Noise noise(call, problem, false);
+  const double* const table = call.table + problem * group.categories;
+  auto* const weights = reinterpret_cast<uint64_t*>(update::dynamic_shared());
+  const int before = group.start[0], count = group.start[group.variables] - before;
+  if (count <= kStaged) stage<4>(table + before, count, weights);
   for (uint32_t i = threadIdx.x; i < rows * group.variables; i += kThreads) {
     const uint32_t row = i / group.variables, v = i - row * group.variables;
     const int64_t sample = 2 * (top + row), place = group.first + v;
-    const double* const p = call.table + problem * group.categories + group.start[v];
-    const int size = group.start[v + 1] - group.start[v];
     const auto set = [&](uint64_t* word) { noise.set(top + row, place, word); };
     int64_t found[2];
-    size <= 2 ? draw_category<2>(p, size, set, found) : draw_category<8>(p, size, set, found);
+    const auto draw = [&](const auto* p) {
+      draw_category<4>(p + group.start[v], group.start[v + 1] - group.start[v], set, found);
+    };
+    count <= kStaged ? draw(weights - before) : draw(table);
     int64_t* const out = call.out + (problem * call.samples + sample) * call.width + place;
     out[0] = found[0];
     if (sample + 1 < call.samples) out[call.width] = found[1];
@@ -71,20 +93,7 @@ template <int kEach> __global__ void __launch_bounds__(kMostThreads)
                 candidate = (int64_t{blockIdx.x % blocks} * threads + thread) / kWarp;
   const double* const table = call.table + problem * (n + 1) * n;
   auto* const weights = reinterpret_cast<uint64_t*>(update::dynamic_shared());
-  if constexpr (kShared) {
-    constexpr int kAtOnce = 16;  // loads
-    const int count = (n + 1) * n;
-    for (int first = thread; first < count; first += kAtOnce * threads) {
-      double p[kAtOnce];
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) p[i] = table[min(first + i * threads, count - 1)];
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        if (first + i * threads < count) weights[first + i * threads] = weight(p[i]);
-      }
-    }
-    __syncthreads();
-  }
+  if constexpr (kShared) stage<16>(table, (n + 1) * n, weights);
   if (candidate >= call.samples) return;
   const Noise noise(call, problem, true);
   uint32_t left[kShared ? 1 : kMost / kWarp / 32 + 2] = {};  // a bit an item
@@ -145,7 +154,9 @@ template <typename Gpu> void launch(const Gpu& device, const Call& call, const S
     Group group{starts.back(), static_cast<uint32_t>(blocks), static_cast<uint32_t>(rows),
         static_cast<uint32_t>(first), static_cast<uint32_t>(variables), {}};
     std::copy_n(starts.begin() + first, variables + 1, group.start);
-    device.launch_early(categorical_kernel, call.problems * blocks, kThreads, 0, call, group);
+    const int64_t count = starts[first + variables] - starts[first];
+    device.launch_early(
+        categorical_kernel, call.problems * blocks, kThreads, count <= kStaged ? 8 * count : 0, call, group);
   }
 }
 
