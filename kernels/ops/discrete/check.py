@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-import kernels.ops.discrete as ops
+import kernels
 from kernels.ops.check import Case
 
 SIZES = [2, 1, 7, 40, 300] * 3
@@ -19,17 +19,18 @@ def _inputs(generator: Generator, *shape: int) -> tuple[Tensor]:
     return (torch.where(table < 0.3, 0.0, table),)
 
 
-def _case(reference: Any, operator: Any, *shape: int, **sizes: Any) -> Case:
-    def draw(sample: Any, table: Tensor) -> Tensor:
-        seed, generation = (torch.tensor(x, device=table.device) for x in (-(2**62), 2**40 + 7))
-        drawn: Tensor = sample(table.double(), num_samples=33, seed=seed, generation=generation, **sizes)
-        return drawn
+def _draw(name: str, table: Tensor, **given: Any) -> Tensor:
+    seed, generation = (torch.tensor(x, device=table.device) for x in (-(2**62), 2**40 + 7))
+    drawn: Tensor = getattr(kernels, name)(table.double(), **given, seed=seed, generation=generation)
+    return drawn
 
-    functions = partial(draw, reference), partial(draw, operator)
-    return Case(*functions, _inputs, small=shape, large=shape, gradients=False)
+
+def _case(name: str, *shape: int, **given: Any) -> Case:
+    expected, actual = partial(_draw, f"{name}_reference"), partial(_draw, name)
+    return Case(expected, actual, _inputs, shape, shape, given, gradients=False)
 
 
 CASES = {
-    "categorical": _case(ops.sample_categorical_reference, ops.sample_categorical, sum(SIZES), sizes=SIZES),
-    "permutation": _case(ops.sample_permutation_reference, ops.sample_permutation, 71, 70),
+    "categorical": _case("sample_categorical", sum(SIZES), sizes=SIZES, num_samples=33),
+    "permutation": _case("sample_permutation", 71, 70, num_samples=33),
 }
