@@ -76,7 +76,7 @@ def fails_without_bias(p):
 
 
 def test_processes_and_failures_change_nothing(tmp_path):
-    options = {"budget": 300, "catch": RuntimeError, "seed": 1}
+    options = {"budget": 300, "population_size": 12, "catch": RuntimeError, "seed": 1}
     alone = minimize(fails_without_bias, SPACE, **options)
     assert alone.failures > 10
     assert alone.x["bias"] is True
