@@ -18,6 +18,8 @@ if TYPE_CHECKING:
         sample_categorical_reference,
         sample_permutation,
         sample_permutation_reference,
+        update_tables,
+        update_tables_reference,
     )
     from kernels.ops.elementwise.op import (
         elementwise_mult,
@@ -54,6 +56,8 @@ __all__ = [
     "sample_permutation_reference",
     "sigmoid",
     "sigmoid_reference",
+    "update_tables",
+    "update_tables_reference",
     "vector_add",
     "vector_add_reference",
 ]

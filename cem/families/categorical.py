@@ -43,9 +43,6 @@ class Categorical:
         rows, values = self.rows
         return sample(table, [values] * rows, size, seed=seed, generation=generation)
 
-    def cells(self, x: Tensor) -> Tensor:
-        return torch.arange(self.columns, device=x.device) * self.rows[1] + x
-
     def mode(self, table: Tensor) -> Tensor:
         return table.unflatten(-1, self.rows).argmax(-1)
 

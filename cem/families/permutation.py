@@ -41,9 +41,6 @@ class Permutation:
         sample = sample_permutation_reference if reference else sample_permutation
         return sample(table.unflatten(-1, self.rows), size, seed=seed, generation=generation)
 
-    def cells(self, x: Tensor) -> Tensor:
-        return torch.nn.functional.pad(x[..., :-1] + 1, (1, 0)) * self.items + x
-
     def mode(self, table: Tensor) -> Tensor:
         p = table.unflatten(-1, self.rows).clone()
         row = p[..., 0, :]

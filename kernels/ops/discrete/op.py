@@ -9,6 +9,7 @@ taken as 1. discrete.h says what r is: a function of (seed, generation, candidat
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from torch import Tensor, int64
 
@@ -75,4 +76,14 @@ def _fake_permutation(table: Tensor, num_samples: int, *_: Tensor) -> Tensor:
     return table.new_empty((*table.shape[:-2], num_samples, table.shape[-1]), dtype=int64)
 
 
-_LIBRARY = Library("discrete", sample_categorical=_fake_categorical, sample_permutation=_fake_permutation)
+def _fake_weights(fitness: Tensor, record: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+    return record.new_empty(fitness.shape, dtype=int64), record.new_empty(fitness.shape[:-1], dtype=int64)
+
+
+_LIBRARY = Library(
+    "discrete",
+    sample_categorical=_fake_categorical,
+    sample_permutation=_fake_permutation,
+    rank_weights=_fake_weights,
+    update_tables=lambda *given: given[3].new_empty(given[3].shape),
+)

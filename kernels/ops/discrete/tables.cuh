@@ -1,0 +1,155 @@
+// How tables move on CUDA. Weights: a warp a candidate counts who is better. Variables: a block has a few
+// columns of a problem; its threads have sums of their own. Transitions, and variables of very many values:
+// the sums of all cells are in global memory, then a warp makes each row.
+#pragma once
+
+#include "cem_update/launch.cuh"
+#include "tables.h"
+
+namespace cem_tetris::discrete {
+
+constexpr int kMoveThreads = 512, kColumns = 8, kParts = kMoveThreads / kColumns;
+constexpr int kWarps = 8, kRowThreads = kWarps * update::kWarp;
+
+using Sum = unsigned long long;
+
+__device__ __forceinline__ int64_t warp_of_grid() {
+  return int64_t{blockIdx.x} * kWarps + threadIdx.x / update::kWarp;
+}
+
+template <typename Type> __global__ void __launch_bounds__(kRowThreads)
+    rank_kernel(const __grid_constant__ Ranking call) {
+  wait_for_kernel_before();
+  let_kernel_after_begin();
+  const int64_t i = warp_of_grid(), problem = i / call.samples;
+  const int lane = static_cast<int>(threadIdx.x % update::kWarp);
+  const int samples = static_cast<int>(call.samples), candidate = static_cast<int>(i - problem * samples);
+  if (problem >= call.problems) return;
+  const uint64_t own = rank_key<Type>(call, problem, candidate);
+  int better = 0, equal = 0, before = 0;
+#pragma unroll 8
+  for (int k = lane; k < samples; k += update::kWarp) {
+    const uint64_t key = rank_key<Type>(call, problem, k);
+    better += key < own ? 1 : 0;
+    equal += key == own ? 1 : 0;
+    before += key == own && k < candidate ? 1 : 0;
+  }
+  better = update::warp_sum(better), equal = update::warp_sum(equal), before = update::warp_sum(before);
+  if (lane != 0) return;
+  weigh(call, i, better, better + equal);
+  if (better + before == 0) choose(call, problem, candidate, own);
+}
+
+template <typename T> __global__ void __launch_bounds__(kMoveThreads) variables_kernel(
+    const __grid_constant__ Move call, const __grid_constant__ Family family, int groups) {
+  wait_for_kernel_before();
+  let_kernel_after_begin();
+  auto* const sums = reinterpret_cast<int64_t*>(update::dynamic_shared());  // of a value, a thread each
+  const int thread = static_cast<int>(threadIdx.x), values = static_cast<int>(family.values);
+  const int64_t problem = blockIdx.x / groups, first = int64_t{blockIdx.x % groups} * kColumns;
+  const int columns = static_cast<int>(min(int64_t{kColumns}, family.columns - first));
+  for (int k = 0; k < values; ++k) sums[k * kMoveThreads + thread] = 0;
+  if (thread % kColumns < columns) {
+    const T* const x = row_of<T>(call, problem, 0) + family.first_column + first + thread % kColumns;
+    const int64_t* const weights = call.weights + problem * call.samples;
+#pragma unroll 8
+    for (int64_t i = thread / kColumns; i < call.samples; i += kParts) {
+      sums[value_of(family, x[i * call.row_stride]) * kMoveThreads + thread] += weights[i];
+    }
+  }
+  __syncthreads();
+  const int64_t place = problem * call.width + family.first_cell + first * values;
+  for (int cell = thread; cell < values * kColumns; cell += kMoveThreads) {
+    int64_t* const own = sums + cell / kColumns * kMoveThreads + cell % kColumns;
+    int64_t sum = 0;
+#pragma unroll 16
+    for (int part = 0; part < kParts; ++part) sum += own[part * kColumns];
+    if (cell % kColumns >= columns) continue;
+    own[0] = bit_cast<int64_t>(
+        raised(family, call.before[place + cell % kColumns * values + cell / kColumns], sum));
+  }
+  __syncthreads();
+  for (int cell = thread; cell < values * columns; cell += kMoveThreads) {
+    const int64_t* const row = sums + cell / values;
+    double total = 0.0;
+    for (int k = 0; k < values; ++k) total += bit_cast<double>(row[k * kMoveThreads]);
+    call.after[place + cell] = share(bit_cast<double>(row[cell % values * kMoveThreads]), total);
+  }
+  if (thread < columns) keep_best<T>(call, family, problem, first + thread);
+}
+
+// Adds up the weights of all cells of a family. sums: zeros.
+template <typename T> __global__ void __launch_bounds__(kRowThreads) count_kernel(
+    const __grid_constant__ Move call, const __grid_constant__ Family family, Sum* sums) {
+  const int64_t i = warp_of_grid(), problem = i / call.samples;
+  if (problem >= call.problems) return;
+  const T* const x = row_of<T>(call, problem, i % call.samples) + family.first_column;
+  sums += problem * family.rows * family.values;
+  for (int64_t c = threadIdx.x % update::kWarp; c < family.columns; c += update::kWarp) {
+    atomicAdd(sums + row_of(family, x, c) * family.values + value_of(family, x[c]),
+        static_cast<Sum>(call.weights[i]));
+  }
+}
+
+template <typename T> __global__ void __launch_bounds__(kRowThreads) rows_kernel(
+    const __grid_constant__ Move call, const __grid_constant__ Family family, const Sum* sums) {
+  wait_for_kernel_before();
+  let_kernel_after_begin();
+  const int64_t i = warp_of_grid(), problem = i / family.rows, row = i % family.rows;
+  const int lane = static_cast<int>(threadIdx.x % update::kWarp);
+  if (problem >= call.problems) return;
+  const int64_t place = problem * call.width + family.first_cell + row * family.values;
+  const auto moved = [&](int64_t k) {
+    return raised(family, call.before[place + k], static_cast<int64_t>(sums[i * family.values + k]));
+  };
+  double total = 0.0;
+  for (int64_t k = lane; k < family.values; k += update::kWarp) total += moved(k);
+#pragma unroll
+  for (int step = update::kWarp / 2; step > 0; step /= 2) total += __shfl_xor_sync(update::kAll, total, step);
+  for (int64_t k = lane; k < family.values; k += update::kWarp) {
+    call.after[place + k] = share(moved(k), total);
+  }
+  if (lane == 0 && row < family.columns) keep_best<T>(call, family, problem, row);
+}
+
+// `Gpu` is that of cem_update/launch.cuh.
+template <typename Gpu> void launch(const Gpu& device, const Ranking& call, ScalarType type) {
+  STD_TORCH_CHECK(call.problems * call.samples < int64_t{1} << 31, "expected fewer candidates");
+  update::visit_fitness(type, [&](auto kind) {
+    device.launch_early(rank_kernel<decltype(kind)>, divide_up(call.problems * call.samples, kWarps),
+        kRowThreads, 0, call);
+  });
+}
+
+template <typename T, typename Gpu>
+void launch(const Gpu& device, const Move& call, const Families& families, Device where) {
+  for (const Family& family : families) {
+    const int64_t groups = divide_up(family.columns, kColumns), bytes = 8 * kMoveThreads * family.values;
+    const int64_t rows = call.problems * family.rows, candidates = call.problems * call.samples;
+    STD_TORCH_CHECK(std::max(rows, candidates) < int64_t{1} << 31, "expected fewer candidates, or rows");
+    if (!family.has_transitions() && device.gives(variables_kernel<T>, bytes)) {
+      device.launch_early(variables_kernel<T>, call.problems * groups, kMoveThreads, bytes, call, family,
+          static_cast<int>(groups));
+      continue;
+    }
+    const Tensor sums = empty(where, ScalarType::Long, {rows * family.values});
+    auto* const of_cells = static_cast<Sum*>(sums.mutable_data_ptr());
+    device.zero(of_cells, 8 * rows * family.values);
+    device.launch(count_kernel<T>, divide_up(candidates, kWarps), kRowThreads, 0, call, family, of_cells);
+    device.launch_early(rows_kernel<T>, divide_up(rows, kWarps), kRowThreads, 0, call, family,
+        static_cast<const Sum*>(of_cells));
+  }
+}
+
+#if defined(__CUDACC__)
+namespace {
+void run(const Ranking& call, ScalarType type, Device device) { launch(update::Gpu(device), call, type); }
+void run(const Move& call, const Families& families, ScalarType type, Device device) {
+  const update::Gpu gpu(device);
+  (type == ScalarType::Double ? launch<double, update::Gpu> : launch<float, update::Gpu>)(
+      gpu, call, families, device);
+}
+}  // namespace
+#endif
+
+}  // namespace cem_tetris::discrete

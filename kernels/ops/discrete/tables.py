@@ -1,0 +1,148 @@
+"""Move tables of probabilities by the ranks of candidates: the same bits on CPU, CUDA and in plain PyTorch.
+
+A table has a row for each variable, or for what comes before an item, and in it the probabilities of the
+values x. A generation of N candidates moves them by
+
+    p' = max(p + beta sum of w_k [x_k = value], floor) / sum of its row        over all candidates by rank k
+
+    w_k  = log(N / 2 + 1/2) - log k for the better half, of sum 1; those of the worse half mirror them
+    beta = mu / (mu + 2 sqrt(rows (values - 1))), at most 0.7            with mu = 1 / sum of w_k^2, w_k > 0
+
+The positive part is the smoothed maximum likelihood of weighted elites (P.-T. de Boer, D. Kroese, S. Mannor
+and R. Rubinstein, A Tutorial on the Cross-Entropy Method, Annals of Operations Research 134, 2005, sections 4
+and 5); as in CMA-ES worse candidates push away. Candidates of equal fitness have the mean of their weights;
+NaN and the infinity on the bad side are equal, and worst. A probability of 0 stays 0. Others stay above a
+floor, by which one row in three generations is expected to have another than its likeliest value: R. Hamano
+et al., CatCMA: Stochastic Optimization for Mixed-Category Problems, GECCO 2024.
+
+Probabilities are multiples of 2^-40 and weights integers: sums are exact in any order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from kernels.ops.discrete.op import _LIBRARY
+
+Family = tuple[int, int, int]
+"""Columns, rows and values: the rows are as many as the columns, or of transitions one more."""
+
+_ONE = 1 << 40
+_MOST_COUNTED = 8192  # candidates; beyond, CUDA's quadratic count of the better ones takes longer than a sort
+
+
+def update_tables(
+    fitness: Tensor,
+    candidates: Tensor,
+    tables: Tensor,
+    record: Tensor,
+    families: Sequence[Family],
+    *,
+    maximize: bool,
+) -> Tensor:
+    """Move tables of probabilities, and the best candidate after them; the result has no gradients.
+
+    Leading dimensions ``...`` are problems side by side. With a row for each column, column v counts in row
+    v; of transitions, with one more, the first column in row 0 and others in row 1 + value before.
+
+    Args:
+        fitness: shape (..., N), N >= 2, a dtype of ``cem_update``; ranked as float64.
+        candidates: shape (..., N, C), float32 or float64: the columns of one family after the other, whole
+            numbers from 0 to values - 1. They may be columns of a wider tensor.
+        tables: shape (..., T + C), float64: row after row of each family, then the best candidate so far.
+        record: shape (..., 5), float64; its first number is the best fitness so far (NaN: none yet).
+        families: of each the columns, C in all, the rows, and the values of a row, T numbers in all.
+        maximize: True if a greater fitness is better.
+
+    Returns:
+        The next tables and best candidate: shape (..., T + C), float64.
+
+    Raises:
+        TypeError: a tensor has the wrong type.
+        ValueError: a tensor has a wrong shape or device.
+        kernels.BuildError: the operator has to be built, and cannot be.
+    """
+    size = fitness.shape[-1]
+    if fitness.is_cuda and size > _MOST_COUNTED:
+        weights, best = rank_weights_reference(fitness, record, maximize)
+    else:
+        sums = weight_sums(size, fitness.device)
+        weights, best = _LIBRARY.call("rank_weights", fitness, record, sums, maximize)
+    numbers = [list(each) for each in zip(*families, strict=True)]
+    steps = [list(each) for each in zip(*(_steps(size, *rows) for _, *rows in families), strict=True)]
+    result: Tensor = _LIBRARY.call("update_tables", weights, best, candidates, tables, *numbers, *steps)
+    return result
+
+
+def update_tables_reference(
+    fitness: Tensor,
+    candidates: Tensor,
+    tables: Tensor,
+    record: Tensor,
+    families: Sequence[Family],
+    *,
+    maximize: bool,
+) -> Tensor:
+    """Return what ``update_tables`` returns, in plain PyTorch; nothing is checked."""
+    weights, best = rank_weights_reference(fitness, record, maximize)
+    width, moved = candidates.shape[-1], list[Tensor]()
+    old, parts = tables[..., -width:], candidates.long().split([columns for columns, *_ in families], dim=-1)
+    for (columns, rows, values), x in zip(families, parts, strict=True):
+        table = tables[..., (first := sum(part.shape[-1] for part in moved)) : first + rows * values]
+        row = torch.arange(columns, device=x.device) if rows == columns else pad(x[..., :-1] + 1, (1, 0))
+        each = weights.unsqueeze(-1).expand(x.shape).flatten(-2)
+        sums = torch.zeros_like(table, dtype=torch.int64)
+        sums = sums.scatter_add(-1, (row * values + x).flatten(-2), each)
+        rate, floor = _steps(x.shape[-2], rows, values)
+        p = table + (sums.double() * rate).round() / _ONE
+        p = torch.where(table > 0, p.clamp(min=floor), 0.0).unflatten(-1, (rows, values))
+        p = p / p.sum(-1, keepdim=True).clamp(min=1 / _ONE)  # 0 where nothing is possible
+        moved.append((p * _ONE).round().flatten(-2) / _ONE)
+    index = best.clamp(min=0)[..., None, None].expand(*old.shape[:-1], 1, width)
+    newest = candidates.gather(-2, index).squeeze(-2).to(old)
+    return torch.cat([*moved, torch.where(best.unsqueeze(-1) < 0, old, newest)], dim=-1)
+
+
+def rank_weights_reference(fitness: Tensor, record: Tensor, maximize: bool) -> tuple[Tensor, Tensor]:
+    """Return 2^40 w of candidates, (..., N) int64, and which one is better than the record, (...), or -1."""
+    scores, known = (-x.double() if maximize else x.double() for x in (fitness, record[..., 0]))
+    scores, known = (x.nan_to_num(math.inf, math.inf, -math.inf) for x in (scores, known))
+    ordered = scores.sort(dim=-1).values
+    sums = weight_sums(fitness.shape[-1], fitness.device).expand(*fitness.shape[:-1], -1)
+    first, last = (torch.searchsorted(ordered, scores, right=right) for right in (False, True))
+    weights = (sums.gather(-1, last) - sums.gather(-1, first)) // (last - first)
+    return weights, torch.where(ordered[..., 0] < known, scores.argmin(-1), -1)
+
+
+def _better(size: int) -> list[float]:
+    return [math.log(size / 2 + 0.5) - math.log(rank) for rank in range(1, size // 2 + 1)]
+
+
+@lru_cache(maxsize=64)
+def weight_sums(size: int, device: torch.device) -> Tensor:
+    """Return the sums of 2^40 w of the best 0 .. N candidates, shape (N + 1,), int64."""
+    half = _better(size)
+    total = math.fsum(half)
+    weights = [round(weight / total * _ONE) for weight in half]
+    weights += [0] * (size % 2) + [-weight for weight in reversed(weights)]
+    return torch.tensor([0, *weights]).cumsum(0).to(device)
+
+
+@lru_cache(maxsize=64)
+def effective_size(size: int) -> float:
+    """Return mu of a population."""
+    half = _better(size)
+    return math.fsum(half) ** 2 / math.fsum(weight * weight for weight in half)
+
+
+def _steps(size: int, rows: int, values: int) -> tuple[float, float]:
+    """Return beta and the floor."""
+    mu = effective_size(size)
+    floor = (1 - 0.73 ** (1 / rows)) / max(1, values - 1)
+    return min(0.7, mu / (mu + 2 * math.sqrt(rows * (values - 1)))), round(floor * _ONE) / _ONE
