@@ -92,19 +92,7 @@ def tell(state: State, candidates: Tensor, fitness: Tensor) -> State:
     """
     settings, config, bounds = state.settings, state.settings.config, bounds_of(state)
     if state.discrete is not None:
-        columns, candidates = (
-            candidates[..., settings.normal :],
-            candidates[..., : settings.normal].contiguous(),
-        )
-        if settings.normal:
-            new = tell(state._replace(discrete=None), candidates, fitness)
-        else:  # the record alone
-            bare = State(
-                state.distribution[..., :0], *state[1:3], *[None] * 3, state.seed, *[None] * 6, settings
-            )
-            _, record, generation, *_ = _moved(bare, candidates, fitness)
-            new = state._replace(record=record, generation=generation)
-        return _with_families(columns, fitness, state, new)
+        return _with_families(state, candidates, fitness)
     in_box = candidates
     if bounds is not None and is_transformed(state):
         candidates = out_of_box(in_box, bounds[0].unsqueeze(-2), bounds[1].unsqueeze(-2))
@@ -136,14 +124,22 @@ def tell(state: State, candidates: Tensor, fitness: Tensor) -> State:
     return new if candidates is in_box else _with_best_of(in_box, candidates, fitness, state, new)
 
 
-def _with_families(columns: Tensor, fitness: Tensor, old: State, new: State) -> State:
-    """Return a state with the next tables, and what the best candidate has of their columns."""
-    assert old.discrete is not None
-    update = update_tables_reference if old.settings.backend == "torch" else update_tables
-    families = [(family.columns, *family.rows) for family in old.settings.families]
-    maximize = old.settings.maximize
-    moved = update(fitness, columns, old.discrete, old.record, families, maximize=maximize)
-    return new._replace(discrete=moved)
+def _with_families(state: State, candidates: Tensor, fitness: Tensor) -> State:
+    """Move the tables of the families, and the normal distribution; where there is none, the record alone."""
+    settings, tables = state.settings, state.discrete
+    assert tables is not None
+    numbers, columns = candidates.tensor_split([settings.normal], dim=-1)
+    new = state._replace(discrete=None)
+    if settings.normal:
+        new = tell(new, numbers.contiguous(), fitness)
+    else:
+        bare = new._replace(distribution=new.distribution[..., :0], factor=None, paths=None, std_floor=None)
+        moved = _moved(bare, numbers, fitness)
+        new = new._replace(record=moved.record, generation=moved.generation)
+    update = update_tables_reference if settings.backend == "torch" else update_tables
+    families = [(family.columns, *family.rows) for family in settings.families]
+    tables = update(fitness, columns, tables, state.record, families, maximize=settings.maximize)
+    return new._replace(discrete=tables)
 
 
 def _moved(state: State, candidates: Tensor, fitness: Tensor) -> State:

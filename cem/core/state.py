@@ -140,9 +140,7 @@ class State(NamedTuple):
         if self.discrete is None:
             return vector
         if what == "best":
-            parts = [
-                self.discrete[..., sum(each.rows[0] * each.rows[1] for each in self.settings.families) :]
-            ]
+            parts = [self.discrete[..., sum(each.rows[0] * each.rows[1] for each in self.settings.families) :]]
         elif what == "mode":
             parts = [family.mode(table) for family, table in tables_of(self)]
         else:
@@ -281,14 +279,7 @@ def init(
         high=None if limits is None else limits[1],
         integers=whole,
         settings=Settings(
-            config,
-            population_size,
-            elites,
-            maximize,
-            learning,
-            chosen,
-            dim if normal is None else 0,
-            families,
+            config, population_size, elites, maximize, learning, chosen, dim if normal is None else 0, families
         ),
     )
 

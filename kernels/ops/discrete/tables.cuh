@@ -40,8 +40,8 @@ template <typename Type> __global__ void __launch_bounds__(kRowThreads)
   if (better + before == 0) choose(call, problem, candidate, own);
 }
 
-template <typename T> __global__ void __launch_bounds__(kMoveThreads) variables_kernel(
-    const __grid_constant__ Move call, const __grid_constant__ Family family, int groups) {
+template <typename T> __global__ void __launch_bounds__(kMoveThreads)
+    variables_kernel(const __grid_constant__ Move call, const __grid_constant__ Family family, int groups) {
   wait_for_kernel_before();
   let_kernel_after_begin();
   auto* const sums = reinterpret_cast<int64_t*>(update::dynamic_shared());  // of a value, a thread each
@@ -79,8 +79,8 @@ template <typename T> __global__ void __launch_bounds__(kMoveThreads) variables_
 }
 
 // Adds up the weights of all cells of a family. sums: zeros.
-template <typename T> __global__ void __launch_bounds__(kRowThreads) count_kernel(
-    const __grid_constant__ Move call, const __grid_constant__ Family family, Sum* sums) {
+template <typename T> __global__ void __launch_bounds__(kRowThreads)
+    count_kernel(const __grid_constant__ Move call, const __grid_constant__ Family family, Sum* sums) {
   const int64_t i = warp_of_grid(), problem = i / call.samples;
   if (problem >= call.problems) return;
   const T* const x = row_of<T>(call, problem, i % call.samples) + family.first_column;
@@ -91,8 +91,8 @@ template <typename T> __global__ void __launch_bounds__(kRowThreads) count_kerne
   }
 }
 
-template <typename T> __global__ void __launch_bounds__(kRowThreads) rows_kernel(
-    const __grid_constant__ Move call, const __grid_constant__ Family family, const Sum* sums) {
+template <typename T> __global__ void __launch_bounds__(kRowThreads)
+    rows_kernel(const __grid_constant__ Move call, const __grid_constant__ Family family, const Sum* sums) {
   wait_for_kernel_before();
   let_kernel_after_begin();
   const int64_t i = warp_of_grid(), problem = i / family.rows, row = i % family.rows;
@@ -116,8 +116,8 @@ template <typename T> __global__ void __launch_bounds__(kRowThreads) rows_kernel
 template <typename Gpu> void launch(const Gpu& device, const Ranking& call, ScalarType type) {
   STD_TORCH_CHECK(call.problems * call.samples < int64_t{1} << 31, "expected fewer candidates");
   update::visit_fitness(type, [&](auto kind) {
-    device.launch_early(rank_kernel<decltype(kind)>, divide_up(call.problems * call.samples, kWarps),
-        kRowThreads, 0, call);
+    device.launch_early(
+        rank_kernel<decltype(kind)>, divide_up(call.problems * call.samples, kWarps), kRowThreads, 0, call);
   });
 }
 
@@ -146,8 +146,8 @@ namespace {
 void run(const Ranking& call, ScalarType type, Device device) { launch(update::Gpu(device), call, type); }
 void run(const Move& call, const Families& families, ScalarType type, Device device) {
   const update::Gpu gpu(device);
-  (type == ScalarType::Double ? launch<double, update::Gpu> : launch<float, update::Gpu>)(
-      gpu, call, families, device);
+  (type == ScalarType::Double ? launch<double, update::Gpu> : launch<float, update::Gpu>)(gpu, call, families,
+      device);
 }
 }  // namespace
 #endif

@@ -59,7 +59,8 @@ CEM_TETRIS_FUNCTION void choose(const Ranking& call, int64_t problem, int64_t ca
   call.best[problem] = ~key != 0 && update::is_better(value, known, call.maximize) ? candidate : -1;
 }
 
-template <typename T> CEM_TETRIS_FUNCTION const T* row_of(const Move& call, int64_t problem, int64_t candidate) {
+template <typename T>
+CEM_TETRIS_FUNCTION const T* row_of(const Move& call, int64_t problem, int64_t candidate) {
   return static_cast<const T*>(call.candidates) + problem * call.problem_stride + candidate * call.row_stride;
 }
 
@@ -88,9 +89,9 @@ template <typename T>
 CEM_TETRIS_FUNCTION void keep_best(const Move& call, const Family& family, int64_t problem, int64_t column) {
   const int64_t place = problem * call.width + call.cells + family.first_column + column;
   const int64_t best = call.best[problem];
-  call.after[place] =
-      best < 0 ? call.before[place]
-               : static_cast<double>(row_of<T>(call, problem, best)[family.first_column + column]);
+  call.after[place] = best < 0
+                          ? call.before[place]
+                          : static_cast<double>(row_of<T>(call, problem, best)[family.first_column + column]);
 }
 
 namespace {
@@ -130,8 +131,8 @@ inline bool is_regular(const Tensor& candidates) {
   return stride.back() == 1;
 }
 
-template <void (&run)(const Move&, const Families&, ScalarType, Device)> Tensor update_tables(
-    const Tensor& given_weights, const Tensor& given_best, const Tensor& given_candidates,
+template <void (&run)(const Move&, const Families&, ScalarType, Device)>
+Tensor update_tables(const Tensor& given_weights, const Tensor& given_best, const Tensor& given_candidates,
     const Tensor& given_tables, std::vector<int64_t> columns, std::vector<int64_t> rows,
     std::vector<int64_t> values, std::vector<double> rates, std::vector<double> floors) {
   const Sizes sizes = given_weights.sizes();

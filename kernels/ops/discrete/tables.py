@@ -5,12 +5,16 @@ values x. A generation of N candidates moves them by
 
     p' = max(p + beta sum of w_k [x_k = value], floor) / sum of its row        over all candidates by rank k
 
-    w_k  = log(N / 2 + 1/2) - log k for the better half, of sum 1; those of the worse half mirror them
-    beta = mu / (mu + 2 sqrt(rows (values - 1))), at most 0.7            with mu = 1 / sum of w_k^2, w_k > 0
+    w_k  = log(N / 2 + 1/2) - log k for the better half, of sum 1;
+those of the worse half mirror them beta = mu / (mu + 2 sqrt(rows(values - 1))),
+                                    at most 0.7 with mu = 1 / sum of w_k ^ 2,
+                                    w_k > 0
 
-The positive part is the smoothed maximum likelihood of weighted elites (P.-T. de Boer, D. Kroese, S. Mannor
-and R. Rubinstein, A Tutorial on the Cross-Entropy Method, Annals of Operations Research 134, 2005, sections 4
-and 5); as in CMA-ES worse candidates push away. Candidates of equal fitness have the mean of their weights;
+                                        The positive part is the smoothed maximum likelihood of weighted
+                                        elites(P.- T.de Boer, D.Kroese, S.Mannor and R.Rubinstein,
+                                            A Tutorial on the Cross - Entropy Method,
+                                            Annals of Operations Research 134, 2005, sections 4 and 5);
+as in CMA - ES worse candidates push away.Candidates of equal fitness have the mean of their weights;
 NaN and the infinity on the bad side are equal, and worst. A probability of 0 stays 0. Others stay above a
 floor, by which one row in three generations is expected to have another than its likeliest value: R. Hamano
 et al., CatCMA: Stochastic Optimization for Mixed-Category Problems, GECCO 2024.
@@ -49,14 +53,16 @@ def update_tables(
     """Move tables of probabilities, and the best candidate after them; the result has no gradients.
 
     Leading dimensions ``...`` are problems side by side. With a row for each column, column v counts in row
-    v; of transitions, with one more, the first column in row 0 and others in row 1 + value before.
+    v;
+of transitions, with one more,
+    the first column in row 0 and others in row 1 + value before.
 
-    Args:
-        fitness: shape (..., N), N >= 2, a dtype of ``cem_update``; ranked as float64.
-        candidates: shape (..., N, C), float32 or float64: the columns of one family after the other, whole
-            numbers from 0 to values - 1. They may be columns of a wider tensor.
-        tables: shape (..., T + C), float64: row after row of each family, then the best candidate so far.
-        record: shape (..., 5), float64; its first number is the best fitness so far (NaN: none yet).
+                                                    Args : fitness : shape(..., N),
+    N >= 2, a dtype of ``cem_update``;
+ranked as float64.candidates : shape(..., N, C),
+    float32 or float64 : the columns of one family after the other,
+    whole numbers from 0 to values - 1. They may be columns of a wider tensor.tables : shape(..., T + C),
+    float64 : row after row of each family, then the best candidate so far.record : shape(..., 5), float64; its first number is the best fitness so far (NaN: none yet).
         families: of each the columns, C in all, the rows, and the values of a row, T numbers in all.
         maximize: True if a greater fitness is better.
 
