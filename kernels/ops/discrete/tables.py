@@ -5,16 +5,12 @@ values x. A generation of N candidates moves them by
 
     p' = max(p + beta sum of w_k [x_k = value], floor) / sum of its row        over all candidates by rank k
 
-    w_k  = log(N / 2 + 1/2) - log k for the better half, of sum 1;
-those of the worse half mirror them beta = mu / (mu + 2 sqrt(rows(values - 1))),
-                                    at most 0.7 with mu = 1 / sum of w_k ^ 2,
-                                    w_k > 0
+    w_k  = log(N / 2 + 1/2) - log k for the better half, of sum 1; those of the worse half mirror them
+    beta = mu / (mu + 2 sqrt(rows (values - 1))), at most 0.7            with mu = 1 / sum of w_k^2, w_k > 0
 
-                                        The positive part is the smoothed maximum likelihood of weighted
-                                        elites(P.- T.de Boer, D.Kroese, S.Mannor and R.Rubinstein,
-                                            A Tutorial on the Cross - Entropy Method,
-                                            Annals of Operations Research 134, 2005, sections 4 and 5);
-as in CMA - ES worse candidates push away.Candidates of equal fitness have the mean of their weights;
+The positive part is the smoothed maximum likelihood of weighted elites (P.-T. de Boer, D. Kroese, S. Mannor
+and R. Rubinstein, A Tutorial on the Cross-Entropy Method, Annals of Operations Research 134, 2005, sections 4
+and 5); as in CMA-ES worse candidates push away. Candidates of equal fitness have the mean of their weights;
 NaN and the infinity on the bad side are equal, and worst. A probability of 0 stays 0. Others stay above a
 floor, by which one row in three generations is expected to have another than its likeliest value: R. Hamano
 et al., CatCMA: Stochastic Optimization for Mixed-Category Problems, GECCO 2024.
@@ -53,16 +49,14 @@ def update_tables(
     """Move tables of probabilities, and the best candidate after them; the result has no gradients.
 
     Leading dimensions ``...`` are problems side by side. With a row for each column, column v counts in row
-    v;
-of transitions, with one more,
-    the first column in row 0 and others in row 1 + value before.
+    v; of transitions, with one more, the first column in row 0 and others in row 1 + value before.
 
-                                                    Args : fitness : shape(..., N),
-    N >= 2, a dtype of ``cem_update``;
-ranked as float64.candidates : shape(..., N, C),
-    float32 or float64 : the columns of one family after the other,
-    whole numbers from 0 to values - 1. They may be columns of a wider tensor.tables : shape(..., T + C),
-    float64 : row after row of each family, then the best candidate so far.record : shape(..., 5), float64; its first number is the best fitness so far (NaN: none yet).
+    Args:
+        fitness: shape (..., N), N >= 2, a dtype of ``cem_update``; ranked as float64.
+        candidates: shape (..., N, C), float32 or float64: the columns of one family after the other, whole
+            numbers from 0 to values - 1. They may be columns of a wider tensor.
+        tables: shape (..., T + C), float64: row after row of each family, then the best candidate so far.
+        record: shape (..., 5), float64; its first number is the best fitness so far (NaN: none yet).
         families: of each the columns, C in all, the rows, and the values of a row, T numbers in all.
         maximize: True if a greater fitness is better.
 
@@ -78,7 +72,7 @@ ranked as float64.candidates : shape(..., N, C),
     if fitness.is_cuda and size > _MOST_COUNTED:
         weights, best = rank_weights_reference(fitness, record, maximize)
     else:
-        sums = weight_sums(size, fitness.device)
+        sums = _weight_sums(size, fitness.device)
         weights, best = _LIBRARY.call("rank_weights", fitness, record, sums, maximize)
     numbers = [list(each) for each in zip(*families, strict=True)]
     steps = [list(each) for each in zip(*(_steps(size, *rows) for _, *rows in families), strict=True)]
@@ -120,35 +114,34 @@ def rank_weights_reference(fitness: Tensor, record: Tensor, maximize: bool) -> t
     scores, known = (-x.double() if maximize else x.double() for x in (fitness, record[..., 0]))
     scores, known = (x.nan_to_num(math.inf, math.inf, -math.inf) for x in (scores, known))
     ordered = scores.sort(dim=-1).values
-    sums = weight_sums(fitness.shape[-1], fitness.device).expand(*fitness.shape[:-1], -1)
+    sums = _weight_sums(fitness.shape[-1], fitness.device).expand(*fitness.shape[:-1], -1)
     first, last = (torch.searchsorted(ordered, scores, right=right) for right in (False, True))
     weights = (sums.gather(-1, last) - sums.gather(-1, first)) // (last - first)
     return weights, torch.where(ordered[..., 0] < known, scores.argmin(-1), -1)
 
 
-def _better(size: int) -> list[float]:
-    return [math.log(size / 2 + 0.5) - math.log(rank) for rank in range(1, size // 2 + 1)]
-
-
 @lru_cache(maxsize=64)
-def weight_sums(size: int, device: torch.device) -> Tensor:
-    """Return the sums of 2^40 w of the best 0 .. N candidates, shape (N + 1,), int64."""
-    half = _better(size)
+def _numbers(size: int, device: torch.device) -> tuple[Tensor, float]:
+    """Return the sums of 2^40 w of the best 0 .. N candidates, shape (N + 1,), int64, and mu."""
+    half = [math.log(size / 2 + 0.5) - math.log(rank) for rank in range(1, size // 2 + 1)]
     total = math.fsum(half)
     weights = [round(weight / total * _ONE) for weight in half]
     weights += [0] * (size % 2) + [-weight for weight in reversed(weights)]
-    return torch.tensor([0, *weights]).cumsum(0).to(device)
+    sums = torch.tensor([0, *weights]).cumsum(0).to(device)
+    return sums, total**2 / math.fsum(weight * weight for weight in half)
 
 
-@lru_cache(maxsize=64)
-def effective_size(size: int) -> float:
-    """Return mu of a population."""
-    half = _better(size)
-    return math.fsum(half) ** 2 / math.fsum(weight * weight for weight in half)
+def _weight_sums(size: int, device: torch.device) -> Tensor:
+    return _numbers(size, device)[0]
 
 
 def _steps(size: int, rows: int, values: int) -> tuple[float, float]:
     """Return beta and the floor."""
-    mu = effective_size(size)
+    mu = _numbers(size, torch.device("cpu"))[1]
     floor = (1 - 0.73 ** (1 / rows)) / max(1, values - 1)
     return min(0.7, mu / (mu + 2 * math.sqrt(rows * (values - 1)))), round(floor * _ONE) / _ONE
+
+
+# Dynamo runs them, as it does kernels.ops.library's `_load`: it would trace into the cache.
+_weight_sums._dynamo_marked_constant = True  # type: ignore[attr-defined]
+_steps._dynamo_marked_constant = True  # type: ignore[attr-defined]
