@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from operator import index
 
 import torch
 from torch import Tensor
@@ -68,14 +69,15 @@ def update_tables(
         ValueError: a tensor has a wrong shape or device.
         kernels.BuildError: the operator has to be built, and cannot be.
     """
-    size = fitness.shape[-1]
+    size = index(fitness.shape[-1])  # index: a number for Dynamo, where it has a symbol
     if fitness.is_cuda and size > _MOST_COUNTED:
         weights, best = rank_weights_reference(fitness, record, maximize)
     else:
         sums = _weight_sums(size, fitness.device)
         weights, best = _LIBRARY.call("rank_weights", fitness, record, sums, maximize)
     numbers = [list(each) for each in zip(*families, strict=True)]
-    steps = [list(each) for each in zip(*(_steps(size, *rows) for _, *rows in families), strict=True)]
+    moves = [_steps(size, *map(index, rows)) for _, *rows in families]
+    steps = [list(each) for each in zip(*moves, strict=True)]
     result: Tensor = _LIBRARY.call("update_tables", weights, best, candidates, tables, *numbers, *steps)
     return result
 
@@ -99,13 +101,13 @@ def update_tables_reference(
         each = weights.unsqueeze(-1).expand(x.shape).flatten(-2)
         sums = torch.zeros_like(table, dtype=torch.int64)
         sums = sums.scatter_add(-1, (row * values + x).flatten(-2), each)
-        rate, floor = _steps(x.shape[-2], rows, values)
+        rate, floor = _steps(*map(index, (x.shape[-2], rows, values)))
         p = table + (sums.double() * rate).round() / _ONE
         p = torch.where(table > 0, p.clamp(min=floor), 0.0).unflatten(-1, (rows, values))
         p = p / p.sum(-1, keepdim=True).clamp(min=1 / _ONE)  # 0 where nothing is possible
         moved.append((p * _ONE).round().flatten(-2) / _ONE)
-    index = best.clamp(min=0)[..., None, None].expand(*old.shape[:-1], 1, width)
-    newest = candidates.gather(-2, index).squeeze(-2).to(old)
+    place = best.clamp(min=0)[..., None, None].expand(*old.shape[:-1], 1, width)
+    newest = candidates.gather(-2, place).squeeze(-2).to(old)
     return torch.cat([*moved, torch.where(best.unsqueeze(-1) < 0, old, newest)], dim=-1)
 
 
@@ -114,7 +116,7 @@ def rank_weights_reference(fitness: Tensor, record: Tensor, maximize: bool) -> t
     scores, known = (-x.double() if maximize else x.double() for x in (fitness, record[..., 0]))
     scores, known = (x.nan_to_num(math.inf, math.inf, -math.inf) for x in (scores, known))
     ordered = scores.sort(dim=-1).values
-    sums = _weight_sums(fitness.shape[-1], fitness.device).expand(*fitness.shape[:-1], -1)
+    sums = _weight_sums(index(fitness.shape[-1]), fitness.device).expand(*fitness.shape[:-1], -1)
     first, last = (torch.searchsorted(ordered, scores, right=right) for right in (False, True))
     weights = (sums.gather(-1, last) - sums.gather(-1, first)) // (last - first)
     return weights, torch.where(ordered[..., 0] < known, scores.argmin(-1), -1)
