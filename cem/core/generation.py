@@ -29,7 +29,7 @@ from kernels.ops.cem_update import cem_update, cem_update_reference
 from kernels.ops.cem_update.reference import rounded
 from kernels.ops.cma_update import cma_update, cma_update_reference, draw_correlated
 from kernels.ops.cma_update.reference import added, factorised, ranked, with_paths
-from kernels.ops.discrete import update_tables, update_tables_reference
+from kernels.ops.discrete.tables import update_tables, update_tables_reference
 from kernels.ops.normal import sample_normal_rows
 
 Sample = Callable[[State, Tensor, int], Tensor]

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kernels.ops.discrete import sample_categorical, sample_categorical_reference
+from kernels.ops.discrete.op import sample_categorical
+from kernels.ops.discrete.reference import sample_categorical_reference
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kernels.ops.discrete import sample_permutation, sample_permutation_reference
+from kernels.ops.discrete.op import sample_permutation
+from kernels.ops.discrete.reference import sample_permutation_reference
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
@@ -122,11 +123,10 @@ def draw_rotated(
     return draw_correlated(distribution, factor, 12, **noise, bounds=(low, high))
 
 
-def tables(width: int) -> Callable[[str], tuple[Tensor, ...]]:
-    """Return two problems' probabilities, of shape (2, 7) or (2, 7, width), seeds and a generation."""
-    p = torch.linspace(0, 1, 2 * 7 * max(width, 1), dtype=torch.float64)
-    noise = torch.tensor([3, 1]), torch.tensor(5)
-    return lambda device: tuple(x.to(device) for x in (p.view((2, 7, width) if width else (2, 7)), *noise))
+def tables(*shape: int) -> Callable[[str], tuple[Tensor, ...]]:
+    """Return two problems' probabilities, their seeds and a generation."""
+    p = torch.linspace(0, 1, 2 * math.prod(shape), dtype=torch.float64).view(2, *shape)
+    return lambda device: tuple(x.to(device) for x in (p, torch.tensor([3, 1]), torch.tensor(5)))
 
 
 def draw_categories(tables: Tensor, seeds: Tensor, generation: Tensor) -> Tensor:
@@ -170,8 +170,8 @@ OPERATORS = {
     "cem_update": Operator(update, search(40), differentiable=False),
     "cma_update": Operator(adapt, correlated, differentiable=False),
     "draw_correlated": Operator(draw_rotated, draws, differentiable=False),
-    "sample_categorical": Operator(draw_categories, tables(0), differentiable=False),
-    "sample_permutation": Operator(draw_permutations, tables(6), differentiable=False),
+    "sample_categorical": Operator(draw_categories, tables(7), differentiable=False),
+    "sample_permutation": Operator(draw_permutations, tables(7, 6), differentiable=False),
     "update_tables": Operator(move_tables, ranked, differentiable=False),
 }
 LARGE = {
@@ -262,8 +262,8 @@ def test_tensors_that_do_not_fit_are_refused(device: str) -> None:
         (update, search(40)(device), {"size": [6], "type": [0]}),
         (adapt, correlated(device), {"size": [8], "type": [0]}),
         (draw_rotated, draws(device), {}),
-        (draw_categories, tables(0)(device), {}),
-        (draw_permutations, tables(6)(device), {}),
+        (draw_categories, tables(7)(device), {}),
+        (draw_permutations, tables(7, 6)(device), {}),
     ]:
         contract.check_misfits(function, *inputs, free=free)
 
@@ -294,7 +294,7 @@ def test_numbers_and_types_that_no_tensor_gives_away_are_refused() -> None:
     noise = {"seed": counts[0], "generation": counts[0]}
     wrong(draw_correlated, "1 to 64 dimensions .*, got 65 and 8", inputs[2], inputs[5], 8, **noise)
     p = torch.zeros(4, 3, dtype=torch.float64)
-    wrong(sample_categorical, "sizes from 1 to 4096, got 0", p[0], [3, 0], 8, **noise)
+    wrong(sample_categorical, "sizes from 1 to 32767, got 0", p[0], [3, 0], 8, **noise)
     wrong(sample_categorical, r"the table of shape \(4\), got \(3\)", p[0], [4], 8, **noise)
     wrong(sample_permutation, r"the table of shape \(4, 3\), got \(3, 3\)", p[:3], 8, **noise)
     wrong(cem_update, r"T >= 1, got \(0\)", *state, 2, maximize=False, extra_variance=empty)

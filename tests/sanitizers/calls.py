@@ -6,6 +6,7 @@ import torch
 
 from kernels.ops.cem_update import cem_update
 from kernels.ops.cma_update import cma_update, draw_correlated
+from kernels.ops.discrete.op import sample_categorical, sample_permutation
 from kernels.ops.elementwise.op import elementwise_mult, sigmoid, vector_add
 from kernels.ops.lltm import lltm
 from kernels.ops.normal import sample_normal
@@ -50,6 +51,10 @@ def call_operators() -> None:
             rates=(4.0, 0.3, 1.5, 0.2, 0.02, 0.1, 2.0),
             weights=torch.linspace(0.2, -0.2, population, dtype=torch.float64),
         )
+    seeds, generation = torch.arange(3), torch.tensor(1)
+    for n in (1, 33, 150):
+        sample_categorical(torch.rand(3, 5 * n).double(), [n, 4 * n], 200, seed=seeds, generation=generation)
+        sample_permutation(torch.rand(3, n + 1, n).double(), 50, seed=seeds, generation=generation)
     for batch, features, states in ((1, 3, 5), (64, 128, 256), (300, 32, 64)):
         shapes = (
             (batch, features),

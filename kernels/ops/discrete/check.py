@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-import kernels.ops.discrete as ops
 from kernels.ops.check import Case
+from kernels.ops.discrete import op, reference, tables
 
 SIZES = [2, 1, 7, 40, 300] * 3
 
@@ -19,14 +19,15 @@ def _inputs(generator: Generator, *shape: int) -> tuple[Tensor]:
     return (torch.where(table < 0.3, 0.0, table),)
 
 
-def _case(reference: Any, operator: Any, *shape: int, **sizes: Any) -> Case:
-    def draw(sample: Any, table: Tensor) -> Tensor:
+def _case(name: str, *shape: int, **sizes: Any) -> Case:
+    def draw(function: Any, table: Tensor) -> Any:
         seed, generation = (torch.tensor(x, device=table.device) for x in (-(2**62), 2**40 + 7))
-        drawn: Tensor = sample(table.double(), num_samples=33, seed=seed, generation=generation, **sizes)
-        return drawn
+        return function(table.double(), **sizes, num_samples=33, seed=seed, generation=generation)
 
-    functions = partial(draw, reference), partial(draw, operator)
-    return Case(*functions, _inputs, small=shape, large=shape, gradients=False)
+    expected, actual = (
+        partial(draw, each) for each in (vars(reference)[f"{name}_reference"], vars(op)[name])
+    )
+    return Case(expected, actual, _inputs, shape, shape, gradients=False)
 
 
 def _move(update: Any, fitness: Tensor, x: Tensor, table: Tensor, record: Tensor) -> Tensor:
@@ -40,9 +41,9 @@ def _ranked(generator: Generator, size: int) -> tuple[Tensor, ...]:
     return tuple(torch.rand(shape, generator=generator, dtype=torch.float64) for shape in shapes)
 
 
-_MOVES = partial(_move, ops.update_tables_reference), partial(_move, ops.update_tables)
+_MOVES = partial(_move, tables.update_tables_reference), partial(_move, tables.update_tables)
 CASES = {
     "update_tables": Case(*_MOVES, _ranked, small=(9,), large=(300,), gradients=False),
-    "categorical": _case(ops.sample_categorical_reference, ops.sample_categorical, sum(SIZES), sizes=SIZES),
-    "permutation": _case(ops.sample_permutation_reference, ops.sample_permutation, 71, 70),
+    "categorical": _case("sample_categorical", sum(SIZES), sizes=SIZES),
+    "permutation": _case("sample_permutation", 71, 70),
 }

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "arguments.h"
+#include "discrete.h"
 
 namespace cem_tetris::discrete {
 namespace {
@@ -12,28 +12,21 @@ constexpr int kPairs = 32;  // of candidates, whose noise is made by vectors
 constexpr int kBlock = 16;  // items that are passed over at once
 
 void run(const Call& call, const Starts& starts, Device) {
-  const int64_t groups = divide_up(call.samples, 2 * kPairs), categories = starts.back();
+  const int64_t groups = divide_up(call.samples, 2 * kPairs);
   torch::stable::parallel_for(0, call.problems * groups, 1, [&](int64_t begin, int64_t end) {
-    std::vector<uint64_t> before(categories + 1);
-    int64_t known = -1;  // the problem they are of
     for (int64_t i = begin; i < end; ++i) {
       const int64_t problem = i / groups, first = i % groups * 2 * kPairs;
-      for (int64_t k = 0; k < categories && known != problem; ++k) {
-        before[k + 1] = before[k] + weight(call.table[problem * categories + k]);
-      }
-      known = problem;
       const Noise noise(call, problem, false);
       int64_t* const out = call.out + (problem * call.samples + first) * call.width;
       for (int64_t v = 0; v < call.width; ++v) {
-        uint64_t word[2][kPairs];
-        for (int l = 0; l < kPairs; ++l) {
-          const Pair pair = noise.of(first / 2 + l, v);
-          word[0][l] = pair.word[0];
-          word[1][l] = pair.word[1];
-        }
-        const int count = static_cast<int>(starts[v + 1] - starts[v]);
-        for (int64_t s = 0; s < std::min<int64_t>(call.samples - first, 2 * kPairs); ++s) {
-          out[s * call.width + v] = category(before.data() + starts[v], count, word[s % 2][s / 2]);
+        const auto set = [&](uint64_t* word) {
+          for (int l = 0; l < kPairs; ++l) noise.set(first / 2 + l, v, word + 2 * l);
+        };
+        int64_t found[2 * kPairs];
+        draw_category<1>(call.table + problem * starts.back() + starts[v],
+            static_cast<int>(starts[v + 1] - starts[v]), set, found);
+        for (int64_t s = std::min<int64_t>(call.samples - first, 2 * kPairs); s-- > 0;) {
+          out[s * call.width + v] = found[s];
         }
       }
     }
@@ -60,8 +53,9 @@ void run(const Call& call, Device) {
       const Noise noise(call, problem, true);
       std::fill(left.begin(), left.end(), ~uint64_t{0});
       for (int step = 0; step < n; ++step) {
-        const uint64_t word = noise.of(candidate / 2, step).word[candidate % 2];
-        uint64_t below = multiply_high(word, weigh(row, left.data(), n, weights.data())), sum;
+        uint64_t word[2], sum;
+        noise.set(candidate / 2, step, word);
+        uint64_t below = multiply_high(word[candidate % 2], weigh(row, left.data(), n, weights.data()));
         const uint64_t* item = weights.data();
         for (;; item += kBlock, below -= sum) {
           sum = 0;

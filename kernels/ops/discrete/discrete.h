@@ -7,15 +7,16 @@
 // a permutation draws them independently.
 #pragma once
 
-#include <cstdint>
+#include <vector>
 
 #include "philox.h"
 #include "portable.h"
+#include "tensors.h"
 
 namespace cem_tetris::discrete {
 
 constexpr uint64_t kDomain = 0x6469736372657465ull;  // "discrete" in ASCII
-constexpr int kMostCategories = 4096, kMostItems = 32767;
+constexpr int kMost = 32767;                         // categories of a variable, or items
 
 // The tensors of a call, all contiguous.
 struct Call {
@@ -25,24 +26,20 @@ struct Call {
   int64_t* out;
 };
 
-struct Pair {
-  uint64_t word[2];
-};
-
 struct Noise {
   uint64_t key, counter;
 
   CEM_TETRIS_FUNCTION Noise(const Call& call, int64_t problem, bool is_permutation)
       : key(static_cast<uint64_t>(call.seed[problem]) ^ kDomain),
-        counter((static_cast<uint64_t>(*call.generation) << 1 >> 1) | uint64_t{is_permutation} << 63) {}
-  // The bits of candidates 2 pair and 2 pair + 1.
-  CEM_TETRIS_FUNCTION Pair of(uint64_t pair, uint64_t place) const {
+        counter(static_cast<uint64_t>(*call.generation) << 1 >> 1 | uint64_t{is_permutation} << 63) {}
+  // Sets the bits of candidates 2 pair and 2 pair + 1.
+  CEM_TETRIS_FUNCTION void set(uint64_t pair, uint64_t place, uint64_t* word) const {
     const philox::Block block = philox::block(pair | place << 32, counter, key);
-    return {{block.word[0] | uint64_t{block.word[1]} << 32, block.word[2] | uint64_t{block.word[3]} << 32}};
+    for (int h = 0; h < 2; ++h) word[h] = block.word[2 * h] | uint64_t{block.word[2 * h + 1]} << 32;
   }
 };
 
-// Below 2^49, so that a sum of kMostItems does not overflow, whatever the table holds.
+// Below 2^49, so that a sum of kMost does not overflow, whatever the table holds.
 CEM_TETRIS_FUNCTION uint64_t weight(double probability) {
   return bit_cast<uint64_t>(probability * 0x1p48 + 0x1p52) & ((uint64_t{1} << 49) - 1);
 }
@@ -55,18 +52,80 @@ CEM_TETRIS_FUNCTION uint64_t multiply_high(uint64_t a, uint64_t b) {
 #endif
 }
 
-// before[i]: the sum modulo 2^64 of the weights before category i and some more; that of one variable is less.
-CEM_TETRIS_FUNCTION int category(const uint64_t* before, int count, uint64_t word) {
-  const uint64_t base = before[0], total = before[count] - base;
-  if (total == 0) return static_cast<int>(multiply_high(word, static_cast<uint64_t>(count)));
-  const uint64_t below = multiply_high(word, total);
-  int first = 0;
-  while (count > 1) {  // it is among so many from the first one on
-    const int half = count / 2;
-    first += before[first + half] - base <= below ? half : 0;
-    count -= half;
-  }
-  return first;
+CEM_TETRIS_FUNCTION uint64_t weight(uint64_t known) { return known; }
+
+// Draws a variable for some candidates, whose bits set(word) gives. p: the probabilities of its `size`
+// categories, or their weights; kAtOnce of them are loaded together.
+template <int kAtOnce, int kCount, typename Number, typename Set>
+CEM_TETRIS_FUNCTION void draw_category(const Number* p, int size, const Set& set, int64_t (&found)[kCount]) {
+  const auto each = [&](const auto& f) {  // the last ones may be followed by some of no weight
+    for (int first = 0; first < size; first += kAtOnce) {
+#pragma unroll
+      for (int i = first; i < first + kAtOnce; ++i) {
+        const uint64_t x = weight(p[i < size ? i : size - 1]);
+        f(i < size ? x : 0);
+      }
+    }
+  };
+  uint64_t word[kCount], total = 0, sum = 0;
+  each([&](uint64_t x) { total += x; });
+  const uint64_t least = total == 0 ? 1 : 0;  // where no weight is more, all are 1
+  if (least == 1) total = static_cast<uint64_t>(size);
+  set(word);
+  for (int c = 0; c < kCount; ++c) word[c] = multiply_high(word[c], total), found[c] = 0;
+  each([&](uint64_t x) {
+    sum += x | least;
+    for (int c = 0; c < kCount; ++c) found[c] += sum <= word[c] ? 1 : 0;
+  });
 }
 
+// The operators over a device's `run`.
+namespace {
+
+constexpr char kCategoricalSchema[] =
+    "sample_categorical(Tensor tables, int[] sizes, SymInt num_samples, Tensor seed, Tensor generation) "
+    "-> Tensor";
+constexpr char kPermutationSchema[] =
+    "sample_permutation(Tensor table, SymInt num_samples, Tensor seed, Tensor generation) -> Tensor";
+
+using Starts = std::vector<int64_t>;  // where the categories of each variable begin, and the last one's end
+
+// Calls run(call). shape: of the table of a problem.
+template <typename F> Tensor with_call(const Tensor& given, std::initializer_list<int64_t> shape,
+    int64_t width, int64_t samples, const Tensor& given_seed, const Tensor& generation, const F& run) {
+  const Sizes sizes = given.sizes();
+  const Problems problems{Device(given), {sizes.data(), sizes.size() - shape.size()}};
+  const Tensor table = problems.check(given, "the table", ScalarType::Double, shape),
+               seed = problems.check(given_seed, "seed", ScalarType::Long, {});
+  problems.require(generation, "generation", ScalarType::Long, {}, false);
+  STD_TORCH_CHECK(
+      samples >= 0 && samples < int64_t{1} << 31, "expected num_samples in 0..2^31 - 1, got ", samples);
+  const Tensor out = problems.empty(ScalarType::Long, {samples, width});
+  const Call call{problems.count(), samples, width, const_data<double>(table), const_data<int64_t>(seed),
+      const_data<int64_t>(generation), mutable_data<int64_t>(out)};
+  if (call.problems * samples * width != 0) run(call, problems.device);
+  return out;
+}
+
+template <void (&run)(const Call&, const Starts&, Device)> Tensor sample_categorical(const Tensor& tables,
+    std::vector<int64_t> sizes, int64_t samples, const Tensor& seed, const Tensor& generation) {
+  STD_TORCH_CHECK(tables.dim() >= 1, "expected tables of shape (..., T), got ()");
+  Starts starts{0};
+  for (const int64_t size : sizes) {
+    STD_TORCH_CHECK(size >= 1 && size <= kMost, "expected sizes from 1 to ", kMost, ", got ", size);
+    starts.push_back(starts.back() + size);
+  }
+  return with_call(tables, {starts.back()}, static_cast<int64_t>(sizes.size()), samples, seed, generation,
+      [&](const Call& call, Device device) { run(call, starts, device); });
+}
+
+template <void (&run)(const Call&, Device)> Tensor sample_permutation(
+    const Tensor& table, int64_t samples, const Tensor& seed, const Tensor& generation) {
+  const int64_t n = table.dim() < 2 ? 0 : table.sizes().back();
+  STD_TORCH_CHECK(n >= 1 && n <= kMost, "expected table of shape (..., n + 1, n), 1 <= n <= ", kMost,
+      ", got ", text_of(table.sizes()));
+  return with_call(table, {n + 1, n}, n, samples, seed, generation, run);
+}
+
+}  // namespace
 }  // namespace cem_tetris::discrete

@@ -1,33 +1,47 @@
 // The operators on CUDA.
 //
-// Categorical: a block adds up the weights of its problem in shared memory, and draws for some candidates; a
-// thread draws one variable of two candidates at a time.
-//
-// Permutation: a warp a candidate, bound by latency, a step after the other. A lane has neighbouring items; a
-// scan of the lanes' sums finds the lane of the next item. Up to 160 items the weights of all rows are in
-// shared memory; beyond, each step makes them of its row.
+// Categorical: a thread draws one variable of two candidates at a time. Permutation: a warp a candidate, bound
+// by latency, a step after the other. A lane has neighbouring items, an odd number of them, for the banks of
+// shared memory; a scan of the lanes' sums finds that of the next item. Up to 160 items the weights are in
+// shared memory; of more each step makes those of its row.
 #pragma once
 
 #include <algorithm>
 
-#include "arguments.h"
 #include "cem_update/launch.cuh"
+#include "discrete.h"
 
 namespace cem_tetris::discrete {
 
 using update::kWarp;
 
 constexpr int kThreads = 256, kMostThreads = 1024;
-constexpr int kVariables = 1024;  // of a group, with as many categories as one variable may have
-constexpr int kMostEach = 5;      // items of a lane where the weights are in shared memory
+constexpr int kVariables = 512;          // of a group
+constexpr int kStaged = (48 << 10) / 8;  // weights that a kernel need not ask shared memory for
 
-// Variables that are drawn together.
+// Variables that are drawn together, and where their categories begin.
 struct Group {
-  int64_t categories_before, categories_of_all;
-  int first, variables, categories;
-  int blocks, pairs;  // of a problem; of candidates, of a block
-  uint16_t start[kVariables + 1];
+  int64_t categories;     // of all variables
+  uint32_t blocks, rows;  // of a problem; pairs of candidates, of a block
+  uint32_t first, variables;
+  int start[kVariables + 1];
 };
+
+// Writes weights to shared memory.
+template <int kAtOnce>
+__device__ __forceinline__ void stage(const double* table, int count, uint64_t* weights) {
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  for (int first = thread; first < count; first += kAtOnce * threads) {
+    double p[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) p[i] = table[min(first + i * threads, count - 1)];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (first + i * threads < count) weights[first + i * threads] = weight(p[i]);
+    }
+  }
+  __syncthreads();
+}
 
 // The sum of the numbers of a lane and all before it. From three lanes at once: a shorter chain than doubling.
 __device__ __forceinline__ uint64_t sum_until(uint64_t x, int lane) {
@@ -40,90 +54,65 @@ __device__ __forceinline__ uint64_t sum_until(uint64_t x, int lane) {
   return x;
 }
 
-// Sets before[i] to the sum of the weights before i, for i <= count.
-__device__ __forceinline__ void add_up(const double* table, int count, uint64_t* before) {
-  __shared__ uint64_t of_warp[kThreads / kWarp];
-  const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp, warp = thread / kWarp;
-  const int each = (count + kThreads - 1) / kThreads, first = min(thread * each, count),
-            end = min(first + each, count);
-  uint64_t sum = 0;
-  for (int i = first; i < end; ++i) before[i + 1] = sum += weight(table[i]);
-  uint64_t base = sum_until(sum, lane);
-  if (lane == kWarp - 1) of_warp[warp] = base;
-  base -= sum;
-  __syncthreads();
-  for (int w = 0; w < warp; ++w) base += of_warp[w];
-  for (int i = first; i < end; ++i) before[i + 1] += base;
-  if (thread == 0) before[0] = 0;
-  __syncthreads();
-}
-
 __global__ void __launch_bounds__(kThreads)
     categorical_kernel(const __grid_constant__ Call call, const __grid_constant__ Group group) {
   wait_for_kernel_before();
   let_kernel_after_begin();
-  auto* const before = reinterpret_cast<uint64_t*>(update::dynamic_shared());
-  const uint32_t blocks = static_cast<uint32_t>(group.blocks), problem = blockIdx.x / blocks;
-  const uint32_t variables = static_cast<uint32_t>(group.variables);
-  const int64_t first = int64_t{blockIdx.x % blocks} * group.pairs, all = (call.samples + 1) / 2;
+  const int64_t problem = blockIdx.x / group.blocks, top = int64_t{blockIdx.x % group.blocks} * group.rows;
+  const int64_t rows = min(int64_t{group.rows}, (call.samples + 1) / 2 - top);
   const Noise noise(call, problem, false);
-  add_up(call.table + problem * group.categories_of_all + group.categories_before, group.categories, before);
-  const uint32_t count = static_cast<uint32_t>(min(int64_t{group.pairs}, all - first)) * variables;
-  for (uint32_t i = threadIdx.x; i < count; i += kThreads) {
-    const uint32_t row = i / variables, v = i - row * variables;
-    const int64_t sample = 2 * (first + row);
-    const Pair pair = noise.of(first + row, group.first + v);
-    const int start = group.start[v], size = group.start[v + 1] - start;
-    int64_t* const out = call.out + (problem * call.samples + sample) * call.width + group.first + v;
-    out[0] = category(before + start, size, pair.word[0]);
-    if (sample + 1 < call.samples) out[call.width] = category(before + start, size, pair.word[1]);
+  const double* const table = call.table + problem * group.categories;
+  auto* const weights = reinterpret_cast<uint64_t*>(update::dynamic_shared());
+  const int before = group.start[0], count = group.start[group.variables] - before;
+  if (count <= kStaged) stage<4>(table + before, count, weights);
+  for (uint32_t i = threadIdx.x; i < rows * group.variables; i += kThreads) {
+    const uint32_t row = i / group.variables, v = i - row * group.variables;
+    const int64_t sample = 2 * (top + row), place = group.first + v;
+    const auto set = [&](uint64_t* word) { noise.set(top + row, place, word); };
+    int64_t found[2];
+    const auto draw = [&](const auto* p) {
+      draw_category<4>(p + group.start[v], group.start[v + 1] - group.start[v], set, found);
+    };
+    count <= kStaged ? draw(weights - before) : draw(table);
+    int64_t* const out = call.out + (problem * call.samples + sample) * call.width + place;
+    out[0] = found[0];
+    if (sample + 1 < call.samples) out[call.width] = found[1];
   }
 }
 
 // kEach: items of a lane, whose weights are in shared memory; 0: any number, and they are not.
 template <int kEach> __global__ void __launch_bounds__(kMostThreads)
-    permutation_kernel(const __grid_constant__ Call call, uint32_t blocks) {
+    permutation_kernel(const __grid_constant__ Call call, uint32_t blocks, int any) {
   wait_for_kernel_before();
   let_kernel_after_begin();
   constexpr bool kShared = kEach > 0;
-  // Of a place in the lanes, to the next one's weights: 16 neighbouring items lie in banks of their own.
-  constexpr int kStride = kShared ? kWarp + (15 + kEach) / (kShared ? kEach : 1) % 16 : 0;
-  constexpr int kWords = kShared ? 1 : (kMostItems / kWarp + 1 + 31) / 32;  // of 32 items of a lane
-  const int n = static_cast<int>(call.width), each = kShared ? kEach : (n + kWarp - 1) / kWarp;
-  const int lane = static_cast<int>(threadIdx.x % kWarp), warps = static_cast<int>(blockDim.x / kWarp);
-  const int warp = static_cast<int>(threadIdx.x / kWarp);
-  const int64_t problem = blockIdx.x / blocks, candidate = int64_t{blockIdx.x % blocks} * warps + warp;
+  const int n = static_cast<int>(call.width), each = kShared ? kEach : any;
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const int lane = thread % kWarp;
+  const int64_t problem = blockIdx.x / blocks,
+                candidate = (int64_t{blockIdx.x % blocks} * threads + thread) / kWarp;
   const double* const table = call.table + problem * (n + 1) * n;
   auto* const weights = reinterpret_cast<uint64_t*>(update::dynamic_shared());
-  if constexpr (kShared) {
-#pragma unroll 4
-    for (int row = warp; row <= n; row += warps) {
-#pragma unroll
-      for (int item = lane; item < kEach * kWarp; item += kWarp) {
-        const double p = table[row * n + min(item, n - 1)];
-        weights[(row * kEach + item % kEach) * kStride + item / kEach] = weight(p);
-      }
-    }
-    __syncthreads();
-  }
+  if constexpr (kShared) stage<16>(table, (n + 1) * n, weights);
   if (candidate >= call.samples) return;
   const Noise noise(call, problem, true);
-  uint32_t left[kWords] = {};  // a bit an item
+  uint32_t left[kShared ? 1 : kMost / kWarp / 32 + 2] = {};  // a bit an item
   for (int j = 0; j < each; ++j) left[kShared ? 0 : j / 32] |= lane * each + j < n ? 1u << j % 32 : 0u;
   int64_t* const out = call.out + (problem * call.samples + candidate) * n;
-  int64_t row = 0;
-  uint64_t words = 0;
+  int64_t row = lane * each;  // where the items of this lane are
+  uint64_t words[2] = {};
   int items = 0;
 #pragma unroll 1
   for (int step = 0; step < n; ++step) {
     const int turn = step % kWarp;
-    if (turn == 0) words = noise.of(candidate / 2, step + lane).word[candidate % 2];
-    const uint64_t word = __shfl_sync(~0u, words, turn);
+    if (turn == 0) noise.set(candidate / 2, step + lane, words);
+    const uint64_t word = __shfl_sync(~0u, candidate % 2 == 0 ? words[0] : words[1], turn);
     uint64_t own[kShared ? kEach : 1], sum = 0;
     const auto weight_of = [&](int j, bool even) {
-      if ((left[kShared ? 0 : j / 32] >> j % 32 & 1) == 0) return uint64_t{0};
-      if (even) return uint64_t{1};
-      return kShared ? weights[(row * kEach + j) * kStride + lane] : weight(table[row * n + lane * each + j]);
+      const uint64_t is_left = left[kShared ? 0 : j / 32] >> j % 32 & 1;
+      if (even) return is_left;
+      if constexpr (kShared) return (0 - is_left) & weights[row + j];
+      return is_left != 0 ? weight(table[row + j]) : 0;
     };
     const auto add = [&](bool even) {  // returns the sum up to this lane
       sum = 0;
@@ -148,7 +137,7 @@ template <int kEach> __global__ void __launch_bounds__(kMostThreads)
     place = __shfl_sync(~0u, place, winner);
     if (lane == winner) left[kShared ? 0 : place / 32] &= ~(1u << place % 32);
     const int item = winner * each + place;
-    row = 1 + item;
+    row = int64_t{1 + item} * n + lane * each;
     if (lane == turn) items = item;
     if ((turn == kWarp - 1 || step == n - 1) && lane <= turn) out[step - turn + lane] = items;
   }
@@ -156,37 +145,33 @@ template <int kEach> __global__ void __launch_bounds__(kMostThreads)
 
 // `Gpu` is that of cem_update/launch.cuh.
 template <typename Gpu> void launch(const Gpu& device, const Call& call, const Starts& starts) {
-  const int64_t all = divide_up(call.samples, 2), full = int64_t{8} * device.multiprocessors;
-  Group group{};
-  group.categories_of_all = starts.back();
-  for (int64_t first = 0, end = 0; first < call.width; first = end) {
-    for (; end < call.width && end - first < kVariables && starts[end + 1] - starts[first] <= kMostCategories;
-        ++end) {
-      group.start[end + 1 - first] = static_cast<uint16_t>(starts[end + 1] - starts[first]);
-    }
-    group.first = static_cast<int>(first);
-    group.variables = static_cast<int>(end - first);
-    group.categories_before = starts[first];
-    group.categories = static_cast<int>(starts[end] - starts[first]);
-    const int64_t rows = kThreads / std::min<int64_t>(end - first, kThreads);
-    group.pairs = static_cast<int>(std::max(rows, divide_up(call.problems * all, full)));
-    group.blocks = static_cast<int>(divide_up(all, group.pairs));
-    device.launch_early(categorical_kernel, call.problems * group.blocks, kThreads,
-        int64_t{8} * (group.categories + 1), call, group);
+  const int64_t pairs = divide_up(call.samples, 2), full = int64_t{8} * device.multiprocessors;
+  for (int64_t first = 0; first < call.width; first += kVariables) {
+    const int64_t variables = std::min<int64_t>(kVariables, call.width - first);
+    const int64_t rows =
+        std::max(std::max<int64_t>(1, kThreads / variables), divide_up(call.problems * pairs, full));
+    const int64_t blocks = divide_up(pairs, rows);
+    Group group{starts.back(), static_cast<uint32_t>(blocks), static_cast<uint32_t>(rows),
+        static_cast<uint32_t>(first), static_cast<uint32_t>(variables), {}};
+    std::copy_n(starts.begin() + first, variables + 1, group.start);
+    const int64_t count = starts[first + variables] - starts[first];
+    device.launch_early(
+        categorical_kernel, call.problems * blocks, kThreads, count <= kStaged ? 8 * count : 0, call, group);
   }
 }
 
 template <typename Gpu> void launch(const Gpu& device, const Call& call) {
-  constexpr void (*kernels[])(Call, uint32_t) = {permutation_kernel<0>, permutation_kernel<1>,
-      permutation_kernel<2>, permutation_kernel<3>, permutation_kernel<4>, permutation_kernel<kMostEach>};
+  constexpr void (*kernels[])(Call, uint32_t, int) = {
+      permutation_kernel<0>, permutation_kernel<1>, permutation_kernel<3>, permutation_kernel<5>};
   int64_t warps = 8;  // that share the weights; more where the candidates are more than fill the device
   while (warps < 32 && call.problems * divide_up(call.samples, warps) > device.multiprocessors) warps *= 2;
-  const int64_t blocks = divide_up(call.samples, warps), each = divide_up(call.width, kWarp);
-  const int64_t bytes = 8 * (call.width + 1) * each * (kWarp + (15 + each) / each % 16);
+  const int64_t blocks = divide_up(call.samples, warps), each = divide_up(call.width, kWarp) | 1;
+  const int64_t bytes = 8 * ((call.width + 1) * call.width + each * kWarp);  // the last lanes' items, too
   STD_TORCH_CHECK(call.problems * blocks < int64_t{1} << 31, "expected fewer candidates");
-  const bool fits = each <= kMostEach && device.gives(kernels[each], bytes);
-  device.launch_early(kernels[fits ? each : 0], call.problems * blocks, static_cast<int>(warps * kWarp),
-      fits ? bytes : 0, call, static_cast<uint32_t>(blocks));
+  const bool fits = each <= 5 && device.gives(kernels[each / 2 + 1], bytes);
+  device.launch_early(kernels[fits ? each / 2 + 1 : 0], call.problems * blocks,
+      static_cast<int>(warps * kWarp), fits ? bytes : 0, call, static_cast<uint32_t>(blocks),
+      static_cast<int>(each));
 }
 
 #if defined(__CUDACC__)

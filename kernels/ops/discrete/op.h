@@ -10,10 +10,9 @@
 #endif
 
 STABLE_TORCH_LIBRARY_IMPL(cem_tetris, CEM_TETRIS_DEVICE, m) {
-  m.impl(
-      "sample_categorical", TORCH_BOX(&cem_tetris::discrete::sample_categorical<cem_tetris::discrete::run>));
-  m.impl(
-      "sample_permutation", TORCH_BOX(&cem_tetris::discrete::sample_permutation<cem_tetris::discrete::run>));
-  m.impl("rank_weights", TORCH_BOX(&cem_tetris::discrete::rank_weights<cem_tetris::discrete::run>));
-  m.impl("update_tables", TORCH_BOX(&cem_tetris::discrete::update_tables<cem_tetris::discrete::run>));
+  using namespace cem_tetris::discrete;
+  m.impl("sample_categorical", TORCH_BOX(&sample_categorical<run>));
+  m.impl("sample_permutation", TORCH_BOX(&sample_permutation<run>));
+  m.impl("rank_weights", TORCH_BOX(&rank_weights<run>));
+  m.impl("update_tables", TORCH_BOX(&update_tables<run>));
 }

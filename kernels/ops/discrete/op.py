@@ -9,7 +9,6 @@ taken as 1. discrete.h says what r is: a function of (seed, generation, candidat
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from torch import Tensor, int64
 
@@ -26,7 +25,7 @@ def sample_categorical(
     Args:
         tables: shape (..., T), float64, in [0, 1]: the probabilities of one variable after the other. Those
             of a variable are divided by their sum; below 2^-49 they are 0.
-        sizes: of each of the V variables, 1 to 4096 categories, T in all.
+        sizes: of each of the V variables, 1 to 32767 categories, T in all.
         num_samples: N, 0 or more.
         seed: shape (...), int64.
         generation: shape (), int64, taken modulo 2**63.
@@ -47,43 +46,27 @@ def sample_permutation(table: Tensor, num_samples: int, *, seed: Tensor, generat
     """Draw permutations item by item, by transitions without return; the result has no gradients.
 
     Each step draws among the items left, by the row of the item before. P.-T. de Boer, D. P. Kroese, S.
-    Mannor and R. Y. Rubinstein, A Tutorial on the Cross-Entropy Method, Annals of Operations Research 134, 2005,
-    section 4: the travelling salesman, whose first town is fixed by a row 0 with one 1.
+    Mannor and R. Y. Rubinstein, A Tutorial on the Cross-Entropy Method, Annals of Operations Research 134,
+    2005, section 4: the travelling salesman, whose first town a row 0 with one 1 fixes.
 
     Args:
-        table: shape (..., n + 1, n), float64, in [0, 1], 1 <= n < 32768: in row 0 the probabilities of the
-            first item, in row 1 + i those of the item after item i. Those of the items left are divided by
-            their sum; below 2^-49 they are 0.
-        num_samples: N, 0 or more.
+        table: shape (..., n + 1, n), float64, 1 <= n < 32768: in row 0 the probabilities of the first item,
+            in row 1 + i those of the item after item i. Those of the items left are divided by their sum.
+        num_samples: N; errors are those of ``sample_categorical``.
         seed: shape (...), int64.
-        generation: shape (), int64, taken modulo 2**63.
+        generation: shape (), int64.
 
     Returns:
         Indices of items, shape (..., N, n), int64.
-
-    Raises:
-        TypeError, ValueError, kernels.BuildError: As ``sample_categorical``.
     """
     result: Tensor = _LIBRARY.call("sample_permutation", table, num_samples, seed, generation)
     return result
 
 
-def _fake_categorical(tables: Tensor, sizes: list[int], num_samples: int, *_: Tensor) -> Tensor:
-    return tables.new_empty((*tables.shape[:-1], num_samples, len(sizes)), dtype=int64)
-
-
-def _fake_permutation(table: Tensor, num_samples: int, *_: Tensor) -> Tensor:
-    return table.new_empty((*table.shape[:-2], num_samples, table.shape[-1]), dtype=int64)
-
-
-def _fake_weights(fitness: Tensor, record: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
-    return record.new_empty(fitness.shape, dtype=int64), record.new_empty(fitness.shape[:-1], dtype=int64)
-
-
 _LIBRARY = Library(
     "discrete",
-    sample_categorical=_fake_categorical,
-    sample_permutation=_fake_permutation,
-    rank_weights=_fake_weights,
+    sample_categorical=lambda p, sizes, n, *_: p.new_empty((*p.shape[:-1], n, len(sizes)), dtype=int64),
+    sample_permutation=lambda p, n, *_: p.new_empty((*p.shape[:-2], n, p.shape[-1]), dtype=int64),
+    rank_weights=lambda x, *_: (x.new_empty(x.shape, dtype=int64), x.new_empty(x.shape[:-1], dtype=int64)),
     update_tables=lambda *given: given[3].new_empty(given[3].shape),
 )

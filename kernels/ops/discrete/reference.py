@@ -11,6 +11,7 @@ from torch.nn.functional import pad
 from kernels.ops.philox import MULTIPLIER_0, MULTIPLIER_1, ROUNDS, WEYL_0, WEYL_1, WORD
 
 DOMAIN = int.from_bytes(b"discrete", "big")
+_ONE = 2.0**48  # the weight of probability 1
 
 
 def sample_categorical_reference(
@@ -20,13 +21,15 @@ def sample_categorical_reference(
 
     def by_variable(x: Tensor) -> Tensor:
         """Return numbers of categories, (..., T), as (..., V, K), with zeros where a variable has fewer."""
+        if len(set(sizes)) == 1:
+            return x.unflatten(-1, (len(sizes), sizes[0]))
         parts = x.split(list(sizes), dim=-1)
         return torch.stack([pad(part, (0, max(sizes) - part.shape[-1])) for part in parts], dim=-2)
 
-    weights = by_variable(_weights(tables))
+    weights = by_variable((tables * _ONE).round().long())
     none = (weights == 0).all(-1, keepdim=True)
     sums = torch.where(none, by_variable(torch.ones_like(tables)).long(), weights).cumsum(-1)
-    words = random_words(seed, generation, num_samples, len(sizes), is_permutation=False)
+    words = random_words(seed, generation, num_samples, len(sizes), 0)
     below = _multiply_high(words, sums[..., -1].unsqueeze(-2))
     return torch.searchsorted(sums, below.mT.contiguous(), right=True).mT.contiguous()
 
@@ -35,8 +38,8 @@ def sample_permutation_reference(
     table: Tensor, num_samples: int, *, seed: Tensor, generation: Tensor
 ) -> Tensor:
     """Return what ``sample_permutation`` returns; the arguments are the same, and nothing is checked."""
-    weights = _weights(table)
-    words = random_words(seed, generation, num_samples, table.shape[-1], is_permutation=True)
+    weights = (table * _ONE).round().long()
+    words = random_words(seed, generation, num_samples, table.shape[-1], 1)
     left, row, items = torch.ones_like(words), weights[..., :1, :], list[Tensor]()
     for word in words.split(1, dim=-1):
         row = row * left
@@ -47,26 +50,19 @@ def sample_permutation_reference(
     return torch.cat(items, dim=-1)
 
 
-def random_words(
-    seed: Tensor, generation: Tensor, candidates: int, places: int, *, is_permutation: bool
-) -> Tensor:
+def random_words(seed: Tensor, generation: Tensor, candidates: int, places: int, mark: int) -> Tensor:
     """Return 64 random bits for every candidate and place, shape (..., N, places), int64: discrete.h."""
     key = (seed ^ DOMAIN)[..., None, None]
     k0, k1 = key & WORD, key >> 32 & WORD
     c0 = torch.arange((candidates + 1) // 2, device=seed.device).unsqueeze(-1)
     c1 = torch.arange(places, device=seed.device)
-    c2, c3 = generation & WORD, generation >> 32 & WORD >> 1 | is_permutation << 31
+    c2, c3 = generation & WORD, generation >> 32 & WORD >> 1 | mark << 31
     for _ in range(ROUNDS):
         product_0, product_1 = MULTIPLIER_0 * c0, MULTIPLIER_1 * c2  # modulo 2^64
         c0, c1 = (product_1 >> 32 & WORD) ^ c1 ^ k0, product_1 & WORD
         c2, c3 = (product_0 >> 32 & WORD) ^ c3 ^ k1, product_0 & WORD
         k0, k1 = k0 + WEYL_0 & WORD, k1 + WEYL_1 & WORD
     return torch.stack([c0 | c1 << 32, c2 | c3 << 32], dim=-2).flatten(-3, -2)[..., :candidates, :]
-
-
-def _weights(probabilities: Tensor) -> Tensor:
-    """Return round(2^48 p), int64."""
-    return (probabilities * 2.0**48).round().long()
 
 
 def _multiply_high(words: Tensor, totals: Tensor) -> Tensor:
