@@ -9,6 +9,7 @@
 namespace cem_tetris::discrete {
 
 constexpr int kMoveThreads = 512, kColumns = 8, kParts = kMoveThreads / kColumns;
+constexpr int kAtOnce = 16;  // candidates whose loads are in flight
 constexpr int kWarps = 8, kRowThreads = kWarps * update::kWarp;
 
 using Sum = unsigned long long;
@@ -52,9 +53,18 @@ template <typename T> __global__ void __launch_bounds__(kMoveThreads)
   if (thread % kColumns < columns) {
     const T* const x = row_of<T>(call, problem, 0) + family.first_column + first + thread % kColumns;
     const int64_t* const weights = call.weights + problem * call.samples;
-#pragma unroll 8
-    for (int64_t i = thread / kColumns; i < call.samples; i += kParts) {
-      sums[value_of(family, x[i * call.row_stride]) * kMoveThreads + thread] += weights[i];
+    for (int64_t begin = thread / kColumns; begin < call.samples; begin += kAtOnce * kParts) {
+      T value[kAtOnce];
+      int64_t weight[kAtOnce];
+#pragma unroll
+      for (int u = 0; u < kAtOnce; ++u) {
+        const int64_t i = begin + u * kParts, near = min(i, call.samples - 1);
+        const int64_t known = weights[near];
+        value[u] = x[near * call.row_stride];
+        weight[u] = i == near ? known : 0;
+      }
+#pragma unroll
+      for (int u = 0; u < kAtOnce; ++u) sums[value_of(family, value[u]) * kMoveThreads + thread] += weight[u];
     }
   }
   __syncthreads();
@@ -84,10 +94,10 @@ template <typename T> __global__ void __launch_bounds__(kRowThreads)
   const int64_t i = warp_of_grid(), problem = i / call.samples;
   if (problem >= call.problems) return;
   const T* const x = row_of<T>(call, problem, i % call.samples) + family.first_column;
+  const Sum weight = static_cast<Sum>(call.weights[i]);
   sums += problem * family.rows * family.values;
   for (int64_t c = threadIdx.x % update::kWarp; c < family.columns; c += update::kWarp) {
-    atomicAdd(sums + row_of(family, x, c) * family.values + value_of(family, x[c]),
-        static_cast<Sum>(call.weights[i]));
+    atomicAdd(sums + row_of(family, x, c) * family.values + value_of(family, x[c]), weight);
   }
 }
 

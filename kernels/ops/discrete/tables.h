@@ -64,9 +64,9 @@ CEM_TETRIS_FUNCTION const T* row_of(const Move& call, int64_t problem, int64_t c
   return static_cast<const T*>(call.candidates) + problem * call.problem_stride + candidate * call.row_stride;
 }
 
-// The value that a number stands for; 0 for what is none.
+// The value that a number stands for; 0 for what is none. Without a branch: loads do not wait for it.
 template <typename T> CEM_TETRIS_FUNCTION int64_t value_of(const Family& family, T x) {
-  return x >= T(0) && x < static_cast<T>(family.values) ? static_cast<int64_t>(x) : 0;
+  return static_cast<int32_t>(x >= T(0) && x < static_cast<T>(family.values) ? x : T(0));
 }
 
 // The row of a column of a candidate, whose columns of the family are x.
@@ -143,7 +143,8 @@ Tensor update_tables(const Tensor& given_weights, const Tensor& given_best, cons
   int64_t width = 0, cells = 0;
   for (size_t i = 0; i < columns.size(); ++i) {
     families.push_back({columns[i], rows.at(i), values.at(i), rates.at(i), floors.at(i), width, cells});
-    STD_TORCH_CHECK(values[i] >= 1 && (rows[i] == columns[i] || rows[i] == columns[i] + 1),
+    STD_TORCH_CHECK(values[i] >= 1 && values[i] < int64_t{1} << 31 &&
+                        (rows[i] == columns[i] || rows[i] == columns[i] + 1),
         "expected a row for each column, and at most one more");
     width += columns[i];
     cells += rows[i] * values[i];
