@@ -157,7 +157,7 @@ class Library:
 
 # Arguments that have the leading dimensions of the problems, and those that may be of shape (d,) for all.
 _OF_PROBLEMS = {"fitness", "candidates", "distribution", "record", "factor", "paths"}
-_OF_PROBLEMS |= {"mean", "std", "table", "tables", "seed", "seeds", "rank_weights", "best"}
+_OF_PROBLEMS |= {"mean", "std", "table", "tables", "seed", "seeds"}
 _OF_ALL = {"std_floor", "low", "high"}
 _IMPLEMENTATIONS = torch.library.Library("cem_tetris", "FRAGMENT")
 

@@ -82,14 +82,9 @@ void run(const cem_tetris::discrete::Call& call, const cem_tetris::discrete::Sta
 void run(const cem_tetris::discrete::Call& call, cem_tetris::Device device) {
   cem_tetris::discrete::launch(Emulated(), call);
 }
-void run(const cem_tetris::discrete::Ranking& call, ScalarType type, cem_tetris::Device) {
-  cem_tetris::discrete::launch(Emulated(), call, type);
-}
 void run(const cem_tetris::discrete::Move& call, const cem_tetris::discrete::Families& families,
-    ScalarType type, cem_tetris::Device device) {
-  const auto launch = type == ScalarType::Double ? cem_tetris::discrete::launch<double, Emulated>
-                                                 : cem_tetris::discrete::launch<float, Emulated>;
-  launch(Emulated(), call, families, device);
+    cem_tetris::Device device) {
+  cem_tetris::discrete::launch(Emulated(), call, families, device);
 }
 template <typename Work> void run(const Work& call, ScalarType type, cem_tetris::Device) {
   cem_tetris::cma::launch(Emulated(), call, type);
@@ -103,7 +98,6 @@ STABLE_TORCH_LIBRARY_FRAGMENT(emulated, m) {
   m.def(cem_tetris::cma::kDrawSchema);
   m.def(cem_tetris::discrete::kCategoricalSchema);
   m.def(cem_tetris::discrete::kPermutationSchema);
-  m.def(cem_tetris::discrete::kRankSchema);
   m.def(cem_tetris::discrete::kTablesSchema);
   m.def("set_multiprocessors(Tensor of_the_device, int count) -> ()");
 }
@@ -113,7 +107,6 @@ STABLE_TORCH_LIBRARY_IMPL(emulated, CPU, m) {
   m.impl("draw_correlated", TORCH_BOX(&cem_tetris::cma::draw_correlated<run>));
   m.impl("sample_categorical", TORCH_BOX(&cem_tetris::discrete::sample_categorical<run>));
   m.impl("sample_permutation", TORCH_BOX(&cem_tetris::discrete::sample_permutation<run>));
-  m.impl("rank_weights", TORCH_BOX(&cem_tetris::discrete::rank_weights<run>));
   m.impl("update_tables", TORCH_BOX(&cem_tetris::discrete::update_tables<run>));
   m.impl("set_multiprocessors", TORCH_BOX(&set_multiprocessors));
 }

@@ -27,7 +27,7 @@ CASES = [
 FITNESS = [torch.float64, torch.bfloat16, torch.int64, torch.bool]
 
 
-def problem(batch: tuple[int, ...], families: list[rules.Family], size: int, **types: Any) -> tuple[Any, ...]:
+def problem(batch: tuple[int, ...], families: rules.Families, size: int, **types: Any) -> tuple[Any, ...]:
     """Return arguments: candidates inside wider ones, ties, failures, and a problem where all have failed."""
     generator = torch.Generator().manual_seed(size)
     fitness = torch.randn(*batch, size, generator=generator).mul(4).round().to(types.get("fitness"))

@@ -67,6 +67,5 @@ _LIBRARY = Library(
     "discrete",
     sample_categorical=lambda p, sizes, n, *_: p.new_empty((*p.shape[:-1], n, len(sizes)), dtype=int64),
     sample_permutation=lambda p, n, *_: p.new_empty((*p.shape[:-2], n, p.shape[-1]), dtype=int64),
-    rank_weights=lambda x, *_: (x.new_empty(x.shape, dtype=int64), x.new_empty(x.shape[:-1], dtype=int64)),
-    update_tables=lambda *given: given[3].new_empty(given[3].shape),
+    update_tables=lambda fitness, x, tables, *_: tables.new_empty(tables.shape),
 )

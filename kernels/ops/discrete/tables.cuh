@@ -19,26 +19,27 @@ __device__ __forceinline__ int64_t warp_of_grid() {
 }
 
 template <typename Type> __global__ void __launch_bounds__(kRowThreads)
-    rank_kernel(const __grid_constant__ Ranking call) {
+    rank_kernel(const __grid_constant__ Move call) {
   wait_for_kernel_before();
   let_kernel_after_begin();
   const int64_t i = warp_of_grid(), problem = i / call.samples;
   const int lane = static_cast<int>(threadIdx.x % update::kWarp);
   const int samples = static_cast<int>(call.samples), candidate = static_cast<int>(i - problem * samples);
   if (problem >= call.problems) return;
-  const uint64_t own = rank_key<Type>(call, problem, candidate);
+  const auto key = [&](int k) { return Type::key(bits_of<Type>(call, problem, k), call.maximize); };
+  const auto own = key(candidate);
   int better = 0, equal = 0, before = 0;
 #pragma unroll 8
   for (int k = lane; k < samples; k += update::kWarp) {
-    const uint64_t key = rank_key<Type>(call, problem, k);
-    better += key < own ? 1 : 0;
-    equal += key == own ? 1 : 0;
-    before += key == own && k < candidate ? 1 : 0;
+    const auto other = key(k);
+    better += other < own ? 1 : 0;
+    equal += other == own ? 1 : 0;
+    before += other == own && k < candidate ? 1 : 0;
   }
   better = update::warp_sum(better), equal = update::warp_sum(equal), before = update::warp_sum(before);
   if (lane != 0) return;
-  weigh(call, i, better, better + equal);
-  if (better + before == 0) choose(call, problem, candidate, own);
+  call.ranked_of(problem)[candidate] = weight_of(call, better, better + equal);
+  if (better + before == 0) choose<Type>(call, problem, candidate);
 }
 
 template <typename T> __global__ void __launch_bounds__(kMoveThreads)
@@ -51,8 +52,8 @@ template <typename T> __global__ void __launch_bounds__(kMoveThreads)
   const int columns = static_cast<int>(min(int64_t{kColumns}, family.columns - first));
   for (int k = 0; k < values; ++k) sums[k * kMoveThreads + thread] = 0;
   if (thread % kColumns < columns) {
-    const T* const x = row_of<T>(call, problem, 0) + family.first_column + first + thread % kColumns;
-    const int64_t* const weights = call.weights + problem * call.samples;
+    const T* const x = call.columns_of<T>(family, problem, 0) + first + thread % kColumns;
+    const int64_t* const weights = call.ranked_of(problem);
     for (int64_t begin = thread / kColumns; begin < call.samples; begin += kAtOnce * kParts) {
       T value[kAtOnce];
       int64_t weight[kAtOnce];
@@ -93,8 +94,8 @@ template <typename T> __global__ void __launch_bounds__(kRowThreads)
     count_kernel(const __grid_constant__ Move call, const __grid_constant__ Family family, Sum* sums) {
   const int64_t i = warp_of_grid(), problem = i / call.samples;
   if (problem >= call.problems) return;
-  const T* const x = row_of<T>(call, problem, i % call.samples) + family.first_column;
-  const Sum weight = static_cast<Sum>(call.weights[i]);
+  const T* const x = call.columns_of<T>(family, problem, i % call.samples);
+  const Sum weight = static_cast<Sum>(call.ranked_of(problem)[i % call.samples]);
   sums += problem * family.rows * family.values;
   for (int64_t c = threadIdx.x % update::kWarp; c < family.columns; c += update::kWarp) {
     atomicAdd(sums + row_of(family, x, c) * family.values + value_of(family, x[c]), weight);
@@ -122,42 +123,40 @@ template <typename T> __global__ void __launch_bounds__(kRowThreads)
   if (lane == 0 && row < family.columns) keep_best<T>(call, family, problem, row);
 }
 
+template <typename T, typename Gpu>
+void launch(const Gpu& device, const Move& call, const Family& family, Device where) {
+  const int64_t groups = divide_up(family.columns, kColumns), bytes = 8 * kMoveThreads * family.values;
+  if (!family.has_transitions() && device.gives(variables_kernel<T>, bytes)) {
+    const auto blocks = call.problems * groups;
+    return device.launch_early(
+        variables_kernel<T>, blocks, kMoveThreads, bytes, call, family, static_cast<int>(groups));
+  }
+  const int64_t rows = call.problems * family.rows, candidates = call.problems * call.samples;
+  STD_TORCH_CHECK(rows < int64_t{1} << 31, "expected fewer rows");
+  const Tensor sums = empty(where, ScalarType::Long, {rows * family.values});
+  auto* const of_cells = static_cast<Sum*>(sums.mutable_data_ptr());
+  device.zero(of_cells, 8 * rows * family.values);
+  device.launch(count_kernel<T>, divide_up(candidates, kWarps), kRowThreads, 0, call, family, of_cells);
+  device.launch_early(rows_kernel<T>, divide_up(rows, kWarps), kRowThreads, 0, call, family, of_cells);
+}
+
 // `Gpu` is that of cem_update/launch.cuh.
-template <typename Gpu> void launch(const Gpu& device, const Ranking& call, ScalarType type) {
+template <typename Gpu>
+void launch(const Gpu& device, const Move& call, const Families& families, Device where) {
   STD_TORCH_CHECK(call.problems * call.samples < int64_t{1} << 31, "expected fewer candidates");
-  update::visit_fitness(type, [&](auto kind) {
+  update::visit_fitness(call.fitness_type, [&](auto kind) {
     device.launch_early(
         rank_kernel<decltype(kind)>, divide_up(call.problems * call.samples, kWarps), kRowThreads, 0, call);
   });
-}
-
-template <typename T, typename Gpu>
-void launch(const Gpu& device, const Move& call, const Families& families, Device where) {
   for (const Family& family : families) {
-    const int64_t groups = divide_up(family.columns, kColumns), bytes = 8 * kMoveThreads * family.values;
-    const int64_t rows = call.problems * family.rows, candidates = call.problems * call.samples;
-    STD_TORCH_CHECK(std::max(rows, candidates) < int64_t{1} << 31, "expected fewer candidates, or rows");
-    if (!family.has_transitions() && device.gives(variables_kernel<T>, bytes)) {
-      device.launch_early(variables_kernel<T>, call.problems * groups, kMoveThreads, bytes, call, family,
-          static_cast<int>(groups));
-      continue;
-    }
-    const Tensor sums = empty(where, ScalarType::Long, {rows * family.values});
-    auto* const of_cells = static_cast<Sum*>(sums.mutable_data_ptr());
-    device.zero(of_cells, 8 * rows * family.values);
-    device.launch(count_kernel<T>, divide_up(candidates, kWarps), kRowThreads, 0, call, family, of_cells);
-    device.launch_early(rows_kernel<T>, divide_up(rows, kWarps), kRowThreads, 0, call, family,
-        static_cast<const Sum*>(of_cells));
+    (call.type == ScalarType::Double ? launch<double, Gpu> : launch<float, Gpu>)(device, call, family, where);
   }
 }
 
 #if defined(__CUDACC__)
 namespace {
-void run(const Ranking& call, ScalarType type, Device device) { launch(update::Gpu(device), call, type); }
-void run(const Move& call, const Families& families, ScalarType type, Device device) {
-  const update::Gpu gpu(device);
-  (type == ScalarType::Double ? launch<double, update::Gpu> : launch<float, update::Gpu>)(gpu, call, families,
-      device);
+void run(const Move& call, const Families& families, Device device) {
+  launch(update::Gpu(device), call, families, device);
 }
 }  // namespace
 #endif

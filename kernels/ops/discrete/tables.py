@@ -31,21 +31,15 @@ from torch.nn.functional import pad
 
 from kernels.ops.discrete.op import _LIBRARY
 
-Family = tuple[int, int, int]
-"""Columns, rows and values: the rows are as many as the columns, or of transitions one more."""
+Families = Sequence[tuple[int, int, int]]
+"""Of each the columns, rows and values; the rows are as many as the columns, or of transitions one more."""
 
 _ONE = 1 << 40
-_MOST_COUNTED = 8192  # candidates; beyond, CUDA's quadratic count of the better ones takes longer than a sort
+_MOST_COUNTED = 16384  # candidates: CUDA counts for each the better ones
 
 
 def update_tables(
-    fitness: Tensor,
-    candidates: Tensor,
-    tables: Tensor,
-    record: Tensor,
-    families: Sequence[Family],
-    *,
-    maximize: bool,
+    fitness: Tensor, candidates: Tensor, tables: Tensor, record: Tensor, families: Families, *, maximize: bool
 ) -> Tensor:
     """Move tables of probabilities, and the best candidate after them; the result has no gradients.
 
@@ -53,12 +47,12 @@ def update_tables(
     v; of transitions, with one more, the first column in row 0 and others in row 1 + value before.
 
     Args:
-        fitness: shape (..., N), N >= 2, a dtype of ``cem_update``; ranked as float64.
+        fitness: shape (..., N), N >= 2, a dtype of ``cem_update``.
         candidates: shape (..., N, C), float32 or float64: the columns of one family after the other, whole
             numbers from 0 to values - 1. They may be columns of a wider tensor.
         tables: shape (..., T + C), float64: row after row of each family, then the best candidate so far.
         record: shape (..., 5), float64; its first number is the best fitness so far (NaN: none yet).
-        families: of each the columns, C in all, the rows, and the values of a row, T numbers in all.
+        families: of each the columns, C in all, the rows, and the values of a row: T cells in all.
         maximize: True if a greater fitness is better.
 
     Returns:
@@ -71,28 +65,20 @@ def update_tables(
     """
     size = index(fitness.shape[-1])  # index: a number for Dynamo, where it has a symbol
     if fitness.is_cuda and size > _MOST_COUNTED:
-        weights, best = rank_weights_reference(fitness, record, maximize)
-    else:
-        sums = _weight_sums(size, fitness.device)
-        weights, best = _LIBRARY.call("rank_weights", fitness, record, sums, maximize)
-    numbers = [list(each) for each in zip(*families, strict=True)]
-    moves = [_steps(size, *map(index, rows)) for _, *rows in families]
-    steps = [list(each) for each in zip(*moves, strict=True)]
-    result: Tensor = _LIBRARY.call("update_tables", weights, best, candidates, tables, *numbers, *steps)
+        return update_tables_reference(fitness, candidates, tables, record, families, maximize=maximize)
+    moves = [(*rows, *_steps(size, *map(index, rows[1:]))) for rows in families]
+    numbers = [list(each) for each in zip(*moves, strict=True)]
+    sums = _weight_sums(size, fitness.device)
+    given = fitness, candidates, tables, record, sums, *numbers, maximize
+    result: Tensor = _LIBRARY.call("update_tables", *given)
     return result
 
 
 def update_tables_reference(
-    fitness: Tensor,
-    candidates: Tensor,
-    tables: Tensor,
-    record: Tensor,
-    families: Sequence[Family],
-    *,
-    maximize: bool,
+    fitness: Tensor, candidates: Tensor, tables: Tensor, record: Tensor, families: Families, *, maximize: bool
 ) -> Tensor:
     """Return what ``update_tables`` returns, in plain PyTorch; nothing is checked."""
-    weights, best = rank_weights_reference(fitness, record, maximize)
+    weights, best = _ranked(fitness, record[..., 0], maximize)
     width, moved = candidates.shape[-1], list[Tensor]()
     old, parts = tables[..., -width:], candidates.long().split([columns for columns, *_ in families], dim=-1)
     for (columns, rows, values), x in zip(families, parts, strict=True):
@@ -111,15 +97,19 @@ def update_tables_reference(
     return torch.cat([*moved, torch.where(best.unsqueeze(-1) < 0, old, newest)], dim=-1)
 
 
-def rank_weights_reference(fitness: Tensor, record: Tensor, maximize: bool) -> tuple[Tensor, Tensor]:
-    """Return 2^40 w of candidates, (..., N) int64, and which one is better than the record, (...), or -1."""
-    scores, known = (-x.double() if maximize else x.double() for x in (fitness, record[..., 0]))
-    scores, known = (x.nan_to_num(math.inf, math.inf, -math.inf) for x in (scores, known))
-    ordered = scores.sort(dim=-1).values
-    sums = _weight_sums(index(fitness.shape[-1]), fitness.device).expand(*fitness.shape[:-1], -1)
-    first, last = (torch.searchsorted(ordered, scores, right=right) for right in (False, True))
+def _ranked(fitness: Tensor, known: Tensor, maximize: bool) -> tuple[Tensor, Tensor]:
+    """Return 2^40 w of candidates, (..., N) int64, and which one is better than the best known, or -1."""
+    size, worst = index(fitness.shape[-1]), -math.inf if maximize else math.inf
+    exact = fitness.double() if fitness.is_floating_point() else fitness.long()
+    exact, known = (x.nan_to_num(worst, math.inf, -math.inf) for x in (exact, known))
+    ordered = exact.sort(dim=-1).values
+    low, high = (torch.searchsorted(ordered, exact, right=right) for right in (False, True))
+    first, last = (size - high, size - low) if maximize else (low, high)
+    sums = _weight_sums(size, fitness.device).expand(*fitness.shape[:-1], -1)
     weights = (sums.gather(-1, last) - sums.gather(-1, first)) // (last - first)
-    return weights, torch.where(ordered[..., 0] < known, scores.argmin(-1), -1)
+    best = exact.argmax(-1) if maximize else exact.argmin(-1)
+    value = exact.gather(-1, best.unsqueeze(-1)).squeeze(-1).double()
+    return weights, torch.where(value > known if maximize else value < known, best, -1)
 
 
 @lru_cache(maxsize=64)
