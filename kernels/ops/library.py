@@ -165,6 +165,7 @@ _IMPLEMENTATIONS = torch.library.Library("cem_tetris", "FRAGMENT")
 def mapped(operator: Any, info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
     """What vmap calls: the mapped dimension becomes one more dimension of the problems."""
     names = [each.name for each in operator._schema.arguments]
+    in_dims = tuple(dim if isinstance(dim, int) else None for dim in in_dims)  # a list has a list
     batched = {name for name, dim in zip(names, in_dims, strict=False) if dim is not None}
     if not batched <= _OF_PROBLEMS | _OF_ALL:
         return _one_by_one(operator, info, in_dims, *arguments)

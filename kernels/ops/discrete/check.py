@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+import kernels
 from kernels.ops.check import Case
-from kernels.ops.discrete import op, reference, tables
 
 SIZES = [2, 1, 7, 40, 300] * 3
 
@@ -19,15 +19,15 @@ def _inputs(generator: Generator, *shape: int) -> tuple[Tensor]:
     return (torch.where(table < 0.3, 0.0, table),)
 
 
-def _case(name: str, *shape: int, **sizes: Any) -> Case:
-    def draw(function: Any, table: Tensor) -> Any:
-        seed, generation = (torch.tensor(x, device=table.device) for x in (-(2**62), 2**40 + 7))
-        return function(table.double(), **sizes, num_samples=33, seed=seed, generation=generation)
+def _draw(name: str, table: Tensor, **given: Any) -> Tensor:
+    seed, generation = (torch.tensor(x, device=table.device) for x in (-(2**62), 2**40 + 7))
+    drawn: Tensor = getattr(kernels, name)(table.double(), **given, seed=seed, generation=generation)
+    return drawn
 
-    expected, actual = (
-        partial(draw, each) for each in (vars(reference)[f"{name}_reference"], vars(op)[name])
-    )
-    return Case(expected, actual, _inputs, shape, shape, gradients=False)
+
+def _case(name: str, *shape: int, **given: Any) -> Case:
+    expected, actual = partial(_draw, f"{name}_reference"), partial(_draw, name)
+    return Case(expected, actual, _inputs, shape, shape, given, gradients=False)
 
 
 def _move(update: Any, fitness: Tensor, x: Tensor, table: Tensor, record: Tensor) -> Tensor:
@@ -41,9 +41,9 @@ def _ranked(generator: Generator, size: int) -> tuple[Tensor, ...]:
     return tuple(torch.rand(shape, generator=generator, dtype=torch.float64) for shape in shapes)
 
 
-_MOVES = partial(_move, tables.update_tables_reference), partial(_move, tables.update_tables)
+_MOVES = partial(_move, kernels.update_tables_reference), partial(_move, kernels.update_tables)
 CASES = {
     "update_tables": Case(*_MOVES, _ranked, small=(9,), large=(300,), gradients=False),
-    "categorical": _case("sample_categorical", sum(SIZES), sizes=SIZES),
-    "permutation": _case("sample_permutation", 71, 70),
+    "categorical": _case("sample_categorical", sum(SIZES), sizes=SIZES, num_samples=33),
+    "permutation": _case("sample_permutation", 71, 70, num_samples=33),
 }

@@ -16,14 +16,14 @@ namespace cem_tetris::discrete {
 using update::kWarp;
 
 constexpr int kThreads = 256, kMostThreads = 1024;
-constexpr int kVariables = 512;          // of a group
-constexpr int kStaged = (48 << 10) / 8;  // weights that a kernel need not ask shared memory for
+constexpr int kVariables = 512;  // of a group
 
 // Variables that are drawn together, and where their categories begin.
 struct Group {
   int64_t categories;     // of all variables
   uint32_t blocks, rows;  // of a problem; pairs of candidates, of a block
   uint32_t first, variables;
+  bool staged;  // whether their weights fit into shared memory
   int start[kVariables + 1];
 };
 
@@ -47,9 +47,12 @@ __device__ __forceinline__ void stage(const double* table, int count, uint64_t* 
 __device__ __forceinline__ uint64_t sum_until(uint64_t x, int lane) {
 #pragma unroll
   for (int step = 1; step < kWarp; step *= 4) {
-    const uint64_t one = __shfl_up_sync(~0u, x, step), two = __shfl_up_sync(~0u, x, 2 * step),
-                   three = __shfl_up_sync(~0u, x, 3 * step);
-    x += (lane >= step ? one : 0) + (lane >= 2 * step ? two : 0) + (lane >= 3 * step ? three : 0);
+    const uint64_t own = x;
+#pragma unroll
+    for (int back = step; back < 4 * step && back < kWarp; back += step) {
+      const uint64_t other = __shfl_up_sync(~0u, own, back);
+      x += lane >= back ? other : 0;
+    }
   }
   return x;
 }
@@ -63,8 +66,8 @@ __global__ void __launch_bounds__(kThreads)
   const Noise noise(call, problem, false);
   const double* const table = call.table + problem * group.categories;
   auto* const weights = reinterpret_cast<uint64_t*>(update::dynamic_shared());
-  const int before = group.start[0], count = group.start[group.variables] - before;
-  if (count <= kStaged) stage<4>(table + before, count, weights);
+  const int before = group.start[0];
+  if (group.staged) stage<4>(table + before, group.start[group.variables] - before, weights);
   for (uint32_t i = threadIdx.x; i < rows * group.variables; i += kThreads) {
     const uint32_t row = i / group.variables, v = i - row * group.variables;
     const int64_t sample = 2 * (top + row), place = group.first + v;
@@ -73,7 +76,7 @@ __global__ void __launch_bounds__(kThreads)
     const auto draw = [&](const auto* p) {
       draw_category<4>(p + group.start[v], group.start[v + 1] - group.start[v], set, found);
     };
-    count <= kStaged ? draw(weights - before) : draw(table);
+    group.staged ? draw(weights - before) : draw(table);
     int64_t* const out = call.out + (problem * call.samples + sample) * call.width + place;
     out[0] = found[0];
     if (sample + 1 < call.samples) out[call.width] = found[1];
@@ -81,12 +84,12 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // kEach: items of a lane, whose weights are in shared memory; 0: any number, and they are not.
-template <int kEach> __global__ void __launch_bounds__(kMostThreads)
-    permutation_kernel(const __grid_constant__ Call call, uint32_t blocks, int any) {
+template <int kEach> __global__ void __launch_bounds__(kMostThreads, 1)
+    permutation_kernel(const __grid_constant__ Call call, uint32_t blocks) {
   wait_for_kernel_before();
   let_kernel_after_begin();
   constexpr bool kShared = kEach > 0;
-  const int n = static_cast<int>(call.width), each = kShared ? kEach : any;
+  const int n = static_cast<int>(call.width), each = kShared ? kEach : (n + kWarp - 1) / kWarp | 1;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int lane = thread % kWarp;
   const int64_t problem = blockIdx.x / blocks,
@@ -148,20 +151,19 @@ template <typename Gpu> void launch(const Gpu& device, const Call& call, const S
   const int64_t pairs = divide_up(call.samples, 2), full = int64_t{8} * device.multiprocessors;
   for (int64_t first = 0; first < call.width; first += kVariables) {
     const int64_t variables = std::min<int64_t>(kVariables, call.width - first);
-    const int64_t rows =
-        std::max(std::max<int64_t>(1, kThreads / variables), divide_up(call.problems * pairs, full));
-    const int64_t blocks = divide_up(pairs, rows);
+    const int64_t rows = std::max({int64_t{1}, kThreads / variables, divide_up(call.problems * pairs, full)});
+    const int64_t blocks = divide_up(pairs, rows), bytes = 8 * (starts[first + variables] - starts[first]);
     Group group{starts.back(), static_cast<uint32_t>(blocks), static_cast<uint32_t>(rows),
-        static_cast<uint32_t>(first), static_cast<uint32_t>(variables), {}};
+        static_cast<uint32_t>(first), static_cast<uint32_t>(variables),
+        device.gives(categorical_kernel, bytes), {}};
     std::copy_n(starts.begin() + first, variables + 1, group.start);
-    const int64_t count = starts[first + variables] - starts[first];
     device.launch_early(
-        categorical_kernel, call.problems * blocks, kThreads, count <= kStaged ? 8 * count : 0, call, group);
+        categorical_kernel, call.problems * blocks, kThreads, group.staged ? bytes : 0, call, group);
   }
 }
 
 template <typename Gpu> void launch(const Gpu& device, const Call& call) {
-  constexpr void (*kernels[])(Call, uint32_t, int) = {
+  constexpr void (*kernels[])(Call, uint32_t) = {
       permutation_kernel<0>, permutation_kernel<1>, permutation_kernel<3>, permutation_kernel<5>};
   int64_t warps = 8;  // that share the weights; more where the candidates are more than fill the device
   while (warps < 32 && call.problems * divide_up(call.samples, warps) > device.multiprocessors) warps *= 2;
@@ -170,8 +172,7 @@ template <typename Gpu> void launch(const Gpu& device, const Call& call) {
   STD_TORCH_CHECK(call.problems * blocks < int64_t{1} << 31, "expected fewer candidates");
   const bool fits = each <= 5 && device.gives(kernels[each / 2 + 1], bytes);
   device.launch_early(kernels[fits ? each / 2 + 1 : 0], call.problems * blocks,
-      static_cast<int>(warps * kWarp), fits ? bytes : 0, call, static_cast<uint32_t>(blocks),
-      static_cast<int>(each));
+      static_cast<int>(warps * kWarp), fits ? bytes : 0, call, static_cast<uint32_t>(blocks));
 }
 
 #if defined(__CUDACC__)

@@ -22,7 +22,7 @@ def sample_categorical_reference(
     def by_variable(x: Tensor) -> Tensor:
         """Return numbers of categories, (..., T), as (..., V, K), with zeros where a variable has fewer."""
         if len(set(sizes)) == 1:
-            return x.unflatten(-1, (len(sizes), sizes[0]))
+            return x.reshape(*x.shape[:-1], len(sizes), sizes[0])
         parts = x.split(list(sizes), dim=-1)
         return torch.stack([pad(part, (0, max(sizes) - part.shape[-1])) for part in parts], dim=-2)
 
