@@ -47,9 +47,10 @@ def draw(state: State, sample: Sample, size: int | None = None) -> Tensor:
     """Return the first ``size`` candidates of a generation, shape (..., N, d); None: all."""
     size = state.settings.population_size if size is None else size
     parts = [_numbers(state, sample, size)] if state.settings.normal else []
+    dtype, reference = state.distribution.dtype, state.settings.backend == "torch"
     for number, (family, table) in enumerate(tables_of(state)):
-        seed, reference = state.seed + number if number else state.seed, state.settings.backend == "torch"
-        parts.append(family.draw(table, size, seed, state.generation, reference).to(state.distribution.dtype))
+        seed = state.seed + number if number else state.seed
+        parts.append(family.draw(table, size, seed, state.generation, dtype, reference))
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
 

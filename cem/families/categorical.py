@@ -39,10 +39,12 @@ class Categorical:
         has = torch.arange(self.rows[1]) < sizes
         return torch.where(has, 1.0 / sizes.double(), 0.0).reshape(-1)
 
-    def draw(self, table: Tensor, size: int, seed: Tensor, generation: Tensor, reference: bool) -> Tensor:
+    def draw(
+        self, table: Tensor, size: int, seed: Tensor, generation: Tensor, dtype: torch.dtype, reference: bool
+    ) -> Tensor:
         sample = sample_categorical_reference if reference else sample_categorical
         rows, values = self.rows
-        return sample(table, [values] * rows, size, seed=seed, generation=generation)
+        return sample(table, [values] * rows, size, seed=seed, generation=generation, dtype=dtype)
 
     def mode(self, table: Tensor) -> Tensor:
         return table.unflatten(-1, self.rows).argmax(-1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 
@@ -31,8 +32,10 @@ class Family(Protocol):
     def start(self) -> Tensor:
         """Return the first table, on the CPU."""
 
-    def draw(self, table: Tensor, size: int, seed: Tensor, generation: Tensor, reference: bool) -> Tensor:
-        """Return N candidates, shape (..., N, columns), integral; by plain PyTorch if ``reference``."""
+    def draw(
+        self, table: Tensor, size: int, seed: Tensor, generation: Tensor, dtype: torch.dtype, reference: bool
+    ) -> Tensor:
+        """Return N candidates, shape (..., N, columns), whole numbers; by plain PyTorch if ``reference``."""
 
     def mode(self, table: Tensor) -> Tensor:
         """Return the likeliest candidate, shape (..., columns)."""

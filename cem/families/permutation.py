@@ -38,9 +38,11 @@ class Permutation:
         p[1:].fill_diagonal_(0.0)
         return p.reshape(-1)
 
-    def draw(self, table: Tensor, size: int, seed: Tensor, generation: Tensor, reference: bool) -> Tensor:
+    def draw(
+        self, table: Tensor, size: int, seed: Tensor, generation: Tensor, dtype: torch.dtype, reference: bool
+    ) -> Tensor:
         sample = sample_permutation_reference if reference else sample_permutation
-        return sample(table.unflatten(-1, self.rows), size, seed=seed, generation=generation)
+        return sample(table.unflatten(-1, self.rows), size, seed=seed, generation=generation, dtype=dtype)
 
     def mode(self, table: Tensor) -> Tensor:
         p = table.unflatten(-1, self.rows).clone()
