@@ -29,12 +29,11 @@ struct Call {
   // Writes a category or an item.
   CEM_TETRIS_FUNCTION void put(int64_t place, int64_t index) const {
     using torch::headeronly::ScalarType;
+    const bool is_double = type == ScalarType::Double;
     if (type == ScalarType::Float) {
       static_cast<float*>(out)[place] = static_cast<float>(index);
-    } else if (type == ScalarType::Double) {
-      static_cast<double*>(out)[place] = static_cast<double>(index);
     } else {
-      static_cast<int64_t*>(out)[place] = index;
+      static_cast<int64_t*>(out)[place] = is_double ? bit_cast<int64_t>(static_cast<double>(index)) : index;
     }
   }
 };
@@ -69,8 +68,8 @@ CEM_TETRIS_FUNCTION uint64_t weight(uint64_t known) { return known; }
 
 // Draws a variable for some candidates, whose bits set(word) gives. p: the probabilities of its `size`
 // categories, or their weights; kAtOnce of them are loaded together.
-template <int kAtOnce, int kCount, typename Number, typename Set>
-CEM_TETRIS_FUNCTION void draw_category(const Number* p, int size, const Set& set, int64_t (&found)[kCount]) {
+template <int kAtOnce, int kCount, typename Number, typename Set, typename Index>
+CEM_TETRIS_FUNCTION void draw_category(const Number* p, int size, const Set& set, Index (&found)[kCount]) {
   const auto each = [&](const auto& f) {  // the last ones may be followed by some of no weight
     for (int first = 0; first < size; first += kAtOnce) {
 #pragma unroll

@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(kThreads)
     const uint32_t row = i / group.variables, v = i - row * group.variables;
     const int64_t sample = 2 * (top + row), place = group.first + v;
     const auto set = [&](uint64_t* word) { noise.set(top + row, place, word); };
-    int64_t found[2];
+    int found[2];
     const auto draw = [&](const auto* p) {
       draw_category<4>(p + group.start[v], group.start[v + 1] - group.start[v], set, found);
     };
