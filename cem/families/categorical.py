@@ -47,7 +47,8 @@ class Categorical:
         return sample(table, [values] * rows, size, seed=seed, generation=generation, dtype=dtype)
 
     def mode(self, table: Tensor) -> Tensor:
-        return table.unflatten(-1, self.rows).argmax(-1)
+        likeliest: Tensor = table.unflatten(-1, self.rows).argmax(-1)
+        return likeliest
 
 
 def Bernoulli(count: int) -> Categorical:  # noqa: N802

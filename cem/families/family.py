@@ -43,4 +43,5 @@ class Family(Protocol):
 
 def spread(family: Family, table: Tensor) -> Tensor:
     """Return for each row how probable it is that its value is not the likeliest, shape (..., rows)."""
-    return 1 - table.unflatten(-1, family.rows).amax(-1)
+    greatest: Tensor = table.unflatten(-1, family.rows).amax(-1)
+    return 1 - greatest

@@ -261,6 +261,7 @@ def test_tensors_that_do_not_fit_are_refused(device: str) -> None:
         (update, search(40)(device), {"size": [6], "type": [0]}),
         (adapt, correlated(device), {"size": [8], "type": [0]}),
         (draw_rotated, draws(device), {}),
+        (move_tables, ranked(device), {"type": [0, 1]}),
         (draw_categories, tables(7)(device), {}),
         (draw_permutations, tables(7, 6)(device), {}),
     ]:

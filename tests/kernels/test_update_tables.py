@@ -10,6 +10,7 @@ import torch
 from contract import DEVICES, assert_same, check_device, check_graph_replay, cuda
 from test_cem_update_emulated import check as check_emulated
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 from kernels import update_tables, update_tables_reference
 from kernels.ops.discrete import tables as rules
@@ -27,17 +28,23 @@ CASES = [
 FITNESS = [torch.float64, torch.bfloat16, torch.int64, torch.bool]
 
 
-def problem(batch: tuple[int, ...], families: rules.Families, size: int, **types: Any) -> tuple[Any, ...]:
+def problem(
+    batch: tuple[int, ...],
+    families: rules.Families,
+    size: int,
+    kind: torch.dtype = torch.float32,
+    dtype: torch.dtype = torch.float32,
+) -> tuple[Any, ...]:
     """Return arguments: candidates inside wider ones, ties, failures, and a problem where all have failed."""
     generator = torch.Generator().manual_seed(size)
-    fitness = torch.randn(*batch, size, generator=generator).mul(4).round().to(types.get("fitness"))
+    fitness = torch.randn(*batch, size, generator=generator).mul(4).round().to(kind)
     if fitness.is_floating_point():
         fitness[..., ::5], fitness[..., 3::11], fitness[..., 4::7] = NAN, INF, -INF
         if batch:
             fitness[0] = NAN
     parts = [torch.zeros(*batch, size, 2)]
     parts += [torch.randint(k, (*batch, size, columns), generator=generator) for columns, _, k in families]
-    whole = torch.cat([part.to(types.get("dtype")) for part in parts], dim=-1)
+    whole = torch.cat([part.to(dtype) for part in parts], dim=-1)
     cells = sum(rows * values for _, rows, values in families)
     tables = torch.rand(*batch, cells, generator=generator).mul(2**36).round().double() / 2**40
     tables[..., ::6] = 0.0
@@ -48,13 +55,11 @@ def problem(batch: tuple[int, ...], families: rules.Families, size: int, **types
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("fitness", FITNESS)
+@pytest.mark.parametrize("kind", FITNESS)
 @pytest.mark.parametrize("case", CASES)
-def test_the_reference_gives_the_same_bits(case: Any, fitness: torch.dtype, device: str) -> None:
+def test_the_reference_gives_the_same_bits(case: Any, kind: torch.dtype, device: str) -> None:
     for dtype in (torch.float32, torch.float64):
-        given = [
-            x.to(device) if isinstance(x, Tensor) else x for x in problem(*case, fitness=fitness, dtype=dtype)
-        ]
+        given = tree_map_only(Tensor, lambda x: x.to(device), problem(*case, kind, dtype))
         for maximize in (False, True):
             found = update_tables(*given, maximize=maximize)
             assert_same(found, update_tables_reference(*given, maximize=maximize))
@@ -63,16 +68,16 @@ def test_the_reference_gives_the_same_bits(case: Any, fitness: torch.dtype, devi
 @cuda
 def test_cuda_gives_the_bits_of_the_cpu() -> None:
     for case in [*CASES, ((), [(50, 50, 10)], 1024), ((), [VARIABLES], rules._MOST_COUNTED + 1)]:
-        check_device(update_tables, *problem(*case, fitness=torch.float32), maximize=True)
-    *tensors, families = problem(*CASES[1], fitness=torch.float32)
+        check_device(update_tables, *problem(*case), maximize=True)
+    *tensors, families = problem(*CASES[1])
     check_graph_replay(lambda *given: update_tables(*given, families, maximize=True), *tensors)
 
 
 @pytest.mark.slow
 def test_emulated_cuda_gives_the_bits_of_the_cpu() -> None:
     for case in CASES:
-        for fitness in FITNESS:
-            check_emulated(update_tables, *problem(*case, fitness=fitness), maximize=True)
+        for kind in FITNESS:
+            check_emulated(update_tables, *problem(*case, kind), maximize=True)
 
 
 def test_better_values_become_likelier_and_what_is_impossible_stays_so() -> None:
