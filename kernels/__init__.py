@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kernels.ops.cma_update import cma_update, cma_update_reference, draw_correlated
     from kernels.ops.discrete.op import sample_categorical, sample_permutation
     from kernels.ops.discrete.reference import sample_categorical_reference, sample_permutation_reference
+    from kernels.ops.discrete.tables import update_tables, update_tables_reference
     from kernels.ops.elementwise.op import (
         elementwise_mult,
         elementwise_mult_reference,
@@ -50,6 +51,8 @@ __all__ = [
     "sample_permutation_reference",
     "sigmoid",
     "sigmoid_reference",
+    "update_tables",
+    "update_tables_reference",
     "vector_add",
     "vector_add_reference",
 ]

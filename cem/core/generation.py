@@ -25,11 +25,11 @@ from cem.core.state import (
     is_transformed,
     tables_of,
 )
-from cem.families.family import moved, rank_weights
 from kernels.ops.cem_update import cem_update, cem_update_reference
 from kernels.ops.cem_update.reference import rounded
 from kernels.ops.cma_update import cma_update, cma_update_reference, draw_correlated
 from kernels.ops.cma_update.reference import added, factorised, ranked, with_paths
+from kernels.ops.discrete.tables import update_tables, update_tables_reference
 from kernels.ops.normal import sample_normal_rows
 
 Sample = Callable[[State, Tensor, int], Tensor]
@@ -46,17 +46,21 @@ def operator_sample(
 def draw(state: State, sample: Sample, size: int | None = None) -> Tensor:
     """Return the first ``size`` candidates of a generation, shape (..., N, d); None: all."""
     size = state.settings.population_size if size is None else size
-    x = _normal(state, sample, size)
-    if state.integers is not None:
-        whole = torch.minimum(torch.maximum(x.round(), state.integers[0]), state.integers[1])
-        x = torch.where(state.integers[0].isnan(), x, whole)
-    if state.discrete is None:
-        return x
-    parts = [x[..., : state.settings.normal]]
+    parts = [_numbers(state, sample, size)] if state.settings.normal else []
+    dtype, reference = state.distribution.dtype, state.settings.backend == "torch"
     for number, (family, table) in enumerate(tables_of(state)):
-        seed, reference = state.seed + number, state.settings.backend == "torch"
-        parts.append(family.draw(table, size, seed, state.generation, reference).to(x.dtype))
-    return torch.cat(parts, dim=-1)
+        seed = state.seed + number if number else state.seed
+        parts.append(family.draw(table, size, seed, state.generation, dtype, reference))
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+
+
+def _numbers(state: State, sample: Sample, size: int) -> Tensor:
+    """Return the columns that are no family's, integers rounded."""
+    x = _normal(state, sample, size)
+    if state.integers is None:
+        return x
+    whole = torch.minimum(torch.maximum(x.round(), state.integers[0]), state.integers[1])
+    return torch.where(state.integers[0].isnan(), x, whole)
 
 
 def _normal(state: State, sample: Sample, size: int) -> Tensor:
@@ -89,11 +93,7 @@ def tell(state: State, candidates: Tensor, fitness: Tensor) -> State:
     """
     settings, config, bounds = state.settings, state.settings.config, bounds_of(state)
     if state.discrete is not None:
-        whole, candidates = candidates, candidates[..., : settings.normal].contiguous()
-        if not settings.normal:
-            candidates = whole.new_zeros(*whole.shape[:-1], 1)
-        new = tell(state._replace(discrete=None), candidates, fitness)
-        return _with_families(whole[..., settings.normal :], fitness, state, new)
+        return _with_families(state, candidates, fitness)
     in_box = candidates
     if bounds is not None and is_transformed(state):
         candidates = out_of_box(in_box, bounds[0].unsqueeze(-2), bounds[1].unsqueeze(-2))
@@ -125,18 +125,22 @@ def tell(state: State, candidates: Tensor, fitness: Tensor) -> State:
     return new if candidates is in_box else _with_best_of(in_box, candidates, fitness, state, new)
 
 
-def _with_families(columns: Tensor, fitness: Tensor, old: State, new: State) -> State:
-    """Return a state with the next tables, and the columns of the best candidate."""
-    tables, weights = tables_of(old), rank_weights(fitness, old.settings.maximize)
-    assert old.discrete is not None
-    best = old.discrete[..., -columns.shape[-1] :]
-    is_best = fitness.double() == new.best_fitness.unsqueeze(-1)
-    improved = (new.best_fitness != old.best_fitness) & is_best.any(-1)
-    index = is_best.int().argmax(-1)[..., None, None].expand(*best.shape[:-1], 1, best.shape[-1])
-    best = torch.where(improved.unsqueeze(-1), columns.gather(-2, index).squeeze(-2).to(best), best)
-    parts = columns.split([family.columns for family, _ in tables], dim=-1)
-    next_tables = [moved(*each, part, weights) for each, part in zip(tables, parts, strict=True)]
-    return new._replace(discrete=torch.cat([*next_tables, best], dim=-1))
+def _with_families(state: State, candidates: Tensor, fitness: Tensor) -> State:
+    """Move the tables of the families, and the normal distribution; where there is none, the record alone."""
+    settings, tables = state.settings, state.discrete
+    assert tables is not None
+    numbers, columns = candidates.tensor_split([settings.normal], dim=-1)
+    new = state._replace(discrete=None)
+    if settings.normal:
+        new = tell(new, numbers.contiguous(), fitness)
+    else:
+        bare = new._replace(distribution=new.distribution[..., :0], factor=None, paths=None, std_floor=None)
+        moved = _moved(bare, numbers, fitness)
+        new = new._replace(record=moved.record, generation=moved.generation)
+    update = update_tables_reference if settings.backend == "torch" else update_tables
+    families = [(family.columns, *family.rows) for family in settings.families]
+    tables = update(fitness, columns, tables, state.record, families, maximize=settings.maximize)
+    return new._replace(discrete=tables)
 
 
 def _moved(state: State, candidates: Tensor, fitness: Tensor) -> State:
@@ -163,7 +167,7 @@ def _moved(state: State, candidates: Tensor, fitness: Tensor) -> State:
         ranked=state.factor is not None,
     )
     new = State(distribution, record, generation, *state[3:])  # faster than _replace
-    if state.factor is None and settings.rates is None:
+    if state.factor is None and state.paths is None:
         return new
     return _adapted(state, new, candidates, fitness)
 

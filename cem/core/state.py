@@ -263,7 +263,8 @@ def init(
     record = torch.full((*batch_shape, 5), math.nan, dtype=torch.float64, device=where)
     record[..., FAILED] = 0.0
     fused = config.paths and config.covariance == "full" and dim <= MAX_DIMENSIONS
-    chosen = choose_backend(backend, where, CMA_OPERATORS if fused else OPERATORS)
+    needed = (*(CMA_OPERATORS if fused else OPERATORS), *(("discrete",) if families else ()))
+    chosen = choose_backend(backend, where, needed)
     variances = [] if config.schedule == NamedSchedule() else extended([], config.schedule, 1, _ahead)
     return State(
         distribution=torch.stack([start, first_std, start, torch.full_like(start, math.nan)], dim=-2),

@@ -42,19 +42,18 @@ class Categorical:
         has = torch.arange(self.rows[1]) < sizes
         return torch.where(has, 1.0 / sizes.double(), 0.0).reshape(-1)
 
-    def draw(self, table: Tensor, size: int, seed: Tensor, generation: Tensor, reference: bool) -> Tensor:
-        """Return N candidates, shape (..., N, columns), int64."""
+    def draw(
+        self, table: Tensor, size: int, seed: Tensor, generation: Tensor, dtype: torch.dtype, reference: bool
+    ) -> Tensor:
+        """Return N candidates, shape (..., N, columns), whole numbers."""
         sample = sample_categorical_reference if reference else sample_categorical
         rows, values = self.rows
-        return sample(table, [values] * rows, size, seed=seed, generation=generation)
-
-    def cells(self, x: Tensor) -> Tensor:
-        """Return the cells of the table that candidates have."""
-        return torch.arange(self.columns, device=x.device) * self.rows[1] + x
+        return sample(table, [values] * rows, size, seed=seed, generation=generation, dtype=dtype)
 
     def mode(self, table: Tensor) -> Tensor:
         """Return the likeliest candidate, shape (..., columns)."""
-        return torch.argmax(table.unflatten(-1, self.rows), -1)
+        likeliest: Tensor = table.unflatten(-1, self.rows).argmax(-1)
+        return likeliest
 
 
 def Bernoulli(count: int) -> Categorical:  # noqa: N802

@@ -41,14 +41,12 @@ class Permutation:
         p[1:].fill_diagonal_(0.0)
         return p.reshape(-1)
 
-    def draw(self, table: Tensor, size: int, seed: Tensor, generation: Tensor, reference: bool) -> Tensor:
-        """Return N candidates, shape (..., N, columns), int64."""
+    def draw(
+        self, table: Tensor, size: int, seed: Tensor, generation: Tensor, dtype: torch.dtype, reference: bool
+    ) -> Tensor:
+        """Return N candidates, shape (..., N, columns), whole numbers."""
         sample = sample_permutation_reference if reference else sample_permutation
-        return sample(table.unflatten(-1, self.rows), size, seed=seed, generation=generation)
-
-    def cells(self, x: Tensor) -> Tensor:
-        """Return the cells of the table that candidates have."""
-        return torch.nn.functional.pad(x[..., :-1] + 1, (1, 0)) * self.items + x
+        return sample(table.unflatten(-1, self.rows), size, seed=seed, generation=generation, dtype=dtype)
 
     def mode(self, table: Tensor) -> Tensor:
         """Return the likeliest candidate, shape (..., columns)."""

@@ -9,8 +9,8 @@ from searches import ON_A_GPU
 from cem import CEMConfig, CrossEntropyMethod
 from cem.core.graph import GenerationGraph
 from cem.families import Bernoulli, Categorical, Permutation
-from cem.families.family import effective_size, moved, rank_weights
 from cem.functional import ask, tell
+from kernels import update_tables
 
 ONE = 2**40
 
@@ -42,26 +42,29 @@ def test_columns_are_those_of_the_normal_distribution_then_of_the_families():
 
 @pytest.mark.parametrize("size", [6, 7])
 def test_a_table_moves_by_the_equation(size):
-    family = Categorical([3, 2])
     table = torch.tensor([0.5, 0.25, 0.25, 1.0, 0.0, 0.0], dtype=torch.float64)
     x = torch.tensor([[0, 0], [1, 0], [2, 0], [2, 0], [1, 0], [0, 0], [0, 0]])[:size]
     fitness = torch.tensor([1.0, 0.0, math.nan, 3.0, 0.0, 5.0, -math.inf])[:size]
     half = [math.log(size / 2 + 0.5) - math.log(rank) for rank in (1, 2, 3)]
     half = [weight / sum(half) for weight in half]
     w = [*half, *([0.0] * (size % 2)), *(-weight for weight in reversed(half))]
+    mu = 1 / sum(weight**2 for weight in half)
     order = [1, 4, 0, 3, 5, 2] if size == 6 else [6, 1, 4, 0, 3, 5, 2]
     weights = dict(zip(order, w, strict=True))
     weights[1] = weights[4] = (weights[1] + weights[4]) / 2  # of the same fitness
-    beta = effective_size(size) / (effective_size(size) + 2 * math.sqrt(2 * 2))
+    beta = mu / (mu + 2 * math.sqrt(2 * 2))
     floor = (1 - 0.73**0.5) / 2
     expected = [0.5, 0.25, 0.25]
     for i in range(size):
         expected[x[i, 0]] += beta * weights[i]
     expected = [max(p, floor) for p in expected]
     expected = [p / sum(expected) for p in expected]
-    found = moved(family, table, x, rank_weights(fitness, False))
+    tables, record = torch.cat([table, torch.zeros(2)]), torch.full((5,), math.nan, dtype=torch.float64)
+    families = [(2, 2, 3)]  # columns, rows, values
+    found = update_tables(fitness, x.float(), tables, record, families, maximize=False)
     torch.testing.assert_close(found[:3], torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-8)
-    assert found[3:].tolist() == [1.0, 0.0, 0.0]  # what is impossible stays so
+    assert found[3:6].tolist() == [1.0, 0.0, 0.0]  # what is impossible stays so
+    assert found[6:].tolist() == x[order[0]].tolist()  # the best candidate
     assert (found * ONE == (found * ONE).round()).all()
 
 

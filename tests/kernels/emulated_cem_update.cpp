@@ -41,6 +41,7 @@ void __threadfence() {}
 #include "cma_update/arguments.h"
 #include "cma_update/launch.cuh"
 #include "discrete/launch.cuh"
+#include "discrete/tables.cuh"
 
 double* cem_tetris::update::dynamic_shared() {
   return reinterpret_cast<double*>(cuda_emulation::block->shared.data());
@@ -81,6 +82,10 @@ void run(const cem_tetris::discrete::Call& call, const cem_tetris::discrete::Sta
 void run(const cem_tetris::discrete::Call& call, cem_tetris::Device device) {
   cem_tetris::discrete::launch(Emulated(), call);
 }
+void run(const cem_tetris::discrete::Move& call, const cem_tetris::discrete::Families& families,
+    cem_tetris::Device device) {
+  cem_tetris::discrete::launch(Emulated(), call, families, device);
+}
 template <typename Work> void run(const Work& call, ScalarType type, cem_tetris::Device) {
   cem_tetris::cma::launch(Emulated(), call, type);
 }
@@ -93,6 +98,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(emulated, m) {
   m.def(cem_tetris::cma::kDrawSchema);
   m.def(cem_tetris::discrete::kCategoricalSchema);
   m.def(cem_tetris::discrete::kPermutationSchema);
+  m.def(cem_tetris::discrete::kTablesSchema);
   m.def("set_multiprocessors(Tensor of_the_device, int count) -> ()");
 }
 STABLE_TORCH_LIBRARY_IMPL(emulated, CPU, m) {
@@ -101,5 +107,6 @@ STABLE_TORCH_LIBRARY_IMPL(emulated, CPU, m) {
   m.impl("draw_correlated", TORCH_BOX(&cem_tetris::cma::draw_correlated<run>));
   m.impl("sample_categorical", TORCH_BOX(&cem_tetris::discrete::sample_categorical<run>));
   m.impl("sample_permutation", TORCH_BOX(&cem_tetris::discrete::sample_permutation<run>));
+  m.impl("update_tables", TORCH_BOX(&cem_tetris::discrete::update_tables<run>));
   m.impl("set_multiprocessors", TORCH_BOX(&set_multiprocessors));
 }

@@ -30,6 +30,7 @@ from kernels import (
     sample_normal_rows,
     sample_permutation,
     sigmoid,
+    update_tables,
 )
 
 
@@ -136,6 +137,19 @@ def draw_permutations(table: Tensor, seeds: Tensor, generation: Tensor) -> Tenso
     return sample_permutation(table, 12, seed=seeds, generation=generation)
 
 
+def ranked(device: str) -> tuple[Tensor, ...]:
+    """Return what ``move_tables`` takes: a variable and two transitions of two problems."""
+    fitness, x, distribution, record, *_ = problem((2,), 40, 3)
+    p = torch.cat(
+        [torch.linspace(0, 1, 16, dtype=torch.float64).view(2, 8), distribution[:, 0].double()], dim=-1
+    )
+    return tuple(y.to(device) for y in (fitness, (x > 0).to(x), p, record))
+
+
+def move_tables(*inputs: Tensor) -> Tensor:
+    return update_tables(*inputs, [(1, 1, 2), (2, 3, 2)], maximize=True)
+
+
 SUMS = {"rtol": 1e-5, "atol": 1e-5}  # of gradients, whose order a compiler chooses
 
 OPERATORS = {
@@ -158,6 +172,7 @@ OPERATORS = {
     "draw_correlated": Operator(draw_rotated, draws, differentiable=False),
     "sample_categorical": Operator(draw_categories, tables(7), differentiable=False),
     "sample_permutation": Operator(draw_permutations, tables(7, 6), differentiable=False),
+    "update_tables": Operator(move_tables, ranked, differentiable=False),
 }
 LARGE = {
     "lltm, left to the BLAS": Operator(
@@ -193,7 +208,7 @@ def test_graphs_streams_and_devices(name: str) -> None:
     contract.check_cuda(operator.function, *operator.inputs("cuda"))
 
 
-FAMILIES = (*ELEMENTWISE, "lltm", "sample_", "cem_update", "cma_update", "draw_correlated")
+FAMILIES = (*ELEMENTWISE, "lltm", "sample_", "cem_update", "cma_update", "draw_correlated", "update_tables")
 
 
 class Recorder(TorchDispatchMode):
@@ -246,6 +261,7 @@ def test_tensors_that_do_not_fit_are_refused(device: str) -> None:
         (update, search(40)(device), {"size": [6], "type": [0]}),
         (adapt, correlated(device), {"size": [8], "type": [0]}),
         (draw_rotated, draws(device), {}),
+        (move_tables, ranked(device), {"type": [0, 1]}),
         (draw_categories, tables(7)(device), {}),
         (draw_permutations, tables(7, 6)(device), {}),
     ]:

@@ -21,7 +21,7 @@ from kernels.ops.philox import philox4x32, split64
 LEAST_P = 1e-6  # of a chi-square test: a right sampler falls below for one seed in a million
 
 
-def noise(batch: tuple[int, ...] = (), generation: int = 2**40 + 3) -> dict[str, Tensor]:
+def noise(batch: tuple[int, ...] = (), generation: int = 2**40 + 3) -> dict[str, Any]:
     seed = torch.arange(math.prod(batch)).reshape(batch) * 2**61 - 5
     return {"seed": seed, "generation": torch.tensor(generation)}
 
@@ -35,14 +35,15 @@ def table_of(*shape: int) -> Tensor:
     return x
 
 
+DTYPES = torch.int64, torch.float32, torch.float64
 # Operators and their arguments. Variables: of equal and of different sizes, in one group and in several.
 # Items: one, three and five of a lane of CUDA, and more; odd and even numbers of candidates.
-CALLS: list[tuple[str, tuple[Any, ...], dict[str, Tensor]]] = [
-    *(("sample_categorical", (table_of(*b, sum(sizes)), sizes, n), noise(b))
+CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    *(("sample_categorical", (table_of(*b, sum(sizes)), sizes, n), noise(b) | {"dtype": DTYPES[len(b)]})
     for b, sizes, n in [
         ((), [2] * 200, 33), ((3,), [10] * 5, 64), ((2, 2), [1, 7, 2, 9000, 3], 5), ((), [2, 3] * 700, 9)
     ]),
-    *(("sample_permutation", (table_of(*b, items + 1, items), n), noise(b))
+    *(("sample_permutation", (table_of(*b, items + 1, items), n), noise(b) | {"dtype": DTYPES[len(b)]})
     for b, items, n in [
         ((), 1, 3), ((2, 2), 33, 5), ((), 100, 70), ((3,), 160, 2), ((), 161, 3), ((), 1100, 2)
     ]),

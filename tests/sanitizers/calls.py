@@ -7,6 +7,7 @@ import torch
 from kernels.ops.cem_update import cem_update
 from kernels.ops.cma_update import cma_update, draw_correlated
 from kernels.ops.discrete.op import sample_categorical, sample_permutation
+from kernels.ops.discrete.tables import update_tables
 from kernels.ops.elementwise.op import elementwise_mult, sigmoid, vector_add
 from kernels.ops.lltm import lltm
 from kernels.ops.normal import sample_normal
@@ -55,6 +56,10 @@ def call_operators() -> None:
     for n in (1, 33, 150):
         sample_categorical(torch.rand(3, 5 * n).double(), [n, 4 * n], 200, seed=seeds, generation=generation)
         sample_permutation(torch.rand(3, n + 1, n).double(), 50, seed=seeds, generation=generation)
+        for rows in (n, n + 1):
+            x, tables = torch.rand(3, 200, n).mul(n).floor(), torch.rand(3, rows * n + n).double()
+            record = torch.zeros(3, 5, dtype=torch.float64)
+            update_tables(x.sum(-1), x, tables, record, [(n, rows, n)], maximize=True)
     for batch, features, states in ((1, 3, 5), (64, 128, 256), (300, 32, 64)):
         shapes = (
             (batch, features),

@@ -1,1 +1,4 @@
-"""Categorical variables and permutations, the same bits on every processor. Begin with `op.py`."""
+"""Categorical variables and permutations, the same bits on every processor.
+
+`op.py` draws them, `tables.py` moves their probabilities.
+"""

@@ -30,7 +30,20 @@ def _case(name: str, *shape: int, **given: Any) -> Case:
     return Case(expected, actual, _inputs, shape, shape, given, gradients=False)
 
 
+def _move(update: Any, fitness: Tensor, x: Tensor, table: Tensor, record: Tensor) -> Tensor:
+    given = x.mul(7).long().double(), torch.where(table < 0.3, 0.0, table.double()), record.double()
+    moved: Tensor = update(fitness, *given, [(5, 5, 7), (9, 10, 9)], maximize=False)
+    return moved
+
+
+def _ranked(generator: Generator, size: int) -> tuple[Tensor, ...]:
+    shapes = (size,), (size, 14), (139,), (5,)
+    return tuple(torch.rand(shape, generator=generator, dtype=torch.float64) for shape in shapes)
+
+
+_MOVES = partial(_move, kernels.update_tables_reference), partial(_move, kernels.update_tables)
 CASES = {
+    "update_tables": Case(*_MOVES, _ranked, small=(9,), large=(300,), gradients=False),
     "categorical": _case("sample_categorical", sum(SIZES), sizes=SIZES, num_samples=33),
     "permutation": _case("sample_permutation", 71, 70, num_samples=33),
 }

@@ -17,7 +17,7 @@ void run(const Call& call, const Starts& starts, Device) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t problem = i / groups, first = i % groups * 2 * kPairs;
       const Noise noise(call, problem, false);
-      int64_t* const out = call.out + (problem * call.samples + first) * call.width;
+      const int64_t place = (problem * call.samples + first) * call.width;
       for (int64_t v = 0; v < call.width; ++v) {
         const auto set = [&](uint64_t* word) {
           for (int l = 0; l < kPairs; ++l) noise.set(first / 2 + l, v, word + 2 * l);
@@ -26,7 +26,7 @@ void run(const Call& call, const Starts& starts, Device) {
         draw_category<1>(call.table + problem * starts.back() + starts[v],
             static_cast<int>(starts[v + 1] - starts[v]), set, found);
         for (int64_t s = std::min<int64_t>(call.samples - first, 2 * kPairs); s-- > 0;) {
-          out[s * call.width + v] = found[s];
+          call.put(place + s * call.width + v, found[s]);
         }
       }
     }
@@ -66,7 +66,7 @@ void run(const Call& call, Device) {
         const int64_t found = item - weights.data();
         left[found] = 0;
         row = table + (1 + found) * n;
-        call.out[i * n + step] = found;
+        call.put(i * n + step, found);
       }
     }
   });

@@ -23,7 +23,19 @@ struct Call {
   int64_t problems, samples, width;  // width: variables, or items
   const double* table;
   const int64_t *seed, *generation;
-  int64_t* out;
+  void* out;
+  torch::headeronly::ScalarType type;  // of out
+
+  // Writes a category or an item.
+  CEM_TETRIS_FUNCTION void put(int64_t place, int64_t index) const {
+    using torch::headeronly::ScalarType;
+    const bool is_double = type == ScalarType::Double;
+    if (type == ScalarType::Float) {
+      static_cast<float*>(out)[place] = static_cast<float>(index);
+    } else {
+      static_cast<int64_t*>(out)[place] = is_double ? bit_cast<int64_t>(static_cast<double>(index)) : index;
+    }
+  }
 };
 
 struct Noise {
@@ -56,8 +68,8 @@ CEM_TETRIS_FUNCTION uint64_t weight(uint64_t known) { return known; }
 
 // Draws a variable for some candidates, whose bits set(word) gives. p: the probabilities of its `size`
 // categories, or their weights; kAtOnce of them are loaded together.
-template <int kAtOnce, int kCount, typename Number, typename Set>
-CEM_TETRIS_FUNCTION void draw_category(const Number* p, int size, const Set& set, int64_t (&found)[kCount]) {
+template <int kAtOnce, int kCount, typename Number, typename Set, typename Index>
+CEM_TETRIS_FUNCTION void draw_category(const Number* p, int size, const Set& set, Index (&found)[kCount]) {
   const auto each = [&](const auto& f) {  // the last ones may be followed by some of no weight
     for (int first = 0; first < size; first += kAtOnce) {
 #pragma unroll
@@ -83,16 +95,18 @@ CEM_TETRIS_FUNCTION void draw_category(const Number* p, int size, const Set& set
 namespace {
 
 constexpr char kCategoricalSchema[] =
-    "sample_categorical(Tensor tables, int[] sizes, SymInt num_samples, Tensor seed, Tensor generation) "
-    "-> Tensor";
+    "sample_categorical(Tensor tables, int[] sizes, SymInt num_samples, Tensor seed, Tensor generation, "
+    "ScalarType dtype) -> Tensor";
 constexpr char kPermutationSchema[] =
-    "sample_permutation(Tensor table, SymInt num_samples, Tensor seed, Tensor generation) -> Tensor";
+    "sample_permutation(Tensor table, SymInt num_samples, Tensor seed, Tensor generation, ScalarType dtype) "
+    "-> Tensor";
 
 using Starts = std::vector<int64_t>;  // where the categories of each variable begin, and the last one's end
 
 // Calls run(call). shape: of the table of a problem.
 template <typename F> Tensor with_call(const Tensor& given, std::initializer_list<int64_t> shape,
-    int64_t width, int64_t samples, const Tensor& given_seed, const Tensor& generation, const F& run) {
+    int64_t width, int64_t samples, const Tensor& given_seed, const Tensor& generation, ScalarType type,
+    const F& run) {
   const Sizes sizes = given.sizes();
   const Problems problems{Device(given), {sizes.data(), sizes.size() - shape.size()}};
   const Tensor table = problems.check(given, "the table", ScalarType::Double, shape),
@@ -100,15 +114,18 @@ template <typename F> Tensor with_call(const Tensor& given, std::initializer_lis
   problems.require(generation, "generation", ScalarType::Long, {}, false);
   STD_TORCH_CHECK(
       samples >= 0 && samples < int64_t{1} << 31, "expected num_samples in 0..2^31 - 1, got ", samples);
-  const Tensor out = problems.empty(ScalarType::Long, {samples, width});
+  STD_TORCH_CHECK(type == ScalarType::Long || type == ScalarType::Float || type == ScalarType::Double,
+      "expected a result of type Long, Float or Double, got ", torch::headeronly::toString(type));
+  const Tensor out = problems.empty(type, {samples, width});
   const Call call{problems.count(), samples, width, const_data<double>(table), const_data<int64_t>(seed),
-      const_data<int64_t>(generation), mutable_data<int64_t>(out)};
+      const_data<int64_t>(generation), mutable_data<void>(out), type};
   if (call.problems * samples * width != 0) run(call, problems.device);
   return out;
 }
 
 template <void (&run)(const Call&, const Starts&, Device)> Tensor sample_categorical(const Tensor& tables,
-    std::vector<int64_t> sizes, int64_t samples, const Tensor& seed, const Tensor& generation) {
+    std::vector<int64_t> sizes, int64_t samples, const Tensor& seed, const Tensor& generation,
+    ScalarType type) {
   STD_TORCH_CHECK(tables.dim() >= 1, "expected tables of shape (..., T), got ()");
   Starts starts{0};
   for (const int64_t size : sizes) {
@@ -116,15 +133,15 @@ template <void (&run)(const Call&, const Starts&, Device)> Tensor sample_categor
     starts.push_back(starts.back() + size);
   }
   return with_call(tables, {starts.back()}, static_cast<int64_t>(sizes.size()), samples, seed, generation,
-      [&](const Call& call, Device device) { run(call, starts, device); });
+      type, [&](const Call& call, Device device) { run(call, starts, device); });
 }
 
 template <void (&run)(const Call&, Device)> Tensor sample_permutation(
-    const Tensor& table, int64_t samples, const Tensor& seed, const Tensor& generation) {
+    const Tensor& table, int64_t samples, const Tensor& seed, const Tensor& generation, ScalarType type) {
   const int64_t n = table.dim() < 2 ? 0 : table.sizes().back();
   STD_TORCH_CHECK(n >= 1 && n <= kMost, "expected table of shape (..., n + 1, n), 1 <= n <= ", kMost,
       ", got ", text_of(table.sizes()));
-  return with_call(table, {n + 1, n}, n, samples, seed, generation, run);
+  return with_call(table, {n + 1, n}, n, samples, seed, generation, type, run);
 }
 
 }  // namespace

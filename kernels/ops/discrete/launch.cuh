@@ -72,14 +72,14 @@ __global__ void __launch_bounds__(kThreads)
     const uint32_t row = i / group.variables, v = i - row * group.variables;
     const int64_t sample = 2 * (top + row), place = group.first + v;
     const auto set = [&](uint64_t* word) { noise.set(top + row, place, word); };
-    int64_t found[2];
+    int found[2];
     const auto draw = [&](const auto* p) {
       draw_category<4>(p + group.start[v], group.start[v + 1] - group.start[v], set, found);
     };
     group.staged ? draw(weights - before) : draw(table);
-    int64_t* const out = call.out + (problem * call.samples + sample) * call.width + place;
-    out[0] = found[0];
-    if (sample + 1 < call.samples) out[call.width] = found[1];
+    const int64_t out = (problem * call.samples + sample) * call.width + place;
+    call.put(out, found[0]);
+    if (sample + 1 < call.samples) call.put(out + call.width, found[1]);
   }
 }
 
@@ -101,7 +101,6 @@ template <int kEach> __global__ void __launch_bounds__(kMostThreads, 1)
   const Noise noise(call, problem, true);
   uint32_t left[kShared ? 1 : kMost / kWarp / 32 + 2] = {};  // a bit an item
   for (int j = 0; j < each; ++j) left[kShared ? 0 : j / 32] |= lane * each + j < n ? 1u << j % 32 : 0u;
-  int64_t* const out = call.out + (problem * call.samples + candidate) * n;
   int64_t row = lane * each;  // where the items of this lane are
   uint64_t words[2] = {};
   int items = 0;
@@ -142,7 +141,9 @@ template <int kEach> __global__ void __launch_bounds__(kMostThreads, 1)
     const int item = winner * each + place;
     row = int64_t{1 + item} * n + lane * each;
     if (lane == turn) items = item;
-    if ((turn == kWarp - 1 || step == n - 1) && lane <= turn) out[step - turn + lane] = items;
+    if ((turn == kWarp - 1 || step == n - 1) && lane <= turn) {
+      call.put((problem * call.samples + candidate) * n + step - turn + lane, items);
+    }
   }
 }
 

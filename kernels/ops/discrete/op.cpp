@@ -5,4 +5,5 @@
 STABLE_TORCH_LIBRARY_FRAGMENT(cem_tetris, m) {
   m.def(cem_tetris::discrete::kCategoricalSchema);
   m.def(cem_tetris::discrete::kPermutationSchema);
+  m.def(cem_tetris::discrete::kTablesSchema);
 }

@@ -10,13 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import Tensor, int64
+import torch
+from torch import Tensor
 
 from kernels.ops.library import Library
 
 
 def sample_categorical(
-    tables: Tensor, sizes: Sequence[int], num_samples: int, *, seed: Tensor, generation: Tensor
+    tables: Tensor,
+    sizes: Sequence[int],
+    num_samples: int,
+    *,
+    seed: Tensor,
+    generation: Tensor,
+    dtype: torch.dtype = torch.int64,
 ) -> Tensor:
     """Draw independent categorical variables; the result has no gradients.
 
@@ -29,20 +36,24 @@ def sample_categorical(
         num_samples: N, 0 or more.
         seed: shape (...), int64.
         generation: shape (), int64, taken modulo 2**63.
+        dtype: of the result: int64, float32 or float64.
 
     Returns:
-        Indices of categories, shape (..., N, V), int64.
+        Indices of categories, shape (..., N, V).
 
     Raises:
         TypeError: a tensor has the wrong type.
         ValueError: a tensor has a wrong shape or device, or a number is out of range.
         kernels.BuildError: the operator has to be built, and cannot be.
     """
-    result: Tensor = _LIBRARY.call("sample_categorical", tables, list(sizes), num_samples, seed, generation)
+    given = tables, list(sizes), num_samples, seed, generation, dtype
+    result: Tensor = _LIBRARY.call("sample_categorical", *given)
     return result
 
 
-def sample_permutation(table: Tensor, num_samples: int, *, seed: Tensor, generation: Tensor) -> Tensor:
+def sample_permutation(
+    table: Tensor, num_samples: int, *, seed: Tensor, generation: Tensor, dtype: torch.dtype = torch.int64
+) -> Tensor:
     """Draw permutations item by item, by transitions without return; the result has no gradients.
 
     Each step draws among the items left, by the row of the item before. P.-T. de Boer, D. P. Kroese, S.
@@ -55,16 +66,18 @@ def sample_permutation(table: Tensor, num_samples: int, *, seed: Tensor, generat
         num_samples: N; errors are those of ``sample_categorical``.
         seed: shape (...), int64.
         generation: shape (), int64.
+        dtype: of the result: int64, float32 or float64.
 
     Returns:
-        Indices of items, shape (..., N, n), int64.
+        Indices of items, shape (..., N, n).
     """
-    result: Tensor = _LIBRARY.call("sample_permutation", table, num_samples, seed, generation)
+    result: Tensor = _LIBRARY.call("sample_permutation", table, num_samples, seed, generation, dtype)
     return result
 
 
 _LIBRARY = Library(
     "discrete",
-    sample_categorical=lambda p, sizes, n, *_: p.new_empty((*p.shape[:-1], n, len(sizes)), dtype=int64),
-    sample_permutation=lambda p, n, *_: p.new_empty((*p.shape[:-2], n, p.shape[-1]), dtype=int64),
+    sample_categorical=lambda p, sizes, n, *x: p.new_empty((*p.shape[:-1], n, len(sizes)), dtype=x[-1]),
+    sample_permutation=lambda p, n, *x: p.new_empty((*p.shape[:-2], n, p.shape[-1]), dtype=x[-1]),
+    update_tables=lambda fitness, x, tables, *_: tables.new_empty(tables.shape),
 )

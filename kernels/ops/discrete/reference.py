@@ -15,7 +15,13 @@ _ONE = 2.0**48  # the weight of probability 1
 
 
 def sample_categorical_reference(
-    tables: Tensor, sizes: Sequence[int], num_samples: int, *, seed: Tensor, generation: Tensor
+    tables: Tensor,
+    sizes: Sequence[int],
+    num_samples: int,
+    *,
+    seed: Tensor,
+    generation: Tensor,
+    dtype: torch.dtype = torch.int64,
 ) -> Tensor:
     """Return what ``sample_categorical`` returns; the arguments are the same, and nothing is checked."""
 
@@ -31,11 +37,11 @@ def sample_categorical_reference(
     sums = torch.where(none, by_variable(torch.ones_like(tables)).long(), weights).cumsum(-1)
     words = random_words(seed, generation, num_samples, len(sizes), 0)
     below = _multiply_high(words, sums[..., -1].unsqueeze(-2))
-    return torch.searchsorted(sums, below.mT.contiguous(), right=True).mT.contiguous()
+    return torch.searchsorted(sums, below.mT.contiguous(), right=True).mT.to(dtype).contiguous()
 
 
 def sample_permutation_reference(
-    table: Tensor, num_samples: int, *, seed: Tensor, generation: Tensor
+    table: Tensor, num_samples: int, *, seed: Tensor, generation: Tensor, dtype: torch.dtype = torch.int64
 ) -> Tensor:
     """Return what ``sample_permutation`` returns; the arguments are the same, and nothing is checked."""
     weights = (table * _ONE).round().long()
@@ -47,7 +53,7 @@ def sample_permutation_reference(
         items.append((sums <= _multiply_high(word, sums[..., -1:])).sum(-1, keepdim=True))
         left = left.scatter(-1, items[-1], 0)
         row = weights[..., 1:, :].take_along_dim(items[-1].expand_as(left), dim=-2)
-    return torch.cat(items, dim=-1)
+    return torch.cat(items, dim=-1).to(dtype)
 
 
 def random_words(seed: Tensor, generation: Tensor, candidates: int, places: int, mark: int) -> Tensor:

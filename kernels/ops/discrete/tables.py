@@ -1,0 +1,139 @@
+"""Move tables of probabilities by the ranks of candidates: the same bits on CPU, CUDA and in plain PyTorch.
+
+A table has a row for each variable, or for what comes before an item, and in it the probabilities of the
+values x. A generation of N candidates moves them by
+
+    p' = max(p + beta sum of w_k [x_k = value], floor) / sum of its row        over all candidates by rank k
+
+    w_k  = log(N / 2 + 1/2) - log k for the better half, of sum 1; those of the worse half mirror them
+    beta = mu / (mu + 2 sqrt(rows (values - 1))), at most 0.7            with mu = 1 / sum of w_k^2, w_k > 0
+
+The positive part is the smoothed maximum likelihood of weighted elites (P.-T. de Boer, D. Kroese, S. Mannor
+and R. Rubinstein, A Tutorial on the Cross-Entropy Method, Annals of Operations Research 134, 2005, sections 4
+and 5); as in CMA-ES worse candidates push away. Candidates of equal fitness have the mean of their weights;
+NaN and the infinity on the bad side are equal, and worst. A probability of 0 stays 0. Others stay above a
+floor, by which one row in three generations is expected to have another than its likeliest value: R. Hamano
+et al., CatCMA: Stochastic Optimization for Mixed-Category Problems, GECCO 2024.
+
+Probabilities are multiples of 2^-40 and weights integers: sums are exact in any order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from operator import index
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from kernels.ops.discrete.op import _LIBRARY
+
+Families = Sequence[tuple[int, int, int]]
+"""Of each the columns, rows and values; the rows are as many as the columns, or of transitions one more."""
+
+_ONE = 1 << 40
+_MOST_COUNTED = 16384  # candidates: CUDA counts for each the better ones
+
+
+def update_tables(
+    fitness: Tensor, candidates: Tensor, tables: Tensor, record: Tensor, families: Families, *, maximize: bool
+) -> Tensor:
+    """Move tables of probabilities, and the best candidate after them; the result has no gradients.
+
+    Leading dimensions ``...`` are problems side by side. With a row for each column, column v counts in row
+    v; of transitions, with one more, the first column in row 0 and others in row 1 + value before.
+
+    Args:
+        fitness: shape (..., N), N >= 2, a dtype of ``cem_update``.
+        candidates: shape (..., N, C), float32 or float64: the columns of one family after the other, whole
+            numbers from 0 to values - 1. They may be columns of a wider tensor.
+        tables: shape (..., T + C), float64: row after row of each family, then the best candidate so far.
+        record: shape (..., 5), float64; its first number is the best fitness so far (NaN: none yet).
+        families: of each the columns, C in all, the rows, and the values of a row: T cells in all.
+        maximize: True if a greater fitness is better.
+
+    Returns:
+        The next tables and best candidate: shape (..., T + C), float64.
+
+    Raises:
+        TypeError: a tensor has the wrong type.
+        ValueError: a tensor has a wrong shape or device.
+        kernels.BuildError: the operator has to be built, and cannot be.
+    """
+    size = index(fitness.shape[-1])  # index: a number for Dynamo, where it has a symbol
+    if fitness.is_cuda and size > _MOST_COUNTED:
+        return update_tables_reference(fitness, candidates, tables, record, families, maximize=maximize)
+    moves = [(*rows, *_steps(size, *map(index, rows[1:]))) for rows in families]
+    numbers = [list(each) for each in zip(*moves, strict=True)]
+    sums = _weight_sums(size, fitness.device)
+    given = fitness, candidates, tables, record, sums, *numbers, maximize
+    result: Tensor = _LIBRARY.call("update_tables", *given)
+    return result
+
+
+def update_tables_reference(
+    fitness: Tensor, candidates: Tensor, tables: Tensor, record: Tensor, families: Families, *, maximize: bool
+) -> Tensor:
+    """Return what ``update_tables`` returns, in plain PyTorch; nothing is checked."""
+    weights, best = _ranked(fitness, record[..., 0], maximize)
+    width, moved = candidates.shape[-1], list[Tensor]()
+    old, parts = tables[..., -width:], candidates.long().split([columns for columns, *_ in families], dim=-1)
+    for (columns, rows, values), x in zip(families, parts, strict=True):
+        table = tables[..., (first := sum(part.shape[-1] for part in moved)) : first + rows * values]
+        row = torch.arange(columns, device=x.device) if rows == columns else pad(x[..., :-1] + 1, (1, 0))
+        each = weights.unsqueeze(-1).expand(x.shape).flatten(-2)
+        sums = torch.zeros_like(table, dtype=torch.int64)
+        sums = sums.scatter_add(-1, (row * values + x).flatten(-2), each)
+        rate, floor = _steps(*map(index, (x.shape[-2], rows, values)))
+        p = table + (sums.double() * rate).round() / _ONE
+        p = torch.where(table > 0, p.clamp(min=floor), 0.0).unflatten(-1, (rows, values))
+        p = p / p.sum(-1, keepdim=True).clamp(min=1 / _ONE)  # 0 where nothing is possible
+        moved.append((p * _ONE).round().flatten(-2) / _ONE)
+    place = best.clamp(min=0)[..., None, None].expand(*old.shape[:-1], 1, width)
+    newest = candidates.gather(-2, place).squeeze(-2).to(old)
+    return torch.cat([*moved, torch.where(best.unsqueeze(-1) < 0, old, newest)], dim=-1)
+
+
+def _ranked(fitness: Tensor, known: Tensor, maximize: bool) -> tuple[Tensor, Tensor]:
+    """Return 2^40 w of candidates, (..., N) int64, and which one is better than the best known, or -1."""
+    size, worst = index(fitness.shape[-1]), -math.inf if maximize else math.inf
+    exact = fitness.double() if fitness.is_floating_point() else fitness.long()
+    exact, known = (x.nan_to_num(worst, math.inf, -math.inf) for x in (exact, known))
+    ordered = exact.sort(dim=-1).values
+    low, high = (torch.searchsorted(ordered, exact, right=right) for right in (False, True))
+    first, last = (size - high, size - low) if maximize else (low, high)
+    sums = _weight_sums(size, fitness.device).expand(*fitness.shape[:-1], -1)
+    weights = (sums.gather(-1, last) - sums.gather(-1, first)) // (last - first)
+    best = exact.argmax(-1) if maximize else exact.argmin(-1)
+    value = exact.gather(-1, best.unsqueeze(-1)).squeeze(-1).double()
+    return weights, torch.where(value > known if maximize else value < known, best, -1)
+
+
+@lru_cache(maxsize=64)
+def _numbers(size: int, device: torch.device) -> tuple[Tensor, float]:
+    """Return the sums of 2^40 w of the best 0 .. N candidates, shape (N + 1,), int64, and mu."""
+    half = [math.log(size / 2 + 0.5) - math.log(rank) for rank in range(1, size // 2 + 1)]
+    total = math.fsum(half)
+    weights = [round(weight / total * _ONE) for weight in half]
+    weights += [0] * (size % 2) + [-weight for weight in reversed(weights)]
+    sums = torch.tensor([0, *weights]).cumsum(0).to(device)
+    return sums, total**2 / math.fsum(weight * weight for weight in half)
+
+
+def _weight_sums(size: int, device: torch.device) -> Tensor:
+    return _numbers(size, device)[0]
+
+
+def _steps(size: int, rows: int, values: int) -> tuple[float, float]:
+    """Return beta and the floor."""
+    mu = _numbers(size, torch.device("cpu"))[1]
+    floor = (1 - 0.73 ** (1 / rows)) / max(1, values - 1)
+    return min(0.7, mu / (mu + 2 * math.sqrt(rows * (values - 1)))), round(floor * _ONE) / _ONE
+
+
+# Dynamo runs them, as it does kernels.ops.library's `_load`: it would trace into the cache.
+_weight_sums._dynamo_marked_constant = True  # type: ignore[attr-defined]
+_steps._dynamo_marked_constant = True  # type: ignore[attr-defined]

@@ -1,0 +1,99 @@
+"""Tables of probabilities that move by ranks: bits of the reference, and what an update is."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from contract import DEVICES, assert_same, check_device, check_graph_replay, cuda
+from test_cem_update_emulated import check as check_emulated
+from torch import Tensor
+from torch.utils._pytree import tree_map_only
+
+from kernels import update_tables, update_tables_reference
+from kernels.ops.discrete import tables as rules
+
+NAN, INF = math.nan, math.inf
+VARIABLES, TRANSITIONS, LARGE = (9, 9, 3), (20, 21, 20), (3, 3, 40)
+# batch, families, N: odd and even N, partial groups of columns, sums in shared and in global memory.
+CASES = [
+    ((), [VARIABLES], 33),
+    ((2, 3), [VARIABLES, TRANSITIONS, (1, 1, 1)], 20),
+    ((3,), [TRANSITIONS], 7),
+    ((), [LARGE, VARIABLES], 300),
+    ((), [(1, 2, 1)], 2),
+]
+FITNESS = [torch.float64, torch.bfloat16, torch.int64, torch.bool]
+
+
+def problem(
+    batch: tuple[int, ...],
+    families: rules.Families,
+    size: int,
+    kind: torch.dtype = torch.float32,
+    dtype: torch.dtype = torch.float32,
+) -> tuple[Any, ...]:
+    """Return arguments: candidates inside wider ones, ties, failures, and a problem where all have failed."""
+    generator = torch.Generator().manual_seed(size)
+    fitness = torch.randn(*batch, size, generator=generator).mul(4).round().to(kind)
+    if fitness.is_floating_point():
+        fitness[..., ::5], fitness[..., 3::11], fitness[..., 4::7] = NAN, INF, -INF
+        if batch:
+            fitness[0] = NAN
+    parts = [torch.zeros(*batch, size, 2)]
+    parts += [torch.randint(k, (*batch, size, columns), generator=generator) for columns, _, k in families]
+    whole = torch.cat([part.to(dtype) for part in parts], dim=-1)
+    cells = sum(rows * values for _, rows, values in families)
+    tables = torch.rand(*batch, cells, generator=generator).mul(2**36).round().double() / 2**40
+    tables[..., ::6] = 0.0
+    best = torch.full((*batch, whole.shape[-1] - 2), NAN, dtype=torch.float64)
+    record = torch.full((*batch, 5), NAN, dtype=torch.float64)
+    record.view(-1, 5)[1::2, 0] = 0.5
+    return fitness, whole[..., 2:], torch.cat([tables, best], dim=-1), record, families
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind", FITNESS)
+@pytest.mark.parametrize("case", CASES)
+def test_the_reference_gives_the_same_bits(case: Any, kind: torch.dtype, device: str) -> None:
+    for dtype in (torch.float32, torch.float64):
+        given = tree_map_only(Tensor, lambda x: x.to(device), problem(*case, kind, dtype))
+        for maximize in (False, True):
+            found = update_tables(*given, maximize=maximize)
+            assert_same(found, update_tables_reference(*given, maximize=maximize))
+
+
+@cuda
+def test_cuda_gives_the_bits_of_the_cpu() -> None:
+    for case in [*CASES, ((), [(50, 50, 10)], 1024), ((), [VARIABLES], rules._MOST_COUNTED + 1)]:
+        check_device(update_tables, *problem(*case), maximize=True)
+    *tensors, families = problem(*CASES[1])
+    check_graph_replay(lambda *given: update_tables(*given, families, maximize=True), *tensors)
+
+
+@pytest.mark.slow
+def test_emulated_cuda_gives_the_bits_of_the_cpu() -> None:
+    for case in CASES:
+        for kind in FITNESS:
+            check_emulated(update_tables, *problem(*case, kind), maximize=True)
+
+
+def test_better_values_become_likelier_and_what_is_impossible_stays_so() -> None:
+    fitness, x = torch.tensor([3.0, NAN, 1.0, 2.0]), torch.tensor([[1.0], [2.0], [0.0], [0.0]])
+    table = torch.tensor([0.25, 0.25, 0.5, 0.0, NAN], dtype=torch.float64)
+    record = torch.full((5,), NAN, dtype=torch.float64)
+    *p, best = update_tables(fitness, x, table, record, [(1, 1, 4)], maximize=False).tolist()
+    assert p[0] > 0.25 > p[1]
+    assert p[2] < 0.5
+    assert p[3] == best == 0.0
+    assert math.isclose(sum(p), 1.0, abs_tol=2**-38)
+
+
+def test_without_a_difference_nothing_moves_and_no_candidate_is_better_than_the_record() -> None:
+    table = torch.tensor([0.375, 0.625, 7.0], dtype=torch.float64)
+    record = torch.full((5,), 1.0, dtype=torch.float64)
+    for value in (1.0, NAN):
+        given = torch.full((7,), value), (torch.arange(7.0) % 2).unsqueeze(-1)
+        assert_same(update_tables(*given, table, record, [(1, 1, 2)], maximize=True), table)
