@@ -138,7 +138,7 @@ def _with_families(state: State, candidates: Tensor, fitness: Tensor) -> State:
         moved = _moved(bare, numbers, fitness)
         new = new._replace(record=moved.record, generation=moved.generation)
     update = update_tables_reference if settings.backend == "torch" else update_tables
-    families = [(family.columns, *family.rows) for family in settings.families]
+    families = [(family.columns, *family.rows, family.smoothing) for family in settings.families]
     tables = update(fitness, columns, tables, state.record, families, maximize=settings.maximize)
     return new._replace(discrete=tables)
 

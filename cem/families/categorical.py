@@ -17,9 +17,11 @@ class Categorical:
 
     Attributes:
         sizes: The number of values of each parameter, shape (V,).
+        smoothing: beta, the weight of a generation in (0, 1]. None: by the population.
     """
 
     sizes: tuple[int, ...]
+    smoothing: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sizes", tuple(map(int, self.sizes)))
@@ -56,6 +58,6 @@ class Categorical:
         return likeliest
 
 
-def Bernoulli(count: int) -> Categorical:  # noqa: N802
+def Bernoulli(count: int, smoothing: float | None = None) -> Categorical:  # noqa: N802
     """Return the family of ``count`` parameters that are 0 or 1."""
-    return Categorical((2,) * count)
+    return Categorical((2,) * count, smoothing)

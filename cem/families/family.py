@@ -23,6 +23,10 @@ class Family(Protocol):
         """The number of columns of a candidate."""
 
     @property
+    def smoothing(self) -> float | None:
+        """beta, the weight of a generation in (0, 1]; None: by the population."""
+
+    @property
     def rows(self) -> tuple[int, int]:
         """The rows of the table, one per column or, of transitions, one more; and the values in each."""
 

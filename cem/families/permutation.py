@@ -20,9 +20,12 @@ class Permutation:
 
     Attributes:
         items: n, the number of items.
+        smoothing: beta, the weight of a generation in (0, 1]. None: by the population. Less, with more
+            generations, finds shorter routes.
     """
 
     items: int
+    smoothing: float | None = None
 
     @property
     def columns(self) -> int:

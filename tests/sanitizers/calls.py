@@ -59,7 +59,7 @@ def call_operators() -> None:
         for rows in (n, n + 1):
             x, tables = torch.rand(3, 200, n).mul(n).floor(), torch.rand(3, rows * n + n).double()
             record = torch.zeros(3, 5, dtype=torch.float64)
-            update_tables(x.sum(-1), x, tables, record, [(n, rows, n)], maximize=True)
+            update_tables(x.sum(-1), x, tables, record, [(n, rows, n, None)], maximize=True)
     for batch, features, states in ((1, 3, 5), (64, 128, 256), (300, 32, 64)):
         shapes = (
             (batch, features),

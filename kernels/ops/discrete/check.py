@@ -32,7 +32,7 @@ def _case(name: str, *shape: int, **given: Any) -> Case:
 
 def _move(update: Any, fitness: Tensor, x: Tensor, table: Tensor, record: Tensor) -> Tensor:
     given = x.mul(7).long().double(), torch.where(table < 0.3, 0.0, table.double()), record.double()
-    moved: Tensor = update(fitness, *given, [(5, 5, 7), (9, 10, 9)], maximize=False)
+    moved: Tensor = update(fitness, *given, [(5, 5, 7, None), (9, 10, 9, None)], maximize=False)
     return moved
 
 

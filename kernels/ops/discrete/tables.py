@@ -6,7 +6,8 @@ values x. A generation of N candidates moves them by
     p' = max(p + beta sum of w_k [x_k = value], floor) / sum of its row        over all candidates by rank k
 
     w_k  = log(N / 2 + 1/2) - log k for the better half, of sum 1; those of the worse half mirror them
-    beta = mu / (mu + 2 sqrt(rows (values - 1))), at most 0.7            with mu = 1 / sum of w_k^2, w_k > 0
+    beta = mu / (mu + 2 sqrt(rows (values - 1))), at most 0.7            with mu = 1 / sum of w_k^2, w_k > 0;
+           of transitions mu / (mu + rows values / 2), for a candidate has few of them
 
 The positive part is the smoothed maximum likelihood of weighted elites (P.-T. de Boer, D. Kroese, S. Mannor
 and R. Rubinstein, A Tutorial on the Cross-Entropy Method, Annals of Operations Research 134, 2005, sections 4
@@ -31,8 +32,8 @@ from torch.nn.functional import pad
 
 from kernels.ops.discrete.op import _LIBRARY
 
-Families = Sequence[tuple[int, int, int]]
-"""Of each the columns, rows and values; the rows are as many as the columns, or of transitions one more."""
+Families = Sequence[tuple[int, int, int, float | None]]
+"""Of each columns, rows, values and beta (None: the rule's). Rows are columns, or of transitions one more."""
 
 _ONE = 1 << 40
 _MOST_COUNTED = 16384  # candidates: CUDA counts for each the better ones
@@ -52,7 +53,7 @@ def update_tables(
             numbers from 0 to values - 1. They may be columns of a wider tensor.
         tables: shape (..., T + C), float64: row after row of each family, then the best candidate so far.
         record: shape (..., 5), float64; its first number is the best fitness so far (NaN: none yet).
-        families: of each the columns, C in all, the rows, and the values of a row: T cells in all.
+        families: of each the columns, C in all, the rows, the values of a row, T cells in all, and beta.
         maximize: True if a greater fitness is better.
 
     Returns:
@@ -66,7 +67,7 @@ def update_tables(
     size = index(fitness.shape[-1])  # index: a number for Dynamo, where it has a symbol
     if fitness.is_cuda and size > _MOST_COUNTED:
         return update_tables_reference(fitness, candidates, tables, record, families, maximize=maximize)
-    moves = [(*rows, *_steps(size, *map(index, rows[1:]))) for rows in families]
+    moves = [(*family[:3], *_steps((size, *map(index, family[:3])), family[3])) for family in families]
     numbers = [list(each) for each in zip(*moves, strict=True)]
     sums = _weight_sums(size, fitness.device)
     given = fitness, candidates, tables, record, sums, *numbers, maximize
@@ -81,13 +82,13 @@ def update_tables_reference(
     weights, best = _ranked(fitness, record[..., 0], maximize)
     width, moved = candidates.shape[-1], list[Tensor]()
     old, parts = tables[..., -width:], candidates.long().split([columns for columns, *_ in families], dim=-1)
-    for (columns, rows, values), x in zip(families, parts, strict=True):
+    for (columns, rows, values, beta), x in zip(families, parts, strict=True):
         table = tables[..., (first := sum(part.shape[-1] for part in moved)) : first + rows * values]
         row = torch.arange(columns, device=x.device) if rows == columns else pad(x[..., :-1] + 1, (1, 0))
         each = weights.unsqueeze(-1).expand(x.shape).flatten(-2)
         sums = torch.zeros_like(table, dtype=torch.int64)
         sums = sums.scatter_add(-1, (row * values + x).flatten(-2), each)
-        rate, floor = _steps(*map(index, (x.shape[-2], rows, values)))
+        rate, floor = _steps(tuple(map(index, (x.shape[-2], columns, rows, values))), beta)
         p = table + (sums.double() * rate).round() / _ONE
         p = torch.where(table > 0, p.clamp(min=floor), 0.0).unflatten(-1, (rows, values))
         p = p / p.sum(-1, keepdim=True).clamp(min=1 / _ONE)  # 0 where nothing is possible
@@ -127,11 +128,13 @@ def _weight_sums(size: int, device: torch.device) -> Tensor:
     return _numbers(size, device)[0]
 
 
-def _steps(size: int, rows: int, values: int) -> tuple[float, float]:
-    """Return beta and the floor."""
+def _steps(shape: tuple[int, ...], beta: float | None) -> tuple[float, float]:
+    """Return beta and the floor of candidates, columns, rows and values."""
+    size, columns, rows, values = shape
     mu = _numbers(size, torch.device("cpu"))[1]
     floor = (1 - 0.73 ** (1 / rows)) / max(1, values - 1)
-    return min(0.7, mu / (mu + 2 * math.sqrt(rows * (values - 1)))), round(floor * _ONE) / _ONE
+    slow = 2 * math.sqrt(rows * (values - 1)) if rows == columns else rows * values / 2
+    return min(0.7, mu / (mu + slow)) if beta is None else beta, round(floor * _ONE) / _ONE
 
 
 # Dynamo runs them, as it does kernels.ops.library's `_load`: it would trace into the cache.
