@@ -364,7 +364,7 @@ class _Search(Callback):
         self._adapts_to_noise = config is None and size is None
         self._noisy = False
         if config is None:
-            config = CEMConfig.chosen(dim, options["bounds"] is not None)
+            config = CEMConfig.chosen(dim, options["bounds"] is not None and options["integers"] is None)
         self._config = config
         if size is None:
             size = config.population_of(dim, self._space is not None and bool(self._space.families))

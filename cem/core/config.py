@@ -156,6 +156,7 @@ class CEMConfig:
         """Return what a search of ``dim`` parameters takes that is given none: CMA-ES.
 
         Within bounds by a smooth map: clamped candidates gather on a face, and the step size shrinks there.
+        With integers they are clamped, as integers are.
         """
         handling = "transform" if bounded else "clamp"
         return cls.cma("full" if dim <= LARGEST_FULL else "diagonal", bound_handling=handling)

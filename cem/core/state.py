@@ -232,7 +232,7 @@ def init(
         is_real = whole[0].isnan()
         low, high = torch.where(is_real, limits[0], -math.inf), torch.where(is_real, limits[1], math.inf)
         limits = (low, high) if bool((low.isfinite() | high.isfinite()).any()) else None
-    config = CEMConfig.chosen(dim, limits is not None) if config is None else config
+    config = CEMConfig.chosen(dim, limits is not None and whole is None) if config is None else config
     if not isinstance(config, CEMConfig):
         raise TypeError(f"expected a CEMConfig for config, got {type(config).__name__}")
     if population_size is None:
