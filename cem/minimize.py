@@ -6,6 +6,7 @@ import inspect
 import math
 import random
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from torch import Tensor
 
 from cem.core.backend import mix_seed
 from cem.core.bounds import ends_of
-from cem.core.checks import as_real, check_real
+from cem.core.checks import as_real, check_real, outside
 from cem.core.config import CEMConfig
 from cem.core.evaluation import Evaluation, Objective, as_evaluation
 from cem.core.snapshot import GenerationRecord
@@ -31,6 +32,7 @@ from cem.optimizer import CrossEntropyMethod
 from cem.run import ranks
 from cem.run.callbacks import Callback, MetricsWriter, ProgressBar, as_callbacks
 from cem.run.checkpoint import Checkpointer
+from cem.run.constraints import Constrained, Constraints
 from cem.run.stopping import Interrupted, StopRequest
 from cem.run.trainer import Trainer
 from kernels.support.checks import check_flags, check_integer
@@ -68,6 +70,7 @@ _MESSAGES = {
     "noise": "the objective is noisy",
     "failed": "every candidate of three generations, one after another, failed",
 }
+_INFEASIBLE = "no candidate is feasible: the one of the least violation violates a constraint by {:.3g}"
 _Vector = TypeVar("_Vector")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -80,6 +83,8 @@ class Result(Generic[_Vector]):
         x: The fittest candidate of all restarts, shape (dim,); an array where the mean was one. NaN where
             not one candidate was evaluated in time.
         fun: Its fitness.
+        violation: The most by which it violates one of the constraints; 0.0 where it is feasible. With
+            constraints ``x`` is the fittest feasible candidate, or if there is none that of least violation.
         mean: The last mean of the restart that found it, averaged over generations as ``mean_averaging``
             says: the answer where the fitness is noisy.
         std: The last standard deviation of that restart, shape (dim,).
@@ -97,6 +102,7 @@ class Result(Generic[_Vector]):
 
     x: _Vector
     fun: float
+    violation: float
     mean: _Vector
     std: _Vector
     reason: str
@@ -119,13 +125,14 @@ class Result(Generic[_Vector]):
 
     @property
     def success(self) -> bool:
-        """Whether the search ended by itself, at the target or the budget, with a finite value."""
-        return math.isfinite(self.fun) and self.reason not in _CUT_SHORT
+        """Whether the search ended by itself, at the target or the budget, with a finite, feasible value."""
+        return math.isfinite(self.fun) and not self.violation and self.reason not in _CUT_SHORT
 
     @property
     def message(self) -> str:
-        """``reason`` in a sentence."""
-        return _MESSAGES[self.reason]
+        """``reason`` in a sentence, and whether no candidate is feasible."""
+        infeasible = f"; {_INFEASIBLE.format(self.violation)}" if self.violation else ""
+        return f"{_MESSAGES[self.reason]}{infeasible}"
 
     def __repr__(self) -> str:
         x, config = np.array2string(np.asarray(self.x), precision=6, threshold=12), self.settings["config"]
@@ -147,6 +154,7 @@ class Options(TypedDict, total=False):
     """The options of ``minimize`` and ``maximize``, which describes them."""
 
     bounds: Any
+    constraints: Any
     budget: float | None
     target: float | None
     time_limit_s: float | None
@@ -322,6 +330,13 @@ class _Search(Callback):
         check_flags(**{name: options[name] for name in flags})
         self._objective, self._mean, self._std, self._maximize = objective, mean, std, maximize
         self._options = options
+        self._constraints: Constraints | None = None
+        if options["constraints"] is not None:
+            if clash := [name for name in flags[1:] if options[name]]:
+                raise ValueError(f"expected no constraints with {' and '.join(clash)}=True, got some")
+            vectorize, workers = options["vectorize"], options["workers"]
+            by_one = vectorize == "loop" or workers is not None
+            self._constraints = Constraints(options["constraints"], by_one=by_one, vmap=vectorize is True)
         self._callbacks = as_callbacks(options["callbacks"])
         target = options["target"]
         self._target = None if target is None else check_real("target", target)
@@ -427,7 +442,10 @@ class _Search(Callback):
     def _begun(self, restart: int, population: int, scale: float, generations: int) -> Trainer:
         """Return the loop of a search, resumed where a checkpoint of it was left."""
         options, seed = self._options, self._seed
-        optimizer = CrossEntropyMethod(
+        kind: Any = CrossEntropyMethod
+        if self._constraints is not None:
+            kind = partial(Constrained, constraints=self._constraints)
+        optimizer: CrossEntropyMethod = kind(
             self._mean,
             self._std if scale == 1.0 else as_real("std", self._std) * scale,
             population,
@@ -446,7 +464,7 @@ class _Search(Callback):
             objective = ranks.shared(objective, self._stop)
         if options["asynchronous"]:
             objective = self._evaluator.in_any_order(optimizer)
-        elif not (restart or options["graph"]):
+        elif not (restart or options["graph"] or self._constraints):
             objective = first_mean = _FirstMean(objective, self._mean)
         checkpointer = None
         if options["checkpoint"] is not None:
@@ -458,6 +476,8 @@ class _Search(Callback):
                 "mean": self._first_mean.to(optimizer.dtype).tolist(),
                 "std": optimizer.std.tolist(),
             }
+            if self._constraints is not None:
+                fingerprint["constraints"] = self._constraints.described
             checkpointer = Checkpointer(folder, fingerprint=fingerprint, interval_s=CHECKPOINT_SECONDS)
             metrics = MetricsWriter(folder / _METRICS, distribution=True)
             callbacks.insert(0, metrics)
@@ -486,20 +506,25 @@ class _Search(Callback):
     def _best(self) -> CrossEntropyMethod:
         """Return the search that found the best candidate so far, the first of equal ones."""
         sign = 1.0 if self._maximize else -1.0
-        return max(self._found, key=lambda search: sign * search.best_fitness)
+        return max(self._found, key=lambda search: (-_violation(search), sign * search.best_fitness))
 
     def _result(self, reason: str) -> Result[Any]:
         best, evaluator = self._best(), self._evaluator
         x, fun, evaluations = best.best, best.best_fitness, self._evaluations
         if ranks.count() == 1:  # those of a generation that was interrupted, too
             evaluations = max(evaluations, evaluator.evaluations)
-            if evaluator.best is not None and self._better(evaluator.best[1], fun) == evaluator.best[1]:
-                x, fun = evaluator.best
+            newest = None if self._constraints else evaluator.best
+            if newest is not None and self._better(newest[1], fun) == newest[1]:
+                x, fun = newest
+        violation = _violation(best)
+        if violation:
+            warnings.warn(_INFEASIBLE.format(violation), RuntimeWarning, stacklevel=outside())
         if self._noise_seen:
             x, fun = best.averaged_mean, self._columns["elite_mean"][-1]
         return Result(
             x=x,
             fun=fun,
+            violation=violation,
             mean=best.averaged_mean,
             std=best.std,
             reason=reason,
@@ -530,6 +555,8 @@ class _Search(Callback):
                 raise ValueError(f"{path}: generation {values['generation']}: expected {', '.join(missing)}")
             # What is not finite is null there, and can only be infinity on the good side.
             numbers: Any = {name: good if values[name] is None else values[name] for name in names}
+            if self._constraints and values["best_fitness"] is None:  # no candidate was feasible
+                numbers["best_fitness"] = -good
             mean, std = (torch.tensor(values[name], dtype=torch.float64) for name in ("mean", "std"))
             metrics = {_SEEN: 1.0} if _SEEN in values else {}
             self._add(GenerationRecord(**numbers, metrics=metrics, mean=mean, std=std))
@@ -566,6 +593,10 @@ def _within(bounds: Any, mean: Any, std: Any) -> tuple[Any, Any]:
     if std is None and not np.isfinite(high - low).all():
         raise ValueError(f"expected std, or finite bounds, got {bounds!r}")
     return (low + high) / 2 if mean is None else mean, (high - low) / 4 if std is None else std
+
+
+def _violation(search: CrossEntropyMethod) -> float:
+    return search.violation if isinstance(search, Constrained) else 0.0
 
 
 class _Regimes:
