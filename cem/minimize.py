@@ -238,6 +238,10 @@ def minimize(objective: Callable[..., Any], mean: Any = None, std: Any = None, *
 
             * ``bounds``: a pair (low, high) for each parameter with None for no bound,
               ``scipy.optimize.Bounds``, two numbers for all, or ``cem.Bounds(low, high)``.
+            * ``constraints``: one or a list of functions, called as ``objective`` is, of numbers of which
+              none is above 0 where a candidate is feasible, shape (N, m) or (N,), of one (m,) or ();
+              ``scipy.optimize.LinearConstraint``, ``NonlinearConstraint`` and dicts. Ends that are equal
+              have to be met within 1e-6.
             * ``budget``: the most evaluations; a number without a fraction, such as 1e4. None: 10,000 dim,
               and an end where two searches with large populations found the same.
             * ``target``: a fitness that is good enough. ``time_limit_s``: of the whole call, in seconds.

@@ -34,7 +34,7 @@ from cem.optimizer import CrossEntropyMethod
 
 TOLERANCE = 1e-6
 """The most by which an equality may be missed."""
-_SHARE, _DAMPING, _MARGIN, _TINY = 3.0, 5.0, 1.0, 1e-200
+_SHARE, _DAMPING, _MARGIN, _TINY = 3.0, 5.0, 0.35, 1e-200
 _KEY = "constraints"  # of the state
 
 
@@ -49,7 +49,9 @@ class Constraints:
         """Take them; functions of our form are called candidate by candidate, by vmap, or once."""
         several = given if isinstance(given, (list, tuple)) else [given]
         self._parts = [_part(each, by_one, vmap) for each in several]
-        self.described = [f"{low.tolist()} <= {name} <= {high.tolist()}" for _, low, high, name in self._parts]
+        self.described = [
+            f"{low.tolist()} <= {name} <= {high.tolist()}" for _, low, high, name in self._parts
+        ]
 
     def __call__(self, candidates: Any) -> tuple[Any, Any]:
         """Return g, shape (N, m), float64, and whether each is an equality, shape (m,)."""
@@ -78,8 +80,8 @@ def _part(given: Any, by_one: bool, vmap: bool) -> tuple[Callable[[Any], Any], A
     """Return a function of a population, the ends of its values, and its name."""
     if isinstance(given, Mapping):  # one of SciPy: 0 <= fun(x), or 0 == fun(x)
         fun, args = given["fun"], given.get("args", ())
-        high = 0.0 if given["type"] == "eq" else math.inf
-        given = SimpleNamespace(fun=lambda x: fun(x, *args), lb=0.0, ub=high)
+        most = 0.0 if given["type"] == "eq" else math.inf
+        given = SimpleNamespace(fun=lambda x: fun(x, *args), lb=0.0, ub=most)
     ends = getattr(given, "lb", -math.inf), getattr(given, "ub", 0.0)
     low, high = (np.asarray(end, dtype=np.float64) for end in ends)
     if hasattr(given, "A"):

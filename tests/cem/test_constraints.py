@@ -30,7 +30,7 @@ class TestOptimum:
     def test_of_a_sphere_in_a_corner(self, config):
         start = torch.full((5,), 3.0, dtype=torch.float64)
         result = minimize(sphere, start, 1.0, constraints=outside, budget=4000, config=config, seed=1)
-        assert result.success and result.violation == 0.0
+        assert (result.success, result.violation) == (True, 0.0)
         assert bool((result.x[:2] >= 1).all())
         assert result.fun == float(sphere(result.x)) == pytest.approx(2, abs=1e-5)
 
@@ -62,8 +62,9 @@ class TestOptimum:
         contradictory = [lambda x: 1 - x[:, 0], lambda x: x[:, 0] + 1]
         with pytest.warns(RuntimeWarning, match="no candidate is feasible.* by 1$"):
             result = minimize(sphere, START, 1.0, constraints=contradictory, budget=1000, seed=1)
-        assert (result.success, result.reason) == (False, "budget")
-        assert result.message.endswith("by 1") and result.violation == pytest.approx(1)
+        assert not result.success
+        assert result.message.endswith("by 1")
+        assert result.violation == pytest.approx(1)
         assert result.fun == sphere(result.x)
         assert set(result.history["best_fitness"]) == {math.inf}
 
@@ -72,7 +73,8 @@ class TestOptimum:
         assert result.reason == "target"
         assert 2 <= result.fun <= 2.1
         best = result.history["best_fitness"]
-        assert best == sorted(best, reverse=True) and best[-2] > 2.1
+        assert best == sorted(best, reverse=True)
+        assert best[-2] > 2.1
 
 
 class TestForms:
@@ -87,13 +89,14 @@ class TestForms:
         options = {"budget": 300, "seed": 1}
         first, *others = (minimize(sphere, START, 1.0, constraints=form, **options) for form in forms)
         for other in others:
-            assert (first.x == other.x).all() and first.history == other.history
+            assert (first.x == other.x).all()
+            assert first.history == other.history
 
     @pytest.mark.parametrize("start", [START, torch.from_numpy(START)])
     @pytest.mark.parametrize("options", [{"vectorize": True}, {"vectorize": "loop"}, {"workers": map}])
     def test_of_one_candidate(self, start, options):
         def one(x):
-            assert type(x) is type(start) and x.shape == (3,)
+            assert (type(x), x.shape) == (type(start), (3,))
             return 1 - x[:2]
 
         known = minimize(sphere, start, 1.0, constraints=outside, budget=200, seed=1)
@@ -123,4 +126,4 @@ def test_a_resumed_search_ends_as_one_that_was_not_interrupted(tmp_path, last):
     whole = search()
     assert search(checkpoint=tmp_path, callbacks=[interrupted]) != whole
     assert search(checkpoint=tmp_path) == whole
-    assert whole[-1]["best_fitness"][0] == math.inf and whole[1] == 0.0
+    assert (whole[-1]["best_fitness"][0], whole[1]) == (math.inf, 0.0)
