@@ -460,7 +460,9 @@ class _Search(Callback):
         )
         self._reason, self._optimizer, self._is_first = None, optimizer, restart == 0
         state = optimizer.state
-        self._termination = Termination(state.settings, state.std, self._target, self._noisy)
+        self._termination = Termination(
+            state.settings, state.std, self._target, self._noisy or self._constraints is not None
+        )
         callbacks = [*([ProgressBar()] if options["progress"] else []), *self._callbacks, self]
         objective: Objective = self._evaluator
         first_mean: _FirstMean | None = None

@@ -63,7 +63,7 @@ class Termination:
         if not generation:
             return ()
         sign = -1.0 if self._maximize else 1.0
-        if sign * record.best_fitness < self._best or self._best == math.inf:
+        if sign * record.best_fitness < self._best:
             self._best, self._improved_at = sign * record.best_fitness, generation
         recent, seen, begun = self._recent, self._seen, generation - self._window + 1
         recent.append(record.generation_best)
