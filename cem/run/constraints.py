@@ -3,16 +3,17 @@
 With multipliers l, and with s the standard deviations of the constraints g in a population, which has d
 parameters, candidates are ranked by
 
-    f + sum of l c + u c^2 / 2      c = max(g + s, -l / u), of an equality c = g                 (1)
-    u = 3 iqr(f + sum of l c) / (d s^2)     with c = g + s, of an equality c = g, here and below (2)
-    l' = max(l + u m / 5, 0), of an equality l + u m / 5; m the weighted mean of c of the elites (3)
+    f + sum of l c + u c^2 / 2      c = max(g + k s, -l / u), of an equality c = g                 (1)
+    u = 3 iqr(f + sum of l c) / (d s^2)     with c = g + k s, of an equality c = g, here and below (2)
+    l' = max(l + u m / 5, 0), of an equality l + u m / 5; m the weighted mean of c of the elites   (3)
+    k' = k + 0.1 (0.15 - the share of candidates that are feasible), within 0.2 and 1              (4)
 
-(1) and (3) are, but for s, those of A. Atamna, A. Auger and N. Hansen, Linearly Convergent Evolution
+(1) and (3) are, with k = 0, those of A. Atamna, A. Auger and N. Hansen, Linearly Convergent Evolution
 Strategies via Augmented Lagrangian Constraint Handling, FOGA 2017, as in pycma; see P. Dufosse and N. Hansen,
 Augmented Lagrangian, Penalty Techniques and Surrogate Modeling for Constrained Optimization with CMA-ES,
 GECCO 2021. They adapt u from generation to generation; (2) keeps the square as wide as a dimension's share of
-the fitness. Without s, about the optimum half of the candidates would violate each active constraint, and
-hardly one be feasible where there are many; s shrinks with the population.
+the fitness. About the optimum half of the candidates violate each active constraint, and of many constraints
+hardly one satisfies all: the margin k s keeps the mean inside, and shrinks with the population.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ from cem.optimizer import CrossEntropyMethod
 
 TOLERANCE = 1e-6
 """The most by which an equality may be missed."""
-_SHARE, _DAMPING, _MARGIN, _TINY = 3.0, 5.0, 0.35, 1e-200
+_SHARE, _DAMPING = 3.0, 5.0  # of (2), (3)
+_RATE, _AIM, _LEAST, _MOST = 0.1, 0.15, 0.2, 1.0  # of (4)
+_TINY, _HUGE = 1e-200, 1e100
 _KEY = "constraints"  # of the state
 
 
@@ -122,6 +125,7 @@ class Constrained(CrossEntropyMethod):
         """Start a search; the other arguments are those of ``CrossEntropyMethod``."""
         super().__init__(*arguments, **options)
         self._constraints, self._sign = constraints, -1.0 if self.maximize else 1.0
+        self._margin = _LEAST  # k
         self._multipliers = np.zeros(0)  # one for each constraint, whose number the first call tells
         self.violation = self._value = math.inf  # of the best; its fitness, with the sign of minimisation
         weights, elites = self._state.weights, self.num_elites
@@ -160,13 +164,13 @@ class Constrained(CrossEntropyMethod):
         self._state, self._snapshot = self._state._replace(distribution=distribution, record=record), None
 
     def _augmented(self, values: Any, g: Any, equal: Any, violations: Any) -> Any:
-        """Return what is ranked, shape (N,), and move the multipliers: equations (1) to (3)."""
+        """Return what is ranked, shape (N,), and move multipliers and margin: equations (1) to (4)."""
         known = np.flatnonzero(np.isfinite(values) & np.isfinite(violations))
         if not len(known):
             return violations
         factors = self._multipliers if len(self._multipliers) else np.zeros(g.shape[1])
         spread = g[known].std(axis=0)
-        shifted = g + np.where(equal, 0.0, _MARGIN * spread)
+        shifted = g + np.where(equal, 0.0, self._margin * spread)
         lagrangian = np.sort((values + (factors * shifted).sum(axis=1))[known])
         middle = lagrangian[3 * len(known) // 4] - lagrangian[len(known) // 4]
         square = _SHARE * middle / (self.dim * np.maximum(spread**2, _TINY)) * (spread > 0)
@@ -176,7 +180,9 @@ class Constrained(CrossEntropyMethod):
         order = known[np.argsort(ranked[known], kind="stable")][: self.num_elites]
         weights = self._weights[: len(order), None]
         moved = factors + square * (weights * shifted[order]).sum(axis=0) / weights.sum() / _DAMPING
-        self._multipliers = np.where(equal, moved, np.maximum(moved, 0.0))
+        self._multipliers = np.clip(moved, np.where(equal, -_HUGE, 0.0), _HUGE)
+        share = (violations == 0).mean()
+        self._margin = min(max(self._margin + _RATE * (_AIM - share), _LEAST), _MOST)
         # Where the objective has no value outside, what is nearer to the inside is better.
         outside = ~np.isfinite(values) & (violations > 0)
         return np.where(outside, ranked[known].max() + violations, ranked)
@@ -184,7 +190,7 @@ class Constrained(CrossEntropyMethod):
     def snapshot(self, evaluation: Evaluation | None = None, *, copied: bool = True) -> Snapshot:
         """Start a copy of the state, with the multipliers."""
         found = super().snapshot(evaluation, copied=copied)
-        mine = (self.violation, self._value, *self._multipliers)
+        mine = (self.violation, self._value, self._margin, *self._multipliers)
         found.more = {_KEY: torch.tensor(mine, dtype=torch.float64)}
         return found
 
@@ -199,5 +205,5 @@ class Constrained(CrossEntropyMethod):
         self._take(state)
 
     def _take(self, state: Mapping[str, Any]) -> None:
-        self.violation, self._value, *multipliers = state[_KEY].tolist()
+        self.violation, self._value, self._margin, *multipliers = state[_KEY].tolist()
         self._multipliers = np.array(multipliers)
