@@ -334,13 +334,15 @@ class _Search(Callback):
         check_flags(**{name: options[name] for name in flags})
         self._objective, self._mean, self._std, self._maximize = objective, mean, std, maximize
         self._options = options
+        self._kind: Any = CrossEntropyMethod
         self._constraints: Constraints | None = None
         if options["constraints"] is not None:
             if clash := [name for name in flags[1:] if options[name]]:
                 raise ValueError(f"expected no constraints with {' and '.join(clash)}=True, got some")
-            vectorize, workers = options["vectorize"], options["workers"]
-            by_one = vectorize == "loop" or workers is not None
-            self._constraints = Constraints(options["constraints"], by_one=by_one, vmap=vectorize is True)
+            by_one = options["vectorize"] == "loop" or options["workers"] is not None
+            vmap = options["vectorize"] is True
+            self._constraints = Constraints(options["constraints"], by_one=by_one, vmap=vmap)
+            self._kind = partial(Constrained, constraints=self._constraints)
         self._callbacks = as_callbacks(options["callbacks"])
         target = options["target"]
         self._target = None if target is None else check_real("target", target)
@@ -446,10 +448,7 @@ class _Search(Callback):
     def _begun(self, restart: int, population: int, scale: float, generations: int) -> Trainer:
         """Return the loop of a search, resumed where a checkpoint of it was left."""
         options, seed = self._options, self._seed
-        kind: Any = CrossEntropyMethod
-        if self._constraints is not None:
-            kind = partial(Constrained, constraints=self._constraints)
-        optimizer: CrossEntropyMethod = kind(
+        optimizer: CrossEntropyMethod = self._kind(
             self._mean,
             self._std if scale == 1.0 else as_real("std", self._std) * scale,
             population,
@@ -460,9 +459,8 @@ class _Search(Callback):
         )
         self._reason, self._optimizer, self._is_first = None, optimizer, restart == 0
         state = optimizer.state
-        self._termination = Termination(
-            state.settings, state.std, self._target, self._noisy or self._constraints is not None
-        )
+        patient = self._noisy or self._constraints is not None
+        self._termination = Termination(state.settings, state.std, self._target, patient)
         callbacks = [*([ProgressBar()] if options["progress"] else []), *self._callbacks, self]
         objective: Objective = self._evaluator
         first_mean: _FirstMean | None = None

@@ -35,10 +35,8 @@ from cem.optimizer import CrossEntropyMethod
 
 TOLERANCE = 1e-6
 """The most by which an equality may be missed."""
-_SHARE, _DAMPING = 3.0, 5.0  # of (2), (3)
+_SHARE, _DAMPING, _TINY, _HUGE = 3.0, 5.0, 1e-200, 1e100  # of (2), (3)
 _RATE, _AIM, _LEAST, _MOST = 0.1, 0.15, 0.2, 1.0  # of (4)
-_TINY, _HUGE = 1e-200, 1e100
-_KEY = "constraints"  # of the state
 
 
 class Constraints:
@@ -68,15 +66,10 @@ class Constraints:
                 )
             values = values.reshape(len(values), -1)
             low, high = np.broadcast_to(low, values.shape[1]), np.broadcast_to(high, values.shape[1])
-            is_equal = low == high
-            for some, g in (
-                (is_equal, values - low),
-                (~is_equal & (low > -np.inf), low - values),
-                (~is_equal & (high < np.inf), values - high),
-            ):
-                columns.append(g[:, some])
-                equal += is_equal[some].tolist()
-        return np.concatenate(columns, axis=1), np.array(equal, dtype=bool)
+            used = np.isfinite(np.concatenate([np.where(low == high, -np.inf, low), high]))
+            columns.append(np.concatenate([low - values, values - high], axis=1)[:, used])
+            equal.append(np.tile(low == high, 2)[used])
+        return np.concatenate(columns, axis=1), np.concatenate(equal)
 
 
 def _part(given: Any, by_one: bool, vmap: bool) -> tuple[Callable[[Any], Any], Any, Any, str]:
@@ -191,7 +184,7 @@ class Constrained(CrossEntropyMethod):
         """Start a copy of the state, with the multipliers."""
         found = super().snapshot(evaluation, copied=copied)
         mine = (self.violation, self._value, self._margin, *self._multipliers)
-        found.more = {_KEY: torch.tensor(mine, dtype=torch.float64)}
+        found.more = {"constraints": torch.tensor(mine, dtype=torch.float64)}
         return found
 
     def rewind(self, snapshot: Snapshot) -> None:
@@ -205,5 +198,5 @@ class Constrained(CrossEntropyMethod):
         self._take(state)
 
     def _take(self, state: Mapping[str, Any]) -> None:
-        self.violation, self._value, self._margin, *multipliers = state[_KEY].tolist()
+        self.violation, self._value, self._margin, *multipliers = state["constraints"].tolist()
         self._multipliers = np.array(multipliers)

@@ -81,6 +81,7 @@ class TestForms:
     def test_are_the_same(self):
         forms = [
             outside,
+            lambda x: 2.0**20 * outside(x),
             [lambda x: 1 - x[:, 0], lambda x: 1 - x[:, 1:2]],
             SimpleNamespace(A=np.eye(2, 3), lb=(1, 1), ub=np.inf),
             SimpleNamespace(fun=lambda x: -x[:2], lb=-np.inf, ub=-1),
