@@ -6,6 +6,7 @@ import inspect
 import math
 import random
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from torch import Tensor
 
 from cem.core.backend import mix_seed
 from cem.core.bounds import ends_of
-from cem.core.checks import as_real, check_real
+from cem.core.checks import as_real, check_real, outside
 from cem.core.config import CEMConfig
 from cem.core.evaluation import Evaluation, Objective, as_evaluation
 from cem.core.snapshot import GenerationRecord
@@ -31,6 +32,7 @@ from cem.optimizer import CrossEntropyMethod
 from cem.run import ranks
 from cem.run.callbacks import Callback, MetricsWriter, ProgressBar, as_callbacks
 from cem.run.checkpoint import Checkpointer
+from cem.run.constraints import Constrained, Constraints
 from cem.run.stopping import Interrupted, StopRequest
 from cem.run.trainer import Trainer
 from cem.space import Space
@@ -50,7 +52,7 @@ _SYNONYMS = {
     **{"x0": "Mean", "sigma0": "Std", "rng": "Seed", "random_state": "Seed", "n_jobs": "Workers"},
     **dict.fromkeys(("maxfun", "maxfev", "maxfevals", "maxiter", "n_trials"), "Budget"),
 }
-_OF_SEARCH = ("bounds", "integers", "backend", "device", "dtype")
+_OF_SEARCH = ("bounds", "backend", "device", "dtype")
 _CONVERGED = ("std", "fitness_range")
 _CUT_SHORT = ("time_limit", "signal", "requested", "failed")
 _NOISE, _SEEN = "noise", "noise_seen"  # reason and metric of a search whose first mean had two values
@@ -71,6 +73,7 @@ _MESSAGES = {
     "noise": "the objective is noisy",
     "failed": "every candidate of three generations, one after another, failed",
 }
+_INFEASIBLE = "no candidate is feasible: the one of the least violation violates a constraint by {:.3g}"
 _Vector = TypeVar("_Vector")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -83,6 +86,8 @@ class Result(Generic[_Vector]):
         x: The fittest candidate of all restarts, shape (dim,); an array where the mean was one. NaN where
             not one candidate was evaluated in time.
         fun: Its fitness.
+        violation: The most by which it violates one of the constraints; 0.0 where it is feasible. With
+            constraints ``x`` is the fittest feasible candidate, or if there is none that of least violation.
         mean: The last mean of the restart that found it, averaged over generations as ``mean_averaging``
             says: the answer where the fitness is noisy.
         std: The last standard deviation of that restart, shape (dim,).
@@ -100,6 +105,7 @@ class Result(Generic[_Vector]):
 
     x: _Vector
     fun: float
+    violation: float
     mean: _Vector
     std: _Vector
     reason: str
@@ -122,13 +128,14 @@ class Result(Generic[_Vector]):
 
     @property
     def success(self) -> bool:
-        """Whether the search ended by itself, at the target or the budget, with a finite value."""
-        return math.isfinite(self.fun) and self.reason not in _CUT_SHORT
+        """Whether the search ended by itself, at the target or the budget, with a finite, feasible value."""
+        return math.isfinite(self.fun) and not self.violation and self.reason not in _CUT_SHORT
 
     @property
     def message(self) -> str:
-        """``reason`` in a sentence."""
-        return _MESSAGES[self.reason]
+        """``reason`` in a sentence, and whether no candidate is feasible."""
+        infeasible = f"; {_INFEASIBLE.format(self.violation)}" if self.violation else ""
+        return f"{_MESSAGES[self.reason]}{infeasible}"
 
     def __repr__(self) -> str:
         x, config = str(self.x), self.settings["config"]
@@ -154,6 +161,7 @@ class Options(TypedDict, total=False):
     bounds: Any
     integers: Any
     x0: Mapping[str, Any] | None
+    constraints: Any
     budget: float | None
     target: float | None
     time_limit_s: float | None
@@ -248,6 +256,10 @@ def minimize(objective: Callable[..., Any], mean: Any = None, std: Any = None, *
               ``scipy.optimize.Bounds``, two numbers for all, or ``cem.Bounds(low, high)``.
             * ``integers``: the parameters that are integers: indices, or a flag for each.
             * ``x0``: the first candidate of a dict of parameters; those not in it are in the middle.
+            * ``constraints``: one or a list of functions, called as ``objective`` is, of numbers of which
+              none is above 0 where a candidate is feasible, shape (N, m) or (N,), of one (m,) or ();
+              ``scipy.optimize.LinearConstraint``, ``NonlinearConstraint`` and dicts. Ends that are equal
+              have to be met within 1e-6.
             * ``budget``: the most evaluations; a number without a fraction, such as 1e4. None: 10,000 dim,
               and an end where two searches with large populations found the same.
             * ``target``: a fitness that is good enough. ``time_limit_s``: of the whole call, in seconds.
@@ -348,6 +360,17 @@ class _Search(Callback):
         elif options["x0"] is not None:
             raise TypeError("expected x0 with a dict of parameters: a first candidate of others is the mean")
         self._options = {**options, "vectorize": options["vectorize"] or False}
+        self._kind: Any = CrossEntropyMethod
+        self._constraints: Constraints | None = None
+        if options["constraints"] is not None:
+            if self._space is not None:
+                raise TypeError("expected no constraints with a dict of parameters")
+            if clash := [name for name in flags[1:] if options[name]]:
+                raise ValueError(f"expected no constraints with {' and '.join(clash)}=True, got some")
+            by_one = options["vectorize"] == "loop" or options["workers"] is not None
+            vmap = options["vectorize"] is True
+            self._constraints = Constraints(options["constraints"], by_one=by_one, vmap=vmap)
+            self._kind = partial(Constrained, constraints=self._constraints)
         self._callbacks = as_callbacks(options["callbacks"])
         target = options["target"]
         self._target = None if target is None else check_real("target", target)
@@ -362,12 +385,15 @@ class _Search(Callback):
         dim, config, size = len(self._first_mean), options["config"], options["population_size"]
         budget, restarts, self._seed = options["budget"], options["restarts"], options["seed"]
         self._adapts_to_noise = config is None and size is None
+        discrete: dict[str, Any] = {} if options["integers"] is None else {"integers": options["integers"]}
+        if self._space is not None:
+            discrete["families"] = self._space.families
         self._noisy = False
         if config is None:
-            config = CEMConfig.chosen(dim, options["bounds"] is not None and options["integers"] is None)
-        self._config = config
+            config = CEMConfig.chosen(dim, options["bounds"] is not None, **discrete)
+        self._config = config = replace(config, **discrete)
         if size is None:
-            size = config.population_of(dim, self._space is not None and bool(self._space.families))
+            size = config.population_of(dim)
             if config.paths and budget is not None:
                 size = max(4, min(size, budget // _LEAST_GENERATIONS))
             if torch.device(options["device"] or "cpu").type == "cuda":
@@ -457,26 +483,25 @@ class _Search(Callback):
     def _begun(self, restart: int, population: int, scale: float, generations: int) -> Trainer:
         """Return the loop of a search, resumed where a checkpoint of it was left."""
         options, seed, mean, std = self._options, self._seed, self._mean, self._std
-        search = partial(
-            CrossEntropyMethod,
-            population_size=population,
-            maximize=self._maximize,
-            config=self._config,
+        settings = {
+            "population_size": population,
+            "maximize": self._maximize,
+            "config": self._config,
             **{name: options[name] for name in _OF_SEARCH},
-            families=() if self._space is None else self._space.families,
-        )
+        }
         if seed is not None and restart:
             seed = mix_seed(seed, restart)
         if scale < 1.0:  # drawn so that the first candidates are in all as wide as those of the start
             whole = as_real("std", std)
             wide = whole * math.sqrt(1.0 - scale**2)
-            drawn = search(mean=mean, std=wide, seed=mix_seed(cast(int, seed), 0))
+            drawn = CrossEntropyMethod(mean, wide, **settings, seed=mix_seed(cast(int, seed), 0))
             mean, std = drawn.ask()[0][: drawn.state.settings.normal], whole * scale
-        optimizer = search(mean=mean, std=std, seed=seed)
+        optimizer: CrossEntropyMethod = self._kind(mean, std, **settings, seed=seed)
         self._reason, self._optimizer, self._is_first = None, optimizer, restart == 0
         state = optimizer.state
-        earlier = self._best().best_fitness if self._found else None
-        self._termination = Termination(state.settings, state.std, self._target, self._noisy, earlier)
+        patient = self._noisy or self._constraints is not None
+        earlier = self._best().best_fitness if self._found and self._constraints is None else None
+        self._termination = Termination(state.settings, state.std, self._target, patient, earlier)
         callbacks = [*([ProgressBar()] if options["progress"] else []), *self._callbacks, self]
         objective: Objective = self._evaluator
         first_mean: _FirstMean | None = None
@@ -484,7 +509,7 @@ class _Search(Callback):
             objective = ranks.shared(objective, self._stop)
         if options["asynchronous"]:
             objective = self._evaluator.in_any_order(optimizer)
-        elif not (restart or options["graph"]):
+        elif not (restart or options["graph"] or self._constraints):
             objective = first_mean = _FirstMean(objective, self._first)
         checkpointer = None
         if options["checkpoint"] is not None:
@@ -496,6 +521,8 @@ class _Search(Callback):
                 "mean": self._first_mean.to(optimizer.dtype).tolist(),
                 "std": optimizer.std.tolist(),
             }
+            if self._constraints is not None:
+                fingerprint["constraints"] = self._constraints.described
             checkpointer = Checkpointer(folder, fingerprint=fingerprint, interval_s=CHECKPOINT_SECONDS)
             metrics = MetricsWriter(folder / _METRICS, distribution=True)
             callbacks.insert(0, metrics)
@@ -524,21 +551,26 @@ class _Search(Callback):
     def _best(self) -> CrossEntropyMethod:
         """Return the search that found the best candidate so far, the first of equal ones."""
         sign = 1.0 if self._maximize else -1.0
-        return max(self._found, key=lambda search: sign * search.best_fitness)
+        return max(self._found, key=lambda search: (-_violation(search), sign * search.best_fitness))
 
     def _result(self, reason: str) -> Result[Any]:
         best, evaluator = self._best(), self._evaluator
         x, fun, evaluations = best.best, best.best_fitness, self._evaluations
         if ranks.count() == 1:  # those of a generation that was interrupted, too
             evaluations = max(evaluations, evaluator.evaluations)
-            if evaluator.best is not None and self._better(evaluator.best[1], fun) == evaluator.best[1]:
-                x, fun = evaluator.best
+            newest = None if self._constraints else evaluator.best
+            if newest is not None and self._better(newest[1], fun) == newest[1]:
+                x, fun = newest
+        violation = _violation(best)
+        if violation:
+            warnings.warn(_INFEASIBLE.format(violation), RuntimeWarning, stacklevel=outside())
         if self._noise_seen:
             x, fun = best.averaged_mean, self._columns["elite_mean"][-1]
         named = (lambda vector: vector) if self._space is None else self._space.decode
         return Result(
             x=named(x),
             fun=fun,
+            violation=violation,
             mean=named(best.averaged_mean),
             std=best.std if self._space is None else self._space.spread(best.std),
             reason=reason,
@@ -569,6 +601,8 @@ class _Search(Callback):
                 raise ValueError(f"{path}: generation {values['generation']}: expected {', '.join(missing)}")
             # What is not finite is null there, and can only be infinity on the good side.
             numbers: Any = {name: good if values[name] is None else values[name] for name in names}
+            if self._constraints and values["best_fitness"] is None:  # no candidate was feasible
+                numbers["best_fitness"] = -good
             mean, std = (torch.tensor(values[name], dtype=torch.float64) for name in ("mean", "std"))
             metrics = {_SEEN: 1.0} if _SEEN in values else {}
             self._add(GenerationRecord(**numbers, metrics=metrics, mean=mean, std=std))
@@ -605,6 +639,10 @@ def _within(bounds: Any, mean: Any, std: Any) -> tuple[Any, Any]:
     if std is None and not np.isfinite(high - low).all():
         raise ValueError(f"expected std, or finite bounds, got {bounds!r}")
     return (low + high) / 2 if mean is None else mean, (high - low) / 4 if std is None else std
+
+
+def _violation(search: CrossEntropyMethod) -> float:
+    return search.violation if isinstance(search, Constrained) else 0.0
 
 
 class _Regimes:

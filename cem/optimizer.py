@@ -33,7 +33,7 @@ Shamir and T. Zhang, Stochastic Gradient Descent for Non-smooth Optimization, IC
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -51,7 +51,6 @@ from cem.core.snapshot import Snapshot, copy_to_host, loaded_state
 from cem.core.state import State, bounds_of, doubles, init, problem_seeds
 from cem.core.termination import Termination
 from cem.core.variance_schedule import describe_variance_schedule, extended
-from cem.families.family import Family
 from kernels.support.checks import check_integer
 
 _AHEAD = 64  # generations whose extra variance is computed when a search begins
@@ -108,8 +107,6 @@ class CrossEntropyMethod:
         maximize: bool,
         config: CEMConfig | None = None,
         bounds: Any = None,
-        integers: Any = None,
-        families: Sequence[Family] = (),
         backend: str = "auto",
         device: str | torch.device | None = None,
         dtype: torch.dtype | None = None,
@@ -129,10 +126,6 @@ class CrossEntropyMethod:
                 parameters and a diagonal one above.
             bounds: A pair (low, high) for each parameter with None for no bound, ``scipy.optimize.Bounds``,
                 two numbers for all parameters, or ``cem.Bounds(low, high)``. None: no bounds.
-            integers: The parameters that are integers: indices, or a flag for each. Candidates have the
-                nearest ones within the bounds, and standard deviations stay wide enough to leave one.
-            families: The families of discrete parameters of ``cem.families``. Their columns follow those of
-                ``mean``, which may have none: shape (..., 0).
             backend: ``"cpu"`` or ``"cuda"``: the operators of ``kernels``; ``"torch"``: PyTorch operations;
                 ``"auto"``: the operators where they are compiled or can be. See ``cem.core.backend``.
             device: Where the search lives. None: the CPU.
@@ -152,8 +145,6 @@ class CrossEntropyMethod:
             maximize=maximize,
             config=config,
             bounds=bounds,
-            integers=integers,
-            families=families,
             backend=backend,
             device=device,
             dtype=dtype,
@@ -461,8 +452,8 @@ class CrossEntropyMethod:
             "dim": self.dim,
             "batch": list(self.batch_shape),
             "maximize": self.maximize,
-            "integers": None if (ends := self._state.integers) is None else str(ends.tolist()),
-            "families": [str(family) for family in self._state.settings.families],
+            "integers": list(self.config.integers),
+            "families": [str(family) for family in self.config.families],
             "bounds": None if bounds is None else str([end.tolist() for end in bounds]),
             "backend": self.backend,
             "dtype": str(self.dtype).removeprefix("torch."),

@@ -72,7 +72,7 @@ class Space:
     Numbers are first, in the normal distribution, then choices, in one categorical family, then permutations.
 
     Attributes:
-        mean, std, bounds, integers: Of the normal distribution, as ``CrossEntropyMethod`` takes them.
+        mean, std, bounds, integers: Of the normal distribution, as ``minimize`` takes them.
         families: The families of the other columns.
         dim: The columns.
     """
@@ -119,7 +119,7 @@ class Space:
         changed = {
             "vectorize": False if by_column else "loop",
             "bounds": self.bounds,
-            "integers": self.integers if any(self.integers) else None,
+            "integers": self.integers,
         }
         on_host = options["device"] is None or torch.device(options["device"]).type == "cpu"
         first = mean if on_host else torch.from_numpy(mean)

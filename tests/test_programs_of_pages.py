@@ -89,6 +89,11 @@ def test_a_thousand_problems_are_solved_side_by_side() -> None:
     assert (names["search"].mean - names["targets"][:, 0]).abs().max() < 1e-3
 
 
+def test_a_function_is_minimised_within_constraints() -> None:
+    result = run("docs/optimiser.md", 3)["result"]
+    assert result.fun == pytest.approx(0.045674808, abs=1e-5)  # on the circle
+
+
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU and a CUDA build of torch")
 def test_generations_run_in_a_graph() -> None:

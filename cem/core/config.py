@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import Any, Literal, get_args
+
+import numpy as np
 
 from cem.core.bounds import BoundHandling
 from cem.core.checks import check_real
 from cem.core.variance_schedule import VarianceSchedule, resolve_variance_schedule
+from cem.families.family import Family
 from kernels.support.checks import check_flags, check_integer
 from kernels.support.names import unknown_name
 
@@ -61,6 +66,11 @@ class CEMConfig:
         bound_handling: How candidates are kept within bounds: ``"clamp"``, ``"resample"`` or
             ``"transform"``; see ``cem.core.bounds``.
         mean_averaging: ``gamma`` in [0, 1] of the averaged mean; 0: ``averaged_mean`` is ``mean``.
+        integers: The parameters of the normal distribution that are integers: indices, or a flag for each.
+            Candidates have the nearest ones within the bounds, and no standard deviation is too small to
+            leave one: the margin of R. Hamano et al., CMA-ES with Margin, GECCO 2022.
+        families: The families of discrete parameters of ``cem.families``. Their columns follow those of the
+            mean, which may have none: shape (..., 0).
     """
 
     elite_fraction: float | None = None
@@ -76,6 +86,8 @@ class CEMConfig:
     relative_std_floor: float | None = None
     bound_handling: BoundHandling = "clamp"
     mean_averaging: float = 0.0
+    integers: Sequence[int] = ()
+    families: Sequence[Family] = ()
 
     def __post_init__(self) -> None:
         """Check the values; a schedule given as text becomes the schedule."""
@@ -96,6 +108,11 @@ class CEMConfig:
         check_real("std_floor", self.std_floor, 0.0)
         check_real("relative_std_floor", self.floor_share, 0.0)
         object.__setattr__(self, "variance_schedule", self.schedule)
+        flags = [isinstance(each, (bool, np.bool_)) for each in self.integers]
+        integers = range(len(flags)) if any(flags) else self.integers
+        kept = [index(i) for i, at in zip(integers, self.integers, strict=True) if at or not any(flags)]
+        object.__setattr__(self, "integers", tuple(kept))
+        object.__setattr__(self, "families", tuple(self.families))
 
     @property
     def schedule(self) -> VarianceSchedule:
@@ -117,13 +134,13 @@ class CEMConfig:
         # 0.07 * 100 is 7.000000000000001, and seven elites are meant.
         return max(MIN_ELITES, math.ceil(fraction * population_size - 1e-9))
 
-    def population_of(self, dim: int, discrete: bool = False) -> int:
-        """Return the population of a search of ``dim`` parameters that is given none; twice it if discrete.
+    def population_of(self, dim: int) -> int:
+        """Return the population of a search of ``dim`` parameters that is given none; twice with families.
 
         It is never ``dim``: a function that takes columns for candidates would not be noticed.
         """
         size = 4 + int(3 * math.log(dim)) if self.paths else min(10 * dim, 1000)
-        size *= 1 + discrete
+        size *= 1 + bool(self.families)
         return size + (size == dim)
 
     @classmethod
@@ -152,11 +169,11 @@ class CEMConfig:
         return cls(**{**classic, "variance_schedule": noise, **changes})
 
     @classmethod
-    def chosen(cls, dim: int, bounded: bool = False) -> CEMConfig:
+    def chosen(cls, dim: int, bounded: bool = False, **changes: Any) -> CEMConfig:
         """Return what a search of ``dim`` parameters takes that is given none: CMA-ES.
 
         Within bounds by a smooth map: clamped candidates gather on a face, and the step size shrinks there.
         With integers they are clamped, as integers are.
         """
-        handling = "transform" if bounded else "clamp"
-        return cls.cma("full" if dim <= LARGEST_FULL else "diagonal", bound_handling=handling)
+        handling = "transform" if bounded and not changes.get("integers") else "clamp"
+        return cls.cma("full" if dim <= LARGEST_FULL else "diagonal", bound_handling=handling, **changes)

@@ -72,6 +72,7 @@ class Snapshot:
         generation: The number of generations by then.
         settings: The settings of the search, as in ``state_dict()``.
         state: Its state on the device of the search, not to be changed.
+        more: What a search of another kind adds to ``state_dict()``.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Snapshot:
     ) -> None:
         """Hold a state. It is never changed in place: on a CPU nothing of it is copied."""
         self.generation, self.settings, self.state = generation, settings, state
+        self.more: Mapping[str, Any] = {}
         self._event: torch.cuda.Event | None = None
         self._numbers: list[float] | None = None
         is_here = state.distribution.is_cpu
@@ -158,7 +160,7 @@ class Snapshot:
         """Return ``CrossEntropyMethod.state_dict`` at the snapshot; waits for this copy only."""
         host = self._wait()
         values = {name: x.clone() for name in _SAVED if (x := getattr(host, name)) is not None}
-        return {"settings": dict(self.settings), "generation": self.generation, **values}
+        return {"settings": dict(self.settings), "generation": self.generation, **values, **self.more}
 
     def _wait(self) -> State:
         if self._host is None:

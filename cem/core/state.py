@@ -43,7 +43,6 @@ class Settings:
         backend: ``"cpu"`` or ``"cuda"``: the operators of ``kernels``; ``"torch"``: PyTorch operations.
         normal: The first columns of a candidate, which the normal distribution has; the families have the
             others. Where there are none of it, the state has one that no candidate has.
-        families: The families of discrete parameters, in the order of their columns.
     """
 
     config: CEMConfig
@@ -53,7 +52,11 @@ class Settings:
     rates: Rates | None
     backend: str
     normal: int
-    families: tuple[Family, ...] = ()
+
+    @property
+    def families(self) -> Sequence[Family]:
+        """The families of discrete parameters, in the order of their columns."""
+        return self.config.families
 
     @property
     def dim(self) -> int:
@@ -197,8 +200,6 @@ def init(
     maximize: bool,
     config: CEMConfig | None = None,
     bounds: Any = None,
-    integers: Any = None,
-    families: Sequence[Family] = (),
     backend: str = "auto",
     device: str | torch.device | None = None,
     dtype: torch.dtype | None = None,
@@ -219,7 +220,7 @@ def init(
     where = check_device("cpu" if device is None else device)
     if isinstance(mean, np.ndarray) and where.type != "cpu":
         raise ValueError(f"expected a tensor as mean on device {str(where)!r}, got a NumPy array")
-    families, normal = tuple(families), None
+    families, normal = () if config is None else config.families, None
     if families and np.shape(mean)[-1] == 0:
         mean, std, normal = np.zeros((*np.shape(mean)[:-1], 1)), 0.0, 0
     start = check_vector("mean", mean, None, dtype, where)
@@ -227,17 +228,17 @@ def init(
     check_distribution(start, first_std)
     limits = check_bounds(bounds, start)
     *batch_shape, dim = start.shape
-    whole = None if integers is None else _integers(integers, start, limits)
+    whole = None if config is None or not config.integers else _integers(config.integers, start, limits)
     if whole is not None and limits is not None:  # an integer is clamped where it is rounded
         is_real = whole[0].isnan()
         low, high = torch.where(is_real, limits[0], -math.inf), torch.where(is_real, limits[1], math.inf)
         limits = (low, high) if bool((low.isfinite() | high.isfinite()).any()) else None
-    config = CEMConfig.chosen(dim, limits is not None and whole is None) if config is None else config
+    config = CEMConfig.chosen(dim, limits is not None) if config is None else config
     if not isinstance(config, CEMConfig):
         raise TypeError(f"expected a CEMConfig for config, got {type(config).__name__}")
     if population_size is None:
         columns = sum(family.columns for family in families)
-        population_size = config.population_of((dim if normal is None else 0) + columns, bool(families))
+        population_size = config.population_of((dim if normal is None else 0) + columns)
     population_size = check_integer("population_size", population_size, MIN_ELITES, (1 << 31) - 1)
     elites = config.elites_of(population_size)
     ranked = rank_weights(elites, config.weights)
@@ -283,22 +284,18 @@ def init(
         settings=Settings(
             *(config, population_size, elites, maximize, learning, chosen),
             normal=dim if normal is None else 0,
-            families=families,
         ),
     )
 
 
-def _integers(integers: Any, mean: Tensor, limits: tuple[Tensor, Tensor] | None) -> Tensor:
-    """Return ``State.integers`` for a mask, or the indices of parameters."""
-    given = np.asarray(integers)
-    dim = mean.shape[-1]
-    mask = given if given.dtype == bool else np.isin(np.arange(dim), given.astype(int))
-    if mask.shape != (dim,):
-        raise ValueError(f"expected integers as {dim} flags, or indices, got {integers!r}")
+def _integers(integers: Sequence[int], mean: Tensor, limits: tuple[Tensor, Tensor] | None) -> Tensor:
+    """Return ``State.integers`` for the indices of parameters."""
+    is_integer = torch.zeros(mean.shape[-1], dtype=torch.bool)
+    is_integer[list(integers)] = True
     infinite = torch.full_like(mean, math.inf)
     low, high = (-infinite, infinite) if limits is None else limits
-    is_integer = torch.from_numpy(mask).to(mean.device)
-    return torch.stack([torch.where(is_integer, end, math.nan) for end in (low.ceil(), high.floor())])
+    ends = (low.ceil(), high.floor())
+    return torch.stack([torch.where(is_integer.to(mean.device), end, math.nan) for end in ends])
 
 
 def doubles(numbers: list[float], device: torch.device) -> Tensor:

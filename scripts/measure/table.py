@@ -50,6 +50,7 @@ _TABLE = (
     Measurement("generation", "generation"),
     Measurement("bbob", "optimizers", CPU, 7200.0, "quality"),
     Measurement("compare_optimizers", "optimizers", BOTH, None),
+    Measurement("constrained", "constrained", CPU, 7200.0, "--dims 5 10 --instances 4 5"),
     Measurement("operators", "operators"),
     Measurement("rare_events", "rare_events", CPU),
     Measurement("rollout", "rollout", ALL, 600.0, "dt20 best bcts bdu bertsekas"),
@@ -86,14 +87,18 @@ _GAMES = {"--num-envs": _number(1024, "games side by side", 1 << 20), **_LENGTH}
 _CONTROLLERS = {"nargs": "*", "metavar": "CONTROLLER", "help": "by name, files or run folders"}
 _BOARD = {"default": DEFAULT_BOARD, "metavar": "WxH", "help": f"(default: {DEFAULT_BOARD})"}
 _NUMBERS = {"type": positive_int, "nargs": "+", "metavar": "N"}
+_RUNS: Mapping[str, Mapping[str, Any]] = {
+    "--searches": {"nargs": "+", "metavar": "NAME", "help": "of the quality (default: all)"},
+    "--dims": {**_NUMBERS, "default": [2, 5, 20], "help": "(default: 2 5 20)"},
+    "--instances": {**_NUMBERS, "default": [1, 2, 3], "help": "(default: 1 2 3)"},
+}
 OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "optimizers": {
         "parts": _choice("part", PARTS, nargs="*"),
-        "--searches": {"nargs": "+", "metavar": "NAME", "help": "of the quality (default: all)"},
-        "--dims": {**_NUMBERS, "default": [2, 5, 20], "help": "(default: 2 5 20)"},
-        "--instances": {**_NUMBERS, "default": [1, 2, 3], "help": "(default: 1 2 3)"},
+        **_RUNS,
         "--jobs": _number(1, "processes for the quality", 1024),
     },
+    "constrained": _RUNS,
     "rollout": {"controllers": {**_CONTROLLERS, "default": ("dt20", "bcts")}, "--board": _BOARD, **_LENGTH},
     "env": _GAMES,
     "peers": _GAMES,

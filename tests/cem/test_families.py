@@ -16,8 +16,8 @@ ONE = 2**40
 
 
 def search(families, size=40, *, mean=(), seed=1, **options):
-    options = {"maximize": False, "config": CEMConfig.cma("diagonal"), **options}
-    return CrossEntropyMethod(torch.tensor(mean), 1.0, size, families=families, seed=seed, **options)
+    options = {"maximize": False, "config": CEMConfig.cma("diagonal", families=families), **options}
+    return CrossEntropyMethod(torch.tensor(mean), 1.0, size, seed=seed, **options)
 
 
 def run(optimizer, f, generations):
@@ -80,8 +80,8 @@ def test_a_generation_of_failures_moves_nothing():
 def test_problems_of_a_batch_are_searches_of_their_own_and_functions_are_the_class():
     families = [Categorical([4] * 3), Permutation(3)]
     f = lambda x: (x[..., :3] - 1).abs().sum(-1) + x[..., 3]  # noqa: E731
-    config = {"maximize": False, "config": CEMConfig.cma("diagonal")}
-    batch = CrossEntropyMethod(torch.zeros(2, 0), 1.0, 20, families=families, seed=[3, 4], **config)
+    config = {"maximize": False, "config": CEMConfig.cma("diagonal", families=families)}
+    batch = CrossEntropyMethod(torch.zeros(2, 0), 1.0, 20, seed=[3, 4], **config)
     run(batch, f, 5)
     for problem, seed in enumerate([3, 4]):
         alone = run(search(families, 20, seed=seed), f, 5)
@@ -139,8 +139,9 @@ def test_a_short_route_is_found():
 
 class TestIntegers:
     def test_candidates_are_integers_within_the_bounds(self):
-        options = {"integers": [False, True, True], "bounds": [(None, None), (-1.5, 2), (0, None)]}
-        optimizer = CrossEntropyMethod([0.5, 0.0, 3.0], 2.0, 200, maximize=False, seed=1, **options)
+        config, bounds = CEMConfig.cma(integers=[False, True, True]), [(None, None), (-1.5, 2), (0, None)]
+        start = [0.5, 0.0, 3.0], 2.0, 200
+        optimizer = CrossEntropyMethod(*start, maximize=False, config=config, bounds=bounds, seed=1)
         x = optimizer.ask()
         assert (x[:, 1:] == x[:, 1:].round()).all()
         assert (x[:, 0] != x[:, 0].round()).all()
@@ -150,7 +151,8 @@ class TestIntegers:
     def test_the_search_never_freezes(self):
         # A start far narrower than an integer: the margin lets candidates leave it.
         target = torch.tensor([7.0, -4.0, 2.0])
-        optimizer = CrossEntropyMethod(torch.zeros(3), 1e-3, maximize=False, integers=[0, 1, 2], seed=1)
+        config = CEMConfig.cma(integers=[0, 1, 2])
+        optimizer = CrossEntropyMethod(torch.zeros(3), 1e-3, maximize=False, config=config, seed=1)
         run(optimizer, lambda x: (x - target).square().sum(1), 200)
         assert optimizer.best.equal(target)
         margin = optimizer.state.std_floor[0]

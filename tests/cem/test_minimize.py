@@ -261,8 +261,8 @@ class TestDefaults:
         assert inside.fun == pytest.approx(1.0, abs=1e-8)
         with pytest.raises(TypeError, match="expected mean and std, or bounds"):
             minimize(sphere)
-        with pytest.raises(TypeError, match=r"unexpected option 'x0'; did you mean 'mean'"):
-            minimize(sphere, x0=[0.0])
+        with pytest.raises(TypeError, match=r"unexpected option 'sigma0'; did you mean 'std'"):
+            minimize(sphere, sigma0=1.0)
 
     def test_a_million_parameters_need_little_memory(self):
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -35,6 +35,7 @@ WORDS: dict[str, str] = {
     "peers": f"--num-envs 2 {_LITTLE}",
     "compare_optimizers": "speed",
     "bbob": "--searches cem cem_textbook --dims 2 --instances 1 2",
+    "constrained": "--searches cem --dims 2 --instances 1",
     "scores": "dt20 --boards 6x6 --decisions 640 --pieces bag",
     "reproduce": "published --quick",
 }
@@ -47,6 +48,7 @@ TINY: dict[str, dict[str, Any]] = {
     },
     "generation": {"SHAPES": dict.fromkeys(("cpu", "cuda"), ((20, 4),)), "GENERATIONS": 20, "REPEATS": 1},
     "optimizers": {"FUNCTIONS": (1, 8), "EVALUATIONS": (10, 30)},
+    "constrained": {"FUNCTIONS": "1,8", "EVALUATIONS": (30,)},
     "operators": {
         **{"ELEMENTS": {"cpu": 64, "cuda": 64}, "ROUNDS": 1, "DTYPES": (torch.float32,)},
         "SIZES": {(2, 3, 4): _ONCE},
@@ -113,7 +115,11 @@ def check(script: Script, folder: Path, name: str, device: str) -> None:
     "name", [x.name for x in MEASUREMENTS.values() if "cpu" in x.devices and x.name not in BY_HAND]
 )
 def test_a_measurement_runs_and_writes_its_result(script: Script, tmp_path: Path, name: str) -> None:
-    pytest.importorskip({"optimizers": "cocoex", "scores": "scipy"}.get(MEASUREMENTS[name].module, "numpy"))
+    pytest.importorskip(
+        {"optimizers": "cocoex", "constrained": "cocoex", "scores": "scipy"}.get(
+            MEASUREMENTS[name].module, "numpy"
+        )
+    )
     check(script, tmp_path, name, "cpu")
 
 

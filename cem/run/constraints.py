@@ -1,0 +1,202 @@
+"""Constraints of a search: an augmented Lagrangian is ranked, and the best feasible candidate is kept.
+
+With multipliers l, and with s the standard deviations of the constraints g in a population, which has d
+parameters, candidates are ranked by
+
+    f + sum of l c + u c^2 / 2      c = max(g + k s, -l / u), of an equality c = g                 (1)
+    u = 3 iqr(f + sum of l c) / (d s^2)     with c = g + k s, of an equality c = g, here and below (2)
+    l' = max(l + u m / 5, 0), of an equality l + u m / 5; m the weighted mean of c of the elites   (3)
+    k' = k + 0.1 (0.15 - the share of candidates that are feasible), within 0.2 and 1              (4)
+
+(1) and (3) are, with k = 0, those of A. Atamna, A. Auger and N. Hansen, Linearly Convergent Evolution
+Strategies via Augmented Lagrangian Constraint Handling, FOGA 2017, as in pycma; see P. Dufosse and N. Hansen,
+Augmented Lagrangian, Penalty Techniques and Surrogate Modeling for Constrained Optimization with CMA-ES,
+GECCO 2021. They adapt u from generation to generation; (2) keeps the square as wide as a dimension's share of
+the fitness. About the optimum half of the candidates violate each active constraint, and of many constraints
+hardly one satisfies all: the margin k s keeps the mean inside, and shrinks with the population.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+
+from cem.core.checks import as_real
+from cem.core.evaluation import Evaluation
+from cem.core.snapshot import Snapshot
+from cem.core.state import BEST, BEST_FITNESS
+from cem.core.variance_schedule import describe_callable
+from cem.optimizer import CrossEntropyMethod
+
+TOLERANCE = 1e-6
+"""The most by which an equality may be missed."""
+_SHARE, _DAMPING, _TINY, _HUGE = 3.0, 5.0, 1e-200, 1e100  # of (2), (3)
+_RATE, _AIM, _LEAST, _MOST = 0.1, 0.15, 0.2, 1.0  # of (4)
+
+
+class Constraints:
+    """Constraints of any form that ``minimize`` takes, as one function of a population.
+
+    Attributes:
+        described: What tells them from others.
+    """
+
+    def __init__(self, given: Any, *, by_one: bool, vmap: bool) -> None:
+        """Take them; functions of our form are called candidate by candidate, by vmap, or once."""
+        several = given if isinstance(given, (list, tuple)) else [given]
+        self._parts = [_part(each, by_one, vmap) for each in several]
+        self.described = [
+            f"{low.tolist()} <= {name} <= {high.tolist()}" for _, low, high, name in self._parts
+        ]
+
+    def __call__(self, candidates: Any) -> tuple[Any, Any]:
+        """Return g, shape (N, m), float64, and whether each is an equality, shape (m,)."""
+        columns, equal = [], []
+        for function, low, high, _ in self._parts:
+            values = _numbers(function(candidates))
+            if values.ndim not in (1, 2) or len(values) != len(candidates):
+                raise ValueError(
+                    f"expected constraints of shape ({len(candidates)}, m) or ({len(candidates)},), got "
+                    f"{values.shape}: functions of one candidate need vectorize=True or vectorize='loop'"
+                )
+            values = values.reshape(len(values), -1)
+            low, high = np.broadcast_to(low, values.shape[1]), np.broadcast_to(high, values.shape[1])
+            used = np.isfinite(np.concatenate([np.where(low == high, -np.inf, low), high]))
+            columns.append(np.concatenate([low - values, values - high], axis=1)[:, used])
+            equal.append(np.tile(low == high, 2)[used])
+        return np.concatenate(columns, axis=1), np.concatenate(equal)
+
+
+def _part(given: Any, by_one: bool, vmap: bool) -> tuple[Callable[[Any], Any], Any, Any, str]:
+    """Return a function of a population, the ends of its values, and its name."""
+    if isinstance(given, Mapping):  # one of SciPy: 0 <= fun(x), or 0 == fun(x)
+        fun, args = given["fun"], given.get("args", ())
+        most = 0.0 if given["type"] == "eq" else math.inf
+        given = SimpleNamespace(fun=lambda x: fun(x, *args), lb=0.0, ub=most)
+    ends = getattr(given, "lb", -math.inf), getattr(given, "ub", 0.0)
+    low, high = (np.asarray(end, dtype=np.float64) for end in ends)
+    if hasattr(given, "A"):
+        return lambda x: (given.A @ _numbers(x).T).T, low, high, str(given.A)
+    if hasattr(given, "fun"):
+        return lambda x: _each(given.fun, _numbers(x)), low, high, describe_callable(given.fun)
+    if not callable(given):
+        raise TypeError(f"expected functions or constraints of SciPy for constraints, got {given!r}")
+
+    def function(x: Any) -> Any:
+        if by_one or (vmap and isinstance(x, np.ndarray)):
+            return _each(given, x)
+        return (torch.func.vmap(given, randomness="different") if vmap else given)(x)
+
+    return function, low, high, describe_callable(given)
+
+
+def _each(function: Callable[[Any], Any], rows: Any) -> Any:
+    return np.stack([_numbers(function(row)).reshape(-1) for row in rows])
+
+
+def _numbers(values: Any) -> Any:
+    """Return a tensor, an array or a sequence as an array, float64, not to be changed."""
+    return as_real("constraints", values).double().cpu().numpy()
+
+
+class Constrained(CrossEntropyMethod):
+    """A single search with constraints; its first candidate is the mean.
+
+    ``tell`` takes the values of the objective. ``best`` is the fittest of the feasible candidates, or while
+    there is none that of the least violation; a record then has an infinity as its best fitness.
+
+    Attributes:
+        violation: The most by which ``best`` violates a constraint; 0.0 where it is feasible.
+    """
+
+    def __init__(self, *arguments: Any, constraints: Constraints, **options: Any) -> None:
+        """Start a search; the other arguments are those of ``CrossEntropyMethod``."""
+        super().__init__(*arguments, **options)
+        self._constraints, self._sign = constraints, -1.0 if self.maximize else 1.0
+        self._margin = _LEAST  # k
+        self._multipliers = np.zeros(0)  # one for each constraint, whose number the first call tells
+        self.violation = self._value = math.inf  # of the best; its fitness, with the sign of minimisation
+        weights, elites = self._state.weights, self.num_elites
+        self._weights = np.ones(elites) if weights is None else _numbers(weights[:elites])
+
+    @property
+    def best_fitness(self) -> float:
+        """The fitness of ``best``."""
+        return self._sign * self._value
+
+    def ask(self, count: int | None = None) -> Any:
+        """Draw candidates of this generation."""
+        candidates = super().ask(count)
+        if self._generation == 0:
+            candidates[0] = self.mean
+        return candidates
+
+    def tell(self, candidates: Any, fitness: Any) -> None:
+        """Move the distribution by the values of the objective for a whole population, shape (N,)."""
+        values = self._sign * _numbers(fitness)
+        g, equal = self._constraints(candidates)
+        missed = np.where(equal, np.where(abs(g) > TOLERANCE, abs(g), 0.0), np.maximum(g, 0.0))
+        violations = missed.max(axis=1, initial=0.0)
+        values[np.isnan(values)] = np.inf
+        violations[np.isnan(violations) | ((values == np.inf) & (violations == 0))] = np.inf  # it has failed
+        best = self._state.distribution[BEST]
+        super().tell(candidates, self._sign * self._augmented(values, g, equal, violations))
+        first = np.lexsort((values, violations))[0]
+        found = float(violations[first]), float(values[first])
+        if found < (self.violation, self._value):
+            self.violation, self._value = found
+            best = torch.as_tensor(candidates[first])
+        distribution, record = self._state.distribution.clone(), self._state.record.clone()
+        distribution[BEST] = best
+        record[BEST_FITNESS] = self._sign * (math.inf if self.violation else self._value)
+        self._state, self._snapshot = self._state._replace(distribution=distribution, record=record), None
+
+    def _augmented(self, values: Any, g: Any, equal: Any, violations: Any) -> Any:
+        """Return what is ranked, shape (N,), and move multipliers and margin: equations (1) to (4)."""
+        known = np.flatnonzero(np.isfinite(values) & np.isfinite(violations))
+        if not len(known):
+            return violations
+        factors = self._multipliers if len(self._multipliers) else np.zeros(g.shape[1])
+        spread = g[known].std(axis=0)
+        shifted = g + np.where(equal, 0.0, self._margin * spread)
+        lagrangian = np.sort((values + (factors * shifted).sum(axis=1))[known])
+        middle = lagrangian[3 * len(known) // 4] - lagrangian[len(known) // 4]
+        square = _SHARE * middle / (self.dim * np.maximum(spread**2, _TINY)) * (spread > 0)
+        least = np.where(equal, -np.inf, -factors / np.maximum(square, _TINY))
+        c = np.maximum(shifted, least)
+        ranked = values + (factors * c + square * c * c / 2).sum(axis=1)
+        order = known[np.argsort(ranked[known], kind="stable")][: self.num_elites]
+        weights = self._weights[: len(order), None]
+        moved = factors + square * (weights * shifted[order]).sum(axis=0) / weights.sum() / _DAMPING
+        self._multipliers = np.clip(moved, np.where(equal, -_HUGE, 0.0), _HUGE)
+        share = (violations == 0).mean()
+        self._margin = min(max(self._margin + _RATE * (_AIM - share), _LEAST), _MOST)
+        # Where the objective has no value outside, what is nearer to the inside is better.
+        outside = ~np.isfinite(values) & (violations > 0)
+        return np.where(outside, ranked[known].max() + violations, ranked)
+
+    def snapshot(self, evaluation: Evaluation | None = None, *, copied: bool = True) -> Snapshot:
+        """Start a copy of the state, with the multipliers."""
+        found = super().snapshot(evaluation, copied=copied)
+        mine = (self.violation, self._value, self._margin, *self._multipliers)
+        found.more = {"constraints": torch.tensor(mine, dtype=torch.float64)}
+        return found
+
+    def rewind(self, snapshot: Snapshot) -> None:
+        """Restore the state of a snapshot of this search."""
+        super().rewind(snapshot)
+        self._take(snapshot.more)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Resume from a state of ``state_dict``."""
+        super().load_state_dict(state)
+        self._take(state)
+
+    def _take(self, state: Mapping[str, Any]) -> None:
+        self.violation, self._value, self._margin, *multipliers = state["constraints"].tolist()
+        self._multipliers = np.array(multipliers)

@@ -1,0 +1,130 @@
+"""Constraints of minimize: what is found, in every form they are given, and what a resumed search repeats."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from cem import CEMConfig, maximize, minimize
+
+START = np.full(3, 3.0)
+
+
+def sphere(x):
+    return (x * x).sum(-1)
+
+
+def outside(x):
+    """The first two parameters of a population are at least 1."""
+    return 1 - x[:, :2]
+
+
+def rosenbrock(x):
+    return (1 - x[:, 0]) ** 2 + 100 * (x[:, 1] - x[:, 0] ** 2) ** 2
+
+
+class TestOptimum:
+    @pytest.mark.parametrize("config", [None, CEMConfig.cma("diagonal"), CEMConfig()])
+    def test_of_a_sphere_in_a_corner(self, config):
+        start = torch.full((5,), 3.0, dtype=torch.float64)
+        result = minimize(sphere, start, 1.0, constraints=outside, budget=4000, config=config, seed=1)
+        assert (result.success, result.violation) == (True, 0.0)
+        assert bool((result.x[:2] >= 1).all())
+        assert result.fun == float(sphere(result.x)) == pytest.approx(2, abs=1e-5)
+
+    @pytest.mark.parametrize("bounds", [None, (-2, 2)])
+    def test_of_rosenbrock_in_a_disk(self, bounds):
+        optimize = pytest.importorskip("scipy.optimize")
+        disk = optimize.NonlinearConstraint(lambda x: x @ x, -np.inf, 1.0)
+        result = minimize(rosenbrock, np.zeros(2), 0.5, bounds=bounds, constraints=disk, budget=3000, seed=1)
+        assert result.x @ result.x <= 1.0
+        assert result.fun == pytest.approx(0.045674808, abs=1e-6)  # that of SciPy's trust-constr
+
+    @pytest.mark.parametrize("sign", [1, -1])
+    def test_of_a_bowl_on_a_plane(self, sign):
+        plane = pytest.importorskip("scipy.optimize").LinearConstraint(np.ones((1, 3)), 1.0, 1.0)
+        scales = np.array([1.0, 2.0, 3.0])
+        search = minimize if sign > 0 else maximize
+        f = lambda x: sign * (x * x * scales).sum(-1)  # noqa: E731
+        result = search(f, np.zeros(3), 1.0, constraints=plane, budget=6000, seed=1)
+        assert result.violation == 0.0
+        assert result.x.sum() == pytest.approx(1.0, abs=1.001e-6)
+        assert result.x == pytest.approx(1 / scales / (1 / scales).sum(), abs=1e-3)
+
+    def test_where_the_objective_has_a_value_inside_alone(self):
+        f = lambda x: np.where((x[:, :2] > 0).all(-1), sphere(x), np.nan)  # noqa: E731
+        result = minimize(f, -START, 1.0, constraints=outside, budget=3000, seed=1)
+        assert result.fun == pytest.approx(2, abs=1e-3)
+
+    def test_of_no_feasible_candidate_is_that_of_the_least_violation(self):
+        contradictory = [lambda x: 1 - x[:, 0], lambda x: x[:, 0] + 1]
+        with pytest.warns(RuntimeWarning, match="no candidate is feasible.* by 1$"):
+            result = minimize(sphere, START, 1.0, constraints=contradictory, budget=1000, seed=1)
+        assert not result.success
+        assert result.message.endswith("by 1")
+        assert result.violation == pytest.approx(1)
+        assert result.fun == sphere(result.x)
+        assert set(result.history["best_fitness"]) == {math.inf}
+
+    def test_ends_a_search_at_the_target_by_feasible_candidates_alone(self):
+        result = minimize(sphere, START, 1.0, constraints=outside, target=2.1, seed=1)
+        assert result.reason == "target"
+        assert 2 <= result.fun <= 2.1
+        best = result.history["best_fitness"]
+        assert best == sorted(best, reverse=True)
+        assert best[-2] > 2.1
+
+
+class TestForms:
+    def test_are_the_same(self):
+        forms = [
+            outside,
+            lambda x: 2.0**20 * outside(x),
+            [lambda x: 1 - x[:, 0], lambda x: 1 - x[:, 1:2]],
+            SimpleNamespace(A=np.eye(2, 3), lb=(1, 1), ub=np.inf),
+            SimpleNamespace(fun=lambda x: -x[:2], lb=-np.inf, ub=-1),
+            {"type": "ineq", "fun": lambda x, low: x[:2] - low, "args": (1.0,)},
+        ]
+        options = {"budget": 300, "seed": 1}
+        first, *others = (minimize(sphere, START, 1.0, constraints=form, **options) for form in forms)
+        for other in others:
+            assert (first.x == other.x).all()
+            assert first.history == other.history
+
+    @pytest.mark.parametrize("start", [START, torch.from_numpy(START)])
+    @pytest.mark.parametrize("options", [{"vectorize": True}, {"vectorize": "loop"}, {"workers": map}])
+    def test_of_one_candidate(self, start, options):
+        def one(x):
+            assert (type(x), x.shape) == (type(start), (3,))
+            return 1 - x[:2]
+
+        known = minimize(sphere, start, 1.0, constraints=outside, budget=200, seed=1)
+        result = minimize(sphere, start, 1.0, constraints=one, budget=200, seed=1, **options)
+        assert (result.x == known.x).all()
+
+    def test_of_one_candidate_for_a_population_is_an_error(self):
+        with pytest.raises(ValueError, match=r"shape \(7, m\) or \(7,\), got \(2,\): .*vectorize='loop'"):
+            minimize(sphere, START, 1.0, constraints=lambda x: 1 - x[:2, 0], seed=1)
+        with pytest.raises(ValueError, match="expected no constraints with graph=True"):
+            minimize(sphere, START, 1.0, constraints=outside, graph=True)
+
+
+@pytest.mark.filterwarnings("ignore:no candidate is feasible")
+@pytest.mark.parametrize("last", [1, 9, 130])
+def test_a_resumed_search_ends_as_one_that_was_not_interrupted(tmp_path, last):
+    def search(**options):
+        constraints = lambda x: 4 - x[:, :2]  # noqa: E731
+        options = {"constraints": constraints, "budget": 2000, "restarts": 1, "seed": 1, **options}
+        found = minimize(sphere, torch.zeros(3), 0.1, **options)
+        return found.x.tolist(), found.violation, found.reason, found.history
+
+    def interrupted(record):
+        if record.generation == last:
+            raise StopIteration
+
+    whole = search()
+    assert search(checkpoint=tmp_path, callbacks=[interrupted]) != whole
+    assert search(checkpoint=tmp_path) == whole
+    assert (whole[-1]["best_fitness"][0], whole[1]) == (math.inf, 0.0)
