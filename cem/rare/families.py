@@ -48,7 +48,7 @@ class Family:
     @property
     def law(self) -> distributions.Distribution:
         """The distributions of the components."""
-        return type(self).LAW(*self.parameters.values())
+        return type(self).LAW(*self.parameters.values(), validate_args=True)
 
     @property
     def parameters(self) -> dict[str, Tensor]:
@@ -86,7 +86,7 @@ class Exponential(Family):
     """Exponential distributions by their means."""
 
     mean: Any
-    LAW = staticmethod(lambda mean: distributions.Exponential(1 / mean))
+    LAW = staticmethod(lambda mean, **options: distributions.Exponential(1 / mean, **options))
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +95,7 @@ class Weibull(Family):
 
     shape: Any
     scale: Any
-    LAW = staticmethod(lambda shape, scale: distributions.Weibull(scale, shape))
+    LAW = staticmethod(lambda shape, scale, **options: distributions.Weibull(scale, shape, **options))
 
     def fit(self, x: Tensor, weights: Tensor) -> Weibull:
         """Return the greatest likelihood: scale^shape is the weighted mean of x^shape."""
