@@ -20,7 +20,9 @@ import math
 import warnings
 from collections import deque
 from statistics import NormalDist
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -58,8 +60,8 @@ class Termination:
         self.target = target
         self._maximize = settings.maximize
         self._earlier = math.inf if earlier is None else -earlier if settings.maximize else earlier
-        self._first = torch.where(first_std > 0, first_std, 1.0).cpu()
-        self._widest_std = self._first.max().item()
+        self._first = torch.where(first_std > 0, first_std, 1.0).cpu().numpy()
+        self._widest_std = float(self._first.max())
         dim, size = len(first_std), settings.population_size
         self._least = max(STD, 1.001 * settings.config.floor_share)
         self._window = 10 + math.ceil(30 * dim / size)
@@ -88,7 +90,7 @@ class Termination:
         full = len(seen) > 1 and seen[0] <= begun
         share = math.inf  # where the mean alone shows that it is above the least one
         if self._collapse is not None or record.std_mean <= 2 * self._least * self._widest_std:
-            share = (record.std / self._first).max().item()
+            share = float((record.std.numpy() / self._first).max())
         if self._collapse is not None:
             self._collapse.look(record, share)
         found = []
@@ -115,22 +117,24 @@ class _Collapse:
         # Of elites that say nothing the mean has a variance of 1 / elites in every dimension.
         self._chance = dim / effective(rank_weights(settings.num_elites, settings.config.weights))
         self._move, self._shrunk = 0.0, False  # the squared move, averaged; whether it was compared
-        self._before: tuple[int, Tensor, Tensor, float] | None = None
+        self._before: tuple[int, Any, Any, float] | None = None
 
     def look(self, record: GenerationRecord, share: float) -> None:
         """Follow a generation; warn, once, if the search has collapsed."""
-        generation, mean, std = record.generation, record.mean, record.std
+        generation, mean, std = record.generation, record.mean.numpy(), record.std.numpy()
         before, self._before = self._before, (generation, mean, std, share)
         if before is None or self._shrunk:
             return
         last, old, width, old_share = before
-        moves = ((mean - old).double() / width).nan_to_num(0.0, 0.0, 0.0)  # none in a dimension of no width
-        shift = torch.linalg.vector_norm(moves).item()
+        moves = np.zeros(len(mean))  # none in a dimension of no width
+        np.divide(mean - old, width, out=moves, where=width > 0)
+        square = float(moves @ moves)
+        square = square if math.isfinite(square) else 0.0
         # Several generations add up their moves, which shrink as the standard deviation did.
         count = max(1, generation - last)
         shrink = min(1.0, (share / old_share) ** (1 / count)) if 0 < old_share < math.inf else 1.0
         lengths = [shrink**i for i in range(count)]
-        excess = (shift**2 - self._chance * sum(x * x for x in lengths)) / sum(lengths) ** 2
+        excess = (square - self._chance * sum(x * x for x in lengths)) / sum(lengths) ** 2
         self._move += (1 - (1 - _NEWEST) ** count) * (excess - self._move)
         if share < COLLAPSE_STD:
             self._shrunk = True
