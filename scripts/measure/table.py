@@ -52,6 +52,7 @@ _TABLE = (
     Measurement("compare_optimizers", "optimizers", BOTH, None),
     Measurement("operators", "operators"),
     Measurement("rare_events", "rare_events", CPU),
+    Measurement("discrete", "discrete"),
     Measurement("rollout", "rollout", ALL, 600.0, "dt20 best bcts bdu bertsekas"),
     Measurement("benchmark_tetris", "rollout", ALL, None),
     Measurement("env", "env", ALL, 600.0),
