@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from measure.discrete import VALUES, Pairs
 from measure.sampling import LABELS, median, speedups
 
 from cem import CrossEntropyMethod
+from cem.core.state import tables_of
 from cem.families import Categorical, Family, Permutation
 from pages.result_files import load
 from tetris.report.learning_curve import COLORS, new_figure, save_figure
@@ -110,7 +110,7 @@ def _tables(family: Family, function: Any, size: int) -> tuple[list[Any], Any]:
     tables = list[Any]()
     for t in range(_GENERATIONS[-1] + 1):
         if t in _GENERATIONS:
-            tables.append(search.state.discrete[: math.prod(family.rows)].unflatten(0, family.rows))
+            tables += [table.unflatten(0, family.rows) for _, table in tables_of(search.state)]
         candidates = search.ask()
         search.tell(candidates, function(candidates))
     return tables, search.best
