@@ -24,7 +24,7 @@ from torch.nn.functional import one_hot, pad
 from cem import Choice, CrossEntropyMethod, minimize
 from cem.families import Bernoulli, Categorical, Family, Permutation
 from measure.provenance import Measured
-from measure.timing import Function, Plan, capture, latency_times
+from measure.timing import Plan, capture, latency_times
 
 PAIRS, VALUES, COSTS = 20, 10, np.array([1.0, 0.6, 0.0])
 SEEDS, FEW, LOOK, MOST = 10, 3, 1000, 100_000  # TPE takes minutes: few seeds, and LOOK evaluations
@@ -93,8 +93,8 @@ def on_cpu() -> Measured:
         figures |= {f"discrete.{name}.runs": len(runs), f"discrete.{name}.solved": len(needed)}
         figures[f"discrete.{name}.early"] = statistics.fmean(min(each.costs[:LOOK]) for each in runs)
         if needed:
-            ends = {"median": statistics.median(needed), "least": min(needed), "most": max(needed)}
-            figures |= {f"discrete.{name}.{key}": value for key, value in ends.items()}
+            figures[f"discrete.{name}.median"] = statistics.median(needed)
+            figures |= {f"discrete.{name}.least": min(needed), f"discrete.{name}.most": max(needed)}
     return Measured(figures, {"early": LOOK})
 
 
@@ -102,17 +102,13 @@ def _fitness(x: Tensor) -> Tensor:
     return x[:, ::2].sum(-1)
 
 
-def _bits(p: Tensor) -> None:
-    """Move p, shape (V,), by a generation: ten lines of PyTorch, as the next two."""
-    x = (torch.rand(POPULATION, len(p), device=p.device) < p).float()
+def _independent(p: Tensor) -> None:
+    """Move p by a generation: shape (V,), bits, or (V, K). Ten lines of PyTorch, as the next ones."""
+    noise, bits = torch.rand(POPULATION, *p.shape, device=p.device), p.dim() == 1
+    x = (noise < p).float() if bits else (p.log() - (-noise.log()).log()).argmax(-1)
     elites = x[_fitness(x).topk(POPULATION // _ELITES).indices]
-    p.lerp_(elites.mean(0), _SMOOTHING).clamp_(_FLOOR, 1 - _FLOOR)
-
-
-def _categories(p: Tensor) -> None:
-    x = (p.log() - (-torch.rand(POPULATION, *p.shape, device=p.device).log()).log()).argmax(-1)
-    elites = x[_fitness(x).topk(POPULATION // _ELITES).indices]
-    p.lerp_(one_hot(elites, p.shape[1]).float().mean(0), _SMOOTHING).clamp_(_FLOOR, 1)
+    shares = elites if bits else one_hot(elites, p.shape[1]).float()
+    p.lerp_(shares.mean(0), _SMOOTHING).clamp_(_FLOOR, 1 - _FLOOR)
 
 
 def _orders(p: Tensor) -> None:
@@ -131,23 +127,20 @@ def _orders(p: Tensor) -> None:
 def on_gpu() -> Measured:
     """Return the microseconds of a generation; a graph has 20, but of PyTorch's permutations one."""
     table = partial(torch.full, device="cuda")
-    name = "categories.{}x{}".format(*CATEGORIES)
+    choices, sizes = Categorical(CATEGORIES[1:] * CATEGORIES[0]), "{}x{}".format(*CATEGORIES)
     cases: dict[str, tuple[Family, Callable[[Tensor], None], Tensor, int]] = {
-        f"bits.{BITS}": (Bernoulli(BITS), _bits, table((BITS,), 0.5), GENERATIONS),
-        name: (Categorical(CATEGORIES[1:] * CATEGORIES[0]), _categories, table(CATEGORIES, 0.1), GENERATIONS),
+        f"bits.{BITS}": (Bernoulli(BITS), _independent, table((BITS,), 0.5), GENERATIONS),
+        f"categories.{sizes}": (choices, _independent, table(CATEGORIES, 0.1), GENERATIONS),
         f"orders.{ITEMS}": (Permutation(ITEMS), _orders, table((ITEMS + 1, ITEMS), 1 / ITEMS), 1),
     }
     figures: dict[str, float] = {}
     for name, (family, ten_lines, p, count) in cases.items():
         options: dict[str, Any] = {"maximize": True, "families": [family], "seed": 1, "device": "cuda"}
         ours = CrossEntropyMethod(torch.zeros(0), 1.0, POPULATION, **options)
-        theirs = capture(partial(ten_lines, p), count)
-        runs: dict[str, tuple[Function, int]] = {
-            "cem": (ours.capture(lambda x, _: _fitness(x), GENERATIONS), GENERATIONS),
-            "torch": (theirs, count),
-        }
-        times = latency_times({method: run for method, (run, _) in runs.items()}, PLAN)
-        figures |= {f"discrete.{x}.{name}.us": times[x]["median"] / n for x, (_, n) in runs.items()}
+        step = ours.capture(lambda x, _: _fitness(x), GENERATIONS)
+        times = latency_times({"cem": step, "torch": capture(partial(ten_lines, p), count)}, PLAN)
+        for method, each in (("cem", GENERATIONS), ("torch", count)):
+            figures[f"discrete.{method}.{name}.us"] = times[method]["median"] / each
     return Measured(figures, {"population": POPULATION, "generations": GENERATIONS})
 
 

@@ -70,7 +70,7 @@ def draw_choices(picture: Path) -> None:
     panels = figure.subplots(1, len(_GENERATIONS), sharey=True)
     tables, _ = _tables(Categorical((VALUES,) * len(order)), lambda x: problem(x.numpy()), 30)
     for axes, t, table in zip(panels, _GENERATIONS, tables, strict=True):
-        values = table[order].gather(1, torch.tensor(rows)).T
+        values = table[order].gather(1, torch.tensor(rows)).T.numpy()
         shown = axes.imshow(values, "Blues", vmin=0, vmax=1, origin="lower", aspect="auto")
         axes.set_title(f"generation {t}", loc="left", fontsize="medium")
         axes.set_xlabel("parameter")
