@@ -27,7 +27,8 @@ from measure.provenance import Measured
 from measure.timing import Plan, capture, latency_times
 
 PAIRS, VALUES, COSTS = 20, 10, np.array([1.0, 0.6, 0.0])
-SEEDS, FEW, LOOK, MOST = 10, 3, 1000, 100_000  # TPE takes minutes: few seeds, and LOOK evaluations
+SEEDS, LOOK, MOST = 10, 1000, 100_000
+FEW, TRIALS = 3, 3000  # seeds and evaluations of TPE, which takes minutes
 POPULATION, GENERATIONS, PLAN = 1024, 20, Plan(7, 5, 1)
 BITS, CATEGORIES, ITEMS = 200, (50, 10), 100
 _ELITES, _SMOOTHING, _FLOOR = 5, 0.7, 1e-3  # of the ten lines; one candidate in as many is an elite
@@ -85,7 +86,7 @@ def on_cpu() -> Measured:
     """Return of each search the runs that find the optimum, the evaluations for it, and its best early."""
     figures: dict[str, float] = {}
     for name, (search, _) in ((x, each) for x, each in SEARCHES.items() if find_spec(each[1])):
-        seeds, most = (FEW, LOOK) if name == "tpe" else (SEEDS, MOST)
+        seeds, most = (FEW, TRIALS) if name == "tpe" else (SEEDS, MOST)
         runs = [Pairs(1000 + seed) for seed in range(seeds)]
         for seed, problem in enumerate(runs):
             search(problem, seed, most)
