@@ -19,7 +19,14 @@ from kernels.support.names import unknown_name
 
 @dataclass(frozen=True)
 class Float:
-    """A number in [low, high]; with ``log`` searched by its logarithm."""
+    """A number in [low, high]; with ``log`` searched by its logarithm.
+
+    Examples:
+        >>> from cem import Float, minimize
+        >>> space = {"rate": Float(1e-5, 1.0, log=True)}
+        >>> round(minimize(lambda p: (p["rate"] - 0.01) ** 2, space, budget=400, seed=1).x["rate"], 5)
+        0.01
+    """
 
     low: float
     high: float
@@ -33,7 +40,13 @@ class Float:
 
 @dataclass(frozen=True)
 class Int:
-    """An integer in [low, high]; with ``log`` searched by its logarithm, and rounded."""
+    """An integer in [low, high]; with ``log`` searched by its logarithm, and rounded.
+
+    Examples:
+        >>> from cem import Int, minimize
+        >>> minimize(lambda p: abs(p["layers"] - 3), {"layers": Int(1, 8)}, budget=100, seed=1).x
+        {'layers': 3}
+    """
 
     low: int
     high: int
@@ -47,7 +60,13 @@ class Int:
 
 @dataclass(frozen=True, init=False)
 class Choice:
-    """One of some values of any kind, which have no order: ``Choice("relu", "gelu")``."""
+    """One of some values of any kind, which have no order: ``Choice("relu", "gelu")``.
+
+    Examples:
+        >>> from cem import Choice, minimize
+        >>> minimize(lambda p: len(p["name"]), {"name": Choice("four", "one", "three")}, budget=50, seed=1).x
+        {'name': 'one'}
+    """
 
     values: tuple[Any, ...]
 
@@ -59,7 +78,13 @@ class Choice:
 
 
 class Bool(Choice):
-    """False or True."""
+    """False or True.
+
+    Examples:
+        >>> from cem import Bool, maximize
+        >>> maximize(lambda p: p["bias"], {"bias": Bool()}, budget=50, seed=1).x
+        {'bias': True}
+    """
 
     def __init__(self) -> None:
         """Set the values."""

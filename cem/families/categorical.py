@@ -15,6 +15,18 @@ from kernels.ops.discrete.reference import sample_categorical_reference
 class Categorical:
     """Parameters with values 0 .. size - 1, in a column each, and a probability for each value.
 
+    Examples:
+        >>> import torch
+        >>> from cem import CEMConfig, CrossEntropyMethod
+        >>> from cem.families import Categorical
+        >>> config = CEMConfig.cma(families=[Categorical((3, 10))])
+        >>> search = CrossEntropyMethod(torch.zeros(0), 1.0, 50, maximize=False, config=config, seed=1)
+        >>> for _ in range(20):
+        ...     x = search.ask()  # (50, 2)
+        ...     search.tell(x, (x - torch.tensor([2, 7])).abs().sum(-1))
+        >>> search.best
+        tensor([2., 7.])
+
     Attributes:
         sizes: The number of values of each parameter, shape (V,).
         smoothing: beta, the weight of a generation in (0, 1]. None: by the population.
@@ -59,5 +71,11 @@ class Categorical:
 
 
 def Bernoulli(count: int, smoothing: float | None = None) -> Categorical:  # noqa: N802
-    """Return the family of ``count`` parameters that are 0 or 1."""
+    """Return the family of ``count`` parameters that are 0 or 1.
+
+    Examples:
+        >>> from cem.families import Bernoulli
+        >>> Bernoulli(3)
+        Categorical(sizes=(2, 2, 2), smoothing=None)
+    """
     return Categorical((2,) * count, smoothing)

@@ -18,6 +18,17 @@ class Permutation:
     The table has n + 1 rows: the probabilities of the first item, and of the item after each. A step draws
     among the items that are left. De Boer et al. (2005), section 4.
 
+    Examples:
+        >>> import torch
+        >>> from cem import CEMConfig, CrossEntropyMethod, Permutation
+        >>> options = {"maximize": False, "config": CEMConfig.cma(families=[Permutation(5)]), "seed": 1}
+        >>> search = CrossEntropyMethod(torch.zeros(0), 1.0, 50, **options)
+        >>> for _ in range(20):
+        ...     orders = search.ask()  # (50, 5)
+        ...     search.tell(orders, orders.diff().square().sum(-1))
+        >>> search.best_fitness  # 0 1 2 3 4, or backwards
+        4.0
+
     Attributes:
         items: n, the number of items.
         smoothing: beta, the weight of a generation in (0, 1]. None: by the population. Less, with more

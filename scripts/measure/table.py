@@ -53,6 +53,7 @@ _TABLE = (
     Measurement("constrained", "constrained", CPU, 7200.0, "--dims 5 10 --instances 4 5"),
     Measurement("operators", "operators"),
     Measurement("rare_events", "rare_events", CPU),
+    Measurement("discrete", "discrete"),
     Measurement("rollout", "rollout", ALL, 600.0, "dt20 best bcts bdu bertsekas"),
     Measurement("benchmark_tetris", "rollout", ALL, None),
     Measurement("env", "env", ALL, 600.0),

@@ -11,7 +11,16 @@ from types import ModuleType
 from pages.wording import markdown
 
 PACKAGES = (
-    *("cem", "cem.rare", "tetris", "tetris.training", "tetris.report", "tetris.envs", "tetris.solver"),
+    *(
+        "cem",
+        "cem.families",
+        "cem.rare",
+        "tetris",
+        "tetris.training",
+        "tetris.report",
+        "tetris.envs",
+        "tetris.solver",
+    ),
     "kernels",
 )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pages.result_files import (
     Cell,
     Result,
@@ -37,6 +39,18 @@ _METHODS = {
     "pycma.generation.eager": "pycma, diagonal",
 }
 _CLAIMED = tuple(f"{name}.generation.{mode}" for name in ("cem", "torch") for mode in ("eager", "graph"))
+
+_DISCRETE = {
+    "cem": "`cem`",
+    "torch": "ten lines of PyTorch",
+    "catcma": "cmaes, CatCMAwM",
+    "tpe": "Optuna, TPE, up to 3,000 evaluations",
+}
+_FAMILIES = {
+    "bits.200": "200 Bernoulli parameters",
+    "categories.50x10": "50 categories of 10 values",
+    "orders.100": "a permutation of 100",
+}
 
 
 def optimiser_claim() -> str:
@@ -103,6 +117,32 @@ def rare_events() -> str:
         return f"{runs} ({len(covered)} events).\n\n{columns(cells, rows, result)}"
 
     return each_machine("rare_events", block)
+
+
+def discrete() -> str:
+    """Return evaluations to the optimum of discrete parameters, or microseconds of a generation on a GPU."""
+
+    def block(result: Result) -> str:
+        def microseconds(name: str, what: str) -> str | None:
+            value = result.figures.get(f"discrete.{name}.{what}.us")
+            return None if value is None else digits(value)
+
+        def evaluations(row: Mapping[str, float]) -> str:
+            return "{median:,.0f} ({least:,.0f}-{most:,.0f})".format(**row) if "median" in row else "-"
+
+        if "gpu" in result.machine:
+            return crossed("us per generation", _FAMILIES, _DISCRETE, microseconds, result)
+        cells: dict[str, Cell] = {
+            "40 parameters of 10 values": "label",
+            "found the optimum": lambda row: f"{row['solved']:.0f} of {row['runs']:.0f}",
+            "evaluations for it, median (range)": evaluations,
+            f"cost after {result.data['early']:,}, mean": lambda row: f"{row['early']:.2f}",
+        }
+        found = {name: figures(result, f"discrete.{name}.") for name in _DISCRETE}
+        rows = [{"label": _DISCRETE[name], **row} for name, row in found.items() if row]
+        return columns(cells, rows, result)
+
+    return each_machine("discrete", block)
 
 
 def generations() -> str:

@@ -47,6 +47,10 @@ TINY: dict[str, dict[str, Any]] = {
         "PLANS": dict.fromkeys(sampling.PLANS, _ONCE),
     },
     "generation": {"SHAPES": dict.fromkeys(("cpu", "cuda"), ((20, 4),)), "GENERATIONS": 20, "REPEATS": 1},
+    "discrete": {
+        **{"PAIRS": 2, "VALUES": 3, "SEEDS": 1, "FEW": 1, "LOOK": 20, "TRIALS": 20, "MOST": 200},
+        **{"BITS": 4, "CATEGORIES": (3, 4), "ITEMS": 5, "POPULATION": 16, "PLAN": _ONCE},
+    },
     "optimizers": {"FUNCTIONS": (1, 8), "EVALUATIONS": (10, 30)},
     "constrained": {"FUNCTIONS": "1,8", "EVALUATIONS": (30,)},
     "operators": {
