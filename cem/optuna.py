@@ -29,13 +29,12 @@ _PART = 2_000  # characters of an attribute, of which some storages take 2,045
 class CemSampler(BaseSampler):
     """Samples the parameters that all completed trials have as ``cem.minimize`` does, without restarts.
 
-    As soon as a population of trials has ended, in any order, the next trial moves the distribution. One that
-    was pruned counts by its last intermediate value; one without a value has failed. One that ended before it
-    had all its parameters does not count.
+    As soon as a population of trials has ended, in any order, the next trial moves the distribution. A pruned
+    one counts by its last intermediate value; one without a value has failed. One that ended before it had
+    all its parameters does not count. A candidate is a function of distribution, seed and the trial's number.
 
     The search is in attributes of the trials: workers share it, and a process that loads the study goes on
-    with it. Other parameters, ranges, direction or population are another search. A candidate is a function
-    of the distribution, the seed and the number of its trial.
+    with it. Other parameters, ranges, direction or population are another search.
     """
 
     def __init__(
@@ -94,11 +93,12 @@ class CemSampler(BaseSampler):
         if not kinds or completed < self._n_startup_trials:
             return {}
         space = Space({name: _parameter(kind) for name, kind in kinds.items()})
-        config, size = CEMConfig.chosen(space.dim, space.bounds is not None), self._population_size
+        config = CEMConfig.chosen(space.dim, space.bounds is not None)
+        size = self._population_size or config.population_of(space.dim, bool(space.families))
         search = CrossEntropyMethod(
             space.mean,
             space.std,
-            config.population_of(space.dim, bool(space.families)) if size is None else size,
+            size,
             maximize=study.direction is StudyDirection.MAXIMIZE,
             config=config,
             bounds=space.bounds,
@@ -106,8 +106,7 @@ class CemSampler(BaseSampler):
             families=space.families,
             seed=mix_seed(self._seed, trial.number),
         )
-        settings = {**search.state_dict()["settings"], "seed": None, "backend": None}
-        identity = repr((kinds, settings, search.population_size))
+        identity = repr((kinds, size, {**search.state_dict()["settings"], "seed": None, "backend": None}))
         key = f"cem:{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
         left, told = _load(search, key, trials)
         done, running = [], []  # of those that the search was not told
@@ -116,7 +115,7 @@ class CemSampler(BaseSampler):
                 running.append(each.number)
             elif key in each.system_attrs and each.params.keys() >= kinds.keys():
                 done.append(each)
-        parts, size = [], search.population_size
+        parts: list[str] = []
         while len(done) >= size:
             values = [math.nan if each.value is None else each.value for each in done[:size]]
             inner = ({n: _inner(kind, each.params[n]) for n, kind in kinds.items()} for each in done[:size])
@@ -126,10 +125,9 @@ class CemSampler(BaseSampler):
             saved = [{**search.state_dict(), "settings": None}, left, len(trials)]
             text = json.dumps(saved, default=Tensor.tolist)
             parts = [text[start : start + _PART] for start in range(0, len(text), _PART)]
-        attributes: dict[str, Any] = {f"{key}:{number}": part for number, part in enumerate(parts)}
-        attributes[key] = [search.generation, len(parts)]  # the last: where it is, the parts are
-        for name, value in attributes.items():
-            study._storage.set_trial_system_attr(trial._trial_id, name, value)
+        for number, part in enumerate(parts):
+            study._storage.set_trial_system_attr(trial._trial_id, f"{key}:{number}", part)
+        study._storage.set_trial_system_attr(trial._trial_id, key, [search.generation, len(parts)])
         found = space.decode(search.ask(1)[0])
         return {name: _outer(kind, found[name]) for name, kind in kinds.items()}
 
