@@ -31,7 +31,6 @@ def loss(trial):
 
 
 def hard_loss(trial):
-    """Report the loss; every seventh trial is then pruned, and every eleventh fails."""
     trial.report(value := loss(trial), 0)
     if trial.number % 7 == 3:
         raise optuna.TrialPruned
