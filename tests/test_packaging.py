@@ -45,8 +45,11 @@ MAY_IMPORT = {
 }
 """What a room may import: other packages, and of its own the rooms; its name is what lies beside them."""
 
-OPTIONAL = {"envs": {"pygame"}, "view": {"PIL", "imageio_ffmpeg"}, "report": {"matplotlib"}}
-"""What the rooms of tetris use of the extras, where it is installed."""
+OPTIONAL = {
+    **{"envs": {"pygame"}, "view": {"PIL", "imageio_ffmpeg"}, "report": {"matplotlib"}},
+    "cem": {"optuna"},
+}
+"""What the rooms use of the extras, where it is installed."""
 
 DEPENDENCIES = {"gymnasium", "jinja2", "markupsafe", "ninja", "numpy", "torch", "tqdm"}
 tomllib = pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")
@@ -178,7 +181,7 @@ def test_the_oldest_versions_that_are_tested_are_the_lower_bounds(pyproject: dic
     assert bounds["torch"] == ".".join(map(str, MINIMUM_TORCH))
 
 
-LATER = ("gymnasium", "tensorboard", "torch._dynamo")
+LATER = ("gymnasium", "optuna", "tensorboard", "torch._dynamo")
 IMPORT = f"""
 import sys, cem, tetris, kernels
 cem.CrossEntropyMethod([0.0], 1.0, 10, maximize=True, backend="torch").ask()
