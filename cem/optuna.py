@@ -93,8 +93,9 @@ class CemSampler(BaseSampler):
         if not kinds or completed < self._n_startup_trials:
             return {}
         space = Space({name: _parameter(kind) for name, kind in kinds.items()})
-        config = CEMConfig.chosen(space.dim, space.bounds is not None)
-        size = self._population_size or config.population_of(space.dim, bool(space.families))
+        discrete = {"integers": space.integers, "families": space.families}
+        config = CEMConfig.chosen(space.dim, space.bounds is not None, **discrete)
+        size = self._population_size or config.population_of(space.dim)
         search = CrossEntropyMethod(
             space.mean,
             space.std,
@@ -102,8 +103,6 @@ class CemSampler(BaseSampler):
             maximize=study.direction is StudyDirection.MAXIMIZE,
             config=config,
             bounds=space.bounds,
-            integers=space.integers if any(space.integers) else None,
-            families=space.families,
             seed=mix_seed(self._seed, trial.number),
         )
         identity = repr((kinds, size, {**search.state_dict()["settings"], "seed": None, "backend": None}))

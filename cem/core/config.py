@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import index
 from typing import Any, Literal, get_args
 
@@ -175,5 +175,5 @@ class CEMConfig:
         Within bounds by a smooth map: clamped candidates gather on a face, and the step size shrinks there.
         With integers they are clamped, as integers are.
         """
-        handling = "transform" if bounded and not changes.get("integers") else "clamp"
-        return cls.cma("full" if dim <= LARGEST_FULL else "diagonal", bound_handling=handling, **changes)
+        config = cls.cma("full" if dim <= LARGEST_FULL else "diagonal", **changes)
+        return replace(config, bound_handling="transform" if bounded and not config.integers else "clamp")

@@ -1,4 +1,1 @@
-"""Categorical variables and permutations, the same bits on every processor.
-
-`op.py` draws them, `tables.py` moves their probabilities.
-"""
+"""Categorical variables and permutations, the same bits on every processor. Begin with `op.py`."""

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-import kernels
 from kernels.ops.check import Case
+from kernels.ops.discrete import op, reference, tables
 
 SIZES = [2, 1, 7, 40, 300] * 3
 
@@ -19,14 +19,17 @@ def _inputs(generator: Generator, *shape: int) -> tuple[Tensor]:
     return (torch.where(table < 0.3, 0.0, table),)
 
 
-def _draw(name: str, table: Tensor, **given: Any) -> Tensor:
+def _draw(sample: Any, table: Tensor, **given: Any) -> Tensor:
     seed, generation = (torch.tensor(x, device=table.device) for x in (-(2**62), 2**40 + 7))
-    drawn: Tensor = getattr(kernels, name)(table.double(), **given, seed=seed, generation=generation)
+    drawn: Tensor = sample(table.double(), **given, seed=seed, generation=generation)
     return drawn
 
 
 def _case(name: str, *shape: int, **given: Any) -> Case:
-    expected, actual = partial(_draw, f"{name}_reference"), partial(_draw, name)
+    expected, actual = (
+        getattr(module, f"{name}{end}") for module, end in ((reference, "_reference"), (op, ""))
+    )
+    expected, actual = partial(_draw, expected), partial(_draw, actual)
     return Case(expected, actual, _inputs, shape, shape, given, gradients=False)
 
 
@@ -41,7 +44,7 @@ def _ranked(generator: Generator, size: int) -> tuple[Tensor, ...]:
     return tuple(torch.rand(shape, generator=generator, dtype=torch.float64) for shape in shapes)
 
 
-_MOVES = partial(_move, kernels.update_tables_reference), partial(_move, kernels.update_tables)
+_MOVES = partial(_move, tables.update_tables_reference), partial(_move, tables.update_tables)
 CASES = {
     "update_tables": Case(*_MOVES, _ranked, small=(9,), large=(300,), gradients=False),
     "categorical": _case("sample_categorical", sum(SIZES), sizes=SIZES, num_samples=33),
