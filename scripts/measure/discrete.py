@@ -28,7 +28,7 @@ from measure.timing import Plan, capture, latency_times
 
 PAIRS, VALUES, COSTS = 20, 10, np.array([1.0, 0.6, 0.0])
 SEEDS, LOOK, MOST = 10, 1000, 100_000
-FEW, TRIALS = 3, 3000  # seeds and evaluations of TPE, which takes minutes
+FEW, TRIALS = 3, 1000  # seeds and evaluations of TPE, which takes minutes
 POPULATION, GENERATIONS, PLAN = 1024, 20, Plan(7, 5, 1)
 BITS, CATEGORIES, ITEMS = 200, (50, 10), 100
 _ELITES, _SMOOTHING, _FLOOR = 5, 0.7, 1e-3  # of the ten lines; one candidate in as many is an elite
