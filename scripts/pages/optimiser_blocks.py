@@ -44,7 +44,7 @@ _DISCRETE = {
     "cem": "`cem`",
     "torch": "ten lines of PyTorch",
     "catcma": "cmaes, CatCMAwM",
-    "tpe": "Optuna, TPE, up to 3,000 evaluations",
+    "tpe": "Optuna, TPE, up to 1,000 evaluations",
 }
 _FAMILIES = {
     "bits.200": "200 Bernoulli parameters",
