@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,8 @@ def test_what_a_page_imports_of_this_project_exists() -> None:
     for page in [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]:
         for statement in (each for program in programs(page) for each in ast.walk(ast.parse(program))):
             if isinstance(statement, ast.ImportFrom) and str(statement.module).startswith(OURS):
+                if statement.module == "cem.optuna" and not find_spec("optuna"):
+                    continue
                 module = importlib.import_module(str(statement.module))
                 assert all(hasattr(module, alias.name) for alias in statement.names), statement.module
 

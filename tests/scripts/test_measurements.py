@@ -120,7 +120,7 @@ def check(script: Script, folder: Path, name: str, device: str) -> None:
 )
 def test_a_measurement_runs_and_writes_its_result(script: Script, tmp_path: Path, name: str) -> None:
     pytest.importorskip(
-        {"optimizers": "cocoex", "constrained": "cocoex", "scores": "scipy"}.get(
+        {"optimizers": "cocoex", "constrained": "cocoex", "scores": "scipy", "rare_events": "scipy"}.get(
             MEASUREMENTS[name].module, "numpy"
         )
     )

@@ -20,6 +20,9 @@ RUN_ELSEWHERE = {
     "gymnasium.md": "tetris/test_gymnasium_page.py",
     "optimiser.md": "test_programs_of_pages.py",
     "planner.md": "test_programs_of_pages.py",
+    "policies.md": "test_programs_of_pages.py",
+    "rare_events.md": "test_programs_of_pages.py",
+    "spaces.md": "test_programs_of_pages.py",
     "writing_a_kernel.md": "kernels/test_writing_a_kernel.py",
 }
 RUN_HERE = {"features.md", "scale.md", "training.md", "watching.md"}
