@@ -108,10 +108,9 @@ class CEMConfig:
         check_real("std_floor", self.std_floor, 0.0)
         check_real("relative_std_floor", self.floor_share, 0.0)
         object.__setattr__(self, "variance_schedule", self.schedule)
-        flags = [isinstance(each, (bool, np.bool_)) for each in self.integers]
-        integers = range(len(flags)) if any(flags) else self.integers
-        kept = [index(i) for i, at in zip(integers, self.integers, strict=True) if at or not any(flags)]
-        object.__setattr__(self, "integers", tuple(kept))
+        given = np.asarray(self.integers)
+        integers = np.flatnonzero(given) if given.dtype == bool else given
+        object.__setattr__(self, "integers", tuple(map(index, integers.tolist())))
         object.__setattr__(self, "families", tuple(self.families))
 
     @property

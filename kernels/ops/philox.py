@@ -31,10 +31,10 @@ def signed64(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-def philox4x32(counter: tuple[Any, Any, Any, Any], key: tuple[int, int]) -> tuple[Any, Any, Any, Any]:
+def philox4x32(counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]) -> tuple[Any, Any, Any, Any]:
     """Return the four random words of a counter under a key; all words are unsigned, of 32 bits.
 
-    The words of a counter are ints, or int64 tensors of shapes that broadcast.
+    The words of counter and key are ints, or int64 tensors of shapes that broadcast.
     """
     c0, c1, c2, c3 = counter
     k0, k1 = key

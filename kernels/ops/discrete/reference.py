@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from kernels.ops.philox import MULTIPLIER_0, MULTIPLIER_1, ROUNDS, WEYL_0, WEYL_1, WORD
+from kernels.ops.philox import WORD, philox4x32
 
 DOMAIN = int.from_bytes(b"discrete", "big")
 _ONE = 2.0**48  # the weight of probability 1
@@ -59,16 +59,11 @@ def sample_permutation_reference(
 def random_words(seed: Tensor, generation: Tensor, candidates: int, places: int, mark: int) -> Tensor:
     """Return 64 random bits for every candidate and place, shape (..., N, places), int64: discrete.h."""
     key = (seed ^ DOMAIN)[..., None, None]
-    k0, k1 = key & WORD, key >> 32 & WORD
-    c0 = torch.arange((candidates + 1) // 2, device=seed.device).unsqueeze(-1)
-    c1 = torch.arange(places, device=seed.device)
-    c2, c3 = generation & WORD, generation >> 32 & WORD >> 1 | mark << 31
-    for _ in range(ROUNDS):
-        product_0, product_1 = MULTIPLIER_0 * c0, MULTIPLIER_1 * c2  # modulo 2^64
-        c0, c1 = (product_1 >> 32 & WORD) ^ c1 ^ k0, product_1 & WORD
-        c2, c3 = (product_0 >> 32 & WORD) ^ c3 ^ k1, product_0 & WORD
-        k0, k1 = k0 + WEYL_0 & WORD, k1 + WEYL_1 & WORD
-    return torch.stack([c0 | c1 << 32, c2 | c3 << 32], dim=-2).flatten(-3, -2)[..., :candidates, :]
+    pair = torch.arange((candidates + 1) // 2, device=seed.device).unsqueeze(-1)
+    place = torch.arange(places, device=seed.device)
+    counter = pair, place, generation & WORD, generation >> 32 & WORD >> 1 | mark << 31
+    a, b, c, d = philox4x32(counter, (key & WORD, key >> 32 & WORD))
+    return torch.stack([a | b << 32, c | d << 32], dim=-2).flatten(-3, -2)[..., :candidates, :]
 
 
 def _multiply_high(words: Tensor, totals: Tensor) -> Tensor:
