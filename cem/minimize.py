@@ -25,6 +25,7 @@ from cem.core.checks import as_real, check_real, outside
 from cem.core.config import CEMConfig
 from cem.core.evaluation import Evaluation, Objective, as_evaluation
 from cem.core.snapshot import GenerationRecord
+from cem.core.state import with_integers
 from cem.core.termination import Termination
 from cem.core.variance_schedule import describe_callable
 from cem.evaluate import Evaluator
@@ -377,8 +378,8 @@ class _Search(Callback):
         if mean is None or std is None:
             mean, std = _within(options["bounds"], mean, std)
         self._mean, self._std = mean, std
-        self._first: Any = mean if self._space is None else self._space.encode(options["x0"] or {})
-        self._first_mean = as_real("mean", self._first)
+        first = mean if self._space is None else self._space.encode(options["x0"] or {})
+        self._first_mean = as_real("mean", first)
         if self._first_mean.dim() != 1 or len(self._first_mean) == 0:
             got = tuple(self._first_mean.shape)
             raise ValueError(f"expected mean of shape (dim,), dim >= 1, got {got}")
@@ -510,7 +511,9 @@ class _Search(Callback):
         if options["asynchronous"]:
             objective = self._evaluator.in_any_order(optimizer)
         elif not (restart or options["graph"] or self._constraints):
-            objective = first_mean = _FirstMean(objective, self._first)
+            objective = first_mean = _FirstMean(
+                objective, with_integers(state, self._first_mean.to(state.distribution))
+            )
         checkpointer = None
         if options["checkpoint"] is not None:
             folder = Path(options["checkpoint"]) / _FOLDER.format(restart)
@@ -565,7 +568,8 @@ class _Search(Callback):
         if violation:
             warnings.warn(_INFEASIBLE.format(violation), RuntimeWarning, stacklevel=outside())
         if self._noise_seen:
-            x, fun = best.averaged_mean, self._columns["elite_mean"][-1]
+            x, fun = with_integers(best.state, best.state.averaged_mean), self._columns["elite_mean"][-1]
+            x = x.numpy() if isinstance(best.best, np.ndarray) else x
         named = (lambda vector: vector) if self._space is None else self._space.decode
         return Result(
             x=named(x),
@@ -692,7 +696,7 @@ def _resumed(
 class _FirstMean:
     """Evaluates the first mean in the first two generations, and says whether its fitness was the same."""
 
-    def __init__(self, evaluate: Objective, mean: Any) -> None:
+    def __init__(self, evaluate: Objective, mean: Tensor) -> None:
         self._evaluate, self._mean = evaluate, mean
         self._first: tuple[float, float] | None = None  # its fitness, and the range of the first generation
         self._noisy = False
@@ -703,7 +707,7 @@ class _FirstMean:
             return self._said(as_evaluation(found)) if self._noisy else found
         is_array = isinstance(candidates, np.ndarray)
         candidates = candidates.copy() if is_array else candidates.clone()
-        candidates[0] = self._mean if is_array else torch.as_tensor(self._mean)
+        candidates[0] = self._mean.numpy() if is_array else self._mean
         found = as_evaluation(self._evaluate(candidates, generation))
         if found.candidates is not None:
             return found

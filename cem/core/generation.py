@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from cem.core.adaptation import of_elites
+from cem.core.backend import mix_seed
 from cem.core.bounds import keep_inside, out_of_box
 from cem.core.state import (
     AVERAGED_MEAN,
@@ -24,6 +25,7 @@ from cem.core.state import (
     is_fused,
     is_transformed,
     tables_of,
+    with_integers,
 )
 from kernels.ops.cem_update import cem_update, cem_update_reference
 from kernels.ops.cem_update.reference import rounded
@@ -31,6 +33,7 @@ from kernels.ops.cma_update import cma_update, cma_update_reference, draw_correl
 from kernels.ops.cma_update.reference import added, factorised, ranked, with_paths
 from kernels.ops.discrete.tables import update_tables, update_tables_reference
 from kernels.ops.normal import sample_normal_rows
+from kernels.ops.philox import signed64
 
 Sample = Callable[[State, Tensor, int], Tensor]
 """Maps (state, rows, N) to draws of N(rows[..., 0, :], rows[..., 1, :]^2), shape (..., N, d)."""
@@ -46,21 +49,12 @@ def operator_sample(
 def draw(state: State, sample: Sample, size: int | None = None) -> Tensor:
     """Return the first ``size`` candidates of a generation, shape (..., N, d); None: all."""
     size = state.settings.population_size if size is None else size
-    parts = [_numbers(state, sample, size)] if state.settings.normal else []
+    parts = [with_integers(state, _normal(state, sample, size))] if state.settings.normal else []
     dtype, reference = state.distribution.dtype, state.settings.backend == "torch"
     for number, (family, table) in enumerate(tables_of(state)):
-        seed = state.seed + number if number else state.seed
+        seed = state.seed ^ signed64(mix_seed(number, 0)) if number else state.seed
         parts.append(family.draw(table, size, seed, state.generation, dtype, reference))
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
-
-
-def _numbers(state: State, sample: Sample, size: int) -> Tensor:
-    """Return the columns that are no family's, integers rounded."""
-    x = _normal(state, sample, size)
-    if state.integers is None:
-        return x
-    whole = torch.minimum(torch.maximum(x.round(), state.integers[0]), state.integers[1])
-    return torch.where(state.integers[0].isnan(), x, whole)
 
 
 def _normal(state: State, sample: Sample, size: int) -> Tensor:

@@ -162,6 +162,16 @@ def bounds_of(state: State) -> tuple[Tensor, Tensor] | None:
     return None if state.low is None or state.high is None else (state.low, state.high)
 
 
+def with_integers(state: State, x: Tensor) -> Tensor:
+    """Return candidates, or a mean, with the nearest integers within the bounds where parameters are."""
+    if state.integers is None:
+        return x
+    low, high = state.integers
+    numbers = x[..., : low.shape[-1]]
+    numbers = torch.where(low.isnan(), numbers, torch.minimum(torch.maximum(numbers.round(), low), high))
+    return numbers if numbers.shape == x.shape else torch.cat([numbers, x[..., low.shape[-1] :]], dim=-1)
+
+
 def tables_of(state: State) -> list[tuple[Family, Tensor]]:
     """Return the families with their tables, shape (..., size)."""
     families = state.settings.families

@@ -29,7 +29,7 @@ import torch
 from cem.core.checks import as_real
 from cem.core.evaluation import Evaluation
 from cem.core.snapshot import Snapshot
-from cem.core.state import BEST, BEST_FITNESS
+from cem.core.state import BEST, BEST_FITNESS, with_integers
 from cem.core.variance_schedule import describe_callable
 from cem.optimizer import CrossEntropyMethod
 
@@ -133,7 +133,7 @@ class Constrained(CrossEntropyMethod):
         """Draw candidates of this generation."""
         candidates = super().ask(count)
         if self._generation == 0:
-            candidates[0] = self.mean
+            candidates[0] = self._given(with_integers(self._state, self._state.mean))
         return candidates
 
     def tell(self, candidates: Any, fitness: Any) -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from searches import ON_A_GPU
 
-from cem import CEMConfig, CrossEntropyMethod
+from cem import CEMConfig, CrossEntropyMethod, minimize
 from cem.core.graph import GenerationGraph
 from cem.families import Bernoulli, Categorical, Permutation
 from cem.functional import ask, tell
@@ -147,6 +147,20 @@ class TestIntegers:
         assert (x[:, 0] != x[:, 0].round()).all()
         assert sorted(set(x[:, 1].tolist())) == [-1, 0, 1, 2]
         assert x[:, 2].min() == 0
+
+    @pytest.mark.parametrize("options", [{}, {"constraints": lambda x: 0.5 - x[:, 1]}, {"budget": 300}])
+    def test_all_that_is_evaluated_and_found_is_one(self, options):
+        seen = []
+        noise = torch.Generator().manual_seed(1)
+
+        def f(x):
+            seen.append(x.copy())
+            return (x**2).sum(1) + (torch.rand(len(x), generator=noise).numpy() if "budget" in options else 0)
+
+        found = minimize(f, bounds=[(0, 7), (0, 1)], integers=[0], seed=1, **{"budget": 100, **options})
+        assert found.settings["noise"] == ("budget" in options)
+        for x in (*np.concatenate(seen), found.x):
+            assert x[0] == round(x[0])
 
     def test_the_search_never_freezes(self):
         # A start far narrower than an integer: the margin lets candidates leave it.
