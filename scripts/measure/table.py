@@ -24,7 +24,6 @@ from tetris.commands import command_line
 from tetris.commands.arguments import DEFAULT_BOARD, add_device
 from tetris.commands.command_line import Parser, fail, one_line_errors, one_of, positive_int, up_to
 from tetris.evaluation.comparison import table
-from tetris.game.rules import RULES
 from tetris.play.devices import check_gpu, choose_device
 
 CPU, GPU, BOTH, ALL = ("cpu",), ("cuda",), ("cpu", "cuda"), ("cpu", "cuda", "python")
@@ -41,32 +40,31 @@ class Measurement(NamedTuple):
 
 
 SEARCHES = tuple(f"noisy_ce_{x}_{board}" for board in ("10x10", "10x20") for x in ("bertsekas", "bcts"))
-PARTS = ("quality", "speed")
+SUITES = {
+    "bbob": "--dims 2 3 5 10 20 40 --instances 41-45",
+    "bbob-noisy": "--dims 5 20 --instances 41-45",
+    "bbob-constrained": "--dims 5 10 --instances 41-45",
+    "bbob-mixint": "--dims 5 20 --instances 41-45",
+}
+"""Those of COCO, and what is measured of them."""
 TOOLS = ("memcheck", "racecheck", "initcheck")
-WAYS = ("known1", "ahead", "known2")
 
 _TABLE = (
     Measurement("sampling", "sampling"),
     Measurement("generation", "generation"),
-    Measurement("bbob", "optimizers", CPU, 7200.0, "quality"),
-    Measurement("compare_optimizers", "optimizers", BOTH, None),
-    Measurement("constrained", "constrained", CPU, 7200.0, "--dims 5 10 --instances 4 5"),
+    Measurement("coco", "coco", CPU, None),
+    *(Measurement(suite, "coco", CPU, 7200.0, f"--suite {suite} {words}") for suite, words in SUITES.items()),
     Measurement("operators", "operators"),
-    Measurement("rare_events", "rare_events", CPU),
-    Measurement("discrete", "discrete"),
+    Measurement("discrete", "discrete", CPU),
     Measurement("rollout", "rollout", ALL, 600.0, "dt20 best bcts bdu bertsekas"),
     Measurement("benchmark_tetris", "rollout", ALL, None),
     Measurement("env", "env", ALL, 600.0),
     Measurement("equality", "equality", GPU, 600.0),
-    Measurement("first_run", "training", CPU, 3600.0, "first_run"),
-    Measurement("training", "training", BOTH, 3600.0, "preset"),
-    Measurement("scores", "scores", BOTH, None),
     Measurement("reproduce", "reproduce", BOTH, None),
     Measurement("published", "reproduce", BOTH, 3600.0, "published"),
     *(Measurement(x, "reproduce", GPU if x.endswith("x20") else CPU, 3600.0, x) for x in SEARCHES),
     Measurement("peers", "peers", CPU, None),
-    Measurement("sanitizers", "sanitizers", GPU, None),
-    *(Measurement(tool, "sanitizers", GPU, 3600.0, tool) for tool in ("tests", *TOOLS)),
+    *(Measurement(tool, "sanitizers", GPU, 3600.0, tool) for tool in TOOLS),
 )
 MEASUREMENTS = {each.name: each for each in _TABLE}
 
@@ -79,6 +77,12 @@ def _number(default: int, text: str, most: int = 1 << 62) -> dict[str, Any]:
     return {"type": up_to(most), "metavar": "N", "default": default, "help": f"{text} (default: {default:,})"}
 
 
+def _numbers(text: str) -> range:
+    """Return the numbers that ``5`` or ``3-5`` stands for."""
+    first, _, last = text.partition("-")
+    return range(positive_int(first), positive_int(last or first) + 1)
+
+
 _SECONDS = {"type": command_line.positive_seconds, "metavar": "S", "default": 1.0}
 _LENGTH: Mapping[str, Any] = {
     "--repeats": _number(7, "measurements", 10_000),
@@ -88,33 +92,20 @@ _GAMES = {"--num-envs": _number(1024, "games side by side", 1 << 20), **_LENGTH}
 _CONTROLLERS = {"nargs": "*", "metavar": "CONTROLLER", "help": "by name, files or run folders"}
 _BOARD = {"default": DEFAULT_BOARD, "metavar": "WxH", "help": f"(default: {DEFAULT_BOARD})"}
 _NUMBERS = {"type": positive_int, "nargs": "+", "metavar": "N"}
-_RUNS: Mapping[str, Mapping[str, Any]] = {
-    "--searches": {"nargs": "+", "metavar": "NAME", "help": "of the quality (default: all)"},
-    "--dims": {**_NUMBERS, "default": [2, 5, 20], "help": "(default: 2 5 20)"},
-    "--instances": {**_NUMBERS, "default": [1, 2, 3], "help": "(default: 1 2 3)"},
-}
 OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
-    "optimizers": {
-        "parts": _choice("part", PARTS, nargs="*"),
-        **_RUNS,
-        "--jobs": _number(1, "processes for the quality", 1024),
+    "coco": {
+        "--suite": _choice("suite", tuple(SUITES), default="bbob"),
+        "--searches": {"nargs": "+", "metavar": "NAME", "help": "(default: all)"},
+        "--functions": {**_NUMBERS, "help": "(default: all)"},
+        "--dims": {**_NUMBERS, "default": [2, 5, 20], "help": "(default: 2 5 20)"},
+        "--instances": {**_NUMBERS, "type": _numbers, "default": [range(1, 4)], "help": "(default: 1-3)"},
+        "--budget": _number(2000, "evaluations per dimension"),
+        "--jobs": _number(1, "processes", 1024),
     },
-    "constrained": _RUNS,
     "rollout": {"controllers": {**_CONTROLLERS, "default": ("dt20", "bcts")}, "--board": _BOARD, **_LENGTH},
     "env": _GAMES,
     "peers": _GAMES,
-    "scores": {
-        "controllers": {**_CONTROLLERS, "default": ("dt20", "best")},
-        "--boards": {**_BOARD, "nargs": "+", "default": [DEFAULT_BOARD]},
-        "--ways": _choice("way", WAYS, nargs="+", default=["known1"]),
-        "--rule": _choice("rule", RULES, default="published"),
-        "--pieces": {"default": "uniform", "metavar": "SOURCE", "help": "uniform, bag, or letters"},
-        "--decisions": _number(20_000_000, "of each"),
-        "--estimated": {"action": "store_true", "help": "by importance splitting, not played"},
-        "--seed": {"type": command_line.seed, "metavar": "N", "help": "of the pieces"},
-    },
-    "training": {"what": _choice("what", ("preset", "first_run")), "--seeds": _number(1, "seeds 1 to that")},
-    "sanitizers": {"tool": _choice("tool", ("tests", *TOOLS))},
+    "sanitizers": {"tool": _choice("tool", TOOLS)},
     "reproduce": {
         "experiments": _choice("experiment", ("published", *SEARCHES), nargs="*"),
         "--quick": {"action": "store_true", "help": "a look: three searches of a kind"},

@@ -17,7 +17,15 @@ from pages.result_files import (
 from pages.wording import digits
 
 _DIMENSIONS = (2, 10, 40)
-_EVALUATIONS = ("200", "2000")
+_SUITES = {
+    "bbob": "24 functions of {}, the same start for all: {}. The default was chosen on other instances.",
+    "bbob-noisy": "30 functions of {}, with normal, uniform and Cauchy noise: {}, which candidates reach by "
+    "their value without the noise.",
+    "bbob-constrained": "54 functions of {}, with 1 to 9 + 9 dim / 2 constraints: {}, which feasible "
+    "candidates reach. An evaluation is one of the objective and of all constraints.",
+    "bbob-mixint": "24 functions of {}, of as many parameters with 2, 4, 8 and 16 values as with any: {}.",
+}
+_TARGETS = "the share of 51 targets, from 100 down to 1e-8 above the optimum"
 _METHODS = {
     "cem.generation.graph": "`cem`, CUDA graph of 20 generations",
     "cem.generation.graph_of_one": "`cem`, CUDA graph of one",
@@ -73,28 +81,33 @@ def optimiser_claim() -> str:
     return with_provenance(words.format(*times), quality, speed)
 
 
-def bbob() -> str:
-    """Return the share of targets that each search reaches on BBOB after 200 and 2,000 evaluations."""
+def coco(*suites: str) -> str:
+    """Return the share of targets of each search on suites of COCO, after a tenth of the budget and all."""
 
     def block(result: Result) -> str:
-        found = result.data["quality"]["searches"]
+        data = result.data.get("quality", result.data)
+        found, budget = data["searches"], data["evaluations_per_dimension"]
         dims = [key for key in found["cem"] if key != "label"]
 
         def shares(name: str, dim: str, what: str = "solved") -> list[float]:
             reached = found[name].get(dim, {})
-            return [reached[until][what] for until in _EVALUATIONS if until in reached]
+            return [reached[str(until)][what] for until in budget if str(until) in reached]
 
         best_first = sorted(found, key=lambda name: -sum(sum(shares(name, dim)) for dim in dims))
         error = max(x for name in found for dim in dims for x in shares(name, dim, "standard_error"))
-        return crossed(
-            f"share of targets: 200 / 2,000 evaluations per parameter (standard error up to {error:.2f})",
+        corner = f"{' / '.join(f'{x:,}' for x in budget)} evaluations per parameter"
+        table = crossed(
+            f"share of targets: {corner} (standard error up to {error:.2f})",
             {dim: f"{dim[1:]} parameters" for dim in dims},
             {name: found[name]["label"] for name in best_first},
             lambda name, dim: " / ".join(f"{x:.2f}" for x in shares(name, dim)) or None,
             result,
         )
+        suite = result.name.partition("/")[2]
+        link = f"[{suite}](https://numbbo.github.io/coco/testsuites/{suite})"
+        return f"{_SUITES[suite].format(link, _TARGETS)}\n\n{table}"
 
-    return each_machine("bbob", block)
+    return "\n\n".join(filter(None, (each_machine(suite, block) for suite in suites)))
 
 
 def rare_events() -> str:
