@@ -1,7 +1,7 @@
 """Compare searches on the suites of COCO: bbob, bbob-noisy, bbob-constrained and bbob-mixint.
 
-python scripts/measure coco --dims 2 5 --instances 1-3 --searches cem pycma
-python scripts/measure coco --suite bbob-mixint --dims 5 20 --instances 21-23 --jobs 14 --json mixint.json
+python scripts/measure coco --dims 2 5 --searches cem pycma
+python scripts/measure coco --suite bbob-mixint --dims 5 --jobs 14
 
 "solved" is the share of the 51 targets from f_opt + 100 down to f_opt + 1e-8, equal steps of the logarithm,
 over functions and instances, that candidates reach within the budget, and within a tenth of it. They count
@@ -102,6 +102,8 @@ class Objective:
             self._known[key] = found
         if not self.has_constraints or (constraints <= 0).all():
             gap = (value if self._truth is self._problem else self._value(x)) - self._optimum
+            if gap < -1e-6:
+                raise RuntimeError(f"expected no value below the optimum of {self._problem.id}, got {gap:g}")
             for until in (each for each in self.best if self.made <= each):
                 self.best[until] = min(self.best[until], max(gap, 0.0))
         return found
