@@ -24,8 +24,8 @@ from kernels.support.checks import check_integer
 GRACE_SECONDS = 1.0
 """How long a stopped run waits for the results of a generation that is queued, in seconds."""
 
-_MOST_AT_ONCE, _AT_ONCE_SECONDS = 64, 1e-3  # of records that are copied together
-_IN_A_GRAPH = 16  # records of one graph, where four take less than these seconds
+_MOST_AT_ONCE, _AT_ONCE_SECONDS = 64, 4e-3  # of records that are copied together
+_IN_A_GRAPH = 16  # records of one graph, where as many take less than four times these seconds
 _QUERIES = 100  # of the device, some microseconds each, before the first nap
 _SHORTEST_NAP, _LONGEST_NAP = 1e-4, 0.005  # the time between two queries, in seconds
 
