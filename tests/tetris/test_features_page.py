@@ -16,6 +16,7 @@ from tetris.game.pieces import PIECES, Shape
 from tetris.game.rules import PIECE_LETTERS, Rules
 
 TEXT = (Path(__file__).parents[2] / "docs" / "features.md").read_text(encoding="utf-8")
+EXAMPLE = TEXT[TEXT.index("## An example") : TEXT.index("## Features of your own")]
 RULES = Rules(10, 20)
 ROWS = (511, 1015, 893, 1016, 952, 168, 160, 384)
 SHAPE, COLUMN = PIECES[PIECE_LETTERS.index("T")][3], 0
@@ -84,7 +85,7 @@ def test_its_tables_are_what_the_code_says(name: str, block: Callable[[], str]) 
 
 
 def test_it_lists_every_feature_and_set() -> None:
-    definitions = TEXT[: TEXT.index("## An example")] + TEXT[TEXT.index("## Feature sets") :]
+    definitions = TEXT.replace(EXAMPLE, "")
     rows = [line.split("|")[1] for line in definitions.splitlines() if line.startswith("| `")]
     listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     numbered = {re.sub(r"(column_height|height_difference)_\d+", r"\1_N", name) for name in FEATURES}
@@ -94,10 +95,11 @@ def test_it_lists_every_feature_and_set() -> None:
 
 
 def test_the_values_of_the_example_are_right() -> None:
-    table = TEXT[TEXT.index("## An example") : TEXT.index("## Feature sets")]
-    for features, values in re.findall(r"^\| `(\w+)`.* \| (.*) \|$", table, re.MULTILINE):
-        shown = values.split(", ")
-        names = [features, *(features.replace("_0", f"_{i}") for i in range(1, len(shown)))]
+    rows = re.findall(r"^\| (`\w+`.*) \| ([-\d., ]+) \|$", EXAMPLE, re.MULTILINE)
+    assert rows
+    for features, values in rows:
+        names, shown = re.findall(r"`(\w+)`", features), values.split(", ")
+        names += [names[-1].replace("_0", f"_{i}") for i in range(1, len(shown) - len(names) + 1)]
         assert shown == [f"{value:g}" for value in feature_values(example(), tuple(names))], features
 
 
