@@ -30,6 +30,23 @@ _ENVIRONMENTS = {
 }
 _ENVIRONMENT_FIGURE = re.compile(r"env\.(?P<engine>[a-z.]+?)(\.(?P<games>\d+))?\.placements_per_second")
 _GENERATIONS = {"128x20": "128 candidates, 20 parameters", "1000x100": "1,000 candidates, 100 parameters"}
+_SHAPES = {
+    (_GPU, "1024x100"): "1,024 x 100",
+    (_GPU, "1024x128x20"): "1,024 problems of 128 x 20",
+    (_CPU, "12x20"): "12 x 20",
+    (_CPU, "1000x10"): "1,000 x 10",
+}
+_SEARCHES = {
+    "cem.generation.graph": "`cem`, diagonal, CUDA graph",
+    "cem.generation.eager": "`cem`, diagonal",
+    "cem_cma.generation.eager": "`cem`, the default: full covariance",
+    "torch.generation.graph": "ten lines of PyTorch, CUDA graph",
+    "torch.generation.eager": "ten lines of PyTorch",
+    "evotorch.generation.eager": "evotorch, CEM",
+    "evox.generation.eager": "EvoX, SNES",
+    "cmaes_full.generation.eager": "cmaes, CMA",
+    "cma_full.generation.eager": "pycma",
+}
 _PEERS = {
     "Jumanji, 1,024 games of 10x10": ("ours.1024", r"jumanji\.\w+\.1024"),
     "Tetris-Gymnasium, one game, hard drops on 10x10": ("ours.1", r"tetris_gymnasium\.1"),
@@ -97,6 +114,18 @@ def speed() -> str:
 
     machines = {name: result.hardware for name, result in results.items()}
     return crossed("decisions/s, dt20 on 10x20", machines, _ENGINES, cell, *results.values())
+
+
+def generation_speed() -> str:
+    """Return microseconds of a generation of some searches, at two sizes on a GPU and on a processor."""
+    results = {machine: load(f"{machine}/generation") for machine in (_GPU, _CPU)}
+    header = {(at, shape): f"{results[at].hardware}, {label}" for (at, shape), label in _SHAPES.items()}
+
+    def cell(name: str, column: tuple[str, str]) -> str | None:
+        value = results[column[0]].figures.get(f"{name}.{column[1]}.us")
+        return None if value is None else digits(value)
+
+    return crossed("us per generation", header, _SEARCHES, cell, *results.values())
 
 
 def peers() -> str:
