@@ -19,7 +19,7 @@ _ENGINES = {
     f"rollout.cpu.dt.{_PER_SECOND}_per_core": "C++ with the processor's vectors, one core",
     f"rollout.cpu.dt.{_PER_SECOND}_all": "the same on all cores",
 }
-_CONTROLLERS = {"dt": "dt20", "dt_columns": "best", "bcts": "bcts", "bdu": "bdu", "bertsekas": "bertsekas"}
+_CONTROLLERS = {"dt": "dt20", "dt_columns": "best"}
 _ENVIRONMENTS = {
     "python": "`gymnasium.make`: Python, one game",
     "cpu.numpy": 'C++ engine, `output="numpy"`',
