@@ -7,7 +7,7 @@ import re
 from measure.sampling import LABELS, median
 from measure.table import TOOLS
 
-from pages.result_files import Cell, columns, crossed, figures, load, load_all, with_provenance
+from pages.result_files import crossed, figures, load, load_all, with_provenance
 from pages.wording import count, digits, markdown
 
 _CPU, _GPU = "epyc-2core", "h200"
@@ -89,19 +89,6 @@ def sampling_large() -> str:
     header = {place: f"d = {size['dim']:,}" for place, size in enumerate(sizes)}
     labels = {name: LABELS[name] for name in _LARGE}
     return crossed("GB/s written (share of fill_)", header, labels, cell, result)
-
-
-def elementwise() -> str:
-    """Return the elementwise operators in float32: their share of a copy's bandwidth, and PyTorch's time."""
-    result = load(f"{_GPU}/operators")
-    rows = [row for row in result.data["elementwise"]["rows"] if row["dtype"] == "float32"]
-    cells: dict[str, Cell] = {
-        f"operator, {rows[0]['elements']:,} elements": "operator",
-        "GB/s": lambda row: digits(row["gb_per_s"]),
-        "of a copy": lambda row: f"{row['fraction_of_copy']:.0%}" if "of_torch" in row else "-",
-        "PyTorch's time": lambda row: f"{row['of_torch']:.2f} times" if "of_torch" in row else "-",
-    }
-    return columns(cells, rows, result)
 
 
 def speed() -> str:
