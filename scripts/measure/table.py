@@ -9,9 +9,7 @@ from __future__ import annotations
 import argparse
 import ast
 import importlib
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +17,6 @@ from typing import Any, NamedTuple
 
 from kernels import BuildError
 from kernels.support.files import check_writable
-from measure import ROOT
 from tetris.commands import command_line
 from tetris.commands.arguments import DEFAULT_BOARD, add_device
 from tetris.commands.command_line import Parser, fail, one_line_errors, one_of, positive_int, up_to
@@ -35,7 +32,6 @@ class Measurement(NamedTuple):
     name: str  # of the measurement and its result file
     module: str  # of this package, that measures
     devices: tuple[str, ...] = BOTH  # on which it can be measured
-    timeout_s: float | None = 3600.0  # the most it may take; None: it is not made with all others
     words: str = ""  # arguments that the name stands for
 
 
@@ -52,19 +48,19 @@ TOOLS = ("memcheck", "racecheck", "initcheck")
 _TABLE = (
     Measurement("sampling", "sampling"),
     Measurement("generation", "generation"),
-    Measurement("coco", "coco", CPU, None),
-    *(Measurement(suite, "coco", CPU, 7200.0, f"--suite {suite} {words}") for suite, words in SUITES.items()),
+    Measurement("coco", "coco", CPU),
+    *(Measurement(suite, "coco", CPU, f"--suite {suite} {words}") for suite, words in SUITES.items()),
     Measurement("operators", "operators"),
     Measurement("discrete", "discrete", CPU),
-    Measurement("rollout", "rollout", ALL, 600.0, "dt20 best bcts bdu bertsekas"),
-    Measurement("benchmark_tetris", "rollout", ALL, None),
-    Measurement("env", "env", ALL, 600.0),
-    Measurement("equality", "equality", GPU, 600.0),
-    Measurement("reproduce", "reproduce", BOTH, None),
-    Measurement("published", "reproduce", BOTH, 3600.0, "published"),
-    *(Measurement(x, "reproduce", GPU if x.endswith("x20") else CPU, 3600.0, x) for x in SEARCHES),
-    Measurement("peers", "peers", CPU, None),
-    *(Measurement(tool, "sanitizers", GPU, 3600.0, tool) for tool in TOOLS),
+    Measurement("rollout", "rollout", ALL, "dt20 best bcts bdu bertsekas"),
+    Measurement("benchmark_tetris", "rollout", ALL),
+    Measurement("env", "env", ALL),
+    Measurement("equality", "equality", GPU),
+    Measurement("reproduce", "reproduce", BOTH),
+    Measurement("published", "reproduce", BOTH, "published"),
+    *(Measurement(x, "reproduce", GPU if x.endswith("x20") else CPU, x) for x in SEARCHES),
+    Measurement("peers", "peers", CPU),
+    *(Measurement(tool, "sanitizers", GPU, tool) for tool in TOOLS),
 )
 MEASUREMENTS = {each.name: each for each in _TABLE}
 
@@ -131,21 +127,27 @@ def command(name: str) -> Callable[..., int]:
                 check_gpu("what is measured", "a machine with one")
             device = row.devices[0] if len(row.devices) == 1 else choose_device(arguments.device)
         from kernels.support import ranks
-        from measure.provenance import Measured, machine, write_result
+        from measure import provenance
 
+        if arguments.record:
+            if provenance.commit()[0] is None:
+                fail(f"expected git to know the commit that is measured: set {provenance.COMMIT}")
+            arguments.json = provenance.RESULTS / provenance.machine_name(device) / f"{name}.json"
+            arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        measure: Callable[..., Any] = importlib.import_module(f"measure.{row.module}").measure
         with command_line.joined_ranks():
             try:
-                found: Measured = importlib.import_module(f"measure.{row.module}").measure(arguments, device)
+                found: provenance.Measured = measure(arguments, device)
             except BuildError:  # a RuntimeError that whoever runs this prints
                 raise
             except RuntimeError as error:
                 print(error, file=sys.stderr)
                 return 1
-            here = machine(device)
+            here = provenance.machine(device)
             print(here.get("gpu", here["processor"]), here["vectors"], f"{here['threads']} threads", sep=", ")
             print(_table_of(found.figures, found.data.get("ranges", {})), flush=True)
             if arguments.json is not None and ranks.rank() == 0:
-                write_result(arguments.json, found, device)
+                provenance.write_result(arguments.json, found, device)
         return 0
 
     return main
@@ -168,6 +170,7 @@ def _read(row: Measurement, words: Sequence[str]) -> argparse.Namespace:
     if len(row.devices) > 1:
         add_device(parser, ("auto", *row.devices), what="what is measured")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result")
+    parser.add_argument("--record", action="store_true", help="to benchmarks/results/<machine>/<name>.json")
     return parser.parse_args(words)
 
 
@@ -179,45 +182,3 @@ def _table_of(figures: Mapping[str, float], ranges: Mapping[str, Sequence[float]
     ]
     most = max(map(len, rows))
     return table(["figure", "value", "least", "most"][:most], [[*row, "", ""][:most] for row in rows])
-
-
-def record(argv: Sequence[str]) -> int:
-    """Make measurements, each in a process of its own, and file their results under the machine.
-
-    python scripts/measure --record rollout env
-
-    The status is 1 where something failed or took too long.
-    """
-    parser = Parser(description=record.__doc__, usage="%(prog)s --record [option ...] [NAME ...]")
-    names = _choice("name", tuple(MEASUREMENTS), nargs="*")
-    parser.add_argument("names", **{**names, "help": "(default: all that suit the device)"})
-    add_device(parser, ("auto", *BOTH), what="what is measured")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="(default: benchmarks/results/<machine>)")
-    arguments = parser.parse_args(argv)
-    from measure.provenance import COMMIT, RESULTS, commit, machine_name
-
-    with one_line_errors():
-        device = choose_device(arguments.device)
-        suited = [name for name, row in MEASUREMENTS.items() if device in row.devices and row.timeout_s]
-        if unsuited := set(arguments.names) - set(suited):
-            fail(f"expected measurements of {device} to record, got {', '.join(sorted(unsuited))}")
-        sha, dirty = commit()
-        if sha is None:
-            fail(f"expected git to know the commit that is measured: set {COMMIT}")
-        folder = arguments.out or RESULTS / machine_name(device)
-        folder.mkdir(parents=True, exist_ok=True)
-    hidden = {"CUDA_VISIBLE_DEVICES": ""} if device == "cpu" else {}
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), COMMIT: sha + "+" * dirty, **hidden}
-    failed = 0
-    for name in arguments.names or suited:
-        row = MEASUREMENTS[name]
-        words = ["--device", device] if len(row.devices) > 1 else []
-        words = [sys.executable, "scripts/measure", name, *words, "--json", str(folder / f"{name}.json")]
-        try:
-            done = subprocess.run(words, cwd=ROOT, env=environment, timeout=row.timeout_s, check=False)
-            state = f"ended with {done.returncode}" if done.returncode else "done"
-        except subprocess.TimeoutExpired:
-            state = f"not done in {row.timeout_s:.0f} s"
-        failed += state != "done"
-        print(f"{name}: {state}", file=sys.stderr, flush=True)
-    return int(failed > 0)

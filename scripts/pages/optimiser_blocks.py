@@ -26,26 +26,6 @@ _SUITES = {
     "bbob-mixint": "24 functions of {}, of as many parameters with 2, 4, 8 and 16 values as with any: {}.",
 }
 _TARGETS = "the share of 51 targets, from 100 down to 1e-8 above the optimum"
-_METHODS = {
-    "cem.generation.graph": "`cem`, CUDA graph of 20 generations",
-    "cem.generation.graph_of_one": "`cem`, CUDA graph of one",
-    "cem.generation.eager": "`cem`",
-    "cem_cma.generation.graph": "`cem`, full covariance and paths, CUDA graph of 20 generations",
-    "cem_cma.generation.eager": "`cem`, full covariance and paths",
-    "cem_minimize.generation.eager": "the same by `minimize`",
-    "cmaes_full.generation.eager": "cmaes, CMA",
-    "cma_full.generation.eager": "pycma",
-    "cem_torch.generation.eager": '`cem`, `backend="torch"`',
-    "torch.generation.graph": "ten lines of PyTorch, CUDA graph of 20 generations",
-    "torch.generation.compile": "ten lines of PyTorch, torch.compile",
-    "torch.generation.eager": "ten lines of PyTorch",
-    "numpy.generation.eager": "ten lines of NumPy",
-    "evotorch.generation.eager": "evotorch, functional CEM",
-    "evox.generation.compile": "EvoX, SNES, torch.compile",
-    "evox.generation.eager": "EvoX, SNES",
-    "cmaes.generation.eager": "cmaes, SepCMA",
-    "pycma.generation.eager": "pycma, diagonal",
-}
 _CLAIMED = tuple(f"{name}.generation.{mode}" for name in ("cem", "torch") for mode in ("eager", "graph"))
 
 _DISCRETE = {
@@ -158,28 +138,6 @@ def discrete() -> str:
     return each_machine("discrete", block)
 
 
-def generations() -> str:
-    """Return the microseconds of a generation on GPUs and processors."""
-
-    def block(result: Result) -> str:
-        shapes = {
-            shape: _shape_text(shape)
-            for shape in result.data["shapes"]
-            if any(_microseconds(result, name, shape) for name in _METHODS)
-        }
-        return crossed(
-            "us per generation", shapes, _METHODS, lambda name, at: _microseconds(result, name, at), result
-        )
-
-    return each_machine("generation", block)
-
-
 def _microseconds(result: Result, name: str, shape: str) -> str | None:
     value = result.figures.get(f"{name}.{shape}.us")
     return None if value is None else digits(value)
-
-
-def _shape_text(shape: str) -> str:
-    *problems, population, dim = (f"{int(part):,}" for part in shape.split("x"))
-    text = f"{population} x {dim}"
-    return f"{problems[0]} problems of {text}" if problems else text

@@ -1,4 +1,4 @@
-"""The picture of docs/performance.md, from its result file."""
+"""The pictures of docs/performance.md, from its result file, and of docs/spaces.md, of two searches."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
+from measure.discrete import VALUES, Pairs
 from measure.sampling import LABELS, median, speedups
 
+from cem import CEMConfig, CrossEntropyMethod
+from cem.core.state import tables_of
+from cem.families import Categorical, Family, Permutation
 from pages.result_files import load
 from tetris.report.learning_curve import COLORS, new_figure, save_figure
 
@@ -19,6 +24,7 @@ _METHOD_STYLES: Mapping[str, dict[str, Any]] = {
     "ours": {"color": _BLUE, "linestyle": "-", "marker": "o", "linewidth": 2.4},
     "fill": {"color": _BLACK, "linestyle": "-", "marker": "", "linewidth": 1.0},
 }
+_GENERATIONS = (0, 5, 10, 20, 30)  # that docs/spaces.md shows
 _CLOCKS = (("latency", "idle device, as the article measures"), ("graph", "in a CUDA graph"))
 
 
@@ -54,3 +60,58 @@ def draw_sampling(picture: Path) -> None:
     size = f"{result.data['samples']:,} samples, float32, {result.hardware}"
     figure.suptitle(size, x=0.01, ha="left", fontsize="medium")
     save_figure(figure, picture)
+
+
+def draw_choices(picture: Path) -> None:
+    """Draw the probabilities of the values of 40 parameters in five generations; the right ones are below."""
+    problem, figure = Pairs(100), new_figure(10.0, 2.1)
+    order = problem.pairs.reshape(-1)
+    rows = [[*range(right, VALUES), *range(right)] for right in problem.right[order]]
+    panels = figure.subplots(1, len(_GENERATIONS), sharey=True)
+    tables, _ = _tables(Categorical((VALUES,) * len(order)), lambda x: problem(x.numpy()), 30)
+    for axes, t, table in zip(panels, _GENERATIONS, tables, strict=True):
+        values = table[order].gather(1, torch.tensor(rows)).T.numpy()
+        shown = axes.imshow(values, "Blues", vmin=0, vmax=1, origin="lower", aspect="auto")
+        axes.set_title(f"generation {t}", loc="left", fontsize="medium")
+        axes.set_xlabel("parameter")
+    panels[0].set(ylabel="value", yticks=[0], yticklabels=["right"])
+    figure.colorbar(shown, ax=list(panels), location="right", label="probability")
+    save_figure(figure, picture)
+
+
+def draw_route(picture: Path) -> None:
+    """Draw how probable the ways between 12 cities are in five generations, and the shortest route found."""
+    cities = torch.rand(12, 2, generator=torch.Generator().manual_seed(1))
+    distance = torch.cdist(cities, cities)
+    figure = new_figure(10.0, 1.3)
+
+    def length(tours: Any) -> Any:
+        return distance[tours.long(), tours.long().roll(-1, -1)].sum(-1)
+
+    tables, best = _tables(Permutation(len(cities)), length, 200)
+    *panels, last = figure.subplots(1, len(_GENERATIONS) + 1)
+    for axes, t, table in zip(panels, _GENERATIONS, tables, strict=True):
+        axes.set_title(f"generation {t}", loc="left", fontsize="medium")
+        follows = table[1:] + table[1:].T
+        for i, j in torch.combinations(torch.arange(len(cities))).tolist():
+            strength = min(1.0, float(follows[i, j]))
+            axes.plot(*cities[[i, j]].T, color=_BLUE, alpha=strength, linewidth=2.5 * strength)
+    last.plot(*cities[torch.cat([best, best[:1]]).long()].T, color=_VERMILION)
+    last.set_title(f"best: {float(length(best)):.2f}", loc="left", fontsize="medium")
+    for axes in (*panels, last):
+        axes.plot(*cities.T, "o", color=_BLACK, markersize=3)
+        axes.set(xticks=[], yticks=[], aspect="equal")
+    save_figure(figure, picture)
+
+
+def _tables(family: Family, function: Any, size: int) -> tuple[list[Any], Any]:
+    """Return the table of a search, with a row each, after some generations, and its best candidate."""
+    config = CEMConfig.cma(families=[family])
+    search = CrossEntropyMethod(torch.zeros(0), 1.0, size, maximize=False, config=config, seed=1)
+    tables = list[Any]()
+    for t in range(_GENERATIONS[-1] + 1):
+        if t in _GENERATIONS:
+            tables += [table.unflatten(0, family.rows) for _, table in tables_of(search.state)]
+        candidates = search.ask()
+        search.tell(candidates, function(candidates))
+    return tables, search.best

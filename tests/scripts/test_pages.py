@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from pages.wording import count, digits, score, span
+from pages.wording import count, digits, in_words, score, span
 
 pytest.importorskip("cogapp", reason='needs cog: pip install -e ".[dev]"')
 from pages import pictures, render
@@ -19,15 +19,17 @@ def test_the_pages_say_what_the_result_files_say() -> None:
         assert render.rendered(page) == page.read_text(), f"{page.name}: run python scripts/pages/render.py"
 
 
-def test_the_picture_is_drawn(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["sampling", "choices", "route"])
+def test_a_picture_is_drawn(tmp_path: Path, name: str) -> None:
     pytest.importorskip("matplotlib")
-    pictures.draw_sampling(tmp_path / "sampling.png")
-    assert (tmp_path / "sampling.png").read_bytes().startswith(b"\x89PNG")
+    getattr(pictures, f"draw_{name}")(tmp_path / f"{name}.png")
+    assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_numbers_are_written_for_people() -> None:
     assert [count(x) for x in (3670.4, 8.771e6, 999_999, 3.16e9)] == ["3,670", "8.77 M", "1 M", "3.16 G"]
     assert [digits(x) for x in (1.2345, 99.95, 1234.5)] == ["1.23", "100", "1,234"]
+    assert [in_words(x) for x in (51e6, 1.3793e9)] == ["51 million", "1.38 billion"]
     assert span(953e6, 1540e6) == "953-1,540 M"
     assert score({"lines_per_game": None, "ci95": [1000.0, None]}) == "> 1,000"
 
