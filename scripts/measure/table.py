@@ -38,8 +38,8 @@ class Measurement(NamedTuple):
 SEARCHES = tuple(f"noisy_ce_{x}_{board}" for board in ("10x10", "10x20") for x in ("bertsekas", "bcts"))
 SUITES = {
     "bbob": "--dims 2 3 5 10 20 40 --instances 41-45",
-    "bbob-noisy": "--dims 5 20 --instances 41-55",
-    "bbob-constrained": "--dims 5 10 --instances 41-50",
+    "bbob-noisy": "--dims 5 20 --instances 41-52",
+    "bbob-constrained": "--dims 5 10 --instances 41-48",
     "bbob-mixint": "--dims 5 20 --instances 41-55",
 }
 """Those of COCO, and what is measured of them."""
