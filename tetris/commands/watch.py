@@ -3,6 +3,7 @@
 python scripts/watch_tetris.py dt20 --board 10x10
 python scripts/watch_tetris.py runs/mine --html mine.html --gif mine.gif
 python scripts/watch_tetris.py --play        # yourself, in a race with it
+python scripts/watch_tetris.py runs/mine --evolution evolution.gif
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from kernels.support.files import check_writable, write_text
@@ -27,13 +28,14 @@ from tetris.game.piece_stream import PieceStream
 from tetris.game.policy import Lookahead, Player
 from tetris.game.rules import Rules
 from tetris.play.controller import LinearController, known_names, resolve
+from tetris.play.devices import choose_device
 from tetris.record.explanation import explain
 from tetris.record.numbers import counted, file_size
 from tetris.record.replay import FORMAT, DamagedReplayError, Replay
 from tetris.training import StopRequest
 from tetris.view.game_view import Scene, scenes
 from tetris.view.human_player import HumanPlayer
-from tetris.view.images import check_gif, check_mp4, write_gif, write_mp4
+from tetris.view.images import check_gif, frame, has_mp4, write_gif, write_mp4
 from tetris.view.replay_page import player_page
 from tetris.view.terminal import Terminal, is_interactive
 from tetris.view.text import scene_text
@@ -73,11 +75,15 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add_option(limit, "--decisions", "N", text, positive_int)
     read = between(0.1, 1000, "a number of pieces per second from 0.1 to 1000")
     add_option(length, "--speed", "N", "pieces per second", read, default=5.0)
+    text = "begin with piece N: the terminal, GIF and MP4"
+    add_option(length, "--from", "N", text, positive_int, default=1, dest="first")
     output = parser.add_argument_group("instead of watching in the terminal")
     text = "play yourself, beside the controller on the same pieces; h asks it for a suggestion"
     output.add_argument("--play", action="store_true", help=text)
     for name, (suffix, what) in EXPORTS.items():
         add_option(output, f"--{name}", f"OUT{suffix}", f"write {what}", path_ending(suffix))
+    text = "write what generations of a run folder play, side by side, and an MP4 beside it"
+    add_option(output, "--evolution", "OUT.gif", text, path_ending(".gif"))
     arguments = parser.parse_args(argv)
     if arguments.play and (arguments.games or arguments.decisions):
         parser.error("--play goes on until you quit: expected no --games or --decisions")
@@ -165,6 +171,14 @@ def limited(played: Iterator[AfterState], most: int | None, most_games: int | No
             return
 
 
+def begun(shown: Iterator[Scene], first: int) -> Iterator[Scene]:
+    """Return the scenes from a piece on; the program ends where there is none."""
+    rest = islice(shown, first - 1, None)
+    if (scene := next(rest, None)) is None:
+        fail(f"expected --from up to the last piece, got {first:,}")
+    return chain([scene], rest)
+
+
 def record(played: Iterator[AfterState], show: Show, most: int | None) -> tuple[Replay, int | None]:
     """Play into a replay, to the end or until a signal; return it with the number of the signal or None."""
     if show.replay is not None:
@@ -230,8 +244,8 @@ def check_exports(arguments: argparse.Namespace) -> None:
     if "gif" in paths:
         check_gif(arguments.speed)
         check_pictures(arguments.decisions or 0)
-    if "mp4" in paths:
-        check_mp4()
+    if "mp4" in paths and not has_mp4():
+        raise ValueError('an MP4 needs imageio-ffmpeg: pip install -e ".[watch]"')
 
 
 def check_pictures(count: int) -> None:
@@ -252,16 +266,29 @@ def export(replay: Replay, label: str, arguments: argparse.Namespace) -> None:
             elif name == "html":
                 write_text(path, player_page(replay, label, arguments.speed))
             else:
+                total = len(replay.placements) - arguments.first + 1
                 if name == "gif":
-                    check_pictures(len(replay.placements))
-                write = write_gif if name == "gif" else write_mp4
-                shown, total = scenes(replay.rules, replay.after_states()), len(replay.placements)
+                    check_pictures(total)
+                write, cell = (write_gif, 12) if name == "gif" else (write_mp4, 24)
+                shown = begun(scenes(replay.rules, replay.after_states()), arguments.first)
                 bar = progress(shown, desc=f"drawing {path.name}", total=total, unit=" pictures", leave=False)
                 with closing(bar):  # it goes before anything else is said
-                    write(path, bar, label, arguments.speed)
+                    write(path, (frame(scene, label, cell) for scene in bar), arguments.speed)
         print(
             f"{printable(path)}: {counted(len(replay.placements), 'piece')}, {file_size(path.stat().st_size)}"
         )
+
+
+def show_evolution(source: str | None, path: Path) -> None:
+    """Write the clip of a run, the engine of which plays, and print its name."""
+    from tetris.report.evolution import write_evolution
+    from tetris.training.run_folder import load_run
+
+    check_writable(path)
+    run = load_run(source or "")
+    device = run.recipe.device
+    write_evolution(path, run, choose_device("auto") if device == "cuda" else device)
+    print(f"{printable(path)}: {counted(run.generations, 'generation')}, {file_size(path.stat().st_size)}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -270,13 +297,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     exports = bool(asked_for(arguments))
     interactive = is_interactive(sys.stdout)
     with one_line_errors():
+        if arguments.evolution is not None:
+            show_evolution(arguments.source, arguments.evolution)
+            return 0
         show = read_show(arguments)
         if arguments.play and not interactive:
             raise ValueError("--play needs a terminal: expected keyboard and screen, got a pipe or TERM=dumb")
         check_exports(arguments)
     endless = arguments.games or show.replay or (interactive and not exports)
     most = arguments.decisions or (None if endless else DEFAULT_DECISIONS)
+    most = most and most + arguments.first - 1
     played = limited(show.played(), most, arguments.games)
+    shown = scenes(show.rules, played, show.pieces)
     try:
         if arguments.play:
             play_by_hand(show, arguments, exports)
@@ -285,11 +317,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             export(replay, show.label, arguments)
             return 0 if number is None else 128 + number
         elif interactive:
+            shown = begun(shown, arguments.first)
             with Terminal(sys.stdout, sys.stdin.fileno()) as terminal:
-                shown = scenes(show.rules, played, show.pieces)
                 Watcher(terminal, shown, show.player(), show.title, arguments.speed).run()
         else:
-            print_frames(show, scenes(show.rules, played, show.pieces))
+            print_frames(show, begun(shown, arguments.first))
     except DamagedReplayError as error:
         fail(f"{arguments.source} holds no valid replay: {error}")
     return 0

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tetris.game.decisions import Pieces, Rows
+from tetris.game.decisions import Pieces, Rows, after_states
 from tetris.game.features import AfterState
 from tetris.game.pieces import Shape
 from tetris.game.rules import Rules
@@ -85,6 +85,15 @@ class GameTracker:
             self.cells = np.concatenate([kept, np.zeros_like(self.cells[: len(scene.full)])])
             self.rows = scene.after.rows
 
+    def follow(self, piece: int, rows: Rows) -> Scene | None:
+        """Make the placement of a piece that leads to a stack, and return its scene; None where none does."""
+        for after in after_states(self.rows, piece, self.rules):
+            if after.rows == rows:
+                scene = self.scene(after, None)
+                self.carry_out(scene)
+                return scene
+        return None
+
 
 def scenes(rules: Rules, played: Iterable[AfterState], pieces: Pieces | None = None) -> Iterator[Scene]:
     """Yield the scene of every placement. Without ``pieces`` the next one is read ahead, for its piece."""
@@ -128,6 +137,11 @@ def scene_kinds(
     if row == after.landing_row:
         kinds[list(scene.full)] = FULL
     return kinds
+
+
+def stack_rows(rows: list[int]) -> Rows:
+    """Return the rows of a board, bits as in a stack, without the empty ones above."""
+    return tuple(rows[: len(rows) - next((n for n, row in enumerate(reversed(rows)) if row), len(rows))])
 
 
 def shape_cells(shape: Shape) -> list[tuple[int, int]]:
