@@ -13,7 +13,6 @@ import html
 import json
 import zlib
 from collections.abc import Mapping
-from itertools import chain
 from pathlib import Path
 
 from kernels.support.printable import printable
@@ -72,8 +71,11 @@ def player_fragment(replay: Replay, title: str = "", speed: float = 5.0, *, asse
 
 def page_shapes() -> list[dict[str, object]]:
     """Return the pieces as they are turned, in the order of placements, as plain values."""
-    shapes = chain.from_iterable(PIECES)
-    return [{"piece": x.piece, "width": x.width, "height": x.height, "cells": shape_cells(x)} for x in shapes]
+    return [
+        {"piece": x.piece, "turn": x.orientation, "width": x.width, "height": x.height, "cells": shape_cells(x)}
+        for orientations in PIECES
+        for x in orientations
+    ]
 
 
 def player_page(replay: Replay, title: str = "", speed: float = 5.0) -> str:
