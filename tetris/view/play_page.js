@@ -166,7 +166,7 @@ class Race {
     find(".hold").closest("div:not(.hold)").hidden = rule === "original";
     write(find("#rules"), `${given.board} board, ${rule} rule, pieces ${pieces}, seed ${seed}`);
     for (const each of parts.agents) if (!engine.complaint(each, this.rules)) this.add(each);
-    this.choose(Math.max(0, this.agents.findIndex(({ name }) => name === (by ?? parts.agent))));
+    this.choose(Math.max(0, this.agents.findIndex(({ name }) => name === by)));
     this.restart();
     this.listen();
     find("#start").showModal();

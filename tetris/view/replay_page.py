@@ -1,9 +1,9 @@
 """A replay as a web page that needs no network, or as a fragment for other pages.
 
-Markup and style are ``replay_page.html``, the program is ``replay_page.js``, beside this file; ``board.css`` and
-``board.js`` are what other pages with boards share with them. The player is an element, ``<tetris-player>``,
-with a shadow root: its style and the page's do not mix. The rules stay in Python: the page holds where each
-piece comes to rest, and what that does.
+Markup and style are ``replay_page.html``, the program is ``replay_page.js``, beside this file; ``board.css``
+and ``board.js`` are what other pages with boards share with them. The player is an element,
+``<tetris-player>``, with a shadow root: its style and the page's do not mix. The rules stay in Python: the
+page holds where each piece comes to rest, and what that does.
 """
 
 from __future__ import annotations
@@ -71,8 +71,9 @@ def player_fragment(replay: Replay, title: str = "", speed: float = 5.0, *, asse
 
 def page_shapes() -> list[dict[str, object]]:
     """Return the pieces as they are turned, in the order of placements, as plain values."""
+    numbers = {"piece": "piece", "turn": "orientation", "width": "width", "height": "height"}
     return [
-        {"piece": x.piece, "turn": x.orientation, "width": x.width, "height": x.height, "cells": shape_cells(x)}
+        {**{key: getattr(x, name) for key, name in numbers.items()}, "cells": shape_cells(x)}
         for orientations in PIECES
         for x in orientations
     ]
