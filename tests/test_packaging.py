@@ -206,7 +206,8 @@ def test_importing_does_no_work_and_imports_nothing_that_few_need(tmp_path: Path
 
 def shipped_files() -> set[str]:
     """Returns the files under the packages that an installation needs."""
-    kept = (".py", ".typed", ".h", ".hpp", ".inc", ".cuh", ".cpp", ".cu", ".html", ".css", ".js", ".json")
+    kept = (".py", ".typed", ".h", ".hpp", ".inc", ".cuh", ".cpp", ".cu")
+    kept += (".html", ".css", ".js", ".json", ".wasm")
     files = (path for package in PACKAGES for path in (PROJECT / package).rglob("*"))
     found = {path.relative_to(PROJECT) for path in files}
     return {str(path) for path in found if path.suffix in kept or path.parent.name == "vendor"}

@@ -20,14 +20,14 @@ from pathlib import Path
 from kernels.support.files import check_writable, write_text
 from kernels.support.printable import printable
 from kernels.support.progress import progress
-from tetris.commands.arguments import GAME, add_game, add_option, controller_label, game_rules
+from tetris.commands.arguments import GAME, add_controller, add_game, add_option, controller_for, game_rules
 from tetris.commands.command_line import Parser, between, fail, one_line_errors, path_ending, positive_int
 from tetris.game.decisions import Pieces, play
 from tetris.game.features import AfterState
 from tetris.game.piece_stream import PieceStream
 from tetris.game.policy import Lookahead, Player
 from tetris.game.rules import Rules
-from tetris.play.controller import LinearController, known_names, resolve
+from tetris.play.controller import LinearController
 from tetris.play.devices import choose_device
 from tetris.record.explanation import explain
 from tetris.record.numbers import counted, file_size
@@ -40,9 +40,6 @@ from tetris.view.replay_page import player_page
 from tetris.view.terminal import Terminal, is_interactive
 from tetris.view.text import scene_text
 from tetris.view.watcher import Watcher
-
-DEFAULT_CONTROLLER, DEFAULT_ELSEWHERE = "best", "anywidth"
-"""The default controllers: the best one of the package, for ten columns, and that for boards of any width."""
 
 DEFAULT_DECISIONS = 500
 """Default pieces of a file or a pipe; a terminal has no end."""
@@ -60,13 +57,7 @@ MOST_PICTURES = 10_000  # of a GIF, which is in memory as a whole: a gigabyte
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = Parser(description=__doc__, usage="%(prog)s [option ...] [CONTROLLER | replay.json]")
-    parser.add_argument(
-        "source",
-        nargs="?",
-        metavar="CONTROLLER",
-        help=f"one by name ({', '.join(known_names())}), a controller.json, a run folder, or a replay "
-        f"(default: {DEFAULT_CONTROLLER}; on a board that is not ten columns wide {DEFAULT_ELSEWHERE})",
-    )
+    add_controller(parser, ", or a replay")
     add_game(parser)
     length = parser.add_argument_group("length, one of the first two, and speed")
     limit = length.add_mutually_exclusive_group()
@@ -144,11 +135,7 @@ def read_show(arguments: argparse.Namespace) -> Show:
         label = (replay.controller.name if replay.controller else "a person") or Path(source).stem
         return Show(replay.rules, replay.controller, replay.seed, label, replay.stream, replay)
     rules = game_rules(arguments)
-    if source is None:
-        source = DEFAULT_CONTROLLER if rules.width == 10 else DEFAULT_ELSEWHERE
-    controller = resolve(source)
-    controller.names_on(rules)
-    label = controller_label(controller, Path(source).resolve().name)
+    label, controller = controller_for(source, rules)
     lookahead = Lookahead.of(arguments.pieces_known, arguments.lookahead)
     return Show(rules, controller, arguments.seed, label, lookahead=lookahead)
 

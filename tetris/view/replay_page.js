@@ -4,18 +4,6 @@ const SPEEDS = [1, 2, 5, 10, 20, 50, 100, 500, 2000];
 const FASTEST_FALL = 12; // pieces per second; beyond, a fall would be two frames
 const FALL = 0.6; // share of a piece's time in which it falls
 const ICONS = { Play: "M4 2v12l9-6z", Pause: "M3 2h4v12H3zM9 2h4v12H9z" };
-const HEADROOM = 4; // rows above the board, as in the style: a piece that ends the game comes to rest there
-
-async function unpack(text) {
-  const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
-}
-
-function show(cells, looks) {
-  cells.forEach((cell, index) => { cell.className = looks[index] ?? ""; });
-}
-
 /** A stream of games: the board before placement `index`, which can be any, and the counts up to there. */
 class Games {
   constructor({ width, height, shapes }, bytes) {
@@ -50,11 +38,7 @@ class Games {
   carryOut() {
     const { state, width } = this, { cells } = state;
     const { shape, column, row, full, over } = this.look();
-    for (const [x, y] of shape.cells) cells[(row + y) * width + column + x] = shape.piece + 1;
-    for (const y of full.reverse()) {
-      cells.copyWithin(y * width, (y + 1) * width);
-      cells.fill(0, -width);
-    }
+    settle(cells, width, shape, column, row, full);
     state.index += 1;
     state.lines += full.length;
     state.gameLines += full.length;
@@ -96,18 +80,11 @@ class TetrisPlayer extends HTMLElement {
     );
     this.find(".speed").value = this.speed;
     for (const name of ["width", "height"]) this.style.setProperty(`--${name}`, this.replay[name]);
-    this.board = this.fill(".board", games.size);
-    this.next = this.fill(".next", 4 * 4);
+    this.board = fill(this.find(".board"), games.size);
+    this.next = fill(this.find(".next"), 4 * 4);
     this.listen();
     this.setPlaying(false);
     this.draw();
-  }
-
-  /** Fills an element with cells and returns them, the bottom row first; what a cell shows is its class. */
-  fill(selector, count) {
-    const cells = Array.from({ length: count }, () => document.createElement("i"));
-    this.find(selector).replaceChildren(...cells);
-    return cells;
   }
 
   listen() {
@@ -179,9 +156,8 @@ class TetrisPlayer extends HTMLElement {
     const falls = !this.still.matches && this.speed <= FASTEST_FALL && this.progress < FALL;
     const down = falls && now.row < height ? this.progress / FALL : 1;
     const row = Math.round(height + (now.row - height) * down);
-    const looks = Array.from(games.state.cells, (value, index) =>
-      value ? `stack piece-${value - 1}` : index < width * height ? "empty" : "");
-    for (const [x, y] of now.shape.cells) looks[(row + y) * width + now.column + x] = `piece-${now.shape.piece}`;
+    const looks = stackLooks(games.state.cells, width, height);
+    eachCell(width, now.shape, now.column, row, (index) => { looks[index] = `piece-${now.shape.piece}`; });
     for (const y of down === 1 ? now.full : []) looks.fill("full", y * width, (y + 1) * width);
     show(this.board, looks);
     this.showCounts(now);
@@ -199,12 +175,8 @@ class TetrisPlayer extends HTMLElement {
       this.find(`.${name}`).textContent = count.toLocaleString();
     }
     this.find(".position").value = state.index + 1;
-    const looks = [];
-    const coming = all[numbers[state.index + 1]]?.shape.piece;
-    const shape = this.replay.shapes.find(({ piece }) => piece === coming); // undefined at the end
-    const bottom = Math.floor((4 - shape?.height) / 2);
-    for (const [x, y] of shape?.cells ?? []) looks[(bottom + y) * 4 + x] = `piece-${coming}`;
-    show(this.next, looks);
+    const coming = all[numbers[state.index + 1]]?.shape.piece; // undefined at the end
+    showPiece(this.next, this.replay.shapes.find(({ piece }) => piece === coming));
   }
 }
 

@@ -1,8 +1,9 @@
 """A replay as a web page that needs no network, or as a fragment for other pages.
 
-Markup and style are ``replay_page.html``, the program is ``replay_page.js``, beside this file. The player is
-an element, ``<tetris-player>``, with a shadow root: its style and the page's do not mix. The rules stay in
-Python: the page holds where each piece comes to rest, and what that does.
+Markup and style are ``replay_page.html``, the program is ``replay_page.js``, beside this file; ``board.css``
+and ``board.js`` are what other pages with boards share with them. The player is an element,
+``<tetris-player>``, with a shadow root: its style and the page's do not mix. The rules stay in Python: the
+page holds where each piece comes to rest, and what that does.
 """
 
 from __future__ import annotations
@@ -24,10 +25,15 @@ _FOLDER = Path(__file__).parent
 
 def player_assets() -> str:
     """Return markup, style and program of the player; a page needs them once."""
-    template = (_FOLDER / "replay_page.html").read_text(encoding="utf-8")
-    program = (_FOLDER / "replay_page.js").read_text(encoding="utf-8")
     # A module runs when the page is read, and its names are its own.
+    program = asset("board.js") + asset("replay_page.js")
+    template = asset("replay_page.html").replace("/* board.css */\n", asset("board.css"))
     return f'{template}<script type="module">\n{program}</script>\n'
+
+
+def asset(name: str) -> str:
+    """Return a file that lies beside this one."""
+    return (_FOLDER / name).read_text(encoding="utf-8")
 
 
 def player_fragment(replay: Replay, title: str = "", speed: float = 5.0, *, assets: bool = True) -> str:
@@ -56,15 +62,21 @@ def player_fragment(replay: Replay, title: str = "", speed: float = 5.0, *, asse
         "width": rules.width,
         "height": rules.height,
         "speed": speed,
-        "shapes": [
-            {"piece": x.piece, "width": x.width, "height": x.height, "cells": shape_cells(x)}
-            for orientations in PIECES
-            for x in orientations
-        ],
+        "shapes": page_shapes(),
         "placements": base64.b64encode(zlib.compress(_played(replay), 9)).decode("ascii"),
     }
     element = f"<tetris-player>{json_script(values)}</tetris-player>\n"
     return element + (player_assets() if assets else "")
+
+
+def page_shapes() -> list[dict[str, object]]:
+    """Return the pieces as they are turned, in the order of placements, as plain values."""
+    numbers = {"piece": "piece", "turn": "orientation", "width": "width", "height": "height"}
+    return [
+        {**{key: getattr(x, name) for key, name in numbers.items()}, "cells": shape_cells(x)}
+        for orientations in PIECES
+        for x in orientations
+    ]
 
 
 def player_page(replay: Replay, title: str = "", speed: float = 5.0) -> str:
