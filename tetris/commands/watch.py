@@ -241,7 +241,9 @@ def check_pictures(count: int) -> None:
         raise ValueError(f"expected a GIF of at most {MOST_PICTURES:,} pieces, got {count:,}: see --mp4")
 
 
-def export(replay: Replay, label: str, arguments: argparse.Namespace) -> None:
+def export(
+    replay: Replay, label: str, arguments: argparse.Namespace, lookahead: Lookahead = Lookahead.NONE
+) -> None:
     """Write the files and print their names."""
     if not replay.placements:
         print("nothing was played, nothing is written", file=sys.stderr)
@@ -251,7 +253,7 @@ def export(replay: Replay, label: str, arguments: argparse.Namespace) -> None:
             if name == "replay":
                 replay.save(path)
             elif name == "html":
-                write_text(path, player_page(replay, label, arguments.speed))
+                write_text(path, player_page(replay, label, arguments.speed, lookahead))
             else:
                 total = len(replay.placements) - arguments.first + 1
                 if name == "gif":
@@ -301,7 +303,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             play_by_hand(show, arguments, exports)
         elif exports:
             replay, number = record(played, show, most)
-            export(replay, show.label, arguments)
+            export(replay, show.label, arguments, show.lookahead)
             return 0 if number is None else 128 + number
         elif interactive:
             shown = begun(shown, arguments.first)

@@ -49,7 +49,10 @@ def report_page(runs: Sequence[RunRecord], across: str = "generation", *, live: 
     run, names = runs[0], data.distinct_names(runs)
     named = list(zip(names, runs, strict=True))
     charts = {"across": across, "runs": [data.chart_values(each, name) for name, each in named]}
-    games = [(name, data.recorded_game(each)) for name, each in named]
+    players = [
+        player_fragment(data.recorded_game(each), name, lookahead=each.recipe.lookahead, assets=False)
+        for name, each in named
+    ]
     differences, settings = data.settings_tables(runs, names)
     environment = Environment(
         loader=FileSystemLoader(_FOLDER),
@@ -69,7 +72,7 @@ def report_page(runs: Sequence[RunRecord], across: str = "generation", *, live: 
         repeated=len(set(map(data.seedless, runs))) < len(runs),
         tiles=_tiles(run),
         **_scores(named),
-        players=[Markup(player_fragment(game, name, assets=False)) for name, game in games],
+        players=list(map(Markup, players)),
         weights=data.weight_table(runs, names),
         cost=data.cost_table(runs, names),
         stages=data.stage_table(run),

@@ -141,17 +141,7 @@ class Person extends Side {
     this.draw(playing ? shown : [], this.lit?.until > performance.now() ? this.lit : null);
     showPiece(this.keeps ??= fill(find(".hold"), 16), this.engine.shapes[this.held]?.[0]);
     find(".reasons").hidden = !this.hint || !playing;
-    if (this.hint) write(find(".reasons pre"), this.reasons());
-  }
-
-  /** Margin and features of where the piece is, the most decisive ones first. */
-  reasons() {
-    const found = this.engine.explain(this.columns, this.now, this.next);
-    if (!found) return "the game ends";
-    const line = (name, value, lead) => `${name.replaceAll("_", " ").padEnd(21)}${value.padStart(5)}${lead.padStart(7)}`;
-    const rows = found.rows.sort((a, b) => Math.abs(b.lead) - Math.abs(a.lead)).slice(0, REASONS);
-    return [line("margin", "", found.margin?.toFixed(2) ?? "-"), line("feature", "value", "adds"),
-      ...rows.map(({ name, value, lead }) => line(name, String(value), (lead + 0).toFixed(2)))].join("\n");
+    if (this.hint) write(find(".reasons pre"), this.engine.reasons(this.columns, this.now, this.next, REASONS));
   }
 }
 

@@ -6,20 +6,11 @@ this file. The engine is ``tetris/engine/browser.wasm``, which ``scripts/pages/w
 
 from __future__ import annotations
 
-import base64
-import zlib
-
-from tetris.game.feature_sets import feature_sets
-from tetris.game.features import DENOMINATORS
 from tetris.game.policy import Lookahead
 from tetris.game.rules import Rules
 from tetris.play.controller import LinearController, known_names, published
-from tetris.play.engines import INCLUDES
 from tetris.play.own_features import BUILT_IN
-from tetris.play.quantized_weights import engine_features
-from tetris.view.replay_page import asset, json_script, page_shapes
-
-WASM = INCLUDES[0] / "browser.wasm"
+from tetris.view.replay_page import asset, engine_parts, json_script
 
 
 def play_page(
@@ -36,11 +27,7 @@ def play_page(
     packaged = (published(name) for name in known_names() if name != controller.name)
     game = {"board": rules.board, "rule": rules.rule, "pieces": rules.pieces}
     parts = {
-        "wasm": base64.b64encode(zlib.compress(WASM.read_bytes(), 9)).decode("ascii"),
-        "features": [name for name in engine_features(BUILT_IN) if name in BUILT_IN],
-        "denominators": DENOMINATORS,
-        "sets": {name: ",".join(names) for name, names in feature_sets().items()},
-        "shapes": page_shapes(),
+        **engine_parts(),
         "agents": [{**each.to_dict(), "provenance": {}} for each in (controller, *packaged)],
         "lookahead": lookahead.value,
         "rules": game if seed is None else {**game, "seed": str(seed)},

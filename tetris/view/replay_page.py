@@ -2,8 +2,8 @@
 
 Markup and style are ``replay_page.html``, the program is ``replay_page.js``, beside this file; ``board.css``
 and ``board.js`` are what other pages with boards share with them. The player is an element,
-``<tetris-player>``, with a shadow root: its style and the page's do not mix. The rules stay in Python: the
-page holds where each piece comes to rest, and what that does.
+``<tetris-player>``, with a shadow root: its style and the page's do not mix. The page holds where each piece
+comes to rest, and what that does; why the controller put it there the engine in WebAssembly says.
 """
 
 from __future__ import annotations
@@ -16,19 +16,38 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kernels.support.printable import printable
+from tetris.game.feature_sets import feature_sets
+from tetris.game.features import DENOMINATORS
 from tetris.game.pieces import PIECES
+from tetris.game.policy import Lookahead
+from tetris.play.engines import INCLUDES
+from tetris.play.own_features import BUILT_IN
+from tetris.play.quantized_weights import engine_features
 from tetris.record.replay import Replay
 from tetris.view.game_view import scenes, shape_cells
 
+WASM = INCLUDES[0] / "browser.wasm"
 _FOLDER = Path(__file__).parent
 
 
 def player_assets() -> str:
     """Return markup, style and program of the player; a page needs them once."""
     # A module runs when the page is read, and its names are its own.
-    program = asset("board.js") + asset("replay_page.js")
+    program = "\n".join(map(asset, ("board.js", "engine.js", "replay_page.js")))
     template = asset("replay_page.html").replace("/* board.css */\n", asset("board.css"))
-    return f'{template}<script type="module">\n{program}</script>\n'
+    parts = json_script(engine_parts(), ' id="tetris-engine"')
+    return f'{template}{parts}\n<script type="module">\n{program}</script>\n'
+
+
+def engine_parts() -> dict[str, object]:
+    """Return what ``engine.js`` has to know, as plain values: the engine in WebAssembly, features, shapes."""
+    return {
+        "wasm": base64.b64encode(zlib.compress(WASM.read_bytes(), 9)).decode("ascii"),
+        "features": [name for name in engine_features(BUILT_IN) if name in BUILT_IN],
+        "denominators": DENOMINATORS,
+        "sets": {name: ",".join(names) for name, names in feature_sets().items()},
+        "shapes": page_shapes(),
+    }
 
 
 def asset(name: str) -> str:
@@ -36,13 +55,21 @@ def asset(name: str) -> str:
     return (_FOLDER / name).read_text(encoding="utf-8")
 
 
-def player_fragment(replay: Replay, title: str = "", speed: float = 5.0, *, assets: bool = True) -> str:
+def player_fragment(
+    replay: Replay,
+    title: str = "",
+    speed: float = 5.0,
+    lookahead: Lookahead = Lookahead.NONE,
+    *,
+    assets: bool = True,
+) -> str:
     """Return the player of a replay, to be put anywhere in the body of a page.
 
     Args:
         replay: The replay, at least one placement.
         title: Title; the controller's name if empty.
         speed: Pieces per second at first.
+        lookahead: What the controller considered, for the reasons of its placements.
         assets: Whether to add `player_assets`; otherwise the page has to hold them.
 
     Raises:
@@ -59,8 +86,10 @@ def player_fragment(replay: Replay, title: str = "", speed: float = 5.0, *, asse
     values = {
         "title": title or (replay.controller.name if replay.controller else "") or "Tetris",
         "subtitle": ", ".join(about),
-        "width": rules.width,
-        "height": rules.height,
+        **{"width": rules.width, "height": rules.height, "rule": rules.rule, "pieces": rules.pieces},
+        "seed": str(replay.seed or 0),
+        "lookahead": lookahead.value,
+        "controller": _explained(replay),
         "speed": speed,
         "shapes": page_shapes(),
         "placements": base64.b64encode(zlib.compress(_played(replay), 9)).decode("ascii"),
@@ -79,7 +108,9 @@ def page_shapes() -> list[dict[str, object]]:
     ]
 
 
-def player_page(replay: Replay, title: str = "", speed: float = 5.0) -> str:
+def player_page(
+    replay: Replay, title: str = "", speed: float = 5.0, lookahead: Lookahead = Lookahead.NONE
+) -> str:
     """Return a whole page with the player of a replay; see `player_fragment`."""
     name = html.escape(printable(title or "Tetris"))
     return f"""<!doctype html>
@@ -95,9 +126,17 @@ tetris-player {{ margin: 0 auto; }}
 </style>
 </head>
 <body data-page-keys>
-{player_fragment(replay, title, speed)}</body>
+{player_fragment(replay, title, speed, lookahead)}</body>
 </html>
 """
+
+
+def _explained(replay: Replay) -> dict[str, object] | None:
+    """The controller, if a page can tell its reasons: it knows no features of one's own."""
+    controller = replay.controller
+    if controller is None or not set(controller.names_on(replay.rules)).issubset(BUILT_IN):
+        return None
+    return {**controller.to_dict(), "provenance": {}}
 
 
 def _played(replay: Replay) -> bytes:

@@ -21,7 +21,8 @@ from tetris.game.piece_stream import PieceStream
 from tetris.play.rollouts import Rollout
 from tetris.record.explanation import explain
 from tetris.view.human_player import HumanPlayer
-from tetris.view.play_page import WASM, play_page
+from tetris.view.play_page import play_page
+from tetris.view.replay_page import WASM
 
 SEED = (1 << 64) - 3
 AGENT = """(() => {
