@@ -54,7 +54,8 @@ TETRIS_EXPORT(numerators_at) int* numerators_at() { return numerators; }
 
 // `rule`: see GameRules::of. The pieces: see PieceSource; the seed in two halves.
 TETRIS_EXPORT(prepare)
-void prepare(int width, int height, int rule, uint32_t packed, int count, int bag, uint32_t low, uint32_t high) {
+void prepare(
+    int width, int height, int rule, uint32_t packed, int count, int bag, uint32_t low, uint32_t high) {
   engine = new (place_of_engine) Engine(GameRules::of(width, height, rule), weights);
   pieces = {{packed, count, bag != 0}, static_cast<uint64_t>(high) << 32 | low, 0};
 }

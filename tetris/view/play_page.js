@@ -1,7 +1,7 @@
 // A race with the agent on the same pieces. A person's rules are those of tetris/view/human_player.py, but that a piece may fall.
 
 const FALL = 0.6, FASTEST_FALL = 12; // share of a piece's time in which the agent's falls; pieces a second, beyond which it does not
-const SLICE = 9, FLASH = 160; // milliseconds of a frame in which the agent plays; for which full rows are lit
+const SLICE = 7, FLASH = 160; // milliseconds of a frame in which the agent plays; for which full rows are lit
 const REASONS = 7, REPEATED = ["left", "right", "lower"], MOVES = { left: [0, -1], right: [0, 1], rotate: [1, 0] };
 const find = (selector) => document.querySelector(selector);
 const number = (value) => value.toLocaleString("en");
@@ -27,11 +27,10 @@ class Side {
   }
 
   /** Places a piece; whether the game is over. */
-  land(placement) {
-    const { width } = this.rules, { shape, column } = placement;
-    const { row, lines, over } = this.engine.land(this.columns, placement, this.next), before = this.board.slice();
+  land({ shape, column }) {
+    const { width } = this.rules, { row, lines, over } = this.engine.land(this.columns, { shape, column }, this.next);
+    const before = this.board.slice(), isFull = (y) => before.subarray(y * width, (y + 1) * width).every(Boolean);
     eachCell(width, shape, column, row, (index) => { before[index] = shape.piece + 1; });
-    const isFull = (y) => before.subarray(y * width, (y + 1) * width).every(Boolean);
     const full = lines ? [0, 1, 2, 3].map((y) => row + y).filter(isFull) : [];
     settle(this.board, width, shape, column, row, full);
     Object.assign(this, { lines: this.lines + lines, pieces: this.pieces + 1, games: this.games + over });
@@ -39,7 +38,7 @@ class Side {
     return over;
   }
 
-  /** Shows the board with pieces on it, [look, placement, row] each; or for a moment the rows that became full. */
+  /** Shows the board with pieces on it, [look, placement, row] each; or instead rows as they became full. */
   draw(shown, lit = null) {
     const { width, height } = this.rules, looks = stackLooks(lit?.before ?? this.board, width, height);
     for (const y of lit?.full ?? []) looks.fill("full", y * width, (y + 1) * width);
@@ -76,8 +75,8 @@ class Agent extends Side {
 
   show(speed) {
     if (!this.now || !speed) return this.draw([]);
-    const { height } = this.rules, row = this.rest(this.now);
-    const up = speed <= FASTEST_FALL ? Math.max(0, height - row) * Math.max(0, 1 - this.progress / FALL) : 0;
+    const row = this.rest(this.now), above = Math.max(0, this.rules.height - row);
+    const up = speed <= FASTEST_FALL ? above * Math.max(0, 1 - this.progress / FALL) : 0;
     return this.draw([[`piece-${this.now.shape.piece}`, this.now, row + Math.round(up)]]);
   }
 }
@@ -100,9 +99,9 @@ class Person extends Side {
     if (this.row === null || this.rest(now) <= this.row) this.now = now;
   }
 
-  get height() { return this.row ?? Math.max(this.rules.height, this.rest(this.now)); }
-
   move(turn, by) { this.put(this.now.shape.turn + turn, this.now.column + by); }
+
+  get height() { return this.row ?? Math.max(this.rules.height, this.rest(this.now)); }
 
   lower() {
     this.waited = 0;
@@ -147,18 +146,19 @@ class Person extends Side {
 
 class Race {
   constructor(engine, parts) {
-    const given = { seed: randomSeed(), ...parts.rules, ...Object.fromEntries(new URLSearchParams(location.hash.slice(1))) };
-    const [width, height] = given.board.split("x").map(Number), { rule, pieces, seed, you, agent, by } = given;
+    const asked = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+    const { board, rule, pieces, seed, you, agent, by } = { seed: randomSeed(), ...parts.rules, ...asked };
+    const [width, height] = board.split("x").map(Number);
     Object.assign(this, { engine, agents: [], phase: "start", rules: { width, height, rule, pieces, seed } });
-    if (you) write(find("#challenge"), `A friend cleared ${counted(+you, "line")} on these pieces, the agent ${number(+agent)}. Your turn.`);
-    this.friend = you ? ` Your friend: ${counted(+you, "line")}.` : "";
+    this.friend = you ? `${counted(+you, "line")} on these pieces, the agent ${number(+agent)}.` : "";
+    if (you) write(find("#challenge"), `A friend cleared ${this.friend} Your turn.`);
+    write(find("#rules"), `${board} board, ${rule} rule, pieces ${pieces}, seed ${seed}`);
     document.body.style = `--width: ${width}; --height: ${height}`;
-    find(".hold").closest("div:not(.hold)").hidden = rule === "original";
-    write(find("#rules"), `${given.board} board, ${rule} rule, pieces ${pieces}, seed ${seed}`);
+    find("#holds").hidden = rule === "original";
     for (const each of parts.agents) if (!engine.complaint(each, this.rules)) this.add(each);
     this.choose(Math.max(0, this.agents.findIndex(({ name }) => name === by)));
     this.restart();
-    this.listen();
+    this.listen((target, event, act) => target.addEventListener(event, act));
     find("#start").showModal();
     requestAnimationFrame((now) => this.frame(now, now));
   }
@@ -191,34 +191,22 @@ class Race {
 
   end() {
     this.phase = "end";
-    const { you, other, rules: { width, height, ...rules } } = this;
-    const told = { ...rules, board: `${width}x${height}`, you: you.lines, agent: other.lines, by: this.agent.name };
+    const { you, other, agent, rules: { width, height, ...rules } } = this;
+    const told = { ...rules, board: `${width}x${height}`, you: you.lines, agent: other.lines, by: agent.name };
     history.replaceState(null, "", `#${new URLSearchParams(told)}`);
-    write(find("#share"), "Copy the link");
+    const games = other.games ? `and lost ${counted(other.games, "game")}` : "and still stands";
     write(find("#verdict"), you.lines > other.lines ? "You won." : you.lines < other.lines ? "The agent won." : "A draw.");
     write(find("#result"), this.score);
-    const games = other.games ? `and lost ${counted(other.games, "game")}` : "and still stands";
     write(find("#story"), `You placed ${counted(you.pieces, "piece")} in ${you.seconds.toFixed(0)} s with ${counted(you.hints, "hint")}; `
-      + `${this.agent.name} placed ${number(other.pieces)} ${games}.${this.friend}`);
+      + `${agent.name} placed ${number(other.pieces)} ${games}.${this.friend && ` Your friend cleared ${this.friend}`}`);
+    write(find("#share"), "Copy the link");
     find("#link").value = location.href;
     find("#local").hidden = location.protocol !== "file:";
     find("#end").showModal();
   }
 
-  async share() {
-    const text = `Tetris, ${this.score} on the same pieces. Yours:`, url = location.href;
-    try {
-      if (navigator.share && matchMedia("(pointer: coarse)").matches) await navigator.share({ text, url });
-      else await navigator.clipboard.writeText(`${text} ${url}`);
-      write(find("#share"), "Copied");
-    } catch {
-      find("#link").select();
-    }
-  }
-
   async read(file) {
-    const agent = await file.text().then(JSON.parse).catch(() => ({}));
-    const wrong = this.engine.complaint(agent, this.rules);
+    const agent = await file.text().then(JSON.parse).catch(() => ({})), wrong = this.engine.complaint(agent, this.rules);
     for (const place of document.querySelectorAll(".wrong")) write(place, wrong);
     if (wrong) return;
     this.add({ ...agent, name: agent.name || file.name });
@@ -242,8 +230,8 @@ class Race {
     else if (this.phase === "play") name in MOVES ? this.you.move(...MOVES[name]) : this.you[name]();
   }
 
-  listen() {
-    const on = (target, event, act) => target.addEventListener(event, act), buttons = [...document.querySelectorAll("[data-act]")];
+  listen(on) {
+    const buttons = [...document.querySelectorAll("[data-act]")];
     on(document, "keydown", (event) => {
       const name = buttons.find(({ dataset }) => dataset.keys.split(",").includes(event.key.toLowerCase()))?.dataset.act;
       if (!name || !["play", "pause"].includes(this.phase) || event.ctrlKey || event.altKey || event.metaKey) return;
@@ -251,24 +239,21 @@ class Race {
       if (!event.repeat || REPEATED.includes(name)) this.act(name);
     });
     for (const button of buttons) {
-      const { act } = button.dataset;
       const press = (wait) => {
-        this.act(act);
-        if (REPEATED.includes(act)) button.timer = setTimeout(press, wait, 70);
+        this.act(button.dataset.act);
+        if (REPEATED.includes(button.dataset.act)) button.timer = setTimeout(press, wait, 70);
       };
       on(button, "pointerdown", () => press(240));
       for (const end of ["pointerup", "pointerleave", "pointercancel"]) on(button, end, () => clearTimeout(button.timer));
     }
     for (const dialog of document.querySelectorAll("dialog")) on(dialog, "close", () => this.play(dialog));
-    on(find("#share"), "click", () => this.share());
+    on(find("#share"), "click", () => navigator.clipboard.writeText(`Tetris, ${this.score} on the same pieces. Yours: ${location.href}`)
+      .then(() => write(find("#share"), "Copied"), () => find("#link").select()));
     on(find("#agent"), "change", ({ target }) => this.choose(target.value));
-    on(document, "change", ({ target }) => target.blur()); // the keys are the game's again
     on(find("#file"), "change", ({ target }) => this.read(target.files[0]));
-    on(document, "dragover", (event) => event.preventDefault());
-    on(document, "drop", (event) => {
-      event.preventDefault();
-      this.read(event.dataTransfer.files[0] ?? new Blob());
-    });
+    on(document, "change", ({ target }) => target.blur()); // the keys are the game's again
+    for (const kind of ["dragover", "drop"]) on(document, kind, (event) => event.preventDefault());
+    on(document, "drop", ({ dataTransfer }) => this.read(dataTransfer.files[0] ?? new Blob()));
     on(document, "visibilitychange", () => { if (this.phase === "play" && document.hidden) this.phase = "pause"; });
     on(window, "hashchange", () => location.reload());
     this.swipe(find(".you .board"), on);
@@ -287,8 +272,8 @@ class Race {
       if (from?.moved && this.phase === "play") this.you.put(this.you.now.shape.turn, from.column + by);
     });
     on(board, "pointerup", ({ clientY }) => {
-      const down = clientY - from.clientY;
-      if (!from.moved) this.act(Math.abs(down) < 40 ? "rotate" : down > 0 ? "drop" : "hold");
+      const down = clientY - from?.clientY;
+      if (from && !from.moved) this.act(Math.abs(down) < 40 ? "rotate" : down > 0 ? "drop" : "hold");
       from = null;
     });
   }

@@ -121,7 +121,7 @@ def test_a_person_plays_by_the_rules_of_the_terminal(
         page.evaluate(f"race.act('{ACTS[key]}')")
         told = page.evaluate(
             "(({ piece, now: { shape: { turn }, column }, height, columns, lines, held }) =>"
-            " ({ phase: race.phase, now: [piece, turn, column, height], columns: [...columns], lines, held }))"
+            "({ phase: race.phase, now: [piece, turn, column, height], columns: [...columns], lines, held }))"
             "(race.you)"
         )
         if terminal._over:
