@@ -1,4 +1,4 @@
-"""The pictures of docs/performance.md, from its result file, docs/spaces.md, of two searches, and docs/gymnasium.md."""
+"""The pictures of docs/performance.md, from its result file, of docs/spaces.md and of docs/gymnasium.md."""
 
 from __future__ import annotations
 
@@ -111,12 +111,12 @@ def draw_route(picture: Path) -> None:
 
 
 def draw_key_presses(picture: Path) -> None:
-    """Draw dt20's placements of 24 pieces, made by pressing keys, as `rgb_array` shows them."""
+    """Draw dt20's placements of 40 pieces, made by pressing keys, as `rgb_array` shows them."""
     env = KeyPressTetrisEnv(height=12, pieces_known=3, render_mode="rgb_array")
     player = published("dt20").player(env.rules)
     observation, _ = env.reset(seed=3)
     frames = [env.render()]
-    for _ in range(24):
+    for _ in range(40):
         piece = int(observation["piece"])
         wanted = choose(env.rows, piece, player, env.rules)
         shapes, keys = PIECES[piece], [ROTATE] * wanted.orientation
