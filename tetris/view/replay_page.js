@@ -84,7 +84,7 @@ class TetrisPlayer extends HTMLElement {
     for (const name of ["width", "height"]) this.style.setProperty(`--${name}`, this.replay[name]);
     this.board = fill(this.find(".board"), games.size);
     this.next = fill(this.find(".next"), 4 * 4);
-    this.ownPage = "pageKeys" in document.body.dataset;
+    this.ownPage = "pageKeys" in document.body.dataset && location.protocol !== "about:"; // not one inside a notebook
     this.listen();
     this.setPlaying(false);
     Object.assign(this.find(".why"), { hidden: !this.replay.controller, open: this.ownPage });
@@ -169,7 +169,7 @@ class TetrisPlayer extends HTMLElement {
     this.games.goTo(Math.min(Math.max(index, 0), this.count - 1));
     this.progress = FALL;
     this.draw();
-    if (!this.ownPage || location.protocol === "about:") return; // a page inside another one has no address
+    if (!this.ownPage) return;
     clearTimeout(this.linking); // browsers take few addresses a second
     this.linking = setTimeout(() => history.replaceState(null, "", `#piece=${this.games.state.index + 1}`), 200);
   }
