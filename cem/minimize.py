@@ -559,7 +559,7 @@ class _Search(Callback):
     def _result(self, reason: str) -> Result[Any]:
         best, evaluator = self._best(), self._evaluator
         x, fun, evaluations = best.best, best.best_fitness, self._evaluations
-        if ranks.count() == 1:  # those of a generation that was interrupted, too
+        if ranks.count() == 1 and not self._options["graph"]:  # those of an interrupted generation, too
             evaluations = max(evaluations, evaluator.evaluations)
             newest = None if self._constraints else evaluator.best
             if newest is not None and self._better(newest[1], fun) == newest[1]:

@@ -244,20 +244,47 @@ class CrossEntropyMethod:
         Raises:
             ValueError: If the search does not run by the operators on a CUDA device.
         """
+        step = self._captured(objective, generations)
+        return lambda: step().evaluation
+
+    def capture_records(
+        self, objective: Objective, generations: int, records: int
+    ) -> Callable[[], list[Snapshot]]:
+        """Return a function that runs ``records`` times as many generations as ``capture`` has in one graph.
+
+        It returns a snapshot, with metrics, after each of the times; their copies have begun.
+        """
+        step = self._captured(objective, generations, records)
+
+        def run() -> list[Snapshot]:
+            before, graph = self._generation, step()
+            found = [
+                Snapshot(before + number * generations, self._settings, self._state, evaluation, copies=False)
+                for number, evaluation in enumerate(graph.evaluations, 1)
+            ]
+            copy_to_host(found, graph.together)
+            self._snapshot = found[-1]
+            return found
+
+        return run
+
+    def _captured(
+        self, objective: Objective, generations: int, records: int = 0
+    ) -> Callable[[], GenerationGraph]:
         check_integer("generations", generations, 1)
         if self.backend != "cuda":
             got = f"{self.backend!r} on {str(self.device)!r}"
             raise ValueError(f"expected a search with backend 'cuda' for a CUDA graph, got {got}")
         graph: GenerationGraph | None = None
 
-        def step() -> Evaluation:
+        def step() -> GenerationGraph:
             nonlocal graph
-            last = self._generation + generations
+            last = self._generation + generations * max(records, 1)
             self._extend_variance_schedule(last)
             if graph is None or not graph.fits(self._state):
-                graph = GenerationGraph(self._state, objective, generations)
+                graph = GenerationGraph(self._state, objective, generations, records)
             self._state, self._generation, self._snapshot = graph(self._state), last, None
-            return graph.evaluation
+            return graph
 
         return step
 
@@ -342,12 +369,12 @@ class CrossEntropyMethod:
         return self._snapshot
 
     def rewind(self, snapshot: Snapshot) -> None:
-        """Restore the state of a snapshot of this search; does not wait."""
+        """Restore the state of a snapshot of this search; waits for its copy only."""
         device = snapshot.state.distribution.device
         if (snapshot.settings, device) != (self._settings, self.device):
             raise ValueError(f"expected a snapshot of this search, got {snapshot.settings} on {device}")
         table = self._state.variance_schedule  # it may have become longer
-        self._adopt(snapshot.generation, snapshot.state._replace(variance_schedule=table))
+        self._adopt(snapshot.generation, snapshot.restored()._replace(variance_schedule=table))
 
     def stop(self, *, target: float | None = None, budget: int | None = None) -> tuple[str, ...]:
         """Return the reasons to stop a single search, an empty tuple while there are none.

@@ -29,10 +29,10 @@ def test_the_site_is_built_without_warnings(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stderr
 
-    api = (tmp_path / "api.html").read_text()
-    for name in ("cem.minimize", "tetris.report.plot_learning_curve"):
-        assert f'id="{name}"' in api
-    assert "<blockquote>" not in api, "a program outside the section Examples, taken for quoted text"
+    for package, name in (("cem", "minimize"), ("tetris.report", "plot_learning_curve")):
+        assert f'id="{package}.{name}"' in (tmp_path / "api" / f"{package}.html").read_text()
+    quoting = [page.name for page in (tmp_path / "api").glob("*.html") if "<blockquote>" in page.read_text()]
+    assert not quoting, "a program outside the section Examples, taken for quoted text"
     for page in tmp_path.rglob("*.html"):
         text = re.sub(r"<(pre|code).*?</\1>", "", page.read_text(), flags=re.DOTALL)
         assert not re.search(r"<p>[^<]*\n(- |1\. |\| --)", text), (
@@ -43,12 +43,12 @@ def test_the_site_is_built_without_warnings(tmp_path: Path) -> None:
 def test_a_link_leads_to_the_same_thing_on_the_site() -> None:
     from pages import site
 
-    text = "[a](engine.md#the-files) [b](../README.md) [c](../benchmarks/notes/x-tried.txt) [d](https://e.f)"
+    text = "[a](engine.md#pieces) [b](../README.md) [c](../benchmarks/notes/x-tried.txt) [d](https://e.f)"
     with pytest.raises(ValueError, match=r"docs/faq\.md links to, found no benchmarks/notes/x-tried\.txt"):
         site.with_site_links(text, "docs/faq.md")
     text = text.replace("x-tried", "dellacherie-ties")
     assert site.with_site_links(text, "docs/faq.md") == (
-        "[a](engine.md#the-files) [b](start.md) "
+        "[a](engine.md#pieces) [b](start.md) "
         "[c](repository/benchmarks/notes/dellacherie-ties.txt) [d](https://e.f)"
     )
     assert site.with_site_links("![a](docs/evolution.gif) [b](benchmarks/notes)", "README.md") == (

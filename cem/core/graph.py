@@ -9,6 +9,7 @@ from torch import Tensor
 
 from cem.core.evaluation import Evaluation, Objective, as_evaluation
 from cem.core.generation import draw, operator_sample, tell
+from cem.core.snapshot import Snapshot, stacked
 from cem.core.state import CHANGING, State
 
 _WARM_UP = 2  # calls before the capture: libraries and caches of the objective are made then
@@ -19,9 +20,12 @@ class GenerationGraph:
 
     A replay launches what the functions launch, without Python between: results are those of ``ask`` and
     ``tell`` bit for bit. ``evaluation`` is the last one; the next call overwrites its tensors.
+
+    With ``records`` it is of so many times ``count`` generations. ``evaluations`` are the last of each, and
+    ``together`` has their states, as ``copy_to_host`` takes them.
     """
 
-    def __init__(self, state: State, objective: Objective, count: int = 1) -> None:
+    def __init__(self, state: State, objective: Objective, count: int = 1, records: int = 0) -> None:
         """Capture; the objective is that of ``CrossEntropyMethod.capture``, the backend is "cuda"."""
         device = state.distribution.device
         self._static = _copied(state)
@@ -35,9 +39,14 @@ class GenerationGraph:
         torch.cuda.current_stream(device).wait_stream(stream)
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
-            moved = self._static
-            for _ in range(count):
-                moved, self.evaluation = self._generation(moved)
+            moved, self.evaluations, tensors = self._static, [], []
+            for _ in range(max(records, 1)):
+                for _ in range(count):
+                    moved, self.evaluation = self._generation(moved)
+                if records:
+                    self.evaluations.append(self.evaluation)
+                    tensors.append(Snapshot(0, {}, moved, self.evaluation, copies=False).tensors())
+            self.together = stacked(tensors)
             for to, new in zip(_changing(self._static), _changing(moved), strict=True):
                 to.copy_(new)
 

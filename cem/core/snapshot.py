@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -65,20 +66,25 @@ class GenerationRecord:
 class Snapshot:
     """A copy of a search after a generation, and of metrics: ``CrossEntropyMethod.snapshot``.
 
-    ``copy_to_host`` packs the tensors of a CUDA device: one asynchronous copy into page-locked memory, in the
-    order of its stream. An event marks the end; waiting for it does not wait for later work.
+    ``copy_to_host`` starts asynchronous copies into page-locked memory, in the order of the stream. An event
+    marks their end; waiting for it does not wait for later work.
 
     Attributes:
         generation: The number of generations by then.
         settings: The settings of the search, as in ``state_dict()``.
-        state: Its state on the device of the search, not to be changed.
+        state: Its state on the device of the search, not to be changed; of a graph the constants alone.
         more: What a search of another kind adds to ``state_dict()``.
     """
 
     def __init__(
-        self, generation: int, settings: Mapping[str, Any], state: State, evaluation: Evaluation | None = None
+        self,
+        generation: int,
+        settings: Mapping[str, Any],
+        state: State,
+        evaluation: Evaluation | None = None,
+        copies: bool = True,
     ) -> None:
-        """Hold a state. It is never changed in place: on a CPU nothing of it is copied."""
+        """Hold a state, which is never changed in place, and metrics, or copies of those."""
         self.generation, self.settings, self.state = generation, settings, state
         self.more: Mapping[str, Any] = {}
         self._event: torch.cuda.Event | None = None
@@ -87,15 +93,20 @@ class Snapshot:
         self._host = state if is_here else None
         metrics = evaluation.metrics if evaluation is not None else {}
         self._rates = evaluation.rates if evaluation is not None else ()
-        self._metrics: dict[str, Any] = {  # of a graph, the next replay overwrites them
-            name: (_number(x) if is_here or x.is_cpu else x.clone()) if isinstance(x, Tensor) else x
-            for name, x in metrics.items()
-        }
+        self._metrics: dict[str, Any] = {}
+        for name, x in metrics.items():
+            if isinstance(x, Tensor):
+                x = _number(x) if is_here or x.is_cpu else x.detach().clone() if copies else x
+            self._metrics[name] = x
         self._queued_at = time.monotonic()
 
-    def _tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> dict[str, Tensor]:
+        """Return those that ``copy_to_host`` copies, by name."""
         tensors = {name: x for name in _SAVED if (x := getattr(self.state, name)) is not None}
-        return tensors | {f"metric {name}": x for name, x in self._metrics.items() if isinstance(x, Tensor)}
+        for name, x in self._metrics.items():
+            if isinstance(x, Tensor):
+                tensors[f"metric {name}"] = x.reshape(())
+        return tensors
 
     @property
     def ready(self) -> bool:
@@ -148,13 +159,22 @@ class Snapshot:
             generation_best=generation_best,
             elite_mean=elite_mean,
             elite_threshold=threshold,
-            std_mean=std.sum(dtype=torch.float64).item() / std.numel(),
+            std_mean=float(std.numpy().sum(dtype=np.float64)) / std.numel(),
             seconds=seconds,
             elapsed_s=elapsed_s,
             mean=mean,
             std=std,
             metrics=self.metrics(seconds / generations),
         )
+
+    def restored(self) -> State:
+        """Return the state on the device of the search; waits for this copy only."""
+        host, device = self._wait(), self.state.distribution.device
+        generation = torch.full_like(self.state.generation, self.generation)
+        found: Any = {
+            name: x.to(device, non_blocking=True) for name in _SAVED if (x := getattr(host, name)) is not None
+        }
+        return self.state._replace(generation=generation, **found)
 
     def state_dict(self) -> dict[str, Any]:
         """Return ``CrossEntropyMethod.state_dict`` at the snapshot; waits for this copy only."""
@@ -171,28 +191,29 @@ class Snapshot:
         return self._host
 
 
-def copy_to_host(snapshots: Sequence[Snapshot]) -> None:
-    """Start the copies of snapshots of one search to the host, all of them as one copy."""
-    with_copies = [(x, x._tensors()) for x in snapshots if x._host is None]
-    if not with_copies:
+def stacked(tensors: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Return the tensors of several snapshots, those of each name as one."""
+    names = dict.fromkeys(name for each in tensors for name in each)
+    return {name: torch.stack([each[name] for each in tensors if name in each]) for name in names}
+
+
+def copy_to_host(snapshots: Sequence[Snapshot], together: Mapping[str, Tensor] | None = None) -> None:
+    """Start the copies of snapshots of one search to the host, of ``stacked`` tensors if these are given."""
+    new = [(x, x.tensors()) for x in snapshots if x._host is None]
+    if not new:
         return
-    # The widest numbers first: so each part begins at a multiple of what a number takes.
-    tensors = sorted(
-        (tensor for _, each in with_copies for tensor in each.values()), key=lambda x: -x.element_size()
-    )
-    packed = torch.cat([x.detach().reshape(-1).view(torch.uint8) for x in tensors])
-    host = torch.empty(packed.shape, dtype=torch.uint8, pin_memory=packed.is_cuda)
-    host.copy_(packed, non_blocking=packed.is_cuda)
-    parts = zip(tensors, host.split([x.nbytes for x in tensors]), strict=True)
-    copies = {id(x): part.view(x.dtype).view(x.shape) for x, part in parts}
-    event = None
-    if packed.is_cuda:
+    copies, event = {}, None
+    for name, tensor in (stacked([each for _, each in new]) if together is None else together).items():
+        host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
+        copies[name] = iter(host.copy_(tensor.detach(), non_blocking=tensor.is_cuda).unbind())
+    if tensor.is_cuda:
         # With timing, for seconds_since; blocking, so that waiting for it does not spin.
         event = torch.cuda.Event(enable_timing=True, blocking=True)
-        event.record(torch.cuda.current_stream(packed.device))
-    for snapshot, each in with_copies:
-        found: Any = {name: copies[id(x)] for name, x in each.items()}
-        snapshot._metrics = {name: found.pop(f"metric {name}", x) for name, x in snapshot._metrics.items()}
+        event.record(torch.cuda.current_stream(tensor.device))
+    for snapshot, names in new:
+        found: Any = {name: next(copies[name]) for name in names}
+        for name in snapshot._metrics:
+            snapshot._metrics[name] = found.pop(f"metric {name}", snapshot._metrics[name])
         snapshot._host, snapshot._event = snapshot.state._replace(**found), event
 
 

@@ -40,6 +40,7 @@ BEHIND = 1e-2
 COLLAPSE_STD, COLLAPSE_MOVE = 1e-4, 0.7
 """The std at which a collapse is looked for, of the first one; the move that tells it, of that on a slope."""
 _NEWEST = 0.1  # the weight of a generation's move in the average one
+_EVERY = 8  # generations from one look for a collapse to the next
 
 
 class Termination:
@@ -69,6 +70,7 @@ class Termination:
         self._recent: deque[float] = deque()  # the best of the generations of the window
         self._seen: deque[int] = deque()  # and these
         self._best, self._improved_at, self._widest = math.inf, 0, 0.0
+        self._looked_at = 0
         self._collapse = None if settings.config.paths else _Collapse(settings, dim)
 
     def reasons(self, record: GenerationRecord) -> tuple[str, ...]:
@@ -89,9 +91,11 @@ class Termination:
         self._widest = max(self._widest, spread)
         full = len(seen) > 1 and seen[0] <= begun
         share = math.inf  # where the mean alone shows that it is above the least one
-        if self._collapse is not None or record.std_mean <= 2 * self._least * self._widest_std:
+        looks = self._collapse is not None and generation // _EVERY > self._looked_at // _EVERY
+        if looks or record.std_mean <= 2 * self._least * self._widest_std:
             share = float((record.std.numpy() / self._first).max())
-        if self._collapse is not None:
+        if self._collapse is not None and looks:
+            self._looked_at = generation
             self._collapse.look(record, share)
         found = []
         if self.target is not None and sign * record.best_fitness <= sign * self.target:

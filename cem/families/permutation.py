@@ -10,6 +10,7 @@ from torch import Tensor
 
 from kernels.ops.discrete.op import sample_permutation
 from kernels.ops.discrete.reference import sample_permutation_reference
+from kernels.support.checks import check_integer
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,10 @@ class Permutation:
 
     items: int
     smoothing: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the number."""
+        check_integer("items", self.items, 1)
 
     @property
     def columns(self) -> int:

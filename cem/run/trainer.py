@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
@@ -11,7 +12,7 @@ from typing import Literal
 import torch
 
 from cem.core.checks import check_real
-from cem.core.evaluation import Evaluation, Objective, as_evaluation
+from cem.core.evaluation import Objective, as_evaluation
 from cem.core.snapshot import Snapshot, copy_to_host
 from cem.optimizer import CrossEntropyMethod
 from cem.run import ranks
@@ -23,7 +24,8 @@ from kernels.support.checks import check_integer
 GRACE_SECONDS = 1.0
 """How long a stopped run waits for the results of a generation that is queued, in seconds."""
 
-_MOST_AT_ONCE, _AT_ONCE_SECONDS = 64, 1e-3  # of records that are copied together
+_MOST_AT_ONCE, _AT_ONCE_SECONDS = 64, 4e-3  # of records that are copied together
+_IN_A_GRAPH = 16  # records of one graph, where as many take less than four times these seconds
 _QUERIES = 100  # of the device, some microseconds each, before the first nap
 _SHORTEST_NAP, _LONGEST_NAP = 1e-4, 0.005  # the time between two queries, in seconds
 
@@ -135,7 +137,7 @@ class Trainer:
         self._costs = tuple(costs)
         self._record_every = check_integer("record_every", record_every, 1)
         self._graph = graph
-        self._steps: dict[int, Callable[[], Evaluation]] = {}  # by their generations
+        self._steps: dict[tuple[int, int], Callable[[], list[Snapshot]]] = {}  # by generations and records
         self._defers_sync = defers_sync(optimizer.device)
         self._saved: int | None = None
 
@@ -198,7 +200,7 @@ class Trainer:
             with suppress(Interrupted):
                 while self._reason_to_stop() is None:
                     try:
-                        queued.append(self._advance())
+                        queued += self._advance()
                     except BaseException as error:
                         if not isinstance(error, Exception):  # the second Ctrl-C does not wait
                             self._give_up_at = time.monotonic()
@@ -230,23 +232,23 @@ class Trainer:
             return "signal" if signum else "requested"
         return "time_limit" if why else None
 
-    def _advance(self) -> _Queued:
-        """Run the generations of a record."""
+    def _advance(self) -> list[_Queued]:
+        """Run the generations of a record, or of several in one graph."""
         began, optimizer = time.monotonic(), self.optimizer
         count = self._record_every - optimizer.generation % self._record_every  # up to a multiple of it
-        if self._generations is not None:
-            count = min(count, self._generations - optimizer.generation)
+        left = math.inf if self._generations is None else self._generations - optimizer.generation
+        count = int(min(count, left))
         if self._graph:
-            if count not in self._steps:
-                self._steps[count] = optimizer.capture(self._objective, count)
-            evaluation = self._steps[count]()
-        else:
-            for _ in range(count):
-                candidates = optimizer.ask()
-                evaluation = as_evaluation(self._objective(candidates, optimizer.generation))
-                evaluated = candidates if evaluation.candidates is None else evaluation.candidates
-                optimizer.tell(evaluated, evaluation.fitness)
-        return optimizer.snapshot(evaluation, copied=False), began
+            records = self._at_once if count * self._at_once <= left and count == self._record_every else 1
+            if (count, records) not in self._steps:
+                self._steps[count, records] = optimizer.capture_records(self._objective, count, records)
+            return [(snapshot, began) for snapshot in self._steps[count, records]()]
+        for _ in range(count):
+            candidates = optimizer.ask()
+            evaluation = as_evaluation(self._objective(candidates, optimizer.generation))
+            evaluated = candidates if evaluation.candidates is None else evaluation.candidates
+            optimizer.tell(evaluated, evaluation.fitness)
+        return [(optimizer.snapshot(evaluation, copied=False), began)]
 
     def _record(self, queued: Sequence[_Queued]) -> None:
         """Record generations that are copied together, one after the other."""
@@ -262,6 +264,8 @@ class Trainer:
         if ranks.count() == 1:  # the time of ranks differs
             most = min(_MOST_AT_ONCE, int(_AT_ONCE_SECONDS * len(queued) / max(seconds, 1e-9)))
             self._at_once = max(1, min(most, 2 * len(queued)))
+            if self._graph:
+                self._at_once = _IN_A_GRAPH if most >= 4 else 1
         for snapshot, _ in queued:
             share = (snapshot.generation - self._recorded.generation) / (last.generation - first)
             self._record_one(snapshot, seconds * share)

@@ -14,6 +14,7 @@ Population x dimensions, or problems x population x dimensions. On a GPU the obj
 from __future__ import annotations
 
 import argparse
+import itertools
 import time
 from collections.abc import Callable
 from functools import partial
@@ -38,6 +39,8 @@ EXTRA = 0.1  # variance, so that no search ends
 ELITES = 10  # one in as many; of smaller populations those of CMA-ES, half of them
 LARGEST_CMA = 64  # dimensions with a full covariance
 IN_A_GRAPH = 20  # generations
+RECORDED = (1024, 100)  # by ``minimize`` on a GPU, too
+_IN_ALL = 4000  # generations
 _LONGEST = 50  # generations of a peer's search: one that has converged drifts off to infinity
 
 Run = Callable[[int], object]
@@ -76,6 +79,29 @@ def _minimize(population: int, dim: int) -> Run:
     config = CEMConfig.cma(variance_schedule=f"constant:{EXTRA}")
     options: dict[str, Any] = {"config": config, "population_size": population, "restarts": 0, "seed": 1}
     return lambda count: minimize(sphere, torch.ones(dim), 1.0, budget=count * population, **options)
+
+
+def _recorded(every: int, graph: bool, _: int) -> float:
+    """Return the microseconds of a generation by ``minimize`` on a GPU, recorded every so often.
+
+    The search goes down a slope, which never ends; its first tenth does not count.
+    """
+    (population, dim), ends = RECORDED, []
+    config = CEMConfig(num_elites=population // ELITES, variance_about="new_mean", std_floor=EXTRA**0.5)
+    minimize(
+        lambda x: x.mul(2.0).sum(-1),
+        *(torch.ones(dim), 1.0),
+        population_size=population,
+        config=config,
+        budget=_IN_ALL * population,
+        restarts=0,
+        device="cuda",
+        callbacks=[lambda record: ends.append(time.perf_counter())],
+        record_every=every,
+        graph=graph,
+    )
+    first = len(ends) // 10
+    return (ends[-1] - ends[first]) * 1e6 / (len(ends) - 1 - first) / every
 
 
 def _graph(shape: Shape, device: str, count: int, cma: bool = False) -> Run:
@@ -221,6 +247,10 @@ def methods(shape: Shape, device: str) -> dict[str, Run]:
     runs = {f"{name}.generation.eager": run for name, run in found.items()}
     if device == "cuda":
         torch.compiler.reset()
+        if shape == RECORDED:
+            for every, graph in itertools.product((1, 100), (False, True)):
+                name = f"cem_minimize_{every}.generation.{'graph' if graph else 'eager'}"
+                runs[name] = partial(_recorded, every, graph)
         runs |= {
             "cem.generation.graph": _graph(shape, device, IN_A_GRAPH),
             "cem.generation.graph_of_one": _graph(shape, device, 1),
@@ -245,7 +275,9 @@ def measure_shape(shape: Shape, device: str) -> dict[str, dict[str, float]]:
     def once(function: Function) -> float:
         wait()
         began = time.perf_counter()
-        function()
+        found = function()
+        if isinstance(found, float):
+            return found
         wait()
         return (time.perf_counter() - began) * 1e6 / count
 

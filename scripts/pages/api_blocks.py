@@ -32,16 +32,15 @@ def api() -> str:
 
 def _section(package: str) -> str:
     module = importlib.import_module(package)
-    rows = [
-        [f"`{name}`", _kind(getattr(module, name)), summary(module, name)] for name in sorted(module.__all__)
-    ]
-    return f"## {package}\n{_first_line(module.__doc__)}\n\n{markdown(['name', 'kind', 'what it is'], rows)}"
+    rows = [[f"`{name}`", summary(module, name)] for name in sorted(module.__all__)]
+    return f"## {package}\n{_first_line(module.__doc__)}\n\n{markdown(['name', 'what it is'], rows)}"
 
 
 def summary(module: ModuleType, name: str) -> str:
     """Return the first line of the docstring of a public name; ValueError where it has none."""
     thing = getattr(module, name)
-    line = _first_line(thing.__doc__ if _kind(thing) != "value" else _documentation(module, name))
+    value = not inspect.isclass(thing) and not inspect.isroutine(thing)
+    line = _first_line(_documentation(module, name) if value else thing.__doc__)
     if not line:
         raise ValueError(f"expected a docstring on {module.__name__}.{name}, found none")
     return line.replace("|", "\\|").replace("``", "`")
@@ -58,12 +57,6 @@ def _documentation(module: ModuleType, name: str) -> str | None:
             if isinstance(target, ast.Name) and target.id == name:
                 return str(ast.literal_eval(following.value))
     return None
-
-
-def _kind(thing: object) -> str:
-    if inspect.isclass(thing):
-        return "exception" if issubclass(thing, BaseException) else "class"
-    return "function" if inspect.isroutine(thing) else "value"
 
 
 def _first_line(docstring: str | None) -> str:

@@ -58,16 +58,16 @@ def load_all(measurement: str) -> list[Result]:
 
 
 def with_provenance(text: str, *results: Result) -> str:
-    """Return a block's text with the line that says when, where and on what it was measured.
+    """Return a block's text with the machines that measured it, each with a link to its result file.
 
     ``{root}`` in a link stands for the way from the page to the root of the repository.
     """
     files: dict[str, list[str]] = {}
     for result in results:
-        link = f"[{result.name}.json]({{root}}benchmarks/results/{result.name}.json)"
-        files.setdefault(_origin(result), []).append(link)
-    origins = "; ".join(f"{origin}: {', '.join(links)}" for origin, links in files.items())
-    return f"{text}\n\n<sub>Measured {origins}.</sub>"
+        link = f"[{result.name}]({{root}}benchmarks/results/{result.name}.json)"
+        files.setdefault(f"{result.hardware}{' (changed sources)' * result.dirty}", []).append(link)
+    origins = "; ".join(f"{machine}: {', '.join(links)}" for machine, links in files.items())
+    return f"{text}\n\n<sub>{origins}</sub>"
 
 
 Cell = str | Callable[[Any], str]
@@ -96,14 +96,6 @@ def crossed(
     rows = {row: [cell(row, column) for column in header] for row in labels}
     lines = [[labels[row], *(each or "-" for each in cells)] for row, cells in rows.items() if any(cells)]
     return with_provenance(markdown([corner, *header.values()], lines), *results)
-
-
-def _origin(result: Result) -> str:
-    commit = f"{result.commit[:7]}{' with changes' if result.dirty else ''}"
-    versions = f"torch {result.versions['torch'].partition('+')[0]}"
-    if "gpu" in result.machine:
-        versions += f", CUDA {result.machine['cuda']}"
-    return f"at {commit} ({result.date[:10]}) on {result.hardware}, {versions}"
 
 
 def each_machine(name: str, block: Callable[[Result], str]) -> str:

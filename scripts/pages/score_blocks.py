@@ -1,4 +1,4 @@
-"""How good the learned controllers are, that of the record too, and how long training takes: blocks."""
+"""How good the learned controllers are, and how long training takes: blocks of README and docs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from statistics import median
 from typing import Any
 
-from pages.result_files import figures, load, load_all, with_provenance
-from pages.wording import count, markdown, ratio, score, span
-from tetris.record.numbers import counted, format_lines
+from pages.result_files import figures, load, with_provenance
+from pages.wording import in_words, markdown, span
+from tetris.evaluation.comparison import LEARNED
+from tetris.record.numbers import format_lines
 
 _PROCESSOR, _GPU = "epyc-2core", "h200"
 
@@ -20,19 +21,34 @@ def _on_board(run: Mapping[str, Any], controller: str, board: str) -> Mapping[st
     return next(x for x in (*estimates, *run["score"]) if (x["controller"], x["board"]) == of)
 
 
-def scores() -> str:
-    """Return the learned controller of the median run beside the published ones."""
-    result = load(f"{_PROCESSOR}/training")
-    runs = result.data["runs"]
-    run = sorted(runs, key=lambda x: _on_board(x, "learned", "10x20")["lines_per_game"])[len(runs) // 2]
-    labels = {"learned": f"**learned** ({len(run['weights'])} features)", "bcts": "bcts", "dt20": "dt20"}
-    rows = []
-    for name, label in labels.items():
-        low, high = (_on_board(run, name, board) for board in ("10x10", "10x20"))
-        rows.append([label, score(low), f"{score(high)}{', estimated' if 'estimates' in high else ''}"])
-    sources = [load(f"{_GPU}/published")] if "measured" in high else []
-    table = markdown(["controller", "lines per game on 10x10", "on 10x20"], rows)
-    return with_provenance(table, result, *sources)
+def results() -> str:
+    """Return lines per game on 10x20 of dt20 and of what was learned: the table of README."""
+    runs, other = load(f"{_PROCESSOR}/training").data["runs"], load("h100/next_piece")
+    trained, scored = load(f"{_GPU}/record_training"), load(f"{_GPU}/record_score")
+    best, dt20 = scored.data["score"]
+    own = sorted((_on_board(run, LEARNED, "10x20") for run in runs), key=lambda x: x["lines_per_game"])
+    middle = own[len(own) // 2]
+    wanted = ("best", "10x20", True)
+    (ahead,) = (x for x in other.data["estimates"] if (x["controller"], x["board"], x["lookahead"]) == wanted)
+    minutes = trained.figures["record.training_seconds"] / 60
+    times = middle["lines_per_game"] / _on_board(runs[0], "dt20", "10x20")["lines_per_game"]
+    rows = [
+        ["dt20", _lines(dt20), "1"],
+        ["learned by the first command", f"{_lines(middle)}, estimated", f"{times:.2g}"],
+        [
+            f"`best`, which ships: {minutes:.0f} minutes on one {trained.hardware}",
+            _lines(best),
+            f"{scored.data['ratio']['value']:.2g}",
+        ],
+        ["`best` with `--lookahead`", f"{_lines(ahead)}, estimated", "-"],
+    ]
+    return markdown(["controller", "lines per game on 10x20 (95 % interval)", "times dt20"], rows)
+
+
+def _lines(of: Mapping[str, Any]) -> str:
+    """Return lines per game in words, with the 95 % interval."""
+    low, high = of["ci95"]
+    return f"{in_words(of['lines_per_game'])} ({in_words(low)} to {in_words(high)})"
 
 
 def training() -> str:
@@ -55,45 +71,14 @@ def training() -> str:
 
 
 def first_run() -> str:
-    """Return how long README's first command takes, on every machine where it was measured."""
-    words = []
-    for result in (results := load_all("first_run")):
-        of = figures(result, "first_run.")
-        words.append(
-            f"the training takes {of['cold.seconds']:.0f} s on {result.hardware} "
-            f"({of['warm.seconds']:.0f} s once everything is compiled) and ends at "
-            f"{of['times_dt20']:.2g} times dt20"
-        )
-        if "install.seconds" in of:
-            pip = f"{of['install.seconds']:.0f} s and {of['install.gigabytes']:.1f} GB of disk"
-            words[-1] = f"Of the first command pip takes {pip}, for PyTorch with CUDA; {words[-1]}"
-    return with_provenance(f"{'. On a GPU '.join(words)}. Processors differ by a factor of two.", *results)
-
-
-def record_claim() -> str:
-    """Return in a sentence what the controller that ships can do."""
-    trained, scored = load(f"{_GPU}/record_training"), load(f"{_GPU}/record_score")
-    best, reference = scored.data["score"]
-    words = (
-        "The controller that ships as `best`, learned from nothing in "
-        f"{trained.figures['record.training_seconds'] / 60:.0f} minutes on one {trained.hardware}, clears "
-        f"{score(best)} lines per game on 10x20, played. dt20 clears {score(reference)} in the "
-        f"same run: `best` is {ratio(scored.data['ratio'])} times as good."
+    """Return how long README's first command takes, on a processor and on a GPU."""
+    results = [load(f"{machine}/first_run") for machine in (_PROCESSOR, _GPU)]
+    slow, fast = (figures(result, "first_run.") for result in results)
+    return (
+        f"pip fetches PyTorch with CUDA, {slow['install.gigabytes']:.1f} GB of disk in "
+        f"{slow['install.seconds']:.0f} s (the [CPU wheel](docs/install.md) is smaller). Compiling and "
+        f"training take {slow['cold.seconds']:.0f} s on {results[0].hardware}, about twice as long without "
+        f"AVX-512, and end with a controller {slow['times_dt20']:.2g} times as good as dt20, the best "
+        f"published one; on one {results[1].hardware} {fast['cold.seconds']:.0f} s, and "
+        f"{fast['times_dt20']:.2g} times."
     )
-    return with_provenance(words, scored)
-
-
-def lookahead_claim() -> str:
-    """Return in a sentence what looking ahead is worth to the controller that ships."""
-    results, other = load_all("lookahead"), load("h100/next_piece")
-    (played,) = (x for each in results for x in each.data["measurements"] if x["controller"] == "best.ahead")
-    of = ("controller", "board", "lookahead")
-    wanted = ("best", "10x20", True)
-    (estimated,) = (x for x in other.data["estimates"] if tuple(x[name] for name in of) == wanted)
-    words = (
-        "With `--lookahead` it thinks of the seven pieces that may come next, which the published "
-        f"controllers do not, and clears {score(played)} lines per game, played: "
-        f"{counted(played['games'], 'game')} ended in {count(played['decisions'])} decisions. "
-        f"Importance splitting estimates {score(estimated)}."
-    )
-    return with_provenance(words, *results, other)

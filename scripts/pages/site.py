@@ -1,4 +1,4 @@
-"""The hook of mkdocs.yml: makes the links of the repository's pages work on the site, and adds docstrings.
+"""The hook of mkdocs.yml: makes the links of the repository's pages work on the site, adds docstrings.
 
 A link to a file outside docs/ leads to a copy of it, one to a folder to a page that lists its files. README
 and its neighbours, the notebook and the notes are pages of the site.
@@ -38,6 +38,8 @@ def on_files(files: Any, config: Any) -> Any:
     waiting = [*sorted(own), *PAGES]
     found = {*waiting}
     files.append(File.generated(config, "tetris.md", content=notebook_page(ROOT / "docs" / NOTEBOOK)))
+    for page, text in api_pages(_COMMENT.sub("", _text("docs/api.md"))).items():
+        files.append(File.generated(config, page, content=text))
     while waiting:
         path = waiting.pop(0)
         if path not in own:
@@ -51,10 +53,11 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Return the text of a page with links for the site; that of the API with all docstrings."""
+    """Return the text of a page with links for the site."""
     path = repository_path(page.file.src_uri)
-    text = with_site_links(_COMMENT.sub("", markdown), path)
-    return with_docstrings(text) if path == "docs/api.md" else text
+    if path == "docs/index.md":
+        page.meta["hide"] = ["navigation", "toc"]
+    return with_site_links(_COMMENT.sub("", markdown), path)
 
 
 def site_path(path: str) -> str:
@@ -95,20 +98,20 @@ def with_site_links(text: str, path: str) -> str:
     return "".join(parts)
 
 
-def with_docstrings(text: str) -> str:
-    """Return docs/api.md with what mkdocstrings makes of every name, once, below the table of its package."""
-    sections = re.split(r"^## (\S+)$", text, flags=re.MULTILINE)
-    parts, places = [sections[0]], dict[int, str]()
+def api_pages(text: str) -> dict[str, str]:
+    """Return a page for each package of docs/api.md: its table, and what mkdocstrings makes of every name."""
+    sections = re.split(r"^## (\S+)$", text, flags=re.MULTILINE)[1:]
+    pages, places = dict[str, str](), dict[int, str]()
     row = re.compile(r"^\| `(\w+)` \|", re.MULTILINE)
-    for package, section in zip(sections[1::2], sections[2::2], strict=True):
+    for package, section in zip(sections[::2], sections[1::2], strict=True):
         module = importlib.import_module(package)
         own = {name: f"{package}.{name}" for name in row.findall(section)}
         # A thing that several packages have stands where it is met first.
         links = {name: places.setdefault(id(getattr(module, name)), place) for name, place in own.items()}
         table = row.sub(lambda match, links=links: f"| [`{match[1]}`][{links[match[1]]}] |", section)
         new = "".join(f"::: {place}\n\n" for name, place in own.items() if links[name] == place)
-        parts.append(f"## {package}{table.rstrip()}\n\n{new}")
-    return "".join(parts)
+        pages[f"api/{package}.md"] = f"# {package}{table.rstrip()}\n\n{new}"
+    return pages
 
 
 def notebook_page(notebook: Path) -> str:

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from measure.sampling import LABELS, median
 from measure.table import TOOLS
 
-from pages.result_files import Cell, Result, columns, crossed, figures, load, load_all, with_provenance
+from pages.result_files import crossed, figures, load, load_all, with_provenance
 from pages.wording import count, digits, markdown
 
 _CPU, _GPU = "epyc-2core", "h200"
-_CLOCKS = ("latency", "graph", "host")
-_SHOWN = (10, 1000, 2500, 5000)
-_RANGE = ("eager", "compile", "normal_", "ours", "rows", "unseeded", "fill")
-_PASSES = ("forward", "inference", "backward")
-_CELLS = {"plain": "plain PyTorch", "compile": "torch.compile of it", "ours": "lltm"}
+_LARGE = ("eager", "compile", "ours", "rows", "fill")
 _PER_SECOND = "10x20.decisions_per_second"
 _ENGINES = {
     f"rollout.python.dt.{_PER_SECOND}": "reference implementation (Python)",
@@ -25,7 +19,7 @@ _ENGINES = {
     f"rollout.cpu.dt.{_PER_SECOND}_per_core": "C++ with the processor's vectors, one core",
     f"rollout.cpu.dt.{_PER_SECOND}_all": "the same on all cores",
 }
-_CONTROLLERS = {"dt": "dt20", "dt_columns": "best", "bcts": "bcts", "bdu": "bdu", "bertsekas": "bertsekas"}
+_CONTROLLERS = {"dt": "dt20", "dt_columns": "best"}
 _ENVIRONMENTS = {
     "python": "`gymnasium.make`: Python, one game",
     "cpu.numpy": 'C++ engine, `output="numpy"`',
@@ -36,6 +30,23 @@ _ENVIRONMENTS = {
 }
 _ENVIRONMENT_FIGURE = re.compile(r"env\.(?P<engine>[a-z.]+?)(\.(?P<games>\d+))?\.placements_per_second")
 _GENERATIONS = {"128x20": "128 candidates, 20 parameters", "1000x100": "1,000 candidates, 100 parameters"}
+_SHAPES = {
+    (_GPU, "1024x100"): "1,024 x 100",
+    (_GPU, "1024x128x20"): "1,024 problems of 128 x 20",
+    (_CPU, "12x20"): "12 x 20",
+    (_CPU, "1000x10"): "1,000 x 10",
+}
+_SEARCHES = {
+    "cem.generation.graph": "`cem`, diagonal, CUDA graph",
+    "cem.generation.eager": "`cem`, diagonal",
+    "cem_cma.generation.eager": "`cem`, the default: full covariance",
+    "torch.generation.graph": "ten lines of PyTorch, CUDA graph",
+    "torch.generation.eager": "ten lines of PyTorch",
+    "evotorch.generation.eager": "evotorch, CEM",
+    "evox.generation.eager": "EvoX, SNES",
+    "cmaes_full.generation.eager": "cmaes, CMA",
+    "cma_full.generation.eager": "pycma",
+}
 _PEERS = {
     "Jumanji, 1,024 games of 10x10": ("ours.1024", r"jumanji\.\w+\.1024"),
     "Tetris-Gymnasium, one game, hard drops on 10x10": ("ours.1", r"tetris_gymnasium\.1"),
@@ -65,75 +76,19 @@ def sampling_claim() -> str:
     return with_provenance(words, result)
 
 
-def sampling_range() -> str:
-    """Return the article's range as a table, a size a column, the clocks in a cell."""
-    result = load(f"{_GPU}/sampling")
-    sizes = [size for size in result.data["article"] if size["dim"] in _SHOWN]
-    return _by_size(
-        *(result, "us: " + " / ".join(_CLOCKS), sizes, _RANGE),
-        lambda size, name: " / ".join(digits(median(size, clock, name)) for clock in _CLOCKS),
-    )
-
-
-def sampling_cpu() -> str:
-    """Return the sizes of a processor as a table: microseconds."""
-    result = load(f"{_CPU}/sampling")
-    sizes = result.data["sizes"]
-    return _by_size(
-        result, "us", sizes, sizes[0]["wall"], lambda size, name: digits(median(size, "wall", name))
-    )
-
-
 def sampling_large() -> str:
     """Return the large sizes as a table: GB/s written, and the share of the floor's."""
     result = load(f"{_GPU}/sampling")
     sizes = result.data["large"]
 
-    def cell(size: Any, name: str) -> str:
-        own, floor = median(size, "event", name), median(size, "event", "fill")
-        return f"{size['bytes'] / own / 1e3:,.0f} ({floor / own:.0%})"
+    def cell(name: str, place: int) -> str:
+        times = sizes[place]["bytes"] / 1e3, median(sizes[place], "event", "fill")
+        own = median(sizes[place], "event", name)
+        return f"{times[0] / own:,.0f} ({times[1] / own:.0%})"
 
-    return _by_size(result, "GB/s written (share of fill_)", sizes, sizes[0]["event"], cell)
-
-
-def _by_size(
-    result: Result, title: str, sizes: Sequence[Any], methods: Iterable[str], cell: Callable[[Any, str], str]
-) -> str:
     header = {place: f"d = {size['dim']:,}" for place, size in enumerate(sizes)}
-    labels = {name: LABELS[name] for name in methods}
-    return crossed(title, header, labels, lambda name, place: cell(sizes[place], name), result)
-
-
-def elementwise(machine: str) -> str:
-    """Return the elementwise operators: their share of a copy's bandwidth, and PyTorch's own beside them."""
-    result = load(f"{machine}/operators")
-    rows = result.data["elementwise"]["rows"]
-    cells: dict[str, Cell] = {
-        f"operator, {rows[0]['elements']:,} elements": "operator",
-        "dtype": "dtype",
-        "us": lambda row: digits(row["us"]),
-        "GB/s": lambda row: digits(row["gb_per_s"]),
-        "of a copy": lambda row: f"{row['fraction_of_copy']:.0%}" if "of_torch" in row else "-",
-        "PyTorch's, us": lambda row: digits(row["torch_us"]) if "of_torch" in row else "-",
-        "speed-up": lambda row: f"{row['of_torch']:.2f}x" if "of_torch" in row else "-",
-        "spread": lambda row: f"{row['spread']:.1%}",
-    }
-    return columns(cells, rows, result)
-
-
-def lltm(machine: str) -> str:
-    """Return the LLTM cell: plain PyTorch, torch.compile and ours; behind a time, how many times ours."""
-    result = load(f"{machine}/operators")
-    rows = []
-    for size in result.data["lltm"]["sizes"]:
-        for name, passes in size["microseconds"].items():
-            of_ours = {each: size["speedups"][each].get(name) for each in _PASSES}
-            times = {each: f" ({times:.2f}x)" if times else "" for each, times in of_ours.items()}
-            cells = (digits(passes[each]["median"]) + times[each] for each in _PASSES)
-            shape = "{batch:,} x {inputs:,} -> {states:,}".format(**size)
-            rows.append([shape, _CELLS[name], *cells])
-    header = ["batch x inputs -> states", "us (times lltm's)", *_PASSES]
-    return with_provenance(markdown(header, rows), result)
+    labels = {name: LABELS[name] for name in _LARGE}
+    return crossed("GB/s written (share of fill_)", header, labels, cell, result)
 
 
 def speed() -> str:
@@ -148,17 +103,16 @@ def speed() -> str:
     return crossed("decisions/s, dt20 on 10x20", machines, _ENGINES, cell, *results.values())
 
 
-def speed_claim() -> str:
-    """Return the speed of the engines in three sentences."""
-    cpu, gpu, peer = load(f"{_CPU}/rollout"), load(f"{_GPU}/rollout"), load_all("mdptetris")[0]
-    words = (
-        f"One core of {cpu.processor} makes {count(cpu.figures[f'rollout.cpu.dt.{_PER_SECOND}_per_core'])} "
-        "decisions per second with nine features on 10x20. In one run on one core the C++ engine makes "
-        f"{peer.figures['mdptetris.speedup']:.0f} times as many as "
-        "[MDPTetris]({root}docs/comparison.md), the C program of Thiery & Scherrer. "
-        f"One {gpu.hardware} makes {count(gpu.figures[f'rollout.cuda.dt.{_PER_SECOND}'])}."
-    )
-    return with_provenance(words, cpu, gpu, peer)
+def generation_speed() -> str:
+    """Return microseconds of a generation of some searches, at two sizes on a GPU and on a processor."""
+    results = {machine: load(f"{machine}/generation") for machine in (_GPU, _CPU)}
+    header = {(at, shape): f"{results[at].hardware}, {label}" for (at, shape), label in _SHAPES.items()}
+
+    def cell(name: str, column: tuple[str, str]) -> str | None:
+        value = results[column[0]].figures.get(f"{name}.{column[1]}.us")
+        return None if value is None else digits(value)
+
+    return crossed("us per generation", header, _SEARCHES, cell, *results.values())
 
 
 def peers() -> str:
@@ -194,24 +148,18 @@ def rollout() -> str:
 
 
 def equality() -> str:
-    """Return how much was played on the CPU and on the GPU with the same result."""
+    """Return how much both engines played with the same result, and what sanitizers find."""
     result = load(f"{_GPU}/equality")
     found = figures(result, "equality.")
+    tools = [max(load_all(tool), key=lambda each: each.date) for tool in TOOLS]
+    errors = sum(x for each in tools for name, x in each.figures.items() if name.endswith(".errors"))
     words = (
         f"Played on the CPU and on the GPU: {count(found['decisions'])} decisions in "
         f"{found['configurations']:,} configurations of features, board, rule, pieces, weights "
-        f"and streams. Differences in lines, games or boards: {found['differences']}."
+        f"and streams. Differences in lines, games or boards: {found['differences']}. Under "
+        f"compute-sanitizer's {', '.join(TOOLS)} the GPU tests find {errors} errors in our kernels."
     )
-    return with_provenance(words, result)
-
-
-def sanitizers() -> str:
-    """Return how many GPU tests ran under each tool of compute-sanitizer, and what it found in kernels."""
-    results = [max(load_all(tool), key=lambda result: result.date) for tool in TOOLS]
-    header = {"tests": "GPU tests", "errors": "found in our kernels"}
-    every = {name: x for result in results for name, x in figures(result, "sanitizer.").items()}
-    labels = {tool: tool for tool in TOOLS}
-    return crossed("tool", header, labels, lambda tool, what: f"{every[f'{tool}.{what}']:,}", *results)
+    return with_provenance(words, result, *tools)
 
 
 def environments() -> str:

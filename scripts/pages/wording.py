@@ -43,7 +43,7 @@ def score(measurement: Mapping[str, Any]) -> str:
     return f"{format_lines(measurement['lines_per_game'])} ({span(low, high)})"
 
 
-def ratio(value: Mapping[str, Any]) -> str:
-    """Return a ratio of two scores with its 95 % interval in brackets."""
-    low, high = value["ci95"]
-    return f"{value['value']:.3g} ({low:.3g}-{high:.3g})"
+def in_words(value: float) -> str:
+    """Return a large number with three digits: ``51 million``, ``1.38 billion``."""
+    size, name = (1e9, "billion") if value >= 1e9 else (1e6, "million")
+    return f"{value / size:.3g} {name}"

@@ -120,7 +120,8 @@ class TestGraph:
         assert graph.fits(twice)
         assert not graph.fits(twice._replace(seed=twice.seed.clone()))
 
-    def test_a_trainer_runs_it(self, tmp_path):
+    @pytest.mark.parametrize(("generations", "every", "lines"), [(30, 4, 8), (150, 1, 150)])
+    def test_a_trainer_runs_it(self, tmp_path, generations, every, lines):
         outcomes = []
         for graph in (False, True):
             folder = tmp_path / str(graph)
@@ -129,17 +130,30 @@ class TestGraph:
             result = Trainer(
                 search,
                 lambda x, t: Evaluation(sphere(x), {"worst": sphere(x).max()}),
-                generations=30,
+                generations=generations,
                 callbacks=[MetricsWriter(folder / "metrics.jsonl")],
-                record_every=4,
+                record_every=every,
                 graph=graph,
             ).run()
-            assert (result.reason, result.generation) == ("finished", 30)
-            lines = (folder / "metrics.jsonl").read_text().splitlines()
-            figures = [line.split('"seconds"')[0] + line.split('"worst"')[1] for line in lines]
+            assert (result.reason, result.generation) == ("finished", generations)
+            written = (folder / "metrics.jsonl").read_text().splitlines()
+            figures = [line.split('"seconds"')[0] + line.split('"worst"')[1] for line in written]
             outcomes.append((bits(search), figures))
         assert outcomes[0] == outcomes[1]
-        assert len(outcomes[0][1]) == 8
+        assert len(outcomes[0][1]) == lines
+
+    def test_one_that_ends_within_the_records_of_a_graph_has_the_state_of_its_last(self):
+        searches = [make(), make()]
+        for graph, search in enumerate(searches):
+
+            def at_103(record):
+                if record.generation == 103:
+                    raise StopIteration
+
+            trainer = Trainer(search, lambda x, t: sphere(x), callbacks=[at_103], graph=bool(graph))
+            assert trainer.run().generation == search.generation == 103
+            step(search)
+        assert bits(searches[0]) == bits(searches[1])
 
 
 class TestOnAGpu:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from pages.wording import count, digits, score, span
+from pages.wording import count, digits, in_words, score, span
 
 pytest.importorskip("cogapp", reason='needs cog: pip install -e ".[dev]"')
 from pages import pictures, render
@@ -29,6 +29,7 @@ def test_a_picture_is_drawn(tmp_path: Path, name: str) -> None:
 def test_numbers_are_written_for_people() -> None:
     assert [count(x) for x in (3670.4, 8.771e6, 999_999, 3.16e9)] == ["3,670", "8.77 M", "1 M", "3.16 G"]
     assert [digits(x) for x in (1.2345, 99.95, 1234.5)] == ["1.23", "100", "1,234"]
+    assert [in_words(x) for x in (51e6, 1.3793e9)] == ["51 million", "1.38 billion"]
     assert span(953e6, 1540e6) == "953-1,540 M"
     assert score({"lines_per_game": None, "ci95": [1000.0, None]}) == "> 1,000"
 

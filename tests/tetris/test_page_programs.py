@@ -18,6 +18,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 RUN_ELSEWHERE = {
     "examples.md": "test_programs_of_pages.py",
     "gymnasium.md": "tetris/test_gymnasium_page.py",
+    "index.md": "test_programs_of_pages.py",
     "optimiser.md": "test_programs_of_pages.py",
     "planner.md": "test_programs_of_pages.py",
     "policies.md": "test_programs_of_pages.py",

@@ -4,6 +4,7 @@ python scripts/report_tetris.py runs/mine       # writes runs/mine/report.html
 python scripts/report_tetris.py runs/a runs/b --out both.html
 python scripts/report_tetris.py runs/a runs/b --plot both.svg
 python scripts/report_tetris.py runs/mine --serve  # follows the run
+python scripts/report_tetris.py runs --serve  # lists all runs, compares those ticked
 """
 
 from __future__ import annotations
@@ -73,6 +74,8 @@ def serve(arguments: argparse.Namespace) -> int:
     """Show the page of runs until Ctrl-C."""
     with one_line_errors():
         for path in arguments.runs:
+            if len(arguments.runs) == 1 and next(path.glob("*/config.json"), None):
+                break  # a folder of runs
             RunFolder(path).recipe()  # there is a run, maybe without a generation yet
     try:
         server = ReportServer(arguments.runs, arguments.across, arguments.port or 0)

@@ -36,15 +36,14 @@ function decades(low, high, least) {
 }
 
 /** The y-axis: linear; or logarithmic from `least` on, below which it is linear, so that zero has a place. */
-function scaleY({ least, zero, ends }) {
-  if (ends) return { range: ends };
+function scaleY({ least, zero }) {
   if (least === undefined) return { range: (_, low, high) => uPlot.rangeNum(zero ? 0 : low, high, 0.05, true) };
   const bottom = (low) => (low >= least ? 10 ** Math.floor(Math.log10(low)) : 0);
   return { distr: 4, asinh: least, range: (_, low, high) => [bottom(low ?? 0), Math.max(high ?? 0, least) * 1.05] };
 }
 
 /** The boundaries of the stages, and above them their boards where there is room. */
-function drawStages({ ctx, bbox, valToPos }, stages, small) {
+function drawStages({ ctx, bbox, valToPos }, stages) {
   const { left, top, width, height } = bbox;
   const right = left + width;
   ctx.save();
@@ -56,7 +55,7 @@ function drawStages({ ctx, bbox, valToPos }, stages, small) {
     const to = number + 1 < stages.length ? Math.min(valToPos(stages[number + 1].at, "x", true), right) : right;
     if (from > to) return; // not in the part that is shown
     if (from > left) ctx.stroke(new Path2D(`M${from} ${top}v${height}`));
-    if (small || to - from < ctx.measureText(board).width) return;
+    if (to - from < ctx.measureText(board).width) return;
     ctx.fillText(board, (from + to) / 2, top - 6 * devicePixelRatio);
   });
   ctx.restore();
@@ -98,7 +97,7 @@ function seriesOptions(spec) {
 }
 
 /** The axes: what counts something has whole numbers, a logarithmic axis its decades. */
-function axes({ xTitle, whole, least, small }) {
+function axes({ xTitle, whole, least }) {
   const line = (name) => ({ show: true, stroke: () => color(name), width: 1 });
   const font = "12px system-ui, sans-serif";
   const values = (_, ticks) => ticks.map((tick) => compact.format(tick));
@@ -108,9 +107,9 @@ function axes({ xTitle, whole, least, small }) {
   const ticks = { ...line("--axis"), size: 4 };
   const room = (_, labels) => 16 + 7 * Math.max(2, ...(labels ?? []).map((label) => label.length));
   return [
-    { ...both, label: xTitle, labelSize: 18, size: 24, space: small ? 40 : 70, grid: { show: false }, ticks,
+    { ...both, label: xTitle, labelSize: 18, size: 24, space: 70, grid: { show: false }, ticks,
       ...(whole ? { incrs } : {}) },
-    { ...both, size: room, space: small ? 20 : 50, grid: line("--line"), ticks: { show: false },
+    { ...both, size: room, space: 50, grid: line("--line"), ticks: { show: false },
       ...(least === undefined ? {} : log) },
   ];
 }
@@ -118,9 +117,9 @@ function axes({ xTitle, whole, least, small }) {
 /**
  * A chart in an element, as wide as it is, drawn by what `makeSpec` returns.
  *
- * spec: { name, xTitle, yTitle, whole, least, zero, ends, small, stages: [{ at, board }], describeX(x), zoom(range),
+ * spec: { name, xTitle, yTitle, whole, least, zero, stages: [{ at, board }], describeX(x), zoom(range),
  *   series: [{ label, x, y, style, describe(x) }] }; whole says that x counts something; a band has low and high in place
- *   of y, and may have no label; least, zero and ends are of the y-axis, see scaleY; zoom is called with the part of
+ *   of y, and may have no label; least and zero are of the y-axis, see scaleY; zoom is called with the part of
  *   the x-axis to show, null for all.
  */
 class Chart {
@@ -134,7 +133,7 @@ class Chart {
 
   size() {
     const width = Math.max(this.host.clientWidth, 50);
-    return { width, height: this.spec.small ? 130 : Math.round(Math.min(Math.max(width * 0.5, 250), 380)) };
+    return { width, height: Math.round(Math.min(Math.max(width * 0.5, 250), 380)) };
   }
 
   draw() {
@@ -145,7 +144,7 @@ class Chart {
       ...this.size(),
       ...seriesOptions(spec),
       title: spec.yTitle,
-      padding: [spec.small ? 4 : 20, 12, 0, 0],
+      padding: [20, 12, 0, 0],
       scales: { x: { time: false }, y: scaleY(spec) },
       axes: axes(spec),
       cursor: {
@@ -154,7 +153,7 @@ class Chart {
         bind: { mouseleave: () => null, dblclick: () => () => spec.zoom(null) },
       },
       hooks: {
-        drawAxes: [(u) => drawStages(u, spec.stages, spec.small)],
+        drawAxes: [(u) => drawStages(u, spec.stages)],
         ready: [listenToTouch],
         setLegend: [(u) => this.say(u)],
         setScale: [(u, key) => { if (key === "x") this.moveTo(u.series[0].idxs[1], u); }],

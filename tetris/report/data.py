@@ -6,20 +6,28 @@ import itertools
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
 from tetris.evaluation import DEFAULT_SEED
-from tetris.evaluation.comparison import LEARNED, PUBLISHED_SCORES, Score, counted
+from tetris.evaluation.comparison import (
+    BEST_PUBLISHED,
+    LEARNED,
+    PUBLISHED_SCORES,
+    Score,
+    counted,
+    published_score,
+)
 from tetris.game.decisions import play
 from tetris.game.piece_stream import PieceStream
 from tetris.game.policy import Lookahead
 from tetris.record.numbers import format_lines
 from tetris.record.replay import Replay
-from tetris.training.run_folder import RunRecord, board, stages_of
+from tetris.training.run_folder import RunRecord, board, load_run, stages_of
 
 GAME_DECISIONS = 300
 """Placements of the game of a report: with `dt` a third of a second in Python."""
@@ -47,19 +55,16 @@ def chart_values(run: RunRecord, name: str) -> dict[str, Any]:
         "name": name,
         "group": seedless(run),
         "stages": [
-            {"board": on, "place": bisect_left(generations, first)} for on, first, _ in stages_of(run.metrics)
+            {"board": on, "place": bisect_left(generations, first), "dt20": _short(dt20_score(run, on))}
+            for on, first, _ in stages_of(run.metrics)
         ],
         "board": [board(record) for record in metrics],
         "generation": generations,
         "decisions": [made[place] for place in places],
         "seconds": [_short(record["elapsed_s"]) for record in metrics],
         "speed": [_short(record["decisions"] / max(record["seconds"], 1e-9)) for record in metrics],
-        "features": list(run.feature_names),
     }
     values |= {key: [_short(record[key]) for record in metrics] for key in _CURVES}
-    for key in ("mean", "std"):
-        columns = zip(*(record[key] for record in metrics), strict=True)
-        values[key] = [list(map(_short, column)) for column in columns]
     return values
 
 
@@ -85,6 +90,40 @@ def distinct_names(runs: Sequence[RunRecord]) -> list[str]:
     return [
         name if names.count(name) == 1 else f"{name} ({names[: place + 1].count(name)})"
         for place, name in enumerate(names)
+    ]
+
+
+def run_or_problem(path: Path) -> RunRecord | str:
+    """Return a run, or why it cannot be read."""
+    try:
+        return load_run(path)
+    except (OSError, ValueError) as error:
+        return str(error)
+
+
+def dt20_score(run: RunRecord, on: str) -> float | None:
+    """Return the lines per game of the best published controller on a board, by the rules of the run."""
+    width, height = map(int, on.split("x"))
+    known = published_score(BEST_PUBLISHED, replace(run.recipe.rules, width=width, height=height))
+    return known["lines_per_game"] if known else None
+
+
+def weight_bars(run: RunRecord) -> list[tuple[str, str, list[float]]]:
+    """Return features by the size of their weights: name, weight, and where bar and whisker are.
+
+    These are in percent of the width, 0 in its middle: left and width of the bar, left and width of the
+    whisker, a standard deviation of the last generation to both sides.
+    """
+    found = zip(run.feature_names, run.controller.weights, run.spread, strict=True)
+    by_size = sorted(found, key=lambda each: -abs(each[1]))
+    unit = 50 / (max(abs(weight) for _, weight, _ in by_size) or 1.0)
+    return [
+        (
+            name,
+            f"{weight:+.3f}",
+            [50 + unit * min(weight, 0.0), unit * abs(weight), 50 + unit * (weight - std), 2 * unit * std],
+        )
+        for name, weight, std in by_size
     ]
 
 

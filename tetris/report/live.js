@@ -1,36 +1,41 @@
-// Loads the page again while its run goes on: from the disk now and then, from a server when it has changed.
+// Follows a run: asks its server for the page now and then, and takes over what has changed.
 
-// A page that nothing has written for so long is that of a run that was killed.
-const GIVEN_UP = 3600;
-const SECONDS = location.protocol === "file:" ? 10 : 2;
-let pressed = false;
-for (const [event, down] of [["pointerdown", true], ["pointerup", false], ["pointercancel", false]]) {
-  addEventListener(event, () => { pressed = down; }, true);
+let version = document.documentElement.dataset.version;
+
+/** Shows what another version of this page holds; what the reader has opened, and a game at play, stay. */
+function take(page) {
+  const places = document.querySelectorAll("[data-live]"), news = page.querySelectorAll("[data-live]");
+  places.forEach((place, number) => {
+    const open = [...place.querySelectorAll("details")].map((each) => each.open);
+    place.replaceChildren(...news[number].childNodes);
+    place.querySelectorAll("details").forEach((each, at) => { each.open = open[at] ?? false; });
+  });
+  document.title = page.title;
+  ({ runs } = JSON.parse(page.getElementById("report-data").textContent));
+  document.querySelectorAll("tetris-player").forEach((player, number) => {
+    if (!player.playing) player.replaceWith(page.querySelectorAll("tetris-player")[number]);
+  });
+  begin();
+  redraw();
+  watchWidths();
 }
 
-/** Whether the reader is in the middle of something that a reload would end. */
-function busy() {
-  const playing = [...document.querySelectorAll("tetris-player")].some((player) => player.playing);
-  return document.hidden || pressed || playing || document.activeElement?.tagName === "SELECT";
+/** Starts the game of a run, unless the reader wants no motion. */
+function begin() {
+  const player = document.querySelector("tetris-player");
+  if (!player.board) setTimeout(begin, 100);
+  else if (!player.still.matches && !several) player.setPlaying(true);
 }
 
-async function changed() {
-  if (location.protocol === "file:") return Date.now() - Date.parse(document.lastModified) < GIVEN_UP * 1000;
+async function follow() {
   const now = (await fetch(location.href, { method: "HEAD" })).headers.get("ETag");
-  return now !== null && now !== document.documentElement.dataset.version;
+  if (now === null || now === version) return;
+  const page = new DOMParser().parseFromString(await (await fetch(location.href)).text(), "text/html");
+  if (!page.documentElement.dataset.version) return;
+  version = page.documentElement.dataset.version;
+  take(page);
 }
 
-/** Loads the page again; page.js shows what it finds here. */
-function reload() {
-  const sections = [...document.querySelectorAll("section[id]")];
-  const read = sections.findLast((each) => each.getBoundingClientRect().top <= innerHeight / 2);
-  const open = [...document.querySelectorAll("details")].flatMap((each, place) => (each.open ? [place] : []));
-  history.scrollRestoration = "manual";
-  const place = { section: read?.id ?? "", top: read?.getBoundingClientRect().top ?? 0 };
-  history.replaceState({ choices: state, open, ...place }, "");
-  location.reload();
-}
-
-setInterval(async () => {
-  if (!busy() && await changed().catch(() => false) && !busy()) reload();
-}, SECONDS * 1000);
+begin();
+if (version) setInterval(() => { if (!document.hidden) follow().catch(() => null); }, 2000);
+else setTimeout(() => location.reload(), 10000); // from the disk

@@ -1,22 +1,23 @@
 // The charts of a report: what the figures of the page show of the runs in report-data.
 
-const { runs, across } = JSON.parse(document.getElementById("report-data").textContent);
+let { runs, across } = JSON.parse(document.getElementById("report-data").textContent);
 const exact = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
 const several = runs.length > 1;
-const state = { across, curve: "elite_mean", zoom: null, ...history.state?.choices };
+const state = { across, curve: "elite_mean", zoom: null };
 const charts = [];
 
 /** The unit in which wall time is shown, by the longest run. */
-const [unit, unitSeconds] = (() => {
+function unitOfTime() {
   const longest = Math.max(...runs.map((run) => run.seconds.at(-1)));
   return longest > 4 * 3600 ? ["h", 3600] : longest > 600 ? ["min", 60] : ["s", 1];
-})();
-const X_TITLES = { generation: "generation", decisions: "decisions", seconds: `wall time [${unit}]` };
+}
+
+const xTitle = () => (state.across === "seconds" ? `wall time [${unitOfTime()[0]}]` : state.across);
 
 const amount = (value) => (value === null || value === undefined ? "unknown" : exact.format(value));
 
 function xOf(run) {
-  return state.across === "seconds" ? run.seconds.map((value) => value / unitSeconds) : run[state.across];
+  return state.across === "seconds" ? run.seconds.map((value) => value / unitOfTime()[1]) : run[state.across];
 }
 
 /** The last place at or before a value; the first where there is none. */
@@ -27,7 +28,7 @@ function placeIn(x, value) {
 /** Where the stages of a run begin on the x-axis: half-way from the generation before. */
 function stagesOf(run) {
   const x = xOf(run);
-  return run.stages.map(({ board, place }) => ({ board, at: place ? (x[place - 1] + x[place]) / 2 : x[0] }));
+  return run.stages.map(({ board, place, dt20 }) => ({ board, place, dt20, at: place ? (x[place - 1] + x[place]) / 2 : x[0] }));
 }
 
 /** The stages of all runs, where all have the same ones at the same places. */
@@ -38,10 +39,19 @@ function commonStages() {
 
 /** Where on the x-axis the cursor is; of one run with all that is known of the generation there. */
 function describeX(x) {
-  if (several) return `${X_TITLES[state.across]} ${amount(x)}`;
+  if (several) return `${xTitle()} ${amount(x)}`;
   const [run] = runs, place = placeIn(xOf(run), x);
   return `generation ${amount(run.generation[place])} (${run.board[place]}), ` +
     `${amount(run.decisions[place])} decisions, ${amount(run.seconds[place])} s`;
+}
+
+/** Values of a run with a gap where the board changes: scores on two boards are no line. */
+function withGaps(run, values) {
+  const found = { x: [...xOf(run)], ...Object.fromEntries(Object.entries(values).map(([key, list]) => [key, [...list]])) };
+  for (const { at, place } of stagesOf(run).toReversed()) {
+    if (place) for (const key in found) found[key].splice(place, 0, key === "x" ? at : null);
+  }
+  return found;
 }
 
 /** A line, or a band with low and high; `text` describes a place, and `describe` what is under the cursor. */
@@ -57,12 +67,13 @@ function seriesOf(label, x, values, style, text) {
 /** Adds a chart; `make` returns what is its own of the spec, again when a choice changes. */
 function add(plot, make) {
   charts.push(new Chart(plot, () => ({
-    xTitle: X_TITLES[state.across], whole: state.across !== "seconds", stages: commonStages(), describeX, zoom, ...make(),
+    xTitle: xTitle(), whole: state.across !== "seconds", stages: commonStages(), describeX, zoom, ...make(),
   })));
 }
 
 function redraw() {
   for (const chart of charts) chart.draw();
+  document.querySelector("a[download]").href = csvOfRuns();
   zoom(state.zoom);
 }
 
@@ -86,29 +97,31 @@ function csvOfRuns() {
 const LINES = { yTitle: "lines per game, in training (log scale)", least: 1 };
 
 function learning([plot]) {
-  const [run] = runs;
-  const curves = [
-    ["best candidate", "generation_best", { color: "--faint", dash: [2, 3], width: 1.5 }],
-    ["mean of the elites", "elite_mean", { color: "--series-1", dash: [7, 4] }],
-    ["learned mean", "learned_mean_fitness", { color: "--series-0", width: 2.5 }],
-  ];
-  const [low, high] = [run.elite_threshold, run.generation_best];
-  const range = (place) => `${amount(low[place])} – ${amount(high[place])}`;
-  const elites = () => seriesOf("elites, from worst to best", xOf(run), { low, high }, curves[1][2], range);
-  add(plot, () => ({
-    name: "Learning curve",
-    ...LINES,
-    series: [
-      ...curves.map(([label, key, style]) =>
-        seriesOf(label, xOf(run), { y: run[key] }, style, (place) => amount(run[key][place]))),
-      ...(low.some((value) => value !== null) ? [elites()] : []),
-    ],
-  }));
+  add(plot, () => {
+    const [run] = runs;
+    const line = (label, y, style, text = (place) => amount(y[place])) =>
+      ({ ...seriesOf(label, xOf(run), {}, style, text), ...withGaps(run, { y }) });
+    const [low, high] = [run.elite_threshold, run.generation_best];
+    const elites = { color: "--series-1", dash: [7, 4] };
+    const range = (place) => `${amount(low[place])} – ${amount(high[place])}`;
+    const best = run.generation.map((_, place) => run.stages.findLast((stage) => stage.place <= place).dt20);
+    return {
+      name: "Learning curve",
+      ...LINES,
+      series: [
+        line("best candidate", high, { color: "--faint", dash: [2, 3], width: 1.5 }),
+        line("mean of the elites", run.elite_mean, elites),
+        line("learned mean", run.learned_mean_fitness, { color: "--series-0", width: 2.5 }),
+        ...(best.some((value) => value) ? [line("dt20, the best published controller", best, { color: "--series-2", dash: [14, 4] })] : []),
+        { ...seriesOf("elites, from worst to best", xOf(run), {}, elites, range), ...withGaps(run, { low, high }) },
+      ],
+    };
+  });
 }
 
 /** Runs that differ in the seed alone, as lists. */
-const groups = [...new Set(runs.map((run) => run.group))].map((group) => runs.filter((run) => run.group === group));
-state.bands ??= groups.some((group) => group.length > 2);
+const groups = () => [...new Set(runs.map(({ group }) => group))].map((each) => runs.filter(({ group }) => group === each));
+state.bands ??= groups().some((group) => group.length > 2);
 
 /** The median of a group and its range, where all its runs have got to. */
 function medians(group, key, style) {
@@ -134,7 +147,7 @@ function perRun([plot], key, what, spec) {
     const text = (place) => amount(run[key()][place]) + (several ? ` on ${run.board[place]}` : "");
     return seriesOf(several ? run.name : what, xOf(run), { y: run[key()] }, look(number), text);
   };
-  add(plot, () => ({ series: (state.bands ? groups : runs.map((run) => [run])).flatMap(curve), ...spec }));
+  add(plot, () => ({ series: (state.bands ? groups() : runs.map((run) => [run])).flatMap(curve), ...spec }));
 }
 
 function curves(plots) {
@@ -153,36 +166,13 @@ function speed(plots) {
   perRun(plots, () => "speed", yTitle, { name: "Throughput", yTitle, zero: true });
 }
 
-/** A small chart for each weight, all on one scale: mean and one standard deviation to both sides. */
-function weights(plots) {
-  const [run] = runs;
-  const edges = (sign) => run.mean.map((values, feature) =>
-    values.map((value, place) => (value === null ? null : value + sign * run.std[feature][place])));
-  const [low, high] = [edges(-1), edges(1)];
-  const greatest = Math.max(...[...low, ...high].flat().map(Math.abs));
-  run.features.forEach((name, feature) => {
-    const text = (place) => [run.mean, run.std].map((values) => compact.format(values[feature][place])).join(" ± ");
-    add(plots[feature], () => ({
-      name: `Weight of ${name}`,
-      small: true,
-      ends: [-greatest, greatest],
-      describeX: (x) => `${X_TITLES[state.across]} ${amount(x)}`,
-      series: [
-        seriesOf("weight", xOf(run), { y: run.mean[feature] }, look(0), text),
-        { x: xOf(run), low: low[feature], high: high[feature], style: look(0) },
-      ],
-    }));
-  });
-}
-
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-const FIGURES = { learning, curves, spread, speed, weights };
+const FIGURES = { learning, curves, spread, speed };
 for (const figure of document.querySelectorAll("figure[data-chart]")) {
   figure.querySelector(".whole").addEventListener("click", () => zoom(null));
   FIGURES[figure.dataset.chart](figure.querySelectorAll(".plot"));
 }
-zoom(state.zoom);
-document.querySelector("a[download]").href = csvOfRuns();
+redraw();
 for (const input of document.querySelectorAll("input[name=across]")) {
   input.checked = input.value === state.across;
   input.addEventListener("change", () => { Object.assign(state, { across: input.value, zoom: null }); redraw(); });
@@ -193,12 +183,9 @@ for (const [name, property] of [["curve", "value"], ["bands", "checked"]]) {
   control[property] = state[name];
   control.addEventListener("change", () => { state[name] = control[property]; redraw(); });
 }
-if (history.state?.choices) { // after a reload: as the reader left it
-  const { open, section, top } = history.state;
-  document.querySelectorAll("details").forEach((each, place) => { each.open = open.includes(place); });
-  const at = document.getElementById(section);
-  if (at) scrollBy(0, at.getBoundingClientRect().top - top);
+function watchWidths() {
+  for (const wide of document.querySelectorAll(".wide")) {
+    new ResizeObserver(() => wide.classList.toggle("scrolls", wide.scrollWidth > wide.clientWidth)).observe(wide);
+  }
 }
-for (const wide of document.querySelectorAll(".wide")) {
-  new ResizeObserver(() => wide.classList.toggle("scrolls", wide.scrollWidth > wide.clientWidth)).observe(wide);
-}
+watchWidths();

@@ -12,19 +12,19 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from kernels.support.files import write_text
 from kernels.support.printable import printable
-from tetris.evaluation.comparison import LEARNED, is_estimate
+from tetris.evaluation.comparison import LEARNED, is_estimate, verdict
 from tetris.evaluation.estimates import METHOD
 from tetris.game.policy import Lookahead
 from tetris.record.numbers import counted
 from tetris.record.score import ESTIMATOR
 from tetris.report import data
 from tetris.report.data import interval_text, lines_text
-from tetris.training.run_folder import RunRecord
+from tetris.training.run_folder import RunFolder, RunRecord
 from tetris.view.replay_page import json_script, player_assets, player_fragment
 
 _FOLDER = Path(__file__).parent
@@ -54,15 +54,7 @@ def report_page(runs: Sequence[RunRecord], across: str = "generation", *, live: 
         for name, each in named
     ]
     differences, settings = data.settings_tables(runs, names)
-    environment = Environment(
-        loader=FileSystemLoader(_FOLDER),
-        autoescape=True,
-        finalize=lambda value: value if isinstance(value, Markup) else printable(value),
-        trim_blocks=True,
-        undefined=StrictUndefined,
-    )
-    return environment.get_template("page.html").render(
-        file=lambda name: Markup((_FOLDER / name).read_text(encoding="utf-8").rstrip()),
+    return _template("page.html").render(
         live=live,
         runs=runs,
         run=run,
@@ -70,7 +62,10 @@ def report_page(runs: Sequence[RunRecord], across: str = "generation", *, live: 
         names=names,
         several=len(runs) > 1,
         repeated=len(set(map(data.seedless, runs))) < len(runs),
+        verdict=_verdict(run),
+        badge=_badge(run) if live else None,
         tiles=_tiles(run),
+        bars=data.weight_bars(run),
         **_scores(named),
         players=list(map(Markup, players)),
         weights=data.weight_table(runs, names),
@@ -83,6 +78,62 @@ def report_page(runs: Sequence[RunRecord], across: str = "generation", *, live: 
         charts=Markup(json_script(charts, ' id="report-data"')),
         player_assets=Markup(player_assets()),
     )
+
+
+def runs_page(folder: Path) -> str:
+    """Return the list of the runs in a folder: a page that sorts them, and compares those that are ticked."""
+    rows = [
+        (path.name, RunFolder(path).in_use(), data.run_or_problem(path))
+        for path in sorted(folder.iterdir(), key=lambda each: -each.stat().st_mtime)
+        if RunFolder(path).config.is_file()
+    ]
+    cells = [
+        (
+            name,
+            [
+                "running" if in_use else "",
+                *([found, "", "", "", "", ""] if isinstance(found, str) else _row(found)),
+            ],
+        )
+        for name, in_use, found in rows
+    ]
+    return _template("runs.html").render(folder=folder, rows=cells)
+
+
+def _row(run: RunRecord) -> list[str]:
+    state = f"{run.generations:,} of {run.recipe.total_generations:,}"
+    started = run.starts[0].get("date", "") if run.starts else ""
+    took = str(timedelta(seconds=round(run.seconds)))
+    return [_verdict(run) or "not scored yet", run.recipe.preset, run.recipe.board, state, took, started]
+
+
+def _template(name: str) -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        finalize=lambda value: value if isinstance(value, Markup) else printable(value),
+        trim_blocks=True,
+        undefined=StrictUndefined,
+    )
+    environment.globals["file"] = lambda name: Markup((_FOLDER / name).read_text(encoding="utf-8").rstrip())
+    return environment.get_template(name)
+
+
+def _verdict(run: RunRecord) -> str | None:
+    """The learned controller beside the best published one, on its own board if that was measured."""
+    scores = sorted([*run.scores, *run.estimates], key=lambda each: each["controller"] != LEARNED)
+    boards = dict.fromkeys(each["board"] for each in scores if each["controller"] == LEARNED)
+    on = run.recipe.board if run.recipe.board in boards else next(reversed(boards), None)
+    return verdict([each for each in scores if each["board"] == on]) if on else None
+
+
+def _badge(run: RunRecord) -> str:
+    """How far a run that goes on is, and the time that is left if a decision takes what it took last."""
+    costs = [stage.cost for _, stage in run.recipe.schedule]
+    cost = costs[min(run.generations, len(costs)) - 1]
+    seconds = sum(costs[run.generations :]) / cost * run.metrics[-1]["seconds"]
+    state = f"running: generation {run.generations:,} of {len(costs):,}"
+    return f"{state}, {timedelta(seconds=round(seconds))} left" if seconds else f"{state}: scores are played"
 
 
 def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:

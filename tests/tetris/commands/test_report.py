@@ -85,14 +85,14 @@ def test_report_lives_in_a_browser(script: Script, folder: Path, browser_page: P
     script("report_tetris", folder)
     page = browser_page
     page.open(folder / "report.html", READY)
-    assert page.evaluate("document.querySelectorAll('figure .plot canvas').length") == 3 + 2  # a weight each
+    assert page.evaluate("document.querySelectorAll('figure .plot canvas').length") == 3
     page.evaluate("document.querySelector('[data-chart=learning] .plot').focus()")
     told = "document.querySelector('[data-chart=learning] .plot').ariaValueText"
     assert page.evaluate(told).startswith("generation 3 (5x7), 700 decisions")
     page.press("ArrowLeft")
     assert page.evaluate(told).startswith("generation 2 (5x6), 400 decisions")
     page.evaluate("document.querySelector('input[value=decisions]').click()")
-    assert page.evaluate(told.replace("learning", "weights")).startswith("decisions 700")
+    assert page.evaluate(told.replace("learning", "spread")).startswith("generation 3 (5x7), 700 decisions")
 
 
 def test_player_of_a_report_plays_pauses_and_scrubs(script: Script, folder: Path, browser_page: Page) -> None:

@@ -63,16 +63,33 @@ def test_charts_hold_the_metrics(run: RunRecord) -> None:
     data = chart_data(report_page([run]))
     (values,) = data["runs"]
     assert (data["across"], values["name"]) == ("generation", "mine")
-    assert values["stages"] == [{"board": "5x6", "place": 0}, {"board": "5x7", "place": 2}]
+    assert values["stages"] == [
+        {"board": "5x6", "place": 0, "dt20": None},
+        {"board": "5x7", "place": 2, "dt20": None},
+    ]
     assert values["generation"] == [1, 2, 3]
     assert values["decisions"] == [5 * 2 * 20, 5 * 2 * 40, 5 * 2 * 70]
-    assert values["features"] == ["holes", "max_height"]
     for key in ("generation_best", "elite_mean", "elite_threshold", "learned_mean_fitness", "std_mean"):
         assert values[key] == pytest.approx([record[key] for record in run.metrics], rel=1e-4)
-    for key in ("mean", "std"):
-        for feature in range(2):
-            expected = [record[key][feature] for record in run.metrics]
-            assert values[key][feature] == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_title_is_the_verdict_and_the_weights_stand_by_size(run: RunRecord) -> None:
+    page = report_page([run])
+    title = "4,748 lines per game on 10x10 (played, 95 % interval 4,464 - 5,055)"
+    assert f"<h1>{title}</h1>" in page
+    assert "running: generation" not in page
+    bars = re.findall(r"<div><span>(\w+)</span>.*?<span>([+-][.\d]+)</span></div>", page)
+    by_size = sorted(
+        zip(run.feature_names, run.controller.weights, strict=True), key=lambda each: -abs(each[1])
+    )
+    assert bars == [(name, f"{weight:+.3f}") for name, weight in by_size]
+
+
+def test_a_run_that_goes_on_has_a_badge(run: RunRecord) -> None:
+    part = replace(run, metrics=run.metrics[:2])
+    left = round(30 / 20 * run.metrics[1]["seconds"])
+    assert f"running: generation 2 of 3, 0:00:{left:02} left" in report_page([part], live=True) or not left
+    assert "running: generation 3 of 3: scores are played" in report_page([run], live=True)
 
 
 def test_scores_stand_beside_published_ones_with_intervals_and_the_literature(run: RunRecord) -> None:
