@@ -146,7 +146,9 @@ class Person extends Side {
   /** Margin and features of where the piece is, the most decisive ones first. */
   reasons() {
     const found = this.engine.explain(this.columns, this.now, this.next);
-    const line = (name, value, lead) => `${name.replaceAll("_", " ").padEnd(21)}${value.padStart(5)}${lead.padStart(7)}`;
+    const [room, values] = matchMedia("(min-width: 900px)").matches ? [21, 5] : [15, 0]; // there is none for the values
+    const line = (name, value, lead) => name.replaceAll("_", " ").slice(0, room).padEnd(room)
+      + value.padStart(values).slice(0, values) + lead.padStart(7);
     const rows = found?.rows.sort((a, b) => Math.abs(b.lead) - Math.abs(a.lead)).slice(0, REASONS);
     const lines = rows?.map(({ name, value, lead }) => line(name, String(value), (lead + 0).toFixed(2)));
     return lines ? [line("margin", "", found.margin?.toFixed(2) ?? "-"), line("feature", "value", "adds"), ...lines].join("\n")
