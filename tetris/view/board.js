@@ -35,10 +35,15 @@ function eachCell(width, shape, column, row, visit) {
   for (const [x, y] of shape.cells) visit((row + y) * width + column + x);
 }
 
-/** The looks of a stack. */
-function stackLooks(board, width, height) {
-  return Array.from(board, (value, index) =>
+/** Shows a stack with pieces on it, [look, {shape, column}, row] each, and with rows lit up. */
+function showBoard(cells, board, { width, height }, pieces, lit) {
+  const looks = Array.from(board, (value, index) =>
     value ? `stack piece-${value - 1}` : index < width * height ? "empty" : "");
+  for (const [look, { shape, column }, row] of pieces) {
+    eachCell(width, shape, column, row, (index) => { looks[index] += ` ${look}`; });
+  }
+  for (const y of lit) looks.fill("full", y * width, (y + 1) * width);
+  show(cells, looks);
 }
 
 /** Lets a piece come to rest on a board, and removes the rows that are full then. */

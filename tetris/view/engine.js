@@ -99,11 +99,12 @@ class Engine {
     return { rows, value: own.score * this.step, margin: best.values ? (own.score - best.score) * this.step : null };
   }
 
-  /** What `explain` found, in lines: the most decisive features first, `most` of them. */
-  reasons(columns, placement, next, most) {
+  /** What `explain` found, in lines: the most decisive features first, `most` of them; room for names and values. */
+  reasons(columns, placement, next, most, room = 21, values = 5) {
     const found = this.explain(columns, placement, next);
     if (!found) return "the game ends";
-    const line = (name, value, lead) => `${name.replaceAll("_", " ").padEnd(21)}${value.padStart(5)}${lead.padStart(7)}`;
+    const line = (name, value, lead) =>
+      name.replaceAll("_", " ").slice(0, room).padEnd(room) + value.padStart(values).slice(0, values) + lead.padStart(7);
     const rows = found.rows.sort((a, b) => Math.abs(b.lead) - Math.abs(a.lead)).slice(0, most);
     return [line("margin", "", found.margin?.toFixed(2) ?? "-"), line("feature", "value", "adds"),
       ...rows.map(({ name, value, lead }) => line(name, String(value), (lead + 0).toFixed(2)))].join("\n");

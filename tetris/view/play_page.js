@@ -38,14 +38,9 @@ class Side {
     return over;
   }
 
-  /** Shows the board with pieces on it, [look, placement, row] each; or instead rows as they became full. */
-  draw(shown, lit = null) {
-    const { width, height } = this.rules, looks = stackLooks(lit?.before ?? this.board, width, height);
-    for (const y of lit?.full ?? []) looks.fill("full", y * width, (y + 1) * width);
-    for (const [look, { shape, column }, row] of lit ? [] : shown) {
-      eachCell(width, shape, column, row, (index) => { looks[index] += ` ${look}`; });
-    }
-    show(this.cells, looks);
+  /** Shows the board with pieces on it, or instead rows as they became full. */
+  draw(pieces, lit = null) {
+    showBoard(this.cells, lit?.before ?? this.board, this.rules, lit ? [] : pieces, lit?.full ?? []);
     showPiece(this.coming, this.engine.shapes[this.next][0]);
     for (const name of ["lines", "pieces", "games"]) write(this.root.querySelector(`.${name}`), number(this[name]));
   }
@@ -55,9 +50,10 @@ class Side {
 class Agent extends Side {
   progress = 0; // of the piece on its way: 0 as it comes, 1 when the next one comes
 
-  plan(t = this.drawn) {
-    this.drawn = t + 1;
-    this.now = this.engine.choose(this.columns, this.engine.piece(t), this.next);
+  plan() {
+    const piece = this.next;
+    this.drawn += 1;
+    this.now = this.engine.choose(this.columns, piece, this.next);
   }
 
   step() {
@@ -140,7 +136,8 @@ class Person extends Side {
     this.draw(playing ? shown : [], this.lit?.until > performance.now() ? this.lit : null);
     showPiece(this.keeps ??= fill(find(".hold"), 16), this.engine.shapes[this.held]?.[0]);
     find(".reasons").hidden = !this.hint || !playing;
-    if (this.hint) write(find(".reasons pre"), this.engine.reasons(this.columns, this.now, this.next, REASONS));
+    const room = matchMedia("(min-width: 900px)").matches ? [21, 5] : [15, 0]; // there is none for the values
+    if (this.hint) write(find(".reasons pre"), this.engine.reasons(this.columns, this.now, this.next, REASONS, ...room));
   }
 }
 
@@ -157,7 +154,6 @@ class Race {
     find("#holds").hidden = rule === "original";
     for (const each of parts.agents) if (!engine.complaint(each, this.rules)) this.add(each);
     this.choose(Math.max(0, this.agents.findIndex(({ name }) => name === by)));
-    this.restart();
     this.listen((target, event, act) => target.addEventListener(event, act));
     find("#start").showModal();
     requestAnimationFrame((now) => this.frame(now, now));
@@ -165,12 +161,12 @@ class Race {
 
   add(agent) { find("#agent").append(new Option(agent.name, this.agents.push(agent) - 1)); }
 
+  /** Begins again, with another controller. */
   choose(index) {
     this.agent = this.agents[index];
     find("#agent").value = index;
     write(find(".rival h2"), this.agent.name);
-    this.engine.prepare(this.rules, this.agent);
-    if (this.other?.now) this.other.plan(this.other.drawn - 1);
+    this.restart();
   }
 
   restart() {

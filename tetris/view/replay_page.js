@@ -204,15 +204,13 @@ class TetrisPlayer extends HTMLElement {
   }
 
   draw() {
-    const { games, replay: { width, height } } = this;
+    const { games, replay: { height } } = this;
     const now = games.look();
     const falls = !this.still.matches && this.speed <= FASTEST_FALL && this.progress < FALL;
     const down = falls && now.row < height ? this.progress / FALL : 1;
     const row = Math.round(height + (now.row - height) * down);
-    const looks = stackLooks(games.state.cells, width, height);
-    eachCell(width, now.shape, now.column, row, (index) => { looks[index] = `piece-${now.shape.piece}`; });
-    for (const y of down === 1 ? now.full : []) looks.fill("full", y * width, (y + 1) * width);
-    show(this.board, looks);
+    const pieces = [[`piece-${now.shape.piece}`, now, row]];
+    showBoard(this.board, games.state.cells, this.replay, pieces, down === 1 ? now.full : []);
     this.showCounts(now);
     if (this.engine && this.find(".why").open) this.find(".why pre").textContent = this.reasons(now);
   }
