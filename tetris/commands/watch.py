@@ -2,7 +2,6 @@
 
 python scripts/watch_tetris.py dt20 --board 10x10
 python scripts/watch_tetris.py runs/mine --html mine.html --gif mine.gif
-python scripts/watch_tetris.py --play        # yourself, in a race with it
 python scripts/watch_tetris.py runs/mine --evolution evolution.gif
 """
 
@@ -13,7 +12,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
@@ -34,7 +33,6 @@ from tetris.record.numbers import counted, file_size
 from tetris.record.replay import FORMAT, DamagedReplayError, Replay
 from tetris.training import StopRequest
 from tetris.view.game_view import Scene, scenes
-from tetris.view.human_player import HumanPlayer
 from tetris.view.images import check_gif, frame, has_mp4, write_gif, write_mp4
 from tetris.view.replay_page import player_page
 from tetris.view.terminal import Terminal, is_interactive
@@ -69,16 +67,11 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     text = "begin with piece N: the terminal, GIF and MP4"
     add_option(length, "--from", "N", text, positive_int, default=1, dest="first")
     output = parser.add_argument_group("instead of watching in the terminal")
-    text = "play yourself, beside the controller on the same pieces; h asks it for a suggestion"
-    output.add_argument("--play", action="store_true", help=text)
     for name, (suffix, what) in EXPORTS.items():
         add_option(output, f"--{name}", f"OUT{suffix}", f"write {what}", path_ending(suffix))
     text = "write what generations of a run folder play, side by side, and an MP4 beside it"
     add_option(output, "--evolution", "OUT.gif", text, path_ending(".gif"))
-    arguments = parser.parse_args(argv)
-    if arguments.play and (arguments.games or arguments.decisions):
-        parser.error("--play goes on until you quit: expected no --games or --decisions")
-    return arguments
+    return parser.parse_args(argv)
 
 
 @dataclass(frozen=True)
@@ -125,7 +118,7 @@ def read_show(arguments: argparse.Namespace) -> Show:
     """Return the games of the arguments."""
     source = arguments.source
     if source is not None and _is_replay(Path(source)):
-        for name, usual in {**GAME, "play": False}.items():
+        for name, usual in GAME.items():
             if getattr(arguments, name) != usual:
                 flag = name.replace("_", "-")
                 raise ValueError(f"a replay has its own rules and pieces: expected no --{flag}")
@@ -200,24 +193,6 @@ def print_frames(show: Show, shown: Iterator[Scene]) -> None:
         print(f"{text}\n")
 
 
-def play_by_hand(show: Show, arguments: argparse.Namespace, exports: bool) -> None:
-    """Let a person play; the replay is written even after an interruption."""
-    assert show.controller is not None
-    assert show.pieces is not None
-    terminal = Terminal(sys.stdout, sys.stdin.fileno())
-    title = replace(show, label="you").title
-    player = HumanPlayer(terminal, show.rules, show.pieces, show.controller, title, show.lookahead)
-    try:
-        with terminal:
-            player.run()
-        print(printable(player.summary()))
-    finally:
-        if exports:
-            # Where a piece was kept for later, they are not those of seed and stream in their order.
-            seed, stream = (show.seed, show.stream) if player.in_order else (None, None)
-            export(Replay.of(player.played, show.rules, seed, stream), "a person", arguments)
-
-
 def asked_for(arguments: argparse.Namespace) -> dict[str, Path]:
     """Return the files to write by kind, in writing order."""
     return {name: path for name in EXPORTS if (path := getattr(arguments, name)) is not None}
@@ -241,9 +216,7 @@ def check_pictures(count: int) -> None:
         raise ValueError(f"expected a GIF of at most {MOST_PICTURES:,} pieces, got {count:,}: see --mp4")
 
 
-def export(
-    replay: Replay, label: str, arguments: argparse.Namespace, lookahead: Lookahead = Lookahead.NONE
-) -> None:
+def export(replay: Replay, show: Show, arguments: argparse.Namespace) -> None:
     """Write the files and print their names."""
     if not replay.placements:
         print("nothing was played, nothing is written", file=sys.stderr)
@@ -253,7 +226,7 @@ def export(
             if name == "replay":
                 replay.save(path)
             elif name == "html":
-                write_text(path, player_page(replay, label, arguments.speed, lookahead))
+                write_text(path, player_page(replay, show.label, arguments.speed, show.lookahead))
             else:
                 total = len(replay.placements) - arguments.first + 1
                 if name == "gif":
@@ -262,7 +235,7 @@ def export(
                 shown = begun(scenes(replay.rules, replay.after_states()), arguments.first)
                 bar = progress(shown, desc=f"drawing {path.name}", total=total, unit=" pictures", leave=False)
                 with closing(bar):  # it goes before anything else is said
-                    write(path, (frame(scene, label, cell) for scene in bar), arguments.speed)
+                    write(path, (frame(scene, show.label, cell) for scene in bar), arguments.speed)
         print(
             f"{printable(path)}: {counted(len(replay.placements), 'piece')}, {file_size(path.stat().st_size)}"
         )
@@ -281,7 +254,7 @@ def show_evolution(source: str | None, path: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Watch, play or write."""
+    """Watch or write."""
     arguments = parse_arguments(argv)
     exports = bool(asked_for(arguments))
     interactive = is_interactive(sys.stdout)
@@ -290,8 +263,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             show_evolution(arguments.source, arguments.evolution)
             return 0
         show = read_show(arguments)
-        if arguments.play and not interactive:
-            raise ValueError("--play needs a terminal: expected keyboard and screen, got a pipe or TERM=dumb")
         check_exports(arguments)
     endless = arguments.games or show.replay or (interactive and not exports)
     most = arguments.decisions or (None if endless else DEFAULT_DECISIONS)
@@ -299,13 +270,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     played = limited(show.played(), most, arguments.games)
     shown = scenes(show.rules, played, show.pieces)
     try:
-        if arguments.play:
-            play_by_hand(show, arguments, exports)
-        elif exports:
+        if exports:
             replay, number = record(played, show, most)
-            export(replay, show.label, arguments, show.lookahead)
+            export(replay, show, arguments)
             return 0 if number is None else 128 + number
-        elif interactive:
+        if interactive:
             shown = begun(shown, arguments.first)
             with Terminal(sys.stdout, sys.stdin.fileno()) as terminal:
                 Watcher(terminal, shown, show.player(), show.title, arguments.speed).run()

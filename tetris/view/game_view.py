@@ -26,8 +26,8 @@ UNKNOWN = 8
 """The value of a full cell whose piece is not known."""
 
 # The kinds of a cell in a picture. The last two have a number a piece, and STACK one for `UNKNOWN`.
-PAGE, EMPTY, FRAME, TEXT, FAINT, FULL, GHOST, HINT = range(8)
-STACK, FALLING = 8, 16
+PAGE, EMPTY, FRAME, TEXT, FAINT, FULL = range(6)
+STACK, FALLING = 6, 14
 
 HEADROOM = 4
 """Rows kept above the board: a piece that ends the game comes to rest with its top there."""
@@ -120,18 +120,12 @@ def board_kinds(cells: Cells, height: int) -> Cells:
     return kinds
 
 
-def scene_kinds(
-    scene: Scene, row: int | None = None, *, ghost: bool = False, hint: AfterState | None = None
-) -> Cells:
+def scene_kinds(scene: Scene, row: int | None = None) -> Cells:
     """Return the `board_kinds` of a scene with its piece, whose bottom is in ``row``, None: at rest.
 
-    There full rows are lit up. With ``ghost`` it is outlined where it comes to rest; so is a ``hint``.
+    There full rows are lit up.
     """
     kinds, after = board_kinds(scene.cells, scene.rules.height), scene.after
-    if hint is not None:
-        put(kinds, hint.shape, hint.column, hint.landing_row, HINT)
-    if ghost:
-        put(kinds, after.shape, after.column, after.landing_row, GHOST)
     row = after.landing_row if row is None else row
     put(kinds, after.shape, after.column, row, FALLING + after.shape.piece)
     if row == after.landing_row:

@@ -60,16 +60,12 @@ def _palette() -> npt.NDArray[np.uint8]:
     page, empty, line = "16181d", "1f232b", "282d37"
     flat = [(page,) * 3, (empty, empty, line), ("4a5160",) * 3, ("e8eaf0",) * 3, ("8b93a5",) * 3]
     full = ("dde3f0", "ffffff", "b4bccd")
-    ghost = ("3a4150", "7d8597", "7d8597")
-    hint = ("c9cfdb", "ffffff", "ffffff")
     stack = [_mixed(color, empty, 0.22) for color in (*PIECE_COLORS, "a3abbd")]
     pieces = [
         (color, _mixed(color, "ffffff", 0.35), _mixed(color, "000000", 0.3))
         for color in (*stack, *PIECE_COLORS)
     ]
-    kinds = np.array(
-        [list(bytes.fromhex(color)) for kind in (*flat, full, ghost, hint, *pieces) for color in kind]
-    )
+    kinds = np.array([list(bytes.fromhex(color)) for kind in (*flat, full, *pieces) for color in kind])
     grey = (kinds.mean(axis=1, keepdims=True) + kinds[0]) / 2
     grey[: 3 * EMPTY] = kinds[: 3 * EMPTY]  # the page around a board
     shares = np.linspace(0, 1, _SHADES)[:, np.newaxis]

@@ -1,4 +1,4 @@
-// A race with the agent on the same pieces. A person's rules are those of tetris/view/human_player.py, but that a piece may fall.
+// A race with the agent on the same pieces. A person keeps a piece at most once before it is placed; by the original rule, none.
 
 const FALL = 0.6, FASTEST_FALL = 12; // share of a piece's time in which the agent's falls; pieces a second, beyond which it does not
 const SLICE = 7, FLASH = 160; // milliseconds of a frame in which the agent plays; for which full rows are lit
