@@ -243,8 +243,11 @@ class Race {
       for (const end of ["pointerup", "pointerleave", "pointercancel"]) on(button, end, () => clearTimeout(button.timer));
     }
     for (const dialog of document.querySelectorAll("dialog")) on(dialog, "close", () => this.play(dialog));
-    on(find("#share"), "click", () => navigator.clipboard.writeText(`Tetris, ${this.score} on the same pieces. Yours: ${location.href}`)
-      .then(() => write(find("#share"), "Copied"), () => find("#link").select()));
+    on(find("#share"), "click", () => {
+      const text = `Tetris, ${this.score} on the same pieces. Yours: ${location.href}`;
+      Promise.resolve().then(() => navigator.clipboard.writeText(text)) // a page from http has no clipboard
+        .then(() => write(find("#share"), "Copied"), () => find("#link").select());
+    });
     on(find("#agent"), "change", ({ target }) => this.choose(target.value));
     on(find("#file"), "change", ({ target }) => this.read(target.files[0]));
     on(document, "change", ({ target }) => target.blur()); // the keys are the game's again
