@@ -1,5 +1,5 @@
-"""The command ``python scripts/measure compare_optimizers``."""
+"""The command ``python scripts/measure coco``."""
 
 from measure.__main__ import script
 
-main = script("compare_optimizers", __name__)
+main = script("coco", __name__)

@@ -1,7 +1,7 @@
 """Run a measurement by its name.
 
 python scripts/measure sampling --json sampling.json
-python scripts/measure --record rollout env     # files results under benchmarks/results
+python scripts/measure rollout --record         # files the result under benchmarks/results
 """
 
 import sys
@@ -19,14 +19,12 @@ with one_line_interrupts():
 
 
 def main() -> int:
-    """Run a measurement, record several, or list them all."""
+    """Run a measurement, or list them all."""
     name, *arguments = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help"):
         rows = [f"{each.name:24}{' '.join(each.devices)}" for each in table.MEASUREMENTS.values()]
         print(__doc__ or "", *rows, "", "NAME --help tells the options of one.", sep="\n")
         return 0
-    if name == "--record":
-        return table.record(arguments)
     if name not in table.MEASUREMENTS:
         fail(unknown_name("measurement", name, table.MEASUREMENTS))
     return table.command(name)(arguments)

@@ -1,37 +1,26 @@
-"""Measure searches of discrete parameters: evaluations to the optimum, or on a GPU the time of a generation.
+"""Measure searches of discrete parameters: evaluations to the optimum.
 
 python scripts/measure discrete --json discrete.json
 
-On a CPU: 40 parameters of 10 values in 20 pairs. A pair costs 1, 0.6 if one of its values is right, and 0 if
-both are. Peers, with settings of their own and where installed: cmaes' CatCMAwM and Optuna's TPE. On a GPU:
-generations of 1,024 candidates in a CUDA graph, ours and ten lines of PyTorch.
+40 parameters of 10 values in 20 pairs. A pair costs 1, 0.6 if one of its values is right, and 0 if both are.
+Peers, with settings of their own and where installed: cmaes' CatCMAwM and Optuna's TPE.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Callable
-from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
-from torch.nn.functional import one_hot, pad
 
-from cem import CEMConfig, Choice, CrossEntropyMethod, minimize
-from cem.families import Bernoulli, Categorical, Family, Permutation
+from cem import Choice, minimize
 from measure.provenance import Measured
-from measure.timing import Plan, capture, latency_times
 
 PAIRS, VALUES, COSTS = 20, 10, np.array([1.0, 0.6, 0.0])
 SEEDS, LOOK, MOST = 10, 1000, 100_000
 FEW, TRIALS = 3, 1000  # seeds and evaluations of TPE, which takes minutes
-POPULATION, GENERATIONS, PLAN = 1024, 20, Plan(7, 5, 1)
-BITS, CATEGORIES, ITEMS = 200, (50, 10), 100
-_ELITES, _SMOOTHING, _FLOOR = 5, 0.7, 1e-3  # of the ten lines; one candidate in as many is an elite
 
 
 class Pairs:
@@ -82,7 +71,7 @@ SEARCHES = {"cem": (_cem, "cem"), "catcma": (_catcma, "cmaes"), "tpe": (_tpe, "o
 """Functions, and what they import."""
 
 
-def on_cpu() -> Measured:
+def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Return of each search the runs that find the optimum, the evaluations for it, and its best early."""
     figures: dict[str, float] = {}
     for name, (search, _) in ((x, each) for x, each in SEARCHES.items() if find_spec(each[1])):
@@ -97,54 +86,3 @@ def on_cpu() -> Measured:
             figures[f"discrete.{name}.median"] = statistics.median(needed)
             figures |= {f"discrete.{name}.least": min(needed), f"discrete.{name}.most": max(needed)}
     return Measured(figures, {"early": LOOK})
-
-
-def _fitness(x: Tensor) -> Tensor:
-    return x[:, ::2].sum(-1)
-
-
-def _independent(p: Tensor) -> None:
-    """Move p by a generation: shape (V,), bits, or (V, K). Ten lines of PyTorch, as the next ones."""
-    noise, bits = torch.rand(POPULATION, *p.shape, device=p.device), p.dim() == 1
-    x = (noise < p).float() if bits else (p.log() - (-noise.log()).log()).argmax(-1)
-    elites = x[_fitness(x).topk(POPULATION // _ELITES).indices]
-    shares = elites if bits else one_hot(elites, p.shape[1]).float()
-    p.lerp_(shares.mean(0), _SMOOTHING).clamp_(_FLOOR, 1 - _FLOOR)
-
-
-def _orders(p: Tensor) -> None:
-    left, row, items = p.new_ones(POPULATION, ITEMS), p.new_zeros(POPULATION).long(), list[Tensor]()
-    for _ in range(ITEMS):
-        items.append(((p[row] * left).log() - (-torch.rand_like(left).log()).log()).argmax(1))
-        left.scatter_(1, items[-1].unsqueeze(1), 0.0)
-        row = items[-1] + 1
-    x = torch.stack(items, 1)
-    elites = x[_fitness(x).topk(POPULATION // _ELITES).indices]
-    shares = torch.full(elites.shape, 1 / len(elites), device=p.device)
-    moved = torch.zeros_like(p).index_put_((pad(elites[:, :-1] + 1, (1, 0)), elites), shares, accumulate=True)
-    p.lerp_(moved, _SMOOTHING)
-
-
-def on_gpu() -> Measured:
-    """Return the microseconds of a generation; a graph has 20, but of PyTorch's permutations one."""
-    table = partial(torch.full, device="cuda")
-    choices, sizes = Categorical(CATEGORIES[1:] * CATEGORIES[0]), "{}x{}".format(*CATEGORIES)
-    cases: dict[str, tuple[Family, Callable[[Tensor], None], Tensor, int]] = {
-        f"bits.{BITS}": (Bernoulli(BITS), _independent, table((BITS,), 0.5), GENERATIONS),
-        f"categories.{sizes}": (choices, _independent, table(CATEGORIES, 0.1), GENERATIONS),
-        f"orders.{ITEMS}": (Permutation(ITEMS), _orders, table((ITEMS + 1, ITEMS), 1 / ITEMS), 1),
-    }
-    figures: dict[str, float] = {}
-    for name, (family, ten_lines, p, count) in cases.items():
-        options: dict[str, Any] = {"maximize": True, "config": CEMConfig.cma(families=[family]), "seed": 1}
-        ours = CrossEntropyMethod(torch.zeros(0), 1.0, POPULATION, **options, device="cuda")
-        step = ours.capture(lambda x, _: _fitness(x), GENERATIONS)
-        times = latency_times({"cem": step, "torch": capture(partial(ten_lines, p), count)}, PLAN)
-        for method, each in (("cem", GENERATIONS), ("torch", count)):
-            figures[f"discrete.{method}.{name}.us"] = times[method]["median"] / each
-    return Measured(figures, {"population": POPULATION, "generations": GENERATIONS})
-
-
-def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Return figures and details."""
-    return on_gpu() if device == "cuda" else on_cpu()

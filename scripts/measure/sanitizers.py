@@ -1,6 +1,5 @@
-"""Run the GPU tests, plainly or under a tool of NVIDIA's compute-sanitizer, and count what it finds.
+"""Run the GPU tests under a tool of NVIDIA's compute-sanitizer, and count what it finds.
 
-python scripts/measure sanitizers tests
 python scripts/measure memcheck --json memcheck.json
 
 Only records in kernels of this project count: not what the host was told, as that memory is used up.
@@ -10,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -17,7 +17,6 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from typing import Any
 from kernels.loader.cuda import find_nvcc
 from measure import ROOT
 from measure.provenance import Measured
-from measure.work import GOOD, build_engines, environment, python
+from measure.work import GOOD, build_engines
 from tetris.commands.command_line import one_line_errors
 
 SANITIZED = ("tests/kernels", "tests/cem", "tests/tetris")
@@ -71,36 +70,33 @@ def find_sanitizer() -> str:
     return found
 
 
-def run_pytest(words: Sequence[str], changes: Mapping[str, str]) -> dict[str, Any]:
-    """Run tests by a command, in a changed environment; a crash or a time-out is a failure, too."""
-    own = {**environment(), **changes}
-    # Of a process that crashed, the last line then names the test.
-    done = subprocess.run([*words, "-v"], env=own, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
-    counts = {word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|errors?)\b", done.stdout)}
-    passed, failed = counts.pop("passed", 0), sum(counts.values())
-    failures = re.findall(r"^(?:FAILED|ERROR) (.+)$", done.stdout, re.MULTILINE)
-    summary = (done.stdout.strip().splitlines() or [""])[-1].strip("= ")
-    if done.returncode not in (0, _NO_TESTS) and not failures:
-        failed, failures = max(1, failed), [f"{words[-1]} ended with {done.returncode}: {summary}"]
-    return {"passed": passed, "failed": failed, "failures": failures, "summary": summary}
-
-
 def run_file(tool: str, log: Path, test: str) -> dict[str, Any]:
-    """Run the GPU tests of a file under a tool; what it found there."""
+    """Run the GPU tests of a file under a tool; what it found there. A crash or a time-out is a failure."""
     # timeout ends what the tool watches, too: all of its process group.
     sanitizer = ["timeout", "-k5", str(TIMEOUT_S), find_sanitizer(), "--tool", tool, *FILTERS.get(tool, ())]
     pytest = [sys.executable, *PYTEST, "-m", MARKED, "-k", SELECTED[tool], test]
     # Except where races are looked for, each tensor is an allocation of its own.
     uncached = {} if tool == "racecheck" else {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-    found = run_pytest([*sanitizer, "--log-file", str(log), *pytest], uncached)
+    own = {**os.environ, "PYTHONPATH": str(ROOT), **uncached}
+    # Of a process that crashed, the last line then names the test.
+    words = [*sanitizer, "--log-file", str(log), *pytest, "-v"]
+    done = subprocess.run(words, env=own, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    counts = {word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|errors?)\b", done.stdout)}
+    passed, failed = counts.pop("passed", 0), sum(counts.values())
+    failures = re.findall(r"^(?:FAILED|ERROR) (.+)$", done.stdout, re.MULTILINE)
+    if done.returncode not in (0, _NO_TESTS) and not failures:
+        summary = (done.stdout.strip().splitlines() or [""])[-1].strip("= ")
+        failed, failures = max(1, failed), [f"{test} ended with {done.returncode}: {summary}"]
     records = _RECORD.split(log.read_text(errors="replace") if log.is_file() else "")[1:]
     ours = [record for record in records if NAMESPACE in _HOST_FRAME.sub("", record)]
+    found = {"passed": passed, "failed": failed, "failures": failures}
     return {**found, "errors": len(ours), "elsewhere": len(records) - len(ours), "records": ours[:5]}
 
 
 def run_tool(tool: str) -> dict[str, Any]:
     """Run all files of GPU tests under a tool, a few side by side; what it found."""
-    collected = python(*PYTEST, "-q", "--collect-only", "-m", MARKED, *SANITIZED)
+    collect = [sys.executable, *PYTEST, "-q", "--collect-only", "-m", MARKED, *SANITIZED]
+    collected = subprocess.run(collect, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
     tests = Counter(line.split("::")[0] for line in collected.splitlines() if "::" in line)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(_AT_ONCE) as pool:
         named = [(name, Path(folder, f"{i}.log")) for i, (name, _) in enumerate(tests.most_common())]
@@ -113,18 +109,13 @@ def run_tool(tool: str) -> dict[str, Any]:
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Return what was found; RuntimeError where that is anything."""
     tool = arguments.tool
-    if tool != "tests":
-        with one_line_errors():
-            find_sanitizer()
+    with one_line_errors():
+        find_sanitizer()
     build_engines((name, 10) for name in GOOD)
     began = time.monotonic()
-    if tool == "tests":
-        found = run_pytest([sys.executable, *PYTEST, "-m", "cuda", "tests"], {})
-        figures = {"tests.cuda.passed": found["passed"], "tests.cuda.failed": found["failed"]}
-    else:
-        found = run_tool(tool)
-        figures = {f"sanitizer.{tool}.errors": found["errors"], f"sanitizer.{tool}.tests": found["passed"]}
-    if found["passed"] == 0 or found.get("errors", 0) + found["failed"]:
+    found = run_tool(tool)
+    figures = {f"sanitizer.{tool}.errors": found["errors"], f"sanitizer.{tool}.tests": found["passed"]}
+    if found["passed"] == 0 or found["errors"] + found["failed"]:
         print(json.dumps(found, indent=1), flush=True)
         raise RuntimeError(f"expected {tool} to find nothing and all tests to pass")
     return Measured(figures, {"seconds": round(time.monotonic() - began, 1), "findings": found})

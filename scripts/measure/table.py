@@ -9,9 +9,7 @@ from __future__ import annotations
 import argparse
 import ast
 import importlib
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,12 +17,10 @@ from typing import Any, NamedTuple
 
 from kernels import BuildError
 from kernels.support.files import check_writable
-from measure import ROOT
 from tetris.commands import command_line
 from tetris.commands.arguments import DEFAULT_BOARD, add_device
 from tetris.commands.command_line import Parser, fail, one_line_errors, one_of, positive_int, up_to
 from tetris.evaluation.comparison import table
-from tetris.game.rules import RULES
 from tetris.play.devices import check_gpu, choose_device
 
 CPU, GPU, BOTH, ALL = ("cpu",), ("cuda",), ("cpu", "cuda"), ("cpu", "cuda", "python")
@@ -36,37 +32,35 @@ class Measurement(NamedTuple):
     name: str  # of the measurement and its result file
     module: str  # of this package, that measures
     devices: tuple[str, ...] = BOTH  # on which it can be measured
-    timeout_s: float | None = 3600.0  # the most it may take; None: it is not made with all others
     words: str = ""  # arguments that the name stands for
 
 
 SEARCHES = tuple(f"noisy_ce_{x}_{board}" for board in ("10x10", "10x20") for x in ("bertsekas", "bcts"))
-PARTS = ("quality", "speed")
+SUITES = {
+    "bbob": "--dims 2 3 5 10 20 40 --instances 41-45",
+    "bbob-noisy": "--dims 5 20 --instances 41-52",
+    "bbob-constrained": "--dims 5 10 --instances 41-48",
+    "bbob-mixint": "--dims 5 20 --instances 41-55",
+}
+"""Those of COCO, and what is measured of them."""
 TOOLS = ("memcheck", "racecheck", "initcheck")
-WAYS = ("known1", "ahead", "known2")
 
 _TABLE = (
     Measurement("sampling", "sampling"),
     Measurement("generation", "generation"),
-    Measurement("bbob", "optimizers", CPU, 7200.0, "quality"),
-    Measurement("compare_optimizers", "optimizers", BOTH, None),
-    Measurement("constrained", "constrained", CPU, 7200.0, "--dims 5 10 --instances 4 5"),
+    Measurement("coco", "coco", CPU),
+    *(Measurement(suite, "coco", CPU, f"--suite {suite} {words}") for suite, words in SUITES.items()),
     Measurement("operators", "operators"),
-    Measurement("rare_events", "rare_events", CPU),
-    Measurement("discrete", "discrete"),
-    Measurement("rollout", "rollout", ALL, 600.0, "dt20 best bcts bdu bertsekas"),
-    Measurement("benchmark_tetris", "rollout", ALL, None),
-    Measurement("env", "env", ALL, 600.0),
-    Measurement("equality", "equality", GPU, 600.0),
-    Measurement("first_run", "training", CPU, 3600.0, "first_run"),
-    Measurement("training", "training", BOTH, 3600.0, "preset"),
-    Measurement("scores", "scores", BOTH, None),
-    Measurement("reproduce", "reproduce", BOTH, None),
-    Measurement("published", "reproduce", BOTH, 3600.0, "published"),
-    *(Measurement(x, "reproduce", GPU if x.endswith("x20") else CPU, 3600.0, x) for x in SEARCHES),
-    Measurement("peers", "peers", CPU, None),
-    Measurement("sanitizers", "sanitizers", GPU, None),
-    *(Measurement(tool, "sanitizers", GPU, 3600.0, tool) for tool in ("tests", *TOOLS)),
+    Measurement("discrete", "discrete", CPU),
+    Measurement("rollout", "rollout", ALL, "dt20 best bcts bdu bertsekas"),
+    Measurement("benchmark_tetris", "rollout", ALL),
+    Measurement("env", "env", ALL),
+    Measurement("equality", "equality", GPU),
+    Measurement("reproduce", "reproduce", BOTH),
+    Measurement("published", "reproduce", BOTH, "published"),
+    *(Measurement(x, "reproduce", GPU if x.endswith("x20") else CPU, x) for x in SEARCHES),
+    Measurement("peers", "peers", CPU),
+    *(Measurement(tool, "sanitizers", GPU, tool) for tool in TOOLS),
 )
 MEASUREMENTS = {each.name: each for each in _TABLE}
 
@@ -79,6 +73,12 @@ def _number(default: int, text: str, most: int = 1 << 62) -> dict[str, Any]:
     return {"type": up_to(most), "metavar": "N", "default": default, "help": f"{text} (default: {default:,})"}
 
 
+def _numbers(text: str) -> range:
+    """Return the numbers that ``5`` or ``3-5`` stands for."""
+    first, _, last = text.partition("-")
+    return range(positive_int(first), positive_int(last or first) + 1)
+
+
 _SECONDS = {"type": command_line.positive_seconds, "metavar": "S", "default": 1.0}
 _LENGTH: Mapping[str, Any] = {
     "--repeats": _number(7, "measurements", 10_000),
@@ -88,33 +88,20 @@ _GAMES = {"--num-envs": _number(1024, "games side by side", 1 << 20), **_LENGTH}
 _CONTROLLERS = {"nargs": "*", "metavar": "CONTROLLER", "help": "by name, files or run folders"}
 _BOARD = {"default": DEFAULT_BOARD, "metavar": "WxH", "help": f"(default: {DEFAULT_BOARD})"}
 _NUMBERS = {"type": positive_int, "nargs": "+", "metavar": "N"}
-_RUNS: Mapping[str, Mapping[str, Any]] = {
-    "--searches": {"nargs": "+", "metavar": "NAME", "help": "of the quality (default: all)"},
-    "--dims": {**_NUMBERS, "default": [2, 5, 20], "help": "(default: 2 5 20)"},
-    "--instances": {**_NUMBERS, "default": [1, 2, 3], "help": "(default: 1 2 3)"},
-}
 OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
-    "optimizers": {
-        "parts": _choice("part", PARTS, nargs="*"),
-        **_RUNS,
-        "--jobs": _number(1, "processes for the quality", 1024),
+    "coco": {
+        "--suite": _choice("suite", tuple(SUITES), default="bbob"),
+        "--searches": {"nargs": "+", "metavar": "NAME", "help": "(default: all)"},
+        "--functions": {**_NUMBERS, "help": "(default: all)"},
+        "--dims": {**_NUMBERS, "default": [2, 5, 20], "help": "(default: 2 5 20)"},
+        "--instances": {**_NUMBERS, "type": _numbers, "default": [range(1, 4)], "help": "(default: 1-3)"},
+        "--budget": _number(2000, "evaluations per dimension"),
+        "--jobs": _number(1, "processes", 1024),
     },
-    "constrained": _RUNS,
     "rollout": {"controllers": {**_CONTROLLERS, "default": ("dt20", "bcts")}, "--board": _BOARD, **_LENGTH},
     "env": _GAMES,
     "peers": _GAMES,
-    "scores": {
-        "controllers": {**_CONTROLLERS, "default": ("dt20", "best")},
-        "--boards": {**_BOARD, "nargs": "+", "default": [DEFAULT_BOARD]},
-        "--ways": _choice("way", WAYS, nargs="+", default=["known1"]),
-        "--rule": _choice("rule", RULES, default="published"),
-        "--pieces": {"default": "uniform", "metavar": "SOURCE", "help": "uniform, bag, or letters"},
-        "--decisions": _number(20_000_000, "of each"),
-        "--estimated": {"action": "store_true", "help": "by importance splitting, not played"},
-        "--seed": {"type": command_line.seed, "metavar": "N", "help": "of the pieces"},
-    },
-    "training": {"what": _choice("what", ("preset", "first_run")), "--seeds": _number(1, "seeds 1 to that")},
-    "sanitizers": {"tool": _choice("tool", ("tests", *TOOLS))},
+    "sanitizers": {"tool": _choice("tool", TOOLS)},
     "reproduce": {
         "experiments": _choice("experiment", ("published", *SEARCHES), nargs="*"),
         "--quick": {"action": "store_true", "help": "a look: three searches of a kind"},
@@ -140,21 +127,27 @@ def command(name: str) -> Callable[..., int]:
                 check_gpu("what is measured", "a machine with one")
             device = row.devices[0] if len(row.devices) == 1 else choose_device(arguments.device)
         from kernels.support import ranks
-        from measure.provenance import Measured, machine, write_result
+        from measure import provenance
 
+        if arguments.record:
+            if provenance.commit()[0] is None:
+                fail(f"expected git to know the commit that is measured: set {provenance.COMMIT}")
+            arguments.json = provenance.RESULTS / provenance.machine_name(device) / f"{name}.json"
+            arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        measure: Callable[..., Any] = importlib.import_module(f"measure.{row.module}").measure
         with command_line.joined_ranks():
             try:
-                found: Measured = importlib.import_module(f"measure.{row.module}").measure(arguments, device)
+                found: provenance.Measured = measure(arguments, device)
             except BuildError:  # a RuntimeError that whoever runs this prints
                 raise
             except RuntimeError as error:
                 print(error, file=sys.stderr)
                 return 1
-            here = machine(device)
+            here = provenance.machine(device)
             print(here.get("gpu", here["processor"]), here["vectors"], f"{here['threads']} threads", sep=", ")
             print(_table_of(found.figures, found.data.get("ranges", {})), flush=True)
             if arguments.json is not None and ranks.rank() == 0:
-                write_result(arguments.json, found, device)
+                provenance.write_result(arguments.json, found, device)
         return 0
 
     return main
@@ -177,6 +170,7 @@ def _read(row: Measurement, words: Sequence[str]) -> argparse.Namespace:
     if len(row.devices) > 1:
         add_device(parser, ("auto", *row.devices), what="what is measured")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result")
+    parser.add_argument("--record", action="store_true", help="to benchmarks/results/<machine>/<name>.json")
     return parser.parse_args(words)
 
 
@@ -188,45 +182,3 @@ def _table_of(figures: Mapping[str, float], ranges: Mapping[str, Sequence[float]
     ]
     most = max(map(len, rows))
     return table(["figure", "value", "least", "most"][:most], [[*row, "", ""][:most] for row in rows])
-
-
-def record(argv: Sequence[str]) -> int:
-    """Make measurements, each in a process of its own, and file their results under the machine.
-
-    python scripts/measure --record rollout env
-
-    The status is 1 where something failed or took too long.
-    """
-    parser = Parser(description=record.__doc__, usage="%(prog)s --record [option ...] [NAME ...]")
-    names = _choice("name", tuple(MEASUREMENTS), nargs="*")
-    parser.add_argument("names", **{**names, "help": "(default: all that suit the device)"})
-    add_device(parser, ("auto", *BOTH), what="what is measured")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="(default: benchmarks/results/<machine>)")
-    arguments = parser.parse_args(argv)
-    from measure.provenance import COMMIT, RESULTS, commit, machine_name
-
-    with one_line_errors():
-        device = choose_device(arguments.device)
-        suited = [name for name, row in MEASUREMENTS.items() if device in row.devices and row.timeout_s]
-        if unsuited := set(arguments.names) - set(suited):
-            fail(f"expected measurements of {device} to record, got {', '.join(sorted(unsuited))}")
-        sha, dirty = commit()
-        if sha is None:
-            fail(f"expected git to know the commit that is measured: set {COMMIT}")
-        folder = arguments.out or RESULTS / machine_name(device)
-        folder.mkdir(parents=True, exist_ok=True)
-    hidden = {"CUDA_VISIBLE_DEVICES": ""} if device == "cpu" else {}
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), COMMIT: sha + "+" * dirty, **hidden}
-    failed = 0
-    for name in arguments.names or suited:
-        row = MEASUREMENTS[name]
-        words = ["--device", device] if len(row.devices) > 1 else []
-        words = [sys.executable, "scripts/measure", name, *words, "--json", str(folder / f"{name}.json")]
-        try:
-            done = subprocess.run(words, cwd=ROOT, env=environment, timeout=row.timeout_s, check=False)
-            state = f"ended with {done.returncode}" if done.returncode else "done"
-        except subprocess.TimeoutExpired:
-            state = f"not done in {row.timeout_s:.0f} s"
-        failed += state != "done"
-        print(f"{name}: {state}", file=sys.stderr, flush=True)
-    return int(failed > 0)

@@ -1,16 +1,12 @@
-"""What several measurements need: commands in processes of their own, engines compiled beforehand."""
+"""What several measurements need: good controllers, engines compiled beforehand, scores of few games."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kernels import Extension
 from kernels.loader.extension import side_by_side
-from measure import ROOT
 from tetris import Lookahead, feature_names, resolve
 from tetris.play import engines as native
 
@@ -40,21 +36,6 @@ def build_engines(
         for library in native.libraries(native.extension(each, lookahead), cuda=True)
     ]
     side_by_side(Extension.build, [*extensions, native.resampling_extension()])
-
-
-def environment() -> dict[str, str]:
-    """Return the environment for a process of this checkout."""
-    return {**os.environ, "PYTHONPATH": str(ROOT)}
-
-
-def python(*arguments: object) -> str:
-    """Run Python as a person would in the checkout; return what it prints on stdout."""
-    words = [sys.executable, *map(str, arguments)]
-    done = subprocess.run(words, text=True, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, check=False)
-    if done.returncode:
-        tail = "\n".join(done.stdout.splitlines()[-30:])
-        raise RuntimeError(f"{' '.join(map(str, arguments))} ended with {done.returncode}:\n{tail}")
-    return done.stdout
 
 
 def least_lines(measured: Mapping[str, Any]) -> float:

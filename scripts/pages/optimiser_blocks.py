@@ -17,27 +17,15 @@ from pages.result_files import (
 from pages.wording import digits
 
 _DIMENSIONS = (2, 10, 40)
-_EVALUATIONS = ("200", "2000")
-_METHODS = {
-    "cem.generation.graph": "`cem`, CUDA graph of 20 generations",
-    "cem.generation.graph_of_one": "`cem`, CUDA graph of one",
-    "cem.generation.eager": "`cem`",
-    "cem_cma.generation.graph": "`cem`, full covariance and paths, CUDA graph of 20 generations",
-    "cem_cma.generation.eager": "`cem`, full covariance and paths",
-    "cem_minimize.generation.eager": "the same by `minimize`",
-    "cmaes_full.generation.eager": "cmaes, CMA",
-    "cma_full.generation.eager": "pycma",
-    "cem_torch.generation.eager": '`cem`, `backend="torch"`',
-    "torch.generation.graph": "ten lines of PyTorch, CUDA graph of 20 generations",
-    "torch.generation.compile": "ten lines of PyTorch, torch.compile",
-    "torch.generation.eager": "ten lines of PyTorch",
-    "numpy.generation.eager": "ten lines of NumPy",
-    "evotorch.generation.eager": "evotorch, functional CEM",
-    "evox.generation.compile": "EvoX, SNES, torch.compile",
-    "evox.generation.eager": "EvoX, SNES",
-    "cmaes.generation.eager": "cmaes, SepCMA",
-    "pycma.generation.eager": "pycma, diagonal",
+_SUITES = {
+    "bbob": "24 functions of {}, the same start for all: {}. The default was chosen on other instances.",
+    "bbob-noisy": "30 functions of {}, with normal, uniform and Cauchy noise: {}, which candidates reach by "
+    "their value without the noise.",
+    "bbob-constrained": "54 functions of {}, with 1 to 9 + 9 dim / 2 constraints: {}, which feasible "
+    "candidates reach. An evaluation is one of the objective and of all constraints.",
+    "bbob-mixint": "24 functions of {}, of as many parameters with 2, 4, 8 and 16 values as with any: {}.",
 }
+_TARGETS = "the share of 51 targets, from 100 down to 1e-8 above the optimum"
 _CLAIMED = tuple(f"{name}.generation.{mode}" for name in ("cem", "torch") for mode in ("eager", "graph"))
 
 _DISCRETE = {
@@ -73,28 +61,33 @@ def optimiser_claim() -> str:
     return with_provenance(words.format(*times), quality, speed)
 
 
-def bbob() -> str:
-    """Return the share of targets that each search reaches on BBOB after 200 and 2,000 evaluations."""
+def coco(*suites: str) -> str:
+    """Return the share of targets of each search on suites of COCO, after a tenth of the budget and all."""
 
     def block(result: Result) -> str:
-        found = result.data["quality"]["searches"]
+        data = result.data.get("quality", result.data)
+        found, budget = data["searches"], data["evaluations_per_dimension"]
         dims = [key for key in found["cem"] if key != "label"]
 
         def shares(name: str, dim: str, what: str = "solved") -> list[float]:
             reached = found[name].get(dim, {})
-            return [reached[until][what] for until in _EVALUATIONS if until in reached]
+            return [reached[str(until)][what] for until in budget if str(until) in reached]
 
         best_first = sorted(found, key=lambda name: -sum(sum(shares(name, dim)) for dim in dims))
         error = max(x for name in found for dim in dims for x in shares(name, dim, "standard_error"))
-        return crossed(
-            f"share of targets: 200 / 2,000 evaluations per parameter (standard error up to {error:.2f})",
+        corner = f"{' / '.join(f'{x:,}' for x in budget)} evaluations per parameter"
+        table = crossed(
+            f"share of targets: {corner} (standard error up to {error:.2f})",
             {dim: f"{dim[1:]} parameters" for dim in dims},
             {name: found[name]["label"] for name in best_first},
             lambda name, dim: " / ".join(f"{x:.2f}" for x in shares(name, dim)) or None,
             result,
         )
+        suite = result.name.partition("/")[2]
+        link = f"[{suite}](https://numbbo.github.io/coco/testsuites/{suite})"
+        return f"{_SUITES[suite].format(link, _TARGETS)}\n\n{table}"
 
-    return each_machine("bbob", block)
+    return "\n\n".join(filter(None, (each_machine(suite, block) for suite in suites)))
 
 
 def rare_events() -> str:
@@ -145,28 +138,6 @@ def discrete() -> str:
     return each_machine("discrete", block)
 
 
-def generations() -> str:
-    """Return the microseconds of a generation on GPUs and processors."""
-
-    def block(result: Result) -> str:
-        shapes = {
-            shape: _shape_text(shape)
-            for shape in result.data["shapes"]
-            if any(_microseconds(result, name, shape) for name in _METHODS)
-        }
-        return crossed(
-            "us per generation", shapes, _METHODS, lambda name, at: _microseconds(result, name, at), result
-        )
-
-    return each_machine("generation", block)
-
-
 def _microseconds(result: Result, name: str, shape: str) -> str | None:
     value = result.figures.get(f"{name}.{shape}.us")
     return None if value is None else digits(value)
-
-
-def _shape_text(shape: str) -> str:
-    *problems, population, dim = (f"{int(part):,}" for part in shape.split("x"))
-    text = f"{population} x {dim}"
-    return f"{problems[0]} problems of {text}" if problems else text

@@ -10,33 +10,35 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from measure import equality, noisy_ce, provenance, rollout, sampling, sanitizers, scores, table
+from measure import coco, equality, provenance, reproduce, rollout, sampling, sanitizers, table
 from measure.provenance import RESULTS, Measured, read_result
 from measure.table import MEASUREMENTS
 from measure.timing import Plan
 
 from kernels import CompilerMissingError
 from kernels.loader.toolchain import find_compiler
-from tetris import Lookahead, Rollout, Rules, Score, Streams
+from tetris import Lookahead, Rollout, Rules, Streams
 
 Script = Callable[..., Any]
 KEYS = ["commit", "dirty", "date", "command", "machine", "versions", "figures", "data"]
-BY_HAND = {"tests", "sanitizers", *table.TOOLS, "first_run"}  # they run pytest or install packages
+BY_HAND = table.TOOLS  # they run pytest
 
 _ONCE, _LITTLE = Plan(1, 1, 0), "--repeats 1 --seconds 0.001"
-_PLAN = noisy_ce.Plan("dt", "6x6", seeds=1, generations=1, limit=100, score_decisions=640)
-_ESTIMATE = {"lines_per_game": None, "ci95": [3.0, None]}
+_PLAN = reproduce.Plan("dt", "6x6", seeds=1, generations=1, limit=100, score_decisions=640)
+_COCO = "--functions 1 9 --instances 41-42 --budget 20"
 WORDS: dict[str, str] = {
     "benchmark_tetris": f"dt20 --board 6x6 {_LITTLE}",
     "rollout": f"{_LITTLE} --device python",
     "env": f"--num-envs 2 {_LITTLE}",
     "peers": f"--num-envs 2 {_LITTLE}",
-    "compare_optimizers": "speed",
-    "bbob": "--searches cem cem_textbook --dims 2 --instances 1 2",
-    "constrained": "--searches cem --dims 2 --instances 1",
-    "scores": "dt20 --boards 6x6 --decisions 640 --pieces bag",
+    "coco": f"{_COCO} --searches cem --dims 2 3",
+    "bbob": f"{_COCO} --searches cem --dims 2 --jobs 2",
+    "bbob-noisy": f"{_COCO} --searches cem --dims 2",
+    "bbob-constrained": f"{_COCO} --searches cem --dims 2",
+    "bbob-mixint": f"{_COCO} --searches cem --dims 5",
     "reproduce": "published --quick",
 }
 """Arguments of measurements."""
@@ -49,10 +51,7 @@ TINY: dict[str, dict[str, Any]] = {
     "generation": {"SHAPES": dict.fromkeys(("cpu", "cuda"), ((20, 4),)), "GENERATIONS": 20, "REPEATS": 1},
     "discrete": {
         **{"PAIRS": 2, "VALUES": 3, "SEEDS": 1, "FEW": 1, "LOOK": 20, "TRIALS": 20, "MOST": 200},
-        **{"BITS": 4, "CATEGORIES": (3, 4), "ITEMS": 5, "POPULATION": 16, "PLAN": _ONCE},
     },
-    "optimizers": {"FUNCTIONS": (1, 8), "EVALUATIONS": (10, 30)},
-    "constrained": {"FUNCTIONS": "1,8", "EVALUATIONS": (30,)},
     "operators": {
         **{"ELEMENTS": {"cpu": 64, "cuda": 64}, "ROUNDS": 1, "DTYPES": (torch.float32,)},
         "SIZES": {(2, 3, 4): _ONCE},
@@ -64,18 +63,12 @@ TINY: dict[str, dict[str, Any]] = {
         "SHAPES": ((2, 3, 40), (3, 1, 60)),
     },
     "env": {"GPU_ENVS": 2, "GPU_FEATURE_ENVS": 2},
-    "scores": {"estimate": lambda *arguments, **options: SimpleNamespace(to_dict=lambda: dict(_ESTIMATE))},
     "reproduce": {
         "PLANS": {f"noisy_ce_{x}_{y}": _PLAN for x in ("bcts", "bertsekas") for y in ("10x10", "10x20")},
         **{"PUBLISHED": ["dt20"], "decisions_for": lambda *told: 640},
         **{"QUICK_SECONDS": 0.01, "SECONDS": 0.01},
     },
     "peers": {"SHAPES": ((20, 2),)},
-    "training": {
-        "FLAGS": [
-            *("--board=6x6", "--generations=1", "--population=4", "--score-decisions=0", "--features=bcts"),
-        ],
-    },
 }
 """What is put in the place of a module's constants, and of what it starts processes with."""
 
@@ -119,11 +112,7 @@ def check(script: Script, folder: Path, name: str, device: str) -> None:
     "name", [x.name for x in MEASUREMENTS.values() if "cpu" in x.devices and x.name not in BY_HAND]
 )
 def test_a_measurement_runs_and_writes_its_result(script: Script, tmp_path: Path, name: str) -> None:
-    pytest.importorskip(
-        {"optimizers": "cocoex", "constrained": "cocoex", "scores": "scipy", "rare_events": "scipy"}.get(
-            MEASUREMENTS[name].module, "numpy"
-        )
-    )
+    pytest.importorskip("cocoex" if MEASUREMENTS[name].module == "coco" else "numpy")
     check(script, tmp_path, name, "cpu")
 
 
@@ -136,6 +125,15 @@ def test_a_measurement_runs_on_a_gpu(script: Script, tmp_path: Path, name: str) 
     if name in BY_HAND:
         pytest.skip("by hand")
     check(script, tmp_path, name, "cuda")
+
+
+@pytest.mark.usefixtures("small")
+def test_a_result_is_filed_under_the_machine(
+    script: Script, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(provenance, "RESULTS", tmp_path)
+    assert script("measure.__main__", "discrete", "--record").status == 0
+    assert read_result(tmp_path / provenance.machine_name("cpu") / "discrete.json")["figures"]
 
 
 def test_committed_results_have_the_form_of_a_result() -> None:
@@ -153,8 +151,8 @@ def test_committed_results_have_the_form_of_a_result() -> None:
     [
         (["samplng"], "did you mean 'sampling'?"),
         (["equality"], "expected a GPU for what is measured"),
+        (["bbob-mixint", "--dims", "2"], "expected a dimension of bbob-mixint, got 2"),
         (["published"] * 2 + ["--json", "x.json"], "expected one experiment with --json, got 2"),
-        (["--record", "equality"], "expected measurements of cpu to record, got equality"),
     ],
 )
 @pytest.mark.usefixtures("no_gpu")
@@ -211,21 +209,33 @@ def test_configurations_cover_what_a_rollout_can_be_asked_for() -> None:
     assert {each.streams.rules.board for each in chosen} >= {"4x4", "10x24", "10x20"}
 
 
-def test_a_ratio_of_scores_has_an_exact_interval() -> None:
-    pytest.importorskip("scipy")
-    found = scores.ratio(Score(80_000, 200, 1), Score(80_000, 1600, 1))
-    # With so many games it is nearly the normal interval of the logarithm.
-    wide = 1.96 * math.sqrt(1 / 200 + 1 / 1600)
-    assert found["value"] == 8.0
-    assert found["ci95"] == pytest.approx((8 * math.exp(-wide), 8 * math.exp(wide)), rel=0.01)
-    assert scores.ratio(Score(1000, 0, 1), Score(1000, 10, 1))["ci95"][1] is None
+def test_the_gap_of_a_noisy_function_is_that_without_the_noise() -> None:
+    pytest.importorskip("cocoex")
+    best = coco._optimal(coco._problem("bbob-noisy", 2, 7, 41))
+    for function in (7, 8, 9):  # a sphere with normal, uniform and Cauchy noise
+        objective = coco.Objective("bbob-noisy", 2, function, 41, [100])
+        values = objective([best + np.array([0.3, 0.4])] * 50)
+        assert objective.best[100] == pytest.approx(0.25)
+        assert len(set(values)) > 1
+
+
+def test_constraints_are_evaluated_with_the_objective_and_what_violates_them_does_not_count() -> None:
+    pytest.importorskip("cocoex")
+    objective = coco.Objective("bbob-constrained", 2, 1, 41, [2])
+    inside, outside = objective.start, 2.0 * coco._optimal(objective._problem) - objective.start
+    for x in (inside, outside):
+        assert (objective.constraints(x) <= 0).all() == (x is inside)
+        objective.one(x)
+    assert objective.best[2] == objective.one(inside) - objective._optimum
+    with pytest.raises(coco.Spent):
+        objective.one(inside + 1.0)
 
 
 @pytest.mark.usefixtures("small")
 def test_a_search_of_the_papers_learns() -> None:
-    plan = noisy_ce.Plan("dt", "10x10", seeds=1, generations=4, limit=2000, score_decisions=64_000)
-    experiment = noisy_ce.run_experiment(plan, "cpu")
-    assert experiment["searches"] == noisy_ce.run_experiment(plan._replace(seeds=2), "cpu")["searches"][:3]
+    plan = reproduce.Plan("dt", "10x10", seeds=1, generations=4, limit=2000, score_decisions=64_000)
+    experiment = reproduce.run_experiment(plan, "cpu")
+    assert experiment["searches"] == reproduce.run_experiment(plan._replace(seeds=2), "cpu")["searches"][:3]
     for search in experiment["searches"]:  # zero weights pile everything up in a corner
         assert search["mean_lines"][0] < 1.0
         assert search["mean_lines"][-1] > 10.0
