@@ -14,10 +14,9 @@ with one_line_interrupts():
 
     from cem import CrossEntropyMethod
 
-GENERATIONS, PAUSE = 30, 0.1  # seconds
-_X, _Y = (-2.1, 2.1), (-1.0, 3.2)
+_LOW, _HIGH = torch.tensor([-2.1, 3.2]), torch.tensor([2.1, -1.0])  # the corners above on the left, below
 _SHADES = (16, 17, 18, 19, 20, 26, 32, 38, 44, 50)  # of 256 colours, from high to low
-_MARKS = {"candidate": "\x1b[97m·", "elite": "\x1b[93m●", "mean": "\x1b[91m✚", "optimum": "\x1b[97m★"}
+OPTIMUM, CANDIDATE, ELITE, MEAN = "\x1b[97m★", "\x1b[97m·", "\x1b[93m●", "\x1b[91m✚"
 
 
 def valley(points: torch.Tensor) -> torch.Tensor:
@@ -28,49 +27,41 @@ def valley(points: torch.Tensor) -> torch.Tensor:
 
 def picture(marks: dict[str, torch.Tensor], columns: int, rows: int) -> str:
     """Return the valley, the brighter the lower, with points on it, those named last in front."""
-    grid = torch.cartesian_prod(torch.linspace(_Y[1], _Y[0], rows), torch.linspace(*_X, columns)).flip(-1)
-    levels = (2.4 - valley(grid).log10()).clamp(0.0, 4.3) / 4.4 * len(_SHADES)
-    shades = levels.int().reshape(rows, columns).tolist()
-    drawn = [[" "] * columns for _ in range(rows)]
-    for name, points in marks.items():
-        for x, y in points.reshape(-1, 2).tolist():
-            column = round((x - _X[0]) / (_X[1] - _X[0]) * (columns - 1))
-            row = round((_Y[1] - y) / (_Y[1] - _Y[0]) * (rows - 1))
-            if 0 <= row < rows and 0 <= column < columns:
-                drawn[row][column] = _MARKS[name]
-    lines = zip(shades, drawn, strict=True)
-    return "\n".join(
-        "".join(f"\x1b[48;5;{_SHADES[shade]}m{mark}" for shade, mark in zip(*line, strict=True)) + "\x1b[0m"
-        for line in lines
-    )
+    last = torch.tensor([columns - 1, rows - 1])
+    cells = torch.cartesian_prod(torch.arange(rows), torch.arange(columns)).flip(-1)
+    depth = (2.4 - valley(_LOW + (_HIGH - _LOW) * cells / last).log10()).clamp(0.0, 4.3)
+    drawn = {
+        tuple(cell): mark
+        for mark, points in marks.items()
+        for cell in ((points - _LOW) / (_HIGH - _LOW) * last).round().int().reshape(-1, 2).tolist()
+    }
+    shades = (depth / 4.4 * len(_SHADES)).int().tolist()
+    shown = [
+        f"\x1b[48;5;{_SHADES[shade]}m{drawn.get((x, y), ' ')}" + "\x1b[0m\n" * (x == columns - 1)
+        for shade, (x, y) in zip(shades, cells.tolist(), strict=True)
+    ]
+    return "".join(shown)
 
 
 def main() -> None:
     """Draw a search, or print a line a generation where there is no terminal with colours."""
     search = CrossEntropyMethod(torch.tensor([-1.6, 2.8]), 0.2, 24, maximize=False, backend="torch", seed=1)
     draws = (
-        sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+        sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb" and not os.environ.get("NO_COLOR")
     )
     columns, lines = shutil.get_terminal_size()
     print("\x1b[2J" * draws, end="")
-    for _ in range(GENERATIONS):
-        candidates = search.ask()
+    for generation in range(1, 31):
+        candidates, mean = search.ask(), search.mean
         fitness = valley(candidates)
-        order, mean = fitness.argsort(), search.mean
-        marks = {
-            "optimum": torch.ones(2),
-            "candidate": candidates,
-            "elite": candidates[order[:6]],
-            "mean": mean,
-        }
+        elites = candidates[fitness.argsort()[:6]]
         search.tell(candidates, fitness)
-        x, y = mean.tolist()
-        told = f"generation {search.generation:2}: best {fitness.min():.1e}, mean ({x:5.2f}, {y:5.2f})"
         if draws:
-            print(f"\x1b[H{picture(marks, min(columns, 78), min(lines - 3, 21))}\n{told}\x1b[K", flush=True)
-            time.sleep(PAUSE)
-        else:
-            print(told)
+            marks = {OPTIMUM: torch.ones(2), CANDIDATE: candidates, ELITE: elites, MEAN: mean}
+            print(f"\x1b[H{picture(marks, min(columns, 78), min(lines - 3, 21))}", end="")
+            time.sleep(0.1)
+        told = "generation {:2}: best {:.1e}, mean ({:5.2f}, {:5.2f})"
+        print(told.format(generation, fitness.min(), *mean.tolist()), flush=True)
     print("the optimum is (1, 1); of a function of yours: cem.minimize(f, mean, std)")
 
 

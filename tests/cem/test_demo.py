@@ -20,8 +20,8 @@ def test_a_pipe_gets_a_line_a_generation(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_a_picture_is_as_large_as_asked_with_the_optimum_where_it_is() -> None:
-    drawn = demo.picture({"optimum": torch.ones(2), "mean": torch.tensor([9.0, 9.0])}, 78, 21)
-    rows = re.sub(r"\x1b\[[0-9;]*m", "", drawn).split("\n")
+    drawn = demo.picture({demo.OPTIMUM: torch.ones(2), demo.MEAN: torch.tensor([9.0, 9.0])}, 78, 21)
+    rows = re.sub(r"\x1b\[[0-9;]*m", "", drawn).splitlines()
     assert {len(row) for row in rows} == {78}
     ((row, column),) = [(y, row.index("★")) for y, row in enumerate(rows) if "★" in row]
     assert (row, column) == (round(2.2 / 4.2 * 20), round(3.1 / 4.2 * 77))
