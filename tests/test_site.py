@@ -51,6 +51,6 @@ def test_a_link_leads_to_the_same_thing_on_the_site() -> None:
         "[a](engine.md#pieces) [b](start.md) "
         "[c](repository/benchmarks/notes/dellacherie-ties.txt) [d](https://e.f)"
     )
-    assert site.with_site_links("![a](docs/agent.gif) [b](benchmarks/notes)", "README.md") == (
-        "![a](agent.gif) [b](repository/benchmarks/notes/index.md)"
+    assert site.with_site_links("![a](docs/evolution.gif) [b](benchmarks/notes)", "README.md") == (
+        "![a](evolution.gif) [b](repository/benchmarks/notes/index.md)"
     )

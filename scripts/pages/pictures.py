@@ -1,4 +1,4 @@
-"""The pictures of docs/performance.md, from its result file, and of docs/spaces.md, of two searches."""
+"""The pictures of docs/performance.md, from its result file, of docs/spaces.md and of docs/gymnasium.md."""
 
 from __future__ import annotations
 
@@ -9,12 +9,18 @@ from typing import Any
 import torch
 from measure.discrete import VALUES, Pairs
 from measure.sampling import LABELS, median, speedups
+from PIL import Image
 
 from cem import CEMConfig, CrossEntropyMethod
 from cem.core.state import tables_of
 from cem.families import Categorical, Family, Permutation
 from pages.result_files import load
+from tetris import published
+from tetris.envs.key_press_env import DROP, LEFT, NOTHING, RIGHT, ROTATE, KeyPressTetrisEnv
+from tetris.game.decisions import choose
+from tetris.game.pieces import PIECES
 from tetris.report.learning_curve import COLORS, new_figure, save_figure
+from tetris.view.images import save_gif
 
 _BLACK, _VERMILION, _BLUE, _, _GREEN, _ORANGE = COLORS[:6]
 _METHOD_STYLES: Mapping[str, dict[str, Any]] = {
@@ -102,6 +108,25 @@ def draw_route(picture: Path) -> None:
         axes.plot(*cities.T, "o", color=_BLACK, markersize=3)
         axes.set(xticks=[], yticks=[], aspect="equal")
     save_figure(figure, picture)
+
+
+def draw_key_presses(picture: Path) -> None:
+    """Draw dt20's placements of 40 pieces, made by pressing keys, as `rgb_array` shows them."""
+    env = KeyPressTetrisEnv(height=12, pieces_known=3, render_mode="rgb_array")
+    player = published("dt20").player(env.rules)
+    observation, _ = env.reset(seed=3)
+    frames = [env.render()]
+    for _ in range(40):
+        piece = int(observation["piece"])
+        wanted = choose(env.rows, piece, player, env.rules)
+        shapes, keys = PIECES[piece], [ROTATE] * wanted.orientation
+        column = min((10 - shapes[0].width) // 2, *(10 - shape.width for shape in shapes))
+        keys += [RIGHT if wanted.column > column else LEFT] * abs(wanted.column - column)
+        for key in [*keys, DROP, NOTHING]:
+            observation, *_ = env.step(key)
+            frames.append(env.render())
+    images = (Image.fromarray(frame).quantize(64) for frame in frames)
+    save_gif(picture, images, env.metadata["render_fps"])
 
 
 def _tables(family: Family, function: Any, size: int) -> tuple[list[Any], Any]:

@@ -18,6 +18,7 @@ from tetris.game.decisions import Rows, after_states
 from tetris.game.features import feature_values
 from tetris.game.piece_stream import PieceStream, hole_column
 from tetris.game.rules import GUIDELINE_POINTS
+from tetris.view.game_view import STACK, UNKNOWN
 from tetris.view.images import PALETTE
 
 EVERY_ID = (*IDS, *REFERENCE_IDS)
@@ -225,6 +226,20 @@ def test_render_without_a_mode_says_so() -> None:
     env.reset(seed=0)
     with pytest.warns(UserWarning, match="without specifying any render mode"):
         assert env.render() is None
+
+
+@pytest.mark.parametrize("name", ["Tetris-v0", "Tetris-Garbage-v0", "Tetris-Hold-v0", "Tetris-KeyPress-v0"])
+def test_a_cell_has_the_colour_of_its_piece(name: str) -> None:
+    env = gymnasium.make(f"CemTetris/{name}", height=8, width=4, pieces="O", render_mode="rgb_array")
+    observation, info = env.reset(seed=1)
+    env.action_space.seed(1)
+    shown, ended = set(), False
+    while not ended:
+        cells = np.asarray(env.render())[16 * 4 + 8 :: 16, 8 : 16 * 4 : 16][::-1]
+        shown |= {tuple(color) for color in cells[observation["board"] == 1]}
+        observation, _, ended, _, info = env.step(env.action_space.sample(mask=info["action_mask"]))
+    grey = {tuple(PALETTE[3 * (STACK + UNKNOWN - 1)])} if "Garbage" in name else set()
+    assert shown == {tuple(PALETTE[3 * (STACK + 1)])} | grey
 
 
 def test_returned_arrays_are_the_caller_s() -> None:

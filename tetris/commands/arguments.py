@@ -34,6 +34,9 @@ GAME = {
 }
 """The options of a game, by default."""
 
+DEFAULT_CONTROLLER, DEFAULT_ELSEWHERE = "best", "anywidth"
+"""The default controllers: the best one of the package, for ten columns, and that for boards of any width."""
+
 Group = argparse._ActionsContainer
 """A parser, an argument group, or a mutually exclusive group."""
 
@@ -61,8 +64,11 @@ def score_parser(description: str | None, devices: Sequence[str] = DEVICES) -> t
     return parser, limit, output
 
 
-def add_game(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """Add and return the group of a game: board, rule, pieces, what is known, seed, features of one's own."""
+def add_game(parser: argparse.ArgumentParser, **of_seed: Any) -> argparse._ArgumentGroup:
+    """Add and return the group of a game: board, rule, pieces, what is known, seed, features of one's own.
+
+    ``of_seed`` are options of the seed, see `add_setting`.
+    """
     game = parser.add_argument_group("game")
     add_setting(game, "board")
     add_setting(game, "rule")
@@ -71,9 +77,24 @@ def add_game(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     add_setting(either, "pieces_known", choices=(1, 2), metavar=None)
     text = "compare the two best placements by all pieces that may come next: some 15 times as slow"
     either.add_argument("--lookahead", action="store_true", help=text)
-    add_setting(game, "seed", read=seed, text="of the pieces")
+    add_setting(game, "seed", **{"read": seed, "text": "of the pieces"} | of_seed)
     add_feature_header(game)
     return game
+
+
+def add_controller(parser: argparse.ArgumentParser, also: str = "") -> None:
+    """Add a controller that `controller_for` reads, or that there is none; ``also``: what else it may be."""
+    text = f"one by name ({', '.join(known_names())}), a controller.json, a run folder{also} (default: "
+    text += f"{DEFAULT_CONTROLLER}; on a board that is not ten columns wide {DEFAULT_ELSEWHERE})"
+    parser.add_argument("source", nargs="?", metavar="CONTROLLER", help=text)
+
+
+def controller_for(source: str | None, rules: Rules) -> tuple[str, LinearController]:
+    """Return the controller of an argument, or the default one on a board, and its label."""
+    source = source or (DEFAULT_CONTROLLER if rules.width == 10 else DEFAULT_ELSEWHERE)
+    controller = resolve(source)
+    controller.names_on(rules)
+    return controller_label(controller, Path(source).resolve().name), controller
 
 
 def print_json(values: Any) -> None:

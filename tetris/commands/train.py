@@ -29,6 +29,7 @@ from tetris.evaluation.scores import Trial
 from tetris.game.feature_sets import feature_label
 from tetris.play.devices import choose_device
 from tetris.record.numbers import format_lines
+from tetris.report.evolution import write_evolution
 from tetris.report.learning_curve import draw_runs
 from tetris.report.page import write_report
 from tetris.training import Callback, Interrupted
@@ -222,28 +223,31 @@ def train(training: Training, given: argparse.Namespace) -> int:
 
 
 def draw(training: Training) -> None:
-    """Draw the learning curve."""
+    """Draw the learning curve and the evolution."""
     folder = training.folder
     with kept(folder, folder.learning_curve):
         draw_runs([load_run(folder.path)], folder.learning_curve)
+    with kept(folder, folder.evolution, "the means of three generations play the same pieces"):
+        write_evolution(folder.evolution, load_run(folder.path), training.recipe.device)
 
 
 def report(folder: RunFolder, what: str, *, live: bool = False) -> None:
     """Write the report and print its path and what it holds."""
-    with kept(folder, folder.report):
+    with kept(folder, folder.report, what):
         write_report(folder.report, [load_run(folder.path)], live=live)
-        with suppress(OSError):  # of a terminal that was closed
-            print(f"{printable(folder.report)}: {what}", flush=True)
 
 
 @contextmanager
-def kept(folder: RunFolder, file: Path) -> Iterator[None]:
-    """Make a file that a run can do without: a full disk or a library's error is a note."""
+def kept(folder: RunFolder, file: Path, what: str = "") -> Iterator[None]:
+    """Make a file that a run can do without, and print what it is: an error is a note."""
     try:
         yield
+        with suppress(OSError):  # of a terminal that was closed
+            print(*[f"{printable(file)}: {what}\n"] * bool(what), end="", flush=True)
     except Exception as error:
-        words = [str(folder.path), *["--plot", str(file)] * (file == folder.learning_curve)]
-        retry = f"{command_of('report')} {shlex.join(words)}"
+        how = {folder.learning_curve: ("report", "--plot"), folder.evolution: ("watch", "--evolution")}
+        command, *option = how.get(file, ("report",))
+        retry = f"{command_of(command)} {shlex.join([str(folder.path), *option, *[str(file)] * len(option)])}"
         note(f"no {file}: {type(error).__name__}: {error}; to try again: {retry}")
 
 

@@ -2,7 +2,7 @@
 
 python scripts/watch_tetris.py dt20 --board 10x10
 python scripts/watch_tetris.py runs/mine --html mine.html --gif mine.gif
-python scripts/watch_tetris.py --play        # yourself, in a race with it
+python scripts/watch_tetris.py runs/mine --evolution evolution.gif
 """
 
 from __future__ import annotations
@@ -12,35 +12,32 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
-from itertools import islice
+from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 
 from kernels.support.files import check_writable, write_text
 from kernels.support.printable import printable
 from kernels.support.progress import progress
-from tetris.commands.arguments import GAME, add_game, add_option, controller_label, game_rules
+from tetris.commands.arguments import GAME, add_controller, add_game, add_option, controller_for, game_rules
 from tetris.commands.command_line import Parser, between, fail, one_line_errors, path_ending, positive_int
 from tetris.game.decisions import Pieces, play
 from tetris.game.features import AfterState
 from tetris.game.piece_stream import PieceStream
 from tetris.game.policy import Lookahead, Player
 from tetris.game.rules import Rules
-from tetris.play.controller import LinearController, known_names, resolve
+from tetris.play.controller import LinearController
+from tetris.play.devices import choose_device
 from tetris.record.explanation import explain
 from tetris.record.numbers import counted, file_size
 from tetris.record.replay import FORMAT, DamagedReplayError, Replay
 from tetris.training import StopRequest
 from tetris.view.game_view import Scene, scenes
-from tetris.view.human_player import HumanPlayer
-from tetris.view.images import check_gif, check_mp4, write_gif, write_mp4
+from tetris.view.images import check_gif, frame, has_mp4, write_gif, write_mp4
 from tetris.view.replay_page import player_page
 from tetris.view.terminal import Terminal, is_interactive
 from tetris.view.text import scene_text
 from tetris.view.watcher import Watcher
-
-DEFAULT_CONTROLLER, DEFAULT_ELSEWHERE = "best", "anywidth"
-"""The default controllers: the best one of the package, for ten columns, and that for boards of any width."""
 
 DEFAULT_DECISIONS = 500
 """Default pieces of a file or a pipe; a terminal has no end."""
@@ -58,13 +55,7 @@ MOST_PICTURES = 10_000  # of a GIF, which is in memory as a whole: a gigabyte
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = Parser(description=__doc__, usage="%(prog)s [option ...] [CONTROLLER | replay.json]")
-    parser.add_argument(
-        "source",
-        nargs="?",
-        metavar="CONTROLLER",
-        help=f"one by name ({', '.join(known_names())}), a controller.json, a run folder, or a replay "
-        f"(default: {DEFAULT_CONTROLLER}; on a board that is not ten columns wide {DEFAULT_ELSEWHERE})",
-    )
+    add_controller(parser, ", or a replay")
     add_game(parser)
     length = parser.add_argument_group("length, one of the first two, and speed")
     limit = length.add_mutually_exclusive_group()
@@ -73,15 +64,14 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add_option(limit, "--decisions", "N", text, positive_int)
     read = between(0.1, 1000, "a number of pieces per second from 0.1 to 1000")
     add_option(length, "--speed", "N", "pieces per second", read, default=5.0)
+    text = "begin with piece N: the terminal, GIF and MP4"
+    add_option(length, "--from", "N", text, positive_int, default=1, dest="first")
     output = parser.add_argument_group("instead of watching in the terminal")
-    text = "play yourself, beside the controller on the same pieces; h asks it for a suggestion"
-    output.add_argument("--play", action="store_true", help=text)
     for name, (suffix, what) in EXPORTS.items():
         add_option(output, f"--{name}", f"OUT{suffix}", f"write {what}", path_ending(suffix))
-    arguments = parser.parse_args(argv)
-    if arguments.play and (arguments.games or arguments.decisions):
-        parser.error("--play goes on until you quit: expected no --games or --decisions")
-    return arguments
+    text = "write what generations of a run folder play, side by side, and an MP4 beside it"
+    add_option(output, "--evolution", "OUT.gif", text, path_ending(".gif"))
+    return parser.parse_args(argv)
 
 
 @dataclass(frozen=True)
@@ -128,7 +118,7 @@ def read_show(arguments: argparse.Namespace) -> Show:
     """Return the games of the arguments."""
     source = arguments.source
     if source is not None and _is_replay(Path(source)):
-        for name, usual in {**GAME, "play": False}.items():
+        for name, usual in GAME.items():
             if getattr(arguments, name) != usual:
                 flag = name.replace("_", "-")
                 raise ValueError(f"a replay has its own rules and pieces: expected no --{flag}")
@@ -138,11 +128,7 @@ def read_show(arguments: argparse.Namespace) -> Show:
         label = (replay.controller.name if replay.controller else "a person") or Path(source).stem
         return Show(replay.rules, replay.controller, replay.seed, label, replay.stream, replay)
     rules = game_rules(arguments)
-    if source is None:
-        source = DEFAULT_CONTROLLER if rules.width == 10 else DEFAULT_ELSEWHERE
-    controller = resolve(source)
-    controller.names_on(rules)
-    label = controller_label(controller, Path(source).resolve().name)
+    label, controller = controller_for(source, rules)
     lookahead = Lookahead.of(arguments.pieces_known, arguments.lookahead)
     return Show(rules, controller, arguments.seed, label, lookahead=lookahead)
 
@@ -163,6 +149,14 @@ def limited(played: Iterator[AfterState], most: int | None, most_games: int | No
         games += after.game_over
         if games == most_games:
             return
+
+
+def begun(shown: Iterator[Scene], first: int) -> Iterator[Scene]:
+    """Return the scenes from a piece on; the program ends where there is none."""
+    rest = islice(shown, first - 1, None)
+    if (scene := next(rest, None)) is None:
+        fail(f"expected --from up to the last piece, got {first:,}")
+    return chain([scene], rest)
 
 
 def record(played: Iterator[AfterState], show: Show, most: int | None) -> tuple[Replay, int | None]:
@@ -199,24 +193,6 @@ def print_frames(show: Show, shown: Iterator[Scene]) -> None:
         print(f"{text}\n")
 
 
-def play_by_hand(show: Show, arguments: argparse.Namespace, exports: bool) -> None:
-    """Let a person play; the replay is written even after an interruption."""
-    assert show.controller is not None
-    assert show.pieces is not None
-    terminal = Terminal(sys.stdout, sys.stdin.fileno())
-    title = replace(show, label="you").title
-    player = HumanPlayer(terminal, show.rules, show.pieces, show.controller, title, show.lookahead)
-    try:
-        with terminal:
-            player.run()
-        print(printable(player.summary()))
-    finally:
-        if exports:
-            # Where a piece was kept for later, they are not those of seed and stream in their order.
-            seed, stream = (show.seed, show.stream) if player.in_order else (None, None)
-            export(Replay.of(player.played, show.rules, seed, stream), "a person", arguments)
-
-
 def asked_for(arguments: argparse.Namespace) -> dict[str, Path]:
     """Return the files to write by kind, in writing order."""
     return {name: path for name in EXPORTS if (path := getattr(arguments, name)) is not None}
@@ -230,8 +206,8 @@ def check_exports(arguments: argparse.Namespace) -> None:
     if "gif" in paths:
         check_gif(arguments.speed)
         check_pictures(arguments.decisions or 0)
-    if "mp4" in paths:
-        check_mp4()
+    if "mp4" in paths and not has_mp4():
+        raise ValueError('an MP4 needs imageio-ffmpeg: pip install -e ".[watch]"')
 
 
 def check_pictures(count: int) -> None:
@@ -240,7 +216,7 @@ def check_pictures(count: int) -> None:
         raise ValueError(f"expected a GIF of at most {MOST_PICTURES:,} pieces, got {count:,}: see --mp4")
 
 
-def export(replay: Replay, label: str, arguments: argparse.Namespace) -> None:
+def export(replay: Replay, show: Show, arguments: argparse.Namespace) -> None:
     """Write the files and print their names."""
     if not replay.placements:
         print("nothing was played, nothing is written", file=sys.stderr)
@@ -250,46 +226,60 @@ def export(replay: Replay, label: str, arguments: argparse.Namespace) -> None:
             if name == "replay":
                 replay.save(path)
             elif name == "html":
-                write_text(path, player_page(replay, label, arguments.speed))
+                write_text(path, player_page(replay, show.label, arguments.speed, show.lookahead))
             else:
+                total = len(replay.placements) - arguments.first + 1
                 if name == "gif":
-                    check_pictures(len(replay.placements))
-                write = write_gif if name == "gif" else write_mp4
-                shown, total = scenes(replay.rules, replay.after_states()), len(replay.placements)
+                    check_pictures(total)
+                write, cell = (write_gif, 12) if name == "gif" else (write_mp4, 24)
+                shown = begun(scenes(replay.rules, replay.after_states()), arguments.first)
                 bar = progress(shown, desc=f"drawing {path.name}", total=total, unit=" pictures", leave=False)
                 with closing(bar):  # it goes before anything else is said
-                    write(path, bar, label, arguments.speed)
+                    write(path, (frame(scene, show.label, cell) for scene in bar), arguments.speed)
         print(
             f"{printable(path)}: {counted(len(replay.placements), 'piece')}, {file_size(path.stat().st_size)}"
         )
 
 
+def show_evolution(source: str | None, path: Path) -> None:
+    """Write the clip of a run, the engine of which plays, and print its name."""
+    from tetris.report.evolution import write_evolution
+    from tetris.training.run_folder import load_run
+
+    check_writable(path)
+    run = load_run(source or "")
+    device = run.recipe.device
+    write_evolution(path, run, choose_device("auto") if device == "cuda" else device)
+    print(f"{printable(path)}: {counted(run.generations, 'generation')}, {file_size(path.stat().st_size)}")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Watch, play or write."""
+    """Watch or write."""
     arguments = parse_arguments(argv)
     exports = bool(asked_for(arguments))
     interactive = is_interactive(sys.stdout)
     with one_line_errors():
+        if arguments.evolution is not None:
+            show_evolution(arguments.source, arguments.evolution)
+            return 0
         show = read_show(arguments)
-        if arguments.play and not interactive:
-            raise ValueError("--play needs a terminal: expected keyboard and screen, got a pipe or TERM=dumb")
         check_exports(arguments)
     endless = arguments.games or show.replay or (interactive and not exports)
     most = arguments.decisions or (None if endless else DEFAULT_DECISIONS)
+    most = most and most + arguments.first - 1
     played = limited(show.played(), most, arguments.games)
+    shown = scenes(show.rules, played, show.pieces)
     try:
-        if arguments.play:
-            play_by_hand(show, arguments, exports)
-        elif exports:
+        if exports:
             replay, number = record(played, show, most)
-            export(replay, show.label, arguments)
+            export(replay, show, arguments)
             return 0 if number is None else 128 + number
-        elif interactive:
+        if interactive:
+            shown = begun(shown, arguments.first)
             with Terminal(sys.stdout, sys.stdin.fileno()) as terminal:
-                shown = scenes(show.rules, played, show.pieces)
                 Watcher(terminal, shown, show.player(), show.title, arguments.speed).run()
         else:
-            print_frames(show, scenes(show.rules, played, show.pieces))
+            print_frames(show, begun(shown, arguments.first))
     except DamagedReplayError as error:
         fail(f"{arguments.source} holds no valid replay: {error}")
     return 0

@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from kernels.support.checks import check_flags, check_integer
 from kernels.support.names import unknown_name
-from tetris.envs.rendering import EMPTY_HOLD, draw
+from tetris.envs.rendering import EMPTY_HOLD, Painter
 from tetris.game.decisions import Rows, landing_row, place
 from tetris.game.features import column_heights
 from tetris.game.piece_stream import PieceStream, hole_column
@@ -146,7 +146,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             raise ValueError("expected pieces_known of at least 2 with a hold slot, got 1")
         if garbage_every is not None:
             garbage_every = check_integer("garbage_every", garbage_every, 1, (1 << 31) - 1)
-        self.render_mode = render_mode
+        self.render_mode, self._painter = render_mode, Painter(self.rules)
         self.has_hold, self.garbage_every, self.reward = hold, garbage_every, reward
         self.action_space: spaces.Discrete = spaces.Discrete(MAX_ORIENTATIONS * width * (2 if hold else 1))
         self._masks = [action_mask(piece, width) for piece in range(len(PIECES))]
@@ -216,7 +216,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
 
     def render(self) -> Any:
         """Draw the board and the piece to be placed, in the render mode that was chosen."""
-        pictures = draw(self.render_mode, [self._observation()])
+        pictures = self._painter.draw(self.render_mode, [self._observation()])
         return pictures and pictures[0]
 
     def _number_of(self, action: SupportsIndex) -> int:

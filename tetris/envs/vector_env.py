@@ -18,7 +18,7 @@ from kernels.ops.philox import signed64
 from kernels.support.checks import check_integer
 from kernels.support.names import unknown_name
 from tetris.envs import native
-from tetris.envs.rendering import draw
+from tetris.envs.rendering import Painter
 from tetris.envs.tetris_env import MAX_ORIENTATIONS, REWARDS, TetrisEnv, option_of_reset
 from tetris.game.feature_sets import feature_names
 from tetris.game.piece_stream import packed_source
@@ -89,7 +89,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         single = TetrisEnv(*arguments, **options)
         if single.has_hold or single.garbage_every is not None:
             raise ValueError('expected hold and garbage_every with vectorization_mode="sync" alone')
-        self.rules, self.render_mode = single.rules, single.render_mode
+        self.rules, self.render_mode, self._painter = single.rules, single.render_mode, Painter(single.rules)
         self.num_envs = check_integer("num_envs", num_envs, 1, 1 << 31)
         self.device = _device_of_an_engine(device)
         outputs = OUTPUTS if self.device.type == "cpu" else ("torch",)
@@ -200,7 +200,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         """Draw every game in the render mode that was chosen."""
         arrays = {name: tensor.cpu().numpy() for name, tensor in self._observe()[0].items()}
         games = ({name: array[i] for name, array in arrays.items()} for i in range(self.num_envs))
-        return draw(self.render_mode, games)
+        return self._painter.draw(self.render_mode, games)
 
     def _empty(self, dtype: torch.dtype, *shape: int) -> torch.Tensor:
         return torch.empty((self.num_envs, *shape), dtype=dtype, device=self.device)

@@ -18,7 +18,9 @@ from tetris.game.features import AfterState, Feature
 MOST_OWN = 8
 """Features of headers that a controller may have."""
 
-_BUILT_IN = frozenset(features.FEATURES)
+BUILT_IN = tuple(features.FEATURES)
+"""The features of the package."""
+
 _LARGEST = float(np.finfo(np.float32).max)
 _LARGEST_WHOLE = (1 << 12) - 1  # times a weight of 15 bits: `MOST_OWN` of them are half of a score of 32 bits
 _STRUCT = re.compile(r"^\s*(?:TETRIS_FEATURE\(\s*(\w+)\s*\)|struct\s+(\w+)\s*:)", re.MULTILINE)
@@ -51,7 +53,7 @@ def feature(definition: Feature) -> Feature:
     name = definition.__name__
     if not re.fullmatch(r"[a-z]+(_[a-z]+)*", name):
         raise ValueError(f"expected a feature's name of small letters and underscores, got {name!r}")
-    if name in _BUILT_IN or name in feature_sets():
+    if name in BUILT_IN or name in feature_sets():
         raise ValueError(f"expected a new name of a feature, got {name!r}, which the package has")
 
     @functools.wraps(definition)
@@ -94,7 +96,7 @@ def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
         name = re.sub(r"(?<!^)(?=[A-Z])", "_", struct).lower()
         if not re.fullmatch(r"([A-Z][a-z]*)+", struct):
             raise ValueError(f"{path}: expected a name such as EmptyColumns, in PascalCase, got {struct}")
-        if name not in features.FEATURES or name in _BUILT_IN:
+        if name not in features.FEATURES or name in BUILT_IN:
             wanted = f"a reference of {struct} in Python, a function {name} with @tetris.feature"
             raise ValueError(f"{path}: expected {wanted}")
         if _headers.get(name, (header, text)) != (header, text):
@@ -123,7 +125,7 @@ def header_features(names: Sequence[str]) -> tuple[str, ...]:
 def header_of(names: Sequence[str]) -> tuple[Path, str] | None:
     """Return the header that defines some of the features, and its text; None if all are the package's."""
     for name in names:
-        if name in features.FEATURES and name not in _BUILT_IN and name not in _headers:
+        if name in features.FEATURES and name not in BUILT_IN and name not in _headers:
             raise ValueError(
                 f"expected features that the C++ engine has, got {name!r}, which no header defines that "
                 "tetris.feature_header read (device python plays without one)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 from dataclasses import dataclass
 from itertools import islice
@@ -57,6 +58,13 @@ class PlayedGame:
     def replay(self) -> Replay:
         """Return the game as a replay, which can be saved and watched."""
         return Replay.of(self.steps, self.rules, self.seed, self.stream, self.controller)
+
+    def _repr_html_(self) -> str:
+        """Return the game as a player, which a notebook shows."""
+        from tetris.view.replay_page import player_page
+
+        page = html.escape(player_page(self.replay(), self.controller.name))
+        return f'<iframe srcdoc="{page}" style="width: 100%; height: 40rem; border: 0"></iframe>'
 
     def __repr__(self) -> str:
         """Return the result in a line: not the steps."""

@@ -49,7 +49,10 @@ def report_page(runs: Sequence[RunRecord], across: str = "generation", *, live: 
     run, names = runs[0], data.distinct_names(runs)
     named = list(zip(names, runs, strict=True))
     charts = {"across": across, "runs": [data.chart_values(each, name) for name, each in named]}
-    games = [(name, data.recorded_game(each)) for name, each in named]
+    players = [
+        player_fragment(data.recorded_game(each), name, lookahead=each.recipe.lookahead, assets=False)
+        for name, each in named
+    ]
     differences, settings = data.settings_tables(runs, names)
     return _template("page.html").render(
         live=live,
@@ -64,7 +67,7 @@ def report_page(runs: Sequence[RunRecord], across: str = "generation", *, live: 
         tiles=_tiles(run),
         bars=data.weight_bars(run),
         **_scores(named),
-        players=[Markup(player_fragment(game, name, assets=False)) for name, game in games],
+        players=list(map(Markup, players)),
         weights=data.weight_table(runs, names),
         cost=data.cost_table(runs, names),
         stages=data.stage_table(run),

@@ -46,6 +46,7 @@ class RunFolder:
         self.checkpoints = path / "checkpoints"
         self.starts = path / "starts.jsonl"  # one JSON object per start: hardware, commit, command
         self.learning_curve = path / "learning_curve.png"
+        self.evolution = path / "evolution.gif"  # and .mp4
         self.report = path / "report.html"
         self.tensorboard = path / "tensorboard"  # with --tensorboard
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tetris.game.decisions import Pieces, Rows
+from tetris.game.decisions import Pieces, Rows, after_states
 from tetris.game.features import AfterState
 from tetris.game.pieces import Shape
 from tetris.game.rules import Rules
@@ -26,8 +26,8 @@ UNKNOWN = 8
 """The value of a full cell whose piece is not known."""
 
 # The kinds of a cell in a picture. The last two have a number a piece, and STACK one for `UNKNOWN`.
-PAGE, EMPTY, FRAME, TEXT, FAINT, FULL, GHOST, HINT = range(8)
-STACK, FALLING = 8, 16
+PAGE, EMPTY, FRAME, TEXT, FAINT, FULL = range(6)
+STACK, FALLING = 6, 14
 
 HEADROOM = 4
 """Rows kept above the board: a piece that ends the game comes to rest with its top there."""
@@ -85,6 +85,15 @@ class GameTracker:
             self.cells = np.concatenate([kept, np.zeros_like(self.cells[: len(scene.full)])])
             self.rows = scene.after.rows
 
+    def follow(self, piece: int, rows: Rows) -> Scene | None:
+        """Make the placement of a piece that leads to a stack, and return its scene; None where none does."""
+        for after in after_states(self.rows, piece, self.rules):
+            if after.rows == rows:
+                scene = self.scene(after, None)
+                self.carry_out(scene)
+                return scene
+        return None
+
 
 def scenes(rules: Rules, played: Iterable[AfterState], pieces: Pieces | None = None) -> Iterator[Scene]:
     """Yield the scene of every placement. Without ``pieces`` the next one is read ahead, for its piece."""
@@ -111,23 +120,22 @@ def board_kinds(cells: Cells, height: int) -> Cells:
     return kinds
 
 
-def scene_kinds(
-    scene: Scene, row: int | None = None, *, ghost: bool = False, hint: AfterState | None = None
-) -> Cells:
+def scene_kinds(scene: Scene, row: int | None = None) -> Cells:
     """Return the `board_kinds` of a scene with its piece, whose bottom is in ``row``, None: at rest.
 
-    There full rows are lit up. With ``ghost`` it is outlined where it comes to rest; so is a ``hint``.
+    There full rows are lit up.
     """
     kinds, after = board_kinds(scene.cells, scene.rules.height), scene.after
-    if hint is not None:
-        put(kinds, hint.shape, hint.column, hint.landing_row, HINT)
-    if ghost:
-        put(kinds, after.shape, after.column, after.landing_row, GHOST)
     row = after.landing_row if row is None else row
     put(kinds, after.shape, after.column, row, FALLING + after.shape.piece)
     if row == after.landing_row:
         kinds[list(scene.full)] = FULL
     return kinds
+
+
+def stack_rows(rows: list[int]) -> Rows:
+    """Return the rows of a board, bits as in a stack, without the empty ones above."""
+    return tuple(rows[: len(rows) - next((n for n, row in enumerate(reversed(rows)) if row), len(rows))])
 
 
 def shape_cells(shape: Shape) -> list[tuple[int, int]]:

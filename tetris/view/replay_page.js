@@ -3,19 +3,8 @@
 const SPEEDS = [1, 2, 5, 10, 20, 50, 100, 500, 2000];
 const FASTEST_FALL = 12; // pieces per second; beyond, a fall would be two frames
 const FALL = 0.6; // share of a piece's time in which it falls
+const REASONS = 12; // features that are told
 const ICONS = { Play: "M4 2v12l9-6z", Pause: "M3 2h4v12H3zM9 2h4v12H9z" };
-const HEADROOM = 4; // rows above the board, as in the style: a piece that ends the game comes to rest there
-
-async function unpack(text) {
-  const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
-}
-
-function show(cells, looks) {
-  cells.forEach((cell, index) => { cell.className = looks[index] ?? ""; });
-}
-
 /** A stream of games: the board before placement `index`, which can be any, and the counts up to there. */
 class Games {
   constructor({ width, height, shapes }, bytes) {
@@ -50,11 +39,7 @@ class Games {
   carryOut() {
     const { state, width } = this, { cells } = state;
     const { shape, column, row, full, over } = this.look();
-    for (const [x, y] of shape.cells) cells[(row + y) * width + column + x] = shape.piece + 1;
-    for (const y of full.reverse()) {
-      cells.copyWithin(y * width, (y + 1) * width);
-      cells.fill(0, -width);
-    }
+    settle(cells, width, shape, column, row, full);
     state.index += 1;
     state.lines += full.length;
     state.gameLines += full.length;
@@ -87,6 +72,7 @@ class TetrisPlayer extends HTMLElement {
   begin(games) {
     this.games = games;
     this.count = games.numbers.length;
+    this.drawHeights();
     this.find("h2").textContent = this.replay.title;
     this.find(".rules").textContent = this.replay.subtitle;
     this.find(".position").max = this.count;
@@ -96,18 +82,52 @@ class TetrisPlayer extends HTMLElement {
     );
     this.find(".speed").value = this.speed;
     for (const name of ["width", "height"]) this.style.setProperty(`--${name}`, this.replay[name]);
-    this.board = this.fill(".board", games.size);
-    this.next = this.fill(".next", 4 * 4);
+    this.board = fill(this.find(".board"), games.size);
+    this.next = fill(this.find(".next"), 4 * 4);
+    this.ownPage = "pageKeys" in document.body.dataset && location.protocol !== "about:"; // not one inside a notebook
     this.listen();
     this.setPlaying(false);
+    Object.assign(this.find(".why"), { hidden: !this.replay.controller, open: this.ownPage });
+    this.find(".whole").hidden = !document.fullscreenEnabled;
+    this.goToLink();
     this.draw();
   }
 
-  /** Fills an element with cells and returns them, the bottom row first; what a cell shows is its class. */
-  fill(selector, count) {
-    const cells = Array.from({ length: count }, () => document.createElement("i"));
-    this.find(selector).replaceChildren(...cells);
-    return cells;
+  /** Draws how high the stack is after each piece, the highest of a stretch, behind the slider. */
+  drawHeights() {
+    const { games, count, replay: { width, height } } = this, stretches = Math.min(count, 600);
+    const highest = new Float64Array(stretches);
+    for (let index = 0; index < count; index += 1) {
+      const stretch = Math.floor(index * stretches / count);
+      const top = Math.ceil((games.state.cells.findLastIndex(Boolean) + 1) / width) / height;
+      highest[stretch] = Math.max(highest[stretch], Math.min(top, 1));
+      games.carryOut();
+    }
+    games.restart();
+    this.find(".heights").setAttribute("viewBox", `0 0 ${stretches} 1`);
+    this.find(".heights path").setAttribute("d", `M0 1${[...highest].map((y, x) => `V${(1 - y).toFixed(3)}H${x + 1}`).join("")}V1z`);
+  }
+
+  /** Goes to the piece that the page's address names: #piece=120. */
+  goToLink() {
+    const piece = this.ownPage && location.hash.match(/^#piece=(\d+)$/)?.[1];
+    if (piece) this.games.goTo(Math.min(Math.max(piece - 1, 0), this.count - 1));
+  }
+
+  async loadEngine() {
+    const parts = JSON.parse(document.getElementById("tetris-engine").textContent);
+    const { instance } = await WebAssembly.instantiate(await unpack(parts.wasm));
+    this.engine = new Engine({ ...parts, lookahead: this.replay.lookahead }, instance);
+    this.engine.prepare(this.replay, this.replay.controller);
+    this.draw();
+  }
+
+  /** Why the controller put the piece there. */
+  reasons(now) {
+    const { cells, index } = this.games.state, { width, height } = this.replay, columns = new Uint32Array(10);
+    cells.forEach((cell, at) => { if (cell && at < width * height) columns[at % width] |= 1 << Math.floor(at / width); });
+    const next = this.games.all[this.games.numbers[index + 1]]?.shape.piece ?? -1;
+    return this.engine.reasons(columns, now, next, REASONS);
   }
 
   listen() {
@@ -119,14 +139,21 @@ class TetrisPlayer extends HTMLElement {
       back: () => this.seek(this.games.state.index - 1),
       step: () => this.seek(this.games.state.index + 1),
       play: () => this.setPlaying(!this.playing),
+      whole: () => (document.fullscreenElement ? document.exitFullscreen() : this.requestFullscreen()),
     };
+    on(".why", "toggle", () => (this.engine ? this.draw() : this.loadEngine()));
+    addEventListener("hashchange", () => {
+      this.setPlaying(false);
+      this.goToLink();
+      this.draw();
+    });
     for (const [name, act] of Object.entries(actions)) on(`.${name}`, "click", act);
     const keys = {
-      " ": actions.play, ArrowLeft: actions.back, ArrowRight: actions.step, Home: actions.start,
+      " ": actions.play, f: actions.whole, ArrowLeft: actions.back, ArrowRight: actions.step, Home: actions.start,
       End: () => this.seek(this.count - 1), ArrowUp: () => this.changeSpeed(1), ArrowDown: () => this.changeSpeed(-1),
     };
     // A page of its own hears the keys wherever the focus is.
-    const keyboard = "pageKeys" in document.body.dataset ? document : this;
+    const keyboard = this.ownPage ? document : this;
     keyboard.addEventListener("keydown", (event) => {
       // A control that has the focus answers to the keys that are its own.
       const own = event.composedPath()[0].tagName;
@@ -142,6 +169,9 @@ class TetrisPlayer extends HTMLElement {
     this.games.goTo(Math.min(Math.max(index, 0), this.count - 1));
     this.progress = FALL;
     this.draw();
+    if (!this.ownPage) return;
+    clearTimeout(this.linking); // browsers take few addresses a second
+    this.linking = setTimeout(() => history.replaceState(null, "", `#piece=${this.games.state.index + 1}`), 200);
   }
 
   changeSpeed(by) {
@@ -174,17 +204,15 @@ class TetrisPlayer extends HTMLElement {
   }
 
   draw() {
-    const { games, replay: { width, height } } = this;
+    const { games, replay: { height } } = this;
     const now = games.look();
     const falls = !this.still.matches && this.speed <= FASTEST_FALL && this.progress < FALL;
     const down = falls && now.row < height ? this.progress / FALL : 1;
     const row = Math.round(height + (now.row - height) * down);
-    const looks = Array.from(games.state.cells, (value, index) =>
-      value ? `stack piece-${value - 1}` : index < width * height ? "empty" : "");
-    for (const [x, y] of now.shape.cells) looks[(row + y) * width + now.column + x] = `piece-${now.shape.piece}`;
-    for (const y of down === 1 ? now.full : []) looks.fill("full", y * width, (y + 1) * width);
-    show(this.board, looks);
+    const pieces = [[`piece-${now.shape.piece}`, now, row]];
+    showBoard(this.board, games.state.cells, this.replay, pieces, down === 1 ? now.full : []);
     this.showCounts(now);
+    if (this.engine && this.find(".why").open) this.find(".why pre").textContent = this.reasons(now);
   }
 
   showCounts(now) {
@@ -199,12 +227,8 @@ class TetrisPlayer extends HTMLElement {
       this.find(`.${name}`).textContent = count.toLocaleString();
     }
     this.find(".position").value = state.index + 1;
-    const looks = [];
-    const coming = all[numbers[state.index + 1]]?.shape.piece;
-    const shape = this.replay.shapes.find(({ piece }) => piece === coming); // undefined at the end
-    const bottom = Math.floor((4 - shape?.height) / 2);
-    for (const [x, y] of shape?.cells ?? []) looks[(bottom + y) * 4 + x] = `piece-${coming}`;
-    show(this.next, looks);
+    const coming = all[numbers[state.index + 1]]?.shape.piece; // undefined at the end
+    showPiece(this.next, this.replay.shapes.find(({ piece }) => piece === coming));
   }
 }
 

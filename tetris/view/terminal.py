@@ -26,9 +26,6 @@ from tetris.view.game_view import HEADROOM, Cells, Scene
 from tetris.view.images import piece_picture
 from tetris.view.text import board_lines, half_blocks
 
-Boards = Sequence[tuple[Cells, str]]
-"""One or two boards of a screen: `board_kinds` and a name."""
-
 IDLE = 0.25
 """Seconds between two looks at the window's size while nothing moves."""
 
@@ -39,8 +36,7 @@ _HOME, _TO_LINE_END, _TO_SCREEN_END = "\x1b[H", "\x1b[K", "\x1b[J"
 _ARROWS = {"A": "up", "B": "down", "C": "right", "D": "left"}
 _KEY = re.compile(r"\x1b[\[O]([A-D])|\x1b[\[O][0-9;]*[@-~]|(.)", re.DOTALL)
 
-# Boards and columns of the panel, which is cut where there are fewer: the first that fit are shown.
-_LAYOUTS = ((2, 28), (1, 39), (1, 0))
+_PANELS = (39, 0)  # columns of the panel, which is cut where there are fewer: the first that fit are shown
 _PANEL_HEAD = 13  # lines of the screen that are not free for features: the panel's first ones, the footer
 _GAP = "  "
 _NAME = 24  # columns of a feature's name
@@ -96,21 +92,20 @@ class Terminal:
             signal.signal(number, handler)
 
     def show(
-        self, scene: Scene, boards: Boards, panel: Sequence[str], explanation: Explanation | None, footer: str
-    ) -> bool:
-        """Show a `screen`, with an explanation below its panel; return whether there is room for a board."""
+        self, scene: Scene, kinds: Cells, panel: Sequence[str], explanation: Explanation | None, footer: str
+    ) -> None:
+        """Show a `screen`, with an explanation below its panel."""
         size = os.get_terminal_size(self.output.fileno())
         if not (size.columns and size.lines):
             size = os.terminal_size((80, 24))
         if explanation is not None:
             panel = [*panel, *explanation_lines(explanation, size.lines - _PANEL_HEAD)]
-        lines, fits = screen(scene, boards, panel, footer, size, self.depth)
+        lines = screen(scene, kinds, panel, footer, size, self.depth)
         text = _HOME + f"{_TO_LINE_END}\r\n".join(lines) + _TO_LINE_END + _TO_SCREEN_END
         if text != self._last:
             self._last = text
             self.output.write(text)
             self.output.flush()
-        return fits
 
     def keys(self, seconds: float) -> list[str]:
         """Return the keys pressed; waits up to ``seconds`` for the first. ``q`` if the keyboard is gone."""
@@ -145,40 +140,33 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def screen(
-    scene: Scene, boards: Boards, panel: Sequence[str], footer: str, size: os.terminal_size, depth: int
-) -> tuple[list[str], bool]:
-    """Return the lines of the screen, one or two boards beside the panel, and whether there is room for them.
+    scene: Scene, kinds: Cells, panel: Sequence[str], footer: str, size: os.terminal_size, depth: int
+) -> list[str]:
+    """Return the lines of the screen: the board beside the panel, or that there is no room for it.
 
-    The second board is shown where there is room, then with the names below both. The depth is that of
-    colours, 24, 8 or 0 bits.
+    The depth is that of colours, 24, 8 or 0 bits.
     """
-    rules = scene.rules
+    rules, sizes = scene.rules, [*_sizes(scene.rules, depth)]
     fits = [
-        (count, cell, headroom)
-        for count, columns_of_panel in _LAYOUTS
-        for cell, headroom, columns, lines in _sizes(rules, depth)
-        if count <= len(boards) and count * columns + columns_of_panel <= size.columns and lines <= size.lines
+        (cell, headroom, columns)
+        for columns_of_panel in _PANELS
+        for cell, headroom, columns, lines in sizes
+        if columns + columns_of_panel <= size.columns and lines <= size.lines
     ]
     if not fits:
-        *_, (_, _, columns, lines) = _sizes(rules, depth)
+        _, _, columns, lines = sizes[-1]
         text = f"the window is too small: {columns} x {lines} needed, q quits"
-        return textwrap.wrap(text, size.columns)[: size.lines], False
-    count, cell, headroom = fits[0]
-    height = rules.height + headroom
-    drawn = [
-        board_lines(kinds[:height], rules.height, depth, cell, printable(name) if count > 1 else "")
-        for kinds, name in boards[:count]
-    ]
-    board = [_GAP.join(lines) for lines in zip(*drawn, strict=True)]
-    width = count * (rules.width * cell + 2 + len(_GAP))
-    room = size.columns - width
+        return textwrap.wrap(text, size.columns)[: size.lines]
+    cell, headroom, columns = fits[0]
+    board = board_lines(kinds[: rules.height + headroom], rules.height, depth, cell)
+    room = size.columns - columns
     beside = []
     if room >= 8:  # the lines of the next piece are as wide, and not cut: they hold escape sequences
         beside = [*_next_piece(scene.next_piece, depth), *(printable(line)[:room] for line in panel)]
-    empty = " " * (width - len(_GAP))
+    empty = " " * (columns - len(_GAP))
     rows = zip_longest(board, beside[: size.lines - 1])
     joined = [f"{left or empty}{_GAP}{right or ''}" for left, right in rows]
-    return [*joined, *[""] * (size.lines - 1 - len(joined)), footer[: size.columns - 1]], True
+    return [*joined, *[""] * (size.lines - 1 - len(joined)), footer[: size.columns - 1]]
 
 
 def explanation_lines(explanation: Explanation, room: int) -> list[str]:

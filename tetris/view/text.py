@@ -10,11 +10,11 @@ from itertools import groupby, product
 import numpy as np
 
 from tetris.game.rules import PIECE_LETTERS
-from tetris.view.game_view import EMPTY, FALLING, FULL, HINT, PAGE, STACK, Cells, Scene, scene_kinds
+from tetris.view.game_view import EMPTY, FALLING, FULL, PAGE, STACK, Cells, Scene, scene_kinds
 from tetris.view.images import PALETTE, Picture, board_picture
 
 # Two characters each, so that a cell is about square; the pieces have one look.
-_CHARACTERS = {PAGE: "  ", EMPTY: " .", FULL: "==", HINT: "<>", STACK: "[]", FALLING: "##"}
+_CHARACTERS = {PAGE: "  ", EMPTY: " .", FULL: "==", STACK: "[]", FALLING: "##"}
 
 RESET = "\x1b[0m"
 
@@ -23,8 +23,8 @@ _LEVELS = (0, 95, 135, 175, 215, 255)
 _COLORS = np.array([*product(_LEVELS, repeat=3), *((8 + 10 * grey,) * 3 for grey in range(24))])
 
 
-def board_lines(kinds: Cells, height: int, depth: int = 0, cell: int = 2, name: str = "") -> list[str]:
-    """Return `board_kinds` as text, lines of one width, the topmost first, and the floor with a name in it.
+def board_lines(kinds: Cells, height: int, depth: int = 0, cell: int = 2) -> list[str]:
+    """Return `board_kinds` as text, lines of one width, the topmost first, and the floor.
 
     Rows from ``height`` on have no side walls. With 24 or 8 bits of colour they are half blocks and ``cell``
     the columns of a cell, otherwise plain characters, a line a row.
@@ -33,12 +33,14 @@ def board_lines(kinds: Cells, height: int, depth: int = 0, cell: int = 2, name: 
         lines, walled = half_blocks(board_picture(kinds, cell), depth == 24), math.ceil(height * cell / 2)
         side, left, bottom, right = "│└─┘"
     else:
-        looks = np.where(kinds >= STACK, kinds - kinds % 8, kinds)  # of any piece, that of the first
+        looks = np.where(
+            kinds >= FALLING, FALLING, np.minimum(kinds, STACK)
+        )  # of any piece, that of the first
         lines, walled = ["".join(_CHARACTERS[kind] for kind in row) for row in looks[::-1].tolist()], height
         side, left, bottom, right = "|+-+"
     above, width = len(lines) - walled, kinds.shape[1] * cell
     sides = [" " if index < above else side for index in range(len(lines))]
-    floor = f"{left}{name[:width].center(width, bottom)}{right}"
+    floor = f"{left}{bottom * width}{right}"
     return [*(f"{wall}{line}{wall}" for wall, line in zip(sides, lines, strict=True)), floor]
 
 

@@ -108,5 +108,4 @@ class Watcher:
         ]
         if self.player is not None and self._explanation is None:
             self._explanation = explain(scene.rows, scene.after, self.player, scene.next_piece)
-        boards = [(scene_kinds(scene, row), "")]
-        self.terminal.show(scene, boards, panel, self._explanation, FOOTER)
+        self.terminal.show(scene, scene_kinds(scene, row), panel, self._explanation, FOOTER)

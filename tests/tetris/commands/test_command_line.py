@@ -182,7 +182,6 @@ def test_help_is_short_fits_80_columns_and_names_every_option(
         ("watch --speed 0", "--speed: expected a number of pieces per second from 0.1 to 1000, got '0'"),
         ("watch --gif a.gif --decisions 10001", "a GIF of at most 10,000 pieces, got 10,001"),
         ("watch --gif a.gif --speed 100", "expected a speed of at most 50 for a GIF, got 100"),
-        ("watch --play --games 1", "--play goes on until you quit: expected no --games or --decisions"),
         ("report /no/such", "expected a run in /no/such, found no config.json there"),
         ("report x --plot a.gif", "a file name that ends in .png, .svg, .pdf, got 'a.gif'"),
         ("report x --out a.htm", "--out: expected a file name that ends in .html, got 'a.htm'"),

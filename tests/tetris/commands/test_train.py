@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,14 +34,25 @@ def _train(script: Script, folder: Path, *arguments: object) -> Any:
 def test_run_leaves_its_files(script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
     monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     folder = tmp_path / "runs" / "a"
     _train(script, folder)
     assert sorted(path.name for path in folder.iterdir()) == [
-        *("checkpoints", "config.json", "controller.json", "learning_curve.png", "metrics.jsonl"),
-        *("report.html", "starts.jsonl"),
+        *("checkpoints", "config.json", "controller.json", "evolution.gif"),
+        *("learning_curve.png", "metrics.jsonl", "report.html", "starts.jsonl"),
     ]
     assert (folder / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
     assert [line["generation"] for line in metrics_of(folder)] == [1, 2, 3]
+
+
+def test_a_run_does_without_what_cannot_be_drawn(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr("tetris.commands.train.draw_runs", lambda *_: None)
+    monkeypatch.setattr("tetris.report.evolution.write_gif", lambda *_: 1 / 0)
+    ended = _train(script, tmp_path / "a")
+    assert f"watch_tetris.py {tmp_path / 'a'} --evolution {tmp_path / 'a' / 'evolution.gif'}" in ended.err
 
 
 def test_controller_tells_where_it_comes_from(script: Script, tmp_path: Path) -> None:

@@ -11,12 +11,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 from pseudo_terminal import Pty
+from sample_scenes import sample_scenes
 
 from tetris import Rules, Streams, published, rollout
 from tetris.commands import watch as _watch
 from tetris.record.replay import Replay
+from tetris.view.images import PALETTE, frame
 
 Script = Callable[..., Any]
 ROOT = Path(__file__).parents[3]
@@ -94,16 +98,27 @@ def test_a_replay_of_evaluate_tetris_is_shown_too(script: Script, tmp_path: Path
 
 
 def test_a_gif_holds_a_picture_a_piece(script: Script, tmp_path: Path) -> None:
-    image = pytest.importorskip("PIL.Image", reason='needs Pillow: pip install -e ".[watch]"')
-    ended = script("watch_tetris", *SMALL, "--decisions", 20, "--speed", 10, "--gif", tmp_path / "a.gif")
+    file, shown = tmp_path / "a.gif", sample_scenes(Rules(6, 6), 20, 7)
+    ended = script(
+        "watch_tetris", "dt20", *SMALL, "--decisions", 15, "--from", 6, "--speed", 10, "--gif", file
+    )
     assert (ended.status, ended.err) == (0, "")
     assert re.fullmatch(r".*a\.gif: 20 pieces, \d+ kB\n", ended.out)
-    with image.open(tmp_path / "a.gif") as gif:
-        assert (gif.n_frames, gif.info["duration"], gif.info["loop"]) == (20, 100, 0)
-        gif.seek(19)
-        colors = {color for _, color in gif.convert("RGB").getcolors()}
-    assert (0x16, 0x18, 0x1D) in colors  # the page: the palette is kept as it is
-    assert len(colors) < 70
+    with Image.open(file) as gif:
+        assert (gif.n_frames, gif.info["duration"], gif.info["loop"]) == (15, 100, 0)
+        for number in (0, 7, 13):  # of the last one a replay does not know the next piece
+            gif.seek(number)
+            assert np.array_equal(np.asarray(gif.convert("RGB")), PALETTE[frame(shown[5 + number], "dt20")])
+
+
+@pytest.mark.parametrize("flags", [(), ("--gif", "a.gif")])
+def test_a_game_that_ends_before_the_first_piece_to_show(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = script("watch_tetris", recorded(script, tmp_path, *SMALL, "--decisions", 3), "--from", 4, *flags)
+    assert (ended.status, ended.out) == (2, "")
+    assert "expected --from up to the last piece, got 4" in ended.err
 
 
 def test_an_mp4_is_a_video(script: Script, tmp_path: Path) -> None:
@@ -135,11 +150,10 @@ def test_what_was_played_until_a_signal_is_written(
     assert page.exists()
 
 
-@pytest.mark.parametrize("flag", [("--board", "10x10"), ("--play",)])
-def test_a_replay_keeps_its_own_rules(script: Script, tmp_path: Path, flag: tuple[str, ...]) -> None:
-    ended = script("watch_tetris", recorded(script, tmp_path, *SMALL, "--decisions", 3), *flag)
+def test_a_replay_keeps_its_own_rules(script: Script, tmp_path: Path) -> None:
+    ended = script("watch_tetris", recorded(script, tmp_path, *SMALL, "--decisions", 3), "--board", "10x10")
     assert ended.status == 2
-    assert f"a replay has its own rules and pieces: expected no {flag[0]}" in ended.err
+    assert "a replay has its own rules and pieces: expected no --board" in ended.err
 
 
 @pytest.mark.parametrize("damage", ["cut", "other pieces"])
@@ -157,12 +171,11 @@ def test_a_damaged_replay_is_one_line_and_status_2(script: Script, tmp_path: Pat
     assert line.startswith(f"watch_tetris.py: error: {file} holds no valid replay: ")
 
 
-@pytest.mark.parametrize(("flag", "module"), [("--gif", "PIL.Image"), ("--mp4", "imageio_ffmpeg")])
 def test_a_missing_extra_is_one_line_with_the_remedy(
-    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flag: str, module: str
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, module, None)
-    ended = script("watch_tetris", flag, tmp_path / f"out.{flag.removeprefix('--')}")
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    ended = script("watch_tetris", "--mp4", tmp_path / "out.mp4")
     assert ended.status == 2
     (line,) = ended.err.splitlines()
     assert line.endswith(': pip install -e ".[watch]"')
@@ -179,18 +192,6 @@ def start(person: Pty, *arguments: object) -> subprocess.Popen[bytes]:
         # Where it is ignored here, as under `nohup pytest &`, it would be in the child, too.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
-
-
-def test_what_a_person_played_is_written_when_they_quit(person: Pty, tmp_path: Path) -> None:
-    file = tmp_path / "mine.json"
-    program = start(person, "--play", "--replay", file)
-    person.wait_for("pieces 0 ")
-    person.press("   q")
-    person.wait_for("mine.json: 3 pieces")
-    assert (program.communicate(timeout=30)[1], program.returncode) == (b"", 0)
-    replay = Replay.load(file)
-    assert (len(replay.placements), replay.controller, replay.seed) == (3, None, 7)
-    assert len(list(replay.after_states())) == 3
 
 
 def test_ctrl_c_in_a_terminal_gives_it_back(person: Pty) -> None:

@@ -9,13 +9,11 @@ import pytest
 from sample_scenes import sample_scenes
 
 from tetris import Rules, Streams, published, rollout
+from tetris.view.game_view import GameTracker, stack_rows
 
 
 def as_rows(cells: np.ndarray) -> tuple[int, ...]:
-    rows = [sum(1 << x for x, cell in enumerate(row) if cell) for row in cells.tolist()]
-    while rows and not rows[-1]:
-        rows.pop()
-    return tuple(rows)
+    return stack_rows([sum(1 << x for x, cell in enumerate(row) if cell) for row in cells.tolist()])
 
 
 @pytest.mark.parametrize("rules", [Rules(6, 6), Rules(5, 7, clear_on_overflow=True, pieces="bag")])
@@ -27,6 +25,15 @@ def test_cells_are_those_of_the_game(rules: Rules) -> None:
         assert scene.next_piece == following.after.shape.piece
         assert len(scene.full) == scene.after.lines
     assert [scene.pieces for scene in shown] == list(range(1, 251))
+
+
+def test_a_stack_tells_which_placement_led_to_it() -> None:
+    tracker, shown = GameTracker(Rules(6, 8)), sample_scenes(Rules(6, 8), 12)
+    for scene, following in pairwise(shown):
+        assert tracker.follow(scene.after.shape.piece, following.rows) is not None
+        assert (tracker.cells == following.cells).all()
+    assert tracker.lines > 0
+    assert tracker.follow(0, (1,)) is None
 
 
 def test_counts_are_those_of_the_engine() -> None:

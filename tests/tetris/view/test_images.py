@@ -17,7 +17,7 @@ from tetris.view.game_view import (
     board_kinds,
     scene_kinds,
 )
-from tetris.view.images import PALETTE, board_picture, frame, text_pixels
+from tetris.view.images import PALETTE, board_picture, frame, text_picture
 
 RULES = Rules(6, 8)
 
@@ -54,33 +54,15 @@ def test_a_cell_of_an_unknown_piece_looks_like_no_piece() -> None:
     assert len({tuple(PALETTE[3 * kind]) for kind in range(EMPTY, FALLING + 7)}) == FALLING + 7 - EMPTY
 
 
-def test_text_is_drawn_by_the_pixel() -> None:
-    drawn = "\n".join("".join("#" if pixel else "." for pixel in row) for row in text_pixels("T1", 1))
-    assert drawn == "###..#..\n.#..##..\n.#...#..\n.#...#..\n.#..###."
-    assert text_pixels("abc", 3).shape == (15, 36)
-
-
-def test_text_beyond_the_font_is_drawn_as_near_as_can_be() -> None:
-    # The second name has the dots as a character of their own.
-    for text, drawn in (("Müller", "MULLER"), ("Mu\u0308ller", "MULLER"), ("a\n中", "A??")):
-        assert np.array_equal(text_pixels(text, 2), text_pixels(drawn, 2))
-
-
-@pytest.mark.parametrize(
-    ("title", "lines"),
-    [
-        ("runs/long with features of my own", ["RUNS/LONG WITH", "FEATURES OF MY", "OWN"]),
-        ("0123456789" * 8, ["01234567890123", "23456789012345", "67890123456789", "0123456789"]),
-    ],
-)
-def test_a_title_takes_as_many_lines_as_it_needs_and_is_whole(
-    shown: list[Scene], title: str, lines: list[str]
-) -> None:
-    picture, without = frame(shown[0], title), frame(shown[0])
+def test_text_keeps_its_line_and_a_title_is_whole(shown: list[Scene]) -> None:
+    assert text_picture("T1", 14).shape[0] == text_picture("Müller, gp", 14).shape[0] == 21
+    assert set(PALETTE[text_picture("T1", 14)].min(axis=-1).flat) >= {
+        PALETTE[0].min(),
+        PALETTE[3 * TEXT].min(),
+    }
+    picture, without = frame(shown[0], "runs/long with features of my own"), frame(shown[0])
     assert picture.shape[1] == without.shape[1]
-    assert picture.shape[0] >= without.shape[0]
-    lit = picture == 3 * TEXT
-    for line in lines:
-        pixels = text_pixels(line, 2)
-        windows = np.lib.stride_tricks.sliding_window_view(lit, pixels.shape)
-        assert (windows == pixels).all(axis=(2, 3)).any()
+    assert picture.shape[0] > without.shape[0]
+    last = text_picture("my own", 14)
+    windows = np.lib.stride_tricks.sliding_window_view(picture, last.shape)
+    assert (windows == last).all(axis=(2, 3)).any()

@@ -6,6 +6,7 @@ import base64
 import json
 import re
 import zlib
+from dataclasses import replace
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tetris import LinearController, Rules, published
 from tetris.game.decisions import play
 from tetris.game.piece_stream import PieceStream
 from tetris.game.pieces import placements_on
+from tetris.record.explanation import explain
 from tetris.record.replay import Replay
 from tetris.view.game_view import scenes
 from tetris.view.replay_page import player_fragment, player_page
@@ -88,3 +90,49 @@ def test_a_browser_shows_what_the_engine_plays(rules: Rules, tmp_path: Path, bro
         counts = [scene.pieces, scene.lines, scene.game_lines, over]
         assert state == [*counts, scene.cells.ravel().tolist()]
     assert (back, start) == (shown[-2], shown[0])
+
+
+def test_a_link_leads_to_a_piece_and_the_page_says_why(tmp_path: Path, browser_page: Page) -> None:
+    replay, rules = recorded(Rules(10, 8), 60), Rules(10, 8)
+    (tmp_path / "page.html").write_text(player_page(replay), encoding="utf-8")
+    browser_page.open(f"{(tmp_path / 'page.html').as_uri()}#piece=31", READY)
+    why = "document.querySelector('tetris-player').shadowRoot.querySelector('.why pre').textContent"
+    browser_page.wait_for(why)
+    scene = list(scenes(rules, replay.after_states()))[30]
+    assert browser_page.evaluate(STATE)[0] == 31
+    explained = explain(scene.rows, scene.after, published("dt20").player(rules))
+    told = browser_page.evaluate(why).splitlines()
+    assert told[0].split() == ["margin", f"{explained.margin:.2f}"]
+    first = max(
+        zip(explained.names, explained.features, explained.leads, strict=True), key=lambda x: abs(x[2])
+    )
+    assert told[2].split()[-2:] == [f"{first[1]:g}", f"{first[2]:.2f}"]
+    browser_page.press("ArrowRight")
+    browser_page.wait_for("location.hash === '#piece=32'")
+    browser_page.evaluate("location.hash = 'piece=7'")
+    browser_page.wait_for(f"({STATE})[0] === 7")
+
+
+def test_the_timeline_is_as_high_as_the_stack_and_leads_to_a_piece(
+    tmp_path: Path, browser_page: Page
+) -> None:
+    replay = recorded(count=80)
+    (tmp_path / "page.html").write_text(player_page(replay), encoding="utf-8")
+    browser_page.open(tmp_path / "page.html", READY)
+    inside = "document.querySelector('tetris-player').shadowRoot"
+    path = browser_page.evaluate(f"{inside}.querySelector('.heights path').getAttribute('d')")
+    tops = [len(scene.rows) / RULES.height for scene in scenes(RULES, replay.after_states())]
+    assert [1 - float(y) for y in re.findall(r"V([\d.]+)H", path)] == pytest.approx(tops, abs=1e-3)
+    box = f"{inside}.querySelector('.position').getBoundingClientRect()"
+    x, y, width, height = browser_page.evaluate(
+        f"(({{x, y, width, height}}) => [x, y, width, height])({box})"
+    )
+    for kind in ("mousePressed", "mouseReleased"):
+        at = {"x": x + width / 2, "y": y + height / 2, "button": "left", "clickCount": 1}
+        browser_page.call("Input.dispatchMouseEvent", type=kind, **at)
+    assert abs(browser_page.evaluate(STATE)[0] - 40) <= 1
+
+
+def test_of_a_person_no_reasons_are_told(tmp_path: Path) -> None:
+    assert data(player_page(recorded()))["controller"]["features"] == "dt"
+    assert data(player_page(replace(recorded(), controller=None)))["controller"] is None

@@ -9,9 +9,9 @@ from sample_scenes import sample_scenes
 
 from tetris import Rules
 from tetris.record.numbers import counted, file_size
-from tetris.view.game_view import FALLING, STACK, scene_kinds
+from tetris.view.game_view import FALLING, STACK
 from tetris.view.images import PALETTE, piece_picture
-from tetris.view.text import board_lines, half_blocks, scene_text
+from tetris.view.text import half_blocks, scene_text
 
 RULES = Rules(6, 5)
 FOURTH = """\
@@ -37,13 +37,6 @@ def test_full_rows_and_the_end_of_a_game_are_marked() -> None:
     above = scene_text(ended).splitlines()[1]
     assert above.startswith(" ")
     assert "##" in above
-
-
-def test_a_suggestion_is_marked() -> None:
-    first, *others = sample_scenes(RULES, 20, 9)
-    lines = board_lines(scene_kinds(first, 5, hint=others[0].after), 5)
-    assert sum(line.count("##") for line in lines) == 4
-    assert sum(line.count("<>") for line in lines) == 4
 
 
 def test_half_blocks_hold_two_pixels_each() -> None:

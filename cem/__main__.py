@@ -1,0 +1,70 @@
+"""A search in the terminal, in three seconds: python -m cem."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+
+from kernels.support.interrupts import one_line_interrupts
+
+with one_line_interrupts():
+    import torch
+
+    from cem import CrossEntropyMethod
+
+_LOW, _HIGH = torch.tensor([-2.1, 3.2]), torch.tensor([2.1, -1.0])  # the corners above on the left, below
+_SHADES = (16, 17, 18, 19, 20, 26, 32, 38, 44, 50)  # of 256 colours, from high to low
+OPTIMUM, CANDIDATE, ELITE, MEAN = "\x1b[97m★", "\x1b[97m·", "\x1b[93m●", "\x1b[91m✚"
+
+
+def valley(points: torch.Tensor) -> torch.Tensor:
+    """Return Rosenbrock's function with a tenth of its steepness, shape (...,), of points, (..., 2)."""
+    x, y = points.unbind(-1)
+    return (1 - x).square() + 10 * (y - x.square()).square()
+
+
+def picture(marks: dict[str, torch.Tensor], columns: int, rows: int) -> str:
+    """Return the valley, the brighter the lower, with points on it, those named last in front."""
+    last = torch.tensor([columns - 1, rows - 1])
+    cells = torch.cartesian_prod(torch.arange(rows), torch.arange(columns)).flip(-1)
+    depth = (2.4 - valley(_LOW + (_HIGH - _LOW) * cells / last).log10()).clamp(0.0, 4.3)
+    drawn = {
+        tuple(cell): mark
+        for mark, points in marks.items()
+        for cell in ((points - _LOW) / (_HIGH - _LOW) * last).round().int().reshape(-1, 2).tolist()
+    }
+    shades = (depth / 4.4 * len(_SHADES)).int().tolist()
+    shown = [
+        f"\x1b[48;5;{_SHADES[shade]}m{drawn.get((x, y), ' ')}" + "\x1b[0m\n" * (x == columns - 1)
+        for shade, (x, y) in zip(shades, cells.tolist(), strict=True)
+    ]
+    return "".join(shown)
+
+
+def main() -> None:
+    """Draw a search, or print a line a generation where there is no terminal with colours."""
+    search = CrossEntropyMethod(torch.tensor([-1.6, 2.8]), 0.2, 24, maximize=False, backend="torch", seed=1)
+    draws = (
+        sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb" and not os.environ.get("NO_COLOR")
+    )
+    columns, lines = shutil.get_terminal_size()
+    print("\x1b[2J" * draws, end="")
+    for generation in range(1, 31):
+        candidates, mean = search.ask(), search.mean
+        fitness = valley(candidates)
+        elites = candidates[fitness.argsort()[:6]]
+        search.tell(candidates, fitness)
+        if draws:
+            marks = {OPTIMUM: torch.ones(2), CANDIDATE: candidates, ELITE: elites, MEAN: mean}
+            print(f"\x1b[H{picture(marks, min(columns, 78), min(lines - 3, 21))}", end="")
+            time.sleep(0.1)
+        told = "generation {:2}: best {:.1e}, mean ({:5.2f}, {:5.2f})"
+        print(told.format(generation, fitness.min(), *mean.tolist()), flush=True)
+    print("the optimum is (1, 1); of a function of yours: cem.minimize(f, mean, std)")
+
+
+if __name__ == "__main__":
+    with one_line_interrupts():
+        main()
