@@ -1,7 +1,7 @@
 """The hook of mkdocs.yml: makes the links of the repository's pages work on the site, adds docstrings.
 
 A link to a file outside docs/ leads to a copy of it, one to a folder to a page that lists its files. README
-and its neighbours, the notebook and the notes are pages of the site.
+and its neighbours, the notebook and the notes are pages of the site, and so is the page to play on.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File
+
+from tetris import Rules, published
+from tetris.view.play_page import play_page
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {
@@ -40,6 +43,8 @@ def on_files(files: Any, config: Any) -> Any:
     files.append(File.generated(config, "tetris.md", content=notebook_page(ROOT / "docs" / NOTEBOOK)))
     for page, text in api_pages(_COMMENT.sub("", _text("docs/api.md"))).items():
         files.append(File.generated(config, page, content=text))
+    page = play_page(published("best"), Rules())
+    files.append(File.generated(config, "play.html", content=page))
     while waiting:
         path = waiting.pop(0)
         if path not in own:
