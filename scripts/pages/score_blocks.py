@@ -75,10 +75,10 @@ def first_run() -> str:
     results = [load(f"{machine}/first_run") for machine in (_PROCESSOR, _GPU)]
     slow, fast = (figures(result, "first_run.") for result in results)
     return (
-        "Without a GPU install PyTorch's [CPU wheel](docs/install.md) first: otherwise pip fetches PyTorch with "
-        f"CUDA, {slow['install.gigabytes']:.1f} GB of disk in {slow['install.seconds']:.0f} s. Compiling and "
-        f"training take {slow['cold.seconds']:.0f} s on {results[0].hardware}, about twice as long without "
-        f"AVX-512, and end with a controller {slow['times_dt20']:.2g} times as good as dt20, the best "
-        f"published linear one; on one {results[1].hardware} {fast['cold.seconds']:.0f} s, and "
+        "Without a GPU install PyTorch's [CPU wheel](docs/install.md) first: otherwise pip fetches PyTorch "
+        f"with CUDA, {slow['install.gigabytes']:.1f} GB of disk in {slow['install.seconds']:.0f} s. "
+        f"Compiling and training take {slow['cold.seconds']:.0f} s on {results[0].hardware}, about twice as "
+        f"long without AVX-512, and end with a controller {slow['times_dt20']:.2g} times as good as dt20, "
+        f"the best published linear one; on one {results[1].hardware} {fast['cold.seconds']:.0f} s, and "
         f"{fast['times_dt20']:.2g} times."
     )
