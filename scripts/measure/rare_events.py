@@ -21,7 +21,7 @@ from cem.rare import Bernoulli, Exponential, Family, Normal, Poisson, Weibull
 from measure.provenance import Measured
 
 RUNS, COVERAGE_RUNS, COVERAGE_SAMPLES = 50, 1000, 2000
-_BRIDGE = Exponential([0.25, 0.4, 0.1, 0.3, 0.2])
+BRIDGE = Exponential([0.25, 0.4, 0.1, 0.3, 0.2])
 
 
 class Event(NamedTuple):
@@ -39,7 +39,8 @@ def _sum(x: Tensor) -> Tensor:
     return x.sum(-1)
 
 
-def _shortest_path(x: Tensor) -> Tensor:
+def shortest_path(x: Tensor) -> Tensor:
+    """Return the lengths of the shortest paths, shape (N,), for those of the five edges, shape (N, 5)."""
     a, b, c, d, e = x.unbind(-1)
     return torch.stack([a + d, a + c + e, b + e, b + c + d]).amin(0)
 
@@ -52,7 +53,7 @@ def _events(exact: float) -> tuple[Event, ...]:
     least, weibull = math.sqrt(-math.log(exact) / 2), math.log(exact) ** 2
     gamma = stats.gamma(5).isf(exact)
     return (
-        Event("bridge", "bridge of the tutorial", _BRIDGE, _shortest_path, level, path),
+        Event("bridge", "bridge of the tutorial", BRIDGE, shortest_path, level, path),
         Event("exponential", "sum of 5 exponentials", Exponential([1.0] * 5), _sum, gamma, exact),
         Event("normal", "sum of 10 normals", Normal([0.0] * 10, 1.0), _sum, normal * 10**0.5, exact),
         Event("normal50", "sum of 50 normals", Normal([0.0] * 50, 1.0), _sum, normal * 50**0.5, exact),

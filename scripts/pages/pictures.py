@@ -1,4 +1,4 @@
-"""The pictures of docs/performance.md, from its result file, and of docs/spaces.md, of two searches."""
+"""The pictures of docs/performance.md, from its result file, and of spaces.md and rare_events.md there."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 from measure.discrete import VALUES, Pairs
+from measure.rare_events import BRIDGE, shortest_path
 from measure.sampling import LABELS, median, speedups
 
-from cem import CEMConfig, CrossEntropyMethod
+from cem import CEMConfig, CrossEntropyMethod, rare_event_probability
 from cem.core.state import tables_of
 from cem.families import Categorical, Family, Permutation
 from pages.result_files import load
@@ -101,6 +102,26 @@ def draw_route(picture: Path) -> None:
     for axes in (*panels, last):
         axes.plot(*cities.T, "o", color=_BLACK, markersize=3)
         axes.set(xticks=[], yticks=[], aspect="equal")
+    save_figure(figure, picture)
+
+
+def draw_levels(picture: Path) -> None:
+    """Draw how the shortest path is distributed at each level of the bridge, and what is above the level."""
+    found, figure = rare_event_probability(BRIDGE, shortest_path, 2.0, seed=1), new_figure(10.0, 1.8)
+    members, levels = (BRIDGE, *found.members), (*found.levels, found.levels[-1])
+    panels = figure.subplots(1, len(levels), sharex=True, sharey=True)
+    for axes, member, level in zip(panels, members, levels, strict=True):
+        lengths, width = shortest_path(member.sample(1 << 20, seed=1)), 0.05
+        density = lengths.histc(80, 0.0, 80 * width) / (width * len(lengths))
+        edges = torch.arange(81) * width
+        axes.stairs(density, edges, color=_BLUE)
+        above = torch.where(edges[1:] > level, density, 0.0)
+        axes.stairs(above, edges, color=_VERMILION, fill=True, alpha=0.7)
+        axes.axvline(levels[-1], color=_BLACK, linestyle=":")
+        axes.set_title(f"level {level:.2f}", loc="left", fontsize="medium")
+        axes.set(xlabel="shortest path", xlim=(0, 4), yticks=[])
+    panels[0].set_ylabel("density")
+    panels[-1].set_title("final samples", loc="left", fontsize="medium")
     save_figure(figure, picture)
 
 
