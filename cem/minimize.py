@@ -36,7 +36,7 @@ from cem.run.checkpoint import Checkpointer
 from cem.run.constraints import Constrained, Constraints
 from cem.run.stopping import Interrupted, StopRequest
 from cem.run.trainer import Trainer
-from cem.space import Space
+from cem.space import Named, Space
 from kernels.support.checks import check_flags, check_integer
 from kernels.support.names import did_you_mean
 
@@ -259,8 +259,8 @@ def minimize(objective: Callable[..., Any], mean: Any = None, std: Any = None, *
             * ``x0``: the first candidate of a dict of parameters; those not in it are in the middle.
             * ``constraints``: one or a list of functions, called as ``objective`` is, of numbers of which
               none is above 0 where a candidate is feasible, shape (N, m) or (N,), of one (m,) or ();
-              ``scipy.optimize.LinearConstraint``, ``NonlinearConstraint`` and dicts. Ends that are equal
-              have to be met within 1e-6.
+              but for a dict of parameters also ``scipy.optimize.LinearConstraint``,
+              ``NonlinearConstraint`` and dicts. Ends that are equal have to be met within 1e-6.
             * ``budget``: the most evaluations; a number without a fraction, such as 1e4. None: 10,000 dim,
               and an end where two searches with large populations found the same.
             * ``target``: a fitness that is good enough. ``time_limit_s``: of the whole call, in seconds.
@@ -354,6 +354,7 @@ class _Search(Callback):
         check_flags(**{name: options[name] for name in flags})
         self._objective, self._maximize = objective, maximize
         self._name = describe_callable(objective)
+        self._adapts_to_noise = options["config"] is None and options["population_size"] is None
         self._space = Space(mean) if isinstance(mean, Mapping) else None
         if self._space is not None:
             self._name += f" of {self._space!r}"
@@ -364,35 +365,35 @@ class _Search(Callback):
         self._kind: Any = CrossEntropyMethod
         self._constraints: Constraints | None = None
         if options["constraints"] is not None:
-            if self._space is not None:
-                raise TypeError("expected no constraints with a dict of parameters")
             if clash := [name for name in flags[1:] if options[name]]:
                 raise ValueError(f"expected no constraints with {' and '.join(clash)}=True, got some")
             by_one = options["vectorize"] == "loop" or options["workers"] is not None
-            vmap = options["vectorize"] is True
-            self._constraints = Constraints(options["constraints"], by_one=by_one, vmap=vmap)
-            self._kind = partial(Constrained, constraints=self._constraints)
+            vmap, named = options["vectorize"] is True, None
+            if self._space is not None:
+                named = partial(Named, space=self._space, by_column=not by_one)
+            self._constraints = Constraints(options["constraints"], by_one=by_one, vmap=vmap, named=named)
         self._callbacks = as_callbacks(options["callbacks"])
         target = options["target"]
         self._target = None if target is None else check_real("target", target)
         if mean is None or std is None:
             mean, std = _within(options["bounds"], mean, std)
         self._mean, self._std = mean, std
-        first = mean if self._space is None else self._space.encode(options["x0"] or {})
-        self._first_mean = as_real("mean", first)
+        config, size = options["config"], options["population_size"]
+        first = as_real("mean", mean if self._space is None else self._space.encode(options["x0"] or {}))
+        if self._space is None and config is not None:
+            first = torch.cat([first, *(each.mode(each.start()).to(first) for each in config.families)], -1)
+        self._first_mean = first
+        if self._constraints is not None:
+            self._kind = partial(Constrained, constraints=self._constraints, first=first)
         if self._first_mean.dim() != 1 or len(self._first_mean) == 0:
             got = tuple(self._first_mean.shape)
             raise ValueError(f"expected mean of shape (dim,), dim >= 1, got {got}")
-        dim, config, size = len(self._first_mean), options["config"], options["population_size"]
-        budget, restarts, self._seed = options["budget"], options["restarts"], options["seed"]
-        self._adapts_to_noise = config is None and size is None
-        discrete: dict[str, Any] = {} if options["integers"] is None else {"integers": options["integers"]}
-        if self._space is not None:
-            discrete["families"] = self._space.families
-        self._noisy = False
+        dim, budget, restarts = len(self._first_mean), options["budget"], options["restarts"]
+        integers: dict[str, Any] = {} if options["integers"] is None else {"integers": options["integers"]}
+        self._seed, self._noisy = options["seed"], False
         if config is None:
-            config = CEMConfig.chosen(dim, options["bounds"] is not None, **discrete)
-        self._config = config = replace(config, **discrete)
+            config = CEMConfig.chosen(dim, options["bounds"] is not None, **integers)
+        self._config = config = replace(config, **integers)
         if size is None:
             size = config.population_of(dim)
             if config.paths and budget is not None:

@@ -19,7 +19,6 @@ from optuna.trial import FrozenTrial, TrialState
 from torch import Tensor
 
 from cem.core.backend import mix_seed
-from cem.core.config import CEMConfig
 from cem.optimizer import CrossEntropyMethod
 from cem.space import Choice, Float, Int, Space
 
@@ -93,18 +92,13 @@ class CemSampler(BaseSampler):
         if not kinds or completed < self._n_startup_trials:
             return {}
         space = Space({name: _parameter(kind) for name, kind in kinds.items()})
-        discrete = {"integers": space.integers, "families": space.families}
-        config = CEMConfig.chosen(space.dim, space.bounds is not None, **discrete)
-        size = self._population_size or config.population_of(space.dim)
         search = CrossEntropyMethod(
-            space.mean,
-            space.std,
-            size,
+            **space.settings(),
+            population_size=self._population_size,
             maximize=study.direction is StudyDirection.MAXIMIZE,
-            config=config,
-            bounds=space.bounds,
             seed=mix_seed(self._seed, trial.number),
         )
+        size = search.population_size
         identity = repr((kinds, size, {**search.state_dict()["settings"], "seed": None, "backend": None}))
         key = f"cem:{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
         left, told = _load(search, key, trials)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from cem.core.checks import check_real
+from cem.core.config import CEMConfig
 from cem.families import Categorical, Family, Permutation
 from kernels.support.checks import check_flags, check_integer
 from kernels.support.names import unknown_name
@@ -97,8 +98,8 @@ class Space:
     Numbers are first, in the normal distribution, then choices, in one categorical family, then permutations.
 
     Attributes:
-        mean, std, bounds, integers: Of the normal distribution, as ``minimize`` takes them.
-        families: The families of the other columns.
+        mean, std, bounds: Of the normal distribution, as ``minimize`` takes them.
+        discrete: The integers, and the families of the other columns, as ``CEMConfig`` takes them.
         dim: The columns.
     """
 
@@ -117,10 +118,11 @@ class Space:
         )
         self.mean, self.std = (low + high) / 2, (high - low) / 4
         self.bounds = list(zip(low, high, strict=True)) or None
-        self.integers = [isinstance(each, Int) and not each.log for each in numbers.values()]
-        self.families: list[Family] = [*orders.values()]
+        families: list[Family] = [*orders.values()]
         if choices:
-            self.families.insert(0, Categorical(tuple(len(each.values) for each in choices.values())))
+            families.insert(0, Categorical(tuple(len(each.values) for each in choices.values())))
+        integers = [isinstance(each, Int) and not each.log for each in numbers.values()]
+        self.discrete: dict[str, Any] = {"integers": integers, "families": families}
         self.columns: dict[str, Any] = {}  # of each parameter: a number or a slice
         self.columns.update((name, number) for number, name in enumerate([*numbers, *choices]))
         self.dim = len(self.columns)
@@ -135,20 +137,29 @@ class Space:
         self, function: Any, std: Any, options: Mapping[str, Any]
     ) -> tuple[Any, Any, Any, dict[str, Any]]:
         """Return objective, first mean and std, and options, of the search of ``minimize`` for a function."""
-        if std is not None or options["bounds"] is not None or options["integers"] is not None:
-            raise TypeError("expected neither std, bounds nor integers with a dict of parameters")
+        config, others = options["config"], [std, options["bounds"], options["integers"]]
+        if any(each is not None for each in others) or (config and (config.integers or config.families)):
+            raise TypeError("expected neither std, bounds, integers nor families with a dict of parameters")
         if options["vectorize"] not in (None, False, "loop"):
             raise ValueError(f"expected 'loop' or False for vectorize, got {options['vectorize']!r}")
         by_column = options["vectorize"] is False and options["workers"] is None
+        found = self.settings(config)
         mean = self.encode(options["x0"] or {})[: len(self.mean)]
         changed = {
             "vectorize": False if by_column else "loop",
-            "bounds": self.bounds,
-            "integers": self.integers,
+            "bounds": found["bounds"],
+            "config": found["config"],
         }
         on_host = options["device"] is None or torch.device(options["device"]).type == "cpu"
         first = mean if on_host else torch.from_numpy(mean)
-        return Named(function, self, by_column), first, self.std, {**options, **changed}
+        return Named(function, self, by_column), first, found["std"], {**options, **changed}
+
+    def settings(self, config: CEMConfig | None = None) -> dict[str, Any]:
+        """Return mean, std, bounds and config of a search, as ``CrossEntropyMethod`` takes them."""
+        if config is None:
+            config = CEMConfig.chosen(self.dim, self.bounds is not None, **self.discrete)
+        config = replace(config, **self.discrete)
+        return {"mean": self.mean, "std": self.std, "bounds": self.bounds, "config": config}
 
     def spread(self, std: Any) -> dict[str, float]:
         """Return the standard deviations of numbers; of others, how probable another value is."""

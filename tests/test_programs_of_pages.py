@@ -140,6 +140,22 @@ def test_named_parameters_and_the_shortest_route_are_found() -> None:
     assert run("docs/spaces.md", 1)["search"].best_fitness == pytest.approx(2.8041962, abs=1e-6)
 
 
+@pytest.mark.slow  # seconds
+def test_a_cut_is_greater_than_the_best_of_as_many_greedy_searches() -> None:
+    program = programs(DOCS / "spaces.md")[2].replace("size=400, budget=8000", "size=100, budget=1500")
+    names: dict[str, Any] = {}
+    exec(compile(program, "docs/spaces.md", "exec"), names)
+    starts = torch.randint(0, 2, (1500, 800), generator=torch.Generator().manual_seed(1)).float()
+    assert names["result"].evaluations == 1500
+    assert names["result"].fun > names["improved"](starts).fitness.max()
+
+
+def test_a_model_that_changes_twice_is_fitted() -> None:
+    result = run("docs/spaces.md", 3)["result"]
+    assert result.fun == pytest.approx(2.5572391, abs=1e-6)  # by least squares for all pairs of days
+    assert (result.x["first"], result.x["second"], result.violation) == (99, 200, 0.0)
+
+
 def test_a_network_is_fitted() -> None:
     torch.manual_seed(1)
     names = run("docs/policies.md", 0)

@@ -32,7 +32,8 @@ class RareEvent(Generic[_Member]):
         relative_error: The standard error divided by the estimate; infinite where that is 0.
         interval: Of 95 %, log-normal. Where the estimate is 0 it ends above P(score >= the last level).
         levels: They rise, and the last is the level if that was reached.
-        parameters: The member of the family that the final samples were drawn from.
+        members: The member of the family that each level gave.
+        parameters: The last one, that the final samples were drawn from.
         samples: The scores computed, those of the levels included.
         effective_samples: (sum of w)^2 / (sum of w^2), w the weights of the final samples in the event.
         reached: Whether the levels reached the one asked for.
@@ -43,6 +44,7 @@ class RareEvent(Generic[_Member]):
     relative_error: float
     interval: tuple[float, float]
     levels: tuple[float, ...]
+    members: tuple[_Member, ...]
     parameters: _Member
     samples: int
     effective_samples: float
@@ -122,7 +124,7 @@ def rare_event_probability(
         return x, torch.where(scores.isnan(), -math.inf, scores), log_weights
 
     with Evaluator(score, maximize=True, vectorize=vectorize, workers=workers) as evaluate:
-        member, levels = family, [-math.inf]
+        member, levels, members = family, [-math.inf], list[_Member]()
         while levels[-1] < level and len(levels) <= _LEVELS:
             if not (found := _elites(lambda: draw(member, size), levels[-1], level)):  # noqa: B023
                 break
@@ -130,6 +132,7 @@ def rare_event_probability(
             kept = family if family.law.support.is_discrete else member  # type: ignore[union-attr]
             member = member.fit(x, weights).mixed(kept, 1 / (1 + 1 / float(weights.square().sum())))
             levels.append(gamma)
+            members.append(member)
         drawn = [draw(member, min(_BATCH, total - start))[1:] for start in range(0, total, _BATCH)]
     scores, log_weights = map(torch.cat, zip(*drawn, strict=True))
     mean, error, low, high, effective, tail_index = _estimate(log_weights, scores >= level)
@@ -144,7 +147,8 @@ def rare_event_probability(
     message = "; ".join(doubt for doubt, holds in doubts.items() if holds)
     if message:
         warnings.warn(message, RuntimeWarning, stacklevel=outside())
-    found_by = (tuple(levels[1:]), member, evaluate.evaluations, effective, levels[-1] == level)
+    moved = (tuple(levels[1:]), tuple(members), member)
+    found_by = (*moved, evaluate.evaluations, effective, levels[-1] == level)
     return RareEvent(mean, error, (low, high), *found_by, message or "the level is reached")
 
 

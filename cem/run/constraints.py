@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from cem.core.checks import as_real
 from cem.core.evaluation import Evaluation
@@ -46,10 +47,15 @@ class Constraints:
         described: What tells them from others.
     """
 
-    def __init__(self, given: Any, *, by_one: bool, vmap: bool) -> None:
-        """Take them; functions of our form are called candidate by candidate, by vmap, or once."""
+    def __init__(
+        self, given: Any, *, by_one: bool, vmap: bool, named: Callable[[Any], Any] | None = None
+    ) -> None:
+        """Take them; functions of our form are called candidate by candidate, by vmap, or once.
+
+        ``named`` makes a function of named parameters one of candidates; None: they are functions of these.
+        """
         several = given if isinstance(given, (list, tuple)) else [given]
-        self._parts = [_part(each, by_one, vmap) for each in several]
+        self._parts = [_part(each, by_one, vmap, named) for each in several]
         self.described = [
             f"{low.tolist()} <= {name} <= {high.tolist()}" for _, low, high, name in self._parts
         ]
@@ -72,8 +78,12 @@ class Constraints:
         return np.concatenate(columns, axis=1), np.concatenate(equal)
 
 
-def _part(given: Any, by_one: bool, vmap: bool) -> tuple[Callable[[Any], Any], Any, Any, str]:
+def _part(
+    given: Any, by_one: bool, vmap: bool, named: Callable[[Any], Any] | None
+) -> tuple[Callable[[Any], Any], Any, Any, str]:
     """Return a function of a population, the ends of its values, and its name."""
+    if named is not None and not callable(given):
+        raise TypeError(f"expected functions, which alone constrain a dict of parameters, got {given!r}")
     if isinstance(given, Mapping):  # one of SciPy: 0 <= fun(x), or 0 == fun(x)
         fun, args = given["fun"], given.get("args", ())
         most = 0.0 if given["type"] == "eq" else math.inf
@@ -87,10 +97,12 @@ def _part(given: Any, by_one: bool, vmap: bool) -> tuple[Callable[[Any], Any], A
     if not callable(given):
         raise TypeError(f"expected functions or constraints of SciPy for constraints, got {given!r}")
 
+    of_x = given if named is None else named(given)
+
     def function(x: Any) -> Any:
         if by_one or (vmap and isinstance(x, np.ndarray)):
-            return _each(given, x)
-        return (torch.func.vmap(given, randomness="different") if vmap else given)(x)
+            return _each(of_x, x)
+        return (torch.func.vmap(of_x, randomness="different") if vmap else of_x)(x)
 
     return function, low, high, describe_callable(given)
 
@@ -105,7 +117,7 @@ def _numbers(values: Any) -> Any:
 
 
 class Constrained(CrossEntropyMethod):
-    """A single search with constraints; its first candidate is the mean.
+    """A single search with constraints; its first candidate is the mean, and of families that of ``first``.
 
     ``tell`` takes the values of the objective. ``best`` is the fittest of the feasible candidates, or while
     there is none that of the least violation; a record then has an infinity as its best fitness.
@@ -114,10 +126,12 @@ class Constrained(CrossEntropyMethod):
         violation: The most by which ``best`` violates a constraint; 0.0 where it is feasible.
     """
 
-    def __init__(self, *arguments: Any, constraints: Constraints, **options: Any) -> None:
+    def __init__(self, *arguments: Any, constraints: Constraints, first: Tensor, **options: Any) -> None:
         """Start a search; the other arguments are those of ``CrossEntropyMethod``."""
         super().__init__(*arguments, **options)
         self._constraints, self._sign = constraints, -1.0 if self.maximize else 1.0
+        self._normal = self._state.settings.normal
+        self._chosen = first[self._normal :].to(self._state.distribution)
         self._margin = _LEAST  # k
         self._multipliers = np.zeros(0)  # one for each constraint, whose number the first call tells
         self.violation = self._value = math.inf  # of the best; its fitness, with the sign of minimisation
@@ -133,7 +147,8 @@ class Constrained(CrossEntropyMethod):
         """Draw candidates of this generation."""
         candidates = super().ask(count)
         if self._generation == 0:
-            candidates[0] = self._given(with_integers(self._state, self._state.mean))
+            first = torch.cat([self._state.mean[: self._normal], self._chosen])
+            candidates[0] = self._given(with_integers(self._state, first))
         return candidates
 
     def tell(self, candidates: Any, fitness: Any) -> None:
@@ -144,7 +159,7 @@ class Constrained(CrossEntropyMethod):
         violations = missed.max(axis=1, initial=0.0)
         values[np.isnan(values)] = np.inf
         violations[np.isnan(violations) | ((values == np.inf) & (violations == 0))] = np.inf  # it has failed
-        best = self._state.distribution[BEST]
+        best = self._state.best
         super().tell(candidates, self._sign * self._augmented(values, g, equal, violations))
         first = np.lexsort((values, violations))[0]
         found = float(violations[first]), float(values[first])
@@ -152,9 +167,13 @@ class Constrained(CrossEntropyMethod):
             self.violation, self._value = found
             best = torch.as_tensor(candidates[first])
         distribution, record = self._state.distribution.clone(), self._state.record.clone()
-        distribution[BEST] = best
+        distribution[BEST, : self._normal] = best[: self._normal]
         record[BEST_FITNESS] = self._sign * (math.inf if self.violation else self._value)
         self._state, self._snapshot = self._state._replace(distribution=distribution, record=record), None
+        if (tables := self._state.discrete) is not None:
+            columns = best[self._normal :].to(tables)
+            tables = torch.cat([tables[: -len(columns)], columns])
+            self._state = self._state._replace(discrete=tables)
 
     def _augmented(self, values: Any, g: Any, equal: Any, violations: Any) -> Any:
         """Return what is ranked, shape (N,), and move multipliers and margin: equations (1) to (4)."""

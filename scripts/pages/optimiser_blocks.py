@@ -18,8 +18,8 @@ from pages.wording import digits
 
 _DIMENSIONS = (2, 10, 40)
 _SUITES = {
-    "bbob": "24 functions of {}, the same start for all: {}. The default was chosen on other instances; of the "
-    "first two [ten more](../benchmarks/results/xeon-16core/bbob-again.json) say the same.",
+    "bbob": "24 functions of {}, the same start for all: {}. The default was chosen on other instances; of "
+    "the first two [ten more](../benchmarks/results/xeon-16core/bbob-again.json) say the same.",
     "bbob-noisy": "30 functions of {}, with normal, uniform and Cauchy noise: {}, which candidates reach by "
     "their value without the noise.",
     "bbob-constrained": "54 functions of {}, with 1 to 9 + 9 dim / 2 constraints: {}, which feasible "

@@ -1,4 +1,4 @@
-"""The pictures of docs/performance.md, from its result file, of docs/spaces.md and of docs/gymnasium.md."""
+"""The pictures of docs/performance.md, from its result file, and of spaces.md, rare_events.md, gymnasium.md."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from measure.discrete import VALUES, Pairs
 from measure.sampling import LABELS, median, speedups
 from PIL import Image
 
-from cem import CEMConfig, CrossEntropyMethod
+from cem import CEMConfig, CrossEntropyMethod, rare_event_probability
 from cem.core.state import tables_of
 from cem.families import Categorical, Family, Permutation
+from cem.rare import Exponential
 from pages.result_files import load
 from tetris import published
 from tetris.envs.key_press_env import DROP, LEFT, NOTHING, RIGHT, ROTATE, KeyPressTetrisEnv
@@ -127,6 +128,33 @@ def draw_key_presses(picture: Path) -> None:
             frames.append(env.render())
     images = (Image.fromarray(frame).quantize(64) for frame in frames)
     save_gif(picture, images, env.metadata["render_fps"])
+
+
+def _shortest_path(x: Any) -> Any:
+    """Return the lengths of the shortest paths over the bridge of the tutorial, whose edges are x."""
+    a, b, c, d, e = x.unbind(-1)
+    return torch.stack([a + d, a + c + e, b + e, b + c + d]).amin(0)
+
+
+def draw_levels(picture: Path) -> None:
+    """Draw how the shortest path is distributed at each level of the bridge, and what is above the level."""
+    bridge = Exponential([0.25, 0.4, 0.1, 0.3, 0.2])
+    found, figure = rare_event_probability(bridge, _shortest_path, 2.0, seed=1), new_figure(10.0, 1.8)
+    members, levels = (bridge, *found.members), (*found.levels, found.levels[-1])
+    panels = figure.subplots(1, len(levels), sharex=True, sharey=True)
+    for axes, member, level in zip(panels, members, levels, strict=True):
+        lengths, width = _shortest_path(member.sample(1 << 20, seed=1)), 0.05
+        density = lengths.histc(80, 0.0, 80 * width) / (width * len(lengths))
+        edges = torch.arange(81) * width
+        axes.stairs(density, edges, color=_BLUE)
+        above = torch.where(edges[1:] > level, density, 0.0)
+        axes.stairs(above, edges, color=_VERMILION, fill=True, alpha=0.7)
+        axes.axvline(levels[-1], color=_BLACK, linestyle=":")
+        axes.set_title(f"level {level:.2f}", loc="left", fontsize="medium")
+        axes.set(xlabel="shortest path", xlim=(0, 4), yticks=[])
+    panels[0].set_ylabel("density")
+    panels[-1].set_title("final samples", loc="left", fontsize="medium")
+    save_figure(figure, picture)
 
 
 def _tables(family: Family, function: Any, size: int) -> tuple[list[Any], Any]:

@@ -25,7 +25,7 @@ with one_line_interrupts():
 
     from kernels.support.files import write_text
     from pages import api_blocks, literature_blocks, optimiser_blocks, score_blocks, speed_blocks
-    from pages.pictures import draw_choices, draw_key_presses, draw_route, draw_sampling
+    from pages.pictures import draw_choices, draw_key_presses, draw_levels, draw_route, draw_sampling
     from tetris.commands.command_line import Parser, run
 
 DOCS = ROOT / "docs"
@@ -60,6 +60,7 @@ def main() -> int:
     draw_choices(DOCS / "choices.png")
     draw_route(DOCS / "route.png")
     draw_key_presses(DOCS / "gymnasium.gif")
+    draw_levels(DOCS / "levels.png")
     return 0
 
 
