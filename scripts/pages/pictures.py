@@ -1,4 +1,4 @@
-"""The pictures of docs/performance.md, from its result file, and of spaces.md, rare_events.md, gymnasium.md."""
+"""Pictures: of docs/performance.md, from its result file, of spaces.md, rare_events.md and gymnasium.md."""
 
 from __future__ import annotations
 
