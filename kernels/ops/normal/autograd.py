@@ -6,6 +6,7 @@ of grad * z over the samples, with z drawn again.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -33,7 +34,8 @@ def register() -> None:
     register_fake("sample_normal_no_grad", _fake)
     register_fake("sample_normal_seeded", _fake_seeded)
     register_fake("sample_normal_rows", _fake_rows)
-    torch.library.register_vmap("cem_tetris::sample_normal_no_grad", _mapped)
+    operator = torch.ops.cem_tetris.sample_normal_no_grad.default
+    torch.library.register_vmap(operator, partial(mapped, operator))
     torch.library.register_autograd("cem_tetris::sample_normal", _gradients, setup_context=_save)
 
 
@@ -63,14 +65,6 @@ def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         grad = torch.where(inside, grad, 0)
     gradients = grad.sum(samples_at), (grad * z).sum(samples_at)
     return (*(each.to(ctx.mean_dtype) for each in gradients), *(None,) * 11)
-
-
-def _mapped(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
-    """What vmap calls: problems of a batch have seeds in a tensor."""
-    mean, std, num_samples, seed, generation, seeds, *rest = arguments
-    seeds = mean.new_tensor(seed, dtype=torch.int64) if seeds is None else seeds
-    given = (mean, std, num_samples, 0, generation, seeds, *rest)
-    return mapped(torch.ops.cem_tetris.sample_normal_no_grad.default, info, in_dims, *given)
 
 
 def _shape(mean: Tensor, num_samples: int, dim_first: bool) -> tuple[int, ...]:
