@@ -237,7 +237,7 @@ def _noise(
 def _as_int(value: Any) -> int:
     """Return an integer of any kind as an int; one that torch.compile traces stays as it is."""
     is_int = type(value) is int or isinstance(value, torch.SymInt)
-    return value if is_int else operator.index(value)  # type: ignore[no-any-return]
+    return value if is_int else operator.index(value)
 
 
 def _bounds(

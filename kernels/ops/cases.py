@@ -1,0 +1,166 @@
+"""What ``python -m kernels check`` compares: of each operator its reference, its inputs and their sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+import kernels
+from kernels.ops.philox import WORD, philox4x32, split64
+
+Tensors = tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    """What the walk has to know of an operator."""
+
+    reference: Callable[..., Any]  # in plain PyTorch: tensors to a tensor or a tuple of them
+    operator: Callable[..., Any]  # the public function; the same arguments and results
+    inputs: Callable[..., Tensors]  # of a generator and a size: float64, on the CPU
+    small: tuple[int, ...]  # the size for finite differences and for Numba's simulator, which is slow
+    large: tuple[int, ...]  # the size for C++ and CUDA
+    arguments: Mapping[str, Any] = field(default_factory=dict)  # by name, for the prototype too
+    gradients: bool = True  # without a derivative, results alone are compared
+    prototype: str = ""  # the module that has one in Numba
+
+
+def _both(name: str, call: Callable[..., Any] | None = None) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return reference and operator; with ``call`` as ``call(function, *inputs, **arguments)``."""
+    both = getattr(kernels, f"{name}_reference"), getattr(kernels, name)
+    return both if call is None else (partial(call, both[0]), partial(call, both[1]))
+
+
+def _randn(generator: Generator, *shape: int) -> Tensor:
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+def _elements(count: int, generator: Generator, size: int) -> Tensors:
+    """Values up to about 40, where exp(40) + 1 is exp(40) in both types."""
+    return tuple(10.0 * _randn(generator, count, size))
+
+
+def _cell(generator: Generator, batch: int, inputs: int, states: int) -> Tensors:
+    """Input, weights, bias, old_h and old_cell; the gates' sums are of size 1 or so."""
+    columns = states + inputs
+    shapes = [(batch, inputs), (3 * states, columns), (3 * states,), (batch, states), (batch, states)]
+    x, weights, *rest = (_randn(generator, *shape) for shape in shapes)
+    return x, weights / columns**0.5, *rest
+
+
+def noise(dimensions: Tensor, samples: Tensor, seed: int, generation: int, dtype: torch.dtype) -> Tensor:
+    """Return z, (dimensions, samples), of the sampler: the noise of float64, or that of all other types.
+
+    Two samples in a row share a pair of uniform numbers, from which the Box-Muller transform makes them.
+    """
+    d, block, half = dimensions.unsqueeze(-1), samples // 4, samples % 4 // 2
+    upper = generation >> 32 << 24 | d >> 32 << 12 | block >> 32
+    upper = upper | 1 << 31 | half << 30 if dtype is torch.float64 else upper
+    key = split64(seed ^ int.from_bytes(b"normal z", "big"))  # unlike those of other users of Philox
+    w = philox4x32((block & WORD, d & WORD, generation & WORD, upper), key)
+    if dtype is torch.float64:  # 53 bits each for radius and angle
+        u, turn = (w[i].double() * 2.0**-32 + (w[i + 1] >> 11).double() * 2.0**-53 + 2.0**-54 for i in (0, 2))
+    else:  # a word each; that of the radius is rounded as in box_muller.h
+        of_radius, of_angle = (torch.where(half == 0, w[i], w[i + 2]) for i in (0, 1))
+        u = (of_radius.float().double() * (1.0 - 2.0**-23) * 2.0**-32 + 2.0**-33).float().double()
+        u = torch.where(u > 0.5, 2.0 - (2.0 - u).float().double(), u)
+        turn = (of_angle.double() + 0.5) * 2.0**-32
+    radius, angle = (-2.0 * u.log()).clamp(min=0.0).sqrt(), 2.0 * math.pi * turn
+    return radius * torch.where(samples % 2 == 0, angle.cos(), angle.sin())
+
+
+def _drawn(mean: Tensor, std: Tensor, num_samples: int, seed: int, generation: int) -> Any:
+    """What ``sample_normal`` promises, on the CPU."""
+    z = noise(torch.arange(len(mean)), torch.arange(num_samples), seed, generation, mean.dtype)
+    return kernels.sample_normal_reference(mean, std, z.to(mean.dtype))
+
+
+def _parameters(generator: Generator, dimensions: int) -> Tensors:
+    """Means and standard deviations."""
+    mean, log_std = _randn(generator, 2, dimensions)
+    return mean, log_std.exp()
+
+
+def _search(generator: Generator, population: int, dimensions: int) -> Tensors:
+    """Fitness, of which a fifth has ties, candidates and distribution."""
+    candidates = _randn(generator, population, dimensions)
+    fitness = candidates.square().sum(dim=1)
+    fitness[: population // 5] = fitness[0]
+    return fitness, candidates, torch.ones(4, dimensions, dtype=torch.float64)
+
+
+def _first(update: Any, fitness: Tensor, candidates: Tensor, distribution: Tensor, *rest: Any) -> Any:
+    """Return an update by the first record, and the number of the first generation."""
+    record = torch.tensor([math.nan] * 4 + [0.0], dtype=torch.float64, device=fitness.device)
+    return update(fitness, candidates, distribution, record, record[-1].long(), *rest, maximize=False)
+
+
+def _update(update: Any, *inputs: Tensor, num_elites: int) -> Any:
+    return _first(update, *inputs, num_elites)
+
+
+def _adapt(update: Any, fitness: Tensor, candidates: Tensor, distribution: Tensor, num_elites: int) -> Any:
+    """The same with a factor and paths; weights fall from 0.2 to -0.4."""
+    weights = torch.linspace(0.2, -0.4, len(fitness), dtype=torch.float64, device=fitness.device)
+    update = partial(update, weights=weights, rates=(5.0, 0.3, 1.5, 0.2, 0.02, 0.1, 2.0))
+    state = torch.diag_embed(distribution[1]), 0 * distribution[:2]
+    return _first(update, fitness, candidates, distribution, *state, num_elites)
+
+
+def _table(*shape: int) -> Callable[..., Tensors]:
+    """Return what makes a table of probabilities, some of them 0."""
+    return lambda generator, *_: (_some_zero(torch.rand(shape, generator=generator, dtype=torch.float64)),)
+
+
+def _some_zero(table: Tensor) -> Tensor:
+    return torch.where(table < 0.3, 0.0, table.double())
+
+
+def _draw(sample: Any, table: Tensor, **given: Any) -> Any:
+    seed, generation = (torch.tensor(x, device=table.device) for x in (-(2**62), 2**40 + 7))
+    return sample(table.double(), **given, num_samples=33, seed=seed, generation=generation)
+
+
+def _ranked(generator: Generator, size: int) -> Tensors:
+    shapes = (size,), (size, 14), (139,), (5,)
+    return tuple(torch.rand(shape, generator=generator, dtype=torch.float64) for shape in shapes)
+
+
+def _move(update: Any, fitness: Tensor, x: Tensor, table: Tensor, record: Tensor) -> Any:
+    given = x.mul(7).long().double(), _some_zero(table), record.double()
+    return update(fitness, *given, [(5, 5, 7, None), (9, 10, 9, None)], maximize=False)
+
+
+_SIZES = [2, 1, 7, 40, 300] * 3
+_elementwise = partial(Case, small=(37,), large=(10_007,), prototype="kernels.ops.elementwise.prototype")
+_by_results = partial(Case, gradients=False)
+
+# Sizes are no multiples of the kernels' tiles; those of lltm are the tutorial's that it comes from. Seed and
+# generation of the sampler use all of their words.
+CASES = {
+    "sigmoid": _elementwise(*_both("sigmoid"), partial(_elements, 1)),
+    "vector_add": _elementwise(*_both("vector_add"), partial(_elements, 2)),
+    "elementwise_mult": _elementwise(*_both("elementwise_mult"), partial(_elements, 2)),
+    "lltm": Case(*_both("lltm"), _cell, small=(2, 3, 5), large=(16, 32, 128)),
+    "normal": Case(
+        *(_drawn, kernels.sample_normal, _parameters, (5,), (301,)),
+        arguments={"num_samples": 13, "seed": 2**63 + 12345, "generation": 2**32 + 7},
+    ),
+    "cem_update": _by_results(
+        *_both("cem_update", _update), _search, (10, 3), (5000, 301), arguments={"num_elites": 4}
+    ),
+    "cma_update": _by_results(
+        *_both("cma_update", _adapt), _search, (10, 3), (300, 20), arguments={"num_elites": 3}
+    ),
+    "categorical": _by_results(
+        *_both("sample_categorical", _draw), _table(sum(_SIZES)), (), (), arguments={"sizes": _SIZES}
+    ),
+    "permutation": _by_results(*_both("sample_permutation", _draw), _table(71, 70), (), ()),
+    "update_tables": _by_results(*_both("update_tables", _move), _ranked, (9,), (300,)),
+}
