@@ -72,7 +72,8 @@ def noise(dimensions: Tensor, samples: Tensor, seed: int, generation: int, dtype
         u = torch.where(u > 0.5, 2.0 - (2.0 - u).float().double(), u)
         turn = (of_angle.double() + 0.5) * 2.0**-32
     radius, angle = (-2.0 * u.log()).clamp(min=0.0).sqrt(), 2.0 * math.pi * turn
-    return radius * torch.where(samples % 2 == 0, angle.cos(), angle.sin())
+    z: Tensor = radius * torch.where(samples % 2 == 0, angle.cos(), angle.sin())
+    return z
 
 
 def _drawn(mean: Tensor, std: Tensor, num_samples: int, seed: int, generation: int) -> Any:
