@@ -19,21 +19,25 @@ constexpr char kSchema[] =
     "-> (Tensor, Tensor, Tensor, Tensor)";
 
 // Calls f(Type{}) with the type of a fitness.
-template <typename F> void visit_fitness(ScalarType type, F&& f) {
+template <typename F> void visit_fitness(ScalarType type, const F& f) {
+  type == ScalarType::Float ? f(Float{}) : type == ScalarType::Double ? f(Double{}) : f(Long{});
+}
+
+// A fitness, contiguous, of one of the types that are ranked; a wider one has the same order.
+inline Tensor ranked_fitness(const Tensor& given) {
+  const ScalarType type = given.scalar_type();
   switch (type) {
-    case ScalarType::Half: return f(Half{});
-    case ScalarType::BFloat16: return f(BFloat16{});
-    case ScalarType::Float: return f(Float{});
-    case ScalarType::Double: return f(Double{});
-    case ScalarType::Bool:
-    case ScalarType::Byte: return f(Integer<uint8_t, uint32_t>{});
-    case ScalarType::Char: return f(Integer<int8_t, uint32_t>{});
-    case ScalarType::Short: return f(Integer<int16_t, uint32_t>{});
-    case ScalarType::Int: return f(Integer<int32_t, uint32_t>{});
-    case ScalarType::Long: return f(Integer<int64_t, uint64_t>{});
+    case ScalarType::Float:
+    case ScalarType::Double:
+    case ScalarType::Long: return dense(given);
+    case ScalarType::Half:
+    case ScalarType::BFloat16: return dense(torch::stable::to(given, ScalarType::Float));
     default:
-      STD_TORCH_CHECK(
-          false, "expected fitness of type bool, integer to int64, float16 to float64 or bfloat16");
+      STD_TORCH_CHECK(type == ScalarType::Bool || type == ScalarType::Byte || type == ScalarType::Char ||
+                          type == ScalarType::Short || type == ScalarType::Int,
+          "expected fitness of type Bool, integer to Long, Half to Double or BFloat16, got ",
+          torch::headeronly::toString(type));
+      return dense(torch::stable::to(given, ScalarType::Long));
   }
 }
 
@@ -64,12 +68,12 @@ template <typename F> Outputs with_job(Arguments given, bool all_weights, const 
   STD_TORCH_CHECK(given.candidates.dim() == given.fitness.dim() + 1,
       "expected candidates of shape (..., N, d), got ", text_of(given.candidates.sizes()));
   const int64_t dimensions = given.candidates.sizes().back();
-  const ScalarType type = given.candidates.scalar_type(), fitness_type = given.fitness.scalar_type();
+  const ScalarType type = given.candidates.scalar_type();
   STD_TORCH_CHECK(type == ScalarType::Float || type == ScalarType::Double,
       "expected candidates of type Float or Double, got ", torch::headeronly::toString(type));
   STD_TORCH_CHECK(
       elites >= 1 && elites <= population, "expected num_elites from 1 to ", population, ", got ", elites);
-  const Tensor fitness = dense(given.fitness),
+  const Tensor fitness = ranked_fitness(given.fitness),
                candidates = problems.check(given.candidates, "candidates", type, {population, dimensions}),
                distribution = problems.check(given.distribution, "distribution", type, {kRows, dimensions}),
                record = problems.check(given.record, "record", ScalarType::Double, {kFigures}),
@@ -86,15 +90,13 @@ template <typename F> Outputs with_job(Arguments given, bool all_weights, const 
         *given.weights, "weights", ScalarType::Double, {all_weights ? population : elites}, false);
   }
   const int64_t floor_stride = problems.check_row(given.std_floor, "std_floor", type, dimensions);
-  bool can_fail = false;
-  visit_fitness(fitness_type, [&](auto kind) { can_fail = decltype(kind)::kCanFail; });
   const Outputs out{problems.empty(type, {kRows, dimensions}), problems.empty(ScalarType::Double, {kFigures}),
       empty(problems.device, ScalarType::Long, {}), problems.empty(ScalarType::Long, {elites})};
   const auto& [new_distribution, new_record, new_generation, new_elites] = out;
   const Settings settings{problems.count(), population, dimensions, elites, table, floor_stride,
       given.smoothing, given.std_smoothing, given.mean_averaging, static_cast<int32_t>(given.variance_about),
       given.maximize, given.ranked};
-  run({settings, fitness_type, can_fail, const_data<void>(fitness), const_data<void>(candidates),
+  run({settings, fitness.scalar_type(), const_data<void>(fitness), const_data<void>(candidates),
           const_data<void>(distribution), const_data<void>(given.std_floor), const_data<double>(record),
           const_data<double>(given.extra_variance), const_data<double>(given.weights),
           const_data<int64_t>(generation), mutable_data<void>(new_distribution),

@@ -25,18 +25,10 @@ template <typename Type> __device__ __forceinline__ typename Type::Bits load(con
 
 // Calls f(Type{}) with the type of a fitness whose keys are of the type Key.
 template <typename Key, typename F> __device__ __forceinline__ auto visit(ScalarType type, const F& f) {
-  if constexpr (sizeof(Key) == 8) {
-    return type == ScalarType::Double ? f(Double{}) : f(Integer<int64_t, uint64_t>{});
+  if constexpr (sizeof(Key) == 4) {
+    return f(Float{});
   } else {
-    switch (type) {
-      case ScalarType::Half: return f(Half{});
-      case ScalarType::BFloat16: return f(BFloat16{});
-      case ScalarType::Float: return f(Float{});
-      case ScalarType::Char: return f(Integer<int8_t, uint32_t>{});
-      case ScalarType::Short: return f(Integer<int16_t, uint32_t>{});
-      case ScalarType::Int: return f(Integer<int32_t, uint32_t>{});
-      default: return f(Integer<uint8_t, uint32_t>{});
-    }
+    return type == ScalarType::Double ? f(Double{}) : f(Long{});
   }
 }
 

@@ -131,7 +131,7 @@ template <void (&run)(const Move&, const Families&, Device)> Tensor update_table
   STD_TORCH_CHECK(type == ScalarType::Float || type == ScalarType::Double,
       "expected candidates of type Float or Double, got ", torch::headeronly::toString(type));
   problems.require(given_candidates, "candidates", type, {samples, width});
-  const Tensor fitness = dense(given_fitness),
+  const Tensor fitness = update::ranked_fitness(given_fitness),
                candidates = is_regular(given_candidates) ? given_candidates : dense(given_candidates),
                tables = problems.check(given_tables, "tables", ScalarType::Double, {cells + width}),
                record = problems.check(given_record, "record", ScalarType::Double, {update::kFigures}),
