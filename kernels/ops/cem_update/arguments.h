@@ -43,8 +43,8 @@ inline Tensor ranked_fitness(const Tensor& given) {
 
 using Outputs = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 
-// What a device makes of a call: the job, the type of candidates and distribution, and where they are.
-using Run = void(const Job& job, ScalarType type, Device device);
+// What a device makes of a job.
+using Run = void(const Job& job, Device device);
 
 // What a schema gives.
 struct Arguments {
@@ -57,20 +57,16 @@ struct Arguments {
   bool ranked;
 };
 
-// Checks the arguments, and calls run(job, type, problems). all_weights: whether there is one a candidate, of
+// Checks the arguments, and calls run(job, problems). all_weights: whether there is one a candidate, of
 // which the elites take the first.
 template <typename F> Outputs with_job(Arguments given, bool all_weights, const F& run) {
-  const Sizes sizes = given.fitness.sizes();
-  STD_TORCH_CHECK(!sizes.empty() && sizes.back() < int64_t{1} << 31,
-      "expected fitness of shape (..., N), N < 2^31, got ", text_of(sizes));
-  const Problems problems{Device(given.fitness), {sizes.data(), sizes.size() - 1}};
-  const int64_t population = sizes.back(), elites = given.num_elites;
+  const Problems problems(given.fitness, 1, "fitness of shape (..., N)");
+  const int64_t population = given.fitness.sizes().back(), elites = given.num_elites;
+  STD_TORCH_CHECK(population < int64_t{1} << 31, "expected less than 2^31 candidates, got ", population);
   STD_TORCH_CHECK(given.candidates.dim() == given.fitness.dim() + 1,
       "expected candidates of shape (..., N, d), got ", text_of(given.candidates.sizes()));
   const int64_t dimensions = given.candidates.sizes().back();
-  const ScalarType type = given.candidates.scalar_type();
-  STD_TORCH_CHECK(type == ScalarType::Float || type == ScalarType::Double,
-      "expected candidates of type Float or Double, got ", torch::headeronly::toString(type));
+  const ScalarType type = real_type(given.candidates, "candidates");
   STD_TORCH_CHECK(
       elites >= 1 && elites <= population, "expected num_elites from 1 to ", population, ", got ", elites);
   const Tensor fitness = ranked_fitness(given.fitness),
@@ -96,13 +92,13 @@ template <typename F> Outputs with_job(Arguments given, bool all_weights, const 
   const Settings settings{problems.count(), population, dimensions, elites, table, floor_stride,
       given.smoothing, given.std_smoothing, given.mean_averaging, static_cast<int32_t>(given.variance_about),
       given.maximize, given.ranked};
-  run({settings, fitness.scalar_type(), const_data<void>(fitness), const_data<void>(candidates),
+  run({settings, type, fitness.scalar_type(), const_data<void>(fitness), const_data<void>(candidates),
           const_data<void>(distribution), const_data<void>(given.std_floor), const_data<double>(record),
           const_data<double>(given.extra_variance), const_data<double>(given.weights),
           const_data<int64_t>(generation), mutable_data<void>(new_distribution),
           mutable_data<double>(new_record), mutable_data<int64_t>(new_generation),
           mutable_data<int64_t>(new_elites)},
-      type, problems);
+      problems);
   return out;
 }
 
@@ -115,8 +111,7 @@ template <Run& run> Outputs cem_update(const Tensor& fitness, const Tensor& cand
   return with_job({fitness, candidates, distribution, record, generation, std::move(extra_variance),
                       std::move(weights), std::move(std_floor), num_elites, maximize, variance_about,
                       smoothing, std_smoothing, mean_averaging, ranked},
-      false,
-      [](const Job& job, ScalarType type, const Problems& problems) { run(job, type, problems.device); });
+      false, [](const Job& job, const Problems& problems) { run(job, problems.device); });
 }
 
 }  // namespace

@@ -33,12 +33,13 @@ template <typename Key, typename F> __device__ __forceinline__ auto visit(Scalar
 }
 
 template <typename Key> __device__ __forceinline__ Key key_at(const Job& job, int64_t i) {
-  return visit<Key>(job.type,
+  return visit<Key>(job.fitness_type,
       [&](auto type) { return type.key(load<decltype(type)>(job.fitness, i), job.settings.maximize); });
 }
 
 template <typename Key> __device__ __forceinline__ double fitness_at(const Job& job, int64_t i) {
-  return visit<Key>(job.type, [&](auto type) { return type.value(load<decltype(type)>(job.fitness, i)); });
+  return visit<Key>(
+      job.fitness_type, [&](auto type) { return type.value(load<decltype(type)>(job.fitness, i)); });
 }
 
 // Reductions of a warp, for all of its lanes.

@@ -129,9 +129,9 @@ template <typename T, typename Gpu> void launch_large(const Gpu& device, const J
 }
 
 // The update; `Gpu` has a number of multiprocessors, launches kernels and zeroes memory.
-template <typename Gpu> void launch(const Gpu& device, const Job& job, ScalarType type, Device where) {
+template <typename Gpu> void launch(const Gpu& device, const Job& job, Device where) {
   const Settings& settings = job.settings;
-  const bool wide = is_wide(job), doubles = type == ScalarType::Double;
+  const bool wide = is_wide(job), doubles = job.type == ScalarType::Double;
   if (settings.problems == 0) {
     device.launch(count_kernel, 1, 1, 0, job);
   } else if (settings.population <= kSinglePopulation &&
@@ -184,8 +184,8 @@ struct Gpu {
   }
 };
 
-// The whole operator.
-void run(const Job& job, ScalarType type, Device device) { launch(Gpu(device), job, type, device); }
+// An operator: a job of this or another one, of whose namespace its launch is.
+template <typename Work> void run(const Work& work, Device device) { launch(Gpu(device), work, device); }
 
 }  // namespace
 #endif

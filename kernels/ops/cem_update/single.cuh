@@ -190,7 +190,7 @@ template <typename Key, typename T, int kItems> __global__ void __launch_bounds_
   // A warp has candidates in a row. While the fitness is on its way, what depends on nothing else.
   const int origin = warp * kItems * kWarp + lane;
   Key key[kItems];
-  visit<Key>(job.type, [&](auto type) {
+  visit<Key>(job.fitness_type, [&](auto type) {
 #pragma unroll
     for (int item = 0; item < kItems; ++item) {
       const int i = origin + item * kWarp;
@@ -384,7 +384,7 @@ template <typename Key, typename T, int kItems> __global__ void __launch_bounds_
       sum = 0.0;
 #pragma unroll 1
       for (int p = c * kChunk + lane; p < end; p += kWarp) {
-        sum += fitness_value<Key>(job.type, job.fitness, first + index[p]);
+        sum += fitness_value<Key>(job.fitness_type, job.fitness, first + index[p]);
       }
       sum = warp_fold(sum);
       if (lane == 0) shared.sum[c] = sum;
@@ -395,8 +395,8 @@ template <typename Key, typename T, int kItems> __global__ void __launch_bounds_
       const Key most = warp_max(lane < warps ? shared.most[lane] : Key(0));
       if (lane == 0) {
         const bool any = usable > 0;
-        write_record(job, problem, usable, any ? key_value(job.type, least, settings.maximize) : 0.0, sum,
-            any ? key_value(job.type, most, settings.maximize) : 0.0, generation);
+        write_record(job, problem, usable, any ? key_value(job.fitness_type, least, settings.maximize) : 0.0,
+            sum, any ? key_value(job.fitness_type, most, settings.maximize) : 0.0, generation);
       }
     }
   }
@@ -433,7 +433,8 @@ template <typename Key, typename T, int kItems> __global__ void __launch_bounds_
     shared.newest = newest_share(settings, generation);
   }
   if (warp == warps - 2 && lane == 0) {
-    shared.better = is_better(key_value(job.type, least, settings.maximize), known, settings.maximize);
+    shared.better =
+        is_better(key_value(job.fitness_type, least, settings.maximize), known, settings.maximize);
   }
 
   const int places = usable;

@@ -38,7 +38,7 @@ struct Settings {
 // The tensors of a call, all contiguous; pointers that are null stand for tensors that are not given.
 struct Job {
   Settings settings;
-  ScalarType type;  // of the fitness: Float, Double or Long
+  ScalarType type, fitness_type;  // type: of candidates and distribution; fitness: Float, Double or Long
   const void *fitness, *candidates, *distribution, *floors;
   const double *record, *extra_variance, *weights;
   const int64_t* generation;
@@ -46,7 +46,7 @@ struct Job {
   double* new_record;
   int64_t *new_generation, *elites;
 
-  CEM_TETRIS_FUNCTION bool can_fail() const { return type != ScalarType::Long; }
+  CEM_TETRIS_FUNCTION bool can_fail() const { return fitness_type != ScalarType::Long; }
 };
 
 // The type of a fitness, to which arguments.h widens narrower ones: how it is stored, the unsigned key by which

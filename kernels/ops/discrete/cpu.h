@@ -11,7 +11,7 @@ namespace {
 constexpr int kPairs = 32;  // of candidates, whose noise is made by vectors
 constexpr int kBlock = 16;  // items that are passed over at once
 
-void run(const Call& call, const Starts& starts, Device) {
+void draw_categories(const Call& call) {
   const int64_t groups = divide_up(call.samples, 2 * kPairs);
   torch::stable::parallel_for(0, call.problems * groups, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
@@ -23,8 +23,8 @@ void run(const Call& call, const Starts& starts, Device) {
           for (int l = 0; l < kPairs; ++l) noise.set(first / 2 + l, v, word + 2 * l);
         };
         int64_t found[2 * kPairs];
-        draw_category<1>(call.table + problem * starts.back() + starts[v],
-            static_cast<int>(starts[v + 1] - starts[v]), set, found);
+        draw_category<1>(call.table + problem * call.starts[call.width] + call.starts[v],
+            static_cast<int>(call.starts[v + 1] - call.starts[v]), set, found);
         for (int64_t s = std::min<int64_t>(call.samples - first, 2 * kPairs); s-- > 0;) {
           call.put(place + s * call.width + v, found[s]);
         }
@@ -42,7 +42,7 @@ uint64_t weigh(const double* row, const uint64_t* left, int n, uint64_t* weights
   return total;
 }
 
-void run(const Call& call, Device) {
+void draw_permutations(const Call& call) {
   const int n = static_cast<int>(call.width);
   const int64_t grain = std::max(1, 4096 / n / n);
   torch::stable::parallel_for(0, call.problems * call.samples, grain, [&](int64_t begin, int64_t end) {
@@ -71,6 +71,8 @@ void run(const Call& call, Device) {
     }
   });
 }
+
+void run(const Call& call, Device) { (call.starts != nullptr ? draw_categories : draw_permutations)(call); }
 
 }  // namespace
 }  // namespace cem_tetris::discrete

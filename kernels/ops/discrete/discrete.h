@@ -20,6 +20,7 @@ constexpr int kMost = 32767;                         // categories of a variable
 
 // The tensors of a call, all contiguous.
 struct Call {
+  const int64_t* starts;  // host's: where each variable's categories begin, and the last one's end; or null
   int64_t problems, samples, width;  // width: variables, or items
   const double* table;
   const int64_t *seed, *generation;
@@ -101,14 +102,13 @@ constexpr char kPermutationSchema[] =
     "sample_permutation(Tensor table, SymInt num_samples, Tensor seed, Tensor generation, ScalarType dtype) "
     "-> Tensor";
 
-using Starts = std::vector<int64_t>;  // where the categories of each variable begin, and the last one's end
+using Run = void(const Call& call, Device device);
 
-// Calls run(call). shape: of the table of a problem.
-template <typename F> Tensor with_call(const Tensor& given, std::initializer_list<int64_t> shape,
-    int64_t width, int64_t samples, const Tensor& given_seed, const Tensor& generation, ScalarType type,
-    const F& run) {
-  const Sizes sizes = given.sizes();
-  const Problems problems{Device(given), {sizes.data(), sizes.size() - shape.size()}};
+// shape: of the table of a problem.
+template <Run& run> Tensor sample(const int64_t* starts, const Tensor& given,
+    std::initializer_list<int64_t> shape, int64_t width, int64_t samples, const Tensor& given_seed,
+    const Tensor& generation, ScalarType type) {
+  const Problems problems(given, shape.size(), "a table for each problem");
   const Tensor table = problems.check(given, "the table", ScalarType::Double, shape),
                seed = problems.check(given_seed, "seed", ScalarType::Long, {});
   problems.require(generation, "generation", ScalarType::Long, {}, false);
@@ -117,31 +117,29 @@ template <typename F> Tensor with_call(const Tensor& given, std::initializer_lis
   STD_TORCH_CHECK(type == ScalarType::Long || type == ScalarType::Float || type == ScalarType::Double,
       "expected a result of type Long, Float or Double, got ", torch::headeronly::toString(type));
   const Tensor out = problems.empty(type, {samples, width});
-  const Call call{problems.count(), samples, width, const_data<double>(table), const_data<int64_t>(seed),
-      const_data<int64_t>(generation), mutable_data<void>(out), type};
+  const Call call{starts, problems.count(), samples, width, const_data<double>(table),
+      const_data<int64_t>(seed), const_data<int64_t>(generation), mutable_data<void>(out), type};
   if (call.problems * samples * width != 0) run(call, problems.device);
   return out;
 }
 
-template <void (&run)(const Call&, const Starts&, Device)> Tensor sample_categorical(const Tensor& tables,
-    std::vector<int64_t> sizes, int64_t samples, const Tensor& seed, const Tensor& generation,
-    ScalarType type) {
-  STD_TORCH_CHECK(tables.dim() >= 1, "expected tables of shape (..., T), got ()");
-  Starts starts{0};
+template <Run& run> Tensor sample_categorical(const Tensor& tables, std::vector<int64_t> sizes,
+    int64_t samples, const Tensor& seed, const Tensor& generation, ScalarType type) {
+  std::vector<int64_t> starts{0};
   for (const int64_t size : sizes) {
     STD_TORCH_CHECK(size >= 1 && size <= kMost, "expected sizes from 1 to ", kMost, ", got ", size);
     starts.push_back(starts.back() + size);
   }
-  return with_call(tables, {starts.back()}, static_cast<int64_t>(sizes.size()), samples, seed, generation,
-      type, [&](const Call& call, Device device) { run(call, starts, device); });
+  return sample<run>(starts.data(), tables, {starts.back()}, static_cast<int64_t>(sizes.size()), samples,
+      seed, generation, type);
 }
 
-template <void (&run)(const Call&, Device)> Tensor sample_permutation(
+template <Run& run> Tensor sample_permutation(
     const Tensor& table, int64_t samples, const Tensor& seed, const Tensor& generation, ScalarType type) {
   const int64_t n = table.dim() < 2 ? 0 : table.sizes().back();
   STD_TORCH_CHECK(n >= 1 && n <= kMost, "expected table of shape (..., n + 1, n), 1 <= n <= ", kMost,
       ", got ", text_of(table.sizes()));
-  return with_call(table, {n + 1, n}, n, samples, seed, generation, type, run);
+  return sample<run>(nullptr, table, {n + 1, n}, n, samples, seed, generation, type);
 }
 
 }  // namespace

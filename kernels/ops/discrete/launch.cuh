@@ -148,22 +148,23 @@ template <int kEach> __global__ void __launch_bounds__(kMostThreads, 1)
 }
 
 // `Gpu` is that of cem_update/launch.cuh.
-template <typename Gpu> void launch(const Gpu& device, const Call& call, const Starts& starts) {
+template <typename Gpu> void launch_categorical(const Gpu& device, const Call& call) {
   const int64_t pairs = divide_up(call.samples, 2), full = int64_t{8} * device.multiprocessors;
   for (int64_t first = 0; first < call.width; first += kVariables) {
     const int64_t variables = std::min<int64_t>(kVariables, call.width - first);
     const int64_t rows = std::max({int64_t{1}, kThreads / variables, divide_up(call.problems * pairs, full)});
-    const int64_t blocks = divide_up(pairs, rows), bytes = 8 * (starts[first + variables] - starts[first]);
-    Group group{starts.back(), static_cast<uint32_t>(blocks), static_cast<uint32_t>(rows),
+    const int64_t blocks = divide_up(pairs, rows),
+                  bytes = 8 * (call.starts[first + variables] - call.starts[first]);
+    Group group{call.starts[call.width], static_cast<uint32_t>(blocks), static_cast<uint32_t>(rows),
         static_cast<uint32_t>(first), static_cast<uint32_t>(variables),
         device.gives(categorical_kernel, bytes), {}};
-    std::copy_n(starts.begin() + first, variables + 1, group.start);
+    std::copy_n(call.starts + first, variables + 1, group.start);
     device.launch_early(
         categorical_kernel, call.problems * blocks, kThreads, group.staged ? bytes : 0, call, group);
   }
 }
 
-template <typename Gpu> void launch(const Gpu& device, const Call& call) {
+template <typename Gpu> void launch_permutation(const Gpu& device, const Call& call) {
   constexpr void (*kernels[])(Call, uint32_t) = {
       permutation_kernel<0>, permutation_kernel<1>, permutation_kernel<3>, permutation_kernel<5>};
   int64_t warps = 8;  // that share the weights; more where the candidates are more than fill the device
@@ -176,11 +177,12 @@ template <typename Gpu> void launch(const Gpu& device, const Call& call) {
       static_cast<int>(warps * kWarp), fits ? bytes : 0, call, static_cast<uint32_t>(blocks));
 }
 
+template <typename Gpu> void launch(const Gpu& device, const Call& call, Device) {
+  (call.starts != nullptr ? launch_categorical<Gpu> : launch_permutation<Gpu>)(device, call);
+}
+
 #if defined(__CUDACC__)
-namespace {
-void run(const Call& call, const Starts& starts, Device device) { launch(update::Gpu(device), call, starts); }
-void run(const Call& call, Device device) { launch(update::Gpu(device), call); }
-}  // namespace
+using update::run;
 #endif
 
 }  // namespace cem_tetris::discrete

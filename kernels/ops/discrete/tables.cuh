@@ -124,7 +124,7 @@ template <typename T> __global__ void __launch_bounds__(kRowThreads)
 }
 
 template <typename T, typename Gpu>
-void launch(const Gpu& device, const Move& call, const Family& family, Device where) {
+void move(const Gpu& device, const Move& call, const Family& family, Device where) {
   const int64_t groups = divide_up(family.columns, kColumns), bytes = 8 * kMoveThreads * family.values;
   if (!family.has_transitions() && device.gives(variables_kernel<T>, bytes)) {
     const auto blocks = call.problems * groups;
@@ -141,24 +141,15 @@ void launch(const Gpu& device, const Move& call, const Family& family, Device wh
 }
 
 // `Gpu` is that of cem_update/launch.cuh.
-template <typename Gpu>
-void launch(const Gpu& device, const Move& call, const Families& families, Device where) {
+template <typename Gpu> void launch(const Gpu& device, const Move& call, Device where) {
   STD_TORCH_CHECK(call.problems * call.samples < int64_t{1} << 31, "expected fewer candidates");
   update::visit_fitness(call.fitness_type, [&](auto kind) {
     device.launch_early(
         rank_kernel<decltype(kind)>, divide_up(call.problems * call.samples, kWarps), kRowThreads, 0, call);
   });
-  for (const Family& family : families) {
-    (call.type == ScalarType::Double ? launch<double, Gpu> : launch<float, Gpu>)(device, call, family, where);
+  for (const Family& family : *call.families) {
+    (call.type == ScalarType::Double ? move<double, Gpu> : move<float, Gpu>)(device, call, family, where);
   }
 }
-
-#if defined(__CUDACC__)
-namespace {
-void run(const Move& call, const Families& families, Device device) {
-  launch(update::Gpu(device), call, families, device);
-}
-}  // namespace
-#endif
 
 }  // namespace cem_tetris::discrete

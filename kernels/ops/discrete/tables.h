@@ -31,6 +31,7 @@ struct Move {
   const int64_t* sums;  // of the weights of the best 0 .. N
   int64_t* ranked;      // of a problem: the weights, and which candidate is better than its record, or -1
   double* after;
+  const std::vector<Family>* families;  // host's
 
   CEM_TETRIS_FUNCTION int64_t* ranked_of(int64_t problem) const { return ranked + problem * (samples + 1); }
   // Of a problem, the candidate's columns of a family.
@@ -98,8 +99,6 @@ constexpr char kTablesSchema[] =
     "update_tables(Tensor fitness, Tensor candidates, Tensor tables, Tensor record, Tensor sums, "
     "int[] columns, int[] rows, int[] values, float[] rates, float[] floors, bool maximize) -> Tensor";
 
-using Families = std::vector<Family>;
-
 // Whether the rows of a problem, and the problems, are one distance apart, and a row's numbers neighbours.
 inline bool is_regular(const Tensor& candidates) {
   const Sizes size = candidates.sizes(), stride = candidates.strides();
@@ -109,15 +108,14 @@ inline bool is_regular(const Tensor& candidates) {
   return stride.back() == 1;
 }
 
-template <void (&run)(const Move&, const Families&, Device)> Tensor update_tables(const Tensor& given_fitness,
+template <void (&run)(const Move&, Device)> Tensor update_tables(const Tensor& given_fitness,
     const Tensor& given_candidates, const Tensor& given_tables, const Tensor& given_record,
     const Tensor& given_sums, std::vector<int64_t> columns, std::vector<int64_t> rows,
     std::vector<int64_t> values, std::vector<double> rates, std::vector<double> floors, bool maximize) {
-  const Sizes sizes = given_fitness.sizes();
-  STD_TORCH_CHECK(!sizes.empty() && sizes.back() > 0, "expected fitness of shape (..., N), N >= 1");
-  const int64_t samples = sizes.back();
-  const Problems problems{Device(given_fitness), {sizes.data(), sizes.size() - 1}};
-  Families families;
+  const Problems problems(given_fitness, 1, "fitness of shape (..., N)");
+  const int64_t samples = given_fitness.sizes().back();
+  STD_TORCH_CHECK(samples > 0, "expected a candidate");
+  std::vector<Family> families;
   int64_t width = 0, cells = 0;
   for (size_t i = 0; i < columns.size(); ++i) {
     families.push_back({columns[i], rows.at(i), values.at(i), rates.at(i), floors.at(i), width, cells});
@@ -127,9 +125,7 @@ template <void (&run)(const Move&, const Families&, Device)> Tensor update_table
     width += columns[i];
     cells += rows[i] * values[i];
   }
-  const ScalarType type = given_candidates.scalar_type();
-  STD_TORCH_CHECK(type == ScalarType::Float || type == ScalarType::Double,
-      "expected candidates of type Float or Double, got ", torch::headeronly::toString(type));
+  const ScalarType type = real_type(given_candidates, "candidates");
   problems.require(given_candidates, "candidates", type, {samples, width});
   const Tensor fitness = update::ranked_fitness(given_fitness),
                candidates = is_regular(given_candidates) ? given_candidates : dense(given_candidates),
@@ -142,8 +138,8 @@ template <void (&run)(const Move&, const Families&, Device)> Tensor update_table
   const Move call{problems.count(), samples, cells, cells + width, stride[last - 1],
       last > 1 ? stride[last - 2] : 0, maximize, fitness.scalar_type(), type, const_data<void>(fitness),
       const_data<void>(candidates), const_data<double>(tables), const_data<double>(record),
-      const_data<int64_t>(sums), mutable_data<int64_t>(ranked), mutable_data<double>(out)};
-  if (call.problems != 0) run(call, families, problems.device);
+      const_data<int64_t>(sums), mutable_data<int64_t>(ranked), mutable_data<double>(out), &families};
+  if (call.problems != 0) run(call, problems.device);
   return out;
 }
 

@@ -50,7 +50,7 @@ void move(const Move& call, const Family& family, int64_t problem, int64_t first
   for (int64_t c = first; c < end; ++c) keep_best<T>(call, family, problem, c);
 }
 
-void run(const Move& call, const Families& families, Device) {
+void run(const Move& call, Device) {
   const auto share = [&](int64_t items, int64_t work, const auto& f) {
     torch::stable::parallel_for(
         0, items, std::max<int64_t>(1, (1 << 15) / work), [&](int64_t i, int64_t end) {
@@ -60,7 +60,7 @@ void run(const Move& call, const Families& families, Device) {
   update::visit_fitness(call.fitness_type, [&](auto kind) {
     share(call.problems, 8 * call.samples, [&](int64_t problem) { rank<decltype(kind)>(call, problem); });
   });
-  for (const Family& family : families) {
+  for (const Family& family : *call.families) {
     const int64_t each = family.has_transitions() ? family.columns : std::min(kColumns, family.columns),
                   parts = divide_up(family.columns, each);
     share(call.problems * parts, call.samples * each, [&](int64_t i) {

@@ -61,13 +61,10 @@ Tensor sample_normal(const Tensor& mean, const Tensor& std, int64_t num_samples,
     int64_t generation, std::optional<Tensor> seeds, std::optional<Tensor> generations, bool shared,
     bool antithetic, bool dim_first, ScalarType dtype, std::optional<Tensor> low,
     std::optional<Tensor> high) {
-  const Sizes sizes = mean.sizes();
-  STD_TORCH_CHECK(!sizes.empty(), "expected mean of a shape (..., d)");
-  const Problems problems{Device(mean), {sizes.data(), sizes.size() - 1}};
+  const Problems problems(mean, 1, "mean of shape (..., d)");
   const ScalarType type = mean.scalar_type();
-  problems.require(std, "std", type, {sizes.back()});
-  const Tensor means = dense(mean), stds = dense(std);
-  const int64_t dimensions = sizes.back();
+  const int64_t dimensions = mean.sizes().back();
+  const Tensor means = dense(mean), stds = problems.check(std, "std", type, {dimensions});
   return sample(problems, dimensions, {const_data<void>(means), type, dimensions},
       {const_data<void>(stds), type, dimensions}, num_samples,
       {seed, generation, std::move(seeds), std::move(generations), shared, antithetic, dim_first}, dtype,
