@@ -73,27 +73,6 @@ template <typename V> inline V multiply_add(V a, V b, V c) {
 #endif
 }
 
-// The sum of the lanes of every vector.
-template <typename A> inline Vector<A> lane_sums(const Vector<A> (&v)[kLanes<A>]) {
-#ifdef __AVX__
-  if constexpr (std::is_same_v<A, float>) {
-    const __m256 a = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));
-    const __m256 b = _mm256_hadd_ps(_mm256_hadd_ps(v[4], v[5]), _mm256_hadd_ps(v[6], v[7]));
-    return _mm256_permute2f128_ps(a, b, 0x20) + _mm256_permute2f128_ps(a, b, 0x31);
-  } else {
-    const __m256d a = _mm256_hadd_pd(v[0], v[1]);
-    const __m256d b = _mm256_hadd_pd(v[2], v[3]);
-    return _mm256_permute2f128_pd(a, b, 0x20) + _mm256_permute2f128_pd(a, b, 0x31);
-  }
-#else
-  Vector<A> sums = {};
-  for (int i = 0; i < kLanes<A>; ++i) {
-    for (int lane = 0; lane < kLanes<A>; ++lane) sums[i] += v[i][lane];
-  }
-  return sums;
-#endif
-}
-
 template <typename A> struct VectorMath {
   using F = Format<A>;
   using V = typename F::Vector;
