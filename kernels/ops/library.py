@@ -1,8 +1,8 @@
 """What all operators share: their two libraries, loaded on first use, and what refuses arguments.
 
-An operator is a folder of this package. Its ``op.cpp`` is the schema and the CPU side, its ``op.cu`` the CUDA
-side, ``op.h`` the host half of both. They are two libraries, so that the CPU side works where there is no
-nvcc, and CUDA is compiled for only when a CUDA tensor comes.
+An operator is a folder of this package. Its ``op.cpp`` is the schema and the CPU side, ``op.h`` the host half
+of both sides; ``op.cu`` beside this file is the CUDA side of each. They are two libraries, so that the CPU
+side works where there is no nvcc, and CUDA is compiled for only when a CUDA tensor comes.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ def operators() -> tuple[str, ...]:
 
 def extension(name: str, device_type: str) -> Extension:
     """Return what is compiled of one of the operators for ``"cpu"``, schema included, or for ``"cuda"``."""
-    folder, headers = _HERE / name, (_HERE, *(_HERE / other for other in _INCLUDED.get(name, ())))
+    folder, headers = _HERE / name, (_HERE, *(_HERE / other for other in (name, *_INCLUDED.get(name, ()))))
     if device_type == "cuda":
-        return Extension(f"{name}_cuda", (folder / "op.cu",), headers, reason="operator, CUDA", cuda=True)
+        source = _HERE / "op.cu"  # of all operators: it includes the folder's op.h
+        return Extension(f"{name}_cuda", (source,), headers, reason="operator, CUDA", cuda=True)
     return Extension(name, (folder / "op.cpp",), headers, native=True, reason="operator, CPU")
 
 
@@ -50,14 +51,7 @@ def refused(error: Exception) -> Exception:
 
 def register_fake(name: str, fake: Callable[..., Any]) -> None:
     """Register what says the shapes of an operator's results; the operator alone refuses shapes and types."""
-
-    def on_one_device(*arguments: Any) -> Any:
-        devices = {x.device for x in arguments if isinstance(x, Tensor)}
-        if len(devices) > 1:  # the meta device alone comes here unchecked
-            raise RuntimeError(f"expected all tensors on one device, got {', '.join(map(str, devices))}")
-        return fake(*arguments)
-
-    torch.library.register_fake(f"cem_tetris::{name}", on_one_device)
+    torch.library.register_fake(f"cem_tetris::{name}", fake)
 
 
 def is_transformed() -> bool:

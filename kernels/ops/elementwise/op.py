@@ -74,12 +74,7 @@ def elementwise_mult(a: Tensor, b: Tensor) -> Tensor:
         b: as ``a``.
 
     Returns:
-        As ``vector_add``.
-
-    Raises:
-        TypeError: As ``vector_add``.
-        ValueError: As ``vector_add``.
-        kernels.BuildError: As ``vector_add``.
+        As ``vector_add``, whose errors are the same.
     """
     return _apply("elementwise_mult", a, b)
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstring>
 #include <type_traits>
 
 #include "cell.h"
@@ -39,17 +40,18 @@ template <typename T> struct Matrix {
     Vector<A> values = {};
     if (data == nullptr) return values;
     const T* from = data + row * row_stride + column * column_stride;
-    if constexpr (std::is_same_v<T, A>) {
-      if (column_stride == 1) return load_lanes(from, lanes);
+    if (std::is_same_v<T, A> && column_stride == 1 && lanes == kWide) {
+      std::memcpy(&values, from, sizeof values);
+    } else {
+      for (int lane = 0; lane < lanes; ++lane) values[lane] = static_cast<A>(from[lane * column_stride]);
     }
-    for (int lane = 0; lane < lanes; ++lane) values[lane] = static_cast<A>(from[lane * column_stride]);
     return values;
   }
 
   void store(const Vector<A>& values, int64_t row, int64_t column, int lanes) const {
     T* to = data + row * row_stride + column;
-    if constexpr (std::is_same_v<T, A>) {
-      store_lanes(values, to, lanes);
+    if (std::is_same_v<T, A> && lanes == kWide) {
+      std::memcpy(to, &values, sizeof values);
     } else {
       for (int lane = 0; lane < lanes; ++lane) to[lane] = static_cast<T>(values[lane]);
     }

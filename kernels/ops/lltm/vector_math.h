@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <type_traits>
 #ifdef __AVX__
@@ -40,25 +39,6 @@ template <typename A> struct Format {
 template <typename A> using Vector = typename Format<A>::Vector;
 
 template <typename A> constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(A));
-
-// `lanes` neighbours in memory; the lanes beyond them are 0. All of them are a copy of a size that is known.
-template <typename A> inline Vector<A> load_lanes(const A* from, int lanes) {
-  Vector<A> values = {};
-  if (lanes == kLanes<A>) {
-    std::memcpy(&values, from, sizeof values);
-  } else {
-    std::memcpy(&values, from, static_cast<size_t>(lanes) * sizeof(A));
-  }
-  return values;
-}
-
-template <typename V, typename A> inline void store_lanes(const V& values, A* to, int lanes) {
-  if (lanes == kLanes<A>) {
-    std::memcpy(to, &values, sizeof values);
-  } else {
-    std::memcpy(to, &values, static_cast<size_t>(lanes) * sizeof(A));
-  }
-}
 
 // a * b + c, with one rounding where the processor can do that at once.
 template <typename V> inline V multiply_add(V a, V b, V c) {

@@ -33,7 +33,7 @@ def register() -> None:
     register_fake("sample_normal", _fake)
     register_fake("sample_normal_no_grad", _fake)
     register_fake("sample_normal_seeded", _fake_seeded)
-    register_fake("sample_normal_rows", _fake_rows)
+    register_fake("sample_normal_rows", lambda rows, n, *_: _samples(rows[..., 0, :], n, False))
     operator = torch.ops.cem_tetris.sample_normal_no_grad.default
     torch.library.register_vmap(operator, partial(mapped, operator))
     torch.library.register_autograd("cem_tetris::sample_normal", _gradients, setup_context=_save)
@@ -67,21 +67,17 @@ def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     return (*(each.to(ctx.mean_dtype) for each in gradients), *(None,) * 11)
 
 
-def _shape(mean: Tensor, num_samples: int, dim_first: bool) -> tuple[int, ...]:
+def _samples(mean: Tensor, count: int, dim_first: bool, dtype: torch.dtype | None = None) -> Tensor:
     *batch, dimensions = mean.shape
-    return (*batch, dimensions, num_samples) if dim_first else (*batch, num_samples, dimensions)
+    return mean.new_empty((*batch, *((dimensions, count) if dim_first else (count, dimensions))), dtype=dtype)
 
 
 def _fake(mean: Tensor, std: Tensor, num_samples: int, *rest: Any) -> Tensor:
     *_, dim_first, dtype, _, _ = rest
-    return mean.new_empty(_shape(mean, num_samples, dim_first), dtype=dtype)
+    return _samples(mean, num_samples, dim_first, dtype)
 
 
 def _fake_seeded(
     mean: Tensor, std: Tensor, num_samples: int, seed: int, generation: int = 0, dim_first: bool = True
 ) -> Tensor:
-    return mean.new_empty(_shape(mean, num_samples, dim_first))
-
-
-def _fake_rows(rows: Tensor, num_samples: int, seed: Tensor, generation: Tensor, *bounds: Any) -> Tensor:
-    return rows.new_empty((*rows.shape[:-2], num_samples, rows.shape[-1]))
+    return _samples(mean, num_samples, dim_first)

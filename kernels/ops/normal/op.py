@@ -138,6 +138,8 @@ def sample_normal_rows(
 ) -> Tensor:
     """Draw as ``sample_normal`` from the first two of some rows, mean and std; no views of them are made.
 
+    Errors are those of ``sample_normal``.
+
     Args:
         rows: shape (..., R, d), R >= 2; float64, float32, float16 or bfloat16; CPU or CUDA.
         num_samples: N, 0 or more.
@@ -147,11 +149,6 @@ def sample_normal_rows(
 
     Returns:
         A new contiguous tensor, shape (..., N, d), dtype of ``rows``.
-
-    Raises:
-        TypeError: As ``sample_normal``.
-        ValueError: As ``sample_normal``.
-        kernels.BuildError: As ``sample_normal``.
     """
     try:
         if not (goes_long_way() or (rows.requires_grad and torch.is_grad_enabled())):
