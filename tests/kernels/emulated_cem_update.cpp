@@ -41,7 +41,6 @@ void __threadfence() {}
 #include "cma_update/arguments.h"
 #include "cma_update/launch.cuh"
 #include "discrete/launch.cuh"
-#include "discrete/tables.cuh"
 
 double* cem_tetris::update::dynamic_shared() {
   return reinterpret_cast<double*>(cuda_emulation::block->shared.data());

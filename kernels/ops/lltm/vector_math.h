@@ -7,9 +7,8 @@
 #include <cstdint>
 #include <limits>
 #include <type_traits>
-#ifdef __AVX__
-#include <immintrin.h>
-#endif
+
+#include "portable.h"
 
 namespace cem_tetris::lltm {
 
@@ -40,17 +39,10 @@ template <typename A> using Vector = typename Format<A>::Vector;
 
 template <typename A> constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(A));
 
-// a * b + c, with one rounding where the processor can do that at once.
+// a * b + c, rounded once.
 template <typename V> inline V multiply_add(V a, V b, V c) {
-#if defined(__FMA__) && defined(__AVX__)
-  if constexpr (std::is_same_v<V, Vector<float>>) {
-    return _mm256_fmadd_ps(a, b, c);
-  } else {
-    return _mm256_fmadd_pd(a, b, c);
-  }
-#else
-  return a * b + c;
-#endif
+  for (size_t i = 0; i < sizeof(V) / sizeof a[0]; ++i) a[i] = cem_tetris::multiply_add(a[i], b[i], c[i]);
+  return a;
 }
 
 template <typename A> struct VectorMath {

@@ -29,21 +29,15 @@ Tensor sample(const Problems& problems, int64_t dimensions, Vector mean, Vector 
       dimensions);
   dispatch(mean.type, [](auto) {});
   STD_TORCH_CHECK(
-      problems.sizes.empty() || (request.seeds.has_value() && request.seeds->sizes().equals(problems.sizes)),
-      "expected a tensor of seeds of the batch shape");
-  const auto numbers = [&](std::optional<Tensor>& tensor, int64_t count, const char* name) -> const int64_t* {
-    if (!tensor.has_value()) return nullptr;
-    STD_TORCH_CHECK(tensor->numel() == count && tensor->scalar_type() == ScalarType::Long, "expected ", name,
-        " as ", count, " int64, got ", tensor->numel(), " numbers or another type");
-    STD_TORCH_CHECK(
-        Device(*tensor) == problems.device, "expected all tensors on one device, got ", name, " on another");
-    tensor = dense(*tensor);
-    return const_data<int64_t>(*tensor);
+      problems.sizes.empty() || request.seeds.has_value(), "expected a tensor of seeds of the batch shape");
+  const auto numbers = [&](std::optional<Tensor>& tensor, const char* name, bool leads) -> const int64_t* {
+    if (tensor.has_value()) tensor = problems.check(*tensor, name, ScalarType::Long, {}, leads);
+    return const_data<int64_t>(tensor);
   };
   const int64_t count = problems.count();
   const Noise noise{static_cast<uint64_t>(request.seed), static_cast<uint64_t>(request.generation),
-      numbers(request.seeds, count, "the seed"), numbers(request.generations, 1, "the generation"), count,
-      samples, dimensions, request.shared, request.antithetic, request.dim_first};
+      numbers(request.seeds, "seed", true), numbers(request.generations, "generation", false), count, samples,
+      dimensions, request.shared, request.antithetic, request.dim_first};
   // The type that the samples are computed in.
   const ScalarType type = dtype == ScalarType::Double ? ScalarType::Double : ScalarType::Float;
   const auto bound = [&](std::optional<Tensor>& tensor, const char* name) -> Vector {

@@ -100,11 +100,7 @@ def sample_normal(
                     if samples is not None:
                         return samples
             elif generator is None and type(seed) is type(generation) is int:
-                if not dim_first:
-                    return _seeded(mean, std, num_samples, seed, generation, False)
-                if generation:
-                    return _seeded(mean, std, num_samples, seed, generation)
-                return _seeded(mean, std, num_samples, seed)
+                return _seeded(mean, std, num_samples, seed, generation, dim_first)
     except (AttributeError, RuntimeError, TypeError):
         pass  # nothing was drawn; it is not loaded yet, or the long way takes it, or says what is wrong
     try:
@@ -174,9 +170,7 @@ def _sample_unseeded(
         _LIBRARY.ensure(mean)
     if not on_cuda:
         drawn = torch.randint(_SEEDS, (), device="cpu", generator=generator).item()
-        if dim_first:
-            return _seeded(mean, std, num_samples, drawn)
-        return _seeded(mean, std, num_samples, drawn, 0, False)
+        return _seeded(mean, std, num_samples, drawn, 0, dim_first)
     # On CUDA the seed is the generator's, and the generation its offset, which moves on as it does for
     # torch's kernels: to draw a number there would take a kernel more.
     if generator is None:
