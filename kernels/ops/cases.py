@@ -96,14 +96,11 @@ def _search(generator: Generator, population: int, dimensions: int) -> Tensors:
     return fitness, candidates, torch.ones(4, dimensions, dtype=torch.float64)
 
 
-def _first(update: Any, fitness: Tensor, candidates: Tensor, distribution: Tensor, *rest: Any) -> Any:
+def _update(update: Any, fitness: Tensor, *inputs: Tensor, num_elites: int) -> Any:
     """Return an update by the first record, and the number of the first generation."""
     record = torch.tensor([math.nan] * 4 + [0.0], dtype=torch.float64, device=fitness.device)
-    return update(fitness, candidates, distribution, record, record[-1].long(), *rest, maximize=False)
-
-
-def _update(update: Any, *inputs: Tensor, num_elites: int) -> Any:
-    return _first(update, *inputs, num_elites)
+    state = *inputs[:2], record, record[-1].long(), *inputs[2:]
+    return update(fitness, *state, num_elites, maximize=False)
 
 
 def _adapt(update: Any, fitness: Tensor, candidates: Tensor, distribution: Tensor, num_elites: int) -> Any:
@@ -111,7 +108,7 @@ def _adapt(update: Any, fitness: Tensor, candidates: Tensor, distribution: Tenso
     weights = torch.linspace(0.2, -0.4, len(fitness), dtype=torch.float64, device=fitness.device)
     update = partial(update, weights=weights, rates=(5.0, 0.3, 1.5, 0.2, 0.02, 0.1, 2.0))
     state = torch.diag_embed(distribution[1]), 0 * distribution[:2]
-    return _first(update, fitness, candidates, distribution, *state, num_elites)
+    return _update(update, fitness, candidates, distribution, *state, num_elites=num_elites)
 
 
 def _table(*shape: int) -> Callable[..., Tensors]:

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "discrete.h"
-#include "tables.h"
 
 namespace cem_tetris::discrete {
 namespace {
@@ -75,8 +74,6 @@ void draw_permutations(const Call& call) {
 }
 
 void run(const Call& call, Device) { (call.starts != nullptr ? draw_categories : draw_permutations)(call); }
-
-// How tables move.
 
 constexpr int64_t kColumns = 64;  // of variables, whose sums one thread makes
 

@@ -14,7 +14,6 @@
 
 #include "cem_update/launch.cuh"
 #include "discrete.h"
-#include "tables.h"
 
 namespace cem_tetris::discrete {
 
@@ -318,7 +317,6 @@ void move(const Gpu& device, const Move& call, const Family& family, Device wher
   device.launch_early(rows_kernel<T>, divide_up(rows, kWarps), kRowThreads, 0, call, family, of_cells);
 }
 
-// `Gpu` is that of cem_update/launch.cuh.
 template <typename Gpu> void launch(const Gpu& device, const Move& call, Device where) {
   STD_TORCH_CHECK(call.problems * call.samples < int64_t{1} << 31, "expected fewer candidates");
   update::visit_fitness(call.fitness_type, [&](auto kind) {

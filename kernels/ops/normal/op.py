@@ -10,14 +10,14 @@ import numbers
 import operator
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from kernels.ops.library import Library, goes_long_way, is_transformed, refused
-from kernels.ops.normal.autograd import compute_type, draw_noise, register
+from kernels.ops.library import Library, goes_long_way, is_transformed, mapped, refused, register_fake
 from kernels.ops.philox import signed64
 
 Bound = float | Tensor
@@ -106,11 +106,11 @@ def sample_normal(
     try:
         _LIBRARY.ensure(mean)
         dtype = dtype or mean.dtype
-        low, high = _bounds(bounds, mean, compute_type(dtype))
+        low, high = _bounds(bounds, mean, _compute_type(dtype))
         noise = (*_noise(seed, generation, mean, generator), shared_noise, antithetic, dim_first)
         if is_transformed():
             with forward_ad._set_fwd_grad_enabled(False), torch.no_grad():
-                z = draw_noise(mean.shape, mean.device, num_samples, *noise, dtype)
+                z = _draw_noise(mean.shape, mean.device, num_samples, *noise, dtype)
             limits = None if low is None or high is None else (low, high)
             return sample_normal_reference(mean, std, z, bounds=limits, dim_first=dim_first).to(dtype)
         recorded = (mean.requires_grad or std.requires_grad) and torch.is_grad_enabled()
@@ -249,9 +249,67 @@ def _bounds(
     return as_tensor(low), as_tensor(high)
 
 
+def _compute_type(dtype: torch.dtype) -> torch.dtype:
+    """Return the type that samples of a type are computed in."""
+    return torch.float64 if dtype is torch.float64 else torch.float32
+
+
+def _draw_noise(shape: tuple[int, ...], device: torch.device, num_samples: int, *noise: Any) -> Tensor:
+    """Return z itself for a mean of a shape; ``noise`` as the operator takes it, then the samples' type."""
+    ones = torch.ones(shape, dtype=_compute_type(noise[-1]), device=device)
+    draw = torch.ops.cem_tetris.sample_normal_no_grad.default
+    samples: Tensor = draw(torch.zeros_like(ones), ones, num_samples, *noise[:-1], ones.dtype, None, None)
+    return samples
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    mean, std, ctx.num_samples, seed, generation, seeds, generations, *flags, dtype, low, high = inputs
+    ctx.numbers, ctx.flags = (seed, generation), (*flags, dtype)
+    # Without bounds the gradients depend on nothing but the noise.
+    bounded = low is not None or high is not None
+    ctx.save_for_backward(*((mean, std) if bounded else (None, None)), seeds, generations, low, high)
+    ctx.mean_dtype = mean.dtype
+
+
+def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    """Return the sums of grad and of grad * z over the samples."""
+    mean, std, *seeds, low, high = ctx.saved_tensors
+    dim_first = ctx.flags[2]
+    samples_at = -1 if dim_first else -2
+    shape = grad.shape[:-1] if dim_first else (*grad.shape[:-2], grad.shape[-1])
+    z = _draw_noise(shape, grad.device, ctx.num_samples, *ctx.numbers, *seeds, *ctx.flags)
+    grad = grad.to(z.dtype)
+    if mean is not None:
+        with torch.no_grad():
+            samples = mean.unsqueeze(samples_at) + std.unsqueeze(samples_at) * z
+            inside = torch.ones_like(samples, dtype=torch.bool)
+            for bound, compare in ((low, torch.ge), (high, torch.le)):
+                if bound is not None:
+                    inside &= compare(samples, bound.unsqueeze(samples_at))
+        grad = torch.where(inside, grad, 0)
+    gradients = grad.sum(samples_at), (grad * z).sum(samples_at)
+    return (*(each.to(ctx.mean_dtype) for each in gradients), *(None,) * 11)
+
+
+def _samples(mean: Tensor, count: int, dim_first: bool, dtype: torch.dtype | None = None) -> Tensor:
+    """Return unset samples."""
+    *batch, dimensions = mean.shape
+    return mean.new_empty((*batch, *((dimensions, count) if dim_first else (count, dimensions))), dtype=dtype)
+
+
+def _fake(mean: Tensor, std: Tensor, num_samples: int, *rest: Any) -> Tensor:
+    return _samples(mean, num_samples, *rest[-4:-2])
+
+
 def _register() -> None:
     global _seeded, _rows
-    register()
+    register_fake("sample_normal", _fake)
+    register_fake("sample_normal_no_grad", _fake)
+    register_fake("sample_normal_seeded", lambda mean, std, n, *rest: _samples(mean, n, *rest[2:] or [True]))
+    register_fake("sample_normal_rows", lambda rows, n, *_: _samples(rows[..., 0, :], n, False))
+    no_grad = torch.ops.cem_tetris.sample_normal_no_grad.default
+    torch.library.register_vmap(no_grad, partial(mapped, no_grad))
+    torch.library.register_autograd("cem_tetris::sample_normal", _gradients, setup_context=_save)
     _seeded = torch.ops.cem_tetris.sample_normal_seeded.default._op
     _rows = torch.ops.cem_tetris.sample_normal_rows.default._op
 
