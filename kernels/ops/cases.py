@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -11,7 +11,11 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-import kernels
+from kernels.ops import cem_update, cma_update, lltm
+from kernels.ops.discrete import op, tables
+from kernels.ops.discrete import reference as draws
+from kernels.ops.elementwise import op as elementwise
+from kernels.ops.normal import sample_normal, sample_normal_reference
 from kernels.ops.philox import WORD, philox4x32, split64
 
 Tensors = tuple[Tensor, ...]
@@ -31,10 +35,20 @@ class Case:
     prototype: str = ""  # the module that has one in Numba
 
 
-def _both(name: str, call: Callable[..., Any] | None = None) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return reference and operator; with ``call`` as ``call(function, *inputs, **arguments)``."""
-    both = getattr(kernels, f"{name}_reference"), getattr(kernels, name)
-    return both if call is None else (partial(call, both[0]), partial(call, both[1]))
+def _case(
+    name: str,
+    modules: Sequence[Any],
+    inputs: Callable[..., Tensors],
+    small: tuple[int, ...],
+    large: tuple[int, ...],
+    call: Callable[..., Any] | None = None,
+    prototype: str = "",
+    **arguments: Any,
+) -> Case:
+    """Return a case of a function; as ``call(function, *inputs, **arguments)`` it has no derivative."""
+    both = getattr(modules[0], f"{name}_reference"), getattr(modules[-1], name)
+    reference, operator = both if call is None else (partial(call, function) for function in both)
+    return Case(reference, operator, inputs, small, large, arguments, call is None, prototype)
 
 
 def _randn(generator: Generator, *shape: int) -> Tensor:
@@ -79,7 +93,7 @@ def noise(dimensions: Tensor, samples: Tensor, seed: int, generation: int, dtype
 def _drawn(mean: Tensor, std: Tensor, num_samples: int, seed: int, generation: int) -> Any:
     """What ``sample_normal`` promises, on the CPU."""
     z = noise(torch.arange(len(mean)), torch.arange(num_samples), seed, generation, mean.dtype)
-    return kernels.sample_normal_reference(mean, std, z.to(mean.dtype))
+    return sample_normal_reference(mean, std, z.to(mean.dtype))
 
 
 def _parameters(generator: Generator, dimensions: int) -> Tensors:
@@ -135,30 +149,20 @@ def _move(update: Any, fitness: Tensor, x: Tensor, table: Tensor, record: Tensor
     return update(fitness, *given, [(5, 5, 7, None), (9, 10, 9, None)], maximize=False)
 
 
-_SIZES = [2, 1, 7, 40, 300] * 3
-_elementwise = partial(Case, small=(37,), large=(10_007,), prototype="kernels.ops.elementwise.prototype")
-_by_results = partial(Case, gradients=False)
+_SIZES = [2, 1, 7, 40, 300] * 3  # 1050 in all
+_NUMBA = "kernels.ops.elementwise.prototype"
+_NOISE = {"num_samples": 13, "seed": 2**63 + 12345, "generation": 2**32 + 7}  # uses all of their words
 
-# Sizes are no multiples of the kernels' tiles; those of lltm are the tutorial's that it comes from. Seed and
-# generation of the sampler use all of their words.
+# Sizes are no multiples of the kernels' tiles; those of lltm are the tutorial's that it comes from.
 CASES = {
-    "sigmoid": _elementwise(*_both("sigmoid"), partial(_elements, 1)),
-    "vector_add": _elementwise(*_both("vector_add"), partial(_elements, 2)),
-    "elementwise_mult": _elementwise(*_both("elementwise_mult"), partial(_elements, 2)),
-    "lltm": Case(*_both("lltm"), _cell, small=(2, 3, 5), large=(16, 32, 128)),
-    "normal": Case(
-        *(_drawn, kernels.sample_normal, _parameters, (5,), (301,)),
-        arguments={"num_samples": 13, "seed": 2**63 + 12345, "generation": 2**32 + 7},
-    ),
-    "cem_update": _by_results(
-        *_both("cem_update", _update), _search, (10, 3), (5000, 301), arguments={"num_elites": 4}
-    ),
-    "cma_update": _by_results(
-        *_both("cma_update", _adapt), _search, (10, 3), (300, 20), arguments={"num_elites": 3}
-    ),
-    "categorical": _by_results(
-        *_both("sample_categorical", _draw), _table(sum(_SIZES)), (), (), arguments={"sizes": _SIZES}
-    ),
-    "permutation": _by_results(*_both("sample_permutation", _draw), _table(71, 70), (), ()),
-    "update_tables": _by_results(*_both("update_tables", _move), _ranked, (9,), (300,)),
+    name: _case(name, [elementwise], partial(_elements, count), (37,), (10_007,), prototype=_NUMBA)
+    for name, count in (("sigmoid", 1), ("vector_add", 2), ("elementwise_mult", 2))
+} | {
+    "lltm": _case("lltm", [lltm], _cell, (2, 3, 5), (16, 32, 128)),
+    "normal": Case(_drawn, sample_normal, _parameters, (5,), (301,), _NOISE),
+    "cem_update": _case("cem_update", [cem_update], _search, (10, 3), (5000, 301), _update, num_elites=4),
+    "cma_update": _case("cma_update", [cma_update], _search, (10, 3), (300, 20), _adapt, num_elites=3),
+    "categorical": _case("sample_categorical", [draws, op], _table(1050), (), (), _draw, sizes=_SIZES),
+    "permutation": _case("sample_permutation", [draws, op], _table(71, 70), (), (), _draw),
+    "update_tables": _case("update_tables", [tables], _ranked, (9,), (300,), _move),
 }

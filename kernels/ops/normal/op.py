@@ -297,14 +297,10 @@ def _samples(mean: Tensor, count: int, dim_first: bool, dtype: torch.dtype | Non
     return mean.new_empty((*batch, *((dimensions, count) if dim_first else (count, dimensions))), dtype=dtype)
 
 
-def _fake(mean: Tensor, std: Tensor, num_samples: int, *rest: Any) -> Tensor:
-    return _samples(mean, num_samples, *rest[-4:-2])
-
-
 def _register() -> None:
     global _seeded, _rows
-    register_fake("sample_normal", _fake)
-    register_fake("sample_normal_no_grad", _fake)
+    for name in ("sample_normal", "sample_normal_no_grad"):
+        register_fake(name, lambda mean, std, n, *rest: _samples(mean, n, *rest[-4:-2]))
     register_fake("sample_normal_seeded", lambda mean, std, n, *rest: _samples(mean, n, *rest[2:] or [True]))
     register_fake("sample_normal_rows", lambda rows, n, *_: _samples(rows[..., 0, :], n, False))
     no_grad = torch.ops.cem_tetris.sample_normal_no_grad.default
