@@ -102,7 +102,7 @@ def _apply(name: str, *tensors: Tensor) -> Tensor:
     try:
         _LIBRARY.ensure(tensors[0])
         recorded = (tensors[0].requires_grad or tensors[-1].requires_grad) and torch.is_grad_enabled()
-        operator = getattr(torch.ops.cem_tetris, name if recorded else f"{name}_forward")
+        operator = getattr(torch.ops.cem_tetris, name if recorded else _UNRECORDED[name])
         result: Tensor = operator.default(*tensors)
     except (AttributeError, RuntimeError) as error:
         if (refusal := refused(error)) is error:
@@ -171,4 +171,5 @@ def _register() -> None:
     autograd("cem_tetris::sigmoid_backward", _sigmoid_double_backward, setup_context=_save_arguments)
 
 
+_UNRECORDED = {name: f"{name}_forward" for name in TABLE}
 _LIBRARY = Library("elementwise", _register)
