@@ -1,5 +1,4 @@
-// The LLTM cell on the CPU, where torch's BLAS makes the products of any size. A pass over the elements is bound
-// by the bytes of the gates, which it reads once.
+// The LLTM cell on the CPU. A pass over the elements is bound by the bytes of the gates, which it reads once.
 #pragma once
 
 #include <algorithm>
@@ -7,6 +6,7 @@
 #include <type_traits>
 
 #include "cell.h"
+#include "small.h"
 #include "vector_math.h"
 
 namespace cem_tetris::lltm {
@@ -17,7 +17,12 @@ struct Place {
   explicit Place(const Tensor&) {}
 };
 
-constexpr int64_t kGrainElements = 4096;  // that are worth waking another thread for
+// Measured: up to here a cell is faster in one go than through the BLAS.
+constexpr int64_t kSmallMultiplyAdds = int64_t{1} << 22;
+constexpr int64_t kSmallWeights = int64_t{1} << 20;
+// The least work that is worth waking another thread for.
+constexpr int64_t kGrainMultiplyAdds = int64_t{1} << 19;
+constexpr int64_t kGrainElements = 4096;
 
 // A matrix of batch rows and states with any strides, read and written a vector at a time.
 template <typename T> struct Matrix {
@@ -40,18 +45,17 @@ template <typename T> struct Matrix {
     Vector<A> values = {};
     if (data == nullptr) return values;
     const T* from = data + row * row_stride + column * column_stride;
-    if (std::is_same_v<T, A> && column_stride == 1 && lanes == kWide) {
-      std::memcpy(&values, from, sizeof values);
-    } else {
-      for (int lane = 0; lane < lanes; ++lane) values[lane] = static_cast<A>(from[lane * column_stride]);
+    if constexpr (std::is_same_v<T, A>) {
+      if (column_stride == 1) return load_lanes(from, lanes);
     }
+    for (int lane = 0; lane < lanes; ++lane) values[lane] = static_cast<A>(from[lane * column_stride]);
     return values;
   }
 
   void store(const Vector<A>& values, int64_t row, int64_t column, int lanes) const {
     T* to = data + row * row_stride + column;
-    if (std::is_same_v<T, A> && lanes == kWide) {
-      std::memcpy(to, &values, sizeof values);
+    if constexpr (std::is_same_v<T, A>) {
+      store_lanes(values, to, lanes);
     } else {
       for (int lane = 0; lane < lanes; ++lane) to[lane] = static_cast<T>(values[lane]);
     }
@@ -98,9 +102,68 @@ template <typename T> void backward_elements(const Place&, const CellSizes& size
   });
 }
 
-bool is_small(const CellSizes&, ScalarType) { return false; }
-template <typename T> constexpr auto forward_small = forward_elements<T>;
-template <typename T> constexpr auto backward_small = backward_elements<T>;
+// Of the 16-bit types torch's BLAS makes the products of any size.
+bool is_small(const CellSizes& sizes, ScalarType type) {
+  return (type == ScalarType::Float || type == ScalarType::Double) &&
+         sizes.multiply_adds() <= kSmallMultiplyAdds && sizes.gates() * sizes.columns() <= kSmallWeights;
+}
+
+// [old_h, input], for less than torch's concatenation costs; both are contiguous.
+template <typename A> Tensor join(const CellSizes& sizes, const Tensor& input, const Tensor& old_h) {
+  const Tensor joined = empty(input, {sizes.batch, sizes.columns()});
+  const A *from_h = const_data<A>(old_h), *from_x = const_data<A>(input);
+  A* to = mutable_data<A>(joined);
+  for (int64_t row = 0; row < sizes.batch; ++row) {
+    to = std::copy_n(from_h + row * sizes.states, sizes.states, to);
+    to = std::copy_n(from_x + row * sizes.inputs, sizes.inputs, to);
+  }
+  return joined;
+}
+
+// Calls f(first, last) for ranges of `count` items of some multiplications each, on as many threads as it is
+// worth.
+template <class F> void share(int64_t count, int64_t multiply_adds, const F& f) {
+  torch::stable::parallel_for(0, count, kGrainMultiplyAdds / (multiply_adds + 1) + 1, f);
+}
+
+template <typename T> void forward_small(const Place&, const CellSizes& sizes, const Forward& pass) {
+  if constexpr (std::is_same_v<T, compute_t<T>>) {
+    const Tensor joined = join<T>(sizes, pass.input, pass.old_h);
+    const SmallCell<T> cell{sizes.batch, sizes.columns(), sizes.states, const_data<T>(joined),
+        const_data<T>(pass.weights), const_data<T>(pass.bias), const_data<T>(pass.old_cell),
+        mutable_data<T>(pass.new_h), mutable_data<T>(pass.new_cell), mutable_data<T>(pass.gates)};
+    const int64_t blocks = divide_up(sizes.states, kLanes<T>);
+    share(blocks, sizes.multiply_adds() / blocks,
+        [&](int64_t first, int64_t last) { cell.forward_blocks(first, last); });
+  }
+}
+
+template <typename T> void backward_small(const Place& place, const CellSizes& sizes, const Backward& pass) {
+  backward_elements<T>(place, sizes, pass);
+  if constexpr (std::is_same_v<T, compute_t<T>>) {
+    const int64_t rows = sizes.batch, gates = sizes.gates(), columns = sizes.columns();
+    const T *d = const_data<T>(pass.d_gates), *w = const_data<T>(pass.weights);
+    const auto multiply = [](const Product<T>& product) {
+      share(product.rows, product.columns * product.depth,
+          [&](int64_t first, int64_t last) { product.compute_rows(first, last); });
+    };
+    if (pass.of_parameters) {
+      const Tensor joined = join<T>(sizes, pass.input, pass.old_h);
+      T *to = mutable_data<T>(pass.d_weights), *sum = mutable_data<T>(pass.d_bias);
+      multiply({gates, columns, rows, d, 1, gates, const_data<T>(joined), columns, to, columns});
+      std::fill_n(sum, gates, T(0));
+      for (int64_t row = 0; row < rows; ++row) {
+        for (int64_t gate = 0; gate < gates; ++gate) sum[gate] += d[row * gates + gate];
+      }
+    }
+    const auto product_of = [&](bool is_wanted, const Tensor& to, int64_t first, int64_t count) {
+      if (!is_wanted) return;
+      multiply({rows, count, gates, d, gates, 1, w + first, columns, mutable_data<T>(to), count});
+    };
+    product_of(pass.of_old_h, pass.d_old_h, 0, sizes.states);
+    product_of(pass.of_input, pass.d_input, sizes.states, sizes.inputs);
+  }
+}
 
 }  // namespace
 }  // namespace cem_tetris::lltm

@@ -1,4 +1,4 @@
-// The LLTM cell, one source for CPU and CUDA. A GPU computes small cells in one go; for the others torch's BLAS
+// The LLTM cell, one source for CPU and CUDA. Small cells are computed in one go; for the others torch's BLAS
 // makes the products, in TF32 only where torch allows it, and one pass over the gates makes the cell.
 #pragma once
 

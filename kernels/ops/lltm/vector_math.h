@@ -5,10 +5,12 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <type_traits>
-
-#include "portable.h"
+#ifdef __AVX__
+#include <immintrin.h>
+#endif
 
 namespace cem_tetris::lltm {
 
@@ -39,10 +41,57 @@ template <typename A> using Vector = typename Format<A>::Vector;
 
 template <typename A> constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(A));
 
-// a * b + c, rounded once.
+// `lanes` neighbours in memory; the lanes beyond them are 0. All of them are a copy of a size that is known.
+template <typename A> inline Vector<A> load_lanes(const A* from, int lanes) {
+  Vector<A> values = {};
+  if (lanes == kLanes<A>) {
+    std::memcpy(&values, from, sizeof values);
+  } else {
+    std::memcpy(&values, from, static_cast<size_t>(lanes) * sizeof(A));
+  }
+  return values;
+}
+
+template <typename V, typename A> inline void store_lanes(const V& values, A* to, int lanes) {
+  if (lanes == kLanes<A>) {
+    std::memcpy(to, &values, sizeof values);
+  } else {
+    std::memcpy(to, &values, static_cast<size_t>(lanes) * sizeof(A));
+  }
+}
+
+// a * b + c, with one rounding where the processor can do that at once.
 template <typename V> inline V multiply_add(V a, V b, V c) {
-  for (size_t i = 0; i < sizeof(V) / sizeof a[0]; ++i) a[i] = cem_tetris::multiply_add(a[i], b[i], c[i]);
-  return a;
+#if defined(__FMA__) && defined(__AVX__)
+  if constexpr (std::is_same_v<V, Vector<float>>) {
+    return _mm256_fmadd_ps(a, b, c);
+  } else {
+    return _mm256_fmadd_pd(a, b, c);
+  }
+#else
+  return a * b + c;
+#endif
+}
+
+// The sum of the lanes of every vector.
+template <typename A> inline Vector<A> lane_sums(const Vector<A> (&v)[kLanes<A>]) {
+#ifdef __AVX__
+  if constexpr (std::is_same_v<A, float>) {
+    const __m256 a = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));
+    const __m256 b = _mm256_hadd_ps(_mm256_hadd_ps(v[4], v[5]), _mm256_hadd_ps(v[6], v[7]));
+    return _mm256_permute2f128_ps(a, b, 0x20) + _mm256_permute2f128_ps(a, b, 0x31);
+  } else {
+    const __m256d a = _mm256_hadd_pd(v[0], v[1]);
+    const __m256d b = _mm256_hadd_pd(v[2], v[3]);
+    return _mm256_permute2f128_pd(a, b, 0x20) + _mm256_permute2f128_pd(a, b, 0x31);
+  }
+#else
+  Vector<A> sums = {};
+  for (int i = 0; i < kLanes<A>; ++i) {
+    for (int lane = 0; lane < kLanes<A>; ++lane) sums[i] += v[i][lane];
+  }
+  return sums;
+#endif
 }
 
 template <typename A> struct VectorMath {

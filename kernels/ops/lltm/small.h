@@ -1,0 +1,153 @@
+// A small cell on the CPU: its forward pass in one go, and the products of its backward pass. A BLAS would
+// pack both operands first and wake its threads.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "cell.h"
+#include "vector_math.h"
+
+namespace cem_tetris::lltm {
+
+// The weights are read once, kWide states at a time, and multiplied with every batch row while they lie in the
+// first-level cache. kGates x kRows sums fill the registers.
+template <typename A> struct SmallCell {
+  static constexpr int kRows = 4;
+  static constexpr int kWide = kLanes<A>;
+
+  int64_t batch, columns, states;
+  const A *joined, *weights, *bias, *old_cell;  // joined: a row of old_h, then one of input
+  A *new_h, *new_cell, *gates;
+
+  // Computes the blocks `first` to `last` of kWide states, in every batch row.
+  void forward_blocks(int64_t first, int64_t last) const {
+    for (int64_t block = first; block < last; ++block) {
+      int64_t row = 0;
+      for (; row + kRows <= batch; row += kRows) forward_tile<kRows>(block * kWide, row);
+      for (; row < batch; ++row) forward_tile<1>(block * kWide, row);
+    }
+  }
+
+ private:
+  template <int kCount> void forward_tile(int64_t state, int64_t row) const {
+    const int lanes = static_cast<int>(std::min<int64_t>(kWide, states - state));
+    Vector<A> partial[kGates][kCount][kWide] = {};
+    for (int lane = 0; lane < lanes; ++lane) products<kCount>(state + lane, row, lane, partial);
+    for (int b = 0; b < kCount; ++b) {
+      const int64_t at = (row + b) * states + state;
+      Vector<A> gate[kGates];
+      for (int g = 0; g < kGates; ++g) {
+        gate[g] = lane_sums<A>(partial[g][b]) + load_lanes(bias + g * states + state, lanes);
+        store_lanes(gate[g], gates + (row + b) * kGates * states + g * states + state, lanes);
+      }
+      const auto next = forward<VectorMath<A>>(
+          gate[kInput], gate[kOutput], gate[kCandidate], load_lanes(old_cell + at, lanes));
+      store_lanes(next.h, new_h + at, lanes);
+      store_lanes(next.cell, new_cell + at, lanes);
+    }
+  }
+
+  // The products of one state's three weight rows with kCount batch rows; their lanes are still to be summed.
+  // Not inlined, so that nothing but the sums competes for the registers.
+  template <int kCount> __attribute__((noinline)) void products(
+      int64_t state, int64_t row, int lane, Vector<A> (&partial)[kGates][kCount][kWide]) const {
+    const A* weight = weights + state * columns;
+    const A* rows = joined + row * columns;
+    const int64_t weight_step = states * columns;
+    const int64_t whole = columns - columns % kWide;
+    Vector<A> sums[kGates][kCount] = {};
+    for (int64_t k = 0; k < whole; k += kWide) {
+      Vector<A> w[kGates];
+#pragma GCC unroll 4
+      for (int g = 0; g < kGates; ++g) w[g] = load_lanes(weight + g * weight_step + k, kWide);
+#pragma GCC unroll 4
+      for (int b = 0; b < kCount; ++b) {
+        const Vector<A> x = load_lanes(rows + b * columns + k, kWide);
+#pragma GCC unroll 4
+        for (int g = 0; g < kGates; ++g) sums[g][b] = multiply_add(w[g], x, sums[g][b]);
+      }
+    }
+#pragma GCC unroll 4
+    for (int g = 0; g < kGates; ++g) {
+#pragma GCC unroll 4
+      for (int b = 0; b < kCount; ++b) partial[g][b][lane] = sums[g][b];
+    }
+    for (int64_t k = whole; k < columns; ++k) {
+      for (int g = 0; g < kGates; ++g) {
+        for (int b = 0; b < kCount; ++b) {
+          partial[g][b][lane][0] += weight[g * weight_step + k] * rows[b * columns + k];
+        }
+      }
+    }
+  }
+};
+
+// result[i][j] = the sum over k of left[i][k] * right[k][j]. Rows of `right` and `result` are contiguous.
+//
+// A tile of kRows rows by kVectors vectors of the result stays in registers while k runs: a step loads
+// kVectors vectors and kRows numbers for kRows * kVectors products.
+template <typename A> struct Product {
+  static constexpr int kRows = 4;
+  static constexpr int kVectors = 3;
+  static constexpr int kWide = kLanes<A>;
+
+  int64_t rows, columns, depth;
+  const A* left;
+  int64_t left_row, left_depth;  // strides
+  const A* right;
+  int64_t right_depth;
+  A* result;
+  int64_t result_row;
+
+  void compute_rows(int64_t first, int64_t last) const {
+    int64_t row = first;
+    for (; row + kRows <= last; row += kRows) compute_columns<kRows>(row);
+    for (; row < last; ++row) compute_columns<1>(row);
+  }
+
+ private:
+  template <int kCount> void compute_columns(int64_t row) const {
+    int64_t column = 0;
+    for (; column + kVectors * kWide <= columns; column += kVectors * kWide) {
+      tile<kCount, kVectors>(row, column);
+    }
+    for (; column + kWide <= columns; column += kWide) tile<kCount, 1>(row, column);
+    for (; column < columns; ++column) {
+      for (int i = 0; i < kCount; ++i) single(row + i, column);
+    }
+  }
+
+  template <int kCount, int kAcross> void tile(int64_t row, int64_t column) const {
+    Vector<A> sums[kCount][kAcross] = {};
+    for (int64_t k = 0; k < depth; ++k) {
+      Vector<A> across[kAcross];
+#pragma GCC unroll 4
+      for (int v = 0; v < kAcross; ++v)
+        across[v] = load_lanes(right + k * right_depth + column + v * kWide, kWide);
+#pragma GCC unroll 4
+      for (int i = 0; i < kCount; ++i) {
+        const Vector<A> factor = Vector<A>{} + left[(row + i) * left_row + k * left_depth];
+#pragma GCC unroll 4
+        for (int v = 0; v < kAcross; ++v) sums[i][v] = multiply_add(factor, across[v], sums[i][v]);
+      }
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < kCount; ++i) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kAcross; ++v) {
+        store_lanes(sums[i][v], result + (row + i) * result_row + column + v * kWide, kWide);
+      }
+    }
+  }
+
+  void single(int64_t row, int64_t column) const {
+    A sum = 0;
+    for (int64_t k = 0; k < depth; ++k) {
+      sum += left[row * left_row + k * left_depth] * right[k * right_depth + column];
+    }
+    result[row * result_row + column] = sum;
+  }
+};
+
+}  // namespace cem_tetris::lltm
