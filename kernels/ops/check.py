@@ -1,7 +1,7 @@
 """Walk operators through the workflow in which they are written, and compare every stage with the first.
 
-This is ``python -m kernels check``. What to compare stands in an operator's ``check.py``;
-docs/writing_a_kernel.md walks the same way by hand.
+This is ``python -m kernels check``. What to compare stands in `cases.py`; docs/writing_a_kernel.md walks the
+same way by hand.
 """
 
 from __future__ import annotations
@@ -9,37 +9,20 @@ from __future__ import annotations
 import importlib
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from kernels.ops.library import operators
+from kernels.ops.cases import CASES, Case, Tensors
 from kernels.ops.report import OK, Outcome, Report, Unavailable, ask, one_line
 from kernels.support.names import unknown_name
-
-Tensors = tuple[Tensor, ...]
 
 _SIMULATOR = "NUMBA_ENABLE_CUDASIM"
 _TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}  # of |difference| / (1 + |expected|)
 _SEED = 1
-
-
-@dataclass(frozen=True)
-class Case:
-    """What the walk has to know of an operator; ``CASES`` in the ``check.py`` of its folder is by name."""
-
-    reference: Callable[..., Any]  # in plain PyTorch: tensors to a tensor or a tuple of them
-    operator: Callable[..., Any]  # the public function; the same arguments and results
-    inputs: Callable[..., Tensors]  # of a generator and a size: float64, on the CPU
-    small: tuple[int, ...]  # the size for finite differences and for Numba's simulator, which is slow
-    large: tuple[int, ...]  # the size for C++ and CUDA
-    arguments: Mapping[str, Any] = field(default_factory=dict)  # by name, for the prototype too
-    gradients: bool = True  # without a derivative, results alone are compared
-    prototype: bool = False  # whether there is one in Numba
 
 
 class Mismatch(Exception):  # noqa: N818  (a finding)
@@ -48,25 +31,16 @@ class Mismatch(Exception):  # noqa: N818  (a finding)
 
 def run(names: Sequence[str] = (), device: str = "cpu") -> Report:
     """Walk operators, all where no names are given; only for ``"cuda"`` does a step need Numba and a GPU."""
-    known = {
-        name: (case, folder)
-        for folder in operators()
-        for name, case in importlib.import_module(f"kernels.ops.{folder}.check").CASES.items()
-    }
     for name in names:
-        if name not in known:
-            raise unknown_name("operator", name, sorted(known))
-    outcomes = []
-    for name in names or sorted(known):
-        case, folder = known[name]
-        outcomes += walk(name, case, f"kernels.ops.{folder}.prototype", device)
-    return Report(outcomes)
+        if name not in CASES:
+            raise unknown_name("operator", name, sorted(CASES))
+    return Report([each for name in names or sorted(CASES) for each in walk(name, CASES[name], device)])
 
 
-def walk(name: str, case: Case, prototype: str, device: str) -> list[Outcome]:
+def walk(name: str, case: Case, device: str) -> list[Outcome]:
     """Take one operator through all steps.
 
-    The module ``prototype`` has ``NAME_forward(*inputs)`` and ``NAME_backward(*gradients, *inputs)``,
+    The module of its prototype has ``NAME_forward(*inputs)`` and ``NAME_backward(*gradients, *inputs)``,
     Numba kernels that take and return NumPy arrays.
     """
     outcomes: list[Outcome] = []
@@ -78,7 +52,7 @@ def walk(name: str, case: Case, prototype: str, device: str) -> list[Outcome]:
     if case.gradients:
         step("gradcheck, reference", partial(_gradcheck, case, case.reference, ["cpu"]))
     if case.prototype:
-        step("Numba kernel", partial(_numba, case, prototype, name), needed=False)
+        step("Numba kernel", partial(_numba, case, name), needed=False)
     step("C++ kernel", partial(_operator, case, "cpu"))
     on_gpu = step("CUDA kernel", partial(_operator, case, "cuda"), needed=False)
     if case.gradients:
@@ -104,9 +78,9 @@ def _operator(case: Case, device: str) -> tuple[float, str]:
     return _compare(case, case.large, actual), where
 
 
-def _numba(case: Case, module: str, name: str) -> tuple[float, str]:
+def _numba(case: Case, name: str) -> tuple[float, str]:
     where = load_numba()
-    found = vars(importlib.import_module(module))
+    found = vars(importlib.import_module(case.prototype))
 
     def actual(dtype: torch.dtype) -> Tensors:
         arrays = [tensor.detach().numpy() for tensor in _inputs(case, case.small, dtype, "cpu")]

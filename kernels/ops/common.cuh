@@ -1,4 +1,4 @@
-// What the CUDA side of every operator needs: the stream, the device guard, the grid, 16-byte accesses. A
+// What the CUDA side of every operator needs: the stream, the device guard, 16-byte accesses. A
 // launch has a DeviceGuard, current_stream and STD_CUDA_KERNEL_LAUNCH_CHECK; it waits for nothing, so that a
 // CUDA graph can capture it.
 #pragma once
@@ -38,14 +38,6 @@ inline int multiprocessors(int device) {
     if (device < kDevices) known[device].store(count, std::memory_order_relaxed);
   }
   return count;
-}
-
-// Blocks for a grid-stride loop over `items`, one item a thread and step: enough to fill the device
-// `blocks_per_multiprocessor` deep, never more than the items need, at least one.
-inline unsigned grid_size(int64_t items, int threads, int device, int blocks_per_multiprocessor) {
-  const int64_t needed = (items + threads - 1) / threads;
-  const int64_t full = static_cast<int64_t>(multiprocessors(device)) * blocks_per_multiprocessor;
-  return static_cast<unsigned>(std::max<int64_t>(1, std::min(needed, full)));
 }
 
 // N values that are loaded and stored at once. The address has to be a multiple of its size.

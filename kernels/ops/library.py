@@ -1,15 +1,15 @@
 """What all operators share: their two libraries, loaded on first use, and what refuses arguments.
 
-An operator is a folder of this package. Its ``op.cpp`` is the schema and the CPU side, its ``op.cu`` the CUDA
-side, ``op.h`` the host half of both. They are two libraries, so that the CPU side works where there is no
-nvcc, and CUDA is compiled for only when a CUDA tensor comes.
+An operator is a folder of this package. Its ``op.cpp`` is the schema and the CPU side, ``op.h`` the host half
+of both sides; ``op.cu`` beside this file is the CUDA side of each. They are two libraries, so that the CPU
+side works where there is no nvcc, and CUDA is compiled for only when a CUDA tensor comes.
 """
 
 from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
-from torch.utils._pytree import tree_map
 
 from kernels.loader import Extension
-
-FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-NUMBERS = (*FLOATING, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 _HERE = Path(__file__).parent
 # Whose headers an operator includes beside its own.
@@ -38,35 +34,11 @@ def operators() -> tuple[str, ...]:
 
 def extension(name: str, device_type: str) -> Extension:
     """Return what is compiled of one of the operators for ``"cpu"``, schema included, or for ``"cuda"``."""
-    folder, headers = _HERE / name, (_HERE, *(_HERE / other for other in _INCLUDED.get(name, ())))
+    folder, headers = _HERE / name, (_HERE, *(_HERE / other for other in (name, *_INCLUDED.get(name, ()))))
     if device_type == "cuda":
-        return Extension(f"{name}_cuda", (folder / "op.cu",), headers, reason="operator, CUDA", cuda=True)
+        source = _HERE / "op.cu"  # of all operators: it includes the folder's op.h
+        return Extension(f"{name}_cuda", (source,), headers, reason="operator, CUDA", cuda=True)
     return Extension(name, (folder / "op.cpp",), headers, native=True, reason="operator, CPU")
-
-
-def check_tensor(
-    name: str,
-    value: Any,
-    dtypes: Collection[torch.dtype],
-    device: torch.device | None = None,
-    shapes: Collection[tuple[int, ...]] = (),
-) -> None:
-    """Raise TypeError or ValueError but for a dense tensor of these: nothing is broadcast, promoted or moved.
-
-    Without a device it may be on a CPU, a CUDA or the meta device, without shapes it may have any.
-    """
-    if not isinstance(value, Tensor):
-        raise TypeError(f"expected {name} to be a tensor, got {type(value).__name__}")
-    if shapes and value.shape not in shapes:
-        wanted = " or ".join(str(tuple(shape)) for shape in shapes)
-        raise ValueError(f"expected {name} of shape {wanted}, got {tuple(value.shape)}")
-    if value.layout is not torch.strided:
-        raise TypeError(f"expected {name} dense, got {value.layout}")
-    if value.dtype not in dtypes:
-        wanted = ", ".join(map(str, dtypes))
-        raise TypeError(f"expected {name} of {wanted}, got {value.dtype}".replace("torch.", ""))
-    if value.device != device if device is not None else value.device.type not in ("cpu", "cuda", "meta"):
-        raise ValueError(f"expected {name} on {device or 'CPU or CUDA'}, got {value.device}")
 
 
 def refused(error: Exception) -> Exception:
@@ -79,14 +51,7 @@ def refused(error: Exception) -> Exception:
 
 def register_fake(name: str, fake: Callable[..., Any]) -> None:
     """Register what says the shapes of an operator's results; the operator alone refuses shapes and types."""
-
-    def on_one_device(*arguments: Any) -> Any:
-        devices = {x.device for x in arguments if isinstance(x, Tensor)}
-        if len(devices) > 1:  # the meta device alone comes here unchecked
-            raise RuntimeError(f"expected all tensors on one device, got {', '.join(map(str, devices))}")
-        return fake(*arguments)
-
-    torch.library.register_fake(f"cem_tetris::{name}", on_one_device)
+    torch.library.register_fake(f"cem_tetris::{name}", fake)
 
 
 def is_transformed() -> bool:
@@ -155,37 +120,24 @@ class Library:
             raise refused(error) from None
 
 
-# Arguments that have the leading dimensions of the problems, and those that may be of shape (d,) for all.
-_OF_PROBLEMS = {"fitness", "candidates", "distribution", "record", "factor", "paths"}
-_OF_PROBLEMS |= {"mean", "std", "table", "tables", "seed", "seeds"}
-_OF_ALL = {"std_floor", "low", "high"}
 _IMPLEMENTATIONS = torch.library.Library("cem_tetris", "FRAGMENT")
 
 
-def mapped(operator: Any, info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
-    """What vmap calls: the mapped dimension becomes one more dimension of the problems."""
-    names = [each.name for each in operator._schema.arguments]
-    in_dims = tuple(dim if isinstance(dim, int) else None for dim in in_dims)  # a list has a list
-    batched = {name for name, dim in zip(names, in_dims, strict=False) if dim is not None}
-    if not batched <= _OF_PROBLEMS | _OF_ALL:
-        return _one_by_one(operator, info, in_dims, *arguments)
-
-    def moved(name: str, x: Any, dim: int | None) -> Any:
-        if dim is not None:
-            return x.movedim(dim, 0)
-        alone = isinstance(x, Tensor) and (name in _OF_PROBLEMS or (name in _OF_ALL and x.dim() > 1))
-        return x.expand(info.batch_size, *x.shape) if alone else x
-
-    results = operator(*map(moved, names, arguments, in_dims))
-    return results, tree_map(lambda result: 0 if result.dim() else None, results)  # but the generation
-
-
-def _one_by_one(operator: Any, info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
-    """What vmap calls where no argument of the operator has the mapped dimension."""
-    pairs = list(zip(arguments, in_dims, strict=True))
+def mapped(operator: Any, info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> Any:
+    """What vmap calls: one call after the other. A generation that all share stays one number."""
+    pairs = [(x, dim if isinstance(dim, int) else None) for x, dim in zip(arguments, in_dims, strict=True)]
     calls = ([x if dim is None else x.select(dim, i) for x, dim in pairs] for i in range(info.batch_size))
-    results = tree_map(lambda *each: torch.stack(each), *(operator(*call) for call in calls))
-    return results, tree_map(lambda _: 0, results)
+    names = (each.name for each in operator._schema.arguments)
+    batched = {name for name, (_, dim) in zip(names, pairs, strict=False) if dim is not None}
+
+    def stacked(*each: Tensor) -> tuple[Tensor, int | None]:
+        shared = each[0].dim() == 0 and "generation" not in batched
+        return (each[0], None) if shared else (torch.stack(each), 0)
+
+    results = [operator(*call) for call in calls]
+    if isinstance(results[0], Tensor):
+        return stacked(*results)
+    return tuple(zip(*map(stacked, *results), strict=True))
 
 
 def _load(name: str, cuda: bool) -> None:

@@ -59,6 +59,14 @@ template <typename F> void visit_floating(const char* name, ScalarType type, con
   }
 }
 
+// The type of a tensor, which has to be float32 or float64.
+inline ScalarType real_type(const Tensor& tensor, const char* name) {
+  const ScalarType type = tensor.scalar_type();
+  STD_TORCH_CHECK(type == ScalarType::Float || type == ScalarType::Double, "expected ", name,
+      " of type Float or Double, got ", torch::headeronly::toString(type));
+  return type;
+}
+
 // Where a tensor is. Each question goes through the C interface, so it is asked once.
 struct Device {
   int32_t type = -1, index;
@@ -131,6 +139,13 @@ inline std::string text_of(Sizes sizes, Sizes more = {}) {
 struct Problems {
   Device device;
   Sizes sizes;
+
+  // All dimensions of a tensor but the last `more`; shape: what it should have.
+  Problems(const Tensor& tensor, size_t more, const char* shape)
+      : device(tensor), sizes(tensor.sizes().data(), tensor.sizes().size() - more) {
+    STD_TORCH_CHECK(tensor.sizes().size() >= more, "expected ", shape, ", got ", text_of(tensor.sizes()));
+  }
+  Problems(Device device, Sizes sizes) : device(device), sizes(sizes) {}
 
   int64_t count() const {
     return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<int64_t>());

@@ -112,8 +112,7 @@ def check_misfits(f: Function, *inputs: Tensor, free: Mapping[str, Sequence[int]
         misfits = {
             "size": torch.stack([x, x]) if x.dim() == 0 else torch.cat([x, x], dim=-1),
             "type": x.to(torch.float64 if x.dtype is torch.float32 else torch.float32),
-            "device": x.cpu() if x.is_cuda else x.to("meta"),
-        }
+        } | ({"device": x.cpu()} if x.is_cuda else {})
         for what, misfit in misfits.items():
             if position not in free.get(what, ()):
                 try:

@@ -41,7 +41,6 @@ void __threadfence() {}
 #include "cma_update/arguments.h"
 #include "cma_update/launch.cuh"
 #include "discrete/launch.cuh"
-#include "discrete/tables.cuh"
 
 double* cem_tetris::update::dynamic_shared() {
   return reinterpret_cast<double*>(cuda_emulation::block->shared.data());
@@ -72,22 +71,8 @@ struct Emulated {
 void set_multiprocessors(const Tensor&, int64_t count) {
   Emulated::multiprocessors = static_cast<int>(count);
 }
-void run(const Job& job, ScalarType type, cem_tetris::Device device) {
-  launch(Emulated(), job, type, device);
-}
-void run(const cem_tetris::discrete::Call& call, const cem_tetris::discrete::Starts& starts,
-    cem_tetris::Device device) {
-  cem_tetris::discrete::launch(Emulated(), call, starts);
-}
-void run(const cem_tetris::discrete::Call& call, cem_tetris::Device device) {
-  cem_tetris::discrete::launch(Emulated(), call);
-}
-void run(const cem_tetris::discrete::Move& call, const cem_tetris::discrete::Families& families,
-    cem_tetris::Device device) {
-  cem_tetris::discrete::launch(Emulated(), call, families, device);
-}
-template <typename Work> void run(const Work& call, ScalarType type, cem_tetris::Device) {
-  cem_tetris::cma::launch(Emulated(), call, type);
+template <typename Work> void run(const Work& work, cem_tetris::Device device) {
+  launch(Emulated(), work, device);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ from torch import Tensor
 import kernels
 from kernels import CompilerMissingError
 from kernels.ops import check
-from kernels.ops.check import Case
+from kernels.ops.cases import Case
 from kernels.ops.report import Outcome
 
 REFERENCES = [name.removesuffix("_reference") for name in kernels.__all__ if name.endswith("_reference")]
@@ -32,7 +32,7 @@ CASE = Case(
     inputs=lambda generator, size: (torch.randn(size, generator=generator, dtype=torch.float64),),
     small=(5,),
     large=(100,),
-    prototype=True,
+    prototype="a_prototype",
 )
 
 
@@ -48,7 +48,7 @@ def prototype(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def walk(case: Case, device: str = "cpu") -> dict[str, Outcome]:
-    outcomes = check.walk("square", case, "a_prototype", device)
+    outcomes = check.walk("square", case, device)
     return {outcome.name.removeprefix("square: "): outcome for outcome in outcomes}
 
 

@@ -12,7 +12,6 @@ import pytest
 import torch
 
 import kernels.loader.cuda
-import kernels.ops
 from kernels import BuildError, CompilerMissingError, compile_check
 from kernels.loader.cuda import (
     Nvcc,
@@ -22,9 +21,8 @@ from kernels.loader.cuda import (
     find_runtime,
     known_architectures,
 )
+from kernels.ops.library import extension, operators
 
-OPERATORS = Path(kernels.ops.__file__).parent
-SOURCES = sorted(OPERATORS.rglob("*.cu"))
 FakeNvcc = Callable[[Path, str], Path]
 
 
@@ -129,17 +127,12 @@ def test_a_cu_file_is_checked_for_every_architecture(tmp_path: Path) -> None:
         compile_check(source, ["sm_80", "sm_90"], defines=defines)
 
 
-def test_every_operator_has_a_cuda_side() -> None:
-    operators = {source.parent.name for source in OPERATORS.glob("*/op.cpp")}
-    assert operators
-    assert {source.parent.name for source in SOURCES if source.name == "op.cu"} == operators
-
-
 @needs_nvcc
 @pytest.mark.slow
-@pytest.mark.parametrize("source", SOURCES, ids=lambda source: str(source.relative_to(OPERATORS)))
-def test_it_compiles_for_old_or_the_newest_gpus(source: Path) -> None:
+@pytest.mark.parametrize("name", operators())
+def test_it_compiles_for_old_or_the_newest_gpus(name: str) -> None:
     # launched early where a GPU can
-    old = source.parent.name in ("normal", "cem_update", "cma_update", "discrete")
+    old = name in ("normal", "cem_update", "cma_update", "discrete")
     arch = "sm_80" if old else known_architectures(find_nvcc())[-1]
-    assert compile_check(source, arch, include_dirs=(OPERATORS,)) > 0
+    library = extension(name, "cuda")
+    assert compile_check(library.sources[0], arch, include_dirs=library.include_dirs) > 0

@@ -12,7 +12,6 @@ from contract import DEVICES, assert_same, cuda
 from torch import Tensor
 
 from kernels import elementwise_mult, sigmoid, sigmoid_reference, vector_add
-from kernels.ops import library
 from kernels.ops.elementwise import op
 
 TORCHS = {"sigmoid": torch.sigmoid, "vector_add": torch.add, "elementwise_mult": torch.mul}
@@ -22,10 +21,11 @@ OPERATORS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor], Callabl
 }
 """The function, its reference, torch's, and how many tensors it takes."""
 
-EXACT = {name for name, row in op.TABLE.items() if row.dtypes == library.NUMBERS}
+EXACT = {"vector_add", "elementwise_mult"}
 """Operators of integers, too: equal to torch's bit for bit."""
 
-FLOATING = library.FLOATING
+FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+NUMBERS = (*FLOATING, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 # About the vector's width, beyond a block, and beyond what threads take at once.
 SHAPES = [(), (0,), (3, 0, 2), (1,), (15,), (17,), (2049,), (40_001,)]
 SPECIAL = [float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1e-40, 20.0, -20.0, 1e30, -1e30]
@@ -50,7 +50,7 @@ def inputs(name: str, *shape: int, device: str = "cpu", dtype: torch.dtype = tor
 @pytest.mark.parametrize("device", DEVICES)
 def test_every_size_and_type_matches_torch(device: str, name: str) -> None:
     f, reference, torchs, _ = OPERATORS[name]
-    types = op.TABLE[name].dtypes
+    types = NUMBERS if name in EXACT else FLOATING
     cases = [(shape, dtype) for shape in SHAPES for dtype in (torch.float32, torch.int8) if dtype in types]
     for shape, dtype in [*cases, *(((3001,), dtype) for dtype in types)]:
         values = inputs(name, *shape, device=device, dtype=dtype)

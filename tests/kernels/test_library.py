@@ -30,11 +30,12 @@ def write_operator(
     """Declares an operator of the test's own, ``twice``; a process can have one of each name."""
     monkeypatch.setattr(library, "_HERE", tmp_path)
 
+    (tmp_path / "op.cu").write_text("")
+
     def write(name: str, register: Callable[[], None] = lambda: None, source: str = "") -> Library:
         folder = tmp_path / name
         folder.mkdir()
         (folder / "op.cpp").write_text(source or TWICE.read_text().replace("cem_test_twice", name))
-        (folder / "op.cu").write_text("")
         return Library(name, register)
 
     return write

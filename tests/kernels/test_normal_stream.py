@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kernels import sample_normal
-from kernels.ops.normal import check
+from kernels.ops import cases
 from kernels.ops.philox import philox4x32
 
 SEED = 0xFEDCBA9876543210
@@ -46,7 +46,7 @@ def test_philox_has_the_known_answers() -> None:
 def test_it_is_the_python_implementation(device: str, dtype: torch.dtype, tolerance: float) -> None:
     for seed, generation in ((SEED, 5), (2**64 - 1, 2**38 - 1)):
         x = noise(7, 13, device=device, dtype=dtype, seed=seed, generation=generation).cpu().double()
-        expected = check.noise(range(7), range(13), seed, generation, dtype)
+        expected = cases.noise(torch.arange(7), torch.arange(13), seed, generation, dtype)
         torch.testing.assert_close(x, expected, rtol=tolerance, atol=tolerance)
 
 
@@ -107,8 +107,8 @@ def test_more_than_2_to_the_31_elements_and_places_beyond_2_to_the_32() -> None:
         skip_unless_free(gigabytes * 2**30)
         zeros = torch.zeros(d, device="cuda", dtype=torch.float16)
         x = sample_normal(zeros, torch.ones_like(zeros), n, seed=7)
-        rows, columns = range(max(0, d - 2), d), range(max(0, n - 2), n)
-        expected = check.noise(rows, columns, 7, 0, torch.float32)
+        rows, columns = torch.arange(max(0, d - 2), d), torch.arange(max(0, n - 2), n)
+        expected = cases.noise(rows, columns, 7, 0, torch.float32)
         torch.testing.assert_close(x[-2:, -2:].cpu().double(), expected, rtol=1e-3, atol=1e-3)
         del x
 

@@ -19,28 +19,32 @@ constexpr char kSchema[] =
     "-> (Tensor, Tensor, Tensor, Tensor)";
 
 // Calls f(Type{}) with the type of a fitness.
-template <typename F> void visit_fitness(ScalarType type, F&& f) {
+template <typename F> void visit_fitness(ScalarType type, const F& f) {
+  type == ScalarType::Float ? f(Float{}) : type == ScalarType::Double ? f(Double{}) : f(Long{});
+}
+
+// A fitness, contiguous, of one of the types that are ranked; a wider one has the same order.
+inline Tensor ranked_fitness(const Tensor& given) {
+  const ScalarType type = given.scalar_type();
   switch (type) {
-    case ScalarType::Half: return f(Half{});
-    case ScalarType::BFloat16: return f(BFloat16{});
-    case ScalarType::Float: return f(Float{});
-    case ScalarType::Double: return f(Double{});
-    case ScalarType::Bool:
-    case ScalarType::Byte: return f(Integer<uint8_t, uint32_t>{});
-    case ScalarType::Char: return f(Integer<int8_t, uint32_t>{});
-    case ScalarType::Short: return f(Integer<int16_t, uint32_t>{});
-    case ScalarType::Int: return f(Integer<int32_t, uint32_t>{});
-    case ScalarType::Long: return f(Integer<int64_t, uint64_t>{});
+    case ScalarType::Float:
+    case ScalarType::Double:
+    case ScalarType::Long: return dense(given);
+    case ScalarType::Half:
+    case ScalarType::BFloat16: return dense(torch::stable::to(given, ScalarType::Float));
     default:
-      STD_TORCH_CHECK(
-          false, "expected fitness of type bool, integer to int64, float16 to float64 or bfloat16");
+      STD_TORCH_CHECK(type == ScalarType::Bool || type == ScalarType::Byte || type == ScalarType::Char ||
+                          type == ScalarType::Short || type == ScalarType::Int,
+          "expected fitness of type Bool, integer to Long, Half to Double or BFloat16, got ",
+          torch::headeronly::toString(type));
+      return dense(torch::stable::to(given, ScalarType::Long));
   }
 }
 
 using Outputs = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 
-// What a device makes of a call: the job, the type of candidates and distribution, and where they are.
-using Run = void(const Job& job, ScalarType type, Device device);
+// What a device makes of a job.
+using Run = void(const Job& job, Device device);
 
 // What a schema gives.
 struct Arguments {
@@ -53,23 +57,19 @@ struct Arguments {
   bool ranked;
 };
 
-// Checks the arguments, and calls run(job, type, problems). all_weights: whether there is one a candidate, of
+// Checks the arguments, and calls run(job, problems). all_weights: whether there is one a candidate, of
 // which the elites take the first.
 template <typename F> Outputs with_job(Arguments given, bool all_weights, const F& run) {
-  const Sizes sizes = given.fitness.sizes();
-  STD_TORCH_CHECK(!sizes.empty() && sizes.back() < int64_t{1} << 31,
-      "expected fitness of shape (..., N), N < 2^31, got ", text_of(sizes));
-  const Problems problems{Device(given.fitness), {sizes.data(), sizes.size() - 1}};
-  const int64_t population = sizes.back(), elites = given.num_elites;
+  const Problems problems(given.fitness, 1, "fitness of shape (..., N)");
+  const int64_t population = given.fitness.sizes().back(), elites = given.num_elites;
+  STD_TORCH_CHECK(population < int64_t{1} << 31, "expected less than 2^31 candidates, got ", population);
   STD_TORCH_CHECK(given.candidates.dim() == given.fitness.dim() + 1,
       "expected candidates of shape (..., N, d), got ", text_of(given.candidates.sizes()));
   const int64_t dimensions = given.candidates.sizes().back();
-  const ScalarType type = given.candidates.scalar_type(), fitness_type = given.fitness.scalar_type();
-  STD_TORCH_CHECK(type == ScalarType::Float || type == ScalarType::Double,
-      "expected candidates of type Float or Double, got ", torch::headeronly::toString(type));
+  const ScalarType type = real_type(given.candidates, "candidates");
   STD_TORCH_CHECK(
       elites >= 1 && elites <= population, "expected num_elites from 1 to ", population, ", got ", elites);
-  const Tensor fitness = dense(given.fitness),
+  const Tensor fitness = ranked_fitness(given.fitness),
                candidates = problems.check(given.candidates, "candidates", type, {population, dimensions}),
                distribution = problems.check(given.distribution, "distribution", type, {kRows, dimensions}),
                record = problems.check(given.record, "record", ScalarType::Double, {kFigures}),
@@ -86,21 +86,19 @@ template <typename F> Outputs with_job(Arguments given, bool all_weights, const 
         *given.weights, "weights", ScalarType::Double, {all_weights ? population : elites}, false);
   }
   const int64_t floor_stride = problems.check_row(given.std_floor, "std_floor", type, dimensions);
-  bool can_fail = false;
-  visit_fitness(fitness_type, [&](auto kind) { can_fail = decltype(kind)::kCanFail; });
   const Outputs out{problems.empty(type, {kRows, dimensions}), problems.empty(ScalarType::Double, {kFigures}),
       empty(problems.device, ScalarType::Long, {}), problems.empty(ScalarType::Long, {elites})};
   const auto& [new_distribution, new_record, new_generation, new_elites] = out;
   const Settings settings{problems.count(), population, dimensions, elites, table, floor_stride,
       given.smoothing, given.std_smoothing, given.mean_averaging, static_cast<int32_t>(given.variance_about),
       given.maximize, given.ranked};
-  run({settings, fitness_type, can_fail, const_data<void>(fitness), const_data<void>(candidates),
+  run({settings, type, fitness.scalar_type(), const_data<void>(fitness), const_data<void>(candidates),
           const_data<void>(distribution), const_data<void>(given.std_floor), const_data<double>(record),
           const_data<double>(given.extra_variance), const_data<double>(given.weights),
           const_data<int64_t>(generation), mutable_data<void>(new_distribution),
           mutable_data<double>(new_record), mutable_data<int64_t>(new_generation),
           mutable_data<int64_t>(new_elites)},
-      type, problems);
+      problems);
   return out;
 }
 
@@ -113,8 +111,7 @@ template <Run& run> Outputs cem_update(const Tensor& fitness, const Tensor& cand
   return with_job({fitness, candidates, distribution, record, generation, std::move(extra_variance),
                       std::move(weights), std::move(std_floor), num_elites, maximize, variance_about,
                       smoothing, std_smoothing, mean_averaging, ranked},
-      false,
-      [](const Job& job, ScalarType type, const Problems& problems) { run(job, type, problems.device); });
+      false, [](const Job& job, const Problems& problems) { run(job, problems.device); });
 }
 
 }  // namespace

@@ -295,11 +295,11 @@ template <typename T> void update(const Work& job) {
 }
 
 // The whole operator.
-void run(const Job& given, ScalarType type, Device) {
+void run(const Job& given, Device) {
   Work job(given);
   *job.new_generation = *job.generation + 1;
-  visit_fitness(job.type, [&](auto kind) { select<decltype(kind)>(job); });
-  (type == ScalarType::Float ? update<float> : update<double>)(job);
+  visit_fitness(job.fitness_type, [&](auto kind) { select<decltype(kind)>(job); });
+  (job.type == ScalarType::Float ? update<float> : update<double>)(job);
 }
 
 }  // namespace

@@ -25,28 +25,21 @@ template <typename Type> __device__ __forceinline__ typename Type::Bits load(con
 
 // Calls f(Type{}) with the type of a fitness whose keys are of the type Key.
 template <typename Key, typename F> __device__ __forceinline__ auto visit(ScalarType type, const F& f) {
-  if constexpr (sizeof(Key) == 8) {
-    return type == ScalarType::Double ? f(Double{}) : f(Integer<int64_t, uint64_t>{});
+  if constexpr (sizeof(Key) == 4) {
+    return f(Float{});
   } else {
-    switch (type) {
-      case ScalarType::Half: return f(Half{});
-      case ScalarType::BFloat16: return f(BFloat16{});
-      case ScalarType::Float: return f(Float{});
-      case ScalarType::Char: return f(Integer<int8_t, uint32_t>{});
-      case ScalarType::Short: return f(Integer<int16_t, uint32_t>{});
-      case ScalarType::Int: return f(Integer<int32_t, uint32_t>{});
-      default: return f(Integer<uint8_t, uint32_t>{});
-    }
+    return type == ScalarType::Double ? f(Double{}) : f(Long{});
   }
 }
 
 template <typename Key> __device__ __forceinline__ Key key_at(const Job& job, int64_t i) {
-  return visit<Key>(job.type,
+  return visit<Key>(job.fitness_type,
       [&](auto type) { return type.key(load<decltype(type)>(job.fitness, i), job.settings.maximize); });
 }
 
 template <typename Key> __device__ __forceinline__ double fitness_at(const Job& job, int64_t i) {
-  return visit<Key>(job.type, [&](auto type) { return type.value(load<decltype(type)>(job.fitness, i)); });
+  return visit<Key>(
+      job.fitness_type, [&](auto type) { return type.value(load<decltype(type)>(job.fitness, i)); });
 }
 
 // Reductions of a warp, for all of its lanes.

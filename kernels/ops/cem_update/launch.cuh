@@ -55,13 +55,12 @@ template <typename Key, typename T, typename Gpu> void launch_single(const Gpu& 
     const int64_t least = problems * blocks <= full ? 256 : 128;
     threads = std::max(least, divide_up(population, items * kWarp) * kWarp);
   }
-  int log_bins = 5, sorted = 2 * kWarp;
+  int log_bins = 5;
   while (2 << log_bins <= std::min<int64_t>(threads, kMaxBins)) ++log_bins;
-  while (sorted < elites) sorted *= 2;
 
   Grid grid{static_cast<int>(tiles), narrow ? 3 : 5, static_cast<int>(blocks + (separate ? 1 : 0)),
       static_cast<int>(separate ? blocks : 0), static_cast<int>(divide_up(elites, kChunk)), log_bins,
-      1 << log_bins, sorted, {}};
+      1 << log_bins, {}};
   const int64_t width = int64_t{1} << grid.log_width, listed = divide_up(elites, kWarp) * kWarp;
   Layout& layout = grid.layout;
   const auto give = [&](int& place, int64_t bytes) {
@@ -75,7 +74,7 @@ template <typename Key, typename T, typename Gpu> void launch_single(const Gpu& 
   give(layout.before, grid.bins * 4);
   layout.bytes = std::max(layout.bytes, 2 * layout.entries * 8);
   give(layout.chunk, grid.chunks > 1 ? 2 * grid.chunks * width * 8 : 0);
-  give(layout.weight, ranks ? sorted * static_cast<int64_t>(sizeof(Entry<Key>)) : 0);
+  give(layout.weight, ranks ? listed * 8 : 0);
   give(layout.kept, ranks ? kKept * 8 : 0);
   give(layout.index, listed * 2);
   device.launch_early(kernel, problems * grid.blocks, static_cast<int>(threads), layout.bytes, job, grid);
@@ -130,9 +129,9 @@ template <typename T, typename Gpu> void launch_large(const Gpu& device, const J
 }
 
 // The update; `Gpu` has a number of multiprocessors, launches kernels and zeroes memory.
-template <typename Gpu> void launch(const Gpu& device, const Job& job, ScalarType type, Device where) {
+template <typename Gpu> void launch(const Gpu& device, const Job& job, Device where) {
   const Settings& settings = job.settings;
-  const bool wide = is_wide(job), doubles = type == ScalarType::Double;
+  const bool wide = is_wide(job), doubles = job.type == ScalarType::Double;
   if (settings.problems == 0) {
     device.launch(count_kernel, 1, 1, 0, job);
   } else if (settings.population <= kSinglePopulation &&
@@ -185,8 +184,8 @@ struct Gpu {
   }
 };
 
-// The whole operator.
-void run(const Job& job, ScalarType type, Device device) { launch(Gpu(device), job, type, device); }
+// An operator: a job of this or another one, of whose namespace its launch is.
+template <typename Work> void run(const Work& work, Device device) { launch(Gpu(device), work, device); }
 
 }  // namespace
 #endif

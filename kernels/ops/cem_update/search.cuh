@@ -43,14 +43,14 @@ struct Workspace {
 
 // Whether the keys have 64 bits.
 CEM_TETRIS_FUNCTION bool is_wide(const Job& job) {
-  return job.type == ScalarType::Double || job.type == ScalarType::Long;
+  return job.fitness_type == ScalarType::Double || job.fitness_type == ScalarType::Long;
 }
 
 // Keys of 64 bits for any fitness: a narrower key has the upper ones.
 __device__ __forceinline__ unsigned long long wide_key(const Job& job, int64_t i) {
   if (is_wide(job)) return key_at<uint64_t>(job, i);
   const uint32_t key = key_at<uint32_t>(job, i);
-  return job.can_fail && key == ~0u ? ~0ull : static_cast<unsigned long long>(key) << 32;
+  return key == ~0u ? ~0ull : static_cast<unsigned long long>(key) << 32;
 }
 
 __device__ __forceinline__ double wide_fitness(const Job& job, int64_t i) {
@@ -58,7 +58,7 @@ __device__ __forceinline__ double wide_fitness(const Job& job, int64_t i) {
 }
 
 __device__ __forceinline__ bool has_failed(const Job& job, unsigned long long key) {
-  return job.can_fail && key == ~0ull;
+  return job.can_fail() && key == ~0ull;
 }
 
 __device__ __forceinline__ int64_t usable_of(const Job& job, const Search& search) {

@@ -17,8 +17,6 @@ namespace cem_tetris::update {
 
 constexpr int kSinglePopulation = 16384, kSingleElites = 8192;
 constexpr int kMaxBins = 1024;                // by key
-constexpr int kCrowd = 64;                    // elites in a bin; of more, all are sorted
-constexpr int kSortBytes = 16384;             // for the sort
 constexpr int kKept = 256;                    // weights by rank that a block keeps
 constexpr int kMinWidth = 8, kMaxWidth = 32;  // dimensions of a tile
 constexpr int kSingleChunks = kSingleElites / kChunk;
@@ -26,7 +24,7 @@ constexpr int kSingleChunks = kSingleElites / kChunk;
 constexpr int kFew = kResidues;        // elites of which each has a residue class of its own
 constexpr int kQuads = kResidues / 4;  // the residue classes r, r + 8, r + 16 and r + 24
 
-template <typename Key> constexpr int64_t kSingleRanked = kSortBytes / sizeof(Entry<Key>);
+template <typename Key> constexpr int64_t kSingleRanked = 8192 / sizeof(Key);  // elites
 
 // The dynamic shared memory: where its arrays begin, in bytes, and where they end. What is of elites is by
 // place. It begins with the sums of residue classes, a row each, two moments; before, the ranking has its
@@ -35,14 +33,14 @@ struct Layout {
   int entries;             // from one moment to the other
   int next, head, before;  // of bins: their elites as a list, and how many elites come before
   int chunk;               // sums of chunks, where there is more than one
-  int weight;              // the sort has its entries here
+  int weight;
   int kept, index, bytes;  // the first weights by rank
 };
 
-// The elites of a problem may make `chunks` chunks. `sorted` is a power of two, `bins` another one.
+// The elites of a problem may make `chunks` chunks. `bins` is a power of two.
 struct Grid {
   int tiles, log_width, blocks, record_block, chunks;
-  int log_bins, bins, sorted;
+  int log_bins, bins;
   Layout layout;
 };
 
@@ -192,7 +190,7 @@ template <typename Key, typename T, int kItems> __global__ void __launch_bounds_
   // A warp has candidates in a row. While the fitness is on its way, what depends on nothing else.
   const int origin = warp * kItems * kWarp + lane;
   Key key[kItems];
-  visit<Key>(job.type, [&](auto type) {
+  visit<Key>(job.fitness_type, [&](auto type) {
 #pragma unroll
     for (int item = 0; item < kItems; ++item) {
       const int i = origin + item * kWarp;
@@ -231,7 +229,7 @@ template <typename Key, typename T, int kItems> __global__ void __launch_bounds_
   int passed = 0;
 #pragma unroll
   for (int item = 0; item < kItems; ++item) {
-    const bool usable = origin + item * kWarp < population && !(job.can_fail && key[item] == kFailed);
+    const bool usable = origin + item * kWarp < population && !(job.can_fail() && key[item] == kFailed);
     least = min(least, key[item]);
     most = max(most, usable ? key[item] : Key(0));
     passed += usable ? 1 : 0;
@@ -254,7 +252,7 @@ template <typename Key, typename T, int kItems> __global__ void __launch_bounds_
   const int usable = min(passed, wanted);
 
   // How many are in the bins below the thread's own, which it empties.
-  const auto sum_bins = [&](int& own, bool& crowded) {
+  const auto sum_bins = [&](int& own) {
     own = thread < grid.bins ? static_cast<int>(before[thread]) : 0;
     if (own != 0) before[thread] = 0;
     int below = own;  // the inclusive sum of the warp's lanes
@@ -264,7 +262,7 @@ template <typename Key, typename T, int kItems> __global__ void __launch_bounds_
       if (lane >= step) below += other;
     }
     if (lane == kWarp - 1) shared.before[warp] = below;
-    crowded = __syncthreads_or(own > kCrowd);
+    __syncthreads();
     return below - own + warp_sum(lane < warp ? shared.before[lane] : 0);
   };
 
@@ -285,8 +283,7 @@ template <typename Key, typename T, int kItems> __global__ void __launch_bounds_
       }
       __syncthreads();
       int own = 0;
-      bool crowded = false;
-      const int below = sum_bins(own, crowded);
+      const int below = sum_bins(own);
       if (below < needed && needed <= below + own) {
         shared.bin = thread;
         shared.below = below;
@@ -350,41 +347,19 @@ template <typename Key, typename T, int kItems> __global__ void __launch_bounds_
     }
     __syncthreads();
     int own = 0;
-    bool crowded = false;
-    const int below = sum_bins(own, crowded);
+    const int below = sum_bins(own);
     if (thread < grid.bins) before[thread] = static_cast<uint32_t>(below);
     __syncthreads();
-    if (!crowded) {
 #pragma unroll 1
-      for (int p = thread; p < usable; p += threads) {
-        const Key own_key = list_key[p];
-        const int bin = bin_of(own_key);
-        int rank = static_cast<int>(before[bin]);
+    for (int p = thread; p < usable; p += threads) {
+      const Key own_key = list_key[p];
+      const int bin = bin_of(own_key);
+      int rank = static_cast<int>(before[bin]);
 #pragma unroll 1
-        for (uint32_t q = head[bin]; q != kNone; q = next[q]) {
-          rank += list_key[q] < own_key || (list_key[q] == own_key && q < p) ? 1 : 0;
-        }
-        put(rank, p);
+      for (uint32_t q = head[bin]; q != kNone; q = next[q]) {
+        rank += list_key[q] < own_key || (list_key[q] == own_key && q < p) ? 1 : 0;
       }
-    } else {
-      constexpr int kEach = kSingleRanked<Key> / 256;  // of a thread; the weights take their memory
-      auto* entry = reinterpret_cast<Entry<Key>*>(weight);
-      for (int p = thread; p < grid.sorted; p += threads) {
-        entry[p] = p < usable ? Entry<Key>{list_key[p], static_cast<Key>(p)} : Entry<Key>{kFailed, kFailed};
-      }
-      __syncthreads();
-      sort(entry, grid.sorted);
-      int place[kEach];
-#pragma unroll
-      for (int e = 0; e < kEach; ++e) {
-        const int rank = thread + e * threads;
-        place[e] = rank < usable ? static_cast<int>(entry[rank].place) : 0;
-      }
-      __syncthreads();
-#pragma unroll
-      for (int e = 0; e < kEach; ++e) {
-        if (thread + e * threads < usable) put(thread + e * threads, place[e]);
-      }
+      put(rank, p);
     }
     __syncthreads();
   }
@@ -409,7 +384,7 @@ template <typename Key, typename T, int kItems> __global__ void __launch_bounds_
       sum = 0.0;
 #pragma unroll 1
       for (int p = c * kChunk + lane; p < end; p += kWarp) {
-        sum += fitness_value<Key>(job.type, job.fitness, first + index[p]);
+        sum += fitness_value<Key>(job.fitness_type, job.fitness, first + index[p]);
       }
       sum = warp_fold(sum);
       if (lane == 0) shared.sum[c] = sum;
@@ -420,8 +395,8 @@ template <typename Key, typename T, int kItems> __global__ void __launch_bounds_
       const Key most = warp_max(lane < warps ? shared.most[lane] : Key(0));
       if (lane == 0) {
         const bool any = usable > 0;
-        write_record(job, problem, usable, any ? key_value(job.type, least, settings.maximize) : 0.0, sum,
-            any ? key_value(job.type, most, settings.maximize) : 0.0, generation);
+        write_record(job, problem, usable, any ? key_value(job.fitness_type, least, settings.maximize) : 0.0,
+            sum, any ? key_value(job.fitness_type, most, settings.maximize) : 0.0, generation);
       }
     }
   }
@@ -458,7 +433,8 @@ template <typename Key, typename T, int kItems> __global__ void __launch_bounds_
     shared.newest = newest_share(settings, generation);
   }
   if (warp == warps - 2 && lane == 0) {
-    shared.better = is_better(key_value(job.type, least, settings.maximize), known, settings.maximize);
+    shared.better =
+        is_better(key_value(job.fitness_type, least, settings.maximize), known, settings.maximize);
   }
 
   const int places = usable;

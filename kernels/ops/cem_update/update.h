@@ -38,72 +38,54 @@ struct Settings {
 // The tensors of a call, all contiguous; pointers that are null stand for tensors that are not given.
 struct Job {
   Settings settings;
-  ScalarType type;  // of the fitness
-  bool can_fail;    // whether it is a float
+  ScalarType type, fitness_type;  // type: of candidates and distribution; fitness: Float, Double or Long
   const void *fitness, *candidates, *distribution, *floors;
   const double *record, *extra_variance, *weights;
   const int64_t* generation;
   void* new_distribution;
   double* new_record;
   int64_t *new_generation, *elites;
+
+  CEM_TETRIS_FUNCTION bool can_fail() const { return fitness_type != ScalarType::Long; }
 };
 
-// The type of a fitness: how it is stored, the unsigned key by which it is ranked, least first, and its
-// value. A candidate that failed, NaN or the infinity on the bad side, has the largest key, which no other
-// float has. Integers cannot fail.
-template <typename BitsType, typename KeyType, int kMantissa> struct Floating {
-  using Bits = BitsType;
-  using Key = KeyType;
+// The type of a fitness, to which arguments.h widens narrower ones: how it is stored, the unsigned key by which
+// it is ranked, least first, and its value. A candidate that failed, NaN or the infinity on the bad side, has the
+// largest key, which no other float has. Integers cannot fail.
+template <typename Real, typename Word, int kMantissa> struct Floating {
+  using Bits = Word;
+  using Key = Word;
   static constexpr bool kCanFail = true;
-  static constexpr int kWidth = 8 * sizeof(Bits);
-  static constexpr Bits kSign = Bits(Bits(1) << (kWidth - 1));
-  static constexpr Bits kInfinity = Bits(Bits(kSign - 1) >> kMantissa << kMantissa);
+  static constexpr Word kSign = Word(1) << (8 * sizeof(Word) - 1);
+  static constexpr Word kInfinity = (kSign - 1) >> kMantissa << kMantissa;
 
-  static CEM_TETRIS_FUNCTION Key key(Bits bits, bool maximize) {
+  static CEM_TETRIS_FUNCTION Word key(Word bits, bool maximize) {
     const bool negative = (bits & kSign) != 0;
-    const Bits magnitude = Bits(bits & ~kSign);
+    const Word magnitude = bits & ~kSign;
     // Least first, with one key for both zeros: kSign - magnitude and kSign + magnitude. To maximize is to
     // minimize with the other sign.
     const bool bad = magnitude > kInfinity || (magnitude == kInfinity && negative == maximize);
-    const Bits ordered = negative != maximize ? Bits(kSign - magnitude) : Bits(kSign + magnitude);
-    return bad ? ~Key(0) : Key(ordered);
+    return bad ? ~Word(0) : negative != maximize ? kSign - magnitude : kSign + magnitude;
   }
   // The number of a key; 0 for both zeros.
-  static CEM_TETRIS_FUNCTION Bits of_key(Key key, bool maximize) {
-    const bool low = key < Key(kSign);
-    const Bits magnitude = low ? Bits(kSign - key) : Bits(key - kSign);
-    return low != maximize && magnitude != 0 ? Bits(magnitude | kSign) : magnitude;
+  static CEM_TETRIS_FUNCTION Word of_key(Word key, bool maximize) {
+    const bool low = key < kSign;
+    const Word magnitude = low ? kSign - key : key - kSign;
+    return low != maximize && magnitude != 0 ? magnitude | kSign : magnitude;
   }
+  static CEM_TETRIS_FUNCTION double value(Word bits) { return bit_cast<Real>(bits); }
 };
+using Float = Floating<float, uint32_t, 23>;
+using Double = Floating<double, uint64_t, 52>;
 
-struct Half : Floating<uint16_t, uint32_t, 10> {
-  static CEM_TETRIS_FUNCTION double value(Bits bits) {
-    const uint64_t exponent = bits >> 10 & 31, mantissa = bits & 1023, sign = uint64_t(bits >> 15) << 63;
-    // Numbers below the normal ones are multiples of 2^-24.
-    const double size =
-        exponent == 0 ? static_cast<double>(mantissa) * 0x1p-24
-                      : bit_cast<double>((exponent == 31 ? 0x7ff : exponent + 1008) << 52 | mantissa << 42);
-    return bit_cast<double>(bit_cast<uint64_t>(size) | sign);
-  }
-};
-struct BFloat16 : Floating<uint16_t, uint32_t, 7> {
-  static CEM_TETRIS_FUNCTION double value(Bits bits) { return bit_cast<float>(uint32_t(bits) << 16); }
-};
-struct Float : Floating<uint32_t, uint32_t, 23> {
-  static CEM_TETRIS_FUNCTION double value(Bits bits) { return bit_cast<float>(bits); }
-};
-struct Double : Floating<uint64_t, uint64_t, 52> {
-  static CEM_TETRIS_FUNCTION double value(Bits bits) { return bit_cast<double>(bits); }
-};
-
-template <typename Type, typename KeyType> struct Integer {
-  using Bits = Type;
-  using Key = KeyType;
+struct Long {
+  using Bits = int64_t;
+  using Key = uint64_t;
   static constexpr bool kCanFail = false;
-  static constexpr Key kHalf = Key(1) << (8 * sizeof(Key) - 1);
+  static constexpr Key kHalf = Key(1) << 63;
 
   static CEM_TETRIS_FUNCTION Key key(Bits bits, bool maximize) {
-    const Key ordered = static_cast<Key>(bits) + kHalf;  // wraps: the least of a signed type becomes 0
+    const Key ordered = static_cast<Key>(bits) + kHalf;  // wraps: the least number becomes 0
     return maximize ? ~ordered : ordered;
   }
   static CEM_TETRIS_FUNCTION Bits of_key(Key key, bool maximize) {

@@ -20,7 +20,7 @@ constexpr char kDrawSchema[] =
 
 using Outputs = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 
-template <void (&run)(const Call&, ScalarType, Device)> Outputs cma_update(const Tensor& fitness,
+template <void (&run)(const Call&, Device)> Outputs cma_update(const Tensor& fitness,
     const Tensor& candidates, const Tensor& distribution, const Tensor& record, const Tensor& generation,
     const Tensor& given_factor, const Tensor& given_paths, const Tensor& weights,
     std::optional<Tensor> extra_variance, std::optional<Tensor> std_floor, int64_t num_elites, bool maximize,
@@ -30,7 +30,8 @@ template <void (&run)(const Call&, ScalarType, Device)> Outputs cma_update(const
   auto [next, figures, after, elites] = update::with_job(
       {fitness, candidates, distribution, record, generation, std::move(extra_variance), weights,
           std::move(std_floor), num_elites, maximize, update::kOldMean, smoothing, 1.0, mean_averaging, true},
-      true, [&](const Job& job, ScalarType type, const Problems& problems) {
+      true, [&](const Job& job, const Problems& problems) {
+        const ScalarType type = job.type;
         const int64_t d = job.settings.dimensions, population = job.settings.population;
         STD_TORCH_CHECK(d >= 1 && d <= kMostDimensions && population <= kMostCandidates, "expected 1 to ",
             kMostDimensions, " dimensions and at most ", kMostCandidates, " candidates, got ", d, " and ",
@@ -45,25 +46,21 @@ template <void (&run)(const Call&, ScalarType, Device)> Outputs cma_update(const
             (2.0 + 4.0 / (width + 1.0)) * width};
         run({job, learning, Plan(d, population), const_data<void>(factor), const_data<void>(paths),
                 mutable_data<void>(*new_factor), mutable_data<void>(*new_paths)},
-            type, problems.device);
+            problems.device);
       });
   return {std::move(next), std::move(figures), std::move(after), std::move(*new_factor),
       std::move(*new_paths), std::move(elites)};
 }
 
-template <void (&run)(const Draw&, ScalarType, Device)> Tensor draw_correlated(const Tensor& given,
+template <void (&run)(const Draw&, Device)> Tensor draw_correlated(const Tensor& given,
     const Tensor& given_factor, int64_t samples, const Tensor& given_seed, const Tensor& generation,
     std::optional<Tensor> low, std::optional<Tensor> high) {
-  const Sizes sizes = given.sizes();
-  STD_TORCH_CHECK(sizes.size() >= 2, "expected distribution of shape (..., 4, d), got ", text_of(sizes));
-  const Problems problems{Device(given), {sizes.data(), sizes.size() - 2}};
-  const int64_t d = sizes.back();
+  const Problems problems(given, 2, "distribution of shape (..., 4, d)");
+  const int64_t d = given.sizes().back();
   STD_TORCH_CHECK(d >= 1 && d <= kMostDimensions && samples >= 0 && samples < int64_t{1} << 31,
       "expected 1 to ", kMostDimensions, " dimensions and 0 to 2^31 - 1 candidates, got ", d, " and ",
       samples);
-  const ScalarType type = given.scalar_type();
-  STD_TORCH_CHECK(type == ScalarType::Float || type == ScalarType::Double,
-      "expected distribution of type Float or Double, got ", torch::headeronly::toString(type));
+  const ScalarType type = real_type(given, "distribution");
   const Tensor distribution = problems.check(given, "distribution", type, {update::kRows, d}),
                factor = problems.check(given_factor, "factor", type, {d, d}),
                seed = problems.check(given_seed, "seed", ScalarType::Long, {});
@@ -74,11 +71,11 @@ template <void (&run)(const Draw&, ScalarType, Device)> Tensor draw_correlated(c
   const int64_t count = problems.count(), groups = (samples + kGroup - 1) / kGroup;
   STD_TORCH_CHECK(count * groups < int64_t{1} << 31, "expected fewer candidates");
   if (count * groups == 0) return out;
-  run({count, samples, groups, static_cast<int>(d), static_cast<int>((d + kSide - 1) / kSide * kSide),
+  run({type, count, samples, groups, static_cast<int>(d), static_cast<int>((d + kSide - 1) / kSide * kSide),
           const_data<void>(distribution), const_data<void>(factor), const_data<void>(low),
           const_data<void>(high), low_stride, high_stride, const_data<int64_t>(seed),
           const_data<int64_t>(generation), mutable_data<void>(out)},
-      type, problems.device);
+      problems.device);
   return out;
 }
 

@@ -53,7 +53,7 @@ struct Ranking {
   int find(const Job& job, int64_t problem) {
     const int population = static_cast<int>(keys.size());
     int usable = 0;
-    update::visit_fitness(job.type, [&](auto kind) {
+    update::visit_fitness(job.fitness_type, [&](auto kind) {
       using Type = decltype(kind);
       const auto* fitness = static_cast<const typename Type::Bits*>(job.fitness) + problem * population;
       for (int i = 0; i < population; ++i) {
@@ -69,7 +69,7 @@ struct Ranking {
   }
 };
 
-void run(const Call& call, ScalarType type, Device) {
+void run(const Call& call, Device) {
   const update::Settings& settings = call.job.settings;
   if (settings.problems == 0) *call.job.new_generation = *call.job.generation + 1;
   const int64_t work =
@@ -79,18 +79,19 @@ void run(const Call& call, ScalarType type, Device) {
     Ranking ranking(settings.population);
     for (int64_t problem = begin; problem < end; ++problem) {
       const int usable = ranking.find(call.job, problem);
-      (type == ScalarType::Float ? adapt<float, One> : adapt<double, One>)(One{}, call, problem,
+      (call.job.type == ScalarType::Float ? adapt<float, One> : adapt<double, One>)(One{}, call, problem,
           ranking.order.data(), ranking.value.data(), usable, memory.get());
     }
   });
 }
 
-void run(const Draw& call, ScalarType type, Device) {
+void run(const Draw& call, Device) {
   update::share(call.problems * call.groups, int64_t{kGroup} * call.dimensions * (call.dimensions + 16),
       [&](int64_t begin, int64_t end) {
         const std::unique_ptr<double[]> memory(new double[call.doubles()]);
         for (int64_t item = begin; item < end; ++item) {
-          (type == ScalarType::Float ? draw<float, One> : draw<double, One>)(One{}, call, item, memory.get());
+          (call.type == ScalarType::Float ? draw<float, One> : draw<double, One>)(One{}, call, item,
+              memory.get());
         }
       });
 }

@@ -9,6 +9,7 @@ namespace cem_tetris::cma {
 constexpr int kGroup = 32;  // samples of a team, a multiple of those of a tile
 
 struct Draw {
+  ScalarType type;                    // of all but seed and generation
   int64_t problems, samples, groups;  // groups of a problem
   int dimensions, padded;
   const void *distribution, *factor, *low, *high;  // bounds may be null

@@ -146,14 +146,14 @@ template <typename T> __global__ void __launch_bounds__(kDrawThreads)
 }
 
 // `Gpu` is that of cem_update/launch.cuh.
-template <typename Gpu> void launch(const Gpu& device, Call call, ScalarType type) {
+template <typename Gpu> void launch(const Gpu& device, Call call, Device) {
   const int64_t problems = call.job.settings.problems, population = call.job.settings.population;
   if (problems == 0) return device.launch(update::count_kernel, 1, 1, 0, call.job);
   int64_t bytes = 0;
   const int d = call.plan.dimensions;
   const bool few = (d + 1) / 2 * (d + 1) <= kFewThreads;
   const int threads = few ? kFewThreads : kManyThreads;
-  auto* const kernel = type == ScalarType::Float
+  auto* const kernel = call.job.type == ScalarType::Float
                            ? few ? adapt_kernel<float, kFew> : adapt_kernel<float, kMany>
                        : few ? adapt_kernel<double, kFew>
                              : adapt_kernel<double, kMany>;
@@ -165,19 +165,15 @@ template <typename Gpu> void launch(const Gpu& device, Call call, ScalarType typ
   device.launch_early(kernel, problems, threads, bytes, call);
 }
 
-template <typename Gpu> void launch(const Gpu& device, const Draw& call, ScalarType type) {
-  auto* const kernel = type == ScalarType::Float ? draw_kernel<float> : draw_kernel<double>;
+template <typename Gpu> void launch(const Gpu& device, const Draw& call, Device) {
+  auto* const kernel = call.type == ScalarType::Float ? draw_kernel<float> : draw_kernel<double>;
   const int64_t bytes = call.doubles() * 8;
   if (bytes > kSharedBytes) device.gives(kernel, bytes);
   device.launch_early(kernel, call.problems * call.groups, kDrawThreads, bytes, call);
 }
 
 #if defined(__CUDACC__)
-namespace {
-template <typename Work> void run(const Work& call, ScalarType type, Device device) {
-  launch(update::Gpu(device), call, type);
-}
-}  // namespace
+using update::run;
 #endif
 
 }  // namespace cem_tetris::cma

@@ -48,7 +48,8 @@ def draw_correlated(
     """Draw from N(mean, L L^T); the result has no gradients.
 
     The noise is that of ``sample_normal_rows`` for mean 0 and std 1: a candidate does not depend on how many
-    there are. Sums are float64, rounded once: in float64, CPU and CUDA give the same bits.
+    there are. Sums are float64, rounded once: in float64, CPU and CUDA give the same bits. Errors are those
+    of ``cem_update``.
 
     Args:
         distribution: shape (..., 4, d), float32 or float64, 1 <= d <= 64. Row 0 is the mean.
@@ -60,11 +61,6 @@ def draw_correlated(
 
     Returns:
         A new tensor, shape (..., N, d).
-
-    Raises:
-        TypeError: a tensor has the wrong type.
-        ValueError: a tensor has a wrong shape or device, or a number is out of range.
-        kernels.BuildError: the operator has to be built, and cannot be.
     """
     result: Tensor = _LIBRARY.call(
         *("draw_correlated", distribution, factor, population_size, seed, generation),
@@ -94,9 +90,9 @@ def cma_update(
     """Move mean, covariance, step size and evolution paths; the results have no gradients.
 
     ``cem_update`` says more of the arguments that both have, of the averaged mean, the best candidate, the
-    record and the ranking. Candidates that failed have weight 0; a generation without a usable one keeps
-    everything, and counts. Where the new covariance is not finite or not positive definite, the factor stays;
-    mean and paths stay where they are not finite.
+    record, the ranking and the errors. Candidates that failed have weight 0; a generation without a usable
+    one keeps everything, and counts. Where the new covariance is not finite or not positive definite, the
+    factor stays; mean and paths stay where they are not finite.
 
     Args:
         fitness: shape (..., N), 1 <= N <= 2048.
@@ -118,11 +114,6 @@ def cma_update(
     Returns:
         Six new tensors: distribution, whose std are the lengths of the factor's rows, record, generation,
         factor, paths, and the indices of the elites in rank order, shape (..., K), int64.
-
-    Raises:
-        TypeError: a tensor has the wrong type.
-        ValueError: a tensor has a wrong shape or device, or a number is out of range.
-        kernels.BuildError: the operator has to be built, and cannot be.
     """
     result: Updated = _LIBRARY.call(
         *("cma_update", fitness, candidates, distribution, record, generation, factor, paths),

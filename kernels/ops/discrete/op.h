@@ -3,10 +3,8 @@
 
 #ifdef __CUDACC__
 #include "launch.cuh"
-#include "tables.cuh"
 #else
 #include "cpu.h"
-#include "tables_cpu.h"
 #endif
 
 STABLE_TORCH_LIBRARY_IMPL(cem_tetris, CEM_TETRIS_DEVICE, m) {

@@ -45,7 +45,8 @@ def update_tables(
     """Move tables of probabilities, and the best candidate after them; the result has no gradients.
 
     Leading dimensions ``...`` are problems side by side. With a row for each column, column v counts in row
-    v; of transitions, with one more, the first column in row 0 and others in row 1 + value before.
+    v; of transitions, with one more, the first column in row 0 and others in row 1 + value before. Errors are
+    those of ``sample_categorical``.
 
     Args:
         fitness: shape (..., N), N >= 2, a dtype of ``cem_update``.
@@ -58,11 +59,6 @@ def update_tables(
 
     Returns:
         The next tables and best candidate: shape (..., T + C), float64.
-
-    Raises:
-        TypeError: a tensor has the wrong type.
-        ValueError: a tensor has a wrong shape or device.
-        kernels.BuildError: the operator has to be built, and cannot be.
     """
     size = index(fitness.shape[-1])  # index: a number for Dynamo, where it has a symbol
     if fitness.is_cuda and size > _MOST_COUNTED:

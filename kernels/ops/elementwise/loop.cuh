@@ -10,11 +10,8 @@
 
 #ifdef __CUDACC__
 #include "common.cuh"
-#else
-#include <cstring>
-#ifdef __F16C__
+#elif defined(__F16C__)
 #include <immintrin.h>
-#endif
 #endif
 
 namespace cem_tetris {
@@ -177,24 +174,7 @@ template <typename A, typename T> inline void convert(const T* from, A* to, int 
   for (int i = 0; i < count; ++i) to[i] = static_cast<A>(from[i]);
 }
 
-// The conversions of the 16-bit floats without branches and calls, so that the compiler vectorizes them.
-inline void convert(const BFloat16* from, float* to, int count) {
-  for (int i = 0; i < count; ++i) {
-    const uint32_t bits = static_cast<uint32_t>(from[i].x) << 16;
-    std::memcpy(to + i, &bits, sizeof bits);
-  }
-}
-
-inline void convert(const float* from, BFloat16* to, int count) {
-  for (int i = 0; i < count; ++i) {
-    uint32_t bits;
-    std::memcpy(&bits, from + i, sizeof bits);
-    const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-    to[i].x = static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded);
-  }
-}
-
-#ifdef __F16C__
+#ifdef __F16C__  // torch's conversions of Half call functions: the compiler makes no vectors of them
 inline void convert(const Half* from, float* to, int count) {
   int i = 0;
   for (; i + 8 <= count; i += 8) {

@@ -127,16 +127,16 @@ template <typename T> struct Sigmoid {
 #endif
 
 // Applies F to tensors that are alike; the new ones have the layout of input number kLike.
-template <template <typename> class F, bool kIntegers, int kLike = 0, size_t kIn, size_t... kOut>
-std::array<Tensor, sizeof...(kOut)> map(
-    const char* name, std::array<Tensor, kIn> inputs, std::index_sequence<kOut...>) {
+template <template <typename> class F, bool kIntegers, int kIn, int kOut = 1, int kLike = 0>
+std::array<Tensor, kOut> map(const char* name, std::array<Tensor, kIn> inputs) {
   const Problems like{Device(inputs[0]), inputs[0].sizes()};
-  for (size_t i = 1; i < kIn; ++i) like.require(inputs[i], "b", inputs[0].scalar_type(), {});
-  const std::array<Tensor, sizeof...(kOut)> outputs = {((void)kOut, empty_in_layout_of(inputs[kLike]))...};
+  for (int i = 1; i < kIn; ++i) like.require(inputs[i], "b", inputs[0].scalar_type(), {});
+  std::array<Tensor, kOut> outputs;
+  for (Tensor& each : outputs) each = empty_in_layout_of(inputs[kLike]);
   for (Tensor& each : inputs) each = in_layout_of(outputs[0], each);
   const auto run = [&](auto type) {
     using T = decltype(type);
-    elementwise<T, kIn, sizeof...(kOut)>(inputs, outputs, F<T>{});
+    elementwise<T, kIn, kOut>(inputs, outputs, F<T>{});
   };
   if constexpr (kIntegers) {
     visit_number(name, inputs[0].scalar_type(), run);
@@ -146,25 +146,20 @@ std::array<Tensor, sizeof...(kOut)> map(
   return outputs;
 }
 
-using One = std::index_sequence<0>;
-using Two = std::index_sequence<0, 1>;
-
-Tensor sigmoid(const Tensor& x) { return map<Sigmoid, false, 0, 1>("sigmoid", {x}, One{})[0]; }
+Tensor sigmoid(const Tensor& x) { return map<Sigmoid, false, 1>("sigmoid", {x})[0]; }
 
 Tensor sigmoid_backward(const Tensor& grad, const Tensor& y) {
-  return map<SigmoidBackward, false, 1, 2>("sigmoid_backward", {grad, y}, One{})[0];
+  return map<SigmoidBackward, false, 2, 1, 1>("sigmoid_backward", {grad, y})[0];
 }
 
-Tensor vector_add(const Tensor& a, const Tensor& b) {
-  return map<Add, true, 0, 2>("vector_add", {a, b}, One{})[0];
-}
+Tensor vector_add(const Tensor& a, const Tensor& b) { return map<Add, true, 2>("vector_add", {a, b})[0]; }
 
 Tensor elementwise_mult(const Tensor& a, const Tensor& b) {
-  return map<Multiply, true, 0, 2>("elementwise_mult", {a, b}, One{})[0];
+  return map<Multiply, true, 2>("elementwise_mult", {a, b})[0];
 }
 
 std::tuple<Tensor, Tensor> elementwise_mult_backward(const Tensor& grad, const Tensor& a, const Tensor& b) {
-  const auto grads = map<MultiplyBackward, false, 1, 3>("elementwise_mult_backward", {grad, a, b}, Two{});
+  const auto grads = map<MultiplyBackward, false, 3, 2, 1>("elementwise_mult_backward", {grad, a, b});
   return {grads[0], grads[1]};
 }
 

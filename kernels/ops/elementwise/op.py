@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from kernels.ops.library import FLOATING, NUMBERS, Library, check_tensor, is_transformed, register_fake
+from kernels.ops.library import Library, is_transformed, refused, register_fake
 
 
 def sigmoid(x: Tensor) -> Tensor:
@@ -74,12 +74,7 @@ def elementwise_mult(a: Tensor, b: Tensor) -> Tensor:
         b: as ``a``.
 
     Returns:
-        As ``vector_add``.
-
-    Raises:
-        TypeError: As ``vector_add``.
-        ValueError: As ``vector_add``.
-        kernels.BuildError: As ``vector_add``.
+        As ``vector_add``, whose errors are the same.
     """
     return _apply("elementwise_mult", a, b)
 
@@ -102,28 +97,18 @@ def elementwise_mult_reference(a: Tensor, b: Tensor) -> Tensor:
 
 def _apply(name: str, *tensors: Tensor) -> Tensor:
     """Return what an operator of the table makes of its arguments."""
-    entry = TABLE[name]
     if is_transformed():
-        _check(tensors, entry.dtypes)
-        return entry.reference(*tensors)
+        return TABLE[name].reference(*tensors)
     try:
         _LIBRARY.ensure(tensors[0])
         recorded = (tensors[0].requires_grad or tensors[-1].requires_grad) and torch.is_grad_enabled()
-        operator = getattr(torch.ops.cem_tetris, name if recorded else entry.unrecorded)
+        operator = getattr(torch.ops.cem_tetris, name if recorded else _UNRECORDED[name])
         result: Tensor = operator.default(*tensors)
-    except (AttributeError, RuntimeError, TypeError):
-        _check(tensors, entry.dtypes)  # the operator checks too: only a call that it refuses pays for this
-        torch.empty_like(tensors[0])  # where there is no memory, torch says so better
-        raise
+    except (AttributeError, RuntimeError) as error:
+        if (refusal := refused(error)) is error:
+            torch.empty_like(tensors[0])  # where there is no memory, torch says so better
+        raise refusal from None
     return result
-
-
-def _check(tensors: tuple[Tensor, ...], dtypes: tuple[torch.dtype, ...]) -> None:
-    """Check arguments, which have to be alike."""
-    a = tensors[0]
-    check_tensor("x" if len(tensors) == 1 else "a", a, dtypes)
-    for b in tensors[1:]:
-        check_tensor("b", b, (a.dtype,), a.device, [a.shape])
 
 
 def _save_arguments(ctx: Any, inputs: tuple[Tensor, ...], output: Any) -> None:
@@ -160,23 +145,17 @@ def _product_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | N
 
 
 class Operator(NamedTuple):
-    """An operator: the reference, the types, the name of the one without a gradient, and the gradient."""
+    """An operator: its reference, and its gradient."""
 
     reference: Callable[..., Tensor]
-    dtypes: tuple[torch.dtype, ...]
-    unrecorded: str
     backward: Callable[..., Any]
     save: Callable[..., None] | None = None
 
 
 TABLE = {
-    "sigmoid": Operator(sigmoid_reference, FLOATING, "sigmoid_forward", _sigmoid_backward, _save_result),
-    "vector_add": Operator(
-        vector_add_reference, NUMBERS, "vector_add_forward", lambda ctx, grad: (grad, grad)
-    ),
-    "elementwise_mult": Operator(
-        elementwise_mult_reference, NUMBERS, "elementwise_mult_forward", _product_backward, _save_arguments
-    ),
+    "sigmoid": Operator(sigmoid_reference, _sigmoid_backward, _save_result),
+    "vector_add": Operator(vector_add_reference, lambda ctx, grad: (grad, grad)),
+    "elementwise_mult": Operator(elementwise_mult_reference, _product_backward, _save_arguments),
 }
 """The operators by name; checks and tests go through this table, too."""
 
@@ -184,7 +163,7 @@ TABLE = {
 def _register() -> None:
     autograd = torch.library.register_autograd
     for name, operator in TABLE.items():
-        for each in (name, operator.unrecorded):
+        for each in (name, f"{name}_forward"):
             register_fake(each, lambda *tensors: torch.empty_like(tensors[0]))
         autograd(f"cem_tetris::{name}", operator.backward, setup_context=operator.save)
     register_fake("sigmoid_backward", lambda grad, y: torch.empty_like(y))
@@ -192,4 +171,5 @@ def _register() -> None:
     autograd("cem_tetris::sigmoid_backward", _sigmoid_double_backward, setup_context=_save_arguments)
 
 
+_UNRECORDED = {name: f"{name}_forward" for name in TABLE}
 _LIBRARY = Library("elementwise", _register)

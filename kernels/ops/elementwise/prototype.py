@@ -19,18 +19,12 @@ Array = NDArray[Any]
 BLOCKS, THREADS = 2, 32
 
 
-@cuda.jit(device=True)
-def sigmoid(x: float) -> float:
-    """Exp is only ever taken of -|x|, so it cannot overflow: e lies in [0, 1]."""
-    e = math.exp(-abs(x))
-    return 1.0 / (1.0 + e) if x >= 0.0 else e / (1.0 + e)
-
-
 @cuda.jit
 def sigmoid_kernel(x: Array, y: Array) -> None:
     """A thread owns the elements i, i + threads, ... of the flat arrays: any grid covers any size."""
     for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
-        y[i] = sigmoid(x[i])
+        e = math.exp(-abs(x[i]))  # at most 1: it cannot overflow
+        y[i] = 1.0 / (1.0 + e) if x[i] >= 0.0 else e / (1.0 + e)
 
 
 @cuda.jit
@@ -54,33 +48,29 @@ def multiply_kernel(a: Array, b: Array, product: Array) -> None:
         product[i] = a[i] * b[i]
 
 
-@cuda.jit
-def multiply_backward_kernel(grad: Array, a: Array, b: Array, grad_a: Array, grad_b: Array) -> None:
-    """Both gradients in one pass: ``grad`` is read once."""
-    for i in range(cuda.grid(1), grad.size, cuda.gridsize(1)):
-        grad_a[i] = grad[i] * b[i]
-        grad_b[i] = grad[i] * a[i]
-
-
-def _launch(kernel: Any, *inputs: Array, outputs: int = 1) -> tuple[Array, ...]:
-    """Return what a kernel of flat arrays writes: as many arrays, like the first input."""
+def _launch(kernel: Any, *inputs: Array) -> Array:
+    """Return what a kernel of flat arrays writes: an array like the first input."""
     flat = [cuda.to_device(array.ravel()) for array in inputs]
-    results = [cuda.device_array(flat[0].shape, flat[0].dtype) for _ in range(outputs)]
-    kernel[BLOCKS, THREADS](*flat, *results)
-    return tuple(np.asarray(result.copy_to_host()).reshape(inputs[0].shape) for result in results)
+    result = cuda.device_array(flat[0].shape, flat[0].dtype)
+    kernel[BLOCKS, THREADS](*flat, result)
+    return np.asarray(result.copy_to_host()).reshape(inputs[0].shape)
 
 
 sigmoid_forward = partial(_launch, sigmoid_kernel)
 vector_add_forward = partial(_launch, add_kernel)
 elementwise_mult_forward = partial(_launch, multiply_kernel)
-elementwise_mult_backward = partial(_launch, multiply_backward_kernel, outputs=2)
 
 
-def sigmoid_backward(grad: Array, x: Array) -> tuple[Array, ...]:
+def sigmoid_backward(grad: Array, x: Array) -> Array:
     """Return the gradient with respect to x."""
-    return _launch(sigmoid_backward_kernel, grad, *sigmoid_forward(x))
+    return _launch(sigmoid_backward_kernel, grad, sigmoid_forward(x))
 
 
 def vector_add_backward(grad: Array, a: Array, b: Array) -> tuple[Array, Array]:
     """Return the gradients with respect to a and b: a sum passes on what it gets, without a kernel."""
     return grad, grad
+
+
+def elementwise_mult_backward(grad: Array, a: Array, b: Array) -> tuple[Array, Array]:
+    """Return the gradients with respect to a and b."""
+    return _launch(multiply_kernel, grad, b), _launch(multiply_kernel, grad, a)

@@ -6,20 +6,6 @@
 namespace cem_tetris::normal {
 namespace {
 
-// Makes a device the current one where it is not: a guard costs the host 0.2 us or more, the question
-// nothing.
-class OnDevice {
- public:
-  explicit OnDevice(int32_t device) {
-    int current = -1;
-    STD_CUDA_CHECK(cudaGetDevice(&current));
-    if (current != device) guard_.emplace(device);
-  }
-
- private:
-  std::optional<DeviceGuard> guard_;
-};
-
 // Tiles along the fast and the slow side to a grid: as many steps a thread as leave sixteen blocks
 // a multiprocessor.
 Shape make_shape(int64_t fast, int64_t slow, int device) {
@@ -118,7 +104,7 @@ void launch(Noise noise, Vector mean, Vector std, Vector low, Vector high, const
 }
 
 void draw(const Noise& noise, Vector mean, Vector std, Vector low, Vector high, const Tensor& out) {
-  const OnDevice current(out.get_device_index());
+  const DeviceGuard guard(out.get_device_index());
   dispatch(out.scalar_type(), [&](auto zero) { launch<decltype(zero)>(noise, mean, std, low, high, out); });
 }
 

@@ -23,27 +23,21 @@ struct Request {
 Tensor sample(const Problems& problems, int64_t dimensions, Vector mean, Vector std, int64_t samples,
     Request request, ScalarType dtype, std::optional<Tensor> low, std::optional<Tensor> high) {
   STD_TORCH_CHECK(request.generation >= 0 && static_cast<uint64_t>(request.generation) < kGenerations,
-      "sample_normal: expected a generation in 0..2^38 - 1, got ", request.generation);
+      "expected a generation in 0..2^38 - 1, got ", request.generation);
   STD_TORCH_CHECK(samples >= 0 && samples < int64_t{1} << 46 && dimensions < int64_t{1} << 44,
-      "sample_normal: expected less than 2^46 samples and 2^44 dimensions, got ", samples, " and ",
+      "expected num_samples in 0..2^46 - 1 and less than 2^44 dimensions, got ", samples, " and ",
       dimensions);
+  dispatch(mean.type, [](auto) {});
   STD_TORCH_CHECK(
-      problems.sizes.empty() || (request.seeds.has_value() && request.seeds->sizes().equals(problems.sizes)),
-      "sample_normal: expected a tensor of seeds of the batch shape");
-  const auto numbers = [&](std::optional<Tensor>& tensor, int64_t count, const char* name) -> const int64_t* {
-    if (!tensor.has_value()) return nullptr;
-    STD_TORCH_CHECK(tensor->numel() == count && tensor->scalar_type() == ScalarType::Long,
-        "sample_normal: expected ", name, " as ", count, " int64, got ", tensor->numel(),
-        " numbers or another type");
-    STD_TORCH_CHECK(Device(*tensor) == problems.device,
-        "sample_normal: expected all tensors on one device, got ", name, " on another");
-    if (!tensor->is_contiguous()) tensor = torch::stable::contiguous(*tensor);
-    return const_data<int64_t>(*tensor);
+      problems.sizes.empty() || request.seeds.has_value(), "expected a tensor of seeds of the batch shape");
+  const auto numbers = [&](std::optional<Tensor>& tensor, const char* name, bool leads) -> const int64_t* {
+    if (tensor.has_value()) tensor = problems.check(*tensor, name, ScalarType::Long, {}, leads);
+    return const_data<int64_t>(tensor);
   };
   const int64_t count = problems.count();
   const Noise noise{static_cast<uint64_t>(request.seed), static_cast<uint64_t>(request.generation),
-      numbers(request.seeds, count, "the seed"), numbers(request.generations, 1, "the generation"), count,
-      samples, dimensions, request.shared, request.antithetic, request.dim_first};
+      numbers(request.seeds, "seed", true), numbers(request.generations, "generation", false), count, samples,
+      dimensions, request.shared, request.antithetic, request.dim_first};
   // The type that the samples are computed in.
   const ScalarType type = dtype == ScalarType::Double ? ScalarType::Double : ScalarType::Float;
   const auto bound = [&](std::optional<Tensor>& tensor, const char* name) -> Vector {
@@ -61,13 +55,10 @@ Tensor sample_normal(const Tensor& mean, const Tensor& std, int64_t num_samples,
     int64_t generation, std::optional<Tensor> seeds, std::optional<Tensor> generations, bool shared,
     bool antithetic, bool dim_first, ScalarType dtype, std::optional<Tensor> low,
     std::optional<Tensor> high) {
-  const Sizes sizes = mean.sizes();
-  STD_TORCH_CHECK(!sizes.empty(), "sample_normal: expected mean of a shape (..., d)");
-  const Problems problems{Device(mean), {sizes.data(), sizes.size() - 1}};
+  const Problems problems(mean, 1, "mean of shape (..., d)");
   const ScalarType type = mean.scalar_type();
-  problems.require(std, "std", type, {sizes.back()});
-  const Tensor means = dense(mean), stds = dense(std);
-  const int64_t dimensions = sizes.back();
+  const int64_t dimensions = mean.sizes().back();
+  const Tensor means = dense(mean), stds = problems.check(std, "std", type, {dimensions});
   return sample(problems, dimensions, {const_data<void>(means), type, dimensions},
       {const_data<void>(stds), type, dimensions}, num_samples,
       {seed, generation, std::move(seeds), std::move(generations), shared, antithetic, dim_first}, dtype,
@@ -76,7 +67,7 @@ Tensor sample_normal(const Tensor& mean, const Tensor& std, int64_t num_samples,
 
 Tensor sample_normal_seeded(const Tensor& mean, const Tensor& std, int64_t num_samples, int64_t seed,
     int64_t generation, bool dim_first) {
-  STD_TORCH_CHECK(seed >= 0, "sample_normal: expected a seed in 0..2^63 - 1, got ", seed);
+  STD_TORCH_CHECK(seed >= 0, "expected a seed in 0..2^63 - 1, got ", seed);
   return sample_normal(
       mean, std, num_samples, seed, generation, {}, {}, false, false, dim_first, mean.scalar_type(), {}, {});
 }
@@ -87,7 +78,7 @@ Tensor sample_normal_rows(const Tensor& given, int64_t num_samples, const Tensor
   const Tensor rows = dense(given);
   const Sizes sizes = rows.sizes();
   STD_TORCH_CHECK(sizes.size() >= 2 && sizes[sizes.size() - 2] >= 2,
-      "sample_normal: expected rows of a shape (..., R, d), R >= 2");
+      "expected rows of a shape (..., R, d), R >= 2, got ", text_of(sizes));
   const Problems problems{Device(rows), {sizes.data(), sizes.size() - 2}};
   const int64_t dimensions = sizes.back(), stride = sizes[sizes.size() - 2] * dimensions;
   const ScalarType type = rows.scalar_type();

@@ -10,27 +10,21 @@ import numbers
 import operator
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from kernels.ops.library import FLOATING, NUMBERS, Library, check_tensor, goes_long_way, is_transformed
-from kernels.ops.normal.autograd import compute_type, draw_noise, register
+from kernels.ops.library import Library, goes_long_way, is_transformed, mapped, refused, register_fake
 from kernels.ops.philox import signed64
-from kernels.support.checks import check_flags
 
 Bound = float | Tensor
 """One number, or one a dimension."""
 
 _REAL: Any = numbers.Real  # NumPy's scalars among them
-_MAX_SAMPLES = 2**46
-_MAX_GENERATION = 2**38
 _SEEDS = 2**63 - 1  # drawn ones are below
-# Samples for which memory is asked for before a seed is drawn, so that a call that finds none draws nothing:
-# it takes no time beside drawing them.
-_LARGE = 1 << 24
 _UNSEEDED = int.from_bytes(b"unseeded", "big")  # keeps what torch's generator gives apart from given seeds
 
 
@@ -106,34 +100,28 @@ def sample_normal(
                     if samples is not None:
                         return samples
             elif generator is None and type(seed) is type(generation) is int:
-                if not dim_first:
-                    return _seeded(mean, std, num_samples, seed, generation, False)
-                if generation:
-                    return _seeded(mean, std, num_samples, seed, generation)
-                return _seeded(mean, std, num_samples, seed)
+                return _seeded(mean, std, num_samples, seed, generation, dim_first)
     except (AttributeError, RuntimeError, TypeError):
         pass  # nothing was drawn; it is not loaded yet, or the long way takes it, or says what is wrong
-    check_flags(shared_noise=shared_noise, antithetic=antithetic, dim_first=dim_first)
-    _check_parameters(mean, std, num_samples, dtype)
-    _check_noise(mean, seed, generation, generator)
-    low, high = (None, None) if bounds is None else _check_bounds(bounds, mean, dtype or mean.dtype)
-    _LIBRARY.ensure(mean)
-    num_samples, dtype = _as_int("num_samples", num_samples), dtype or mean.dtype
-    origin = _noise(seed, generation, mean, num_samples, dtype, generator)
-    noise = (*origin, shared_noise, antithetic, dim_first)
-    if is_transformed():
-        with forward_ad._set_fwd_grad_enabled(False), torch.no_grad():
-            z = draw_noise(mean.shape, mean.device, num_samples, *noise, dtype)
-        limits = None if low is None or high is None else (low, high)
-        return sample_normal_reference(mean, std, z, bounds=limits, dim_first=dim_first).to(dtype)
-    recorded = (mean.requires_grad or std.requires_grad) and torch.is_grad_enabled()
-    sample = torch.ops.cem_tetris.sample_normal if recorded else torch.ops.cem_tetris.sample_normal_no_grad
     try:
+        _LIBRARY.ensure(mean)
+        dtype = dtype or mean.dtype
+        low, high = _bounds(bounds, mean, _compute_type(dtype))
+        noise = (*_noise(seed, generation, mean, generator), shared_noise, antithetic, dim_first)
+        if is_transformed():
+            with forward_ad._set_fwd_grad_enabled(False), torch.no_grad():
+                z = _draw_noise(mean.shape, mean.device, num_samples, *noise, dtype)
+            limits = None if low is None or high is None else (low, high)
+            return sample_normal_reference(mean, std, z, bounds=limits, dim_first=dim_first).to(dtype)
+        recorded = (mean.requires_grad or std.requires_grad) and torch.is_grad_enabled()
+        operators = torch.ops.cem_tetris
+        sample = operators.sample_normal if recorded else operators.sample_normal_no_grad
         result: Tensor = sample.default(mean, std, num_samples, *noise, dtype, low, high)
         return result
-    except RuntimeError:
-        _ask_for_memory(mean, num_samples, dtype)
-        raise
+    except (AttributeError, RuntimeError) as error:
+        if (refusal := refused(error)) is error:  # where there is no memory, torch says so better
+            mean.new_empty((*mean.shape, num_samples), dtype=dtype)
+        raise refusal from None
 
 
 def sample_normal_rows(
@@ -146,6 +134,8 @@ def sample_normal_rows(
 ) -> Tensor:
     """Draw as ``sample_normal`` from the first two of some rows, mean and std; no views of them are made.
 
+    Errors are those of ``sample_normal``.
+
     Args:
         rows: shape (..., R, d), R >= 2; float64, float32, float16 or bfloat16; CPU or CUDA.
         num_samples: N, 0 or more.
@@ -155,19 +145,12 @@ def sample_normal_rows(
 
     Returns:
         A new contiguous tensor, shape (..., N, d), dtype of ``rows``.
-
-    Raises:
-        TypeError: As ``sample_normal``.
-        ValueError: As ``sample_normal``.
-        kernels.BuildError: As ``sample_normal``.
     """
     try:
         if not (goes_long_way() or (rows.requires_grad and torch.is_grad_enabled())):
             return _rows(rows, num_samples, seed, generation, *(bounds or ()))
     except (AttributeError, RuntimeError, TypeError):
         pass  # not loaded yet, or bounds of another type: sample_normal takes more, and says what is wrong
-    if not isinstance(rows, Tensor):
-        raise TypeError(f"expected rows to be a tensor, got {type(rows).__name__}")
     if rows.dim() < 2 or rows.shape[-2] < 2:
         raise ValueError(f"expected rows of shape (..., R, d), R >= 2, got {tuple(rows.shape)}")
     mean, std = rows[..., 0, :], rows[..., 1, :]
@@ -179,36 +162,15 @@ def sample_normal_rows(
 def _sample_unseeded(
     mean: Tensor, std: Tensor, num_samples: int, generator: torch.Generator | None, dim_first: bool
 ) -> Tensor | None:
-    """Return samples by a seed from torch's generator, or None where the long way has to go.
-
-    A call that fails leaves the generator as it was.
-    """
-    if torch._C._len_torch_dispatch_stack() > 0:
-        return None  # a mode has to see the drawing
+    """Return samples by a seed from torch's generator, or None where the long way has to go."""
+    if torch._C._len_torch_dispatch_stack() > 0 or mean.dim() != 1:
+        return None  # a mode has to see the drawing; problems have seeds of their own
     on_cuda = mean.is_cuda
     if on_cuda not in _ready:
         _LIBRARY.ensure(mean)
     if not on_cuda:
-        shape, dtype = mean.shape, mean.dtype
-        if not (
-            type(num_samples) is int
-            and 0 <= num_samples < _MAX_SAMPLES
-            and type(dim_first) is bool
-            and len(shape) == 1
-            and shape == std.shape
-            and dtype in FLOATING
-            and dtype is std.dtype
-            and mean.is_cpu
-            and std.is_cpu
-            and mean.layout is std.layout is torch.strided
-        ):
-            return None  # what the operator would refuse, when the number is drawn
-        if shape[0] * num_samples > _LARGE:
-            _ask_for_memory(mean, num_samples)
         drawn = torch.randint(_SEEDS, (), device="cpu", generator=generator).item()
-        if dim_first:
-            return _seeded(mean, std, num_samples, drawn)
-        return _seeded(mean, std, num_samples, drawn, 0, False)
+        return _seeded(mean, std, num_samples, drawn, 0, dim_first)
     # On CUDA the seed is the generator's, and the generation its offset, which moves on as it does for
     # torch's kernels: to draw a number there would take a kernel more.
     if generator is None:
@@ -247,93 +209,103 @@ def sample_normal_reference(
     return samples
 
 
-def _ask_for_memory(mean: Tensor, num_samples: int, dtype: torch.dtype | None = None) -> None:
-    """Let torch say that there is no memory for the samples, which it does better than the operator."""
-    mean.new_empty((*mean.shape, num_samples), dtype=dtype)
-
-
 def _noise(
-    seed: Any, generation: Any, mean: Tensor, num_samples: int, dtype: torch.dtype, generator: Any
+    seed: Any, generation: Any, mean: Tensor, generator: torch.Generator | None
 ) -> tuple[int, int, Tensor | None, Tensor | None]:
     """Return seed and generation as the operator takes them: numbers, or tensors in their place."""
+    if seed is not None and generator is not None:
+        raise ValueError("expected a seed or a generator, got both")
     if seed is None:  # drawn where it is used: nothing is copied between host and device, nothing waits
-        if not torch.compiler.is_compiling() and mean.numel() * num_samples > _LARGE:
-            _ask_for_memory(mean, num_samples, dtype)
         seed = torch.randint(_SEEDS, mean.shape[:-1], device=mean.device, generator=generator)
-    number, seeds = (0, seed) if isinstance(seed, Tensor) else (signed64(_as_int("seed", seed)), None)
-    if isinstance(generation, Tensor):
-        return number, 0, seeds, generation
-    return number, _as_int("generation", generation), seeds, None
-
-
-def _as_int(name: str, value: Any) -> int:
-    """Return an integer of any kind as an int; one that torch.compile traces stays as it is."""
-    if type(value) is int or isinstance(value, torch.SymInt):
-        return value  # type: ignore[return-value]
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"expected {name} to be an int, got {type(value).__name__}")
-    return operator.index(value)
-
-
-def _check_parameters(mean: Any, std: Any, num_samples: Any, dtype: torch.dtype | None) -> None:
-    """Raise TypeError or ValueError where samples of these cannot be drawn."""
-    check_tensor("mean", mean, FLOATING)
-    if mean.dim() == 0:
-        raise ValueError("expected mean of shape (..., d), got ()")
-    check_tensor("std", std, (mean.dtype,), mean.device, (mean.shape,))
-    if dtype is not None and dtype not in FLOATING:
-        raise TypeError(f"expected a dtype out of float64, float32, float16 and bfloat16, got {dtype!r}")
-    if not 0 <= _as_int("num_samples", num_samples) < _MAX_SAMPLES:
-        raise ValueError(f"expected 0 <= num_samples < 2**46, got {num_samples}")
-
-
-def _check_noise(mean: Tensor, seed: Any, generation: Any, generator: Any) -> None:
-    """Raise TypeError or ValueError where there is no such noise; tensors' values are not looked at."""
-    batch = mean.shape[:-1]
-    if generator is not None:
-        if not isinstance(generator, torch.Generator):
-            got = type(generator).__name__
-            raise TypeError(f"expected generator to be a torch.Generator or None, got {got}")
-        if seed is not None:
-            raise ValueError("expected a seed or a generator, got both")
-        if generator.device.type != mean.device.type:
-            raise ValueError(f"expected a generator on {mean.device}, got one on {generator.device}")
-    if isinstance(seed, Tensor) or (seed is not None and batch):
-        check_tensor(
-            "seed", seed, (torch.int64,), mean.device, () if not batch and seed.numel() == 1 else (batch,)
-        )
-    elif seed is not None and not 0 <= _as_int("seed", seed) < 1 << 64:
+    number, seeds = (0, seed) if isinstance(seed, Tensor) else (_as_int(seed), None)
+    if not 0 <= number < 1 << 64:
         raise ValueError(f"expected 0 <= seed < 2**64, got {seed}")
     if isinstance(generation, Tensor):
-        check_tensor(
-            "generation", generation, (torch.int64,), mean.device, () if generation.numel() == 1 else [()]
-        )
-    elif not 0 <= _as_int("generation", generation) < _MAX_GENERATION:
-        raise ValueError(f"expected 0 <= generation < 2**38, got {generation}")
+        return signed64(number), 0, seeds, generation
+    return signed64(number), _as_int(generation), seeds, None
 
 
-def _check_bounds(bounds: Any, mean: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return both bounds as tensors of the type that is computed in."""
-    if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
-        raise TypeError(f"expected bounds to be (low, high), got {bounds!r}")
+def _as_int(value: Any) -> int:
+    """Return an integer of any kind as an int; one that torch.compile traces stays as it is."""
+    is_int = type(value) is int or isinstance(value, torch.SymInt)
+    return value if is_int else operator.index(value)
+
+
+def _bounds(
+    bounds: tuple[Bound, Bound] | None, mean: Tensor, dtype: torch.dtype
+) -> tuple[Tensor | None, Tensor | None]:
+    """Return both bounds as tensors of a type."""
+    if bounds is None:
+        return None, None
     low, high = bounds
     if isinstance(low, _REAL) and isinstance(high, _REAL) and not low <= high:
         raise ValueError(f"expected bounds with low <= high, got {bounds}")
-    return _bound("low", low, mean, compute_type(dtype)), _bound("high", high, mean, compute_type(dtype))
 
-
-def _bound(name: str, bound: Any, mean: Tensor, dtype: torch.dtype) -> Tensor:
-    if isinstance(bound, _REAL):
+    def as_tensor(bound: Bound) -> Tensor:
+        if isinstance(bound, Tensor):
+            return bound.detach().to(dtype)
         return mean.new_full(mean.shape[-1:], float(bound), dtype=dtype)
-    shapes = dict.fromkeys([tuple(mean.shape[-1:]), tuple(mean.shape)])
-    check_tensor(name, bound, (*NUMBERS, torch.bool), mean.device, list(shapes))
-    result: Tensor = bound.detach().to(dtype)
-    return result
+
+    return as_tensor(low), as_tensor(high)
+
+
+def _compute_type(dtype: torch.dtype) -> torch.dtype:
+    """Return the type that samples of a type are computed in."""
+    return torch.float64 if dtype is torch.float64 else torch.float32
+
+
+def _draw_noise(shape: tuple[int, ...], device: torch.device, num_samples: int, *noise: Any) -> Tensor:
+    """Return z itself for a mean of a shape; ``noise`` as the operator takes it, then the samples' type."""
+    ones = torch.ones(shape, dtype=_compute_type(noise[-1]), device=device)
+    draw = torch.ops.cem_tetris.sample_normal_no_grad.default
+    samples: Tensor = draw(torch.zeros_like(ones), ones, num_samples, *noise[:-1], ones.dtype, None, None)
+    return samples
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    mean, std, ctx.num_samples, seed, generation, seeds, generations, *flags, dtype, low, high = inputs
+    ctx.numbers, ctx.flags = (seed, generation), (*flags, dtype)
+    # Without bounds the gradients depend on nothing but the noise.
+    bounded = low is not None or high is not None
+    ctx.save_for_backward(*((mean, std) if bounded else (None, None)), seeds, generations, low, high)
+    ctx.mean_dtype = mean.dtype
+
+
+def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    """Return the sums of grad and of grad * z over the samples."""
+    mean, std, *seeds, low, high = ctx.saved_tensors
+    dim_first = ctx.flags[2]
+    samples_at = -1 if dim_first else -2
+    shape = grad.shape[:-1] if dim_first else (*grad.shape[:-2], grad.shape[-1])
+    z = _draw_noise(shape, grad.device, ctx.num_samples, *ctx.numbers, *seeds, *ctx.flags)
+    grad = grad.to(z.dtype)
+    if mean is not None:
+        with torch.no_grad():
+            samples = mean.unsqueeze(samples_at) + std.unsqueeze(samples_at) * z
+            inside = torch.ones_like(samples, dtype=torch.bool)
+            for bound, compare in ((low, torch.ge), (high, torch.le)):
+                if bound is not None:
+                    inside &= compare(samples, bound.unsqueeze(samples_at))
+        grad = torch.where(inside, grad, 0)
+    gradients = grad.sum(samples_at), (grad * z).sum(samples_at)
+    return (*(each.to(ctx.mean_dtype) for each in gradients), *(None,) * 11)
+
+
+def _samples(mean: Tensor, count: int, dim_first: bool, dtype: torch.dtype | None = None) -> Tensor:
+    """Return unset samples."""
+    *batch, dimensions = mean.shape
+    return mean.new_empty((*batch, *((dimensions, count) if dim_first else (count, dimensions))), dtype=dtype)
 
 
 def _register() -> None:
     global _seeded, _rows
-    register()
+    for name in ("sample_normal", "sample_normal_no_grad"):
+        register_fake(name, lambda mean, std, n, *rest: _samples(mean, n, *rest[-4:-2]))
+    register_fake("sample_normal_seeded", lambda mean, std, n, *rest: _samples(mean, n, *rest[2:] or [True]))
+    register_fake("sample_normal_rows", lambda rows, n, *_: _samples(rows[..., 0, :], n, False))
+    no_grad = torch.ops.cem_tetris.sample_normal_no_grad.default
+    torch.library.register_vmap(no_grad, partial(mapped, no_grad))
+    torch.library.register_autograd("cem_tetris::sample_normal", _gradients, setup_context=_save)
     _seeded = torch.ops.cem_tetris.sample_normal_seeded.default._op
     _rows = torch.ops.cem_tetris.sample_normal_rows.default._op
 

@@ -1,3 +1,0 @@
-// The CUDA side of the update.
-
-#include "op.h"

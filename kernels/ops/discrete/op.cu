@@ -1,3 +1,0 @@
-// The operators on CUDA.
-
-#include "op.h"

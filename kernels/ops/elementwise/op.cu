@@ -1,3 +1,0 @@
-// The CUDA side of the elementwise operators.
-
-#include "op.h"

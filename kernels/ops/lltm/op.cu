@@ -1,3 +1,0 @@
-// The CUDA side of the LLTM cell.
-
-#include "op.h"

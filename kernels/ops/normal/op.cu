@@ -1,3 +1,0 @@
-// The CUDA side of the sampler.
-
-#include "op.h"

@@ -1,0 +1,3 @@
+// The CUDA side of the operator whose folder is searched for headers.
+
+#include "op.h"
