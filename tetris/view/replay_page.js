@@ -5,15 +5,19 @@ const FASTEST_FALL = 12; // pieces per second; beyond, a fall would be two frame
 const FALL = 0.6; // share of a piece's time in which it falls
 const REASONS = 12; // features that are told
 const ICONS = { Play: "M4 2v12l9-6z", Pause: "M3 2h4v12H3zM9 2h4v12H9z" };
+
+/** Every placement of some shapes, in the order of its number. */
+function placementsOn(shapes, width) {
+  return shapes.flatMap((shape) => Array.from({ length: width - shape.width + 1 }, (_, column) => ({ shape, column })));
+}
+
 /** A stream of games: the board before placement `index`, which can be any, and the counts up to there. */
 class Games {
   constructor({ width, height, shapes }, bytes) {
     Object.assign(this, { width, size: width * (height + HEADROOM) });
     const count = bytes.length / 3;
     [this.numbers, this.rows, this.marks] = [0, 1, 2].map((part) => bytes.subarray(part * count, (part + 1) * count));
-    // Every placement, in the order of its number.
-    this.all = shapes.flatMap((shape) =>
-      Array.from({ length: width - shape.width + 1 }, (_, column) => ({ shape, column })));
+    this.all = placementsOn(shapes, width);
     this.restart();
   }
 
@@ -85,7 +89,7 @@ class TetrisPlayer extends HTMLElement {
     this.board = fill(this.find(".board"), games.size);
     this.next = fill(this.find(".next"), 4 * 4);
     this.ownPage = "pageKeys" in document.body.dataset && location.protocol !== "about:"; // not one inside a notebook
-    this.listen();
+    this.listens ||= this.listen();
     this.setPlaying(false);
     Object.assign(this.find(".why"), { hidden: !this.replay.controller, open: this.ownPage });
     this.find(".whole").hidden = !document.fullscreenEnabled;
@@ -118,8 +122,42 @@ class TetrisPlayer extends HTMLElement {
     const parts = JSON.parse(document.getElementById("tetris-engine").textContent);
     const { instance } = await WebAssembly.instantiate(await unpack(parts.wasm));
     this.engine = new Engine({ ...parts, lookahead: this.replay.lookahead }, instance);
-    this.engine.prepare(this.replay, this.replay.controller);
+    if (this.replay.controller) this.engine.prepare(this.replay, this.replay.controller);
     this.draw();
+  }
+
+  /** Shows a replay, or how a controller plays the pieces of the one that is shown: files of this package. */
+  async take(file) {
+    const given = await file.text().then(JSON.parse).catch(() => ({})), isReplay = given.format === "cem-tetris-replay";
+    const { rules, seed, controller = null } = isReplay ? given : { controller: given };
+    const rule = rules && RULES[rules.original ? 2 : Number(rules.clear_on_overflow)];
+    const own = rules ? { ...rules, rule, seed: String(seed ?? 0) } : {}, replay = { ...this.replay, ...own, controller };
+    if (!this.engine) await this.loadEngine();
+    const wrong = controller && this.engine.complaint(controller, replay);
+    if (wrong) {
+      this.find(".rules").textContent = isReplay ? wrong : `Neither a replay nor a controller for this board: ${wrong}`;
+      return;
+    }
+    this.engine.prepare(replay, controller ?? { features: "holes", weights: [-1] });
+    const { width } = replay, all = placementsOn(this.replay.shapes, width), numbers = isReplay ? await unpack(given.placements) : null;
+    const count = numbers ? numbers.length : Math.max(this.count, 1000);
+    const piece = (t) => all[numbers?.[t]]?.shape.piece ?? this.engine.piece(t);
+    const columns = new Uint32Array(10), bytes = new Uint8Array(3 * count);
+    for (let t = 0; t < count; t += 1) {
+      const chosen = numbers ? all[numbers[t]] : this.engine.choose(columns, piece(t), piece(t + 1));
+      const { column, shape: { cells, turn } } = chosen, filled = columns.slice();
+      const { row, lines, over } = this.engine.land(columns, chosen, piece(t + 1));
+      for (const [x, y] of cells) filled[column + x] |= 1 << row + y;
+      const full = [0, 1, 2, 3].filter((y) => lines && filled.subarray(0, width).every((bits) => bits >> row + y & 1));
+      const number = all.findIndex((each) => each.shape.piece === piece(t) && each.shape.turn === turn && each.column === column);
+      bytes.set([number], t);
+      bytes.set([row], count + t);
+      bytes.set([full.reduce((marks, y) => marks | 1 << y, over << 4)], 2 * count + t);
+      if (over) columns.fill(0);
+    }
+    const title = controller?.name ?? file.name.replace(/\.json$/, "");
+    this.replay = { ...replay, title, subtitle: `${width}x${replay.height} board, ${replay.rule} rule, pieces ${replay.pieces}` };
+    this.begin(new Games(this.replay, bytes));
   }
 
   /** Why the controller put the piece there. */
@@ -132,6 +170,9 @@ class TetrisPlayer extends HTMLElement {
 
   listen() {
     const on = (selector, event, act) => this.find(selector).addEventListener(event, act);
+    const place = this.ownPage ? document : this;
+    for (const kind of ["dragover", "drop"]) place.addEventListener(kind, (event) => event.preventDefault());
+    place.addEventListener("drop", ({ dataTransfer: { files } }) => { if (files.length) this.take(files[0]); });
     on(".position", "input", (event) => this.seek(Number(event.target.value) - 1));
     on(".speed", "change", (event) => { this.speed = Number(event.target.value); });
     const actions = {
@@ -153,8 +194,7 @@ class TetrisPlayer extends HTMLElement {
       End: () => this.seek(this.count - 1), ArrowUp: () => this.changeSpeed(1), ArrowDown: () => this.changeSpeed(-1),
     };
     // A page of its own hears the keys wherever the focus is.
-    const keyboard = this.ownPage ? document : this;
-    keyboard.addEventListener("keydown", (event) => {
+    place.addEventListener("keydown", (event) => {
       // A control that has the focus answers to the keys that are its own.
       const own = event.composedPath()[0].tagName;
       const taken = own === "SELECT" || (own === "BUTTON" && event.key === " ");
@@ -162,6 +202,7 @@ class TetrisPlayer extends HTMLElement {
       event.preventDefault();
       keys[event.key]();
     });
+    return true;
   }
 
   seek(index) {

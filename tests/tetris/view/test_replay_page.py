@@ -136,3 +136,30 @@ def test_the_timeline_is_as_high_as_the_stack_and_leads_to_a_piece(
 def test_of_a_person_no_reasons_are_told(tmp_path: Path) -> None:
     assert data(player_page(recorded()))["controller"]["features"] == "dt"
     assert data(player_page(replace(recorded(), controller=None)))["controller"] is None
+
+
+@pytest.mark.parametrize("rules", [Rules(6, 6), RULES, Rules(6, 8, original=True)])
+def test_a_dropped_controller_plays_and_a_dropped_replay_is_shown(
+    rules: Rules, tmp_path: Path, browser_page: Page
+) -> None:
+    page, bcts = browser_page, published("bcts")
+    file = tmp_path / "page.html"
+    file.write_text(player_page(recorded()), encoding="utf-8")
+    page.open(file, "document.querySelector('tetris-player')?.board")
+    counts = "(({games}) => { games.goTo(%d); return [games.state.lines, games.state.games]; })"
+    drop = "document.querySelector('tetris-player').take(new File([%s], 'x.json'))"
+    other = recorded(rules, 60, "mine")
+    page.evaluate(drop % json.dumps(json.dumps(other.to_dict())))
+    shown = "[...document.querySelector('tetris-player').games.numbers]"
+    assert bytes(page.evaluate(shown)) == other.placements
+    player = "(document.querySelector('tetris-player'))"
+    before_last = Replay.of(islice(other.after_states(), 59), rules, 4, 0)
+    assert page.evaluate(counts % 59 + player) == [before_last.lines, before_last.games]
+    page.evaluate(drop % json.dumps(json.dumps(bcts.to_dict())))
+    played = islice(play(PieceStream(rules, 4, 0), bcts.player(rules), rules), 1000)
+    expected = Replay.of(played, rules, 4, 0, bcts)
+    assert bytes(page.evaluate(shown)) == expected.placements
+    page.evaluate(drop % "'{}'")
+    assert "Neither a replay nor a controller" in page.evaluate(
+        "document.querySelector('tetris-player').shadowRoot.querySelector('.rules').textContent"
+    )
