@@ -81,8 +81,8 @@ class Trainer:
     generation dropped; otherwise the generation is finished first.
 
     On a GPU a generation is recorded and saved after the next one is queued: the device has work while the
-    host writes, if the objective only queues its own (see ``Evaluation``). The records of a millisecond are
-    copied together, each with its share of the time. The files are the same. A run that is asked to stop
+    host writes, if the objective only queues its own (see ``Evaluation``). The records of four milliseconds
+    are copied together, each with its share of the time. The files are the same. A run that is asked to stop
     waits ``GRACE_SECONDS`` for the generations that are queued and then drops them.
 
     Within ``cem.run.ranks.joined`` every rank runs the same trainer, with an objective that shares its work.

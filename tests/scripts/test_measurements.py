@@ -6,6 +6,7 @@ import importlib
 import json
 import math
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +26,7 @@ from tetris import Lookahead, Rollout, Rules, Streams
 Script = Callable[..., Any]
 KEYS = ["commit", "dirty", "date", "command", "machine", "versions", "figures", "data"]
 BY_HAND = table.TOOLS  # they run pytest
+NEEDS_COCO = pytest.mark.skipif(find_spec("cocoex") is None, reason="needs coco-experiment")
 
 _ONCE, _LITTLE = Plan(1, 1, 0), "--repeats 1 --seconds 0.001"
 _PLAN = reproduce.Plan("dt", "6x6", seeds=1, generations=1, limit=100, score_decisions=640)
@@ -151,7 +153,9 @@ def test_committed_results_have_the_form_of_a_result() -> None:
     [
         (["samplng"], "did you mean 'sampling'?"),
         (["equality"], "expected a GPU for what is measured"),
-        (["bbob-mixint", "--dims", "2"], "expected a dimension of bbob-mixint, got 2"),
+        pytest.param(
+            ["bbob-mixint", "--dims", "2"], "expected a dimension of bbob-mixint, got 2", marks=NEEDS_COCO
+        ),
         (["published"] * 2 + ["--json", "x.json"], "expected one experiment with --json, got 2"),
     ],
 )
