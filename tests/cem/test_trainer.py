@@ -231,6 +231,7 @@ def test_the_records_of_a_millisecond_are_copied_together(sync, monkeypatch, rec
             ahead.append(optimizer.generation - record.generation)
 
     sync("deferred")
+    monkeypatch.setattr("cem.run.trainer._MOST_AT_ONCE", 64)
     monkeypatch.setattr("cem.run.trainer._AT_ONCE_SECONDS", 1e-3)
     monkeypatch.setattr(Snapshot, "seconds_since", since)
     ahead, optimizer = [], make()
