@@ -4,7 +4,7 @@ python scripts/report_tetris.py runs/mine       # writes runs/mine/report.html
 python scripts/report_tetris.py runs/a runs/b --out both.html
 python scripts/report_tetris.py runs/a runs/b --plot both.svg
 python scripts/report_tetris.py runs/mine --serve  # follows the run
-python scripts/report_tetris.py runs --serve  # lists all runs, compares those ticked
+python scripts/report_tetris.py runs --serve  # lists and compares all
 """
 
 from __future__ import annotations
