@@ -19,7 +19,6 @@ from sample_runs import make_run
 from cem import CheckpointError
 from cem.run.checkpoint import _signed, read_checkpoint, write_checkpoint
 from tetris import LinearController, Rules, published
-from tetris.commands.evaluate import read_pieces
 from tetris.game.decisions import play
 from tetris.game.piece_stream import PieceStream
 from tetris.record.replay import DamagedReplayError, Replay
@@ -91,7 +90,6 @@ READERS: dict[str, tuple[Reader, Callable[[Path], Any]]] = {
         lambda path: read_records(path, METRICS),
         lambda path: b'{"generation": 1}\n{"generation": 2}\n',
     ),
-    "pieces.txt": (read_pieces, lambda path: b"0 1 2\n3 4 5 6\n"),
     "solution.npz": (Solution.load, solution),
 }
 """By the name of a file, who reads it, and what is right: values of JSON, or bytes."""

@@ -162,7 +162,7 @@ def counted(score: Score) -> str:
 def score_table(scores: Sequence[Score]) -> str:
     """Return the scores on a board with intervals, counts and speed, or the origin of shipped ones."""
     first, rows, notes = scores[0], [], ""
-    pieces = f"{first['pieces']} ({'from a file' if first['seed'] is None else 'seed ' + str(first['seed'])})"
+    pieces = f"{first['pieces']} (seed {first['seed']})"
     for score in scores:
         (low, high), seconds, shipped = score["ci95"], score.get("seconds"), score.get("measured")
         speed = f"{format_lines(score['decisions'] / seconds)}/s" if seconds else "-"

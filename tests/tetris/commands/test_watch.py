@@ -88,15 +88,6 @@ def test_a_replay_shows_what_was_played(script: Script, tmp_path: Path) -> None:
     assert script("watch_tetris", file, "--decisions", 2).out.count("piece ") == 2
 
 
-def test_a_replay_of_evaluate_tetris_is_shown_too(script: Script, tmp_path: Path) -> None:
-    file = tmp_path / "steps.json"
-    script("evaluate_tetris", "dt20", "--board", "6x6", "--seed", 7, "--decisions", 30, "--replay", file)
-    assert (
-        script("watch_tetris", file).out
-        == script("watch_tetris", recorded(script, tmp_path, "dt20", *SMALL, "--decisions", 30)).out
-    )
-
-
 def test_a_gif_holds_a_picture_a_piece(script: Script, tmp_path: Path) -> None:
     file, shown = tmp_path / "a.gif", sample_scenes(Rules(6, 6), 20, 7)
     ended = script(
