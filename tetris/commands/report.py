@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.plot is not None:
             draw_runs(runs, arguments.plot, arguments.across)
             print(f"{printable(arguments.plot)}: {file_size(arguments.plot.stat().st_size)}")
-        write_report(out, runs, arguments.across, live=any(RunFolder(run).in_use() for run in arguments.runs))
+        write_report(out, runs, arguments.across)
         print(f"{printable(out)}: {file_size(out.stat().st_size)}")
     return 0
 

@@ -12,11 +12,9 @@ import os
 import shlex
 import signal
 import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from kernels.support import ranks
 from kernels.support.printable import printable
@@ -32,14 +30,11 @@ from tetris.record.numbers import format_lines
 from tetris.report.evolution import write_evolution
 from tetris.report.learning_curve import draw_runs
 from tetris.report.page import write_report
-from tetris.training import Callback, Interrupted
+from tetris.training import Interrupted
 from tetris.training.recipe import Recipe, make_recipe, read_settings
 from tetris.training.run_folder import RunFolder, load_run, new_folder
 from tetris.training.settings import PYTHON_PRESETS, SETTINGS
 from tetris.training.training import Training, prepare_engine, tensorboard_writer
-
-LIVE_SECONDS = 20.0
-"""The least time between two reports while a run goes on, in seconds."""
 
 _CPU = "--device cpu in a new run"
 _PAGE = "curves, weights and a game, for a browser"
@@ -91,9 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             choose_device(recipe.device, _CPU)
             prepare_engine(recipe)
             first = ranks.rank() == 0
-            callbacks: list[Callback] = [LiveReport(folder)] if first else []
-            if "tensorboard" in given:
-                callbacks.append(tensorboard_writer(recipe, folder))
+            callbacks = [tensorboard_writer(recipe, folder)] if "tensorboard" in given else []
             training = Training(recipe, folder, getattr(given, "time_limit", None), callbacks)
             if first:
                 stack.enter_context(folder.claimed(recipe if is_new else None))
@@ -205,7 +198,7 @@ def train(training: Training, given: argparse.Namespace) -> int:
         )
         if first:
             draw(training)
-            report(folder, _PAGE, live=bool(recipe.score_decisions))
+            report(folder, _PAGE)
         if recipe.score_decisions:
             with suppress(Interrupted):
                 said = measure(training, controller)
@@ -231,10 +224,10 @@ def draw(training: Training) -> None:
         write_evolution(folder.evolution, load_run(folder.path), training.recipe.device)
 
 
-def report(folder: RunFolder, what: str, *, live: bool = False) -> None:
+def report(folder: RunFolder, what: str) -> None:
     """Write the report and print its path and what it holds."""
     with kept(folder, folder.report, what):
-        write_report(folder.report, [load_run(folder.path)], live=live)
+        write_report(folder.report, [load_run(folder.path)])
 
 
 @contextmanager
@@ -267,25 +260,6 @@ def measure(training: Training, controller: LinearController) -> str:
         training.save_controller(scores=found)
         said = verdict(scores) if rules == recipe.rules or not said else said
     return said
-
-
-class LiveReport(Callback):
-    """Writes the report while the run goes on, in at most a hundredth of the time."""
-
-    def __init__(self, folder: RunFolder) -> None:
-        """``folder`` is that of the run."""
-        self._folder = folder
-        self._due = time.monotonic() + LIVE_SECONDS
-
-    def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
-        """Write it if it is due."""
-        begun = time.monotonic()
-        if begun < self._due:
-            return
-        with suppress(Exception):  # the report at the end says what is wrong
-            write_report(self._folder.report, [load_run(self._folder.path)], live=True)
-        ended = time.monotonic()
-        self._due = ended + max(LIVE_SECONDS, 100 * (ended - begun))
 
 
 def command_for(folder: RunFolder, given: argparse.Namespace, name: str, *options: str) -> str:

@@ -243,16 +243,3 @@ def stage_table(run: RunRecord) -> Table:
     ]
     header = ["stage", "board", "generations", "decisions per stream", "streams of games side by side"]
     return Table("Stages", header, rows)
-
-
-def generation_table(run: RunRecord) -> Table:
-    """Return the numbers of the charts as a table."""
-    header = ["generation", "board", "best", "elites' mean", "worst elite", "learned mean"]
-    header += ["mean deviation", "seconds", "decisions", "decisions/s"]
-    rows = []
-    for record in (run.metrics[place] for place in shown_places(run)):
-        speed = record["decisions"] / record["seconds"] if record["seconds"] else None
-        spent = [lines_text(record["seconds"]), f"{record['decisions']:,}", lines_text(speed)]
-        curves = [lines_text(record[key]) for key in _CURVES]
-        rows.append([record["generation"], board(record), *curves, *spent])
-    return Table(f"Generations of {run.name}", header, rows)

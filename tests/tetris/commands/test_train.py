@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from sample_runs import TINY, metrics_of
 
 from tetris import LinearController, Rules
 from tetris.commands import train
-from tetris.training.run_folder import RunFolder
 
 Script = Callable[..., Any]
 
@@ -194,27 +192,6 @@ def test_a_run_that_knows_the_next_piece_is_scored_and_resumed_knowing_it(
     assert (again.status, again.err) == (0, "")
     _train(script, tmp_path / "b", *known[2:], "--seed", 2)
     assert metrics_of(tmp_path / "a") != metrics_of(tmp_path / "b")
-
-
-def test_while_a_run_goes_on_its_report_is_written_now_and_then(
-    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _train(script, tmp_path / "a")
-    page = tmp_path / "a" / "report.html"
-    page.unlink()
-    now = 0.0
-    monkeypatch.setattr(train, "time", SimpleNamespace(monotonic=lambda: now))
-    live = train.LiveReport(RunFolder(tmp_path / "a"))
-    now = train.LIVE_SECONDS - 1
-    live.on_checkpoint(1, {})
-    assert not page.exists()
-    now += 1
-    live.on_checkpoint(2, {})
-    assert "location.reload" in page.read_text(encoding="utf-8")
-    # A defect of the page does not end the run.
-    monkeypatch.setattr(train, "write_report", lambda *_, **__: 1 / 0)
-    now += train.LIVE_SECONDS
-    live.on_checkpoint(3, {})
 
 
 def test_a_report_that_fails_is_a_note_and_the_run_is_kept(
