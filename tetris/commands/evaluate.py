@@ -1,6 +1,6 @@
 """Score controllers: lines per game with its 95 % interval, several side by side.
 
-python scripts/evaluate_tetris.py dt20 runs/mine --board 10x10 --games 500
+python -m tetris evaluate dt20 runs/mine --board 10x10 --games 500
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Write the report of a training run again, or a page that compares several.
 
-python scripts/report_tetris.py runs/mine       # writes runs/mine/report.html
-python scripts/report_tetris.py runs/a runs/b --out both.html
-python scripts/report_tetris.py runs/a runs/b --plot both.svg
-python scripts/report_tetris.py runs/mine --serve  # follows the run
-python scripts/report_tetris.py runs --serve  # lists and compares all
+python -m tetris report runs/mine       # writes runs/mine/report.html
+python -m tetris report runs/a runs/b --out both.html
+python -m tetris report runs/a runs/b --plot both.svg
+python -m tetris report runs/mine --serve  # follows the run
+python -m tetris report runs --serve  # lists and compares all
 """
 
 from __future__ import annotations

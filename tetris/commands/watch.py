@@ -1,8 +1,8 @@
 """Watch a controller play, or a replay, in the terminal; or write it as GIF, MP4 or a web page.
 
-python scripts/watch_tetris.py dt20 --board 10x10
-python scripts/watch_tetris.py runs/mine --html mine.html --gif mine.gif
-python scripts/watch_tetris.py runs/mine --evolution evolution.gif
+python -m tetris watch dt20 --board 10x10
+python -m tetris watch runs/mine --html mine.html --gif mine.gif
+python -m tetris watch runs/mine --evolution evolution.gif
 """
 
 from __future__ import annotations

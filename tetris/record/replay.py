@@ -155,13 +155,11 @@ class Replay:
             raise ValueError(f"expected version {VERSION} of the format, got {values.get('version')!r}")
         if values.get("digest") != _digest(values):
             raise ValueError("the digest does not match: the file is damaged or was edited")
-        controller = values.get("controller")
-        return cls(
-            Rules.from_dict(values["rules"]),
-            _unpacked(values["placements"], values["count"]),
-            *(values.get(name) for name in ("lines", "games", "seed", "stream")),
-            LinearController.from_dict(controller) if controller else None,
-        )
+        rules, controller = Rules.from_dict(values["rules"]), values.get("controller")
+        placements = _unpacked(values["placements"], values["count"])
+        controller = LinearController.from_dict(controller) if controller else None
+        lines, games = values["lines"], values["games"]
+        return cls(rules, placements, lines, games, values.get("seed"), values.get("stream"), controller)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the replay as JSON, whole or not at all; OSError if the file cannot be written."""

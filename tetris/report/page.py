@@ -67,7 +67,6 @@ def report_page(runs: Sequence[RunRecord], across: str = "generation", *, live: 
         players=list(map(Markup, players)),
         weights=data.weight_table(runs, names),
         cost=data.cost_table(runs, names),
-        stages=data.stage_table(run),
         differences=differences,
         settings=settings,
         starts=data.start_table(runs, names),

@@ -160,7 +160,10 @@ def test_help_is_short_fits_80_columns_and_names_every_option(
     assert lines[0].startswith(f"usage: {name}.py ")
     assert len(lines) < 60
     assert [line for line in lines if len(line) > 80] == []
-    assert f"  python scripts/{name}.py" in ended.out
+    assert (
+        f"  python -m tetris {name.removesuffix('_tetris')}" in ended.out
+        or f"  python scripts/{name}.py" in ended.out
+    )
     assert "None" not in ended.out
 
 
