@@ -4,7 +4,7 @@ python -m tetris report runs/mine       # writes runs/mine/report.html
 python -m tetris report runs/a runs/b --out both.html
 python -m tetris report runs/a runs/b --plot both.svg
 python -m tetris report runs/mine --serve  # follows the run
-python -m tetris report runs/* --serve  # compares them as they go on
+python -m tetris report runs --serve  # lists and compares all
 """
 
 from __future__ import annotations
@@ -74,6 +74,8 @@ def serve(arguments: argparse.Namespace) -> int:
     """Show the page of runs until Ctrl-C."""
     with one_line_errors():
         for path in arguments.runs:
+            if len(arguments.runs) == 1 and next(path.glob("*/config.json"), None):
+                break  # a folder of runs
             RunFolder(path).recipe()  # there is a run, maybe without a generation yet
     try:
         server = ReportServer(arguments.runs, arguments.across, arguments.port or 0)

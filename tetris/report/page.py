@@ -24,7 +24,7 @@ from tetris.record.numbers import counted
 from tetris.record.score import ESTIMATOR
 from tetris.report import data
 from tetris.report.data import interval_text, lines_text
-from tetris.training.run_folder import RunRecord
+from tetris.training.run_folder import RunFolder, RunRecord
 from tetris.view.replay_page import json_script, player_assets, player_fragment
 
 _FOLDER = Path(__file__).parent
@@ -73,6 +73,33 @@ def report_page(runs: Sequence[RunRecord], across: str = "generation", *, live: 
         charts=Markup(json_script(charts, ' id="report-data"')),
         player_assets=Markup(player_assets()),
     )
+
+
+def runs_page(folder: Path) -> str:
+    """Return the list of the runs in a folder: a page that sorts them, and compares those that are ticked."""
+    rows = [
+        (path.name, RunFolder(path).in_use(), data.run_or_problem(path))
+        for path in sorted(folder.iterdir(), key=lambda each: -each.stat().st_mtime)
+        if RunFolder(path).config.is_file()
+    ]
+    cells = [
+        (
+            name,
+            [
+                "running" if in_use else "",
+                *([found, "", "", "", "", ""] if isinstance(found, str) else _row(found)),
+            ],
+        )
+        for name, in_use, found in rows
+    ]
+    return _template("runs.html").render(folder=folder, rows=cells)
+
+
+def _row(run: RunRecord) -> list[str]:
+    state = f"{run.generations:,} of {run.recipe.total_generations:,}"
+    started = run.starts[0].get("date", "") if run.starts else ""
+    took = str(timedelta(seconds=round(run.seconds)))
+    return [_verdict(run) or "not scored yet", run.recipe.preset, run.recipe.board, state, took, started]
 
 
 def _template(name: str) -> Template:

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import parse_qs
 
 from kernels.support.printable import printable
-from tetris.report.page import report_page
+from tetris.report.page import report_page, runs_page
 from tetris.training.run_folder import RunFolder, load_run
 
 ADDRESS = "127.0.0.1"
@@ -20,7 +21,7 @@ _HOSTS = (ADDRESS, "localhost")
 
 
 class ReportServer(ThreadingHTTPServer):
-    """Serves the report of a run, or the comparison of several, on `ADDRESS`."""
+    """Serves the report of a run, the comparison of several, or the runs of a folder, on `ADDRESS`."""
 
     daemon_threads = True
 
@@ -29,15 +30,24 @@ class ReportServer(ThreadingHTTPServer):
         super().__init__((ADDRESS, port), _Handler)
         self.url = f"http://{ADDRESS}:{self.server_port}/"
         self._runs, self._across = list(runs), across
+        self._folder = None if RunFolder(runs[0]).config.is_file() else runs[0]
         self._lock = threading.Lock()
         self._version = self._page = ""
 
-    def page(self) -> tuple[str, str]:
-        """Return the page of now, and its version; OSError or ValueError where a run cannot be read."""
+    def page(self, names: Sequence[str] = ()) -> tuple[str, str | None]:
+        """Return the page of now, of the runs of a folder that are named, and its version.
+
+        OSError or ValueError where a run cannot be read.
+        """
+        runs = self._runs
+        if self._folder is not None:
+            if not names:
+                return runs_page(self._folder), None
+            runs = [self._folder / Path(name).name for name in names]
         with self._lock:
-            version = _state(self._runs)
+            version = _state(runs)
             if version != self._version:
-                page = report_page([load_run(run) for run in self._runs], self._across, live=True)
+                page = report_page([load_run(run) for run in runs], self._across, live=True)
                 self._page = page.replace("<html ", f'<html data-version="{version}" ', 1)
                 self._version = version
             return self._page, version
@@ -65,11 +75,12 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.get("Host", "").rpartition(":")[0] not in _HOSTS:
             self.send_error(HTTPStatus.FORBIDDEN, explain="expected the host 127.0.0.1 or localhost")
             return
-        if self.path != "/":
+        path, _, query = self.path.partition("?")
+        if path != "/":
             self.send_error(HTTPStatus.NOT_FOUND, explain="expected /")
             return
         try:
-            page, version = self.server.page()
+            page, version = self.server.page(parse_qs(query).get("run", ()))
         except (ValueError, OSError) as error:
             self.send_error(HTTPStatus.SERVICE_UNAVAILABLE, explain=printable(error))
             return
@@ -78,7 +89,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Content-Length", str(len(content)))
         self.send_header("Cache-Control", "no-store")
-        self.send_header("ETag", version)
+        if version is not None:
+            self.send_header("ETag", version)
         self.end_headers()
         if self.command == "GET":
             self.wfile.write(content)

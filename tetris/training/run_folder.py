@@ -96,6 +96,17 @@ class RunFolder:
         finally:
             os.close(descriptor)
 
+    def in_use(self) -> bool:
+        """Return whether another process holds the lock: a run that goes on."""
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
     def add_start(self, device: str) -> None:
         """Append the record of a start of the run, of this process, as a line."""
         with self.starts.open("a") as file:

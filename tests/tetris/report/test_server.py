@@ -70,3 +70,19 @@ def test_hosts_of_other_names_are_forbidden_and_nothing_but_the_page_is_served(s
         assert ask(server, host=host)[0] == 403
     assert ask(server, "/metrics.jsonl")[0] == 404
     assert ask(server, "/../config.json")[0] == 404
+
+
+def test_the_runs_of_a_folder_are_listed_and_those_that_are_named_shown(run: Path) -> None:
+    make_run(run.parent / "other", seed=4)
+    (run.parent / "damaged").mkdir()
+    (run.parent / "damaged" / "config.json").write_text("{}")
+    with ReportServer([run.parent]) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        status, version, page = ask(server)
+        assert (status, version) == (200, None)
+        assert [f'href="?run={name}"' in page for name in ("mine", "other", "damaged")] == [True] * 3
+        assert "4,748 lines per game on 10x10" in page
+        assert "2 training runs: mine, other" in ask(server, "/?run=mine&run=other")[2]
+        assert ask(server, "/?run=../mine")[0] == 200  # a name, no path
+        assert ask(server, "/?run=damaged")[0] == 503
+        server.shutdown()

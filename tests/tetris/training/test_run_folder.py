@@ -62,7 +62,9 @@ def test_a_record_tells_command_and_hardware(monkeypatch: pytest.MonkeyPatch) ->
 def test_each_start_of_a_run_is_recorded_and_told(tmp_path: Path) -> None:
     folder = RunFolder(make_run(tmp_path / "mine"))
     with folder.claimed(None):
+        assert folder.in_use()
         folder.add_start("cpu")
+    assert not folder.in_use()
     run = load_run(folder.path)
     assert len(run.starts) == 2
     assert report_page([run]).count(run.starts[0]["hardware"]) == 2
@@ -77,3 +79,4 @@ def test_a_run_trains_on_a_file_system_without_locks(
     monkeypatch.setattr(fcntl, "flock", flock)
     folder = RunFolder(make_run(tmp_path / "mine"))
     assert f"note: {folder.path} is on a file system without locks" in capsys.readouterr().err
+    assert not folder.in_use()
