@@ -22,6 +22,7 @@ from kernels.support.printable import printable
 
 BAD_INPUT = 2
 Number = TypeVar("Number", int, float)
+_FULL_MEMORY = ("allocate memory", "bad_alloc", "out of memory")  # in an error of torch, on a CPU or a GPU
 _silent: tuple[int, TextIO] | None = None  # the number of this rank, if not the first, and its stderr
 
 
@@ -95,7 +96,7 @@ def one_line_errors() -> Iterator[None]:
 def run(main: Callable[[], int]) -> NoReturn:
     """Run a command to its exit status.
 
-    Ctrl-C, a closed pipe, a full disk and a build that fails end it without a traceback.
+    Ctrl-C, a closed pipe, a full disk, full memory and a build that fails end it without a traceback.
     """
     open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
@@ -109,6 +110,10 @@ def run(main: Callable[[], int]) -> NoReturn:
         status = 0
     except (OSError, BuildError) as error:
         fail(error)
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not any(text in str(error) for text in _FULL_MEMORY):
+            raise
+        fail(f"out of memory: {str(error) or 'none is left'}")
     finally:
         discard_stdout()
     raise SystemExit(status)

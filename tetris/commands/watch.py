@@ -72,16 +72,22 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 @dataclass(frozen=True)
 class Show:
-    """The games to show: of a controller, or of a replay, whose controller may be unknown."""
+    """The games to show: of a controller, or a replay, whose seed, stream and controller may be unknown."""
 
     rules: Rules
     controller: LinearController | None
-    label: str
     seed: int | None
-    stream: int | None
-    played: Iterator[AfterState]
-    pieces: Pieces | None = None  # of a replay those that it holds
+    label: str
+    stream: int | None = 0
+    replay: Replay | None = None
     lookahead: Lookahead = Lookahead.NONE
+
+    @property
+    def pieces(self) -> Pieces | None:
+        """The pieces of seed and stream; None for a replay."""
+        if self.replay is not None or self.seed is None:
+            return None
+        return PieceStream(self.rules, self.seed, 0)
 
     @property
     def title(self) -> list[str]:
@@ -93,6 +99,15 @@ class Show:
     def player(self) -> Player | None:
         """Return the controller on the board; None without one."""
         return None if self.controller is None else self.controller.player(self.rules, self.lookahead)
+
+    def played(self) -> Iterator[AfterState]:
+        """Return the after-states from the beginning."""
+        if self.replay is not None:
+            return self.replay.after_states()
+        player, pieces = self.player(), self.pieces
+        assert player is not None
+        assert pieces is not None
+        return play(pieces, player, self.rules)
 
 
 def read_show(arguments: argparse.Namespace) -> Show:
@@ -107,14 +122,11 @@ def read_show(arguments: argparse.Namespace) -> Show:
         if not replay.placements:
             raise ValueError(f"{source}: expected a replay of at least one placement, got none")
         label = (replay.controller.name if replay.controller else "a person") or Path(source).stem
-        about = replay.rules, replay.controller, label, replay.seed, replay.stream
-        return Show(*about, replay.after_states())
+        return Show(replay.rules, replay.controller, replay.seed, label, replay.stream, replay)
     rules = game_rules(arguments)
     label, controller = controller_for(source, rules)
     lookahead = Lookahead.of(arguments.pieces_known, arguments.lookahead)
-    pieces = PieceStream(rules, arguments.seed, 0)
-    played = play(pieces, controller.player(rules, lookahead), rules)
-    return Show(rules, controller, label, arguments.seed, 0, played, pieces, lookahead=lookahead)
+    return Show(rules, controller, arguments.seed, label, lookahead=lookahead)
 
 
 def _is_replay(path: Path) -> bool:
@@ -145,6 +157,7 @@ def begun(shown: Iterator[Scene], first: int) -> Iterator[Scene]:
 
 def export(show: Show, played: Iterator[AfterState], most: int | None, arguments: argparse.Namespace) -> None:
     """Play, write the files and print their names."""
+    most = min(most or sys.maxsize, len(show.replay.placements)) if show.replay else most
     with progress(played, desc="playing", total=most, unit=" pieces", leave=False) as bar:
         replay = Replay.of(bar, show.rules, show.seed, show.stream, show.controller)
     total = len(replay.placements) - arguments.first + 1
@@ -203,10 +216,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         show = read_show(arguments)
         check_exports(arguments)
-    endless = arguments.games or show.pieces is None or (interactive and not exports)
+    endless = arguments.games or show.replay or (interactive and not exports)
     most = arguments.decisions or (None if endless else DEFAULT_DECISIONS)
     most = most and most + arguments.first - 1
-    played = limited(show.played, most, arguments.games)
+    played = limited(show.played(), most, arguments.games)
     try:
         if exports:
             export(show, played, most, arguments)

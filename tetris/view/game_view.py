@@ -120,11 +120,16 @@ def board_kinds(cells: Cells, height: int) -> Cells:
     return kinds
 
 
-def scene_kinds(scene: Scene) -> Cells:
-    """Return the `board_kinds` of a scene with its piece at rest and full rows lit up."""
+def scene_kinds(scene: Scene, row: int | None = None) -> Cells:
+    """Return the `board_kinds` of a scene with its piece, whose bottom is in ``row``, None: at rest.
+
+    There full rows are lit up.
+    """
     kinds, after = board_kinds(scene.cells, scene.rules.height), scene.after
-    put(kinds, after.shape, after.column, after.landing_row, FALLING + after.shape.piece)
-    kinds[list(scene.full)] = FULL
+    row = after.landing_row if row is None else row
+    put(kinds, after.shape, after.column, row, FALLING + after.shape.piece)
+    if row == after.landing_row:
+        kinds[list(scene.full)] = FULL
     return kinds
 
 

@@ -22,7 +22,7 @@ from typing import TextIO
 from kernels.support.printable import printable
 from tetris.game.rules import PIECE_LETTERS, Rules
 from tetris.record.explanation import Explanation
-from tetris.view.game_view import HEADROOM, Scene, scene_kinds
+from tetris.view.game_view import HEADROOM, Cells, Scene
 from tetris.view.images import piece_picture
 from tetris.view.text import board_lines, half_blocks
 
@@ -89,14 +89,16 @@ class Terminal:
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
 
-    def show(self, scene: Scene, panel: Sequence[str], explanation: Explanation | None, footer: str) -> None:
+    def show(
+        self, scene: Scene, kinds: Cells, panel: Sequence[str], explanation: Explanation | None, footer: str
+    ) -> None:
         """Show a `screen`, with an explanation below its panel."""
         size = os.get_terminal_size(self.output.fileno())
         if not (size.columns and size.lines):
             size = os.terminal_size((80, 24))
         if explanation is not None:
             panel = [*panel, *explanation_lines(explanation, size.lines - _PANEL_HEAD)]
-        lines = screen(scene, panel, footer, size, self.colors)
+        lines = screen(scene, kinds, panel, footer, size, self.colors)
         text = _HOME + f"{_TO_LINE_END}\r\n".join(lines) + _TO_LINE_END + _TO_SCREEN_END
         if text != self._last:
             self._last = text
@@ -136,7 +138,7 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def screen(
-    scene: Scene, panel: Sequence[str], footer: str, size: os.terminal_size, colors: bool
+    scene: Scene, kinds: Cells, panel: Sequence[str], footer: str, size: os.terminal_size, colors: bool
 ) -> list[str]:
     """Return the lines of the screen: the board beside the panel, or that there is no room for it."""
     rules, sizes = scene.rules, [*_sizes(scene.rules, colors)]
@@ -151,7 +153,7 @@ def screen(
         text = f"the window is too small: {columns} x {lines} needed, q quits"
         return textwrap.wrap(text, size.columns)[: size.lines]
     cell, headroom, columns = fits[0]
-    board = board_lines(scene_kinds(scene)[: rules.height + headroom], rules.height, cell, colors=colors)
+    board = board_lines(kinds[: rules.height + headroom], rules.height, cell, colors=colors)
     room = size.columns - columns
     beside = []
     if room >= 8:  # the lines of the next piece are as wide, and not cut: they hold escape sequences

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tetris.game.policy import Player
 from tetris.record.explanation import Explanation, explain
-from tetris.view.game_view import Scene
+from tetris.view.game_view import Scene, scene_kinds
 from tetris.view.terminal import IDLE, Terminal
 
 SPEEDS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, math.inf)
@@ -18,6 +18,8 @@ SPEEDS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, math.inf)
 FOOTER = "space pause   . step   + faster   - slower   q quit"
 
 _FRAME = 1 / 30
+_FALL = 0.6  # share of a piece's time in which it falls; then it is shown at rest
+_FASTEST_FALL = 12.0  # pieces per second; above, a fall would be two frames
 
 
 @dataclass
@@ -34,7 +36,7 @@ class Watcher:
     speed: float
     paused: bool = False
     ended: bool = False
-    _progress: float = 0.0  # of the current piece: 1 when the next one appears
+    _progress: float = 0.0  # of the current piece: 0 when it appears, 1 when the next one appears
     _explanation: Explanation | None = None
 
     def __post_init__(self) -> None:
@@ -61,11 +63,17 @@ class Watcher:
             self.paused = not self.paused
         elif key in (".", "n", "right"):
             self.paused = True
-            self._next()
+            if self._at_rest:  # a piece that is still falling comes to rest first
+                self._next()
+            self._progress = _FALL
         elif key in ("+", "=", "up"):
             self.speed = next((speed for speed in SPEEDS if speed > self.speed), self.speed)
         elif key in ("-", "_", "down"):
             self.speed = next((speed for speed in reversed(SPEEDS) if speed < self.speed), self.speed)
+
+    @property
+    def _at_rest(self) -> bool:
+        return self._progress >= _FALL or self.speed > _FASTEST_FALL
 
     def _go_on(self, seconds: float) -> None:
         """Play on for a time; pieces that the engine cannot play within a frame are not caught up."""
@@ -80,12 +88,15 @@ class Watcher:
     def _next(self) -> None:
         following = next(self.scenes, None)
         if following is None:
-            self.ended = True
+            self.ended, self._progress = True, _FALL
         else:
             self._scene, self._explanation = following, None
 
     def _draw(self) -> None:
         scene = self._scene
+        row = scene.after.landing_row
+        if not self._at_rest and row < scene.rules.height:  # it falls from just above the board
+            row = round(scene.rules.height + (row - scene.rules.height) * self._progress / _FALL)
         speed = "as fast as it goes" if self.speed == math.inf else f"{self.speed:g} pieces/s"
         panel = [
             *self.title,
@@ -97,4 +108,4 @@ class Watcher:
         ]
         if self.player is not None and self._explanation is None:
             self._explanation = explain(scene.rows, scene.after, self.player, scene.next_piece)
-        self.terminal.show(scene, panel, self._explanation, FOOTER)
+        self.terminal.show(scene, scene_kinds(scene, row), panel, self._explanation, FOOTER)

@@ -13,6 +13,7 @@ from pseudo_terminal import ESCAPES, Pty
 from sample_scenes import sample_scenes
 
 from tetris import Rules, published
+from tetris.view.game_view import scene_kinds
 from tetris.view.terminal import Terminal, is_interactive, parse_keys, screen
 from tetris.view.watcher import Watcher
 
@@ -44,7 +45,7 @@ def test_keys_are_distinguished(sent: str, keys: list[str]) -> None:
 
 
 def test_watching_ends_with_q_and_leaves_the_terminal_as_it_was(person: Pty) -> None:
-    typed(person, ("pieces 1 ", " "), ("paused", "."), ("pieces 2 ", "q"))
+    typed(person, ("pieces 1 ", " "), ("paused", ".."), ("pieces 2 ", "q"))
     with Terminal(person.output, person.side) as terminal:
         watcher = Watcher(terminal, iter(sample_scenes(RULES, 50)), DT20.player(RULES), ["dt20"], 1.0)
         watcher.run()
@@ -61,7 +62,7 @@ def test_watching_ends_with_q_and_leaves_the_terminal_as_it_was(person: Pty) -> 
 def test_a_screen_fits_its_terminal(size: tuple[int, int], colors: bool) -> None:
     text = ["a long line of text " * 5] * 50, "keys " * 30
     for scene in sample_scenes(RULES, 40):
-        drawn = screen(scene, *text, os.terminal_size(size), colors)
+        drawn = screen(scene, scene_kinds(scene), *text, os.terminal_size(size), colors)
         assert len(drawn) <= size[1]
         assert max(len(ESCAPES.sub("", line)) for line in drawn) <= size[0]
 
@@ -73,7 +74,7 @@ def test_a_window_that_is_too_small_says_which_size_is_enough(rules: Rules, colo
 
     def drawn(columns: int, lines: int) -> list[str]:
         size = os.terminal_size((columns, lines))
-        return screen(scene, [], "keys", size, colors)
+        return screen(scene, scene_kinds(scene, rules.height), [], "keys", size, colors)
 
     (message,) = drawn(80, 1)
     found = re.search(r"(\d+) x (\d+) needed", message)
