@@ -23,11 +23,23 @@ function dashes({ color: name, dash = [] }) {
   return `repeating-linear-gradient(90deg, ${stops})`;
 }
 
-/** The y-axis: linear, or logarithmic from `least` on. */
+/** Ticks of a logarithmic axis: zero, and 1, 2, 5 of each decade, or 1 alone where there are many. */
+function decades(low, high, least) {
+  const first = Math.floor(Math.log10(Math.max(low, least)));
+  const count = Math.log10(high) - first;
+  const every = Math.max(1, Math.ceil(count / 7));
+  const ticks = low <= 0 ? [0] : [];
+  for (let power = first; 10 ** power <= high; power += every) {
+    ticks.push(...(count < 2 ? [1, 2, 5] : [1]).map((factor) => factor * 10 ** power));
+  }
+  return ticks.filter((tick) => tick >= low && tick <= high);
+}
+
+/** The y-axis: linear; or logarithmic from `least` on, below which it is linear, so that zero has a place. */
 function scaleY({ least, zero }) {
   if (least === undefined) return { range: (_, low, high) => uPlot.rangeNum(zero ? 0 : low, high, 0.05, true) };
-  const bottom = (low) => 10 ** Math.floor(Math.log10(Math.max(low, least)));
-  return { distr: 3, range: (_, low, high) => [bottom(low ?? 0), Math.max(high ?? 0, least) * 1.05] };
+  const bottom = (low) => (low >= least ? 10 ** Math.floor(Math.log10(low)) : 0);
+  return { distr: 4, asinh: least, range: (_, low, high) => [bottom(low ?? 0), Math.max(high ?? 0, least) * 1.05] };
 }
 
 /** The boundaries of the stages, and above them their boards where there is room. */
@@ -84,19 +96,21 @@ function seriesOptions(spec) {
   return { series, bands, legend: { markers: { width: 0, fill: (_, place) => swatches[place] } } };
 }
 
-/** The axes: what counts something has whole numbers. */
-function axes({ xTitle, whole }) {
+/** The axes: what counts something has whole numbers, a logarithmic axis its decades. */
+function axes({ xTitle, whole, least }) {
   const line = (name) => ({ show: true, stroke: () => color(name), width: 1 });
   const font = "12px system-ui, sans-serif";
-  const values = (_, ticks) => ticks.map((tick) => (tick === null ? "" : compact.format(tick)));
+  const values = (_, ticks) => ticks.map((tick) => compact.format(tick));
   const both = { stroke: () => color("--faint"), font, labelFont: font, values, border: line("--axis") };
   const incrs = Array.from({ length: 16 }, (_, power) => [1, 2, 5].map((n) => n * 10 ** power)).flat();
+  const log = { splits: (_, __, low, high) => decades(low, high, least), filter: (_, ticks) => ticks };
   const ticks = { ...line("--axis"), size: 4 };
   const room = (_, labels) => 16 + 7 * Math.max(2, ...(labels ?? []).map((label) => label.length));
   return [
     { ...both, label: xTitle, labelSize: 18, size: 24, space: 70, grid: { show: false }, ticks,
       ...(whole ? { incrs } : {}) },
-    { ...both, size: room, space: 50, grid: line("--line"), ticks: { show: false } },
+    { ...both, size: room, space: 50, grid: line("--line"), ticks: { show: false },
+      ...(least === undefined ? {} : log) },
   ];
 }
 
