@@ -7,8 +7,14 @@ from measure.work import least_lines
 
 from pages.result_files import load, load_all, with_provenance
 from pages.wording import markdown, score
-from tetris.evaluation.comparison import LEARNED_SCORES, PUBLISHED_SCORES
+from tetris.evaluation.comparison import PUBLISHED_SCORES, THIERY_SCHERRER, PaperFigure
 from tetris.record.numbers import format_lines
+
+LEARNED_SCORES = {
+    ("bertsekas", "10x20"): PaperFigure("Szita & Lőrincz 2006", 348_895, 348_895),
+    ("bcts", "10x20"): PaperFigure(THIERY_SCHERRER, 31e6, 36e6),
+}
+"""The papers' best scores of noisy cross-entropy searches by features and board."""
 
 NOISES = {"none": "no noise", "constant": "constant 4", "linear": "max(5 - t / 10, 0)"}
 """The noise schedules of the searches: how their name begins in a result, and how pages call them."""

@@ -14,20 +14,17 @@ from typing import Any
 import pytest
 import torch
 from fuzzing import changed, damaged, fuzz, st
-from sample_runs import make_run
 
 from cem import CheckpointError
 from cem.run.checkpoint import _signed, read_checkpoint, write_checkpoint
 from tetris import LinearController, Rules, published
-from tetris.commands.evaluate import read_pieces
 from tetris.game.decisions import play
 from tetris.game.piece_stream import PieceStream
 from tetris.record.replay import DamagedReplayError, Replay
 from tetris.record.replay import _digest as replay_digest
-from tetris.report.page import report_page
 from tetris.solver import Solution
 from tetris.training.recipe import read_settings
-from tetris.training.run_folder import METRICS, load_run, read_records
+from tetris.training.run_folder import read_records
 
 Reader = Callable[[Path], Any]
 SMALL = Rules(5, 6)
@@ -88,10 +85,9 @@ READERS: dict[str, tuple[Reader, Callable[[Path], Any]]] = {
     "settings.json": (read_settings, lambda path: {"preset": "quick", "seed": 3, "averaging": 0.5}),
     "checkpoint-000001.json": (read_checkpoint, checkpoint),
     "metrics.jsonl": (
-        lambda path: read_records(path, METRICS),
+        read_records,
         lambda path: b'{"generation": 1}\n{"generation": 2}\n',
     ),
-    "pieces.txt": (read_pieces, lambda path: b"0 1 2\n3 4 5 6\n"),
     "solution.npz": (Solution.load, solution),
 }
 """By the name of a file, who reads it, and what is right: values of JSON, or bytes."""
@@ -113,35 +109,9 @@ def test_a_changed_or_damaged_file_is_read_or_refused(name: str, tmp_path: Path)
     fuzz(check, 60 if isinstance(right, bytes) else 120, content=either, signed=st.booleans())
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_run(tmp_path_factory.mktemp("runs") / "run", estimated=True)
-
-
-@pytest.mark.parametrize("name", ["metrics.jsonl", "config.json", "controller.json"])
-def test_a_run_with_changed_metrics_or_settings(run: Path, name: str) -> None:
-    path = run / name
-    before = path.read_bytes()
-    *others, last = map(json.loads, before.splitlines() if name == "metrics.jsonl" else [before])
-
-    def check(content: Any) -> None:
-        path.write_text("".join(json.dumps(each) + "\n" for each in [*others, content]))
-        try:
-            record = load_run(run)
-        except ValueError as error:
-            assert name in str(error) or "a run of at least one generation" in str(error)  # noqa: PT017
-        else:
-            report_page([record]).encode()
-
-    try:
-        fuzz(check, 25, content=changed(last, 2))
-    finally:
-        path.write_bytes(before)
-
-
 def test_no_file_is_executed() -> None:
-    loaders = re.compile(
-        r"\b(pickle\.loads?|Unpickler|torch\.load|marshal|shelve|eval|exec)\("
+    loaders = re.compile(  # but for ``eval()`` of a module, which docstrings name
+        r"(?<!`)\b(pickle\.loads?|Unpickler|torch\.load|marshal|shelve|eval|exec)\("
         r"|\b(np|numpy)\.load\((?!\w+, allow_pickle=False\))"
     )
     project = Path(__file__).parents[2]

@@ -73,9 +73,8 @@ def stack() -> Callable[..., tuple[int, ...]]:
 
 @pytest.fixture
 def person(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pty]:
-    """A person at a terminal with all colours."""
+    """A person at a terminal."""
     monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("COLORTERM", "truecolor")
     ends = Pty()
     yield ends
     ends.close()

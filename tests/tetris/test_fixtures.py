@@ -49,8 +49,13 @@ def game_case(
         "seed": seed,
         "stream": stream,
         "start": start,
-        "steps": [list(Step.of(after, player).to_dict().values()) for after in played],
+        "steps": [_values(Step.of(after, player)) for after in played],
     }
+
+
+def _values(step: Step) -> list[Any]:
+    placed = [step.piece, step.orientation, step.column, step.lines, step.landing_row, list(step.rows)]
+    return [*placed, list(step.features), step.value, step.game_over]
 
 
 def placement_case(rng: random.Random) -> dict[str, Any]:

@@ -11,7 +11,6 @@ import pytest
 
 from kernels.loader import CompilerMissingError
 from tetris import Policy, Rollout, Rules, Streams, feature, feature_header, feature_names, play_game
-from tetris.commands.command_line import command_of
 from tetris.game.features import AfterState
 from tetris.play.controller import LinearController
 from tetris.play.own_features import run_header
@@ -136,4 +135,5 @@ def test_the_commands_that_follow_a_run_name_its_header(header: Path, tmp_path: 
     )
     assert ended.status == 0, ended.err
     hint = ended.out.splitlines()[-1]
-    assert hint == f"to watch it play: {command_of('watch')} {out} --feature-header {os.path.relpath(header)}"
+    watch = f"python -m tetris watch {out} --feature-header {os.path.relpath(header)}"
+    assert hint == f"to watch it play: {watch}"

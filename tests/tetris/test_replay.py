@@ -68,7 +68,7 @@ def test_placements_are_numbered_by_piece_orientation_and_column() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 3}, "expected version 1 or 2 of the format, got 3"),
+        ({"version": 3}, "expected version 2 of the format, got 3"),
         ({"format": "other"}, 'expected an object with "format": "cem-tetris-replay"'),
         ({"lines": 99}, "the digest does not match: the file is damaged or was edited"),
     ],

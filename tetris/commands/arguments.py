@@ -41,8 +41,8 @@ Group = argparse._ActionsContainer
 """A parser, an argument group, or a mutually exclusive group."""
 
 
-def score_parser(description: str | None, devices: Sequence[str] = DEVICES) -> tuple[Parser, Group, Group]:
-    """Return the parser of a command that scores controllers, its group of lengths, and that of the output.
+def score_parser(description: str | None, devices: Sequence[str] = DEVICES) -> tuple[Parser, Group]:
+    """Return the parser of a command that scores controllers, and its group of lengths.
 
     `read_trials` reads its arguments, and `print_scores` prints what was found; a length excludes the others.
     """
@@ -59,9 +59,8 @@ def score_parser(description: str | None, devices: Sequence[str] = DEVICES) -> t
     add_option(limit, "--seconds", "S", text, positive_seconds)
     add_option(limit, "--decisions", "N", "at least N decisions per controller", positive_int)
     text = "print one object per controller, a list, to stdout"
-    output = parser.add_argument_group("output")
-    output.add_argument("--json", action="store_true", help=text)
-    return parser, limit, output
+    parser.add_argument_group("output").add_argument("--json", action="store_true", help=text)
+    return parser, limit
 
 
 def add_game(parser: argparse.ArgumentParser, **of_seed: Any) -> argparse._ArgumentGroup:
@@ -154,22 +153,16 @@ def game_rules(arguments: argparse.Namespace) -> Rules:
     return Rules.of(*Rules.parse_board(arguments.board), arguments.rule, arguments.pieces)
 
 
-def read_trials(arguments: argparse.Namespace, device: str, file: Path | None = None) -> list[Trial]:
-    """Return the trial of each controller of the arguments; ``file`` holds its pieces."""
+def read_trials(arguments: argparse.Namespace, device: str) -> list[Trial]:
+    """Return the trial of each controller of the arguments; it is labelled as `controller_label` says."""
     rules, lookahead = game_rules(arguments), Lookahead.of(arguments.pieces_known, arguments.lookahead)
-    seed, name = (None, file.name) if file else (arguments.seed, "")
-    return [
-        Trial(label, controller, rules, device, seed, lookahead, name)
-        for label, controller in read_controllers(arguments.controllers, rules)
-    ]
-
-
-def read_controllers(texts: Sequence[str], rules: Rules) -> list[tuple[str, LinearController]]:
-    """Return the controllers of the arguments with their labels, see `controller_label`."""
-    controllers = [resolve(text) for text in texts]
-    for controller in controllers:
+    trials = []
+    for text in arguments.controllers:
+        controller = resolve(text)
         controller.names_on(rules)
-    return [(controller_label(each, text), each) for each, text in zip(controllers, texts, strict=True)]
+        label = controller_label(controller, text)
+        trials.append(Trial(label, controller, rules, device, arguments.seed, lookahead))
+    return trials
 
 
 def controller_label(controller: LinearController, given: str) -> str:

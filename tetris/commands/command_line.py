@@ -8,7 +8,6 @@ import io
 import math
 import os
 import re
-import shlex
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
@@ -51,26 +50,12 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         """Set up as `argparse.ArgumentParser` does."""
-        options = {"prog": Path(sys.argv[0]).name, "formatter_class": _HelpFormatter, **options}
-        options["description"] = re.sub(
-            r"python scripts/(\w+)_tetris\.py",
-            lambda found: command_of(found[1]),
-            options["description"] or "",
-        )
-        super().__init__(**options)
+        super().__init__(**{"prog": Path(sys.argv[0]).name, "formatter_class": _HelpFormatter, **options})
 
     def error(self, message: str) -> NoReturn:
         """Print the line, with what was probably meant, and exit with status 2."""
         unknown = re.match(r"unrecognized arguments: (-[^\s=]+)", message)
         fail(message + (did_you_mean(unknown[1], self._option_string_actions) if unknown else ""))
-
-
-def command_of(name: str) -> str:
-    """Return the command line of another command, such as ``"train"``, invoked as this one."""
-    program = Path(sys.argv[0])
-    if program.suffix == ".py":
-        return shlex.join(["python", str(program.with_name(f"{name}_tetris.py"))])
-    return f"{program.name.rpartition(' ')[0]} {name}"
 
 
 def fail(error: object) -> NoReturn:

@@ -1,7 +1,7 @@
 """Estimate lines per game of controllers that rarely lose, by importance splitting.
 
-python scripts/estimate_tetris.py best dt20
-python scripts/estimate_tetris.py runs/mine --board 10x20 --seconds 60
+python -m tetris estimate best dt20
+python -m tetris estimate runs/mine --board 10x20 --seconds 60
 
 It takes less than a minute each on two cores; evaluate_tetris.py takes hours. The spread of many
 estimates gives the interval. A score to be published is played instead: see docs/scores.md.

@@ -1,10 +1,10 @@
 """Write the report of a training run again, or a page that compares several.
 
-python scripts/report_tetris.py runs/mine       # writes runs/mine/report.html
-python scripts/report_tetris.py runs/a runs/b --out both.html
-python scripts/report_tetris.py runs/a runs/b --plot both.svg
-python scripts/report_tetris.py runs/mine --serve  # follows the run
-python scripts/report_tetris.py runs --serve  # lists all runs, compares those ticked
+python -m tetris report runs/mine       # writes runs/mine/report.html
+python -m tetris report runs/a runs/b --out both.html
+python -m tetris report runs/a runs/b --plot both.svg
+python -m tetris report runs/mine --serve  # follows the run
+python -m tetris report runs --serve  # lists and compares all
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.plot is not None:
             draw_runs(runs, arguments.plot, arguments.across)
             print(f"{printable(arguments.plot)}: {file_size(arguments.plot.stat().st_size)}")
-        write_report(out, runs, arguments.across, live=any(RunFolder(run).in_use() for run in arguments.runs))
+        write_report(out, runs, arguments.across)
         print(f"{printable(out)}: {file_size(out.stat().st_size)}")
     return 0
 

@@ -1,8 +1,8 @@
 """Solve Tetris on a small board: the lines per game of perfect play, by value iteration over all boards.
 
-python scripts/solve_tetris.py --board 5x5
-python scripts/solve_tetris.py --board 4x6 --pieces-known 2 --games 100000
-python scripts/solve_tetris.py --board 4x6 --out solution.npz
+python -m tetris solve --board 5x5
+python -m tetris solve --board 4x6 --pieces-known 2 --games 100000
+python -m tetris solve --board 4x6 --out solution.npz
 
 Boards have at most 32 cells. 5x5 takes a minute on four cores. The values are checked by games, which the
 engines' rules play; their mean lies within two standard errors in 95 of 100 runs.
@@ -67,13 +67,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 "board": rules.board,
                 "rule": rules.rule,
                 "pieces": rules.pieces,
-                "pieces_known": solution.pieces_known,
                 "device": device,
-                "lines_per_game": solution.lines_per_game,
-                "error": solution.error,
-                "boards": solution.boards,
-                "sweeps": solution.sweeps,
-                "seconds": solution.seconds,
+                **solution.figures,
                 "games": games,
                 "seed": arguments.seed,
                 "mean_of_games": mean,

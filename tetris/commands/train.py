@@ -1,8 +1,8 @@
 """Train a Tetris controller with the cross-entropy method and compare it with published ones.
 
-python scripts/train_tetris.py        # minutes, on any machine
-python scripts/train_tetris.py --preset standard --out runs/mine
-python scripts/train_tetris.py --resume runs/mine
+python -m tetris train        # minutes, on any machine
+python -m tetris train --preset standard --out runs/mine
+python -m tetris train --resume runs/mine
 """
 
 from __future__ import annotations
@@ -12,18 +12,16 @@ import os
 import shlex
 import signal
 import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from kernels.support import ranks
 from kernels.support.printable import printable
 from kernels.support.ranks import RanksError
 from tetris import LinearController
 from tetris.commands.arguments import add_feature_header, add_option, add_setting
-from tetris.commands.command_line import Parser, command_of, joined_ranks, one_line_errors, positive_seconds
+from tetris.commands.command_line import Parser, joined_ranks, one_line_errors, positive_seconds
 from tetris.evaluation.comparison import LEARNED, Score, boards, compare, score_table, verdict
 from tetris.evaluation.scores import Trial
 from tetris.game.feature_sets import feature_label
@@ -32,14 +30,11 @@ from tetris.record.numbers import format_lines
 from tetris.report.evolution import write_evolution
 from tetris.report.learning_curve import draw_runs
 from tetris.report.page import write_report
-from tetris.training import Callback, Interrupted
+from tetris.training import Interrupted
 from tetris.training.recipe import Recipe, make_recipe, read_settings
 from tetris.training.run_folder import RunFolder, load_run, new_folder
-from tetris.training.settings import PYTHON_PRESETS, SETTINGS
+from tetris.training.settings import SETTINGS
 from tetris.training.training import Training, prepare_engine, tensorboard_writer
-
-LIVE_SECONDS = 20.0
-"""The least time between two reports while a run goes on, in seconds."""
 
 _CPU = "--device cpu in a new run"
 _PAGE = "curves, weights and a game, for a browser"
@@ -91,9 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             choose_device(recipe.device, _CPU)
             prepare_engine(recipe)
             first = ranks.rank() == 0
-            callbacks: list[Callback] = [LiveReport(folder)] if first else []
-            if "tensorboard" in given:
-                callbacks.append(tensorboard_writer(recipe, folder))
+            callbacks = [tensorboard_writer(recipe, folder)] if "tensorboard" in given else []
             training = Training(recipe, folder, getattr(given, "time_limit", None), callbacks)
             if first:
                 stack.enter_context(folder.claimed(recipe if is_new else None))
@@ -165,9 +158,6 @@ def restore(training: Training) -> None:
 def announce(training: Training) -> None:
     """Print on stderr which run begins or resumes, and its folder."""
     recipe = training.recipe
-    cut_down = PYTHON_PRESETS.get(recipe.preset, {}).get("curriculum")
-    if recipe.device == "python" and recipe.curriculum == cut_down:
-        note(f"preset {recipe.preset} is cut down to what Python plays in about two minutes")
     stages = ", ".join(f"{stage.generations} on {stage.rules.board}" for stage in recipe.stages)
     begun = training.optimizer.generation
     print(
@@ -205,7 +195,7 @@ def train(training: Training, given: argparse.Namespace) -> int:
         )
         if first:
             draw(training)
-            report(folder, _PAGE, live=bool(recipe.score_decisions))
+            report(folder, _PAGE)
         if recipe.score_decisions:
             with suppress(Interrupted):
                 said = measure(training, controller)
@@ -225,30 +215,27 @@ def train(training: Training, given: argparse.Namespace) -> int:
 def draw(training: Training) -> None:
     """Draw the learning curve and the evolution."""
     folder = training.folder
-    with kept(folder, folder.learning_curve):
+    with kept(folder.learning_curve):
         draw_runs([load_run(folder.path)], folder.learning_curve)
-    with kept(folder, folder.evolution, "the means of three generations play the same pieces"):
+    with kept(folder.evolution, "the means of three generations play the same pieces"):
         write_evolution(folder.evolution, load_run(folder.path), training.recipe.device)
 
 
-def report(folder: RunFolder, what: str, *, live: bool = False) -> None:
+def report(folder: RunFolder, what: str) -> None:
     """Write the report and print its path and what it holds."""
-    with kept(folder, folder.report, what):
-        write_report(folder.report, [load_run(folder.path)], live=live)
+    with kept(folder.report, what):
+        write_report(folder.report, [load_run(folder.path)])
 
 
 @contextmanager
-def kept(folder: RunFolder, file: Path, what: str = "") -> Iterator[None]:
+def kept(file: Path, what: str = "") -> Iterator[None]:
     """Make a file that a run can do without, and print what it is: an error is a note."""
     try:
         yield
         with suppress(OSError):  # of a terminal that was closed
             print(*[f"{printable(file)}: {what}\n"] * bool(what), end="", flush=True)
     except Exception as error:
-        how = {folder.learning_curve: ("report", "--plot"), folder.evolution: ("watch", "--evolution")}
-        command, *option = how.get(file, ("report",))
-        retry = f"{command_of(command)} {shlex.join([str(folder.path), *option, *[str(file)] * len(option)])}"
-        note(f"no {file}: {type(error).__name__}: {error}; to try again: {retry}")
+        note(f"no {file}: {type(error).__name__}: {error}")
 
 
 def measure(training: Training, controller: LinearController) -> str:
@@ -269,31 +256,12 @@ def measure(training: Training, controller: LinearController) -> str:
     return said
 
 
-class LiveReport(Callback):
-    """Writes the report while the run goes on, in at most a hundredth of the time."""
-
-    def __init__(self, folder: RunFolder) -> None:
-        """``folder`` is that of the run."""
-        self._folder = folder
-        self._due = time.monotonic() + LIVE_SECONDS
-
-    def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
-        """Write it if it is due."""
-        begun = time.monotonic()
-        if begun < self._due:
-            return
-        with suppress(Exception):  # the report at the end says what is wrong
-            write_report(self._folder.report, [load_run(self._folder.path)], live=True)
-        ended = time.monotonic()
-        self._due = ended + max(LIVE_SECONDS, 100 * (ended - begun))
-
-
 def command_for(folder: RunFolder, given: argparse.Namespace, name: str, *options: str) -> str:
     """Return a command for the folder of a run, with the header of features that this one was given."""
     words = [*options, str(folder.path)]
     if "feature_header" in given:
         words += ["--feature-header", os.path.relpath(given.feature_header)]
-    return f"{command_of(name)} {shlex.join(words)}"
+    return f"python -m tetris {name} {shlex.join(words)}"
 
 
 def stopped(training: Training, given: argparse.Namespace, where: str) -> int:

@@ -1,14 +1,13 @@
 """Watch a controller play, or a replay, in the terminal; or write it as GIF, MP4 or a web page.
 
-python scripts/watch_tetris.py dt20 --board 10x10
-python scripts/watch_tetris.py runs/mine --html mine.html --gif mine.gif
-python scripts/watch_tetris.py runs/mine --evolution evolution.gif
+python -m tetris watch dt20 --board 10x10
+python -m tetris watch runs/mine --html mine.html --gif mine.gif
+python -m tetris watch runs/mine --evolution evolution.gif
 """
 
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -28,10 +27,8 @@ from tetris.game.policy import Lookahead, Player
 from tetris.game.rules import Rules
 from tetris.play.controller import LinearController
 from tetris.play.devices import choose_device
-from tetris.record.explanation import explain
 from tetris.record.numbers import counted, file_size
 from tetris.record.replay import FORMAT, DamagedReplayError, Replay
-from tetris.training import StopRequest
 from tetris.view.game_view import Scene, scenes
 from tetris.view.images import check_gif, frame, has_mp4, write_gif, write_mp4
 from tetris.view.replay_page import player_page
@@ -42,14 +39,13 @@ from tetris.view.watcher import Watcher
 DEFAULT_DECISIONS = 500
 """Default pieces of a file or a pipe; a terminal has no end."""
 
-# What it writes, the quickest first: an interrupted export has written them.
 EXPORTS = {
     "replay": (".json", "a replay"),
     "html": (".html", "a page with a player"),
     "gif": (".gif", "an animation"),
     "mp4": (".mp4", "a video"),
 }
-MOST_PICTURES = 10_000  # of a GIF, which is in memory as a whole: a gigabyte
+"""What it writes by option: suffix and help."""
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -159,38 +155,26 @@ def begun(shown: Iterator[Scene], first: int) -> Iterator[Scene]:
     return chain([scene], rest)
 
 
-def record(played: Iterator[AfterState], show: Show, most: int | None) -> tuple[Replay, int | None]:
-    """Play into a replay, to the end or until a signal; return it with the number of the signal or None."""
-    if show.replay is not None:
-        most = min(most or sys.maxsize, len(show.replay.placements))
-    with StopRequest() as stop, progress(desc="playing", total=most, unit=" pieces", leave=False) as bar:
-
-        def recorded() -> Iterator[AfterState]:
-            for after in played:
-                yield after
-                bar.update()
-                if stop.requested:
-                    return
-
-        replay = Replay.of(recorded(), show.rules, show.seed, show.stream, show.controller)
-    if stop.signum is not None:
-        name, count = signal.Signals(stop.signum).name, len(replay.placements)
-        print(f"stopped by {name} after {counted(count, 'piece')}, writing them", file=sys.stderr)
-    return replay, stop.signum
-
-
-def print_frames(show: Show, shown: Iterator[Scene]) -> None:
-    """Print every scene in plain text."""
-    player = show.player()
-    for scene in shown:
-        text = scene_text(scene)
-        if player is not None:
-            explained = explain(scene.rows, scene.after, player, scene.next_piece)
-            values = zip(explained.names, explained.features, strict=True)
-            margin = "-" if explained.margin is None else f"{explained.margin:.2f}"
-            text += f"\n{' '.join(f'{name} {value:g}' for name, value in values)}"
-            text += f"\nvalue {explained.value:.2f}, margin {margin}"
-        print(f"{text}\n")
+def export(show: Show, played: Iterator[AfterState], most: int | None, arguments: argparse.Namespace) -> None:
+    """Play, write the files and print their names."""
+    most = min(most or sys.maxsize, len(show.replay.placements)) if show.replay else most
+    with progress(played, desc="playing", total=most, unit=" pieces", leave=False) as bar:
+        replay = Replay.of(bar, show.rules, show.seed, show.stream, show.controller)
+    total = len(replay.placements) - arguments.first + 1
+    for name, path in asked_for(arguments).items():
+        with one_line_errors():
+            if name == "replay":
+                replay.save(path)
+            elif name == "html":
+                write_text(path, player_page(replay, show.label, arguments.speed, show.lookahead))
+            else:
+                write, cell = (write_gif, 12) if name == "gif" else (write_mp4, 24)
+                shown = begun(scenes(replay.rules, replay.after_states()), arguments.first)
+                bar = progress(shown, desc=f"drawing {path.name}", total=total, unit=" pictures", leave=False)
+                with closing(bar):  # it goes before anything else is said
+                    write(path, (frame(scene, show.label, cell) for scene in bar), arguments.speed)
+        size = file_size(path.stat().st_size)
+        print(f"{printable(path)}: {counted(len(replay.placements), 'piece')}, {size}")
 
 
 def asked_for(arguments: argparse.Namespace) -> dict[str, Path]:
@@ -199,46 +183,14 @@ def asked_for(arguments: argparse.Namespace) -> dict[str, Path]:
 
 
 def check_exports(arguments: argparse.Namespace) -> None:
-    """Check that all files can be written, with as many pieces as are asked for."""
+    """Check that all files can be written."""
     paths = asked_for(arguments)
     for path in paths.values():
         check_writable(path)
     if "gif" in paths:
         check_gif(arguments.speed)
-        check_pictures(arguments.decisions or 0)
     if "mp4" in paths and not has_mp4():
         raise ValueError('an MP4 needs imageio-ffmpeg: pip install -e ".[watch]"')
-
-
-def check_pictures(count: int) -> None:
-    """Check that a GIF has room for as many pictures."""
-    if count > MOST_PICTURES:
-        raise ValueError(f"expected a GIF of at most {MOST_PICTURES:,} pieces, got {count:,}: see --mp4")
-
-
-def export(replay: Replay, show: Show, arguments: argparse.Namespace) -> None:
-    """Write the files and print their names."""
-    if not replay.placements:
-        print("nothing was played, nothing is written", file=sys.stderr)
-        return
-    for name, path in asked_for(arguments).items():
-        with one_line_errors():
-            if name == "replay":
-                replay.save(path)
-            elif name == "html":
-                write_text(path, player_page(replay, show.label, arguments.speed, show.lookahead))
-            else:
-                total = len(replay.placements) - arguments.first + 1
-                if name == "gif":
-                    check_pictures(total)
-                write, cell = (write_gif, 12) if name == "gif" else (write_mp4, 24)
-                shown = begun(scenes(replay.rules, replay.after_states()), arguments.first)
-                bar = progress(shown, desc=f"drawing {path.name}", total=total, unit=" pictures", leave=False)
-                with closing(bar):  # it goes before anything else is said
-                    write(path, (frame(scene, show.label, cell) for scene in bar), arguments.speed)
-        print(
-            f"{printable(path)}: {counted(len(replay.placements), 'piece')}, {file_size(path.stat().st_size)}"
-        )
 
 
 def show_evolution(source: str | None, path: Path) -> None:
@@ -268,18 +220,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     most = arguments.decisions or (None if endless else DEFAULT_DECISIONS)
     most = most and most + arguments.first - 1
     played = limited(show.played(), most, arguments.games)
-    shown = scenes(show.rules, played, show.pieces)
     try:
         if exports:
-            replay, number = record(played, show, most)
-            export(replay, show, arguments)
-            return 0 if number is None else 128 + number
+            export(show, played, most, arguments)
+            return 0
+        shown = begun(scenes(show.rules, played, show.pieces), arguments.first)
         if interactive:
-            shown = begun(shown, arguments.first)
             with Terminal(sys.stdout, sys.stdin.fileno()) as terminal:
                 Watcher(terminal, shown, show.player(), show.title, arguments.speed).run()
         else:
-            print_frames(show, begun(shown, arguments.first))
+            for scene in shown:
+                print(f"{scene_text(scene)}\n")
     except DamagedReplayError as error:
         fail(f"{arguments.source} holds no valid replay: {error}")
     return 0

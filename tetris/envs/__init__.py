@@ -10,14 +10,12 @@ from gymnasium.envs.registration import register
 from tetris.envs.key_press_env import KeyPressTetrisEnv
 from tetris.envs.tetris_env import TetrisEnv
 from tetris.envs.vector_env import TetrisVectorEnv
-from tetris.envs.wrappers import EpisodeStatistics, NormalizedReward, PlacementFeatures
+from tetris.envs.wrappers import PlacementFeatures
 
 __all__ = [
     "IDS",
     "REFERENCE_IDS",
-    "EpisodeStatistics",
     "KeyPressTetrisEnv",
-    "NormalizedReward",
     "PlacementFeatures",
     "TetrisEnv",
     "TetrisVectorEnv",

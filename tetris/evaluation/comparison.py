@@ -41,7 +41,6 @@ MOST_ESTIMATED = 300_000_000
 
 _SHIPPED = Path(__file__).with_name("published_scores.json")
 
-SZITA_LORINCZ = "Szita & Lőrincz 2006"
 THIERY_SCHERRER = "Thiery & Scherrer 2009"
 GABILLON = "Gabillon, Ghavamzadeh & Scherrer 2013"
 _BOTH = f"{THIERY_SCHERRER}; {GABILLON}"
@@ -74,12 +73,6 @@ PUBLISHED_SCORES: Mapping[str, Mapping[str, PaperFigure]] = {
     "dt20": {"10x10": PaperFigure(GABILLON, 4300, 4300), "10x20": PaperFigure(GABILLON, 51e6, 51e6)},
 }
 """The papers' scores of the published controllers by name and board."""
-
-LEARNED_SCORES: Mapping[tuple[str, str], PaperFigure] = {
-    ("bertsekas", "10x20"): PaperFigure(SZITA_LORINCZ, 348_895, 348_895),
-    ("bcts", "10x20"): PaperFigure(THIERY_SCHERRER, 31e6, 36e6),
-}
-"""The papers' best scores of noisy cross-entropy searches by features and board."""
 
 
 @cache
@@ -162,7 +155,7 @@ def counted(score: Score) -> str:
 def score_table(scores: Sequence[Score]) -> str:
     """Return the scores on a board with intervals, counts and speed, or the origin of shipped ones."""
     first, rows, notes = scores[0], [], ""
-    pieces = f"{first['pieces']} ({'from a file' if first['seed'] is None else 'seed ' + str(first['seed'])})"
+    pieces = f"{first['pieces']} (seed {first['seed']})"
     for score in scores:
         (low, high), seconds, shipped = score["ci95"], score.get("seconds"), score.get("measured")
         speed = f"{format_lines(score['decisions'] / seconds)}/s" if seconds else "-"

@@ -54,9 +54,8 @@ class Trial:
     controller: LinearController
     rules: Rules
     device: str
-    seed: int | None = DEFAULT_SEED  # of the pieces; None for those of a file
+    seed: int = DEFAULT_SEED  # of the pieces
     lookahead: Lookahead = Lookahead.NONE
-    file: str = ""  # its name
 
     @property
     def policy(self) -> Policy:
@@ -65,7 +64,6 @@ class Trial:
 
     def streams(self, count: int, first: int = 0, *, shared: bool = True) -> Streams:
         """Return streams of its rules and seed."""
-        assert self.seed is not None
         return Streams(self.rules, count, self.seed, first, shared)
 
     def to_dict(self, **found: Any) -> dict[str, Any]:
@@ -76,7 +74,7 @@ class Trial:
             "weights": list(self.controller.weights),
             "board": self.rules.board,
             "rule": self.rules.rule,
-            "pieces": self.file or self.rules.pieces,
+            "pieces": self.rules.pieces,
             "device": self.device,
             **found,
             "seed": self.seed,

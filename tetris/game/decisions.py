@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import count
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,20 +40,6 @@ class Step(AfterState):
         value = weighted_sums(np.array([features], dtype=np.float64), player.weights).item()
         state = {field.name: getattr(after, field.name) for field in fields(after)}
         return cls(**state, features=features, value=value)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the step as plain values, for JSON."""
-        return {
-            "piece": self.piece,
-            "orientation": self.orientation,
-            "column": self.column,
-            "lines": self.lines,
-            "landing_row": self.landing_row,
-            "rows": list(self.rows),
-            "features": list(self.features),
-            "value": self.value,
-            "game_over": self.game_over,
-        }
 
 
 def landing_row(heights: list[int], shape: Shape, column: int) -> int:

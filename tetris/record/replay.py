@@ -29,8 +29,6 @@ from tetris.play.controller import LinearController
 
 FORMAT = "cem-tetris-replay"
 VERSION = 2
-STEPS_VERSION = 1
-"""The format of ``evaluate_tetris.py --replay``: every step with its features."""
 
 MOST_PLACEMENTS = 1 << 30
 """The most placements of a replay: a small hostile file must not unpack to fill the memory."""
@@ -150,21 +148,17 @@ class Replay:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Replay:
-        """Return the replay that ``to_dict`` (or ``evaluate_tetris.py --replay``) wrote; see `load`."""
+        """Return the replay that ``to_dict`` wrote; see `load`."""
         if not isinstance(values, Mapping) or values.get("format") != FORMAT:
             raise ValueError(f'expected an object with "format": "{FORMAT}"')
-        version = values.get("version")
-        if version not in (STEPS_VERSION, VERSION):
-            raise ValueError(f"expected version {STEPS_VERSION} or {VERSION} of the format, got {version!r}")
-        if version == VERSION and values.get("digest") != _digest(values):
+        if values.get("version") != VERSION:
+            raise ValueError(f"expected version {VERSION} of the format, got {values.get('version')!r}")
+        if values.get("digest") != _digest(values):
             raise ValueError("the digest does not match: the file is damaged or was edited")
         rules, controller = Rules.from_dict(values["rules"]), values.get("controller")
-        if version == VERSION:
-            placements = _unpacked(values["placements"], values["count"])
-            lines, games = values["lines"], values["games"]
-        else:
-            placements, lines, games = _from_steps(values["steps"], rules)
+        placements = _unpacked(values["placements"], values["count"])
         controller = LinearController.from_dict(controller) if controller else None
+        lines, games = values["lines"], values["games"]
         return cls(rules, placements, lines, games, values.get("seed"), values.get("stream"), controller)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -199,10 +193,3 @@ def _unpacked(text: str, count: int) -> bytes:
     if len(placements) != count:
         raise ValueError(f"expected {count} placements, got {'more' if len(placements) > count else 'fewer'}")
     return placements
-
-
-def _from_steps(steps: Any, rules: Rules) -> tuple[bytes, int, int]:
-    """Return the placements, the lines and the games of a file of steps."""
-    numbers = placement_numbers(rules.width)
-    placements = bytes(numbers[step["piece"], step["orientation"], step["column"]] for step in steps)
-    return placements, sum(step["lines"] for step in steps), sum(step["game_over"] for step in steps)

@@ -175,13 +175,10 @@ def _score_table(on: str, rule: str, pieces: str, more: str, scored: Sequence[tu
 
 
 def weight_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Table:
-    """Return the learned weights of runs, scaled to length 1; with one run the standard deviations, too."""
+    """Return the learned weights of runs, scaled to length 1."""
     features = dict.fromkeys(feature for run in runs for feature in run.feature_names)
     columns = [dict(zip(run.feature_names, run.controller.weights, strict=True)) for run in runs]
     header = ["feature", *names]
-    if len(runs) == 1:
-        header = ["feature", "weight", "standard deviation"]
-        columns.append(dict(zip(runs[0].feature_names, runs[0].spread, strict=True)))
     rows = [
         [feature, *(f"{column[feature]:.4f}" if feature in column else "–" for column in columns)]
         for feature in features
@@ -226,33 +223,3 @@ def start_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Table:
         for start in run.starts
     ]
     return Table("Starts of the run", ["run", *keys], rows, titled=True)
-
-
-def stage_table(run: RunRecord) -> Table:
-    """Return the stages of the curriculum and the progress of the run."""
-    played = {number: last - first + 1 for number, (_, first, last) in enumerate(stages_of(run.metrics))}
-    rows = [
-        [
-            number + 1,
-            stage.rules.board,
-            f"{played.get(number, 0)} of {stage.generations}",
-            f"{stage.decisions:,}",
-            f"{run.recipe.population * run.recipe.streams:,}",
-        ]
-        for number, stage in enumerate(run.recipe.stages)
-    ]
-    header = ["stage", "board", "generations", "decisions per stream", "streams of games side by side"]
-    return Table("Stages", header, rows)
-
-
-def generation_table(run: RunRecord) -> Table:
-    """Return the numbers of the charts as a table."""
-    header = ["generation", "board", "best", "elites' mean", "worst elite", "learned mean"]
-    header += ["mean deviation", "seconds", "decisions", "decisions/s"]
-    rows = []
-    for record in (run.metrics[place] for place in shown_places(run)):
-        speed = record["decisions"] / record["seconds"] if record["seconds"] else None
-        spent = [lines_text(record["seconds"]), f"{record['decisions']:,}", lines_text(speed)]
-        curves = [lines_text(record[key]) for key in _CURVES]
-        rows.append([record["generation"], board(record), *curves, *spent])
-    return Table(f"Generations of {run.name}", header, rows)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +29,12 @@ COLORS = ("#000000", "#d55e00", "#0072b2", "#cc79a7", "#009e73", "#e69f00", "#56
 """Black, vermilion, blue, purple, green, orange, sky: the colour-blind-safe palette of Okabe and Ito."""
 
 _SIZE = (8.0, 4.5)  # inches
-_Y_TITLE = "lines per game (in training, log scale)"
-# Curves differ in dashes and markers as well as in colour.
-_SERIES: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    ("generation_best", "best candidate", {"color": COLORS[1], "linestyle": ":", "marker": "^"}),
-    ("elite_mean", "mean of the elites", {"color": COLORS[4], "linestyle": "--", "marker": "s"}),
-    ("learned_mean_fitness", "learned mean", {"color": COLORS[2], "marker": "o", "zorder": 1.9}),
-)
-_LOOKS = {"color": COLORS, "linestyle": ("-", "--", ":", "-."), "marker": "osv^DP"}
-_MARKS = 10  # markers on a curve, about
-_LEAST_LABEL = 0.07  # of the axis: what the board of a stage takes
+_RUN = [  # the curves of one run
+    ("generation_best", "best candidate"),
+    ("learned_mean_fitness", "learned mean"),
+    ("elite_mean", "mean of the elites"),
+]
+_DASHES = (":", "-", "--", "-.")
 
 
 def plot_learning_curve(
@@ -73,25 +68,29 @@ def plot_learning_curve(
 
         _, axes = pyplot.subplots(figsize=_SIZE, layout="constrained")
     charted = [chart_values(run, name) for run, name in zip(loaded, distinct_names(loaded), strict=True)]
-    stages = [_stages(values, across) for values in charted]
     one = len(loaded) == 1
-    looks = [{name: each[n % len(each)] for name, each in _LOOKS.items()} for n in range(len(loaded))]
-    curves = [(values, "elite_mean", values["name"], looks[n]) for n, values in enumerate(charted)]
+    curves = _RUN if one else [("elite_mean", values["name"]) for values in charted]
+    for n, (key, label) in enumerate(curves):
+        values, text = charted[0 if one else n], printable(label).replace("$", r"\$")  # no formula
+        look = {"color": COLORS[(n + 1) % len(COLORS)], "linestyle": _DASHES[n % len(_DASHES)]}
+        axes.plot(values[across], _numbers(values[key]), label=text, **look)
     if one:
-        curves = [(charted[0], *each) for each in _SERIES]
-    for number, (values, key, label, style) in enumerate(curves):
-        every = max(1, len(values[across]) // _MARKS)
-        marks = {"markersize": 4, "markevery": (number * every // len(curves), every)}  # side by side
-        text = printable(label).replace("$", r"\$")  # no formula
-        axes.plot(values[across], _numbers(values[key]), label=text, linewidth=1.5, **marks, **style)
-    x, low, high = (_numbers(charted[0][key]) for key in (across, "elite_threshold", "generation_best"))
-    if one and not np.isnan(low).all():
-        shade = {"color": COLORS[4], "alpha": 0.15, "linewidth": 0}
-        axes.fill_between(x, low, high, label="elites, from worst to best", **shade)
-    title = loaded[0].recipe.title if one else "mean of the elites"
-    _finish(axes, title, across, stages[0] if all(each == stages[0] for each in stages) else [])
-    if one and across == "generation":
-        axes.set_xlim(0.5, max(x[-1], 2) + 0.5)
+        x, low, high = (_numbers(charted[0][key]) for key in (across, "elite_threshold", "generation_best"))
+        axes.fill_between(x, low, high, label="elites, from worst to best", color=COLORS[3], alpha=0.15)
+    axes.xaxis.get_major_locator().set_params(integer=across != "seconds")
+    axes.set_yscale("symlog", linthresh=1.0)
+    axes.set_ylim(bottom=0.0)
+    axes.set(xlabel=ACROSS[across], ylabel="lines per game (in training, log scale)")
+    axes.set_title(loaded[0].recipe.title if one else "mean of the elites", loc="left", fontsize="medium")
+    axes.grid(axis="y", color="0.9")
+    axes.legend(loc="lower right")
+    stages = [_stages(values, across) for values in charted]
+    if all(each == stages[0] for each in stages):
+        for begin in stages[0][1:]:
+            axes.axvline(begin, color="0.3", linewidth=0.8)
+        above = axes.secondary_xaxis("top")
+        above.set_xticks(stages[0], [stage["board"] for stage in charted[0]["stages"]], ha="left")
+        above.tick_params(length=0)
     return axes
 
 
@@ -106,36 +105,10 @@ def _numbers(values: Sequence[float | None]) -> npt.NDArray[np.float64]:
     return np.array(values, dtype=np.float64)  # None is not a number
 
 
-def _finish(axes: Any, title: str, across: str, stages: list[tuple[str, float, float]]) -> None:
-    from matplotlib.ticker import EngFormatter
-
-    axes.set_yscale("symlog", linthresh=1.0)
-    axes.yaxis.set_major_formatter(EngFormatter(sep=" "))
-    axes.set_ylim(bottom=0.0)
-    axes.set_xlabel(ACROSS[across])
-    axes.set_ylabel(_Y_TITLE)
-    if across == "decisions":
-        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    if across == "generation":
-        axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.grid(axis="y", color="0.9")
-    axes.set_axisbelow(True)
-    axes.set_title(title, loc="left", fontsize="medium", pad=18)
-    for _, begin, _ in stages[1:]:
-        axes.axvline(begin, color="0.3", linewidth=0.8)
-    above = {"xycoords": ("data", "axes fraction"), "xytext": (0, 3), "textcoords": "offset points"}
-    for board, begin, end in stages:
-        if end - begin >= _LEAST_LABEL * (stages[-1][2] - stages[0][1]):
-            axes.annotate(board, ((begin + end) / 2, 1.0), ha="center", fontsize="small", **above)
-    axes.legend(loc="lower right", framealpha=0.9)
-
-
-def _stages(values: Mapping[str, Any], across: str) -> list[tuple[str, float, float]]:
-    """Return board, left and right edge of each stage, the edges half-way to the neighbours."""
+def _stages(values: Mapping[str, Any], across: str) -> list[float]:
+    """Return where each stage begins, half-way from the generation before."""
     x, places = values[across], [stage["place"] for stage in values["stages"]]
-    begins = [(x[place - 1] + x[place]) / 2 if place else x[0] for place in places]
-    edges = pairwise([*begins, x[-1]])
-    return [(stage["board"], *ends) for stage, ends in zip(values["stages"], edges, strict=True)]
+    return [(x[place - 1] + x[place]) / 2 if place else x[0] for place in places]
 
 
 def new_figure(width: float, height: float) -> Any:

@@ -31,11 +31,10 @@ async function follow() {
   const now = (await fetch(location.href, { method: "HEAD" })).headers.get("ETag");
   if (now === null || now === version) return;
   const page = new DOMParser().parseFromString(await (await fetch(location.href)).text(), "text/html");
-  if (!page.documentElement.dataset.version) return;
+  if (!page.documentElement.dataset.version) return; // a run that is waited for
   version = page.documentElement.dataset.version;
   take(page);
 }
 
 begin();
-if (version) setInterval(() => { if (!document.hidden) follow().catch(() => null); }, 2000);
-else setTimeout(() => location.reload(), 10000); // from the disk
+setInterval(() => { if (!document.hidden) follow().catch(() => null); }, 2000);

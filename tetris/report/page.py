@@ -30,22 +30,19 @@ from tetris.view.replay_page import json_script, player_assets, player_fragment
 _FOLDER = Path(__file__).parent
 
 
-def write_report(
-    path: Path, runs: Sequence[RunRecord], across: str = "generation", *, live: bool = False
-) -> None:
+def write_report(path: Path, runs: Sequence[RunRecord], across: str = "generation") -> None:
     """Write the report of a run, or the comparison of several, atomically.
 
     Args:
         path: The file. OSError if it cannot be written.
         runs: The runs, at least one.
         across: The first x axis of the charts.
-        live: Whether the page loads itself again: from the disk now and then, from a server when it changed.
     """
-    write_text(path, report_page(runs, across, live=live))
+    write_text(path, report_page(runs, across))
 
 
 def report_page(runs: Sequence[RunRecord], across: str = "generation", *, live: bool = False) -> str:
-    """Return the page of `write_report`."""
+    """Return the page of `write_report`; ``live``: for a server, which it asks for what has changed."""
     run, names = runs[0], data.distinct_names(runs)
     named = list(zip(names, runs, strict=True))
     charts = {"across": across, "runs": [data.chart_values(each, name) for name, each in named]}
@@ -70,11 +67,9 @@ def report_page(runs: Sequence[RunRecord], across: str = "generation", *, live: 
         players=list(map(Markup, players)),
         weights=data.weight_table(runs, names),
         cost=data.cost_table(runs, names),
-        stages=data.stage_table(run),
         differences=differences,
         settings=settings,
         starts=data.start_table(runs, names),
-        generations=[(name, data.generation_table(each)) for name, each in named],
         charts=Markup(json_script(charts, ' id="report-data"')),
         player_assets=Markup(player_assets()),
     )

@@ -86,6 +86,11 @@ class Solution:
     sweeps: int
     seconds: float
 
+    @property
+    def figures(self) -> dict[str, int | float]:
+        """All but rules and values, for JSON."""
+        return {name: value for name, value in vars(self).items() if name not in ("rules", "values")}
+
     def value(self, rows: Sequence[int], piece: int = 0) -> float:
         """Return the lines to come of a board, its rows from the bottom; ``piece`` if two are known."""
         board = sum(row << r * self.rules.width for r, row in enumerate(rows))
@@ -136,8 +141,7 @@ class Solution:
         rows = self.values.cpu().numpy().reshape(-1, _VALUES[self.pieces_known])[:, : len(PIECE_LETTERS)]
         boards = np.flatnonzero(rows.any(axis=1))
         values = rows[boards] if self.pieces_known == 2 else rows[boards, 0]
-        about = {**vars(self), "rules": self.rules.to_dict()}
-        del about["values"]
+        about = {"rules": self.rules.to_dict(), **self.figures}
         file = io.BytesIO()
         np.savez(file, solution=json.dumps(about), boards=boards.astype(np.uint32), values=values)
         write_bytes(path, file.getvalue())

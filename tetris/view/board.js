@@ -2,6 +2,7 @@
 // where it is empty, the bottom row first, and HEADROOM rows above its height. A shape is as tetris/view/replay_page.py writes it.
 
 const HEADROOM = 4; // a piece that ends the game comes to rest there
+const FALL = 0.6, FASTEST_FALL = 12; // share of a piece's time in which it falls; pieces a second, beyond which it does not
 
 async function unpack(text) {
   const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));

@@ -1,6 +1,5 @@
 // A race with the agent on the same pieces. A person keeps a piece at most once before it is placed; by the original rule, none.
 
-const FALL = 0.6, FASTEST_FALL = 12; // share of a piece's time in which the agent's falls; pieces a second, beyond which it does not
 const SLICE = 7, FLASH = 160; // milliseconds of a frame in which the agent plays; for which full rows are lit
 const REASONS = 7, REPEATED = ["left", "right", "lower"], MOVES = { left: [0, -1], right: [0, 1], rotate: [1, 0] };
 const find = (selector) => document.querySelector(selector);

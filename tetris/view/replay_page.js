@@ -1,8 +1,6 @@
 // The element tetris-player plays the replay in the JSON inside it, which tetris/view/replay_page.py made and checked.
 
 const SPEEDS = [1, 2, 5, 10, 20, 50, 100, 500, 2000];
-const FASTEST_FALL = 12; // pieces per second; beyond, a fall would be two frames
-const FALL = 0.6; // share of a piece's time in which it falls
 const REASONS = 12; // features that are told
 const ICONS = { Play: "M4 2v12l9-6z", Pause: "M3 2h4v12H3zM9 2h4v12H9z" };
 

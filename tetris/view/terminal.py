@@ -50,15 +50,13 @@ def is_interactive(output: TextIO) -> bool:
     return not dumb and output.isatty() and sys.stdin is not None and sys.stdin.isatty()
 
 
-def color_depth(output: TextIO) -> int:
-    """Return 24 or 8 bits of colour; 0 where NO_COLOR is set or half blocks cannot be written."""
+def has_colors(output: TextIO) -> bool:
+    """Return whether half blocks can be written, and NO_COLOR is not set."""
     try:
         "▀▄│└─┘".encode(output.encoding or "ascii")
     except UnicodeEncodeError:
-        return 0
-    if os.environ.get("NO_COLOR"):
-        return 0
-    return 24 if os.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit") else 8
+        return False
+    return not os.environ.get("NO_COLOR")
 
 
 def parse_keys(text: str) -> list[str]:
@@ -74,7 +72,7 @@ class Terminal:
         """Set up with the keyboard's file descriptor; the terminal is changed when the context is entered."""
         self.output = output
         self.keyboard = keyboard
-        self.depth = color_depth(output)
+        self.colors = has_colors(output)
         self._last = ""
 
     def __enter__(self) -> Terminal:
@@ -100,7 +98,7 @@ class Terminal:
             size = os.terminal_size((80, 24))
         if explanation is not None:
             panel = [*panel, *explanation_lines(explanation, size.lines - _PANEL_HEAD)]
-        lines = screen(scene, kinds, panel, footer, size, self.depth)
+        lines = screen(scene, kinds, panel, footer, size, self.colors)
         text = _HOME + f"{_TO_LINE_END}\r\n".join(lines) + _TO_LINE_END + _TO_SCREEN_END
         if text != self._last:
             self._last = text
@@ -140,13 +138,10 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def screen(
-    scene: Scene, kinds: Cells, panel: Sequence[str], footer: str, size: os.terminal_size, depth: int
+    scene: Scene, kinds: Cells, panel: Sequence[str], footer: str, size: os.terminal_size, colors: bool
 ) -> list[str]:
-    """Return the lines of the screen: the board beside the panel, or that there is no room for it.
-
-    The depth is that of colours, 24, 8 or 0 bits.
-    """
-    rules, sizes = scene.rules, [*_sizes(scene.rules, depth)]
+    """Return the lines of the screen: the board beside the panel, or that there is no room for it."""
+    rules, sizes = scene.rules, [*_sizes(scene.rules, colors)]
     fits = [
         (cell, headroom, columns)
         for columns_of_panel in _PANELS
@@ -158,11 +153,11 @@ def screen(
         text = f"the window is too small: {columns} x {lines} needed, q quits"
         return textwrap.wrap(text, size.columns)[: size.lines]
     cell, headroom, columns = fits[0]
-    board = board_lines(kinds[: rules.height + headroom], rules.height, depth, cell)
+    board = board_lines(kinds[: rules.height + headroom], rules.height, cell, colors=colors)
     room = size.columns - columns
     beside = []
     if room >= 8:  # the lines of the next piece are as wide, and not cut: they hold escape sequences
-        beside = [*_next_piece(scene.next_piece, depth), *(printable(line)[:room] for line in panel)]
+        beside = [*_next_piece(scene.next_piece, colors), *(printable(line)[:room] for line in panel)]
     empty = " " * (columns - len(_GAP))
     rows = zip_longest(board, beside[: size.lines - 1])
     joined = [f"{left or empty}{_GAP}{right or ''}" for left, right in rows]
@@ -185,17 +180,17 @@ def explanation_lines(explanation: Explanation, room: int) -> list[str]:
     return lines + rows
 
 
-def _sizes(rules: Rules, depth: int) -> Iterator[tuple[int, int, int, int]]:
+def _sizes(rules: Rules, colors: bool) -> Iterator[tuple[int, int, int, int]]:
     """The sizes of a board, the largest first: a cell's columns, rows above it, its columns, all lines."""
-    cells, least = (range(_LARGEST_CELL, 0, -1), _LEAST_HEADROOM) if depth else ((2,), _LEAST_PLAIN_HEADROOM)
+    cells, least = (range(_LARGEST_CELL, 0, -1), _LEAST_HEADROOM) if colors else ((2,), _LEAST_PLAIN_HEADROOM)
     for cell in cells:
         for headroom in range(HEADROOM, least - 1, -1):
             rows = rules.height + headroom
-            lines = math.ceil(rows * cell / 2) if depth else rows
+            lines = math.ceil(rows * cell / 2) if colors else rows
             yield cell, headroom, rules.width * cell + 2 + len(_GAP), lines + 2
 
 
-def _next_piece(piece: int | None, depth: int) -> list[str]:
-    if piece is None or not depth:
+def _next_piece(piece: int | None, colors: bool) -> list[str]:
+    if piece is None or not colors:
         return [f"next: {'-' if piece is None else PIECE_LETTERS[piece]}", ""]
-    return ["next", *half_blocks(piece_picture(piece, 2), depth == 24)]
+    return ["next", *half_blocks(piece_picture(piece, 2))]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from functools import lru_cache
-from itertools import groupby, product
+from itertools import groupby
 
 import numpy as np
 
@@ -18,19 +17,18 @@ _CHARACTERS = {PAGE: "  ", EMPTY: " .", FULL: "==", STACK: "[]", FALLING: "##"}
 
 RESET = "\x1b[0m"
 
-_LEVELS = (0, 95, 135, 175, 215, 255)
-# Of 256 colours, those from 16 on: a cube of these levels, and 24 greys.
-_COLORS = np.array([*product(_LEVELS, repeat=3), *((8 + 10 * grey,) * 3 for grey in range(24))])
+_CODES = [f"2;{red};{green};{blue}" for red, green, blue in PALETTE.tolist()]
+"""The end of the escape sequence of each colour, in 24 bits: a terminal that has fewer takes the nearest."""
 
 
-def board_lines(kinds: Cells, height: int, depth: int = 0, cell: int = 2) -> list[str]:
+def board_lines(kinds: Cells, height: int, cell: int = 2, *, colors: bool = False) -> list[str]:
     """Return `board_kinds` as text, lines of one width, the topmost first, and the floor.
 
-    Rows from ``height`` on have no side walls. With 24 or 8 bits of colour they are half blocks and ``cell``
-    the columns of a cell, otherwise plain characters, a line a row.
+    Rows from ``height`` on have no side walls. With colours they are half blocks, ``cell`` the columns of
+    a cell, otherwise plain characters, a line a row.
     """
-    if depth:
-        lines, walled = half_blocks(board_picture(kinds, cell), depth == 24), math.ceil(height * cell / 2)
+    if colors:
+        lines, walled = half_blocks(board_picture(kinds, cell)), math.ceil(height * cell / 2)
         side, left, bottom, right = "│└─┘"
     else:
         looks = np.where(
@@ -57,35 +55,22 @@ def scene_text(scene: Scene) -> str:
     return "\n".join([counts, *map(str.rstrip, board_lines(scene_kinds(scene)[:top], height))])
 
 
-def half_blocks(picture: Picture, true_color: bool) -> list[str]:
+def half_blocks(picture: Picture) -> list[str]:
     """Return a picture as lines for a terminal, two rows of pixels a line.
 
-    The page around the board is left in the terminal's own background. Without ``true_color`` colours are the
-    nearest of 256.
+    The page around the board is left in the terminal's own background.
     """
     if len(picture) % 2:
         picture = np.vstack([np.full_like(picture[:1], 3 * PAGE), picture])
-    colors = _codes(true_color)
-    return [
-        "".join(_runs(top, bottom, colors)) for top, bottom in zip(picture[::2], picture[1::2], strict=True)
-    ]
+    return ["".join(_runs(top, bottom)) for top, bottom in zip(picture[::2], picture[1::2], strict=True)]
 
 
-def _runs(top: Picture, bottom: Picture, codes: list[str]) -> Iterable[str]:
+def _runs(top: Picture, bottom: Picture) -> Iterable[str]:
     for (upper, lower), run in groupby(zip(top.tolist(), bottom.tolist(), strict=True)):
         # The page is always the background: that of the terminal.
         flipped = upper // 3 == PAGE
         front, back = (lower, upper) if flipped else (upper, lower)
-        background = "49" if back // 3 == PAGE else f"48;{codes[back]}"
+        background = "49" if back // 3 == PAGE else f"48;{_CODES[back]}"
         block = " " if front // 3 == PAGE or front == back else "▄" if flipped else "▀"
-        yield f"\x1b[38;{codes[front]};{background}m{block * len(list(run))}"
+        yield f"\x1b[38;{_CODES[front]};{background}m{block * len(list(run))}"
     yield RESET
-
-
-@lru_cache
-def _codes(true_color: bool) -> list[str]:
-    """The end of the escape sequence of each colour, or of the nearest of 256."""
-    if true_color:
-        return [f"2;{red};{green};{blue}" for red, green, blue in PALETTE.tolist()]
-    distances = ((PALETTE[:, None].astype(int) - _COLORS) ** 2).sum(axis=2)
-    return [f"5;{16 + number}" for number in distances.argmin(axis=1)]

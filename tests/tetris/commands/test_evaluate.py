@@ -10,13 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from tetris import LinearController, Lookahead, Rules, Score, play_game, published
+from tetris import LinearController, Lookahead, Rules, Score, published
 from tetris.evaluation.scores import Limit, Trial, measure
 from tetris.record.score import ESTIMATOR
 
 Script = Callable[..., Any]
-ROOT = Path(__file__).parents[3]
-RECORDED: dict[str, Any] = json.loads((ROOT / "tests" / "tetris" / "fixtures" / "games.json").read_text())[0]
 QUICK = ("--board", "6x6", "--device", "python", "--json")
 
 
@@ -61,7 +59,6 @@ def test_json_holds_everything_that_belongs_to_a_score(script: Script) -> None:
 )
 def test_it_looks_ahead_if_asked_to(
     script: Script,
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     flags: tuple[object, ...],
     lookahead: Lookahead,
@@ -76,21 +73,6 @@ def test_it_looks_ahead_if_asked_to(
     assert lookahead.to_dict().items() <= measured.items()
     table = script("evaluate_tetris", "dellacherie", *QUICK[:-1], "--decisions", 8, *flags)
     assert f"pieces uniform (seed 12345){said}, engine python" in table.out
-    steps = tmp_path / "steps.json"
-    _evaluate(script, "dt20", "--decisions", 9, "--seed", 7, "--replay", steps, "--json", *flags)
-    game = play_game("dt20", 7, most_pieces=9, lookahead=lookahead)
-    assert json.loads(steps.read_text())["steps"] == [
-        json.loads(json.dumps(step.to_dict())) for step in game.steps
-    ]
-
-
-def test_a_sequence_is_played_with_the_next_piece_known(script: Script, tmp_path: Path) -> None:
-    file, out = tmp_path / "pieces.txt", tmp_path / "steps.json"
-    file.write_text("1 0")  # a square, and the bar for which it leaves a well open
-    arguments = ("dt20", "--board", "4x8", "--piece-sequence", file, "--replay", out, "--json")
-    (measured,) = _evaluate(script, *arguments, "--pieces-known", 2)
-    assert (measured["decisions"], measured["pieces_known"]) == (2, 2)
-    assert [step["piece"] for step in json.loads(out.read_text())["steps"]] == [1, 0]
 
 
 def test_file_and_run_folder_are_called_as_they_were_given(script: Script, tmp_path: Path) -> None:
@@ -99,39 +81,6 @@ def test_file_and_run_folder_are_called_as_they_were_given(script: Script, tmp_p
     measured = _evaluate(script, tmp_path, file, *QUICK, "--decisions", 64)
     assert [each["controller"] for each in measured] == [str(tmp_path), str(file)]
     assert measured[0]["lines"] == measured[1]["lines"]
-
-
-def _recorded_pieces(folder: Path) -> Path:
-    file = folder / "pieces.txt"
-    file.write_text("\n".join(str(step[0]) for step in RECORDED["steps"]) + "\n")
-    return file
-
-
-def test_piece_sequence_and_replay_reproduce_the_recorded_game(script: Script, tmp_path: Path) -> None:
-    out = tmp_path / "replay.json"
-    (measured,) = _evaluate(
-        script, "dt20", "--piece-sequence", _recorded_pieces(tmp_path), "--replay", out, "--json"
-    )
-    replay = json.loads(out.read_text())
-    assert [list(step.values()) for step in replay["steps"]] == RECORDED["steps"]
-    assert list(replay["steps"][0]) == [
-        *("piece", "orientation", "column", "lines", "landing_row", "rows", "features", "value", "game_over")
-    ]
-    assert (measured["decisions"], measured["device"], measured["seed"]) == (150, "python", None)
-    assert measured["lines"] == sum(step["lines"] for step in replay["steps"])
-
-
-@pytest.mark.parametrize(("text", "message"), [("", "got none"), ("0 1 7", "got '7' as number 3")])
-def test_file_that_holds_no_pieces_is_refused(
-    script: Script, tmp_path: Path, text: str, message: str
-) -> None:
-    file = tmp_path / "pieces.txt"
-    file.write_text(text, encoding="utf-8")
-    ended = script("evaluate_tetris", "dt20", "--piece-sequence", file)
-    assert ended.status == 2
-    (line,) = ended.err.splitlines()
-    assert f"{file}: expected pieces 0..6 separated by whitespace, " in line
-    assert message in line
 
 
 @pytest.mark.cuda

@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from sample_runs import TINY, metrics_of
 
 from tetris import LinearController, Rules
 from tetris.commands import train
-from tetris.training.run_folder import RunFolder
 
 Script = Callable[..., Any]
 
@@ -52,7 +50,7 @@ def test_a_run_does_without_what_cannot_be_drawn(
     monkeypatch.setattr("tetris.commands.train.draw_runs", lambda *_: None)
     monkeypatch.setattr("tetris.report.evolution.write_gif", lambda *_: 1 / 0)
     ended = _train(script, tmp_path / "a")
-    assert f"watch_tetris.py {tmp_path / 'a'} --evolution {tmp_path / 'a' / 'evolution.gif'}" in ended.err
+    assert f"no {tmp_path / 'a' / 'evolution.gif'}: ZeroDivisionError" in ended.err
 
 
 def test_controller_tells_where_it_comes_from(script: Script, tmp_path: Path) -> None:
@@ -122,7 +120,7 @@ def test_ends_with_its_score_beside_published_ones(script: Script, tmp_path: Pat
     assert [each["measured"]["machine"] for each in scores if "measured" in each] == ["NVIDIA H200"] * 4
     *_, verdict, command = ended.out.splitlines()
     assert " lines per game on 5x6" in verdict
-    assert command == f"to watch it play: python scripts/watch_tetris.py {tmp_path / 'a'}"
+    assert command == f"to watch it play: python -m tetris watch {tmp_path / 'a'}"
 
 
 def test_score_is_that_of_evaluate_tetris(script: Script, tmp_path: Path) -> None:
@@ -186,7 +184,7 @@ def test_a_run_that_knows_the_next_piece_is_scored_and_resumed_knowing_it(
     monkeypatch.setattr("tetris.evaluation.scores.BURN_IN", 1)
     known = ("--pieces-known", 2, "--score-decisions", 8, "--streams", 1, "--decisions", 8)
     ended = _train(script, tmp_path / "a", *known, "--seed", 2)
-    assert f"watch_tetris.py --pieces-known 2 {tmp_path / 'a'}" in ended.out
+    assert f"tetris watch --pieces-known 2 {tmp_path / 'a'}" in ended.out
     controller = LinearController.load(tmp_path / "a" / "controller.json")
     assert {score["pieces_known"] for score in controller.provenance["score"]} == {2}
     assert controller.provenance["config"]["pieces_known"] == 2
@@ -194,27 +192,6 @@ def test_a_run_that_knows_the_next_piece_is_scored_and_resumed_knowing_it(
     assert (again.status, again.err) == (0, "")
     _train(script, tmp_path / "b", *known[2:], "--seed", 2)
     assert metrics_of(tmp_path / "a") != metrics_of(tmp_path / "b")
-
-
-def test_while_a_run_goes_on_its_report_is_written_now_and_then(
-    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _train(script, tmp_path / "a")
-    page = tmp_path / "a" / "report.html"
-    page.unlink()
-    now = 0.0
-    monkeypatch.setattr(train, "time", SimpleNamespace(monotonic=lambda: now))
-    live = train.LiveReport(RunFolder(tmp_path / "a"))
-    now = train.LIVE_SECONDS - 1
-    live.on_checkpoint(1, {})
-    assert not page.exists()
-    now += 1
-    live.on_checkpoint(2, {})
-    assert "location.reload" in page.read_text(encoding="utf-8")
-    # A defect of the page does not end the run.
-    monkeypatch.setattr(train, "write_report", lambda *_, **__: 1 / 0)
-    now += train.LIVE_SECONDS
-    live.on_checkpoint(3, {})
 
 
 def test_a_report_that_fails_is_a_note_and_the_run_is_kept(
@@ -226,7 +203,6 @@ def test_a_report_that_fails_is_a_note_and_the_run_is_kept(
     monkeypatch.setattr(train, "write_report", broken)
     ended = _train(script, tmp_path / "a", "--score-decisions", 64)
     line, *_ = (line for line in ended.err.splitlines() if line.startswith("note: no "))
-    assert line.startswith(f"note: no {tmp_path / 'a' / 'report.html'}: KeyError: 'lines'; to try again: ")
-    assert line.endswith(f"report_tetris.py {tmp_path / 'a'}")
+    assert line == f"note: no {tmp_path / 'a' / 'report.html'}: KeyError: 'lines'"
     assert LinearController.load(tmp_path / "a" / "controller.json").provenance["score"]
     assert not (tmp_path / "a" / "report.html").exists()

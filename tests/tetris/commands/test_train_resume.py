@@ -93,7 +93,7 @@ def test_signal_drops_the_generation_and_says_how_to_go_on(
     assert ended.status == status
     last = ended.err.splitlines()[-1]
     assert last.startswith(f"stopped by {number.name} after {generation} of 5 generations; to go on: python ")
-    assert last.endswith(f"train_tetris.py --resume {folder}")
+    assert last.endswith(f"python -m tetris train --resume {folder}")
     assert len(metrics_of(folder)) == generation
     assert (folder / "controller.json").exists() == (generation > 0)
     if generation:
@@ -152,7 +152,8 @@ def test_time_limit_ends_a_run_that_can_be_resumed(
     ended = script("train_tetris", *RECIPE, "--out", folder, "--time-limit", 1000)
     assert ended.status == 0
     assert (
-        f"time is up after 2 of 5 generations; to go on: python {sys.argv[0]} --resume {folder}" in ended.err
+        f"time is up after 2 of 5 generations; to go on: python -m tetris train --resume {folder}"
+        in ended.err
     )
     assert LinearController.load(folder / "controller.json").provenance["generation"] == 2
 

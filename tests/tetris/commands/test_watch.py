@@ -18,26 +18,12 @@ from pseudo_terminal import Pty
 from sample_scenes import sample_scenes
 
 from tetris import Rules, Streams, published, rollout
-from tetris.commands import watch as _watch
 from tetris.record.replay import Replay
 from tetris.view.images import PALETTE, frame
 
 Script = Callable[..., Any]
 ROOT = Path(__file__).parents[3]
 SMALL = ("--board", "6x6", "--seed", 7)
-
-
-def send(monkeypatch: pytest.MonkeyPatch, number: signal.Signals, pieces: int) -> None:
-    """Send a signal while a piece is played, the one of that number."""
-    original = _watch.play
-
-    def playing(*arguments: Any) -> Any:
-        for count, after in enumerate(original(*arguments), start=1):
-            if count == pieces:
-                signal.raise_signal(number)
-            yield after
-
-    monkeypatch.setattr(_watch, "play", playing)
 
 
 def recorded(script: Script, folder: Path, *arguments: object) -> Path:
@@ -74,8 +60,6 @@ def test_a_pipe_gets_plain_frames(script: Script) -> None:
     assert len(frames) == 40
     first = frames[0].splitlines()
     assert re.fullmatch(r"piece 1 [A-Z], next [A-Z], lines 0, games over 0", first[0])
-    assert first[-2].startswith("landing_height ")
-    assert re.fullmatch(r"value -?[\d.]+, margin [\d.]+", first[-1])
 
 
 def test_a_replay_shows_what_was_played(script: Script, tmp_path: Path) -> None:
@@ -86,15 +70,6 @@ def test_a_replay_shows_what_was_played(script: Script, tmp_path: Path) -> None:
     # A replay ends, and with it what is known of the pieces.
     assert re.sub(r"(piece 30 .), next .", r"\1", live) == again
     assert script("watch_tetris", file, "--decisions", 2).out.count("piece ") == 2
-
-
-def test_a_replay_of_evaluate_tetris_is_shown_too(script: Script, tmp_path: Path) -> None:
-    file = tmp_path / "steps.json"
-    script("evaluate_tetris", "dt20", "--board", "6x6", "--seed", 7, "--decisions", 30, "--replay", file)
-    assert (
-        script("watch_tetris", file).out
-        == script("watch_tetris", recorded(script, tmp_path, "dt20", *SMALL, "--decisions", 30)).out
-    )
 
 
 def test_a_gif_holds_a_picture_a_piece(script: Script, tmp_path: Path) -> None:
@@ -135,19 +110,6 @@ def test_a_page_is_written_beside_a_replay(script: Script, tmp_path: Path) -> No
     file = recorded(script, tmp_path, *SMALL, "--decisions", 20, "--html", page)
     assert "<title>anywidth</title>" in page.read_text(encoding="utf-8")
     assert len(Replay.load(file).placements) == 20
-
-
-def test_what_was_played_until_a_signal_is_written(
-    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = Replay.load(recorded(script, tmp_path, "--seed", 7, "--decisions", 20))
-    send(monkeypatch, signal.SIGTERM, 20)
-    file, page = tmp_path / "game.json", tmp_path / "a.html"
-    ended = script("watch_tetris", "--games", 1, "--seed", 7, "--replay", file, "--html", page)
-    assert ended.status == 143
-    assert ended.err == "stopped by SIGTERM after 20 pieces, writing them\n"
-    assert Replay.load(file) == whole
-    assert page.exists()
 
 
 def test_a_replay_keeps_its_own_rules(script: Script, tmp_path: Path) -> None:

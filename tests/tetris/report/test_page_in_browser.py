@@ -121,16 +121,16 @@ def test_a_page_follows_its_run_and_stays_where_the_reader_is(run: Path, browser
         page.evaluate("document.querySelector('input[value=decisions]').click()")
         page.touch(*at(page, chart, 0.0, 0.1, 0.5))
         zoomed = described(page, chart)
-        page.evaluate("document.querySelector('#numbers details').open = true")
+        page.evaluate("document.querySelector('#configuration details').open = true")
         page.evaluate("document.querySelector('#throughput').scrollIntoView()")
         metrics = run / "metrics.jsonl"
         *_, last = metrics.read_text().splitlines()
         with metrics.open("a") as file:
             file.write(json.dumps({**json.loads(last), "generation": 13}) + "\n")
-        page.wait_for("document.querySelectorAll('#numbers tbody tr').length == 13")
+        page.wait_for("document.querySelector('.tiles').textContent.includes('13 of 12')")
         assert described(page, chart) == zoomed
         assert page.evaluate("document.querySelector('input[value=decisions]').checked")
-        assert page.evaluate("document.querySelector('#numbers details').open")
+        assert page.evaluate("document.querySelector('#configuration details').open")
         assert "13 of 12" in page.evaluate("document.querySelector('.badge').textContent")
         assert abs(page.evaluate("document.querySelector('#throughput').getBoundingClientRect().top")) < 2
         server.shutdown()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,22 +30,12 @@ def test_a_run_is_taken_for_its_controller(tmp_path: Path) -> None:
     assert play_game(run, most_pieces=5).controller == run.controller
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("", "Expecting value"),
-        ('{"generation": 2}', "expected another stage, got None"),
-        ('{"decisions": "<b>"}', "expected another decisions, got '<b>'"),
-    ],
-)
-def test_a_damaged_line_of_the_metrics_is_named(tmp_path: Path, line: str, message: str) -> None:
+def test_a_damaged_line_of_the_metrics_is_named(tmp_path: Path) -> None:
     path = make_run(tmp_path / "mine")
     metrics = path / "metrics.jsonl"
-    lines = metrics.read_text().splitlines()
-    if line and "generation" not in line:
-        line = json.dumps({**json.loads(lines[1]), **json.loads(line)})
-    metrics.write_text("\n".join([lines[0], line, *lines[2:], ""]))
-    with pytest.raises(ValueError, match=f"metrics.jsonl: line 2: {message}"):
+    first, *others = metrics.read_text().splitlines()
+    metrics.write_text("\n".join([first, "", *others, ""]))
+    with pytest.raises(ValueError, match=r"metrics.jsonl: line 2: Expecting value"):
         load_run(path)
 
 

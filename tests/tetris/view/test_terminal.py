@@ -57,24 +57,24 @@ def test_watching_ends_with_q_and_leaves_the_terminal_as_it_was(person: Pty) -> 
     assert watcher.paused
 
 
-@pytest.mark.parametrize("depth", [24, 0])
+@pytest.mark.parametrize("colors", [True, False])
 @pytest.mark.parametrize("size", [(80, 24), (20, 9), (1, 1)])
-def test_a_screen_fits_its_terminal(size: tuple[int, int], depth: int) -> None:
+def test_a_screen_fits_its_terminal(size: tuple[int, int], colors: bool) -> None:
     text = ["a long line of text " * 5] * 50, "keys " * 30
     for scene in sample_scenes(RULES, 40):
-        drawn = screen(scene, scene_kinds(scene), *text, os.terminal_size(size), depth)
+        drawn = screen(scene, scene_kinds(scene), *text, os.terminal_size(size), colors)
         assert len(drawn) <= size[1]
         assert max(len(ESCAPES.sub("", line)) for line in drawn) <= size[0]
 
 
-@pytest.mark.parametrize("depth", [24, 0])
+@pytest.mark.parametrize("colors", [True, False])
 @pytest.mark.parametrize("rules", [Rules(10, 20), Rules(4, 7)])
-def test_a_window_that_is_too_small_says_which_size_is_enough(rules: Rules, depth: int) -> None:
+def test_a_window_that_is_too_small_says_which_size_is_enough(rules: Rules, colors: bool) -> None:
     (scene,) = sample_scenes(rules, 1)
 
     def drawn(columns: int, lines: int) -> list[str]:
         size = os.terminal_size((columns, lines))
-        return screen(scene, scene_kinds(scene, rules.height), [], "keys", size, depth)
+        return screen(scene, scene_kinds(scene, rules.height), [], "keys", size, colors)
 
     (message,) = drawn(80, 1)
     found = re.search(r"(\d+) x (\d+) needed", message)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 from sample_scenes import sample_scenes
 
 from tetris import Rules
 from tetris.record.numbers import counted, file_size
 from tetris.view.game_view import FALLING, STACK
-from tetris.view.images import PALETTE, piece_picture
+from tetris.view.images import PALETTE
 from tetris.view.text import half_blocks, scene_text
 
 RULES = Rules(6, 5)
@@ -41,15 +39,9 @@ def test_full_rows_and_the_end_of_a_game_are_marked() -> None:
 
 def test_half_blocks_hold_two_pixels_each() -> None:
     picture = np.array([[0, 3 * STACK, 3 * STACK], [3 * STACK, 0, 3 * FALLING]], dtype=np.uint8)
-    (line,) = half_blocks(picture, true_color=True)
+    (line,) = half_blocks(picture)
     stack, falling = (";".join(map(str, PALETTE[3 * kind])) for kind in (STACK, FALLING))
     assert line == (f"\x1b[38;2;{stack};49m▄\x1b[38;2;{stack};49m▀\x1b[38;2;{stack};48;2;{falling}m▀\x1b[0m")
-
-
-def test_with_256_colours_the_nearest_is_taken() -> None:
-    text = "".join(half_blocks(piece_picture(3, 2), true_color=False))
-    assert set(re.findall(r"5;(\d+)", text)) <= {str(number) for number in range(16, 256)}
-    assert "2;" not in re.sub(r"5;\d+", "", text)
 
 
 def test_a_count_of_one_is_singular_and_a_small_file_is_in_bytes() -> None:
