@@ -258,7 +258,7 @@ def test_a_wheel_holds_the_packages_and_does_all_that_the_checkout_does(wheel: P
     assert all(path.startswith(str(site)) for path in where.split())
     tiny = ("--features=bcts", "--board=10x6", "--generations=2", "--population=6", "--decisions=40")
     trained = run("cem-tetris", "train", *tiny, "--device", "cpu", "--score-decisions", 640, "--out", "run")
-    assert trained.splitlines()[-1] == "to watch it play: cem-tetris watch run"
+    assert trained.splitlines()[-1] == "to watch it play: python -m tetris watch run"
     assert (tmp_path / "run" / "report.html").is_file()
     # The command takes no module from the current folder.
     planted = tmp_path / "planted"
