@@ -44,12 +44,12 @@ class Measured(NamedTuple):
     series: Mapping[str, Iterable[Mapping[str, Any]]] = {}  # records by the end of their file's name
 
 
-def write_result(path: Path, found: Measured, device: str) -> None:
-    """Write a result and its series."""
+def write_result(path: Path, found: Measured, device: str, at: tuple[str | None, bool]) -> None:
+    """Write a result and its series; ``at`` is what `commit` returned before it was measured."""
     for ending, records in found.series.items():
         text = "".join(json.dumps(record) + "\n" for record in records)
         write_text(path.with_name(f"{path.stem}{ending}.jsonl"), text)
-    sha, dirty = commit()
+    sha, dirty = at
     result = {
         "commit": sha,
         "dirty": dirty,

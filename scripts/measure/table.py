@@ -129,8 +129,9 @@ def command(name: str) -> Callable[..., int]:
         from kernels.support import ranks
         from measure import provenance
 
+        at = provenance.commit()  # the checkout may move on while it is measured
         if arguments.record:
-            if provenance.commit()[0] is None:
+            if at[0] is None:
                 fail(f"expected git to know the commit that is measured: set {provenance.COMMIT}")
             arguments.json = provenance.RESULTS / provenance.machine_name(device) / f"{name}.json"
             arguments.json.parent.mkdir(parents=True, exist_ok=True)
@@ -147,7 +148,7 @@ def command(name: str) -> Callable[..., int]:
             print(here.get("gpu", here["processor"]), here["vectors"], f"{here['threads']} threads", sep=", ")
             print(_table_of(found.figures, found.data.get("ranges", {})), flush=True)
             if arguments.json is not None and ranks.rank() == 0:
-                provenance.write_result(arguments.json, found, device)
+                provenance.write_result(arguments.json, found, device, at)
         return 0
 
     return main

@@ -58,13 +58,13 @@ def load_all(measurement: str) -> list[Result]:
 
 
 def with_provenance(text: str, *results: Result) -> str:
-    """Return a block's text with the machines that measured it, each with a link to its result file.
+    """Return a block's text with the machines that measured it, and links to their results by commit.
 
     ``{root}`` in a link stands for the way from the page to the root of the repository.
     """
     files: dict[str, list[str]] = {}
     for result in results:
-        link = f"[{result.name}]({{root}}benchmarks/results/{result.name}.json)"
+        link = f"[{result.name}@{result.commit[:7]}]({{root}}benchmarks/results/{result.name}.json)"
         files.setdefault(f"{result.hardware}{' (changed sources)' * result.dirty}", []).append(link)
     origins = "; ".join(f"{machine}: {', '.join(links)}" for machine, links in files.items())
     return f"{text}\n\n<sub>{origins}</sub>"

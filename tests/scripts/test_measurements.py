@@ -170,12 +170,28 @@ def test_a_run_of_another_checkout_is_told_apart(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(
         "sys.argv", [str(provenance.ROOT / "scripts" / "x.py"), "--json", "x.json", "/else/where"]
     )
-    provenance.write_result(tmp_path / "x.json", Measured({"a": 1.0}, {}, {"-1": [{"b": 2}]}), "cpu")
+    provenance.write_result(
+        tmp_path / "x.json", Measured({"a": 1.0}, {}, {"-1": [{"b": 2}]}), "cpu", provenance.commit()
+    )
     assert read_result(tmp_path / "x.json")["command"] == "python scripts/x.py where"
     assert json.loads((tmp_path / "x-1.jsonl").read_text()) == {"b": 2}
     assert provenance.commit()[0]
     monkeypatch.setattr(provenance.run_folder, "_ROOT", tmp_path)
     assert provenance.commit() == (None, True)
+
+
+def test_a_result_names_the_commit_that_was_there_when_the_measurement_began(
+    script: Script, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def measure(*_: object) -> Measured:
+        monkeypatch.setenv(provenance.COMMIT, "b" * 40)  # somebody commits meanwhile
+        return Measured({"a": 1.0}, {})
+
+    monkeypatch.setenv(provenance.COMMIT, "a" * 40)
+    monkeypatch.setattr(rollout, "measure", measure)
+    ended = script("measure.__main__", "rollout", "--device", "python", "--json", tmp_path / "x.json")
+    assert ended.status == 0, ended.err
+    assert read_result(tmp_path / "x.json")["commit"] == "a" * 40
 
 
 @pytest.mark.parametrize("text", ["{", '{"figures": {}}'])
