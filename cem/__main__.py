@@ -60,8 +60,8 @@ def main() -> None:
             marks = {OPTIMUM: torch.ones(2), CANDIDATE: candidates, ELITE: elites, MEAN: mean}
             print(f"\x1b[H{picture(marks, min(columns, 78), min(lines - 3, 21))}", end="")
             time.sleep(0.1)
-        told = "generation {:2}: best {:.1e}, mean ({:5.2f}, {:5.2f})"
-        print(told.format(generation, fitness.min(), *mean.tolist()), flush=True)
+        line = "generation {:2}: best {:.1e}, mean ({:5.2f}, {:5.2f})"
+        print(line.format(generation, fitness.min(), *mean.tolist()), flush=True)
     print("the optimum is (1, 1); of a function of yours: cem.minimize(f, mean, std)")
 
 

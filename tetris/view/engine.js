@@ -73,12 +73,17 @@ class Engine {
     return { shape: this.shapes[piece][place >> 4], column: place & 15 };
   }
 
-  /** Places a piece on a board of columns, which changes: the row of its bottom, the lines, whether the game is over. */
+  /** Places a piece on a board of columns, which changes: the row of its bottom, the rows removed, whether the game is over. */
   land(columns, { shape, column }, next) {
+    const filled = columns.slice();
     this.board.set(columns);
-    const told = this.calls.land(shape.piece, shape.turn << 4 | column, next);
+    const packed = this.calls.land(shape.piece, shape.turn << 4 | column, next);
     columns.set(this.board);
-    return { row: told & 255, lines: told >> 8 & 255, over: told >> 16 > 0 };
+    const row = packed & 255, lines = packed >> 8 & 255, over = packed >> 16 > 0;
+    if (!lines) return { row, full: [], over };
+    for (const [x, y] of shape.cells) filled[column + x] |= 1 << row + y;
+    const isFull = (y) => filled.subarray(0, this.width).every((bits) => bits >> y & 1);
+    return { row, full: [0, 1, 2, 3].map((y) => row + y).filter(isFull), over };
   }
 
   /** Features and margin of a placement as `explain` in tetris/record/explanation.py; null where it ends the game. */

@@ -27,13 +27,14 @@ class Side {
 
   /** Places a piece; whether the game is over. */
   land({ shape, column }) {
-    const { width } = this.rules, { row, lines, over } = this.engine.land(this.columns, { shape, column }, this.next);
-    const before = this.board.slice(), isFull = (y) => before.subarray(y * width, (y + 1) * width).every(Boolean);
-    eachCell(width, shape, column, row, (index) => { before[index] = shape.piece + 1; });
-    const full = lines ? [0, 1, 2, 3].map((y) => row + y).filter(isFull) : [];
+    const { width } = this.rules, { row, full, over } = this.engine.land(this.columns, { shape, column }, this.next);
+    if (full.length) {
+      const before = this.board.slice();
+      eachCell(width, shape, column, row, (index) => { before[index] = shape.piece + 1; });
+      this.lit = { before, full, until: performance.now() + FLASH };
+    }
     settle(this.board, width, shape, column, row, full);
-    Object.assign(this, { lines: this.lines + lines, pieces: this.pieces + 1, games: this.games + over });
-    if (lines) this.lit = { before, full, until: performance.now() + FLASH };
+    Object.assign(this, { lines: this.lines + full.length, pieces: this.pieces + 1, games: this.games + over });
     return over;
   }
 
@@ -187,8 +188,8 @@ class Race {
   end() {
     this.phase = "end";
     const { you, other, agent, rules: { width, height, ...rules } } = this;
-    const told = { ...rules, board: `${width}x${height}`, you: you.lines, agent: other.lines, by: agent.name };
-    history.replaceState(null, "", `#${new URLSearchParams(told)}`);
+    const shared = { ...rules, board: `${width}x${height}`, you: you.lines, agent: other.lines, by: agent.name };
+    history.replaceState(null, "", `#${new URLSearchParams(shared)}`);
     const games = other.games ? `and lost ${counted(other.games, "game")}` : "and still stands";
     write(find("#verdict"), you.lines > other.lines ? "You won." : you.lines < other.lines ? "The agent won." : "A draw.");
     write(find("#result"), this.score);

@@ -1,7 +1,7 @@
 // The element tetris-player plays the replay in the JSON inside it, which tetris/view/replay_page.py made and checked.
 
 const SPEEDS = [1, 2, 5, 10, 20, 50, 100, 500, 2000];
-const REASONS = 12; // features that are told
+const REASONS = 12; // features that are shown
 const ICONS = { Play: "M4 2v12l9-6z", Pause: "M3 2h4v12H3zM9 2h4v12H9z" };
 
 /** Every placement of some shapes, in the order of its number. */
@@ -143,14 +143,11 @@ class TetrisPlayer extends HTMLElement {
     const columns = new Uint32Array(10), bytes = new Uint8Array(3 * count);
     for (let t = 0; t < count; t += 1) {
       const chosen = numbers ? all[numbers[t]] : this.engine.choose(columns, piece(t), piece(t + 1));
-      const { column, shape: { cells, turn } } = chosen, filled = columns.slice();
-      const { row, lines, over } = this.engine.land(columns, chosen, piece(t + 1));
-      for (const [x, y] of cells) filled[column + x] |= 1 << row + y;
-      const full = [0, 1, 2, 3].filter((y) => lines && filled.subarray(0, width).every((bits) => bits >> row + y & 1));
+      const { column, shape: { turn } } = chosen, { row, full, over } = this.engine.land(columns, chosen, piece(t + 1));
       const number = all.findIndex((each) => each.shape.piece === piece(t) && each.shape.turn === turn && each.column === column);
       bytes.set([number], t);
       bytes.set([row], count + t);
-      bytes.set([full.reduce((marks, y) => marks | 1 << y, over << 4)], 2 * count + t);
+      bytes.set([full.reduce((marks, y) => marks | 1 << y - row, over << 4)], 2 * count + t);
       if (over) columns.fill(0);
     }
     const title = controller?.name ?? file.name.replace(/\.json$/, "");
