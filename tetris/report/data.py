@@ -8,7 +8,6 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import islice
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
@@ -27,7 +26,7 @@ from tetris.game.piece_stream import PieceStream
 from tetris.game.policy import Lookahead
 from tetris.record.numbers import format_lines
 from tetris.record.replay import Replay
-from tetris.training.run_folder import RunRecord, board, load_run, stages_of
+from tetris.training.run_folder import RunRecord, board, stages_of
 
 GAME_DECISIONS = 300
 """Placements of the game of a report: with `dt` a third of a second in Python."""
@@ -91,14 +90,6 @@ def distinct_names(runs: Sequence[RunRecord]) -> list[str]:
         name if names.count(name) == 1 else f"{name} ({names[: place + 1].count(name)})"
         for place, name in enumerate(names)
     ]
-
-
-def run_or_problem(path: Path) -> RunRecord | str:
-    """Return a run, or why it cannot be read."""
-    try:
-        return load_run(path)
-    except (OSError, ValueError) as error:
-        return str(error)
 
 
 def dt20_score(run: RunRecord, on: str) -> float | None:

@@ -24,7 +24,7 @@ from tetris.record.numbers import counted
 from tetris.record.score import ESTIMATOR
 from tetris.report import data
 from tetris.report.data import interval_text, lines_text
-from tetris.training.run_folder import RunFolder, RunRecord
+from tetris.training.run_folder import RunFolder, RunRecord, load_run
 from tetris.view.replay_page import json_script, player_assets, player_fragment
 
 _FOLDER = Path(__file__).parent
@@ -41,8 +41,13 @@ def write_report(path: Path, runs: Sequence[RunRecord], across: str = "generatio
     write_text(path, report_page(runs, across))
 
 
-def report_page(runs: Sequence[RunRecord], across: str = "generation", *, live: bool = False) -> str:
-    """Return the page of `write_report`; ``live``: for a server, which it asks for what has changed."""
+def report_page(
+    runs: Sequence[RunRecord], across: str = "generation", *, live: bool = False, running: bool = False
+) -> str:
+    """Return the page of `write_report`; ``live``: for a server, which it asks for what has changed.
+
+    ``running``: whether the run goes on, for a page that says how far it is.
+    """
     run, names = runs[0], data.distinct_names(runs)
     named = list(zip(names, runs, strict=True))
     charts = {"across": across, "runs": [data.chart_values(each, name) for name, each in named]}
@@ -60,7 +65,7 @@ def report_page(runs: Sequence[RunRecord], across: str = "generation", *, live: 
         several=len(runs) > 1,
         repeated=len(set(map(data.seedless, runs))) < len(runs),
         verdict=_verdict(run),
-        badge=_badge(run) if live else None,
+        badge=_badge(run) if running else None,
         tiles=_tiles(run),
         bars=data.weight_bars(run),
         **_scores(named),
@@ -77,29 +82,25 @@ def report_page(runs: Sequence[RunRecord], across: str = "generation", *, live: 
 
 def runs_page(folder: Path) -> str:
     """Return the list of the runs in a folder: a page that sorts them, and compares those that are ticked."""
-    rows = [
-        (path.name, RunFolder(path).in_use(), data.run_or_problem(path))
-        for path in sorted(folder.iterdir(), key=lambda each: -each.stat().st_mtime)
-        if RunFolder(path).config.is_file()
-    ]
-    cells = [
-        (
-            name,
-            [
-                "running" if in_use else "",
-                *([found, "", "", "", "", ""] if isinstance(found, str) else _row(found)),
-            ],
-        )
-        for name, in_use, found in rows
-    ]
-    return _template("runs.html").render(folder=folder, rows=cells)
+    paths = (path for path in folder.iterdir() if RunFolder(path).config.is_file())
+    newest_first = sorted(paths, key=lambda path: -path.stat().st_mtime)
+    return _template("runs.html").render(
+        folder=folder, rows=[(path.name, _row(path)) for path in newest_first]
+    )
 
 
-def _row(run: RunRecord) -> list[str]:
+def _row(path: Path) -> list[str]:
+    """What the list says of a run, or why it cannot be read."""
+    running = "running" if RunFolder(path).in_use() else ""
+    try:
+        run = load_run(path)
+    except (OSError, ValueError) as error:
+        return [running, str(error), *[""] * 5]
     state = f"{run.generations:,} of {run.recipe.total_generations:,}"
     started = run.starts[0].get("date", "") if run.starts else ""
     took = str(timedelta(seconds=round(run.seconds)))
-    return [_verdict(run) or "not scored yet", run.recipe.preset, run.recipe.board, state, took, started]
+    said = _verdict(run) or "not scored yet"
+    return [running, said, run.recipe.preset, run.recipe.board, state, took, started]
 
 
 def _template(name: str) -> Template:

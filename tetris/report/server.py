@@ -47,7 +47,8 @@ class ReportServer(ThreadingHTTPServer):
         with self._lock:
             version = _state(runs)
             if version != self._version:
-                page = report_page([load_run(run) for run in runs], self._across, live=True)
+                records, running = [load_run(run) for run in runs], RunFolder(runs[0]).in_use()
+                page = report_page(records, self._across, live=True, running=running)
                 self._page = page.replace("<html ", f'<html data-version="{version}" ', 1)
                 self._version = version
             return self._page, version
@@ -55,10 +56,13 @@ class ReportServer(ThreadingHTTPServer):
 
 def _state(runs: Sequence[Path]) -> str:
     """What changes when a file of a run does."""
-    folders = map(RunFolder, runs)
+    folders = [RunFolder(run) for run in runs]
     files = [file for run in folders for file in (run.config, run.metrics, run.controller, run.starts)]
     stats = [file.stat() if file.exists() else None for file in files]
-    state = [str(run) for run in runs], [stat and (stat.st_mtime_ns, stat.st_size) for stat in stats]
+    state = (
+        [(str(run.path), run.in_use()) for run in folders],
+        [stat and (stat.st_mtime_ns, stat.st_size) for stat in stats],
+    )
     return hashlib.sha256(repr(state).encode()).hexdigest()[:16]
 
 

@@ -88,8 +88,8 @@ def test_the_title_is_the_verdict_and_the_weights_stand_by_size(run: RunRecord) 
 def test_a_run_that_goes_on_has_a_badge(run: RunRecord) -> None:
     part = replace(run, metrics=run.metrics[:2])
     left = round(30 / 20 * run.metrics[1]["seconds"])
-    assert f"running: generation 2 of 3, 0:00:{left:02} left" in report_page([part], live=True) or not left
-    assert "running: generation 3 of 3: scores are played" in report_page([run], live=True)
+    assert f"running: generation 2 of 3, 0:00:{left:02} left" in report_page([part], running=True) or not left
+    assert "running: generation 3 of 3: scores are played" in report_page([run], running=True)
 
 
 def test_scores_stand_beside_published_ones_with_intervals_and_the_literature(run: RunRecord) -> None:

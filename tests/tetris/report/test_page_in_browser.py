@@ -13,7 +13,7 @@ from sample_runs import make_run
 
 from tetris.report.page import write_report
 from tetris.report.server import ReportServer
-from tetris.training.run_folder import load_run
+from tetris.training.run_folder import RunFolder, load_run
 
 pytestmark = pytest.mark.slow
 
@@ -115,7 +115,7 @@ def test_a_page_follows_its_run_and_stays_where_the_reader_is(run: Path, browser
     page = browser_page
     server = ReportServer([run])
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    with server:
+    with RunFolder(run).claimed(None), server:  # as while it is trained
         page.open(server.url, READY)
         chart = "[data-chart=learning]"
         page.evaluate("document.querySelector('input[value=decisions]').click()")

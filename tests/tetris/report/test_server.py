@@ -43,6 +43,7 @@ def test_the_page_is_live_and_names_its_version(server: ReportServer) -> None:
     status, version, page = ask(server)
     assert (status, "DOMParser" in page) == (200, True)
     assert f'data-version="{version}"' in page
+    assert 'class="badge"' not in page  # nobody trains
     assert ask(server, method="HEAD") == (200, version, "")
     assert ask(server) == (200, version, page)
 
