@@ -156,8 +156,7 @@ class Rollout:
     @property
     def column_heights(self) -> torch.Tensor:
         """Rows up to each column's highest cell: shape (population, streams, width), int64, on the device."""
-        bits = torch.arange(self.streams.rules.height, device=self.columns.device)
-        return torch.bucketize(self.columns, (1 << bits).int(), right=True)
+        return torch.frexp(self.columns.float()).exponent.long()  # of 24 rows at most: exact in float32
 
     @property
     def next_drawn(self) -> bool:
