@@ -186,6 +186,22 @@ class Rollout:
             known_in = self._known_in
             self._known_in = source.contiguous().clone() if known_in is None else known_in.gather(1, source)
 
+    def keep(self, candidates: torch.Tensor) -> None:
+        """Go on with some candidates, from their boards and counts; the others are dropped.
+
+        Args:
+            candidates: Their numbers, shape (kept,), int64, on the device that plays.
+
+        Raises:
+            ValueError: If candidates have pieces of their own: they would change.
+        """
+        if not self.streams.shared:
+            raise ValueError("expected shared streams, where candidates can be dropped")
+        for name in ("weights", "columns", "_lines", "_games", "_made", "_known_in"):
+            if (value := getattr(self, name)) is not None:
+                setattr(self, name, value[candidates])
+        self._load()
+
     def advance(self, decisions: int, check: Callable[[], None] | None = None) -> RolloutResult:
         """Play on; return the totals since the rollout began. On a GPU reading them waits for the device.
 

@@ -51,8 +51,6 @@ BURN_IN = 203
 MOST_STREAMS = 1 << 13
 """The greatest number of streams: 64-bit integers suffice for it."""
 
-LEAST_DECISIONS = BURN_IN + 10
-"""The least decisions on each stream: one step after the burn-in counts."""
 
 _LEVELS = 32  # the highest stack there can be, all columns 24 rows high, is at 30
 _WEIGHT = 1 << 50  # of all streams of a candidate, about
@@ -94,6 +92,11 @@ def least_rate(streams: int) -> float:
     return _LEAST_ENDED * streams / _WEIGHT / _PARTS
 
 
+def least_decisions(burn_in: int = BURN_IN) -> int:
+    """Return the least decisions on each stream: a step after the burn-in counts, of bags, too."""
+    return -(-burn_in // BAG_STEP) * BAG_STEP + 10
+
+
 def split_rollout(
     policy: Policy,
     streams: Streams,
@@ -118,25 +121,50 @@ def split_rollout(
         device: As for `Rollout`, and so are the errors.
         check: Called a few times a second; an exception ends the rollout.
     """
-    check_integer("count of streams", streams.count, 2, MOST_STREAMS)
-    if streams.games is not None:
-        raise ValueError(f"expected streams that do not stop, got games={streams.games}")
-    check_integer("decisions", decisions, LEAST_DECISIONS, 1 << 62)
-    games = Rollout(policy, streams, device)
-    size = BAG_STEP if streams.rules.pieces == "bag" else STEP
-    burn_in, steps = -(-BURN_IN // size), decisions // size
-    generator = random.Random(f"splitting {streams.seed} {streams.first}")
-    operators = native.load(native.resampling_extension()) if device == "cuda" else None
-    weighted = StreamWeights(games, operators)
-    known = int(games.next_drawn)  # of the pieces to come; that of a bag's last decision goes with its board
-    for step in range(steps):
-        games.play_on((step + 1) * size - known - games.decisions, check)
-        games.branch(weighted.resample(generator.getrandbits(_RANDOM_BITS), counts=step >= burn_in))
-    result = games.advance(decisions - games.decisions, check)
-    # Divided by a number, a GPU would multiply by its inverse, which now and then rounds otherwise.
-    rate = weighted.ended / torch.full_like(weighted.ended, (steps - burn_in) * size)
-    lines, resolved = lines_per_game(streams.rules, rate), rate >= least_rate(streams.count)
-    return SplitResult(**vars(result), rate=rate, lines_per_game=lines, resolved=resolved)
+    check_integer("decisions", decisions, least_decisions(), 1 << 62)
+    return SplitRollout(policy, streams, device).advance(decisions, check)
+
+
+class SplitRollout:
+    """Games in progress with importance splitting, as `Rollout` has them without.
+
+    Arguments are those of `split_rollout`; ``burn_in`` is of decisions on each stream.
+    """
+
+    def __init__(self, policy: Policy, streams: Streams, device: str = "cpu", burn_in: int = BURN_IN) -> None:
+        """Set up empty boards, with equal weights."""
+        check_integer("count of streams", streams.count, 2, MOST_STREAMS)
+        if streams.games is not None:
+            raise ValueError(f"expected streams that do not stop, got games={streams.games}")
+        self._games = Rollout(policy, streams, device)
+        operators = native.load(native.resampling_extension()) if device == "cuda" else None
+        self._weighted = StreamWeights(self._games, operators)
+        self._size = BAG_STEP if streams.rules.pieces == "bag" else STEP
+        self._burn_in, self._steps = -(-burn_in // self._size), 0
+        self._generator = random.Random(f"splitting {streams.seed} {streams.first}")
+
+    def advance(self, decisions: int, check: Callable[[], None] | None = None) -> SplitResult:
+        """Play on; return the estimates since the burn-in, which is over then, and the totals."""
+        games, size = self._games, self._size
+        until = games.decisions + decisions
+        known = int(
+            games.next_drawn
+        )  # of the pieces to come; that of a bag's last decision goes with its board
+        for step in range(self._steps, until // size):
+            games.play_on((step + 1) * size - known - games.decisions, check)
+            bits = self._generator.getrandbits(_RANDOM_BITS)
+            games.branch(self._weighted.resample(bits, counts=step >= self._burn_in))
+        self._steps = until // size
+        result, ended = games.advance(until - games.decisions, check), self._weighted.ended
+        # Divided by a number, a GPU would multiply by its inverse, which now and then rounds otherwise.
+        rate = ended / torch.full_like(ended, (self._steps - self._burn_in) * size)
+        lines, resolved = lines_per_game(games.streams.rules, rate), rate >= least_rate(games.streams.count)
+        return SplitResult(**vars(result), rate=rate, lines_per_game=lines, resolved=resolved)
+
+    def keep(self, candidates: torch.Tensor) -> None:
+        """Go on with some candidates, as `Rollout.keep` does."""
+        self._games.keep(candidates)
+        self._weighted.keep(candidates)
 
 
 class StreamWeights:
@@ -161,6 +189,11 @@ class StreamWeights:
         # Candidates that share pieces share the resampling, too.
         self._offset = 0 if games.streams.shared else _OWN
         self._offsets = torch.arange(population, device=self._before.device).unsqueeze(1) * self._offset
+
+    def keep(self, candidates: torch.Tensor) -> None:
+        """Go on with some candidates, as `Rollout.keep` does."""
+        for name in ("_before", "_weight", "_unit", "_held", "ended", "_offsets"):
+            setattr(self, name, getattr(self, name)[candidates])
 
     def resample(self, bits: int, *, counts: bool = True) -> torch.Tensor:
         """Resample the streams; return the one whose board each stream takes, see `Rollout.branch`.

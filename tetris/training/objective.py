@@ -7,6 +7,7 @@ before it plays, and the optimizer is given the scaled one. No stream is a strea
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -20,15 +21,15 @@ from kernels.support.checks import check_integer
 from tetris import (
     Lookahead,
     Policy,
+    Rollout,
     RolloutResult,
     Rules,
     SplitResult,
     Streams,
     feature_names,
-    rollout,
-    split_rollout,
 )
 from tetris.play.devices import choose_device
+from tetris.play.splitting import BURN_IN, SplitRollout, least_decisions
 from tetris.training.recipe import Recipe
 
 MOST_LINES = 1e12
@@ -106,6 +107,7 @@ class LinesPerGame:
         streams: int = 32,
         decisions: int = 1000,
         split: bool = False,
+        burn_in: int = BURN_IN,
         lookahead: Lookahead | str = Lookahead.NONE,
         seed: int = 1,
         device: str = "auto",
@@ -119,6 +121,7 @@ class LinesPerGame:
             streams: Streams of games that a candidate plays.
             decisions: Decisions on each.
             split: Estimate by importance splitting, for controllers whose games hardly end.
+            burn_in: With it, decisions on each stream before they count.
             lookahead: What decisions consider; see `tetris.Policy`.
             seed: Chooses the pieces; 0 to 2^64 - 1.
             device: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"python"``.
@@ -131,8 +134,8 @@ class LinesPerGame:
         self.streams = Streams(Rules() if rules is None else rules, streams, number)
         self.names = feature_names(features, self.streams.rules.width)
         self._features, self._lookahead = features, Lookahead(lookahead)
-        self._rollout = split_rollout if split else rollout
-        self._decisions = check_integer("decisions", decisions, 1)
+        self._burn_in = burn_in if split else None
+        self._decisions = check_integer("decisions", decisions, least_decisions(burn_in) if split else 1)
         self._device = choose_device(device)
         self._check = check
 
@@ -147,18 +150,16 @@ class LinesPerGame:
             wanted = f"candidates of shape (N, {len(self.names)})"
             raise ValueError(f"expected {wanted}, got {tuple(weights.shape)}")
         real = torch.promote_types(weights.dtype, torch.float32)  # whole numbers have no length 1
-        return self.play(unit_length(weights.to(real)), generation)[0]
+        games = self.games(unit_length(weights.to(real)), generation)
+        return lines_per_game(games.advance(self._decisions, self._check))
 
-    def play(self, players: Tensor, generation: int) -> tuple[Tensor, Tensor]:
-        """Play a generation of weight vectors of length 1, shape (players, features), on its streams.
-
-        Return fitness, shape (players,), float64, and lines, games and decisions, shape (players, 3), int64:
-        on a GPU tensors there, whose games are queued.
-        """
+    def games(self, players: Tensor, generation: int) -> Rollout | SplitRollout:
+        """Return the games of weight vectors of length 1, shape (players, features), in a generation."""
         policy = Policy(players, self._features, self._lookahead)
         streams = replace(self.streams, first=generation * self.streams.count)
-        result = self._rollout(policy, streams, self._decisions, self._device, check=self._check)
-        return lines_per_game(result), torch.stack([result.lines, result.games, result.decisions], dim=1)
+        if self._burn_in is None:
+            return Rollout(policy, streams, self._device)
+        return SplitRollout(policy, streams, self._device, self._burn_in)
 
 
 def run_objective(
@@ -169,8 +170,14 @@ def run_objective(
 ) -> Callable[[Tensor, int], Evaluation]:
     """Return the objective of a run, from (candidates, generation) to fitness and metrics.
 
-    The averaged mean of the optimizer plays as well. Ranks play their share of the candidates each; see
-    `cem.run.ranks`. ``check`` is that of `LinesPerGame`, ``stop`` that of `cem.run.ranks.run_collective`.
+    The averaged mean of the optimizer plays as well, to the end. Where the recipe has halvings, candidates
+    race: after each round of `Recipe.rounds` the worse half drops out, and the others play on with the same
+    games. Elites are among those that play to the end, with the fitness that they have without halvings; the
+    others have minus infinity. It is successive halving (K. Jamieson and A. Talwalkar, Non-stochastic Best
+    Arm Identification and Hyperparameter Optimization, AISTATS 2016) for the best few instead of the best.
+
+    Ranks play their share of the candidates each; see `cem.run.ranks`. ``check`` is that of `LinesPerGame`,
+    ``stop`` that of `cem.run.ranks.run_collective`.
     """
     stages = [
         LinesPerGame(
@@ -179,33 +186,54 @@ def run_objective(
             streams=recipe.streams,
             decisions=stage.decisions,
             split=stage.split,
+            burn_in=recipe.burn_in,
             lookahead=recipe.lookahead,
             seed=recipe.seed,
             device=recipe.device,
-            check=check,
         )
         for stage in recipe.stages
     ]
 
     def evaluate(candidates: Tensor, generation: int) -> Evaluation:
         def play() -> Tensor:
-            fitness, counts = stages[number].play(players[ranks.share(len(players))], generation)
-            return torch.cat([fitness.view(torch.int64).unsqueeze(1), counts], dim=1)
+            """Play a round; return fitness and counts of this rank's players, those that dropped out, too."""
+            if len(playing):
+                result = games.advance(until - before, check)
+                found = [lines_per_game(result).view(torch.int64), result.lines, result.games]
+                own_rows[playing] = torch.stack([*found, result.decisions], dim=1)
+            return own_rows
 
         number, stage = recipe.schedule[generation]
         players = unit_length(torch.cat([candidates, optimizer.averaged_mean.unsqueeze(0)]))
-        rows = ranks.gather(ranks.run_collective(play, stop), len(players))
-        fitness = rows[:, 0].contiguous().view(torch.float64)
-        lines, games, decisions = rows[:, 1:].unbind(1)
+        own, before = ranks.share(len(players)), 0
+        games = stages[number].games(players[own], generation)
+        own_rows = torch.zeros(own.stop - own.start, 4, dtype=torch.int64, device=device)
+        playing = torch.arange(len(own_rows), device=device)
+        going_on = torch.ones(len(players), dtype=torch.bool, device=device)
+        fitness = torch.zeros(len(players), dtype=torch.float64, device=device)
+        for until, count in recipe.rounds(stage):
+            if before:
+                best = fitness[:-1].argsort(descending=True, stable=True)[:count]
+                going_on = torch.zeros_like(going_on).index_fill(0, best, True)
+                going_on[-1] = True  # the mean
+                left = going_on[own][playing].nonzero().squeeze(1)
+                playing = playing[left]
+                if len(playing):
+                    games.keep(left)
+            rows = ranks.gather(ranks.run_collective(play, stop), len(players))
+            fitness = rows[:, 0].contiguous().view(torch.float64).masked_fill(~going_on, -math.inf)
+            before = until
+        lines, ended, decisions = rows[:, 1:].unbind(1)
         metrics: dict[str, float | Tensor] = {
             "stage": number + 1,
             "board_width": stage.rules.width,
             "board_height": stage.rules.height,
             "learned_mean_fitness": fitness[-1],
             "lines": lines.sum(),
-            "games": games.sum(),
+            "games": ended.sum(),
             "decisions": decisions.sum(),
         }
         return Evaluation(fitness[:-1], metrics, players[:-1], rates=("lines", "decisions"))
 
+    device = "cuda" if recipe.device == "cuda" else "cpu"
     return evaluate

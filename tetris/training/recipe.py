@@ -21,7 +21,7 @@ from kernels.support.checks import check_integer
 from kernels.support.names import unknown_name
 from tetris import LinearController, Lookahead, Rules, feature_names
 from tetris.game.feature_sets import feature_label
-from tetris.play.splitting import LEAST_DECISIONS, MOST_STREAMS
+from tetris.play.splitting import MOST_STREAMS, least_decisions
 from tetris.training.settings import (
     CUDA_PRESETS,
     CUDA_PRESETS_MULTIPROCESSORS,
@@ -122,10 +122,12 @@ class Recipe(Settings):
         self._set({"noise": noise, "curriculum": curriculum})
         check_integer("all generations", self.total_generations, 1, _MOST_GENERATIONS)
         check_integer("elites of the population", self.elites, 2, self.population)
-        fewest = min((stage.decisions for stage in self.stages if stage.split), default=LEAST_DECISIONS)
-        if self.splits and not (fewest >= LEAST_DECISIONS and 2 <= self.streams <= MOST_STREAMS):
+        least = least_decisions(self.burn_in)
+        fewest = min((self.rounds(stage)[0][0] for stage in self.stages if stage.split), default=least)
+        if self.splits and not (fewest >= least and 2 <= self.streams <= MOST_STREAMS):
+            first = " before candidates drop out" if self.halvings else ""
             raise ValueError(
-                f"expected stages with split to have at least {LEAST_DECISIONS} decisions on 2 to "
+                f"expected stages with split to have at least {least} decisions{first} on 2 to "
                 f"{MOST_STREAMS} streams, got {fewest} on {self.streams} in the curriculum "
                 f"{self.curriculum}: give another one, too"
             )
@@ -167,10 +169,30 @@ class Recipe(Settings):
         """The stage of each generation, and its number from 0."""
         return [(number, stage) for number, stage in enumerate(self.stages) for _ in range(stage.generations)]
 
+    def rounds(self, stage: Stage) -> list[tuple[int, int]]:
+        """Return the rounds of a generation: its decisions on each stream until then, and who plays it.
+
+        Half of the candidates drop out after each round but the last, never so many that elites are missing.
+        The decisions that count double from round to round.
+        """
+        burn_in = self.burn_in if stage.split else 0
+        return [
+            (
+                burn_in + (stage.decisions - burn_in >> self.halvings - number),
+                max(self.elites, -(-self.population >> number)),
+            )
+            for number in range(self.halvings + 1)
+        ]
+
     def decisions_until(self, generation: int) -> int:
         """Return the decisions of the first generations; the averaged mean plays beside the candidates."""
-        decisions = sum(stage.decisions for _, stage in self.schedule[:generation])
-        return decisions * self.streams * (self.population + 1)
+        made = 0
+        for _, stage in self.schedule[:generation]:
+            before = 0
+            for until, candidates in self.rounds(stage):
+                made += (until - before) * (candidates + 1)
+                before = until
+        return made * self.streams
 
     @property
     def title(self) -> str:

@@ -20,6 +20,7 @@ from kernels.support.names import unknown_name
 from tetris.game.feature_sets import feature_sets
 from tetris.game.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH, RULES
 from tetris.play.devices import DEVICES
+from tetris.play.splitting import BURN_IN
 
 Setting = str | int | float
 
@@ -33,7 +34,9 @@ _COMMON: Mapping[str, Setting] = {
     "population": 200,
     "elites": 30,
     "averaging": 0.2,
+    "halvings": 0,
     "streams": 128,
+    "burn_in": BURN_IN,
     "seed": 1,
 }
 
@@ -47,11 +50,13 @@ PRESETS: Mapping[str, Mapping[str, Setting]] = {
         "features": "dt_full",
         "noise": "hyperbolic:0.03",
         "averaging": 0.1,
-        "curriculum": "10x10:15:500,10x20:10:1000:split",
-        "population": 100,
-        "elites": 15,
+        "curriculum": "10x10:8:300,10x20:20:900:split",
+        "population": 80,
+        "elites": 10,
+        "halvings": 2,
+        "burn_in": 100,
         "decisions": 1_250,
-        "score_decisions": 12_000_000,
+        "score_decisions": 4_000_000,
     },
     # 4.4 billion decisions: about a quarter of an hour on two cores.
     "standard": {
@@ -81,6 +86,7 @@ PYTHON_PRESETS: Mapping[str, Mapping[str, Setting]] = {
         "curriculum": "10x6:8:200,10x8:6:400",
         "population": 30,
         "elites": 5,
+        "halvings": 0,
         "streams": 1,
         "decisions": 300,
         "score_decisions": 6_400,
@@ -100,7 +106,9 @@ _CUDA: Mapping[str, Setting] = {
     "averaging": 0.2,
     "population": 512,
     "elites": 50,
+    "halvings": 0,
     "streams": 524,
+    "burn_in": BURN_IN,
     "decisions": 10_000,
     "score_decisions": 500_000_000,
 }
@@ -161,7 +169,9 @@ class Settings:
         "SHARE",
         "learn an average of means, mostly over this share of the generations; 0: the last mean",
     )
+    halvings: int = _setting("search", "N", "how often the worse half drops out in a generation", 0, 16)
     streams: int = _setting("search", "N", "streams of games per candidate", 1)
+    burn_in: int = _setting("search", "N", "with split, decisions on each stream before they count")
     decisions: int = _setting("search", "N", "decisions on each stream", 1, 1 << 62)
     backend: str = _setting(
         "machine", "NAME", "what draws and updates: auto, cpu, cuda, torch (default: auto)"
