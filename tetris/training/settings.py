@@ -43,14 +43,14 @@ _COMMON: Mapping[str, Setting] = {
 DEFAULT_PRESET = "quick"
 
 PRESETS: Mapping[str, Mapping[str, Setting]] = {
-    # 230 million decisions: about a minute on two cores. After 10x10 the controller scores about as
+    # 91 million decisions: half a minute on two cores. After 10x10 the controller scores about as
     # DT-20 on 10x20; the generations on 10x20 multiply that several times.
     "quick": {
         **_COMMON,
         "features": "dt_full",
         "noise": "hyperbolic:0.03",
         "averaging": 0.1,
-        "curriculum": "10x10:8:300,10x20:20:900:split",
+        "curriculum": "10x10:8:300,10x20:15:900:split",
         "population": 80,
         "elites": 10,
         "halvings": 2,

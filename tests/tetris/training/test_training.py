@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +18,8 @@ from engine_games import few_features, weights_for
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cem import StopRequest, maximize
-from tetris import LinearController, Policy, RolloutResult, Rules, Streams, rollout, split_rollout
+from tetris import LinearController, Policy, Rollout, RolloutResult, Rules, Streams, rollout, split_rollout
+from tetris.play.splitting import SplitRollout
 from tetris.training import training as _training
 from tetris.training.objective import LinesPerGame, lines_per_game, piece_seed, run_objective, unit_length
 from tetris.training.recipe import Recipe, make_recipe
@@ -24,14 +27,14 @@ from tetris.training.run_folder import RunFolder
 from tetris.training.training import Training, prepare_engine
 
 
-def _recipe(**settings: str | int) -> Recipe:
+def _recipe(device: str = "python", **settings: str | int) -> Recipe:
     tiny: dict[str, str | int] = {
         "population": 3,
         "streams": 2,
         "board": "5x6",
         "features": "holes,max_height",
     }
-    return make_recipe("python", {**tiny, "curriculum": "5x6:2:20,5x7:1:30", **settings})
+    return make_recipe(device, {**tiny, "curriculum": "5x6:2:20,5x7:1:30", **settings})
 
 
 def _training_run(folder: Path, recipe: Recipe) -> Training:
@@ -58,7 +61,7 @@ def test_piece_seeds_differ_from_run_to_run_and_from_those_people_type() -> None
 
 
 def test_candidates_are_evaluated_at_length_1_on_streams_of_their_generation(tmp_path: Path) -> None:
-    recipe = _recipe(curriculum="5x6:2:20,5x7:1:30,5x7:1:215:split")
+    recipe = _recipe(curriculum="5x6:2:20,5x7:1:30,5x7:1:215:split", burn_in=203)
     optimizer = _training_run(tmp_path, recipe).optimizer
     candidates = torch.tensor([[-3.0, -4.0], [1.0, 0.0], [0.0, -2.0]])
     for generation, (height, decisions) in enumerate([(6, 20), (6, 20), (7, 30), (7, 215)]):
@@ -72,6 +75,26 @@ def test_candidates_are_evaluated_at_length_1_on_streams_of_their_generation(tmp
         assert evaluation.fitness.tolist() == lines_per_game(played).tolist()
         assert evaluation.metrics["board_height"] == height
         assert evaluation.metrics["decisions"] == 4 * 2 * decisions
+
+
+@pytest.mark.parametrize("curriculum", ["5x6:1:120", "5x7:1:200:split"])
+def test_the_better_half_of_each_round_plays_on_to_the_fitness_of_all_decisions(
+    tmp_path: Path, curriculum: str
+) -> None:
+    given: dict[str, str | int] = {"curriculum": curriculum, "features": few_features(5), "burn_in": 100}
+    recipe = _recipe("cpu", **given, population=11, elites=2, streams=4, halvings=2)
+    optimizer = _training_run(tmp_path, recipe).optimizer
+    candidates, (stage,) = optimizer.ask(), recipe.stages
+    found = run_objective(recipe, optimizer, StopRequest().check)(candidates, 0)
+    best, rounds = list(range(11)), recipe.rounds(stage)
+    assert [count for _, count in rounds] == [11, 6, 3]
+    for number, (until, _) in enumerate(rounds):
+        options = {"streams": 4, "decisions": until, "split": stage.split, "burn_in": 100, "device": "cpu"}
+        fitness = LinesPerGame(recipe.features, stage.rules, **options)(candidates).tolist()
+        for _, count in rounds[number + 1 : number + 2]:
+            best = sorted(sorted(best), key=lambda each: -fitness[each])[:count]
+    assert found.fitness.tolist() == [fitness[each] if each in best else -math.inf for each in range(11)]
+    assert found.metrics["decisions"] == recipe.decisions_until(1)
 
 
 def test_a_generation_is_recorded_under_these_names(tmp_path: Path) -> None:
@@ -121,9 +144,11 @@ def test_objective_reads_nothing_of_what_was_played(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str
 ) -> None:
     counts = torch.tensor([[12, 7, 0, 0], [3, 0, 5, 0], [9, 9, 9, 9]], device=device)
-    monkeypatch.setattr("tetris.training.objective.rollout", lambda *_, **__: RolloutResult(*counts))
-    objective = run_objective(_recipe(), _training_run(tmp_path, _recipe()).optimizer, StopRequest().check)
-    candidates = torch.ones(3, 2)
+    games = SimpleNamespace(advance=lambda *_: RolloutResult(*counts))
+    monkeypatch.setattr(LinesPerGame, "games", lambda *_: games)
+    recipe = _recipe("cuda" if device == "cuda" else "python", backend="torch")
+    objective = run_objective(recipe, _training_run(tmp_path, recipe).optimizer, StopRequest().check)
+    candidates = torch.ones(3, 2, device=device)
     with _NothingRead():
         evaluation = objective(candidates, 0)
     assert evaluation.fitness.device.type == device
@@ -199,13 +224,13 @@ def test_lines_per_game_is_maximized_on_other_pieces_in_every_generation(
 ) -> None:
     objective = LinesPerGame("holes,max_height", Rules(5, 6), streams=4, decisions=40, device="python")
     seen: list[int] = []
-    play = objective.play
+    games = objective.games
 
-    def playing(players: torch.Tensor, generation: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def begun(players: torch.Tensor, generation: int) -> Rollout | SplitRollout:
         seen.append(generation)
-        return play(players, generation)
+        return games(players, generation)
 
-    monkeypatch.setattr(objective, "play", playing)
+    monkeypatch.setattr(objective, "games", begun)
     options = {"budget": 60, "population_size": 20, "seed": 2}
     found = [maximize(objective, torch.zeros(2), 1.0, **options) for _ in range(2)]
     assert found[0].fun > 0
@@ -243,7 +268,7 @@ controller = train(
 )
 print(hashlib.sha256(np.array(controller.weights).tobytes()).hexdigest()[:16])
 """
-DIGEST = "981d7f7f9e93189a"
+DIGEST = "131cf88f128eba16"
 PLAIN = {"OMP_NUM_THREADS": "1", "ATEN_CPU_CAPABILITY": "default", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2"}
 
 
