@@ -89,7 +89,7 @@ def test_the_better_half_of_each_round_plays_on_to_the_fitness_of_all_decisions(
     best, rounds = list(range(11)), recipe.rounds(stage)
     assert [count for _, count in rounds] == [11, 6, 3]
     for number, (until, _) in enumerate(rounds):
-        options = {"streams": 4, "decisions": until, "split": stage.split, "burn_in": 100, "device": "cpu"}
+        options: dict[str, Any] = {"streams": 4, "decisions": until, "split": stage.split, "burn_in": 100}
         fitness = LinesPerGame(recipe.features, stage.rules, **options)(candidates).tolist()
         for _, count in rounds[number + 1 : number + 2]:
             best = sorted(sorted(best), key=lambda each: -fitness[each])[:count]
