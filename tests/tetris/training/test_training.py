@@ -90,7 +90,7 @@ def test_the_better_half_of_each_round_plays_on_to_the_fitness_of_all_decisions(
     assert [count for _, count in rounds] == [11, 6, 3]
     for number, (until, _) in enumerate(rounds):
         options: dict[str, Any] = {"streams": 4, "decisions": until, "split": stage.split, "burn_in": 100}
-        fitness = LinesPerGame(recipe.features, stage.rules, **options)(candidates).tolist()
+        fitness = LinesPerGame(recipe.features, stage.rules, device="cpu", **options)(candidates).tolist()
         for _, count in rounds[number + 1 : number + 2]:
             best = sorted(sorted(best), key=lambda each: -fitness[each])[:count]
     assert found.fitness.tolist() == [fitness[each] if each in best else -math.inf for each in range(11)]
