@@ -15,7 +15,6 @@ _LARGE = ("eager", "compile", "ours", "rows", "fill")
 _PER_SECOND = "10x20.decisions_per_second"
 _ENGINES = {
     f"rollout.python.dt.{_PER_SECOND}": "reference implementation (Python)",
-    f"rollout.portable.dt.{_PER_SECOND}_per_core": "C++ for any x86-64 (SSE4.1), one core",
     f"rollout.cpu.dt.{_PER_SECOND}_per_core": "C++ with the processor's vectors, one core",
     f"rollout.cpu.dt.{_PER_SECOND}_all": "the same on all cores",
 }

@@ -58,7 +58,7 @@ TINY: dict[str, dict[str, Any]] = {
         **{"ELEMENTS": {"cpu": 64, "cuda": 64}, "ROUNDS": 1, "DTYPES": (torch.float32,)},
         "SIZES": {(2, 3, 4): _ONCE},
     },
-    "rollout": {"ENGINES": [e._replace(streams=2, warm_up=2) for e in rollout.ENGINES if not e.portable]},
+    "rollout": {"ENGINES": [e._replace(streams=2, warm_up=2) for e in rollout.ENGINES]},
     "equality": {
         "COUNTS": {Lookahead.NONE: 4},
         "WIDTHS": {"dt": (6, 10)},

@@ -20,7 +20,7 @@ from kernels.support.printable import printable
 from kernels.support.progress import progress
 from tetris.commands.arguments import GAME, add_controller, add_game, add_option, controller_for, game_rules
 from tetris.commands.command_line import Parser, between, fail, one_line_errors, path_ending, positive_int
-from tetris.game.decisions import Pieces, play
+from tetris.game.decisions import play
 from tetris.game.features import AfterState
 from tetris.game.piece_stream import PieceStream
 from tetris.game.policy import Lookahead, Player
@@ -83,13 +83,6 @@ class Show:
     lookahead: Lookahead = Lookahead.NONE
 
     @property
-    def pieces(self) -> Pieces | None:
-        """The pieces of seed and stream; None for a replay."""
-        if self.replay is not None or self.seed is None:
-            return None
-        return PieceStream(self.rules, self.seed, 0)
-
-    @property
     def title(self) -> list[str]:
         """The title, in lines for the screen."""
         source = self.rules.pieces if self.seed is None else f"{self.rules.pieces}, seed {self.seed}"
@@ -104,10 +97,10 @@ class Show:
         """Return the after-states from the beginning."""
         if self.replay is not None:
             return self.replay.after_states()
-        player, pieces = self.player(), self.pieces
+        player, seed = self.player(), self.seed
         assert player is not None
-        assert pieces is not None
-        return play(pieces, player, self.rules)
+        assert seed is not None
+        return play(PieceStream(self.rules, seed, 0), player, self.rules)
 
 
 def read_show(arguments: argparse.Namespace) -> Show:
@@ -224,7 +217,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if exports:
             export(show, played, most, arguments)
             return 0
-        shown = begun(scenes(show.rules, played, show.pieces), arguments.first)
+        shown = begun(scenes(show.rules, played), arguments.first)
         if interactive:
             with Terminal(sys.stdout, sys.stdin.fileno()) as terminal:
                 Watcher(terminal, shown, show.player(), show.title, arguments.speed).run()
