@@ -94,11 +94,16 @@ def plot_learning_curve(
     return axes
 
 
-def draw_runs(runs: Sequence[RunRecord], picture: Path, across: str = "generation") -> None:
+def draw_runs(runs: Sequence[RunRecord], picture: Path) -> None:
     """Draw the learning curve of runs into a PNG, SVG or PDF, by its suffix, atomically; see `new_figure`."""
     figure = new_figure(*_SIZE)
-    plot_learning_curve(runs, figure.add_subplot(), across)
+    plot_learning_curve(runs, figure.add_subplot(), first_axis(runs))
     save_figure(figure, picture)
+
+
+def first_axis(runs: Sequence[RunRecord]) -> str:
+    """Return the x axis of a learning curve at first: runs are compared by what they have played."""
+    return "generation" if len(runs) == 1 else "decisions"
 
 
 def _numbers(values: Sequence[float | None]) -> npt.NDArray[np.float64]:

@@ -12,10 +12,10 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from kernels.loader import Extension
 from kernels.ops.philox import signed64
 from kernels.support.checks import check_integer
 from kernels.support.files import write_bytes
+from kernels.support.progress import progress
 from tetris.game.decisions import after_states
 from tetris.game.features import AfterState
 from tetris.game.piece_stream import packed_source
@@ -191,21 +192,7 @@ def _problem(rules: Rules) -> tuple[int, int, bool, int]:
     return rules.width, rules.height, rules.clear_on_overflow, sum(1 << piece for piece in rules.piece_set)
 
 
-class Sweep(NamedTuple):
-    """How far value iteration has come."""
-
-    number: int
-    lines_per_game: float
-    error: float
-    seconds: float
-
-
-def solve(
-    rules: Rules,
-    pieces_known: int = 1,
-    device: str = "cpu",
-    progress: Callable[[Sweep], None] | None = None,
-) -> Solution:
+def solve(rules: Rules, pieces_known: int = 1, device: str = "cpu") -> Solution:
     """Return perfect play: the values of all boards that can be reached.
 
     Values are float64, rounded in a fixed order; the result is the same on every processor, and on a GPU.
@@ -217,7 +204,6 @@ def solve(
         rules: A board of at most 32 cells, pieces drawn uniformly from some or all of the seven.
         pieces_known: 1, the piece to be placed, or 2, the next one, too.
         device: ``"cpu"`` or ``"cuda"``. n cells take 25 bytes times 2^n, 193 with two pieces known.
-        progress: Called after every sweep.
 
     Raises:
         ValueError: If an argument is out of range, or a player need never lose with these pieces.
@@ -238,7 +224,8 @@ def solve(
     op, game = operators(cuda=device == "cuda").sweep, _problem(rules)
     lines = change = factor = error = 0.0
     rounds = good = 0  # rounds since an extrapolation; those of them in a row whose error is small
-    for number in range(1, _MOST_ROUNDS + 1):
+    bar = progress(desc=f"solving {rules.board}", unit=" sweeps", leave=False)
+    for _ in range(_MOST_ROUNDS):
         old.copy_(values)
         for _ in range(period(rules)):
             op(boards, values, new, *game)
@@ -252,8 +239,8 @@ def solve(
         error = max(left, rounding) if change else _ROUNDING * lines
         small = factor < 1 and error <= max(_TOLERANCE * lines, rounding)
         good = good + 1 if rounds > _PAUSE and small else 0
-        if progress is not None:
-            progress(Sweep(number * period(rules), lines, error, time.monotonic() - began))
+        bar.set_postfix_str(f"{lines:,.6g} lines per game", refresh=False)
+        bar.update(period(rules))
         if good == 2 or (change == 0.0 and torch.equal(values, old)):
             break
         if settled and not good:
@@ -262,7 +249,8 @@ def solve(
     else:
         raise RuntimeError(f"expected values to settle in {_MOST_ROUNDS:,} rounds of sweeps")
     del new, old
-    sweeps, seconds = number * period(rules), time.monotonic() - began
+    bar.close()
+    sweeps, seconds = bar.n, time.monotonic() - began
     return Solution(rules, pieces_known, values, lines, error, _count(boards, rules), sweeps, seconds)
 
 
