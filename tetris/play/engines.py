@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,20 @@ INCLUDES = (_ENGINE, Path(kernels.ops.__file__).parent)
 # The engine is written in vectors: slower where the compiler makes further ones, or schedules for one
 # processor (benchmarks/notes/vector-lanes-tried.md).
 ENGINE_FLAGS = ("-mtune=generic", "-fno-tree-vectorize")
+
+
+def operators_of(
+    name: str,
+    source: Path,
+    reason: str,
+    includes: Sequence[Path] = (),
+    defines: Sequence[tuple[str, str]] = (),
+    **options: Any,
+) -> Extension:
+    """Return the library of a source; its operators are ``torch.ops.<name>``. ``options``: of `Extension`."""
+    folders, macros = (source.parent, *INCLUDES, *includes), (("TETRIS_LIBRARY", name), *defines)
+    options = {"native": True, "reason": reason, **options}
+    return Extension(name, (source,), tuple(dict.fromkeys(folders)), macros, **options)
 
 
 def with_cuda(library: Extension) -> Extension:
@@ -84,24 +99,12 @@ def extension(names: tuple[str, ...], lookahead: Lookahead = Lookahead.NONE) -> 
     listed = ", ".join(names if len(names) < 4 else (*names[:3], "..."))
     suffix = "" if lookahead is Lookahead.NONE else f"_{lookahead.value}"
     name = f"tetris_engine_{digest}{suffix}"
-    return Extension(
-        name=name,
-        sources=(_ENGINE / "rollout.cpp",),
-        include_dirs=(*INCLUDES, *includes),
-        defines=(("TETRIS_LIBRARY", name), ("TETRIS_LOOKAHEAD", lookahead.value), *defines),
-        native=True,
-        flags=ENGINE_FLAGS,
-        reason=f"Tetris engine for {len(names)} features: {listed}",
-    )
+    reason = f"Tetris engine for {len(names)} features: {listed}"
+    defines = [("TETRIS_LOOKAHEAD", lookahead.value), *defines]
+    return operators_of(name, _ENGINE / "rollout.cpp", reason, includes, defines, flags=ENGINE_FLAGS)
 
 
 def resampling_extension() -> Extension:
     """Return the library of resampling in importance splitting on a GPU, for all features."""
-    return Extension(
-        name="tetris_resampling",
-        sources=(_ENGINE / "resampling" / "resample.cu",),
-        include_dirs=(_ENGINE / "resampling", *INCLUDES),
-        defines=(("TETRIS_LIBRARY", "tetris_resampling"),),
-        cuda=True,
-        reason="Tetris importance splitting, CUDA",
-    )
+    source, reason = _ENGINE / "resampling" / "resample.cu", "Tetris importance splitting, CUDA"
+    return operators_of("tetris_resampling", source, reason, native=False, cuda=True)

@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from kernels.support.checks import check_integer
 from kernels.support.printable import printable
-from tetris.game.decisions import Step, play
+from tetris.game.decisions import play
+from tetris.game.features import AfterState
 from tetris.game.piece_stream import PieceStream
 from tetris.game.policy import Lookahead
 from tetris.game.rules import Rules
@@ -22,16 +23,13 @@ from tetris.record.replay import Replay
 
 @dataclass(frozen=True)
 class PlayedGame:
-    """A game of a controller, or its first pieces.
-
-    Each of its ``steps`` is a `tetris.game.decisions.Step`.
-    """
+    """A game of a controller, or its first pieces: the after-states of its decisions."""
 
     controller: LinearController
     rules: Rules
     seed: int
     stream: int
-    steps: tuple[Step, ...]
+    steps: tuple[AfterState, ...]
 
     @property
     def lines(self) -> int:
@@ -106,7 +104,7 @@ def play_game(
     player, pieces = played.player(rules, Lookahead(lookahead)), PieceStream(rules, seed, stream)
     steps = []
     for after in islice(play(pieces, player, rules), most_pieces):
-        steps.append(Step.of(after, player))
+        steps.append(after)
         if after.game_over:
             break
     return PlayedGame(played, rules, seed, stream, tuple(steps))

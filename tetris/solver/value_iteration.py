@@ -21,7 +21,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.loader import Extension
 from kernels.ops.philox import signed64
 from kernels.support.checks import check_integer
 from kernels.support.files import write_bytes
@@ -30,7 +29,7 @@ from tetris.game.decisions import after_states
 from tetris.game.features import AfterState
 from tetris.game.piece_stream import packed_source
 from tetris.game.rules import PIECE_LETTERS, PLACEMENT_RULES, Rules
-from tetris.play.engines import INCLUDES, load
+from tetris.play.engines import load, operators_of
 
 MOST_CELLS = 32
 """Cells of the largest board: one with a bit per cell is a number of 32 bits."""
@@ -39,7 +38,7 @@ MOST_GAMES = 1_000_000_000
 """The most games that are played at once: 8 GB of lines."""
 
 _VALUES = {1: 1, 2: 8}  # of a board, by the number of known pieces; one of the eight is not used
-_SOURCES = Path(__file__).parent / "iteration"
+_SOURCE = Path(__file__).parent / "iteration" / "iteration.cpp"
 _CHUNK = 1 << 27  # boards that are looked through at once
 _SETTLED = 0.1  # how far two estimates of the factor may differ, as a share of its distance from 1
 _PAUSE = 2  # rounds after an extrapolation until the factor is that of the slowest error again
@@ -50,15 +49,7 @@ _MOST_ROUNDS = 100_000
 
 def operators(*, cuda: bool = False) -> Any:
     """Return the operators of value iteration; see `tetris.play.engines.load`."""
-    library = Extension(
-        name="tetris_solver",
-        sources=(_SOURCES / "iteration.cpp",),
-        include_dirs=(_SOURCES, *INCLUDES),
-        defines=(("TETRIS_LIBRARY", "tetris_solver"),),
-        native=True,
-        reason="Tetris solver",
-    )
-    return load(library, cuda=cuda)
+    return load(operators_of("tetris_solver", _SOURCE, "Tetris solver"), cuda=cuda)
 
 
 @dataclass(frozen=True, eq=False)

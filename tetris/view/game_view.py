@@ -100,7 +100,7 @@ def scenes(rules: Rules, played: Iterable[AfterState]) -> Iterator[Scene]:
     tracker = GameTracker(rules)
     for after, following in pairwise(chain(played, [None])):
         assert after is not None
-        scene = tracker.scene(after, following and following.piece)
+        scene = tracker.scene(after, None if following is None else following.piece)
         yield scene
         tracker.carry_out(scene)
 

@@ -17,7 +17,7 @@ import tty
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from types import FrameType
-from typing import TextIO
+from typing import Any, TextIO
 
 from kernels.support.printable import printable
 from tetris.game.rules import Rules
@@ -72,7 +72,7 @@ class Terminal:
     def __enter__(self) -> Terminal:
         """Enter the alternate screen."""
         self._settings = termios.tcgetattr(self.keyboard)
-        handlers = {signal.SIGTSTP: signal.SIG_IGN, signal.SIGTERM: _end, signal.SIGHUP: _end}
+        handlers: dict[int, Any] = {signal.SIGTSTP: signal.SIG_IGN, signal.SIGTERM: _end, signal.SIGHUP: _end}
         self._handlers = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         tty.setcbreak(self.keyboard)
         self.output.write(_ENTER)
