@@ -79,7 +79,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"{solution.lines_per_game:,.6g} lines per game (error about {solution.error:.1g})")
     spread = "" if error is None else f" +- {error:.2g}"
     print(f"{mean:,.6g}{spread} in {games:,} games (seed {arguments.seed})")
-    print(
-        f"{solution.boards:,} boards can be reached; {solution.sweeps:,} sweeps in {solution.seconds:.1f} s"
-    )
+    work = f"{solution.sweeps:,} sweeps in {solution.seconds:.1f} s"
+    print(f"{solution.boards:,} boards can be reached, mirror images once; {work}")
     return 0

@@ -72,13 +72,12 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 @dataclass(frozen=True)
 class Show:
-    """The games to show: of a controller, or a replay, whose seed, stream and controller may be unknown."""
+    """The games to show: of a controller, or a replay, whose seed and controller may be unknown."""
 
     rules: Rules
     controller: LinearController | None
     seed: int | None
     label: str
-    stream: int | None = 0
     replay: Replay | None = None
     lookahead: Lookahead = Lookahead.NONE
 
@@ -115,7 +114,7 @@ def read_show(arguments: argparse.Namespace) -> Show:
         if not replay.placements:
             raise ValueError(f"{source}: expected a replay of at least one placement, got none")
         label = (replay.controller.name if replay.controller else "a person") or Path(source).stem
-        return Show(replay.rules, replay.controller, replay.seed, label, replay.stream, replay)
+        return Show(replay.rules, replay.controller, replay.seed, label, replay)
     rules = game_rules(arguments)
     label, controller = controller_for(source, rules)
     lookahead = Lookahead.of(arguments.pieces_known, arguments.lookahead)
@@ -152,7 +151,8 @@ def export(show: Show, played: Iterator[AfterState], most: int | None, arguments
     """Play, write the files and print their names."""
     most = min(most or sys.maxsize, len(show.replay.placements)) if show.replay else most
     with progress(played, desc="playing", total=most, unit=" pieces", leave=False) as bar:
-        replay = Replay.of(bar, show.rules, show.seed, show.stream, show.controller)
+        stream = show.replay.stream if show.replay else 0
+        replay = Replay.of(bar, show.rules, show.seed, stream, show.controller)
     total = len(replay.placements) - arguments.first + 1
     for name, path in asked_for(arguments).items():
         with one_line_errors():

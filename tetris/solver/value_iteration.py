@@ -64,7 +64,7 @@ class Solution:
             of a board is bit r * width + c. A board that play cannot reach has 0.
         lines_per_game: Of perfect play, from the empty board.
         error: Estimated error of that.
-        boards: How many boards play can reach.
+        boards: How many boards play can reach, see `reachable`.
         sweeps: Of value iteration.
         seconds: That these took.
     """
@@ -242,7 +242,7 @@ def solve(rules: Rules, pieces_known: int = 1, device: str = "cpu") -> Solution:
     del new, old
     bar.close()
     sweeps, seconds = bar.n, time.monotonic() - began
-    return Solution(rules, pieces_known, values, lines, error, _count(boards, rules), sweeps, seconds)
+    return Solution(rules, pieces_known, values, lines, error, len(boards), sweeps, seconds)
 
 
 def period(rules: Rules) -> int:
@@ -302,18 +302,3 @@ def _marked(marks: Tensor, mark: int) -> Iterator[Tensor]:
         if mark == 1:
             part[boards] = 2
         yield (boards + first).to(torch.int32)
-
-
-def _count(boards: Tensor, rules: Rules) -> int:
-    """Return how many boards can be reached, mirror images included."""
-    mirrored = {3: 4, 4: 3, 5: 6, 6: 5}
-    if {mirrored.get(piece, piece) for piece in rules.piece_set} != set(rules.piece_set):
-        return len(boards)
-    width, same = rules.width, 0
-    left = sum(1 << row * width for row in range(rules.height))  # the cells of the first column
-    for part in boards.split(_CHUNK):
-        differs = torch.zeros_like(part)
-        for column in range(width // 2):
-            differs |= (part >> column ^ part >> (width - 1 - column)) & left
-        same += int((differs == 0).sum())
-    return 2 * len(boards) - same
