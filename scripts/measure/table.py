@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import ast
 import importlib
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -157,8 +156,6 @@ def command(name: str) -> Callable[..., int]:
 def _read(row: Measurement, words: Sequence[str]) -> argparse.Namespace:
     source = Path(__file__).with_name(f"{row.module}.py").read_text(encoding="utf-8")
     doc = ast.get_docstring(ast.parse(source)) or ""
-    if (program := Path(sys.argv[0])).suffix == ".py":
-        doc = re.sub(rf"python scripts/measure {row.name}\b", f"python scripts/{program.name}", doc)
     options = OPTIONS.get(row.module, {})
     operands = [
         f"[{settings['metavar']} ...]" if "nargs" in settings else settings["metavar"]
