@@ -1,6 +1,6 @@
 """Measure how fast the engines play under good controllers, in steady play.
 
-python scripts/measure benchmark_tetris dt20 bcts --json rollout.json
+python scripts/measure rollout dt20 bcts --json rollout.json
 """
 
 from __future__ import annotations

@@ -42,6 +42,7 @@ SUITES = {
     "bbob-mixint": "--dims 5 20 --instances 41-55",
 }
 """Those of COCO, and what is measured of them."""
+_PLAYERS = ("dt20", "best", "bcts", "bdu", "bertsekas")
 TOOLS = ("memcheck", "racecheck", "initcheck")
 
 _TABLE = (
@@ -51,8 +52,7 @@ _TABLE = (
     *(Measurement(suite, "coco", CPU, f"--suite {suite} {words}") for suite, words in SUITES.items()),
     Measurement("operators", "operators"),
     Measurement("discrete", "discrete", CPU),
-    Measurement("rollout", "rollout", ALL, "dt20 best bcts bdu bertsekas"),
-    Measurement("benchmark_tetris", "rollout", ALL),
+    Measurement("rollout", "rollout", ALL),
     Measurement("env", "env", ALL),
     Measurement("equality", "equality", GPU),
     Measurement("reproduce", "reproduce", BOTH),
@@ -97,7 +97,7 @@ OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "--budget": _number(2000, "evaluations per dimension"),
         "--jobs": _number(1, "processes", 1024),
     },
-    "rollout": {"controllers": {**_CONTROLLERS, "default": ("dt20", "bcts")}, "--board": _BOARD, **_LENGTH},
+    "rollout": {"controllers": {**_CONTROLLERS, "default": _PLAYERS}, "--board": _BOARD, **_LENGTH},
     "env": _GAMES,
     "peers": _GAMES,
     "sanitizers": {"tool": _choice("tool", TOOLS)},

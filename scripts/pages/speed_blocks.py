@@ -108,8 +108,7 @@ def generation_speed() -> str:
     header = {(at, shape): f"{results[at].hardware}, {label}" for (at, shape), label in _SHAPES.items()}
 
     def cell(name: str, column: tuple[str, str]) -> str | None:
-        value = results[column[0]].figures.get(f"{name}.{column[1]}.us")
-        return None if value is None else digits(value)
+        return results[column[0]].us(name, column[1])
 
     return crossed("us per generation", header, _SEARCHES, cell, *results.values())
 

@@ -32,8 +32,7 @@ _ONCE, _LITTLE = Plan(1, 1, 0), "--repeats 1 --seconds 0.001"
 _PLAN = reproduce.Plan("dt", "6x6", seeds=1, generations=1, limit=100, score_decisions=640)
 _COCO = "--functions 1 9 --instances 41-42 --budget 20"
 WORDS: dict[str, str] = {
-    "benchmark_tetris": f"dt20 --board 6x6 {_LITTLE}",
-    "rollout": f"{_LITTLE} --device python",
+    "rollout": f"dt20 --board 6x6 {_LITTLE}",
     "env": f"--num-envs 2 {_LITTLE}",
     "peers": f"--num-envs 2 {_LITTLE}",
     "coco": f"{_COCO} --searches cem --dims 2 3",

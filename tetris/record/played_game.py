@@ -17,7 +17,7 @@ from tetris.game.features import AfterState
 from tetris.game.piece_stream import PieceStream
 from tetris.game.policy import Lookahead
 from tetris.game.rules import Rules
-from tetris.play.controller import HasController, LinearController, resolve
+from tetris.play.controller import LinearController, resolve
 from tetris.record.replay import Replay
 
 
@@ -72,7 +72,7 @@ class PlayedGame:
 
 
 def play_game(
-    controller: LinearController | HasController | str | os.PathLike[str],
+    controller: LinearController | str | os.PathLike[str],
     seed: int = 1,
     *,
     rules: Rules | None = None,
@@ -85,7 +85,7 @@ def play_game(
     It plays as `rollout` plays the stream, but in Python: some thousand pieces per second.
 
     Args:
-        controller: As `resolve` takes it: a controller, a name, a file, the folder of a run, or a run.
+        controller: As `resolve` takes it: a controller, a name, a file or the folder of a run.
         seed: Seed of the pieces, unsigned 64-bit.
         rules: The rules; None: those of the controller.
         stream: Number of the stream, unsigned 64-bit.
