@@ -186,7 +186,7 @@ def _tables(family: Family, function: Any, size: int) -> tuple[list[Any], Any]:
 
 
 _RECORD, _MIDDLE = load("h200/record_training").data, load("epyc-2core/training").data["runs"][3]
-PICTURES: Mapping[str, Callable[[Path], None]] = {
+PICTURES: Mapping[str, Callable[[Path], None]] = {  # by their file in docs
     "sampling.png": draw_sampling,
     "record_learning_curve.png": partial(draw_training, RESULTS / "h200/record_training.jsonl", _RECORD),
     "learning_curve.png": partial(draw_training, RESULTS / "epyc-2core/training-seed4.jsonl", _MIDDLE),
@@ -195,4 +195,3 @@ PICTURES: Mapping[str, Callable[[Path], None]] = {
     "gymnasium.gif": draw_key_presses,
     "levels.png": draw_levels,
 }
-"""What draws each, by its file in docs."""
