@@ -31,7 +31,6 @@ from cem.run.stopping import _SIGNALS, Interrupted, StopRequest
 from kernels.support.checks import check_integer
 from kernels.support.files import check_own
 
-Exceptions = type[BaseException] | tuple[type[BaseException], ...]
 Workers = int | Executor | Callable[..., Iterable[Any]]
 
 _POLL_SECONDS = 0.05  # from one look at the stop request to the next
@@ -62,7 +61,7 @@ class Evaluator:
         with_generation: bool = False,
         workers: Workers | None = None,
         timeout_s: float | None = None,
-        catch: Exceptions = (),
+        catch: type[BaseException] | tuple[type[BaseException], ...] = (),
         stop: StopRequest | None = None,
     ) -> None:
         """Set the function; a process starts when a candidate waits for it."""
@@ -180,9 +179,8 @@ class Evaluator:
                     values.append(value)
                 if len(done) < len(candidates):
                     self._stop.check()
-            if isinstance(candidates, Tensor):
-                return Evaluation(torch.tensor(values, dtype=torch.float64), candidates=torch.stack(done))
-            return Evaluation(np.array(values), candidates=np.stack(done))  # type: ignore[arg-type]
+            stack: Any = torch.stack if isinstance(candidates, Tensor) else np.stack
+            return Evaluation(torch.tensor(values, dtype=torch.float64), candidates=stack(done))
 
         return evaluate
 

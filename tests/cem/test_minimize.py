@@ -285,7 +285,6 @@ class TestDefaults:
     ("options", "error", "message"),
     [
         ({"mean": 1.0}, ValueError, r"expected mean of shape \(dim,\), dim >= 1, got \(\)"),
-        ({"objective": 3}, TypeError, "expected a function for objective, got int"),
         ({"budget": 3}, ValueError, "expected budget >= 4, got 3"),
         (
             {"budgett": 3},
