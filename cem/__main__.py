@@ -44,7 +44,7 @@ def picture(marks: dict[str, torch.Tensor], columns: int, rows: int) -> str:
 
 
 def main() -> None:
-    """Draw a search, or print a line a generation where there is no terminal with colours."""
+    """Draw a search, or print a line per generation where there is no terminal with colours."""
     search = CrossEntropyMethod(torch.tensor([-1.6, 2.8]), 0.2, 24, maximize=False, backend="torch", seed=1)
     has_colours = os.environ.get("TERM", "dumb") != "dumb" and not os.environ.get("NO_COLOR")
     draws = sys.stdout.isatty() and has_colours

@@ -260,7 +260,7 @@ def test_the_notebook_runs(capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     kept = [each for cell in cells() for each in cell["outputs"]]
     assert "<iframe srcdoc=" in shown[2]._repr_html_()
     assert [each["output_type"] for each in kept if "text/html" in each.get("data", ())] == ["execute_result"]
-    (told,) = (each["text"] for each in kept if each["output_type"] == "stream")
-    learned, _, dt20 = (float(line.split()[1].replace(",", "")) for line in told)
+    (text,) = (each["text"] for each in kept if each["output_type"] == "stream")
+    learned, _, dt20 = (float(line.split()[1].replace(",", "")) for line in text)
     assert learned > 1.5 * dt20
     assert names["result"].fun > 0

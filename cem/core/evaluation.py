@@ -48,9 +48,8 @@ class Evaluation:
 Objective = Callable[[Tensor, Any], "Tensor | Evaluation"]
 """Maps (candidates, generation) to fitness: candidates as ``ask()`` gives them, generation = 0 for the first.
 
-The generation is an int; in a CUDA graph it is a tensor of shape () on the device.
-
-To be resumable bit for bit it must be a function of these two alone."""
+The generation is an int; in a CUDA graph it is a tensor of shape () on the device. To be resumable bit for
+bit it must be a function of these two alone."""
 
 
 def as_evaluation(found: Any) -> Evaluation:

@@ -279,9 +279,8 @@ class Planner:
 
     def _actions(self, name: str, value: Any) -> Tensor:
         """Return a number of each dimension of an action as one of each dimension of a plan, shape (d,)."""
-        return check_vector(name, value, torch.Size([self.action_dim]), self.dtype, self.device).repeat(
-            self.horizon
-        )
+        action = check_vector(name, value, torch.Size([self.action_dim]), self.dtype, self.device)
+        return action.repeat(self.horizon)
 
     def _search(self, state: Tensor, memory: _Memory) -> tuple[_Memory, _Found]:
         """Search the best plan from a state; return what this step leaves, and what it found: new tensors.

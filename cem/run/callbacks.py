@@ -124,11 +124,8 @@ class ProgressBar(Callback):
         self._generation, self._began = record.generation, time.monotonic()
         self._first = self._first or record
         shown = [f"best {self._number(record.generation_best)}", f"elites {self._number(record.elite_mean)}"]
-        shown += [
-            f"{tqdm.format_sizeof(record.metrics[name])} {name}"
-            for name in self._metrics
-            if name in record.metrics
-        ]
+        metrics = {name: record.metrics[name] for name in self._metrics if name in record.metrics}
+        shown += [f"{tqdm.format_sizeof(value)} {name}" for name, value in metrics.items()]
         left = self._seconds_left(record, self._first)
         if left < math.inf:
             shown.append(f"{tqdm.format_interval(max(0.0, left))} left")

@@ -441,7 +441,7 @@ class TestResume:
                 signal.raise_signal(signal.SIGTERM)
             return float(sphere(torch.from_numpy(x)))
 
-        def told():
+        def journalled():
             journal = tmp_path / "restart-000" / "evaluations.jsonl"
             return [json.loads(line) for line in journal.read_text().splitlines()[1:]]
 
@@ -453,7 +453,7 @@ class TestResume:
                 before, evaluated = len(calls), [line["x"] for line in lines]
                 result = minimize(objective, np.ones(3), 1.0, workers=one, asynchronous=True, **options)
                 reasons.append(result.reason)
-                lines = told()
+                lines = journalled()
                 assert not any(x in evaluated for x in calls[before:])
                 assert [line["x"] for line in lines[: len(evaluated)]] == evaluated
         assert len(reasons) > 1
