@@ -141,12 +141,12 @@ def test_named_parameters_and_the_shortest_route_are_found() -> None:
 
 
 @pytest.mark.slow  # seconds
-def test_a_cut_is_greater_than_the_best_of_as_many_greedy_searches() -> None:
-    program = programs(DOCS / "spaces.md")[2].replace("size=400, budget=8000", "size=100, budget=1500")
+def test_a_cut_is_greater_than_the_best_of_as_many_random_starts() -> None:
+    program = programs(DOCS / "spaces.md")[2].replace('"budget": 640', '"budget": 320')
     names: dict[str, Any] = {}
     exec(compile(program, "docs/spaces.md", "exec"), names)
-    starts = torch.randint(0, 2, (1500, 800), generator=torch.Generator().manual_seed(1)).float()
-    assert names["result"].evaluations == 1500
+    starts = torch.randint(0, 2, (320, 800), generator=torch.Generator().manual_seed(1)).float()
+    assert names["result"].evaluations == 320
     assert names["result"].fun > names["improved"](starts).fitness.max()
 
 
