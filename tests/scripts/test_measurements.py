@@ -66,7 +66,7 @@ TINY: dict[str, dict[str, Any]] = {
     "env": {"GPU_ENVS": 2, "GPU_FEATURE_ENVS": 2},
     "reproduce": {
         "PLANS": {f"noisy_ce_{x}_{y}": _PLAN for x in ("bcts", "bertsekas") for y in ("10x10", "10x20")},
-        **{"PUBLISHED": ["dt20"], "decisions_for": lambda *told: 640},
+        **{"PUBLISHED": ["dt20"], "decisions_for": lambda *given: 640},
         **{"QUICK_SECONDS": 0.01, "SECONDS": 0.01},
     },
     "peers": {"SHAPES": ((20, 2),)},

