@@ -1,14 +1,5 @@
 """The cross-entropy method for any objective: ask for candidates, tell their fitness.
 
->>> import torch
->>> from cem import CrossEntropyMethod
->>> optimizer = CrossEntropyMethod(mean=torch.zeros(3), std=1.0, maximize=False)
->>> for _ in range(20):
-...     candidates = optimizer.ask()
-...     optimizer.tell(candidates, (candidates - 1.0).square().sum(dim=1))
->>> optimizer.generation
-20
-
 ``minimize`` and ``maximize`` are a whole search in one call, ``Trainer`` is the loop with progress, metrics,
 checkpoints, time limit and signals, ``Planner`` plans with a model, ``ParameterVector`` and ``GymObjective``
 search the parameters of modules of PyTorch, ``cem.functional`` is the method as pure functions of a state.

@@ -44,11 +44,10 @@ def picture(marks: dict[str, torch.Tensor], columns: int, rows: int) -> str:
 
 
 def main() -> None:
-    """Draw a search, or print a line a generation where there is no terminal with colours."""
+    """Draw a search, or print a line per generation where there is no terminal with colours."""
     search = CrossEntropyMethod(torch.tensor([-1.6, 2.8]), 0.2, 24, maximize=False, backend="torch", seed=1)
-    draws = (
-        sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb" and not os.environ.get("NO_COLOR")
-    )
+    has_colours = os.environ.get("TERM", "dumb") != "dumb" and not os.environ.get("NO_COLOR")
+    draws = sys.stdout.isatty() and has_colours
     columns, lines = shutil.get_terminal_size()
     print("\x1b[2J" * draws, end="")
     for generation in range(1, 31):

@@ -31,7 +31,6 @@ from cem.run.stopping import _SIGNALS, Interrupted, StopRequest
 from kernels.support.checks import check_integer
 from kernels.support.files import check_own
 
-Exceptions = type[BaseException] | tuple[type[BaseException], ...]
 Workers = int | Executor | Callable[..., Iterable[Any]]
 
 _POLL_SECONDS = 0.05  # from one look at the stop request to the next
@@ -62,7 +61,7 @@ class Evaluator:
         with_generation: bool = False,
         workers: Workers | None = None,
         timeout_s: float | None = None,
-        catch: Exceptions = (),
+        catch: type[BaseException] | tuple[type[BaseException], ...] = (),
         stop: StopRequest | None = None,
     ) -> None:
         """Set the function; a process starts when a candidate waits for it."""
@@ -156,10 +155,12 @@ class Evaluator:
         def evaluate(candidates: Any, generation: int) -> Evaluation:
             done: list[Any] = []
             values: list[float] = []
+            is_tensor = isinstance(candidates, Tensor)
+            row_of: Any = candidates.new_tensor if is_tensor else partial(np.array, dtype=candidates.dtype)
             known = self._journal.known if self._journal is not None else {}
             while (generation, len(done)) in known:
                 x, value = known[generation, len(done)]
-                done.append(_as(candidates, x))
+                done.append(row_of(x))
                 values.append(self._counted(done[-1], value, known=True))
             while len(done) < len(candidates):
                 while len(self._running) < self.workers:
@@ -180,9 +181,8 @@ class Evaluator:
                     values.append(value)
                 if len(done) < len(candidates):
                     self._stop.check()
-            if isinstance(candidates, Tensor):
-                return Evaluation(torch.tensor(values, dtype=torch.float64), candidates=torch.stack(done))
-            return Evaluation(np.array(values), candidates=np.stack(done))  # type: ignore[arg-type]
+            evaluated: Any = torch.stack(done) if is_tensor else np.stack(done)
+            return Evaluation(torch.tensor(values, dtype=torch.float64), candidates=evaluated)
 
         return evaluate
 
@@ -264,13 +264,6 @@ def _on_host(candidates: Any) -> tuple[Any, torch.device | None]:
     if isinstance(candidates, Tensor):
         return candidates.detach().cpu().numpy().copy(), candidates.device
     return candidates.copy(), None
-
-
-def _as(like: Any, x: list[float]) -> Any:
-    """Return a candidate as a tensor or an array of the kind of others."""
-    if isinstance(like, Tensor):
-        return torch.tensor(x, dtype=like.dtype, device=like.device)
-    return np.array(x, dtype=like.dtype)
 
 
 class _Pool:

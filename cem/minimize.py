@@ -53,14 +53,12 @@ _SYNONYMS = {
     **{"x0": "Mean", "sigma0": "Std", "rng": "Seed", "random_state": "Seed", "n_jobs": "Workers"},
     **dict.fromkeys(("maxfun", "maxfev", "maxfevals", "maxiter", "n_trials"), "Budget"),
 }
-_OF_SEARCH = ("bounds", "backend", "device", "dtype")
 _CONVERGED = ("std", "fitness_range")
 _CUT_SHORT = ("time_limit", "signal", "requested", "failed")
 _NOISE, _SEEN = "noise", "noise_seen"  # reason and metric of a search whose first mean had two values
 _FIRST = ("first_mean_fitness", "first_fitness_range")  # metrics of its first generation
 _NOISY = 1e-6  # of the range of the first generation: two values that differ by more are noise
 _SAME = 1e-8  # of the range of fitness seen: two searches found the same
-_FOLDER, _METRICS, _JOURNAL = "restart-{:03d}", "metrics.jsonl", "evaluations.jsonl"
 _COLUMNS = ("evaluations", "best_fitness", "generation_best", "elite_mean", "std_mean", "population_size")
 _MESSAGES = {
     "target": "the best value is as good as the target",
@@ -209,16 +207,11 @@ def minimize(
 ) -> Result[NDArray[Any]]: ...
 @overload
 def minimize(
-    objective: Callable[..., Any],
-    mean: Tensor | Sequence[float],
-    std: Any = None,
-    **options: Unpack[Options],
+    objective: Callable[..., Any], mean: Tensor | Sequence[float], std: Any = None, **options: Unpack[Options]
 ) -> Result[Tensor]: ...
 @overload
 def minimize(
-    objective: Callable[..., Any],
-    mean: Mapping[str, Any],
-    **options: Unpack[Options],
+    objective: Callable[..., Any], mean: Mapping[str, Any], **options: Unpack[Options]
 ) -> Result[dict[str, Any]]: ...
 def minimize(objective: Callable[..., Any], mean: Any = None, std: Any = None, **options: Any) -> Result[Any]:
     """Search for the least value of a function.
@@ -348,8 +341,6 @@ class _Search(Callback):
 
     def __init__(self, objective: Any, mean: Any, std: Any, maximize: bool, options: dict[str, Any]) -> None:
         """Check the options, and choose what is not given."""
-        if not callable(objective):
-            raise TypeError(f"expected a function for objective, got {type(objective).__name__}")
         flags = ("progress", "graph", "distributed", "asynchronous")
         check_flags(**{name: options[name] for name in flags})
         self._objective, self._maximize = objective, maximize
@@ -382,13 +373,12 @@ class _Search(Callback):
         first = as_real("mean", mean if self._space is None else self._space.encode(options["x0"] or {}))
         if self._space is None and config is not None:
             first = torch.cat([first, *(each.mode(each.start()).to(first) for each in config.families)], -1)
+        if first.dim() != 1 or len(first) == 0:
+            raise ValueError(f"expected mean of shape (dim,), dim >= 1, got {tuple(first.shape)}")
         self._first_mean = first
         if self._constraints is not None:
             self._kind = partial(Constrained, constraints=self._constraints, first=first)
-        if self._first_mean.dim() != 1 or len(self._first_mean) == 0:
-            got = tuple(self._first_mean.shape)
-            raise ValueError(f"expected mean of shape (dim,), dim >= 1, got {got}")
-        dim, budget, restarts = len(self._first_mean), options["budget"], options["restarts"]
+        dim, budget, restarts = len(first), options["budget"], options["restarts"]
         integers: dict[str, Any] = {} if options["integers"] is None else {"integers": options["integers"]}
         self._seed, self._noisy = options["seed"], False
         if config is None:
@@ -420,12 +410,8 @@ class _Search(Callback):
             if options["distributed"]:
                 stack.enter_context(ranks.joined())
             self._stop = stack.enter_context(StopRequest())
-            if ranks.count() > 1:
-                if options["graph"]:
-                    raise ValueError("expected graph=False of a search that ranks share, got True")
-                if self._size < ranks.count():
-                    wanted = f"a candidate for each of {ranks.count()} ranks"
-                    raise ValueError(f"expected {wanted}, got {self._size}")
+            if ranks.count() > 1 and options["graph"]:
+                raise ValueError("expected graph=False of a search that ranks share, got True")
             if options["time_limit_s"] is not None:
                 seconds = check_real("time_limit_s", options["time_limit_s"], 0.0)
                 self._stop.deadline = time.monotonic() + seconds
@@ -489,7 +475,7 @@ class _Search(Callback):
             "population_size": population,
             "maximize": self._maximize,
             "config": self._config,
-            **{name: options[name] for name in _OF_SEARCH},
+            **{name: options[name] for name in ("bounds", "backend", "device", "dtype")},
         }
         if seed is not None and restart:
             seed = mix_seed(seed, restart)
@@ -512,12 +498,11 @@ class _Search(Callback):
         if options["asynchronous"]:
             objective = self._evaluator.in_any_order(optimizer)
         elif not (restart or options["graph"] or self._constraints):
-            objective = first_mean = _FirstMean(
-                objective, with_integers(state, self._first_mean.to(state.distribution))
-            )
+            start = with_integers(state, self._first_mean.to(state.distribution))
+            objective = first_mean = _FirstMean(objective, start)
         checkpointer = None
         if options["checkpoint"] is not None:
-            folder = Path(options["checkpoint"]) / _FOLDER.format(restart)
+            folder = Path(options["checkpoint"]) / f"restart-{restart:03d}"
             fingerprint = {
                 "objective": self._name,
                 "restart": restart,
@@ -528,7 +513,7 @@ class _Search(Callback):
             if self._constraints is not None:
                 fingerprint["constraints"] = self._constraints.described
             checkpointer = Checkpointer(folder, fingerprint=fingerprint, interval_s=CHECKPOINT_SECONDS)
-            metrics = MetricsWriter(folder / _METRICS, distribution=True)
+            metrics = MetricsWriter(folder / "metrics.jsonl", distribution=True)
             callbacks.insert(0, metrics)
         trainer = Trainer(
             optimizer,
@@ -544,12 +529,12 @@ class _Search(Callback):
             lines, of_first = ranks.broadcast(partial(_resumed, trainer, checkpointer, metrics))
             if ranks.rank() > 0:  # a search that has ended is not run, which would give them the state
                 optimizer.load_state_dict(of_first)
-            self._replay(lines, metrics.path)
+            self._replay(lines)
             if first_mean is not None and lines:
                 first_mean.resume(lines[0])
             if ranks.rank() == 0:
                 folder.mkdir(parents=True, exist_ok=True)
-                self._evaluator.open_journal(folder / _JOURNAL, fingerprint, optimizer.generation)
+                self._evaluator.open_journal(folder / "evaluations.jsonl", fingerprint, optimizer.generation)
         return trainer
 
     def _best(self) -> CrossEntropyMethod:
@@ -597,13 +582,11 @@ class _Search(Callback):
         """Return the better of two values, the first of equal ones or where it is NaN."""
         return max(a, b) if self._maximize else min(a, b)
 
-    def _replay(self, lines: Sequence[Mapping[str, Any]], path: Path) -> None:
+    def _replay(self, lines: Sequence[Mapping[str, Any]]) -> None:
         """Record the generations that a resumed run had recorded by its checkpoint."""
         good = math.inf if self._maximize else -math.inf
         names = [n for n in GenerationRecord.__dataclass_fields__ if n not in ("metrics", "mean", "std")]
         for values in lines:
-            if missing := [name for name in (*names, "mean", "std") if name not in values]:
-                raise ValueError(f"{path}: generation {values['generation']}: expected {', '.join(missing)}")
             # What is not finite is null there, and can only be infinity on the good side.
             numbers: Any = {name: good if values[name] is None else values[name] for name in names}
             if self._constraints and values["best_fitness"] is None:  # no candidate was feasible
@@ -706,9 +689,8 @@ class _FirstMean:
         if generation > 1:
             found = self._evaluate(candidates, generation)
             return self._said(as_evaluation(found)) if self._noisy else found
-        is_array = isinstance(candidates, np.ndarray)
-        candidates = candidates.copy() if is_array else candidates.clone()
-        candidates[0] = self._mean.numpy() if is_array else self._mean
+        candidates = candidates.copy() if isinstance(candidates, np.ndarray) else candidates.clone()
+        candidates[0] = self._mean
         found = as_evaluation(self._evaluate(candidates, generation))
         if found.candidates is not None:
             return found

@@ -162,7 +162,6 @@ class CrossEntropyMethod:
         self.batch_shape, self.dim = rows.shape[:-2], settings.dim
         self._shape = (*self.batch_shape, self.population_size, self.dim)
         self._first_std = self._state.std
-        self._is_read_at_once = self.device.type == "cpu" and not self.batch_shape
         self._settings = self._describe()
         self._adopt(0, self._state)
 
@@ -176,13 +175,17 @@ class CrossEntropyMethod:
         Returns:
             A new tensor of shape (..., population_size, dim), or (count, dim).
         """
-        if count is None:
-            candidates = self._draw(None)
-        else:
-            first, self._asked = self._asked, self._asked + check_integer("count", count, 1)
+        first, size = 0, None
+        if count is not None:
             if self.batch_shape:
                 raise ValueError(f"expected count=None of a batch of shape {tuple(self.batch_shape)}")
-            candidates = self._draw(self._asked)[first:].clone()
+            first, size = self._asked, self._asked + check_integer("count", count, 1)
+            self._asked = size
+        sample = operator_sample
+        if self.backend == "torch":
+            sample = partial(torch_sample, seeds=self._seeds, generation=self._generation)
+        candidates = draw(self._state, sample, size)
+        candidates = candidates[first:].clone() if first else candidates
         return candidates.numpy() if self._numpy else candidates
 
     def tell(self, candidates: Any, fitness: Any) -> None:
@@ -227,7 +230,7 @@ class CrossEntropyMethod:
         self._generation += 1
         self._asked = 0
         self._snapshot = None
-        if self._is_read_at_once:
+        if self.device.type == "cpu" and not self.batch_shape:
             self._warn_of_failure()
 
     def capture(self, objective: Objective, generations: int = 1) -> Callable[[], Evaluation]:
@@ -245,7 +248,7 @@ class CrossEntropyMethod:
             ValueError: If the search does not run by the operators on a CUDA device.
         """
         step = self._captured(objective, generations)
-        return lambda: step().evaluation
+        return lambda: step().evaluations[-1]
 
     def capture_records(
         self, objective: Objective, generations: int, records: int
@@ -414,15 +417,12 @@ class CrossEntropyMethod:
         given no seed takes that of the state.
 
         Raises:
-            TypeError: If it is no mapping, or the generation no int. No error changes the optimizer.
             ValueError: If a part is missing, has another shape or dtype, or was saved under other settings.
+                No error changes the optimizer.
         """
-        theirs = state.get("settings") if isinstance(state, Mapping) else None
-        if not isinstance(theirs, Mapping):
-            raise TypeError(f"expected a state of state_dict(), got {type(state).__name__}")
         settings = dict(self._settings)
-        if self._takes_any_seed and "seed" in theirs:
-            settings["seed"] = theirs["seed"]
+        if self._takes_any_seed:
+            settings["seed"] = state["settings"]["seed"]
         generation, loaded = loaded_state(state, settings, self._state)
         if settings["seed"] != self._settings["seed"]:
             each = np.array(settings["seed"], dtype=object).reshape(self.batch_shape)
@@ -442,12 +442,6 @@ class CrossEntropyMethod:
     def _adopt(self, generation: int, state: State) -> None:
         self._state, self._generation = state, generation
         self._asked, self._parts, self._snapshot, self._termination = 0, [], None, None
-
-    def _draw(self, size: int | None) -> Tensor:
-        sample = operator_sample
-        if self.backend == "torch":
-            sample = partial(torch_sample, seeds=self._seeds, generation=self._generation)
-        return draw(self._state, sample, size)
 
     def _extend_variance_schedule(self, generations: int) -> None:
         """Put the extra variance of the first ``generations`` on the device."""

@@ -72,9 +72,7 @@ class Choice:
     values: tuple[Any, ...]
 
     def __init__(self, *values: Any) -> None:
-        """Set the values, two or more."""
-        if len(values) < 2:
-            raise ValueError(f"expected two values or more to choose from, got {values!r}")
+        """Set the values, one or more."""
         object.__setattr__(self, "values", values)
 
 
@@ -145,11 +143,8 @@ class Space:
         by_column = options["vectorize"] is False and options["workers"] is None
         found = self.settings(config)
         mean = self.encode(options["x0"] or {})[: len(self.mean)]
-        changed = {
-            "vectorize": False if by_column else "loop",
-            "bounds": found["bounds"],
-            "config": found["config"],
-        }
+        vectorize = False if by_column else "loop"
+        changed = {"vectorize": vectorize, "bounds": found["bounds"], "config": found["config"]}
         on_host = options["device"] is None or torch.device(options["device"]).type == "cpu"
         first = mean if on_host else torch.from_numpy(mean)
         return Named(function, self, by_column), first, found["std"], {**options, **changed}

@@ -1,5 +1,9 @@
-"""The command ``python scripts/measure sampling``."""
+"""The command ``python scripts/measure sampling``: how the ways to draw a population compare."""
 
-from measure.__main__ import script
+import sys
 
-main = script("sampling", __name__)
+from measure.__main__ import main, run
+
+if __name__ == "__main__":
+    sys.argv[1:1] = ["sampling"]
+    run(main)

@@ -1,5 +1,9 @@
-"""The command ``python scripts/measure benchmark_tetris``."""
+"""The command ``python scripts/measure rollout``: decisions per second of the engines."""
 
-from measure.__main__ import script
+import sys
 
-main = script("benchmark_tetris", __name__)
+from measure.__main__ import main, run
+
+if __name__ == "__main__":
+    sys.argv[1:1] = ["rollout"]
+    run(main)

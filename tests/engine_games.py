@@ -36,7 +36,7 @@ GAMES = [
 
 NONE, PREVIEW, EXPECTIMAX = Lookahead
 
-LANES = {"portable": native._PORTABLE_FLAGS, "avx2": ("-mavx2",)}
+LANES = {"portable": ("-msse4.1",), "avx2": ("-mavx2",)}
 """Builds of the C++ engine for other processors: both keep low stacks in 16 bits."""
 
 

@@ -13,5 +13,5 @@ from tetris.view.game_view import Scene, scenes
 def sample_scenes(rules: Rules, count: int, seed: int = 3) -> list[Scene]:
     """Return the scenes of the first placements."""
     pieces = PieceStream(rules, seed, 0)
-    played = islice(play(pieces, published("dt20").player(rules), rules), count)
-    return list(scenes(rules, played, pieces))
+    played = play(pieces, published("dt20").player(rules), rules)
+    return list(islice(scenes(rules, played), count))

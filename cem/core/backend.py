@@ -27,10 +27,8 @@ from kernels.support.names import unknown_name
 
 AUTO = "auto"
 BACKENDS = ("cpu", "cuda", "torch")
-OPERATORS = ("normal", "cem_update")
-"""The operators of ``kernels`` that backends "cpu" and "cuda" call."""
-CMA_OPERATORS = (*OPERATORS, "cma_update")
-"""The same with a full covariance and paths, for up to 64 parameters."""
+OPERATORS = ("normal", "cem_update")  # of ``kernels``, which backends "cpu" and "cuda" call
+CMA_OPERATORS = (*OPERATORS, "cma_update")  # the same with a full covariance and paths, up to 64 parameters
 _UINT64 = 2**64 - 1
 
 

@@ -18,27 +18,18 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 def check_real(
-    name: str,
-    value: object,
-    low: float = -math.inf,
-    high: float = math.inf,
-    *,
-    open_low: bool = False,
-    open_high: bool = False,
+    name: str, value: object, low: float = -math.inf, high: float = math.inf, *, open_low: bool = False
 ) -> float:
-    """Return ``value`` as a float if it is finite and in [low, high], an end excluded where it is open."""
+    """Return ``value`` as a float if it is finite and in [low, high], or in (low, high]."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"expected a number for {name}, got {value!r}")
     number = float(value)
     above = number > low if open_low else number >= low
-    below = number < high if open_high else number <= high
-    if not (math.isfinite(number) and above and below):
-        wanted = ["finite"]
-        if low > -math.inf:
-            wanted.append(f"{'>' if open_low else '>='} {low:g}")
-        if high < math.inf:
-            wanted.append(f"{'<' if open_high else '<='} {high:g}")
-        raise ValueError(f"expected {name} {' and '.join(wanted)}, got {value!r}")
+    if not (math.isfinite(number) and above and number <= high):
+        wanted = [f"{'>' if open_low else '>='} {low:g}"] * (low > -math.inf) + [f"<= {high:g}"] * (
+            high < math.inf
+        )
+        raise ValueError(f"expected {name} {' and '.join(['finite', *wanted])}, got {value!r}")
     return number
 
 

@@ -12,13 +12,12 @@ import numpy as np
 
 from cem.core.bounds import BoundHandling
 from cem.core.checks import check_real
-from cem.core.variance_schedule import VarianceSchedule, resolve_variance_schedule
+from cem.core.variance_schedule import VarianceSchedule, parse_variance_schedule
 from cem.families.family import Family
 from kernels.support.checks import check_flags, check_integer
 from kernels.support.names import unknown_name
 
-LARGEST_FULL = 200
-"""The most parameters for which a full covariance is chosen."""
+_LARGEST_FULL = 200  # the most parameters for which a full covariance is chosen
 MIN_ELITES = 2  # one elite has no variance: the search would stop
 
 Weights = Literal["log", "equal"]
@@ -107,7 +106,9 @@ class CEMConfig:
         check_real("mean_averaging", self.mean_averaging, 0.0, 1.0)
         check_real("std_floor", self.std_floor, 0.0)
         check_real("relative_std_floor", self.floor_share, 0.0)
-        object.__setattr__(self, "variance_schedule", self.schedule)
+        if self.variance_schedule is None or isinstance(self.variance_schedule, str):
+            schedule = parse_variance_schedule(self.variance_schedule or "none")
+            object.__setattr__(self, "variance_schedule", schedule)
         given = np.asarray(self.integers)
         integers = np.flatnonzero(given) if given.dtype == bool else given
         object.__setattr__(self, "integers", tuple(map(index, integers.tolist())))
@@ -116,7 +117,7 @@ class CEMConfig:
     @property
     def schedule(self) -> VarianceSchedule:
         """``variance_schedule`` as a function."""
-        return resolve_variance_schedule(self.variance_schedule)
+        return self.variance_schedule  # type: ignore[return-value]
 
     @property
     def floor_share(self) -> float:
@@ -144,20 +145,14 @@ class CEMConfig:
 
     @classmethod
     def cma(cls, covariance: Covariance = "full", **changes: Any) -> CEMConfig:
-        """Return CMA-ES: evolution paths, and the weights of its tutorial; with the given changes.
-
-        N. Hansen, The CMA Evolution Strategy: A Tutorial, arXiv:1604.00772, 2023; the diagonal one: R. Ros
-        and N. Hansen, A Simple Modification in CMA-ES Achieving Linear Time and Space Complexity, PPSN 2008.
-        """
+        """Return CMA-ES, full or diagonal, as in ``cem.core.adaptation``, with the given changes."""
         return cls(**{"covariance": covariance, "paths": True, **changes})
 
     @classmethod
     def classic(cls, noise: VarianceSchedule | str | None = None, **changes: Any) -> CEMConfig:
         """Return the method as published: equal weights, and the variance about the elites' own mean.
 
-        P.-T. de Boer, D. Kroese, S. Mannor and R. Rubinstein, A Tutorial on the Cross-Entropy Method, Annals
-        of Operations Research 134, 2005; with ``noise`` that of I. Szita and A. Lorincz, Learning Tetris
-        Using the Noisy Cross-Entropy Method, Neural Computation 18(12), 2006.
+        De Boer et al. (2005); with ``noise`` that of Szita and Lorincz (2006): see ``cem.optimizer``.
         """
         classic = {
             "weights": "equal",
@@ -174,5 +169,5 @@ class CEMConfig:
         Within bounds by a smooth map: clamped candidates gather on a face, and the step size shrinks there.
         With integers they are clamped, as integers are.
         """
-        config = cls.cma("full" if dim <= LARGEST_FULL else "diagonal", **changes)
+        config = cls.cma("full" if dim <= _LARGEST_FULL else "diagonal", **changes)
         return replace(config, bound_handling="transform" if bounded and not config.integers else "clamp")

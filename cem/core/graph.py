@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,10 +20,8 @@ class GenerationGraph:
     """A CUDA graph of ``count`` generations of a search: ``state = graph(state)``.
 
     A replay launches what the functions launch, without Python between: results are those of ``ask`` and
-    ``tell`` bit for bit. ``evaluation`` is the last one; the next call overwrites its tensors.
-
-    With ``records`` it is of so many times ``count`` generations. ``evaluations`` are the last of each, and
-    ``together`` has their states, as ``copy_to_host`` takes them.
+    ``tell`` bit for bit. With ``records`` it is of so many times ``count`` generations. ``evaluations`` are
+    the last of each, which the next call overwrites; ``together`` has their states for ``copy_to_host``.
     """
 
     def __init__(self, state: State, objective: Objective, count: int = 1, records: int = 0) -> None:
@@ -42,19 +41,17 @@ class GenerationGraph:
             moved, self.evaluations, tensors = self._static, [], []
             for _ in range(max(records, 1)):
                 for _ in range(count):
-                    moved, self.evaluation = self._generation(moved)
+                    moved, evaluation = self._generation(moved)
+                self.evaluations.append(evaluation)
                 if records:
-                    self.evaluations.append(self.evaluation)
-                    tensors.append(Snapshot(0, {}, moved, self.evaluation, copies=False).tensors())
+                    tensors.append(Snapshot(0, {}, moved, evaluation, copies=False).tensors())
             self.together = stacked(tensors)
-            for to, new in zip(_changing(self._static), _changing(moved), strict=True):
-                to.copy_(new)
+            self._set(moved)
 
     def __call__(self, state: State, replays: int = 1) -> State:
         """Run ``replays`` times ``count`` generations from a state; return the last."""
         if state.distribution is not self._last:
-            for to, new in zip(_changing(self._static), _changing(state), strict=True):
-                to.copy_(new)
+            self._set(state)
         for _ in range(replays):
             self._graph.replay()
         after = _copied(self._static)
@@ -65,6 +62,10 @@ class GenerationGraph:
         """Return whether a state has the very constants that were captured: settings, seed, bounds, ..."""
         return all(map(operator.is_, state[len(CHANGING) :], self._static[len(CHANGING) :]))
 
+    def _set(self, state: State) -> None:
+        for name, tensor in _changing(self._static).items():
+            tensor.copy_(getattr(state, name))
+
     def _generation(self, state: State) -> tuple[State, Evaluation]:
         candidates = draw(state, operator_sample)
         evaluation = as_evaluation(self._objective(candidates, state.generation))
@@ -72,12 +73,11 @@ class GenerationGraph:
         return tell(state, evaluated, evaluation.fitness), evaluation
 
 
-def _changing(state: State) -> list[Tensor]:
-    """Return the tensors of a state that a generation changes."""
-    return [tensor for name in CHANGING if (tensor := getattr(state, name)) is not None]
+def _changing(state: State) -> dict[str, Tensor]:
+    """Return the tensors of a state that a generation changes, by name."""
+    return {name: tensor for name in CHANGING if (tensor := getattr(state, name)) is not None}
 
 
 def _copied(state: State) -> State:
-    return state._replace(
-        **{name: tensor.clone() for name in CHANGING if (tensor := getattr(state, name)) is not None}
-    )
+    copies: Any = {name: tensor.clone() for name, tensor in _changing(state).items()}
+    return state._replace(**copies)

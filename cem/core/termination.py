@@ -31,14 +31,11 @@ from cem.core.checks import outside
 from cem.core.snapshot import GenerationRecord
 from cem.core.state import Settings
 
-STD = 1e-9
-"""The least standard deviation, as a share of the first one."""
-FITNESS_RANGE = 1e-9
-"""The least range of the fitness, as a share of the widest one seen where that is below 1."""
-BEHIND = 1e-2
-"""The least range of the fitness, as a share of what the best lacks to that of an earlier search."""
-COLLAPSE_STD, COLLAPSE_MOVE = 1e-4, 0.7
-"""The std at which a collapse is looked for, of the first one; the move that tells it, of that on a slope."""
+STD = 1e-9  # the least standard deviation, as a share of the first one
+_RANGE = 1e-9  # the least range of the fitness, as a share of the widest one seen where that is below 1
+_BEHIND = 1e-2  # the same, as a share of what the best lacks to that of an earlier search
+_SHRUNK = 1e-4  # the std at which a collapse is looked for, as a share of the first one
+_SLOPE = 0.7  # of the move on a slope: the least move of a search that has collapsed
 _NEWEST = 0.1  # the weight of a generation's move in the average one
 _EVERY = 8  # generations from one look for a collapse to the next
 
@@ -70,7 +67,6 @@ class Termination:
         self._recent: deque[float] = deque()  # the best of the generations of the window
         self._seen: deque[int] = deque()  # and these
         self._best, self._improved_at, self._widest = math.inf, 0, 0.0
-        self._looked_at = 0
         self._collapse = None if settings.config.paths else _Collapse(settings, dim)
 
     def reasons(self, record: GenerationRecord) -> tuple[str, ...]:
@@ -91,11 +87,10 @@ class Termination:
         self._widest = max(self._widest, spread)
         full = len(seen) > 1 and seen[0] <= begun
         share = math.inf  # where the mean alone shows that it is above the least one
-        looks = self._collapse is not None and generation // _EVERY > self._looked_at // _EVERY
+        looks = self._collapse is not None and generation // _EVERY > self._collapse.before[0] // _EVERY
         if looks or record.std_mean <= 2 * self._least * self._widest_std:
             share = float((record.std.numpy() / self._first).max())
         if self._collapse is not None and looks:
-            self._looked_at = generation
             self._collapse.look(record, share)
         found = []
         if self.target is not None and sign * record.best_fitness <= sign * self.target:
@@ -103,7 +98,7 @@ class Termination:
         if share < self._least:
             found.append("std")
         behind = sign * record.best_fitness - self._earlier  # -inf for a first search
-        if full and spread <= max(FITNESS_RANGE * min(1.0, self._widest), BEHIND * behind):
+        if full and spread <= max(_RANGE * min(1.0, self._widest), _BEHIND * behind):
             found.append("fitness_range")
         if generation - self._improved_at > max(self._patience, generation // 5):
             found.append("stagnation")
@@ -121,15 +116,15 @@ class _Collapse:
         # Of elites that say nothing the mean has a variance of 1 / elites in every dimension.
         self._chance = dim / effective(rank_weights(settings.num_elites, settings.config.weights))
         self._move, self._shrunk = 0.0, False  # the squared move, averaged; whether it was compared
-        self._before: tuple[int, Any, Any, float] | None = None
+        self.before: tuple[int, Any, Any, float] = 0, None, None, 0.0  # what the last look saw
 
     def look(self, record: GenerationRecord, share: float) -> None:
         """Follow a generation; warn, once, if the search has collapsed."""
         generation, mean, std = record.generation, record.mean.numpy(), record.std.numpy()
-        before, self._before = self._before, (generation, mean, std, share)
-        if before is None or self._shrunk:
+        last, old, width, old_share = self.before
+        self.before = (generation, mean, std, share)
+        if old is None or self._shrunk:
             return
-        last, old, width, old_share = before
         moves = np.zeros(len(mean))  # none in a dimension of no width
         np.divide(mean - old, width, out=moves, where=width > 0)
         square = float(moves @ moves)
@@ -140,9 +135,9 @@ class _Collapse:
         lengths = [shrink**i for i in range(count)]
         excess = (square - self._chance * sum(x * x for x in lengths)) / sum(lengths) ** 2
         self._move += (1 - (1 - _NEWEST) ** count) * (excess - self._move)
-        if share < COLLAPSE_STD:
+        if share < _SHRUNK:
             self._shrunk = True
-            if self._move > (COLLAPSE_MOVE * self._slope) ** 2:
+            if self._move > (_SLOPE * self._slope) ** 2:
                 warnings.warn(
                     f"the search has collapsed: after {generation} generations its standard deviation is "
                     f"next to nothing, but its mean still moves by {math.sqrt(self._move):.1f} of it; "

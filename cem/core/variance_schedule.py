@@ -107,17 +107,6 @@ def describe_callable(function: Callable[..., Any]) -> str:
     return name
 
 
-def resolve_variance_schedule(schedule: VarianceSchedule | str | None) -> VarianceSchedule:
-    """Return the schedule of ``None`` (no extra variance), a text or a callable."""
-    if schedule is None:
-        return NamedSchedule()
-    if isinstance(schedule, str):
-        return parse_variance_schedule(schedule)
-    if callable(schedule):
-        return schedule
-    raise TypeError(f"expected None, a text or a callable for variance_schedule, got {schedule!r}")
-
-
 def extended(
     table: Sequence[float], schedule: VarianceSchedule, generations: int, ahead: int = 64
 ) -> list[float]:

@@ -26,7 +26,7 @@ from cem.core.checks import (
     check_shape,
     check_vector,
 )
-from cem.core.state import BEST, BEST_FITNESS, MEAN, STD
+from cem.core.state import BEST, BEST_FITNESS, FAILED, MEAN, STD
 from kernels.ops.cem_update import cem_update, cem_update_reference
 from kernels.ops.normal import sample_normal_rows
 from kernels.support.checks import check_integer
@@ -34,7 +34,6 @@ from kernels.support.checks import check_integer
 Cost = Callable[[Tensor, Tensor], Any]
 """``cost(state, plans)``: plans of shape ([B,] N, horizon, A) -> costs of shape ([B,] N)."""
 
-_RECORD = 5  # the columns of a record
 _WARM_UP = 3  # calls on a side stream before a capture, as torch.cuda.graph asks for
 
 
@@ -141,8 +140,6 @@ class Planner:
         """
         if execute not in ("best", "mean"):
             raise ValueError(f"expected 'best' or 'mean' for execute, got {execute!r}")
-        if dtype not in (torch.float32, torch.float64):
-            raise ValueError(f"expected torch.float32 or torch.float64 for dtype, got {dtype!r}")
         self.device, self.dtype = check_device(device), dtype
         self.backend = choose_backend(backend, self.device)
         self.horizon = check_integer("horizon", horizon, 1)
@@ -159,13 +156,11 @@ class Planner:
         sizes = (round(self.num_samples / shrink**i) for i in range(self.iterations))
         self._sizes = [max(2 * self.num_elites, size) for size in sizes]
         self._kept = math.ceil(check_real("keep", keep, 0.0, 1.0) * self.num_elites)
-        self._smoothing = 1.0 - check_real("momentum", momentum, 0.0, 1.0, open_high=True)
+        self._smoothing = check_real("1 - momentum", 1.0 - momentum, 0.0, 1.0, open_low=True)
         self._executes_best, self._maximize = execute == "best", maximize
         self._cost = torch.compile(cost, dynamic=False if shrink == 1.0 else None) if compile else cost
         self._coloring = coloring_matrix(self.horizon, beta).to(self.device, dtype) if beta > 0 else None
 
-        if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
-            raise TypeError(f"expected (low, high) for bounds, got {bounds!r}")
         low, high = self._low, self._high = [self._actions("bounds", end) for end in bounds]
         if not bool((low.isfinite() & high.isfinite() & (low < high)).all()):
             raise ValueError(f"expected finite bounds with low < high, got {bounds!r}")
@@ -185,10 +180,6 @@ class Planner:
             )
         self._found: _Found | None = None
         self._uses_graph = self.backend == "cuda" if graph is None else graph
-        if self._uses_graph and self.backend != "cuda":
-            raise ValueError(
-                f"expected backend 'cuda' for graph=True, got {self.backend!r} on {str(self.device)!r}"
-            )
         self._captured: tuple[torch.cuda.CUDAGraph, Tensor] | None = None  # and the state it reads
 
     @property
@@ -288,9 +279,8 @@ class Planner:
 
     def _actions(self, name: str, value: Any) -> Tensor:
         """Return a number of each dimension of an action as one of each dimension of a plan, shape (d,)."""
-        return check_vector(name, value, torch.Size([self.action_dim]), self.dtype, self.device).repeat(
-            self.horizon
-        )
+        action = check_vector(name, value, torch.Size([self.action_dim]), self.dtype, self.device)
+        return action.repeat(self.horizon)
 
     def _search(self, state: Tensor, memory: _Memory) -> tuple[_Memory, _Found]:
         """Search the best plan from a state; return what this step leaves, and what it found: new tensors.
@@ -303,7 +293,7 @@ class Planner:
         mean = torch.where(started, shifted, self._first_mean)
         # The mean is the best plan until one has a usable cost.
         distribution = torch.stack([mean, self._first_std.expand_as(mean), mean, mean], dim=1)
-        record = torch.full((len(mean), _RECORD), math.nan, dtype=torch.float64, device=mean.device)
+        record = torch.full((len(mean), FAILED + 1), math.nan, dtype=torch.float64, device=mean.device)
         elites = memory.elites
         update = cem_update_reference if self.backend == "torch" else cem_update
         for iteration, size in enumerate(self._sizes):

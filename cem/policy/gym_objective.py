@@ -109,8 +109,6 @@ class GymObjective:
             normalize_observations: Whether to.
             seed: ``0 <= seed < 2**63``. None: drawn from torch's global generator.
         """
-        if vectorization_mode not in ("sync", "async"):
-            raise ValueError(f"expected 'sync' or 'async' for vectorization_mode, got {vectorization_mode!r}")
         check_flags(normalize_observations=normalize_observations)
         self.seed = int(torch.randint(2**63 - 1, ())) if seed is None else seed
         check_integer("seed", self.seed, 0, 2**63 - 1)

@@ -34,11 +34,9 @@ class ParameterVector:
     """
 
     def __init__(self, module: nn.Module) -> None:
-        """Look at a module with at least one trainable parameter; ValueError if it has none."""
+        """Look at a module with at least one trainable parameter."""
         self.module = module
         trained = {name: each for name, each in module.named_parameters() if each.requires_grad}
-        if not trained:
-            raise ValueError("expected a module with a parameter that requires a gradient, got none")
         self.names = tuple(trained)
         self._sizes = [each.numel() for each in trained.values()]
         self.dim = sum(self._sizes)

@@ -98,18 +98,14 @@ class ProgressBar(Callback):
             number: Formats a fitness.
         """
         self._metrics, self._interval_s, self._file, self._number = tuple(metrics), interval_s, file, number
-        self._plan = RunPlan(0, None, None)
-        self._first: GenerationRecord | None = None  # of the run
-        self._generation = 0
-        self._started = self._shown = self._began = 0.0
-        self._bar: Any = None
-        self._line = ""  # the newest one, not shown yet
 
     def on_start(self, plan: RunPlan) -> None:
         """Open the bar on a terminal."""
-        self._plan, self._first, self._generation, self._line = plan, None, plan.generation, ""
+        self._plan, self._generation = plan, plan.generation
+        self._first: GenerationRecord | None = None  # of the run
+        self._line = ""  # the newest one, not shown yet
         self._started = self._began = time.monotonic()
-        self._shown = -math.inf
+        self._shown, self._bar = -math.inf, None
         file, is_terminal = self._file or sys.stderr, False
         with _closed:
             is_terminal = file is not None and file.isatty()  # a program without a console has no stderr
@@ -128,11 +124,8 @@ class ProgressBar(Callback):
         self._generation, self._began = record.generation, time.monotonic()
         self._first = self._first or record
         shown = [f"best {self._number(record.generation_best)}", f"elites {self._number(record.elite_mean)}"]
-        shown += [
-            f"{tqdm.format_sizeof(record.metrics[name])} {name}"
-            for name in self._metrics
-            if name in record.metrics
-        ]
+        metrics = {name: record.metrics[name] for name in self._metrics if name in record.metrics}
+        shown += [f"{tqdm.format_sizeof(value)} {name}" for name, value in metrics.items()]
         left = self._seconds_left(record, self._first)
         if left < math.inf:
             shown.append(f"{tqdm.format_interval(max(0.0, left))} left")
@@ -157,7 +150,6 @@ class ProgressBar(Callback):
         """Show the last state of the bar, or the last line."""
         if self._bar is not None:
             self._bar.close()
-            self._bar = None
         self._show_line()
 
     def _total(self) -> str:
@@ -196,7 +188,7 @@ class MetricsWriter(Callback):
         """
         self.path = Path(path)
         self._distribution = distribution
-        self._descriptor: int | None = None
+        self._descriptor: Any = None
 
     def restore(self, generation: int) -> list[dict[str, Any]]:
         """Remove the lines after a generation and a torn last line; return the others, which are whole."""
@@ -223,7 +215,6 @@ class MetricsWriter(Callback):
 
     def on_generation(self, record: GenerationRecord) -> None:
         """Append a line."""
-        assert self._descriptor is not None, "on_start opens the file"
         values: dict[str, Any] = {
             name: value if math.isfinite(value) else None for name, value in record.as_dict().items()
         }
@@ -237,7 +228,6 @@ class MetricsWriter(Callback):
 
     def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
         """Wait until the lines are on the disk, so that no checkpoint outlives its metrics."""
-        assert self._descriptor is not None, "on_start opens the file"
         os.fsync(self._descriptor)
 
     def on_end(self) -> None:

@@ -22,9 +22,7 @@ from torch import Tensor
 from kernels.support.checks import check_integer
 from kernels.support.files import check_own, write_text
 
-KEPT = 3
-"""The files that are kept: where the newest is damaged, the one before it is used."""
-
+KEPT = 3  # files: where the newest is damaged, the one before it is used
 _NAME = re.compile(r"checkpoint-(\d{6,18})\.json")
 _DIGEST = ', "sha256": "'
 
@@ -147,10 +145,7 @@ def _signed(body: str) -> str:
     return f'{body[:-1]}{_DIGEST}{digest}"}}\n'
 
 
-def _encode(value: Any) -> dict[str, Any]:
-    if not isinstance(value, Tensor):
-        kind = type(value).__name__
-        raise TypeError(f"expected tensors, numbers, text, lists and dicts in the state, got {kind}")
+def _encode(value: Tensor) -> dict[str, Any]:
     array = value.detach().cpu().numpy()
     data = base64.b64encode(array.tobytes()).decode()
     return {"tensor": array.dtype.str, "shape": list(array.shape), "base64": data}

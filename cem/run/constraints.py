@@ -34,8 +34,7 @@ from cem.core.state import BEST, BEST_FITNESS, with_integers
 from cem.core.variance_schedule import describe_callable
 from cem.optimizer import CrossEntropyMethod
 
-TOLERANCE = 1e-6
-"""The most by which an equality may be missed."""
+_TOLERANCE = 1e-6  # the most by which an equality may be missed
 _SHARE, _DAMPING, _TINY, _HUGE = 3.0, 5.0, 1e-200, 1e100  # of (2), (3)
 _RATE, _AIM, _LEAST, _MOST = 0.1, 0.15, 0.2, 1.0  # of (4)
 
@@ -94,9 +93,6 @@ def _part(
         return lambda x: (given.A @ _numbers(x).T).T, low, high, str(given.A)
     if hasattr(given, "fun"):
         return lambda x: _each(given.fun, _numbers(x)), low, high, describe_callable(given.fun)
-    if not callable(given):
-        raise TypeError(f"expected functions or constraints of SciPy for constraints, got {given!r}")
-
     of_x = given if named is None else named(given)
 
     def function(x: Any) -> Any:
@@ -155,7 +151,7 @@ class Constrained(CrossEntropyMethod):
         """Move the distribution by the values of the objective for a whole population, shape (N,)."""
         values = self._sign * _numbers(fitness)
         g, equal = self._constraints(candidates)
-        missed = np.where(equal, np.where(abs(g) > TOLERANCE, abs(g), 0.0), np.maximum(g, 0.0))
+        missed = np.where(equal, np.where(abs(g) > _TOLERANCE, abs(g), 0.0), np.maximum(g, 0.0))
         violations = missed.max(axis=1, initial=0.0)
         values[np.isnan(values)] = np.inf
         violations[np.isnan(violations) | ((values == np.inf) & (violations == 0))] = np.inf  # it has failed

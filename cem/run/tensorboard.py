@@ -17,7 +17,7 @@ _TAGS = {
     "learned_mean_fitness": "fitness/learned_mean",
     "best_fitness": "fitness/best so far",
     "std_mean": "search/std",
-    "seconds": "time/seconds a generation",
+    "seconds": "time/seconds per generation",
 }
 """The tags of curves; a rate such as ``lines/s`` is under ``speed``, other metrics under ``metrics``."""
 

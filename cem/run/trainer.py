@@ -21,16 +21,13 @@ from cem.run.checkpoint import Checkpointer, CheckpointError
 from cem.run.stopping import Interrupted, StopRequest
 from kernels.support.checks import check_integer
 
-GRACE_SECONDS = 1.0
-"""How long a stopped run waits for the results of a generation that is queued, in seconds."""
-
+GRACE_SECONDS = 1.0  # a stopped run waits so long for the results of a generation that is queued
 _MOST_AT_ONCE, _AT_ONCE_SECONDS = 64, 4e-3  # of records that are copied together
 _IN_A_GRAPH = 16  # records of one graph, where as many take less than four times these seconds
 _QUERIES = 100  # of the device, some microseconds each, before the first nap
 _SHORTEST_NAP, _LONGEST_NAP = 1e-4, 0.005  # the time between two queries, in seconds
 
-MOST_FAILURES = 3
-"""Failed generations, one after another, that end a run."""
+_MOST_FAILURES = 3  # failed generations, one after another, that end a run
 Reason = Literal["finished", "time_limit", "signal", "requested", "failed"]
 
 
@@ -145,11 +142,9 @@ class Trainer:
         """Load the newest usable checkpoint into the optimizer; return the newer, damaged ones, and why.
 
         Raises:
-            CheckpointError: If there is no usable checkpoint, or it belongs to another run, or there is no
-                checkpointer.
+            CheckpointError: If there is no usable checkpoint, or it belongs to another run.
         """
-        if self._checkpointer is None:
-            raise CheckpointError("expected a trainer with a checkpointer to resume from, got one without")
+        assert self._checkpointer is not None, "a trainer without a checkpointer has nothing to resume"
         loaded = self._checkpointer.load_latest()
         try:
             elapsed_s = check_real("elapsed_s", loaded.state["elapsed_s"], 0.0)
@@ -225,7 +220,7 @@ class Trainer:
     def _reason_to_stop(self) -> Reason | None:
         if self._generations is not None and self.optimizer.generation >= self._generations:
             return "finished"
-        if self._failures >= MOST_FAILURES:
+        if self._failures >= _MOST_FAILURES:
             return "failed"
         why, signum = self.stop.due
         if why == 2:
@@ -289,7 +284,7 @@ class Trainer:
             self._save()
             self._saved_at = time.monotonic()
         by_callback = self.stop.due == (2, 0) and due[0] < 2
-        if by_callback or self._failures >= MOST_FAILURES:
+        if by_callback or self._failures >= _MOST_FAILURES:
             raise Interrupted("the run ends with this generation")
 
     def _wait(self, snapshot: Snapshot) -> None:

@@ -1,7 +1,4 @@
-"""What measures: benchmarks, equality of the engines, sanitizers, reproduction, time to target.
-
-Begin with `table.py`: a row a measurement.
-"""
+"""What measures: benchmarks, equality of engines, sanitizers, reproduction. Begin with `table.py`."""
 
 from pathlib import Path
 

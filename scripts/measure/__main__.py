@@ -5,7 +5,6 @@ python scripts/measure rollout --record         # files the result under benchma
 """
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -28,14 +27,6 @@ def main() -> int:
     if name not in table.MEASUREMENTS:
         fail(unknown_name("measurement", name, table.MEASUREMENTS))
     return table.command(name)(arguments)
-
-
-def script(measurement: str, name: str) -> Callable[..., int]:
-    """Return the main function of a measurement, for a script; run it where that is the program."""
-    found = table.command(measurement)
-    if name == "__main__":
-        run(found)
-    return found
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Measure how fast the engines play under good controllers, in steady play.
 
-python scripts/measure benchmark_tetris dt20 bcts --json rollout.json
+python scripts/measure rollout dt20 bcts --json rollout.json
 """
 
 from __future__ import annotations
@@ -71,15 +71,12 @@ class Engine(NamedTuple):
     streams: int
     warm_up: int = 1000  # decisions on each stream before the clock starts, from empty boards to steady play
     threads: int | None = None  # of torch; None: as many as it takes by itself
-    portable: bool = False  # whether it is compiled for any processor
     task: str | None = None  # the only one for which it is measured
 
 
-_PER_CORE = "{task}.decisions_per_second_per_core"
 ENGINES = (
     Engine("rollout.python.{task}.decisions_per_second", "python", 4, 100),
-    Engine(f"rollout.portable.{_PER_CORE}", "cpu", 64, threads=1, portable=True),
-    Engine(f"rollout.cpu.{_PER_CORE}", "cpu", 64, threads=1),
+    Engine("rollout.cpu.{task}.decisions_per_second_per_core", "cpu", 64, threads=1),
     Engine("rollout.cpu.{task}.decisions_per_second_all", "cpu", 64),
     # As many streams as training by splitting has on an H100 or H200.
     Engine("rollout.cuda.{task}.decisions_per_second", "cuda", 132 * 4096),
@@ -91,7 +88,7 @@ ENGINES = (
 def make_course(engine: Engine, controller: LinearController, rules: Rules, task: str) -> Course:
     """Return an engine, compiled, under a controller."""
     streams = Streams(rules, engine.streams, SEED)
-    rollout = Rollout(controller.policy(), streams, engine.device, portable=engine.portable)
+    rollout = Rollout(controller.policy(), streams, engine.device)
 
     def play(decisions: int) -> int:
         before = torch.get_num_threads()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import ast
 import importlib
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -43,6 +42,7 @@ SUITES = {
     "bbob-mixint": "--dims 5 20 --instances 41-55",
 }
 """Those of COCO, and what is measured of them."""
+_PLAYERS = ("dt20", "best", "bcts", "bdu", "bertsekas")
 TOOLS = ("memcheck", "racecheck", "initcheck")
 
 _TABLE = (
@@ -52,8 +52,7 @@ _TABLE = (
     *(Measurement(suite, "coco", CPU, f"--suite {suite} {words}") for suite, words in SUITES.items()),
     Measurement("operators", "operators"),
     Measurement("discrete", "discrete", CPU),
-    Measurement("rollout", "rollout", ALL, "dt20 best bcts bdu bertsekas"),
-    Measurement("benchmark_tetris", "rollout", ALL),
+    Measurement("rollout", "rollout", ALL),
     Measurement("env", "env", ALL),
     Measurement("equality", "equality", GPU),
     Measurement("reproduce", "reproduce", BOTH),
@@ -98,7 +97,7 @@ OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "--budget": _number(2000, "evaluations per dimension"),
         "--jobs": _number(1, "processes", 1024),
     },
-    "rollout": {"controllers": {**_CONTROLLERS, "default": ("dt20", "bcts")}, "--board": _BOARD, **_LENGTH},
+    "rollout": {"controllers": {**_CONTROLLERS, "default": _PLAYERS}, "--board": _BOARD, **_LENGTH},
     "env": _GAMES,
     "peers": _GAMES,
     "sanitizers": {"tool": _choice("tool", TOOLS)},
@@ -157,8 +156,6 @@ def command(name: str) -> Callable[..., int]:
 def _read(row: Measurement, words: Sequence[str]) -> argparse.Namespace:
     source = Path(__file__).with_name(f"{row.module}.py").read_text(encoding="utf-8")
     doc = ast.get_docstring(ast.parse(source)) or ""
-    if (program := Path(sys.argv[0])).suffix == ".py":
-        doc = re.sub(rf"python scripts/measure {row.name}\b", f"python scripts/{program.name}", doc)
     options = OPTIONS.get(row.module, {})
     operands = [
         f"[{settings['metavar']} ...]" if "nargs" in settings else settings["metavar"]

@@ -14,7 +14,6 @@ from pages.result_files import (
     load_all,
     with_provenance,
 )
-from pages.wording import digits
 
 _DIMENSIONS = (2, 10, 40)
 _SUITES = {
@@ -58,7 +57,7 @@ def optimiser_claim() -> str:
         "A generation of 1,024 candidates with 100 parameters takes {} us and in a CUDA graph {} us; "
         "ten lines of PyTorch take {} and {} us."
     )
-    times = (_microseconds(speed, name, "1024x100") for name in _CLAIMED)
+    times = (speed.us(name, "1024x100") for name in _CLAIMED)
     return with_provenance(words.format(*times), quality, speed)
 
 
@@ -117,15 +116,13 @@ def discrete() -> str:
     """Return evaluations to the optimum of discrete parameters, or microseconds of a generation on a GPU."""
 
     def block(result: Result) -> str:
-        def microseconds(name: str, what: str) -> str | None:
-            value = result.figures.get(f"discrete.{name}.{what}.us")
-            return None if value is None else digits(value)
-
         def evaluations(row: Mapping[str, float]) -> str:
             return "{median:,.0f} ({least:,.0f}-{most:,.0f})".format(**row) if "median" in row else "-"
 
         if "gpu" in result.machine:
-            return crossed("us per generation", _FAMILIES, _DISCRETE, microseconds, result)
+            return crossed(
+                "us per generation", _FAMILIES, _DISCRETE, lambda *of: result.us("discrete", *of), result
+            )
         cells: dict[str, Cell] = {
             "40 parameters of 10 values": "label",
             "found the optimum": lambda row: f"{row['solved']:.0f} of {row['runs']:.0f}",
@@ -137,8 +134,3 @@ def discrete() -> str:
         return columns(cells, rows, result)
 
     return each_machine("discrete", block)
-
-
-def _microseconds(result: Result, name: str, shape: str) -> str | None:
-    value = result.figures.get(f"{name}.{shape}.us")
-    return None if value is None else digits(value)

@@ -1,13 +1,15 @@
-"""Pictures: of docs/performance.md, from its result file, of spaces.md, rare_events.md and gymnasium.md."""
+"""Pictures of docs/*.md, those of measurements from their result files."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from measure.discrete import VALUES, Pairs
+from measure.provenance import RESULTS
 from measure.sampling import LABELS, median, speedups
 from PIL import Image
 
@@ -20,7 +22,10 @@ from tetris import published
 from tetris.envs.key_press_env import DROP, LEFT, NOTHING, RIGHT, ROTATE, KeyPressTetrisEnv
 from tetris.game.decisions import choose
 from tetris.game.pieces import PIECES
-from tetris.report.learning_curve import COLORS, new_figure, save_figure
+from tetris.report.learning_curve import COLORS, draw_runs, new_figure, save_figure
+from tetris.training.recipe import Recipe
+from tetris.training.run_folder import RunRecord, read_records
+from tetris.training.settings import SETTINGS
 from tetris.view.images import save_gif
 
 _BLACK, _VERMILION, _BLUE, _, _GREEN, _ORANGE = COLORS[:6]
@@ -67,6 +72,16 @@ def draw_sampling(picture: Path) -> None:
     size = f"{result.data['samples']:,} samples, float32, {result.hardware}"
     figure.suptitle(size, x=0.01, ha="left", fontsize="medium")
     save_figure(figure, picture)
+
+
+def draw_training(series: Path, run: Mapping[str, Any], picture: Path) -> None:
+    """Draw the learning curve of a run that was measured, from the series of its generations."""
+    settings = {key: value for key, value in run["config"].items() if key in SETTINGS}
+    older = {"elite_worst": "elite_threshold", "mean_fitness": "learned_mean_fitness"}
+    metrics = [{older.get(key, key): x for key, x in each.items()} for each in read_records(series)]
+    draw_runs(
+        [RunRecord(series.stem, Recipe(**settings, pieces_known=1), metrics, published("best"))], picture
+    )
 
 
 def draw_choices(picture: Path) -> None:
@@ -168,3 +183,15 @@ def _tables(family: Family, function: Any, size: int) -> tuple[list[Any], Any]:
         candidates = search.ask()
         search.tell(candidates, function(candidates))
     return tables, search.best
+
+
+_RECORD, _MIDDLE = load("h200/record_training").data, load("epyc-2core/training").data["runs"][3]
+PICTURES: Mapping[str, Callable[[Path], None]] = {  # by their file in docs
+    "sampling.png": draw_sampling,
+    "record_learning_curve.png": partial(draw_training, RESULTS / "h200/record_training.jsonl", _RECORD),
+    "learning_curve.png": partial(draw_training, RESULTS / "epyc-2core/training-seed4.jsonl", _MIDDLE),
+    "choices.png": draw_choices,
+    "route.png": draw_route,
+    "gymnasium.gif": draw_key_presses,
+    "levels.png": draw_levels,
+}

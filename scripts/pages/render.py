@@ -25,7 +25,7 @@ with one_line_interrupts():
 
     from kernels.support.files import write_text
     from pages import api_blocks, literature_blocks, optimiser_blocks, score_blocks, speed_blocks
-    from pages.pictures import draw_choices, draw_key_presses, draw_levels, draw_route, draw_sampling
+    from pages.pictures import PICTURES
     from tetris.commands.command_line import Parser, run
 
 DOCS = ROOT / "docs"
@@ -56,11 +56,8 @@ def main() -> int:
             print(f"wrote {page.relative_to(ROOT)}")
     if arguments.check:
         return 1 if old else 0
-    draw_sampling(DOCS / "sampling.png")
-    draw_choices(DOCS / "choices.png")
-    draw_route(DOCS / "route.png")
-    draw_key_presses(DOCS / "gymnasium.gif")
-    draw_levels(DOCS / "levels.png")
+    for name, draw in PICTURES.items():
+        draw(DOCS / name)
     return 0
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from measure.provenance import RESULTS, read_result
 
-from pages.wording import markdown
+from pages.wording import digits, markdown
 
 
 @dataclass(frozen=True)
@@ -39,9 +38,10 @@ class Result:
         name = str(self.machine["processor"]).replace("(R)", "").replace(" Processor", "")
         return f"{name} ({self.machine['vectors']})" if self.machine.get("vectors") else name
 
-    def series(self) -> list[dict[str, Any]]:
-        """Return the records of the .jsonl file beside the result."""
-        return [json.loads(line) for line in (RESULTS / f"{self.name}.jsonl").read_text().splitlines()]
+    def us(self, *of: str) -> str | None:
+        """Return a figure in microseconds, if there is one."""
+        value = self.figures.get(".".join((*of, "us")))
+        return None if value is None else digits(value)
 
 
 def load(name: str) -> Result:

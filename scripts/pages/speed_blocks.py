@@ -15,7 +15,6 @@ _LARGE = ("eager", "compile", "ours", "rows", "fill")
 _PER_SECOND = "10x20.decisions_per_second"
 _ENGINES = {
     f"rollout.python.dt.{_PER_SECOND}": "reference implementation (Python)",
-    f"rollout.portable.dt.{_PER_SECOND}_per_core": "C++ for any x86-64 (SSE4.1), one core",
     f"rollout.cpu.dt.{_PER_SECOND}_per_core": "C++ with the processor's vectors, one core",
     f"rollout.cpu.dt.{_PER_SECOND}_all": "the same on all cores",
 }
@@ -109,8 +108,7 @@ def generation_speed() -> str:
     header = {(at, shape): f"{results[at].hardware}, {label}" for (at, shape), label in _SHAPES.items()}
 
     def cell(name: str, column: tuple[str, str]) -> str | None:
-        value = results[column[0]].figures.get(f"{name}.{column[1]}.us")
-        return None if value is None else digits(value)
+        return results[column[0]].us(name, column[1])
 
     return crossed("us per generation", header, _SEARCHES, cell, *results.values())
 

@@ -142,14 +142,14 @@ class Page:
             message["sessionId"] = session
         os.write(self._to, json.dumps(message).encode() + b"\0")
         while True:
-            told = self._read()
-            if told.get("id") == self._number:
-                if "navigated" in told.get("error", {}).get("message", ""):
+            received = self._read()
+            if received.get("id") == self._number:
+                if "navigated" in received.get("error", {}).get("message", ""):
                     raise Navigated
-                assert "error" not in told, (method, told["error"])
-                answer: dict[str, Any] = told["result"]
+                assert "error" not in received, (method, received["error"])
+                answer: dict[str, Any] = received["result"]
                 return answer
-            self._note(told)
+            self._note(received)
 
     def _read(self) -> dict[str, Any]:
         while b"\0" not in self._buffer:
@@ -158,20 +158,20 @@ class Page:
             assert read, "the browser has ended"
             self._buffer += read
         message, _, self._buffer = self._buffer.partition(b"\0")
-        told: dict[str, Any] = json.loads(message)
-        return told
+        received: dict[str, Any] = json.loads(message)
+        return received
 
     def _note(self, message: dict[str, Any]) -> None:
-        event, told = message.get("method"), message.get("params", {})
+        event, params = message.get("method"), message.get("params", {})
         if event == "Page.loadEventFired":
             self._loaded = True
         elif event == "Runtime.exceptionThrown":
-            self.problems.append(json.dumps(told["exceptionDetails"]))
-        elif event == "Runtime.consoleAPICalled" and told["type"] in ("error", "warning", "assert"):
-            self.problems.append(json.dumps(told["args"]))
-        elif event == "Log.entryAdded" and told["entry"]["level"] in ("error", "warning"):
-            self.problems.append(json.dumps(told["entry"]))
+            self.problems.append(json.dumps(params["exceptionDetails"]))
+        elif event == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning", "assert"):
+            self.problems.append(json.dumps(params["args"]))
+        elif event == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
+            self.problems.append(json.dumps(params["entry"]))
         elif event == "Network.requestWillBeSent":
-            url = told["request"]["url"]
+            url = params["request"]["url"]
             if not url.startswith(("file:", "data:", "blob:")):
                 self.problems.append(f"request for {url}")

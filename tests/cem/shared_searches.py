@@ -62,7 +62,6 @@ def main(folder):
         "saved": found(seed=4, checkpoint=Path(folder, "search")),
         "saved again": found(checkpoint=Path(folder, "search")),
         "interrupted by a callback": interrupted_by_a_callback(),
-        "too few": refused(lambda: minimize(sphere, [0.0], 1.0, population_size=2, distributed=True)),
         "metrics": refused(lambda: minimize(with_metrics, torch.zeros(2), 1.0, distributed=True)),
         "failed": refused(
             lambda: minimize(lambda x: x[:, 0] * math.nan, torch.zeros(2), 1.0, distributed=True)

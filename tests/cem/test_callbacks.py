@@ -107,7 +107,7 @@ class TestProgressBar:
         assert "00:09 left" in self.play(io.StringIO(), RunPlan(0, 20, 10.0), 1)
         assert "00:02 left" in self.play(io.StringIO(), RunPlan(0, 3, 10.0), 2, interval_s=0.0)
         plan = RunPlan(0, 10, None, (1.0,) * 5 + (3.0,) * 5)
-        # 2 s a generation; the first of a run says nothing of the others.
+        # 2 s per generation; the first of a run says nothing of the others.
         assert "left" not in self.play(io.StringIO(), plan, 1)
         assert "00:30 left" in self.play(io.StringIO(), plan, 5, interval_s=0.0).splitlines()[-1]
 

@@ -285,7 +285,6 @@ class TestDefaults:
     ("options", "error", "message"),
     [
         ({"mean": 1.0}, ValueError, r"expected mean of shape \(dim,\), dim >= 1, got \(\)"),
-        ({"objective": 3}, TypeError, "expected a function for objective, got int"),
         ({"budget": 3}, ValueError, "expected budget >= 4, got 3"),
         (
             {"budgett": 3},
@@ -442,7 +441,7 @@ class TestResume:
                 signal.raise_signal(signal.SIGTERM)
             return float(sphere(torch.from_numpy(x)))
 
-        def told():
+        def journalled():
             journal = tmp_path / "restart-000" / "evaluations.jsonl"
             return [json.loads(line) for line in journal.read_text().splitlines()[1:]]
 
@@ -454,7 +453,7 @@ class TestResume:
                 before, evaluated = len(calls), [line["x"] for line in lines]
                 result = minimize(objective, np.ones(3), 1.0, workers=one, asynchronous=True, **options)
                 reasons.append(result.reason)
-                lines = told()
+                lines = journalled()
                 assert not any(x in evaluated for x in calls[before:])
                 assert [line["x"] for line in lines[: len(evaluated)]] == evaluated
         assert len(reasons) > 1

@@ -65,12 +65,10 @@ def test_tied_parameters_stand_once_and_frozen_ones_stay() -> None:
     assert torch.allclose(parameters.module(x), expected[0], atol=1e-5)
     with pytest.raises(ValueError, match=r"expected candidates of shape \(N, 6\), got \(3, 5\)"):
         parameters.population(candidates[:, :5])
-    with pytest.raises(ValueError, match="requires a gradient"):
-        ParameterVector(nn.Tanh())
 
 
 class Counter(gymnasium.Env[Any, Any]):
-    """Observes seed and step, ends after 1 + seed % 3 steps, and rewards with what it is told."""
+    """Observes seed and step, ends after 1 + seed % 3 steps, and rewards with the action."""
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float64)
     action_space: Any = gymnasium.spaces.Box(np.array([-1.0, 0.0]), np.array([3.0, np.inf]), dtype=np.float64)

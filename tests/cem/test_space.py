@@ -172,7 +172,6 @@ def test_values_become_columns_and_back():
         (lambda: Float(1.0, 1.0), "expected high finite and > 1"),
         (lambda: Float(0.0, 1.0, log=True), "expected low finite and > 0"),
         (lambda: Int(3, 2), "expected high from 4 to"),
-        (lambda: Choice("one"), "two values or more"),
         (lambda: minimize(loss, {"epochs": 10}), "expected Float, Int, Choice"),
         (lambda: minimize(loss, SPACE, x0={"layer": 2}), "layers"),
         (lambda: minimize(loss, SPACE, x0={"bias": 3}), "expected bias out of"),

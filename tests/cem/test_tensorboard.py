@@ -53,7 +53,7 @@ def test_a_run_becomes_a_curve_for_each_number(tmp_path: Path) -> None:
     found = curves(tmp_path / "curves")
     assert set(found) >= {
         *("fitness/best", "fitness/best so far", "fitness/elites", "fitness/learned_mean", "search/std"),
-        *("time/seconds a generation", "speed/games a second", "metrics/games"),
+        *("time/seconds per generation", "speed/games a second", "metrics/games"),
         *("mean/holes", "mean/wells", "std/holes", "std/wells"),
     }
     assert {tuple(step for step, _ in curve) for curve in found.values()} == {(1, 2, 3)}

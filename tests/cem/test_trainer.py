@@ -312,12 +312,10 @@ def test_a_stop_comes_after_the_generations_of_a_record():
     assert trainer.run().generation == trainer.optimizer.generation == 4
 
 
-def test_a_fresh_run_does_not_mix_with_an_old_one_and_resuming_needs_a_checkpointer(tmp_path):
+def test_a_fresh_run_does_not_mix_with_an_old_one(tmp_path):
     Trainer(make(), sphere, generations=2, checkpointer=Checkpointer(tmp_path)).run()
     with pytest.raises(CheckpointError, match="expected a folder without checkpoints for a fresh run"):
         Trainer(make(), sphere, generations=4, checkpointer=Checkpointer(tmp_path)).run()
-    with pytest.raises(CheckpointError, match="expected a trainer with a checkpointer"):
-        Trainer(make(), sphere).resume()
 
 
 def test_saves_keep_the_interval_and_the_last_state_is_always_saved(tmp_path):

@@ -32,8 +32,7 @@ _ONCE, _LITTLE = Plan(1, 1, 0), "--repeats 1 --seconds 0.001"
 _PLAN = reproduce.Plan("dt", "6x6", seeds=1, generations=1, limit=100, score_decisions=640)
 _COCO = "--functions 1 9 --instances 41-42 --budget 20"
 WORDS: dict[str, str] = {
-    "benchmark_tetris": f"dt20 --board 6x6 {_LITTLE}",
-    "rollout": f"{_LITTLE} --device python",
+    "rollout": f"dt20 --board 6x6 {_LITTLE}",
     "env": f"--num-envs 2 {_LITTLE}",
     "peers": f"--num-envs 2 {_LITTLE}",
     "coco": f"{_COCO} --searches cem --dims 2 3",
@@ -58,7 +57,7 @@ TINY: dict[str, dict[str, Any]] = {
         **{"ELEMENTS": {"cpu": 64, "cuda": 64}, "ROUNDS": 1, "DTYPES": (torch.float32,)},
         "SIZES": {(2, 3, 4): _ONCE},
     },
-    "rollout": {"ENGINES": [e._replace(streams=2, warm_up=2) for e in rollout.ENGINES if not e.portable]},
+    "rollout": {"ENGINES": [e._replace(streams=2, warm_up=2) for e in rollout.ENGINES]},
     "equality": {
         "COUNTS": {Lookahead.NONE: 4},
         "WIDTHS": {"dt": (6, 10)},
@@ -67,7 +66,7 @@ TINY: dict[str, dict[str, Any]] = {
     "env": {"GPU_ENVS": 2, "GPU_FEATURE_ENVS": 2},
     "reproduce": {
         "PLANS": {f"noisy_ce_{x}_{y}": _PLAN for x in ("bcts", "bertsekas") for y in ("10x10", "10x20")},
-        **{"PUBLISHED": ["dt20"], "decisions_for": lambda *told: 640},
+        **{"PUBLISHED": ["dt20"], "decisions_for": lambda *given: 640},
         **{"QUICK_SECONDS": 0.01, "SECONDS": 0.01},
     },
     "peers": {"SHAPES": ((20, 2),)},

@@ -9,7 +9,8 @@ import pytest
 from pages.wording import count, digits, in_words, score, span
 
 pytest.importorskip("cogapp", reason='needs cog: pip install -e ".[dev]"')
-from pages import pictures, render
+from pages import render
+from pages.pictures import PICTURES
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,11 +20,11 @@ def test_the_pages_say_what_the_result_files_say() -> None:
         assert render.rendered(page) == page.read_text(), f"{page.name}: run python scripts/pages/render.py"
 
 
-@pytest.mark.parametrize("name", ["sampling", "choices", "route"])
+@pytest.mark.parametrize("name", ["sampling.png", "learning_curve.png", "choices.png", "route.png"])
 def test_a_picture_is_drawn(tmp_path: Path, name: str) -> None:
     pytest.importorskip("matplotlib")
-    getattr(pictures, f"draw_{name}")(tmp_path / f"{name}.png")
-    assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    PICTURES[name](tmp_path / name)
+    assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 
 
 def test_numbers_are_written_for_people() -> None:

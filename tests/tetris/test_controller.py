@@ -12,7 +12,6 @@ import torch
 
 from tetris.game.rules import Rules
 from tetris.play.controller import PUBLISHED, LinearController, known_names, published, resolve
-from tetris.record.played_game import play_game
 
 
 def _controller() -> LinearController:
@@ -97,11 +96,8 @@ def test_resolve_reads_a_file_and_a_run_folder(tmp_path: Path) -> None:
     assert resolve(str(tmp_path)) == resolve(tmp_path) == _controller()
 
 
-def test_a_controller_and_what_has_one_are_resolved() -> None:
-    for source in (_controller(), play_game(_controller(), most_pieces=1)):
-        assert resolve(source) == _controller()
-    with pytest.raises(TypeError, match="expected a LinearController, the name or path of one, or a run"):
-        resolve(None)  # type: ignore[arg-type]
+def test_a_controller_is_itself() -> None:
+    assert resolve(_controller()) == _controller()
 
 
 def test_the_run_that_was_meant_is_named(tmp_path: Path) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from itertools import islice
 
+import numpy as np
+
 from tetris import LinearController, Lookahead, Rules, published
-from tetris.game.decisions import Step, after_states, choose, pair_value, play
+from tetris.game.decisions import after_states, choose, pair_value, play
+from tetris.game.features import feature_values
 from tetris.game.piece_stream import PieceStream
 from tetris.record.explanation import explain
 from tetris.view.terminal import explanation_lines
@@ -17,8 +20,9 @@ def test_the_placement_that_is_played_has_the_highest_value() -> None:
     player = published("dt20").player(RULES)
     rows: tuple[int, ...] = ()
     for after in islice(play(PieceStream(RULES, 3, 0), player, RULES), 150):
-        explained, step = explain(rows, after, player), Step.of(after, player)
-        assert (explained.features, explained.value) == (step.features, step.value)
+        explained = explain(rows, after, player)
+        assert list(explained.features) == feature_values(after, player.names)
+        assert explained.value == np.dot(explained.features, player.weights)
         assert explained.margin is None or explained.margin >= 0
         rows = () if after.game_over else after.rows
 

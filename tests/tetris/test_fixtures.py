@@ -12,11 +12,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from tetris.game.decisions import Step, landing_row, place, play
+import numpy as np
+
+from tetris.game.decisions import landing_row, place, play
 from tetris.game.feature_sets import feature_names
-from tetris.game.features import FEATURES, column_heights, feature_values
+from tetris.game.features import FEATURES, AfterState, column_heights, feature_values
 from tetris.game.piece_stream import PieceStream
 from tetris.game.pieces import PIECES
+from tetris.game.policy import Player
 from tetris.game.rules import Rules
 from tetris.play.controller import LinearController, published
 
@@ -49,13 +52,14 @@ def game_case(
         "seed": seed,
         "stream": stream,
         "start": start,
-        "steps": [_values(Step.of(after, player)) for after in played],
+        "steps": [_values(after, player) for after in played],
     }
 
 
-def _values(step: Step) -> list[Any]:
+def _values(step: AfterState, player: Player) -> list[Any]:
+    features = feature_values(step, player.names)
     placed = [step.piece, step.orientation, step.column, step.lines, step.landing_row, list(step.rows)]
-    return [*placed, list(step.features), step.value, step.game_over]
+    return [*placed, features, float(np.dot(features, player.weights)), step.game_over]
 
 
 def placement_case(rng: random.Random) -> dict[str, Any]:

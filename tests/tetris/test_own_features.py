@@ -11,7 +11,7 @@ import pytest
 
 from kernels.loader import CompilerMissingError
 from tetris import Policy, Rollout, Rules, Streams, feature, feature_header, feature_names, play_game
-from tetris.game.features import AfterState
+from tetris.game.features import AfterState, feature_values
 from tetris.play.controller import LinearController
 from tetris.play.own_features import run_header
 from tetris.training import train
@@ -26,7 +26,9 @@ def test_a_function_becomes_a_feature_of_the_reference_engine() -> None:
 
     assert feature_names("holes, full_cells") == ("holes", "full_cells")
     game = play_game(LinearController("full_cells", (1.0,)), most_pieces=8)
-    assert [step.features for step in game.steps] == [(float(board.sum()),) for board in game.boards]
+    assert [feature_values(step, ["full_cells"]) for step in game.steps] == [
+        [board.sum()] for board in game.boards
+    ]
 
 
 @pytest.mark.parametrize(("value", "shown"), [(None, "None"), (float("nan"), "nan")])

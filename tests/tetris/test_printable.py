@@ -53,8 +53,8 @@ def test_tables_have_the_lines_that_they_should() -> None:
 
 def test_the_panel_of_the_screen_is_text() -> None:
     played = play(PieceStream(SMALL, 1, 0), published("dt20").player(SMALL), SMALL)
-    scene = next(iter(scenes(SMALL, played, None)))
-    lines = screen(scene, scene_kinds(scene), [HOSTILE], "", os.terminal_size((120, 40)), 24)
+    scene = next(iter(scenes(SMALL, played)))
+    lines = screen(scene, scene_kinds(scene), [HOSTILE], "", os.terminal_size((120, 40)))
     (line,) = (line for line in lines if "</script>" in line)
     assert not CONTROL.search(line[line.index("</script>") :])
 

@@ -72,8 +72,3 @@ def test_dispersion_is_the_variance_between_streams(spread: float, expected: flo
     counts = torch.stack([torch.full_like(games, 1000), games], dim=1)
     assert dispersion(counts) == pytest.approx(expected, rel=0.11)
     assert dispersion(counts.flip(0)) == dispersion(counts)
-
-
-def test_scores_pool() -> None:
-    assert Score(1, 2, 3) + Score(10, 20, 30) == Score(11, 22, 33)
-    assert Score(1, 5, 3, 2.0) + Score(10, 15, 30) == Score(11, 20, 33, 1.25)

@@ -16,9 +16,9 @@ from pathlib import Path
 from kernels.support.files import check_writable
 from kernels.support.printable import printable
 from tetris.commands.arguments import add_feature_header, add_option
-from tetris.commands.command_line import Parser, fail, one_line_errors, one_of, path_ending, up_to
+from tetris.commands.command_line import Parser, fail, one_line_errors, path_ending, up_to
 from tetris.record.numbers import file_size
-from tetris.report import ACROSS, PICTURE_SUFFIXES
+from tetris.report import PICTURE_SUFFIXES
 from tetris.report.learning_curve import draw_runs
 from tetris.report.page import write_report
 from tetris.report.server import ReportServer
@@ -37,9 +37,6 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add_option(parser, "--out", "FILE.html", text, path_ending(".html"))
     text = f"a picture, too: {', '.join(PICTURE_SUFFIXES)} (needs matplotlib)"
     add_option(parser, "--plot", "FILE", text, path_ending(*PICTURE_SUFFIXES))
-    text = f"the horizontal axis, at first: {', '.join(ACROSS)} "
-    text += "(default: generation for one run, decisions for several)"
-    add_option(parser, "--across", "AXIS", text, one_of("axis", ACROSS))
     text = "write nothing, but show the page on this machine alone, again whenever a run changes"
     parser.add_argument("--serve", action="store_true", help=text)
     add_option(parser, "--port", "N", "the port of --serve (default: a free one)", up_to(65535))
@@ -47,7 +44,6 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     arguments = parser.parse_args(argv)
     if arguments.serve and (arguments.out or arguments.plot):
         parser.error("expected --serve without --out and --plot")
-    arguments.across = arguments.across or ("generation" if len(arguments.runs) == 1 else "decisions")
     return arguments
 
 
@@ -63,9 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         for path in filter(None, (out, arguments.plot)):
             check_writable(path)
         if arguments.plot is not None:
-            draw_runs(runs, arguments.plot, arguments.across)
+            draw_runs(runs, arguments.plot)
             print(f"{printable(arguments.plot)}: {file_size(arguments.plot.stat().st_size)}")
-        write_report(out, runs, arguments.across)
+        write_report(out, runs)
         print(f"{printable(out)}: {file_size(out.stat().st_size)}")
     return 0
 
@@ -78,7 +74,7 @@ def serve(arguments: argparse.Namespace) -> int:
                 break  # a folder of runs
             RunFolder(path).recipe()  # there is a run, maybe without a generation yet
     try:
-        server = ReportServer(arguments.runs, arguments.across, arguments.port or 0)
+        server = ReportServer(arguments.runs, arguments.port or 0)
     except OSError as error:
         fail(f"--port {arguments.port}: {error.strerror}: take another, or none for a free one")
     with server:

@@ -19,7 +19,7 @@ from tetris.commands.arguments import add_device, add_option, add_setting, game_
 from tetris.commands.command_line import Parser, fail, one_line_errors, path_ending, seed, up_to
 from tetris.game.rules import PLACEMENT_RULES
 from tetris.play.devices import NATIVE, choose_device
-from tetris.solver import Sweep, solve
+from tetris.solver import solve
 from tetris.solver.value_iteration import MOST_GAMES
 
 
@@ -51,9 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             fail("expected a compiler for C++: in Python it takes days")
         if arguments.out is not None:
             check_writable(arguments.out)
-        solution = solve(
-            rules, arguments.pieces_known, device, progress=_show_sweep if sys.stderr.isatty() else None
-        )
+        solution = solve(rules, arguments.pieces_known, device)
         games = arguments.games
         played = solution.play(games, arguments.seed).double()
         mean = float(played.mean())
@@ -81,12 +79,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"{solution.lines_per_game:,.6g} lines per game (error about {solution.error:.1g})")
     spread = "" if error is None else f" +- {error:.2g}"
     print(f"{mean:,.6g}{spread} in {games:,} games (seed {arguments.seed})")
-    print(
-        f"{solution.boards:,} boards can be reached; {solution.sweeps:,} sweeps in {solution.seconds:.1f} s"
-    )
+    work = f"{solution.sweeps:,} sweeps in {solution.seconds:.1f} s"
+    print(f"{solution.boards:,} boards can be reached, mirror images once; {work}")
     return 0
-
-
-def _show_sweep(sweep: Sweep) -> None:
-    end = f"sweep {sweep.number:,}: {sweep.lines_per_game:,.6g} lines per game, {sweep.seconds:.0f} s"
-    print(f"\r{end}   ", end="", file=sys.stderr, flush=True)

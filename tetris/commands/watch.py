@@ -20,7 +20,7 @@ from kernels.support.printable import printable
 from kernels.support.progress import progress
 from tetris.commands.arguments import GAME, add_controller, add_game, add_option, controller_for, game_rules
 from tetris.commands.command_line import Parser, between, fail, one_line_errors, path_ending, positive_int
-from tetris.game.decisions import Pieces, play
+from tetris.game.decisions import play
 from tetris.game.features import AfterState
 from tetris.game.piece_stream import PieceStream
 from tetris.game.policy import Lookahead, Player
@@ -72,22 +72,14 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 @dataclass(frozen=True)
 class Show:
-    """The games to show: of a controller, or a replay, whose seed, stream and controller may be unknown."""
+    """The games to show: of a controller, or a replay, whose seed and controller may be unknown."""
 
     rules: Rules
     controller: LinearController | None
     seed: int | None
     label: str
-    stream: int | None = 0
     replay: Replay | None = None
     lookahead: Lookahead = Lookahead.NONE
-
-    @property
-    def pieces(self) -> Pieces | None:
-        """The pieces of seed and stream; None for a replay."""
-        if self.replay is not None or self.seed is None:
-            return None
-        return PieceStream(self.rules, self.seed, 0)
 
     @property
     def title(self) -> list[str]:
@@ -104,10 +96,10 @@ class Show:
         """Return the after-states from the beginning."""
         if self.replay is not None:
             return self.replay.after_states()
-        player, pieces = self.player(), self.pieces
+        player, seed = self.player(), self.seed
         assert player is not None
-        assert pieces is not None
-        return play(pieces, player, self.rules)
+        assert seed is not None
+        return play(PieceStream(self.rules, seed, 0), player, self.rules)
 
 
 def read_show(arguments: argparse.Namespace) -> Show:
@@ -122,7 +114,7 @@ def read_show(arguments: argparse.Namespace) -> Show:
         if not replay.placements:
             raise ValueError(f"{source}: expected a replay of at least one placement, got none")
         label = (replay.controller.name if replay.controller else "a person") or Path(source).stem
-        return Show(replay.rules, replay.controller, replay.seed, label, replay.stream, replay)
+        return Show(replay.rules, replay.controller, replay.seed, label, replay)
     rules = game_rules(arguments)
     label, controller = controller_for(source, rules)
     lookahead = Lookahead.of(arguments.pieces_known, arguments.lookahead)
@@ -159,7 +151,8 @@ def export(show: Show, played: Iterator[AfterState], most: int | None, arguments
     """Play, write the files and print their names."""
     most = min(most or sys.maxsize, len(show.replay.placements)) if show.replay else most
     with progress(played, desc="playing", total=most, unit=" pieces", leave=False) as bar:
-        replay = Replay.of(bar, show.rules, show.seed, show.stream, show.controller)
+        stream = show.replay.stream if show.replay else 0
+        replay = Replay.of(bar, show.rules, show.seed, stream, show.controller)
     total = len(replay.placements) - arguments.first + 1
     for name, path in asked_for(arguments).items():
         with one_line_errors():
@@ -224,7 +217,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if exports:
             export(show, played, most, arguments)
             return 0
-        shown = begun(scenes(show.rules, played, show.pieces), arguments.first)
+        shown = begun(scenes(show.rules, played), arguments.first)
         if interactive:
             with Terminal(sys.stdout, sys.stdin.fileno()) as terminal:
                 Watcher(terminal, shown, show.player(), show.title, arguments.speed).run()

@@ -41,10 +41,6 @@ MOST_ESTIMATED = 300_000_000
 
 _SHIPPED = Path(__file__).with_name("published_scores.json")
 
-THIERY_SCHERRER = "Thiery & Scherrer 2009"
-GABILLON = "Gabillon, Ghavamzadeh & Scherrer 2013"
-_BOTH = f"{THIERY_SCHERRER}; {GABILLON}"
-
 Score = Mapping[str, Any]
 """A score as plain values: `Measurement.to_dict`, `Estimate.to_dict` or `published_score` gives it."""
 
@@ -53,7 +49,6 @@ Score = Mapping[str, Any]
 class PaperFigure:
     """Lines per game by the published rule, from the lowest to the highest figure of papers, approximate."""
 
-    source: str
     low: float
     high: float
 
@@ -66,13 +61,15 @@ class PaperFigure:
 
 
 PUBLISHED_SCORES: Mapping[str, Mapping[str, PaperFigure]] = {
-    "dellacherie": {"10x20": PaperFigure(THIERY_SCHERRER, 5.2e6, 5.2e6)},
-    "bcts": {"10x10": PaperFigure(_BOTH, 3800, 3800), "10x20": PaperFigure(_BOTH, 31e6, 36e6)},
-    "bdu": {"10x10": PaperFigure(_BOTH, 4200, 4200), "10x20": PaperFigure(_BOTH, 36e6, 36e6)},
-    "dt10": {"10x10": PaperFigure(GABILLON, 5000, 5000), "10x20": PaperFigure(GABILLON, 29e6, 29e6)},
-    "dt20": {"10x10": PaperFigure(GABILLON, 4300, 4300), "10x20": PaperFigure(GABILLON, 51e6, 51e6)},
+    "dellacherie": {"10x20": PaperFigure(5.2e6, 5.2e6)},
+    "bcts": {"10x10": PaperFigure(3800, 3800), "10x20": PaperFigure(31e6, 36e6)},
+    "bdu": {"10x10": PaperFigure(4200, 4200), "10x20": PaperFigure(36e6, 36e6)},
+    "dt10": {"10x10": PaperFigure(5000, 5000), "10x20": PaperFigure(29e6, 29e6)},
+    "dt20": {"10x10": PaperFigure(4300, 4300), "10x20": PaperFigure(51e6, 51e6)},
 }
-"""The papers' scores of the published controllers by name and board."""
+"""The papers' scores of the published controllers by name and board.
+
+Thiery & Scherrer 2009: the first three; Gabillon, Ghavamzadeh & Scherrer 2013: all but the first."""
 
 
 @cache
@@ -126,11 +123,10 @@ def verdict(scores: Sequence[Score]) -> str:
     learned = scores[0]
     value = learned["lines_per_game"]
     how = "estimated" if is_estimate(learned) else "played"
-    low, high = learned["ci95"]
+    interval = interval_text(learned)
     if value is None:
-        return f"more than {format_lines(low)} lines per game on {learned['board']}: no game ended"
-    interval = f", 95 % interval {format_lines(low)} - {format_lines(high)}" if high is not None else ""
-    text = f"{format_lines(value)} lines per game on {learned['board']} ({how}{interval})"
+        return f"{interval} lines per game on {learned['board']}: no game ended"
+    text = f"{format_lines(value)} lines per game on {learned['board']} ({how}, 95 % interval {interval})"
     best = next((each["lines_per_game"] for each in scores if each["controller"] == BEST_PUBLISHED), None)
     times = value / best if best else 0.0
     if times < 0.1:
@@ -139,6 +135,12 @@ def verdict(scores: Sequence[Score]) -> str:
     one_known = Lookahead.from_dict(learned) is not Lookahead.PREVIEW
     known = ", the best published" if literature == ("10x20", "published", "uniform") and one_known else ""
     return f"{text}: {times:{'.0f' if times >= 10 else '.2g'}} times {BEST_PUBLISHED}{known}"
+
+
+def interval_text(score: Score) -> str:
+    """Return the 95 % interval of a score, or its lower end where it has no other."""
+    low, high = map(format_lines, score["ci95"])
+    return f"{low} - {high}" if score["ci95"][1] is not None else f"> {low}"
 
 
 def is_estimate(score: Score) -> bool:
@@ -157,14 +159,14 @@ def score_table(scores: Sequence[Score]) -> str:
     first, rows, notes = scores[0], [], ""
     pieces = f"{first['pieces']} (seed {first['seed']})"
     for score in scores:
-        (low, high), seconds, shipped = score["ci95"], score.get("seconds"), score.get("measured")
+        seconds, shipped = score.get("seconds"), score.get("measured")
         speed = f"{format_lines(score['decisions'] / seconds)}/s" if seconds else "-"
         rows.append(
             [
                 score["controller"],
                 feature_label(score.get("features") or published(score["controller"]).features),
                 format_lines(score["lines_per_game"]),
-                f"> {format_lines(low)}" if high is None else f"{format_lines(low)} - {format_lines(high)}",
+                interval_text(score),
                 counted(score),
                 f"{score['decisions']:,}",
                 f"{shipped['machine']}, {shipped['date'][:10]}" if shipped else speed,

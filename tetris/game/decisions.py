@@ -7,7 +7,7 @@ from the bottom. Bit c of a row is column c. The top row is not empty, so that t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from itertools import count
 
 import numpy as np
@@ -24,22 +24,6 @@ Rows = tuple[int, ...]
 Weights = npt.NDArray[np.float64]
 
 _NEVER = float("-inf")
-
-
-@dataclass(frozen=True)
-class Step(AfterState):
-    """One decision and its result: an after-state, its values of a player's features, their weighted sum."""
-
-    features: tuple[float, ...]
-    value: float
-
-    @classmethod
-    def of(cls, after: AfterState, player: Player) -> Step:
-        """Return the step of a player's decision."""
-        features = tuple(feature_values(after, player.names))
-        value = weighted_sums(np.array([features], dtype=np.float64), player.weights).item()
-        state = {field.name: getattr(after, field.name) for field in fields(after)}
-        return cls(**state, features=features, value=value)
 
 
 def landing_row(heights: list[int], shape: Shape, column: int) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -147,15 +147,6 @@ class LinearController:
             raise ValueError(f"{path} holds no valid controller: {error}") from error
 
 
-class HasController(Protocol):
-    """What has a controller: a `tetris.training.RunRecord`, a `tetris.PlayedGame`."""
-
-    @property
-    def controller(self) -> LinearController:
-        """The controller."""
-        ...
-
-
 def _canonical_features(features: str, width: int) -> str:
     names = feature_names(features, width)
     text = features.strip().lower()
@@ -201,22 +192,19 @@ def known_names() -> tuple[str, ...]:
     return (*PUBLISHED, *sorted(learned))
 
 
-def resolve(source: str | os.PathLike[str] | LinearController | HasController) -> LinearController:
+def resolve(source: str | os.PathLike[str] | LinearController) -> LinearController:
     """Return a controller by its name in the package, its file or its run folder.
 
     Names win over files: a folder called ``dt20`` is ``./dt20``. In names case, blanks, hyphens and
-    underscores do not matter. A controller is itself; a run that was loaded, or a game, is its controller.
+    underscores do not matter. A controller is itself.
 
     Raises:
         OSError: If the file cannot be read.
         TypeError: If it is none of these.
         ValueError: If it is neither a known name nor a file or folder with a valid controller.
     """
-    if not isinstance(source, str | os.PathLike):
-        controller = getattr(source, "controller", source)
-        if not isinstance(controller, LinearController):
-            raise TypeError(f"expected a LinearController, the name or path of one, or a run, got {source!r}")
-        return controller
+    if isinstance(source, LinearController):
+        return source
     text = os.fspath(source)
     if _plain(text) in known_names():
         return published(text)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import platform
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,20 @@ INCLUDES = (_ENGINE, Path(kernels.ops.__file__).parent)
 # The engine is written in vectors: slower where the compiler makes further ones, or schedules for one
 # processor (benchmarks/notes/vector-lanes-tried.md).
 ENGINE_FLAGS = ("-mtune=generic", "-fno-tree-vectorize")
-# What all of Intel's processors since 2008 and of AMD's since 2011 have.
-_PORTABLE_FLAGS = ("-msse4.1",) if platform.machine() == "x86_64" else ()
+
+
+def operators_of(
+    name: str,
+    source: Path,
+    reason: str,
+    includes: Sequence[Path] = (),
+    defines: Sequence[tuple[str, str]] = (),
+    **options: Any,
+) -> Extension:
+    """Return the library of a source; its operators are ``torch.ops.<name>``. ``options``: of `Extension`."""
+    folders, macros = (source.parent, *INCLUDES, *includes), (("TETRIS_LIBRARY", name), *defines)
+    options = {"native": True, "reason": reason, **options}
+    return Extension(name, (source,), tuple(dict.fromkeys(folders)), macros, **options)
 
 
 def with_cuda(library: Extension) -> Extension:
@@ -78,38 +90,21 @@ def feature_definitions(names: tuple[str, ...]) -> tuple[str, list[Path], list[t
     return digest, [header.parent], macros
 
 
-def extension(
-    names: tuple[str, ...], lookahead: Lookahead = Lookahead.NONE, *, native: bool = True
-) -> Extension:
-    """Return the library of a list of features, in their order, and a lookahead.
-
-    Unless ``native`` it runs on any processor of this architecture (x86-64: on any since 2011).
-    """
+def extension(names: tuple[str, ...], lookahead: Lookahead = Lookahead.NONE) -> Extension:
+    """Return the library of a list of features, in their order, and a lookahead."""
     count = len(header_features(names))
     if count > MOST_OWN:
         raise ValueError(f"expected at most {MOST_OWN} features of a header, got {count}")
     digest, includes, defines = feature_definitions(engine_features(names))
     listed = ", ".join(names if len(names) < 4 else (*names[:3], "..."))
     suffix = "" if lookahead is Lookahead.NONE else f"_{lookahead.value}"
-    name = f"tetris_engine_{digest}{suffix}{'' if native else '_portable'}"
-    return Extension(
-        name=name,
-        sources=(_ENGINE / "rollout.cpp",),
-        include_dirs=(*INCLUDES, *includes),
-        defines=(("TETRIS_LIBRARY", name), ("TETRIS_LOOKAHEAD", lookahead.value), *defines),
-        native=native,
-        flags=ENGINE_FLAGS if native else (*ENGINE_FLAGS, *_PORTABLE_FLAGS),
-        reason=f"Tetris engine for {len(names)} features: {listed}",
-    )
+    name = f"tetris_engine_{digest}{suffix}"
+    reason = f"Tetris engine for {len(names)} features: {listed}"
+    defines = [("TETRIS_LOOKAHEAD", lookahead.value), *defines]
+    return operators_of(name, _ENGINE / "rollout.cpp", reason, includes, defines, flags=ENGINE_FLAGS)
 
 
 def resampling_extension() -> Extension:
     """Return the library of resampling in importance splitting on a GPU, for all features."""
-    return Extension(
-        name="tetris_resampling",
-        sources=(_ENGINE / "resampling" / "resample.cu",),
-        include_dirs=(_ENGINE / "resampling", *INCLUDES),
-        defines=(("TETRIS_LIBRARY", "tetris_resampling"),),
-        cuda=True,
-        reason="Tetris importance splitting, CUDA",
-    )
+    source, reason = _ENGINE / "resampling" / "resample.cu", "Tetris importance splitting, CUDA"
+    return operators_of("tetris_resampling", source, reason, native=False, cuda=True)

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 import numpy.typing as npt
 import torch
@@ -74,9 +73,6 @@ class Rollout:
         streams: The rules and the pieces.
         device: ``"cpu"``: the C++ engine; ``"cuda"``: the CUDA engine, on the GPU of the weights, or
             else on torch's current one; ``"python"``: the reference implementation.
-        portable: Whether to compile the C++ engine for any processor of this architecture instead of this
-            one: with SSE4 on x86-64 (any since 2011), elsewhere without vector instructions. Slower, with
-            the same result. The CUDA engine ignores it.
 
     Raises:
         ValueError: If the weights have a wrong shape or a value that is not finite, the features are
@@ -85,9 +81,7 @@ class Rollout:
         kernels.loader.BuildError: If the engine could not be built.
     """
 
-    def __init__(
-        self, policy: Policy, streams: Streams, device: str = "cpu", *, portable: bool = False
-    ) -> None:
+    def __init__(self, policy: Policy, streams: Streams, device: str = "cpu") -> None:
         """Set up empty boards; see the class."""
         if device not in ENGINES:
             raise ValueError(f"expected device to be {', '.join(ENGINES)}, got {device!r}")
@@ -96,8 +90,6 @@ class Rollout:
         self.names = feature_names(policy.features, streams.rules.width)
         self.weights = _checked_weights(policy.weights, len(self.names), on_gpu=device == "cuda")
         self.decisions = 0
-        self._portable = portable
-        self._load()
         at, shape = self.weights.device, (len(self.weights), streams.count)
         self.columns = torch.zeros((*shape, streams.rules.width), dtype=torch.int32, device=at)
         self._lines = torch.zeros(shape, dtype=torch.int64, device=at)
@@ -105,6 +97,16 @@ class Rollout:
         self._made = torch.zeros(shape, dtype=torch.int64, device=at)
         # Where the next piece is drawn, it goes with a board that is copied.
         self._known_in: torch.Tensor | None = None
+        self._pacer: LaunchPacer | None = None
+        if device == "python":
+            self._rounded = played_weights(self.weights, self.names)
+            return
+        self._rounded = engine_weights(self.weights, self.names)
+        self._operators = native.load(native.extension(self.names, self.lookahead), cuda=device == "cuda")
+        if device == "cuda":
+            boards = len(self.weights) * streams.count
+            kind = (self.names, streams.rules, boards, at, self.lookahead)
+            self._pacer = LaunchPacer(kind, boards, steady=streams.games is None)
 
     @property
     def stream_lines(self) -> torch.Tensor:
@@ -115,31 +117,6 @@ class Rollout:
     def stream_games(self) -> torch.Tensor:
         """Games that ended on each stream so far, as ``stream_lines``."""
         return self._games.clone()
-
-    def _load(self) -> None:
-        """Load the engine, and round the weights as it wants them."""
-        self._pacer: LaunchPacer | None = None
-        self._operators: Any = None
-        if self.device == "python":
-            self._rounded = played_weights(self.weights, self.names)
-            return
-        cuda, streams = self.device == "cuda", self.streams
-        self._rounded = engine_weights(self.weights, self.names)
-        library = native.extension(self.names, self.lookahead, native=cuda or not self._portable)
-        self._operators = native.load(library, cuda=cuda)
-        if cuda:
-            boards = len(self.weights) * streams.count
-            kind = (self.names, streams.rules, boards, self.weights.device, self.lookahead)
-            self._pacer = LaunchPacer(kind, boards, steady=streams.games is None)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Copy and pickle the games without the engine, which is loaded again, and built if need be."""
-        loaded = ("_operators", "_pacer", "_rounded")
-        return {name: value for name, value in vars(self).items() if name not in loaded}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._load()
 
     @property
     def boards(self) -> torch.Tensor:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 
 def format_lines(value: float | None) -> str:
-    """Return a number of lines with three or four digits."""
+    """Return a number of lines, or another one, with three or four digits."""
     if value is None:
         return "-"
+    if value < 100:
+        return f"{value:.3g}"
     if value < 1e6:
         return f"{float(f'{value:.4g}'):,.0f}"
     millions = float(f"{value:.3g}") / 1e6

@@ -12,26 +12,24 @@ import numpy.typing as npt
 
 from kernels.support.checks import check_integer
 from kernels.support.printable import printable
-from tetris.game.decisions import Step, play
+from tetris.game.decisions import play
+from tetris.game.features import AfterState
 from tetris.game.piece_stream import PieceStream
 from tetris.game.policy import Lookahead
 from tetris.game.rules import Rules
-from tetris.play.controller import HasController, LinearController, resolve
+from tetris.play.controller import LinearController, resolve
 from tetris.record.replay import Replay
 
 
 @dataclass(frozen=True)
 class PlayedGame:
-    """A game of a controller, or its first pieces.
-
-    Each of its ``steps`` is a `tetris.game.decisions.Step`.
-    """
+    """A game of a controller, or its first pieces: the after-states of its decisions."""
 
     controller: LinearController
     rules: Rules
     seed: int
     stream: int
-    steps: tuple[Step, ...]
+    steps: tuple[AfterState, ...]
 
     @property
     def lines(self) -> int:
@@ -74,7 +72,7 @@ class PlayedGame:
 
 
 def play_game(
-    controller: LinearController | HasController | str | os.PathLike[str],
+    controller: LinearController | str | os.PathLike[str],
     seed: int = 1,
     *,
     rules: Rules | None = None,
@@ -87,7 +85,7 @@ def play_game(
     It plays as `rollout` plays the stream, but in Python: some thousand pieces per second.
 
     Args:
-        controller: As `resolve` takes it: a controller, a name, a file, the folder of a run, or a run.
+        controller: As `resolve` takes it: a controller, a name, a file or the folder of a run.
         seed: Seed of the pieces, unsigned 64-bit.
         rules: The rules; None: those of the controller.
         stream: Number of the stream, unsigned 64-bit.
@@ -106,7 +104,7 @@ def play_game(
     player, pieces = played.player(rules, Lookahead(lookahead)), PieceStream(rules, seed, stream)
     steps = []
     for after in islice(play(pieces, player, rules), most_pieces):
-        steps.append(Step.of(after, player))
+        steps.append(after)
         if after.game_over:
             break
     return PlayedGame(played, rules, seed, stream, tuple(steps))

@@ -100,6 +100,11 @@ class Replay:
             games += after.game_over
         return cls(rules, bytes(placements), lines, games, seed, stream, controller)
 
+    @property
+    def pieces(self) -> PieceStream | None:
+        """The pieces of seed and stream; None where there is no seed."""
+        return None if self.seed is None else PieceStream(self.rules, self.seed, self.stream or 0)
+
     def after_states(self) -> Iterator[AfterState]:
         """Yield the after-states in order; after a game over the next game begins on an empty board.
 
@@ -107,8 +112,7 @@ class Replay:
             DamagedReplayError: At the placement whose piece is not that of the seed, or at the end, if
                 lines and games are not those of the replay.
         """
-        table = placements_on(self.rules.width)
-        pieces = None if self.seed is None else PieceStream(self.rules, self.seed, self.stream or 0)
+        table, pieces = placements_on(self.rules.width), self.pieces
         rows: Rows = ()
         lines = games = 0
         for t, number in enumerate(self.placements):

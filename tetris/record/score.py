@@ -50,12 +50,6 @@ class Score:
         lines, games = self.lines / self.dispersion, self.games / self.dispersion
         return 2 * lines / chi2_quantile(0.975, 2 * games + 2), 2 * lines / chi2_quantile(0.025, 2 * games)
 
-    def __add__(self, other: Score) -> Score:
-        """Pool two independent measurements of the same controller."""
-        lines, games = self.lines + other.lines, self.games + other.games
-        spread = self.games * self.dispersion + other.games * other.dispersion
-        return Score(lines, games, self.decisions + other.decisions, spread / games if games else 1.0)
-
 
 def dispersion(counts: torch.Tensor) -> float:
     """Return the variance of lines / games ended by that of exponential games, which is 1 / games.

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import islice
@@ -19,6 +17,7 @@ from tetris.evaluation.comparison import (
     PUBLISHED_SCORES,
     Score,
     counted,
+    interval_text,
     published_score,
 )
 from tetris.game.decisions import play
@@ -31,35 +30,22 @@ from tetris.training.run_folder import RunRecord, board, stages_of
 GAME_DECISIONS = 300
 """Placements of the game of a report: with `dt` a third of a second in Python."""
 
-MOST_POINTS = 500
-"""The most generations in charts and tables; of longer runs every second, third, ... is shown."""
-
 _CURVES = ("generation_best", "elite_mean", "elite_threshold", "learned_mean_fitness", "std_mean")
-
-
-def shown_places(run: RunRecord) -> list[int]:
-    """Return the indices of the generations to show: at most `MOST_POINTS`, equally spaced, and the last."""
-    last = run.generations - 1
-    step = math.ceil(run.generations / MOST_POINTS)
-    return [*range(0, last, step), last]
 
 
 def chart_values(run: RunRecord, name: str) -> dict[str, Any]:
     """Return the series of the charts of a run: a value per generation, null where there is none."""
-    places = shown_places(run)
-    metrics = [run.metrics[place] for place in places]
-    generations = [record["generation"] for record in metrics]
-    made = list(itertools.accumulate(record["decisions"] for record in run.metrics))
+    metrics = run.metrics
     values: dict[str, Any] = {
         "name": name,
         "group": seedless(run),
         "stages": [
-            {"board": on, "place": bisect_left(generations, first), "dt20": _short(dt20_score(run, on))}
+            {"board": on, "place": first - metrics[0]["generation"], "dt20": _short(dt20_score(run, on))}
             for on, first, _ in stages_of(run.metrics)
         ],
         "board": [board(record) for record in metrics],
-        "generation": generations,
-        "decisions": [made[place] for place in places],
+        "generation": [record["generation"] for record in metrics],
+        "decisions": list(itertools.accumulate(record["decisions"] for record in metrics)),
         "seconds": [_short(record["elapsed_s"]) for record in metrics],
         "speed": [_short(record["decisions"] / max(record["seconds"], 1e-9)) for record in metrics],
     }
@@ -105,7 +91,7 @@ def weight_bars(run: RunRecord) -> list[tuple[str, str, list[float]]]:
     These are in percent of the width, 0 in its middle: left and width of the bar, left and width of the
     whisker, a standard deviation of the last generation to both sides.
     """
-    found = zip(run.feature_names, run.controller.weights, run.spread, strict=True)
+    found = zip(run.feature_names, run.controller.weights, run.metrics[-1]["std"], strict=True)
     by_size = sorted(found, key=lambda each: -abs(each[1]))
     unit = 50 / (max(abs(weight) for _, weight, _ in by_size) or 1.0)
     return [
@@ -128,19 +114,6 @@ class Table(NamedTuple):
     """Whether the label stands above."""
 
 
-def lines_text(value: float | None) -> str:
-    """Return lines per game, or another number, with three or four digits."""
-    if value is None:
-        return "–"
-    return format_lines(value) if value >= 100 else f"{value:.3g}"
-
-
-def interval_text(score: Score) -> str:
-    """Return the 95 % interval of a score, or its lower end where it has no other."""
-    low, high = score["ci95"]
-    return f"> {lines_text(low)}" if high is None else f"{lines_text(low)} – {lines_text(high)}"
-
-
 def score_tables(scored: Sequence[tuple[str, Score]]) -> list[Table]:
     """Return a table for each board: labels and scores with intervals, in numbers and as pictures."""
     kinds: dict[tuple[str, str, str, str], list[tuple[str, Score]]] = {}
@@ -159,7 +132,7 @@ def _score_table(on: str, rule: str, pieces: str, more: str, scored: Sequence[tu
     rows = []
     for label, score in scored:
         name = Markup("<strong>{}</strong>").format(label) if score["controller"] == LEARNED else label
-        values = [lines_text(score["lines_per_game"]), interval_text(score), counted(score)]
+        values = [format_lines(score["lines_per_game"]), interval_text(score), counted(score)]
         paper = [papers.get(score["controller"], "–")] * bool(papers)
         rows.append([name, *values, f"{score['decisions']:,}", *paper])
     return Table(f"Board {on}, {rule} rule, pieces {pieces}{more}", header, rows, titled=True)
@@ -182,16 +155,20 @@ def cost_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Table:
     header = ["run", "engine", "generations", "wall time [s]", "decisions", "decisions/s", "lines/s"]
     rows = []
     for name, run in zip(names, runs, strict=True):
-        seconds = max(run.seconds, 1e-9)
+        seconds, lines = max(run.seconds, 1e-9), sum(record["lines"] for record in run.metrics)
         done = f"{run.generations} of {run.recipe.total_generations}"
-        speeds = [f"{count / seconds:,.0f}" for count in (run.decisions, run.lines)]
+        speeds = [f"{count / seconds:,.0f}" for count in (run.decisions, lines)]
         rows.append([name, run.recipe.device, done, f"{seconds:,.1f}", f"{run.decisions:,}", *speeds])
     return Table("What the runs cost", header, rows)
 
 
 def settings_tables(runs: Sequence[RunRecord], names: Sequence[str]) -> tuple[Table, Table]:
     """Return the settings and versions that differ between runs, and those that do not."""
-    columns = [asdict(run.recipe) | {f"version of {k}": v for k, v in run.versions.items()} for run in runs]
+    columns = [
+        asdict(run.recipe)
+        | {f"version of {k}": v for k, v in run.controller.provenance.get("versions", {}).items()}
+        for run in runs
+    ]
     settings = dict.fromkeys(name for column in columns for name in column)
     rows = [[name, *(_setting(column.get(name)) for column in columns)] for name in settings]
     different = [row for row in rows if len(set(row[1:])) > 1]

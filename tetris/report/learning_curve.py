@@ -73,9 +73,9 @@ def plot_learning_curve(
     for n, (key, label) in enumerate(curves):
         values, text = charted[0 if one else n], printable(label).replace("$", r"\$")  # no formula
         look = {"color": COLORS[(n + 1) % len(COLORS)], "linestyle": _DASHES[n % len(_DASHES)]}
-        axes.plot(values[across], _numbers(values[key]), label=text, **look)
+        axes.plot(_numbers(values, across), _numbers(values, key), label=text, **look)
     if one:
-        x, low, high = (_numbers(charted[0][key]) for key in (across, "elite_threshold", "generation_best"))
+        x, low, high = (_numbers(charted[0], key) for key in (across, "elite_threshold", "generation_best"))
         axes.fill_between(x, low, high, label="elites, from worst to best", color=COLORS[3], alpha=0.15)
     axes.xaxis.get_major_locator().set_params(integer=across != "seconds")
     axes.set_yscale("symlog", linthresh=1.0)
@@ -89,20 +89,33 @@ def plot_learning_curve(
         for begin in stages[0][1:]:
             axes.axvline(begin, color="0.3", linewidth=0.8)
         above = axes.secondary_xaxis("top")
-        above.set_xticks(stages[0], [stage["board"] for stage in charted[0]["stages"]], ha="left")
+        boards: dict[float, str] = {}  # by where their stage begins; those without room join the one before
+        room, last = 0.08 * (charted[0][across][-1] - charted[0][across][0]), -np.inf
+        for begin, stage in zip(stages[0], charted[0]["stages"], strict=True):
+            joins = begin - last < room * boards.get(last, "").count("x")
+            last = last if joins else begin
+            boards[last] = f"{boards[last]}, {stage['board']}" if joins else stage["board"]
+        above.set_xticks(list(boards), list(boards.values()), ha="left")
         above.tick_params(length=0)
     return axes
 
 
-def draw_runs(runs: Sequence[RunRecord], picture: Path, across: str = "generation") -> None:
+def draw_runs(runs: Sequence[RunRecord], picture: Path) -> None:
     """Draw the learning curve of runs into a PNG, SVG or PDF, by its suffix, atomically; see `new_figure`."""
     figure = new_figure(*_SIZE)
-    plot_learning_curve(runs, figure.add_subplot(), across)
+    plot_learning_curve(runs, figure.add_subplot(), first_axis(runs))
     save_figure(figure, picture)
 
 
-def _numbers(values: Sequence[float | None]) -> npt.NDArray[np.float64]:
-    return np.array(values, dtype=np.float64)  # None is not a number
+def first_axis(runs: Sequence[RunRecord]) -> str:
+    """Return the x axis of a learning curve at first: runs are compared by what they have played."""
+    return "generation" if len(runs) == 1 else "decisions"
+
+
+def _numbers(values: Mapping[str, Any], key: str) -> npt.NDArray[np.float64]:
+    """Return a series with a gap where the board changes: scores on two boards are no line."""
+    changes = [stage["place"] for stage in values["stages"][1:]]
+    return np.insert(np.array(values[key], dtype=np.float64), changes, np.nan)  # None is not a number
 
 
 def _stages(values: Mapping[str, Any], across: str) -> list[float]:

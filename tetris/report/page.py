@@ -17,40 +17,32 @@ from markupsafe import Markup
 
 from kernels.support.files import write_text
 from kernels.support.printable import printable
-from tetris.evaluation.comparison import LEARNED, is_estimate, verdict
+from tetris.evaluation.comparison import LEARNED, interval_text, is_estimate, verdict
 from tetris.evaluation.estimates import METHOD
 from tetris.game.policy import Lookahead
-from tetris.record.numbers import counted
+from tetris.record.numbers import counted, format_lines
 from tetris.record.score import ESTIMATOR
 from tetris.report import data
-from tetris.report.data import interval_text, lines_text
+from tetris.report.learning_curve import first_axis
 from tetris.training.run_folder import RunFolder, RunRecord, load_run
 from tetris.view.replay_page import json_script, player_assets, player_fragment
 
 _FOLDER = Path(__file__).parent
 
 
-def write_report(path: Path, runs: Sequence[RunRecord], across: str = "generation") -> None:
-    """Write the report of a run, or the comparison of several, atomically.
-
-    Args:
-        path: The file. OSError if it cannot be written.
-        runs: The runs, at least one.
-        across: The first x axis of the charts.
-    """
-    write_text(path, report_page(runs, across))
+def write_report(path: Path, runs: Sequence[RunRecord]) -> None:
+    """Write the report of a run, or the comparison of several, atomically."""
+    write_text(path, report_page(runs))
 
 
-def report_page(
-    runs: Sequence[RunRecord], across: str = "generation", *, live: bool = False, running: bool = False
-) -> str:
+def report_page(runs: Sequence[RunRecord], *, live: bool = False, running: bool = False) -> str:
     """Return the page of `write_report`; ``live``: for a server, which it asks for what has changed.
 
     ``running``: whether the run goes on, for a page that says how far it is.
     """
     run, names = runs[0], data.distinct_names(runs)
     named = list(zip(names, runs, strict=True))
-    charts = {"across": across, "runs": [data.chart_values(each, name) for name, each in named]}
+    charts = {"across": first_axis(runs), "runs": [data.chart_values(each, name) for name, each in named]}
     players = [
         player_fragment(data.recorded_game(each), name, lookahead=each.recipe.lookahead, assets=False)
         for name, each in named
@@ -117,7 +109,7 @@ def _template(name: str) -> Template:
 
 def _verdict(run: RunRecord) -> str | None:
     """The learned controller beside the best published one, on its own board if that was measured."""
-    scores = sorted([*run.scores, *run.estimates], key=lambda each: each["controller"] != LEARNED)
+    scores = sorted(run.scores, key=lambda each: each["controller"] != LEARNED)
     boards = dict.fromkeys(each["board"] for each in scores if each["controller"] == LEARNED)
     on = run.recipe.board if run.recipe.board in boards else next(reversed(boards), None)
     return verdict([each for each in scores if each["board"] == on]) if on else None
@@ -134,18 +126,16 @@ def _badge(run: RunRecord) -> str:
 
 def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
     """The learned controller's score or estimate on each board, and what training took."""
-    measured = [*run.scores, *(each for each in run.estimates if each["lines_per_game"] is not None)]
-    learned = [score for score in measured if score["controller"] == LEARNED]
-    tiles = []
+    tiles, learned = [], [score for score in run.scores if score["controller"] == LEARNED]
     for score in {score["board"]: score for score in learned}.values():
         bounded = score["ci95"][1] is not None
-        value = lines_text(score["lines_per_game"]) if bounded else interval_text(score)
+        value = format_lines(score["lines_per_game"]) if bounded else interval_text(score)
         more = ["estimated"] * is_estimate(score) + [f"95 %: {interval_text(score)}"] * bounded
         tiles.append((f"Lines per game, {score['board']}", value, "; ".join(more) or "no game ended"))
-    speed = lines_text(run.decisions / max(run.seconds, 1e-9))
+    speed = format_lines(run.decisions / max(run.seconds, 1e-9))
     state = f"{run.generations:,} of {counted(run.recipe.total_generations, 'generation')}"
     tiles.append(("Training", str(timedelta(seconds=round(run.seconds))), state))
-    tiles.append(("Decisions", lines_text(run.decisions), f"{speed} per second"))
+    tiles.append(("Decisions", format_lines(run.decisions), f"{speed} per second"))
     return tiles
 
 
@@ -153,7 +143,7 @@ def _scores(runs: Sequence[tuple[str, RunRecord]]) -> dict[str, Any]:
     """The scores of learned controllers, then those of published ones, equal ones once, and what they are."""
     kept: dict[Any, tuple[str, dict[str, Any]]] = {}
     for name, run in runs:
-        for score in [*run.scores, *run.estimates]:
+        for score in run.scores:
             named = len(runs) > 1 and score["controller"] == LEARNED
             label = name if named else score["controller"]
             settings = [score[key] for key in ("board", "rule", "pieces", "decisions")]

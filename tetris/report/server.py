@@ -25,11 +25,11 @@ class ReportServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, runs: Sequence[Path], across: str = "generation", port: int = 0) -> None:
+    def __init__(self, runs: Sequence[Path], port: int = 0) -> None:
         """Listen; ``port`` 0 is a free one. OSError if it is taken."""
         super().__init__((ADDRESS, port), _Handler)
         self.url = f"http://{ADDRESS}:{self.server_port}/"
-        self._runs, self._across = list(runs), across
+        self._runs = list(runs)
         self._folder = None if RunFolder(runs[0]).config.is_file() else runs[0]
         self._lock = threading.Lock()
         self._version = self._page = ""
@@ -48,7 +48,7 @@ class ReportServer(ThreadingHTTPServer):
             version = _state(runs)
             if version != self._version:
                 records, running = [load_run(run) for run in runs], RunFolder(runs[0]).in_use()
-                page = report_page(records, self._across, live=True, running=running)
+                page = report_page(records, live=True, running=running)
                 self._page = page.replace("<html ", f'<html data-version="{version}" ', 1)
                 self._version = version
             return self._page, version

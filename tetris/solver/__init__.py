@@ -3,6 +3,6 @@
 Begin with `value_iteration.py`.
 """
 
-from tetris.solver.value_iteration import MOST_CELLS, Solution, Sweep, solve
+from tetris.solver.value_iteration import MOST_CELLS, Solution, solve
 
-__all__ = ["MOST_CELLS", "Solution", "Sweep", "solve"]
+__all__ = ["MOST_CELLS", "Solution", "solve"]

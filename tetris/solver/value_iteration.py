@@ -12,24 +12,24 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.loader import Extension
 from kernels.ops.philox import signed64
 from kernels.support.checks import check_integer
 from kernels.support.files import write_bytes
+from kernels.support.progress import progress
 from tetris.game.decisions import after_states
 from tetris.game.features import AfterState
 from tetris.game.piece_stream import packed_source
 from tetris.game.rules import PIECE_LETTERS, PLACEMENT_RULES, Rules
-from tetris.play.engines import INCLUDES, load
+from tetris.play.engines import load, operators_of
 
 MOST_CELLS = 32
 """Cells of the largest board: one with a bit per cell is a number of 32 bits."""
@@ -38,7 +38,7 @@ MOST_GAMES = 1_000_000_000
 """The most games that are played at once: 8 GB of lines."""
 
 _VALUES = {1: 1, 2: 8}  # of a board, by the number of known pieces; one of the eight is not used
-_SOURCES = Path(__file__).parent / "iteration"
+_SOURCE = Path(__file__).parent / "iteration" / "iteration.cpp"
 _CHUNK = 1 << 27  # boards that are looked through at once
 _SETTLED = 0.1  # how far two estimates of the factor may differ, as a share of its distance from 1
 _PAUSE = 2  # rounds after an extrapolation until the factor is that of the slowest error again
@@ -49,15 +49,7 @@ _MOST_ROUNDS = 100_000
 
 def operators(*, cuda: bool = False) -> Any:
     """Return the operators of value iteration; see `tetris.play.engines.load`."""
-    library = Extension(
-        name="tetris_solver",
-        sources=(_SOURCES / "iteration.cpp",),
-        include_dirs=(_SOURCES, *INCLUDES),
-        defines=(("TETRIS_LIBRARY", "tetris_solver"),),
-        native=True,
-        reason="Tetris solver",
-    )
-    return load(library, cuda=cuda)
+    return load(operators_of("tetris_solver", _SOURCE, "Tetris solver"), cuda=cuda)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +64,7 @@ class Solution:
             of a board is bit r * width + c. A board that play cannot reach has 0.
         lines_per_game: Of perfect play, from the empty board.
         error: Estimated error of that.
-        boards: How many boards play can reach.
+        boards: How many boards play can reach, see `reachable`.
         sweeps: Of value iteration.
         seconds: That these took.
     """
@@ -191,21 +183,7 @@ def _problem(rules: Rules) -> tuple[int, int, bool, int]:
     return rules.width, rules.height, rules.clear_on_overflow, sum(1 << piece for piece in rules.piece_set)
 
 
-class Sweep(NamedTuple):
-    """How far value iteration has come."""
-
-    number: int
-    lines_per_game: float
-    error: float
-    seconds: float
-
-
-def solve(
-    rules: Rules,
-    pieces_known: int = 1,
-    device: str = "cpu",
-    progress: Callable[[Sweep], None] | None = None,
-) -> Solution:
+def solve(rules: Rules, pieces_known: int = 1, device: str = "cpu") -> Solution:
     """Return perfect play: the values of all boards that can be reached.
 
     Values are float64, rounded in a fixed order; the result is the same on every processor, and on a GPU.
@@ -217,7 +195,6 @@ def solve(
         rules: A board of at most 32 cells, pieces drawn uniformly from some or all of the seven.
         pieces_known: 1, the piece to be placed, or 2, the next one, too.
         device: ``"cpu"`` or ``"cuda"``. n cells take 25 bytes times 2^n, 193 with two pieces known.
-        progress: Called after every sweep.
 
     Raises:
         ValueError: If an argument is out of range, or a player need never lose with these pieces.
@@ -238,7 +215,8 @@ def solve(
     op, game = operators(cuda=device == "cuda").sweep, _problem(rules)
     lines = change = factor = error = 0.0
     rounds = good = 0  # rounds since an extrapolation; those of them in a row whose error is small
-    for number in range(1, _MOST_ROUNDS + 1):
+    bar = progress(desc=f"solving {rules.board}", unit=" sweeps", leave=False)
+    for _ in range(_MOST_ROUNDS):
         old.copy_(values)
         for _ in range(period(rules)):
             op(boards, values, new, *game)
@@ -252,8 +230,8 @@ def solve(
         error = max(left, rounding) if change else _ROUNDING * lines
         small = factor < 1 and error <= max(_TOLERANCE * lines, rounding)
         good = good + 1 if rounds > _PAUSE and small else 0
-        if progress is not None:
-            progress(Sweep(number * period(rules), lines, error, time.monotonic() - began))
+        bar.set_postfix_str(f"{lines:,.6g} lines per game", refresh=False)
+        bar.update(period(rules))
         if good == 2 or (change == 0.0 and torch.equal(values, old)):
             break
         if settled and not good:
@@ -262,8 +240,9 @@ def solve(
     else:
         raise RuntimeError(f"expected values to settle in {_MOST_ROUNDS:,} rounds of sweeps")
     del new, old
-    sweeps, seconds = number * period(rules), time.monotonic() - began
-    return Solution(rules, pieces_known, values, lines, error, _count(boards, rules), sweeps, seconds)
+    bar.close()
+    sweeps, seconds = bar.n, time.monotonic() - began
+    return Solution(rules, pieces_known, values, lines, error, len(boards), sweeps, seconds)
 
 
 def period(rules: Rules) -> int:
@@ -323,18 +302,3 @@ def _marked(marks: Tensor, mark: int) -> Iterator[Tensor]:
         if mark == 1:
             part[boards] = 2
         yield (boards + first).to(torch.int32)
-
-
-def _count(boards: Tensor, rules: Rules) -> int:
-    """Return how many boards can be reached, mirror images included."""
-    mirrored = {3: 4, 4: 3, 5: 6, 6: 5}
-    if {mirrored.get(piece, piece) for piece in rules.piece_set} != set(rules.piece_set):
-        return len(boards)
-    width, same = rules.width, 0
-    left = sum(1 << row * width for row in range(rules.height))  # the cells of the first column
-    for part in boards.split(_CHUNK):
-        differs = torch.zeros_like(part)
-        for column in range(width // 2):
-            differs |= (part >> column ^ part >> (width - 1 - column)) & left
-        same += int((differs == 0).sum())
-    return 2 * len(boards) - same

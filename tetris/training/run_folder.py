@@ -192,18 +192,9 @@ class RunRecord:
 
     @property
     def scores(self) -> list[dict[str, Any]]:
-        """Played scores, as `Measurement.to_dict` returns them; empty before the end of training."""
-        return list(self.controller.provenance.get("score") or [])
-
-    @property
-    def estimates(self) -> list[dict[str, Any]]:
-        """Estimated scores, as `Estimate.to_dict` returns them; may be empty."""
-        return list(self.controller.provenance.get("estimates") or [])
-
-    @property
-    def versions(self) -> dict[str, str]:
-        """The versions of what computed."""
-        return dict(self.controller.provenance.get("versions") or {})
+        """Scores, played, then estimated, as plain values; empty before the end of training."""
+        known = self.controller.provenance
+        return [*(known.get("score") or ()), *(known.get("estimates") or ())]
 
     @property
     def generations(self) -> int:
@@ -216,11 +207,6 @@ class RunRecord:
         return sum(record["decisions"] for record in self.metrics)
 
     @property
-    def lines(self) -> int:
-        """The lines that all candidates removed so far."""
-        return sum(record["lines"] for record in self.metrics)
-
-    @property
     def seconds(self) -> float:
         """The wall time of all generations so far, in seconds."""
         return float(self.metrics[-1]["elapsed_s"])
@@ -229,11 +215,6 @@ class RunRecord:
     def feature_names(self) -> tuple[str, ...]:
         """The names of the features, in the order of the weights."""
         return self.controller.names_on(self.controller.rules)
-
-    @property
-    def spread(self) -> list[float]:
-        """The last standard deviation of every weight."""
-        return list(self.metrics[-1]["std"])
 
     def __repr__(self) -> str:
         """Return the run in a line: not its generations."""

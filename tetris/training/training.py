@@ -94,8 +94,7 @@ def prepare_engine(recipe: Recipe) -> None:
         check_gpu("backend cuda", "--backend torch in a new run")
     names = feature_names(recipe.features, recipe.rules.width)
     cuda = recipe.device == "cuda"
-    resampling = [native.resampling_extension()] if cuda and recipe.splits else []
-    needed = [*resampling]
+    needed = [native.resampling_extension()] if cuda and recipe.splits else []
     if recipe.device in NATIVE:
         needed += native.libraries(native.extension(names, recipe.lookahead), cuda=cuda)
     if recipe.backend != "torch":
@@ -106,8 +105,6 @@ def prepare_engine(recipe: Recipe) -> None:
     Rollout(policy, Streams(recipe.rules), recipe.device)
     if recipe.device in NATIVE:
         reference_check.check_references(names, recipe.rules, recipe.device)
-    for each in resampling:
-        native.load(each)
 
 
 def tensorboard_writer(recipe: Recipe, folder: RunFolder) -> TensorBoardWriter:

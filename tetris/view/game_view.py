@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, count, islice, tee
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tetris.game.decisions import Pieces, Rows, after_states
+from tetris.game.decisions import Rows, after_states
 from tetris.game.features import AfterState
 from tetris.game.pieces import Shape
 from tetris.game.rules import Rules
@@ -95,17 +95,12 @@ class GameTracker:
         return None
 
 
-def scenes(rules: Rules, played: Iterable[AfterState], pieces: Pieces | None = None) -> Iterator[Scene]:
-    """Yield the scene of every placement. Without ``pieces`` the next one is read ahead, for its piece."""
-    coming: Iterator[int | None]
-    if pieces is not None:
-        coming = (pieces[number] for number in count(1))
-    else:
-        played, ahead = tee(played)
-        coming = chain((after.shape.piece for after in islice(ahead, 1, None)), [None])
+def scenes(rules: Rules, played: Iterable[AfterState]) -> Iterator[Scene]:
+    """Yield the scene of every placement; the next one is read ahead, for its piece."""
     tracker = GameTracker(rules)
-    for after, next_piece in zip(played, coming, strict=False):
-        scene = tracker.scene(after, next_piece)
+    for after, following in pairwise(chain(played, [None])):
+        assert after is not None
+        scene = tracker.scene(after, None if following is None else following.piece)
         yield scene
         tracker.carry_out(scene)
 

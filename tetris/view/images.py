@@ -200,13 +200,14 @@ def write_mp4(path: Path, pictures: Iterable[Picture], speed: float) -> None:
     rest = iter(pictures)
     first = next(rest)
     size = first.shape[1], first.shape[0]
+    colors = np.pad(PALETTE[:, ::-1], ((0, 256 - len(PALETTE)), (0, 1)), constant_values=255).tobytes()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "video.mp4"
         # Any even size is fine for H.264; by default pictures would be scaled to multiples of 16.
-        options = {"codec": "libx264", "quality": 8, "output_params": ["-preset", "veryfast"]}
-        frames = write_frames(str(file), size, fps=speed, macro_block_size=2, **options)
+        options = {"codec": "libx264", "quality": 6, "output_params": ["-preset", "ultrafast"]}
+        frames = write_frames(str(file), size, "pal8", fps=speed, macro_block_size=2, **options)
         with closing(frames) as writer:  # after Ctrl-C, too: its process writes into the folder
             writer.send(None)
             for picture in chain([first], rest):
-                writer.send(PALETTE.take(picture, axis=0))
+                writer.send(picture.tobytes() + colors)
         write_bytes(path, file.read_bytes())

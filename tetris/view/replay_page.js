@@ -4,18 +4,18 @@ const SPEEDS = [1, 2, 5, 10, 20, 50, 100, 500, 2000];
 const REASONS = 12; // features that are shown
 const ICONS = { Play: "M4 2v12l9-6z", Pause: "M3 2h4v12H3zM9 2h4v12H9z" };
 
-/** Every placement of some shapes, in the order of its number. */
-function placementsOn(shapes, width) {
-  return shapes.flatMap((shape) => Array.from({ length: width - shape.width + 1 }, (_, column) => ({ shape, column })));
-}
-
-/** A stream of games: the board before placement `index`, which can be any, and the counts up to there. */
+/** A stream of games, played by the engine: the board before placement `index`, which can be any, and the counts up to there. */
 class Games {
-  constructor({ width, height, shapes }, bytes) {
+  /** Plays placements by their numbers, or where there are none so many that the controller chooses; `after`: the piece after them. */
+  constructor(engine, { width, height }, numbers, count, after) {
     Object.assign(this, { width, size: width * (height + HEADROOM) });
-    const count = bytes.length / 3;
-    [this.numbers, this.rows, this.marks] = [0, 1, 2].map((part) => bytes.subarray(part * count, (part + 1) * count));
-    this.all = placementsOn(shapes, width);
+    const all = engine.parts.shapes.flatMap((shape) =>
+      Array.from({ length: width - shape.width + 1 }, (_, column) => ({ shape, column })));
+    const piece = (t) => all[numbers?.[t]]?.shape.piece ?? after ?? engine.piece(t), columns = new Uint32Array(10);
+    this.placements = Array.from({ length: count }, (_, t) => {
+      const chosen = numbers ? all[numbers[t]] : engine.choose(columns, piece(t), piece(t + 1));
+      return { ...chosen, ...engine.land(columns, chosen, piece(t + 1)) };
+    });
     this.restart();
   }
 
@@ -31,25 +31,19 @@ class Games {
   }
 
   /** What placement `index` does: where the piece rests, which rows it fills, if it ends the game. */
-  look() {
-    const { index } = this.state;
-    const [row, marks] = [this.rows[index], this.marks[index]];
-    const full = [0, 1, 2, 3].filter((y) => marks >> y & 1).map((y) => row + y);
-    return { ...this.all[this.numbers[index]], row, full, over: marks >> 4 };
-  }
+  get now() { return this.placements[this.state.index]; }
+
+  /** The piece after it; undefined at the end. */
+  get next() { return this.placements[this.state.index + 1]?.shape.piece; }
 
   carryOut() {
-    const { state, width } = this, { cells } = state;
-    const { shape, column, row, full, over } = this.look();
-    settle(cells, width, shape, column, row, full);
+    const { state, width, now: { shape, column, row, full, over } } = this;
+    settle(state.cells, width, shape, column, row, full);
     state.index += 1;
     state.lines += full.length;
     state.gameLines += full.length;
     state.games += over;
-    if (over) {
-      cells.fill(0);
-      state.gameLines = 0;
-    }
+    if (over) Object.assign(state, { cells: new Uint8Array(this.size), gameLines: 0 });
   }
 }
 
@@ -65,15 +59,21 @@ class TetrisPlayer extends HTMLElement {
     this.speed = this.replay.speed;
     this.progress = FALL; // of the piece on its way: 0 as it comes, 1 when the next one comes
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
-    unpack(this.replay.placements).then(
-      (bytes) => this.begin(new Games(this.replay, bytes)),
-      (error) => { this.find(".rules").textContent = `The replay cannot be unpacked: ${error.message}`; },
-    );
+    this.load().catch((error) => { this.find(".rules").textContent = `The replay cannot be played: ${error.message}`; });
   }
 
-  begin(games) {
-    this.games = games;
-    this.count = games.numbers.length;
+  async load() {
+    const parts = JSON.parse(document.getElementById("tetris-engine").textContent);
+    const { instance } = await WebAssembly.instantiate(await unpack(parts.wasm));
+    this.engine = new Engine({ ...parts, lookahead: this.replay.lookahead }, instance);
+    const numbers = await unpack(this.replay.placements);
+    this.begin(this.replay, numbers, numbers.length, this.replay.after);
+  }
+
+  /** Plays a replay, or without numbers of placements what its controller does; see `Games`. */
+  begin(replay, numbers, count, after) {
+    this.engine.prepare(replay, replay.controller ?? { features: "holes", weights: [-1] });
+    Object.assign(this, { replay, count, games: new Games(this.engine, replay, numbers, count, after) });
     this.drawHeights();
     this.find("h2").textContent = this.replay.title;
     this.find(".rules").textContent = this.replay.subtitle;
@@ -84,7 +84,7 @@ class TetrisPlayer extends HTMLElement {
     );
     this.find(".speed").value = this.speed;
     for (const name of ["width", "height"]) this.style.setProperty(`--${name}`, this.replay[name]);
-    this.board = fill(this.find(".board"), games.size);
+    this.board = fill(this.find(".board"), this.games.size);
     this.next = fill(this.find(".next"), 4 * 4);
     this.ownPage = "pageKeys" in document.body.dataset && location.protocol !== "about:"; // not one inside a notebook
     this.listens ||= this.listen();
@@ -116,51 +116,28 @@ class TetrisPlayer extends HTMLElement {
     if (piece) this.games.goTo(Math.min(Math.max(piece - 1, 0), this.count - 1));
   }
 
-  async loadEngine() {
-    const parts = JSON.parse(document.getElementById("tetris-engine").textContent);
-    const { instance } = await WebAssembly.instantiate(await unpack(parts.wasm));
-    this.engine = new Engine({ ...parts, lookahead: this.replay.lookahead }, instance);
-    if (this.replay.controller) this.engine.prepare(this.replay, this.replay.controller);
-    this.draw();
-  }
-
   /** Shows a replay, or how a controller plays the pieces of the one that is shown: files of this package. */
   async take(file) {
     const given = await file.text().then(JSON.parse).catch(() => ({})), isReplay = given.format === "cem-tetris-replay";
     const { rules, seed, controller = null } = isReplay ? given : { controller: given };
     const rule = rules && RULES[rules.original ? 2 : Number(rules.clear_on_overflow)];
-    const own = rules ? { ...rules, rule, seed: String(seed ?? 0) } : {}, replay = { ...this.replay, ...own, controller };
-    if (!this.engine) await this.loadEngine();
+    const replay = { ...this.replay, ...(rules ? { ...rules, rule, seed: String(seed ?? 0) } : {}), controller };
     const wrong = controller && this.engine.complaint(controller, replay);
     if (wrong) {
       this.find(".rules").textContent = isReplay ? wrong : `Neither a replay nor a controller for this board: ${wrong}`;
       return;
     }
-    this.engine.prepare(replay, controller ?? { features: "holes", weights: [-1] });
-    const { width } = replay, all = placementsOn(this.replay.shapes, width), numbers = isReplay ? await unpack(given.placements) : null;
-    const count = numbers ? numbers.length : Math.max(this.count, 1000);
-    const piece = (t) => all[numbers?.[t]]?.shape.piece ?? this.engine.piece(t);
-    const columns = new Uint32Array(10), bytes = new Uint8Array(3 * count);
-    for (let t = 0; t < count; t += 1) {
-      const chosen = numbers ? all[numbers[t]] : this.engine.choose(columns, piece(t), piece(t + 1));
-      const { column, shape: { turn } } = chosen, { row, full, over } = this.engine.land(columns, chosen, piece(t + 1));
-      const number = all.findIndex((each) => each.shape.piece === piece(t) && each.shape.turn === turn && each.column === column);
-      bytes.set([number], t);
-      bytes.set([row], count + t);
-      bytes.set([full.reduce((marks, y) => marks | 1 << y - row, over << 4)], 2 * count + t);
-      if (over) columns.fill(0);
-    }
-    const title = controller?.name ?? file.name.replace(/\.json$/, "");
-    this.replay = { ...replay, title, subtitle: `${width}x${replay.height} board, ${replay.rule} rule, pieces ${replay.pieces}` };
-    this.begin(new Games(this.replay, bytes));
+    replay.title = controller?.name ?? file.name.replace(/\.json$/, "");
+    replay.subtitle = `${replay.width}x${replay.height} board, ${replay.rule} rule, pieces ${replay.pieces}`;
+    const numbers = isReplay ? await unpack(given.placements) : null;
+    this.begin(replay, numbers, numbers?.length ?? Math.max(this.count, 1000));
   }
 
   /** Why the controller put the piece there. */
   reasons(now) {
-    const { cells, index } = this.games.state, { width, height } = this.replay, columns = new Uint32Array(10);
+    const { cells } = this.games.state, { width, height } = this.replay, columns = new Uint32Array(10);
     cells.forEach((cell, at) => { if (cell && at < width * height) columns[at % width] |= 1 << Math.floor(at / width); });
-    const next = this.games.all[this.games.numbers[index + 1]]?.shape.piece ?? -1;
-    return this.engine.reasons(columns, now, next, REASONS);
+    return this.engine.reasons(columns, now, this.games.next ?? -1, REASONS);
   }
 
   listen() {
@@ -177,7 +154,7 @@ class TetrisPlayer extends HTMLElement {
       play: () => this.setPlaying(!this.playing),
       whole: () => (document.fullscreenElement ? document.exitFullscreen() : this.requestFullscreen()),
     };
-    on(".why", "toggle", () => (this.engine ? this.draw() : this.loadEngine()));
+    on(".why", "toggle", () => this.draw());
     addEventListener("hashchange", () => {
       this.setPlaying(false);
       this.goToLink();
@@ -240,19 +217,18 @@ class TetrisPlayer extends HTMLElement {
   }
 
   draw() {
-    const { games, replay: { height } } = this;
-    const now = games.look();
+    const { games, games: { now }, replay: { height } } = this;
     const falls = !this.still.matches && this.speed <= FASTEST_FALL && this.progress < FALL;
     const down = falls && now.row < height ? this.progress / FALL : 1;
     const row = Math.round(height + (now.row - height) * down);
     const pieces = [[`piece-${now.shape.piece}`, now, row]];
     showBoard(this.board, games.state.cells, this.replay, pieces, down === 1 ? now.full : []);
     this.showCounts(now);
-    if (this.engine && this.find(".why").open) this.find(".why pre").textContent = this.reasons(now);
+    if (this.find(".why").open) this.find(".why pre").textContent = this.reasons(now);
   }
 
   showCounts(now) {
-    const { state, all, numbers } = this.games;
+    const { state, next } = this.games;
     const counts = {
       lines: state.lines + now.full.length,
       game: state.gameLines + now.full.length,
@@ -263,8 +239,7 @@ class TetrisPlayer extends HTMLElement {
       this.find(`.${name}`).textContent = count.toLocaleString();
     }
     this.find(".position").value = state.index + 1;
-    const coming = all[numbers[state.index + 1]]?.shape.piece; // undefined at the end
-    showPiece(this.next, this.replay.shapes.find(({ piece }) => piece === coming));
+    showPiece(this.next, this.engine.shapes[next]?.[0]);
   }
 }
 

@@ -2,8 +2,8 @@
 
 Markup and style are ``replay_page.html``, the program is ``replay_page.js``, beside this file; ``board.css``
 and ``board.js`` are what other pages with boards share with them. The player is an element,
-``<tetris-player>``, with a shadow root: its style and the page's do not mix. The page holds where each piece
-comes to rest, and what that does; why the controller put it there the engine in WebAssembly says.
+``<tetris-player>``, with a shadow root: its style and the page's do not mix. The engine in WebAssembly plays
+the placements, and says why the controller chose them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import html
 import json
 import zlib
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 
 from kernels.support.printable import printable
@@ -24,7 +25,7 @@ from tetris.play.engines import INCLUDES
 from tetris.play.own_features import BUILT_IN
 from tetris.play.quantized_weights import engine_features
 from tetris.record.replay import Replay
-from tetris.view.game_view import scenes, shape_cells
+from tetris.view.game_view import shape_cells
 
 WASM = INCLUDES[0] / "browser.wasm"
 _FOLDER = Path(__file__).parent
@@ -41,13 +42,21 @@ def player_assets() -> str:
 
 def engine_parts() -> dict[str, object]:
     """Return what ``engine.js`` has to know, as plain values: the engine in WebAssembly, features, shapes."""
+    numbers = {"piece": "piece", "turn": "orientation", "width": "width", "height": "height"}
     return {
-        "wasm": base64.b64encode(zlib.compress(WASM.read_bytes(), 9)).decode("ascii"),
+        "wasm": _packed(WASM.read_bytes()),
         "features": [name for name in engine_features(BUILT_IN) if name in BUILT_IN],
         "denominators": DENOMINATORS,
         "sets": {name: ",".join(names) for name, names in feature_sets().items()},
-        "shapes": page_shapes(),
+        "shapes": [  # in the order of placements
+            {**{key: getattr(x, name) for key, name in numbers.items()}, "cells": shape_cells(x)}
+            for x in chain.from_iterable(PIECES)
+        ],
     }
+
+
+def _packed(content: bytes) -> str:
+    return base64.b64encode(zlib.compress(content, 9)).decode("ascii")
 
 
 def asset(name: str) -> str:
@@ -73,13 +82,11 @@ def player_fragment(
         assets: Whether to add `player_assets`; otherwise the page has to hold them.
 
     Raises:
-        ValueError: If the replay is empty or contradicts its seed, or the speed is not above 0.
+        ValueError: If the replay is empty.
     """
     if not replay.placements:
         raise ValueError("expected a replay of at least one placement, got none")
-    if not speed > 0:
-        raise ValueError(f"expected a speed above 0, got {speed}")
-    rules = replay.rules
+    rules, pieces = replay.rules, replay.pieces
     about = [f"{rules.board} board", f"{rules.rule} rule", f"pieces {rules.pieces}"]
     if replay.seed is not None:
         about.append(f"seed {replay.seed}")
@@ -91,21 +98,11 @@ def player_fragment(
         "lookahead": lookahead.value,
         "controller": _explained(replay),
         "speed": speed,
-        "shapes": page_shapes(),
-        "placements": base64.b64encode(zlib.compress(_played(replay), 9)).decode("ascii"),
+        "placements": _packed(replay.placements),
+        "after": None if pieces is None else pieces[len(replay.placements)],
     }
     element = f"<tetris-player>{json_script(values)}</tetris-player>\n"
     return element + (player_assets() if assets else "")
-
-
-def page_shapes() -> list[dict[str, object]]:
-    """Return the pieces as they are turned, in the order of placements, as plain values."""
-    numbers = {"piece": "piece", "turn": "orientation", "width": "width", "height": "height"}
-    return [
-        {**{key: getattr(x, name) for key, name in numbers.items()}, "cells": shape_cells(x)}
-        for orientations in PIECES
-        for x in orientations
-    ]
 
 
 def player_page(
@@ -137,19 +134,6 @@ def _explained(replay: Replay) -> dict[str, object] | None:
     if controller is None or not set(controller.names_on(replay.rules)).issubset(BUILT_IN):
         return None
     return {**controller.to_dict(), "provenance": {}}
-
-
-def _played(replay: Replay) -> bytes:
-    """The numbers of all placements, then the rows of the pieces, then what they do.
-
-    Of that bits 0 to 3 are the rows of the piece that become full, bit 4 is the end of the game.
-    """
-    rows, marks = bytearray(), bytearray()
-    for scene in scenes(replay.rules, replay.after_states()):
-        row = scene.after.landing_row
-        rows.append(row)
-        marks.append(sum(1 << y - row for y in scene.full) | scene.after.game_over << 4)
-    return replay.placements + rows + marks
 
 
 def json_script(values: Mapping[str, object], attributes: str = "") -> str:

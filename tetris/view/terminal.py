@@ -17,10 +17,10 @@ import tty
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from types import FrameType
-from typing import TextIO
+from typing import Any, TextIO
 
 from kernels.support.printable import printable
-from tetris.game.rules import PIECE_LETTERS, Rules
+from tetris.game.rules import Rules
 from tetris.record.explanation import Explanation
 from tetris.view.game_view import HEADROOM, Cells, Scene
 from tetris.view.images import piece_picture
@@ -40,23 +40,18 @@ _PANELS = (39, 0)  # columns of the panel, which is cut where there are fewer: t
 _PANEL_HEAD = 13  # lines of the screen that are not free for features: the panel's first ones, the footer
 _GAP = "  "
 _NAME = 24  # columns of a feature's name
-_LEAST_HEADROOM, _LEAST_PLAIN_HEADROOM = 2, 1  # rows, in which a waiting piece is seen
+_LEAST_HEADROOM = 2  # rows, in which a waiting piece is seen
 _LARGEST_CELL = 8
 
 
 def is_interactive(output: TextIO) -> bool:
-    """Return whether there are a keyboard and a screen that can move its cursor."""
-    dumb = os.environ.get("TERM", "dumb") in ("", "dumb")
-    return not dumb and output.isatty() and sys.stdin is not None and sys.stdin.isatty()
-
-
-def has_colors(output: TextIO) -> bool:
-    """Return whether half blocks can be written, and NO_COLOR is not set."""
+    """Return whether there are a keyboard and a screen that can move its cursor, has colours and blocks."""
     try:
         "▀▄│└─┘".encode(output.encoding or "ascii")
     except UnicodeEncodeError:
         return False
-    return not os.environ.get("NO_COLOR")
+    plain = os.environ.get("TERM", "dumb") in ("", "dumb") or os.environ.get("NO_COLOR")
+    return not plain and output.isatty() and sys.stdin is not None and sys.stdin.isatty()
 
 
 def parse_keys(text: str) -> list[str]:
@@ -66,26 +61,29 @@ def parse_keys(text: str) -> list[str]:
 
 
 class Terminal:
-    """The terminal as a screen; the context restores it, also on Ctrl-Z and when its window is closed."""
+    """The terminal as a screen; the context restores it, also when its window is closed."""
 
     def __init__(self, output: TextIO, keyboard: int) -> None:
         """Set up with the keyboard's file descriptor; the terminal is changed when the context is entered."""
         self.output = output
         self.keyboard = keyboard
-        self.colors = has_colors(output)
         self._last = ""
 
     def __enter__(self) -> Terminal:
         """Enter the alternate screen."""
         self._settings = termios.tcgetattr(self.keyboard)
-        handlers = {signal.SIGTSTP: self._suspend, signal.SIGTERM: _end, signal.SIGHUP: _end}
+        handlers: dict[int, Any] = {signal.SIGTSTP: signal.SIG_IGN, signal.SIGTERM: _end, signal.SIGHUP: _end}
         self._handlers = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-        self._take()
+        tty.setcbreak(self.keyboard)
+        self.output.write(_ENTER)
+        self.output.flush()
         return self
 
     def __exit__(self, *error: object) -> None:
         """Restore the terminal."""
-        self._give_back()
+        termios.tcsetattr(self.keyboard, termios.TCSADRAIN, self._settings)
+        self.output.write(_LEAVE)
+        self.output.flush()
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
 
@@ -98,7 +96,7 @@ class Terminal:
             size = os.terminal_size((80, 24))
         if explanation is not None:
             panel = [*panel, *explanation_lines(explanation, size.lines - _PANEL_HEAD)]
-        lines = screen(scene, kinds, panel, footer, size, self.colors)
+        lines = screen(scene, kinds, panel, footer, size)
         text = _HOME + f"{_TO_LINE_END}\r\n".join(lines) + _TO_LINE_END + _TO_SCREEN_END
         if text != self._last:
             self._last = text
@@ -113,35 +111,16 @@ class Terminal:
         read = os.read(self.keyboard, 256)
         return parse_keys(read.decode(errors="ignore")) if read else ["q"]
 
-    def _take(self) -> None:
-        tty.setcbreak(self.keyboard)
-        self._last = ""
-        self.output.write(_ENTER)
-        self.output.flush()
-
-    def _give_back(self) -> None:
-        termios.tcsetattr(self.keyboard, termios.TCSADRAIN, self._settings)
-        self.output.write(_LEAVE)
-        self.output.flush()
-
-    def _suspend(self, number: int, frame: FrameType | None) -> None:
-        """Restore the terminal, stop as Ctrl-Z does, and enter the screen again on continuation."""
-        self._give_back()
-        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGTSTP)
-        signal.signal(signal.SIGTSTP, self._suspend)
-        self._take()
-
 
 def _end(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
 def screen(
-    scene: Scene, kinds: Cells, panel: Sequence[str], footer: str, size: os.terminal_size, colors: bool
+    scene: Scene, kinds: Cells, panel: Sequence[str], footer: str, size: os.terminal_size
 ) -> list[str]:
     """Return the lines of the screen: the board beside the panel, or that there is no room for it."""
-    rules, sizes = scene.rules, [*_sizes(scene.rules, colors)]
+    rules, sizes = scene.rules, [*_sizes(scene.rules)]
     fits = [
         (cell, headroom, columns)
         for columns_of_panel in _PANELS
@@ -153,11 +132,15 @@ def screen(
         text = f"the window is too small: {columns} x {lines} needed, q quits"
         return textwrap.wrap(text, size.columns)[: size.lines]
     cell, headroom, columns = fits[0]
-    board = board_lines(kinds[: rules.height + headroom], rules.height, cell, colors=colors)
+    board = board_lines(kinds[: rules.height + headroom], rules.height, cell, colors=True)
     room = size.columns - columns
     beside = []
     if room >= 8:  # the lines of the next piece are as wide, and not cut: they hold escape sequences
-        beside = [*_next_piece(scene.next_piece, colors), *(printable(line)[:room] for line in panel)]
+        beside = [
+            "next",
+            *half_blocks(piece_picture(scene.next_piece, 2)),
+            *(printable(line)[:room] for line in panel),
+        ]
     empty = " " * (columns - len(_GAP))
     rows = zip_longest(board, beside[: size.lines - 1])
     joined = [f"{left or empty}{_GAP}{right or ''}" for left, right in rows]
@@ -180,17 +163,9 @@ def explanation_lines(explanation: Explanation, room: int) -> list[str]:
     return lines + rows
 
 
-def _sizes(rules: Rules, colors: bool) -> Iterator[tuple[int, int, int, int]]:
+def _sizes(rules: Rules) -> Iterator[tuple[int, int, int, int]]:
     """The sizes of a board, the largest first: a cell's columns, rows above it, its columns, all lines."""
-    cells, least = (range(_LARGEST_CELL, 0, -1), _LEAST_HEADROOM) if colors else ((2,), _LEAST_PLAIN_HEADROOM)
-    for cell in cells:
-        for headroom in range(HEADROOM, least - 1, -1):
-            rows = rules.height + headroom
-            lines = math.ceil(rows * cell / 2) if colors else rows
+    for cell in range(_LARGEST_CELL, 0, -1):
+        for headroom in range(HEADROOM, _LEAST_HEADROOM - 1, -1):
+            lines = math.ceil((rules.height + headroom) * cell / 2)
             yield cell, headroom, rules.width * cell + 2 + len(_GAP), lines + 2
-
-
-def _next_piece(piece: int | None, colors: bool) -> list[str]:
-    if piece is None or not colors:
-        return [f"next: {'-' if piece is None else PIECE_LETTERS[piece]}", ""]
-    return ["next", *half_blocks(piece_picture(piece, 2))]

@@ -31,9 +31,8 @@ def board_lines(kinds: Cells, height: int, cell: int = 2, *, colors: bool = Fals
         lines, walled = half_blocks(board_picture(kinds, cell)), math.ceil(height * cell / 2)
         side, left, bottom, right = "│└─┘"
     else:
-        looks = np.where(
-            kinds >= FALLING, FALLING, np.minimum(kinds, STACK)
-        )  # of any piece, that of the first
+        # Of any piece the look of the first.
+        looks = np.where(kinds >= FALLING, FALLING, np.minimum(kinds, STACK))
         lines, walled = ["".join(_CHARACTERS[kind] for kind in row) for row in looks[::-1].tolist()], height
         side, left, bottom, right = "|+-+"
     above, width = len(lines) - walled, kinds.shape[1] * cell

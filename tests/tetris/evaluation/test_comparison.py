@@ -92,7 +92,7 @@ def test_table_and_verdict_say_how_good_it_is_and_from_what(ended: dict[str, int
 
 def test_verdict_without_an_end_of_a_game_is_a_bound() -> None:
     score = {"controller": "learned", "board": "10x20", "lines_per_game": None, "ci95": [1.6e6, None]}
-    assert verdict([score]) == "more than 1.6 M lines per game on 10x20: no game ended"
+    assert verdict([score]) == "> 1.6 M lines per game on 10x20: no game ended"
 
 
 def test_a_table_is_aligned() -> None:

@@ -95,9 +95,10 @@ def test_where_a_shorter_run_has_no_value_the_end_of_its_curve_is_described(
 ) -> None:
     settings = {"population": 6, "curriculum": "5x6:3:200"}
     runs = [make_run(tmp_path / "long", **LONG), make_run(tmp_path / "short", **settings)]
-    write_report(tmp_path / "page.html", [load_run(run) for run in runs], across)
+    write_report(tmp_path / "page.html", [load_run(run) for run in runs])
     page = browser_page
     page.open(tmp_path / "page.html", READY)
+    page.evaluate(f"document.querySelector('input[value={across}]').click()")
     ends = "JSON.parse(document.getElementById('report-data').textContent).runs.map"
     curves = page.evaluate(f"{ends}((run) => [run['{across}'][0], run['{across}'].at(-1)])")
     for chart in ("curves", "spread", "speed"):

@@ -27,14 +27,14 @@ from tetris.view.replay_page import WASM
 
 SEED = (1 << 64) - 3
 AGENT = """(() => {
-  const { other, rules: { width } } = race, told = [];
+  const { other, rules: { width } } = race, shown = [];
   for (let piece = 0; piece < COUNT; piece += 1) {
     other.step();
-    told.push([...other.columns.subarray(0, width), other.lines, other.games]);
+    shown.push([...other.columns.subarray(0, width), other.lines, other.games]);
     const isFull = (at) => Boolean(other.columns[at % width] >> Math.floor(at / width) & 1);
     if (other.board.some((cell, at) => (cell > 0) !== isFull(at))) throw new Error("cells");
   }
-  return told;
+  return shown;
 })()"""
 
 
@@ -74,9 +74,9 @@ def test_the_agent_plays_as_the_engine_does(
     controller = every_feature_weighed(rules) if name == "every" else published(name)
     page = opened(browser_page, tmp_path, controller, rules, SEED, lookahead)
     engine = Rollout(controller.policy(lookahead), Streams(rules, seed=SEED))
-    for told in page.evaluate(AGENT.replace("COUNT", str(count))):
+    for shown in page.evaluate(AGENT.replace("COUNT", str(count))):
         result = engine.advance(1)
-        assert told == [*engine.columns.flatten().tolist(), result.lines.item(), result.games.item()]
+        assert shown == [*engine.columns.flatten().tolist(), result.lines.item(), result.games.item()]
 
 
 @pytest.mark.parametrize(("name", "lookahead"), [("dt20", Lookahead.NONE), ("every", Lookahead.PREVIEW)])
@@ -99,8 +99,8 @@ def test_hints_and_their_reasons_are_those_of_the_reference(
                 assert found is None
                 continue
             wanted = explain(rows, other, player, pieces[t + 1])
-            told = [(row["name"], row["value"], row["lead"]) for row in found["rows"]]
-            assert told == [*zip(wanted.names, wanted.features, wanted.leads, strict=True)]
+            shown = [(row["name"], row["value"], row["lead"]) for row in found["rows"]]
+            assert shown == [*zip(wanted.names, wanted.features, wanted.leads, strict=True)]
             assert (found["value"], found["margin"]) == (wanted.value, wanted.margin)
         page.evaluate(f"race.you.put({after.shape.orientation}, {after.column}), race.act('drop')")
         rows = after.rows
@@ -163,18 +163,18 @@ def test_a_person_plays_by_a_person_s_rules(original: bool, tmp_path: Path, brow
     for act in random.Random(1).choices(ACTS, [9, 9, 9, 9, 2, 1], k=300):
         person.act(act)
         page.evaluate(f"race.act('{act}')")
-        told = page.evaluate(
+        shown = page.evaluate(
             "(({ piece, now: { shape: { turn }, column }, height, columns, lines, held }) =>"
             "({ phase: race.phase, now: [piece, turn, column, height], columns: [...columns], lines, held }))"
             "(race.you)"
         )
         if person.over:
-            assert told["phase"] == "end"
+            assert shown["phase"] == "end"
             return
         now = person.now
-        assert told["now"] == [now.shape.piece, now.shape.orientation, now.column, person.height]
-        assert (told["lines"], told["held"]) == (person.lines, person.held)
-        assert told["columns"][:6] == [
+        assert shown["now"] == [now.shape.piece, now.shape.orientation, now.column, person.height]
+        assert (shown["lines"], shown["held"]) == (person.lines, person.held)
+        assert shown["columns"][:6] == [
             sum((row >> x & 1) << y for y, row in enumerate(person.rows)) for x in range(6)
         ]
     raise AssertionError("expected the game to end")

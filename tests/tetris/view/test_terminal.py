@@ -57,24 +57,22 @@ def test_watching_ends_with_q_and_leaves_the_terminal_as_it_was(person: Pty) -> 
     assert watcher.paused
 
 
-@pytest.mark.parametrize("colors", [True, False])
 @pytest.mark.parametrize("size", [(80, 24), (20, 9), (1, 1)])
-def test_a_screen_fits_its_terminal(size: tuple[int, int], colors: bool) -> None:
+def test_a_screen_fits_its_terminal(size: tuple[int, int]) -> None:
     text = ["a long line of text " * 5] * 50, "keys " * 30
     for scene in sample_scenes(RULES, 40):
-        drawn = screen(scene, scene_kinds(scene), *text, os.terminal_size(size), colors)
+        drawn = screen(scene, scene_kinds(scene), *text, os.terminal_size(size))
         assert len(drawn) <= size[1]
         assert max(len(ESCAPES.sub("", line)) for line in drawn) <= size[0]
 
 
-@pytest.mark.parametrize("colors", [True, False])
 @pytest.mark.parametrize("rules", [Rules(10, 20), Rules(4, 7)])
-def test_a_window_that_is_too_small_says_which_size_is_enough(rules: Rules, colors: bool) -> None:
+def test_a_window_that_is_too_small_says_which_size_is_enough(rules: Rules) -> None:
     (scene,) = sample_scenes(rules, 1)
 
     def drawn(columns: int, lines: int) -> list[str]:
         size = os.terminal_size((columns, lines))
-        return screen(scene, scene_kinds(scene, rules.height), [], "keys", size, colors)
+        return screen(scene, scene_kinds(scene, rules.height), [], "keys", size)
 
     (message,) = drawn(80, 1)
     found = re.search(r"(\d+) x (\d+) needed", message)
@@ -93,5 +91,7 @@ def test_a_pipe_and_a_dumb_terminal_are_no_screen(
         monkeypatch.setenv("TERM", "xterm")
         assert is_interactive(person.output)
         assert not is_interactive(file)
-        monkeypatch.setenv("TERM", "dumb")
-        assert not is_interactive(person.output)
+        for name, value in (("NO_COLOR", "1"), ("TERM", "dumb")):
+            with monkeypatch.context() as context:
+                context.setenv(name, value)
+                assert not is_interactive(person.output)
