@@ -55,10 +55,13 @@ def estimating(rates: Sequence[float], decisions: int) -> Callable[..., Estimate
     """Return a stand-in for `tetris.evaluation.estimates.estimate` that adds the rates in batches."""
 
     def estimate(
-        trial: Trial, enough: Callable[[Estimate], bool], check: Callable[[], None] | None = None
+        trial: Trial,
+        enough: Callable[[Estimate], bool],
+        streams: int,
+        check: Callable[[], None] | None = None,
     ) -> Estimate:
         batches = (
-            Estimate(trial, 64, tuple(rates) * number, decisions * number, 1.0)
+            Estimate(trial, streams, tuple(rates) * number, decisions * number, 1.0)
             for number in itertools.count(1)
         )
         return next(filter(enough, batches))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kernels.support.printable import printable
-from tetris.evaluation.estimates import MOST_ENDS, PLAYED, Estimate, estimate, games_ended
+from tetris.evaluation.estimates import MOST_ENDS, PLAYED, STREAMS, Estimate, estimate, games_ended
 from tetris.evaluation.scores import Limit, Measurement, Trial, measure
 from tetris.game.feature_sets import feature_label
 from tetris.game.policy import Lookahead
@@ -114,7 +114,8 @@ def compare(trial: Trial, decisions: int, check: Callable[[], None] | None = Non
 def _score(trial: Trial, decisions: int, check: Callable[[], None] | None) -> Measurement | Estimate:
     if trial.device in NATIVE and decisions >= PLAYED and games_ended(trial) <= MOST_ENDS:
         least = min(decisions, MOST_ESTIMATED)
-        return estimate(trial, lambda found: found.decisions >= least, check=check)
+        streams = STREAMS if decisions > 2 * PLAYED else STREAMS // 2
+        return estimate(trial, lambda found: found.decisions >= least, streams, check)
     return measure(trial, Limit(decisions=decisions), check)
 
 

@@ -103,10 +103,13 @@ class Rollout:
             return
         self._rounded = engine_weights(self.weights, self.names)
         self._operators = native.load(native.extension(self.names, self.lookahead), cuda=device == "cuda")
-        if device == "cuda":
-            boards = len(self.weights) * streams.count
-            kind = (self.names, streams.rules, boards, at, self.lookahead)
-            self._pacer = LaunchPacer(kind, boards, steady=streams.games is None)
+        self._pace()
+
+    def _pace(self) -> None:
+        if self.device == "cuda":
+            boards = self._games.numel()
+            kind = (self.names, self.streams.rules, boards, self._games.device, self.lookahead)
+            self._pacer = LaunchPacer(kind, boards, steady=self.streams.games is None)
 
     @property
     def stream_lines(self) -> torch.Tensor:
@@ -164,20 +167,13 @@ class Rollout:
             self._known_in = source.contiguous().clone() if known_in is None else known_in.gather(1, source)
 
     def keep(self, candidates: torch.Tensor) -> None:
-        """Go on with some candidates, from their boards and counts; the others are dropped.
-
-        Args:
-            candidates: Their numbers, shape (kept,), int64, on the device that plays.
-
-        Raises:
-            ValueError: If candidates have pieces of their own: they would change.
-        """
+        """Drop all candidates but these, shape (kept,), int64, on the device that plays."""
         if not self.streams.shared:
             raise ValueError("expected shared streams, where candidates can be dropped")
-        for name in ("weights", "columns", "_lines", "_games", "_made", "_known_in"):
+        for name in ("weights", "_rounded", "columns", "_lines", "_games", "_made", "_known_in"):
             if (value := getattr(self, name)) is not None:
                 setattr(self, name, value[candidates])
-        self._load()
+        self._pace()
 
     def advance(self, decisions: int, check: Callable[[], None] | None = None) -> RolloutResult:
         """Play on; return the totals since the rollout began. On a GPU reading them waits for the device.
@@ -215,20 +211,9 @@ class Rollout:
     def _play_native(self, decisions: int) -> None:
         streams = self.streams
         self._operators.advance(
-            self._rounded,
-            self.columns,
-            self._lines,
-            self._games,
-            self._made,
-            self._known_in,
-            streams.rules.height,
-            RULES.index(streams.rules.rule),
-            *packed_source(streams.rules),
-            signed64(streams.seed),
-            streams.first,
-            streams.shared,
-            self.decisions,
-            decisions,
+            *(self._rounded, self.columns, self._lines, self._games, self._made, self._known_in),
+            *(streams.rules.height, RULES.index(streams.rules.rule), *packed_source(streams.rules)),
+            *(signed64(streams.seed), streams.first, streams.shared, self.decisions, decisions),
             _NEVER if streams.games is None else streams.games,
         )
 

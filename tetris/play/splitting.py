@@ -51,7 +51,6 @@ BURN_IN = 203
 MOST_STREAMS = 1 << 13
 """The greatest number of streams: 64-bit integers suffice for it."""
 
-
 _LEVELS = 32  # the highest stack there can be, all columns 24 rows high, is at 30
 _WEIGHT = 1 << 50  # of all streams of a candidate, about
 _PARTS = 1 << 40  # of 1, where a weight of the candidate has been below 1
@@ -121,15 +120,11 @@ def split_rollout(
         device: As for `Rollout`, and so are the errors.
         check: Called a few times a second; an exception ends the rollout.
     """
-    check_integer("decisions", decisions, least_decisions(), 1 << 62)
     return SplitRollout(policy, streams, device).advance(decisions, check)
 
 
 class SplitRollout:
-    """Games in progress with importance splitting, as `Rollout` has them without.
-
-    Arguments are those of `split_rollout`; ``burn_in`` is of decisions on each stream.
-    """
+    """Games in progress with importance splitting; arguments as of `split_rollout`, and its burn-in."""
 
     def __init__(self, policy: Policy, streams: Streams, device: str = "cpu", burn_in: int = BURN_IN) -> None:
         """Set up empty boards, with equal weights."""
@@ -141,15 +136,15 @@ class SplitRollout:
         self._weighted = StreamWeights(self._games, operators)
         self._size = BAG_STEP if streams.rules.pieces == "bag" else STEP
         self._burn_in, self._steps = -(-burn_in // self._size), 0
+        self._least = least_decisions(burn_in)
         self._generator = random.Random(f"splitting {streams.seed} {streams.first}")
+        self.keep = self._weighted.keep
 
     def advance(self, decisions: int, check: Callable[[], None] | None = None) -> SplitResult:
-        """Play on; return the estimates since the burn-in, which is over then, and the totals."""
+        """Play on, beyond the burn-in; return the estimates since then, and the totals."""
         games, size = self._games, self._size
-        until = games.decisions + decisions
-        known = int(
-            games.next_drawn
-        )  # of the pieces to come; that of a bag's last decision goes with its board
+        until = check_integer("decisions", games.decisions + decisions, self._least, 1 << 62)
+        known = int(games.next_drawn)  # of the pieces to come; that of a bag's last goes with its board
         for step in range(self._steps, until // size):
             games.play_on((step + 1) * size - known - games.decisions, check)
             bits = self._generator.getrandbits(_RANDOM_BITS)
@@ -160,11 +155,6 @@ class SplitRollout:
         rate = ended / torch.full_like(ended, (self._steps - self._burn_in) * size)
         lines, resolved = lines_per_game(games.streams.rules, rate), rate >= least_rate(games.streams.count)
         return SplitResult(**vars(result), rate=rate, lines_per_game=lines, resolved=resolved)
-
-    def keep(self, candidates: torch.Tensor) -> None:
-        """Go on with some candidates, as `Rollout.keep` does."""
-        self._games.keep(candidates)
-        self._weighted.keep(candidates)
 
 
 class StreamWeights:
@@ -191,7 +181,8 @@ class StreamWeights:
         self._offsets = torch.arange(population, device=self._before.device).unsqueeze(1) * self._offset
 
     def keep(self, candidates: torch.Tensor) -> None:
-        """Go on with some candidates, as `Rollout.keep` does."""
+        """Go on with some candidates, and with their games: see `Rollout.keep`."""
+        self._games.keep(candidates)
         for name in ("_before", "_weight", "_unit", "_held", "ended", "_offsets"):
             setattr(self, name, getattr(self, name)[candidates])
 

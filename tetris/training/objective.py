@@ -10,6 +10,7 @@ import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -18,18 +19,9 @@ from torch import Tensor
 from cem import CrossEntropyMethod, Evaluation, StopRequest
 from cem.run import ranks
 from kernels.support.checks import check_integer
-from tetris import (
-    Lookahead,
-    Policy,
-    Rollout,
-    RolloutResult,
-    Rules,
-    SplitResult,
-    Streams,
-    feature_names,
-)
+from tetris import Lookahead, Policy, Rollout, RolloutResult, Rules, SplitResult, Streams, feature_names
 from tetris.play.devices import choose_device
-from tetris.play.splitting import BURN_IN, SplitRollout, least_decisions
+from tetris.play.splitting import BURN_IN, SplitRollout
 from tetris.training.recipe import Recipe
 
 MOST_LINES = 1e12
@@ -111,7 +103,6 @@ class LinesPerGame:
         lookahead: Lookahead | str = Lookahead.NONE,
         seed: int = 1,
         device: str = "auto",
-        check: Callable[[], None] | None = None,
     ) -> None:
         """Set up.
 
@@ -125,7 +116,6 @@ class LinesPerGame:
             lookahead: What decisions consider; see `tetris.Policy`.
             seed: Chooses the pieces; 0 to 2^64 - 1.
             device: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"python"``.
-            check: Called a few times a second while games are played; may raise to end them.
 
         Raises:
             ValueError: If an argument is out of range, or there is no GPU.
@@ -135,9 +125,8 @@ class LinesPerGame:
         self.names = feature_names(features, self.streams.rules.width)
         self._features, self._lookahead = features, Lookahead(lookahead)
         self._burn_in = burn_in if split else None
-        self._decisions = check_integer("decisions", decisions, least_decisions(burn_in) if split else 1)
+        self._decisions = check_integer("decisions", decisions, 1)
         self._device = choose_device(device)
-        self._check = check
 
     def __call__(self, candidates: Tensor, generation: int = 0) -> Tensor:
         """Return the fitness of weight vectors, shape (N, features): shape (N,), float64, without gradient.
@@ -150,16 +139,13 @@ class LinesPerGame:
             wanted = f"candidates of shape (N, {len(self.names)})"
             raise ValueError(f"expected {wanted}, got {tuple(weights.shape)}")
         real = torch.promote_types(weights.dtype, torch.float32)  # whole numbers have no length 1
-        games = self.games(unit_length(weights.to(real)), generation)
-        return lines_per_game(games.advance(self._decisions, self._check))
+        return lines_per_game(self.games(unit_length(weights.to(real)), generation).advance(self._decisions))
 
     def games(self, players: Tensor, generation: int) -> Rollout | SplitRollout:
         """Return the games of weight vectors of length 1, shape (players, features), in a generation."""
-        policy = Policy(players, self._features, self._lookahead)
         streams = replace(self.streams, first=generation * self.streams.count)
-        if self._burn_in is None:
-            return Rollout(policy, streams, self._device)
-        return SplitRollout(policy, streams, self._device, self._burn_in)
+        games = Policy(players, self._features, self._lookahead), streams, self._device
+        return Rollout(*games) if self._burn_in is None else SplitRollout(*games, self._burn_in)
 
 
 def run_objective(
@@ -170,14 +156,13 @@ def run_objective(
 ) -> Callable[[Tensor, int], Evaluation]:
     """Return the objective of a run, from (candidates, generation) to fitness and metrics.
 
-    The averaged mean of the optimizer plays as well, to the end. Where the recipe has halvings, candidates
-    race: after each round of `Recipe.rounds` the worse half drops out, and the others play on with the same
-    games. Elites are among those that play to the end, with the fitness that they have without halvings; the
-    others have minus infinity. It is successive halving (K. Jamieson and A. Talwalkar, Non-stochastic Best
-    Arm Identification and Hyperparameter Optimization, AISTATS 2016) for the best few instead of the best.
+    The averaged mean of the optimizer plays as well, to the end. With halvings, candidates race: those that
+    drop out after a round of `Recipe.rounds` have fitness minus infinity, the others play on and have in the
+    end what they have without halvings. It is successive halving (K. Jamieson and A. Talwalkar,
+    Non-stochastic Best Arm Identification and Hyperparameter Optimization, AISTATS 2016) for the best few.
 
-    Ranks play their share of the candidates each; see `cem.run.ranks`. ``check`` is that of `LinesPerGame`,
-    ``stop`` that of `cem.run.ranks.run_collective`.
+    Ranks play their share of the candidates each; see `cem.run.ranks`. ``check`` is called a few times a
+    second and may raise, ``stop`` is that of `cem.run.ranks.run_collective`.
     """
     stages = [
         LinesPerGame(
@@ -195,35 +180,31 @@ def run_objective(
     ]
 
     def evaluate(candidates: Tensor, generation: int) -> Evaluation:
-        def play() -> Tensor:
-            """Play a round; return fitness and counts of this rank's players, those that dropped out, too."""
+        def play(decisions: int) -> Tensor:
             if len(playing):
-                result = games.advance(until - before, check)
+                result = games.advance(decisions, check)
                 found = [lines_per_game(result).view(torch.int64), result.lines, result.games]
                 own_rows[playing] = torch.stack([*found, result.decisions], dim=1)
             return own_rows
 
         number, stage = recipe.schedule[generation]
         players = unit_length(torch.cat([candidates, optimizer.averaged_mean.unsqueeze(0)]))
-        own, before = ranks.share(len(players)), 0
+        own = ranks.share(len(players))
         games = stages[number].games(players[own], generation)
         own_rows = torch.zeros(own.stop - own.start, 4, dtype=torch.int64, device=device)
         playing = torch.arange(len(own_rows), device=device)
         going_on = torch.ones(len(players), dtype=torch.bool, device=device)
         fitness = torch.zeros(len(players), dtype=torch.float64, device=device)
-        for until, count in recipe.rounds(stage):
-            if before:
-                best = fitness[:-1].argsort(descending=True, stable=True)[:count]
-                going_on = torch.zeros_like(going_on).index_fill(0, best, True)
-                going_on[-1] = True  # the mean
-                left = going_on[own][playing].nonzero().squeeze(1)
+        for decisions, count in recipe.rounds(stage):
+            if count < len(candidates):
+                worse = fitness[:-1].argsort(descending=True, stable=True)[count:]
+                left = going_on.index_fill_(0, worse, False)[own][playing].nonzero().squeeze(1)
                 playing = playing[left]
                 if len(playing):
                     games.keep(left)
-            rows = ranks.gather(ranks.run_collective(play, stop), len(players))
+            rows = ranks.gather(ranks.run_collective(partial(play, decisions), stop), len(players))
             fitness = rows[:, 0].contiguous().view(torch.float64).masked_fill(~going_on, -math.inf)
-            before = until
-        lines, ended, decisions = rows[:, 1:].unbind(1)
+        lines, ended, made = rows[:, 1:].unbind(1)
         metrics: dict[str, float | Tensor] = {
             "stage": number + 1,
             "board_width": stage.rules.width,
@@ -231,7 +212,7 @@ def run_objective(
             "learned_mean_fitness": fitness[-1],
             "lines": lines.sum(),
             "games": ended.sum(),
-            "decisions": decisions.sum(),
+            "decisions": made.sum(),
         }
         return Evaluation(fitness[:-1], metrics, players[:-1], rates=("lines", "decisions"))
 

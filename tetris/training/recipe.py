@@ -38,10 +38,9 @@ FORMAT = "cem-tetris-run"
 VERSION = 1
 
 SPLIT_COST = 1.7
-"""Relative cost of a decision with splitting on a high board; without, on a low board, it is 1.
+"""Relative cost of a decision with splitting on a high board, for the time left; 1 without, on a low one.
 
-It is 1.8 on an H200 and 1.6 on two cores, by the training metrics of benchmarks/results. It weighs the time
-left."""
+1.8 on an H200 and 1.6 on two cores, by the training metrics of benchmarks/results."""
 
 _MOST_GENERATIONS = 1_000_000  # the stage of each is kept in a list
 _WITHOUT_EFFECT = ("preset", "device", "score_decisions")
@@ -125,9 +124,8 @@ class Recipe(Settings):
         least = least_decisions(self.burn_in)
         fewest = min((self.rounds(stage)[0][0] for stage in self.stages if stage.split), default=least)
         if self.splits and not (fewest >= least and 2 <= self.streams <= MOST_STREAMS):
-            first = " before candidates drop out" if self.halvings else ""
             raise ValueError(
-                f"expected stages with split to have at least {least} decisions{first} on 2 to "
+                f"expected stages with split to have at least {least} decisions in the first round on 2 to "
                 f"{MOST_STREAMS} streams, got {fewest} on {self.streams} in the curriculum "
                 f"{self.curriculum}: give another one, too"
             )
@@ -170,29 +168,19 @@ class Recipe(Settings):
         return [(number, stage) for number, stage in enumerate(self.stages) for _ in range(stage.generations)]
 
     def rounds(self, stage: Stage) -> list[tuple[int, int]]:
-        """Return the rounds of a generation: its decisions on each stream until then, and who plays it.
+        """Return the rounds of a generation: decisions of each on every stream, and candidates that play it.
 
-        Half of the candidates drop out after each round but the last, never so many that elites are missing.
-        The decisions that count double from round to round.
+        Half drop out after each round but the last, never so many that elites are missing; the decisions
+        that count, all rounds together, double from round to round.
         """
-        burn_in = self.burn_in if stage.split else 0
-        return [
-            (
-                burn_in + (stage.decisions - burn_in >> self.halvings - number),
-                max(self.elites, -(-self.population >> number)),
-            )
-            for number in range(self.halvings + 1)
-        ]
+        burn_in, numbers = self.burn_in if stage.split else 0, range(self.halvings + 1)
+        ends = [0, *(burn_in + (stage.decisions - burn_in >> self.halvings - number) for number in numbers)]
+        return [(ends[x + 1] - ends[x], max(self.elites, -(-self.population >> x))) for x in numbers]
 
     def decisions_until(self, generation: int) -> int:
         """Return the decisions of the first generations; the averaged mean plays beside the candidates."""
-        made = 0
-        for _, stage in self.schedule[:generation]:
-            before = 0
-            for until, candidates in self.rounds(stage):
-                made += (until - before) * (candidates + 1)
-                before = until
-        return made * self.streams
+        played = [each for _, stage in self.schedule[:generation] for each in self.rounds(stage)]
+        return self.streams * sum(decisions * (candidates + 1) for decisions, candidates in played)
 
     @property
     def title(self) -> str:

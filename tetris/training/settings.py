@@ -43,14 +43,13 @@ _COMMON: Mapping[str, Setting] = {
 DEFAULT_PRESET = "quick"
 
 PRESETS: Mapping[str, Mapping[str, Setting]] = {
-    # 91 million decisions: half a minute on two cores. After 10x10 the controller scores about as
-    # DT-20 on 10x20; the generations on 10x20 multiply that several times.
+    # 117 million decisions: half a minute to a minute on two cores. See benchmarks/notes/racing.md.
     "quick": {
         **_COMMON,
         "features": "dt_full",
         "noise": "hyperbolic:0.03",
         "averaging": 0.1,
-        "curriculum": "10x10:8:300,10x20:15:900:split",
+        "curriculum": "10x10:8:300,10x20:20:900:split",
         "population": 80,
         "elites": 10,
         "halvings": 2,
@@ -95,26 +94,23 @@ PYTHON_PRESETS: Mapping[str, Mapping[str, Setting]] = {
 """The changes of a preset on the Python engine; other presets have none."""
 
 # A multiprocessor has up to 4,096 games in hand. 513 candidates, the mean among them, are 2,036 for each of
-# 132 on 524 streams, and twice as many on 1,048. Many streams of few decisions keep a GPU busy, since
-# splitting makes four decisions at a time, and estimate as well as few streams of many decisions or better:
-# benchmarks/notes/h200-splitting-tried.txt. On 10x20 importance splitting ranks candidates that end a game in
-# a billion decisions. Its estimates are noisy: hence many elites, and the average of many means. The features
-# depend on the column: the best controllers sort the pieces into lanes.
+# 132 on 524 streams. Many streams of few decisions keep a GPU busy, since splitting makes four decisions at
+# a time, and estimate as well as few streams of many: benchmarks/notes/h200-splitting-tried.txt. Estimates
+# of candidates that end a game in a billion decisions are noisy: hence many elites, and the average of many
+# means. The features depend on the column: the best controllers sort the pieces into lanes.
 _CUDA: Mapping[str, Setting] = {
     "features": "dt_columns",
     "noise": "hyperbolic:0.01",
     "averaging": 0.2,
     "population": 512,
     "elites": 50,
-    "halvings": 0,
     "streams": 524,
-    "burn_in": BURN_IN,
     "decisions": 10_000,
     "score_decisions": 500_000_000,
 }
 
 CUDA_PRESETS: Mapping[str, Mapping[str, Setting]] = {
-    # 21 billion, 76 billion and 260 billion decisions.
+    # 12 billion, 76 billion and 260 billion decisions.
     "quick": {**_CUDA, "curriculum": "10x10:20:500,10x20:90:750:split"},
     "standard": {**_CUDA, "curriculum": "10x10:20:500,10x20:360:750:split"},
     "record": {

@@ -34,8 +34,9 @@ def trial(rules: Rules, device: str = "cpu", lookahead: Lookahead = Lookahead.NO
 
 
 def test_a_controller_that_rarely_loses_is_estimated_and_not_played(ended: dict[str, int]) -> None:
-    found = next(compare(trial(HIGH), 12_000_000))
-    assert (found["estimates"], found["decisions"]) == (32, 20_000_000)
+    for decisions, estimates, streams in ((4_000_000, 16, 512), (12_000_000, 32, 1024)):
+        found = next(compare(trial(HIGH), decisions))
+        assert (found["estimates"], found["streams"]) == (estimates, streams)
 
 
 def test_what_loses_is_played(ended: dict[str, int]) -> None:

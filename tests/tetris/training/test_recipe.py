@@ -84,8 +84,8 @@ def test_later_layer_beats_earlier_beats_preset() -> None:
         ),
         ([{"curriculum": "10x10:2:9"}, {"generations": 3, "decisions": 1}], [("10x20", 3, 1)]),
         ([{"curriculum": "10x10:2:9"}, {"board": "8x9"}], [("10x10", 2, 9)]),
-        ([{"decisions": 377}], [("10x10", 8, 377), ("10x20", 15, 377)]),
-        ([{"board": "8x12"}], [("8x10", 8, 300), ("8x12", 15, 900)]),
+        ([{"decisions": 377}], [("10x10", 8, 377), ("10x20", 20, 377)]),
+        ([{"board": "8x12"}], [("8x10", 8, 300), ("8x12", 20, 900)]),
     ],
 )
 def test_layers_make_these_stages(layers: list[dict[str, Any]], stages: list[tuple[str, int, int]]) -> None:
@@ -143,11 +143,11 @@ def test_curriculum_that_is_none(text: str) -> None:
         ({"generations": 1 << 62}, "expected all generations from 1 to 1000000, got 4611"),
         (
             {"curriculum": "10x10:1:9,10x12:1:212:split", "streams": 16, "halvings": 0, "burn_in": 203},
-            "stages with split to have at least 213 decisions on 2 to 8192 streams, got 212 on 16",
+            "split to have at least 213 decisions in the first round on 2 to 8192 streams, got 212 on 16",
         ),
         (
             {"curriculum": "10x12:1:159:split", "halvings": 2, "burn_in": 100},
-            "at least 115 decisions before candidates drop out on 2 to 8192 streams, got 114 on 128",
+            "at least 115 decisions in the first round on 2 to 8192 streams, got 114 on 128",
         ),
         (
             {"features": "bdu", "board": "8x20", "curriculum": "10x10:2"},

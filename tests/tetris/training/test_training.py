@@ -88,7 +88,8 @@ def test_the_better_half_of_each_round_plays_on_to_the_fitness_of_all_decisions(
     found = run_objective(recipe, optimizer, StopRequest().check)(candidates, 0)
     best, rounds = list(range(11)), recipe.rounds(stage)
     assert [count for _, count in rounds] == [11, 6, 3]
-    for number, (until, _) in enumerate(rounds):
+    for number in range(3):
+        until = sum(decisions for decisions, _ in rounds[: number + 1])
         options: dict[str, Any] = {"streams": 4, "decisions": until, "split": stage.split, "burn_in": 100}
         fitness = LinesPerGame(recipe.features, stage.rules, device="cpu", **options)(candidates).tolist()
         for _, count in rounds[number + 1 : number + 2]:
