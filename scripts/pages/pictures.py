@@ -76,12 +76,11 @@ def draw_sampling(picture: Path) -> None:
 
 def draw_training(series: Path, run: Mapping[str, Any], picture: Path) -> None:
     """Draw the learning curve of a run that was measured, from the series of its generations."""
-    settings = {key: value for key, value in run["config"].items() if key in SETTINGS}
+    settings: dict[str, Any] = {"pieces_known": 1, "halvings": 0, "burn_in": 203}  # where a run has none
+    settings |= {key: value for key, value in run["config"].items() if key in SETTINGS}
     older = {"elite_worst": "elite_threshold", "mean_fitness": "learned_mean_fitness"}
     metrics = [{older.get(key, key): x for key, x in each.items()} for each in read_records(series)]
-    draw_runs(
-        [RunRecord(series.stem, Recipe(**settings, pieces_known=1), metrics, published("best"))], picture
-    )
+    draw_runs([RunRecord(series.stem, Recipe(**settings), metrics, published("best"))], picture)
 
 
 def draw_choices(picture: Path) -> None:

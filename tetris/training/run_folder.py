@@ -64,7 +64,7 @@ class RunFolder:
         if not self.config.is_file():
             hint = "" if self.path.exists() else meant_path(self.path)
             raise ValueError(f"expected a run in {self.path}, found no {self.config.name} there{hint}")
-        settings = read_settings(self.config)
+        settings = {"halvings": 0, "burn_in": 203, **read_settings(self.config)}  # where it has none, as then
         try:
             return Recipe(**settings)  # type: ignore[arg-type]
         except (ValueError, TypeError) as error:
