@@ -61,15 +61,15 @@ def _is_the_same(folder: Path, whole: Path) -> bool:
 
 def _stop_in(monkeypatch: pytest.MonkeyPatch, generation: int, act: Callable[[], object]) -> None:
     """Do something in the middle of a generation, once."""
-    play = objective.LinesPerGame.play
+    games = objective.LinesPerGame.games
 
-    def playing(self: Any, players: Any, now: int) -> Any:
+    def begun(self: Any, players: Any, now: int) -> Any:
         if now == generation:
-            monkeypatch.setattr(objective.LinesPerGame, "play", play)
+            monkeypatch.setattr(objective.LinesPerGame, "games", games)
             act()
-        return play(self, players, now)
+        return games(self, players, now)
 
-    monkeypatch.setattr(objective.LinesPerGame, "play", playing)
+    monkeypatch.setattr(objective.LinesPerGame, "games", begun)
 
 
 @pytest.mark.parametrize(
