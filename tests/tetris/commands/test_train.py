@@ -85,7 +85,7 @@ def test_command_line_beats_the_config(script: Script, tmp_path: Path) -> None:
 def test_engines_give_the_same_run(script: Script, tmp_path: Path) -> None:
     arguments: tuple[object, ...] = ("--features", "dt", "--board", "6x8", "--streams", 2, "--decisions", 70)
     # In Python a preset is another one, and backend "auto" is "torch".
-    arguments += ("--noise", "none", "--averaging", 0, "--backend", "torch")
+    arguments += ("--noise", "none", "--averaging", 0, "--halvings", 2, "--backend", "torch")
     for device in ("python", "cpu"):
         _train(script, tmp_path / device, *arguments, "--device", device)
     assert metrics_of(tmp_path / "python") == metrics_of(tmp_path / "cpu")
