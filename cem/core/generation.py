@@ -120,20 +120,20 @@ def tell(state: State, candidates: Tensor, fitness: Tensor) -> State:
 
 
 def _with_families(state: State, candidates: Tensor, fitness: Tensor) -> State:
-    """Move the tables of the families, and the normal distribution; where there is none, the record alone."""
+    """Move the tables of the families, the record, and the normal distribution."""
     settings, tables = state.settings, state.discrete
     assert tables is not None
     numbers, columns = candidates.tensor_split([settings.normal], dim=-1)
-    new = state._replace(discrete=None)
-    if settings.normal:
-        new = tell(new, numbers.contiguous(), fitness)
-    else:
-        bare = new._replace(distribution=new.distribution[..., :0], factor=None, paths=None, std_floor=None)
-        moved = _moved(bare, numbers, fitness)
-        new = new._replace(record=moved.record, generation=moved.generation)
-    update = update_tables_reference if settings.backend == "torch" else update_tables
+    update: Any = update_tables
+    if settings.backend == "torch":
+        update = partial(update_tables_reference, fixed_order=False)
     families = [(family.columns, *family.rows, family.smoothing) for family in settings.families]
-    tables = update(fitness, columns, tables, state.record, families, maximize=settings.maximize)
+    given = fitness, columns, tables, state.record, state.generation, settings.num_elites, families
+    tables, record, generation = update(*given, maximize=settings.maximize)
+    if settings.normal:
+        new = tell(state._replace(discrete=None), numbers.contiguous(), fitness)
+    else:
+        new = state._replace(record=record, generation=generation)
     return new._replace(discrete=tables)
 
 

@@ -61,8 +61,7 @@ class Categorical:
     ) -> Tensor:
         """Return N candidates, shape (..., N, columns), whole numbers."""
         sample = sample_categorical_reference if reference else sample_categorical
-        rows, values = self.rows
-        return sample(table, [values] * rows, size, seed=seed, generation=generation, dtype=dtype)
+        return sample(table.unflatten(-1, self.rows), size, seed=seed, generation=generation, dtype=dtype)
 
     def mode(self, table: Tensor) -> Tensor:
         """Return the likeliest candidate, shape (..., columns)."""

@@ -1,13 +1,4 @@
-// The operators on CUDA.
-//
-// Categorical: a thread draws one variable of two candidates at a time. Permutation: a warp a candidate, bound
-// by latency, a step after the other. A lane has neighbouring items, an odd number of them, for the banks of
-// shared memory; a scan of the lanes' sums finds that of the next item. Up to 160 items the weights are in
-// shared memory; of more each step makes those of its row.
-//
-// How tables move on CUDA. Weights: a warp a candidate counts who is better. Variables: a block has a few
-// columns of a problem; its threads have sums of their own. Transitions, and variables of very many values:
-// the sums of all cells are in global memory, then a warp makes each row.
+// The operators on CUDA: a draw is one kernel; an update one of ranks, then one a family.
 #pragma once
 
 #include <algorithm>
@@ -17,34 +8,39 @@
 
 namespace cem_tetris::discrete {
 
+using update::kAll;
 using update::kWarp;
 
-constexpr int kThreads = 256, kMostThreads = 1024;
-constexpr int kVariables = 512;  // of a group
+constexpr int kThreads = 256, kWarps = kThreads / kWarp;
 
-// Variables that are drawn together, and where their categories begin.
-struct Group {
-  int64_t categories;     // of all variables
-  uint32_t blocks, rows;  // of a problem; pairs of candidates, of a block
-  uint32_t first, variables;
-  bool staged;  // whether their weights fit into shared memory
-  int start[kVariables + 1];
-};
+__device__ __forceinline__ uint32_t warp_of_grid() { return blockIdx.x * kWarps + threadIdx.x / kWarp; }
 
-// Writes weights to shared memory.
-template <int kAtOnce>
-__device__ __forceinline__ void stage(const double* table, int count, uint64_t* weights) {
-  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  for (int first = thread; first < count; first += kAtOnce * threads) {
-    double p[kAtOnce];
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) p[i] = table[min(first + i * threads, count - 1)];
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      if (first + i * threads < count) weights[first + i * threads] = weight(p[i]);
+// A warp draws a variable of 64 candidates, a block as many variables as it has warps. blocks: of a row of
+// candidates; groups: of candidates, of a problem.
+__global__ void __launch_bounds__(kThreads)
+    categorical_kernel(const __grid_constant__ Call call, uint32_t blocks, uint32_t groups) {
+  wait_for_kernel_before();
+  let_kernel_after_begin();
+  __shared__ int drawn[2 * kWarp][kWarps + 1];
+  const uint32_t group = blockIdx.x / blocks, problem = group / groups;
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / kWarp, lane = thread % kWarp;
+  const int64_t variable = int64_t{blockIdx.x - group * blocks} * kWarps,
+                sample = int64_t{group - problem * groups} * 2 * kWarp;
+  const int64_t row = problem * call.rows + min(variable + warp, call.rows - 1);
+  const Noise noise(call, problem);
+  int found[2];
+  draw_category<4>(
+      call.table + row * call.values, static_cast<int>(call.values),
+      [&](uint64_t* word) { noise.set(sample / 2 + lane, variable + warp, word); }, found);
+  for (int h = 0; h < 2; ++h) drawn[2 * lane + h][warp] = found[h];
+  __syncthreads();
+#pragma unroll 1
+  for (int i = thread; i < 2 * kThreads; i += kThreads) {
+    const int64_t s = sample + i / kWarps, v = variable + i % kWarps;
+    if (s < call.samples && v < call.rows) {
+      call.put((problem * call.samples + s) * call.rows + v, drawn[i / kWarps][i % kWarps]);
     }
   }
-  __syncthreads();
 }
 
 // The sum of the numbers of a lane and all before it. From three lanes at once: a shorter chain than doubling.
@@ -54,277 +50,288 @@ __device__ __forceinline__ uint64_t sum_until(uint64_t x, int lane) {
     const uint64_t own = x;
 #pragma unroll
     for (int back = step; back < 4 * step && back < kWarp; back += step) {
-      const uint64_t other = __shfl_up_sync(~0u, own, back);
+      const uint64_t other = __shfl_up_sync(kAll, own, back);
       x += lane >= back ? other : 0;
     }
   }
   return x;
 }
 
-__global__ void __launch_bounds__(kThreads)
-    categorical_kernel(const __grid_constant__ Call call, const __grid_constant__ Group group) {
+// A warp draws a candidate, bound by latency, a step after the other. A lane has neighbouring items; a scan of
+// the lanes' sums finds that of the next item.
+__global__ void __launch_bounds__(kThreads) permutation_kernel(const __grid_constant__ Call call) {
   wait_for_kernel_before();
   let_kernel_after_begin();
-  const int64_t problem = blockIdx.x / group.blocks, top = int64_t{blockIdx.x % group.blocks} * group.rows;
-  const int64_t rows = min(int64_t{group.rows}, (call.samples + 1) / 2 - top);
-  const Noise noise(call, problem, false);
-  const double* const table = call.table + problem * group.categories;
-  auto* const weights = reinterpret_cast<uint64_t*>(update::dynamic_shared());
-  const int before = group.start[0];
-  if (group.staged) stage<4>(table + before, group.start[group.variables] - before, weights);
-  for (uint32_t i = threadIdx.x; i < rows * group.variables; i += kThreads) {
-    const uint32_t row = i / group.variables, v = i - row * group.variables;
-    const int64_t sample = 2 * (top + row), place = group.first + v;
-    const auto set = [&](uint64_t* word) { noise.set(top + row, place, word); };
-    int found[2];
-    const auto draw = [&](const auto* p) {
-      draw_category<4>(p + group.start[v], group.start[v + 1] - group.start[v], set, found);
-    };
-    group.staged ? draw(weights - before) : draw(table);
-    const int64_t out = (problem * call.samples + sample) * call.width + place;
-    call.put(out, found[0]);
-    if (sample + 1 < call.samples) call.put(out + call.width, found[1]);
-  }
-}
-
-// kEach: items of a lane, whose weights are in shared memory; 0: any number, and they are not.
-template <int kEach> __global__ void __launch_bounds__(kMostThreads, 1)
-    permutation_kernel(const __grid_constant__ Call call, uint32_t blocks) {
-  wait_for_kernel_before();
-  let_kernel_after_begin();
-  constexpr bool kShared = kEach > 0;
-  const int n = static_cast<int>(call.width), each = kShared ? kEach : (n + kWarp - 1) / kWarp | 1;
-  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  const int lane = thread % kWarp;
-  const int64_t problem = blockIdx.x / blocks,
-                candidate = (int64_t{blockIdx.x % blocks} * threads + thread) / kWarp;
-  const double* const table = call.table + problem * (n + 1) * n;
-  auto* const weights = reinterpret_cast<uint64_t*>(update::dynamic_shared());
-  if constexpr (kShared) stage<16>(table, (n + 1) * n, weights);
-  if (candidate >= call.samples) return;
-  const Noise noise(call, problem, true);
-  uint32_t left[kShared ? 1 : kMost / kWarp / 32 + 2] = {};  // a bit an item
-  for (int j = 0; j < each; ++j) left[kShared ? 0 : j / 32] |= lane * each + j < n ? 1u << j % 32 : 0u;
-  int64_t row = lane * each;  // where the items of this lane are
-  uint64_t words[2] = {};
-  int items = 0;
+  const int n = static_cast<int>(call.values), each = (n + kWarp - 1) / kWarp;
+  const int lane = static_cast<int>(threadIdx.x % kWarp), first = min(lane * each, n),
+            count = min(each, n - first);
+  const int64_t i = warp_of_grid(), problem = i / call.samples, candidate = i - problem * call.samples;
+  if (problem >= call.problems) return;
+  auto* const left = reinterpret_cast<uint32_t*>(update::dynamic_shared()) + threadIdx.x;  // a bit an item
+  for (int j = 0; j < each; j += 32) left[j / 32 * kThreads] = kAll;
+  const double* const table = call.table + problem * call.rows * n + first;
+  const double* row = table;
+  const Noise noise(call, problem);
+  uint64_t words[2];
+  int item = 0, items = 0;
 #pragma unroll 1
   for (int step = 0; step < n; ++step) {
     const int turn = step % kWarp;
     if (turn == 0) noise.set(candidate / 2, step + lane, words);
-    const uint64_t word = __shfl_sync(~0u, candidate % 2 == 0 ? words[0] : words[1], turn);
-    uint64_t own[kShared ? kEach : 1], sum = 0;
-    const auto weight_of = [&](int j, bool even) {
-      const uint64_t is_left = left[kShared ? 0 : j / 32] >> j % 32 & 1;
-      if (even) return is_left;
-      if constexpr (kShared) return (0 - is_left) & weights[row + j];
-      return is_left != 0 ? weight(table[row + j]) : 0;
+    const uint64_t word = __shfl_sync(kAll, candidate % 2 == 0 ? words[0] : words[1], turn);
+    uint64_t sum, until, total = 0;
+    bool even = true;
+    const auto weight_of = [&](int j) {
+      const uint64_t is_left = left[j / 32 * kThreads] >> j % 32 & 1;
+      return even ? is_left : (0 - is_left) & weight(row[j]);
     };
-    const auto add = [&](bool even) {  // returns the sum up to this lane
+    do {  // by the row, or where all is 0 evenly
+      even = !even;
       sum = 0;
-#pragma unroll(kShared ? kEach : 8)
-      for (int j = 0; j < each; ++j) sum += own[kShared ? j : 0] = weight_of(j, even);
-      return sum_until(sum, lane);
-    };
-    uint64_t until = add(false), total = __shfl_sync(~0u, until, kWarp - 1);
-    const bool even = total == 0;
-    if (even) until = add(true), total = static_cast<uint64_t>(n - step);
+#pragma unroll 4
+      for (int j = 0; j < count; ++j) sum += weight_of(j);
+      until = sum_until(sum, lane), total = __shfl_sync(kAll, until, kWarp - 1);
+    } while (total == 0);
     const uint64_t below = multiply_high(word, total);
-    const int winner = __popc(__ballot_sync(~0u, until <= below));
-    int place = 0;
-    if (kShared || lane == winner) {
+    const int winner = __popc(__ballot_sync(kAll, until <= below));
+    if (lane == winner) {
       uint64_t prefix = until - sum;
-#pragma unroll(kShared ? kEach : 4)
-      for (int j = 0; j < each; ++j) {
-        prefix += kShared ? own[kShared ? j : 0] : weight_of(j, even);
-        place += prefix <= below ? 1 : 0;
-      }
+      int place = 0;
+#pragma unroll 4
+      for (int j = 0; j < count; ++j) place += (prefix += weight_of(j)) <= below ? 1 : 0;
+      left[place / 32 * kThreads] &= ~(1u << place % 32);
+      item = first + place;
     }
-    place = __shfl_sync(~0u, place, winner);
-    if (lane == winner) left[kShared ? 0 : place / 32] &= ~(1u << place % 32);
-    const int item = winner * each + place;
-    row = int64_t{1 + item} * n + lane * each;
+    item = __shfl_sync(kAll, item, winner);
+    row = table + int64_t{1 + item} * n;
     if (lane == turn) items = item;
-    if ((turn == kWarp - 1 || step == n - 1) && lane <= turn) {
-      call.put((problem * call.samples + candidate) * n + step - turn + lane, items);
-    }
+    if ((turn == kWarp - 1 || step == n - 1) && lane <= turn) call.put(i * n + step - turn + lane, items);
   }
 }
 
 // `Gpu` is that of cem_update/launch.cuh.
-template <typename Gpu> void launch_categorical(const Gpu& device, const Call& call) {
-  const int64_t pairs = divide_up(call.samples, 2), full = int64_t{8} * device.multiprocessors;
-  for (int64_t first = 0; first < call.width; first += kVariables) {
-    const int64_t variables = std::min<int64_t>(kVariables, call.width - first);
-    const int64_t rows = std::max({int64_t{1}, kThreads / variables, divide_up(call.problems * pairs, full)});
-    const int64_t blocks = divide_up(pairs, rows),
-                  bytes = 8 * (call.starts[first + variables] - call.starts[first]);
-    Group group{call.starts[call.width], static_cast<uint32_t>(blocks), static_cast<uint32_t>(rows),
-        static_cast<uint32_t>(first), static_cast<uint32_t>(variables),
-        device.gives(categorical_kernel, bytes), {}};
-    std::copy_n(call.starts + first, variables + 1, group.start);
-    device.launch_early(
-        categorical_kernel, call.problems * blocks, kThreads, group.staged ? bytes : 0, call, group);
-  }
-}
-
-template <typename Gpu> void launch_permutation(const Gpu& device, const Call& call) {
-  constexpr void (*kernels[])(Call, uint32_t) = {
-      permutation_kernel<0>, permutation_kernel<1>, permutation_kernel<3>, permutation_kernel<5>};
-  int64_t warps = 8;  // that share the weights; more where the candidates are more than fill the device
-  while (warps < 32 && call.problems * divide_up(call.samples, warps) > device.multiprocessors) warps *= 2;
-  const int64_t blocks = divide_up(call.samples, warps), each = divide_up(call.width, kWarp) | 1;
-  const int64_t bytes = 8 * ((call.width + 1) * call.width + each * kWarp);  // the last lanes' items, too
-  STD_TORCH_CHECK(call.problems * blocks < int64_t{1} << 31, "expected fewer candidates");
-  const bool fits = each <= 5 && device.gives(kernels[each / 2 + 1], bytes);
-  device.launch_early(kernels[fits ? each / 2 + 1 : 0], call.problems * blocks,
-      static_cast<int>(warps * kWarp), fits ? bytes : 0, call, static_cast<uint32_t>(blocks));
-}
-
 template <typename Gpu> void launch(const Gpu& device, const Call& call, Device) {
-  (call.starts != nullptr ? launch_categorical<Gpu> : launch_permutation<Gpu>)(device, call);
+  STD_TORCH_CHECK(call.problems * call.samples < int64_t{1} << 31, "expected fewer candidates");
+  if (call.is_permutation) {
+    const int64_t words = divide_up(divide_up(call.values, kWarp), 32);
+    return device.launch_early(permutation_kernel, divide_up(call.problems * call.samples, kWarps), kThreads,
+        words * kThreads * 4, call);
+  }
+  const int64_t blocks = divide_up(call.rows, kWarps), groups = divide_up(call.samples, 2 * kWarp);
+  device.launch_early(categorical_kernel, call.problems * groups * blocks, kThreads, 0, call,
+      static_cast<uint32_t>(blocks), static_cast<uint32_t>(groups));
 }
 
-constexpr int kMoveThreads = 512, kColumns = 8, kParts = kMoveThreads / kColumns;
-constexpr int kAtOnce = 16;  // candidates whose loads are in flight
-constexpr int kWarps = 8, kRowThreads = kWarps * update::kWarp;
-
-using Sum = unsigned long long;
-
-__device__ __forceinline__ int64_t warp_of_grid() {
-  return int64_t{blockIdx.x} * kWarps + threadIdx.x / update::kWarp;
-}
-
-template <typename Type> __global__ void __launch_bounds__(kRowThreads)
+// A warp counts who is better than a candidate.
+template <typename Type> __global__ void __launch_bounds__(kThreads)
     rank_kernel(const __grid_constant__ Move call) {
   wait_for_kernel_before();
   let_kernel_after_begin();
-  const int64_t i = warp_of_grid(), problem = i / call.samples;
-  const int lane = static_cast<int>(threadIdx.x % update::kWarp);
-  const int samples = static_cast<int>(call.samples), candidate = static_cast<int>(i - problem * samples);
-  if (problem >= call.problems) return;
-  const auto key = [&](int k) { return Type::key(bits_of<Type>(call, problem, k), call.maximize); };
-  const auto own = key(candidate);
+  const uint32_t samples = static_cast<uint32_t>(call.settings.population), i = warp_of_grid(),
+                 problem = i / samples, first = problem * samples, lane = threadIdx.x % kWarp;
+  if (problem >= call.settings.problems) return;
+  const auto key = [&](uint32_t k) {
+    return Type::key(update::load<Type>(call.fitness, k), call.settings.maximize);
+  };
+  const auto own = key(i);
   int better = 0, equal = 0, before = 0;
 #pragma unroll 8
-  for (int k = lane; k < samples; k += update::kWarp) {
+  for (uint32_t k = first + lane; k < first + samples; k += kWarp) {
     const auto other = key(k);
     better += other < own ? 1 : 0;
     equal += other == own ? 1 : 0;
-    before += other == own && k < candidate ? 1 : 0;
+    before += other == own && k < i ? 1 : 0;
   }
   better = update::warp_sum(better), equal = update::warp_sum(equal), before = update::warp_sum(before);
   if (lane != 0) return;
-  call.ranked_of(problem)[candidate] = weight_of(call, better, better + equal);
-  if (better + before == 0) choose<Type>(call, problem, candidate);
+  const int rank = better + before;
+  const bool failed = Type::kCanFail && own == typename Type::Key(-1);
+  const double value = Type::value(update::load<Type>(call.fitness, i));
+  call.weights[i] = weight_of(call, better, better + equal);
+  call.values[i] = !failed && rank < call.settings.elites ? value : kNaN;
+  if (rank == 0) call.best[problem] = i - first;
 }
 
+constexpr int kMoveThreads = 512, kMoveWarps = kMoveThreads / kWarp;
+constexpr int kColumns = 8, kParts = kMoveThreads / kColumns;
+constexpr int kAtOnce = 16;  // numbers whose loads are in flight
+
+// The rows of a table that a block has, in how many parts it adds up their weights, the bits of the number of
+// columns that it looks through, and the blocks of a problem.
+struct Part {
+  int rows, parts, log_columns, blocks;
+};
+
+// Writes the record and the best candidate of a problem; the sum is in the order of update.h.
+template <typename T> __device__ __forceinline__ void finish(const Move& call, int64_t problem) {
+  constexpr int kPlaces = 2 * update::kChunk;
+  __shared__ double kept[kPlaces];
+  __shared__ int before[update::kMaxWarps];
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp;
+  const int samples = static_cast<int>(call.settings.population);
+  const bool maximize = call.settings.maximize;
+  const double* const values = call.values + problem * samples;
+  const auto worse = [&](double a, double b) { return maximize ? fmin(a, b) : fmax(a, b); };  // NaN is none
+  double worst = kNaN, sum = 0.0;  // sum: of a chunk, a lane each
+  int places = 0, chunk = 0;
+#pragma unroll 1
+  for (int first = 0; first < samples; first += kMoveThreads) {
+    const double x = first + thread < samples ? values[first + thread] : kNaN;
+    update::in_index_order<1>(
+        before, [&](int) { return x == x; }, [&](int, int place) { kept[(places + place) % kPlaces] = x; });
+    places += __syncthreads_count(x == x);
+    if (thread >= kWarp) continue;
+    const bool last = first + kMoveThreads >= samples;
+    for (; places - chunk * update::kChunk >= (last ? 1 : update::kChunk); ++chunk) {
+      const int begin = chunk * update::kChunk, end = min(places, begin + update::kChunk);
+      const double folded = update::warp_folded(begin, end, [&](int64_t p) {
+        worst = worse(worst, kept[p % kPlaces]);
+        return kept[p % kPlaces];
+      });
+      const double of_chunk = __shfl_sync(kAll, folded, 0);
+      if (lane == chunk) sum += of_chunk;
+    }
+  }
+  const int64_t best = call.best[problem], place = problem * call.width + call.cells;
+  const double top = places > 0 ? values[best] : 0.0,
+               known = call.record[problem * update::kFigures + update::kBestFitness];
+  const bool better = places > 0 && update::is_better(top, known, maximize);
+#pragma unroll 1
+  for (int c = thread; c < call.width - call.cells; c += kMoveThreads) {
+    call.after[place + c] =
+        better ? static_cast<double>(call.columns_of<T>(problem, best, c)[0]) : call.before[place + c];
+  }
+  if (thread >= kWarp) return;
+  sum = update::warp_fold(sum);
+#pragma unroll 1
+  for (int step = kWarp / 2; step > 0; step /= 2) worst = worse(worst, __shfl_xor_sync(kAll, worst, step));
+  if (lane == 0) update::write_record(call, problem, places, top, sum, worst, *call.generation);
+}
+
+// Moves a table. A block adds up the weights of the values in its rows in shared memory: of variables each
+// thread has a column and sums of its own; where there is no room, or of transitions, all have the same ones,
+// and look through all columns. One more block of a problem finishes it.
 template <typename T> __global__ void __launch_bounds__(kMoveThreads)
-    variables_kernel(const __grid_constant__ Move call, const __grid_constant__ Family family, int groups) {
+    move_kernel(const __grid_constant__ Move call, const __grid_constant__ Family family,
+        const __grid_constant__ Part part) {
   wait_for_kernel_before();
   let_kernel_after_begin();
-  auto* const sums = reinterpret_cast<int64_t*>(update::dynamic_shared());  // of a value, a thread each
-  const int thread = static_cast<int>(threadIdx.x), values = static_cast<int>(family.values);
-  const int64_t problem = blockIdx.x / groups, first = int64_t{blockIdx.x % groups} * kColumns;
-  const int columns = static_cast<int>(min(int64_t{kColumns}, family.columns - first));
-  for (int k = 0; k < values; ++k) sums[k * kMoveThreads + thread] = 0;
-  if (thread % kColumns < columns) {
-    const T* const x = call.columns_of<T>(family, problem, 0) + first + thread % kColumns;
-    const int64_t* const weights = call.ranked_of(problem);
-    for (int64_t begin = thread / kColumns; begin < call.samples; begin += kAtOnce * kParts) {
-      T value[kAtOnce];
+  const uint32_t problem = blockIdx.x / part.blocks;
+  const int first = static_cast<int>(blockIdx.x - problem * part.blocks) * part.rows;
+  if (first >= family.rows) return finish<T>(call, problem);
+  auto* const sums = reinterpret_cast<unsigned long long*>(update::dynamic_shared());
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp;
+  const int values = static_cast<int>(family.values),
+            rows = min(part.rows, static_cast<int>(family.rows) - first);
+  const bool after = family.has_transitions();
+  const int last = static_cast<int>(after ? family.columns : rows) - 1;
+  const int samples = static_cast<int>(call.settings.population), stride = static_cast<int>(call.row_stride);
+  const T* const candidates = call.columns_of<T>(problem, 0, family.first_column + (after ? 0 : first));
+  const int64_t* const weights = call.weights + int64_t{problem} * samples;
+  const auto sum_of = [&](int row, int value) { return sums + value * part.parts * part.rows + row; };
+#pragma unroll 1
+  for (int i = thread; i < values * part.parts * part.rows; i += kMoveThreads) sums[i] = 0;
+  __syncthreads();
+  if (part.parts > 1) {
+    const T* const x = candidates + min(thread % kColumns, last);
+#pragma unroll 1
+    for (int begin = thread / kColumns; begin < samples; begin += kAtOnce * kParts) {
+      T number[kAtOnce];
       int64_t weight[kAtOnce];
 #pragma unroll
       for (int u = 0; u < kAtOnce; ++u) {
-        const int64_t i = begin + u * kParts, near = min(i, call.samples - 1);
+        const int i = begin + u * kParts, near = min(i, samples - 1);
         const int64_t known = weights[near];
-        value[u] = x[near * call.row_stride];
+        number[u] = x[int64_t{near} * stride];
         weight[u] = i == near ? known : 0;
       }
 #pragma unroll
-      for (int u = 0; u < kAtOnce; ++u) sums[value_of(family, value[u]) * kMoveThreads + thread] += weight[u];
+      for (int u = 0; u < kAtOnce; ++u) {
+        sums[value_of(family, number[u]) * kMoveThreads + thread] += weight[u];
+      }
+    }
+  } else {
+    const int entries = samples << part.log_columns, mask = (1 << part.log_columns) - 1;
+    const auto column_of = [&](int entry) { return min(entry & mask, last); };
+    const auto candidate_of = [&](int entry) { return min(entry >> part.log_columns, samples - 1); };
+    const auto row_of = [&](int entry) {  // of the block's, or any other number
+      const int column = column_of(entry), from = max(column - 1, 0);
+      if (!after) return column;
+      const int item = value_of(family, candidates[int64_t{candidate_of(entry)} * stride + from]);
+      return (column == 0 ? 0 : 1 + item) - first;
+    };
+#pragma unroll 1
+    for (int begin = thread; begin < entries; begin += kAtOnce * kMoveThreads) {
+      unsigned those = 0;
+#pragma unroll
+      for (int u = 0; u < kAtOnce; ++u) {
+        const int entry = begin + u * kMoveThreads;
+        const bool is_one = static_cast<unsigned>(row_of(entry)) < static_cast<unsigned>(rows);
+        those |= is_one && entry < entries && (entry & mask) <= last ? 1u << u : 0u;
+      }
+#pragma unroll 1
+      for (; those != 0; those &= those - 1) {
+        const int entry = begin + (__ffs(those) - 1) * kMoveThreads, i = candidate_of(entry);
+        const int value = value_of(family, candidates[int64_t{i} * stride + column_of(entry)]);
+        atomicAdd(sum_of(row_of(entry), value), static_cast<unsigned long long>(weights[i]));
+      }
     }
   }
   __syncthreads();
-  const int64_t place = problem * call.width + family.first_cell + first * values;
-  for (int cell = thread; cell < values * kColumns; cell += kMoveThreads) {
-    int64_t* const own = sums + cell / kColumns * kMoveThreads + cell % kColumns;
+  const int64_t place = problem * call.width + family.first_cell + int64_t{first} * values;
+#pragma unroll 1
+  for (int cell = thread; cell < values * part.rows; cell += kMoveThreads) {
+    const int value = cell / part.rows, row = cell - value * part.rows;
+    if (row >= rows) continue;
+    const double p = call.before[place + row * values + value];
+    auto* const own = sum_of(row, value);
     int64_t sum = 0;
-#pragma unroll 16
-    for (int part = 0; part < kParts; ++part) sum += own[part * kColumns];
-    if (cell % kColumns >= columns) continue;
-    own[0] = bit_cast<int64_t>(
-        raised(family, call.before[place + cell % kColumns * values + cell / kColumns], sum));
+#pragma unroll 8
+    for (int i = 0; i < part.parts; ++i) sum += static_cast<int64_t>(own[i * part.rows]);
+    own[0] = bit_cast<unsigned long long>(raised(family, p, sum));
   }
   __syncthreads();
-  for (int cell = thread; cell < values * columns; cell += kMoveThreads) {
-    const int64_t* const row = sums + cell / values;
+#pragma unroll 1
+  for (int row = thread / kWarp; row < rows; row += kMoveWarps) {
     double total = 0.0;
-    for (int k = 0; k < values; ++k) total += bit_cast<double>(row[k * kMoveThreads]);
-    call.after[place + cell] = share(bit_cast<double>(row[cell % values * kMoveThreads]), total);
-  }
-  if (thread < columns) keep_best<T>(call, family, problem, first + thread);
-}
-
-// Adds up the weights of all cells of a family. sums: zeros.
-template <typename T> __global__ void __launch_bounds__(kRowThreads)
-    count_kernel(const __grid_constant__ Move call, const __grid_constant__ Family family, Sum* sums) {
-  const int64_t i = warp_of_grid(), problem = i / call.samples;
-  if (problem >= call.problems) return;
-  const T* const x = call.columns_of<T>(family, problem, i % call.samples);
-  const Sum weight = static_cast<Sum>(call.ranked_of(problem)[i % call.samples]);
-  sums += problem * family.rows * family.values;
-  for (int64_t c = threadIdx.x % update::kWarp; c < family.columns; c += update::kWarp) {
-    atomicAdd(sums + row_of(family, x, c) * family.values + value_of(family, x[c]), weight);
+#pragma unroll 1
+    for (int k = lane; k < values; k += kWarp) total += bit_cast<double>(*sum_of(row, k));
+#pragma unroll 1
+    for (int step = kWarp / 2; step > 0; step /= 2) total += __shfl_xor_sync(kAll, total, step);
+#pragma unroll 1
+    for (int k = lane; k < values; k += kWarp) {
+      call.after[place + row * values + k] = share(bit_cast<double>(*sum_of(row, k)), total);
+    }
   }
 }
 
-template <typename T> __global__ void __launch_bounds__(kRowThreads)
-    rows_kernel(const __grid_constant__ Move call, const __grid_constant__ Family family, const Sum* sums) {
-  wait_for_kernel_before();
-  let_kernel_after_begin();
-  const int64_t i = warp_of_grid(), problem = i / family.rows, row = i % family.rows;
-  const int lane = static_cast<int>(threadIdx.x % update::kWarp);
-  if (problem >= call.problems) return;
-  const int64_t place = problem * call.width + family.first_cell + row * family.values;
-  const auto moved = [&](int64_t k) {
-    return raised(family, call.before[place + k], static_cast<int64_t>(sums[i * family.values + k]));
-  };
-  double total = 0.0;
-  for (int64_t k = lane; k < family.values; k += update::kWarp) total += moved(k);
-#pragma unroll
-  for (int step = update::kWarp / 2; step > 0; step /= 2) total += __shfl_xor_sync(update::kAll, total, step);
-  for (int64_t k = lane; k < family.values; k += update::kWarp) {
-    call.after[place + k] = share(moved(k), total);
+template <typename T, typename Gpu> void move(const Gpu& device, const Move& call, const Family& family) {
+  Part part{kColumns, kParts, 3, 0};
+  const int64_t problems = call.settings.problems, row = 8 * family.values;
+  if (family.has_transitions() || !device.gives(move_kernel<T>, row * kMoveThreads)) {
+    part.parts = 1;
+    if (family.has_transitions()) {
+      part.rows =
+          static_cast<int>(std::min(family.rows, divide_up(problems * family.rows, device.multiprocessors)));
+      while (int64_t{1} << part.log_columns < family.columns) ++part.log_columns;
+    }
+    while (part.rows > 1 && !device.gives(move_kernel<T>, row * part.rows)) part.rows = (part.rows + 1) / 2;
   }
-  if (lane == 0 && row < family.columns) keep_best<T>(call, family, problem, row);
+  const bool finishes = family.first_column == 0;
+  part.blocks = static_cast<int>(divide_up(family.rows, part.rows) + (finishes ? 1 : 0));
+  device.launch_early(
+      move_kernel<T>, problems * part.blocks, kMoveThreads, row * part.rows * part.parts, call, family, part);
 }
 
-template <typename T, typename Gpu>
-void move(const Gpu& device, const Move& call, const Family& family, Device where) {
-  const int64_t groups = divide_up(family.columns, kColumns), bytes = 8 * kMoveThreads * family.values;
-  if (!family.has_transitions() && device.gives(variables_kernel<T>, bytes)) {
-    const auto blocks = call.problems * groups;
-    return device.launch_early(
-        variables_kernel<T>, blocks, kMoveThreads, bytes, call, family, static_cast<int>(groups));
-  }
-  const int64_t rows = call.problems * family.rows, candidates = call.problems * call.samples;
-  STD_TORCH_CHECK(rows < int64_t{1} << 31, "expected fewer rows");
-  const Tensor sums = empty(where, ScalarType::Long, {rows * family.values});
-  auto* const of_cells = static_cast<Sum*>(sums.mutable_data_ptr());
-  device.zero(of_cells, 8 * rows * family.values);
-  device.launch(count_kernel<T>, divide_up(candidates, kWarps), kRowThreads, 0, call, family, of_cells);
-  device.launch_early(rows_kernel<T>, divide_up(rows, kWarps), kRowThreads, 0, call, family, of_cells);
-}
-
-template <typename Gpu> void launch(const Gpu& device, const Move& call, Device where) {
-  STD_TORCH_CHECK(call.problems * call.samples < int64_t{1} << 31, "expected fewer candidates");
+template <typename Gpu> void launch(const Gpu& device, const Move& call, Device) {
+  const int64_t problems = call.settings.problems;
+  if (problems == 0) return device.launch(update::count_kernel, 1, 1, 0, call);
   update::visit_fitness(call.fitness_type, [&](auto kind) {
-    device.launch_early(
-        rank_kernel<decltype(kind)>, divide_up(call.problems * call.samples, kWarps), kRowThreads, 0, call);
+    device.launch_early(rank_kernel<decltype(kind)>, divide_up(problems * call.settings.population, kWarps),
+        kThreads, 0, call);
   });
   for (const Family& family : *call.families) {
-    (call.type == ScalarType::Double ? move<double, Gpu> : move<float, Gpu>)(device, call, family, where);
+    (call.type == ScalarType::Double ? move<double, Gpu> : move<float, Gpu>)(device, call, family);
   }
 }
 

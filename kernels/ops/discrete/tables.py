@@ -30,19 +30,30 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from kernels.ops.cem_update import cem_update_reference
 from kernels.ops.discrete.op import _LIBRARY
 
 Families = Sequence[tuple[int, int, int, float | None]]
 """Of each columns, rows, values and beta (None: the rule's). Rows are columns, or of transitions one more."""
 
 _ONE = 1 << 40
-_MOST_COUNTED = 16384  # candidates: CUDA counts for each the better ones
+_MOST = 16384, 4096  # candidates, of which CUDA counts for each the better ones, and values of a row
+
+Moved = tuple[Tensor, Tensor, Tensor]
 
 
 def update_tables(
-    fitness: Tensor, candidates: Tensor, tables: Tensor, record: Tensor, families: Families, *, maximize: bool
-) -> Tensor:
-    """Move tables of probabilities, and the best candidate after them; the result has no gradients.
+    fitness: Tensor,
+    candidates: Tensor,
+    tables: Tensor,
+    record: Tensor,
+    generation: Tensor,
+    num_elites: int,
+    families: Families,
+    *,
+    maximize: bool,
+) -> Moved:
+    """Move tables of probabilities, and the best candidate after them; the results have no gradients.
 
     Leading dimensions ``...`` are problems side by side. With a row for each column, column v counts in row
     v; of transitions, with one more, the first column in row 0 and others in row 1 + value before. Errors are
@@ -53,28 +64,45 @@ def update_tables(
         candidates: shape (..., N, C), float32 or float64: the columns of one family after the other, whole
             numbers from 0 to values - 1. They may be columns of a wider tensor.
         tables: shape (..., T + C), float64: row after row of each family, then the best candidate so far.
-        record: shape (..., 5), float64; its first number is the best fitness so far (NaN: none yet).
+        record: shape (..., 5), float64: that of ``cem_update``, as is what becomes of it.
+        generation: shape (), int64, the number of generations before this one.
+        num_elites: those of the record, from 1 to N.
         families: of each the columns, C in all, the rows, the values of a row, T cells in all, and beta.
         maximize: True if a greater fitness is better.
 
     Returns:
-        The next tables and best candidate: shape (..., T + C), float64.
+        Three new tensors: tables and best candidate, record and generation after this generation.
     """
     size = index(fitness.shape[-1])  # index: a number for Dynamo, where it has a symbol
-    if fitness.is_cuda and size > _MOST_COUNTED:
-        return update_tables_reference(fitness, candidates, tables, record, families, maximize=maximize)
+    given = fitness, candidates, tables, record, generation
+    if fitness.is_cuda and (size > _MOST[0] or max(values for _, _, values, _ in families) > _MOST[1]):
+        return update_tables_reference(*given, num_elites, families, maximize=maximize)
     moves = [(*family[:3], *_steps((size, *map(index, family[:3])), family[3])) for family in families]
     numbers = [list(each) for each in zip(*moves, strict=True)]
     sums = _weight_sums(size, fitness.device)
-    given = fitness, candidates, tables, record, sums, *numbers, maximize
-    result: Tensor = _LIBRARY.call("update_tables", *given)
+    result: Moved = _LIBRARY.call("update_tables", *given, sums, num_elites, *numbers, maximize)
     return result
 
 
 def update_tables_reference(
-    fitness: Tensor, candidates: Tensor, tables: Tensor, record: Tensor, families: Families, *, maximize: bool
-) -> Tensor:
-    """Return what ``update_tables`` returns, in plain PyTorch; nothing is checked."""
+    fitness: Tensor,
+    candidates: Tensor,
+    tables: Tensor,
+    record: Tensor,
+    generation: Tensor,
+    num_elites: int,
+    families: Families,
+    *,
+    maximize: bool,
+    fixed_order: bool = True,
+) -> Moved:
+    """Return what ``update_tables`` returns, in plain PyTorch; nothing is checked.
+
+    ``fixed_order`` is that of ``cem_update_reference``.
+    """
+    none = candidates[..., :0], tables.new_empty((*tables.shape[:-1], 4, 0))
+    order = {"maximize": maximize, "fixed_order": fixed_order}
+    _, counted, after, _ = cem_update_reference(fitness, *none, record, generation, num_elites, **order)
     weights, best = _ranked(fitness, record[..., 0], maximize)
     width, moved = candidates.shape[-1], list[Tensor]()
     old, parts = tables[..., -width:], candidates.long().split([columns for columns, *_ in families], dim=-1)
@@ -91,7 +119,8 @@ def update_tables_reference(
         moved.append((p * _ONE).round().flatten(-2) / _ONE)
     place = best.clamp(min=0)[..., None, None].expand(*old.shape[:-1], 1, width)
     newest = candidates.gather(-2, place).squeeze(-2).to(old)
-    return torch.cat([*moved, torch.where(best.unsqueeze(-1) < 0, old, newest)], dim=-1)
+    kept = torch.where(best.unsqueeze(-1) < 0, old, newest)
+    return torch.cat([*moved, kept], dim=-1), counted, after
 
 
 def _ranked(fitness: Tensor, known: Tensor, maximize: bool) -> tuple[Tensor, Tensor]:
