@@ -31,12 +31,19 @@ from kernels.ops.cem_update import cem_update, cem_update_reference
 from kernels.ops.cem_update.reference import rounded
 from kernels.ops.cma_update import cma_update, cma_update_reference, draw_correlated
 from kernels.ops.cma_update.reference import added, factorised, ranked, with_paths
+from kernels.ops.discrete.op import sample_categorical, sample_permutation
+from kernels.ops.discrete.reference import sample_categorical_reference, sample_permutation_reference
 from kernels.ops.discrete.tables import update_tables, update_tables_reference
 from kernels.ops.normal import sample_normal_rows
 from kernels.ops.philox import signed64
 
 Sample = Callable[[State, Tensor, int], Tensor]
 """Maps (state, rows, N) to draws of N(rows[..., 0, :], rows[..., 1, :]^2), shape (..., N, d)."""
+
+_SAMPLES: Any = (
+    (sample_categorical, sample_permutation),
+    (sample_categorical_reference, sample_permutation_reference),
+)
 
 
 def operator_sample(
@@ -50,10 +57,11 @@ def draw(state: State, sample: Sample, size: int | None = None) -> Tensor:
     """Return the first ``size`` candidates of a generation, shape (..., N, d); None: all."""
     size = state.settings.population_size if size is None else size
     parts = [with_integers(state, _normal(state, sample, size))] if state.settings.normal else []
-    dtype, reference = state.distribution.dtype, state.settings.backend == "torch"
+    where = {"generation": state.generation, "dtype": state.distribution.dtype}
     for number, (family, table) in enumerate(tables_of(state)):
+        of_rows = _SAMPLES[state.settings.backend == "torch"][family.rows[0] != family.columns]
         seed = state.seed ^ signed64(mix_seed(number, 0)) if number else state.seed
-        parts.append(family.draw(table, size, seed, state.generation, dtype, reference))
+        parts.append(of_rows(table.unflatten(-1, family.rows), size, seed=seed, **where))
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
 

@@ -43,20 +43,6 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The sum of the numbers of a lane and all before it. From three lanes at once: a shorter chain than doubling.
-__device__ __forceinline__ uint64_t sum_until(uint64_t x, int lane) {
-#pragma unroll
-  for (int step = 1; step < kWarp; step *= 4) {
-    const uint64_t own = x;
-#pragma unroll
-    for (int back = step; back < 4 * step && back < kWarp; back += step) {
-      const uint64_t other = __shfl_up_sync(kAll, own, back);
-      x += lane >= back ? other : 0;
-    }
-  }
-  return x;
-}
-
 // A warp draws a candidate, bound by latency, a step after the other. A lane has neighbouring items; a scan of
 // the lanes' sums finds that of the next item.
 __global__ void __launch_bounds__(kThreads) permutation_kernel(const __grid_constant__ Call call) {
@@ -90,7 +76,13 @@ __global__ void __launch_bounds__(kThreads) permutation_kernel(const __grid_cons
       sum = 0;
 #pragma unroll 4
       for (int j = 0; j < count; ++j) sum += weight_of(j);
-      until = sum_until(sum, lane), total = __shfl_sync(kAll, until, kWarp - 1);
+      until = sum;
+#pragma unroll
+      for (int back = 1; back < kWarp; back *= 2) {
+        const uint64_t other = __shfl_up_sync(kAll, until, back);
+        until += lane >= back ? other : 0;
+      }
+      total = __shfl_sync(kAll, until, kWarp - 1);
     } while (total == 0);
     const uint64_t below = multiply_high(word, total);
     const int winner = __popc(__ballot_sync(kAll, until <= below));

@@ -53,10 +53,10 @@ def sample_permutation(
     Args:
         table: shape (..., n + 1, n), float64, 1 <= n < 32768: in row 0 the probabilities of the first item,
             in row 1 + i those of the item after item i. Those of the items left are divided by their sum.
-        num_samples: N; this and all else is as of ``sample_categorical``.
-        seed: shape (...), int64.
-        generation: shape (), int64.
-        dtype: of the result: int64, float32 or float64.
+        num_samples: N; this and what follows is as of ``sample_categorical``, whose errors are the same.
+        seed: shape (...).
+        generation: shape ().
+        dtype: of the result.
 
     Returns:
         Indices of items, shape (..., N, n).

@@ -100,9 +100,9 @@ def update_tables_reference(
 
     ``fixed_order`` is that of ``cem_update_reference``.
     """
-    none = candidates[..., :0], tables.new_empty((*tables.shape[:-1], 4, 0))
-    order = {"maximize": maximize, "fixed_order": fixed_order}
-    _, counted, after, _ = cem_update_reference(fitness, *none, record, generation, num_elites, **order)
+    empty = tables.new_empty((*tables.shape[:-1], 4, 0))
+    given = fitness, candidates[..., :0], empty, record, generation, num_elites
+    _, counted, after, _ = cem_update_reference(*given, maximize=maximize, fixed_order=fixed_order)
     weights, best = _ranked(fitness, record[..., 0], maximize)
     width, moved = candidates.shape[-1], list[Tensor]()
     old, parts = tables[..., -width:], candidates.long().split([columns for columns, *_ in families], dim=-1)
