@@ -121,10 +121,10 @@ struct Move : update::Job {
   }
 };
 
-// The mean weight of ranks first to last - 1, rounded down.
+// The mean weight of ranks first to last - 1, rounded down: exact, for the sum is an integer of 42 bits.
 CEM_TETRIS_FUNCTION int64_t weight_of(const Move& call, int64_t first, int64_t last) {
-  const int64_t sum = call.sums[last] - call.sums[first], count = last - first;
-  return count == 1 ? sum : sum / count - (sum % count < 0 ? 1 : 0);
+  const int64_t sum = call.sums[last] - call.sums[first];
+  return static_cast<int64_t>(floor(static_cast<double>(sum) / static_cast<double>(last - first)));
 }
 
 // The value that a number stands for; 0 for what is none. Without a branch: loads do not wait for it.

@@ -127,7 +127,7 @@ template <typename Type> __global__ void __launch_bounds__(kThreads)
   };
   const auto own = key(i);
   int better = 0, equal = 0, before = 0;
-#pragma unroll 8
+#pragma unroll 16
   for (uint32_t k = first + lane; k < first + samples; k += kWarp) {
     const auto other = key(k);
     better += other < own ? 1 : 0;
@@ -154,10 +154,11 @@ struct Part {
   int rows, parts, log_columns, blocks;
 };
 
+constexpr int kPlaces = 2 * update::kChunk;  // of elites that finish() keeps
+
 // Writes the record and the best candidate of a problem; the sum is in the order of update.h.
 template <typename T> __device__ __forceinline__ void finish(const Move& call, int64_t problem) {
-  constexpr int kPlaces = 2 * update::kChunk;
-  __shared__ double kept[kPlaces];
+  double* const kept = update::dynamic_shared();
   __shared__ int before[update::kMaxWarps];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp;
   const int samples = static_cast<int>(call.settings.population);
@@ -217,7 +218,7 @@ template <typename T> __global__ void __launch_bounds__(kMoveThreads)
             rows = min(part.rows, static_cast<int>(family.rows) - first);
   const bool after = family.has_transitions();
   const int last = static_cast<int>(after ? family.columns : rows) - 1;
-  const int samples = static_cast<int>(call.settings.population), stride = static_cast<int>(call.row_stride);
+  const int samples = static_cast<int>(call.settings.population);
   const T* const candidates = call.columns_of<T>(problem, 0, family.first_column + (after ? 0 : first));
   const int64_t* const weights = call.weights + int64_t{problem} * samples;
   const auto sum_of = [&](int row, int value) { return sums + value * part.parts * part.rows + row; };
@@ -234,7 +235,7 @@ template <typename T> __global__ void __launch_bounds__(kMoveThreads)
       for (int u = 0; u < kAtOnce; ++u) {
         const int i = begin + u * kParts, near = min(i, samples - 1);
         const int64_t known = weights[near];
-        number[u] = x[int64_t{near} * stride];
+        number[u] = x[near * call.row_stride];
         weight[u] = i == near ? known : 0;
       }
 #pragma unroll
@@ -249,7 +250,7 @@ template <typename T> __global__ void __launch_bounds__(kMoveThreads)
     const auto row_of = [&](int entry) {  // of the block's, or any other number
       const int column = column_of(entry), from = max(column - 1, 0);
       if (!after) return column;
-      const int item = value_of(family, candidates[int64_t{candidate_of(entry)} * stride + from]);
+      const int item = value_of(family, candidates[candidate_of(entry) * call.row_stride + from]);
       return (column == 0 ? 0 : 1 + item) - first;
     };
 #pragma unroll 1
@@ -264,7 +265,7 @@ template <typename T> __global__ void __launch_bounds__(kMoveThreads)
 #pragma unroll 1
       for (; those != 0; those &= those - 1) {
         const int entry = begin + (__ffs(those) - 1) * kMoveThreads, i = candidate_of(entry);
-        const int value = value_of(family, candidates[int64_t{i} * stride + column_of(entry)]);
+        const int value = value_of(family, candidates[i * call.row_stride + column_of(entry)]);
         atomicAdd(sum_of(row_of(entry), value), static_cast<unsigned long long>(weights[i]));
       }
     }
@@ -288,7 +289,7 @@ template <typename T> __global__ void __launch_bounds__(kMoveThreads)
     double total = 0.0;
 #pragma unroll 1
     for (int k = lane; k < values; k += kWarp) total += bit_cast<double>(*sum_of(row, k));
-#pragma unroll 1
+#pragma unroll
     for (int step = kWarp / 2; step > 0; step /= 2) total += __shfl_xor_sync(kAll, total, step);
 #pragma unroll 1
     for (int k = lane; k < values; k += kWarp) {
@@ -299,20 +300,23 @@ template <typename T> __global__ void __launch_bounds__(kMoveThreads)
 
 template <typename T, typename Gpu> void move(const Gpu& device, const Move& call, const Family& family) {
   Part part{kColumns, kParts, 3, 0};
-  const int64_t problems = call.settings.problems, row = 8 * family.values;
-  if (family.has_transitions() || !device.gives(move_kernel<T>, row * kMoveThreads)) {
+  int64_t bytes = 0;
+  const int64_t problems = call.settings.problems;
+  const auto fits = [&] {
+    bytes = 8 * std::max<int64_t>(kPlaces, family.values * part.rows * part.parts);
+    return device.gives(move_kernel<T>, bytes);
+  };
+  if (family.has_transitions() || !fits()) {
     part.parts = 1;
     if (family.has_transitions()) {
-      part.rows =
-          static_cast<int>(std::min(family.rows, divide_up(problems * family.rows, device.multiprocessors)));
+      const int64_t rows = divide_up(problems * family.rows, device.multiprocessors);
+      part.rows = static_cast<int>(std::min(family.rows, rows));
       while (int64_t{1} << part.log_columns < family.columns) ++part.log_columns;
     }
-    while (part.rows > 1 && !device.gives(move_kernel<T>, row * part.rows)) part.rows = (part.rows + 1) / 2;
+    while (!fits() && part.rows > 1) part.rows = (part.rows + 1) / 2;
   }
-  const bool finishes = family.first_column == 0;
-  part.blocks = static_cast<int>(divide_up(family.rows, part.rows) + (finishes ? 1 : 0));
-  device.launch_early(
-      move_kernel<T>, problems * part.blocks, kMoveThreads, row * part.rows * part.parts, call, family, part);
+  part.blocks = static_cast<int>(divide_up(family.rows, part.rows) + (family.first_column == 0 ? 1 : 0));
+  device.launch_early(move_kernel<T>, problems * part.blocks, kMoveThreads, bytes, call, family, part);
 }
 
 template <typename Gpu> void launch(const Gpu& device, const Move& call, Device) {
