@@ -129,15 +129,16 @@ def tell(state: State, candidates: Tensor, fitness: Tensor) -> State:
 
 def _with_families(state: State, candidates: Tensor, fitness: Tensor) -> State:
     """Move the tables of the families, the record, and the normal distribution."""
-    settings, tables = state.settings, state.discrete
-    assert tables is not None
+    settings = state.settings
+    assert state.discrete is not None
     numbers, columns = candidates.tensor_split([settings.normal], dim=-1)
     update: Any = update_tables
     if settings.backend == "torch":
         update = partial(update_tables_reference, fixed_order=False)
     families = [(family.columns, *family.rows, family.smoothing) for family in settings.families]
-    given = fitness, columns, tables, state.record, state.generation, settings.num_elites, families
-    tables, record, generation = update(*given, maximize=settings.maximize)
+    old = state.discrete, state.record, state.generation
+    moved = update(fitness, columns, old, settings.num_elites, families, maximize=settings.maximize)
+    tables, record, generation = moved
     if settings.normal:
         new = tell(state._replace(discrete=None), numbers.contiguous(), fitness)
     else:

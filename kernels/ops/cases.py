@@ -145,8 +145,10 @@ def _ranked(generator: Generator, size: int) -> Tensors:
 
 
 def _move(update: Any, fitness: Tensor, x: Tensor, table: Tensor, record: Tensor) -> Any:
-    given = x.mul(7).long().double(), _some_zero(table), record.double(), record[0].long(), 3
-    return update(fitness, *given, [(5, 5, 7, None), (9, 10, 9, None)], maximize=False)
+    state = _some_zero(table), record.double(), record[0].long()
+    return update(
+        fitness, x.mul(7).long().double(), state, 3, [(5, 5, 7, None), (9, 10, 9, None)], maximize=False
+    )
 
 
 _NUMBA = "kernels.ops.elementwise.prototype"

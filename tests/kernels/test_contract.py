@@ -146,8 +146,8 @@ def ranked(device: str) -> tuple[Tensor, ...]:
     return tuple(y.to(device) for y in (fitness, (x > 0).to(x), p, record, generation))
 
 
-def move_tables(*inputs: Tensor) -> tuple[Tensor, ...]:
-    return update_tables(*inputs, 7, [(1, 1, 2, None), (2, 3, 2, None)], maximize=True)
+def move_tables(fitness: Tensor, x: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+    return update_tables(fitness, x, state, 7, [(1, 1, 2, None), (2, 3, 2, None)], maximize=True)
 
 
 SUMS = {"rtol": 1e-5, "atol": 1e-5}  # of gradients, whose order a compiler chooses

@@ -60,7 +60,7 @@ def call_operators() -> None:
             x, tables = torch.rand(3, 200, n).mul(n).floor(), torch.rand(3, rows * n + n).double()
             record = torch.zeros(3, 5, dtype=torch.float64)
             state = tables, record, generation
-            update_tables(x.sum(-1), x, *state, 20, [(n, rows, n, None)], maximize=True)
+            update_tables(x.sum(-1), x, state, 20, [(n, rows, n, None)], maximize=True)
     for batch, features, states in ((1, 3, 5), (64, 128, 256), (300, 32, 64)):
         shapes = (
             (batch, features),

@@ -105,7 +105,7 @@ struct Family {
 // An update, whose job is the record alone. A problem's tables, and after them its best candidate, are `width`
 // numbers.
 struct Move : update::Job {
-  int64_t cells, width, row_stride, problem_stride;  // strides: of candidates
+  int64_t cells, width;
   const double* before;
   const int64_t* sums;  // of the weights of the best 0 .. N
   double* after;
@@ -116,8 +116,8 @@ struct Move : update::Job {
   // Of a problem, the candidate's columns of a family.
   template <typename T>
   CEM_TETRIS_FUNCTION const T* columns_of(int64_t problem, int64_t candidate, int64_t first_column) const {
-    return static_cast<const T*>(candidates) + problem * problem_stride + candidate * row_stride +
-           first_column;
+    const int64_t row = problem * settings.population + candidate;
+    return static_cast<const T*>(candidates) + row * (width - cells) + first_column;
   }
 };
 
@@ -176,15 +176,6 @@ template <void (&run)(const Call&, Device)> Tensor sample_discrete(const Tensor&
   return out;
 }
 
-// Whether the rows of a problem, and the problems, are one distance apart, and a row's numbers neighbours.
-inline bool is_regular(const Tensor& candidates) {
-  const Sizes size = candidates.sizes(), stride = candidates.strides();
-  for (size_t i = 0; i + 3 < size.size(); ++i) {
-    if (stride[i] != stride[i + 1] * size[i + 1]) return false;
-  }
-  return stride.back() == 1;
-}
-
 template <void (&run)(const Move&, Device)>
 std::tuple<Tensor, Tensor, Tensor> update_tables(const Tensor& given_fitness, const Tensor& given_candidates,
     const Tensor& given_tables, const Tensor& given_record, const Tensor& given_generation,
@@ -207,26 +198,22 @@ std::tuple<Tensor, Tensor, Tensor> update_tables(const Tensor& given_fitness, co
   }
   STD_TORCH_CHECK(!families.empty(), "expected a family");
   const ScalarType type = real_type(given_candidates, "candidates");
-  problems.require(given_candidates, "candidates", type, {samples, width});
   const Tensor fitness = update::ranked_fitness(given_fitness),
-               candidates = is_regular(given_candidates) ? given_candidates : dense(given_candidates),
+               candidates = problems.check(given_candidates, "candidates", type, {samples, width}),
                tables = problems.check(given_tables, "tables", ScalarType::Double, {cells + width}),
                record = problems.check(given_record, "record", ScalarType::Double, {update::kFigures}),
                generation = problems.check(given_generation, "generation", ScalarType::Long, {}, false),
                sums = problems.check(given_sums, "sums", ScalarType::Long, {samples + 1}, false),
                scratch = empty(problems.device, ScalarType::Long, {count * (2 * samples + 1)}),
                out = empty_as(tables), new_record = empty_as(record), next = empty_as(generation);
-  const Sizes stride = candidates.strides();
-  const size_t last = stride.size() - 1;
   auto* const memory = mutable_data<int64_t>(scratch);
   auto* const places = memory + count * (samples + 1);  // on the CPU those of elites, on CUDA their fitness
   const Move call{{{count, samples, 0, elites, 0, 0, 1.0, 1.0, 0.0, update::kNewMean, maximize, false}, type,
                       fitness.scalar_type(), const_data<void>(fitness), const_data<void>(candidates), nullptr,
                       nullptr, const_data<double>(record), nullptr, nullptr, const_data<int64_t>(generation),
                       nullptr, mutable_data<double>(new_record), mutable_data<int64_t>(next), places},
-      cells, cells + width, stride[last - 1], last > 1 ? stride[last - 2] : 0, const_data<double>(tables),
-      const_data<int64_t>(sums), mutable_data<double>(out), &families, memory, memory + count * samples,
-      reinterpret_cast<double*>(places)};
+      cells, cells + width, const_data<double>(tables), const_data<int64_t>(sums), mutable_data<double>(out),
+      &families, memory, memory + count * samples, reinterpret_cast<double*>(places)};
   run(call, problems.device);
   return {out, new_record, next};
 }

@@ -219,6 +219,7 @@ template <typename T> __global__ void __launch_bounds__(kMoveThreads)
   const bool after = family.has_transitions();
   const int last = static_cast<int>(after ? family.columns : rows) - 1;
   const int samples = static_cast<int>(call.settings.population);
+  const int64_t stride = call.width - call.cells;
   const T* const candidates = call.columns_of<T>(problem, 0, family.first_column + (after ? 0 : first));
   const int64_t* const weights = call.weights + int64_t{problem} * samples;
   const auto sum_of = [&](int row, int value) { return sums + value * part.parts * part.rows + row; };
@@ -235,7 +236,7 @@ template <typename T> __global__ void __launch_bounds__(kMoveThreads)
       for (int u = 0; u < kAtOnce; ++u) {
         const int i = begin + u * kParts, near = min(i, samples - 1);
         const int64_t known = weights[near];
-        number[u] = x[near * call.row_stride];
+        number[u] = x[near * stride];
         weight[u] = i == near ? known : 0;
       }
 #pragma unroll
@@ -250,7 +251,7 @@ template <typename T> __global__ void __launch_bounds__(kMoveThreads)
     const auto row_of = [&](int entry) {  // of the block's, or any other number
       const int column = column_of(entry), from = max(column - 1, 0);
       if (!after) return column;
-      const int item = value_of(family, candidates[candidate_of(entry) * call.row_stride + from]);
+      const int item = value_of(family, candidates[candidate_of(entry) * stride + from]);
       return (column == 0 ? 0 : 1 + item) - first;
     };
 #pragma unroll 1
@@ -265,7 +266,7 @@ template <typename T> __global__ void __launch_bounds__(kMoveThreads)
 #pragma unroll 1
       for (; those != 0; those &= those - 1) {
         const int entry = begin + (__ffs(those) - 1) * kMoveThreads, i = candidate_of(entry);
-        const int value = value_of(family, candidates[i * call.row_stride + column_of(entry)]);
+        const int value = value_of(family, candidates[i * stride + column_of(entry)]);
         atomicAdd(sum_of(row_of(entry), value), static_cast<unsigned long long>(weights[i]));
       }
     }
