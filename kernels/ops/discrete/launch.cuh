@@ -114,45 +114,55 @@ template <typename Gpu> void launch(const Gpu& device, const Call& call, Device)
       static_cast<uint32_t>(blocks), static_cast<uint32_t>(groups));
 }
 
-// A warp counts who is better than a candidate.
+constexpr int kAtOnce = 4, kTile = kAtOnce * kThreads;  // keys that a thread, a block loads together
+
+// A warp counts who is better than a candidate; blocks: of a problem.
 template <typename Type> __global__ void __launch_bounds__(kThreads)
-    rank_kernel(const __grid_constant__ Move call) {
+    rank_kernel(const __grid_constant__ Move call, uint32_t blocks) {
   wait_for_kernel_before();
   let_kernel_after_begin();
-  const uint32_t samples = static_cast<uint32_t>(call.settings.population), i = warp_of_grid(),
-                 problem = i / samples, first = problem * samples, lane = threadIdx.x % kWarp;
-  if (problem >= call.settings.problems) return;
-  const auto key = [&](uint32_t k) {
-    return Type::key(update::load<Type>(call.fitness, k), call.settings.maximize);
-  };
-  const auto own = key(i);
+  __shared__ typename Type::Key keys[kTile];
+  const int samples = static_cast<int>(call.settings.population);
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp;
+  const int64_t problem = blockIdx.x / blocks, first = problem * samples;
+  const int i = static_cast<int>(blockIdx.x % blocks) * kWarps + thread / kWarp;
+  const auto bits_of = [&](int k) { return update::load<Type>(call.fitness, first + min(k, samples - 1)); };
+  const auto bits = bits_of(i);
+  const auto own = Type::key(bits, call.settings.maximize);
   int better = 0, equal = 0, before = 0;
-#pragma unroll 16
-  for (uint32_t k = first + lane; k < first + samples; k += kWarp) {
-    const auto other = key(k);
-    better += other < own ? 1 : 0;
-    equal += other == own ? 1 : 0;
-    before += other == own && k < i ? 1 : 0;
+#pragma unroll 1
+  for (int tile = 0; tile < samples; tile += kTile) {
+    typename Type::Bits loaded[kAtOnce];
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) loaded[u] = bits_of(tile + u * kThreads + thread);
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) {
+      keys[u * kThreads + thread] = Type::key(loaded[u], call.settings.maximize);
+    }
+    __syncthreads();
+    const int end = min(kTile, samples - tile);
+#pragma unroll 8
+    for (int k = lane; k < end; k += kWarp) {
+      better += keys[k] < own ? 1 : 0;
+      equal += keys[k] == own ? 1 : 0;
+      before += keys[k] == own && tile + k < i ? 1 : 0;
+    }
+    __syncthreads();
   }
   better = update::warp_sum(better), equal = update::warp_sum(equal), before = update::warp_sum(before);
-  if (lane != 0) return;
+  if (lane != 0 || i >= samples) return;
   const int rank = better + before;
   const bool failed = Type::kCanFail && own == typename Type::Key(-1);
-  const double value = Type::value(update::load<Type>(call.fitness, i));
-  call.weights[i] = weight_of(call, better, better + equal);
-  call.values[i] = !failed && rank < call.settings.elites ? value : kNaN;
-  if (rank == 0) call.best[problem] = i - first;
+  call.weights[first + i] = weight_of(call, better, better + equal);
+  call.values[first + i] = !failed && rank < call.settings.elites ? Type::value(bits) : kNaN;
+  if (rank == 0) call.best[problem] = i;
 }
 
 constexpr int kMoveThreads = 512, kMoveWarps = kMoveThreads / kWarp;
 constexpr int kColumns = 8, kParts = kMoveThreads / kColumns;
-constexpr int kAtOnce = 16;  // numbers whose loads are in flight
+constexpr int kLoads = 16;  // of candidates, in flight
 
-// The rows of a table that a block has, in how many parts it adds up their weights, the bits of the number of
-// columns that it looks through, and the blocks of a problem.
-struct Part {
-  int rows, parts, log_columns, blocks;
-};
+using Sum = unsigned long long;
 
 constexpr int kPlaces = 2 * update::kChunk;  // of elites that finish() keeps
 
@@ -165,6 +175,8 @@ template <typename T> __device__ __forceinline__ void finish(const Move& call, i
   const bool maximize = call.settings.maximize;
   const double* const values = call.values + problem * samples;
   const auto worse = [&](double a, double b) { return maximize ? fmin(a, b) : fmax(a, b); };  // NaN is none
+  const int64_t best = call.best[problem], place = problem * call.width + call.cells;
+  const double fittest = values[best], known = call.record[problem * update::kFigures + update::kBestFitness];
   double worst = kNaN, sum = 0.0;  // sum: of a chunk, a lane each
   int places = 0, chunk = 0;
 #pragma unroll 1
@@ -185,9 +197,7 @@ template <typename T> __device__ __forceinline__ void finish(const Move& call, i
       if (lane == chunk) sum += of_chunk;
     }
   }
-  const int64_t best = call.best[problem], place = problem * call.width + call.cells;
-  const double top = places > 0 ? values[best] : 0.0,
-               known = call.record[problem * update::kFigures + update::kBestFitness];
+  const double top = places > 0 ? fittest : 0.0;
   const bool better = places > 0 && update::is_better(top, known, maximize);
 #pragma unroll 1
   for (int c = thread; c < call.width - call.cells; c += kMoveThreads) {
@@ -201,88 +211,74 @@ template <typename T> __device__ __forceinline__ void finish(const Move& call, i
   if (lane == 0) update::write_record(call, problem, places, top, sum, worst, *call.generation);
 }
 
-// Moves a table. A block adds up the weights of the values in its rows in shared memory: of variables each
-// thread has a column and sums of its own; where there is no room, or of transitions, all have the same ones,
-// and look through all columns. One more block of a problem finishes it.
-template <typename T> __global__ void __launch_bounds__(kMoveThreads)
-    move_kernel(const __grid_constant__ Move call, const __grid_constant__ Family family,
-        const __grid_constant__ Part part) {
+// Adds up the weights of all cells of a family, a warp a candidate's; of transitions a column's row is by the
+// value before. sums: zeros.
+template <typename T> __global__ void __launch_bounds__(kThreads)
+    count_kernel(const __grid_constant__ Move call, const __grid_constant__ Family family, Sum* sums) {
+  const int64_t i = warp_of_grid(), problem = i / call.settings.population;
+  if (problem >= call.settings.problems) return;
+  const T* const x = call.columns_of<T>(problem, i - problem * call.settings.population, family.first_column);
+  const Sum weight = static_cast<Sum>(call.weights[i]);
+#pragma unroll 4
+  for (int64_t c = threadIdx.x % kWarp; c < family.columns; c += kWarp) {
+    const int64_t after = c == 0 ? 0 : 1 + value_of(family, x[c - 1]);
+    const int64_t row = problem * family.rows + (family.has_transitions() ? after : c);
+    atomicAdd(sums + row * family.values + value_of(family, x[c]), weight);
+  }
+}
+
+// Moves a table. A block has a few rows. It adds up the weights of their values in shared memory, where each
+// thread has a column and sums of its own; or they are counted before. One more block of a problem finishes it.
+template <typename T> __global__ void __launch_bounds__(kMoveThreads) move_kernel(
+    const __grid_constant__ Move call, const __grid_constant__ Family family, int blocks, Sum* counted) {
   wait_for_kernel_before();
   let_kernel_after_begin();
-  const uint32_t problem = blockIdx.x / part.blocks;
-  const int first = static_cast<int>(blockIdx.x - problem * part.blocks) * part.rows;
+  const int64_t problem = blockIdx.x / blocks;
+  const int first = static_cast<int>(blockIdx.x % blocks) * kColumns;
   if (first >= family.rows) return finish<T>(call, problem);
-  auto* const sums = reinterpret_cast<unsigned long long*>(update::dynamic_shared());
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp;
   const int values = static_cast<int>(family.values),
-            rows = min(part.rows, static_cast<int>(family.rows) - first);
-  const bool after = family.has_transitions();
-  const int last = static_cast<int>(after ? family.columns : rows) - 1;
-  const int samples = static_cast<int>(call.settings.population);
-  const int64_t stride = call.width - call.cells;
-  const T* const candidates = call.columns_of<T>(problem, 0, family.first_column + (after ? 0 : first));
-  const int64_t* const weights = call.weights + int64_t{problem} * samples;
-  const auto sum_of = [&](int row, int value) { return sums + value * part.parts * part.rows + row; };
+            rows = min(kColumns, static_cast<int>(family.rows) - first);
+  const bool counts = counted == nullptr;
+  Sum* const sums = counts ? reinterpret_cast<Sum*>(update::dynamic_shared())
+                           : counted + (problem * family.rows + first) * values;
+  const int parts = counts ? kParts : 1, of_value = counts ? kMoveThreads : 1, of_row = counts ? 1 : values;
+  const auto sum_of = [&](int row, int value) { return sums + value * of_value + row * of_row; };
+  if (counts) {
+    const int samples = static_cast<int>(call.settings.population);
+    const T* const x =
+        call.columns_of<T>(problem, 0, family.first_column + first + min(lane % kColumns, rows - 1));
+    const int64_t* const weights = call.weights + problem * samples;
+    for (int k = 0; k < values; ++k) sums[k * kMoveThreads + thread] = 0;
 #pragma unroll 1
-  for (int i = thread; i < values * part.parts * part.rows; i += kMoveThreads) sums[i] = 0;
-  __syncthreads();
-  if (part.parts > 1) {
-    const T* const x = candidates + min(thread % kColumns, last);
-#pragma unroll 1
-    for (int begin = thread / kColumns; begin < samples; begin += kAtOnce * kParts) {
-      T number[kAtOnce];
-      int64_t weight[kAtOnce];
+    for (int begin = thread / kColumns; begin < samples; begin += kLoads * kParts) {
+      T number[kLoads];
+      int64_t weight[kLoads];
 #pragma unroll
-      for (int u = 0; u < kAtOnce; ++u) {
+      for (int u = 0; u < kLoads; ++u) {
         const int i = begin + u * kParts, near = min(i, samples - 1);
         const int64_t known = weights[near];
-        number[u] = x[near * stride];
+        number[u] = x[near * (call.width - call.cells)];
         weight[u] = i == near ? known : 0;
       }
 #pragma unroll
-      for (int u = 0; u < kAtOnce; ++u) {
+      for (int u = 0; u < kLoads; ++u) {
         sums[value_of(family, number[u]) * kMoveThreads + thread] += weight[u];
-      }
-    }
-  } else {
-    const int entries = samples << part.log_columns, mask = (1 << part.log_columns) - 1;
-    const auto column_of = [&](int entry) { return min(entry & mask, last); };
-    const auto candidate_of = [&](int entry) { return min(entry >> part.log_columns, samples - 1); };
-    const auto row_of = [&](int entry) {  // of the block's, or any other number
-      const int column = column_of(entry), from = max(column - 1, 0);
-      if (!after) return column;
-      const int item = value_of(family, candidates[candidate_of(entry) * stride + from]);
-      return (column == 0 ? 0 : 1 + item) - first;
-    };
-#pragma unroll 1
-    for (int begin = thread; begin < entries; begin += kAtOnce * kMoveThreads) {
-      unsigned those = 0;
-#pragma unroll
-      for (int u = 0; u < kAtOnce; ++u) {
-        const int entry = begin + u * kMoveThreads;
-        const bool is_one = static_cast<unsigned>(row_of(entry)) < static_cast<unsigned>(rows);
-        those |= is_one && entry < entries && (entry & mask) <= last ? 1u << u : 0u;
-      }
-#pragma unroll 1
-      for (; those != 0; those &= those - 1) {
-        const int entry = begin + (__ffs(those) - 1) * kMoveThreads, i = candidate_of(entry);
-        const int value = value_of(family, candidates[i * stride + column_of(entry)]);
-        atomicAdd(sum_of(row_of(entry), value), static_cast<unsigned long long>(weights[i]));
       }
     }
   }
   __syncthreads();
   const int64_t place = problem * call.width + family.first_cell + int64_t{first} * values;
 #pragma unroll 1
-  for (int cell = thread; cell < values * part.rows; cell += kMoveThreads) {
-    const int value = cell / part.rows, row = cell - value * part.rows;
+  for (int cell = thread; cell < values * kColumns; cell += kMoveThreads) {
+    const int value = cell / kColumns, row = cell % kColumns;
     if (row >= rows) continue;
     const double p = call.before[place + row * values + value];
-    auto* const own = sum_of(row, value);
+    Sum* const own = sum_of(row, value);
     int64_t sum = 0;
 #pragma unroll 8
-    for (int i = 0; i < part.parts; ++i) sum += static_cast<int64_t>(own[i * part.rows]);
-    own[0] = bit_cast<unsigned long long>(raised(family, p, sum));
+    for (int i = 0; i < parts; ++i) sum += static_cast<int64_t>(own[i * kColumns]);
+    own[0] = bit_cast<Sum>(raised(family, p, sum));
   }
   __syncthreads();
 #pragma unroll 1
@@ -299,36 +295,35 @@ template <typename T> __global__ void __launch_bounds__(kMoveThreads)
   }
 }
 
-template <typename T, typename Gpu> void move(const Gpu& device, const Move& call, const Family& family) {
-  Part part{kColumns, kParts, 3, 0};
-  int64_t bytes = 0;
-  const int64_t problems = call.settings.problems;
-  const auto fits = [&] {
-    bytes = 8 * std::max<int64_t>(kPlaces, family.values * part.rows * part.parts);
-    return device.gives(move_kernel<T>, bytes);
-  };
-  if (family.has_transitions() || !fits()) {
-    part.parts = 1;
-    if (family.has_transitions()) {
-      const int64_t rows = divide_up(problems * family.rows, device.multiprocessors);
-      part.rows = static_cast<int>(std::min(family.rows, rows));
-      while (int64_t{1} << part.log_columns < family.columns) ++part.log_columns;
-    }
-    while (!fits() && part.rows > 1) part.rows = (part.rows + 1) / 2;
+template <typename T, typename Gpu>
+void move(const Gpu& device, const Move& call, const Family& family, Device where) {
+  const int64_t problems = call.settings.problems, cells = problems * family.rows * family.values,
+                blocks = divide_up(family.rows, kColumns) + (family.first_column == 0 ? 1 : 0);
+  int64_t bytes = 8 * std::max<int64_t>(kPlaces, kMoveThreads * family.values);
+  std::optional<Tensor> zeros;
+  Sum* counted = nullptr;
+  if (family.has_transitions() || !device.gives(move_kernel<T>, bytes)) {
+    zeros = empty(where, ScalarType::Long, {cells});
+    counted = static_cast<Sum*>(zeros->mutable_data_ptr());
+    device.zero(counted, 8 * cells);
+    device.launch(count_kernel<T>, divide_up(problems * call.settings.population, kWarps), kThreads, 0, call,
+        family, counted);
+    bytes = 8 * kPlaces;
   }
-  part.blocks = static_cast<int>(divide_up(family.rows, part.rows) + (family.first_column == 0 ? 1 : 0));
-  device.launch_early(move_kernel<T>, problems * part.blocks, kMoveThreads, bytes, call, family, part);
+  device.launch_early(move_kernel<T>, problems * blocks, kMoveThreads, bytes, call, family,
+      static_cast<int>(blocks), counted);
 }
 
-template <typename Gpu> void launch(const Gpu& device, const Move& call, Device) {
+template <typename Gpu> void launch(const Gpu& device, const Move& call, Device where) {
   const int64_t problems = call.settings.problems;
   if (problems == 0) return device.launch(update::count_kernel, 1, 1, 0, call);
+  const int64_t blocks = divide_up(call.settings.population, kWarps);
   update::visit_fitness(call.fitness_type, [&](auto kind) {
-    device.launch_early(rank_kernel<decltype(kind)>, divide_up(problems * call.settings.population, kWarps),
-        kThreads, 0, call);
+    device.launch_early(
+        rank_kernel<decltype(kind)>, problems * blocks, kThreads, 0, call, static_cast<uint32_t>(blocks));
   });
   for (const Family& family : *call.families) {
-    (call.type == ScalarType::Double ? move<double, Gpu> : move<float, Gpu>)(device, call, family);
+    (call.type == ScalarType::Double ? move<double, Gpu> : move<float, Gpu>)(device, call, family, where);
   }
 }
 
