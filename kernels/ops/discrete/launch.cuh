@@ -124,8 +124,8 @@ template <typename Type> __global__ void __launch_bounds__(kThreads)
   __shared__ typename Type::Key keys[kTile];
   const int samples = static_cast<int>(call.settings.population);
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp;
-  const int64_t problem = blockIdx.x / blocks, first = problem * samples;
-  const int i = static_cast<int>(blockIdx.x % blocks) * kWarps + thread / kWarp;
+  const uint32_t problem = blockIdx.x / blocks, first = problem * samples;
+  const int i = static_cast<int>(blockIdx.x - problem * blocks) * kWarps + thread / kWarp;
   const auto bits_of = [&](int k) { return update::load<Type>(call.fitness, first + min(k, samples - 1)); };
   const auto bits = bits_of(i);
   const auto own = Type::key(bits, call.settings.maximize);
@@ -140,12 +140,13 @@ template <typename Type> __global__ void __launch_bounds__(kThreads)
       keys[u * kThreads + thread] = Type::key(loaded[u], call.settings.maximize);
     }
     __syncthreads();
-    const int end = min(kTile, samples - tile);
 #pragma unroll 8
-    for (int k = lane; k < end; k += kWarp) {
-      better += keys[k] < own ? 1 : 0;
-      equal += keys[k] == own ? 1 : 0;
-      before += keys[k] == own && tile + k < i ? 1 : 0;
+    for (int turn = 0; turn < kTile / kWarp; ++turn) {
+      const auto key = keys[turn * kWarp + lane];
+      const int k = tile + turn * kWarp + lane;
+      better += k < samples && key < own ? 1 : 0;
+      equal += k < samples && key == own ? 1 : 0;
+      before += k < i && key == own ? 1 : 0;
     }
     __syncthreads();
   }
@@ -242,7 +243,7 @@ template <typename T> __global__ void __launch_bounds__(kMoveThreads) move_kerne
   const bool counts = counted == nullptr;
   Sum* const sums = counts ? reinterpret_cast<Sum*>(update::dynamic_shared())
                            : counted + (problem * family.rows + first) * values;
-  const int parts = counts ? kParts : 1, of_value = counts ? kMoveThreads : 1, of_row = counts ? 1 : values;
+  const int of_value = counts ? kMoveThreads : 1, of_row = counts ? 1 : values;
   const auto sum_of = [&](int row, int value) { return sums + value * of_value + row * of_row; };
   if (counts) {
     const int samples = static_cast<int>(call.settings.population);
@@ -275,10 +276,12 @@ template <typename T> __global__ void __launch_bounds__(kMoveThreads) move_kerne
     if (row >= rows) continue;
     const double p = call.before[place + row * values + value];
     Sum* const own = sum_of(row, value);
-    int64_t sum = 0;
-#pragma unroll 8
-    for (int i = 0; i < parts; ++i) sum += static_cast<int64_t>(own[i * kColumns]);
-    own[0] = bit_cast<Sum>(raised(family, p, sum));
+    Sum sum = own[0];
+    if (counts) {
+#pragma unroll 9
+      for (int i = 1; i < kParts; ++i) sum += own[i * kColumns];
+    }
+    own[0] = bit_cast<Sum>(raised(family, p, static_cast<int64_t>(sum)));
   }
   __syncthreads();
 #pragma unroll 1

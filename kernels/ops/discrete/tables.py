@@ -37,7 +37,7 @@ Families = Sequence[tuple[int, int, int, float | None]]
 """Of each columns, rows, values and beta (None: the rule's). Rows are columns, or of transitions one more."""
 
 _ONE = 1 << 40
-_MOST = 16384, 4096  # candidates, of which CUDA counts for each the better ones, and values of a row
+_MOST = 16384  # candidates, of which CUDA counts for each the better ones
 
 State = tuple[Tensor, Tensor, Tensor]
 
@@ -65,7 +65,7 @@ def update_tables(
         The state after this generation, new tensors.
     """
     size = index(fitness.shape[-1])  # index: a number for Dynamo, where it has a symbol
-    if fitness.is_cuda and (size > _MOST[0] or max(values for _, _, values, _ in families) > _MOST[1]):
+    if fitness.is_cuda and size > _MOST:
         return update_tables_reference(fitness, candidates, state, num_elites, families, maximize=maximize)
     moves = [(*family[:3], *_steps((size, *map(index, family[:3])), family[3])) for family in families]
     numbers = [list(each) for each in zip(*moves, strict=True)]
