@@ -231,12 +231,9 @@ template <typename T> __global__ void __launch_bounds__(kThreads)
 // Moves a table. A block has a few rows. It adds up the weights of their values in shared memory, where each
 // thread has a column and sums of its own; or they are counted before. One more block of a problem finishes it.
 template <typename T> __global__ void __launch_bounds__(kMoveThreads) move_kernel(
-    const __grid_constant__ Move call, const __grid_constant__ Family family, int blocks, Sum* counted) {
-  wait_for_kernel_before();
-  let_kernel_after_begin();
-  const int64_t problem = blockIdx.x / blocks;
-  const int first = static_cast<int>(blockIdx.x % blocks) * kColumns;
-  if (first >= family.rows) return finish<T>(call, problem);
+    const __grid_constant__ Move call, const __grid_constant__ Family family, uint32_t blocks, Sum* counted) {
+  const uint32_t problem = blockIdx.x / blocks;
+  const int first = static_cast<int>(blockIdx.x - problem * blocks) * kColumns;
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp;
   const int values = static_cast<int>(family.values),
             rows = min(kColumns, static_cast<int>(family.rows) - first);
@@ -245,22 +242,26 @@ template <typename T> __global__ void __launch_bounds__(kMoveThreads) move_kerne
                            : counted + (problem * family.rows + first) * values;
   const int of_value = counts ? kMoveThreads : 1, of_row = counts ? 1 : values;
   const auto sum_of = [&](int row, int value) { return sums + value * of_value + row * of_row; };
-  if (counts) {
-    const int samples = static_cast<int>(call.settings.population);
-    const T* const x =
-        call.columns_of<T>(problem, 0, family.first_column + first + min(lane % kColumns, rows - 1));
-    const int64_t* const weights = call.weights + problem * samples;
-    for (int k = 0; k < values; ++k) sums[k * kMoveThreads + thread] = 0;
 #pragma unroll 1
-    for (int begin = thread / kColumns; begin < samples; begin += kLoads * kParts) {
+  for (int k = 0; counts && k < values; ++k) sums[k * kMoveThreads + thread] = 0;
+  wait_for_kernel_before();
+  let_kernel_after_begin();
+  if (rows <= 0) return finish<T>(call, problem);
+  if (counts) {
+    const int samples = static_cast<int>(call.settings.population), part = thread / kColumns;
+    const int64_t stride = call.width - call.cells;
+    const T* x =
+        call.columns_of<T>(problem, part, family.first_column + first + min(lane % kColumns, rows - 1));
+    const int64_t* const weights = call.weights + int64_t{problem} * samples;
+#pragma unroll 1
+    for (int begin = part; begin < samples; begin += kLoads * kParts) {
       T number[kLoads];
       int64_t weight[kLoads];
 #pragma unroll
-      for (int u = 0; u < kLoads; ++u) {
-        const int i = begin + u * kParts, near = min(i, samples - 1);
-        const int64_t known = weights[near];
-        number[u] = x[near * (call.width - call.cells)];
-        weight[u] = i == near ? known : 0;
+      for (int u = 0; u < kLoads; ++u, x += kParts * stride) {
+        const int i = begin + u * kParts;
+        number[u] = i < samples ? *x : T(0);
+        weight[u] = i < samples ? weights[i] : 0;
       }
 #pragma unroll
       for (int u = 0; u < kLoads; ++u) {
@@ -314,7 +315,7 @@ void move(const Gpu& device, const Move& call, const Family& family, Device wher
     bytes = 8 * kPlaces;
   }
   device.launch_early(move_kernel<T>, problems * blocks, kMoveThreads, bytes, call, family,
-      static_cast<int>(blocks), counted);
+      static_cast<uint32_t>(blocks), counted);
 }
 
 template <typename Gpu> void launch(const Gpu& device, const Move& call, Device where) {
