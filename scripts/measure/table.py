@@ -51,7 +51,7 @@ _TABLE = (
     Measurement("coco", "coco", CPU),
     *(Measurement(suite, "coco", CPU, f"--suite {suite} {words}") for suite, words in SUITES.items()),
     Measurement("operators", "operators"),
-    Measurement("discrete", "discrete", CPU),
+    Measurement("discrete", "discrete"),
     Measurement("rollout", "rollout", ALL),
     Measurement("env", "env", ALL),
     Measurement("equality", "equality", GPU),

@@ -44,7 +44,7 @@ def emulated() -> dict[str, Any]:
     sources = (HERE / "emulated_cem_update.cpp",)
     Extension("emulated_cem_update", sources, folders, flags=("-O1",), reason="test").load()
     names = ("cem_update", "cma_update", "draw_correlated", "set_multiprocessors")
-    names += ("sample_categorical", "sample_permutation", "update_tables")
+    names += ("sample_discrete", "update_tables")
     return {name: getattr(torch.ops.emulated, name) for name in names}
 
 

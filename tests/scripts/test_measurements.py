@@ -52,6 +52,7 @@ TINY: dict[str, dict[str, Any]] = {
     "generation": {"SHAPES": dict.fromkeys(("cpu", "cuda"), ((20, 4),)), "GENERATIONS": 20, "REPEATS": 1},
     "discrete": {
         **{"PAIRS": 2, "VALUES": 3, "SEEDS": 1, "FEW": 1, "LOOK": 20, "TRIALS": 20, "MOST": 200},
+        **{"BITS": 4, "CATEGORIES": (3, 4), "ITEMS": 5, "POPULATION": 16, "ELITES": 3, "PLAN": _ONCE},
     },
     "operators": {
         **{"ELEMENTS": {"cpu": 64, "cuda": 64}, "ROUNDS": 1, "DTYPES": (torch.float32,)},
