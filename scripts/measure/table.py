@@ -43,6 +43,7 @@ SUITES = {
 }
 """Those of COCO, and what is measured of them."""
 _PLAYERS = ("dt20", "best", "bcts", "bdu", "bertsekas")
+TRAININGS = ("training", "first_run")
 TOOLS = ("memcheck", "racecheck", "initcheck")
 
 _TABLE = (
@@ -55,6 +56,7 @@ _TABLE = (
     Measurement("rollout", "rollout", ALL),
     Measurement("env", "env", ALL),
     Measurement("equality", "equality", GPU),
+    *(Measurement(each, "training", BOTH, each) for each in TRAININGS),
     Measurement("reproduce", "reproduce", BOTH),
     Measurement("published", "reproduce", BOTH, "published"),
     *(Measurement(x, "reproduce", GPU if x.endswith("x20") else CPU, x) for x in SEARCHES),
@@ -100,6 +102,7 @@ OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "rollout": {"controllers": {**_CONTROLLERS, "default": _PLAYERS}, "--board": _BOARD, **_LENGTH},
     "env": _GAMES,
     "peers": _GAMES,
+    "training": {"what": _choice("what", TRAININGS)},
     "sanitizers": {"tool": _choice("tool", TOOLS)},
     "reproduce": {
         "experiments": _choice("experiment", ("published", *SEARCHES), nargs="*"),

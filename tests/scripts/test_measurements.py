@@ -25,7 +25,7 @@ from tetris import Lookahead, Rollout, Rules, Streams
 
 Script = Callable[..., Any]
 KEYS = ["commit", "dirty", "date", "command", "machine", "versions", "figures", "data"]
-BY_HAND = table.TOOLS  # they run pytest
+BY_HAND = ("first_run", *table.TOOLS)  # it compiles all anew; they run pytest
 NEEDS_COCO = pytest.mark.skipif(find_spec("cocoex") is None, reason="needs coco-experiment")
 
 _ONCE, _LITTLE = Plan(1, 1, 0), "--repeats 1 --seconds 0.001"
@@ -71,6 +71,11 @@ TINY: dict[str, dict[str, Any]] = {
         **{"QUICK_SECONDS": 0.01, "SECONDS": 0.01},
     },
     "peers": {"SHAPES": ((20, 2),)},
+    "training": {
+        "SEEDS": (1, 2),
+        "FLAGS": "--curriculum= --board 6x6 --generations 1 --population 4 --elites 2 --streams 2"
+        " --decisions 20 --score-decisions 640".split(),
+    },
 }
 """What is put in the place of a module's constants, and of what it starts processes with."""
 
