@@ -160,12 +160,7 @@ def _read(row: Measurement, words: Sequence[str]) -> argparse.Namespace:
     source = Path(__file__).with_name(f"{row.module}.py").read_text(encoding="utf-8")
     doc = ast.get_docstring(ast.parse(source)) or ""
     options = OPTIONS.get(row.module, {})
-    operands = [
-        f"[{settings['metavar']} ...]" if "nargs" in settings else settings["metavar"]
-        for name, settings in options.items()
-        if name[0] != "-"
-    ]
-    parser = Parser(description=doc, usage=" ".join(["%(prog)s [option ...]", *operands]))
+    parser = Parser(description=doc, usage="%(prog)s [option ...] [argument ...]")
     for name, settings in options.items():
         parser.add_argument(name, **settings)
     if len(row.devices) > 1:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from measure import coco, equality, provenance, reproduce, rollout, sampling, sanitizers, table
-from measure.provenance import RESULTS, Measured, read_result
+from measure.provenance import RESULTS, Measured
 from measure.table import MEASUREMENTS
 from measure.timing import Plan
 
@@ -73,11 +73,18 @@ TINY: dict[str, dict[str, Any]] = {
     "peers": {"SHAPES": ((20, 2),)},
     "training": {
         "SEEDS": (1, 2),
-        "FLAGS": "--curriculum= --board 6x6 --generations 1 --population 4 --elites 2 --streams 2"
-        " --decisions 20 --score-decisions 640".split(),
+        "FLAGS": [
+            *("--curriculum=", "--board=6x6", "--generations=1", "--population=16", "--elites=4"),
+            *("--streams=2", "--decisions=20", "--score-decisions=640"),
+        ],
     },
 }
 """What is put in the place of a module's constants, and of what it starts processes with."""
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """Read a result file."""
+    return dict(json.loads(path.read_text(encoding="utf-8")))
 
 
 @pytest.fixture
@@ -197,13 +204,6 @@ def test_a_result_names_the_commit_that_was_there_when_the_measurement_began(
     ended = script("measure.__main__", "rollout", "--device", "python", "--json", tmp_path / "x.json")
     assert ended.status == 0, ended.err
     assert read_result(tmp_path / "x.json")["commit"] == "a" * 40
-
-
-@pytest.mark.parametrize("text", ["{", '{"figures": {}}'])
-def test_what_is_no_result_is_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / "x.json").write_text(text)
-    with pytest.raises(ValueError, match="expected a result file"):
-        read_result(tmp_path / "x.json")
 
 
 @pytest.mark.usefixtures("small")
