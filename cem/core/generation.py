@@ -148,7 +148,7 @@ def _with_families(state: State, candidates: Tensor, fitness: Tensor) -> State:
 
 def _moved(state: State, candidates: Tensor, fitness: Tensor) -> State:
     """Return the next state of all but a full covariance with paths."""
-    settings, config = state.settings, state.settings.config
+    settings, config, weights = state.settings, state.settings.config, state.weights
     update: Any = cem_update
     if settings.backend == "torch":
         update = partial(cem_update_reference, fixed_order=False)
@@ -161,7 +161,7 @@ def _moved(state: State, candidates: Tensor, fitness: Tensor) -> State:
         settings.num_elites,
         maximize=settings.maximize,
         extra_variance=state.variance_schedule,
-        weights=None if state.weights is None else state.weights[: settings.num_elites],
+        weights=weights if weights is None or state.paths is None else weights[: settings.num_elites],
         std_floor=state.std_floor,
         variance_about=config.variance_about,
         smoothing=config.smoothing,
