@@ -67,23 +67,23 @@ def draw(state: State, sample: Sample, size: int | None = None) -> Tensor:
 
 def _normal(state: State, sample: Sample, size: int) -> Tensor:
     """Return the columns of the normal distribution, within the bounds."""
-    handling, bounds = state.settings.config.bound_handling, bounds_of(state)
+    handling, bounds, rows = state.settings.config.bound_handling, bounds_of(state), state.distribution
     if state.factor is None and sample is operator_sample and (bounds is None or handling == "clamp"):
-        return operator_sample(state, state.distribution, size, bounds)
-    mean, std = state.distribution[..., MEAN, :], state.distribution[..., STD, :]
+        return operator_sample(state, rows, size, bounds)  # no view: it takes as long as a small kernel
     if state.factor is None:
-        x = sample(state, state.distribution, size)
+        x = sample(state, rows, size)
     elif sample is operator_sample and is_fused(state):
         clamped = bounds if handling == "clamp" else None
         which = {"seed": state.seed, "generation": state.generation}
-        x = draw_correlated(state.distribution, state.factor, size, bounds=clamped, **which)
+        x = draw_correlated(rows, state.factor, size, bounds=clamped, **which)
         bounds = bounds if clamped is None else None
     else:
-        standard = torch.stack([torch.zeros_like(mean), torch.ones_like(std)], dim=-2)
+        mean = rows[..., MEAN, :]
+        standard = torch.stack([torch.zeros_like(mean), torch.ones_like(mean)], dim=-2)
         noise = sample(state, standard, size)
         with torch.autocast(mean.device.type, enabled=False):
             x = torch.add(noise @ state.factor.mT, mean.unsqueeze(-2))
-    return x if bounds is None else keep_inside(x, mean, std, *bounds, handling)
+    return x if bounds is None else keep_inside(x, rows[..., MEAN, :], rows[..., STD, :], *bounds, handling)
 
 
 def tell(state: State, candidates: Tensor, fitness: Tensor) -> State:
@@ -148,7 +148,7 @@ def _with_families(state: State, candidates: Tensor, fitness: Tensor) -> State:
 
 def _moved(state: State, candidates: Tensor, fitness: Tensor) -> State:
     """Return the next state of all but a full covariance with paths."""
-    settings, config = state.settings, state.settings.config
+    settings, config, weights = state.settings, state.settings.config, state.weights
     update: Any = cem_update
     if settings.backend == "torch":
         update = partial(cem_update_reference, fixed_order=False)
@@ -161,7 +161,7 @@ def _moved(state: State, candidates: Tensor, fitness: Tensor) -> State:
         settings.num_elites,
         maximize=settings.maximize,
         extra_variance=state.variance_schedule,
-        weights=None if state.weights is None else state.weights[: settings.num_elites],
+        weights=weights if weights is None or state.paths is None else weights[: settings.num_elites],
         std_floor=state.std_floor,
         variance_about=config.variance_about,
         smoothing=config.smoothing,
