@@ -25,6 +25,8 @@ template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD> struct PoolRollout {
   PieceQueues& queues;
   const int lane = threadIdx.x % WARP;
   const WarpGroup warps{job.groups};
+  // Of a game. Where all that may come next counts each has one of the two placements that are compared.
+  static constexpr int THREADS = LOOKAHEAD == Lookahead::none ? 1 : 2;
 
   __device__ int piece_of(uint32_t game, uint32_t made) const {
     return job.pieces_of(game).piece(job.start + made);
@@ -38,29 +40,85 @@ template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD> struct PoolRollout {
 
   // One decision; whether it ends the game. The search needs the registers that the game's state would take: it is read again.
   __device__ __forceinline__ bool decide(GameState& game, uint32_t index, int piece) {
-    const Choice choice = choose(index, piece);
+    uint32_t two = 0;
+    Choice choice;
+    if constexpr (LOOKAHEAD == Lookahead::none) choice = choose(index, piece);
+    else choice = choose_by_prospects(index, piece, two);
     game = job.states[index];
     const auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
     const Board<L> board(geometry, with_walls(geometry, game.columns));
     ++game.made;
-    return land(board, piece, choice, game);
+    const bool over = land(board, piece, choice, game);
+    game.two = over ? 0 : two;
+    return over;
+  }
+
+  __device__ __forceinline__ const int32_t* weights_of(uint32_t index) const {
+    return job.weights + int64_t(job.candidate_of(index)) * List::ROW;
   }
 
   __device__ __forceinline__ Choice choose(uint32_t index, int piece) {
-    const int32_t* weights = job.weights + int64_t(job.candidate_of(index)) * List::ROW;
     const auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
-    const Decision decision(geometry, weights);
+    const Decision decision(geometry, weights_of(index));
     WarpMemory& memory = warp_memory();
     const GameState game = job.states[index];  // as a whole, in few reads
     const Board<L> board(geometry, with_walls(geometry, game.columns), {memory.kept(), lane});
-    ThreadSearch<List, BOARD_WIDTH> search{job.rules, memory};
-    if constexpr (LOOKAHEAD == Lookahead::none) return search.choose(decision, board, piece);
-    else
-      return choose_by_prospects<List>(
-          board, decision.weights, piece, job.pieces.source,
-          [&](int place) { return whole_score<List>(board, decision.weights, piece, place); },
-          [&](const Board<L>& on) { return typename Decision::Search(decision, on); },
-          [&](typename Decision::Search& on, int falls) { return search.choose(decision, on, falls); });
+    return ThreadSearch<List, BOARD_WIDTH>{job.rules, memory}.choose(decision, board, piece);
+  }
+
+  // See choose_by_prospects: each of two threads searches behind one of the placements that are compared. The two best ones of the
+  // piece that falls next are among what is found, and kept with the game: the next decision begins with them, in `two`.
+  __device__ __forceinline__ Choice choose_by_prospects(uint32_t index, int piece, uint32_t& two) {
+    const auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
+    ThreadSearch<List, BOARD_WIDTH> search{job.rules, warp_memory()};
+    const int next = piece_of(index, job.states[index].made + 1);
+    uint32_t best = job.states[index].two;
+    Prospect found{0, 0};
+    for (bool behind = !__any_sync(~0u, best == 0);; behind = true) {
+      const Decision decision(geometry, weights_of(index));
+      auto cells = with_walls(geometry, job.states[index].columns);
+      uint32_t ends = 0;  // the game, a bit a piece
+      int once = 0;       // the part of a pair's value that is the first placement's
+      if (behind) {
+        const Board<L> before(geometry, cells);
+        const int place = Choice{0, place_of(best, lane % 2)}.made();
+        const Landing<L> landing(before, piece, place);
+        once = List::template placement_value<L>(
+            decision.weights, AfterState<L>(before, landing, piece, place));
+        cells = landing.cells;
+        for (int i = 0; geometry.original && i < PIECES; ++i) {
+          ends |= (appears(geometry, cells, i) ? 0u : 1u) << i;
+        }
+      }
+      const Board<L> board(geometry, cells, {search.memory.kept(), lane});
+      typename Decision::Search on(decision, board);
+      for (int k = 0; k < (behind ? job.pieces.source.count : 1); ++k) {
+        if (behind) warps.wait();  // a group fetches the code of a search once
+        const int falls = behind ? job.pieces.source.at(k) : piece;
+        const BestTwo places = search.best_two(decision, on, falls);
+        if (!behind) best = packed(places);
+        else if (falls == next) two = packed(places);
+        if (behind && places.first.place != Choice::NONE && (ends >> falls & 1) == 0) {
+          ++found.survived;
+          found.sum += places.first.score + once;
+        }
+      }
+      if (behind) break;
+    }
+    const Prospect other{
+        __shfl_sync(~0u, found.survived, lane ^ 1), __shfl_sync(~0u, found.sum, lane ^ 1)};
+    const bool second = lane % 2 == 1 ? found.exceeds(other) : other.exceeds(found);
+    const int taken = second && place_of(best, 1) != Choice::NONE ? 1 : 0;
+    two = __shfl_sync(~0u, two, (lane & ~1) + taken);
+    return {0, place_of(best, taken)};
+  }
+
+  // Two placements as a number that is not 0, and one of them.
+  __device__ static uint32_t packed(const BestTwo& best) {
+    return 1u << 16 | (best.first.place + 1) << 8 | (best.second.place + 1);
+  }
+  __device__ static int place_of(uint32_t two, int which) {
+    return static_cast<int>(two >> (which == 0 ? 8 : 0) & 255) - 1;
   }
 
   // Plays games first .. first + count - 1.
@@ -80,23 +138,30 @@ template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD> struct PoolRollout {
     }
     const auto decisions = static_cast<uint32_t>(job.decisions);
     int slot, piece;
-    while (queues.take(warps, slot, piece)) {
+    while (queues.template take<THREADS>(warps, slot, piece)) {
       const bool exists = slot >= 0;
-      if (!__any_sync(~0u, exists)) continue;
-      slot = __shfl_sync(~0u, slot, exists ? lane : 0);  // lanes without a game of their own play along
+      if (!__any_sync(~0u, exists)) {
+        for (int k = 0; THREADS > 1 && k < job.pieces.source.count; ++k) warps.wait();  // for the others: see `choose`
+        continue;
+      }
+      slot = __shfl_sync(~0u, slot, exists ? lane : lane % THREADS);  // lanes without a game of their own play along
       const uint32_t index = first + slot;
       GameState game;
       bool over = decide(game, index, piece);
       const int next = piece_of(index, game.made);
-      if (end_by_next(geometry_of<BOARD_WIDTH>(job.rules), next, game)) over = true;
+      if (end_by_next(geometry_of<BOARD_WIDTH>(job.rules), next, game)) {
+        over = true;
+        game.two = 0;
+      }
       // The stream's games are looked up where one has ended, and not kept at hand during all decisions.
       const bool finished = game.made == decisions || (over && exists && game.games >= job.games_left(index));
       __syncwarp();  // lanes that play along have read it
-      if (exists && !finished) job.states[index] = game;
-      if (exists && finished) write_result(job, index, game);
-      queues.put(exists && !finished, slot, next);
+      const bool keeps = exists && lane % THREADS == 0;
+      if (keeps && !finished) job.states[index] = game;
+      if (keeps && finished) write_result(job, index, game);
+      queues.put(keeps && !finished, slot, next);
       __syncwarp();
-      queues.finish(__popc(__ballot_sync(~0u, exists && finished)));
+      queues.finish(__popc(__ballot_sync(~0u, keeps && finished)));
     }
   }
 };

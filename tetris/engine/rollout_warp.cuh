@@ -42,7 +42,7 @@ template <class List> struct WarpRollout {
     score_all<2>(decision, search, piece, choice);
     score_all<3>(decision, search, piece, choice);
     score_all<4>(decision, search, piece, choice);
-    choice.consider(best_of_warp(search.best.choice));
+    choice.consider(best_of_warp(search.best.first));
     return choice;
   }
 
