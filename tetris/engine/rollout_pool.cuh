@@ -38,7 +38,7 @@ template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD> struct PoolRollout {
     return *reinterpret_cast<WarpMemory*>(first + static_cast<int>(threadIdx.x / WARP) * job.warp_bytes);
   }
 
-  // One decision; whether it ends the game. The search needs the registers that the game's state would take: it is read again.
+  // One decision; whether it ends the game. Another piece than `piece` falls where `two` is known. The search needs the registers that the game's state would take: it is read again.
   __device__ __forceinline__ bool decide(GameState& game, uint32_t index, int piece) {
     uint32_t two = 0;
     Choice choice;
@@ -48,7 +48,7 @@ template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD> struct PoolRollout {
     const auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
     const Board<L> board(geometry, with_walls(geometry, game.columns));
     ++game.made;
-    const bool over = land(board, piece, choice, game);
+    const bool over = land(board, THREADS > 1 ? game.piece : piece, choice, game);
     game.two = over ? 0 : two;
     return over;
   }
@@ -82,9 +82,10 @@ template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD> struct PoolRollout {
       if (behind) {
         const Board<L> before(geometry, cells);
         const int place = Choice{0, place_of(best, lane % 2)}.made();
-        const Landing<L> landing(before, piece, place);
+        const int own = job.states[index].piece;
+        const Landing<L> landing(before, own, place);
         once = List::template placement_value<L>(
-            decision.weights, AfterState<L>(before, landing, piece, place));
+            decision.weights, AfterState<L>(before, landing, own, place));
         cells = landing.cells;
         for (int i = 0; geometry.original && i < PIECES; ++i) {
           ends |= (appears(geometry, cells, i) ? 0u : 1u) << i;
@@ -96,8 +97,8 @@ template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD> struct PoolRollout {
         if (behind) warps.wait();  // a group fetches the code of a search once
         const int falls = behind ? job.pieces.source.at(k) : piece;
         const BestTwo places = search.best_two(decision, on, falls);
-        if (!behind) best = packed(places);
-        else if (falls == next) two = packed(places);
+        if (!behind && best == 0) best = packed(places);
+        if (behind && falls == next) two = packed(places);
         if (behind && places.first.place != Choice::NONE && (ends >> falls & 1) == 0) {
           ++found.survived;
           found.sum += places.first.score + once;
@@ -131,8 +132,12 @@ template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD> struct PoolRollout {
       const bool exists = i < count;
       const bool stopped = exists && job.games_left(first + i) <= 0;
       const bool plays = exists && !stopped;
-      if (plays) job.states[first + i] = first_state(job, first + i);
-      queues.put(plays, static_cast<int>(i), plays ? job.first_piece(first + i) : 0);
+      const int piece = plays ? job.first_piece(first + i) : 0;
+      if (plays) {
+        job.states[first + i] = first_state(job, first + i);
+        if (THREADS > 1) job.states[first + i].piece = piece;
+      }
+      queues.put(plays, static_cast<int>(i), piece);
       __syncwarp();
       queues.finish(__popc(__ballot_sync(~0u, stopped)));
     }
@@ -157,9 +162,10 @@ template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD> struct PoolRollout {
       const bool finished = game.made == decisions || (over && exists && game.games >= job.games_left(index));
       __syncwarp();  // lanes that play along have read it
       const bool keeps = exists && lane % THREADS == 0;
+      game.piece = next;
       if (keeps && !finished) job.states[index] = game;
       if (keeps && finished) write_result(job, index, game);
-      queues.put(keeps && !finished, slot, next);
+      queues.put(keeps && !finished, slot, game.two != 0 ? 0 : next);
       __syncwarp();
       queues.finish(__popc(__ballot_sync(~0u, keeps && finished)));
     }
