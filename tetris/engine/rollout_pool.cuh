@@ -84,8 +84,8 @@ template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD> struct PoolRollout {
         const int place = Choice{0, place_of(best, lane % 2)}.made();
         const int own = job.states[index].piece;
         const Landing<L> landing(before, own, place);
-        once = List::template placement_value<L>(
-            decision.weights, AfterState<L>(before, landing, own, place));
+        once =
+            List::template placement_value<L>(decision.weights, AfterState<L>(before, landing, own, place));
         cells = landing.cells;
         for (int i = 0; geometry.original && i < PIECES; ++i) {
           ends |= (appears(geometry, cells, i) ? 0u : 1u) << i;
@@ -106,8 +106,7 @@ template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD> struct PoolRollout {
       }
       if (behind) break;
     }
-    const Prospect other{
-        __shfl_sync(~0u, found.survived, lane ^ 1), __shfl_sync(~0u, found.sum, lane ^ 1)};
+    const Prospect other{__shfl_sync(~0u, found.survived, lane ^ 1), __shfl_sync(~0u, found.sum, lane ^ 1)};
     const bool second = lane % 2 == 1 ? found.exceeds(other) : other.exceeds(found);
     const int taken = second && place_of(best, 1) != Choice::NONE ? 1 : 0;
     two = __shfl_sync(~0u, two, (lane & ~1) + taken);
@@ -146,10 +145,12 @@ template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD> struct PoolRollout {
     while (queues.template take<THREADS>(warps, slot, piece)) {
       const bool exists = slot >= 0;
       if (!__any_sync(~0u, exists)) {
-        for (int k = 0; THREADS > 1 && k < job.pieces.source.count; ++k) warps.wait();  // for the others: see `choose`
+        for (int k = 0; THREADS > 1 && k < job.pieces.source.count; ++k)
+          warps.wait();  // for the others: see `choose`
         continue;
       }
-      slot = __shfl_sync(~0u, slot, exists ? lane : lane % THREADS);  // lanes without a game of their own play along
+      slot = __shfl_sync(
+          ~0u, slot, exists ? lane : lane % THREADS);  // lanes without a game of their own play along
       const uint32_t index = first + slot;
       GameState game;
       bool over = decide(game, index, piece);
