@@ -250,21 +250,14 @@ struct Prospect {
 template <class List, class L, class Score, class SearchOn, class Choose>
 TETRIS_FUNCTION Choice choose_by_prospects(const Board<L>& board, const int32_t* weights, int piece,
     const PieceSource& source, const Score& score, const SearchOn& search_on, const Choose& choose) {
-  Choice two[2] = {NO_CHOICE, NO_CHOICE};
-  each_placement(board.geometry, piece, [&](int place) {
-    const Choice found = score(place);
-    const bool best = found.score > two[0].score;
-    if (best || found.score > two[1].score) two[1] = best ? two[0] : found;
-    if (best) two[0] = found;
-  });
-  Choice chosen = two[0];
+  BestTwo two;
+  each_placement(board.geometry, piece, [&](int place) { two.consider(score(place)); });
+  Choice chosen = two.first;
   Prospect most;
-  for (int i = 0; i < 2; ++i) {
-    // On a GPU threads that have no second placement search along.
-    const Choice first = i == 0 ? two[0] : two[1];
-    const int place = first.made();
-    const Landing<L> landing(board, piece, place);
-    const AfterState<L> after(board, landing, piece, place, board.keeper);
+  for (const Choice& first : {two.first, two.second}) {
+    if (first.place == Choice::NONE) break;
+    const Landing<L> landing(board, piece, first.place);
+    const AfterState<L> after(board, landing, piece, first.place);
     auto search = search_on(after);
     Prospect found{0, 0};
     for (int k = 0; k < source.count; ++k) {
@@ -272,13 +265,9 @@ TETRIS_FUNCTION Choice choose_by_prospects(const Board<L>& board, const int32_t*
       const Choice second = choose(search, next);
       if (second.place == Choice::NONE || ends_by_next(board.geometry, landing.cells, next)) continue;
       ++found.survived;
-      found.sum += second.score;
+      found.sum += second.score + List::template placement_value<L>(weights, after);
     }
-    found.sum += static_cast<int64_t>(found.survived) * List::template placement_value<L>(weights, after);
-    if (first.place != Choice::NONE && found.exceeds(most)) {
-      most = found;
-      chosen = first;
-    }
+    if (found.exceeds(most)) most = found, chosen = first;
   }
   return chosen;
 }

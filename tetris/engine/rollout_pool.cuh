@@ -38,12 +38,12 @@ template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD> struct PoolRollout {
     return *reinterpret_cast<WarpMemory*>(first + static_cast<int>(threadIdx.x / WARP) * job.warp_bytes);
   }
 
-  // One decision; whether it ends the game. Another piece than `piece` falls where `two` is known. The search needs the registers that the game's state would take: it is read again.
+  // One decision; whether it ends the game. The search needs the registers that the game's state would take: it is read again.
   __device__ __forceinline__ bool decide(GameState& game, uint32_t index, int piece) {
     uint32_t two = 0;
     Choice choice;
     if constexpr (LOOKAHEAD == Lookahead::none) choice = choose(index, piece);
-    else choice = choose_by_prospects(index, piece, two);
+    else choice = choose_ahead(index, piece, two);
     game = job.states[index];
     const auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
     const Board<L> board(geometry, with_walls(geometry, game.columns));
@@ -66,9 +66,10 @@ template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD> struct PoolRollout {
     return ThreadSearch<List, BOARD_WIDTH>{job.rules, memory}.choose(decision, board, piece);
   }
 
-  // See choose_by_prospects: each of two threads searches behind one of the placements that are compared. The two best ones of the
-  // piece that falls next are among what is found, and kept with the game: the next decision begins with them, in `two`.
-  __device__ __forceinline__ Choice choose_by_prospects(uint32_t index, int piece, uint32_t& two) {
+  // As in decision.h: each of two threads searches behind one of the placements that are compared. The two best ones of the
+  // piece that falls next are among what is found, and kept with the game as `two`. The next decision begins with them, and
+  // `piece` counts only where they are not known.
+  __device__ __forceinline__ Choice choose_ahead(uint32_t index, int piece, uint32_t& two) {
     const auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
     ThreadSearch<List, BOARD_WIDTH> search{job.rules, warp_memory()};
     const int next = piece_of(index, job.states[index].made + 1);
