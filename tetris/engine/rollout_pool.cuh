@@ -95,7 +95,6 @@ template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD> struct PoolRollout {
       const Board<L> board(geometry, cells, {search.memory.kept(), lane});
       typename Decision::Search on(decision, board);
       for (int k = 0; k < (behind ? job.pieces.source.count : 1); ++k) {
-        if (behind) warps.wait();  // a group fetches the code of a search once
         const int falls = behind ? job.pieces.source.at(k) : piece;
         const BestTwo places = search.best_two(decision, on, falls);
         if (!behind && best == 0) best = packed(places);
@@ -145,11 +144,7 @@ template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD> struct PoolRollout {
     int slot, piece;
     while (queues.template take<THREADS>(warps, slot, piece)) {
       const bool exists = slot >= 0;
-      if (!__any_sync(~0u, exists)) {
-        for (int k = 0; THREADS > 1 && k < job.pieces.source.count; ++k)
-          warps.wait();  // for the others: see `choose`
-        continue;
-      }
+      if (!__any_sync(~0u, exists)) continue;
       slot = __shfl_sync(
           ~0u, slot, exists ? lane : lane % THREADS);  // lanes without a game of their own play along
       const uint32_t index = first + slot;
@@ -177,7 +172,8 @@ template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD> struct PoolRollout {
 // Many features are much code. With fewer warps each has more registers, and all of them together are one group: then each
 // instruction is fetched once. With few features waiting for each other costs more.
 template <class List> constexpr bool LONG_CODE = List::APART > 16;
-template <class List> constexpr int POOL_WARPS = LONG_CODE<List> ? 12 : 20;
+template <class List, Lookahead LOOKAHEAD> constexpr int POOL_WARPS =
+    LONG_CODE<List> ? 12 : (LOOKAHEAD == Lookahead::none ? 20 : 16);
 // Warps of a block of up to `warps`, and groups of equal size that they form, for so many games a multiprocessor.
 struct BlockWarps {
   int count, groups;
@@ -190,7 +186,7 @@ template <class List> BlockWarps block_warps(int warps, int64_t games) {
 }
 
 template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD> __global__ void __launch_bounds__(
-    POOL_WARPS<List>* WARP, 1) rollout_pool(const __grid_constant__ PoolJob job) {
+    POOL_WARPS<List, LOOKAHEAD>* WARP, 1) rollout_pool(const __grid_constant__ PoolJob job) {
   PoolRollout<List, BOARD_WIDTH, LOOKAHEAD> rollout{job, *static_cast<PieceQueues*>(shared_memory())};
   // Every block has as many games as the others, but for one, in as few and as equal batches as its memory allows.
   const uint32_t begin = uint64_t(job.total) * blockIdx.x / gridDim.x,
