@@ -55,6 +55,8 @@ template <class... Features> struct FeatureList {
   // Scored by ColumnScores.
   template <class F> static constexpr bool by_column = F::column_height >= 0 || F::column_step >= 0;
   static constexpr bool has_columns = all_follow_drops && (by_column<Features> || ...);
+  // Without what a drop may add to a feature of negative weight a score is bounded above.
+  static constexpr bool has_bounds = all_follow_drops && (Features::has_least || ...);
   static constexpr int APART = (0 + ... + (by_column<Features> ? 0 : 1));  // those that are not
   template <int STEPS> static constexpr bool has_table = ((Features::table_steps == STEPS) || ...);
   // Weights of a candidate, and tables of them, from one candidate to the next.
@@ -108,13 +110,33 @@ template <class... Features> struct FeatureList {
     return sum;
   }
 
-  // The weighted sums of the after-states of a drop that completes no row, without what ColumnScores and StepTable score.
-  template <class L, int WIDTH> TETRIS_FUNCTION static typename L::Scores values(
-      const typename L::Weights* weights, const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
+  // Whether values of `least` features are bounds: no such feature has a positive weight.
+  TETRIS_FUNCTION static bool bounds(const int32_t* weights) {
+    bool all = has_bounds;
+    int i = 0;
+    ((all &= weights[i++] <= 0 || !Features::has_least), ...);
+    return all;
+  }
+
+  // What takes the bound of an after-state to its score; `dropped`: the cells of the piece.
+  template <class L> TETRIS_FUNCTION static int rest_value(
+      const int32_t* weights, const Board<L>& board, const typename L::ColumnBits& dropped) {
+    const typename L::ColumnInts piece = L::nonzero(dropped),
+                                 touched = L::left(piece) | piece | L::right(piece);
+    int sum = 0, i = 0;
+    (add_rest<Features>(sum, weights[i++], board, touched), ...);
+    return sum;
+  }
+
+  // The weighted sums of the after-states of a drop that completes no row, without what ColumnScores and StepTable score. With
+  // `least` that of features that have it.
+  template <class L, int WIDTH>
+  TETRIS_FUNCTION static typename L::Scores values(const typename L::Weights* weights,
+      const Prepared<L>& prepared, const Drop<L, WIDTH>& drop, bool least) {
     // Those that loop come first: what is at hand before a loop has to be put aside during it.
     typename L::Ints early[COUNT];
     int i = 0, j = 0;
-    (compute_early<Features>(early[i++], prepared, drop), ...);
+    (compute_early<Features>(early[i++], prepared, drop, least), ...);
     Sum<L> sum{L::scores(0), weights};
     (add<Features>(sum, early[j++], prepared, drop), ...);
     return sum.scores;
@@ -148,6 +170,10 @@ template <class... Features> struct FeatureList {
   TETRIS_FUNCTION static void add_of_placement(int& sum, int32_t weight, const Board<L>& board) {
     if constexpr (F::of_placement) sum += weight * F::of(board);
   }
+  template <class F, class L> TETRIS_FUNCTION static void add_rest(
+      int& sum, int32_t weight, const Board<L>& board, const typename L::ColumnInts& touched) {
+    if constexpr (F::has_least) sum += weight * F::rest_of(board, touched);
+  }
   template <class F> TETRIS_FUNCTION static void set_column(
       int32_t (&heights)[MAX_WIDTH], int32_t (&steps)[MAX_WIDTH], int32_t weight) {
     if constexpr (F::column_height >= 0) heights[F::column_height] = weight;
@@ -159,7 +185,13 @@ template <class... Features> struct FeatureList {
         static_cast<const Slot<L, SecondSourceOf<F>>&>(prepared).prepared, drop);
   }
   template <class F, class L, int WIDTH> TETRIS_FUNCTION static void compute_early(
-      typename L::Ints& value, const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
+      typename L::Ints& value, const Prepared<L>& prepared, const Drop<L, WIDTH>& drop, bool least) {
+    if constexpr (F::has_least) {
+      if (least) {
+        value = F::least(static_cast<const Slot<L, F>&>(prepared).prepared, drop);
+        return;
+      }
+    }
     if constexpr (F::loops) value = after_drop<F>(prepared, drop);
   }
   template <class F, int SIZE>
@@ -275,11 +307,13 @@ TETRIS_FUNCTION Choice choose_by_prospects(const Board<L>& board, const int32_t*
 // Scores every placement of a piece on a board. `L` is the lanes, `List` the FeatureList.
 template <class L, class List> struct Chooser {
   using Prepared = typename List::template Prepared<L>;
+  static constexpr bool MAY_BOUND = L::LANES > 1 && List::has_bounds;
 
   const Geometry<L>& geometry;
   const int32_t* weights;
   typename L::Weights lane_weights[List::PAIRS];
   std::conditional_t<List::has_columns, ColumnWeights<L>, Nothing> column_weights;
+  const bool bounds;                     // placements that complete no row have bounds in place of scores
   typename L::Ints too_high;             // where no piece that fits the board ends
   typename L::Ints too_high_to_survive;  // nor one that completes a row
 
@@ -287,6 +321,7 @@ template <class L, class List> struct Chooser {
       : geometry(g),
         weights(w),
         column_weights(List::template column_weights<L>(w)),
+        bounds(MAY_BOUND && List::bounds(w)),
         too_high(L::ints(g.height + 1)),
         too_high_to_survive(L::ints(g.height + 1 + (g.clear_on_overflow ? MAX_PIECE_SIZE : 0))) {
     List::template load_weights<L>(w, lane_weights);
@@ -326,10 +361,26 @@ template <class L, class List> struct Chooser {
     for (int i = 0; i < plan.fours.count; ++i) score_group(search, plan.fours.group[i]);
     for (int i = 0; i < plan.twos.count; ++i) score_group(search, plan.twos.group[i]);
     for (int i = 0; i < plan.threes.count; ++i) score_group(search, plan.threes.group[i]);
-    Choice choice = L::first_best(search.best);
+    Choice best = L::first_best(search.best), choice = NO_CHOICE;
     for (uint64_t rest = search.rest; rest != 0; rest &= rest - 1) {
       choice.consider(score_whole(search.board, piece, lowest_bit(rest)));
     }
+    if constexpr (MAY_BOUND) {
+      if (bounds && best.exceeds(choice)) {
+        const int bound = best.score;
+        best.score += rest_value(search.board, piece, best.place);
+        choice.consider(best);
+        if (best.score == bound) return choice;
+        // Seldom another bound is as high as this score.
+        uint64_t more = L::at_least(search.best, choice.score) & ~(uint64_t{1} << best.place);
+        for (; more != 0; more &= more - 1) {
+          const int place = lowest_bit(more), score = L::score_at(search.best, place);
+          if (score >= choice.score) choice.consider({score + rest_value(search.board, piece, place), place});
+        }
+        return choice;
+      }
+    }
+    choice.consider(best);
     return choice;
   }
 
@@ -364,7 +415,7 @@ template <class L, class List> struct Chooser {
       const auto incomplete = completed == L::bits(0);
       const auto plain = incomplete & (end < too_high);
       if (L::worthwhile(plain)) {
-        typename L::Scores scores = List::values(lane_weights, search.prepared, drop);
+        typename L::Scores scores = List::values(lane_weights, search.prepared, drop, MAY_BOUND && bounds);
         if constexpr (List::has_columns) scores = search.columns.after(scores, drop);
         if constexpr (List::template has_table<1>) scores = search.steps.after(scores, drop);
         if constexpr (List::template has_table<2>) scores = search.step_pairs.after(scores, drop);
@@ -379,6 +430,12 @@ template <class L, class List> struct Chooser {
  private:
   TETRIS_OUTLINE Choice score_whole(const Board<L>& board, int piece, int place) const {
     return whole(board, piece, place);
+  }
+  TETRIS_OUTLINE int rest_value(const Board<L>& board, int piece, int place) const {
+    const int orientation = orientation_of(place), column = column_of(place);
+    const int row = L::landing_row(board.heights, shape_of(piece, orientation), column);
+    const auto dropped = L::piece_columns(piece, orientation, column, row);
+    return List::template rest_value<L>(weights, Board<L>(board.geometry, board.cells | dropped), dropped);
   }
   // Vectors fit the registers better in a function of their own.
   template <int WIDTH> TETRIS_FUNCTION void score_group(Search& search, const Group<L, WIDTH>& group) const {
