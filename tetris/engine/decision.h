@@ -55,7 +55,7 @@ template <class... Features> struct FeatureList {
   // Scored by ColumnScores.
   template <class F> static constexpr bool by_column = F::column_height >= 0 || F::column_step >= 0;
   static constexpr bool has_columns = all_follow_drops && (by_column<Features> || ...);
-  // Without what a drop may add to a feature of negative weight a score is bounded above.
+  // Without a part of features of negative weight a score is bounded above.
   static constexpr bool has_bounds = all_follow_drops && (Features::has_least || ...);
   static constexpr int APART = (0 + ... + (by_column<Features> ? 0 : 1));  // those that are not
   template <int STEPS> static constexpr bool has_table = ((Features::table_steps == STEPS) || ...);
@@ -110,33 +110,28 @@ template <class... Features> struct FeatureList {
     return sum;
   }
 
-  // Whether values of `least` features are bounds: no such feature has a positive weight.
+  // Whether none of them has a positive weight.
   TETRIS_FUNCTION static bool bounds(const int32_t* weights) {
-    bool all = has_bounds;
     int i = 0;
-    ((all &= weights[i++] <= 0 || !Features::has_least), ...);
-    return all;
+    return ((weights[i++] <= 0 || !Features::has_least) && ...);
   }
 
-  // What takes the bound of an after-state to its score; `dropped`: the cells of the piece.
+  // What takes a bound to the score, by the board after the drop.
   template <class L> TETRIS_FUNCTION static int rest_value(
-      const int32_t* weights, const Board<L>& board, const typename L::ColumnBits& dropped) {
-    const typename L::ColumnInts piece = L::nonzero(dropped),
-                                 touched = L::left(piece) | piece | L::right(piece);
+      const int32_t* weights, const Board<L>& board, const typename L::ColumnInts& touched) {
     int sum = 0, i = 0;
-    (add_rest<Features>(sum, weights[i++], board, touched), ...);
+    ((sum += Features::has_least ? weights[i] * Features::rest_of(board, touched) : 0, ++i), ...);
     return sum;
   }
 
-  // The weighted sums of the after-states of a drop that completes no row, without what ColumnScores and StepTable score. With
-  // `least` that of features that have it.
+  // The weighted sums, or bounds, of the after-states of drops that complete no row, without what ColumnScores and StepTable score.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static typename L::Scores values(const typename L::Weights* weights,
-      const Prepared<L>& prepared, const Drop<L, WIDTH>& drop, bool least) {
+      const Prepared<L>& prepared, const Drop<L, WIDTH>& drop, bool bound) {
     // Those that loop come first: what is at hand before a loop has to be put aside during it.
     typename L::Ints early[COUNT];
     int i = 0, j = 0;
-    (compute_early<Features>(early[i++], prepared, drop, least), ...);
+    (compute_early<Features>(early[i++], prepared, drop, bound), ...);
     Sum<L> sum{L::scores(0), weights};
     (add<Features>(sum, early[j++], prepared, drop), ...);
     return sum.scores;
@@ -170,10 +165,6 @@ template <class... Features> struct FeatureList {
   TETRIS_FUNCTION static void add_of_placement(int& sum, int32_t weight, const Board<L>& board) {
     if constexpr (F::of_placement) sum += weight * F::of(board);
   }
-  template <class F, class L> TETRIS_FUNCTION static void add_rest(
-      int& sum, int32_t weight, const Board<L>& board, const typename L::ColumnInts& touched) {
-    if constexpr (F::has_least) sum += weight * F::rest_of(board, touched);
-  }
   template <class F> TETRIS_FUNCTION static void set_column(
       int32_t (&heights)[MAX_WIDTH], int32_t (&steps)[MAX_WIDTH], int32_t weight) {
     if constexpr (F::column_height >= 0) heights[F::column_height] = weight;
@@ -185,14 +176,10 @@ template <class... Features> struct FeatureList {
         static_cast<const Slot<L, SecondSourceOf<F>>&>(prepared).prepared, drop);
   }
   template <class F, class L, int WIDTH> TETRIS_FUNCTION static void compute_early(
-      typename L::Ints& value, const Prepared<L>& prepared, const Drop<L, WIDTH>& drop, bool least) {
-    if constexpr (F::has_least) {
-      if (least) {
-        value = F::least(static_cast<const Slot<L, F>&>(prepared).prepared, drop);
-        return;
-      }
-    }
-    if constexpr (F::loops) value = after_drop<F>(prepared, drop);
+      typename L::Ints& value, const Prepared<L>& prepared, const Drop<L, WIDTH>& drop, bool bound) {
+    if constexpr (F::loops)
+      value = F::has_least && bound ? F::least(static_cast<const Slot<L, F>&>(prepared).prepared, drop)
+                                    : after_drop<F>(prepared, drop);
   }
   template <class F, int SIZE>
   TETRIS_FUNCTION static void set_summed(int32_t (&ordered)[SIZE], int32_t weight, int& place) {
@@ -367,10 +354,9 @@ template <class L, class List> struct Chooser {
     }
     if constexpr (MAY_BOUND) {
       if (bounds && best.exceeds(choice)) {
-        const int bound = best.score;
-        best.score += rest_value(search.board, piece, best.place);
-        choice.consider(best);
-        if (best.score == bound) return choice;
+        const int rest = rest_value(search.board, piece, best.place);
+        choice.consider({best.score + rest, best.place});
+        if (rest == 0) return choice;
         // Seldom another bound is as high as this score.
         uint64_t more = L::at_least(search.best, choice.score) & ~(uint64_t{1} << best.place);
         for (; more != 0; more &= more - 1) {
@@ -396,11 +382,6 @@ template <class L, class List> struct Chooser {
         board, weights, piece, source, [&](int place) { return score_whole(board, piece, place); },
         [this](const Board<L>& on) { return Search(*this, on); },
         [this](Search& search, int falls) { return choose(search, falls); });
-  }
-
-  // See whole_score.
-  TETRIS_FUNCTION Choice whole(const Board<L>& board, int piece, int place) const {
-    return whole_score<List>(board, weights, piece, place, column_weights);
   }
 
   // Scores the placements of a group that complete no row; the lanes of those that have to be scored by their whole
@@ -429,13 +410,14 @@ template <class L, class List> struct Chooser {
 
  private:
   TETRIS_OUTLINE Choice score_whole(const Board<L>& board, int piece, int place) const {
-    return whole(board, piece, place);
+    return whole_score<List>(board, weights, piece, place, column_weights);
   }
   TETRIS_OUTLINE int rest_value(const Board<L>& board, int piece, int place) const {
-    const int orientation = orientation_of(place), column = column_of(place);
-    const int row = L::landing_row(board.heights, shape_of(piece, orientation), column);
-    const auto dropped = L::piece_columns(piece, orientation, column, row);
-    return List::template rest_value<L>(weights, Board<L>(board.geometry, board.cells | dropped), dropped);
+    const int row = L::landing_row(board.heights, shape_of(piece, orientation_of(place)), column_of(place));
+    const auto dropped = L::piece_columns(piece, orientation_of(place), column_of(place), row);
+    const auto under = L::nonzero(dropped);
+    return List::template rest_value<L>(
+        weights, Board<L>(board.geometry, board.cells | dropped), L::left(under) | under | L::right(under));
   }
   // Vectors fit the registers better in a function of their own.
   template <int WIDTH> TETRIS_FUNCTION void score_group(Search& search, const Group<L, WIDTH>& group) const {

@@ -264,8 +264,7 @@ template <class Ints_, class Bits_, class Scores_> struct VectorLanes {
     Scores most = scores(NEVER);
     for (int i = 0; i < best.groups; ++i) most = greater_of(best.score[i], most);
     const int score = reduced(most, MOST)[0];
-    if (score == NEVER) return NO_CHOICE;
-    return {score, lowest_bit(at_least(best, score))};
+    return score == NEVER ? NO_CHOICE : Choice{score, lowest_bit(at_least(best, score))};
   }
   // The placements of this score or a higher one, a bit a place in the order.
   TETRIS_FUNCTION static uint64_t at_least(const Best& best, int score) {
@@ -278,12 +277,11 @@ template <class Ints_, class Bits_, class Scores_> struct VectorLanes {
     return places;
   }
   TETRIS_FUNCTION static int score_at(const Best& best, int place) {
-    int i = 0, lane = place - best.order[0][0];
-    // Half a group has eight places, and halves lie sixteen apart.
-    for (; lane < 0 || lane >= 8; lane = place - best.order[i / 2][i % 2]) ++i;
-    lane += 8 * (i % 2);
+    int half = 0;  // of the groups
+    while (static_cast<unsigned>(place - best.order[half / 2][half % 2]) >= 8) ++half;
+    const int lane = place - best.order[half / 2][half % 2] + 8 * (half % 2);
     const int at = SHORT && !IS_PAIR<Ints> ? (lane & 3) | (lane & 8) >> 1 | (lane & 4) << 1 : lane;
-    return reinterpret_cast<const int*>(&best.score[i / 2])[at];
+    return reinterpret_cast<const int*>(&best.score[half / 2])[at];
   }
 
  private:

@@ -48,9 +48,8 @@ template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD> struct PoolRollout {
     const auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
     const Board<L> board(geometry, with_walls(geometry, game.columns));
     ++game.made;
-    const bool over = land(board, THREADS > 1 ? game.piece : piece, choice, game);
-    game.two = over ? 0 : two;
-    return over;
+    game.two = two;
+    return land(board, THREADS > 1 ? game.piece : piece, choice, game);
   }
 
   __device__ __forceinline__ const int32_t* weights_of(uint32_t index) const {
@@ -145,16 +144,14 @@ template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD> struct PoolRollout {
     while (queues.template take<THREADS>(warps, slot, piece)) {
       const bool exists = slot >= 0;
       if (!__any_sync(~0u, exists)) continue;
-      slot = __shfl_sync(
-          ~0u, slot, exists ? lane : lane % THREADS);  // lanes without a game of their own play along
+      // Lanes without a game of their own play along.
+      slot = __shfl_sync(~0u, slot, exists ? lane : lane % THREADS);
       const uint32_t index = first + slot;
       GameState game;
       bool over = decide(game, index, piece);
       const int next = piece_of(index, game.made);
-      if (end_by_next(geometry_of<BOARD_WIDTH>(job.rules), next, game)) {
-        over = true;
-        game.two = 0;
-      }
+      if (end_by_next(geometry_of<BOARD_WIDTH>(job.rules), next, game)) over = true;
+      if (over) game.two = 0;
       // The stream's games are looked up where one has ended, and not kept at hand during all decisions.
       const bool finished = game.made == decisions || (over && exists && game.games >= job.games_left(index));
       __syncwarp();  // lanes that play along have read it
