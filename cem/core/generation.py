@@ -31,12 +31,19 @@ from kernels.ops.cem_update import cem_update, cem_update_reference
 from kernels.ops.cem_update.reference import rounded
 from kernels.ops.cma_update import cma_update, cma_update_reference, draw_correlated
 from kernels.ops.cma_update.reference import added, factorised, ranked, with_paths
+from kernels.ops.discrete.op import sample_categorical, sample_permutation
+from kernels.ops.discrete.reference import sample_categorical_reference, sample_permutation_reference
 from kernels.ops.discrete.tables import update_tables, update_tables_reference
 from kernels.ops.normal import sample_normal_rows
 from kernels.ops.philox import signed64
 
 Sample = Callable[[State, Tensor, int], Tensor]
 """Maps (state, rows, N) to draws of N(rows[..., 0, :], rows[..., 1, :]^2), shape (..., N, d)."""
+
+_SAMPLES: Any = (
+    (sample_categorical, sample_permutation),
+    (sample_categorical_reference, sample_permutation_reference),
+)
 
 
 def operator_sample(
@@ -50,32 +57,33 @@ def draw(state: State, sample: Sample, size: int | None = None) -> Tensor:
     """Return the first ``size`` candidates of a generation, shape (..., N, d); None: all."""
     size = state.settings.population_size if size is None else size
     parts = [with_integers(state, _normal(state, sample, size))] if state.settings.normal else []
-    dtype, reference = state.distribution.dtype, state.settings.backend == "torch"
+    where = {"generation": state.generation, "dtype": state.distribution.dtype}
     for number, (family, table) in enumerate(tables_of(state)):
+        of_rows = _SAMPLES[state.settings.backend == "torch"][family.rows[0] != family.columns]
         seed = state.seed ^ signed64(mix_seed(number, 0)) if number else state.seed
-        parts.append(family.draw(table, size, seed, state.generation, dtype, reference))
+        parts.append(of_rows(table.unflatten(-1, family.rows), size, seed=seed, **where))
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
 
 def _normal(state: State, sample: Sample, size: int) -> Tensor:
     """Return the columns of the normal distribution, within the bounds."""
-    handling, bounds = state.settings.config.bound_handling, bounds_of(state)
+    handling, bounds, rows = state.settings.config.bound_handling, bounds_of(state), state.distribution
     if state.factor is None and sample is operator_sample and (bounds is None or handling == "clamp"):
-        return operator_sample(state, state.distribution, size, bounds)
-    mean, std = state.distribution[..., MEAN, :], state.distribution[..., STD, :]
+        return operator_sample(state, rows, size, bounds)  # no view: it takes as long as a small kernel
     if state.factor is None:
-        x = sample(state, state.distribution, size)
+        x = sample(state, rows, size)
     elif sample is operator_sample and is_fused(state):
         clamped = bounds if handling == "clamp" else None
         which = {"seed": state.seed, "generation": state.generation}
-        x = draw_correlated(state.distribution, state.factor, size, bounds=clamped, **which)
+        x = draw_correlated(rows, state.factor, size, bounds=clamped, **which)
         bounds = bounds if clamped is None else None
     else:
-        standard = torch.stack([torch.zeros_like(mean), torch.ones_like(std)], dim=-2)
+        mean = rows[..., MEAN, :]
+        standard = torch.stack([torch.zeros_like(mean), torch.ones_like(mean)], dim=-2)
         noise = sample(state, standard, size)
         with torch.autocast(mean.device.type, enabled=False):
             x = torch.add(noise @ state.factor.mT, mean.unsqueeze(-2))
-    return x if bounds is None else keep_inside(x, mean, std, *bounds, handling)
+    return x if bounds is None else keep_inside(x, rows[..., MEAN, :], rows[..., STD, :], *bounds, handling)
 
 
 def tell(state: State, candidates: Tensor, fitness: Tensor) -> State:
@@ -120,26 +128,27 @@ def tell(state: State, candidates: Tensor, fitness: Tensor) -> State:
 
 
 def _with_families(state: State, candidates: Tensor, fitness: Tensor) -> State:
-    """Move the tables of the families, and the normal distribution; where there is none, the record alone."""
-    settings, tables = state.settings, state.discrete
-    assert tables is not None
+    """Move the tables of the families, the record, and the normal distribution."""
+    settings = state.settings
+    assert state.discrete is not None
     numbers, columns = candidates.tensor_split([settings.normal], dim=-1)
-    new = state._replace(discrete=None)
-    if settings.normal:
-        new = tell(new, numbers.contiguous(), fitness)
-    else:
-        bare = new._replace(distribution=new.distribution[..., :0], factor=None, paths=None, std_floor=None)
-        moved = _moved(bare, numbers, fitness)
-        new = new._replace(record=moved.record, generation=moved.generation)
-    update = update_tables_reference if settings.backend == "torch" else update_tables
+    update: Any = update_tables
+    if settings.backend == "torch":
+        update = partial(update_tables_reference, fixed_order=False)
     families = [(family.columns, *family.rows, family.smoothing) for family in settings.families]
-    tables = update(fitness, columns, tables, state.record, families, maximize=settings.maximize)
+    old = state.discrete, state.record, state.generation
+    moved = update(fitness, columns, old, settings.num_elites, families, maximize=settings.maximize)
+    tables, record, generation = moved
+    if settings.normal:
+        new = tell(state._replace(discrete=None), numbers.contiguous(), fitness)
+    else:
+        new = state._replace(record=record, generation=generation)
     return new._replace(discrete=tables)
 
 
 def _moved(state: State, candidates: Tensor, fitness: Tensor) -> State:
     """Return the next state of all but a full covariance with paths."""
-    settings, config = state.settings, state.settings.config
+    settings, config, weights = state.settings, state.settings.config, state.weights
     update: Any = cem_update
     if settings.backend == "torch":
         update = partial(cem_update_reference, fixed_order=False)
@@ -152,7 +161,7 @@ def _moved(state: State, candidates: Tensor, fitness: Tensor) -> State:
         settings.num_elites,
         maximize=settings.maximize,
         extra_variance=state.variance_schedule,
-        weights=None if state.weights is None else state.weights[: settings.num_elites],
+        weights=weights if weights is None or state.paths is None else weights[: settings.num_elites],
         std_floor=state.std_floor,
         variance_about=config.variance_about,
         smoothing=config.smoothing,

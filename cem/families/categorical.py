@@ -7,9 +7,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kernels.ops.discrete.op import sample_categorical
-from kernels.ops.discrete.reference import sample_categorical_reference
-
 
 @dataclass(frozen=True)
 class Categorical:
@@ -55,14 +52,6 @@ class Categorical:
         sizes = torch.tensor(self.sizes).unsqueeze(-1)
         has = torch.arange(self.rows[1]) < sizes
         return torch.where(has, 1.0 / sizes.double(), 0.0).reshape(-1)
-
-    def draw(
-        self, table: Tensor, size: int, seed: Tensor, generation: Tensor, dtype: torch.dtype, reference: bool
-    ) -> Tensor:
-        """Return N candidates, shape (..., N, columns), whole numbers."""
-        sample = sample_categorical_reference if reference else sample_categorical
-        rows, values = self.rows
-        return sample(table, [values] * rows, size, seed=seed, generation=generation, dtype=dtype)
 
     def mode(self, table: Tensor) -> Tensor:
         """Return the likeliest candidate, shape (..., columns)."""

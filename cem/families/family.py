@@ -1,14 +1,13 @@
-"""A family of discrete distributions: the columns of a candidate that it draws, and its table.
+"""A family of discrete distributions: its columns of a candidate, and its table.
 
-The parameters of a member are a table of probabilities in rows. `kernels/ops/discrete/tables.py` has the
-equations by which a generation moves it.
+The parameters of a member are a table of probabilities in rows. `kernels/ops/discrete` has the operators that
+draw from it and move it, and their equations.
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
-import torch
 from torch import Tensor
 
 
@@ -32,11 +31,6 @@ class Family(Protocol):
 
     def start(self) -> Tensor:
         """Return the first table, on the CPU."""
-
-    def draw(
-        self, table: Tensor, size: int, seed: Tensor, generation: Tensor, dtype: torch.dtype, reference: bool
-    ) -> Tensor:
-        """Return N candidates, shape (..., N, columns), whole numbers; by plain PyTorch if ``reference``."""
 
     def mode(self, table: Tensor) -> Tensor:
         """Return the likeliest candidate, shape (..., columns)."""

@@ -8,8 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.ops.discrete.op import sample_permutation
-from kernels.ops.discrete.reference import sample_permutation_reference
 from kernels.support.checks import check_integer
 
 
@@ -60,13 +58,6 @@ class Permutation:
         p[0] = 1.0 / self.items
         p[1:].fill_diagonal_(0.0)
         return p.reshape(-1)
-
-    def draw(
-        self, table: Tensor, size: int, seed: Tensor, generation: Tensor, dtype: torch.dtype, reference: bool
-    ) -> Tensor:
-        """Return N candidates, shape (..., N, columns), whole numbers."""
-        sample = sample_permutation_reference if reference else sample_permutation
-        return sample(table.unflatten(-1, self.rows), size, seed=seed, generation=generation, dtype=dtype)
 
     def mode(self, table: Tensor) -> Tensor:
         """Return the likeliest candidate, shape (..., columns), step by step; waits for the device."""

@@ -40,9 +40,8 @@ _WARM_UP = 3  # calls on a side stream before a capture, as torch.cuda.graph ask
 class _Memory(NamedTuple):
     """What a step leaves to the next one; B environments, plans of d = horizon * action_dim numbers."""
 
-    mean: Tensor  # (B, d)
-    elites: Tensor  # (B, kept, d), the best plans of the last iteration
-    started: Tensor  # (B,) bool; False: the next step is the first one of an episode
+    mean: Tensor  # (B, d); before the first step of an episode the first one
+    elites: Tensor  # (B, kept, d), the best plans of the last iteration; before the first step NaN
     generation: Tensor  # () int64: the iterations of all steps so far, which number the noise
 
 
@@ -51,6 +50,7 @@ class _Found(NamedTuple):
 
     action: Tensor  # (B, action_dim), to be executed
     best: Tensor  # (B, d), the best plan
+    mean: Tensor  # (B, d), of the last distribution
     cost: Tensor  # (B,) float64, of the best plan
 
 
@@ -171,11 +171,11 @@ class Planner:
         count, dim = self.num_envs or 1, self.horizon * self.action_dim
         seeds = [mix_seed(self.seed, number) >> 1 for number in range(count)]
         self._seeds = torch.tensor(seeds, device=self.device)  # of the environments, unrelated
+        self._no_record = torch.full((count, FAILED + 1), math.nan, dtype=torch.float64, device=self.device)
         with torch.inference_mode(False):  # with a CUDA graph it is changed in place later
             self._memory = _Memory(
                 mean=self._first_mean.expand(count, dim).clone(),
-                elites=low.new_zeros(count, self._kept, dim),
-                started=torch.zeros(count, dtype=torch.bool, device=self.device),
+                elites=low.new_full((count, self._kept, dim), math.nan),
                 generation=torch.zeros((), dtype=torch.int64, device=self.device),
             )
         self._found: _Found | None = None
@@ -194,21 +194,21 @@ class Planner:
 
     @property
     def mean(self) -> Tensor:
-        """The mean of the distribution after the last step, shape ([B,] horizon, A); a copy."""
-        return self._plans(self._memory.mean)
+        """The mean after the last step, shape ([B,] horizon, A), a copy; RuntimeError before the first."""
+        return self._plans(self._last().mean)
 
     def reset(self, env_ids: Any = None) -> None:
         """Forget the last plans: an episode begins. The noise goes on, it is not repeated.
 
         ``env_ids``: its environments, indices or a mask of bools of shape (B,); ``None``: all.
         """
-        started = self._memory.started.clone()
-        if env_ids is None:
-            started[:] = False
-        else:
+        mean, elites = self._memory.mean.clone(), self._memory.elites.clone()
+        chosen: Any = ...
+        if env_ids is not None:
             chosen = torch.as_tensor(env_ids, device=self.device)
-            started[chosen if chosen.dtype == torch.bool else chosen.long()] = False
-        self._keep(self._memory._replace(started=started), self._found)
+            chosen = chosen if chosen.dtype == torch.bool else chosen.long()
+        mean[chosen], elites[chosen] = self._first_mean, math.nan
+        self._keep(self._memory._replace(mean=mean, elites=elites), self._found)
 
     @torch.no_grad()
     def plan(self, state: Any) -> Any:
@@ -288,22 +288,16 @@ class Planner:
         A CUDA graph may capture it: it waits for nothing, and changes nothing but what is made here.
         """
         kept, actions, generation = self._kept, self.action_dim, memory.generation
-        started = memory.started[:, None]
-        shifted = torch.cat([memory.mean[:, actions:], memory.mean[:, -actions:]], dim=1)
-        mean = torch.where(started, shifted, self._first_mean)
+        shifted = memory.mean[:, actions:], memory.mean[:, -actions:]
         # The mean is the best plan until one has a usable cost.
-        distribution = torch.stack([mean, self._first_std.expand_as(mean), mean, mean], dim=1)
-        record = torch.full((len(mean), FAILED + 1), math.nan, dtype=torch.float64, device=mean.device)
-        elites = memory.elites
+        rows = [*shifted, self._first_std.expand_as(memory.mean), *shifted, *shifted]
+        distribution, record = torch.cat(rows, dim=1).unflatten(1, (4, -1)), self._no_record
         update = cem_update_reference if self.backend == "torch" else cem_update
-        for iteration, size in enumerate(self._sizes):
-            candidates = self._draw(distribution, size, generation)
-            if iteration == 0:  # the action that enters the horizon is a drawn one
-                drawn = candidates[:, :kept, :-actions]
-                drawn.copy_(torch.where(started[:, None], elites[..., actions:], drawn))
-            else:
-                candidates[:, :kept] = elites
-            if iteration == len(self._sizes) - 1:
+        candidates = self._draw(distribution, self._sizes[0], generation)
+        drawn, old = candidates[:, :kept, :-actions], memory.elites[..., actions:]
+        torch.where(old.isnan(), drawn, old, out=drawn)  # the action that enters the horizon is a drawn one
+        for next_size in (*self._sizes[1:], 0):
+            if next_size == 0:
                 candidates[:, kept] = distribution[:, MEAN]
             costs = self._evaluate(state, candidates)
             distribution, record, generation, ranking = update(
@@ -318,12 +312,17 @@ class Planner:
                 smoothing=self._smoothing,
                 std_smoothing=self._smoothing,
             )
-            chosen = ranking[:, :kept, None].expand(-1, -1, candidates.shape[2])
-            elites = candidates.gather(1, chosen)
+            plans, elites = candidates, torch.empty_like(memory.elites)
+            if next_size > 0:
+                candidates = self._draw(distribution, next_size, generation)
+                elites = candidates[:, :kept]
+            if len(plans) == 1:  # on a GPU gather takes twice as long
+                torch.index_select(plans[0], 0, ranking[0, :kept], out=elites[0])
+            else:
+                torch.gather(plans, 1, ranking[:, :kept, None].expand_as(elites), out=elites)
         mean, best = distribution[:, MEAN], distribution[:, BEST]
-        after = _Memory(mean, elites, torch.ones_like(memory.started), generation)
         action = (best if self._executes_best else mean)[:, :actions]
-        return after, _Found(action, best, record[:, BEST_FITNESS])
+        return _Memory(mean, elites, generation), _Found(action, best, mean, record[:, BEST_FITNESS])
 
     def _draw(self, distribution: Tensor, size: int, generation: Tensor) -> Tensor:
         """Draw plans and clamp them into the bounds; shape (B, size, d)."""

@@ -145,11 +145,12 @@ def _ranked(generator: Generator, size: int) -> Tensors:
 
 
 def _move(update: Any, fitness: Tensor, x: Tensor, table: Tensor, record: Tensor) -> Any:
-    given = x.mul(7).long().double(), _some_zero(table), record.double()
-    return update(fitness, *given, [(5, 5, 7, None), (9, 10, 9, None)], maximize=False)
+    state = _some_zero(table), record.double(), record[0].long()
+    return update(
+        fitness, x.mul(7).long().double(), state, 3, [(5, 5, 7, None), (9, 10, 9, None)], maximize=False
+    )
 
 
-_SIZES = [2, 1, 7, 40, 300] * 3  # 1050 in all
 _NUMBA = "kernels.ops.elementwise.prototype"
 _NOISE = {"num_samples": 13, "seed": 2**63 + 12345, "generation": 2**32 + 7}  # uses all of their words
 
@@ -162,7 +163,7 @@ CASES = {
     "normal": Case(_drawn, sample_normal, _parameters, (5,), (301,), _NOISE),
     "cem_update": _case("cem_update", [cem_update], _search, (10, 3), (5000, 301), _update, num_elites=4),
     "cma_update": _case("cma_update", [cma_update], _search, (10, 3), (300, 20), _adapt, num_elites=3),
-    "categorical": _case("sample_categorical", [draws, op], _table(1050), (), (), _draw, sizes=_SIZES),
+    "categorical": _case("sample_categorical", [draws, op], _table(15, 300), (), (), _draw),
     "permutation": _case("sample_permutation", [draws, op], _table(71, 70), (), (), _draw),
     "update_tables": _case("update_tables", [tables], _ranked, (9,), (300,), _move),
 }

@@ -2,19 +2,17 @@
 
 python scripts/measure generation --json generation.json
 
-The peers are ten lines of PyTorch, eager, compiled and in a CUDA graph, ten lines of NumPy, evotorch, SNES of
-EvoX, and on a CPU cmaes and pycma with a diagonal covariance. Up to 64 dimensions ours has a full covariance
-and paths, too; of small populations on a CPU so have cmaes and pycma. Those that are not installed are left
-out.
+The peers are ten lines of PyTorch, eager, compiled and in a CUDA graph, evotorch and SNES of EvoX. Up to 64
+dimensions ours has a full covariance and paths, too; of small populations on a CPU so have the peers cmaes
+and pycma. Those that are not installed are left out.
 
 Population x dimensions, or problems x population x dimensions. On a GPU the objective is
-``x.square().sum(-1)``, and the time is that of 200 generations by the clock, the last one waited for.
+``x.square().sum(-1)``, ``graph_compiled``'s compiled; 200 generations by the clock, the last one waited for.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import time
 from collections.abc import Callable
 from functools import partial
@@ -25,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cem import CEMConfig, CrossEntropyMethod, minimize
+from cem import CEMConfig, CrossEntropyMethod
 from cem.core.graph import GenerationGraph
 from measure.provenance import Measured
 from measure.timing import Function, Plan, capture, times_of
@@ -39,8 +37,6 @@ EXTRA = 0.1  # variance, so that no search ends
 ELITES = 10  # one in as many; of smaller populations those of CMA-ES, half of them
 LARGEST_CMA = 64  # dimensions with a full covariance
 IN_A_GRAPH = 20  # generations
-RECORDED = (1024, 100)  # by ``minimize`` on a GPU, too
-_IN_ALL = 4000  # generations
 _LONGEST = 50  # generations of a peer's search: one that has converged drifts off to infinity
 
 Run = Callable[[int], object]
@@ -75,38 +71,9 @@ def ask_and_tell(shape: Shape, device: str, backend: str = "auto", cma: bool = F
     return run
 
 
-def _minimize(population: int, dim: int) -> Run:
-    config = CEMConfig.cma(variance_schedule=f"constant:{EXTRA}")
-    options: dict[str, Any] = {"config": config, "population_size": population, "restarts": 0, "seed": 1}
-    return lambda count: minimize(sphere, torch.ones(dim), 1.0, budget=count * population, **options)
-
-
-def _recorded(every: int, graph: bool, _: int) -> float:
-    """Return the microseconds of a generation by ``minimize`` on a GPU, recorded every so often.
-
-    The search goes down a slope, which never ends; its first tenth does not count.
-    """
-    (population, dim), ends = RECORDED, []
-    config = CEMConfig(num_elites=population // ELITES, variance_about="new_mean", std_floor=EXTRA**0.5)
-    minimize(
-        lambda x: x.mul(2.0).sum(-1),
-        *(torch.ones(dim), 1.0),
-        population_size=population,
-        config=config,
-        budget=_IN_ALL * population,
-        restarts=0,
-        device="cuda",
-        callbacks=[lambda record: ends.append(time.perf_counter())],
-        record_every=every,
-        graph=graph,
-    )
-    first = len(ends) // 10
-    return (ends[-1] - ends[first]) * 1e6 / (len(ends) - 1 - first) / every
-
-
-def _graph(shape: Shape, device: str, count: int, cma: bool = False) -> Run:
+def _graph(shape: Shape, device: str, count: int, objective: Any = sphere, cma: bool = False) -> Run:
     state = search_of(shape, device, cma=cma).state
-    graph = GenerationGraph(state, lambda x, _: sphere(x), count)
+    graph = GenerationGraph(state, lambda x, _: objective(x), count)
     return lambda generations: graph(state, generations // count)
 
 
@@ -180,18 +147,6 @@ def _evox(population: int, dim: int, device: str, compiled: bool = False) -> Run
     return lambda count: [step() for _ in range(count)]
 
 
-def _numpy(population: int, dim: int) -> Run:
-    rng, held = np.random.default_rng(1), [np.ones(dim), np.ones(dim)]
-
-    def run(count: int) -> None:
-        for _ in range(count):
-            x = held[0] + held[1] * rng.standard_normal((population, dim))
-            elites = x[np.argsort((x * x).sum(-1))[: population // ELITES]]
-            held[:] = elites.mean(0), np.sqrt(elites.var(0) + EXTRA)
-
-    return run
-
-
 def _peer(start: Callable[[], Any], ask: Callable[[Any], Any], tell: Callable[[Any, Any, Any], None]) -> Run:
     """Return generations of a search that begins anew before it drifts off; NumPy's arrays."""
 
@@ -205,32 +160,29 @@ def _peer(start: Callable[[], Any], ask: Callable[[Any], Any], tell: Callable[[A
     return run
 
 
-def _cmaes(population: int, dim: int, algorithm: str = "SepCMA") -> Run:
+def _cmaes(population: int, dim: int) -> Run:
     import cmaes
 
     return _peer(
-        lambda: getattr(cmaes, algorithm)(np.ones(dim), 1.0, population_size=population, seed=1),
+        lambda: cmaes.CMA(np.ones(dim), 1.0, population_size=population, seed=1),
         lambda search: np.array([search.ask() for _ in range(population)]),
         lambda search, x, fitness: search.tell(list(zip(x, fitness, strict=True))),
     )
 
 
-def _pycma(population: int, dim: int, diagonal: bool = True) -> Run:
+def _pycma(population: int, dim: int) -> Run:
     from cma import CMAEvolutionStrategy as Search
 
-    options = {"popsize": population, "seed": 1, "CMA_diagonal": diagonal, "verbose": -9, "verb_log": 0}
+    options = {"popsize": population, "seed": 1, "verbose": -9, "verb_log": 0}
     return _peer(lambda: Search(np.ones(dim), 1.0, options), Search.ask, Search.tell)
 
 
 def methods(shape: Shape, device: str) -> dict[str, Run]:
     """Return what is timed at one shape, by the name of its figure."""
     if shape[-2] < 2 * ELITES:
-        found = {"cem_cma": ask_and_tell(shape, device, cma=True), "cem_minimize": _minimize(*shape)}
-        peers: tuple[Any, ...] = (
-            ("cmaes", partial(_cmaes, algorithm="CMA")),
-            ("cma", partial(_pycma, diagonal=False)),
-        )
-        found |= {f"{name}_full": make(*shape) for name, make in peers if find_spec(name)}
+        peers = {name: make for name, make in (("cmaes", _cmaes), ("cma", _pycma)) if find_spec(name)}
+        found = {"cem_cma": ask_and_tell(shape, device, cma=True)}
+        found |= {f"{name}_full": make(*shape) for name, make in peers.items()}
         return {f"{name}.generation.eager": run for name, run in found.items()}
     found = {"cem": ask_and_tell(shape, device), "torch": _ten_lines(shape, device)}
     if shape[-1] <= LARGEST_CMA:
@@ -241,27 +193,18 @@ def methods(shape: Shape, device: str) -> dict[str, Run]:
         found["evotorch"] = _evotorch(shape, device)
     if find_spec("evox") and len(shape) == 2:
         found["evox"] = _evox(shape[0], shape[1], device)
-    if device == "cpu":
-        peers = (("numpy", "numpy", _numpy), ("cmaes", "cmaes", _cmaes), ("pycma", "cma", _pycma))
-        found |= {name: make(*shape) for name, module, make in peers if find_spec(module)}
     runs = {f"{name}.generation.eager": run for name, run in found.items()}
     if device == "cuda":
         torch.compiler.reset()
-        if shape == RECORDED:
-            for every, graph in itertools.product((1, 100), (False, True)):
-                name = f"cem_minimize_{every}.generation.{'graph' if graph else 'eager'}"
-                runs[name] = partial(_recorded, every, graph)
         runs |= {
             "cem.generation.graph": _graph(shape, device, IN_A_GRAPH),
             "cem.generation.graph_of_one": _graph(shape, device, 1),
-            **(
-                {"cem_cma.generation.graph": _graph(shape, device, IN_A_GRAPH, cma=True)}
-                if shape[-1] <= LARGEST_CMA
-                else {}
-            ),
+            "cem.generation.graph_compiled": _graph(shape, device, IN_A_GRAPH, torch.compile(sphere)),
             "torch.generation.compile": _ten_lines(shape, device, torch.compile(_step, dynamic=False)),
             "torch.generation.graph": _ten_lines_graph(shape, device, IN_A_GRAPH),
         }
+        if "cem_cma" in found:
+            runs["cem_cma.generation.graph"] = _graph(shape, device, IN_A_GRAPH, cma=True)
         if "evox" in found:
             runs["evox.generation.compile"] = _evox(shape[0], shape[1], device, compiled=True)
     return runs
@@ -275,9 +218,7 @@ def measure_shape(shape: Shape, device: str) -> dict[str, dict[str, float]]:
     def once(function: Function) -> float:
         wait()
         began = time.perf_counter()
-        found = function()
-        if isinstance(found, float):
-            return found
+        function()
         wait()
         return (time.perf_counter() - began) * 1e6 / count
 

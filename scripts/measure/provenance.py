@@ -63,17 +63,6 @@ def write_result(path: Path, found: Measured, device: str, at: tuple[str | None,
     write_text(path, json.dumps(result, indent=1) + "\n")
 
 
-def read_result(path: Path) -> dict[str, Any]:
-    """Read a result; ValueError where the file is none."""
-    try:
-        result = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: expected a result file, got {error}") from error
-    if not isinstance(result, dict) or not {"commit", "machine", "figures", "data"} <= result.keys():
-        raise ValueError(f"{path}: expected a result file, got other JSON")
-    return result
-
-
 def commit() -> tuple[str | None, bool]:
     """Return the commit of this checkout or of `COMMIT`, if any, and whether files differ from it."""
     found = os.environ.get(COMMIT) or run_folder.commit()

@@ -44,7 +44,6 @@ class Method(NamedTuple):
     name: str
     label: str
     make: Callable[[], Sample]  # called again for every size
-    capturable: bool = True  # by a CUDA graph
     devices: tuple[str, ...] = ("cuda", "cpu")  # where it is of interest
 
 
@@ -60,10 +59,6 @@ def _compiled() -> Sample:
     return torch.compile(_eager, dynamic=False, fullgraph=True)
 
 
-def _torch_normal(mean: Tensor, std: Tensor, count: int) -> Tensor:
-    return torch.normal(mean.unsqueeze(1).expand(-1, count), std.unsqueeze(1).expand(-1, count))
-
-
 def _empty(mean: Tensor, count: int) -> Tensor:
     return torch.empty((mean.shape[0], count), device=mean.device, dtype=mean.dtype)
 
@@ -73,20 +68,17 @@ def _in_place(mean: Tensor, std: Tensor, count: int) -> Tensor:
     return torch.addcmul(mean.unsqueeze(1), samples, std.unsqueeze(1), out=samples)
 
 
-def _ours(*, dim_first: bool = True, shared: bool = False) -> Sample:
+def _ours(dim_first: bool = True) -> Sample:
     """Return the operator: with a seed, and a new generation for every call, as the optimizer has it."""
     numbers = itertools.count()
-    kept = partial(sample_normal, seed=SEED, dim_first=dim_first, shared_noise=shared)
+    kept = partial(sample_normal, seed=SEED, dim_first=dim_first)
     return lambda mean, std, count: kept(mean, std, count, generation=next(numbers))
 
 
 METHODS = (
     Method("eager", "mean + std * randn", lambda: _eager),
     Method("compile", "torch.compile of it", _compiled, devices=("cuda",)),
-    # It looks whether every std is >= 0, and waits for the answer.
-    Method("torch_normal", "torch.normal", lambda: _torch_normal, capturable=False),
     Method("normal_", "Tensor.normal_, addcmul", lambda: _in_place),
-    Method("noise", "Tensor.normal_ alone", lambda: lambda mean, std, n: _empty(mean, n).normal_()),
     Method(
         *("backend_torch", "cem backend torch", lambda: partial(torch_sampler, seed=SEED, generation=0)),
         devices=("cpu",),
@@ -96,10 +88,9 @@ METHODS = (
     Method("rows", "sample_normal as (N, d)", lambda: _ours(dim_first=False)),
     # On CUDA with the generator's own seed and offset, on a CPU with a seed that it draws.
     Method("unseeded", "sample_normal without a seed", lambda: sample_normal),
-    Method("shared", "sample_normal, shared noise", lambda: _ours(shared=True)),
     Method("fill", "fill_, the floor", lambda: lambda mean, std, n: _empty(mean, n).fill_(1.0)),
 )
-"""Every method there is; all but the last two have noise of their own in every entry."""
+"""Every method there is."""
 
 LABELS = {method.name: method.label for method in METHODS}
 """What tables and pictures call them."""
@@ -115,12 +106,12 @@ def speedups(sizes: Sequence[Mapping[str, Any]], clock: str, over: str, of: str 
     return [median(size, clock, over) / median(size, clock, of) for size in sizes]
 
 
-def calls(dim: int, device: str, capturable: bool = False) -> dict[str, Function]:
+def calls(dim: int, device: str) -> dict[str, Function]:
     """Return what is timed for one size, each called once, so that what has to be compiled is."""
     generator = torch.Generator(device).manual_seed(dim)
     # Never zeros, which can be faster than data.
     mean, std = (torch.rand(dim, device=device, generator=generator) + shift for shift in (-0.5, 0.5))
-    chosen = [each for each in METHODS if device in each.devices and each.capturable >= capturable]
+    chosen = (each for each in METHODS if device in each.devices)
     functions: dict[str, Function] = {each.name: partial(each.make(), mean, std, SAMPLES) for each in chosen}
     for function in functions.values():
         function()
@@ -135,7 +126,7 @@ def measure_article(dim: int) -> dict[str, Any]:
         "event": event_times(functions, PLANS["event"]),
         "latency": latency_times(functions, PLANS["event"]),
         "host": host_times(functions, PLANS["host"]),
-        "graph": graph_times(calls(dim, "cuda", capturable=True), PLANS["graph"]),
+        "graph": graph_times(functions, PLANS["graph"]),
     }
 
 

@@ -43,6 +43,7 @@ SUITES = {
 }
 """Those of COCO, and what is measured of them."""
 _PLAYERS = ("dt20", "best", "bcts", "bdu", "bertsekas")
+TRAININGS = ("training", "first_run")
 TOOLS = ("memcheck", "racecheck", "initcheck")
 
 _TABLE = (
@@ -51,10 +52,11 @@ _TABLE = (
     Measurement("coco", "coco", CPU),
     *(Measurement(suite, "coco", CPU, f"--suite {suite} {words}") for suite, words in SUITES.items()),
     Measurement("operators", "operators"),
-    Measurement("discrete", "discrete", CPU),
+    Measurement("discrete", "discrete"),
     Measurement("rollout", "rollout", ALL),
     Measurement("env", "env", ALL),
     Measurement("equality", "equality", GPU),
+    *(Measurement(each, "training", BOTH, each) for each in TRAININGS),
     Measurement("reproduce", "reproduce", BOTH),
     Measurement("published", "reproduce", BOTH, "published"),
     *(Measurement(x, "reproduce", GPU if x.endswith("x20") else CPU, x) for x in SEARCHES),
@@ -100,6 +102,7 @@ OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "rollout": {"controllers": {**_CONTROLLERS, "default": _PLAYERS}, "--board": _BOARD, **_LENGTH},
     "env": _GAMES,
     "peers": _GAMES,
+    "training": {"what": _choice("what", TRAININGS)},
     "sanitizers": {"tool": _choice("tool", TOOLS)},
     "reproduce": {
         "experiments": _choice("experiment", ("published", *SEARCHES), nargs="*"),
@@ -157,12 +160,7 @@ def _read(row: Measurement, words: Sequence[str]) -> argparse.Namespace:
     source = Path(__file__).with_name(f"{row.module}.py").read_text(encoding="utf-8")
     doc = ast.get_docstring(ast.parse(source)) or ""
     options = OPTIONS.get(row.module, {})
-    operands = [
-        f"[{settings['metavar']} ...]" if "nargs" in settings else settings["metavar"]
-        for name, settings in options.items()
-        if name[0] != "-"
-    ]
-    parser = Parser(description=doc, usage=" ".join(["%(prog)s [option ...]", *operands]))
+    parser = Parser(description=doc, usage="%(prog)s [option ...] [argument ...]")
     for name, settings in options.items():
         parser.add_argument(name, **settings)
     if len(row.devices) > 1:

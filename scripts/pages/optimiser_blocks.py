@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
 
-from pages.result_files import (
-    Cell,
-    Result,
-    columns,
-    crossed,
-    each_machine,
-    figures,
-    load_all,
-    with_provenance,
-)
+from pages.result_files import Result, crossed, each_machine, figures, load_all, with_provenance
 
 _DIMENSIONS = (2, 10, 40)
 _SUITES = {
@@ -90,47 +81,25 @@ def coco(*suites: str) -> str:
     return "\n\n".join(filter(None, (each_machine(suite, block) for suite in suites)))
 
 
-def rare_events() -> str:
-    """Return estimates of events of a known probability, and how many intervals cover."""
-
-    def block(result: Result) -> str:
-        cells: dict[str, Cell] = {
-            "event": "label",
-            "probability": lambda row: f"{row['exact']:.3g}",
-            "mean estimate / probability": lambda row: f"{row['mean_over_exact']:.3f}",
-            "relative error": lambda row: f"{row['relative_error']:.1%}",
-            "spread of the estimates": lambda row: f"{row['spread']:.1%}",
-            "samples": lambda row: f"{row['samples']:,.0f}",
-            "crude Monte Carlo": lambda row: f"{row['crude_samples']:.1e}",
-        }
-        labels = result.data["labels"].items()
-        rows = [{"label": label, **figures(result, f"rare.{name}.")} for name, label in labels]
-        covered = figures(result, "rare.coverage.").values()
-        runs = f"Of {result.data['coverage_runs']:,} intervals {min(covered):.1%} to {max(covered):.1%} cover"
-        return f"{runs} ({len(covered)} events).\n\n{columns(cells, rows, result)}"
-
-    return each_machine("rare_events", block)
-
-
 def discrete() -> str:
     """Return evaluations to the optimum of discrete parameters, or microseconds of a generation on a GPU."""
 
     def block(result: Result) -> str:
-        def evaluations(row: Mapping[str, float]) -> str:
-            return "{median:,.0f} ({least:,.0f}-{most:,.0f})".format(**row) if "median" in row else "-"
-
         if "gpu" in result.machine:
             return crossed(
                 "us per generation", _FAMILIES, _DISCRETE, lambda *of: result.us("discrete", *of), result
             )
-        cells: dict[str, Cell] = {
-            "40 parameters of 10 values": "label",
-            "found the optimum": lambda row: f"{row['solved']:.0f} of {row['runs']:.0f}",
-            "evaluations for it, median (range)": evaluations,
-            f"cost after {result.data['early']:,}, mean": lambda row: f"{row['early']:.2f}",
+        header = {
+            "{solved:.0f} of {runs:.0f}": "found the optimum",
+            "{median:,.0f} ({least:,.0f}-{most:,.0f})": "evaluations for it, median (range)",
+            "{early:.2f}": f"cost after {result.data['early']:,}, mean",
         }
-        found = {name: figures(result, f"discrete.{name}.") for name in _DISCRETE}
-        rows = [{"label": _DISCRETE[name], **row} for name, row in found.items() if row]
-        return columns(cells, rows, result)
+
+        def cell(name: str, form: str) -> str | None:
+            with contextlib.suppress(KeyError):  # a search that never found it, or was not measured
+                return form.format(**figures(result, f"discrete.{name}."))
+            return None
+
+        return crossed("40 parameters of 10 values", header, _DISCRETE, cell, result)
 
     return each_machine("discrete", block)

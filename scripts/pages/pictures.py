@@ -18,12 +18,13 @@ from cem.core.state import tables_of
 from cem.families import Categorical, Family, Permutation
 from cem.rare import Exponential
 from pages.result_files import load
+from pages.score_blocks import middle_run
 from tetris import published
 from tetris.envs.key_press_env import DROP, LEFT, NOTHING, RIGHT, ROTATE, KeyPressTetrisEnv
 from tetris.game.decisions import choose
 from tetris.game.pieces import PIECES
 from tetris.report.learning_curve import COLORS, draw_runs, new_figure, save_figure
-from tetris.training.recipe import Recipe
+from tetris.training.recipe import make_recipe
 from tetris.training.run_folder import RunRecord, read_records
 from tetris.training.settings import SETTINGS
 from tetris.view.images import save_gif
@@ -76,11 +77,11 @@ def draw_sampling(picture: Path) -> None:
 
 def draw_training(series: Path, run: Mapping[str, Any], picture: Path) -> None:
     """Draw the learning curve of a run that was measured, from the series of its generations."""
-    settings: dict[str, Any] = {"pieces_known": 1, "halvings": 0, "burn_in": 203}  # where a run has none
-    settings |= {key: value for key, value in run["config"].items() if key in SETTINGS}
+    settings = {key: value for key, value in run["config"].items() if key in SETTINGS}
     older = {"elite_worst": "elite_threshold", "mean_fitness": "learned_mean_fitness"}
     metrics = [{older.get(key, key): x for key, x in each.items()} for each in read_records(series)]
-    draw_runs([RunRecord(series.stem, Recipe(**settings), metrics, published("best"))], picture)
+    recipe = make_recipe(settings["device"], settings)
+    draw_runs([RunRecord(series.stem, recipe, metrics, published("best"))], picture)
 
 
 def draw_choices(picture: Path) -> None:
@@ -184,11 +185,12 @@ def _tables(family: Family, function: Any, size: int) -> tuple[list[Any], Any]:
     return tables, search.best
 
 
-_RECORD, _MIDDLE = load("h200/record_training").data, load("epyc-2core/training").data["runs"][3]
+_RECORD, _MIDDLE = load("h200/record_training").data, middle_run(load("epyc-2core/training").data["runs"])
+_SERIES = RESULTS / f"epyc-2core/training-seed{_MIDDLE['seed']}.jsonl"
 PICTURES: Mapping[str, Callable[[Path], None]] = {  # by their file in docs
     "sampling.png": draw_sampling,
     "record_learning_curve.png": partial(draw_training, RESULTS / "h200/record_training.jsonl", _RECORD),
-    "learning_curve.png": partial(draw_training, RESULTS / "epyc-2core/training-seed4.jsonl", _MIDDLE),
+    "learning_curve.png": partial(draw_training, _SERIES, _MIDDLE),
     "choices.png": draw_choices,
     "route.png": draw_route,
     "gymnasium.gif": draw_key_presses,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from measure.provenance import RESULTS, read_result
+from measure.provenance import RESULTS
 
 from pages.wording import digits, markdown
 
@@ -28,15 +29,14 @@ class Result:
     @property
     def hardware(self) -> str:
         """The GPU, or the cores of the processor, in a few words."""
-        if "gpu" in self.machine:
-            return str(self.machine["gpu"])
-        return f"{self.machine['cores']} cores of {self.processor}"
+        return str(self.machine.get("gpu", self.cores))
 
     @property
-    def processor(self) -> str:
-        """The processor, with its vector instructions where they are known."""
+    def cores(self) -> str:
+        """The cores of the processor, with its vector instructions where they are known."""
         name = str(self.machine["processor"]).replace("(R)", "").replace(" Processor", "")
-        return f"{name} ({self.machine['vectors']})" if self.machine.get("vectors") else name
+        vectors = f" ({self.machine['vectors']})" if self.machine.get("vectors") else ""
+        return f"{self.machine['cores']} cores of {name}{vectors}"
 
     def us(self, *of: str) -> str | None:
         """Return a figure in microseconds, if there is one."""
@@ -46,7 +46,7 @@ class Result:
 
 def load(name: str) -> Result:
     """Return the result file ``machine/measurement``."""
-    return Result(name, **read_result(RESULTS / f"{name}.json"))
+    return Result(name, **json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")))
 
 
 def load_all(measurement: str) -> list[Result]:
@@ -68,18 +68,6 @@ def with_provenance(text: str, *results: Result) -> str:
         files.setdefault(f"{result.hardware}{' (changed sources)' * result.dirty}", []).append(link)
     origins = "; ".join(f"{machine}: {', '.join(links)}" for machine, links in files.items())
     return f"{text}\n\n<sub>{origins}</sub>"
-
-
-Cell = str | Callable[[Any], str]
-"""What a column says of a row: the value under a name, or what a function returns."""
-
-
-def columns(cells: Mapping[str, Cell], rows: Iterable[Any], *results: Result) -> str:
-    """Return a table with a row for each of ``rows``, and for each header what its cell says of them."""
-    lines = [
-        [str(row[cell]) if isinstance(cell, str) else cell(row) for cell in cells.values()] for row in rows
-    ]
-    return with_provenance(markdown(list(cells), lines), *results)
 
 
 def crossed(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -21,13 +21,19 @@ def _on_board(run: Mapping[str, Any], controller: str, board: str) -> Mapping[st
     return next(x for x in (*estimates, *run["score"]) if (x["controller"], x["board"]) == of)
 
 
+def middle_run(runs: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the run whose controller is the median on 10x20."""
+    return sorted(runs, key=lambda run: float(_on_board(run, LEARNED, "10x20")["lines_per_game"]))[
+        len(runs) // 2
+    ]
+
+
 def results() -> str:
     """Return lines per game on 10x20 of dt20 and of what was learned: the table of README."""
     runs, other = load(f"{_PROCESSOR}/training").data["runs"], load("h100/next_piece")
     trained, scored = load(f"{_GPU}/record_training"), load(f"{_GPU}/record_score")
     best, dt20 = scored.data["score"]
-    own = sorted((_on_board(run, LEARNED, "10x20") for run in runs), key=lambda x: x["lines_per_game"])
-    middle = own[len(own) // 2]
+    middle = _on_board(middle_run(runs), LEARNED, "10x20")
     wanted = ("best", "10x20", True)
     (ahead,) = (x for x in other.data["estimates"] if (x["controller"], x["board"], x["lookahead"]) == wanted)
     minutes = trained.figures["record.training_seconds"] / 60
@@ -51,12 +57,12 @@ def _lines(of: Mapping[str, Any]) -> str:
     return f"{in_words(of['lines_per_game'])} ({in_words(low)} to {in_words(high)})"
 
 
-def training() -> str:
-    """Return what the default preset comes to over the seeds, on a processor."""
-    result = load(f"{_PROCESSOR}/training")
+def training(machine: str = _PROCESSOR) -> str:
+    """Return what the default preset comes to over the seeds."""
+    result = load(f"{machine}/training")
     runs = result.data["runs"]
     small, large = (
-        [_on_board(run, "learned", board)["lines_per_game"] for run in runs] for board in ("10x10", "10x20")
+        [_on_board(run, LEARNED, board)["lines_per_game"] for run in runs] for board in ("10x10", "10x20")
     )
     seconds = [run["training_seconds"] for run in runs]
     reference = _on_board(runs[0], "dt20", "10x20")["lines_per_game"]
@@ -76,7 +82,7 @@ def first_run() -> str:
     slow, fast = (figures(result, "first_run.") for result in results)
     return (
         "Without a GPU install PyTorch's [CPU wheel](docs/install.md) first: otherwise pip fetches PyTorch "
-        f"with CUDA, {slow['install.gigabytes']:.1f} GB of disk in {slow['install.seconds']:.0f} s. "
+        f"with CUDA, gigabytes of it. "
         f"Compiling and training take {slow['cold.seconds']:.0f} s on {results[0].hardware}, about twice as "
         f"long without AVX-512, and end with a controller {slow['times_dt20']:.2g} times as good as dt20, "
         f"the best published linear one; on one {results[1].hardware} {fast['cold.seconds']:.0f} s, and "

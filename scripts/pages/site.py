@@ -120,14 +120,21 @@ def api_pages(text: str) -> dict[str, str]:
 
 
 def notebook_page(notebook: Path) -> str:
-    """Return a notebook as the text of a page: its texts and programs."""
-    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-    texts = ["".join(cell["source"]) for cell in cells]
-    parts = [
-        text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```"
-        for cell, text in zip(cells, texts, strict=True)
-    ]
+    """Return a notebook as the text of a page: its texts, programs and what they showed."""
+    parts = []
+    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+        text = "".join(cell["source"])
+        parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
+        parts += map(_shown, cell.get("outputs", ()))
     return "\n\n".join(parts)
+
+
+def _shown(output: dict[str, Any]) -> str:
+    shown = output.get("data", {"text/plain": output.get("text")})
+    data = {kind: "".join(lines) for kind, lines in shown.items()}
+    if "image/png" in data:
+        return f'<img alt="picture" src="data:image/png;base64,{data["image/png"].strip()}">'
+    return data.get("text/html") or f"```text\n{data['text/plain'].rstrip()}\n```"
 
 
 def _file(path: str, config: Any) -> Any:

@@ -8,7 +8,7 @@ from measure.sampling import LABELS, median
 from measure.table import TOOLS
 
 from pages.result_files import crossed, figures, load, load_all, with_provenance
-from pages.wording import count, digits, markdown
+from pages.wording import count, markdown
 
 _CPU, _GPU = "epyc-2core", "h200"
 _LARGE = ("eager", "compile", "ours", "rows", "fill")
@@ -17,8 +17,10 @@ _ENGINES = {
     f"rollout.python.dt.{_PER_SECOND}": "reference implementation (Python)",
     f"rollout.cpu.dt.{_PER_SECOND}_per_core": "C++ with the processor's vectors, one core",
     f"rollout.cpu.dt.{_PER_SECOND}_all": "the same on all cores",
+    f"rollout.cuda.dt.{_PER_SECOND}": "CUDA",
+    f"rollout.cuda.dt_columns.{_PER_SECOND}": "CUDA, `best`",
+    "rollout.cuda.single_game.us_per_decision": "CUDA, one game",
 }
-_CONTROLLERS = {"dt": "dt20", "dt_columns": "best"}
 _ENVIRONMENTS = {
     "python": "`gymnasium.make`: Python, one game",
     "cpu.numpy": 'C++ engine, `output="numpy"`',
@@ -90,18 +92,6 @@ def sampling_large() -> str:
     return crossed("GB/s written (share of fill_)", header, labels, cell, result)
 
 
-def speed() -> str:
-    """Return decisions per second of the engines on the processors that were measured, under dt20."""
-    results = {result.name: result for result in load_all("rollout") if "gpu" not in result.machine}
-
-    def cell(name: str, machine: str) -> str | None:
-        value = results[machine].figures.get(name)
-        return None if value is None else count(value)
-
-    machines = {name: result.hardware for name, result in results.items()}
-    return crossed("decisions/s, dt20 on 10x20", machines, _ENGINES, cell, *results.values())
-
-
 def generation_speed() -> str:
     """Return microseconds of a generation of some searches, at two sizes on a GPU and on a processor."""
     results = {machine: load(f"{machine}/generation") for machine in (_GPU, _CPU)}
@@ -128,21 +118,17 @@ def peers() -> str:
 
 
 def rollout() -> str:
-    """Return decisions per second of the CUDA engine, and of the processor beside it."""
-    result = load(f"{_GPU}/rollout")
-    of, cores = figures(result, "rollout."), result.machine["cores"]
-    rows = [
-        [f"CUDA, {name} ({len(result.data['controllers'][name])} features)", count(value)]
-        for features, name in _CONTROLLERS.items()
-        if (value := of.get(f"cuda.{features}.{_PER_SECOND}"))
-    ]
-    single = of["cuda.single_game.us_per_decision"]
-    rows += [
-        [f"CUDA, dt20, one game: {digits(single)} us per decision", count(1e6 / single)],
-        [f"C++, dt20, one core of {result.processor}", count(of[f"cpu.dt.{_PER_SECOND}_per_core"])],
-        [f"C++, dt20, {cores} cores", count(of[f"cpu.dt.{_PER_SECOND}_all"])],
-    ]
-    return with_provenance(markdown(["engine and controller on 10x20", "decisions/s"], rows), result)
+    """Return decisions per second of the engines on the machines that were measured."""
+    results = {result.name: result for result in load_all("rollout")}
+
+    def cell(name: str, machine: str) -> str | None:
+        value = results[machine].figures.get(name, 0.0)
+        return count(1e6 / value if name.endswith("us_per_decision") else value) if value else None
+
+    machines = {
+        name: " beside ".join(dict.fromkeys((each.hardware, each.cores))) for name, each in results.items()
+    }
+    return crossed("decisions/s, dt20 on 10x20", machines, _ENGINES, cell, *results.values())
 
 
 def equality() -> str:

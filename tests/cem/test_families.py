@@ -61,7 +61,8 @@ def test_a_table_moves_by_the_equation(size):
     expected = [p / sum(expected) for p in expected]
     tables, record = torch.cat([table, torch.zeros(2)]), torch.full((5,), math.nan, dtype=torch.float64)
     families = [(2, 2, 3, None)]  # columns, rows, values, beta
-    found = update_tables(fitness, x.float(), tables, record, families, maximize=False)
+    state = tables, record, torch.tensor(0)
+    found, *_ = update_tables(fitness, x.float(), state, 2, families, maximize=False)
     torch.testing.assert_close(found[:3], torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-8)
     assert found[3:6].tolist() == [1.0, 0.0, 0.0]  # what is impossible stays so
     assert found[6:].tolist() == x[order[0]].tolist()  # the best candidate

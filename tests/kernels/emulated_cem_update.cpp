@@ -16,15 +16,16 @@ namespace {
 template <class T> T __shfl_xor_sync(unsigned mask, T value, int step) {
   return __shfl_sync(mask, value, static_cast<int>(threadIdx.x % 32) ^ step);
 }
-bool __syncthreads_or(bool value) {
-  static bool any;
+int __syncthreads_count(bool value) {
+  static int count;
   __syncthreads();
-  if (threadIdx.x == 0) any = false;
+  if (threadIdx.x == 0) count = 0;
   __syncthreads();
-  any = any || value;
+  count += value ? 1 : 0;
   __syncthreads();
-  return any;
+  return count;
 }
+bool __syncthreads_or(bool value) { return __syncthreads_count(value) > 0; }
 uint32_t atomicExch(uint32_t* word, uint32_t value) { return std::exchange(*word, value); }
 template <class T> T atomicMin(T* word, std::common_type_t<T> value) {
   return std::exchange(*word, std::min(*word, value));
@@ -81,8 +82,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(emulated, m) {
   m.def(kSchema);
   m.def(cem_tetris::cma::kUpdateSchema);
   m.def(cem_tetris::cma::kDrawSchema);
-  m.def(cem_tetris::discrete::kCategoricalSchema);
-  m.def(cem_tetris::discrete::kPermutationSchema);
+  m.def(cem_tetris::discrete::kSampleSchema);
   m.def(cem_tetris::discrete::kTablesSchema);
   m.def("set_multiprocessors(Tensor of_the_device, int count) -> ()");
 }
@@ -90,8 +90,7 @@ STABLE_TORCH_LIBRARY_IMPL(emulated, CPU, m) {
   m.impl("cem_update", TORCH_BOX(&cem_update<run>));
   m.impl("cma_update", TORCH_BOX(&cem_tetris::cma::cma_update<run>));
   m.impl("draw_correlated", TORCH_BOX(&cem_tetris::cma::draw_correlated<run>));
-  m.impl("sample_categorical", TORCH_BOX(&cem_tetris::discrete::sample_categorical<run>));
-  m.impl("sample_permutation", TORCH_BOX(&cem_tetris::discrete::sample_permutation<run>));
+  m.impl("sample_discrete", TORCH_BOX(&cem_tetris::discrete::sample_discrete<run>));
   m.impl("update_tables", TORCH_BOX(&cem_tetris::discrete::update_tables<run>));
   m.impl("set_multiprocessors", TORCH_BOX(&set_multiprocessors));
 }

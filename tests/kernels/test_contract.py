@@ -129,8 +129,8 @@ def tables(*shape: int) -> Callable[[str], tuple[Tensor, ...]]:
     return lambda device: tuple(x.to(device) for x in (p, torch.tensor([3, 1]), torch.tensor(5)))
 
 
-def draw_categories(tables: Tensor, seeds: Tensor, generation: Tensor) -> Tensor:
-    return sample_categorical(tables, [2, 1, 4], 12, seed=seeds, generation=generation)
+def draw_categories(table: Tensor, seeds: Tensor, generation: Tensor) -> Tensor:
+    return sample_categorical(table, 12, seed=seeds, generation=generation)
 
 
 def draw_permutations(table: Tensor, seeds: Tensor, generation: Tensor) -> Tensor:
@@ -139,15 +139,15 @@ def draw_permutations(table: Tensor, seeds: Tensor, generation: Tensor) -> Tenso
 
 def ranked(device: str) -> tuple[Tensor, ...]:
     """Return what ``move_tables`` takes: a variable and two transitions of two problems."""
-    fitness, x, distribution, record, *_ = problem((2,), 40, 3)
+    fitness, x, distribution, record, generation, *_ = problem((2,), 40, 3)
     p = torch.cat(
         [torch.linspace(0, 1, 16, dtype=torch.float64).view(2, 8), distribution[:, 0].double()], dim=-1
     )
-    return tuple(y.to(device) for y in (fitness, (x > 0).to(x), p, record))
+    return tuple(y.to(device) for y in (fitness, (x > 0).to(x), p, record, generation))
 
 
-def move_tables(*inputs: Tensor) -> Tensor:
-    return update_tables(*inputs, [(1, 1, 2, None), (2, 3, 2, None)], maximize=True)
+def move_tables(fitness: Tensor, x: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+    return update_tables(fitness, x, state, 7, [(1, 1, 2, None), (2, 3, 2, None)], maximize=True)
 
 
 SUMS = {"rtol": 1e-5, "atol": 1e-5}  # of gradients, whose order a compiler chooses
@@ -170,7 +170,7 @@ OPERATORS = {
     "cem_update": Operator(update, search(40), differentiable=False),
     "cma_update": Operator(adapt, correlated, differentiable=False),
     "draw_correlated": Operator(draw_rotated, draws, differentiable=False),
-    "sample_categorical": Operator(draw_categories, tables(7), differentiable=False),
+    "sample_categorical": Operator(draw_categories, tables(3, 4), differentiable=False),
     "sample_permutation": Operator(draw_permutations, tables(7, 6), differentiable=False),
     "update_tables": Operator(move_tables, ranked, differentiable=False),
 }
@@ -262,7 +262,7 @@ def test_tensors_that_do_not_fit_are_refused(device: str) -> None:
         (adapt, correlated(device), {"size": [8], "type": [0]}),
         (draw_rotated, draws(device), {}),
         (move_tables, ranked(device), {"type": [0, 1]}),
-        (draw_categories, tables(7)(device), {}),
+        (draw_categories, tables(3, 4)(device), {"size": [0]}),
         (draw_permutations, tables(7, 6)(device), {}),
     ]:
         contract.check_misfits(function, *inputs, free=free)
@@ -295,7 +295,6 @@ def test_numbers_and_types_that_no_tensor_gives_away_are_refused() -> None:
     noise = {"seed": counts[0], "generation": counts[0]}
     wrong(draw_correlated, "1 to 64 dimensions .*, got 65 and 8", inputs[2], inputs[5], 8, **noise)
     p = torch.zeros(4, 3, dtype=torch.float64)
-    wrong(sample_categorical, "sizes from 1 to 32767, got 0", p[0], [3, 0], 8, **noise)
-    wrong(sample_categorical, r"the table of shape \(4\), got \(3\)", p[0], [4], 8, **noise)
-    wrong(sample_permutation, r"the table of shape \(4, 3\), got \(3, 3\)", p[:3], 8, **noise)
+    wrong(sample_categorical, r"V, K\) with 1 to 32767 values, got \(4, 0\)", p[:, :0], 8, **noise)
+    wrong(sample_permutation, r"n \+ 1, n\) with .*, got \(3, 3\)", p[:3], 8, **noise)
     wrong(cem_update, r"T >= 1, got \(0\)", *state, 2, maximize=False, extra_variance=empty)

@@ -16,13 +16,14 @@ from kernels import update_tables, update_tables_reference
 from kernels.ops.discrete import tables as rules
 
 NAN, INF = math.nan, math.inf
-VARIABLES, TRANSITIONS, LARGE = (9, 9, 3, None), (20, 21, 20, 0.1), (3, 3, 40, None)
-# batch, families, N: odd and even N, partial groups of columns, sums in shared and in global memory.
+VARIABLES, TRANSITIONS, LARGE = (9, 9, 3, None), (20, 21, 20, 0.1), (3, 3, 70, None)
+# batch, families, N: odd and even N, partial groups of columns, sums of a thread and of all, more elites than
+# a sum takes at once.
 CASES = [
     ((), [VARIABLES], 33),
     ((2, 3), [VARIABLES, TRANSITIONS, (1, 1, 1, None)], 20),
     ((3,), [TRANSITIONS], 7),
-    ((), [LARGE, VARIABLES], 300),
+    ((), [LARGE, VARIABLES], 1300),
     ((), [(1, 2, 1, None)], 2),
 ]
 FITNESS = [torch.float64, torch.bfloat16, torch.int64, torch.bool]
@@ -51,7 +52,8 @@ def problem(
     best = torch.full((*batch, whole.shape[-1] - 2), NAN, dtype=torch.float64)
     record = torch.full((*batch, 5), NAN, dtype=torch.float64)
     record.view(-1, 5)[1::2, 0] = 0.5
-    return fitness, whole[..., 2:], torch.cat([tables, best], dim=-1), record, families
+    state = torch.cat([tables, best], dim=-1), record, torch.tensor(2)
+    return fitness, whole[..., 2:], state, max(1, size * 2 // 3), families
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -67,10 +69,11 @@ def test_the_reference_gives_the_same_bits(case: Any, kind: torch.dtype, device:
 
 @cuda
 def test_cuda_gives_the_bits_of_the_cpu() -> None:
-    for case in [*CASES, ((), [(50, 50, 10, None)], 1024), ((), [VARIABLES], rules._MOST_COUNTED + 1)]:
+    for case in [*CASES, ((), [(50, 50, 10, None)], 1024), ((), [VARIABLES], rules._MOST + 1)]:
         check_device(update_tables, *problem(*case), maximize=True)
-    *tensors, families = tree_map_only(Tensor, lambda x: x.cuda(), problem(*CASES[1]))
-    check_graph_replay(lambda *given: update_tables(*given, families, maximize=True), *tensors)
+    fitness, x, state, *rest = tree_map_only(Tensor, lambda x: x.cuda(), problem(*CASES[1]))
+    move = lambda f, x, *state: update_tables(f, x, state, *rest, maximize=True)  # noqa: E731
+    check_graph_replay(move, fitness, x, *state)
 
 
 @pytest.mark.slow
@@ -83,8 +86,10 @@ def test_emulated_cuda_gives_the_bits_of_the_cpu() -> None:
 def test_better_values_become_likelier_and_what_is_impossible_stays_so() -> None:
     fitness, x = torch.tensor([3.0, NAN, 1.0, 2.0]), torch.tensor([[1.0], [2.0], [0.0], [0.0]])
     table = torch.tensor([0.25, 0.25, 0.5, 0.0, NAN], dtype=torch.float64)
-    record = torch.full((5,), NAN, dtype=torch.float64)
-    *p, best = update_tables(fitness, x, table, record, [(1, 1, 4, None)], maximize=False).tolist()
+    state = table, torch.full((5,), NAN, dtype=torch.float64), torch.tensor(0)
+    moved, record, _ = update_tables(fitness, x, state, 2, [(1, 1, 4, None)], maximize=False)
+    *p, best = moved.tolist()
+    assert record[:4].tolist() == [1.0, 1.0, 1.5, 2.0]
     assert p[0] > 0.25 > p[1]
     assert p[2] < 0.5
     assert p[3] == best == 0.0
@@ -96,4 +101,6 @@ def test_without_a_difference_nothing_moves_and_no_candidate_is_better_than_the_
     record = torch.full((5,), 1.0, dtype=torch.float64)
     for value in (1.0, NAN):
         given = torch.full((7,), value), (torch.arange(7.0) % 2).unsqueeze(-1)
-        assert_same(update_tables(*given, table, record, [(1, 1, 2, None)], maximize=True), table)
+        state = table, record, torch.tensor(0)
+        moved, *_ = update_tables(*given, state, 3, [(1, 1, 2, None)], maximize=True)
+        assert_same(moved, table)

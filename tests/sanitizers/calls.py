@@ -54,12 +54,13 @@ def call_operators() -> None:
         )
     seeds, generation = torch.arange(3), torch.tensor(1)
     for n in (1, 33, 150):
-        sample_categorical(torch.rand(3, 5 * n).double(), [n, 4 * n], 200, seed=seeds, generation=generation)
+        sample_categorical(torch.rand(3, 5, n).double(), 200, seed=seeds, generation=generation)
         sample_permutation(torch.rand(3, n + 1, n).double(), 50, seed=seeds, generation=generation)
         for rows in (n, n + 1):
             x, tables = torch.rand(3, 200, n).mul(n).floor(), torch.rand(3, rows * n + n).double()
             record = torch.zeros(3, 5, dtype=torch.float64)
-            update_tables(x.sum(-1), x, tables, record, [(n, rows, n, None)], maximize=True)
+            state = tables, record, generation
+            update_tables(x.sum(-1), x, state, 20, [(n, rows, n, None)], maximize=True)
     for batch, features, states in ((1, 3, 5), (64, 128, 256), (300, 32, 64)):
         shapes = (
             (batch, features),

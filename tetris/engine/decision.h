@@ -55,6 +55,8 @@ template <class... Features> struct FeatureList {
   // Scored by ColumnScores.
   template <class F> static constexpr bool by_column = F::column_height >= 0 || F::column_step >= 0;
   static constexpr bool has_columns = all_follow_drops && (by_column<Features> || ...);
+  // Without a part of features of negative weight a score is bounded above.
+  static constexpr bool has_bounds = all_follow_drops && (Features::has_least || ...);
   static constexpr int APART = (0 + ... + (by_column<Features> ? 0 : 1));  // those that are not
   template <int STEPS> static constexpr bool has_table = ((Features::table_steps == STEPS) || ...);
   // Weights of a candidate, and tables of them, from one candidate to the next.
@@ -108,13 +110,28 @@ template <class... Features> struct FeatureList {
     return sum;
   }
 
-  // The weighted sums of the after-states of a drop that completes no row, without what ColumnScores and StepTable score.
-  template <class L, int WIDTH> TETRIS_FUNCTION static typename L::Scores values(
-      const typename L::Weights* weights, const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
+  // Whether none of them has a positive weight.
+  TETRIS_FUNCTION static bool bounds(const int32_t* weights) {
+    int i = 0;
+    return ((weights[i++] <= 0 || !Features::has_least) && ...);
+  }
+
+  // What takes a bound to the score, by the board after the drop.
+  template <class L> TETRIS_FUNCTION static int rest_value(
+      const int32_t* weights, const Board<L>& board, const typename L::ColumnInts& touched) {
+    int sum = 0, i = 0;
+    ((sum += Features::has_least ? weights[i] * Features::rest_of(board, touched) : 0, ++i), ...);
+    return sum;
+  }
+
+  // The weighted sums, or bounds, of the after-states of drops that complete no row, without what ColumnScores and StepTable score.
+  template <class L, int WIDTH>
+  TETRIS_FUNCTION static typename L::Scores values(const typename L::Weights* weights,
+      const Prepared<L>& prepared, const Drop<L, WIDTH>& drop, bool bound) {
     // Those that loop come first: what is at hand before a loop has to be put aside during it.
     typename L::Ints early[COUNT];
     int i = 0, j = 0;
-    (compute_early<Features>(early[i++], prepared, drop), ...);
+    (compute_early<Features>(early[i++], prepared, drop, bound), ...);
     Sum<L> sum{L::scores(0), weights};
     (add<Features>(sum, early[j++], prepared, drop), ...);
     return sum.scores;
@@ -159,8 +176,10 @@ template <class... Features> struct FeatureList {
         static_cast<const Slot<L, SecondSourceOf<F>>&>(prepared).prepared, drop);
   }
   template <class F, class L, int WIDTH> TETRIS_FUNCTION static void compute_early(
-      typename L::Ints& value, const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
-    if constexpr (F::loops) value = after_drop<F>(prepared, drop);
+      typename L::Ints& value, const Prepared<L>& prepared, const Drop<L, WIDTH>& drop, bool bound) {
+    if constexpr (F::loops)
+      value = F::has_least && bound ? F::least(static_cast<const Slot<L, F>&>(prepared).prepared, drop)
+                                    : after_drop<F>(prepared, drop);
   }
   template <class F, int SIZE>
   TETRIS_FUNCTION static void set_summed(int32_t (&ordered)[SIZE], int32_t weight, int& place) {
@@ -250,21 +269,14 @@ struct Prospect {
 template <class List, class L, class Score, class SearchOn, class Choose>
 TETRIS_FUNCTION Choice choose_by_prospects(const Board<L>& board, const int32_t* weights, int piece,
     const PieceSource& source, const Score& score, const SearchOn& search_on, const Choose& choose) {
-  Choice two[2] = {NO_CHOICE, NO_CHOICE};
-  each_placement(board.geometry, piece, [&](int place) {
-    const Choice found = score(place);
-    const bool best = found.score > two[0].score;
-    if (best || found.score > two[1].score) two[1] = best ? two[0] : found;
-    if (best) two[0] = found;
-  });
-  Choice chosen = two[0];
+  BestTwo two;
+  each_placement(board.geometry, piece, [&](int place) { two.consider(score(place)); });
+  Choice chosen = two.first;
   Prospect most;
-  for (int i = 0; i < 2; ++i) {
-    // On a GPU threads that have no second placement search along.
-    const Choice first = i == 0 ? two[0] : two[1];
-    const int place = first.made();
-    const Landing<L> landing(board, piece, place);
-    const AfterState<L> after(board, landing, piece, place, board.keeper);
+  for (const Choice& first : {two.first, two.second}) {
+    if (first.place == Choice::NONE) break;
+    const Landing<L> landing(board, piece, first.place);
+    const AfterState<L> after(board, landing, piece, first.place);
     auto search = search_on(after);
     Prospect found{0, 0};
     for (int k = 0; k < source.count; ++k) {
@@ -272,13 +284,9 @@ TETRIS_FUNCTION Choice choose_by_prospects(const Board<L>& board, const int32_t*
       const Choice second = choose(search, next);
       if (second.place == Choice::NONE || ends_by_next(board.geometry, landing.cells, next)) continue;
       ++found.survived;
-      found.sum += second.score;
+      found.sum += second.score + List::template placement_value<L>(weights, after);
     }
-    found.sum += static_cast<int64_t>(found.survived) * List::template placement_value<L>(weights, after);
-    if (first.place != Choice::NONE && found.exceeds(most)) {
-      most = found;
-      chosen = first;
-    }
+    if (found.exceeds(most)) most = found, chosen = first;
   }
   return chosen;
 }
@@ -286,11 +294,13 @@ TETRIS_FUNCTION Choice choose_by_prospects(const Board<L>& board, const int32_t*
 // Scores every placement of a piece on a board. `L` is the lanes, `List` the FeatureList.
 template <class L, class List> struct Chooser {
   using Prepared = typename List::template Prepared<L>;
+  static constexpr bool MAY_BOUND = L::LANES > 1 && List::has_bounds;
 
   const Geometry<L>& geometry;
   const int32_t* weights;
   typename L::Weights lane_weights[List::PAIRS];
   std::conditional_t<List::has_columns, ColumnWeights<L>, Nothing> column_weights;
+  const bool bounds;                     // placements that complete no row have bounds in place of scores
   typename L::Ints too_high;             // where no piece that fits the board ends
   typename L::Ints too_high_to_survive;  // nor one that completes a row
 
@@ -298,6 +308,7 @@ template <class L, class List> struct Chooser {
       : geometry(g),
         weights(w),
         column_weights(List::template column_weights<L>(w)),
+        bounds(MAY_BOUND && List::bounds(w)),
         too_high(L::ints(g.height + 1)),
         too_high_to_survive(L::ints(g.height + 1 + (g.clear_on_overflow ? MAX_PIECE_SIZE : 0))) {
     List::template load_weights<L>(w, lane_weights);
@@ -337,10 +348,25 @@ template <class L, class List> struct Chooser {
     for (int i = 0; i < plan.fours.count; ++i) score_group(search, plan.fours.group[i]);
     for (int i = 0; i < plan.twos.count; ++i) score_group(search, plan.twos.group[i]);
     for (int i = 0; i < plan.threes.count; ++i) score_group(search, plan.threes.group[i]);
-    Choice choice = L::first_best(search.best);
+    Choice best = L::first_best(search.best), choice = NO_CHOICE;
     for (uint64_t rest = search.rest; rest != 0; rest &= rest - 1) {
       choice.consider(score_whole(search.board, piece, lowest_bit(rest)));
     }
+    if constexpr (MAY_BOUND) {
+      if (bounds && best.exceeds(choice)) {
+        const int rest = rest_value(search.board, piece, best.place);
+        choice.consider({best.score + rest, best.place});
+        if (rest == 0) return choice;
+        // Seldom another bound is as high as this score.
+        uint64_t more = L::at_least(search.best, choice.score) & ~(uint64_t{1} << best.place);
+        for (; more != 0; more &= more - 1) {
+          const int place = lowest_bit(more), score = L::score_at(search.best, place);
+          if (score >= choice.score) choice.consider({score + rest_value(search.board, piece, place), place});
+        }
+        return choice;
+      }
+    }
+    choice.consider(best);
     return choice;
   }
 
@@ -358,11 +384,6 @@ template <class L, class List> struct Chooser {
         [this](Search& search, int falls) { return choose(search, falls); });
   }
 
-  // See whole_score.
-  TETRIS_FUNCTION Choice whole(const Board<L>& board, int piece, int place) const {
-    return whole_score<List>(board, weights, piece, place, column_weights);
-  }
-
   // Scores the placements of a group that complete no row; the lanes of those that have to be scored by their whole
   // after-state.
   template <int WIDTH> TETRIS_FUNCTION unsigned score(Search& search, const Group<L, WIDTH>& group) const {
@@ -375,7 +396,7 @@ template <class L, class List> struct Chooser {
       const auto incomplete = completed == L::bits(0);
       const auto plain = incomplete & (end < too_high);
       if (L::worthwhile(plain)) {
-        typename L::Scores scores = List::values(lane_weights, search.prepared, drop);
+        typename L::Scores scores = List::values(lane_weights, search.prepared, drop, MAY_BOUND && bounds);
         if constexpr (List::has_columns) scores = search.columns.after(scores, drop);
         if constexpr (List::template has_table<1>) scores = search.steps.after(scores, drop);
         if constexpr (List::template has_table<2>) scores = search.step_pairs.after(scores, drop);
@@ -389,7 +410,14 @@ template <class L, class List> struct Chooser {
 
  private:
   TETRIS_OUTLINE Choice score_whole(const Board<L>& board, int piece, int place) const {
-    return whole(board, piece, place);
+    return whole_score<List>(board, weights, piece, place, column_weights);
+  }
+  TETRIS_OUTLINE int rest_value(const Board<L>& board, int piece, int place) const {
+    const int row = L::landing_row(board.heights, shape_of(piece, orientation_of(place)), column_of(place));
+    const auto dropped = L::piece_columns(piece, orientation_of(place), column_of(place), row);
+    const auto under = L::nonzero(dropped);
+    return List::template rest_value<L>(
+        weights, Board<L>(board.geometry, board.cells | dropped), L::left(under) | under | L::right(under));
   }
   // Vectors fit the registers better in a function of their own.
   template <int WIDTH> TETRIS_FUNCTION void score_group(Search& search, const Group<L, WIDTH>& group) const {

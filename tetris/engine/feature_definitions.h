@@ -9,6 +9,8 @@
 //   after(prepared, drop)  the integers of the after-states of a drop that completes no row, one a lane; from 0 to 32767
 //   column_height, column_step  the column whose height it is, or the size of whose step to the next one; else -1. These
 //                   features are scored together (column_scores.h)
+//   least(prepared, drop), rest_of(board, touched)  where has_least = true: a part of `after` that takes little time, and the
+//                   rest, not below 0, by the board after the drop; `touched`: all ones under the piece and beside it
 //   table_steps     it stands for all features of so many steps, one after the other (step_tables.h); else 0
 // A feature that cannot be told from the columns that a drop touches has no `after`, and says so: whole_board_only = true.
 // Then every placement is scored by its whole after-state, for all features of the list, which takes several times as long.
@@ -43,12 +45,12 @@ template <class L> TETRIS_FUNCTION typename L::ColumnBits from_lowest_row(typena
 struct FeatureBase {
   static constexpr int denominator = 1;
   static constexpr bool whole_board_only = false;  // there is no `after`
-  static constexpr bool zero_without_lines = false;
-  static constexpr bool of_placement = false;
-  static constexpr bool loops = false;  // `after` does
+  static constexpr bool zero_without_lines = false, of_placement = false;
+  static constexpr bool loops = false, has_least = false;  // `after` loops
   static constexpr int column_height = -1, column_step = -1;
   static constexpr int table_steps = 0;
   template <class L> TETRIS_FUNCTION static int prepare(const Board<L>&) { return 0; }
+  template <class L> TETRIS_FUNCTION static int rest_of(const Board<L>&, typename L::ColumnInts) { return 0; }
 };
 
 // What prepares a feature: its source, or itself.
@@ -194,14 +196,24 @@ template <class Self> struct WellFeature : FeatureBase {
       inner[i] = column[i + 1];
       wells[i] = L::without(column[i] & column[i + 2], inner[i]);
     }
+    return least<L>(prepared, drop) + Self::template depths<L>(wells, inner);
+  }
+  // The columns that do not change.
+  template <class L, int WIDTH>
+  TETRIS_FUNCTION static typename L::Ints least(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
     typename L::Ints outside = prepared.total;
     TETRIS_UNROLL for (int k = -1; k < WIDTH; k += 2) outside = outside - drop.at(prepared.pairs, k);
     if constexpr (WIDTH % 2 == 1) outside = outside - drop.at(prepared.depths, WIDTH);
-    return outside + Self::template depths<L>(wells, inner);
+    return outside;
+  }
+  template <class L>
+  TETRIS_FUNCTION static int rest_of(const Board<L>& board, typename L::ColumnInts touched) {
+    return L::sum(column_depths(board) & touched);
   }
 };
 
 struct Wells : WellFeature<Wells> {
+  static constexpr bool has_least = true;
   // Every well cell counts the empty cells from itself downwards.
   template <class L, class Bits, int COUNT>
   TETRIS_FUNCTION static auto depths(const Bits (&wells)[COUNT], const Bits (&cells)[COUNT]) {

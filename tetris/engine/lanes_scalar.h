@@ -25,15 +25,31 @@ struct Choice {
   // The placement that is made: the first one where none goes on.
   TETRIS_FUNCTION int made() const { return place == NONE ? 0 : place; }
   // Of two candidates the higher score, and of equals the first in the order.
-  TETRIS_FUNCTION void consider(const Choice& other) {
-    const bool earlier = other.score == score && other.place < place && other.place != NONE;
-    const bool better = other.score > score || earlier;
+  TETRIS_FUNCTION bool exceeds(const Choice& other) const {
+    return score > other.score || (score == other.score && place < other.place && place != NONE);
+  }
+  TETRIS_FUNCTION void take(const Choice& other, bool better) {
     score = better ? other.score : score;
     place = better ? other.place : place;
   }
+  TETRIS_FUNCTION void consider(const Choice& other) { take(other, other.exceeds(*this)); }
 };
 
 constexpr Choice NO_CHOICE = {NEVER, Choice::NONE};
+
+// The two best placements. Where nobody asks for the second one it costs nothing.
+struct BestTwo {
+  Choice first = NO_CHOICE, second = NO_CHOICE;
+  TETRIS_FUNCTION void clear() { first = second = NO_CHOICE; }
+  TETRIS_FUNCTION void take(const Choice& other, bool best, bool better) {
+    second.take(other, better);
+    second.take(first, best);
+    first.take(other, best);
+  }
+  TETRIS_FUNCTION void consider(const Choice& other) {
+    take(other, other.exceeds(first), other.exceeds(second));
+  }
+};
 
 constexpr int FIRST_COLUMN = 2;  // room for the left wall and for the column left of it
 constexpr int MAX_HEIGHT = 24;
@@ -354,17 +370,13 @@ struct ScalarLanes {
     return row;
   }
 
-  // The first of the best placements seen, by orientation and column.
-  struct Best {
-    Choice choice = NO_CHOICE;
-    TETRIS_FUNCTION void clear() { choice = NO_CHOICE; }
-  };
+  using Best = BestTwo;  // of the placements seen, by orientation and column
   TETRIS_FUNCTION static bool worthwhile(bool candidate) { return candidate; }
   template <int WIDTH> TETRIS_FUNCTION static void consider(
       Best& best, Scores score, bool candidate, const Group<ScalarLanes, WIDTH>& group) {
-    if (candidate) best.choice.consider({score, group.order[0]});
+    if (candidate) best.consider({score, group.order[0]});
   }
-  TETRIS_FUNCTION static Choice first_best(const Best& best) { return best.choice; }
+  TETRIS_FUNCTION static Choice first_best(const Best& best) { return best.first; }
 
  private:
   template <class T> TETRIS_FUNCTION static ColumnArray<T> repeat(T value) {

@@ -264,14 +264,24 @@ template <class Ints_, class Bits_, class Scores_> struct VectorLanes {
     Scores most = scores(NEVER);
     for (int i = 0; i < best.groups; ++i) most = greater_of(best.score[i], most);
     const int score = reduced(most, MOST)[0];
-    if (score == NEVER) return NO_CHOICE;
-    uint64_t equal = 0;
+    return score == NEVER ? NO_CHOICE : Choice{score, lowest_bit(at_least(best, score))};
+  }
+  // The placements of this score or a higher one, a bit a place in the order.
+  TETRIS_FUNCTION static uint64_t at_least(const Best& best, int score) {
+    uint64_t places = 0;
     for (int i = 0; i < best.groups; ++i) {
-      const unsigned found = where_equal(best.score[i], scores(score));
-      equal |= static_cast<uint64_t>(found & 0xFF) << best.order[i][0] | static_cast<uint64_t>(found >> 8)
-                                                                             << best.order[i][1];
+      const unsigned found = where_greater(best.score[i], scores(score - 1));
+      places |= static_cast<uint64_t>(found & 0xFF) << best.order[i][0] | static_cast<uint64_t>(found >> 8)
+                                                                              << best.order[i][1];
     }
-    return {score, lowest_bit(equal)};
+    return places;
+  }
+  TETRIS_FUNCTION static int score_at(const Best& best, int place) {
+    int half = 0;  // of the groups
+    while (static_cast<unsigned>(place - best.order[half / 2][half % 2]) >= 8) ++half;
+    const int lane = place - best.order[half / 2][half % 2] + 8 * (half % 2);
+    const int at = SHORT && !IS_PAIR<Ints> ? (lane & 3) | (lane & 8) >> 1 | (lane & 4) << 1 : lane;
+    return reinterpret_cast<const int*>(&best.score[half / 2])[at];
   }
 
  private:
@@ -280,9 +290,9 @@ template <class Ints_, class Bits_, class Scores_> struct VectorLanes {
     else return window<FIRST>(columns, T{});
   }
   // A bit a lane.
-  TETRIS_FUNCTION static unsigned where_equal(Scores a, Scores b) {
-    if constexpr (SHORT) return signs(packed(a == b));
-    else return signs(a == b);
+  TETRIS_FUNCTION static unsigned where_greater(Scores a, Scores b) {
+    if constexpr (SHORT) return signs(packed(a > b));
+    else return signs(a > b);
   }
 };
 

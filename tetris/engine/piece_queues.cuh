@@ -69,16 +69,16 @@ struct alignas(16) PieceQueues {
     while (atomicCAS(place, EMPTY, static_cast<uint16_t>(game)) != EMPTY) continue;
   }
 
-  // By all warps of a group: games that wait for a piece, the same for a warp, up to one a thread. Whether there are games
-  // left; `game` is below 0 where there is none for this thread.
-  __device__ bool take(const WarpGroup& warps, int& game, int& piece) {
+  // By all warps of a group: games that wait for a piece, the same for a warp, up to one for so many threads. Whether there are
+  // games left; `game` is below 0 where there is none for this thread.
+  template <int THREADS> __device__ bool take(const WarpGroup& warps, int& game, int& piece) {
     const int lane = threadIdx.x % WARP;
     // The last warp to arrive chooses. Then no warp of the group still has games to put in, which could wait for a place
     // that the group itself has to empty.
     const auto size = static_cast<uint32_t>(warps.size);
     const uint32_t before = __shfl_sync(~0u, lane == 0 ? atomicAdd(&arrivals[warps.number], 1u) : 0u, 0);
     Batch* all = batches[before / size % 2] + warps.number * warps.size;
-    if (before % size == size - 1) choose(warps, all);
+    if (before % size == size - 1) choose(warps, all, WARP / THREADS);
     warps.wait();
     const Batch batch = all[warps.rank];
     piece = batch.piece;
@@ -91,6 +91,7 @@ struct alignas(16) PieceQueues {
       while (found == EMPTY || atomicCAS(place, found, EMPTY) != found);
       game = found;
     }
+    if (THREADS > 1) game = __shfl_sync(~0u, game, lane / THREADS);
     __syncwarp();
     __threadfence_block();
     return all[0].count > 0;
@@ -106,9 +107,9 @@ struct alignas(16) PieceQueues {
     return entries() + piece * capacity + (place & (capacity - 1));
   }
 
-  // By a whole warp: takes places at the head of the longest queue for the warps of a group, for the rest of a block's only
-  // group those of the next longest, and so on; none when all games are finished.
-  __device__ void choose(const WarpGroup& warps, Batch* all) {
+  // By a whole warp: takes places at the head of the longest queue for the warps of a group, `most` for each, for the rest of a
+  // block's only group those of the next longest, and so on; none when all games are finished.
+  __device__ void choose(const WarpGroup& warps, Batch* all, int most) {
     const int lane = threadIdx.x % WARP;
     int filled = 0;
     while (filled < warps.size && (filled == 0 || warps.alone())) {
@@ -117,17 +118,17 @@ struct alignas(16) PieceQueues {
       const uint32_t longest = greatest_of_warp(lane < PIECES ? length << 3 | lane : 0);
       const int piece = static_cast<int>(longest & 7);
       const int count =
-          static_cast<int>(min(longest >> 3, static_cast<uint32_t>((warps.size - filled) * WARP)));
+          static_cast<int>(min(longest >> 3, static_cast<uint32_t>((warps.size - filled) * most)));
       if (count == 0) {
         if (filled > 0 || !__any_sync(~0u, atomicAdd(&unfinished, 0) > 0)) break;
         __nanosleep(100);
         continue;
       }
       if (!__any_sync(~0u, lane == piece && atomicCAS(&head[piece], first, first + count) == first)) continue;
-      const uint32_t begin = __shfl_sync(~0u, first, piece) + lane * WARP;
-      const int mine = min(count - lane * WARP, WARP);
+      const uint32_t begin = __shfl_sync(~0u, first, piece) + lane * most;
+      const int mine = min(count - lane * most, most);
       if (mine > 0) all[filled + lane] = {begin, static_cast<uint16_t>(mine), static_cast<uint16_t>(piece)};
-      filled += (count + WARP - 1) / WARP;
+      filled += (count + most - 1) / most;
     }
     if (filled + lane < warps.size) all[filled + lane] = {0, 0, 0};
   }

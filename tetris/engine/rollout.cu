@@ -49,8 +49,8 @@ template <class List, int BOARD_WIDTH> void launch_pool(PoolJob job, int device,
   STD_TORCH_CHECK(room >= least, "expected a GPU with ", least, " bytes of shared memory a block");
   const auto block_of = [&](int capacity) {
     const int fit = std::max(0, (room - PieceQueues::bytes(capacity)) / job.warp_bytes);
-    return block_warps<List>(
-        std::min(POOL_WARPS<List>, fit), job.total / cem_tetris::multiprocessors(device));
+    return block_warps<List>(std::min(POOL_WARPS<List, Lookahead::TETRIS_LOOKAHEAD>, fit),
+        job.total / cem_tetris::multiprocessors(device));
   };
   job.capacity = MOST_IN_HAND;
   BlockWarps block = block_of(job.capacity);

@@ -25,7 +25,7 @@ template <class List> struct WarpRollout {
       const Decision& decision, const Board<L>& board, bool flag, int piece, Choice& choice) {
     for (unsigned rest = __ballot_sync(~0u, flag); rest != 0; rest &= rest - 1) {
       const int each = __shfl_sync(~0u, place, __ffs(rest) - 1);
-      choice.consider(decision.whole(board, piece, each));
+      choice.consider(whole_score<List>(board, decision.weights, piece, each, decision.column_weights));
     }
   }
 
@@ -42,7 +42,7 @@ template <class List> struct WarpRollout {
     score_all<2>(decision, search, piece, choice);
     score_all<3>(decision, search, piece, choice);
     score_all<4>(decision, search, piece, choice);
-    choice.consider(best_of_warp(search.best.choice));
+    choice.consider(best_of_warp(search.best.first));
     return choice;
   }
 

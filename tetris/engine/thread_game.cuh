@@ -11,7 +11,9 @@ struct alignas(16) GameState {
   uint32_t columns[MAX_WIDTH];
   uint32_t made;  // decisions, in this launch
   uint32_t lines, games;
-  uint32_t unused[3];
+  // Where all that may come next counts: the piece that falls, and its two best placements, packed; 0 where they are not known.
+  uint32_t piece, two;
+  uint32_t unused;
 };
 
 // Where the width is known when it is compiled, nothing is spent on the columns beside the board.

@@ -74,9 +74,8 @@ struct ThreadLanes : ScalarLanes {
   // Of equals the first seen.
   template <class Group>
   TETRIS_FUNCTION static void consider(Best& best, Scores score, bool candidate, const Group& group) {
-    const bool better = candidate && score > best.choice.score;
-    best.choice.score = better ? score : best.choice.score;
-    best.choice.place = better ? group.order[0] : best.choice.place;
+    best.take({score, group.order[0]}, candidate && score > best.first.score,
+        candidate && score > best.second.score);
   }
 };
 

@@ -43,9 +43,9 @@ template <class List, int BOARD_WIDTH> struct ThreadSearch {
   // The best placement on this thread's board. All threads of the warp take part, with the same piece.
   __device__ __forceinline__ Choice choose(const Decision& decision, const Board<L>& board, int piece) {
     typename Decision::Search search(decision, board);
-    return choose(decision, search, piece);
+    return best_two(decision, search, piece).first;
   }
-  __device__ __forceinline__ Choice choose(
+  __device__ __forceinline__ BestTwo best_two(
       const Decision& decision, typename Decision::Search& search, int piece) {
     // The compiler does not know that it is the same, and would keep the constants of a shape for every thread.
     piece = static_cast<int>(union_of_warp(static_cast<unsigned>(piece)));
@@ -59,9 +59,9 @@ template <class List, int BOARD_WIDTH> struct ThreadSearch {
         default: rest |= score<4>(decision, search, piece, orientation); break;
       }
     }
-    Choice choice = L::first_best(search.best);
-    score_rest(search.ground, decision.weights, rest, piece, choice);
-    return choice;
+    BestTwo best = search.best;
+    score_rest(search.ground, decision.weights, rest, piece, best);
+    return best;
   }
 
  private:
@@ -82,7 +82,7 @@ template <class List, int BOARD_WIDTH> struct ThreadSearch {
 
   // The placements that complete a row: those of all lanes, one a lane.
   __device__ __forceinline__ void score_rest(
-      const Ground<L>& ground, const int32_t* weights, uint64_t rest, int piece, Choice& choice) {
+      const Ground<L>& ground, const int32_t* weights, uint64_t rest, int piece, BestTwo& best) {
     const int count = __popcll(rest);
     int before = count;
     TETRIS_UNROLL for (int step = 1; step < WARP; step *= 2) {
@@ -115,7 +115,7 @@ template <class List, int BOARD_WIDTH> struct ThreadSearch {
       at = before;
       for (rest = unscored; rest != 0 && at < base + WARP; rest &= rest - 1, ++at) {
         const int score = memory.score[at - base];
-        if (score > NEVER) choice.consider({score, lowest_bit(rest)});
+        if (score > NEVER) best.consider({score, lowest_bit(rest)});
       }
       before = at;
       __syncwarp();

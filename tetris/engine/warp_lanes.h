@@ -79,7 +79,7 @@ struct WarpLanes : ThreadLanes {
   // A thread's placements do not come in the order of the search.
   template <class Group>
   __device__ static void consider(Best& best, Scores score, bool candidate, const Group& group) {
-    if (candidate) best.choice.consider({score, group.order[0]});
+    if (candidate) best.consider({score, group.order[0]});
   }
 
   // The column of the piece that lies in this thread's slot; beside the piece, one with no cells.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cem_update/cpu.h"
 #include "discrete.h"
 
 namespace cem_tetris::discrete {
@@ -17,17 +18,17 @@ void draw_categories(const Call& call) {
   torch::stable::parallel_for(0, call.problems * groups, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t problem = i / groups, first = i % groups * 2 * kPairs;
-      const Noise noise(call, problem, false);
-      const int64_t place = (problem * call.samples + first) * call.width;
-      for (int64_t v = 0; v < call.width; ++v) {
+      const Noise noise(call, problem);
+      const int64_t place = (problem * call.samples + first) * call.rows;
+      for (int64_t v = 0; v < call.rows; ++v) {
         const auto set = [&](uint64_t* word) {
           for (int l = 0; l < kPairs; ++l) noise.set(first / 2 + l, v, word + 2 * l);
         };
-        int64_t found[2 * kPairs];
-        draw_category<1>(call.table + problem * call.starts[call.width] + call.starts[v],
-            static_cast<int>(call.starts[v + 1] - call.starts[v]), set, found);
+        int found[2 * kPairs];
+        draw_category<1>(
+            call.table + (problem * call.rows + v) * call.values, static_cast<int>(call.values), set, found);
         for (int64_t s = std::min<int64_t>(call.samples - first, 2 * kPairs); s-- > 0;) {
-          call.put(place + s * call.width + v, found[s]);
+          call.put(place + s * call.rows + v, found[s]);
         }
       }
     }
@@ -44,14 +45,14 @@ uint64_t weigh(const double* row, const uint64_t* left, int n, uint64_t* weights
 }
 
 void draw_permutations(const Call& call) {
-  const int n = static_cast<int>(call.width);
+  const int n = static_cast<int>(call.values);
   const int64_t grain = std::max(1, 4096 / n / n);
   torch::stable::parallel_for(0, call.problems * call.samples, grain, [&](int64_t begin, int64_t end) {
     std::vector<uint64_t> left(n), weights(divide_up(n, kBlock) * kBlock);  // left: all bits, or none
     for (int64_t i = begin; i < end; ++i) {
       const int64_t problem = i / call.samples, candidate = i % call.samples;
       const double *const table = call.table + problem * (n + 1) * n, *row = table;
-      const Noise noise(call, problem, true);
+      const Noise noise(call, problem);
       std::fill(left.begin(), left.end(), ~uint64_t{0});
       for (int step = 0; step < n; ++step) {
         uint64_t word[2], sum;
@@ -67,72 +68,88 @@ void draw_permutations(const Call& call) {
         const int64_t found = item - weights.data();
         left[found] = 0;
         row = table + (1 + found) * n;
-        call.put(i * n + step, found);
+        call.put(i * n + step, static_cast<int>(found));
       }
     }
   });
 }
 
-void run(const Call& call, Device) { (call.starts != nullptr ? draw_categories : draw_permutations)(call); }
+void run(const Call& call, Device) { (call.is_permutation ? draw_permutations : draw_categories)(call); }
 
 constexpr int64_t kColumns = 64;  // of variables, whose sums one thread makes
 
 template <typename Type> void rank(const Move& call, int64_t problem) {
-  std::vector<std::pair<typename Type::Key, int64_t>> ranked(call.samples);
-  for (int64_t i = 0; i < call.samples; ++i) {
-    ranked[i] = {Type::key(bits_of<Type>(call, problem, i), call.maximize), i};
-  }
+  const int64_t samples = call.settings.population;
+  const auto* const fitness = static_cast<const typename Type::Bits*>(call.fitness) + problem * samples;
+  std::vector<std::pair<typename Type::Key, int64_t>> ranked(samples);
+  for (int64_t i = 0; i < samples; ++i) ranked[i] = {Type::key(fitness[i], call.settings.maximize), i};
   std::sort(ranked.begin(), ranked.end());
-  choose<Type>(call, problem, ranked[0].second);
-  for (int64_t first = 0, last = 0; first < call.samples; first = last) {
-    while (last < call.samples && ranked[last].first == ranked[first].first) ++last;
+  call.best[problem] = ranked[0].second;
+  for (int64_t first = 0, last = 0; first < samples; first = last) {
+    while (last < samples && ranked[last].first == ranked[first].first) ++last;
     const int64_t weight = weight_of(call, first, last);
-    for (int64_t k = first; k < last; ++k) call.ranked_of(problem)[ranked[k].second] = weight;
+    for (int64_t k = first; k < last; ++k) call.weights[problem * samples + ranked[k].second] = weight;
   }
 }
 
 // Columns first to end - 1 of a family; of transitions all.
 template <typename T>
 void move(const Move& call, const Family& family, int64_t problem, int64_t first, int64_t end) {
-  const int64_t first_row = family.has_transitions() ? 0 : first,
-                end_row = family.has_transitions() ? family.rows : end;
+  const bool after = family.has_transitions();  // of which a column's row is by the item before
+  const int64_t first_row = after ? 0 : first, end_row = after ? family.rows : end;
   std::vector<int64_t> sums((end_row - first_row) * family.values);
-  for (int64_t i = 0; i < call.samples; ++i) {
-    const T* const x = call.columns_of<T>(family, problem, i);
-    const int64_t weight = call.ranked_of(problem)[i];
+  for (int64_t i = 0; i < call.settings.population; ++i) {
+    const T* const x = call.columns_of<T>(problem, i, family.first_column);
+    const int64_t weight = call.weights[problem * call.settings.population + i];
     for (int64_t c = first; c < end; ++c) {
-      sums[(row_of(family, x, c) - first_row) * family.values + value_of(family, x[c])] += weight;
+      const int64_t row = !after ? c - first : c == 0 ? 0 : 1 + value_of(family, x[c - 1]);
+      sums[row * family.values + value_of(family, x[c])] += weight;
     }
   }
   const int64_t place = problem * call.width + family.first_cell;
   for (int64_t row = first_row; row < end_row; ++row) {
     const double* const before = call.before + place + row * family.values;
-    double* const after = call.after + place + row * family.values;
+    double* const next = call.after + place + row * family.values;
     double total = 0.0;
     for (int64_t k = 0; k < family.values; ++k) {
-      total += after[k] = raised(family, before[k], sums[(row - first_row) * family.values + k]);
+      total += next[k] = raised(family, before[k], sums[(row - first_row) * family.values + k]);
     }
-    for (int64_t k = 0; k < family.values; ++k) after[k] = share(after[k], total);
+    for (int64_t k = 0; k < family.values; ++k) next[k] = share(next[k], total);
   }
-  for (int64_t c = first; c < end; ++c) keep_best<T>(call, family, problem, c);
 }
 
-void run(const Move& call, Device) {
+// Keeps the best candidate of a problem, if it is better than the one before.
+template <typename T> void keep_best(const Move& call, int64_t problem) {
+  const int64_t figure = problem * update::kFigures + update::kBestFitness, place = problem * call.width;
+  const double best = call.new_record[figure];
+  const T* const x = call.columns_of<T>(problem, call.best[problem], 0);
+  const bool better = best == best && best != call.record[figure];
+  for (int64_t i = call.cells; i < call.width; ++i) {
+    call.after[place + i] = better ? static_cast<double>(x[i - call.cells]) : call.before[place + i];
+  }
+}
+
+void run(const Move& call, Device device) {
+  update::run(call, device);  // the record
+  const int64_t problems = call.settings.problems, samples = call.settings.population;
   const auto share = [&](int64_t items, int64_t work, const auto& f) {
-    torch::stable::parallel_for(
-        0, items, std::max<int64_t>(1, (1 << 15) / work), [&](int64_t i, int64_t end) {
-          for (; i < end; ++i) f(i);
-        });
+    update::share(items, work, [&](int64_t i, int64_t end) {
+      for (; i < end; ++i) f(i);
+    });
   };
+  const bool is_double = call.type == ScalarType::Double;
   update::visit_fitness(call.fitness_type, [&](auto kind) {
-    share(call.problems, 8 * call.samples, [&](int64_t problem) { rank<decltype(kind)>(call, problem); });
+    share(problems, 8 * samples, [&](int64_t problem) {
+      rank<decltype(kind)>(call, problem);
+      (is_double ? keep_best<double> : keep_best<float>)(call, problem);
+    });
   });
   for (const Family& family : *call.families) {
     const int64_t each = family.has_transitions() ? family.columns : std::min(kColumns, family.columns),
                   parts = divide_up(family.columns, each);
-    share(call.problems * parts, call.samples * each, [&](int64_t i) {
+    share(problems * parts, samples * each, [&](int64_t i) {
       const int64_t first = i % parts * each, end = std::min(first + each, family.columns);
-      (call.type == ScalarType::Double ? move<double> : move<float>)(call, family, i / parts, first, end);
+      (is_double ? move<double> : move<float>)(call, family, i / parts, first, end);
     });
   }
 }

@@ -3,7 +3,6 @@
 #include "op.h"
 
 STABLE_TORCH_LIBRARY_FRAGMENT(cem_tetris, m) {
-  m.def(cem_tetris::discrete::kCategoricalSchema);
-  m.def(cem_tetris::discrete::kPermutationSchema);
+  m.def(cem_tetris::discrete::kSampleSchema);
   m.def(cem_tetris::discrete::kTablesSchema);
 }

@@ -9,7 +9,6 @@
 
 STABLE_TORCH_LIBRARY_IMPL(cem_tetris, CEM_TETRIS_DEVICE, m) {
   using namespace cem_tetris::discrete;
-  m.impl("sample_categorical", TORCH_BOX(&sample_categorical<run>));
-  m.impl("sample_permutation", TORCH_BOX(&sample_permutation<run>));
+  m.impl("sample_discrete", TORCH_BOX(&sample_discrete<run>));
   m.impl("update_tables", TORCH_BOX(&update_tables<run>));
 }

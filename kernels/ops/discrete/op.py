@@ -8,8 +8,6 @@ taken as 1. discrete.h says what r is: a function of (seed, generation, candidat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -17,22 +15,15 @@ from kernels.ops.library import Library
 
 
 def sample_categorical(
-    tables: Tensor,
-    sizes: Sequence[int],
-    num_samples: int,
-    *,
-    seed: Tensor,
-    generation: Tensor,
-    dtype: torch.dtype = torch.int64,
+    table: Tensor, num_samples: int, *, seed: Tensor, generation: Tensor, dtype: torch.dtype = torch.int64
 ) -> Tensor:
     """Draw independent categorical variables; the result has no gradients.
 
     A number depends neither on how many candidates there are, nor on the variables after it.
 
     Args:
-        tables: shape (..., T), float64, in [0, 1]: the probabilities of one variable after the other. Those
-            of a variable are divided by their sum; below 2^-49 they are 0.
-        sizes: of each of the V variables, 1 to 32767 categories, T in all.
+        table: shape (..., V, K), 1 <= K < 32768, float64, in [0, 1]: the probabilities of the K categories of
+            each of V variables. Those of a variable are divided by their sum; below 2^-49 they are 0.
         num_samples: N, 0 or more.
         seed: shape (...), int64.
         generation: shape (), int64, taken modulo 2**63.
@@ -46,8 +37,7 @@ def sample_categorical(
         ValueError: a tensor has a wrong shape or device, or a number is out of range.
         kernels.BuildError: the operator has to be built, and cannot be.
     """
-    given = tables, list(sizes), num_samples, seed, generation, dtype
-    result: Tensor = _LIBRARY.call("sample_categorical", *given)
+    result: Tensor = _LIBRARY.call("sample_discrete", table, num_samples, seed, generation, dtype, False)
     return result
 
 
@@ -63,21 +53,22 @@ def sample_permutation(
     Args:
         table: shape (..., n + 1, n), float64, 1 <= n < 32768: in row 0 the probabilities of the first item,
             in row 1 + i those of the item after item i. Those of the items left are divided by their sum.
-        num_samples: N; errors are those of ``sample_categorical``.
-        seed: shape (...), int64.
-        generation: shape (), int64.
-        dtype: of the result: int64, float32 or float64.
+        num_samples: N; this and what follows is as of ``sample_categorical``, whose errors are the same.
+        seed: shape (...).
+        generation: shape ().
+        dtype: of the result.
 
     Returns:
         Indices of items, shape (..., N, n).
     """
-    result: Tensor = _LIBRARY.call("sample_permutation", table, num_samples, seed, generation, dtype)
+    result: Tensor = _LIBRARY.call("sample_discrete", table, num_samples, seed, generation, dtype, True)
     return result
 
 
 _LIBRARY = Library(
     "discrete",
-    sample_categorical=lambda p, sizes, n, *x: p.new_empty((*p.shape[:-1], n, len(sizes)), dtype=x[-1]),
-    sample_permutation=lambda p, n, *x: p.new_empty((*p.shape[:-2], n, p.shape[-1]), dtype=x[-1]),
-    update_tables=lambda fitness, x, tables, *_: tables.new_empty(tables.shape),
+    sample_discrete=lambda p, n, _, __, dtype, permutation: p.new_empty(
+        (*p.shape[:-2], n, p.shape[-1 if permutation else -2]), dtype=dtype
+    ),
+    update_tables=lambda _, __, *given: tuple(x.new_empty(x.shape) for x in given[:3]),
 )

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from kernels.ops.philox import WORD, philox4x32
 
@@ -15,27 +12,13 @@ _ONE = 2.0**48  # the weight of probability 1
 
 
 def sample_categorical_reference(
-    tables: Tensor,
-    sizes: Sequence[int],
-    num_samples: int,
-    *,
-    seed: Tensor,
-    generation: Tensor,
-    dtype: torch.dtype = torch.int64,
+    table: Tensor, num_samples: int, *, seed: Tensor, generation: Tensor, dtype: torch.dtype = torch.int64
 ) -> Tensor:
     """Return what ``sample_categorical`` returns; the arguments are the same, and nothing is checked."""
-
-    def by_variable(x: Tensor) -> Tensor:
-        """Return numbers of categories, (..., T), as (..., V, K), with zeros where a variable has fewer."""
-        if len(set(sizes)) == 1:
-            return x.reshape(*x.shape[:-1], len(sizes), sizes[0])
-        parts = x.split(list(sizes), dim=-1)
-        return torch.stack([pad(part, (0, max(sizes) - part.shape[-1])) for part in parts], dim=-2)
-
-    weights = by_variable((tables * _ONE).round().long())
+    weights = (table * _ONE).round().long()
     none = (weights == 0).all(-1, keepdim=True)
-    sums = torch.where(none, by_variable(torch.ones_like(tables)).long(), weights).cumsum(-1)
-    words = random_words(seed, generation, num_samples, len(sizes), 0)
+    sums = torch.where(none, 1, weights).cumsum(-1)
+    words = random_words(seed, generation, num_samples, table.shape[-2], 0)
     below = _multiply_high(words, sums[..., -1].unsqueeze(-2))
     return torch.searchsorted(sums, below.mT.contiguous(), right=True).mT.to(dtype).contiguous()
 

@@ -30,19 +30,22 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from kernels.ops.cem_update import cem_update_reference
 from kernels.ops.discrete.op import _LIBRARY
 
 Families = Sequence[tuple[int, int, int, float | None]]
 """Of each columns, rows, values and beta (None: the rule's). Rows are columns, or of transitions one more."""
 
 _ONE = 1 << 40
-_MOST_COUNTED = 16384  # candidates: CUDA counts for each the better ones
+_MOST = 16384  # candidates, of which CUDA counts for each the better ones
+
+State = tuple[Tensor, Tensor, Tensor]
 
 
 def update_tables(
-    fitness: Tensor, candidates: Tensor, tables: Tensor, record: Tensor, families: Families, *, maximize: bool
-) -> Tensor:
-    """Move tables of probabilities, and the best candidate after them; the result has no gradients.
+    fitness: Tensor, candidates: Tensor, state: State, num_elites: int, families: Families, *, maximize: bool
+) -> State:
+    """Move tables of probabilities, and the best candidate after them; the results have no gradients.
 
     Leading dimensions ``...`` are problems side by side. With a row for each column, column v counts in row
     v; of transitions, with one more, the first column in row 0 and others in row 1 + value before. Errors are
@@ -51,31 +54,46 @@ def update_tables(
     Args:
         fitness: shape (..., N), N >= 2, a dtype of ``cem_update``.
         candidates: shape (..., N, C), float32 or float64: the columns of one family after the other, whole
-            numbers from 0 to values - 1. They may be columns of a wider tensor.
-        tables: shape (..., T + C), float64: row after row of each family, then the best candidate so far.
-        record: shape (..., 5), float64; its first number is the best fitness so far (NaN: none yet).
+            numbers from 0 to values - 1.
+        state: tables, shape (..., T + C), float64: row after row of each family, then the best candidate so
+            far; record, shape (..., 5), float64, and generation, shape (), int64, of ``cem_update``.
+        num_elites: those of the record, from 1 to N.
         families: of each the columns, C in all, the rows, the values of a row, T cells in all, and beta.
         maximize: True if a greater fitness is better.
 
     Returns:
-        The next tables and best candidate: shape (..., T + C), float64.
+        The state after this generation, new tensors.
     """
     size = index(fitness.shape[-1])  # index: a number for Dynamo, where it has a symbol
-    if fitness.is_cuda and size > _MOST_COUNTED:
-        return update_tables_reference(fitness, candidates, tables, record, families, maximize=maximize)
+    if fitness.is_cuda and size > _MOST:
+        return update_tables_reference(fitness, candidates, state, num_elites, families, maximize=maximize)
     moves = [(*family[:3], *_steps((size, *map(index, family[:3])), family[3])) for family in families]
     numbers = [list(each) for each in zip(*moves, strict=True)]
     sums = _weight_sums(size, fitness.device)
-    given = fitness, candidates, tables, record, sums, *numbers, maximize
-    result: Tensor = _LIBRARY.call("update_tables", *given)
+    given = fitness, candidates, *state, sums, num_elites, *numbers, maximize
+    result: State = _LIBRARY.call("update_tables", *given)
     return result
 
 
 def update_tables_reference(
-    fitness: Tensor, candidates: Tensor, tables: Tensor, record: Tensor, families: Families, *, maximize: bool
-) -> Tensor:
-    """Return what ``update_tables`` returns, in plain PyTorch; nothing is checked."""
-    weights, best = _ranked(fitness, record[..., 0], maximize)
+    fitness: Tensor,
+    candidates: Tensor,
+    state: State,
+    num_elites: int,
+    families: Families,
+    *,
+    maximize: bool,
+    fixed_order: bool = True,
+) -> State:
+    """Return what ``update_tables`` returns, in plain PyTorch; nothing is checked.
+
+    ``fixed_order`` is that of ``cem_update_reference``.
+    """
+    tables, old_record, old_generation = state
+    empty = tables.new_empty((*tables.shape[:-1], 4, 0))
+    given = fitness, candidates[..., :0], empty, old_record, old_generation, num_elites
+    _, record, generation, _ = cem_update_reference(*given, maximize=maximize, fixed_order=fixed_order)
+    weights, best = _ranked(fitness, old_record[..., 0], maximize)
     width, moved = candidates.shape[-1], list[Tensor]()
     old, parts = tables[..., -width:], candidates.long().split([columns for columns, *_ in families], dim=-1)
     for (columns, rows, values, beta), x in zip(families, parts, strict=True):
@@ -91,7 +109,8 @@ def update_tables_reference(
         moved.append((p * _ONE).round().flatten(-2) / _ONE)
     place = best.clamp(min=0)[..., None, None].expand(*old.shape[:-1], 1, width)
     newest = candidates.gather(-2, place).squeeze(-2).to(old)
-    return torch.cat([*moved, torch.where(best.unsqueeze(-1) < 0, old, newest)], dim=-1)
+    kept = torch.where(best.unsqueeze(-1) < 0, old, newest)
+    return torch.cat([*moved, kept], dim=-1), record, generation
 
 
 def _ranked(fitness: Tensor, known: Tensor, maximize: bool) -> tuple[Tensor, Tensor]:
