@@ -4,9 +4,13 @@ The names below are imported when they are first used: an import of torch takes 
 command needs none. Begin with `game/rules.py`, or with `commands/train.py` for the way down to the kernels.
 """
 
+import os
 from typing import TYPE_CHECKING
 
 import kernels
+
+# Threads of torch that wait for work sleep: on a machine with other work a search takes half as long.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 if "Extension" not in getattr(kernels, "__all__", ()):
     raise ImportError(
