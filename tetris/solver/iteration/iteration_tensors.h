@@ -1,18 +1,10 @@
-// The tensors of value iteration, checked; and the schemas, the same on any device.
+// The tensors of value iteration, checked, on any device.
 #pragma once
 
 #include "check_tensor.h"
 #include "iteration.h"
 
 namespace tetris {
-
-#define TETRIS_SOLVER_GAME "int width, int height, bool clear_on_overflow, int pieces"
-#define TETRIS_SOLVER_SWEEP "sweep(Tensor boards, Tensor values, Tensor(a!) to, " TETRIS_SOLVER_GAME ") -> ()"
-#define TETRIS_SOLVER_EXPAND "expand(Tensor boards, Tensor(a!) marks, " TETRIS_SOLVER_GAME ") -> ()"
-#define TETRIS_SOLVER_SURVIVE \
-  "survive(Tensor boards, Tensor(a!) marks, Tensor(b!) changed, int known, " TETRIS_SOLVER_GAME ") -> ()"
-#define TETRIS_SOLVER_PLAY \
-  "play(Tensor values, Tensor(a!) lines, int seed, " TETRIS_SOLVER_GAME ", int packed, int count) -> ()"
 
 inline Problem problem_of(int64_t width, int64_t height, bool clear_on_overflow, int64_t pieces) {
   STD_TORCH_CHECK(width >= 4 && height >= 4 && width * height <= MOST_CELLS,
