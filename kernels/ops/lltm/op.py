@@ -119,16 +119,8 @@ class LLTM(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        """Draw the parameters from the uniform distribution on +-1 / sqrt(state_size).
-
-        Raises:
-            ValueError: a size is too small.
-        """
+        """Draw the parameters from the uniform distribution on +-1 / sqrt(state_size)."""
         super().__init__()
-        if input_features < 0 or state_size < 1:
-            raise ValueError(
-                f"expected input_features >= 0 and state_size >= 1, got {input_features} and {state_size}"
-            )
         self.input_features = input_features
         self.state_size = state_size
         rows, columns = 3 * state_size, input_features + state_size
