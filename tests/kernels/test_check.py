@@ -76,12 +76,12 @@ class WrongDerivative(torch.autograd.Function):
 @pytest.mark.parametrize(
     ("change", "step", "note"),
     [
-        ({"operator": lambda x: x * x + 0.25 * (x == x.max())}, "C++ kernel", "at most 1.0e-05, got "),
-        ({"operator": WrongDerivative.apply}, "C++ kernel", "expected a difference"),
+        ({"operator": lambda x: x * x + 0.25 * (x == x.max())}, "C++ kernel", "difference: 0.25 at index"),
+        ({"operator": WrongDerivative.apply}, "C++ kernel", "are not close! "),
         ({"operator": WrongDerivative.apply}, "gradcheck, operator", "GradcheckError"),
         ({"reference": WrongDerivative.apply}, "gradcheck, reference", "GradcheckError"),
         ({"reference": lambda x: x * x / 0}, "C++ kernel", ""),
-        ({"operator": lambda x: (x * x).half()}, "C++ kernel", "expected results and gradients of"),
+        ({"operator": lambda x: (x * x).half()}, "C++ kernel", "'dtype' do not match: "),
         ({"operator": without_a_compiler}, "C++ kernel", "no compiler: install one"),
         ({"operator": broken}, "C++ kernel", "RuntimeError: broken (test_check.py, line "),
     ],

@@ -46,6 +46,16 @@ template <class L> struct Geometry : GameRules {
   }
 };
 
+// The columns of a board with side walls, from words `column(c)` in which row r is bit 31 - r.
+template <class L, class Column>
+TETRIS_FUNCTION typename L::ColumnBits walled(const Geometry<L>& geometry, const Column& column) {
+  typename L::Word slots[16] = {};
+  for (int c = 0; c < geometry.width; ++c) {
+    slots[FIRST_COLUMN + c] = static_cast<typename L::Word>(column(c) >> (31 - L::TOP));
+  }
+  return L::load(slots) | geometry.walls;
+}
+
 // A board, and the piece whose landing made it.
 template <class L> struct Board {
   const Geometry<L>& geometry;

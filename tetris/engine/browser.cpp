@@ -28,11 +28,7 @@ int numerators[List::COUNT];
 PieceStream pieces;
 
 Board<L> board() {
-  L::Word slots[16] = {};
-  for (int c = 0; c < engine->geometry.width; ++c) {
-    slots[FIRST_COLUMN + c] = reversed_bits(columns[c]) >> (31 - L::TOP);
-  }
-  return {engine->geometry, L::load(slots) | engine->geometry.walls};
+  return {engine->geometry, walled(engine->geometry, [](int c) { return reversed_bits(columns[c]); })};
 }
 
 // Once in the library, however often they are called for.

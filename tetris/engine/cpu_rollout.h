@@ -41,7 +41,7 @@ template <class L, class List, Lookahead LOOKAHEAD> class LaneRollout {
       Totals& totals) const {
     const Word high = limit >= ROWS ? Word(0) : static_cast<Word>((Word(1) << (ROWS - limit)) - 1);
     const typename L::ColumnBits higher = L::bits_everywhere(high) & geometry_.inside;
-    typename L::ColumnBits cells = load(stored);
+    typename L::ColumnBits cells = walled(geometry_, [&](int c) { return stored.columns[c]; });
     while (!goal.reached(pieces, totals) && L::any(cells & higher) == above) {
       const int piece = pieces.next();
       if constexpr (LOOKAHEAD == Lookahead::preview) cells = decide(cells, totals, piece, pieces.known);
@@ -66,14 +66,6 @@ template <class L, class List, Lookahead LOOKAHEAD> class LaneRollout {
     totals.lines += landing.lines;
     totals.games += landing.over ? 1 : 0;
     return landing.over ? geometry_.walls : landing.cells;
-  }
-
-  TETRIS_FUNCTION typename L::ColumnBits load(const StoredBoard& stored) const {
-    Word slots[16] = {};
-    for (int i = 0; i < geometry_.width; ++i) {
-      slots[FIRST_COLUMN + i] = static_cast<Word>(stored.columns[i] >> (32 - ROWS));
-    }
-    return L::load(slots) | geometry_.walls;
   }
 
   TETRIS_FUNCTION void store(const typename L::ColumnBits& cells, StoredBoard& stored) const {

@@ -4,7 +4,6 @@
 #pragma once
 
 #if defined(__SSE4_1__) || defined(__aarch64__)
-#define TETRIS_VECTORS
 
 #include "lanes_scalar.h"
 #include "vectors.h"
@@ -295,19 +294,6 @@ template <class Ints_, class Bits_, class Scores_> struct VectorLanes {
     else return signs(a > b);
   }
 };
-
-using SixteenByteLanes =
-    VectorLanes<Pair<Register<int16_t, 8>>, Pair<Register<uint16_t, 8>>, Pair<Pair<Register<int32_t, 4>>>>;
-#if defined(__AVX2__)
-using Avx2Lanes = VectorLanes<Register<int16_t, 16>, Register<uint16_t, 16>, Pair<Register<int32_t, 8>>>;
-using Avx2TallLanes =
-    VectorLanes<Pair<Register<int32_t, 8>>, Pair<Register<uint32_t, 8>>, Pair<Register<int32_t, 8>>>;
-#endif
-#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__) && \
-    defined(__AVX512VPOPCNTDQ__)
-#define TETRIS_AVX512
-using Avx512Lanes = VectorLanes<Register<int32_t, 16>, Register<uint32_t, 16>, Register<int32_t, 16>>;
-#endif
 
 }  // namespace tetris
 

@@ -20,21 +20,17 @@ TETRIS_FUNCTION constexpr int nth_field(uint32_t fields, int n) {
 
 struct Shape {
   int width, height;
-  uint32_t bottoms, tops;  // field k: column k
-  uint32_t contacts;       // field k + 1: rows of column k that touch the piece from the left or the right
-  uint32_t rows;           // field j: cells in row j
-  uint32_t patterns;       // field k: rows of column k, row j is bit 3 - j
+  uint32_t bottoms, tops;            // field k: column k
+  uint32_t patterns;                 // field k: rows of column k, row j is bit 3 - j
   int8_t first_row[MAX_PIECE_SIZE];  // of each column; NO_ROW beyond the width
 
   TETRIS_FUNCTION constexpr int bottom(int k) const { return nth_field(bottoms, k); }
   TETRIS_FUNCTION constexpr int top(int k) const { return nth_field(tops, k); }
-  TETRIS_FUNCTION constexpr int contact(int k) const { return nth_field(contacts, k + 1); }
-  TETRIS_FUNCTION constexpr int cells_in_row(int j) const { return nth_field(rows, j); }
 };
 
 // `bottoms` and `tops` are written left to right, one hexadecimal digit a column.
 constexpr Shape make_shape(int width, uint32_t bottoms, uint32_t tops) {
-  Shape shape{width, 0, 0, 0, 0, 0, 0, {NO_ROW, NO_ROW, NO_ROW, NO_ROW}};
+  Shape shape{width, 0, 0, 0, 0, {NO_ROW, NO_ROW, NO_ROW, NO_ROW}};
   for (int k = 0; k < width; ++k) {
     const int shift = 4 * (width - 1 - k);
     shape.bottoms |= ((bottoms >> shift) & 15u) << (4 * k);
@@ -43,17 +39,6 @@ constexpr Shape make_shape(int width, uint32_t bottoms, uint32_t tops) {
     shape.first_row[k] = static_cast<int8_t>(shape.bottom(k));
   }
   for (int k = 0; k < width; ++k) shape.height = shape.top(k) > shape.height ? shape.top(k) : shape.height;
-  for (int row = 0; row < shape.height; ++row) {
-    int first = width, last = -1;
-    for (int k = 0; k < width; ++k) {
-      if (row < shape.bottom(k) || row >= shape.top(k)) continue;
-      first = first < k ? first : k;
-      last = k;
-      shape.rows += 1u << (4 * row);
-    }
-    shape.contacts |= (1u << row) << (4 * first);       // column first - 1
-    shape.contacts |= (1u << row) << (4 * (last + 2));  // column last + 1
-  }
   return shape;
 }
 
@@ -138,16 +123,21 @@ template <class L, int WIDTH> struct ShapeLanes {
         }
       }
     }
-    for (int k = -1; k <= WIDTH; ++k) {
-      int pattern = 0;
-      for (int j = 0; j < MAX_PIECE_SIZE; ++j) pattern |= (shape.contact(k) >> j & 1) != 0 ? 8 >> j : 0;
-      contact[k + 1].set(lane, pattern);
+    int beside[WIDTH + 2] = {}, of_count[WIDTH] = {};
+    for (int j = 0; j < shape.height; ++j) {
+      int first = WIDTH, last = 0, count = 0;
+      for (int k = 0; k < WIDTH; ++k) {
+        if (j < shape.bottom(k) || j >= shape.top(k)) continue;
+        first = first < k ? first : k;
+        last = k;
+        ++count;
+      }
+      beside[first] |= 8 >> j;
+      beside[last + 2] |= 8 >> j;
+      of_count[count - 1] |= 8 >> j;
     }
-    for (int n = 0; n < WIDTH; ++n) {
-      int pattern = 0;
-      for (int j = 0; j < MAX_PIECE_SIZE; ++j) pattern |= shape.cells_in_row(j) == n + 1 ? 8 >> j : 0;
-      rows[n].set(lane, pattern);
-    }
+    for (int k = 0; k < WIDTH + 2; ++k) contact[k].set(lane, beside[k]);
+    for (int n = 0; n < WIDTH; ++n) rows[n].set(lane, of_count[n]);
     first_step.set(lane, shape.top(0) + STEP);
     last_step.set(lane, shape.top(WIDTH - 1) - STEP);
     inner_flags.set(lane, static_cast<int>(flags));

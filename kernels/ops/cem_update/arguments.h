@@ -43,9 +43,6 @@ inline Tensor ranked_fitness(const Tensor& given) {
 
 using Outputs = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 
-// What a device makes of a job.
-using Run = void(const Job& job, Device device);
-
 // What a schema gives.
 struct Arguments {
   const Tensor &fitness, &candidates, &distribution, &record, &generation;
@@ -103,7 +100,7 @@ template <typename F> Outputs with_job(Arguments given, bool all_weights, const 
 }
 
 // The operator on a device.
-template <Run& run> Outputs cem_update(const Tensor& fitness, const Tensor& candidates,
+template <void (&run)(const Job&, Device)> Outputs cem_update(const Tensor& fitness, const Tensor& candidates,
     const Tensor& distribution, const Tensor& record, const Tensor& generation,
     std::optional<Tensor> extra_variance, std::optional<Tensor> weights, std::optional<Tensor> std_floor,
     int64_t num_elites, bool maximize, int64_t variance_about, double smoothing, double std_smoothing,

@@ -30,6 +30,16 @@ template <typename F> void share(int64_t items, int64_t work, const F& function)
   torch::stable::parallel_for(0, items, std::max<int64_t>(1, kGrain / std::max<int64_t>(work, 1)), function);
 }
 
+// The candidates of a problem, best first: key and index.
+template <typename Type>
+std::vector<std::pair<typename Type::Key, int64_t>> ranking(const Job& job, int64_t problem) {
+  std::vector<std::pair<typename Type::Key, int64_t>> ranked(job.settings.population);
+  const auto* const fitness = static_cast<const typename Type::Bits*>(job.fitness) + problem * ranked.size();
+  for (size_t i = 0; i < ranked.size(); ++i) ranked[i] = {Type::key(fitness[i], job.settings.maximize), i};
+  std::sort(ranked.begin(), ranked.end());
+  return ranked;
+}
+
 // The work of a call: pointers, and what passes from selection to the sums.
 struct Work : Job {
   std::vector<int64_t> index;  // K + 1 places a problem

@@ -23,8 +23,7 @@ void launch_ranks(const Gpu& device, const Job& job, const int64_t* index, Devic
   STD_TORCH_CHECK(all < int64_t{1} << 30, "cem_update: expected fewer elites");
   Tensor keys = empty(where, sizeof(Key) == 8 ? ScalarType::Long : ScalarType::Int, {2, all});
   Tensor places = empty(where, ScalarType::Int, {2, all});
-  Slots<Key> from{static_cast<Key*>(keys.mutable_data_ptr()),
-      static_cast<int32_t*>(places.mutable_data_ptr()), static_cast<int32_t>(count)};
+  Slots<Key> from{mutable_data<Key>(keys), mutable_data<int32_t>(places), static_cast<int32_t>(count)};
   Slots<Key> to{from.key + all, from.place + all, from.count};
   device.launch(tile_kernel<Key>, all / kTile, kTile, 0, job, index, from);
   for (int64_t size = kTile; size <= largest; size *= kMerged) {
@@ -96,13 +95,12 @@ template <typename T, typename Gpu> void launch_large(const Gpu& device, const J
   std::optional<Tensor> list, weight;
   if (settings.ranked) list = empty(where, ScalarType::Long, {problems, elites});
   if (job.weights != nullptr) weight = empty(where, ScalarType::Double, {problems, elites});
-  auto* memory = static_cast<char*>(zeros.mutable_data_ptr());
-  auto* doubles = static_cast<double*>(sums.mutable_data_ptr());
+  char* memory = mutable_data<char>(zeros);
+  double* doubles = mutable_data<double>(sums);
   const Workspace work{reinterpret_cast<Search*>(memory),
       reinterpret_cast<unsigned long long*>(memory + search_bytes),
-      list.has_value() ? static_cast<int64_t*>(list->mutable_data_ptr()) : job.elites,
-      weight.has_value() ? static_cast<double*>(weight->mutable_data_ptr()) : nullptr, doubles,
-      doubles + problems * chunks * 2 * dimensions, slice, static_cast<int32_t>(blocks),
+      list ? mutable_data<int64_t>(*list) : job.elites, weight ? mutable_data<double>(*weight) : nullptr,
+      doubles, doubles + problems * chunks * 2 * dimensions, slice, static_cast<int32_t>(blocks),
       static_cast<int32_t>(chunks)};
   device.zero(memory, search_bytes + count_bytes);
   const bool wide = is_wide(job);

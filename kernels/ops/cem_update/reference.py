@@ -9,6 +9,7 @@ import math
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 RESIDUES = 32
 CHUNK = 512
@@ -138,30 +139,19 @@ def _ordered_sum(x: Tensor) -> Tensor:
 
     Chunks of 512 are added each for itself, and then their sums, both as ``_folded`` does it.
     """
-    count, width = x.shape[-2:]
-    if count > CHUNK:
-        chunks = -(-count // CHUNK)
-        x = _padded(x, chunks * CHUNK)
-        x = _folded(x.reshape(*x.shape[:-2], chunks, CHUNK, width))
+    if x.shape[-2] > CHUNK:
+        x = _folded(pad(x, (0, 0, 0, -x.shape[-2] % CHUNK)).unflatten(-2, (-1, CHUNK)))
     return _folded(x)
 
 
 def _folded(x: Tensor) -> Tensor:
     """Return the sum over the last dimension but one: 32 residue classes, each in order, then as a tree."""
-    rows = -(-x.shape[-2] // RESIDUES)
-    x = _padded(x, rows * RESIDUES)
-    x = x.reshape(*x.shape[:-2], rows, RESIDUES, x.shape[-1])
+    x = pad(x, (0, 0, 0, -x.shape[-2] % RESIDUES)).unflatten(-2, (-1, RESIDUES))
     partial = x[..., 0, :, :] + 0.0
-    for row in range(1, rows):
+    for row in range(1, x.shape[-3]):
         partial = partial + x[..., row, :, :]
     half = RESIDUES // 2
     while half:
         partial = partial[..., :half, :] + partial[..., half:, :]
         half //= 2
     return partial[..., 0, :]
-
-
-def _padded(x: Tensor, count: int) -> Tensor:
-    """Return a tensor with zeros appended to its last dimension but one."""
-    more = count - x.shape[-2]
-    return torch.cat([x, x.new_zeros(*x.shape[:-2], more, x.shape[-1])], dim=-2) if more else x

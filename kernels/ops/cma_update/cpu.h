@@ -42,33 +42,6 @@ struct One {
   }
 };
 
-// The candidates of a problem, best first, and their fitness.
-struct Ranking {
-  std::vector<uint64_t> keys;
-  std::vector<uint16_t> order;
-  std::vector<double> value;
-
-  explicit Ranking(int64_t population) : keys(population), order(population), value(population) {}
-  // Returns how many candidates did not fail.
-  int find(const Job& job, int64_t problem) {
-    const int population = static_cast<int>(keys.size());
-    int usable = 0;
-    update::visit_fitness(job.fitness_type, [&](auto kind) {
-      using Type = decltype(kind);
-      const auto* fitness = static_cast<const typename Type::Bits*>(job.fitness) + problem * population;
-      for (int i = 0; i < population; ++i) {
-        const auto key = Type::key(fitness[i], job.settings.maximize);
-        usable += Type::kCanFail && key == static_cast<typename Type::Key>(-1) ? 0 : 1;
-        keys[i] = key;
-        order[i] = static_cast<uint16_t>(i);
-      }
-      std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return keys[a] < keys[b]; });
-      for (int i = 0; i < population; ++i) value[i] = Type::value(fitness[order[i]]);
-    });
-    return usable;
-  }
-};
-
 void run(const Call& call, Device) {
   const update::Settings& settings = call.job.settings;
   if (settings.problems == 0) *call.job.new_generation = *call.job.generation + 1;
@@ -76,11 +49,22 @@ void run(const Call& call, Device) {
       (settings.population + settings.dimensions) * settings.dimensions * settings.dimensions;
   update::share(settings.problems, work, [&](int64_t begin, int64_t end) {
     const std::unique_ptr<double[]> memory(new double[call.plan.doubles()]);
-    Ranking ranking(settings.population);
+    std::vector<uint16_t> order(settings.population);
+    std::vector<double> value(settings.population);
     for (int64_t problem = begin; problem < end; ++problem) {
-      const int usable = ranking.find(call.job, problem);
+      int usable = 0, place = 0;
+      update::visit_fitness(call.job.fitness_type, [&](auto kind) {
+        using Type = decltype(kind);
+        const auto* fitness =
+            static_cast<const typename Type::Bits*>(call.job.fitness) + problem * settings.population;
+        for (const auto& [key, i] : update::ranking<Type>(call.job, problem)) {
+          usable += Type::kCanFail && key == static_cast<typename Type::Key>(-1) ? 0 : 1;
+          order[place] = static_cast<uint16_t>(i);
+          value[place++] = Type::value(fitness[i]);
+        }
+      });
       (call.job.type == ScalarType::Float ? adapt<float, One> : adapt<double, One>)(One{}, call, problem,
-          ranking.order.data(), ranking.value.data(), usable, memory.get());
+          order.data(), value.data(), usable, memory.get());
     }
   });
 }

@@ -15,7 +15,7 @@ constexpr int kFew = 1, kMany = 8;          // entries of a thread, of 65 * 32 a
 constexpr int kCounted = 512;               // candidates, of more a sort finds the ranks
 constexpr int64_t kSharedBytes = 48 << 10;  // that a kernel need not ask for
 
-// As One of op.cpp; groups are warps. kOwned: the entries of a triangle that a thread has at most.
+// As One of cpu.h; groups are warps. kOwned: the entries of a triangle that a thread has at most.
 template <int kOwned> struct Block {
   static constexpr int lanes = update::kWarp;
   int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);

@@ -80,10 +80,7 @@ constexpr int64_t kColumns = 64;  // of variables, whose sums one thread makes
 
 template <typename Type> void rank(const Move& call, int64_t problem) {
   const int64_t samples = call.settings.population;
-  const auto* const fitness = static_cast<const typename Type::Bits*>(call.fitness) + problem * samples;
-  std::vector<std::pair<typename Type::Key, int64_t>> ranked(samples);
-  for (int64_t i = 0; i < samples; ++i) ranked[i] = {Type::key(fitness[i], call.settings.maximize), i};
-  std::sort(ranked.begin(), ranked.end());
+  const auto ranked = update::ranking<Type>(call, problem);
   call.best[problem] = ranked[0].second;
   for (int64_t first = 0, last = 0; first < samples; first = last) {
     while (last < samples && ranked[last].first == ranked[first].first) ++last;

@@ -308,7 +308,7 @@ void move(const Gpu& device, const Move& call, const Family& family, Device wher
   Sum* counted = nullptr;
   if (family.has_transitions() || !device.gives(move_kernel<T>, bytes)) {
     zeros = empty(where, ScalarType::Long, {cells});
-    counted = static_cast<Sum*>(zeros->mutable_data_ptr());
+    counted = mutable_data<Sum>(*zeros);
     device.zero(counted, 8 * cells);
     device.launch(count_kernel<T>, divide_up(problems * call.settings.population, kWarps), kThreads, 0, call,
         family, counted);

@@ -119,16 +119,8 @@ class LLTM(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        """Draw the parameters from the uniform distribution on +-1 / sqrt(state_size).
-
-        Raises:
-            ValueError: a size is too small.
-        """
+        """Draw the parameters from the uniform distribution on +-1 / sqrt(state_size)."""
         super().__init__()
-        if input_features < 0 or state_size < 1:
-            raise ValueError(
-                f"expected input_features >= 0 and state_size >= 1, got {input_features} and {state_size}"
-            )
         self.input_features = input_features
         self.state_size = state_size
         rows, columns = 3 * state_size, input_features + state_size
@@ -195,17 +187,11 @@ def _fake_forward(*arguments: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return like.new_empty(batch, states), like.new_empty(batch, states), like.new_empty(batch, 3 * states)
 
 
-def _fake_backward(
-    grad_h: Tensor | None, grad_cell: Tensor | None, *others: Any
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+def _fake_backward(grad_h: Tensor | None, grad_cell: Tensor | None, *others: Any) -> tuple[Tensor, ...]:
     like, weights, old_h, _, _, of_input, of_parameters, of_old_h = others
-    return (
-        like.new_empty(like.shape if of_input else (0,)),
-        like.new_empty(weights.shape if of_parameters else (0,)),
-        like.new_empty(weights.shape[0] if of_parameters else 0),
-        like.new_empty(old_h.shape if of_old_h else (0,)),
-        like.new_empty(old_h.shape),
-    )
+    shapes = like.shape, weights.shape, weights.shape[:1], old_h.shape, old_h.shape
+    wanted = of_input, of_parameters, of_parameters, of_old_h, True
+    return tuple(like.new_empty(x if w else (0,)) for x, w in zip(shapes, wanted, strict=True))
 
 
 def _register() -> None:

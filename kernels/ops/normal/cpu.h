@@ -190,16 +190,8 @@ void draw_as(const Noise& noise, Vector mean, Vector std, Vector low, Vector hig
       chunk.out = out + problem * noise.dimensions * noise.samples;
       const int lanes = static_cast<int>(std::min<int64_t>(kLanes, along - column));
       chunk.z.fill(key_of(noise, problem), noise, tile, block, across);
-      if (across) {
-        chunk.template compute<true>();
-      } else {
-        chunk.template compute<false>();
-      }
-      if (follow) {
-        chunk.store(tile, block, across, lanes);
-      } else {
-        chunk.scatter(tile, block, across, lanes);
-      }
+      across ? chunk.template compute<true>() : chunk.template compute<false>();
+      follow ? chunk.store(tile, block, across, lanes) : chunk.scatter(tile, block, across, lanes);
     }
   });
 }

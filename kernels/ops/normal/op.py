@@ -220,9 +220,8 @@ def _noise(
     number, seeds = (0, seed) if isinstance(seed, Tensor) else (_as_int(seed), None)
     if not 0 <= number < 1 << 64:
         raise ValueError(f"expected 0 <= seed < 2**64, got {seed}")
-    if isinstance(generation, Tensor):
-        return signed64(number), 0, seeds, generation
-    return signed64(number), _as_int(generation), seeds, None
+    at, generations = (0, generation) if isinstance(generation, Tensor) else (_as_int(generation), None)
+    return signed64(number), at, seeds, generations
 
 
 def _as_int(value: Any) -> int:
@@ -266,8 +265,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     mean, std, ctx.num_samples, seed, generation, seeds, generations, *flags, dtype, low, high = inputs
     ctx.numbers, ctx.flags = (seed, generation), (*flags, dtype)
     # Without bounds the gradients depend on nothing but the noise.
-    bounded = low is not None or high is not None
-    ctx.save_for_backward(*((mean, std) if bounded else (None, None)), seeds, generations, low, high)
+    ctx.save_for_backward(*((None, None) if low is None else (mean, std)), seeds, generations, low, high)
     ctx.mean_dtype = mean.dtype
 
 
@@ -282,10 +280,7 @@ def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     if mean is not None:
         with torch.no_grad():
             samples = mean.unsqueeze(samples_at) + std.unsqueeze(samples_at) * z
-            inside = torch.ones_like(samples, dtype=torch.bool)
-            for bound, compare in ((low, torch.ge), (high, torch.le)):
-                if bound is not None:
-                    inside &= compare(samples, bound.unsqueeze(samples_at))
+            inside = (samples >= low.unsqueeze(samples_at)) & (samples <= high.unsqueeze(samples_at))
         grad = torch.where(inside, grad, 0)
     gradients = grad.sum(samples_at), (grad * z).sum(samples_at)
     return (*(each.to(ctx.mean_dtype) for each in gradients), *(None,) * 11)

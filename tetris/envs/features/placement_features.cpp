@@ -29,7 +29,7 @@ template <class List> class Writer {
         piece_(all.piece[i]),
         features_(all.features + i * actions() * List::COUNT),
         ends_game_(all.ends_game + i * actions()),
-        board_(geometry, load(all, geometry, i)) {
+        board_(geometry, walled(geometry, [&](int c) { return all.columns[c * all.count + i]; })) {
     std::fill_n(features_, actions() * List::COUNT, 0.0f);
     const uint64_t mask = all.is_over(i) ? 0 : mask_bits(piece_, rules_.width);
     for (int action = 0; action < actions(); ++action)
@@ -51,15 +51,6 @@ template <class List> class Writer {
 
  private:
   int actions() const { return MAX_ORIENTATIONS * rules_.width; }
-
-  static typename L::ColumnBits load(const FeatureTensors& all, const Geometry<L>& geometry, int64_t i) {
-    typename L::Word slots[16] = {};
-    for (int c = 0; c < all.rules.width; ++c) {
-      slots[FIRST_COLUMN + c] =
-          static_cast<typename L::Word>(all.columns[c * all.count + i] >> (31 - L::TOP));
-    }
-    return L::load(slots) | geometry.walls;
-  }
 
   // See Chooser::score.
   template <int WIDTH> void write_group(const Ground<L>& ground,

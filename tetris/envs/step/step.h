@@ -215,22 +215,6 @@ inline Environments environments_of(const Tensor& seed, const Tensor& stream, co
       next.size(1)};
 }
 
-inline StepTensors step_tensors_of(const Tensor& actions, const Tensor& length, const Tensor& ended,
-    const Tensor& reward, const Tensor& terminated, const Tensor& truncated, const Tensor& final_board,
-    const Tensor& board, Autoreset autoreset) {
-  const int64_t count = board.size(0);
-  const bool finals = autoreset == Autoreset::SAME_STEP;
-  check_tensors(board, ScalarType::Long, count, actions, length);
-  check_tensors(board, ScalarType::Byte, count, ended);
-  check_tensors(board, ScalarType::Float, count, reward);
-  check_tensors(board, ScalarType::Bool, count, terminated, truncated);
-  check_tensors(board, ScalarType::Char, finals ? board.numel() : 0, final_board);
-  return {actions.const_data_ptr<int64_t>(), length.mutable_data_ptr<int64_t>(),
-      ended.mutable_data_ptr<uint8_t>(), reward.mutable_data_ptr<float>(),
-      terminated.mutable_data_ptr<bool>(), truncated.mutable_data_ptr<bool>(),
-      finals ? final_board.mutable_data_ptr<int8_t>() : nullptr};
-}
-
 inline Task task_of(const Tensor& board, bool clear_on_overflow, int64_t pieces, int64_t piece_count,
     bool bag, int64_t autoreset, int64_t limit, int64_t reward_kind) {
   STD_TORCH_CHECK(autoreset >= 0 && autoreset <= 2 && limit >= 0 && reward_kind >= 0 && reward_kind <= 3,
@@ -251,8 +235,16 @@ template <class Device> struct Operators {
     const Environments all = environments_of(seed, stream, columns, time, current, board, piece, mask, next);
     const Task task =
         task_of(board, clear_on_overflow, pieces, piece_count, bag, autoreset, limit, reward_kind);
-    const StepTensors tensors = step_tensors_of(
-        actions, length, ended, reward, terminated, truncated, final_board, board, task.autoreset);
+    const bool finals = task.autoreset == Autoreset::SAME_STEP;
+    check_tensors(board, ScalarType::Long, all.count, actions, length);
+    check_tensors(board, ScalarType::Byte, all.count, ended);
+    check_tensors(board, ScalarType::Float, all.count, reward);
+    check_tensors(board, ScalarType::Bool, all.count, terminated, truncated);
+    check_tensors(board, ScalarType::Char, finals ? board.numel() : 0, final_board);
+    const StepTensors tensors{actions.const_data_ptr<int64_t>(), length.mutable_data_ptr<int64_t>(),
+        ended.mutable_data_ptr<uint8_t>(), reward.mutable_data_ptr<float>(),
+        terminated.mutable_data_ptr<bool>(), truncated.mutable_data_ptr<bool>(),
+        finals ? final_board.mutable_data_ptr<int8_t>() : nullptr};
     if (all.count > 0) Device::step(board, all, tensors, task);
   }
 

@@ -19,11 +19,12 @@ struct Cpu {
 
 }  // namespace
 
+#define GAME "int width, int height, bool clear_on_overflow, int pieces"
 STABLE_TORCH_LIBRARY_FRAGMENT(TETRIS_LIBRARY, m) {
-  m.def(TETRIS_SOLVER_SWEEP);
-  m.def(TETRIS_SOLVER_EXPAND);
-  m.def(TETRIS_SOLVER_SURVIVE);
-  m.def(TETRIS_SOLVER_PLAY);
+  m.def("sweep(Tensor boards, Tensor values, Tensor(a!) to, " GAME ") -> ()");
+  m.def("expand(Tensor boards, Tensor(a!) marks, " GAME ") -> ()");
+  m.def("survive(Tensor boards, Tensor(a!) marks, Tensor(b!) changed, int known, " GAME ") -> ()");
+  m.def("play(Tensor values, Tensor(a!) lines, int seed, " GAME ", int packed, int count) -> ()");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CPU, m) {

@@ -1,23 +1,10 @@
-// The tensors of value iteration, checked; and the schemas, the same on any device.
+// The tensors of value iteration, checked, on any device.
 #pragma once
 
-#include <torch/csrc/stable/tensor.h>
-#include <torch/headeronly/util/Exception.h>
-
+#include "check_tensor.h"
 #include "iteration.h"
 
 namespace tetris {
-
-#define TETRIS_SOLVER_GAME "int width, int height, bool clear_on_overflow, int pieces"
-#define TETRIS_SOLVER_SWEEP "sweep(Tensor boards, Tensor values, Tensor(a!) to, " TETRIS_SOLVER_GAME ") -> ()"
-#define TETRIS_SOLVER_EXPAND "expand(Tensor boards, Tensor(a!) marks, " TETRIS_SOLVER_GAME ") -> ()"
-#define TETRIS_SOLVER_SURVIVE \
-  "survive(Tensor boards, Tensor(a!) marks, Tensor(b!) changed, int known, " TETRIS_SOLVER_GAME ") -> ()"
-#define TETRIS_SOLVER_PLAY \
-  "play(Tensor values, Tensor(a!) lines, int seed, " TETRIS_SOLVER_GAME ", int packed, int count) -> ()"
-
-using torch::headeronly::ScalarType;
-using torch::stable::Tensor;
 
 inline Problem problem_of(int64_t width, int64_t height, bool clear_on_overflow, int64_t pieces) {
   STD_TORCH_CHECK(width >= 4 && height >= 4 && width * height <= MOST_CELLS,
@@ -25,13 +12,6 @@ inline Problem problem_of(int64_t width, int64_t height, bool clear_on_overflow,
   STD_TORCH_CHECK(pieces > 0 && pieces < 1 << PIECES, "expected a bit per piece");
   return Problem(
       {static_cast<int>(width), static_cast<int>(height), clear_on_overflow}, static_cast<uint32_t>(pieces));
-}
-
-inline void check(const Tensor& tensor, ScalarType type, const Tensor& like, const char* name) {
-  STD_TORCH_CHECK(tensor.scalar_type() == type && tensor.is_contiguous() &&
-                      tensor.is_cuda() == like.is_cuda() &&
-                      tensor.get_device_index() == like.get_device_index(),
-      "expected ", name, " of the documented type, contiguous and on the device of the others");
 }
 
 // How many values a board has, from the shape of all.
@@ -43,14 +23,13 @@ inline int known_of(const Tensor& values, const Problem& problem) {
 }
 
 inline const uint32_t* boards_of(const Tensor& boards) {
-  check(boards, ScalarType::Int, boards, "boards");
+  check_tensor(boards, ScalarType::Int, boards.numel(), boards, "boards");
   return reinterpret_cast<const uint32_t*>(boards.const_data_ptr<int32_t>());
 }
 
 inline uint8_t* marks_of(const Tensor& marks, const Problem& problem, const Tensor& boards) {
-  check(marks, ScalarType::Byte, boards, "marks");
-  STD_TORCH_CHECK(marks.numel() == int64_t{1} << (problem.rules.width * problem.rules.height),
-      "expected one mark per board");
+  check_tensor(
+      marks, ScalarType::Byte, int64_t{1} << (problem.rules.width * problem.rules.height), boards, "marks");
   return marks.mutable_data_ptr<uint8_t>();
 }
 
@@ -59,10 +38,9 @@ template <class Device> struct Iteration {
   static void sweep(const Tensor& boards, const Tensor& values, const Tensor& to, int64_t width,
       int64_t height, bool clear_on_overflow, int64_t pieces) {
     const Problem problem = problem_of(width, height, clear_on_overflow, pieces);
-    check(values, ScalarType::Double, boards, "values");
-    check(to, ScalarType::Double, boards, "values");
-    STD_TORCH_CHECK(to.numel() == values.numel() && to.const_data_ptr() != values.const_data_ptr(),
-        "expected new values of the shape of the old ones, elsewhere");
+    check_tensor(values, ScalarType::Double, values.numel(), boards, "values");
+    check_tensor(to, ScalarType::Double, values.numel(), boards, "new values");
+    STD_TORCH_CHECK(to.const_data_ptr() != values.const_data_ptr(), "expected new values elsewhere");
     Device::each(boards, boards.numel(),
         Sweep{problem, known_of(values, problem), boards_of(boards), values.const_data_ptr<double>(),
             to.mutable_data_ptr<double>()});
@@ -78,9 +56,8 @@ template <class Device> struct Iteration {
   static void survive(const Tensor& boards, const Tensor& marks, const Tensor& changed, int64_t known,
       int64_t width, int64_t height, bool clear_on_overflow, int64_t pieces) {
     const Problem problem = problem_of(width, height, clear_on_overflow, pieces);
-    check(changed, ScalarType::Byte, boards, "changed");
-    STD_TORCH_CHECK(
-        changed.numel() == 1 && (known == 1 || known == 2), "expected one flag, and 1 or 2 known pieces");
+    check_tensor(changed, ScalarType::Byte, 1, boards, "changed");
+    STD_TORCH_CHECK(known == 1 || known == 2, "expected 1 or 2 known pieces");
     Device::each(boards, boards.numel(),
         Survive{problem, static_cast<int>(known), boards_of(boards), marks_of(marks, problem, boards),
             changed.mutable_data_ptr<uint8_t>()});
@@ -89,8 +66,8 @@ template <class Device> struct Iteration {
   static void play(const Tensor& values, const Tensor& lines, int64_t seed, int64_t width, int64_t height,
       bool clear_on_overflow, int64_t pieces, int64_t packed, int64_t count) {
     const Problem problem = problem_of(width, height, clear_on_overflow, pieces);
-    check(values, ScalarType::Double, values, "values");
-    check(lines, ScalarType::Long, values, "lines");
+    check_tensor(values, ScalarType::Double, values.numel(), values, "values");
+    check_tensor(lines, ScalarType::Long, lines.numel(), values, "lines");
     Device::each(values, lines.numel(),
         Play{problem, known_of(values, problem), PieceSource::of(packed, count, false), seed,
             values.const_data_ptr<double>(), lines.mutable_data_ptr<int64_t>()});
