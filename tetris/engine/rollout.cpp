@@ -7,6 +7,7 @@
 #include <torch/csrc/stable/ops.h>
 
 #include <atomic>
+#include <optional>
 
 #include "cpu_rollout.h"
 #include "fastest_lanes.h"
@@ -16,21 +17,28 @@ namespace {
 
 using namespace tetris;
 
+template <class List> using Games = StreamRollout<FastestLanes, TallLanes, List, Lookahead::TETRIS_LOOKAHEAD>;
+
 struct Cpu {
   template <class List> static void play(const RolloutArguments& all, const Tensor&) {
     // Streams are handed out one by one: they take unequally long, and a fixed share would wait for the slowest.
     std::atomic<int64_t> next{0};
+    // Those of a candidate follow one another, and its weights are prepared once on each thread.
     const auto work = [&](int64_t, int64_t) {
+      std::optional<Games<List>> games;
+      int64_t prepared = -1;
       for (int64_t i = next++; i < all.total; i = next++) {
-        if (all.games_left(i) > 0) play_stream<List>(all, i);
+        if (all.games_left(i) <= 0) continue;
+        const int64_t candidate = all.candidate_of(i);
+        if (candidate != prepared) games.emplace(all.rules, all.weights + candidate * List::ROW);
+        prepared = candidate;
+        play_stream<List>(all, i, *games);
       }
     };
     torch::stable::parallel_for(0, torch::stable::get_num_threads(), 1, work);
   }
 
-  template <class List> static void play_stream(const RolloutArguments& all, int64_t i) {
-    StreamRollout<FastestLanes, TallLanes, List, Lookahead::TETRIS_LOOKAHEAD> games(
-        all.rules, all.weights + all.candidate_of(i) * List::ROW);
+  template <class List> static void play_stream(const RolloutArguments& all, int64_t i, Games<List>& games) {
     PieceReader pieces(all.pieces_of(i), all.start);
     pieces.known = all.first_piece(i);
     uint32_t* columns = all.boards + i * all.rules.width;
