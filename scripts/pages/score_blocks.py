@@ -83,8 +83,8 @@ def first_run() -> str:
     return (
         "Without a GPU install PyTorch's [CPU wheel](docs/install.md) first: otherwise pip fetches PyTorch "
         f"with CUDA, gigabytes of it. "
-        f"Compiling and training take {slow['cold.seconds']:.0f} s on {results[0].hardware}, less with AVX-512, "
-        f"and end with a controller {slow['times_dt20']:.2g} times as good as dt20, "
+        f"Compiling and training take {slow['cold.seconds']:.0f} s on {results[0].hardware}, less with "
+        f"AVX-512, and end with a controller {slow['times_dt20']:.2g} times as good as dt20, "
         f"the best published linear one; on one {results[1].hardware} {fast['cold.seconds']:.0f} s, and "
         f"{fast['times_dt20']:.2g} times."
     )
