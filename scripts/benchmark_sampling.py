@@ -1,9 +1,9 @@
 """The command ``python scripts/measure sampling``: how the ways to draw a population compare."""
 
-import sys
+from measure import table
+from measure.__main__ import run
 
-from measure.__main__ import main, run
+main = table.command("sampling")
 
 if __name__ == "__main__":
-    sys.argv[1:1] = ["sampling"]
     run(main)

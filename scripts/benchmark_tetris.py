@@ -1,9 +1,9 @@
 """The command ``python scripts/measure rollout``: decisions per second of the engines."""
 
-import sys
+from measure import table
+from measure.__main__ import run
 
-from measure.__main__ import main, run
+main = table.command("rollout")
 
 if __name__ == "__main__":
-    sys.argv[1:1] = ["rollout"]
     run(main)

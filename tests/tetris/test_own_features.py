@@ -48,6 +48,7 @@ def test_a_run_with_own_features_is_trained_and_the_same_in_python(header: Path,
         "population": 6,
         **{"elites": 3, "noise": "constant:0.01", "averaging": 0.0},
         "streams": 2,
+        "halvings": 1,
         "backend": "torch",
     }
     try:

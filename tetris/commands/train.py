@@ -60,10 +60,9 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     run = groups["run"]
     where = run.add_mutually_exclusive_group()
     add_option(where, "--out", "FOLDER", "a new folder (default: runs/DATE-TIME-seedN)", Path)
-    text = "instead: go on with a stopped run, whose settings stay"
-    add_option(where, "--resume", "FOLDER", text, Path)
+    add_option(where, "--resume", "FOLDER", "a stopped run goes on, by its settings", Path)
     add_option(run, "--time-limit", "S", "train at most S seconds, then measure", positive_seconds)
-    text = "write curves for TensorBoard into the run's folder (extra tensorboard)"
+    text = "curves for TensorBoard (extra tensorboard)"
     run.add_argument("--tensorboard", action="store_true", help=text)
     given = parser.parse_args(argv)
     fixed = [f"--{name.replace('_', '-')}" for name in vars(given) if name not in _WITH_RESUME]

@@ -167,7 +167,7 @@ class Settings:
     )
     halvings: int = _setting("search", "N", "how often the worse half drops out in a generation", 0, 16)
     streams: int = _setting("search", "N", "streams of games per candidate", 1)
-    burn_in: int = _setting("search", "N", "with split, decisions on each stream before they count")
+    burn_in: int = _setting("search", "N", "with split, decisions per stream before they count")
     decisions: int = _setting("search", "N", "decisions on each stream", 1, 1 << 62)
     backend: str = _setting(
         "machine", "NAME", "what draws and updates: auto, cpu, cuda, torch (default: auto)"
