@@ -135,7 +135,8 @@ class Training(Callback):
         progress_bar = ProgressBar(("lines/s",), number=format_lines)
 
         def check() -> None:
-            progress_bar.tick()
+            if ranks.rank() == 0:  # others show nothing
+                progress_bar.tick()
             stop.check()
 
         if recipe.population < ranks.count():
