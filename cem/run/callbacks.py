@@ -98,6 +98,8 @@ class ProgressBar(Callback):
             number: Formats a fitness.
         """
         self._metrics, self._interval_s, self._file, self._number = tuple(metrics), interval_s, file, number
+        self._bar: Any = None
+        self._shown = self._began = math.inf  # not before a start, which ranks above 0 have none of
 
     def on_start(self, plan: RunPlan) -> None:
         """Open the bar on a terminal."""

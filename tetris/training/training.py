@@ -135,8 +135,7 @@ class Training(Callback):
         progress_bar = ProgressBar(("lines/s",), number=format_lines)
 
         def check() -> None:
-            if ranks.rank() == 0:  # others show nothing
-                progress_bar.tick()
+            progress_bar.tick()
             stop.check()
 
         if recipe.population < ranks.count():
