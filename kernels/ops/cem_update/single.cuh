@@ -11,7 +11,7 @@
 #pragma once
 
 #include "device.cuh"
-#include "early_launch.cuh"
+#include "gpu.cuh"
 
 namespace cem_tetris::update {
 

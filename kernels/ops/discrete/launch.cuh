@@ -101,7 +101,6 @@ __global__ void __launch_bounds__(kThreads) permutation_kernel(const __grid_cons
   }
 }
 
-// `Gpu` is that of cem_update/launch.cuh.
 template <typename Gpu> void launch(const Gpu& device, const Call& call, Device) {
   STD_TORCH_CHECK(call.problems * call.samples < int64_t{1} << 31, "expected fewer candidates");
   if (call.is_permutation) {

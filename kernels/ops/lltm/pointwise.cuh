@@ -5,7 +5,7 @@
 #pragma once
 
 #include "cell.h"
-#include "common.cuh"
+#include "gpu.cuh"
 
 namespace cem_tetris::lltm {
 

@@ -8,11 +8,11 @@ namespace {
 
 // Tiles along the fast and the slow side to a grid: as many steps a thread as leave sixteen blocks
 // a multiprocessor.
-Shape make_shape(int64_t fast, int64_t slow, int device) {
+Shape make_shape(int64_t fast, int64_t slow, int multiprocessors) {
   int log_width = 0;
   while ((1 << log_width) < kThreads && (int64_t{1} << log_width) < fast) ++log_width;
   const int height = kThreads >> log_width;
-  const int64_t across = divide_up(fast, int64_t{1} << log_width), wanted = 16 * multiprocessors(device);
+  const int64_t across = divide_up(fast, int64_t{1} << log_width), wanted = 16 * multiprocessors;
   int steps = 1;
   while (steps < kMaxSteps && 2 * steps * height <= kMaxEntries &&
          across * divide_up(slow, 2 * steps * height) >= wanted) {
@@ -51,8 +51,8 @@ template <typename F> void dispatch_small(int rows, const Noise& noise, const F&
 
 // Whether the kernel for small results was launched; all else is left to the general ones.
 template <typename T, bool kDimFirst>
-bool launch_small(const Noise& noise, Vector mean, Vector std, Bounds<float> bounds, const Tensor& out) {
-  const int64_t device = multiprocessors(out.get_device_index()) * kThreads, limit = kSmallLoad * device;
+bool launch_small(const Gpu& gpu, const Noise& noise, Vector mean, Vector std, Bounds<float> bounds, T* out) {
+  const int64_t device = gpu.multiprocessors * kThreads, limit = kSmallLoad * device;
   const int64_t blocks = divide_up(noise.samples, kTile);
   if (kDimFirst && noise.samples % kTile != 0) return false;
   if (noise.dimensions > limit || blocks > limit / noise.dimensions) return false;
@@ -71,15 +71,14 @@ bool launch_small(const Noise& noise, Vector mean, Vector std, Bounds<float> bou
       static_cast<const float*>(mean.data), static_cast<const float*>(std.data), mean.stride, std.stride,
       bounds, small_keys(noise)};
   dispatch_small(rows, noise, [&](auto kRows, auto kTensors) {
-    launch_early(small_kernel<T, kRows.value, kTensors.value, kDimFirst>,
-        grid_of(divide_up(threads, block_threads), 1), static_cast<int>(block_threads), 0,
-        current_stream(out), job, mutable_data<T>(out));
+    gpu.launch_early(small_kernel<T, kRows.value, kTensors.value, kDimFirst>,
+        grid_of(divide_up(threads, block_threads), 1), block_threads, 0, job, out);
   });
   return true;
 }
 
 template <typename T>
-void launch(Noise noise, Vector mean, Vector std, Vector low, Vector high, const Tensor& out) {
+void launch(const Gpu& gpu, Noise noise, Vector mean, Vector std, Vector low, Vector high, T* out) {
   using Real = compute_t<T>;
   const Bounds<Real> bounds = {
       static_cast<const Real*>(low.data), static_cast<const Real*>(high.data), low.stride, high.stride};
@@ -89,23 +88,23 @@ void launch(Noise noise, Vector mean, Vector std, Vector low, Vector high, const
              bounded = bounds.low != nullptr || bounds.high != nullptr;
   if constexpr (sizeof(Real) == sizeof(float)) {
     auto* small = noise.dim_first ? launch_small<T, true> : launch_small<T, false>;
-    if (independent && mean.type == ScalarType::Float && small(noise, mean, std, bounds, out)) return;
+    if (independent && mean.type == ScalarType::Float && small(gpu, noise, mean, std, bounds, out)) return;
   }
   const int64_t blocks_of_samples = divide_up(noise.samples, kTile),
                 tiles = divide_up(noise.dimensions, kTile);
   const Shape shape = make_shape(noise.dim_first ? blocks_of_samples : tiles,
-      noise.dim_first ? tiles : blocks_of_samples, out.get_device_index());
+      noise.dim_first ? tiles : blocks_of_samples, gpu.multiprocessors);
   const bool plain = independent && !bounded && noise.samples % kTile == 0 && noise.dimensions % kTile == 0;
   auto* kernel = noise.dim_first ? (plain ? rows_kernel<T, true> : rows_kernel<T, false>)
                                  : (plain ? columns_kernel<T, true> : columns_kernel<T, false>);
-  kernel<<<grid_of(int64_t{shape.across} * shape.down, noise.problems), kThreads, 0, current_stream(out)>>>(
-      noise, mean, std, bounds, shape, mutable_data<T>(out));
-  STD_CUDA_KERNEL_LAUNCH_CHECK();
+  gpu.launch(kernel, grid_of(int64_t{shape.across} * shape.down, noise.problems), kThreads, 0, noise, mean,
+      std, bounds, shape, out);
 }
 
 void draw(const Noise& noise, Vector mean, Vector std, Vector low, Vector high, const Tensor& out) {
-  const DeviceGuard guard(out.get_device_index());
-  dispatch(out.scalar_type(), [&](auto zero) { launch<decltype(zero)>(noise, mean, std, low, high, out); });
+  const Gpu gpu{Device(out)};
+  dispatch(out.scalar_type(),
+      [&](auto zero) { launch(gpu, noise, mean, std, low, high, mutable_data<decltype(zero)>(out)); });
 }
 
 }  // namespace

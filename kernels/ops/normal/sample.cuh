@@ -12,7 +12,7 @@
 #include <type_traits>
 
 #include "call.h"
-#include "common.cuh"
+#include "gpu.cuh"
 
 namespace cem_tetris::normal {
 

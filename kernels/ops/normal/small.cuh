@@ -10,7 +10,6 @@
 // side, then problems, so that no thread is idle but the last ones.
 #pragma once
 
-#include "early_launch.cuh"
 #include "sample.cuh"
 
 namespace cem_tetris::normal {
