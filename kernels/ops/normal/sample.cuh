@@ -124,9 +124,7 @@ template <typename T, typename... Parameters>
 __device__ __forceinline__ bool enter_problem(Noise& noise, T*& numbers, Parameters&... parameters) {
   const int64_t problem = problem_of_block();
   if (problem >= noise.problems) return false;
-  if (noise.seed_data != nullptr) noise.seed = static_cast<uint64_t>(noise.seed_data[problem]);
-  if (noise.generation_data != nullptr)
-    noise.generation = static_cast<uint64_t>(*noise.generation_data) % kGenerations;
+  noise.enter(problem);
   (move_to_problem(parameters, problem), ...);
   numbers += problem * noise.dimensions * noise.samples;
   return true;
