@@ -103,7 +103,7 @@ template <typename Real> struct Tiles {
 
 // A chunk of tiles: x for the samples of a thread's kLanes tiles, then stored.
 template <typename T, typename Real> struct Chunk {
-  Noise noise;  // of one problem
+  Noise noise;                          // of one problem
   const Real *mean, *std, *low, *high;  // of the first tile, as ByLane has them
   T* out;
   Tiles<Real> z;

@@ -30,24 +30,8 @@ constexpr int64_t kLine = 128;  // bytes of a line of the cache
 // How many dimensions a thread of a small kernel has, by the load with one each.
 int rows_of(int64_t load) { return load < 4 ? 1 : load < 15 ? 2 : 4; }
 
-SmallKeys small_keys(const Noise& noise) {
-  const Key key = make_key(noise.seed);
-  return {noise.seed_data, noise.generation_data, noise.generation, key, late_keys(key)};
-}
-
 // Whether every problem's numbers begin at a multiple of 16 bytes.
 bool all_aligned(Vector v) { return is_aligned(v.data, 16) && v.stride % 4 == 0; }
-
-// Calls f with the number of dimensions a thread has and whether the noise comes from tensors, as types.
-template <typename F> void dispatch_small(int rows, const Noise& noise, const F& f) {
-  const auto with_rows = [&](auto kTensors) {
-    if (rows == 1) return f(std::integral_constant<int, 1>{}, kTensors);
-    if (rows == 2) return f(std::integral_constant<int, 2>{}, kTensors);
-    f(std::integral_constant<int, 4>{}, kTensors);
-  };
-  if (noise.seed_data != nullptr || noise.generation_data != nullptr) return with_rows(std::true_type{});
-  with_rows(std::false_type{});
-}
 
 // Whether the kernel for small results was launched; all else is left to the general ones.
 template <typename T, bool kDimFirst>
@@ -67,13 +51,12 @@ bool launch_small(const Gpu& gpu, const Noise& noise, Vector mean, Vector std, B
   const int64_t block_threads = staged ? kThreads / across * across : kThreads;
   const Small job{make_divider(static_cast<uint32_t>(blocks * across)),
       make_divider(static_cast<uint32_t>(kDimFirst ? blocks : across)), static_cast<uint32_t>(threads),
-      all_aligned(mean) && all_aligned(std), staged, noise.dimensions, noise.samples,
-      static_cast<const float*>(mean.data), static_cast<const float*>(std.data), mean.stride, std.stride,
-      bounds, small_keys(noise)};
-  dispatch_small(rows, noise, [&](auto kRows, auto kTensors) {
-    gpu.launch_early(small_kernel<T, kRows.value, kTensors.value, kDimFirst>,
-        grid_of(divide_up(threads, block_threads), 1), block_threads, 0, job, out);
-  });
+      all_aligned(mean) && all_aligned(std), staged, noise, static_cast<const float*>(mean.data),
+      static_cast<const float*>(std.data), mean.stride, std.stride, bounds};
+  auto* kernel = rows == 1   ? small_kernel<T, 1, kDimFirst>
+                 : rows == 2 ? small_kernel<T, 2, kDimFirst>
+                             : small_kernel<T, kTile, kDimFirst>;
+  gpu.launch_early(kernel, grid_of(divide_up(threads, block_threads), 1), block_threads, 0, job, out);
   return true;
 }
 

@@ -14,15 +14,6 @@
 
 namespace cem_tetris::normal {
 
-// What every thread of a small kernel needs of seed and generation.
-struct SmallKeys {
-  const int64_t* seed_data;  // where not null, in place of key and late
-  const int64_t* generation_data;
-  uint64_t generation;
-  Key key;
-  LateKeys late;
-};
-
 // n / divisor for n < 2^31 by a product (T. Granlund, P. Montgomery: Division by invariant integers using
 // multiplication, PLDI 1994).
 struct Divider {
@@ -45,25 +36,11 @@ struct Small {
   uint32_t threads;
   bool aligned;  // mean and std of every problem to 16 bytes
   bool staged;   // a block has whole blocks of samples, and its result goes through shared memory
-  int64_t dimensions, samples;
+  Noise noise;
   const float *mean, *std;
   int64_t mean_stride, std_stride;
   Bounds<float> bounds;
-  SmallKeys keys;
 };
-
-// From the device's memory, where they are there.
-template <bool kTensors>
-__device__ __forceinline__ SmallKeys load_keys(const SmallKeys& given, int64_t problem) {
-  SmallKeys keys = given;
-  if constexpr (kTensors) {
-    if (keys.seed_data != nullptr) keys.key = make_key(static_cast<uint64_t>(keys.seed_data[problem]));
-    if (keys.generation_data != nullptr)
-      keys.generation = static_cast<uint64_t>(*keys.generation_data) % kGenerations;
-    keys.late = late_keys(keys.key);
-  }
-  return keys;
-}
 
 template <int kRows>
 __device__ __forceinline__ void load_rows(const float* from, bool aligned, float (&to)[kRows]) {
@@ -101,27 +78,30 @@ __device__ __forceinline__ void sample_pair(
   odd = fmaf(scale, z.sine, mean);
 }
 
-template <typename T, int kRows, bool kTensors, bool kDimFirst> __global__ __launch_bounds__(
-    kThreads) void small_kernel(const __grid_constant__ Small job, T* __restrict__ out) {
+template <typename T, int kRows, bool kDimFirst> __global__ __launch_bounds__(kThreads) void small_kernel(
+    const __grid_constant__ Small job, T* __restrict__ out) {
   wait_for_kernel_before();
+  Noise noise = job.noise;
   const uint32_t before = blockIdx.x * blockDim.x, thread = min(before + threadIdx.x, job.threads - 1);
   const uint32_t problem = job.of_problem.quotient(thread), rest = thread - problem * job.of_problem.divisor;
   const uint32_t slow = job.of_slow.quotient(rest), fast = rest - slow * job.of_slow.divisor;
   const uint32_t block = kDimFirst ? fast : slow;
   // The last dimensions of (..., d, N) may be written twice, with the same numbers.
   const int64_t dimension =
-      kDimFirst ? min(slow * int64_t{kRows}, job.dimensions - kRows) : fast * int64_t{kRows};
+      kDimFirst ? min(slow * int64_t{kRows}, job.noise.dimensions - kRows) : fast * int64_t{kRows};
   const bool aligned = job.aligned && (!kDimFirst || dimension % kRows == 0);
   float means[kRows], stds[kRows];
   load_rows(job.mean + problem * job.mean_stride + dimension, aligned, means);
   load_rows(job.std + problem * job.std_stride + dimension, aligned, stds);
 
-  const SmallKeys keys = load_keys<kTensors>(job.keys, problem);
-  const BlockPart samples = block_part(keys.key, block, keys.generation, upper(keys.generation, 0, 0));
+  noise.enter(problem);
+  const Key key = make_key(noise.seed);
+  const LateKeys keys = late_keys(key);
+  const BlockPart samples = block_part(key, block, noise.generation, upper(noise.generation, 0, 0));
   float x[kTile][kRows];
 #pragma unroll
   for (int i = 0; i < kRows; ++i) {
-    const Words w = words(keys.late, dimension_part(keys.key, dimension + i, keys.generation), samples);
+    const Words w = words(keys, dimension_part(key, dimension + i, noise.generation), samples);
     sample_pair(w.word[0], w.word[1], means[i], stds[i], x[0][i], x[1][i]);
     sample_pair(w.word[2], w.word[3], means[i], stds[i], x[2][i], x[3][i]);
   }
@@ -139,11 +119,11 @@ template <typename T, int kRows, bool kTensors, bool kDimFirst> __global__ __lau
   clamp(job.bounds.high, job.bounds.high_stride, [](float a, float b) { return a > b; });
   const int64_t first = static_cast<int64_t>(block) * kTile;
   if constexpr (kDimFirst) {
-    T* to = out + (problem * job.dimensions + dimension) * job.samples + first;
+    T* to = out + (problem * job.noise.dimensions + dimension) * job.noise.samples + first;
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
       const float row[kTile] = {x[0][i], x[1][i], x[2][i], x[3][i]};
-      store_some(to + i * job.samples, packed<T>(row));
+      store_some(to + i * job.noise.samples, packed<T>(row));
     }
   } else {
     if constexpr (kRows == kTile) {
@@ -167,10 +147,10 @@ template <typename T, int kRows, bool kTensors, bool kDimFirst> __global__ __lau
         return;
       }
     }
-    T* to = out + (problem * job.samples + first) * job.dimensions + dimension;
+    T* to = out + (problem * job.noise.samples + first) * job.noise.dimensions + dimension;
 #pragma unroll
     for (int i = 0; i < kTile; ++i) {
-      if (first + i < job.samples) store_some(to + i * job.dimensions, packed<T>(x[i]));
+      if (first + i < job.noise.samples) store_some(to + i * job.noise.dimensions, packed<T>(x[i]));
     }
   }
 }
