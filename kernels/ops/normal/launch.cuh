@@ -30,9 +30,6 @@ constexpr int64_t kLine = 128;  // bytes of a line of the cache
 // How many dimensions a thread of a small kernel has, by the load with one each.
 int rows_of(int64_t load) { return load < 4 ? 1 : load < 15 ? 2 : 4; }
 
-// Whether every problem's numbers begin at a multiple of 16 bytes.
-bool all_aligned(Vector v) { return is_aligned(v.data, 16) && v.stride % 4 == 0; }
-
 // Whether the kernel for small results was launched; all else is left to the general ones.
 template <typename T, bool kDimFirst>
 bool launch_small(const Gpu& gpu, const Noise& noise, Vector mean, Vector std, Bounds<float> bounds, T* out) {
@@ -51,8 +48,8 @@ bool launch_small(const Gpu& gpu, const Noise& noise, Vector mean, Vector std, B
   const int64_t block_threads = staged ? kThreads / across * across : kThreads;
   const Small job{make_divider(static_cast<uint32_t>(blocks * across)),
       make_divider(static_cast<uint32_t>(kDimFirst ? blocks : across)), static_cast<uint32_t>(threads),
-      all_aligned(mean) && all_aligned(std), staged, noise, static_cast<const float*>(mean.data),
-      static_cast<const float*>(std.data), mean.stride, std.stride, bounds};
+      staged, noise, static_cast<const float*>(mean.data), static_cast<const float*>(std.data), mean.stride,
+      std.stride, bounds};
   auto* kernel = rows == 1   ? small_kernel<T, 1, kDimFirst>
                  : rows == 2 ? small_kernel<T, 2, kDimFirst>
                              : small_kernel<T, kTile, kDimFirst>;

@@ -54,10 +54,6 @@ __device__ __forceinline__ void load_four(Vector v, int64_t first, int64_t count
   }
 }
 
-__device__ __forceinline__ bool is_aligned_float(Vector v) {
-  return v.type == ScalarType::Float && reinterpret_cast<uintptr_t>(v.data) % 16 == 0;
-}
-
 // What is prepared of the noise of a tile's four dimensions.
 struct Dimensions {
   DimensionPart part[kTile];
@@ -78,18 +74,8 @@ template <typename Real, bool kPlain> __device__ __forceinline__ Column<Real, kP
     Key key, const Noise& noise, Vector mean, Vector std, Bounds<Real> bounds, int64_t first) {
   Column<Real, kPlain> column;
   const uint64_t source = !kPlain && noise.shared ? 0 : first;
-  if (kPlain && sizeof(Real) == sizeof(float) && is_aligned_float(mean) && is_aligned_float(std)) {
-    const auto means = static_cast<const Pack<float, kTile>*>(mean.data)[first / kTile];
-    const auto stds = static_cast<const Pack<float, kTile>*>(std.data)[first / kTile];
-#pragma unroll
-    for (int j = 0; j < kTile; ++j) {
-      column.mean[j] = means.value[j];
-      column.std[j] = stds.value[j];
-    }
-  } else {
-    load_four(mean, first, noise.dimensions, column.mean);
-    load_four(std, first, noise.dimensions, column.std);
-  }
+  load_four(mean, first, noise.dimensions, column.mean);
+  load_four(std, first, noise.dimensions, column.std);
   if (!kPlain) {
 #pragma unroll
     for (int j = 0; j < kTile; ++j) {

@@ -34,29 +34,16 @@ inline Divider make_divider(uint32_t divisor) {
 struct Small {
   Divider of_problem, of_slow;  // threads of a problem, and of a place on its slow side
   uint32_t threads;
-  bool aligned;  // mean and std of every problem to 16 bytes
-  bool staged;   // a block has whole blocks of samples, and its result goes through shared memory
+  bool staged;  // a block has whole blocks of samples, and its result goes through shared memory
   Noise noise;
   const float *mean, *std;
   int64_t mean_stride, std_stride;
   Bounds<float> bounds;
 };
 
-template <int kRows>
-__device__ __forceinline__ void load_rows(const float* from, bool aligned, float (&to)[kRows]) {
-  if (kRows % 4 == 0 && aligned) {
+template <int kRows> __device__ __forceinline__ void load_rows(const float* from, float (&to)[kRows]) {
 #pragma unroll
-    for (int i = 0; i < kRows / 4; ++i) {
-      const float4 pack = reinterpret_cast<const float4*>(from)[i];
-      to[4 * i] = pack.x;
-      to[4 * i + 1] = pack.y;
-      to[4 * i + 2] = pack.z;
-      to[4 * i + 3] = pack.w;
-    }
-  } else {
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) to[i] = from[i];
-  }
+  for (int i = 0; i < kRows; ++i) to[i] = from[i];
 }
 
 // By this instruction: of a plain store of four floats ptxas makes four.
@@ -89,10 +76,9 @@ template <typename T, int kRows, bool kDimFirst> __global__ __launch_bounds__(kT
   // The last dimensions of (..., d, N) may be written twice, with the same numbers.
   const int64_t dimension =
       kDimFirst ? min(slow * int64_t{kRows}, job.noise.dimensions - kRows) : fast * int64_t{kRows};
-  const bool aligned = job.aligned && (!kDimFirst || dimension % kRows == 0);
   float means[kRows], stds[kRows];
-  load_rows(job.mean + problem * job.mean_stride + dimension, aligned, means);
-  load_rows(job.std + problem * job.std_stride + dimension, aligned, stds);
+  load_rows(job.mean + problem * job.mean_stride + dimension, means);
+  load_rows(job.std + problem * job.std_stride + dimension, stds);
 
   noise.enter(problem);
   const Key key = make_key(noise.seed);
@@ -108,7 +94,7 @@ template <typename T, int kRows, bool kDimFirst> __global__ __launch_bounds__(kT
   const auto clamp = [&](const float* bound, int64_t stride, const auto& beyond) {
     if (bound == nullptr) return;
     float limit[kRows];
-    load_rows(bound + problem * stride + dimension, false, limit);
+    load_rows(bound + problem * stride + dimension, limit);
 #pragma unroll
     for (int i = 0; i < kTile * kRows; ++i) {  // NaN stays
       float& value = x[i / kRows][i % kRows];
