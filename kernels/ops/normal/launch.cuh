@@ -75,8 +75,8 @@ void launch(const Gpu& gpu, Noise noise, Vector mean, Vector std, Vector low, Ve
   const Shape shape = make_shape(noise.dim_first ? blocks_of_samples : tiles,
       noise.dim_first ? tiles : blocks_of_samples, gpu.multiprocessors);
   const bool plain = independent && !bounded && noise.samples % kTile == 0 && noise.dimensions % kTile == 0;
-  auto* kernel = noise.dim_first ? (plain ? rows_kernel<T, true> : rows_kernel<T, false>)
-                                 : (plain ? columns_kernel<T, true> : columns_kernel<T, false>);
+  auto* kernel = noise.dim_first ? (plain ? sample_kernel<T, true, true> : sample_kernel<T, false, true>)
+                                 : (plain ? sample_kernel<T, true, false> : sample_kernel<T, false, false>);
   gpu.launch(kernel, grid_of(int64_t{shape.across} * shape.down, noise.problems), kThreads, 0, noise, mean,
       std, bounds, shape, out);
 }

@@ -1,4 +1,4 @@
-// out = mean + std * z: the forward kernels, one a layout.
+// out = mean + std * z: the forward kernel.
 //
 // Roofline: 4 bytes written a float32 and nothing else of weight, so the bound is the write bandwidth: an
 // H200 fills 4 GB in 877 us. By the disassembly a normal takes 17.8 instructions, 3.75 of them 32 x 32 -> 64
@@ -22,10 +22,9 @@ constexpr int kMaxEntries = 256;  // of the table in shared memory
 constexpr int64_t kGroup = 128;
 
 // Blocks a multiprocessor that leave a thread enough registers.
-template <typename T> constexpr int kResidentRows = sizeof(T) == sizeof(double) ? 2 : 3;
-template <typename T, bool kPlain> constexpr int kResidentColumns = sizeof(T) == sizeof(double) ? 2
-                                                                    : kPlain                    ? 4
-                                                                                                : 3;
+template <typename T, bool kPlain, bool kDimFirst> constexpr int kResident = sizeof(T) == sizeof(double) ? 2
+                                                                             : kPlain && !kDimFirst      ? 4
+                                                                                                         : 3;
 
 template <typename Real> struct Bounds {
   const Real* low;  // null where there are none
@@ -209,86 +208,67 @@ __device__ __forceinline__ Place place_of(const Shape& shape) {
   return {first + rest % width, rest / width};
 }
 
-// (d, N): threads along the samples, the table holds dimensions.
-template <typename T, bool kPlain> __global__ __launch_bounds__(kThreads, kResidentRows<T>) void rows_kernel(
+// Threads lie along the samples if kDimFirst, and the table holds dimensions; else they lie along the dimensions,
+// and it holds blocks of samples.
+template <typename T, bool kPlain, bool kDimFirst>
+__global__ __launch_bounds__(kThreads, kResident<T, kPlain, kDimFirst>) void sample_kernel(
     Noise noise, Vector mean, Vector std, Bounds<compute_t<T>> bounds, Shape shape, T* out) {
   using Real = compute_t<T>;
-  __shared__ Column<Real, kPlain> table[kMaxEntries];
+  using OfDimensions = Column<Real, kPlain>;
+  __shared__ alignas(16) std::conditional_t<kDimFirst, OfDimensions, Samples<Real>> table[kMaxEntries];
   __shared__ LateKeys shared_keys;
   if (!enter_problem(noise, out, mean, std, bounds)) return;
   const Key key = make_key(noise.seed);
   const int width = 1 << shape.log_width, height = kThreads >> shape.log_width,
             entries = height * shape.steps;
-  const int64_t first = static_cast<int64_t>(blockIdx.x / shape.across) * entries * kTile;
-  const int64_t block = static_cast<int64_t>(blockIdx.x % shape.across) * width + (threadIdx.x & (width - 1));
-  for (int i = threadIdx.x; i < entries && first + i * kTile < noise.dimensions; i += kThreads) {
-    table[i] = load_column<Real, kPlain>(key, noise, mean, std, bounds, first + i * kTile);
+  const Place place =
+      kDimFirst ? Place{blockIdx.x % shape.across, blockIdx.x / shape.across} : place_of(shape);
+  // In tiles: the thread's on the fast side, the block's first one on the slow side.
+  const int64_t fast = static_cast<int64_t>(place.across) * width + (threadIdx.x & (width - 1)),
+                slow = static_cast<int64_t>(place.down) * entries;
+  const int64_t first = (kDimFirst ? slow : fast) * kTile, block = kDimFirst ? fast : slow;
+  std::conditional_t<kDimFirst, Samples<Real>, OfDimensions> own;
+  if constexpr (kDimFirst) {
+    for (int i = threadIdx.x; i < entries && first + i * kTile < noise.dimensions; i += kThreads) {
+      table[i] = load_column<Real, kPlain>(key, noise, mean, std, bounds, first + i * kTile);
+    }
+  } else {
+    // The last threads may be beyond the dimensions, and load what they do not use.
+    const int64_t last = (noise.dimensions - 1) / kTile * kTile;
+    own = load_column<Real, kPlain>(key, noise, mean, std, bounds, min(first, last));
+    for (int i = threadIdx.x; i < entries; i += kThreads) {
+      table[i] = samples_of<Real>(key, noise.generation, noise.shared ? 0 : first, block, i);
+    }
   }
   put_keys(key, shared_keys);
   __syncthreads();
-  if (block * kTile >= noise.samples) return;
+  const int64_t row_size = kDimFirst ? noise.samples : noise.dimensions, count = row_size - fast * kTile;
+  if (count <= 0) return;
 
   const LateKeys keys = shared_keys;
-  const auto samples = samples_of<Real>(key, noise.generation, noise.shared ? 0 : first, block);
-  const int64_t count = noise.samples - block * kTile;
-  const bool whole = noise.samples % kTile == 0;
+  if constexpr (kDimFirst) {
+    own = samples_of<Real>(key, noise.generation, noise.shared ? 0 : first, block);
+  }
+  const bool whole = row_size % kTile == 0;
   int entry = threadIdx.x >> shape.log_width;
-  T* to = out + (first + entry * kTile) * noise.samples + block * kTile;
-  const int64_t left = noise.dimensions - first;
+  T* to = out + (slow + entry) * kTile * row_size + fast * kTile;
+  const int64_t left = (kDimFirst ? noise.dimensions : noise.samples) - slow * kTile;
   for (; entry < entries && entry * kTile < left; entry += height) {
     Real x[kTile][kTile];
-    sample_tile<Real, kPlain>(keys, noise, table[entry], samples, x);
+    if constexpr (kDimFirst) {
+      sample_tile<Real, kPlain>(keys, noise, table[entry], own, x);
+    } else {
+      sample_tile<Real, kPlain>(keys, noise, own, table[entry], x);
+    }
     T* row = to;
 #pragma unroll
-    for (int j = 0; j < kTile; ++j) {
-      if (kPlain || entry * kTile + j < left) store(row, x[j], count, kPlain || whole);
-      row += noise.samples;
+    for (int r = 0; r < kTile; ++r) {
+      const auto at = [&](int i) { return kDimFirst ? x[r][i] : x[i][r]; };
+      const Real y[kTile] = {at(0), at(1), at(2), at(3)};
+      if (kPlain || entry * kTile + r < left) store(row, y, count, kPlain || whole);
+      row += row_size;
     }
-    to += height * kTile * noise.samples;
-  }
-}
-
-// (N, d): threads along the dimensions, the table holds blocks of samples.
-template <typename T, bool kPlain>
-__global__ __launch_bounds__(kThreads, kResidentColumns<T, kPlain>) void columns_kernel(
-    Noise noise, Vector mean, Vector std, Bounds<compute_t<T>> bounds, Shape shape, T* out) {
-  using Real = compute_t<T>;
-  __shared__ alignas(16) Samples<Real> table[kMaxEntries];
-  __shared__ LateKeys shared_keys;
-  if (!enter_problem(noise, out, mean, std, bounds)) return;
-  const Key key = make_key(noise.seed);
-  const int width = 1 << shape.log_width, height = kThreads >> shape.log_width,
-            entries = height * shape.steps;
-  const Place place = place_of(shape);
-  const int64_t block = static_cast<int64_t>(place.down) * entries;
-  const int64_t first = (static_cast<int64_t>(place.across) * width + (threadIdx.x & (width - 1))) * kTile;
-  // The last threads may be beyond the dimensions, and load what they do not use.
-  const int64_t last = (noise.dimensions - 1) / kTile * kTile;
-  const auto column = load_column<Real, kPlain>(key, noise, mean, std, bounds, min(first, last));
-  for (int i = threadIdx.x; i < entries; i += kThreads) {
-    table[i] = samples_of<Real>(key, noise.generation, noise.shared ? 0 : first, block, i);
-  }
-  put_keys(key, shared_keys);
-  __syncthreads();
-  if (first >= noise.dimensions) return;
-
-  const LateKeys keys = shared_keys;
-  const int64_t count = noise.dimensions - first;
-  const bool whole = noise.dimensions % kTile == 0;
-  int entry = threadIdx.x >> shape.log_width;
-  T* to = out + (block + entry) * kTile * noise.dimensions + first;
-  const int64_t left = noise.samples - block * kTile;
-  for (; entry < entries && entry * kTile < left; entry += height) {
-    Real x[kTile][kTile];
-    sample_tile<Real, kPlain>(keys, noise, column, table[entry], x);
-    T* row = to;
-#pragma unroll
-    for (int s = 0; s < kTile; ++s) {
-      const Real y[kTile] = {x[0][s], x[1][s], x[2][s], x[3][s]};
-      if (kPlain || entry * kTile + s < left) store(row, y, count, kPlain || whole);
-      row += noise.dimensions;
-    }
-    to += height * kTile * noise.dimensions;
+    to += height * kTile * row_size;
   }
 }
 
