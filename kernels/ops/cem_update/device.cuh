@@ -118,22 +118,6 @@ __device__ __forceinline__ double warp_folded(int64_t first, int64_t last, const
   return warp_fold(sum);
 }
 
-// Writes one dimension of the next distribution. `at` is its place in the distribution's first row.
-template <typename T> __device__ __forceinline__ void write_marginal(const Job& job, int64_t at,
-    Weight weight, Moments sums, T best, bool better, const T (&old)[kRows], double extra_variance,
-    double floor, double newest) {
-  const Marginal next = updated(job.settings, weight, sums, static_cast<double>(best),
-      {static_cast<double>(old[kMean]), static_cast<double>(old[kStd]),
-          static_cast<double>(old[kAveragedMean])},
-      extra_variance, floor, newest);
-  T* row = static_cast<T*>(job.new_distribution) + at;
-  const int64_t dimensions = job.settings.dimensions;
-  row[kMean * dimensions] = rounded<T>(next.mean);
-  row[kStd * dimensions] = rounded<T>(next.std);
-  row[kAveragedMean * dimensions] = rounded<T>(next.averaged_mean);
-  row[kBest * dimensions] = better ? best : old[kBest];
-}
-
 // All that is left of an update of no problems.
 __global__ void count_kernel(Job job) { *job.new_generation = *job.generation + 1; }
 

@@ -503,18 +503,12 @@ template <typename Key, typename T, int kItems> __global__ void __launch_bounds_
       T old[kRows];
 #pragma unroll
       for (int row = 0; row < kRows; ++row) old[row] = shared.old[row][thread];
-      if (usable == 0) {
-        auto* next = static_cast<T*>(job.new_distribution) + at;
-        for (int row = 0; row < kRows; ++row) next[row * dimensions] = old[row];
-      } else {
-        const Moments sums = chunks > 1 ? Moments{chunk_sum[thread], chunk_sum[grid.chunks * width + thread]}
-                                        : Moments{quads_sum(part + thread, width),
-                                              quads_sum(part + layout.entries + thread, width)};
-        const double least_std =
-            job.floors != nullptr ? static_cast<double>(shared.floor[thread]) : -HUGE_VAL;
-        write_marginal(job, at, shared.weight, sums, best_value, shared.better, old, shared.extra_variance,
-            least_std, shared.newest);
-      }
+      const Moments sums = chunks > 1 ? Moments{chunk_sum[thread], chunk_sum[grid.chunks * width + thread]}
+                                      : Moments{quads_sum(part + thread, width),
+                                            quads_sum(part + layout.entries + thread, width)};
+      const double least_std = job.floors != nullptr ? static_cast<double>(shared.floor[thread]) : -HUGE_VAL;
+      write_marginal(job, at, usable > 0, shared.weight, sums, best_value, shared.better, old,
+          shared.extra_variance, least_std, shared.newest);
     }
     if (tile + grid.blocks < grid.tiles) __syncthreads();
   }
