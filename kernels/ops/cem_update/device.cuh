@@ -66,6 +66,16 @@ __device__ __forceinline__ uint64_t warp_max(uint64_t x) {
   return uint64_t{most} << 32 | warp_max(high == most ? static_cast<uint32_t>(x) : 0u);
 }
 
+// The sum over the lanes up to this one.
+template <typename Number> __device__ __forceinline__ Number warp_scan(Number x, int lane) {
+#pragma unroll
+  for (int step = 1; step < kWarp; step *= 2) {
+    const Number other = __shfl_up_sync(kAll, x, step);
+    if (lane >= step) x += other;
+  }
+  return x;
+}
+
 template <typename Key> __device__ __forceinline__ Key warp_min(Key x) {
   return ~warp_max(static_cast<Key>(~x));
 }

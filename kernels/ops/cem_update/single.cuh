@@ -255,12 +255,7 @@ template <typename Key, typename T, int kItems> __global__ void __launch_bounds_
   const auto sum_bins = [&](int& own) {
     own = thread < grid.bins ? static_cast<int>(before[thread]) : 0;
     if (own != 0) before[thread] = 0;
-    int below = own;  // the inclusive sum of the warp's lanes
-#pragma unroll
-    for (int step = 1; step < kWarp; step *= 2) {
-      const int other = __shfl_up_sync(kAll, below, step);
-      if (lane >= step) below += other;
-    }
+    const int below = warp_scan(own, lane);
     if (lane == kWarp - 1) shared.before[warp] = below;
     __syncthreads();
     return below - own + warp_sum(lane < warp ? shared.before[lane] : 0);

@@ -76,12 +76,7 @@ __global__ void __launch_bounds__(kThreads) permutation_kernel(const __grid_cons
       sum = 0;
 #pragma unroll 4
       for (int j = 0; j < count; ++j) sum += weight_of(j);
-      until = sum;
-#pragma unroll
-      for (int back = 1; back < kWarp; back *= 2) {
-        const uint64_t other = __shfl_up_sync(kAll, until, back);
-        until += lane >= back ? other : 0;
-      }
+      until = update::warp_scan(sum, lane);
       total = __shfl_sync(kAll, until, kWarp - 1);
     } while (total == 0);
     const uint64_t below = multiply_high(word, total);
