@@ -53,18 +53,9 @@ __device__ __forceinline__ void load_four(Vector v, int64_t first, int64_t count
   }
 }
 
-// What is prepared of the noise of a tile's four dimensions.
-struct Dimensions {
-  DimensionPart part[kTile];
-};
-__device__ __forceinline__ Dimensions dimensions_of(Key key, uint64_t first, uint64_t generation) {
-  return {{dimension_part(key, first, generation), dimension_part(key, first + 1, generation),
-      dimension_part(key, first + 2, generation), dimension_part(key, first + 3, generation)}};
-}
-
 // The four dimensions of a tile: their noise's part and their parameters.
 template <typename Real, bool kPlain> struct alignas(16) Column {
-  Dimensions noise;
+  DimensionPart noise[kTile];
   Real mean[kTile], std[kTile];
   Real low[kPlain ? 1 : kTile], high[kPlain ? 1 : kTile];
 };
@@ -83,36 +74,15 @@ template <typename Real, bool kPlain> __device__ __forceinline__ Column<Real, kP
       column.high[j] = bounds.high != nullptr ? bounds.high[i] : static_cast<Real>(INFINITY);
     }
   }
-  column.noise = dimensions_of(key, source, noise.generation);
+#pragma unroll
+  for (int j = 0; j < kTile; ++j) column.noise[j] = dimension_part(key, source + j, noise.generation);
   return column;
 }
 
-__device__ __forceinline__ void move_to_problem(Vector& v, int64_t problem) {
+// To the numbers of a problem.
+__device__ __forceinline__ void move_to(int64_t problem, Vector& v) {
   const int bytes = v.type == ScalarType::Double ? 8 : v.type == ScalarType::Float ? 4 : 2;
   v.data = static_cast<const char*>(v.data) + problem * v.stride * bytes;
-}
-
-template <typename Real>
-__device__ __forceinline__ void move_to_problem(Bounds<Real>& bounds, int64_t problem) {
-  if (bounds.low != nullptr) bounds.low += problem * bounds.low_stride;
-  if (bounds.high != nullptr) bounds.high += problem * bounds.high_stride;
-}
-
-// The problem of a block, along the grid's second and third side.
-__device__ __forceinline__ int64_t problem_of_block() {
-  return static_cast<int64_t>(blockIdx.z) * gridDim.y + blockIdx.y;
-}
-
-// Whether a block has a problem of the batch, whose seed, generation, numbers and parameters then stand in
-// place of those of all.
-template <typename T, typename... Parameters>
-__device__ __forceinline__ bool enter_problem(Noise& noise, T*& numbers, Parameters&... parameters) {
-  const int64_t problem = problem_of_block();
-  if (problem >= noise.problems) return false;
-  noise.enter(problem);
-  (move_to_problem(parameters, problem), ...);
-  numbers += problem * noise.dimensions * noise.samples;
-  return true;
 }
 
 inline dim3 grid_of(int64_t blocks, int64_t problems) {
@@ -125,12 +95,6 @@ inline dim3 grid_of(int64_t blocks, int64_t problems) {
       static_cast<unsigned>(layers));
 }
 
-// The keys go through shared memory: registers that are loaded stay, while those that are computed ptxas
-// computes again in every turn of a loop.
-__device__ __forceinline__ void put_keys(Key key, LateKeys& shared) {
-  if (threadIdx.x < kLateKeys) shared.word[threadIdx.x] = late_key(key, threadIdx.x);
-}
-
 // x[dimension][sample] of a tile.
 template <typename Real, bool kPlain> __device__ __forceinline__ void sample_tile(const LateKeys& keys,
     const Noise& noise, const Column<Real, kPlain>& column, const Samples<Real>& samples,
@@ -138,7 +102,7 @@ template <typename Real, bool kPlain> __device__ __forceinline__ void sample_til
   Polar<Real> pairs[kTile / 2];
 #pragma unroll
   for (int j = 0; j < kTile; ++j) {
-    if (kPlain || !noise.shared || j == 0) set_pairs(keys, column.noise.part[j], samples, pairs);
+    if (kPlain || !noise.shared || j == 0) set_pairs(keys, column.noise[j], samples, pairs);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const Polar<Real> z = pairs[half];
@@ -217,7 +181,14 @@ __global__ __launch_bounds__(kThreads, kResident<T, kPlain, kDimFirst>) void sam
   using OfDimensions = Column<Real, kPlain>;
   __shared__ alignas(16) std::conditional_t<kDimFirst, OfDimensions, Samples<Real>> table[kMaxEntries];
   __shared__ LateKeys shared_keys;
-  if (!enter_problem(noise, out, mean, std, bounds)) return;
+  const int64_t problem = static_cast<int64_t>(blockIdx.z) * gridDim.y + blockIdx.y;
+  if (problem >= noise.problems) return;
+  noise.enter(problem);
+  move_to(problem, mean);
+  move_to(problem, std);
+  if (bounds.low != nullptr) bounds.low += problem * bounds.low_stride;
+  if (bounds.high != nullptr) bounds.high += problem * bounds.high_stride;
+  out += problem * noise.dimensions * noise.samples;
   const Key key = make_key(noise.seed);
   const int width = 1 << shape.log_width, height = kThreads >> shape.log_width,
             entries = height * shape.steps;
@@ -240,7 +211,9 @@ __global__ __launch_bounds__(kThreads, kResident<T, kPlain, kDimFirst>) void sam
       table[i] = samples_of<Real>(key, noise.generation, noise.shared ? 0 : first, block, i);
     }
   }
-  put_keys(key, shared_keys);
+  // By way of shared memory: registers that are loaded stay, while those that are computed ptxas computes again in
+  // every turn of a loop.
+  if (threadIdx.x < kLateKeys) shared_keys.word[threadIdx.x] = late_key(key, threadIdx.x);
   __syncthreads();
   const int64_t row_size = kDimFirst ? noise.samples : noise.dimensions, count = row_size - fast * kTile;
   if (count <= 0) return;
