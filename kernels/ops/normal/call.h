@@ -36,6 +36,11 @@ struct Noise {
   }
 };
 
+struct Call {
+  Noise noise;
+  Vector mean, std, low, high;
+};
+
 constexpr int kTile = 4;
 template <typename Real> constexpr int kBlocks = sizeof(Real) / sizeof(float);  // of Philox, a dimension
 

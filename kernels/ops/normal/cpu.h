@@ -160,11 +160,12 @@ template <typename T, typename Real> struct Chunk {
   }
 };
 
-template <typename T>
-void draw_as(const Noise& noise, Vector mean, Vector std, Vector low, Vector high, T* out) {
+template <typename T> void draw_as(const Call& call, T* out) {
   using Real = compute_t<T>;
+  const Noise& noise = call.noise;
   const auto by_lane = [&](Vector v) { return ByLane<Real>(v, noise.problems, noise.dimensions); };
-  const ByLane<Real> means = by_lane(mean), stds = by_lane(std), lows = by_lane(low), highs = by_lane(high);
+  const ByLane<Real> means = by_lane(call.mean), stds = by_lane(call.std), lows = by_lane(call.low),
+                     highs = by_lane(call.high);
   const int64_t tiles = divide_up(noise.dimensions, kTile), blocks = divide_up(noise.samples, kTile);
   // Lanes follow the layout, for vectors of stores, unless most of them would be idle there.
   const bool follow = noise.dim_first ? blocks >= std::min<int64_t>(tiles, kLanes / 2)
@@ -193,9 +194,8 @@ void draw_as(const Noise& noise, Vector mean, Vector std, Vector low, Vector hig
   });
 }
 
-void draw(const Noise& noise, Vector mean, Vector std, Vector low, Vector high, const Tensor& out) {
-  dispatch(out.scalar_type(),
-      [&](auto zero) { draw_as(noise, mean, std, low, high, mutable_data<decltype(zero)>(out)); });
+void draw(const Call& call, const Tensor& out) {
+  dispatch(out.scalar_type(), [&](auto zero) { draw_as(call, mutable_data<decltype(zero)>(out)); });
 }
 
 }  // namespace

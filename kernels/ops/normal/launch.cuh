@@ -31,8 +31,8 @@ constexpr int64_t kLine = 128;  // bytes of a line of the cache
 int rows_of(int64_t load) { return load < 4 ? 1 : load < 15 ? 2 : 4; }
 
 // Whether the kernel for small results was launched; all else is left to the general ones.
-template <typename T, bool kDimFirst>
-bool launch_small(const Gpu& gpu, const Noise& noise, Vector mean, Vector std, Bounds<float> bounds, T* out) {
+template <typename T, bool kDimFirst> bool launch_small(const Gpu& gpu, const Call& call, T* out) {
+  const Noise& noise = call.noise;
   const int64_t device = gpu.multiprocessors * kThreads, limit = kSmallLoad * device;
   const int64_t blocks = divide_up(noise.samples, kTile);
   if (kDimFirst && noise.samples % kTile != 0) return false;
@@ -48,8 +48,7 @@ bool launch_small(const Gpu& gpu, const Noise& noise, Vector mean, Vector std, B
   const int64_t block_threads = staged ? kThreads / across * across : kThreads;
   const Small job{make_divider(static_cast<uint32_t>(blocks * across)),
       make_divider(static_cast<uint32_t>(kDimFirst ? blocks : across)), static_cast<uint32_t>(threads),
-      staged, noise, static_cast<const float*>(mean.data), static_cast<const float*>(std.data), mean.stride,
-      std.stride, bounds};
+      staged, call};
   auto* kernel = rows == 1   ? small_kernel<T, 1, kDimFirst>
                  : rows == 2 ? small_kernel<T, 2, kDimFirst>
                              : small_kernel<T, kTile, kDimFirst>;
@@ -57,18 +56,15 @@ bool launch_small(const Gpu& gpu, const Noise& noise, Vector mean, Vector std, B
   return true;
 }
 
-template <typename T>
-void launch(const Gpu& gpu, Noise noise, Vector mean, Vector std, Vector low, Vector high, T* out) {
-  using Real = compute_t<T>;
-  const Bounds<Real> bounds = {
-      static_cast<const Real*>(low.data), static_cast<const Real*>(high.data), low.stride, high.stride};
+template <typename T> void launch(const Gpu& gpu, Call call, T* out) {
+  Noise& noise = call.noise;
   if (noise.samples == 1 || noise.dimensions == 1)
     noise.dim_first = noise.dimensions == 1;  // the same in memory
   const bool independent = !noise.shared && !noise.antithetic,
-             bounded = bounds.low != nullptr || bounds.high != nullptr;
-  if constexpr (sizeof(Real) == sizeof(float)) {
+             bounded = call.low.data != nullptr || call.high.data != nullptr;
+  if constexpr (std::is_same_v<compute_t<T>, float>) {
     auto* small = noise.dim_first ? launch_small<T, true> : launch_small<T, false>;
-    if (independent && mean.type == ScalarType::Float && small(gpu, noise, mean, std, bounds, out)) return;
+    if (independent && call.mean.type == ScalarType::Float && small(gpu, call, out)) return;
   }
   const int64_t blocks_of_samples = divide_up(noise.samples, kTile),
                 tiles = divide_up(noise.dimensions, kTile);
@@ -77,14 +73,13 @@ void launch(const Gpu& gpu, Noise noise, Vector mean, Vector std, Vector low, Ve
   const bool plain = independent && !bounded && noise.samples % kTile == 0 && noise.dimensions % kTile == 0;
   auto* kernel = noise.dim_first ? (plain ? sample_kernel<T, true, true> : sample_kernel<T, false, true>)
                                  : (plain ? sample_kernel<T, true, false> : sample_kernel<T, false, false>);
-  gpu.launch(kernel, grid_of(int64_t{shape.across} * shape.down, noise.problems), kThreads, 0, noise, mean,
-      std, bounds, shape, out);
+  gpu.launch(
+      kernel, grid_of(int64_t{shape.across} * shape.down, noise.problems), kThreads, 0, call, shape, out);
 }
 
-void draw(const Noise& noise, Vector mean, Vector std, Vector low, Vector high, const Tensor& out) {
+void draw(const Call& call, const Tensor& out) {
   const Gpu gpu{Device(out)};
-  dispatch(out.scalar_type(),
-      [&](auto zero) { launch(gpu, noise, mean, std, low, high, mutable_data<decltype(zero)>(out)); });
+  dispatch(out.scalar_type(), [&](auto zero) { launch(gpu, call, mutable_data<decltype(zero)>(out)); });
 }
 
 }  // namespace

@@ -41,10 +41,10 @@ Tensor sample(const Problems& problems, int64_t dimensions, Vector mean, Vector 
     const int64_t stride = problems.check_row(tensor, name, type, dimensions);
     return {const_data<void>(tensor), type, stride};
   };
-  const Vector lows = bound(low, "low"), highs = bound(high, "high");
+  const Call call{noise, mean, std, bound(low, "low"), bound(high, "high")};
   const Tensor out =
       problems.empty(dtype, {noise.dim_first ? dimensions : samples, noise.dim_first ? samples : dimensions});
-  if (count != 0 && dimensions != 0 && samples != 0) draw(noise, mean, std, lows, highs, out);
+  if (count != 0 && dimensions != 0 && samples != 0) draw(call, out);
   return out;
 }
 

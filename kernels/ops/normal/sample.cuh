@@ -26,12 +26,6 @@ template <typename T, bool kPlain, bool kDimFirst> constexpr int kResident = siz
                                                                              : kPlain && !kDimFirst      ? 4
                                                                                                          : 3;
 
-template <typename Real> struct Bounds {
-  const Real* low;  // null where there are none
-  const Real* high;
-  int64_t low_stride, high_stride;  // from one problem to the next
-};
-
 // Four consecutive elements from first on; beyond the end, the last one again. All are asked for before any
 // is waited for: under a stream of stores a load takes microseconds.
 template <typename T, typename Real>
@@ -60,18 +54,21 @@ template <typename Real, bool kPlain> struct alignas(16) Column {
   Real low[kPlain ? 1 : kTile], high[kPlain ? 1 : kTile];
 };
 
-template <typename Real, bool kPlain> __device__ __forceinline__ Column<Real, kPlain> load_column(
-    Key key, const Noise& noise, Vector mean, Vector std, Bounds<Real> bounds, int64_t first) {
+template <typename Real, bool kPlain>
+__device__ __forceinline__ Column<Real, kPlain> load_column(Key key, const Call& call, int64_t first) {
+  const Noise& noise = call.noise;
   Column<Real, kPlain> column;
   const uint64_t source = !kPlain && noise.shared ? 0 : first;
-  load_four(mean, first, noise.dimensions, column.mean);
-  load_four(std, first, noise.dimensions, column.std);
+  load_four(call.mean, first, noise.dimensions, column.mean);
+  load_four(call.std, first, noise.dimensions, column.std);
   if (!kPlain) {
 #pragma unroll
     for (int j = 0; j < kTile; ++j) {
       const int64_t i = min(first + j, noise.dimensions - 1);
-      column.low[j] = bounds.low != nullptr ? bounds.low[i] : -static_cast<Real>(INFINITY);
-      column.high[j] = bounds.high != nullptr ? bounds.high[i] : static_cast<Real>(INFINITY);
+      const auto *low = static_cast<const Real*>(call.low.data),
+                 *high = static_cast<const Real*>(call.high.data);
+      column.low[j] = low != nullptr ? low[i] : -static_cast<Real>(INFINITY);
+      column.high[j] = high != nullptr ? high[i] : static_cast<Real>(INFINITY);
     }
   }
 #pragma unroll
@@ -174,20 +171,17 @@ __device__ __forceinline__ Place place_of(const Shape& shape) {
 
 // Threads lie along the samples if kDimFirst, and the table holds dimensions; else they lie along the dimensions,
 // and it holds blocks of samples.
-template <typename T, bool kPlain, bool kDimFirst>
-__global__ __launch_bounds__(kThreads, kResident<T, kPlain, kDimFirst>) void sample_kernel(
-    Noise noise, Vector mean, Vector std, Bounds<compute_t<T>> bounds, Shape shape, T* out) {
+template <typename T, bool kPlain, bool kDimFirst> __global__ __launch_bounds__(
+    kThreads, kResident<T, kPlain, kDimFirst>) void sample_kernel(Call call, Shape shape, T* out) {
   using Real = compute_t<T>;
   using OfDimensions = Column<Real, kPlain>;
   __shared__ alignas(16) std::conditional_t<kDimFirst, OfDimensions, Samples<Real>> table[kMaxEntries];
   __shared__ LateKeys shared_keys;
   const int64_t problem = static_cast<int64_t>(blockIdx.z) * gridDim.y + blockIdx.y;
+  Noise& noise = call.noise;
   if (problem >= noise.problems) return;
   noise.enter(problem);
-  move_to(problem, mean);
-  move_to(problem, std);
-  if (bounds.low != nullptr) bounds.low += problem * bounds.low_stride;
-  if (bounds.high != nullptr) bounds.high += problem * bounds.high_stride;
+  for (Vector* each : {&call.mean, &call.std, &call.low, &call.high}) move_to(problem, *each);
   out += problem * noise.dimensions * noise.samples;
   const Key key = make_key(noise.seed);
   const int width = 1 << shape.log_width, height = kThreads >> shape.log_width,
@@ -201,12 +195,12 @@ __global__ __launch_bounds__(kThreads, kResident<T, kPlain, kDimFirst>) void sam
   std::conditional_t<kDimFirst, Samples<Real>, OfDimensions> own;
   if constexpr (kDimFirst) {
     for (int i = threadIdx.x; i < entries && first + i * kTile < noise.dimensions; i += kThreads) {
-      table[i] = load_column<Real, kPlain>(key, noise, mean, std, bounds, first + i * kTile);
+      table[i] = load_column<Real, kPlain>(key, call, first + i * kTile);
     }
   } else {
     // The last threads may be beyond the dimensions, and load what they do not use.
     const int64_t last = (noise.dimensions - 1) / kTile * kTile;
-    own = load_column<Real, kPlain>(key, noise, mean, std, bounds, min(first, last));
+    own = load_column<Real, kPlain>(key, call, min(first, last));
     for (int i = threadIdx.x; i < entries; i += kThreads) {
       table[i] = samples_of<Real>(key, noise.generation, noise.shared ? 0 : first, block, i);
     }

@@ -35,15 +35,16 @@ struct Small {
   Divider of_problem, of_slow;  // threads of a problem, and of a place on its slow side
   uint32_t threads;
   bool staged;  // a block has whole blocks of samples, and its result goes through shared memory
-  Noise noise;
-  const float *mean, *std;
-  int64_t mean_stride, std_stride;
-  Bounds<float> bounds;
+  Call call;    // of float
 };
 
-template <int kRows> __device__ __forceinline__ void load_rows(const float* from, float (&to)[kRows]) {
+// The numbers of a problem from a dimension on.
+template <int kRows> __device__ __forceinline__ void load_rows(
+    Vector from, int64_t problem, int64_t dimension, float (&to)[kRows]) {
 #pragma unroll
-  for (int i = 0; i < kRows; ++i) to[i] = from[i];
+  for (int i = 0; i < kRows; ++i) {
+    to[i] = static_cast<const float*>(from.data)[problem * from.stride + dimension + i];
+  }
 }
 
 // By this instruction: of a plain store of four floats ptxas makes four.
@@ -56,60 +57,55 @@ __device__ __forceinline__ void store_some(T* to, const Pack<T, kCount>& x) {
   }
 }
 
-// mean + std * z for a pair of samples.
-__device__ __forceinline__ void sample_pair(
-    uint32_t radius, uint32_t angle, float mean, float std, float& even, float& odd) {
-  const Polar<float> z = polar(radius, angle);
-  const float scale = std * z.radius;
-  even = fmaf(scale, z.cosine, mean);
-  odd = fmaf(scale, z.sine, mean);
-}
-
 template <typename T, int kRows, bool kDimFirst> __global__ __launch_bounds__(kThreads) void small_kernel(
     const __grid_constant__ Small job, T* __restrict__ out) {
   wait_for_kernel_before();
-  Noise noise = job.noise;
+  Noise noise = job.call.noise;
   const uint32_t before = blockIdx.x * blockDim.x, thread = min(before + threadIdx.x, job.threads - 1);
   const uint32_t problem = job.of_problem.quotient(thread), rest = thread - problem * job.of_problem.divisor;
   const uint32_t slow = job.of_slow.quotient(rest), fast = rest - slow * job.of_slow.divisor;
   const uint32_t block = kDimFirst ? fast : slow;
   // The last dimensions of (..., d, N) may be written twice, with the same numbers.
   const int64_t dimension =
-      kDimFirst ? min(slow * int64_t{kRows}, job.noise.dimensions - kRows) : fast * int64_t{kRows};
+      kDimFirst ? min(slow * int64_t{kRows}, job.call.noise.dimensions - kRows) : fast * int64_t{kRows};
   float means[kRows], stds[kRows];
-  load_rows(job.mean + problem * job.mean_stride + dimension, means);
-  load_rows(job.std + problem * job.std_stride + dimension, stds);
+  load_rows(job.call.mean, problem, dimension, means);
+  load_rows(job.call.std, problem, dimension, stds);
 
   noise.enter(problem);
   const Key key = make_key(noise.seed);
   const LateKeys keys = late_keys(key);
-  const BlockPart samples = block_part(key, block, noise.generation, upper(noise.generation, 0, 0));
+  const auto samples = samples_of<float>(key, noise.generation, 0, block);
   float x[kTile][kRows];
 #pragma unroll
   for (int i = 0; i < kRows; ++i) {
-    const Words w = words(keys, dimension_part(key, dimension + i, noise.generation), samples);
-    sample_pair(w.word[0], w.word[1], means[i], stds[i], x[0][i], x[1][i]);
-    sample_pair(w.word[2], w.word[3], means[i], stds[i], x[2][i], x[3][i]);
+    Polar<float> z[kTile / 2];
+    set_pairs(keys, dimension_part(key, dimension + i, noise.generation), samples, z);
+#pragma unroll
+    for (int s = 0; s < kTile; ++s) {
+      const Polar<float>& pair = z[s / 2];
+      x[s][i] = fmaf(stds[i] * pair.radius, s % 2 == 0 ? pair.cosine : pair.sine, means[i]);
+    }
   }
-  const auto clamp = [&](const float* bound, int64_t stride, const auto& beyond) {
-    if (bound == nullptr) return;
+  const auto clamp = [&](Vector bound, const auto& beyond) {
+    if (bound.data == nullptr) return;
     float limit[kRows];
-    load_rows(bound + problem * stride + dimension, limit);
+    load_rows(bound, problem, dimension, limit);
 #pragma unroll
     for (int i = 0; i < kTile * kRows; ++i) {  // NaN stays
       float& value = x[i / kRows][i % kRows];
       if (beyond(value, limit[i % kRows])) value = limit[i % kRows];
     }
   };
-  clamp(job.bounds.low, job.bounds.low_stride, [](float a, float b) { return a < b; });
-  clamp(job.bounds.high, job.bounds.high_stride, [](float a, float b) { return a > b; });
+  clamp(job.call.low, [](float a, float b) { return a < b; });
+  clamp(job.call.high, [](float a, float b) { return a > b; });
   const int64_t first = static_cast<int64_t>(block) * kTile;
   if constexpr (kDimFirst) {
-    T* to = out + (problem * job.noise.dimensions + dimension) * job.noise.samples + first;
+    T* to = out + (problem * job.call.noise.dimensions + dimension) * job.call.noise.samples + first;
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
       const float row[kTile] = {x[0][i], x[1][i], x[2][i], x[3][i]};
-      store_some(to + i * job.noise.samples, packed<T>(row));
+      store_some(to + i * job.call.noise.samples, packed<T>(row));
     }
   } else {
     if constexpr (kRows == kTile) {
@@ -133,10 +129,10 @@ template <typename T, int kRows, bool kDimFirst> __global__ __launch_bounds__(kT
         return;
       }
     }
-    T* to = out + (problem * job.noise.samples + first) * job.noise.dimensions + dimension;
+    T* to = out + (problem * job.call.noise.samples + first) * job.call.noise.dimensions + dimension;
 #pragma unroll
     for (int i = 0; i < kTile; ++i) {
-      if (first + i < job.noise.samples) store_some(to + i * job.noise.dimensions, packed<T>(x[i]));
+      if (first + i < job.call.noise.samples) store_some(to + i * job.call.noise.dimensions, packed<T>(x[i]));
     }
   }
 }
