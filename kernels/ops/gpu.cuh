@@ -69,6 +69,9 @@ struct Gpu {
     return true;
   }
 };
+
+// An operator: `launch` is that of the namespace of its work.
+template <typename Work> void run(const Work& work, Device device) { launch(Gpu(device), work, device); }
 #endif
 
 }  // namespace cem_tetris

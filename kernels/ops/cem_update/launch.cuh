@@ -142,9 +142,4 @@ template <typename Gpu> void launch(const Gpu& device, const Job& job, Device wh
   }
 }
 
-#if defined(__CUDACC__)
-// An operator: a job of this or another one, of whose namespace its launch is.
-template <typename Work> void run(const Work& work, Device device) { launch(Gpu(device), work, device); }
-#endif
-
 }  // namespace cem_tetris::update

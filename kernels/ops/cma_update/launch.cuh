@@ -171,8 +171,4 @@ template <typename Gpu> void launch(const Gpu& device, const Draw& call, Device)
   device.launch_early(kernel, call.problems * call.groups, kDrawThreads, bytes, call);
 }
 
-#if defined(__CUDACC__)
-using update::run;
-#endif
-
 }  // namespace cem_tetris::cma

@@ -325,8 +325,4 @@ template <typename Gpu> void launch(const Gpu& device, const Move& call, Device 
   }
 }
 
-#if defined(__CUDACC__)
-using update::run;
-#endif
-
 }  // namespace cem_tetris::discrete
