@@ -83,11 +83,6 @@ template <int kItems, typename Predicate, typename Use> __device__ __forceinline
   }
 }
 
-template <typename Key>
-__device__ __noinline__ double fitness_value(ScalarType type, const void* fitness, int64_t i) {
-  return visit<Key>(type, [&](auto kind) { return kind.value(load<decltype(kind)>(fitness, i)); });
-}
-
 template <typename Key> __device__ __noinline__ double key_value(ScalarType type, Key key, bool maximize) {
   return visit<Key>(type, [&](auto kind) { return kind.value(kind.of_key(key, maximize)); });
 }
@@ -379,7 +374,7 @@ template <typename Key, typename T, int kItems> __global__ void __launch_bounds_
       sum = 0.0;
 #pragma unroll 1
       for (int p = c * kChunk + lane; p < end; p += kWarp) {
-        sum += fitness_value<Key>(job.fitness_type, job.fitness, first + index[p]);
+        sum += fitness_at<Key>(job, first + index[p]);
       }
       sum = warp_fold(sum);
       if (lane == 0) shared.sum[c] = sum;
