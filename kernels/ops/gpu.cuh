@@ -1,7 +1,7 @@
-// Launches on CUDA. A kernel that is launched early is set up while the one before it in the stream runs, which
-// saves most of the microsecond between them (programmatic dependent launch, CUDA C++ Programming Guide, section
-// 4.5). It calls wait_for_kernel_before() ahead of all that it reads and writes. Code for less than compute
-// capability 9.0 is launched as usual.
+// Launches on CUDA. A kernel that is launched early is set up while the one before it in the stream runs: that
+// saves most of the microsecond between them (programmatic dependent launch, CUDA C++ Programming Guide,
+// section 4.5). It calls wait_for_kernel_before() ahead of all that it reads and writes. Code for less than
+// compute capability 9.0 is launched as usual.
 #pragma once
 
 #if defined(__CUDACC__)

@@ -1,9 +1,9 @@
 """What all operators share: their two libraries, loaded on first use, and what refuses arguments.
 
-An operator is a folder of this package. Its ``op.h`` has the schemas and the host half of both sides, ``cpu.h``
-and ``launch.cuh`` have the rest of each; ``op.cpp`` and ``op.cu`` beside this file put them together. They are
-two libraries, so that the CPU side works where there is no nvcc, and CUDA is compiled for only when a CUDA
-tensor comes.
+An operator is a folder of this package: ``op.h`` has the schemas and the host half of both sides, ``cpu.h``
+and ``launch.cuh`` have the rest; ``op.cpp`` and ``op.cu`` beside this file compile the sides. They are two
+libraries, so that the CPU side works where there is no nvcc, and CUDA is compiled for only when a CUDA tensor
+comes.
 """
 
 from __future__ import annotations

@@ -169,8 +169,8 @@ __device__ __forceinline__ Place place_of(const Shape& shape) {
   return {first + rest % width, rest / width};
 }
 
-// Threads lie along the samples if kDimFirst, and the table holds dimensions; else they lie along the dimensions,
-// and it holds blocks of samples.
+// Threads lie along the samples if kDimFirst, and the table holds dimensions; else they lie along the
+// dimensions, and it holds blocks of samples.
 template <typename T, bool kPlain, bool kDimFirst> __global__ __launch_bounds__(
     kThreads, kResident<T, kPlain, kDimFirst>) void sample_kernel(Call call, Shape shape, T* out) {
   using Real = compute_t<T>;
@@ -205,8 +205,8 @@ template <typename T, bool kPlain, bool kDimFirst> __global__ __launch_bounds__(
       table[i] = samples_of<Real>(key, noise.generation, noise.shared ? 0 : first, block, i);
     }
   }
-  // By way of shared memory: registers that are loaded stay, while those that are computed ptxas computes again in
-  // every turn of a loop.
+  // By way of shared memory: registers that are loaded stay, while those that are computed ptxas computes
+  // again in every turn of a loop.
   if (threadIdx.x < kLateKeys) shared_keys.word[threadIdx.x] = late_key(key, threadIdx.x);
   __syncthreads();
   const int64_t row_size = kDimFirst ? noise.samples : noise.dimensions, count = row_size - fast * kTile;
