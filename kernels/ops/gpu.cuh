@@ -1,5 +1,5 @@
-// Launches on CUDA. A kernel that is launched early is set up while the one before it in the stream runs: that
-// saves most of the microsecond between them (programmatic dependent launch, CUDA C++ Programming Guide,
+// Launches on CUDA. A kernel that is launched early is set up while the one before it in the stream runs.
+// That saves most of the microsecond between them (programmatic dependent launch, CUDA C++ Programming Guide,
 // section 4.5). It calls wait_for_kernel_before() ahead of all that it reads and writes. Code for less than
 // compute capability 9.0 is launched as usual.
 #pragma once

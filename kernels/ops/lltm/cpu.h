@@ -22,13 +22,11 @@ constexpr int64_t kGrainElements = 4096;
 // A matrix of batch rows and states with any strides, read and written a vector at a time.
 template <typename T> struct Matrix {
   using A = compute_t<T>;
-  static constexpr int kWide = kLanes<A>;
 
   T* data = nullptr;  // none: every element is 0
   int64_t row_stride = 0;
   int64_t column_stride = 0;
 
-  Matrix() = default;
   explicit Matrix(const std::optional<Tensor>& tensor, int64_t first_column = 0) {
     if (!tensor) return;
     row_stride = tensor->stride(0);

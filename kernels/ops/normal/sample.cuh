@@ -28,22 +28,21 @@ template <typename T, bool kPlain, bool kDimFirst> constexpr int kResident = siz
 
 // Four consecutive elements from first on; beyond the end, the last one again. All are asked for before any
 // is waited for: under a stream of stores a load takes microseconds.
-template <typename T, typename Real>
-__device__ __forceinline__ void load_four(const void* data, int64_t first, int64_t count, Real (&to)[kTile]) {
-  T x[kTile];
-#pragma unroll
-  for (int j = 0; j < kTile; ++j) x[j] = static_cast<const T*>(data)[min(first + j, count - 1)];
-#pragma unroll
-  for (int j = 0; j < kTile; ++j) to[j] = static_cast<Real>(x[j]);
-}
-
 template <typename Real>
 __device__ __forceinline__ void load_four(Vector v, int64_t first, int64_t count, Real (&to)[kTile]) {
+  const auto load = [&](auto zero) {
+    decltype(zero) x[kTile];
+#pragma unroll
+    for (int j = 0; j < kTile; ++j)
+      x[j] = static_cast<const decltype(zero)*>(v.data)[min(first + j, count - 1)];
+#pragma unroll
+    for (int j = 0; j < kTile; ++j) to[j] = static_cast<Real>(x[j]);
+  };
   switch (v.type) {
-    case ScalarType::Float: return load_four<float>(v.data, first, count, to);
-    case ScalarType::Double: return load_four<double>(v.data, first, count, to);
-    case ScalarType::Half: return load_four<Half>(v.data, first, count, to);
-    default: return load_four<BFloat16>(v.data, first, count, to);
+    case ScalarType::Float: return load(float{});
+    case ScalarType::Double: return load(double{});
+    case ScalarType::Half: return load(Half{});
+    default: return load(BFloat16{});
   }
 }
 
@@ -158,17 +157,6 @@ struct Shape {
   uint32_t group;         // blocks along the fast side that run before those below them
 };
 
-// Where a block lies. Blocks that run side by side shall write few rows where those are long.
-struct Place {
-  uint32_t across, down;
-};
-__device__ __forceinline__ Place place_of(const Shape& shape) {
-  const uint32_t blocks = shape.group * shape.down;
-  const uint32_t first = blockIdx.x / blocks * shape.group, rest = blockIdx.x % blocks;
-  const uint32_t width = min(shape.group, shape.across - first);
-  return {first + rest % width, rest / width};
-}
-
 // Threads lie along the samples if kDimFirst, and the table holds dimensions; else they lie along the
 // dimensions, and it holds blocks of samples.
 template <typename T, bool kPlain, bool kDimFirst> __global__ __launch_bounds__(
@@ -186,11 +174,16 @@ template <typename T, bool kPlain, bool kDimFirst> __global__ __launch_bounds__(
   const Key key = make_key(noise.seed);
   const int width = 1 << shape.log_width, height = kThreads >> shape.log_width,
             entries = height * shape.steps;
-  const Place place =
-      kDimFirst ? Place{blockIdx.x % shape.across, blockIdx.x / shape.across} : place_of(shape);
+  uint32_t across = blockIdx.x % shape.across, down = blockIdx.x / shape.across;
+  if constexpr (!kDimFirst) {  // blocks that run side by side shall write few rows where those are long
+    const uint32_t blocks = shape.group * shape.down, rest = blockIdx.x % blocks,
+                   left = blockIdx.x / blocks * shape.group, group = min(shape.group, shape.across - left);
+    across = left + rest % group;
+    down = rest / group;
+  }
   // In tiles: the thread's on the fast side, the block's first one on the slow side.
-  const int64_t fast = static_cast<int64_t>(place.across) * width + (threadIdx.x & (width - 1)),
-                slow = static_cast<int64_t>(place.down) * entries;
+  const int64_t fast = static_cast<int64_t>(across) * width + (threadIdx.x & (width - 1)),
+                slow = static_cast<int64_t>(down) * entries;
   const int64_t first = (kDimFirst ? slow : fast) * kTile, block = kDimFirst ? fast : slow;
   std::conditional_t<kDimFirst, Samples<Real>, OfDimensions> own;
   if constexpr (kDimFirst) {
