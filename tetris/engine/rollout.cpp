@@ -40,7 +40,7 @@ struct Cpu {
 
   template <class List> static void play_stream(const RolloutArguments& all, int64_t i, Games<List>& games) {
     PieceReader pieces(all.pieces_of(i), all.start);
-    pieces.known = all.first_piece(i);
+    if (all.known_in != nullptr) pieces.known = all.first_piece(i);
     uint32_t* columns = all.boards + i * all.rules.width;
     // Rows of a column count from the least significant bit in tensors, from the most significant one in the engine.
     StoredBoard board{};
