@@ -112,7 +112,10 @@ template <class L, class Tall, class List, Lookahead LOOKAHEAD = Lookahead::none
   bool play_upper(StoredBoard& board, PieceReader& pieces, const Goal& goal, Totals& totals) {
     constexpr int MOST = L::MAX_STACK + 1;  // a column that is not empty leaves no well of 16 rows
     constexpr uint32_t FLOOR = 1u << 31;
-    if constexpr (LOOKAHEAD != Lookahead::none || OWN_FEATURES) return false;
+#if defined(TETRIS_FEATURE_HEADER)
+    return false;  // a feature of one's own may be another one
+#endif
+    if constexpr (LOOKAHEAD != Lookahead::none) return false;
     uint32_t any = 0, below = ~0u;  // the lowest column's top
     for (int c = 0; c < rules_.width; ++c) {
       any |= board.columns[c];

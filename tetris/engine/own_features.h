@@ -69,7 +69,4 @@ struct PlainBoard {
 
 #if defined(TETRIS_FEATURE_HEADER)
 #include TETRIS_FEATURE_HEADER
-constexpr bool OWN_FEATURES = true;
-#else
-constexpr bool OWN_FEATURES = false;
 #endif
