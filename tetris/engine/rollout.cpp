@@ -55,7 +55,8 @@ struct Cpu {
   }
 
   static void launch(const Tensor&, const Resampling& job, unsigned population) {
-    torch::stable::parallel_for(0, population, 1, [&](int64_t begin, int64_t end) {
+    const int64_t few = 1 + 4096 / job.streams;  // candidates, for which waking another thread takes longer
+    torch::stable::parallel_for(0, population, few, [&](int64_t begin, int64_t end) {
       for (int64_t candidate = begin; candidate < end; ++candidate) resample_candidate(job.of(candidate));
     });
   }

@@ -107,8 +107,8 @@ inline void resample_candidate(const Resampling& own) {
     const int64_t copies = own.until[k] - (k > 0 ? own.until[k - 1] : 0);
     own.source[i] = own.order[k];
     // In the mean it is taken copies / total x streams times, and its weight is divided by that.
-    own.after[i] = own.weight[own.order[k]] * static_cast<double>(total) /
-                   static_cast<double>(copies * own.streams);
+    own.after[i] =
+        own.weight[own.order[k]] * static_cast<double>(total) / static_cast<double>(copies * own.streams);
     if (own.after[i] < 1) *own.unit = 1 / PARTS;
   }
   const double unit = *own.unit;
