@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sys
 from collections.abc import Callable
@@ -33,7 +34,7 @@ def main() -> NoReturn:
 def script(command: str, name: str) -> Callable[[], int]:
     """Return the main function of a command, for a script; run it where that is the program."""
     with one_line_interrupts():
-        found: Callable[[], int] = importlib.import_module(f"tetris.commands.{command}").main
+        found = _main_of(command)
     if name == "__main__":
         run(found)
     return found
@@ -54,7 +55,15 @@ def _command() -> int:
     sys.argv[0] = program
     command = parser.parse_args(sys.argv[1:2]).command
     sys.argv[:2] = [f"{program} {command}"]
-    return int(importlib.import_module(f"tetris.commands.{command}").main())
+    return int(_main_of(command)())
+
+
+def _main_of(command: str) -> Callable[[], int]:
+    gc.disable()  # what modules make stays
+    found: Callable[[], int] = importlib.import_module(f"tetris.commands.{command}").main
+    gc.freeze()
+    gc.enable()
+    return found
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ namespace tetris {
 struct ResamplingMemory;
 ResamplingMemory& resampling_memory();
 }  // namespace tetris
+#include "resample.cuh"
 #include "resample.h"
 tetris::ResamplingMemory& tetris::resampling_memory() {
   static ResamplingMemory memory;

@@ -1,4 +1,4 @@
-"""The kernel of importance splitting: emulated threads and a GPU resample as the Python does."""
+"""Importance splitting: emulated threads, a GPU and the engine on the CPU resample as the Python does."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ def check_resampling(
 def test_it_resamples_as_the_python_does(
     operators: Any, streams: int, width: int, population: int, shared: bool
 ) -> None:
-    check_resampling(operators, streams, Rules(width, 24), population, shared, "cpu")
+    for each in (operators, Rollout(Policy(torch.zeros(1, 9)), Streams()).operators):
+        check_resampling(each, streams, Rules(width, 24), population, shared, "cpu")
 
 
 @pytest.mark.cuda

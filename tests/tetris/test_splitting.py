@@ -74,6 +74,7 @@ def test_a_rate_that_rounded_weights_bias_is_marked(monkeypatch: pytest.MonkeyPa
     # It is 1.32e-5 for DT-20 on 10x12 (benchmarks/notes/splitting-weights.md), and here 8.3 times as much.
     monkeypatch.setattr(splitting, "_WEIGHT", 1 << 16)
     monkeypatch.setattr(splitting, "_PARTS", 1)
+    monkeypatch.setattr(splitting, "StreamWeights", lambda games, _: StreamWeights(games))  # in Python
     split = split_rollout(EIGHT, Streams(Rules(10, 12), 264, 2, shared=False), 803)
     assert float(split.rate.mean()) > 4 * 1.32e-5
     assert not split.resolved.any()

@@ -1,4 +1,4 @@
-// The rollout operator on the CPU: every candidate's streams, spread over torch's threads.
+// The rollout operator on the CPU: every candidate's streams, spread over torch's threads; and the resampling operator.
 //
 // Compiled once per feature set and lookahead: TETRIS_FEATURES is the list of feature structs in their order,
 // TETRIS_LOOKAHEAD one of `Lookahead`, TETRIS_LIBRARY the namespace under torch.ops. tetris/play/engines.py calls it.
@@ -11,6 +11,7 @@
 
 #include "cpu_rollout.h"
 #include "fastest_lanes.h"
+#include "resample.h"
 #include "rollout_arguments.h"
 
 namespace {
@@ -40,7 +41,7 @@ struct Cpu {
 
   template <class List> static void play_stream(const RolloutArguments& all, int64_t i, Games<List>& games) {
     PieceReader pieces(all.pieces_of(i), all.start);
-    pieces.known = all.first_piece(i);
+    if (all.known_in != nullptr) pieces.known = all.first_piece(i);
     uint32_t* columns = all.boards + i * all.rules.width;
     // Rows of a column count from the least significant bit in tensors, from the most significant one in the engine.
     StoredBoard board{};
@@ -52,11 +53,24 @@ struct Cpu {
     all.games[i] += totals.games;
     all.made[i] += static_cast<int64_t>(pieces.t - all.start);
   }
+
+  static void launch(const Tensor&, const Resampling& job, unsigned population) {
+    const int64_t few = 1 + 4096 / job.streams;  // candidates, for which waking another thread takes longer
+    torch::stable::parallel_for(0, population, few, [&](int64_t begin, int64_t end) {
+      for (int64_t candidate = begin; candidate < end; ++candidate) resample_candidate(job.of(candidate));
+    });
+  }
 };
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY_FRAGMENT(TETRIS_LIBRARY, m) { m.def(TETRIS_ADVANCE_SCHEMA); }
+STABLE_TORCH_LIBRARY_FRAGMENT(TETRIS_LIBRARY, m) {
+  m.def(TETRIS_ADVANCE_SCHEMA);
+  m.def(TETRIS_RESAMPLE_SCHEMA);
+}
 
 using Features = tetris::FeatureList<TETRIS_FEATURES>;
-STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CPU, m) { m.impl("advance", TORCH_BOX(&(advance<Features, Cpu>))); }
+STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CPU, m) {
+  m.impl("advance", TORCH_BOX(&(advance<Features, Cpu>)));
+  m.impl("resample", TORCH_BOX(&resample<Cpu>));
+}

@@ -22,7 +22,7 @@ from tetris.play.own_features import MOST_OWN, header_features, header_of
 from tetris.play.quantized_weights import engine_features
 
 _ENGINE = Path(__file__).parents[1] / "engine"
-INCLUDES = (_ENGINE, Path(kernels.ops.__file__).parent)
+INCLUDES = (_ENGINE, _ENGINE / "resampling", Path(kernels.ops.__file__).parent)
 """The folders of the headers of engine and operators."""
 # The engine is written in vectors: slower where the compiler makes further ones, or schedules for one
 # processor (benchmarks/notes/vector-lanes-tried.md).

@@ -132,7 +132,7 @@ class SplitRollout:
         if streams.games is not None:
             raise ValueError(f"expected streams that do not stop, got games={streams.games}")
         self._games = Rollout(policy, streams, device)
-        operators = native.load(native.resampling_extension()) if device == "cuda" else None
+        operators = self._games.operators if device != "cuda" else native.load(native.resampling_extension())
         self._weighted = StreamWeights(self._games, operators)
         self._size = BAG_STEP if streams.rules.pieces == "bag" else STEP
         self._burn_in, self._steps = -(-burn_in // self._size), 0
@@ -166,7 +166,7 @@ class StreamWeights:
     """
 
     def __init__(self, games: Rollout, operators: Any = None) -> None:
-        """With ``operators``, those of `engines.resampling_extension`, a resampling is one kernel launch."""
+        """With ``operators``, of an engine or `engines.resampling_extension`, a resampling is one of them."""
         self._games, self._operators = games, operators
         self._before = games.stream_games
         population, streams = self._before.shape

@@ -3,6 +3,7 @@
 #include <torch/csrc/stable/library.h>
 
 #include "common.cuh"
+#include "resample.cuh"
 #include "resample.h"
 
 namespace {

@@ -3,41 +3,15 @@
 // Roofline: some 150 bytes a stream and a dozen barriers. On an H200 513 candidates with 264 streams each would take 5 us by
 // their bytes and take 13 us, bound by latency, beside 800 to 1,100 us for the four decisions between two resamplings. As
 // 70 launches of operations on whole tensors it took 230 us, and the GPU idled for another 150 us.
-//
-// Weights are multiples of a unit, 1 or 1 / PARTS. Sums are of integers, whole parts and others apart, and all else is done
-// number by number, in the order of the Python, so that all engines resample the same.
 #pragma once
 
-#include <cstdint>
-
+#include "resampling.h"
 #include "warp.cuh"
 
 namespace tetris {
 
-constexpr int LEVELS = WARP;
+static_assert(LEVELS == WARP, "a thread of a warp has a level");
 constexpr int MOST_RESAMPLING_WARPS = 16;
-constexpr double ALL_WEIGHT = 1125899906842624.0;  // 2^50, of all streams of a candidate, about
-constexpr double PARTS = 1099511627776.0;  // 2^40, of 1, where a weight of the candidate has been below 1
-constexpr double COPIES = 1048576.0;       // of a stream that holds the whole weight of its level
-constexpr int RANDOM_BITS = 12;
-
-// The streams of all candidates. Scratch is of shape (population, streams), too.
-struct Resampling {
-  int streams, width;
-  const uint32_t* columns;  // (population, streams, width): bit y is row y
-  const int64_t* games;     // that have ended on each stream
-  int64_t* before;          // `games` at the last resampling; carried on
-  double* weight;           // of each stream; carried on
-  double* held;   // (population, LEVELS): weight of each level, summed over the resamplings; carried on
-  double* unit;   // (population): of the weights; carried on
-  double* ended;  // (population): share of the weight that ended, summed over them; carried on
-  double count;   // resamplings, this one included
-  bool counts;    // whether what ended counts
-  int64_t bits, offset;            // where resampling begins: bits + offset * candidate
-  int64_t* source;                 // result: from which stream each goes on
-  int64_t *level, *order, *until;  // scratch
-  double* after;                   // scratch
-};
 
 // Sums by level of numbers below 2^51, of at most 2^13 streams, in three digits: what a GPU adds in shared memory has 32 bits.
 // Of 64 bits it would try again whenever another thread has changed the level, and neighbours are on few levels.
@@ -74,18 +48,6 @@ __device__ inline ResamplingMemory& resampling_memory() {
 }
 #endif
 
-// The level of a stack: 0.6 rows to the highest cell + 0.9 rows to the highest cell of a column, in the mean - 6.
-__device__ inline int stack_level(const uint32_t* columns, int width) {
-  int highest = 0, sum = 0;
-  for (int c = 0; c < width; ++c) {
-    const int height = 32 - __clz(static_cast<int>(columns[c]));
-    highest = height > highest ? height : highest;
-    sum += height;
-  }
-  const int level = 3 * (2 * width * highest + 3 * sum) / (10 * width) - 6;
-  return level < 0 ? 0 : level < LEVELS ? level : LEVELS - 1;
-}
-
 // One candidate's resampling.
 struct ResamplingBlock {
   Resampling own;  // pointers moved to the streams of this candidate
@@ -93,26 +55,12 @@ struct ResamplingBlock {
   int thread, threads, lane, warp;
 
   __device__ ResamplingBlock(const Resampling& all, ResamplingMemory& m)
-      : own(all),
+      : own(all.of(blockIdx.x)),
         memory(m),
         thread(static_cast<int>(threadIdx.x)),
         threads(static_cast<int>(blockDim.x)),
         lane(thread % WARP),
-        warp(thread / WARP) {
-    const int64_t candidate = blockIdx.x, first = candidate * own.streams;
-    own.columns += first * own.width;
-    own.games += first;
-    own.unit += candidate;
-    own.ended += candidate;
-    own.held += candidate * LEVELS;
-    own.bits += candidate * own.offset;
-    for (int64_t** each : {&own.before, &own.source, &own.level, &own.order, &own.until}) *each += first;
-    for (double** each : {&own.weight, &own.after}) *each += first;
-  }
-
-  __device__ static double with_parts(int64_t whole, int64_t parts) {
-    return static_cast<double>(whole) + static_cast<double>(parts) / PARTS;
-  }
+        warp(thread / WARP) {}
 
   // The sum of a number of every thread, for all of them.
   __device__ int64_t sum(int64_t value) {

@@ -4,7 +4,7 @@
 #include <torch/csrc/stable/ops.h>
 
 #include "check_tensor.h"
-#include "resample.cuh"
+#include "resampling.h"
 
 namespace tetris {
 
