@@ -37,7 +37,6 @@ from tetris.training.settings import SETTINGS
 from tetris.training.training import Training, prepare_engine, tensorboard_writer
 
 _CPU = "--device cpu in a new run"
-_PAGE = "curves, weights and a game, for a browser"
 _WITH_RESUME = ("resume", "time_limit", "tensorboard", "feature_header")
 
 
@@ -178,7 +177,7 @@ def train(training: Training, given: argparse.Namespace) -> int:
     progress = f"after {result.generation} of {recipe.total_generations} generations"
     if result.reason == "signal":
         if first and controller is not None:
-            report(folder, _PAGE)
+            report(folder)
         return stopped(training, given, progress)
     said = None
     if controller is None:
@@ -194,14 +193,13 @@ def train(training: Training, given: argparse.Namespace) -> int:
         )
         if first:
             draw(training)
-            report(folder, _PAGE)
         if recipe.score_decisions:
             with suppress(Interrupted):
                 said = measure(training, controller)
-            if first:
-                report(folder, "now with the scores")
-            if said is None:
-                return stopped(training, given, f"while measuring {folder.controller}")
+        if first:
+            report(folder)
+        if recipe.score_decisions and said is None:
+            return stopped(training, given, f"while measuring {folder.controller}")
     if result.reason == "time_limit":
         note(f"time is up {progress}; to go on: {command_for(folder, given, 'train', '--resume')}")
     if said is not None:
@@ -220,9 +218,9 @@ def draw(training: Training) -> None:
         write_evolution(folder.evolution, load_run(folder.path), training.recipe.device)
 
 
-def report(folder: RunFolder, what: str) -> None:
+def report(folder: RunFolder) -> None:
     """Write the report and print its path and what it holds."""
-    with kept(folder.report, what):
+    with kept(folder.report, "curves, weights and a game, for a browser"):
         write_report(folder.report, [load_run(folder.path)])
 
 

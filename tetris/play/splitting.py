@@ -194,10 +194,8 @@ class StreamWeights:
         self._count += 1
         if self._operators is not None:
             played = self._games.columns, self._games.stream_games
-            kept = self._before, self._weight, self._held, self._unit, self.ended
-            chosen: torch.Tensor = self._operators.resample(
-                *played, *kept, self._count, counts, bits, self._offset
-            )
+            kept = self._before, self._weight, self._held, self._unit, self.ended, self._count
+            chosen: torch.Tensor = self._operators.resample(*played, *kept, counts, bits, self._offset)
             return chosen
         games = self._games.stream_games
         if counts:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -22,11 +21,8 @@ from tetris.evaluation.comparison import (
     published_score,
 )
 from tetris.game.decisions import play
-from tetris.game.features import AfterState
 from tetris.game.piece_stream import PieceStream
 from tetris.game.policy import Lookahead
-from tetris.game.rules import Rules
-from tetris.play.controller import LinearController
 from tetris.record.numbers import format_lines
 from tetris.record.replay import Replay
 from tetris.training.run_folder import RunRecord, board, stages_of
@@ -63,15 +59,9 @@ def _short(value: float | None) -> float | None:
 
 def recorded_game(run: RunRecord) -> Replay:
     """Play the game of a report: `GAME_DECISIONS` placements on the board of the controller."""
-    rules = run.recipe.rules
-    played = _placed(replace(run.controller, provenance={}), rules, run.recipe.lookahead)
+    rules, player = run.recipe.rules, run.controller.player(run.recipe.rules, run.recipe.lookahead)
+    played = islice(play(PieceStream(rules, DEFAULT_SEED, 0), player, rules), GAME_DECISIONS)
     return Replay.of(played, rules, DEFAULT_SEED, 0, run.controller)
-
-
-@lru_cache(maxsize=4)  # a run has a page before its scores, and another one with them
-def _placed(controller: LinearController, rules: Rules, lookahead: Lookahead) -> tuple[AfterState, ...]:
-    pieces, player = PieceStream(rules, DEFAULT_SEED, 0), controller.player(rules, lookahead)
-    return tuple(islice(play(pieces, player, rules), GAME_DECISIONS))
 
 
 def seedless(run: RunRecord) -> str:

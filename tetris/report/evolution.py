@@ -41,12 +41,7 @@ def write_evolution(path: Path, run: RunRecord, device: str) -> None:
     sequences of pieces (of four, where the device is Python) they play the one on which the games of the
     earlier two end soonest, the first one first, while the last one's goes on.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # a piece on three boards is nothing to share
-    try:
-        pictures, speed = _evolution(run, device)
-    finally:
-        torch.set_num_threads(threads)
+    pictures, speed = _evolution(run, device)
     write_gif(path, pictures, speed)
     if has_mp4():
         write_mp4(path.with_suffix(".mp4"), pictures, speed)
