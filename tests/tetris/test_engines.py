@@ -25,7 +25,7 @@ from engine_games import (
     weights_for,
 )
 
-from tetris import Lookahead, Policy, Streams, feature, feature_header
+from tetris import Lookahead, Policy, Rollout, Streams, feature, feature_header, published
 from tetris.game.decisions import after_states, weighted_sums
 from tetris.game.feature_sets import feature_names
 from tetris.game.features import AfterState, feature_values
@@ -111,6 +111,23 @@ def test_games_are_those_of_python(lookahead: Lookahead, engine: str) -> None:
         expected = reference(streams, lookahead)
         for one, other in zip(play(engine, streams, lookahead), expected, strict=True):
             assert same(one, other), streams
+
+
+@pytest.mark.parametrize("features", ["bcts", "dt"])
+@pytest.mark.parametrize(
+    "rules", [Rules(10, 20), Rules(10, 11, original=True), Rules(6, 22, clear_on_overflow=True)], ids=str
+)
+def test_games_side_by_side_are_those_played_alone(rules: Rules, features: str) -> None:
+    """Where there are many streams sixteen of them are searched at a time, those of all candidates."""
+    weights = torch.randn(3, len(feature_names(features)), generator=torch.Generator().manual_seed(1))
+    played = torch.tensor(published("dt20" if features == "dt" else "bcts").weights)
+    policy = Policy(torch.cat([weights, played[None]]), features)
+    together = Rollout(policy, Streams(rules, 60), "cpu")
+    together.advance(300)
+    for stream in range(0, 60, 20):
+        alone = Rollout(policy, Streams(rules, 1, first=stream), "cpu")
+        alone.advance(300)
+        assert same([each[:, stream : stream + 1] for each in totals(together)], totals(alone))
 
 
 @pytest.mark.parametrize("lookahead", Lookahead)

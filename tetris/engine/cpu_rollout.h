@@ -91,10 +91,19 @@ template <class L, class Tall, class List, Lookahead LOOKAHEAD = Lookahead::none
       made(low_).play(board, pieces, goal, MAX_HEIGHT + MAX_PIECE_SIZE, false, totals);
     } else {
       while (!goal.reached(pieces, totals)) {
-        if (is_tall(board)) made(tall_).play(board, pieces, goal, highest(), true, totals);
-        else made(low_).play(board, pieces, goal, highest(), false, totals);
+        if (!play_down(board, pieces, goal, highest(), totals))
+          made(low_).play(board, pieces, goal, highest(), false, totals);
       }
     }
+  }
+
+  // Plays while a column is higher than `limit`; whether one was.
+  bool play_down(StoredBoard& board, PieceReader& pieces, const Goal& goal, int limit, Totals& totals) {
+    uint32_t any = 0;
+    for (const uint32_t column : board.columns) any |= column;
+    if ((any & ((1u << (32 - limit)) - 1)) == 0) return false;
+    made(tall_).play(board, pieces, goal, limit, true, totals);
+    return true;
   }
 
  private:
@@ -103,12 +112,6 @@ template <class L, class Tall, class List, Lookahead LOOKAHEAD = Lookahead::none
   int highest() const {
     const bool one_piece = LOOKAHEAD == Lookahead::none || rules_.height <= L::MAX_STACK;
     return one_piece ? L::MAX_STACK : L::MAX_STACK - MAX_PIECE_SIZE;
-  }
-
-  bool is_tall(const StoredBoard& board) const {
-    uint32_t any = 0;
-    for (const uint32_t column : board.columns) any |= column;
-    return (any & ((1u << (32 - highest())) - 1)) != 0;
   }
 
   // Construction takes as long as some decisions, and few streams need both.

@@ -52,6 +52,7 @@ template <class... Features> struct FeatureList {
   static_assert(((Features::denominator == 1 || std::is_same_v<Features, LandingHeight>) && ...),
       "expected a feature that is a whole number: double it here and in its reference in Python");
   static constexpr bool all_follow_drops = (follows_drops<Features>() & ...);
+  static constexpr bool has_game_lanes = all_follow_drops && (Features::has_whole & ...);
   // Scored by ColumnScores.
   template <class F> static constexpr bool by_column = F::column_height >= 0 || F::column_step >= 0;
   static constexpr bool has_columns = all_follow_drops && (by_column<Features> || ...);
@@ -76,6 +77,18 @@ template <class... Features> struct FeatureList {
     int i = 0, place = 0;
     (set_summed<Features>(ordered, from[i++], place), ...);
     TETRIS_UNROLL for (int k = 0; k < PAIRS; ++k) to[k] = L::weights(ordered[2 * k], ordered[2 * k + 1]);
+  }
+
+  // The weights of one candidate of sixteen, in pairs of 16 bits, the lower half first; features that want lines come last.
+  static constexpr int LANE_PAIRS = COUNT / 2 + 1;
+  static void pack_weights(const int32_t* from, int32_t (&to)[LANE_PAIRS]) {
+    int32_t ordered[2 * LANE_PAIRS] = {};
+    int i = 0, j = 0, place = 0;
+    (set_summed<Features>(ordered, from[i++], place), ...);
+    ((Features::zero_without_lines ? void(ordered[place++] = from[j++]) : void(++j)), ...);
+    for (int k = 0; k < LANE_PAIRS; ++k) {
+      to[k] = static_cast<int32_t>((ordered[2 * k] & 0xFFFF) | static_cast<uint32_t>(ordered[2 * k + 1]) << 16);
+    }
   }
 
   template <class L> TETRIS_FUNCTION static ColumnWeights<L> column_weights(const int32_t* from) {
@@ -114,6 +127,24 @@ template <class... Features> struct FeatureList {
   TETRIS_FUNCTION static bool bounds(const int32_t* weights) {
     int i = 0;
     return ((weights[i++] <= 0 || !Features::has_least) && ...);
+  }
+
+  // The weighted sums over the boards of lanes, come to be by `landings`.
+  template <class L, class Landings> TETRIS_FUNCTION static typename L::Scores whole_values(
+      const typename L::Weights* weights, const Prepared<L>& prepared, const Landings& landings) {
+    Sum<L> sum{L::scores(0), weights};
+    (add_whole_board<Features, false>(sum, prepared, landings), ...);
+    (add_whole_board<Features, true>(sum, prepared, landings), ...);
+    return L::add_products(sum.scores, weights[sum.place / 2], sum.first, L::ints(0));
+  }
+
+  // What takes bounds to scores, by the boards of lanes after the drops; `of(i)`: the weights of feature i.
+  template <class L, class Weights> TETRIS_FUNCTION static typename L::Scores rest_values(
+      const Weights& of, const Board<L>& board, const typename L::ColumnInts& touched) {
+    auto sum = L::scores(0);
+    int i = 0;
+    (add_rest<Features, L>(sum, of, i++, board, touched), ...);
+    return sum;
   }
 
   // What takes a bound to the score, by the board after the drop.
@@ -204,6 +235,19 @@ template <class... Features> struct FeatureList {
       else if (sum.place == SUMMED) sum.scores = L::add_products(sum.scores, weights, value, L::ints(0));
       else sum.first = value;
     }
+  }
+  template <class F, bool WANTS_LINES, class L, class Landings>
+  TETRIS_FUNCTION static void add_whole_board(Sum<L>& sum, const Prepared<L>& prepared, const Landings& landings) {
+    if constexpr (F::zero_without_lines == WANTS_LINES) {
+      const auto value =
+          F::template whole<L>(static_cast<const Slot<L, SourceOf<F>>&>(prepared).prepared, landings);
+      if (sum.place % 2 == 1) sum.scores = L::add_products(sum.scores, sum.weights[sum.place / 2], sum.first, value);
+      sum.first = sum.place++ % 2 == 1 ? L::ints(0) : value;
+    }
+  }
+  template <class F, class L, class Weights> TETRIS_FUNCTION static void add_rest(typename L::Scores& sum,
+      const Weights& of, int i, const Board<L>& board, const typename L::ColumnInts& touched) {
+    if constexpr (F::has_least) sum = L::add_products(sum, of(i), F::rest_of(board, touched), L::ints(0));
   }
 };
 

@@ -6,12 +6,15 @@
 
 namespace tetris {
 
+#if defined(__AVX2__)
+using ShortLanes = VectorLanes<Register<int16_t, 16>, Register<uint16_t, 16>, Pair<Register<int32_t, 8>>>;
+#endif
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__) && \
     defined(__AVX512VPOPCNTDQ__)
 using FastestLanes = VectorLanes<Register<int32_t, 16>, Register<uint32_t, 16>, Register<int32_t, 16>>;
 using TallLanes = FastestLanes;
 #elif defined(__AVX2__)
-using FastestLanes = VectorLanes<Register<int16_t, 16>, Register<uint16_t, 16>, Pair<Register<int32_t, 8>>>;
+using FastestLanes = ShortLanes;
 using TallLanes =
     VectorLanes<Pair<Register<int32_t, 8>>, Pair<Register<uint32_t, 8>>, Pair<Register<int32_t, 8>>>;
 #elif defined(__SSE4_1__) || defined(__aarch64__)

@@ -9,6 +9,7 @@
 //   after(prepared, drop)  the integers of the after-states of a drop that completes no row, one a lane; from 0 to 32767
 //   column_height, column_step  the column whose height it is, or the size of whose step to the next one; else -1. These
 //                   features are scored together (column_scores.h)
+//   whole(prepared, landings)  where has_whole = true: the integers of whole boards, one a lane (game_search.h)
 //   least(prepared, drop), rest_of(board, touched)  where has_least = true: a part of `after` that takes little time, and the
 //                   rest, not below 0, by the board after the drop; `touched`: all ones under the piece and beside it
 //   table_steps     it stands for all features of so many steps, one after the other (step_tables.h); else 0
@@ -47,6 +48,7 @@ struct FeatureBase {
   static constexpr bool whole_board_only = false;  // there is no `after`
   static constexpr bool zero_without_lines = false, of_placement = false;
   static constexpr bool loops = false, has_least = false;  // `after` loops
+  static constexpr bool has_whole = false;
   static constexpr int column_height = -1, column_step = -1;
   static constexpr int table_steps = 0;
   template <class L> TETRIS_FUNCTION static int prepare(const Board<L>&) { return 0; }
@@ -79,6 +81,7 @@ TETRIS_FUNCTION auto after_drop_of(const First& first, const Second& second, con
 // A count of bits: `factor` times those of `words(board)`, a word a column, plus `offset(geometry)`. Only the total is
 // worth knowing beforehand.
 template <class Self> struct BitCount : FeatureBase {
+  static constexpr bool has_whole = true;
   static constexpr int factor = 1;
   template <class L> TETRIS_FUNCTION static int of(const Board<L>& board) {
     return Self::factor * L::count_bits(Self::words(board)) + Self::offset(board.geometry);
@@ -87,12 +90,19 @@ template <class Self> struct BitCount : FeatureBase {
     const typename L::Ints bits = L::count_bits_everywhere(Self::words(board));
     return (Self::factor == 2 ? bits + bits : bits) + L::ints(Self::offset(board.geometry));
   }
+  template <class L, class Landings>
+  TETRIS_FUNCTION static auto whole(const typename L::Ints& total, const Landings&) {
+    return total;
+  }
   template <class L> TETRIS_FUNCTION static int offset(const Geometry<L>&) { return 0; }
 };
 
 struct LandingHeight : FeatureBase {
   static constexpr int denominator = 2;
-  static constexpr bool of_placement = true;
+  static constexpr bool of_placement = true, has_whole = true;
+  template <class L, class Landings> TETRIS_FUNCTION static auto whole(int, const Landings& landings) {
+    return landings.row + landings.end - L::ints(1);
+  }
   template <class L> TETRIS_FUNCTION static int of(const Board<L>& board) {
     return board.twice_landing_height;
   }
@@ -104,7 +114,10 @@ struct LandingHeight : FeatureBase {
 
 struct ErodedCells : FeatureBase {
   static constexpr bool zero_without_lines = true;
-  static constexpr bool of_placement = true;
+  static constexpr bool of_placement = true, has_whole = true;
+  template <class L, class Landings> TETRIS_FUNCTION static auto whole(int, const Landings& landings) {
+    return landings.eroded_cells;
+  }
   template <class L> TETRIS_FUNCTION static int of(const Board<L>& board) { return board.eroded_cells; }
   template <class L, int WIDTH> TETRIS_FUNCTION static typename L::Ints after(int, const Drop<L, WIDTH>&) {
     return L::ints(0);
@@ -164,7 +177,7 @@ struct Holes : BitCount<Holes> {
 // cell is an empty one between two full neighbours). `Self::depths<L>(wells, cells)` reduces COUNT words to one integer
 // a lane.
 template <class Self> struct WellFeature : FeatureBase {
-  static constexpr bool loops = true;
+  static constexpr bool loops = true, has_whole = true;
   template <class L> struct Prepared {
     typename L::Ints total;
     // Of each column; of it and the next one.
@@ -184,6 +197,10 @@ template <class Self> struct WellFeature : FeatureBase {
     const auto depths = column_depths(board);
     const auto pairs = depths + L::right(depths);
     return {L::total(depths), board.template keep<uint16_t>(depths), board.template keep<uint16_t>(pairs)};
+  }
+  template <class L, class Landings>
+  TETRIS_FUNCTION static auto whole(const Prepared<L>& prepared, const Landings&) {
+    return prepared.total;
   }
   // The columns under the piece change, and the wells of the two beside it.
   template <class L, int WIDTH>
@@ -207,7 +224,7 @@ template <class Self> struct WellFeature : FeatureBase {
     return outside;
   }
   template <class L>
-  TETRIS_FUNCTION static int rest_of(const Board<L>& board, typename L::ColumnInts touched) {
+  TETRIS_FUNCTION static auto rest_of(const Board<L>& board, typename L::ColumnInts touched) {
     return L::sum(column_depths(board) & touched);
   }
 };
@@ -274,6 +291,10 @@ struct HoleDepth : BitCount<HoleDepth> {
   };
   template <class L> TETRIS_FUNCTION static Prepared<L> prepare(const Board<L>& board) {
     return {BitCount::prepare(board), board.template keep<uint8_t>(L::nonzero(board.holes()))};
+  }
+  template <class L, class Landings>
+  TETRIS_FUNCTION static auto whole(const Prepared<L>& prepared, const Landings&) {
+    return prepared.total;
   }
   // The piece's cells count in the columns that have a hole.
   template <class L, int WIDTH>

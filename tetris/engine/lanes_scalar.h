@@ -57,6 +57,8 @@ constexpr int WALL_HEIGHT = 64;  // of the slots beside the board: far from the 
 
 template <class T> struct ColumnArray {
   static constexpr int SLOTS = FIRST_COLUMN + MAX_WIDTH + 2;
+  // Those that hold something; of vectors none beyond the walls.
+  static constexpr int FIRST = std::is_arithmetic_v<T> ? 0 : 1, LAST = SLOTS - 1 - FIRST;
   using Number = T;
   T slot[SLOTS];
   TETRIS_FUNCTION T operator[](int i) const { return slot[i]; }
@@ -66,7 +68,7 @@ template <class T> struct ColumnArray {
 template <class F, class T, class... More>
 TETRIS_FUNCTION auto mapped(const F& f, const ColumnArray<T>& a, const More&... more) {
   ColumnArray<decltype(f(a.slot[0], more.slot[0]...))> result;
-  TETRIS_UNROLL for (int i = 0; i < ColumnArray<T>::SLOTS; ++i) result.slot[i] =
+  TETRIS_UNROLL for (int i = ColumnArray<T>::FIRST; i <= ColumnArray<T>::LAST; ++i) result.slot[i] =
       f(a.slot[i], more.slot[i]...);
   return result;
 }
@@ -79,7 +81,7 @@ TETRIS_FUNCTION auto mapped(const F& f, const ColumnArray<T>& a, const More&... 
   }                                                                                \
   template <class Columns, class T = typename Columns::Number>                     \
   TETRIS_FUNCTION Columns operator op(const Columns& a, int b) {                   \
-    return mapped([b](T x) { return static_cast<T>(x op static_cast<T>(b)); }, a); \
+    return mapped([b](T x) { return static_cast<T>(x op b); }, a);                 \
   }
 TETRIS_COLUMN_OPERATOR(&)
 TETRIS_COLUMN_OPERATOR(|)
@@ -96,7 +98,7 @@ TETRIS_FUNCTION Columns operator~(const Columns& a) {
 }
 template <class Columns, class T = typename Columns::Number>
 TETRIS_FUNCTION Columns operator-(const Columns& a) {
-  return mapped([](T x) { return T(0) - x; }, a);
+  return mapped([](T x) { return static_cast<T>(-x); }, a);
 }
 
 // Numbers of up to MAX_WIDTH, one a row, written in binary: word i has the rows in whose number digit i is 1.

@@ -57,35 +57,37 @@ struct PieceStream {
   }
 };
 
-// The pieces of a stream one after the other: a block or a bag is computed once.
+// The pieces of a stream one after the other: those of a bag, or of four blocks, are computed at once.
 struct PieceReader : PieceStream {
-  uint64_t t;           // of the next piece
-  int known;            // that piece; at first it may be another stream's
-  philox::Block block;  // t's
-  uint32_t order;       // the bag of t
+  uint64_t t;       // of the next piece
+  int known;        // that piece; at first it may be another stream's
+  int left;         // how many of `fields` there are
+  uint64_t fields;  // four bits a piece, from t on
 
-  TETRIS_FUNCTION PieceReader(const PieceStream& pieces, uint64_t first_t)
-      : PieceStream(pieces), t(first_t), block(), order(0) {
+  TETRIS_FUNCTION PieceReader(const PieceStream& pieces, uint64_t first_t) : PieceStream(pieces), t(first_t) {
     refill();
-    known = drawn();
   }
 
   TETRIS_FUNCTION int next() {
     const int falls = known;
     ++t;
-    if (position() == 0) refill();
-    known = drawn();
+    fields >>= 4;
+    if (--left == 0) refill();
+    known = static_cast<int>(fields & 15);
     return falls;
   }
 
  private:
-  TETRIS_FUNCTION int drawn() const {
-    return source.bag ? nth_field(order, position()) : drawn_by(block.word[position()]);
-  }
-  TETRIS_FUNCTION int position() const { return static_cast<int>(t % (source.bag ? PIECES : 4)); }
-  TETRIS_FUNCTION void refill() {
-    if (source.bag) order = bag_of(t / PIECES);
-    else block = block_of(t / 4);
+  TETRIS_OUTLINE void refill() {
+    const int period = source.bag ? PIECES : 16, at = static_cast<int>(t % static_cast<uint64_t>(period));
+    fields = source.bag ? bag_of(t / PIECES) : 0;
+    for (int b = 0; b < 4 && !source.bag; ++b) {
+      const philox::Block block = block_of(t / 16 * 4 + static_cast<uint64_t>(b));
+      for (int i = 0; i < 4; ++i) fields |= static_cast<uint64_t>(drawn_by(block.word[i])) << (16 * b + 4 * i);
+    }
+    fields >>= 4 * at;
+    left = period - at;
+    known = static_cast<int>(fields & 15);
   }
 };
 

@@ -26,9 +26,14 @@ struct HoleRows {
 // A count of rows that are chosen by which rows hold holes: `Self::chosen(rows)`. Bits from that of the highest row to that of
 // the floor stand for rows further and further down.
 template <class Self> struct HoleRowCount : FeatureBase {
+  static constexpr bool has_whole = true;
   using Source = HoleRows;
   template <class L> TETRIS_FUNCTION static int of(const Board<L>& board) {
     return popcount(Self::chosen(static_cast<uint32_t>(L::or_columns(board.holes()))));
+  }
+  template <class L, class Landings>
+  TETRIS_FUNCTION static auto whole(const typename L::Bits& rows, const Landings&) {
+    return L::popcount(Self::chosen(rows));
   }
   template <class L, int WIDTH>
   TETRIS_FUNCTION static typename L::Ints after(typename L::Bits before, const Drop<L, WIDTH>& drop) {

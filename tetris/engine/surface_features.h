@@ -8,6 +8,7 @@
 namespace tetris {
 
 struct Diversity : FeatureBase {
+  static constexpr bool has_whole = true;
   template <class L> struct Prepared {
     // The differences of each column and the next one.
     typename L::template Kept<uint8_t, typename L::ColumnBits> up_to, from;
@@ -24,6 +25,10 @@ struct Diversity : FeatureBase {
     return {board.template keep<uint8_t>(L::or_up_to(differences)),
         board.template keep<uint8_t>(L::or_from(differences))};
   }
+  template <class L, class Landings>
+  TETRIS_FUNCTION static auto whole(const Prepared<L>& prepared, const Landings&) {
+    return L::popcount_small(prepared.from[FIRST_COLUMN]);
+  }
   // Differences inside the piece are the shape's; the two at its sides are new.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static typename L::Ints after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
@@ -35,6 +40,7 @@ struct Diversity : FeatureBase {
 };
 
 struct Bumpiness : BitCount<Bumpiness> {
+  static constexpr bool has_whole = false;
   // The rows in which one column of a pair is filled and the other is not.
   template <class L> TETRIS_FUNCTION static auto words(const Board<L>& board) {
     return (board.filled ^ L::right(board.filled)) & board.geometry.pairs;
