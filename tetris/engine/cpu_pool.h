@@ -9,17 +9,6 @@
 #if defined(__AVX2__)
 namespace tetris {
 
-// A stream of games: its board, its pieces, and the weights of its candidate.
-struct Stream {
-  int64_t index;
-  const int32_t* weights;
-  StoredBoard board;
-  PieceReader pieces;
-  Goal goal;
-  Totals totals;
-  TETRIS_FUNCTION bool reached() const { return goal.reached(pieces, totals); }
-};
-
 // Streams in lanes V; one after the other in `Alone`, a StreamRollout, where few are left, and while a stack is too high for V.
 template <class V, class Alone, class List> class PoolRollout {
   using Search = GameSearch<V, List>;
@@ -46,7 +35,7 @@ template <class V, class Alone, class List> class PoolRollout {
     };
     games_.reserve(MOST);
     for (std::optional<Stream> stream;
-         games_.size() < MOST && static_cast<int64_t>(games_.size()) < share && (stream = next());) {
+        games_.size() < MOST && static_cast<int64_t>(games_.size()) < share && (stream = next());) {
       games_.push_back({*stream, {}});
       if (start(games_.back())) wait(static_cast<int>(games_.size()) - 1);
       else done(games_.back()), games_.pop_back();
@@ -94,6 +83,7 @@ template <class V, class Alone, class List> class PoolRollout {
   bool start(Game& game) {
     List::pack_weights(game.weights, game.lane.pairs);
     game.lane.weights = game.weights;
+    game.lane.bounds = List::has_bounds && List::bounds(game.weights);
     return enter(game);
   }
   bool enter(Game& game) {
@@ -130,23 +120,15 @@ template <class V, class Alone, class List> class PoolRollout {
     const Board<L> board(search_.geometry, Search::cells_of(lanes));
     const auto places = search_.choose(board, lanes, count, piece);
     const Landings<L> landings(board, piece, places);
-    alignas(64) typename L::Number lines[GAMES];
+    alignas(64) typename L::Number lines[GAMES], over[GAMES];
     tetris::store(landings.lines, lines);
-    unsigned exceed = ~L::lanes(landings.end < search_.too_high) & ((1u << count) - 1);
-    for (; exceed != 0; exceed &= exceed - 1) {
-      const int i = lowest_bit(exceed);
-      const Landing<V> landing(Board<V>(geometry_, V::load(cells[i])), piece, places[i]);
-      lines[i] = static_cast<typename L::Number>(landing.lines);
-      games[i]->totals.games += landing.over ? 1 : 0;
-      V::store(landing.over ? geometry_.walls : landing.cells, cells[i]);
-      cells[i] = unused;
-    }
+    tetris::store(landings.over, over);
     L::to_games(landings.cells, cells);
     for (int i = 0; i < count; ++i) {
       Game& game = *games[i];
       game.totals.lines += lines[i];
       game.pieces.next();
-      if (geometry_.original && ends_by_next(geometry_, V::load(game.lane.cells), game.pieces.known)) {
+      if (over[i] != 0 || ends_by_next(geometry_, V::load(game.lane.cells), game.pieces.known)) {
         ++game.totals.games;
         V::store(geometry_.walls, game.lane.cells);
       }

@@ -26,6 +26,17 @@ struct StoredBoard {
   uint32_t columns[MAX_WIDTH];
 };
 
+// A stream of games: its board, its pieces, and the weights of its candidate.
+struct Stream {
+  int64_t index;
+  const int32_t* weights;
+  StoredBoard board;
+  PieceReader pieces;
+  Goal goal;
+  Totals totals;
+  TETRIS_FUNCTION bool reached() const { return goal.reached(pieces, totals); }
+};
+
 // A game that restarts when it ends, played in lanes L.
 template <class L, class List, Lookahead LOOKAHEAD> class LaneRollout {
  public:

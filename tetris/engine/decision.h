@@ -87,7 +87,8 @@ template <class... Features> struct FeatureList {
     (set_summed<Features>(ordered, from[i++], place), ...);
     ((Features::zero_without_lines ? void(ordered[place++] = from[j++]) : void(++j)), ...);
     for (int k = 0; k < LANE_PAIRS; ++k) {
-      to[k] = static_cast<int32_t>((ordered[2 * k] & 0xFFFF) | static_cast<uint32_t>(ordered[2 * k + 1]) << 16);
+      to[k] =
+          static_cast<int32_t>((ordered[2 * k] & 0xFFFF) | static_cast<uint32_t>(ordered[2 * k + 1]) << 16);
     }
   }
 
@@ -131,20 +132,20 @@ template <class... Features> struct FeatureList {
 
   // The weighted sums over the boards of lanes, come to be by `landings`.
   template <class L, class Landings> TETRIS_FUNCTION static typename L::Scores whole_values(
-      const typename L::Weights* weights, const Prepared<L>& prepared, const Landings& landings) {
+      const typename L::Weights* weights, const Board<L>& board, const Landings& landings) {
+    const Prepared<L> prepared(board);
     Sum<L> sum{L::scores(0), weights};
     (add_whole_board<Features, false>(sum, prepared, landings), ...);
     (add_whole_board<Features, true>(sum, prepared, landings), ...);
     return L::add_products(sum.scores, weights[sum.place / 2], sum.first, L::ints(0));
   }
 
-  // What takes bounds to scores, by the boards of lanes after the drops; `of(i)`: the weights of feature i.
-  template <class L, class Weights> TETRIS_FUNCTION static typename L::Scores rest_values(
-      const Weights& of, const Board<L>& board, const typename L::ColumnInts& touched) {
-    auto sum = L::scores(0);
-    int i = 0;
-    (add_rest<Features, L>(sum, of, i++, board, touched), ...);
-    return sum;
+  // What takes bounds to scores, by the boards of lanes after the drops.
+  template <class L> TETRIS_FUNCTION static typename L::Scores rest_values(
+      const typename L::Weights* weights, const Board<L>& board, const typename L::ColumnBits& touched) {
+    Sum<L> sum{L::scores(0), weights};
+    (add_rest<Features>(sum, board, touched), ...);
+    return sum.scores;
   }
 
   // What takes a bound to the score, by the board after the drop.
@@ -236,18 +237,25 @@ template <class... Features> struct FeatureList {
       else sum.first = value;
     }
   }
-  template <class F, bool WANTS_LINES, class L, class Landings>
-  TETRIS_FUNCTION static void add_whole_board(Sum<L>& sum, const Prepared<L>& prepared, const Landings& landings) {
+  template <class F, bool WANTS_LINES, class L, class Landings> TETRIS_FUNCTION static void add_whole_board(
+      Sum<L>& sum, const Prepared<L>& prepared, const Landings& landings) {
     if constexpr (F::zero_without_lines == WANTS_LINES) {
       const auto value =
           F::template whole<L>(static_cast<const Slot<L, SourceOf<F>>&>(prepared).prepared, landings);
-      if (sum.place % 2 == 1) sum.scores = L::add_products(sum.scores, sum.weights[sum.place / 2], sum.first, value);
+      if (sum.place % 2 == 1)
+        sum.scores = L::add_products(sum.scores, sum.weights[sum.place / 2], sum.first, value);
       sum.first = sum.place++ % 2 == 1 ? L::ints(0) : value;
     }
   }
-  template <class F, class L, class Weights> TETRIS_FUNCTION static void add_rest(typename L::Scores& sum,
-      const Weights& of, int i, const Board<L>& board, const typename L::ColumnInts& touched) {
-    if constexpr (F::has_least) sum = L::add_products(sum, of(i), F::rest_of(board, touched), L::ints(0));
+  template <class F, class L> TETRIS_FUNCTION static void add_rest(
+      Sum<L>& sum, const Board<L>& board, const typename L::ColumnBits& touched) {
+    if constexpr (F::has_least) {
+      const auto rest = F::total(board, touched), none = L::ints(0);
+      const bool second = sum.place % 2 == 1;
+      sum.scores =
+          L::add_products(sum.scores, sum.weights[sum.place / 2], second ? none : rest, second ? rest : none);
+    }
+    if constexpr (summed<F>) ++sum.place;
   }
 };
 

@@ -31,7 +31,7 @@ namespace tetris {
 
 // In every column the rows from the lowest one that is set (the highest bit) upwards.
 template <class L> TETRIS_FUNCTION typename L::ColumnBits from_lowest_row(typename L::ColumnBits columns) {
-  if constexpr (L::LANES == 1) {
+  if constexpr (std::is_arithmetic_v<typename L::Bits>) {
     return L::from_highest_bit(columns);
   } else {
     columns = columns | (columns >> 1);
@@ -202,6 +202,18 @@ template <class Self> struct WellFeature : FeatureBase {
   TETRIS_FUNCTION static auto whole(const Prepared<L>& prepared, const Landings&) {
     return prepared.total;
   }
+  // Of the boards of lanes, over the columns of `where`.
+  template <class L>
+  TETRIS_FUNCTION static auto total(const Board<L>& board, const typename L::ColumnBits& where) {
+    const auto& cells = board.cells.slot;
+    typename L::Bits wells[MAX_WIDTH], columns[MAX_WIDTH];
+    TETRIS_UNROLL for (int i = 0; i < MAX_WIDTH; ++i) {
+      const int slot = FIRST_COLUMN + i;
+      columns[i] = cells[slot];
+      wells[i] = L::without(cells[slot - 1] & cells[slot + 1] & where.slot[slot], columns[i]);
+    }
+    return Self::template depths<L>(wells, columns);
+  }
   // The columns under the piece change, and the wells of the two beside it.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static typename L::Ints after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
@@ -224,7 +236,7 @@ template <class Self> struct WellFeature : FeatureBase {
     return outside;
   }
   template <class L>
-  TETRIS_FUNCTION static auto rest_of(const Board<L>& board, typename L::ColumnInts touched) {
+  TETRIS_FUNCTION static int rest_of(const Board<L>& board, typename L::ColumnInts touched) {
     return L::sum(column_depths(board) & touched);
   }
 };

@@ -30,12 +30,16 @@ template <class L> struct Landings {
   using Bits = typename L::Bits;
   using Word = typename L::Word;
   typename L::ColumnBits dropped, cells;
-  Ints row, end, lines, eroded_cells, twice_landing_height;
+  Ints row, end, lines, eroded_cells;
+  Ints over;  // all ones where the game has ended
 
   TETRIS_FUNCTION Landings(const Board<L>& board, int piece, Ints place) {
     const Geometry<L>& geometry = board.geometry;
     const auto byte_at = [&](const uint8_t (&bytes)[PIECES][32], Ints index) TETRIS_INLINE {
-      return map([&](auto x) TETRIS_INLINE { return bytes_at(*reinterpret_cast<const decltype(x)*>(bytes[piece]), x); }, index);
+      return map(
+          [&](auto x)
+              TETRIS_INLINE { return bytes_at(*reinterpret_cast<const decltype(x)*>(bytes[piece]), x); },
+          index);
     };
     const Ints orientation = (place >> 4) << 2, column = place & L::ints(15);
     Ints pattern[MAX_WIDTH];
@@ -50,7 +54,6 @@ template <class L> struct Landings {
     }
     const Ints height = byte_at(piece_bytes.height, orientation) & low;
     end = row + height;
-    twice_landing_height = row + end - L::ints(1);
     const auto unit = L::row_unit(row);
     TETRIS_UNROLL for (int i = 0; i < L::SLOTS; ++i) {
       const int c = i - FIRST_COLUMN;
@@ -58,21 +61,25 @@ template <class L> struct Landings {
     }
     cells = board.cells | dropped;
     Bits full = ~L::or_all(L::without(geometry.inside, cells));
+    over = end > L::ints(geometry.height);
+    if (!geometry.clear_on_overflow) full = L::without(full, as<Word>(over));
     lines = L::popcount(full);
     eroded_cells = L::ints(0);
-    if (!L::any(full)) return;
     TETRIS_UNROLL for (int c = 0; c < MAX_WIDTH; ++c) eroded_cells =
         eroded_cells + L::popcount(dropped.slot[FIRST_COLUMN + c] & full);
     eroded_cells = eroded_cells * lines;
-    do {
+    while (L::any(full)) {
       // As in remove_rows; a lane without full rows has none above.
-      const Bits below = full & -full, above = (below - L::bits(Word(1))) & as<Word>(full != L::bits(Word(0)));
+      const Bits below = full & -full,
+                 above = (below - L::bits(Word(1))) & as<Word>(full != L::bits(Word(0)));
       TETRIS_UNROLL for (int i = FIRST_COLUMN; i < FIRST_COLUMN + MAX_WIDTH; ++i) {
         cells.slot[i] = (cells.slot[i] - below) + (cells.slot[i] & above);
       }
       full = full & (full - L::bits(Word(1)));
-    } while (L::any(full));
-    cells = (cells & geometry.inside) | geometry.walls;
+    }
+    cells = cells & geometry.inside;
+    if (geometry.clear_on_overflow) over = L::nonzero(L::or_all(cells & L::bits_everywhere(geometry.above)));
+    cells = cells | geometry.walls;
   }
 };
 
@@ -85,28 +92,30 @@ template <class V, class List> class GameSearch {
   using Word = typename L::Word;
   static constexpr int GAMES = L::GAMES, MOST_PLACES = 34;
 
-  // A game that takes part: its board, the weights of its candidate, these in pairs (FeatureList::pack_weights).
+  // A game that takes part: its board, and the weights of its candidate (FeatureList::pack_weights).
   struct Game {
     alignas(32) Word cells[16];
     const int32_t* weights;
+    bool bounds;  // see FeatureList
     int32_t pairs[List::LANE_PAIRS];
   };
   using Games = const Game* [GAMES];
+  using Weights = typename L::Weights[List::LANE_PAIRS];
 
   TETRIS_FUNCTION explicit GameSearch(const GameRules& rules)
       : geometry(rules),
-        too_high(L::ints(rules.height + 1)),
+        too_high_(L::ints(rules.height + 1)),
         too_high_to_survive_(L::ints(rules.height + 1 + (rules.clear_on_overflow ? MAX_PIECE_SIZE : 0))) {}
   const Geometry<L> geometry;
-  const Ints too_high;
 
   // The places that the games choose, of which `count` are in use.
   TETRIS_OUTLINE Ints choose(const Board<L>& board, const Games& games, int count, int piece) const {
     // Before all else: what has been stored in parts is long there when it is loaded whole.
-    typename L::Weights weights[List::LANE_PAIRS];
-    load_weights(games, weights);
-    Search search(board, weights, (1u << count) - 1);
-    for (int i = 0; i < count; ++i) search.bounds &= List::bounds(games[i]->weights);
+    Weights weights;
+    bool alike = true, bounds = true;
+    for (const Game* game : games) alike &= game->weights == games[0]->weights, bounds &= game->bounds;
+    load_weights(games, alike, weights);
+    Search search(board, weights, alike, bounds, (1u << count) - 1);
     const Plan<L>& plan = plan_of<L>(piece);
     score(search, plan.ones);
     score(search, plan.twos);
@@ -115,8 +124,9 @@ template <class V, class List> class GameSearch {
     const Scores best = tetris::load<Scores>(search.chosen);
     if (search.bounds) {
       // A lane without a placement has any.
-      const Scores rest = rest_values(board, games, piece, L::maximum(packed(best), L::ints(0)));
-      tetris::store(tetris::load<Scores>(search.score) + (rest & (best > L::scores(Choice::NONE))), search.score);
+      const Scores rest = rest_values(board, games, alike, piece, L::maximum(packed(best), L::ints(0)));
+      tetris::store(
+          tetris::load<Scores>(search.score) + (rest & (best > L::scores(Choice::NONE))), search.score);
     }
     settle<true>(search, games, piece);
     if (search.bounds) {
@@ -124,7 +134,8 @@ template <class V, class List> class GameSearch {
       const Scores most = tetris::load<Scores>(search.score), chosen = tetris::load<Scores>(search.chosen);
       for (int k = 0; k < search.places; ++k) {
         const Scores here = L::scores(search.order[k]);
-        search.add(k, L::lanes_of((tetris::load<Scores>(search.bound[k]) > most + (chosen > here)) & (best != here)));
+        search.add(k,
+            L::lanes_of((tetris::load<Scores>(search.bound[k]) > most + (chosen > here)) & (best != here)));
       }
       settle<false>(search, games, piece);
     }
@@ -140,9 +151,9 @@ template <class V, class List> class GameSearch {
   struct Search {
     const Ground<L> ground;
     const typename List::template Prepared<L> prepared;
-    const typename L::Weights* weights;
-    bool bounds = List::has_bounds;
-    const unsigned games;  // in use, a bit each
+    const Weights& weights;
+    const bool alike, bounds;  // whether all weights are, and whether there are bounds in place of scores
+    const unsigned games;      // in use, a bit each
     alignas(64) int score[GAMES], chosen[GAMES];  // the best one of those that complete no row
     // Of the placements so far: the scores or bounds of all games, of those that complete no row.
     alignas(64) int bound[MOST_PLACES][GAMES];
@@ -153,8 +164,8 @@ template <class V, class List> class GameSearch {
       unsigned games;
     } apart[MOST_PLACES + 1];
     int parts = 0;
-    TETRIS_FUNCTION Search(const Board<L>& board, const typename L::Weights* w, unsigned in_use)
-        : ground(board), prepared(board), weights(w), games(in_use) {
+    TETRIS_FUNCTION Search(const Board<L>& board, const Weights& w, bool same, bool bounded, unsigned in_use)
+        : ground(board), prepared(board), weights(w), alike(same), bounds(bounded), games(in_use) {
       tetris::store(L::scores(NEVER), score);
       tetris::store(L::scores(Choice::NONE), chosen);
     }
@@ -172,7 +183,7 @@ template <class V, class List> class GameSearch {
       const int at = groups.group[i].order[0];
       const auto end = drop.end();
       const auto incomplete = drop.completed() == L::bits(Word(0));
-      const auto plain = incomplete & (end < too_high);
+      const auto plain = incomplete & (end < too_high_);
       search.add(search.places, L::lanes(L::without(end < too_high_to_survive_, incomplete)));
       const Scores sums = where(plain, List::values(search.weights, search.prepared, drop, search.bounds));
       tetris::store(sums, search.bound[search.places]);
@@ -195,18 +206,20 @@ template <class V, class List> class GameSearch {
       }
     }
     search.parts = 0;
+    for (int i = 0; i < GAMES; ++i) game[count + i] = from[count + i] = 0;
     for (int first = 0; first < count; first += GAMES) {
       Games apart;
       alignas(64) typename L::Number place[GAMES];
       for (int i = 0; i < GAMES; ++i) {
-        const int entry = first + i < count ? first + i : first;
-        apart[i] = games[game[entry]];
-        place[i] = static_cast<typename L::Number>(search.order[from[entry]]);
+        apart[i] = games[game[first + i]];
+        place[i] = static_cast<typename L::Number>(search.order[from[first + i]]);
       }
       const Board<L> board(geometry, cells_of(apart));
       const auto places = tetris::load<Ints>(place);
       alignas(64) int values[GAMES];
-      tetris::store(WHOLE ? whole_values(board, apart, piece, places) : rest_values(board, apart, piece, places), values);
+      tetris::store(WHOLE ? whole_values(board, apart, search.alike, piece, places)
+                          : rest_values(board, apart, search.alike, piece, places),
+          values);
       for (int i = 0; i < GAMES && first + i < count; ++i) {
         const int at = L::score_of(game[first + i]);
         const int bound = WHOLE ? 0 : search.bound[from[first + i]][at];
@@ -219,43 +232,41 @@ template <class V, class List> class GameSearch {
       }
     }
   }
-  TETRIS_OUTLINE Scores whole_values(const Board<L>& board, const Games& games, int piece, Ints place) const {
-    typename L::Weights weights[List::LANE_PAIRS];
-    load_weights(games, weights);
+  TETRIS_OUTLINE Scores whole_values(
+      const Board<L>& board, const Games& games, bool alike, int piece, Ints place) const {
+    Weights weights;
+    load_weights(games, alike, weights);
     const Landings<L> landings(board, piece, place);
     const Board<L> after(geometry, landings.cells);
-    const typename List::template Prepared<L> prepared(after);
-    const Scores sums = List::template whole_values<L>(weights, prepared, landings);
-    if (!geometry.clear_on_overflow) return sums;
-    const auto over = landings.cells & geometry.inside & L::bits_everywhere(geometry.above);
-    return where(L::or_all(over) == L::bits(Word(0)), sums);
+    return where(landings.over == L::ints(0), List::template whole_values<L>(weights, after, landings));
   }
-  TETRIS_OUTLINE Scores rest_values(const Board<L>& board, const Games& games, int piece, Ints place) const {
+  TETRIS_OUTLINE Scores rest_values(
+      const Board<L>& board, const Games& games, bool alike, int piece, Ints place) const {
+    Weights weights;
+    load_weights(games, alike, weights);
     const Landings<L> landings(board, piece, place);
-    const auto under = L::nonzero(landings.dropped);
-    const auto weights = [&](int feature) TETRIS_INLINE {
-      typename L::Weights all;
-      load_weights(all, [&](int i) TETRIS_INLINE { return games[i]->weights[feature] & 0xFFFF; });
-      return all;
-    };
+    const auto under = mapped([](auto x) TETRIS_INLINE { return as<Word>(V::nonzero(x)); }, landings.dropped);
+    const auto touched = (L::left(under) | under | L::right(under)) & geometry.inside;
     return List::template rest_values<L>(
-        weights, Board<L>(geometry, board.cells | landings.dropped), L::left(under) | under | L::right(under));
+        weights, Board<L>(geometry, board.cells | landings.dropped), touched);
   }
-  // A weight a lane.
-  template <class Number>
-  TETRIS_FUNCTION static void load_weights(typename L::Weights& to, const Number& of) {
-    for (int i = 0; i < GAMES; ++i) reinterpret_cast<int32_t*>(&to)[L::score_of(i)] = of(i);
-  }
-  TETRIS_FUNCTION static void load_weights(const Games& games, typename L::Weights (&to)[List::LANE_PAIRS]) {
-    for (int k = 0; k < List::LANE_PAIRS; ++k) {
-      load_weights(to[k], [&](int i) TETRIS_INLINE { return games[i]->pairs[k]; });
+  TETRIS_FUNCTION static void load_weights(const Games& games, bool alike, Weights& to) {
+    TETRIS_UNROLL for (int k = 0; k < List::LANE_PAIRS; ++k) {
+      if (alike) {
+        to[k] = L::scores(games[0]->pairs[k]);
+      } else {
+        for (int i = 0; i < GAMES; ++i)
+          reinterpret_cast<int32_t*>(&to[k])[L::score_of(i)] = games[i]->pairs[k];
+      }
     }
   }
   TETRIS_FUNCTION static Scores where(Ints candidate, Scores scores) {
-    return tetris::choose(interleaved(candidate, candidate), scores, L::scores(NEVER));
+    const auto never = L::scores(NEVER);
+    return map([](auto c, auto x, auto y) TETRIS_INLINE { return c < 0 ? x : y; },
+        interleaved(candidate, candidate), scores, never);
   }
 
-  const Ints too_high_to_survive_;
+  const Ints too_high_, too_high_to_survive_;  // as those of Chooser
 };
 
 }  // namespace tetris

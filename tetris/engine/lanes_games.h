@@ -32,28 +32,36 @@ template <class V> struct GameLanes : V {
   };
 
   using V::any;
-  using V::as_ints;
   using V::bits;
   using V::ints;
   using V::popcount;
-  using V::run_length;
-  using V::step_flag;
-  using V::triangle;
   using V::without;
+#define TETRIS_OF_COLUMNS(function)                                                        \
+  using V::function;                                                                       \
+  template <class T> TETRIS_FUNCTION static auto function(const ColumnArray<T>& columns) { \
+    return mapped([](T x) TETRIS_INLINE { return V::function(x); }, columns);              \
+  }
+  TETRIS_OF_COLUMNS(as_ints)
+  TETRIS_OF_COLUMNS(nonzero)
+  TETRIS_OF_COLUMNS(step_flag)
+  TETRIS_OF_COLUMNS(triangle)
+#undef TETRIS_OF_COLUMNS
   TETRIS_FUNCTION static Bits bits(const Constant& c) { return V::bits(static_cast<Word>(c.value)); }
   TETRIS_FUNCTION static Ints ints(const Constant& c) { return repeat<Ints>(c.value); }
-  TETRIS_FUNCTION static Bits rows(const Constant& pattern, typename V::Unit unit) { return unit * bits(pattern); }
+  TETRIS_FUNCTION static Bits rows(const Constant& pattern, typename V::Unit unit) {
+    return unit * bits(pattern);
+  }
   TETRIS_FUNCTION static ColumnBits bits_everywhere(Word value) { return everywhere(V::bits(value)); }
   TETRIS_FUNCTION static ColumnInts ints_everywhere(int value) { return everywhere(V::ints(value)); }
-  TETRIS_FUNCTION static ColumnInts as_ints(const ColumnBits& columns) {
-    return mapped([](Bits x) TETRIS_INLINE { return V::as_ints(x); }, columns);
-  }
   TETRIS_FUNCTION static ColumnInts popcount(const ColumnBits& columns) {
     ColumnInts result = everywhere(Ints{});
-    TETRIS_UNROLL for (int i = FIRST_COLUMN; i < FIRST_COLUMN + MAX_WIDTH; ++i) result.slot[i] = V::popcount(columns.slot[i]);
+    TETRIS_UNROLL for (int i = FIRST_COLUMN; i < FIRST_COLUMN + MAX_WIDTH; ++i) result.slot[i] =
+        V::popcount(columns.slot[i]);
     return result;
   }
-  TETRIS_FUNCTION static ColumnInts run_length(const ColumnBits& columns) { return popcount(columns); }
+  template <class Words> TETRIS_FUNCTION static auto run_length(const Words& words) {
+    return popcount(words);
+  }
   template <int COUNT> TETRIS_FUNCTION static Ints popcount_sum(const Bits (&words)[COUNT]) {
     return count_bits_in(words);
   }
@@ -61,37 +69,21 @@ template <class V> struct GameLanes : V {
     static_assert(COUNT == 1);
     return popcount(words[0]);
   }
-  TETRIS_FUNCTION static ColumnBits step_flag(const ColumnInts& step) {
-    return mapped([](Ints x) TETRIS_INLINE { return V::step_flag(x); }, step);
-  }
-  TETRIS_FUNCTION static ColumnInts triangle(const ColumnInts& n) {
-    return mapped([](Ints x) TETRIS_INLINE { return V::triangle(x); }, n);
-  }
-  TETRIS_FUNCTION static ColumnInts nonzero(const ColumnBits& columns) {
-    return mapped([](Bits x) TETRIS_INLINE { return V::nonzero(x); }, columns);
-  }
-  template <class T> TETRIS_FUNCTION static ColumnArray<T> without(const ColumnArray<T>& a, const ColumnArray<T>& b) {
+  template <class T>
+  TETRIS_FUNCTION static ColumnArray<T> without(const ColumnArray<T>& a, const ColumnArray<T>& b) {
     return mapped([](T x, T y) TETRIS_INLINE { return and_not(x, y); }, a, b);
-  }
-  TETRIS_FUNCTION static ColumnBits from_highest_bit(ColumnBits columns) {
-    return mapped(
-        [](Bits x) TETRIS_INLINE {
-          x = x | (x >> 1);
-          x = x | (x >> 2);
-          x = x | (x >> 4);
-          return x | (x >> 8);
-        },
-        columns);
   }
   TETRIS_FUNCTION static Bits or_all(const ColumnBits& columns) {
     Bits all = columns.slot[FIRST_COLUMN];
-    TETRIS_UNROLL for (int i = FIRST_COLUMN + 1; i < FIRST_COLUMN + MAX_WIDTH; ++i) all = all | columns.slot[i];
+    TETRIS_UNROLL for (int i = FIRST_COLUMN + 1; i < FIRST_COLUMN + MAX_WIDTH; ++i) all =
+        all | columns.slot[i];
     return all;
   }
   TETRIS_FUNCTION static bool any(const ColumnBits& columns) { return V::any(or_all(columns)); }
   TETRIS_FUNCTION static Ints total(const ColumnInts& columns) {
     Ints all = columns.slot[FIRST_COLUMN];
-    TETRIS_UNROLL for (int i = FIRST_COLUMN + 1; i < FIRST_COLUMN + MAX_WIDTH; ++i) all = all + columns.slot[i];
+    TETRIS_UNROLL for (int i = FIRST_COLUMN + 1; i < FIRST_COLUMN + MAX_WIDTH; ++i) all =
+        all + columns.slot[i];
     return all;
   }
   TETRIS_FUNCTION static Ints count_bits_everywhere(const ColumnBits& columns) {
@@ -126,16 +118,15 @@ template <class V> struct GameLanes : V {
   TETRIS_FUNCTION static unsigned lanes_of(typename V::Scores a) { return signs(packed(a)); }
   // Where the score of a game lies: a field of four bits a game.
   static constexpr uint64_t SCORE_PLACES = 0xFEDC7654BA983210u;
-  TETRIS_FUNCTION static int score_of(int game) {
-    return static_cast<int>(SCORE_PLACES >> (4 * game) & 15);
-  }
+  TETRIS_FUNCTION static int score_of(int game) { return static_cast<int>(SCORE_PLACES >> (4 * game) & 15); }
   // From and to rows of sixteen words a game.
   TETRIS_FUNCTION static ColumnBits columns_of(const Word* const (&games)[GAMES]) {
     ColumnBits result;
     TETRIS_UNROLL for (int first = 0; first < 16; first += 8) {
       Bits words[8];
-      TETRIS_UNROLL for (int i = 0; i < 8; ++i) words[i] = (Bits)_mm256_loadu2_m128i(
-            reinterpret_cast<const __m128i*>(games[i + 8] + first), reinterpret_cast<const __m128i*>(games[i] + first));
+      TETRIS_UNROLL for (int i = 0; i < 8; ++i) words[i] =
+          (Bits)_mm256_loadu2_m128i(reinterpret_cast<const __m128i*>(games[i + 8] + first),
+              reinterpret_cast<const __m128i*>(games[i] + first));
       transpose(words);
       TETRIS_UNROLL for (int i = 0; i < 8; ++i) {
         if (first + i < SLOTS) result.slot[first + i] = words[i];
@@ -146,7 +137,8 @@ template <class V> struct GameLanes : V {
   TETRIS_FUNCTION static void to_games(const ColumnBits& columns, Word* const (&games)[GAMES]) {
     TETRIS_UNROLL for (int first = 0; first < 16; first += 8) {
       Bits words[8];
-      TETRIS_UNROLL for (int i = 0; i < 8; ++i) words[i] = first + i < SLOTS ? columns.slot[first + i] : Bits{};
+      TETRIS_UNROLL for (int i = 0; i < 8; ++i) words[i] =
+          first + i < SLOTS ? columns.slot[first + i] : Bits{};
       transpose(words);
       TETRIS_UNROLL for (int i = 0; i < 8; ++i) {
         tetris::store(half<0>(words[i]), games[i] + first);

@@ -74,14 +74,14 @@ TETRIS_FUNCTION auto mapped(const F& f, const ColumnArray<T>& a, const More&... 
 }
 
 // Operators of what has a number a column (and names its type): of two of them, or of one and a number for every column.
-#define TETRIS_COLUMN_OPERATOR(op)                                                 \
-  template <class Columns, class T = typename Columns::Number>                     \
-  TETRIS_FUNCTION Columns operator op(const Columns& a, const Columns& b) {        \
-    return mapped([](T x, T y) { return static_cast<T>(x op y); }, a, b);          \
-  }                                                                                \
-  template <class Columns, class T = typename Columns::Number>                     \
-  TETRIS_FUNCTION Columns operator op(const Columns& a, int b) {                   \
-    return mapped([b](T x) { return static_cast<T>(x op b); }, a);                 \
+#define TETRIS_COLUMN_OPERATOR(op)                                          \
+  template <class Columns, class T = typename Columns::Number>              \
+  TETRIS_FUNCTION Columns operator op(const Columns& a, const Columns& b) { \
+    return mapped([](T x, T y) { return static_cast<T>(x op y); }, a, b);   \
+  }                                                                         \
+  template <class Columns, class T = typename Columns::Number>              \
+  TETRIS_FUNCTION Columns operator op(const Columns& a, int b) {            \
+    return mapped([b](T x) { return static_cast<T>(x op b); }, a);          \
   }
 TETRIS_COLUMN_OPERATOR(&)
 TETRIS_COLUMN_OPERATOR(|)

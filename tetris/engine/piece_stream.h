@@ -83,7 +83,8 @@ struct PieceReader : PieceStream {
     fields = source.bag ? bag_of(t / PIECES) : 0;
     for (int b = 0; b < 4 && !source.bag; ++b) {
       const philox::Block block = block_of(t / 16 * 4 + static_cast<uint64_t>(b));
-      for (int i = 0; i < 4; ++i) fields |= static_cast<uint64_t>(drawn_by(block.word[i])) << (16 * b + 4 * i);
+      for (int i = 0; i < 4; ++i)
+        fields |= static_cast<uint64_t>(drawn_by(block.word[i])) << (16 * b + 4 * i);
     }
     fields >>= 4 * at;
     left = period - at;

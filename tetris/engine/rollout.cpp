@@ -52,7 +52,8 @@ struct Cpu {
   }
 
   template <class List> static Stream begin(const RolloutArguments& all, int64_t i) {
-    Stream stream{i, all.weights + all.candidate_of(i) * List::ROW, {}, PieceReader(all.pieces_of(i), all.start),
+    Stream stream{i, all.weights + all.candidate_of(i) * List::ROW, {},
+        PieceReader(all.pieces_of(i), all.start),
         {all.start + static_cast<uint64_t>(all.decisions), all.games_left(i)}, {}};
     stream.pieces.known = all.first_piece(i);
     // Rows of a column count from the least significant bit in tensors, from the most significant one in the engine.

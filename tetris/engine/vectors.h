@@ -230,15 +230,16 @@ template <class V> TETRIS_FUNCTION V look_up(V table, const Bytes& index) {
   return map([&](auto x) TETRIS_INLINE { return bytes_at(x, index.in<decltype(x)>()); }, table);
 }
 
-#if defined(__AVX512VPOPCNTDQ__)
-template <class V> constexpr bool COUNTS_BITS = sizeof(NumberOf<V>) == 4 && !IS_PAIR<V>;
+#if defined(__AVX512VPOPCNTDQ__) && defined(__AVX512BITALG__)
+template <class V> constexpr bool COUNTS_BITS = sizeof(V) == 16 * sizeof(NumberOf<V>) && !IS_PAIR<V>;
 #else
 template <class V> constexpr bool COUNTS_BITS = false;
 #endif
 // The number of bits of each number, where there is an instruction for it, and otherwise of each byte.
 template <class R> TETRIS_FUNCTION R bit_counts(R words) {
-#if defined(__AVX512VPOPCNTDQ__)
-  if constexpr (COUNTS_BITS<R>) return (R)_mm512_popcnt_epi32((__m512i)words);
+#if defined(__AVX512VPOPCNTDQ__) && defined(__AVX512BITALG__)
+  if constexpr (COUNTS_BITS<R> && sizeof(R) == 64) return (R)_mm512_popcnt_epi32((__m512i)words);
+  else if constexpr (COUNTS_BITS<R>) return (R)_mm256_popcnt_epi16((__m256i)words);
   else
 #endif
   {
