@@ -52,6 +52,11 @@ struct FeatureBase {
   static constexpr int column_height = -1, column_step = -1;
   static constexpr int table_steps = 0;
   template <class L> TETRIS_FUNCTION static int prepare(const Board<L>&) { return 0; }
+  template <class L, class Prepared, class Landings>
+  TETRIS_FUNCTION static typename L::Ints whole(const Prepared& prepared, const Landings&) {
+    if constexpr (std::is_same_v<Prepared, typename L::Ints>) return prepared;
+    else return prepared.total;
+  }
   template <class L> TETRIS_FUNCTION static int rest_of(const Board<L>&, typename L::ColumnInts) { return 0; }
 };
 
@@ -89,10 +94,6 @@ template <class Self> struct BitCount : FeatureBase {
   template <class L> TETRIS_FUNCTION static typename L::Ints prepare(const Board<L>& board) {
     const typename L::Ints bits = L::count_bits_everywhere(Self::words(board));
     return (Self::factor == 2 ? bits + bits : bits) + L::ints(Self::offset(board.geometry));
-  }
-  template <class L, class Landings>
-  TETRIS_FUNCTION static auto whole(const typename L::Ints& total, const Landings&) {
-    return total;
   }
   template <class L> TETRIS_FUNCTION static int offset(const Geometry<L>&) { return 0; }
 };
@@ -198,10 +199,6 @@ template <class Self> struct WellFeature : FeatureBase {
     const auto pairs = depths + L::right(depths);
     return {L::total(depths), board.template keep<uint16_t>(depths), board.template keep<uint16_t>(pairs)};
   }
-  template <class L, class Landings>
-  TETRIS_FUNCTION static auto whole(const Prepared<L>& prepared, const Landings&) {
-    return prepared.total;
-  }
   // Of the boards of lanes, over the columns of `where`.
   template <class L>
   TETRIS_FUNCTION static auto total(const Board<L>& board, const typename L::ColumnBits& where) {
@@ -303,10 +300,6 @@ struct HoleDepth : BitCount<HoleDepth> {
   };
   template <class L> TETRIS_FUNCTION static Prepared<L> prepare(const Board<L>& board) {
     return {BitCount::prepare(board), board.template keep<uint8_t>(L::nonzero(board.holes()))};
-  }
-  template <class L, class Landings>
-  TETRIS_FUNCTION static auto whole(const Prepared<L>& prepared, const Landings&) {
-    return prepared.total;
   }
   // The piece's cells count in the columns that have a hole.
   template <class L, int WIDTH>

@@ -40,7 +40,6 @@ struct Diversity : FeatureBase {
 };
 
 struct Bumpiness : BitCount<Bumpiness> {
-  static constexpr bool has_whole = false;
   // The rows in which one column of a pair is filled and the other is not.
   template <class L> TETRIS_FUNCTION static auto words(const Board<L>& board) {
     return (board.filled ^ L::right(board.filled)) & board.geometry.pairs;
