@@ -224,11 +224,11 @@ template <class V, class List> class GameSearch {
         const int at = L::score_of(game[first + i]);
         const int bound = WHOLE ? 0 : search.bound[from[first + i]][at];
         const int now = bound + values[L::score_of(i)];
-        const bool better = (now > search.score[at]) |
-                            ((now == search.score[at]) & (place[i] < search.chosen[at]) & (now != NEVER));
+        const auto rank = [](int score, int place) { return score * (int64_t{1} << 32) - place; };
+        const int better = -static_cast<int>(rank(now, place[i]) > rank(search.score[at], search.chosen[at]));
         // Without a branch, which nobody could foresee.
-        search.score[at] ^= (search.score[at] ^ now) & -static_cast<int>(better);
-        search.chosen[at] ^= (search.chosen[at] ^ place[i]) & -static_cast<int>(better);
+        search.score[at] ^= (search.score[at] ^ now) & better;
+        search.chosen[at] ^= (search.chosen[at] ^ place[i]) & better;
       }
     }
   }
