@@ -1,7 +1,7 @@
 // Rollouts on a CPU, many games: sixteen that wait for the same piece are searched at a time (game_search.h).
 #pragma once
 
-#include <vector>
+#include <memory>
 
 #include "cpu_rollout.h"
 #include "game_search.h"
@@ -14,7 +14,7 @@ template <class V, class Alone, class List> class PoolRollout {
   using Search = GameSearch<V, List>;
   using L = typename Search::L;
   using Word = typename V::Word;
-  static constexpr int GAMES = Search::GAMES, FEW = GAMES + GAMES / 2, MOST = 8 * GAMES;
+  static constexpr int GAMES = Search::GAMES, FEW = 36, MOST = 128;  // fewer are as fast one after the other
   struct Game : Stream {
     typename Search::Game lane;
   };
@@ -33,21 +33,17 @@ template <class V, class Alone, class List> class PoolRollout {
       }
       return false;
     };
-    games_.reserve(MOST);
-    for (std::optional<Stream> stream;
-        games_.size() < MOST && static_cast<int64_t>(games_.size()) < share && (stream = next());) {
-      games_.push_back({*stream, {}});
-      if (start(games_.back())) wait(static_cast<int>(games_.size()) - 1);
-      else done(games_.back()), games_.pop_back();
-    }
-    for (size_t in_hand = games_.size(); in_hand >= FEW;) {
+    const int most = static_cast<int>(share < FEW ? 0 : share < MOST ? share : MOST);
+    int in_hand = 0;
+    while (in_hand < most && refill(games_[in_hand])) wait(in_hand++);
+    while (in_hand >= FEW) {
       int piece = 0;
-      for (int k = 1; k < PIECES; ++k) piece = waiting_[k] > waiting_[piece] ? k : piece;
+      for (int k = 1; k < PIECES; ++k) piece = waiting(k) > waiting(piece) ? k : piece;
       Game* games[GAMES];
       int chosen[GAMES], count = 0;
-      for (; count < GAMES && waiting_[piece] > 0; ++count) {
-        chosen[count] = queue_[piece][--waiting_[piece]];
-        games[count] = &games_[static_cast<size_t>(chosen[count])];
+      for (; count < GAMES && waiting(piece) > 0; ++count) {
+        chosen[count] = queue_[piece][first_[piece]++ % MOST];
+        games[count] = &games_[chosen[count]];
       }
       decide(games, count, piece);
       for (int i = 0; i < count; ++i) {
@@ -58,8 +54,8 @@ template <class V, class Alone, class List> class PoolRollout {
       }
     }
     for (int piece = 0; piece < PIECES; ++piece) {
-      while (waiting_[piece] > 0) {
-        Game& game = games_[static_cast<size_t>(queue_[piece][--waiting_[piece]])];
+      while (waiting(piece) > 0) {
+        Game& game = games_[queue_[piece][first_[piece]++ % MOST]];
         leave(game);
         alone(game).play(game.board, game.pieces, game.goal, game.totals);
         done(game);
@@ -69,15 +65,15 @@ template <class V, class Alone, class List> class PoolRollout {
       alone(*stream).play(stream->board, stream->pieces, stream->goal, stream->totals);
       done(*stream);
     }
-    games_.clear();
   }
 
  private:
   static constexpr Word HIGH = (1 << (V::TOP + 1 - V::MAX_STACK)) - 1;  // the rows of stacks too high for V
 
+  unsigned waiting(int piece) const { return last_[piece] - first_[piece]; }
   void wait(int i) {
-    const int piece = games_[static_cast<size_t>(i)].pieces.known;
-    queue_[piece][waiting_[piece]++] = static_cast<int16_t>(i);
+    const int piece = games_[i].pieces.known;
+    queue_[piece][last_[piece]++ % MOST] = static_cast<int16_t>(i);
   }
   // Each makes the board ready for lanes or for `done`, and returns whether the game goes on in lanes.
   bool start(Game& game) {
@@ -141,8 +137,8 @@ template <class V, class Alone, class List> class PoolRollout {
   const typename V::ColumnBits higher_;
   std::optional<Alone> alone_;
   const int32_t* alone_weights_ = nullptr;
-  std::vector<Game> games_;
-  int waiting_[PIECES] = {};
+  std::unique_ptr<Game[]> games_{new Game[MOST]};
+  unsigned first_[PIECES] = {}, last_[PIECES] = {};  // of a queue of the games that wait for each piece
   int16_t queue_[PIECES][MOST];
 };
 

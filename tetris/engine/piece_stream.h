@@ -64,6 +64,7 @@ struct PieceReader : PieceStream {
   int left;         // how many of `fields` there are
   uint64_t fields;  // four bits a piece, from t on
 
+  PieceReader() = default;
   TETRIS_FUNCTION PieceReader(const PieceStream& pieces, uint64_t first_t) : PieceStream(pieces), t(first_t) {
     refill();
   }
