@@ -94,12 +94,14 @@ template <class V> struct GameLanes : V {
   TETRIS_FUNCTION static Ints sum(const ColumnInts& columns) { return total(columns); }
   template <class T> TETRIS_FUNCTION static ColumnArray<T> left(const ColumnArray<T>& columns) {
     ColumnArray<T> result;
-    TETRIS_UNROLL for (int i = 1; i < SLOTS - 1; ++i) result.slot[i] = columns.slot[i - 1];
+    result.slot[1] = T{};  // beyond the walls there is nothing
+    TETRIS_UNROLL for (int i = 2; i < SLOTS - 1; ++i) result.slot[i] = columns.slot[i - 1];
     return result;
   }
   template <class T> TETRIS_FUNCTION static ColumnArray<T> right(const ColumnArray<T>& columns) {
     ColumnArray<T> result;
-    TETRIS_UNROLL for (int i = 1; i + 1 < SLOTS; ++i) result.slot[i] = columns.slot[i + 1];
+    result.slot[SLOTS - 2] = T{};
+    TETRIS_UNROLL for (int i = 1; i < SLOTS - 2; ++i) result.slot[i] = columns.slot[i + 1];
     return result;
   }
   TETRIS_FUNCTION static ColumnBits or_up_to(ColumnBits columns) {
