@@ -44,12 +44,12 @@ def operators_of(
 
 
 def with_cuda(library: Extension) -> Extension:
-    """Return the library that adds CUDA to another: of the source of the same name that ends in ``.cu``."""
+    """Return the library that adds CUDA to another: of the sources beside it that begin as its own, in ``.cu``."""
     (source,) = library.sources
     return replace(
         library,
         name=f"{library.name}_cuda",
-        sources=(source.with_suffix(".cu"),),
+        sources=tuple(sorted(source.parent.glob(f"{source.stem}*.cu"))),
         native=False,
         flags=(),
         reason=f"{library.reason}, CUDA",
