@@ -44,7 +44,7 @@ def operators_of(
 
 
 def with_cuda(library: Extension) -> Extension:
-    """Return the library that adds CUDA to another: of the sources beside it that begin as its own, in ``.cu``."""
+    """Return the library that adds CUDA to another: of the ``.cu`` files whose names begin as its source."""
     (source,) = library.sources
     return replace(
         library,
