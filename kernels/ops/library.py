@@ -1,8 +1,9 @@
 """What all operators share: their two libraries, loaded on first use, and what refuses arguments.
 
-An operator is a folder of this package. Its ``op.cpp`` is the schema and the CPU side, ``op.h`` the host half
-of both sides; ``op.cu`` beside this file is the CUDA side of each. They are two libraries, so that the CPU
-side works where there is no nvcc, and CUDA is compiled for only when a CUDA tensor comes.
+An operator is a folder of this package: ``op.h`` has the schemas and the host half of both sides, ``cpu.h``
+and ``launch.cuh`` have the rest; ``op.cpp`` and ``op.cu`` beside this file compile the sides. They are two
+libraries, so that the CPU side works where there is no nvcc, and CUDA is compiled for only when a CUDA tensor
+comes.
 """
 
 from __future__ import annotations
@@ -28,17 +29,16 @@ _libraries: dict[str, Library] = {}
 
 
 def operators() -> tuple[str, ...]:
-    """Return the names of all operators: the folders of this package that hold an ``op.cpp``."""
-    return tuple(sorted(source.parent.name for source in _HERE.glob("*/op.cpp")))
+    """Return the names of all operators: the folders of this package that hold an ``op.h``."""
+    return tuple(sorted(source.parent.name for source in _HERE.glob("*/op.h")))
 
 
 def extension(name: str, device_type: str) -> Extension:
     """Return what is compiled of one of the operators for ``"cpu"``, schema included, or for ``"cuda"``."""
-    folder, headers = _HERE / name, (_HERE, *(_HERE / other for other in (name, *_INCLUDED.get(name, ()))))
+    headers = (_HERE, *(_HERE / other for other in (name, *_INCLUDED.get(name, ()))))
     if device_type == "cuda":
-        source = _HERE / "op.cu"  # of all operators: it includes the folder's op.h
-        return Extension(f"{name}_cuda", (source,), headers, reason="operator, CUDA", cuda=True)
-    return Extension(name, (folder / "op.cpp",), headers, native=True, reason="operator, CPU")
+        return Extension(f"{name}_cuda", (_HERE / "op.cu",), headers, reason="operator, CUDA", cuda=True)
+    return Extension(name, (_HERE / "op.cpp",), headers, native=True, reason="operator, CPU")
 
 
 def refused(error: Exception) -> Exception:

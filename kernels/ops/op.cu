@@ -1,3 +1,4 @@
 // The CUDA side of the operator whose folder is searched for headers.
 
+#include "launch.cuh"
 #include "op.h"

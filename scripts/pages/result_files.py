@@ -50,11 +50,11 @@ def load(name: str) -> Result:
 
 
 def load_all(measurement: str) -> list[Result]:
-    """Return what the machines measured under one name, processors before GPUs; empty where none did."""
+    """Return what was measured under one name, GPUs last, each the oldest first; empty where nothing was."""
     results = [
         load(f"{path.parent.name}/{path.stem}") for path in sorted(RESULTS.glob(f"*/{measurement}.json"))
     ]
-    return sorted(results, key=lambda result: "gpu" in result.machine)
+    return sorted(results, key=lambda result: ("gpu" in result.machine, result.date))
 
 
 def with_provenance(text: str, *results: Result) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from pages.result_files import figures, load, with_provenance
+from pages.result_files import figures, load, load_all, with_provenance
 from pages.wording import in_words, markdown, span
 from tetris.evaluation.comparison import LEARNED
 from tetris.record.numbers import format_lines
@@ -57,9 +57,9 @@ def _lines(of: Mapping[str, Any]) -> str:
     return f"{in_words(of['lines_per_game'])} ({in_words(low)} to {in_words(high)})"
 
 
-def training(machine: str = _PROCESSOR) -> str:
-    """Return what the default preset comes to over the seeds."""
-    result = load(f"{machine}/training")
+def training(at: int = 0) -> str:
+    """Return what the default preset comes to over the seeds, on a processor or, ``at`` -1, on a GPU."""
+    result = load_all("training")[at]
     runs = result.data["runs"]
     small, large = (
         [_on_board(run, LEARNED, board)["lines_per_game"] for run in runs] for board in ("10x10", "10x20")
@@ -78,13 +78,13 @@ def training(machine: str = _PROCESSOR) -> str:
 
 def first_run() -> str:
     """Return how long README's first command takes, on a processor and on a GPU."""
-    results = [load(f"{machine}/first_run") for machine in (_PROCESSOR, _GPU)]
-    slow, fast = (figures(result, "first_run.") for result in results)
+    results = load_all("first_run")
+    slow, fast = (figures(results[at], "first_run.") for at in (0, -1))
     return (
         "Without a GPU install PyTorch's [CPU wheel](docs/install.md) first: otherwise pip fetches PyTorch "
         f"with CUDA, gigabytes of it. "
         f"Compiling and training take {slow['cold.seconds']:.0f} s on {results[0].hardware}, less with "
         f"AVX-512, and end with a controller {slow['times_dt20']:.2g} times as good as dt20, "
-        f"the best published linear one; on one {results[1].hardware} {fast['cold.seconds']:.0f} s, and "
+        f"the best published linear one; on one {results[-1].hardware} {fast['cold.seconds']:.0f} s, and "
         f"{fast['times_dt20']:.2g} times."
     )

@@ -29,7 +29,8 @@ def tiny(cache_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """Two small operators in the place of the package's own; returns the folder of the first."""
     for name in ("one", "two"):
         (tmp_path / "ops" / name).mkdir(parents=True)
-        (tmp_path / "ops" / name / "op.cpp").write_text(f"int {name}() {{ return 1; }}\n")
+        (tmp_path / "ops" / "op.cpp").write_text('#include "op.h"\n')
+        (tmp_path / "ops" / name / "op.h").write_text(f"int {name}() {{ return 1; }}\n")
     monkeypatch.setattr(library, "_HERE", tmp_path / "ops")
     return tmp_path / "ops" / "one"
 
@@ -61,7 +62,7 @@ def test_what_cannot_be_built_is_refused_at_once(tiny: Path, capsys: pytest.Capt
 
 
 def test_one_failure_does_not_stop_the_others(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tiny / "op.cpp").write_text("no C++\n")
+    (tiny / "op.h").write_text("no C++\n")
 
     assert main(["build", "one", "two", "--device", "cpu"]) == 1
     out = capsys.readouterr().out

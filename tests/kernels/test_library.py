@@ -31,11 +31,12 @@ def write_operator(
     monkeypatch.setattr(library, "_HERE", tmp_path)
 
     (tmp_path / "op.cu").write_text("")
+    (tmp_path / "op.cpp").write_text('#include "op.h"\n')
 
     def write(name: str, register: Callable[[], None] = lambda: None, source: str = "") -> Library:
         folder = tmp_path / name
         folder.mkdir()
-        (folder / "op.cpp").write_text(source or TWICE.read_text().replace("cem_test_twice", name))
+        (folder / "op.h").write_text(source or TWICE.read_text().replace("cem_test_twice", name))
         return Library(name, register)
 
     return write

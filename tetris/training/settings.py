@@ -20,7 +20,6 @@ from kernels.support.names import unknown_name
 from tetris.game.feature_sets import feature_sets
 from tetris.game.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH, RULES
 from tetris.play.devices import DEVICES
-from tetris.play.splitting import BURN_IN
 
 Setting = str | int | float
 
@@ -34,16 +33,16 @@ _COMMON: Mapping[str, Setting] = {
     "population": 200,
     "elites": 30,
     "averaging": 0.2,
-    "halvings": 0,
+    "halvings": 2,
     "streams": 128,
-    "burn_in": BURN_IN,
+    "burn_in": 100,
     "seed": 1,
 }
 
 DEFAULT_PRESET = "quick"
 
 PRESETS: Mapping[str, Mapping[str, Setting]] = {
-    # 117 million decisions: half a minute to a minute on two cores. See benchmarks/notes/racing.md.
+    # 117 million decisions: half a minute to a minute on two cores.
     "quick": {
         **_COMMON,
         "features": "dt_full",
@@ -52,12 +51,10 @@ PRESETS: Mapping[str, Mapping[str, Setting]] = {
         "curriculum": "10x10:8:300,10x20:20:900:split",
         "population": 80,
         "elites": 10,
-        "halvings": 2,
-        "burn_in": 100,
         "decisions": 1_250,
         "score_decisions": 4_000_000,
     },
-    # 4.4 billion decisions: about a quarter of an hour on two cores.
+    # 2.3 billion decisions: about a quarter of an hour on two slow cores.
     "standard": {
         **_COMMON,
         "noise": "hyperbolic:0.02",
@@ -65,7 +62,7 @@ PRESETS: Mapping[str, Mapping[str, Setting]] = {
         "decisions": 2_500,
         "score_decisions": 64_000_000,
     },
-    # 48 billion decisions: hours on a few cores. On a GPU five times as many, in minutes.
+    # 25 billion decisions: hours on a few cores. On a GPU five times as many, in minutes.
     "record": {
         **_COMMON,
         "noise": "hyperbolic:0.01",
@@ -110,7 +107,7 @@ _CUDA: Mapping[str, Setting] = {
 }
 
 CUDA_PRESETS: Mapping[str, Mapping[str, Setting]] = {
-    # 12 billion, 76 billion and 260 billion decisions.
+    # 12 billion, 43 billion and 145 billion decisions.
     "quick": {**_CUDA, "curriculum": "10x10:20:500,10x20:90:750:split"},
     "standard": {**_CUDA, "curriculum": "10x10:20:500,10x20:360:750:split"},
     "record": {

@@ -275,30 +275,21 @@ template <typename T> void update(const Work& job) {
           const int64_t problem = item / tiles, left = item % tiles * kTile;
           const int width = static_cast<int>(std::min<int64_t>(kTile, dimensions - left));
           const Selection& selection = job.selection[problem];
-          const T* old = static_cast<const T*>(job.distribution) + problem * kRows * dimensions + left;
-          T* next = static_cast<T*>(job.new_distribution) + problem * kRows * dimensions + left;
-          if (selection.usable == 0) {
-            for (int row = 0; row < kRows; ++row) {
-              std::copy(old + row * dimensions, old + row * dimensions + width, next + row * dimensions);
-            }
-            continue;
-          }
+          const int64_t at = problem * kRows * dimensions + left;
           const T* rows =
               static_cast<const T*>(job.candidates) + problem * settings.population * dimensions + left;
           tile.sum(rows, dimensions, width, job.index.data() + problem * job.places(),
               job.weights_of(problem), selection.usable, selection.best);
-          const T* best = selection.better ? rows + selection.best * dimensions : old + kBest * dimensions;
           const T* floor = floors != nullptr ? floors + problem * settings.floor_stride + left : nullptr;
           for (int j = 0; j < width; ++j) {
-            const Marginal known{
-                old[kMean * dimensions + j], old[kStd * dimensions + j], old[kAveragedMean * dimensions + j]};
-            const Marginal found =
-                updated(settings, selection.weight, tile.moments(j), tile.base[j], known, extra_variance,
-                    floor != nullptr ? floor[j] : -std::numeric_limits<double>::infinity(), newest);
-            next[kMean * dimensions + j] = rounded<T>(found.mean);
-            next[kStd * dimensions + j] = rounded<T>(found.std);
-            next[kAveragedMean * dimensions + j] = rounded<T>(found.averaged_mean);
-            next[kBest * dimensions + j] = best[j];
+            T old[kRows];
+            for (int row = 0; row < kRows; ++row) {
+              old[row] = static_cast<const T*>(job.distribution)[at + row * dimensions + j];
+            }
+            write_marginal(job, at + j, selection.usable > 0, selection.weight, tile.moments(j),
+                rows[selection.best * dimensions + j], selection.better, old, extra_variance,
+                floor != nullptr ? static_cast<double>(floor[j]) : -std::numeric_limits<double>::infinity(),
+                newest);
           }
         }
       });

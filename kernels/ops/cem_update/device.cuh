@@ -66,6 +66,16 @@ __device__ __forceinline__ uint64_t warp_max(uint64_t x) {
   return uint64_t{most} << 32 | warp_max(high == most ? static_cast<uint32_t>(x) : 0u);
 }
 
+// The sum over the lanes up to this one.
+template <typename Number> __device__ __forceinline__ Number warp_scan(Number x, int lane) {
+#pragma unroll
+  for (int step = 1; step < kWarp; step *= 2) {
+    const Number other = __shfl_up_sync(kAll, x, step);
+    if (lane >= step) x += other;
+  }
+  return x;
+}
+
 template <typename Key> __device__ __forceinline__ Key warp_min(Key x) {
   return ~warp_max(static_cast<Key>(~x));
 }
@@ -116,22 +126,6 @@ __device__ __forceinline__ double warp_folded(int64_t first, int64_t last, const
 #pragma unroll 4
   for (int64_t p = first + threadIdx.x % kWarp; p < last; p += kWarp) sum += number(p);
   return warp_fold(sum);
-}
-
-// Writes one dimension of the next distribution. `at` is its place in the distribution's first row.
-template <typename T> __device__ __forceinline__ void write_marginal(const Job& job, int64_t at,
-    Weight weight, Moments sums, T best, bool better, const T (&old)[kRows], double extra_variance,
-    double floor, double newest) {
-  const Marginal next = updated(job.settings, weight, sums, static_cast<double>(best),
-      {static_cast<double>(old[kMean]), static_cast<double>(old[kStd]),
-          static_cast<double>(old[kAveragedMean])},
-      extra_variance, floor, newest);
-  T* row = static_cast<T*>(job.new_distribution) + at;
-  const int64_t dimensions = job.settings.dimensions;
-  row[kMean * dimensions] = rounded<T>(next.mean);
-  row[kStd * dimensions] = rounded<T>(next.std);
-  row[kAveragedMean * dimensions] = rounded<T>(next.averaged_mean);
-  row[kBest * dimensions] = better ? best : old[kBest];
 }
 
 // All that is left of an update of no problems.

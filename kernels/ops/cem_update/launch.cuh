@@ -7,9 +7,6 @@
 #include "arguments.h"
 #include "single.cuh"
 #include "sums.cuh"
-#if defined(__CUDACC__)
-#include "common.cuh"
-#endif
 
 namespace cem_tetris::update {
 
@@ -144,48 +141,5 @@ template <typename Gpu> void launch(const Gpu& device, const Job& job, Device wh
     (doubles ? launch_large<double, Gpu> : launch_large<float, Gpu>)(device, job, where);
   }
 }
-
-#if defined(__CUDACC__)
-namespace {
-
-// The current device until it goes out of scope.
-struct Gpu {
-  int32_t index;
-  DeviceGuard guard;
-  int multiprocessors;
-  cudaStream_t stream;
-
-  explicit Gpu(Device device)
-      : index(device.index),
-        guard(index),
-        multiprocessors(cem_tetris::multiprocessors(index)),
-        stream(current_stream(index)) {}
-  template <typename... Parameters, typename... Given> void launch(void (*kernel)(Parameters...),
-      int64_t blocks, int threads, int64_t bytes, const Given&... arguments) const {
-    kernel<<<static_cast<unsigned>(blocks), threads, bytes, stream>>>(arguments...);
-    STD_CUDA_KERNEL_LAUNCH_CHECK();
-  }
-  template <typename... Parameters, typename... Given> void launch_early(void (*kernel)(Parameters...),
-      int64_t blocks, int threads, int64_t bytes, const Given&... arguments) const {
-    cem_tetris::launch_early(
-        kernel, dim3(static_cast<unsigned>(blocks)), threads, bytes, stream, arguments...);
-  }
-  void zero(void* memory, int64_t bytes) const { STD_CUDA_CHECK(cudaMemsetAsync(memory, 0, bytes, stream)); }
-  // Whether a kernel may have so much shared memory, which it is then given.
-  template <typename Kernel> bool gives(Kernel* kernel, int64_t bytes) const {
-    int most = 0;
-    STD_CUDA_CHECK(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, index));
-    if (bytes > most - 256) return false;  // what is static is beside it
-    STD_CUDA_CHECK(
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
-    return true;
-  }
-};
-
-// An operator: a job of this or another one, of whose namespace its launch is.
-template <typename Work> void run(const Work& work, Device device) { launch(Gpu(device), work, device); }
-
-}  // namespace
-#endif
 
 }  // namespace cem_tetris::update

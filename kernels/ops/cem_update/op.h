@@ -1,12 +1,15 @@
-// The update, one source for CPU and CUDA.
+// The update's schema and its sides.
 #pragma once
 
-#ifdef __CUDACC__
-#include "launch.cuh"
-#else
-#include "cpu.h"
-#endif
+#include "arguments.h"
 
+namespace cem_tetris::update {
+
+#ifndef __CUDACC__
+STABLE_TORCH_LIBRARY_FRAGMENT(cem_tetris, m) { m.def(kSchema); }
+#endif
 STABLE_TORCH_LIBRARY_IMPL(cem_tetris, CEM_TETRIS_DEVICE, m) {
-  m.impl("cem_update", TORCH_BOX(&cem_tetris::update::cem_update<cem_tetris::update::run>));
+  m.impl("cem_update", TORCH_BOX(&cem_update<run>));
 }
+
+}  // namespace cem_tetris::update

@@ -133,11 +133,7 @@ __global__ void __launch_bounds__(kSearchThreads) digit_kernel(Job job, Workspac
     total += mine[i] = *bin;
     *bin = 0;
   }
-  uint32_t below = total;  // the inclusive sum of the warp's lanes
-  for (int step = 1; step < kWarp; step *= 2) {
-    const uint32_t other = __shfl_up_sync(kAll, below, step);
-    if (lane >= step) below += other;
-  }
+  uint32_t below = warp_scan(total, lane);
   if (lane == kWarp - 1) sums[warp] = static_cast<int>(below);
   __syncthreads();
   below += static_cast<uint32_t>(warp_sum(lane < warp ? sums[lane] : 0)) + search.before - total;

@@ -11,7 +11,7 @@
 #pragma once
 
 #include "device.cuh"
-#include "early_launch.cuh"
+#include "gpu.cuh"
 
 namespace cem_tetris::update {
 
@@ -81,11 +81,6 @@ template <int kItems, typename Predicate, typename Use> __device__ __forceinline
     if (those >> lane & 1) use(item, place + __popc(those & ((1u << lane) - 1)));
     place += __popc(those);
   }
-}
-
-template <typename Key>
-__device__ __noinline__ double fitness_value(ScalarType type, const void* fitness, int64_t i) {
-  return visit<Key>(type, [&](auto kind) { return kind.value(load<decltype(kind)>(fitness, i)); });
 }
 
 template <typename Key> __device__ __noinline__ double key_value(ScalarType type, Key key, bool maximize) {
@@ -255,12 +250,7 @@ template <typename Key, typename T, int kItems> __global__ void __launch_bounds_
   const auto sum_bins = [&](int& own) {
     own = thread < grid.bins ? static_cast<int>(before[thread]) : 0;
     if (own != 0) before[thread] = 0;
-    int below = own;  // the inclusive sum of the warp's lanes
-#pragma unroll
-    for (int step = 1; step < kWarp; step *= 2) {
-      const int other = __shfl_up_sync(kAll, below, step);
-      if (lane >= step) below += other;
-    }
+    const int below = warp_scan(own, lane);
     if (lane == kWarp - 1) shared.before[warp] = below;
     __syncthreads();
     return below - own + warp_sum(lane < warp ? shared.before[lane] : 0);
@@ -384,7 +374,7 @@ template <typename Key, typename T, int kItems> __global__ void __launch_bounds_
       sum = 0.0;
 #pragma unroll 1
       for (int p = c * kChunk + lane; p < end; p += kWarp) {
-        sum += fitness_value<Key>(job.fitness_type, job.fitness, first + index[p]);
+        sum += fitness_at<Key>(job, first + index[p]);
       }
       sum = warp_fold(sum);
       if (lane == 0) shared.sum[c] = sum;
@@ -503,18 +493,12 @@ template <typename Key, typename T, int kItems> __global__ void __launch_bounds_
       T old[kRows];
 #pragma unroll
       for (int row = 0; row < kRows; ++row) old[row] = shared.old[row][thread];
-      if (usable == 0) {
-        auto* next = static_cast<T*>(job.new_distribution) + at;
-        for (int row = 0; row < kRows; ++row) next[row * dimensions] = old[row];
-      } else {
-        const Moments sums = chunks > 1 ? Moments{chunk_sum[thread], chunk_sum[grid.chunks * width + thread]}
-                                        : Moments{quads_sum(part + thread, width),
-                                              quads_sum(part + layout.entries + thread, width)};
-        const double least_std =
-            job.floors != nullptr ? static_cast<double>(shared.floor[thread]) : -HUGE_VAL;
-        write_marginal(job, at, shared.weight, sums, best_value, shared.better, old, shared.extra_variance,
-            least_std, shared.newest);
-      }
+      const Moments sums = chunks > 1 ? Moments{chunk_sum[thread], chunk_sum[grid.chunks * width + thread]}
+                                      : Moments{quads_sum(part + thread, width),
+                                            quads_sum(part + layout.entries + thread, width)};
+      const double least_std = job.floors != nullptr ? static_cast<double>(shared.floor[thread]) : -HUGE_VAL;
+      write_marginal(job, at, usable > 0, shared.weight, sums, best_value, shared.better, old,
+          shared.extra_variance, least_std, shared.newest);
     }
     if (tile + grid.blocks < grid.tiles) __syncthreads();
   }

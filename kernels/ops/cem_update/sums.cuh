@@ -161,20 +161,14 @@ template <typename T> __global__ void __launch_bounds__(1024)
     for (int row = 0; row < kRows; ++row) {
       old[row] = static_cast<const T*>(job.distribution)[at + row * dimensions];
     }
-    if (usable == 0) {
-      for (int row = 0; row < kRows; ++row)
-        static_cast<T*>(job.new_distribution)[at + row * dimensions] = old[row];
-    } else {
-      const auto* floors = static_cast<const T*>(job.floors);
-      const double floor = floors != nullptr
-                               ? static_cast<double>(floors[problem * settings.floor_stride + column])
-                               : -HUGE_VAL;
-      const bool better = is_better(top, job.record[problem * kFigures + kBestFitness], settings.maximize);
-      write_marginal(job, at, make_weight(settings, total[kWeight], total[kWeightSquared]),
-          Moments{part[0][0][lane], part[1][0][lane]},
-          static_cast<const T*>(job.candidates)[(first + best) * dimensions + column], better, old,
-          extra_variance_of(job, generation), floor, newest_share(settings, generation));
-    }
+    const auto* floors = static_cast<const T*>(job.floors);
+    const double floor =
+        floors != nullptr ? static_cast<double>(floors[problem * settings.floor_stride + column]) : -HUGE_VAL;
+    const bool better = is_better(top, job.record[problem * kFigures + kBestFitness], settings.maximize);
+    write_marginal(job, at, usable > 0, make_weight(settings, total[kWeight], total[kWeightSquared]),
+        Moments{part[0][0][lane], part[1][0][lane]},
+        static_cast<const T*>(job.candidates)[(first + best) * dimensions + column], better, old,
+        extra_variance_of(job, generation), floor, newest_share(settings, generation));
   }
   if (left == 0 && lane == 0) {
     write_record(job, problem, usable, top, total[kFitness],

@@ -122,11 +122,6 @@ struct Moments {
   double first, second;
 };
 
-// One dimension of a distribution.
-struct Marginal {
-  double mean, std, averaged_mean;
-};
-
 CEM_TETRIS_FUNCTION bool is_finite(double x) { return x - x == 0.0; }
 
 // A number of a narrower type; what is too large for it becomes its largest one.
@@ -135,31 +130,37 @@ template <typename T> CEM_TETRIS_FUNCTION T rounded(double x) {
   return static_cast<T>(x > kLargest ? kLargest : x < -kLargest ? -kLargest : x);
 }
 
-// The next marginal of one dimension; the old one where mean or variance is not finite.
-// best: of the best elite of the generation. floor: minus infinity if there is none. newest: the share of the
-// new mean in the averaged one.
-CEM_TETRIS_FUNCTION Marginal updated(const Settings& settings, Weight weight, Moments sums, double best,
-    Marginal old, double extra_variance, double floor, double newest) {
+// Writes one dimension of the next distribution; `at` is its place in the distribution's first row. The old
+// marginal stays where mean or variance is not finite, and with the best candidate where no elite is usable.
+// best: of the best elite of the generation; better: than the best candidate so far. floor: minus infinity if
+// there is none. newest: the share of the new mean in the averaged one.
+template <typename T> CEM_TETRIS_FUNCTION void write_marginal(const Job& job, int64_t at, bool usable,
+    Weight weight, Moments sums, T best, bool better, const T (&old)[kRows], double extra_variance,
+    double floor, double newest) {
+  const Settings& settings = job.settings;
+  const double old_mean = static_cast<double>(old[kMean]), old_std = static_cast<double>(old[kStd]),
+               old_average = static_cast<double>(old[kAveragedMean]);
   const double offset = sums.first * weight.share;
-  const double mean = best + offset;
-  double variance = sums.second * weight.share - offset * offset;
+  double mean = static_cast<double>(best) + offset, variance = sums.second * weight.share - offset * offset;
   if (variance < 0.0) variance = 0.0;  // NaN stays
   if (settings.variance == kNewMeanUnbiased) {
-    variance = weight.unbiased > 0.0 ? variance * weight.unbiased : old.std * old.std;
+    variance = weight.unbiased > 0.0 ? variance * weight.unbiased : old_std * old_std;
   } else if (settings.variance == kOldMean) {
-    const double step = mean - old.mean;
+    const double step = mean - old_mean;
     variance += step * step;
   }
   variance += extra_variance;
-  if (!is_finite(mean) || !is_finite(variance)) return old;
-
-  Marginal next{mean, sqrt(variance), 0.0};
-  if (settings.smoothing != 1.0) next.mean = old.mean + settings.smoothing * (mean - old.mean);
-  if (settings.std_smoothing != 1.0) next.std = old.std + settings.std_smoothing * (next.std - old.std);
-  if (next.std < floor) next.std = floor;
-  next.averaged_mean =
-      newest == 1.0 ? next.mean : old.averaged_mean + (next.mean - old.averaged_mean) * newest;
-  return next;
+  const bool moves = usable && is_finite(mean) && is_finite(variance);
+  double std = sqrt(variance);
+  if (settings.smoothing != 1.0) mean = old_mean + settings.smoothing * (mean - old_mean);
+  if (settings.std_smoothing != 1.0) std = old_std + settings.std_smoothing * (std - old_std);
+  if (std < floor) std = floor;
+  const double average = newest == 1.0 ? mean : old_average + (mean - old_average) * newest;
+  T* const row = static_cast<T*>(job.new_distribution) + at;
+  row[kMean * settings.dimensions] = moves ? rounded<T>(mean) : old[kMean];
+  row[kStd * settings.dimensions] = moves ? rounded<T>(std) : old[kStd];
+  row[kAveragedMean * settings.dimensions] = moves ? rounded<T>(average) : old[kAveragedMean];
+  row[kBest * settings.dimensions] = usable && better ? best : old[kBest];
 }
 
 // The share of generation t's mean in the averaged one.

@@ -27,27 +27,27 @@ template <void (&run)(const Call&, Device)> Outputs cma_update(const Tensor& fit
     double smoothing, double mean_averaging, double mu_eff, double c_s, double d_s, double c_c, double c_1,
     double c_mu, double chi) {
   std::optional<Tensor> new_factor, new_paths;
-  auto [next, figures, after, elites] = update::with_job(
-      {fitness, candidates, distribution, record, generation, std::move(extra_variance), weights,
-          std::move(std_floor), num_elites, maximize, update::kOldMean, smoothing, 1.0, mean_averaging, true},
-      true, [&](const Job& job, const Problems& problems) {
-        const ScalarType type = job.type;
-        const int64_t d = job.settings.dimensions, population = job.settings.population;
-        STD_TORCH_CHECK(d >= 1 && d <= kMostDimensions && population <= kMostCandidates, "expected 1 to ",
-            kMostDimensions, " dimensions and at most ", kMostCandidates, " candidates, got ", d, " and ",
-            population);
-        const Tensor factor = problems.check(given_factor, "factor", type, {d, d}),
-                     paths = problems.check(given_paths, "paths", type, {2, d});
-        new_factor = problems.empty(type, {d, d});
-        new_paths = problems.empty(type, {2, d});
-        const double width = static_cast<double>(d);
-        const Learning learning{1.0 - c_s, std::sqrt(c_s * (2.0 - c_s) * mu_eff), 1.0 - c_c,
-            std::sqrt(c_c * (2.0 - c_c) * mu_eff), c_s / d_s, 1.0 / chi, c_1, c_mu, c_1 * c_c * (2.0 - c_c),
-            (2.0 + 4.0 / (width + 1.0)) * width};
-        run({job, learning, Plan(d, population), const_data<void>(factor), const_data<void>(paths),
-                mutable_data<void>(*new_factor), mutable_data<void>(*new_paths)},
-            problems.device);
-      });
+  auto [next, figures, after, elites] =
+      update::with_job(fitness, candidates, distribution, record, generation, std::move(extra_variance),
+          weights, std::move(std_floor), num_elites, maximize, update::kOldMean, smoothing, 1.0,
+          mean_averaging, true, true, [&](const Job& job, const Problems& problems) {
+            const ScalarType type = job.type;
+            const int64_t d = job.settings.dimensions, population = job.settings.population;
+            STD_TORCH_CHECK(d >= 1 && d <= kMostDimensions && population <= kMostCandidates, "expected 1 to ",
+                kMostDimensions, " dimensions and at most ", kMostCandidates, " candidates, got ", d, " and ",
+                population);
+            const Tensor factor = problems.check(given_factor, "factor", type, {d, d}),
+                         paths = problems.check(given_paths, "paths", type, {2, d});
+            new_factor = problems.empty(type, {d, d});
+            new_paths = problems.empty(type, {2, d});
+            const double width = static_cast<double>(d);
+            const Learning learning{1.0 - c_s, std::sqrt(c_s * (2.0 - c_s) * mu_eff), 1.0 - c_c,
+                std::sqrt(c_c * (2.0 - c_c) * mu_eff), c_s / d_s, 1.0 / chi, c_1, c_mu,
+                c_1 * c_c * (2.0 - c_c), (2.0 + 4.0 / (width + 1.0)) * width};
+            run({job, learning, Plan(d, population), const_data<void>(factor), const_data<void>(paths),
+                    mutable_data<void>(*new_factor), mutable_data<void>(*new_paths)},
+                problems.device);
+          });
   return {std::move(next), std::move(figures), std::move(after), std::move(*new_factor),
       std::move(*new_paths), std::move(elites)};
 }

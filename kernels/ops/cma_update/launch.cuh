@@ -145,7 +145,6 @@ template <typename T> __global__ void __launch_bounds__(kDrawThreads)
   draw<T>(Block<kFew>(), call, blockIdx.x, update::dynamic_shared());
 }
 
-// `Gpu` is that of cem_update/launch.cuh.
 template <typename Gpu> void launch(const Gpu& device, Call call, Device) {
   const int64_t problems = call.job.settings.problems, population = call.job.settings.population;
   if (problems == 0) return device.launch(update::count_kernel, 1, 1, 0, call.job);
@@ -171,9 +170,5 @@ template <typename Gpu> void launch(const Gpu& device, const Draw& call, Device)
   if (bytes > kSharedBytes) device.gives(kernel, bytes);
   device.launch_early(kernel, call.problems * call.groups, kDrawThreads, bytes, call);
 }
-
-#if defined(__CUDACC__)
-using update::run;
-#endif
 
 }  // namespace cem_tetris::cma

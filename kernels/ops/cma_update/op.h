@@ -1,15 +1,19 @@
-// The operators, one source for CPU and CUDA.
+// The operators' schemas and their sides.
 #pragma once
 
 #include "arguments.h"
 
-#ifdef __CUDACC__
-#include "launch.cuh"
-#else
-#include "cpu.h"
-#endif
+namespace cem_tetris::cma {
 
-STABLE_TORCH_LIBRARY_IMPL(cem_tetris, CEM_TETRIS_DEVICE, m) {
-  m.impl("cma_update", TORCH_BOX(&cem_tetris::cma::cma_update<cem_tetris::cma::run>));
-  m.impl("draw_correlated", TORCH_BOX(&cem_tetris::cma::draw_correlated<cem_tetris::cma::run>));
+#ifndef __CUDACC__
+STABLE_TORCH_LIBRARY_FRAGMENT(cem_tetris, m) {
+  m.def(kUpdateSchema);
+  m.def(kDrawSchema);
 }
+#endif
+STABLE_TORCH_LIBRARY_IMPL(cem_tetris, CEM_TETRIS_DEVICE, m) {
+  m.impl("cma_update", TORCH_BOX(&cma_update<run>));
+  m.impl("draw_correlated", TORCH_BOX(&draw_correlated<run>));
+}
+
+}  // namespace cem_tetris::cma

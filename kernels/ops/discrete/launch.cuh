@@ -76,12 +76,7 @@ __global__ void __launch_bounds__(kThreads) permutation_kernel(const __grid_cons
       sum = 0;
 #pragma unroll 4
       for (int j = 0; j < count; ++j) sum += weight_of(j);
-      until = sum;
-#pragma unroll
-      for (int back = 1; back < kWarp; back *= 2) {
-        const uint64_t other = __shfl_up_sync(kAll, until, back);
-        until += lane >= back ? other : 0;
-      }
+      until = update::warp_scan(sum, lane);
       total = __shfl_sync(kAll, until, kWarp - 1);
     } while (total == 0);
     const uint64_t below = multiply_high(word, total);
@@ -101,7 +96,6 @@ __global__ void __launch_bounds__(kThreads) permutation_kernel(const __grid_cons
   }
 }
 
-// `Gpu` is that of cem_update/launch.cuh.
 template <typename Gpu> void launch(const Gpu& device, const Call& call, Device) {
   STD_TORCH_CHECK(call.problems * call.samples < int64_t{1} << 31, "expected fewer candidates");
   if (call.is_permutation) {
@@ -330,9 +324,5 @@ template <typename Gpu> void launch(const Gpu& device, const Move& call, Device 
     (call.type == ScalarType::Double ? move<double, Gpu> : move<float, Gpu>)(device, call, family, where);
   }
 }
-
-#if defined(__CUDACC__)
-using update::run;
-#endif
 
 }  // namespace cem_tetris::discrete

@@ -1,14 +1,19 @@
-// The operators, one source for CPU and CUDA.
+// The operators' schemas and their sides.
 #pragma once
 
-#ifdef __CUDACC__
-#include "launch.cuh"
-#else
-#include "cpu.h"
-#endif
+#include "discrete.h"
 
+namespace cem_tetris::discrete {
+
+#ifndef __CUDACC__
+STABLE_TORCH_LIBRARY_FRAGMENT(cem_tetris, m) {
+  m.def(kSampleSchema);
+  m.def(kTablesSchema);
+}
+#endif
 STABLE_TORCH_LIBRARY_IMPL(cem_tetris, CEM_TETRIS_DEVICE, m) {
-  using namespace cem_tetris::discrete;
   m.impl("sample_discrete", TORCH_BOX(&sample_discrete<run>));
   m.impl("update_tables", TORCH_BOX(&update_tables<run>));
 }
+
+}  // namespace cem_tetris::discrete

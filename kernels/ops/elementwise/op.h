@@ -6,13 +6,10 @@
 // A sum or a product is one instruction beside 12 bytes.
 #pragma once
 
-#include "loop.cuh"
-#include "portable.h"
-
-#include <cmath>
-#include <limits>
+#include <array>
 #include <tuple>
-#include <utility>
+
+#include "elements.h"
 
 namespace cem_tetris {
 namespace {
@@ -44,87 +41,41 @@ template <typename T> struct SigmoidBackward {
   }
 };
 
-// Sigmoid takes of the two equal forms 1 / (1 + e^-x) and e^x / (1 + e^x) the one whose exponential is at
-// most 1: it cannot overflow, and keeps its relative accuracy where the result is small.
-#ifdef __CUDACC__
-
-__device__ float reciprocal(float x) {
-  float result;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
-  return result;
+// Calls f(T{}) with the element type of a tensor, a floating one or an integer.
+// Signed ones come as unsigned: sums and products that wrap have the same bits.
+template <typename F> void visit_number(const char* name, ScalarType type, const F& f) {
+  switch (type) {
+    case ScalarType::Byte:
+    case ScalarType::Char: return f(uint8_t{});
+    case ScalarType::Short: return f(uint16_t{});
+    case ScalarType::Int: return f(uint32_t{});
+    case ScalarType::Long: return f(uint64_t{});
+    default: return visit_floating(name, type, f);
+  }
 }
 
-template <typename T> struct Sigmoid {
-  // 16 bits: the error of the fast exponential, at most 6e-6 where the result is not zero, is far below a
-  // rounding of the result.
-  __device__ void operator()(const float (&in)[1], float (&out)[1]) const {
-    const float power = __expf(-fabsf(in[0]));
-    out[0] = (in[0] < 0.0f ? power : 1.0f) * reciprocal(1.0f + power);
+// Whether equal indices lie at equal offsets. The sizes have to be equal.
+bool same_layout(const Tensor& a, const Tensor& b) {
+  const auto sizes = a.sizes(), left = a.strides(), right = b.strides();
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (left[i] != right[i] && sizes[i] > 1) return false;
   }
-};
-
-template <> struct Sigmoid<float> {
-  __device__ void operator()(const float (&in)[1], float (&out)[1]) const {
-    const float power = expf(-fabsf(in[0]));
-    const float numerator = in[0] < 0.0f ? power : 1.0f;
-    const float denominator = 1.0f + power;           // in [1, 2], so that no division can need scaling
-    const float rest = power - (denominator - 1.0f);  // 1 + power = denominator + rest
-    const float inverse = reciprocal(denominator);
-    const float quotient = numerator * inverse;
-    const float remainder = fmaf(-rest, quotient, fmaf(-denominator, quotient, numerator));
-    out[0] = fmaf(remainder, inverse, quotient);
-  }
-};
-
-template <> struct Sigmoid<double> {
-  __device__ void operator()(const double (&in)[1], double (&out)[1]) const {
-    const double power = exp(-fabs(in[0]));
-    out[0] = (in[0] < 0.0 ? power : 1.0) / (1.0 + power);
-  }
-};
-
-#else
-
-// e^x for x <= 0, into the subnormal numbers; NaN for NaN. No branches, no calls and always inlined, so that
-// g++ turns a loop over it into vector code. x = n ln 2 + r with |r| <= ln 2 / 2; e^r is its Taylor series,
-// cut where the next term is below a tenth of the last bit.
-template <typename A> CEM_TETRIS_FUNCTION A exponential(A x) {
-  constexpr bool kSingle = sizeof(A) == sizeof(float);
-  using Bits = std::conditional_t<kSingle, uint32_t, uint64_t>;
-  constexpr int kMantissa = std::numeric_limits<A>::digits - 1;
-  constexpr A kRound =
-      A(3) * (Bits{1} << (kMantissa - 1));      // added, it rounds to an integer, in the low bits
-  constexpr A kLowest = kSingle ? -104 : -746;  // e^x rounds to zero below
-  constexpr A kLn2High = kSingle ? 0x1.62e4p-1 : 0x1.62e42fefap-1;  // so few bits that its products are exact
-  constexpr A kLn2Low = kSingle ? 0x1.7f7d1cp-20 : 0x1.cf79abc9e3b39p-40;
-  x = x < kLowest ? kLowest : x;
-  const A shifted = multiply_add(x, A(1.44269504088896340736), kRound);
-  const A n = shifted - kRound;
-  const A r = multiply_add(n, -kLn2Low, multiply_add(n, -kLn2High, x));
-  A sum;
-  if constexpr (kSingle) {
-    sum = polynomial(r, 1.0f / 5040, 1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 1.0f / 2, 1.0f, 1.0f);
-  } else {
-    sum = polynomial(r, 1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880,
-        1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 1.0 / 2, 1.0, 1.0);
-  }
-  // 2^n in two factors, each a normal number: n goes down to -150 and -1076.
-  const auto power_of_two = [](Bits exponent) {
-    constexpr Bits kBias = std::numeric_limits<A>::max_exponent - 1;
-    return bit_cast<A>((exponent + kBias) << kMantissa);
-  };
-  const Bits minus_n = bit_cast<Bits>(kRound) - bit_cast<Bits>(shifted), half = minus_n >> 1;
-  return sum * power_of_two(Bits{0} - half) * power_of_two(half - minus_n);
+  return true;
 }
 
-template <typename T> struct Sigmoid {
-  template <typename A> void operator()(const A (&in)[1], A (&out)[1]) const {
-    const A power = exponential(-std::fabs(in[0]));
-    out[0] = (in[0] < A(0) ? power : A(1)) / (A(1) + power);
-  }
-};
+// An unset tensor with the shape, type, device and, but for gaps, the layout of x. empty_like goes through
+// the dispatcher, which takes as long as a small kernel.
+Tensor empty_in_layout_of(const Tensor& x) {
+  return x.is_contiguous() ? empty_as(x) : torch::stable::empty_like(x);
+}
 
-#endif
+// `x`, or a copy of it, with the layout of `output`, which has no gaps.
+Tensor in_layout_of(const Tensor& output, const Tensor& x) {
+  if (same_layout(output, x)) return x;
+  Tensor copy = empty_in_layout_of(output);
+  torch::stable::copy_(copy, x);
+  return copy;
+}
 
 // Applies F to tensors that are alike; the new ones have the layout of input number kLike.
 template <template <typename> class F, bool kIntegers, int kIn, int kOut = 1, int kLike = 0>
@@ -136,7 +87,11 @@ std::array<Tensor, kOut> map(const char* name, std::array<Tensor, kIn> inputs) {
   for (Tensor& each : inputs) each = in_layout_of(outputs[0], each);
   const auto run = [&](auto type) {
     using T = decltype(type);
-    elementwise<T, kIn, kOut>(inputs, outputs, F<T>{});
+    Elements<T, kIn, kOut> x;
+    for (int i = 0; i < kIn; ++i) x.in[i] = const_data<T>(inputs[i]);
+    for (int i = 0; i < kOut; ++i) x.out[i] = mutable_data<T>(outputs[i]);
+    x.size = outputs[0].numel();
+    for_each_element(x, F<T>{}, like.device);
   };
   if constexpr (kIntegers) {
     visit_number(name, inputs[0].scalar_type(), run);
@@ -146,6 +101,8 @@ std::array<Tensor, kOut> map(const char* name, std::array<Tensor, kIn> inputs) {
   return outputs;
 }
 
+// Of the two equal forms 1 / (1 + e^-x) and e^x / (1 + e^x) the one whose exponential is at most 1: it cannot
+// overflow, and keeps its relative accuracy where the result is small. cpu.h and launch.cuh have it.
 Tensor sigmoid(const Tensor& x) { return map<Sigmoid, false, 1>("sigmoid", {x})[0]; }
 
 Tensor sigmoid_backward(const Tensor& grad, const Tensor& y) {
@@ -166,6 +123,18 @@ std::tuple<Tensor, Tensor> elementwise_mult_backward(const Tensor& grad, const T
 }  // namespace
 }  // namespace cem_tetris
 
+#ifndef __CUDACC__
+STABLE_TORCH_LIBRARY_FRAGMENT(cem_tetris, m) {
+  m.def("sigmoid(Tensor x) -> Tensor");
+  m.def("sigmoid_forward(Tensor x) -> Tensor");
+  m.def("sigmoid_backward(Tensor grad, Tensor y) -> Tensor");
+  m.def("vector_add(Tensor a, Tensor b) -> Tensor");
+  m.def("vector_add_forward(Tensor a, Tensor b) -> Tensor");
+  m.def("elementwise_mult(Tensor a, Tensor b) -> Tensor");
+  m.def("elementwise_mult_forward(Tensor a, Tensor b) -> Tensor");
+  m.def("elementwise_mult_backward(Tensor grad, Tensor a, Tensor b) -> (Tensor, Tensor)");
+}
+#endif
 // NAME_forward is NAME without the autograd formula, whose Python every call of NAME passes through.
 STABLE_TORCH_LIBRARY_IMPL(cem_tetris, CEM_TETRIS_DEVICE, m) {
   m.impl("sigmoid", TORCH_BOX(&cem_tetris::sigmoid));

@@ -12,11 +12,6 @@
 namespace cem_tetris::lltm {
 namespace {
 
-// Where the work is done, which on a GPU is more.
-struct Place {
-  explicit Place(const Tensor&) {}
-};
-
 // Measured: up to here a cell is faster in one go than through the BLAS.
 constexpr int64_t kSmallMultiplyAdds = int64_t{1} << 22;
 constexpr int64_t kSmallWeights = int64_t{1} << 20;
@@ -27,13 +22,11 @@ constexpr int64_t kGrainElements = 4096;
 // A matrix of batch rows and states with any strides, read and written a vector at a time.
 template <typename T> struct Matrix {
   using A = compute_t<T>;
-  static constexpr int kWide = kLanes<A>;
 
   T* data = nullptr;  // none: every element is 0
   int64_t row_stride = 0;
   int64_t column_stride = 0;
 
-  Matrix() = default;
   explicit Matrix(const std::optional<Tensor>& tensor, int64_t first_column = 0) {
     if (!tensor) return;
     row_stride = tensor->stride(0);
@@ -74,7 +67,7 @@ template <int kWide, class F> void for_each_vector(const CellSizes& sizes, const
   torch::stable::parallel_for(0, sizes.batch * in_row, kGrainElements / kWide, work);
 }
 
-template <typename T> void forward_elements(const Place&, const CellSizes& sizes, const Forward& pass) {
+template <typename T> void forward_elements(const CellSizes& sizes, const Forward& pass) {
   using A = compute_t<T>;
   const int64_t states = sizes.states;
   const Matrix<T> input(pass.gates), output(pass.gates, states), candidate(pass.gates, 2 * states);
@@ -87,7 +80,7 @@ template <typename T> void forward_elements(const Place&, const CellSizes& sizes
   });
 }
 
-template <typename T> void backward_elements(const Place&, const CellSizes& sizes, const Backward& pass) {
+template <typename T> void backward_elements(const CellSizes& sizes, const Backward& pass) {
   using A = compute_t<T>;
   const int64_t states = sizes.states;
   const Matrix<T> input(pass.gates), output(pass.gates, states), candidate(pass.gates, 2 * states);
@@ -126,7 +119,7 @@ template <class F> void share(int64_t count, int64_t multiply_adds, const F& f) 
   torch::stable::parallel_for(0, count, kGrainMultiplyAdds / (multiply_adds + 1) + 1, f);
 }
 
-template <typename T> void forward_small(const Place&, const CellSizes& sizes, const Forward& pass) {
+template <typename T> void forward_small(const CellSizes& sizes, const Forward& pass) {
   if constexpr (std::is_same_v<T, compute_t<T>>) {
     const Tensor joined = join<T>(sizes, pass.input, pass.old_h);
     const SmallCell<T> cell{sizes.batch, sizes.columns(), sizes.states, const_data<T>(joined),
@@ -138,8 +131,8 @@ template <typename T> void forward_small(const Place&, const CellSizes& sizes, c
   }
 }
 
-template <typename T> void backward_small(const Place& place, const CellSizes& sizes, const Backward& pass) {
-  backward_elements<T>(place, sizes, pass);
+template <typename T> void backward_small(const CellSizes& sizes, const Backward& pass) {
+  backward_elements<T>(sizes, pass);
   if constexpr (std::is_same_v<T, compute_t<T>>) {
     const int64_t rows = sizes.batch, gates = sizes.gates(), columns = sizes.columns();
     const T *d = const_data<T>(pass.d_gates), *w = const_data<T>(pass.weights);

@@ -19,27 +19,20 @@ bool is_small(const CellSizes& sizes, ScalarType) {
          sizes.multiply_adds() <= kSmallMultiplyAdds;
 }
 
-// Where the work is done; the device is the current one meanwhile.
-struct Place {
-  DeviceGuard guard;
-  cudaStream_t stream;
-  explicit Place(const Tensor& input) : guard(input.get_device_index()), stream(current_stream(input)) {}
-};
-
 dim3 tiles(int64_t wide, int width, int64_t high, int height) {
   return dim3(static_cast<unsigned>(divide_up(wide, width)), static_cast<unsigned>(divide_up(high, height)));
 }
 
-// Launches a kernel with a thread an element.
+// Launches a kernel with a thread an element of a tensor.
 template <typename... Parameters, typename... Given> void for_elements(
-    const Place& place, const CellSizes& sizes, void (*kernel)(Parameters...), const Given&... given) {
-  const dim3 grid = tiles(sizes.batch, kRowsAtOnce, sizes.states, kWarp);
-  kernel<<<grid, dim3(kWarp, kRowsAtOnce), 0, place.stream>>>(given..., sizes.batch, sizes.states);
-  STD_CUDA_KERNEL_LAUNCH_CHECK();
+    const Tensor& like, const CellSizes& sizes, void (*kernel)(Parameters...), const Given&... given) {
+  Gpu(Device(like))
+      .launch(kernel, tiles(sizes.batch, kRowsAtOnce, sizes.states, kWarp), dim3(kWarp, kRowsAtOnce), 0,
+          given..., sizes.batch, sizes.states);
 }
 
-template <typename T> void forward_elements(const Place& place, const CellSizes& sizes, const Forward& pass) {
-  for_elements(place, sizes, forward_kernel<T>, const_data<T>(pass.gates), const_data<T>(pass.old_cell),
+template <typename T> void forward_elements(const CellSizes& sizes, const Forward& pass) {
+  for_elements(pass.gates, sizes, forward_kernel<T>, const_data<T>(pass.gates), const_data<T>(pass.old_cell),
       mutable_data<T>(pass.new_h), mutable_data<T>(pass.new_cell));
 }
 
@@ -47,12 +40,12 @@ template <typename T, typename Pass> Joined<T> joined_of(const CellSizes& sizes,
   return {const_data<T>(pass.old_h), const_data<T>(pass.input), sizes.batch, sizes.inputs, sizes.states};
 }
 
-template <typename T> void forward_small(const Place& place, const CellSizes& sizes, const Forward& pass) {
-  const dim3 grid = tiles(sizes.states, kTileStates, sizes.batch, kTileRows);
-  small_forward<T><<<grid, kSmallThreads, 0, place.stream>>>(joined_of<T>(sizes, pass),
-      const_data<T>(pass.weights), const_data<T>(pass.bias), const_data<T>(pass.old_cell),
-      mutable_data<T>(pass.new_h), mutable_data<T>(pass.new_cell), mutable_data<T>(pass.gates));
-  STD_CUDA_KERNEL_LAUNCH_CHECK();
+template <typename T> void forward_small(const CellSizes& sizes, const Forward& pass) {
+  Gpu(Device(pass.gates))
+      .launch(small_forward<T>, tiles(sizes.states, kTileStates, sizes.batch, kTileRows), kSmallThreads, 0,
+          joined_of<T>(sizes, pass), const_data<T>(pass.weights), const_data<T>(pass.bias),
+          const_data<T>(pass.old_cell), mutable_data<T>(pass.new_h), mutable_data<T>(pass.new_cell),
+          mutable_data<T>(pass.gates));
 }
 
 template <typename T> Pointers<T> pointers_of(const Backward& pass) {
@@ -64,31 +57,28 @@ template <typename T> Pointers<T> pointers_of(const Backward& pass) {
       const_data<T>(pass.new_cell), mutable_data<T>(pass.d_gates), mutable_data<T>(pass.d_old_cell)};
 }
 
-template <typename T>
-void backward_elements(const Place& place, const CellSizes& sizes, const Backward& pass) {
+template <typename T> void backward_elements(const CellSizes& sizes, const Backward& pass) {
   if (sizes.batch * sizes.states == 0) return;
-  for_elements(place, sizes, backward_kernel<T>, pointers_of<T>(pass));
+  for_elements(pass.gates, sizes, backward_kernel<T>, pointers_of<T>(pass));
 }
 
-template <typename T> void backward_small(const Place& place, const CellSizes& sizes, const Backward& pass) {
+template <typename T> void backward_small(const CellSizes& sizes, const Backward& pass) {
+  const Gpu gpu{Device(pass.gates)};
   const int64_t columns = sizes.columns();
   if (pass.of_parameters) {
-    const dim3 grid = tiles(sizes.states, kTileStates, columns, kColumns);
-    small_parameters<T><<<grid, kSmallThreads, 0, place.stream>>>(joined_of<T>(sizes, pass),
-        pointers_of<T>(pass), mutable_data<T>(pass.d_weights), mutable_data<T>(pass.d_bias));
-    STD_CUDA_KERNEL_LAUNCH_CHECK();
+    gpu.launch(small_parameters<T>, tiles(sizes.states, kTileStates, columns, kColumns), kSmallThreads, 0,
+        joined_of<T>(sizes, pass), pointers_of<T>(pass), mutable_data<T>(pass.d_weights),
+        mutable_data<T>(pass.d_bias));
   } else {
-    backward_elements<T>(place, sizes, pass);
+    backward_elements<T>(sizes, pass);
   }
   // The columns of one that is not wanted are left out.
   const int64_t first = pass.of_old_h ? 0 : sizes.states, last = pass.of_input ? columns : sizes.states;
   if (first >= last) return;
-  const dim3 grid = tiles(last - first, kResultColumns, sizes.batch, kTileRows);
-  small_inputs<T><<<grid, kTileRows * kResultColumns, 0, place.stream>>>(const_data<T>(pass.d_gates),
-      const_data<T>(pass.weights), sizes.batch, sizes.inputs, sizes.states, first,
-      pass.of_old_h ? mutable_data<T>(pass.d_old_h) : nullptr,
+  gpu.launch(small_inputs<T>, tiles(last - first, kResultColumns, sizes.batch, kTileRows),
+      kTileRows * kResultColumns, 0, const_data<T>(pass.d_gates), const_data<T>(pass.weights), sizes.batch,
+      sizes.inputs, sizes.states, first, pass.of_old_h ? mutable_data<T>(pass.d_old_h) : nullptr,
       pass.of_input ? mutable_data<T>(pass.d_input) : nullptr);
-  STD_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
 }  // namespace

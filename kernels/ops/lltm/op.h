@@ -6,11 +6,7 @@
 #include <tuple>
 #include <vector>
 
-#ifdef __CUDACC__
-#include "launch.cuh"
-#else
-#include "cpu.h"
-#endif
+#include "cell.h"
 
 namespace cem_tetris::lltm {
 namespace {
@@ -63,7 +59,6 @@ std::tuple<Tensor, Tensor, Tensor> forward_pass(const Tensor& input, const Tenso
   all.require(bias, "bias", type, {sizes.gates()});
   rows.require(old_h, "old_h", type, {states});
   rows.require(old_cell, "old_cell", type, {states});
-  const Place place(input);
   Forward pass{input, weights, bias, old_h, dense(old_cell), empty(input, {batch, states}),
       empty(input, {batch, states}), empty(input, {batch, sizes.gates()})};
   const bool small = is_small(sizes, type);
@@ -75,7 +70,7 @@ std::tuple<Tensor, Tensor, Tensor> forward_pass(const Tensor& input, const Tenso
   if (batch * states != 0) {
     visit_floating("lltm", type, [&](auto zero) {
       using T = decltype(zero);
-      (small ? forward_small<T> : forward_elements<T>)(place, sizes, pass);
+      (small ? forward_small<T> : forward_elements<T>)(sizes, pass);
     });
   }
   return {pass.new_h, pass.new_cell, pass.gates};
@@ -95,7 +90,6 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> backward_pass(const std::opti
   rows.require(gates, "gates", type, {sizes.gates()});
   if (grad_h) rows.require(*grad_h, "grad_h", type, {states});
   if (grad_cell) rows.require(*grad_cell, "grad_cell", type, {states});
-  const Place place(input);
   const bool small = batch * states != 0 && is_small(sizes, type);
   const auto read = [&](const Tensor& tensor) { return small ? dense(tensor) : tensor; };
   const auto result = [&](bool is_wanted, const Tensor& like) {
@@ -107,7 +101,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> backward_pass(const std::opti
       result(of_old_h, old_h), empty_as(new_cell)};
   visit_floating("lltm", type, [&](auto zero) {
     using T = decltype(zero);
-    (small ? backward_small<T> : backward_elements<T>)(place, sizes, pass);
+    (small ? backward_small<T> : backward_elements<T>)(sizes, pass);
   });
   if (!small) products(pass);
   return {pass.d_input, pass.d_weights, pass.d_bias, pass.d_old_h, pass.d_old_cell};
@@ -116,6 +110,18 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> backward_pass(const std::opti
 }  // namespace
 }  // namespace cem_tetris::lltm
 
+#ifndef __CUDACC__
+// `lltm` has an autograd formula (op.py); `lltm_forward` is the same function without one.
+STABLE_TORCH_LIBRARY_FRAGMENT(cem_tetris, m) {
+  m.def("lltm(Tensor input, Tensor weights, Tensor bias, Tensor old_h, Tensor old_cell) -> "
+        "(Tensor new_h, Tensor new_cell, Tensor gates)");
+  m.def("lltm_forward(Tensor input, Tensor weights, Tensor bias, Tensor old_h, Tensor old_cell) -> "
+        "(Tensor new_h, Tensor new_cell, Tensor gates)");
+  m.def("lltm_backward(Tensor? grad_h, Tensor? grad_cell, Tensor input, Tensor weights, Tensor old_h, "
+        "Tensor new_cell, Tensor gates, bool of_input, bool of_parameters, bool of_old_h) -> "
+        "(Tensor d_input, Tensor d_weights, Tensor d_bias, Tensor d_old_h, Tensor d_old_cell)");
+}
+#endif
 STABLE_TORCH_LIBRARY_IMPL(cem_tetris, CEM_TETRIS_DEVICE, m) {
   m.impl("lltm", TORCH_BOX(&cem_tetris::lltm::forward_pass));
   m.impl("lltm_forward", TORCH_BOX(&cem_tetris::lltm::forward_pass));

@@ -5,18 +5,14 @@
 #pragma once
 
 #include "cell.h"
-#include "common.cuh"
+#include "gpu.cuh"
 
 namespace cem_tetris::lltm {
 
 struct DeviceMath {
-  __device__ static float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
-  __device__ static double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
-  __device__ static float elu(float x) { return x > 0.0f ? x : expm1f(x); }
-  __device__ static double elu(double x) { return x > 0.0 ? x : expm1(x); }
-  __device__ static float tanh(float x) { return tanhf(x); }
-  __device__ static double tanh(double x) { return ::tanh(x); }
-
+  template <typename A> __device__ static A sigmoid(A x) { return A(1) / (A(1) + exp(-x)); }
+  template <typename A> __device__ static A elu(A x) { return x > A(0) ? x : expm1(x); }
+  template <typename A> __device__ static A tanh(A x) { return ::tanh(x); }
   // The derivative of elu at x, where it is `value`.
   template <typename A> __device__ static A elu_slope(A x, A value) { return x > A(0) ? A(1) : value + A(1); }
 };

@@ -60,11 +60,6 @@ CEM_TETRIS_FUNCTION Polar<float> polar(uint32_t radius_word, uint32_t angle_word
 
 #else
 
-// The angle is pi times this, in [-1, 1], never 0.
-CEM_TETRIS_FUNCTION float half_turns(uint32_t word) {
-  return fmaf(static_cast<float>(static_cast<int32_t>(word)), 0x1p-31f, 0x1p-32f);
-}
-
 // -2 log(u), to 3e-7 of itself, for floats 2^-126 <= u < 1. With u = m 2^e, 1/2 <= m < 1:
 // -2 log(2) e + (m - 1) Q(m - 1), in which nothing cancels: for u near 1, e is 0.
 inline float minus_two_log(float u) {
@@ -81,9 +76,9 @@ inline float minus_two_log(float u) {
 CEM_TETRIS_FUNCTION Polar<float> polar(uint32_t radius_word, uint32_t angle_word) {
   const float u = open_unit(radius_word), w = 2.0f - u;
   const float square = std::max(minus_two_log(u) - kLowered, fmaf(w, w, -1.0f));
-  // The angle or its opposite, whichever is nearer to 0: pi t with |t| <= 1/2; the opposite has both signs
-  // changed.
-  const float turns = half_turns(angle_word);
+  // The angle, pi times `turns`, which are never 0, or its opposite, whichever is nearer to 0: pi t with
+  // |t| <= 1/2; the opposite has both signs changed.
+  const float turns = fmaf(static_cast<float>(static_cast<int32_t>(angle_word)), 0x1p-31f, 0x1p-32f);
   const uint32_t far = std::fabs(turns) <= 0.5f ? 0u : ~0u;  // a mask, for a loop without branches
   const float t = turns - bit_cast<float>(bit_cast<uint32_t>(std::copysign(1.0f, turns)) & far), t2 = t * t;
   const uint32_t sign = far & 0x80000000u;

@@ -19,6 +19,8 @@ struct Vector {
   int64_t stride;
 };
 
+constexpr uint64_t kGenerations = uint64_t{1} << 38;
+
 // What the noise is made of.
 struct Noise {
   uint64_t seed, generation;
@@ -26,9 +28,19 @@ struct Noise {
   const int64_t* generation_data;  // where not null, the generation is there
   int64_t problems, samples, dimensions;
   bool shared, antithetic, dim_first;
+
+  // Puts seed and generation of a problem in place of those of all.
+  CEM_TETRIS_FUNCTION void enter(int64_t problem) {
+    if (seed_data != nullptr) seed = static_cast<uint64_t>(seed_data[problem]);
+    if (generation_data != nullptr) generation = static_cast<uint64_t>(*generation_data) % kGenerations;
+  }
 };
 
-constexpr uint64_t kGenerations = uint64_t{1} << 38;
+struct Call {
+  Noise noise;
+  Vector mean, std, low, high;
+};
+
 constexpr int kTile = 4;
 template <typename Real> constexpr int kBlocks = sizeof(Real) / sizeof(float);  // of Philox, a dimension
 

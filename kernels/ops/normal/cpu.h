@@ -44,23 +44,18 @@ template <typename Real> struct ByLane {
   }
 };
 
-Key key_of(const Noise& noise, int64_t problem) {
-  return make_key(noise.seed_data != nullptr ? static_cast<uint64_t>(noise.seed_data[problem]) : noise.seed);
-}
-
 // The noise of kLanes neighbouring tiles: z = radius * direction. Lane l has the dimensions from (tile + l) *
 // kTile if `across` (the samples from block * kTile), else the samples from (block + l) * kTile. Where the
 // noise is shared, dimension 0 stands for all.
 template <typename Real> struct Tiles {
   Real radius[kTile][kTile / 2][kLanes], direction[kTile][kTile][kLanes];  // by dimension and sample
 
-  void fill(Key key, const Noise& noise, int64_t tile, int64_t block, bool across) {
+  void fill(const Noise& noise, int64_t tile, int64_t block, bool across) {
+    const Key key = make_key(noise.seed);
     const LateKeys keys = late_keys(key);
     const int64_t first = noise.shared ? 0 : tile * kTile;
     const uint32_t by_dimension = across && !noise.shared ? kTile : 0, by_block = across ? 0 : 1;
-    const uint64_t generation = noise.generation_data != nullptr
-                                    ? static_cast<uint64_t>(*noise.generation_data) % kGenerations
-                                    : noise.generation;
+    const uint64_t generation = noise.generation;
     // The same for all lanes, since a chunk starts at a multiple of kLanes.
     const uint32_t word3 = upper(generation, first, block);
     for (int j = 0; j < (noise.shared ? 1 : kTile); ++j) {
@@ -108,7 +103,7 @@ template <typename Real> struct Tiles {
 
 // A chunk of tiles: x for the samples of a thread's kLanes tiles, then stored.
 template <typename T, typename Real> struct Chunk {
-  const Noise& noise;
+  Noise noise;                          // of one problem
   const Real *mean, *std, *low, *high;  // of the first tile, as ByLane has them
   T* out;
   Tiles<Real> z;
@@ -165,11 +160,12 @@ template <typename T, typename Real> struct Chunk {
   }
 };
 
-template <typename T>
-void draw_as(const Noise& noise, Vector mean, Vector std, Vector low, Vector high, T* out) {
+template <typename T> void draw_as(const Call& call, T* out) {
   using Real = compute_t<T>;
+  const Noise& noise = call.noise;
   const auto by_lane = [&](Vector v) { return ByLane<Real>(v, noise.problems, noise.dimensions); };
-  const ByLane<Real> means = by_lane(mean), stds = by_lane(std), lows = by_lane(low), highs = by_lane(high);
+  const ByLane<Real> means = by_lane(call.mean), stds = by_lane(call.std), lows = by_lane(call.low),
+                     highs = by_lane(call.high);
   const int64_t tiles = divide_up(noise.dimensions, kTile), blocks = divide_up(noise.samples, kTile);
   // Lanes follow the layout, for vectors of stores, unless most of them would be idle there.
   const bool follow = noise.dim_first ? blocks >= std::min<int64_t>(tiles, kLanes / 2)
@@ -183,22 +179,23 @@ void draw_as(const Noise& noise, Vector mean, Vector std, Vector low, Vector hig
       const int64_t problem = i / (rows * chunks);
       const int64_t row = i / chunks % rows, column = i % chunks * kLanes;
       const int64_t tile = across ? column : row, block = across ? row : column;
+      chunk.noise = noise;
+      chunk.noise.enter(problem);
       chunk.mean = means.of(problem, tile);
       chunk.std = stds.of(problem, tile);
       chunk.low = lows.of(problem, tile);
       chunk.high = highs.of(problem, tile);
       chunk.out = out + problem * noise.dimensions * noise.samples;
       const int lanes = static_cast<int>(std::min<int64_t>(kLanes, along - column));
-      chunk.z.fill(key_of(noise, problem), noise, tile, block, across);
+      chunk.z.fill(chunk.noise, tile, block, across);
       across ? chunk.template compute<true>() : chunk.template compute<false>();
       follow ? chunk.store(tile, block, across, lanes) : chunk.scatter(tile, block, across, lanes);
     }
   });
 }
 
-void draw(const Noise& noise, Vector mean, Vector std, Vector low, Vector high, const Tensor& out) {
-  dispatch(out.scalar_type(),
-      [&](auto zero) { draw_as(noise, mean, std, low, high, mutable_data<decltype(zero)>(out)); });
+void draw(const Call& call, const Tensor& out) {
+  dispatch(out.scalar_type(), [&](auto zero) { draw_as(call, mutable_data<decltype(zero)>(out)); });
 }
 
 }  // namespace

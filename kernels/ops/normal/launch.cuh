@@ -8,11 +8,11 @@ namespace {
 
 // Tiles along the fast and the slow side to a grid: as many steps a thread as leave sixteen blocks
 // a multiprocessor.
-Shape make_shape(int64_t fast, int64_t slow, int device) {
+Shape make_shape(int64_t fast, int64_t slow, int multiprocessors) {
   int log_width = 0;
   while ((1 << log_width) < kThreads && (int64_t{1} << log_width) < fast) ++log_width;
   const int height = kThreads >> log_width;
-  const int64_t across = divide_up(fast, int64_t{1} << log_width), wanted = 16 * multiprocessors(device);
+  const int64_t across = divide_up(fast, int64_t{1} << log_width), wanted = 16 * multiprocessors;
   int steps = 1;
   while (steps < kMaxSteps && 2 * steps * height <= kMaxEntries &&
          across * divide_up(slow, 2 * steps * height) >= wanted) {
@@ -30,29 +30,10 @@ constexpr int64_t kLine = 128;  // bytes of a line of the cache
 // How many dimensions a thread of a small kernel has, by the load with one each.
 int rows_of(int64_t load) { return load < 4 ? 1 : load < 15 ? 2 : 4; }
 
-SmallKeys small_keys(const Noise& noise) {
-  const Key key = make_key(noise.seed);
-  return {noise.seed_data, noise.generation_data, noise.generation, key, late_keys(key)};
-}
-
-// Whether every problem's numbers begin at a multiple of 16 bytes.
-bool all_aligned(Vector v) { return is_aligned(v.data, 16) && v.stride % 4 == 0; }
-
-// Calls f with the number of dimensions a thread has and whether the noise comes from tensors, as types.
-template <typename F> void dispatch_small(int rows, const Noise& noise, const F& f) {
-  const auto with_rows = [&](auto kTensors) {
-    if (rows == 1) return f(std::integral_constant<int, 1>{}, kTensors);
-    if (rows == 2) return f(std::integral_constant<int, 2>{}, kTensors);
-    f(std::integral_constant<int, 4>{}, kTensors);
-  };
-  if (noise.seed_data != nullptr || noise.generation_data != nullptr) return with_rows(std::true_type{});
-  with_rows(std::false_type{});
-}
-
 // Whether the kernel for small results was launched; all else is left to the general ones.
-template <typename T, bool kDimFirst>
-bool launch_small(const Noise& noise, Vector mean, Vector std, Bounds<float> bounds, const Tensor& out) {
-  const int64_t device = multiprocessors(out.get_device_index()) * kThreads, limit = kSmallLoad * device;
+template <typename T, bool kDimFirst> bool launch_small(const Gpu& gpu, const Call& call, T* out) {
+  const Noise& noise = call.noise;
+  const int64_t device = gpu.multiprocessors * kThreads, limit = kSmallLoad * device;
   const int64_t blocks = divide_up(noise.samples, kTile);
   if (kDimFirst && noise.samples % kTile != 0) return false;
   if (noise.dimensions > limit || blocks > limit / noise.dimensions) return false;
@@ -67,45 +48,38 @@ bool launch_small(const Noise& noise, Vector mean, Vector std, Bounds<float> bou
   const int64_t block_threads = staged ? kThreads / across * across : kThreads;
   const Small job{make_divider(static_cast<uint32_t>(blocks * across)),
       make_divider(static_cast<uint32_t>(kDimFirst ? blocks : across)), static_cast<uint32_t>(threads),
-      all_aligned(mean) && all_aligned(std), staged, noise.dimensions, noise.samples,
-      static_cast<const float*>(mean.data), static_cast<const float*>(std.data), mean.stride, std.stride,
-      bounds, small_keys(noise)};
-  dispatch_small(rows, noise, [&](auto kRows, auto kTensors) {
-    launch_early(small_kernel<T, kRows.value, kTensors.value, kDimFirst>,
-        grid_of(divide_up(threads, block_threads), 1), static_cast<int>(block_threads), 0,
-        current_stream(out), job, mutable_data<T>(out));
-  });
+      staged, call};
+  auto* kernel = rows == 1   ? small_kernel<T, 1, kDimFirst>
+                 : rows == 2 ? small_kernel<T, 2, kDimFirst>
+                             : small_kernel<T, kTile, kDimFirst>;
+  gpu.launch_early(kernel, grid_of(divide_up(threads, block_threads), 1), block_threads, 0, job, out);
   return true;
 }
 
-template <typename T>
-void launch(Noise noise, Vector mean, Vector std, Vector low, Vector high, const Tensor& out) {
-  using Real = compute_t<T>;
-  const Bounds<Real> bounds = {
-      static_cast<const Real*>(low.data), static_cast<const Real*>(high.data), low.stride, high.stride};
+template <typename T> void launch(const Gpu& gpu, Call call, T* out) {
+  Noise& noise = call.noise;
   if (noise.samples == 1 || noise.dimensions == 1)
     noise.dim_first = noise.dimensions == 1;  // the same in memory
   const bool independent = !noise.shared && !noise.antithetic,
-             bounded = bounds.low != nullptr || bounds.high != nullptr;
-  if constexpr (sizeof(Real) == sizeof(float)) {
+             bounded = call.low.data != nullptr || call.high.data != nullptr;
+  if constexpr (std::is_same_v<compute_t<T>, float>) {
     auto* small = noise.dim_first ? launch_small<T, true> : launch_small<T, false>;
-    if (independent && mean.type == ScalarType::Float && small(noise, mean, std, bounds, out)) return;
+    if (independent && call.mean.type == ScalarType::Float && small(gpu, call, out)) return;
   }
   const int64_t blocks_of_samples = divide_up(noise.samples, kTile),
                 tiles = divide_up(noise.dimensions, kTile);
   const Shape shape = make_shape(noise.dim_first ? blocks_of_samples : tiles,
-      noise.dim_first ? tiles : blocks_of_samples, out.get_device_index());
+      noise.dim_first ? tiles : blocks_of_samples, gpu.multiprocessors);
   const bool plain = independent && !bounded && noise.samples % kTile == 0 && noise.dimensions % kTile == 0;
-  auto* kernel = noise.dim_first ? (plain ? rows_kernel<T, true> : rows_kernel<T, false>)
-                                 : (plain ? columns_kernel<T, true> : columns_kernel<T, false>);
-  kernel<<<grid_of(int64_t{shape.across} * shape.down, noise.problems), kThreads, 0, current_stream(out)>>>(
-      noise, mean, std, bounds, shape, mutable_data<T>(out));
-  STD_CUDA_KERNEL_LAUNCH_CHECK();
+  auto* kernel = noise.dim_first ? (plain ? sample_kernel<T, true, true> : sample_kernel<T, false, true>)
+                                 : (plain ? sample_kernel<T, true, false> : sample_kernel<T, false, false>);
+  gpu.launch(
+      kernel, grid_of(int64_t{shape.across} * shape.down, noise.problems), kThreads, 0, call, shape, out);
 }
 
-void draw(const Noise& noise, Vector mean, Vector std, Vector low, Vector high, const Tensor& out) {
-  const DeviceGuard guard(out.get_device_index());
-  dispatch(out.scalar_type(), [&](auto zero) { launch<decltype(zero)>(noise, mean, std, low, high, out); });
+void draw(const Call& call, const Tensor& out) {
+  const Gpu gpu{Device(out)};
+  dispatch(out.scalar_type(), [&](auto zero) { launch(gpu, call, mutable_data<decltype(zero)>(out)); });
 }
 
 }  // namespace

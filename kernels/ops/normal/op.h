@@ -2,52 +2,43 @@
 // device's `draw`.
 #pragma once
 
-#ifdef __CUDACC__
-#include "launch.cuh"
-#else
-#include "cpu.h"
-#endif
-
+#include <string>
 #include <utility>
+
+#include "call.h"
 
 namespace cem_tetris::normal {
 namespace {
 
-// What the noise of a call is made of: numbers, or tensors that replace them; and how.
-struct Request {
-  int64_t seed, generation;
-  std::optional<Tensor> seeds, generations;
-  bool shared, antithetic, dim_first;
-};
-
-Tensor sample(const Problems& problems, int64_t dimensions, Vector mean, Vector std, int64_t samples,
-    Request request, ScalarType dtype, std::optional<Tensor> low, std::optional<Tensor> high) {
-  STD_TORCH_CHECK(request.generation >= 0 && static_cast<uint64_t>(request.generation) < kGenerations,
-      "expected a generation in 0..2^38 - 1, got ", request.generation);
+// Seed and generation of the noise are numbers, or tensors that replace them.
+Tensor sample(const Problems& problems, Vector mean, Vector std, Noise noise, std::optional<Tensor> seeds,
+    std::optional<Tensor> generations, ScalarType dtype, std::optional<Tensor> low,
+    std::optional<Tensor> high) {
+  const int64_t samples = noise.samples, dimensions = noise.dimensions;
+  STD_TORCH_CHECK(noise.generation < kGenerations, "expected a generation in 0..2^38 - 1, got ",
+      static_cast<int64_t>(noise.generation));
   STD_TORCH_CHECK(samples >= 0 && samples < int64_t{1} << 46 && dimensions < int64_t{1} << 44,
       "expected num_samples in 0..2^46 - 1 and less than 2^44 dimensions, got ", samples, " and ",
       dimensions);
   dispatch(mean.type, [](auto) {});
   STD_TORCH_CHECK(
-      problems.sizes.empty() || request.seeds.has_value(), "expected a tensor of seeds of the batch shape");
+      problems.sizes.empty() || seeds.has_value(), "expected a tensor of seeds of the batch shape");
   const auto numbers = [&](std::optional<Tensor>& tensor, const char* name, bool leads) -> const int64_t* {
     if (tensor.has_value()) tensor = problems.check(*tensor, name, ScalarType::Long, {}, leads);
     return const_data<int64_t>(tensor);
   };
-  const int64_t count = problems.count();
-  const Noise noise{static_cast<uint64_t>(request.seed), static_cast<uint64_t>(request.generation),
-      numbers(request.seeds, "seed", true), numbers(request.generations, "generation", false), count, samples,
-      dimensions, request.shared, request.antithetic, request.dim_first};
+  noise.seed_data = numbers(seeds, "seed", true);
+  noise.generation_data = numbers(generations, "generation", false);
   // The type that the samples are computed in.
   const ScalarType type = dtype == ScalarType::Double ? ScalarType::Double : ScalarType::Float;
   const auto bound = [&](std::optional<Tensor>& tensor, const char* name) -> Vector {
     const int64_t stride = problems.check_row(tensor, name, type, dimensions);
     return {const_data<void>(tensor), type, stride};
   };
-  const Vector lows = bound(low, "low"), highs = bound(high, "high");
+  const Call call{noise, mean, std, bound(low, "low"), bound(high, "high")};
   const Tensor out =
       problems.empty(dtype, {noise.dim_first ? dimensions : samples, noise.dim_first ? samples : dimensions});
-  if (count != 0 && dimensions != 0 && samples != 0) draw(noise, mean, std, lows, highs, out);
+  if (noise.problems != 0 && dimensions != 0 && samples != 0) draw(call, out);
   return out;
 }
 
@@ -59,10 +50,11 @@ Tensor sample_normal(const Tensor& mean, const Tensor& std, int64_t num_samples,
   const ScalarType type = mean.scalar_type();
   const int64_t dimensions = mean.sizes().back();
   const Tensor means = dense(mean), stds = problems.check(std, "std", type, {dimensions});
-  return sample(problems, dimensions, {const_data<void>(means), type, dimensions},
-      {const_data<void>(stds), type, dimensions}, num_samples,
-      {seed, generation, std::move(seeds), std::move(generations), shared, antithetic, dim_first}, dtype,
-      std::move(low), std::move(high));
+  return sample(problems, {const_data<void>(means), type, dimensions},
+      {const_data<void>(stds), type, dimensions},
+      {static_cast<uint64_t>(seed), static_cast<uint64_t>(generation), nullptr, nullptr, problems.count(),
+          num_samples, dimensions, shared, antithetic, dim_first},
+      std::move(seeds), std::move(generations), dtype, std::move(low), std::move(high));
 }
 
 Tensor sample_normal_seeded(const Tensor& mean, const Tensor& std, int64_t num_samples, int64_t seed,
@@ -83,14 +75,33 @@ Tensor sample_normal_rows(const Tensor& given, int64_t num_samples, const Tensor
   const int64_t dimensions = sizes.back(), stride = sizes[sizes.size() - 2] * dimensions;
   const ScalarType type = rows.scalar_type();
   const char* first = const_data<char>(rows);
-  return sample(problems, dimensions, {first, type, stride},
-      {first + dimensions * rows.element_size(), type, stride}, num_samples,
-      {0, 0, seeds, generation, false, false, false}, type, std::move(low), std::move(high));
+  return sample(problems, {first, type, stride}, {first + dimensions * rows.element_size(), type, stride},
+      {0, 0, nullptr, nullptr, problems.count(), num_samples, dimensions, false, false, false}, seeds,
+      generation, type, std::move(low), std::move(high));
 }
 
 }  // namespace
 }  // namespace cem_tetris::normal
 
+#ifndef __CUDACC__
+STABLE_TORCH_LIBRARY_FRAGMENT(cem_tetris, m) {
+  const std::string arguments =
+      "(Tensor mean, Tensor std, SymInt num_samples, SymInt seed, SymInt generation, Tensor? seeds, "
+      "Tensor? generations, bool shared_noise, bool antithetic, bool dim_first, ScalarType dtype, "
+      "Tensor? low, Tensor? high) -> Tensor";
+  m.def(("sample_normal" + arguments).c_str());
+  // Without a derivative, whose formula puts Python into every call, some 40 us.
+  m.def(("sample_normal_no_grad" + arguments).c_str());
+  // What a plain call needs, of seeds below 2^63, and what an optimiser needs, of rows (..., R, d) as (...,
+  // N, d): an argument of a schema costs the host some 60 ns, passed or not, and a view for one a
+  // microsecond.
+  m.def("sample_normal_seeded(Tensor mean, Tensor std, SymInt num_samples, SymInt seed, SymInt generation=0, "
+        "bool dim_first=True) -> Tensor");
+  m.def(
+      "sample_normal_rows(Tensor rows, SymInt num_samples, Tensor seed, Tensor generation, Tensor? low=None, "
+      "Tensor? high=None) -> Tensor");
+}
+#endif
 STABLE_TORCH_LIBRARY_IMPL(cem_tetris, CEM_TETRIS_DEVICE, m) {
   m.impl("sample_normal", TORCH_BOX(&cem_tetris::normal::sample_normal));
   m.impl("sample_normal_no_grad", TORCH_BOX(&cem_tetris::normal::sample_normal));

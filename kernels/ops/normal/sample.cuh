@@ -1,4 +1,4 @@
-// out = mean + std * z: the forward kernels, one a layout.
+// out = mean + std * z: the forward kernel.
 //
 // Roofline: 4 bytes written a float32 and nothing else of weight, so the bound is the write bandwidth: an
 // H200 fills 4 GB in 877 us. By the disassembly a normal takes 17.8 instructions, 3.75 of them 32 x 32 -> 64
@@ -12,7 +12,7 @@
 #include <type_traits>
 
 #include "call.h"
-#include "common.cuh"
+#include "gpu.cuh"
 
 namespace cem_tetris::normal {
 
@@ -22,114 +22,63 @@ constexpr int kMaxEntries = 256;  // of the table in shared memory
 constexpr int64_t kGroup = 128;
 
 // Blocks a multiprocessor that leave a thread enough registers.
-template <typename T> constexpr int kResidentRows = sizeof(T) == sizeof(double) ? 2 : 3;
-template <typename T, bool kPlain> constexpr int kResidentColumns = sizeof(T) == sizeof(double) ? 2
-                                                                    : kPlain                    ? 4
-                                                                                                : 3;
-
-template <typename Real> struct Bounds {
-  const Real* low;  // null where there are none
-  const Real* high;
-  int64_t low_stride, high_stride;  // from one problem to the next
-};
+template <typename T, bool kPlain, bool kDimFirst> constexpr int kResident = sizeof(T) == sizeof(double) ? 2
+                                                                             : kPlain && !kDimFirst      ? 4
+                                                                                                         : 3;
 
 // Four consecutive elements from first on; beyond the end, the last one again. All are asked for before any
 // is waited for: under a stream of stores a load takes microseconds.
-template <typename T, typename Real>
-__device__ __forceinline__ void load_four(const void* data, int64_t first, int64_t count, Real (&to)[kTile]) {
-  T x[kTile];
-#pragma unroll
-  for (int j = 0; j < kTile; ++j) x[j] = static_cast<const T*>(data)[min(first + j, count - 1)];
-#pragma unroll
-  for (int j = 0; j < kTile; ++j) to[j] = static_cast<Real>(x[j]);
-}
-
 template <typename Real>
 __device__ __forceinline__ void load_four(Vector v, int64_t first, int64_t count, Real (&to)[kTile]) {
+  const auto load = [&](auto zero) {
+    decltype(zero) x[kTile];
+#pragma unroll
+    for (int j = 0; j < kTile; ++j)
+      x[j] = static_cast<const decltype(zero)*>(v.data)[min(first + j, count - 1)];
+#pragma unroll
+    for (int j = 0; j < kTile; ++j) to[j] = static_cast<Real>(x[j]);
+  };
   switch (v.type) {
-    case ScalarType::Float: return load_four<float>(v.data, first, count, to);
-    case ScalarType::Double: return load_four<double>(v.data, first, count, to);
-    case ScalarType::Half: return load_four<Half>(v.data, first, count, to);
-    default: return load_four<BFloat16>(v.data, first, count, to);
+    case ScalarType::Float: return load(float{});
+    case ScalarType::Double: return load(double{});
+    case ScalarType::Half: return load(Half{});
+    default: return load(BFloat16{});
   }
-}
-
-__device__ __forceinline__ bool is_aligned_float(Vector v) {
-  return v.type == ScalarType::Float && reinterpret_cast<uintptr_t>(v.data) % 16 == 0;
-}
-
-// What is prepared of the noise of a tile's four dimensions.
-struct Dimensions {
-  DimensionPart part[kTile];
-};
-__device__ __forceinline__ Dimensions dimensions_of(Key key, uint64_t first, uint64_t generation) {
-  return {{dimension_part(key, first, generation), dimension_part(key, first + 1, generation),
-      dimension_part(key, first + 2, generation), dimension_part(key, first + 3, generation)}};
 }
 
 // The four dimensions of a tile: their noise's part and their parameters.
 template <typename Real, bool kPlain> struct alignas(16) Column {
-  Dimensions noise;
+  DimensionPart noise[kTile];
   Real mean[kTile], std[kTile];
   Real low[kPlain ? 1 : kTile], high[kPlain ? 1 : kTile];
 };
 
-template <typename Real, bool kPlain> __device__ __forceinline__ Column<Real, kPlain> load_column(
-    Key key, const Noise& noise, Vector mean, Vector std, Bounds<Real> bounds, int64_t first) {
+template <typename Real, bool kPlain>
+__device__ __forceinline__ Column<Real, kPlain> load_column(Key key, const Call& call, int64_t first) {
+  const Noise& noise = call.noise;
   Column<Real, kPlain> column;
   const uint64_t source = !kPlain && noise.shared ? 0 : first;
-  if (kPlain && sizeof(Real) == sizeof(float) && is_aligned_float(mean) && is_aligned_float(std)) {
-    const auto means = static_cast<const Pack<float, kTile>*>(mean.data)[first / kTile];
-    const auto stds = static_cast<const Pack<float, kTile>*>(std.data)[first / kTile];
-#pragma unroll
-    for (int j = 0; j < kTile; ++j) {
-      column.mean[j] = means.value[j];
-      column.std[j] = stds.value[j];
-    }
-  } else {
-    load_four(mean, first, noise.dimensions, column.mean);
-    load_four(std, first, noise.dimensions, column.std);
-  }
+  load_four(call.mean, first, noise.dimensions, column.mean);
+  load_four(call.std, first, noise.dimensions, column.std);
   if (!kPlain) {
 #pragma unroll
     for (int j = 0; j < kTile; ++j) {
       const int64_t i = min(first + j, noise.dimensions - 1);
-      column.low[j] = bounds.low != nullptr ? bounds.low[i] : -static_cast<Real>(INFINITY);
-      column.high[j] = bounds.high != nullptr ? bounds.high[i] : static_cast<Real>(INFINITY);
+      const auto *low = static_cast<const Real*>(call.low.data),
+                 *high = static_cast<const Real*>(call.high.data);
+      column.low[j] = low != nullptr ? low[i] : -static_cast<Real>(INFINITY);
+      column.high[j] = high != nullptr ? high[i] : static_cast<Real>(INFINITY);
     }
   }
-  column.noise = dimensions_of(key, source, noise.generation);
+#pragma unroll
+  for (int j = 0; j < kTile; ++j) column.noise[j] = dimension_part(key, source + j, noise.generation);
   return column;
 }
 
-__device__ __forceinline__ void move_to_problem(Vector& v, int64_t problem) {
+// To the numbers of a problem.
+__device__ __forceinline__ void move_to(int64_t problem, Vector& v) {
   const int bytes = v.type == ScalarType::Double ? 8 : v.type == ScalarType::Float ? 4 : 2;
   v.data = static_cast<const char*>(v.data) + problem * v.stride * bytes;
-}
-
-template <typename Real>
-__device__ __forceinline__ void move_to_problem(Bounds<Real>& bounds, int64_t problem) {
-  if (bounds.low != nullptr) bounds.low += problem * bounds.low_stride;
-  if (bounds.high != nullptr) bounds.high += problem * bounds.high_stride;
-}
-
-// The problem of a block, along the grid's second and third side.
-__device__ __forceinline__ int64_t problem_of_block() {
-  return static_cast<int64_t>(blockIdx.z) * gridDim.y + blockIdx.y;
-}
-
-// Whether a block has a problem of the batch, whose seed, generation, numbers and parameters then stand in
-// place of those of all.
-template <typename T, typename... Parameters>
-__device__ __forceinline__ bool enter_problem(Noise& noise, T*& numbers, Parameters&... parameters) {
-  const int64_t problem = problem_of_block();
-  if (problem >= noise.problems) return false;
-  if (noise.seed_data != nullptr) noise.seed = static_cast<uint64_t>(noise.seed_data[problem]);
-  if (noise.generation_data != nullptr)
-    noise.generation = static_cast<uint64_t>(*noise.generation_data) % kGenerations;
-  (move_to_problem(parameters, problem), ...);
-  numbers += problem * noise.dimensions * noise.samples;
-  return true;
 }
 
 inline dim3 grid_of(int64_t blocks, int64_t problems) {
@@ -142,12 +91,6 @@ inline dim3 grid_of(int64_t blocks, int64_t problems) {
       static_cast<unsigned>(layers));
 }
 
-// The keys go through shared memory: registers that are loaded stay, while those that are computed ptxas
-// computes again in every turn of a loop.
-__device__ __forceinline__ void put_keys(Key key, LateKeys& shared) {
-  if (threadIdx.x < kLateKeys) shared.word[threadIdx.x] = late_key(key, threadIdx.x);
-}
-
 // x[dimension][sample] of a tile.
 template <typename Real, bool kPlain> __device__ __forceinline__ void sample_tile(const LateKeys& keys,
     const Noise& noise, const Column<Real, kPlain>& column, const Samples<Real>& samples,
@@ -155,7 +98,7 @@ template <typename Real, bool kPlain> __device__ __forceinline__ void sample_til
   Polar<Real> pairs[kTile / 2];
 #pragma unroll
   for (int j = 0; j < kTile; ++j) {
-    if (kPlain || !noise.shared || j == 0) set_pairs(keys, column.noise.part[j], samples, pairs);
+    if (kPlain || !noise.shared || j == 0) set_pairs(keys, column.noise[j], samples, pairs);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const Polar<Real> z = pairs[half];
@@ -214,97 +157,78 @@ struct Shape {
   uint32_t group;         // blocks along the fast side that run before those below them
 };
 
-// Where a block lies. Blocks that run side by side shall write few rows where those are long.
-struct Place {
-  uint32_t across, down;
-};
-__device__ __forceinline__ Place place_of(const Shape& shape) {
-  const uint32_t blocks = shape.group * shape.down;
-  const uint32_t first = blockIdx.x / blocks * shape.group, rest = blockIdx.x % blocks;
-  const uint32_t width = min(shape.group, shape.across - first);
-  return {first + rest % width, rest / width};
-}
-
-// (d, N): threads along the samples, the table holds dimensions.
-template <typename T, bool kPlain> __global__ __launch_bounds__(kThreads, kResidentRows<T>) void rows_kernel(
-    Noise noise, Vector mean, Vector std, Bounds<compute_t<T>> bounds, Shape shape, T* out) {
+// Threads lie along the samples if kDimFirst, and the table holds dimensions; else they lie along the
+// dimensions, and it holds blocks of samples.
+template <typename T, bool kPlain, bool kDimFirst> __global__ __launch_bounds__(
+    kThreads, kResident<T, kPlain, kDimFirst>) void sample_kernel(Call call, Shape shape, T* out) {
   using Real = compute_t<T>;
-  __shared__ Column<Real, kPlain> table[kMaxEntries];
+  using OfDimensions = Column<Real, kPlain>;
+  __shared__ alignas(16) std::conditional_t<kDimFirst, OfDimensions, Samples<Real>> table[kMaxEntries];
   __shared__ LateKeys shared_keys;
-  if (!enter_problem(noise, out, mean, std, bounds)) return;
+  const int64_t problem = static_cast<int64_t>(blockIdx.z) * gridDim.y + blockIdx.y;
+  Noise& noise = call.noise;
+  if (problem >= noise.problems) return;
+  noise.enter(problem);
+  for (Vector* each : {&call.mean, &call.std, &call.low, &call.high}) move_to(problem, *each);
+  out += problem * noise.dimensions * noise.samples;
   const Key key = make_key(noise.seed);
   const int width = 1 << shape.log_width, height = kThreads >> shape.log_width,
             entries = height * shape.steps;
-  const int64_t first = static_cast<int64_t>(blockIdx.x / shape.across) * entries * kTile;
-  const int64_t block = static_cast<int64_t>(blockIdx.x % shape.across) * width + (threadIdx.x & (width - 1));
-  for (int i = threadIdx.x; i < entries && first + i * kTile < noise.dimensions; i += kThreads) {
-    table[i] = load_column<Real, kPlain>(key, noise, mean, std, bounds, first + i * kTile);
+  uint32_t across = blockIdx.x % shape.across, down = blockIdx.x / shape.across;
+  if constexpr (!kDimFirst) {  // blocks that run side by side shall write few rows where those are long
+    const uint32_t blocks = shape.group * shape.down, rest = blockIdx.x % blocks,
+                   left = blockIdx.x / blocks * shape.group, group = min(shape.group, shape.across - left);
+    across = left + rest % group;
+    down = rest / group;
   }
-  put_keys(key, shared_keys);
+  // In tiles: the thread's on the fast side, the block's first one on the slow side.
+  const int64_t fast = static_cast<int64_t>(across) * width + (threadIdx.x & (width - 1)),
+                slow = static_cast<int64_t>(down) * entries;
+  const int64_t first = (kDimFirst ? slow : fast) * kTile, block = kDimFirst ? fast : slow;
+  std::conditional_t<kDimFirst, Samples<Real>, OfDimensions> own;
+  if constexpr (kDimFirst) {
+    for (int i = threadIdx.x; i < entries && first + i * kTile < noise.dimensions; i += kThreads) {
+      table[i] = load_column<Real, kPlain>(key, call, first + i * kTile);
+    }
+  } else {
+    // The last threads may be beyond the dimensions, and load what they do not use.
+    const int64_t last = (noise.dimensions - 1) / kTile * kTile;
+    own = load_column<Real, kPlain>(key, call, min(first, last));
+    for (int i = threadIdx.x; i < entries; i += kThreads) {
+      table[i] = samples_of<Real>(key, noise.generation, noise.shared ? 0 : first, block, i);
+    }
+  }
+  // By way of shared memory: registers that are loaded stay, while those that are computed ptxas computes
+  // again in every turn of a loop.
+  if (threadIdx.x < kLateKeys) shared_keys.word[threadIdx.x] = late_key(key, threadIdx.x);
   __syncthreads();
-  if (block * kTile >= noise.samples) return;
+  const int64_t row_size = kDimFirst ? noise.samples : noise.dimensions, count = row_size - fast * kTile;
+  if (count <= 0) return;
 
   const LateKeys keys = shared_keys;
-  const auto samples = samples_of<Real>(key, noise.generation, noise.shared ? 0 : first, block);
-  const int64_t count = noise.samples - block * kTile;
-  const bool whole = noise.samples % kTile == 0;
+  if constexpr (kDimFirst) {
+    own = samples_of<Real>(key, noise.generation, noise.shared ? 0 : first, block);
+  }
+  const bool whole = row_size % kTile == 0;
   int entry = threadIdx.x >> shape.log_width;
-  T* to = out + (first + entry * kTile) * noise.samples + block * kTile;
-  const int64_t left = noise.dimensions - first;
+  T* to = out + (slow + entry) * kTile * row_size + fast * kTile;
+  const int64_t left = (kDimFirst ? noise.dimensions : noise.samples) - slow * kTile;
   for (; entry < entries && entry * kTile < left; entry += height) {
     Real x[kTile][kTile];
-    sample_tile<Real, kPlain>(keys, noise, table[entry], samples, x);
+    if constexpr (kDimFirst) {
+      sample_tile<Real, kPlain>(keys, noise, table[entry], own, x);
+    } else {
+      sample_tile<Real, kPlain>(keys, noise, own, table[entry], x);
+    }
     T* row = to;
 #pragma unroll
-    for (int j = 0; j < kTile; ++j) {
-      if (kPlain || entry * kTile + j < left) store(row, x[j], count, kPlain || whole);
-      row += noise.samples;
+    for (int r = 0; r < kTile; ++r) {
+      const auto at = [&](int i) { return kDimFirst ? x[r][i] : x[i][r]; };
+      const Real y[kTile] = {at(0), at(1), at(2), at(3)};
+      if (kPlain || entry * kTile + r < left) store(row, y, count, kPlain || whole);
+      row += row_size;
     }
-    to += height * kTile * noise.samples;
-  }
-}
-
-// (N, d): threads along the dimensions, the table holds blocks of samples.
-template <typename T, bool kPlain>
-__global__ __launch_bounds__(kThreads, kResidentColumns<T, kPlain>) void columns_kernel(
-    Noise noise, Vector mean, Vector std, Bounds<compute_t<T>> bounds, Shape shape, T* out) {
-  using Real = compute_t<T>;
-  __shared__ alignas(16) Samples<Real> table[kMaxEntries];
-  __shared__ LateKeys shared_keys;
-  if (!enter_problem(noise, out, mean, std, bounds)) return;
-  const Key key = make_key(noise.seed);
-  const int width = 1 << shape.log_width, height = kThreads >> shape.log_width,
-            entries = height * shape.steps;
-  const Place place = place_of(shape);
-  const int64_t block = static_cast<int64_t>(place.down) * entries;
-  const int64_t first = (static_cast<int64_t>(place.across) * width + (threadIdx.x & (width - 1))) * kTile;
-  // The last threads may be beyond the dimensions, and load what they do not use.
-  const int64_t last = (noise.dimensions - 1) / kTile * kTile;
-  const auto column = load_column<Real, kPlain>(key, noise, mean, std, bounds, min(first, last));
-  for (int i = threadIdx.x; i < entries; i += kThreads) {
-    table[i] = samples_of<Real>(key, noise.generation, noise.shared ? 0 : first, block, i);
-  }
-  put_keys(key, shared_keys);
-  __syncthreads();
-  if (first >= noise.dimensions) return;
-
-  const LateKeys keys = shared_keys;
-  const int64_t count = noise.dimensions - first;
-  const bool whole = noise.dimensions % kTile == 0;
-  int entry = threadIdx.x >> shape.log_width;
-  T* to = out + (block + entry) * kTile * noise.dimensions + first;
-  const int64_t left = noise.samples - block * kTile;
-  for (; entry < entries && entry * kTile < left; entry += height) {
-    Real x[kTile][kTile];
-    sample_tile<Real, kPlain>(keys, noise, column, table[entry], x);
-    T* row = to;
-#pragma unroll
-    for (int s = 0; s < kTile; ++s) {
-      const Real y[kTile] = {x[0][s], x[1][s], x[2][s], x[3][s]};
-      if (kPlain || entry * kTile + s < left) store(row, y, count, kPlain || whole);
-      row += noise.dimensions;
-    }
-    to += height * kTile * noise.dimensions;
+    to += height * kTile * row_size;
   }
 }
 

@@ -10,19 +10,9 @@
 // side, then problems, so that no thread is idle but the last ones.
 #pragma once
 
-#include "early_launch.cuh"
 #include "sample.cuh"
 
 namespace cem_tetris::normal {
-
-// What every thread of a small kernel needs of seed and generation.
-struct SmallKeys {
-  const int64_t* seed_data;  // where not null, in place of key and late
-  const int64_t* generation_data;
-  uint64_t generation;
-  Key key;
-  LateKeys late;
-};
 
 // n / divisor for n < 2^31 by a product (T. Granlund, P. Montgomery: Division by invariant integers using
 // multiplication, PLDI 1994).
@@ -44,42 +34,16 @@ inline Divider make_divider(uint32_t divisor) {
 struct Small {
   Divider of_problem, of_slow;  // threads of a problem, and of a place on its slow side
   uint32_t threads;
-  bool aligned;  // mean and std of every problem to 16 bytes
-  bool staged;   // a block has whole blocks of samples, and its result goes through shared memory
-  int64_t dimensions, samples;
-  const float *mean, *std;
-  int64_t mean_stride, std_stride;
-  Bounds<float> bounds;
-  SmallKeys keys;
+  bool staged;  // a block has whole blocks of samples, and its result goes through shared memory
+  Call call;    // of float
 };
 
-// From the device's memory, where they are there.
-template <bool kTensors>
-__device__ __forceinline__ SmallKeys load_keys(const SmallKeys& given, int64_t problem) {
-  SmallKeys keys = given;
-  if constexpr (kTensors) {
-    if (keys.seed_data != nullptr) keys.key = make_key(static_cast<uint64_t>(keys.seed_data[problem]));
-    if (keys.generation_data != nullptr)
-      keys.generation = static_cast<uint64_t>(*keys.generation_data) % kGenerations;
-    keys.late = late_keys(keys.key);
-  }
-  return keys;
-}
-
-template <int kRows>
-__device__ __forceinline__ void load_rows(const float* from, bool aligned, float (&to)[kRows]) {
-  if (kRows % 4 == 0 && aligned) {
+// The numbers of a problem from a dimension on.
+template <int kRows> __device__ __forceinline__ void load_rows(
+    Vector from, int64_t problem, int64_t dimension, float (&to)[kRows]) {
 #pragma unroll
-    for (int i = 0; i < kRows / 4; ++i) {
-      const float4 pack = reinterpret_cast<const float4*>(from)[i];
-      to[4 * i] = pack.x;
-      to[4 * i + 1] = pack.y;
-      to[4 * i + 2] = pack.z;
-      to[4 * i + 3] = pack.w;
-    }
-  } else {
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) to[i] = from[i];
+  for (int i = 0; i < kRows; ++i) {
+    to[i] = static_cast<const float*>(from.data)[problem * from.stride + dimension + i];
   }
 }
 
@@ -93,58 +57,55 @@ __device__ __forceinline__ void store_some(T* to, const Pack<T, kCount>& x) {
   }
 }
 
-// mean + std * z for a pair of samples.
-__device__ __forceinline__ void sample_pair(
-    uint32_t radius, uint32_t angle, float mean, float std, float& even, float& odd) {
-  const Polar<float> z = polar(radius, angle);
-  const float scale = std * z.radius;
-  even = fmaf(scale, z.cosine, mean);
-  odd = fmaf(scale, z.sine, mean);
-}
-
-template <typename T, int kRows, bool kTensors, bool kDimFirst> __global__ __launch_bounds__(
-    kThreads) void small_kernel(const __grid_constant__ Small job, T* __restrict__ out) {
+template <typename T, int kRows, bool kDimFirst> __global__ __launch_bounds__(kThreads) void small_kernel(
+    const __grid_constant__ Small job, T* __restrict__ out) {
   wait_for_kernel_before();
+  Noise noise = job.call.noise;
   const uint32_t before = blockIdx.x * blockDim.x, thread = min(before + threadIdx.x, job.threads - 1);
   const uint32_t problem = job.of_problem.quotient(thread), rest = thread - problem * job.of_problem.divisor;
   const uint32_t slow = job.of_slow.quotient(rest), fast = rest - slow * job.of_slow.divisor;
   const uint32_t block = kDimFirst ? fast : slow;
   // The last dimensions of (..., d, N) may be written twice, with the same numbers.
   const int64_t dimension =
-      kDimFirst ? min(slow * int64_t{kRows}, job.dimensions - kRows) : fast * int64_t{kRows};
-  const bool aligned = job.aligned && (!kDimFirst || dimension % kRows == 0);
+      kDimFirst ? min(slow * int64_t{kRows}, job.call.noise.dimensions - kRows) : fast * int64_t{kRows};
   float means[kRows], stds[kRows];
-  load_rows(job.mean + problem * job.mean_stride + dimension, aligned, means);
-  load_rows(job.std + problem * job.std_stride + dimension, aligned, stds);
+  load_rows(job.call.mean, problem, dimension, means);
+  load_rows(job.call.std, problem, dimension, stds);
 
-  const SmallKeys keys = load_keys<kTensors>(job.keys, problem);
-  const BlockPart samples = block_part(keys.key, block, keys.generation, upper(keys.generation, 0, 0));
+  noise.enter(problem);
+  const Key key = make_key(noise.seed);
+  const LateKeys keys = late_keys(key);
+  const auto samples = samples_of<float>(key, noise.generation, 0, block);
   float x[kTile][kRows];
 #pragma unroll
   for (int i = 0; i < kRows; ++i) {
-    const Words w = words(keys.late, dimension_part(keys.key, dimension + i, keys.generation), samples);
-    sample_pair(w.word[0], w.word[1], means[i], stds[i], x[0][i], x[1][i]);
-    sample_pair(w.word[2], w.word[3], means[i], stds[i], x[2][i], x[3][i]);
+    Polar<float> z[kTile / 2];
+    set_pairs(keys, dimension_part(key, dimension + i, noise.generation), samples, z);
+#pragma unroll
+    for (int s = 0; s < kTile; ++s) {
+      const Polar<float>& pair = z[s / 2];
+      x[s][i] = fmaf(stds[i] * pair.radius, s % 2 == 0 ? pair.cosine : pair.sine, means[i]);
+    }
   }
-  const auto clamp = [&](const float* bound, int64_t stride, const auto& beyond) {
-    if (bound == nullptr) return;
+  const auto clamp = [&](Vector bound, const auto& beyond) {
+    if (bound.data == nullptr) return;
     float limit[kRows];
-    load_rows(bound + problem * stride + dimension, false, limit);
+    load_rows(bound, problem, dimension, limit);
 #pragma unroll
     for (int i = 0; i < kTile * kRows; ++i) {  // NaN stays
       float& value = x[i / kRows][i % kRows];
       if (beyond(value, limit[i % kRows])) value = limit[i % kRows];
     }
   };
-  clamp(job.bounds.low, job.bounds.low_stride, [](float a, float b) { return a < b; });
-  clamp(job.bounds.high, job.bounds.high_stride, [](float a, float b) { return a > b; });
+  clamp(job.call.low, [](float a, float b) { return a < b; });
+  clamp(job.call.high, [](float a, float b) { return a > b; });
   const int64_t first = static_cast<int64_t>(block) * kTile;
   if constexpr (kDimFirst) {
-    T* to = out + (problem * job.dimensions + dimension) * job.samples + first;
+    T* to = out + (problem * job.call.noise.dimensions + dimension) * job.call.noise.samples + first;
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
       const float row[kTile] = {x[0][i], x[1][i], x[2][i], x[3][i]};
-      store_some(to + i * job.samples, packed<T>(row));
+      store_some(to + i * job.call.noise.samples, packed<T>(row));
     }
   } else {
     if constexpr (kRows == kTile) {
@@ -168,10 +129,10 @@ template <typename T, int kRows, bool kTensors, bool kDimFirst> __global__ __lau
         return;
       }
     }
-    T* to = out + (problem * job.samples + first) * job.dimensions + dimension;
+    T* to = out + (problem * job.call.noise.samples + first) * job.call.noise.dimensions + dimension;
 #pragma unroll
     for (int i = 0; i < kTile; ++i) {
-      if (first + i < job.samples) store_some(to + i * job.dimensions, packed<T>(x[i]));
+      if (first + i < job.call.noise.samples) store_some(to + i * job.call.noise.dimensions, packed<T>(x[i]));
     }
   }
 }
