@@ -20,6 +20,8 @@ template <class L, class Source> struct Slot {
 
 // One slot for every source.
 template <class L, class... Sources> struct Slots : Slot<L, Sources>... {
+  template <class S> using With =
+      std::conditional_t<(std::is_same_v<S, Sources> || ...), Slots, Slots<L, Sources..., S>>;
   TETRIS_FUNCTION explicit Slots(const Board<L>& board) : Slot<L, Sources>{Sources::prepare(board)}... {}
 };
 
@@ -27,18 +29,8 @@ template <class L, class... Sources> struct Slots : Slot<L, Sources>... {
 template <class Given, class... Features> struct WithSources {
   using Known = Given;
 };
-template <class L, class... Sources, class F, class... More>
-struct WithSources<Slots<L, Sources...>, F, More...> {
-  using First = SourceOf<F>;
-  using Second = SecondSourceOf<F>;
-  static constexpr bool first_given = (std::is_same_v<First, Sources> || ...);
-  static constexpr bool second_given =
-      std::is_same_v<First, Second> || (std::is_same_v<Second, Sources> || ...);
-  template <class... Also> using With =
-      std::conditional_t<second_given, Slots<L, Sources..., Also...>, Slots<L, Sources..., Also..., Second>>;
-  using Both = std::conditional_t<first_given, With<>, With<First>>;
-  using Known = typename WithSources<Both, More...>::Known;
-};
+template <class Given, class F, class... More> struct WithSources<Given, F, More...>
+    : WithSources<typename Given::template With<SourceOf<F>>::template With<SecondSourceOf<F>>, More...> {};
 
 // In place of ColumnScores, their weights or a StepTable where there are none.
 struct Nothing {
@@ -51,7 +43,7 @@ template <class... Features> struct FeatureList {
   static constexpr int COUNT = sizeof...(Features);
   static_assert(((Features::denominator == 1 || std::is_same_v<Features, LandingHeight>) && ...),
       "expected a feature that is a whole number: double it here and in its reference in Python");
-  static constexpr bool all_follow_drops = (follows_drops<Features>() & ...);
+  static constexpr bool all_follow_drops = (!Features::whole_board_only & ...);
   // Scored by ColumnScores.
   template <class F> static constexpr bool by_column = F::column_height >= 0 || F::column_step >= 0;
   static constexpr bool has_columns = all_follow_drops && (by_column<Features> || ...);
@@ -343,7 +335,7 @@ template <class L, class List> struct Chooser {
   TETRIS_FUNCTION Choice choose(Search& search, int piece) const {
     search.best.clear();
     search.rest = 0;
-    const Plan<L>& plan = plan_of<L>(piece);
+    const Plan<L>& plan = PLANS<L>[piece];
     for (int i = 0; i < plan.ones.count; ++i) score_group(search, plan.ones.group[i]);
     for (int i = 0; i < plan.fours.count; ++i) score_group(search, plan.fours.group[i]);
     for (int i = 0; i < plan.twos.count; ++i) score_group(search, plan.twos.group[i]);

@@ -45,7 +45,7 @@ struct Bumpiness : BitCount<Bumpiness> {
     typename L::template Kept<uint8_t, typename L::ColumnInts> steps, pairs;
   };
   template <class L> TETRIS_FUNCTION static Prepared<L> prepare(const Board<L>& board) {
-    const auto steps = L::run_length(words(board));
+    const auto steps = L::popcount(words(board));
     const auto pairs = steps + L::right(steps);
     return {L::total(steps), board.template keep<uint8_t>(steps), board.template keep<uint8_t>(pairs)};
   }

@@ -37,7 +37,7 @@ template <class List> class Writer {
   }
 
   void write() {
-    const Plan<L>& plan = plan_of<L>(piece_);
+    const Plan<L>& plan = PLANS<L>[piece_];
     const Ground<L> ground(board_);
     const typename List::template Prepared<L> prepared(board_);
     const auto each = [&](const auto& groups) {

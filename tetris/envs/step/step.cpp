@@ -104,39 +104,27 @@ template <int WIDTH> class View {
 };
 
 struct Cpu {
+  // Compiled for the usual width and for any.
   static void step(const Tensor&, const Environments& all, const StepTensors& tensors, const Task& task) {
-    each(all, task, [&](const Geometry<L>& geometry, const auto& view, int64_t i) {
-      L::ColumnBits columns, shown;
-      const int piece = step_one(all, tensors, task, geometry, i, columns, shown);
-      view.write(i, columns, piece);
-      if (tensors.final_board != nullptr) {
-        view.write_final(i, shown, tensors.terminated[i] || tensors.truncated[i], tensors.final_board);
-      }
-    });
-  }
-
-  static void observe(const Tensor&, const Environments& all, const Task& task) {
-    each(all, task, [&](const Geometry<L>& geometry, const auto& view, int64_t i) {
-      const int piece = task.piece(all.seed[i], all.stream[i], all.time[i]);
-      view.write(i, load_columns(geometry, all.columns + i, all.count), piece);
-      all.write_next(task, i);
-    });
+    if (task.rules.width == MAX_WIDTH) step_on<MAX_WIDTH>(all, tensors, task);
+    else step_on<0>(all, tensors, task);
   }
 
  private:
-  // Calls `play(geometry, view, i)` for every environment i, compiled for the usual width and for any.
-  template <class Play> static void each(const Environments& all, const Task& task, const Play& play) {
-    if (task.rules.width == MAX_WIDTH) each_on<MAX_WIDTH>(all, task, play);
-    else each_on<0>(all, task, play);
-  }
-
-  template <int WIDTH, class Play>
-  static void each_on(const Environments& all, const Task& task, const Play& play) {
-    const int width = WIDTH > 0 ? WIDTH : task.rules.width, height = task.rules.height;
-    const View<WIDTH> view(all, width, height);
+  template <int WIDTH>
+  static void step_on(const Environments& all, const StepTensors& tensors, const Task& task) {
+    const View<WIDTH> view(all, task.rules.width, task.rules.height);
     torch::stable::parallel_for(0, all.count, GRAIN, [&](int64_t begin, int64_t end) {
       const Geometry<L> geometry(task.rules);
-      for (int64_t i = begin; i < end; ++i) play(geometry, view, i);
+      for (int64_t i = begin; i < end; ++i) {
+        L::ColumnBits columns, shown;
+        const int piece = tensors.actions == nullptr
+                              ? observe_one(all, task, geometry, i, columns)
+                              : step_one(all, tensors, task, geometry, i, columns, shown);
+        view.write(i, columns, piece);
+        if (tensors.final_board == nullptr) continue;
+        view.write_final(i, shown, tensors.terminated[i] || tensors.truncated[i], tensors.final_board);
+      }
     });
   }
 };
