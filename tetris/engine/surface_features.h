@@ -228,56 +228,23 @@ template <int DEPTH> struct SquaredDeepWells : StepFeature<SquaredDeepWells<DEPT
   }
 };
 
-struct Peaks : StepFeature<Peaks> {
-  template <class S> TETRIS_FUNCTION static auto value(const S& steps) { return S::count(steps.peaks()); }
-};
-
-struct FlatSteps : StepFeature<FlatSteps> {
-  template <class S> TETRIS_FUNCTION static auto value(const S& steps) { return S::count(steps.flat()); }
-};
-
-struct SingleSteps : StepFeature<SingleSteps> {
-  template <class S> TETRIS_FUNCTION static auto value(const S& steps) { return S::count(steps.by(1).all()); }
-};
-
-struct DoubleSteps : StepFeature<DoubleSteps> {
-  template <class S> TETRIS_FUNCTION static auto value(const S& steps) { return S::count(steps.by(2).all()); }
-};
-
-struct FlatPairs : StepFeature<FlatPairs> {
-  template <class S> TETRIS_FUNCTION static auto value(const S& steps) {
-    return S::count(steps.flat_pairs());
-  }
-};
-
-struct RisingPairs : StepFeature<RisingPairs> {
-  template <class S> TETRIS_FUNCTION static auto value(const S& steps) {
-    return S::count(steps.rising_pairs());
-  }
-};
-
-struct FallingPairs : StepFeature<FallingPairs> {
-  template <class S> TETRIS_FUNCTION static auto value(const S& steps) {
-    return S::count(steps.falling_pairs());
-  }
-};
-
-struct FittingPieces : StepFeature<FittingPieces> {
-  template <class S> TETRIS_FUNCTION static auto value(const S& steps) { return steps.template fitting<0>(); }
-};
-
-// Those that rest in at least two places.
-struct SparePieces : StepFeature<SparePieces> {
-  template <class S> TETRIS_FUNCTION static auto value(const S& steps) { return steps.template fitting<1>(); }
-};
-
-struct FitsS : StepFeature<FitsS> {
-  template <class S> TETRIS_FUNCTION static auto value(const S& steps) { return S::some(steps.fits_s()); }
-};
-
-struct FitsZ : StepFeature<FitsZ> {
-  template <class S> TETRIS_FUNCTION static auto value(const S& steps) { return S::some(steps.fits_z()); }
-};
+// A feature by an expression of `steps`, which are of type S.
+#define TETRIS_STEP_FEATURE(Name, ...)                                                           \
+  struct Name : StepFeature<Name> {                                                              \
+    template <class S> TETRIS_FUNCTION static auto value(const S& steps) { return __VA_ARGS__; } \
+  };
+TETRIS_STEP_FEATURE(Peaks, S::count(steps.peaks()))
+TETRIS_STEP_FEATURE(FlatSteps, S::count(steps.flat()))
+TETRIS_STEP_FEATURE(SingleSteps, S::count(steps.by(1).all()))
+TETRIS_STEP_FEATURE(DoubleSteps, S::count(steps.by(2).all()))
+TETRIS_STEP_FEATURE(FlatPairs, S::count(steps.flat_pairs()))
+TETRIS_STEP_FEATURE(RisingPairs, S::count(steps.rising_pairs()))
+TETRIS_STEP_FEATURE(FallingPairs, S::count(steps.falling_pairs()))
+TETRIS_STEP_FEATURE(FittingPieces, steps.template fitting<0>())
+TETRIS_STEP_FEATURE(SparePieces, steps.template fitting<1>())  // those that rest in at least two places
+TETRIS_STEP_FEATURE(FitsS, S::some(steps.fits_s()))
+TETRIS_STEP_FEATURE(FitsZ, S::some(steps.fits_z()))
+#undef TETRIS_STEP_FEATURE
 
 template <int COLUMN> struct ColumnHeight : FeatureBase {
   static constexpr int column_height = COLUMN;
