@@ -376,6 +376,11 @@ template <class L, class List> struct Chooser {
         [this](Search& search, int falls) { return choose(search, falls); });
   }
 
+  // A placement by its whole after-state.
+  TETRIS_OUTLINE Choice score_whole(const Board<L>& board, int piece, int place) const {
+    return whole_score<List>(board, weights, piece, place, column_weights);
+  }
+
   // Scores the placements of a group that complete no row; the lanes of those that have to be scored by their whole
   // after-state.
   template <int WIDTH> TETRIS_FUNCTION unsigned score(Search& search, const Group<L, WIDTH>& group) const {
@@ -401,9 +406,6 @@ template <class L, class List> struct Chooser {
   }
 
  private:
-  TETRIS_OUTLINE Choice score_whole(const Board<L>& board, int piece, int place) const {
-    return whole_score<List>(board, weights, piece, place, column_weights);
-  }
   TETRIS_OUTLINE int rest_value(const Board<L>& board, int piece, int place) const {
     const int row = L::landing_row(board.heights, shape_of(piece, orientation_of(place)), column_of(place));
     const auto dropped = L::piece_columns(piece, orientation_of(place), column_of(place), row);

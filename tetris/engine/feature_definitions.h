@@ -30,16 +30,17 @@ namespace tetris {
 
 // In every column the rows from the lowest one that is set (the highest bit) upwards.
 template <class L> TETRIS_FUNCTION typename L::ColumnBits from_lowest_row(typename L::ColumnBits columns) {
-  if constexpr (L::LANES == 1) {
-    return L::from_highest_bit(columns);
-  } else {
-    columns = columns | (columns >> 1);
-    columns = columns | (columns >> 2);
-    columns = columns | (columns >> 4);
-    columns = columns | (columns >> 8);
-    if constexpr (L::TOP > 15) columns = columns | (columns >> 16);
-    return columns;
-  }
+#if defined(__CUDA_ARCH__)
+  // 32 where no bit is set, and the shift clamps.
+  return mapped([](uint32_t x) { return __funnelshift_rc(~0u, 0u, __clz(x)); }, columns);
+#else
+  columns = columns | (columns >> 1);
+  columns = columns | (columns >> 2);
+  columns = columns | (columns >> 4);
+  columns = columns | (columns >> 8);
+  if constexpr (L::TOP > 15) columns = columns | (columns >> 16);
+  return columns;
+#endif
 }
 
 struct FeatureBase {

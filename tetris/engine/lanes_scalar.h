@@ -203,7 +203,6 @@ struct ScalarLanes {
   template <class Numbers> TETRIS_FUNCTION static Numbers triangle(const Numbers& n) {
     return n * (n + 1) >> 1;
   }
-  TETRIS_FUNCTION static Ints times(Ints a, Ints b) { return a * b; }
   // Of two words whose bits lie in the same four rows.
   TETRIS_FUNCTION static Ints popcount_near(Bits first, Bits second) {
     return popcount64(first | static_cast<uint64_t>(second) << 32);
@@ -211,9 +210,6 @@ struct ScalarLanes {
   // Of a word below 32.
   TETRIS_FUNCTION static Ints popcount_small(Bits value) { return tetris::popcount(value); }
 
-  template <class Columns> TETRIS_FUNCTION static Columns from_highest_bit(const Columns& columns) {
-    return mapped([](uint32_t x) { return tetris::from_highest_bit(x); }, columns);
-  }
   // Whether a number exceeds one that it is not below.
   TETRIS_FUNCTION static Mask exceeds(Ints a, Ints b) { return a > b; }
   // Of what `nonzero` made.

@@ -31,19 +31,6 @@ TETRIS_FUNCTION int popcount64(uint64_t bits) {
 #endif
 }
 
-// The highest set bit and all below it.
-TETRIS_FUNCTION uint32_t from_highest_bit(uint32_t bits) {
-#if defined(__CUDA_ARCH__)
-  return __funnelshift_rc(~0u, 0u, __clz(bits));  // 32 where no bit is set, and the shift clamps
-#else
-  bits |= bits >> 1;
-  bits |= bits >> 2;
-  bits |= bits >> 4;
-  bits |= bits >> 8;
-  return bits | bits >> 16;
-#endif
-}
-
 // The index of the lowest set bit; bits is not 0.
 TETRIS_FUNCTION int lowest_bit(uint64_t bits) {
 #if defined(__CUDA_ARCH__)

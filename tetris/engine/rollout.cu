@@ -32,19 +32,18 @@ void launch(void (*kernel)(Job), int64_t blocks, int warps, int bytes, const Job
 }
 
 // A warp a game, side by side in blocks of as many as there is memory for, unless there are few.
-template <class List, int BOARD_WIDTH>
-void launch_pairs(const PairsJob& job, int device, cudaStream_t stream) {
+template <class List> void launch_pairs(const PairsJob& job, int device, cudaStream_t stream) {
   const int64_t spread =
       (job.total + cem_tetris::multiprocessors(device) - 1) / cem_tetris::multiprocessors(device);
   const int warps =
       static_cast<int>(std::min<int64_t>({MAX_PAIRS_WARPS, block_memory(device) / job.warp_bytes, spread}));
   STD_TORCH_CHECK(warps > 0, "expected a GPU with ", job.warp_bytes, " bytes of shared memory a block");
-  launch(rollout_pairs<List, BOARD_WIDTH>, (job.total + warps - 1) / warps, warps, warps * job.warp_bytes,
-      job, stream);
+  const auto kernel = job.rules.width == MAX_WIDTH ? rollout_pairs<List, MAX_WIDTH> : rollout_pairs<List, 0>;
+  launch(kernel, (job.total + warps - 1) / warps, warps, warps * job.warp_bytes, job, stream);
 }
 
 // A thread a game, in as many warps as there is memory for.
-template <class List, int BOARD_WIDTH> void launch_pool(PoolJob job, int device, cudaStream_t stream) {
+template <class List> void launch_pool(PoolJob job, int device, cudaStream_t stream) {
   const int room = block_memory(device), least = PieceQueues::bytes(LEAST_IN_HAND) + job.warp_bytes;
   STD_TORCH_CHECK(room >= least, "expected a GPU with ", least, " bytes of shared memory a block");
   const auto block_of = [&](int capacity) {
@@ -62,8 +61,10 @@ template <class List, int BOARD_WIDTH> void launch_pool(PoolJob job, int device,
   }
   job.groups = block.groups;
   const int bytes = PieceQueues::bytes(job.capacity) + block.count * job.warp_bytes;
-  launch(rollout_pool<List, BOARD_WIDTH, Lookahead::TETRIS_LOOKAHEAD>, cem_tetris::multiprocessors(device),
-      block.count, bytes, job, stream);
+  const auto kernel = job.rules.width == MAX_WIDTH
+                          ? rollout_pool<List, MAX_WIDTH, Lookahead::TETRIS_LOOKAHEAD>
+                          : rollout_pool<List, 0, Lookahead::TETRIS_LOOKAHEAD>;
+  launch(kernel, cem_tetris::multiprocessors(device), block.count, bytes, job, stream);
 }
 
 struct Cuda {
@@ -73,11 +74,8 @@ struct Cuda {
     const int device = boards.get_device_index();
     const cem_tetris::DeviceGuard guard(device);
     const cudaStream_t stream = cem_tetris::current_stream(boards);
-    const bool usual = all.rules.width == MAX_WIDTH;
     if constexpr (Lookahead::TETRIS_LOOKAHEAD == Lookahead::preview) {
-      const PairsJob job{all, warp_bytes<List>()};
-      if (usual) launch_pairs<List, MAX_WIDTH>(job, device, stream);
-      else launch_pairs<List, 0>(job, device, stream);
+      launch_pairs<List>({all, warp_bytes<List>()}, device, stream);
     } else {
       if constexpr (Lookahead::TETRIS_LOOKAHEAD == Lookahead::none) {
         if (all.total < FEW<List> * cem_tetris::multiprocessors(device)) {
@@ -88,9 +86,8 @@ struct Cuda {
       }
       Tensor states = torch::stable::new_empty(
           boards, {all.total, static_cast<int64_t>(sizeof(GameState) / sizeof(int32_t))});
-      const PoolJob job{all, static_cast<GameState*>(states.mutable_data_ptr()), warp_bytes<List>(), 0, 0};
-      if (usual) launch_pool<List, MAX_WIDTH>(job, device, stream);
-      else launch_pool<List, 0>(job, device, stream);
+      auto* memory = static_cast<GameState*>(states.mutable_data_ptr());
+      launch_pool<List>({all, memory, warp_bytes<List>(), 0, 0}, device, stream);
     }
   }
 };

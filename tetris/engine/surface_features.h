@@ -158,9 +158,6 @@ template <class L> struct Steps {
 
 // What features of steps have in common.
 struct StepSets {
-  template <class L> TETRIS_FUNCTION static Steps<ScalarLanes> sets(const Board<L>& board) {
-    return make<ScalarLanes>(board);
-  }
   template <class L> TETRIS_FUNCTION static Steps<L> prepare(const Board<L>& board) { return make<L>(board); }
   // Steps inside the piece are the shape's; the two at its sides are new.
   template <class L, int WIDTH>
@@ -187,8 +184,6 @@ struct StepSets {
     steps.pairs = before.pairs;
     return steps;
   }
-
- private:
   // For lanes To the steps of a board in lanes L.
   template <class To, class L> TETRIS_FUNCTION static Steps<To> make(const Board<L>& board) {
     const auto step = L::right(board.heights) - board.heights;
@@ -206,7 +201,7 @@ struct StepSets {
 template <class Self> struct StepFeature : FeatureBase {
   using Source = StepSets;
   template <class L> TETRIS_FUNCTION static int of(const Board<L>& board) {
-    return Self::value(StepSets::sets(board));
+    return Self::value(StepSets::make<ScalarLanes>(board));
   }
   template <class L, int WIDTH>
   TETRIS_FUNCTION static typename L::Ints after(const Steps<L>& before, const Drop<L, WIDTH>& drop) {
@@ -224,7 +219,7 @@ template <int DEPTH> struct DeepWells : StepFeature<DeepWells<DEPTH>> {
 template <int DEPTH> struct SquaredDeepWells : StepFeature<SquaredDeepWells<DEPTH>> {
   template <class L> TETRIS_FUNCTION static typename L::Ints value(const Steps<L>& steps) {
     const auto wells = DeepWells<DEPTH>::value(steps);
-    return L::times(wells, wells);
+    return wells * wells;
   }
 };
 
