@@ -100,7 +100,7 @@ inline void launch(
     block = &own;
     block_index = {b}, block_size = {threads}, grid_size = {blocks};
     own.body = body;
-    own.shared.resize(shared_bytes);
+    own.shared.resize(shared_bytes, 0xA5);  // nobody has written it yet
     own.meetings.resize((threads + 31) / 32);
     for (unsigned i = 0; i < threads; ++i) {
       auto thread = std::make_unique<Thread>();

@@ -3,23 +3,18 @@
 
 #include "cuda_emulation.h"
 
-// As shared memory that nobody has written yet: every block finds in it what the last one left.
 namespace tetris {
-template <class List> struct PlacementMemory;
-template <class List> PlacementMemory<List>& placement_memory();
+inline void* shared_memory() { return cuda_emulation::block->shared.data(); }
 }  // namespace tetris
 #include "placement_features.cuh"
-template <class List> tetris::PlacementMemory<List>& tetris::placement_memory() {
-  static PlacementMemory<List> memory;
-  return memory;
-}
 
 namespace {
 using namespace tetris;
 
 struct Emulated {
   template <class List> static void write(const Tensor&, const FeatureTensors& all) {
-    cuda_emulation::launch(static_cast<unsigned>(all.count), WARP, 0, [&] { placements_kernel<List>(all); });
+    cuda_emulation::launch(static_cast<unsigned>(all.count), WARP, sizeof(PlacementMemory<List>),
+        [&] { placements_kernel<List>(all); });
   }
 };
 using Features = FeatureList<TETRIS_FEATURES>;

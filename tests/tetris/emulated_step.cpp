@@ -19,11 +19,8 @@ using namespace tetris;
 
 struct Emulated {
   static void step(const Tensor&, const Environments& all, const StepTensors& tensors, const Task& task) {
-    cuda_emulation::launch(
-        step_blocks(all.count), STEP_THREADS, 0, [&] { step_kernel({all, tensors, task}); });
-  }
-  static void observe(const Tensor&, const Environments& all, const Task& task) {
-    cuda_emulation::launch(step_blocks(all.count), STEP_THREADS, 0, [&] { observe_kernel({all, {}, task}); });
+    const auto kernel = tensors.actions == nullptr ? step_kernel<true> : step_kernel<false>;
+    cuda_emulation::launch(step_blocks(all.count), STEP_THREADS, 0, [&] { kernel({all, tensors, task}); });
   }
 };
 }  // namespace

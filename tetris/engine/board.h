@@ -67,7 +67,7 @@ template <class L> struct Board {
   mutable typename L::Keeper keeper;
 
   TETRIS_FUNCTION Board(const Geometry<L>& g, typename L::ColumnBits c, typename L::Keeper k = {})
-      : geometry(g), cells(c), filled(c | -c), heights(L::run_length(filled) | g.far), keeper(k) {}
+      : geometry(g), cells(c), filled(c | -c), heights(L::popcount(filled) | g.far), keeper(k) {}
 
   TETRIS_FUNCTION typename L::ColumnBits holes() const { return filled ^ cells; }
   // Columns that are asked for while placements are scored; T holds their numbers.

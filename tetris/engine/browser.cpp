@@ -64,10 +64,7 @@ TETRIS_EXPORT(choose) int choose(int piece, int next, int lookahead) {
   if (lookahead == static_cast<int>(Lookahead::preview))
     return choose_by_pairs<List>(now, weights, piece, next, best).made();
   if (lookahead == static_cast<int>(Lookahead::none)) return best(now, piece).made();
-  const auto score = [&](int place) {
-    const Landing<L> landing = landed(now, piece, place);
-    return landing.over ? NO_CHOICE : Choice{value(AfterState<L>(now, landing, piece, place)), place};
-  };
+  const auto score = [&](int place) { return engine->chooser.score_whole(now, piece, place); };
   return choose_by_prospects<List>(
       now, weights, piece, pieces.source, score, [](const Board<L>& on) { return &on; },
       [](const Board<L>* on, int falls) { return best(*on, falls); })

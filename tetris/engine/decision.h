@@ -20,6 +20,8 @@ template <class L, class Source> struct Slot {
 
 // One slot for every source.
 template <class L, class... Sources> struct Slots : Slot<L, Sources>... {
+  template <class S> using With =
+      std::conditional_t<(std::is_same_v<S, Sources> || ...), Slots, Slots<L, Sources..., S>>;
   TETRIS_FUNCTION explicit Slots(const Board<L>& board) : Slot<L, Sources>{Sources::prepare(board)}... {}
 };
 
@@ -27,18 +29,8 @@ template <class L, class... Sources> struct Slots : Slot<L, Sources>... {
 template <class Given, class... Features> struct WithSources {
   using Known = Given;
 };
-template <class L, class... Sources, class F, class... More>
-struct WithSources<Slots<L, Sources...>, F, More...> {
-  using First = SourceOf<F>;
-  using Second = SecondSourceOf<F>;
-  static constexpr bool first_given = (std::is_same_v<First, Sources> || ...);
-  static constexpr bool second_given =
-      std::is_same_v<First, Second> || (std::is_same_v<Second, Sources> || ...);
-  template <class... Also> using With =
-      std::conditional_t<second_given, Slots<L, Sources..., Also...>, Slots<L, Sources..., Also..., Second>>;
-  using Both = std::conditional_t<first_given, With<>, With<First>>;
-  using Known = typename WithSources<Both, More...>::Known;
-};
+template <class Given, class F, class... More> struct WithSources<Given, F, More...>
+    : WithSources<typename Given::template With<SourceOf<F>>::template With<SecondSourceOf<F>>, More...> {};
 
 // In place of ColumnScores, their weights or a StepTable where there are none.
 struct Nothing {
@@ -51,7 +43,7 @@ template <class... Features> struct FeatureList {
   static constexpr int COUNT = sizeof...(Features);
   static_assert(((Features::denominator == 1 || std::is_same_v<Features, LandingHeight>) && ...),
       "expected a feature that is a whole number: double it here and in its reference in Python");
-  static constexpr bool all_follow_drops = (follows_drops<Features>() & ...);
+  static constexpr bool all_follow_drops = (!Features::whole_board_only & ...);
   // Scored by ColumnScores.
   template <class F> static constexpr bool by_column = F::column_height >= 0 || F::column_step >= 0;
   static constexpr bool has_columns = all_follow_drops && (by_column<Features> || ...);
@@ -343,7 +335,7 @@ template <class L, class List> struct Chooser {
   TETRIS_FUNCTION Choice choose(Search& search, int piece) const {
     search.best.clear();
     search.rest = 0;
-    const Plan<L>& plan = plan_of<L>(piece);
+    const Plan<L>& plan = PLANS<L>[piece];
     for (int i = 0; i < plan.ones.count; ++i) score_group(search, plan.ones.group[i]);
     for (int i = 0; i < plan.fours.count; ++i) score_group(search, plan.fours.group[i]);
     for (int i = 0; i < plan.twos.count; ++i) score_group(search, plan.twos.group[i]);
@@ -384,6 +376,11 @@ template <class L, class List> struct Chooser {
         [this](Search& search, int falls) { return choose(search, falls); });
   }
 
+  // A placement by its whole after-state.
+  TETRIS_OUTLINE Choice score_whole(const Board<L>& board, int piece, int place) const {
+    return whole_score<List>(board, weights, piece, place, column_weights);
+  }
+
   // Scores the placements of a group that complete no row; the lanes of those that have to be scored by their whole
   // after-state.
   template <int WIDTH> TETRIS_FUNCTION unsigned score(Search& search, const Group<L, WIDTH>& group) const {
@@ -409,9 +406,6 @@ template <class L, class List> struct Chooser {
   }
 
  private:
-  TETRIS_OUTLINE Choice score_whole(const Board<L>& board, int piece, int place) const {
-    return whole_score<List>(board, weights, piece, place, column_weights);
-  }
   TETRIS_OUTLINE int rest_value(const Board<L>& board, int piece, int place) const {
     const int row = L::landing_row(board.heights, shape_of(piece, orientation_of(place)), column_of(place));
     const auto dropped = L::piece_columns(piece, orientation_of(place), column_of(place), row);

@@ -30,16 +30,17 @@ namespace tetris {
 
 // In every column the rows from the lowest one that is set (the highest bit) upwards.
 template <class L> TETRIS_FUNCTION typename L::ColumnBits from_lowest_row(typename L::ColumnBits columns) {
-  if constexpr (L::LANES == 1) {
-    return L::from_highest_bit(columns);
-  } else {
-    columns = columns | (columns >> 1);
-    columns = columns | (columns >> 2);
-    columns = columns | (columns >> 4);
-    columns = columns | (columns >> 8);
-    if constexpr (L::TOP > 15) columns = columns | (columns >> 16);
-    return columns;
-  }
+#if defined(__CUDA_ARCH__)
+  // 32 where no bit is set, and the shift clamps.
+  return mapped([](uint32_t x) { return __funnelshift_rc(~0u, 0u, __clz(x)); }, columns);
+#else
+  columns = columns | (columns >> 1);
+  columns = columns | (columns >> 2);
+  columns = columns | (columns >> 4);
+  columns = columns | (columns >> 8);
+  if constexpr (L::TOP > 15) columns = columns | (columns >> 16);
+  return columns;
+#endif
 }
 
 struct FeatureBase {
@@ -251,7 +252,7 @@ struct WellsFast : WellFeature<WellsFast> {
     TETRIS_UNROLL for (int i = 0; i < COUNT; ++i) {
       // Taking away the topmost well cell borrows from the cell below the run.
       const Bits run = L::without(cells[i] - (wells[i] & -wells[i]), cells[i]);
-      total = total + L::triangle(L::run_length(run));
+      total = total + L::triangle(L::popcount(run));
       rest[i] = L::without(wells[i], run);
     }
     return total;
@@ -332,27 +333,5 @@ struct ThinCovers : FeatureBase {
     return total;
   }
 };
-
-// What a source knows of a board where placements are scored one at a time.
-template <class Source> using PreparedBy = decltype(Source::prepare(std::declval<Board<ScalarLanes>>()));
-using OneDrop = Drop<ScalarLanes, 1>;
-template <class F, class = void> struct has_after_of_one : std::false_type {};
-template <class F> struct has_after_of_one<F,
-    std::void_t<decltype(F::after(std::declval<PreparedBy<SourceOf<F>>>(), std::declval<OneDrop>()))>>
-    : std::true_type {};
-template <class F, class = void> struct has_after_of_two : std::false_type {};
-template <class F>
-struct has_after_of_two<F, std::void_t<decltype(F::after(std::declval<PreparedBy<SourceOf<F>>>(),
-                               std::declval<PreparedBy<SecondSourceOf<F>>>(), std::declval<OneDrop>()))>>
-    : std::true_type {};
-template <class F> struct has_after
-    : std::bool_constant<has_after_of_one<F>::value || has_after_of_two<F>::value> {};
-
-// Whether a feature is told from what a drop touches. Nothing becomes slow unasked.
-template <class F> constexpr bool follows_drops() {
-  static_assert(has_after<F>::value != F::whole_board_only,
-      "expected a feature with after(prepared, drop), or without it and with whole_board_only = true");
-  return has_after<F>::value;
-}
 
 }  // namespace tetris

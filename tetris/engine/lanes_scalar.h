@@ -62,7 +62,11 @@ template <class T> struct ColumnArray {
   TETRIS_FUNCTION T operator[](int i) const { return slot[i]; }
 };
 
-// What a function makes of every slot's numbers.
+// What a function makes of a number, or of every slot's.
+template <class F, class T, class... More, class = std::enable_if_t<std::is_arithmetic_v<T>>>
+TETRIS_FUNCTION auto mapped(const F& f, T a, More... more) {
+  return f(a, more...);
+}
 template <class F, class T, class... More>
 TETRIS_FUNCTION auto mapped(const F& f, const ColumnArray<T>& a, const More&... more) {
   ColumnArray<decltype(f(a.slot[0], more.slot[0]...))> result;
@@ -162,8 +166,7 @@ struct ScalarLanes {
   TETRIS_FUNCTION static Ints ints(const Constant& constant) { return constant.value; }
   TETRIS_FUNCTION static Ints ints(int value) { return value; }
   TETRIS_FUNCTION static Scores scores(int value) { return value; }
-  TETRIS_FUNCTION static Ints as_ints(Bits value) { return static_cast<Ints>(value); }
-  template <class Columns> TETRIS_FUNCTION static auto as_ints(const Columns& value) {
+  template <class Words> TETRIS_FUNCTION static auto as_ints(const Words& value) {
     return mapped([](uint32_t x) { return static_cast<int32_t>(x); }, value);
   }
   // Those of two features, as `add_products` wants them; also of a weight a lane, of columns whose slots `weight_word` made.
@@ -180,17 +183,15 @@ struct ScalarLanes {
   }
 
   // A weight of a table for each index, as `weights` wants it.
-  TETRIS_FUNCTION static Ints weights_at(const int32_t* table, Ints index) { return table[index]; }
-  template <class Columns>
-  TETRIS_FUNCTION static Columns weights_at(const int32_t* table, const Columns& index) {
+  template <class Numbers>
+  TETRIS_FUNCTION static Numbers weights_at(const int32_t* table, const Numbers& index) {
     return mapped([table](int32_t i) { return table[i]; }, index);
   }
 
   TETRIS_FUNCTION static ColumnBits bits_everywhere(Word value) { return repeat(value); }
   TETRIS_FUNCTION static ColumnInts ints_everywhere(int value) { return repeat(value); }
 
-  TETRIS_FUNCTION static Ints popcount(Bits value) { return tetris::popcount(value); }
-  template <class Columns> TETRIS_FUNCTION static auto popcount(const Columns& value) {
+  template <class Words> TETRIS_FUNCTION static auto popcount(const Words& value) {
     return mapped([](uint32_t x) { return tetris::popcount(x); }, value);
   }
   template <class Words, int COUNT> TETRIS_FUNCTION static auto popcount_sum(const Words (&words)[COUNT]) {
@@ -198,15 +199,10 @@ struct ScalarLanes {
     TETRIS_UNROLL for (int i = 1; i < COUNT; ++i) total = total + popcount(words[i]);
     return total;
   }
-  TETRIS_FUNCTION static Ints run_length(Bits value) { return tetris::run_length(value); }
-  template <class Columns> TETRIS_FUNCTION static auto run_length(const Columns& value) {
-    return mapped([](uint32_t x) { return tetris::run_length(x); }, value);
-  }
   // 1 + 2 + ... + n.
   template <class Numbers> TETRIS_FUNCTION static Numbers triangle(const Numbers& n) {
     return n * (n + 1) >> 1;
   }
-  TETRIS_FUNCTION static Ints times(Ints a, Ints b) { return a * b; }
   // Of two words whose bits lie in the same four rows.
   TETRIS_FUNCTION static Ints popcount_near(Bits first, Bits second) {
     return popcount64(first | static_cast<uint64_t>(second) << 32);
@@ -214,9 +210,6 @@ struct ScalarLanes {
   // Of a word below 32.
   TETRIS_FUNCTION static Ints popcount_small(Bits value) { return tetris::popcount(value); }
 
-  template <class Columns> TETRIS_FUNCTION static Columns from_highest_bit(const Columns& columns) {
-    return mapped([](uint32_t x) { return tetris::from_highest_bit(x); }, columns);
-  }
   // Whether a number exceeds one that it is not below.
   TETRIS_FUNCTION static Mask exceeds(Ints a, Ints b) { return a > b; }
   // Of what `nonzero` made.
@@ -226,13 +219,11 @@ struct ScalarLanes {
     return a & ~b;
   }
   TETRIS_FUNCTION static unsigned lanes(bool condition) { return condition ? 1u : 0u; }
-  TETRIS_FUNCTION static Ints maximum(Ints a, Ints b) { return a > b ? a : b; }
-  template <class Columns> TETRIS_FUNCTION static Columns maximum(const Columns& a, const Columns& b) {
+  template <class Numbers> TETRIS_FUNCTION static Numbers maximum(const Numbers& a, const Numbers& b) {
     return mapped([](int32_t x, int32_t y) { return x > y ? x : y; }, a, b);
   }
   TETRIS_FUNCTION static Ints minimum(Ints a, Ints b) { return a < b ? a : b; }
-  TETRIS_FUNCTION static Ints select(bool condition, Ints a, Ints b) { return condition ? a : b; }
-  TETRIS_FUNCTION static Bits select(bool condition, Bits a, Bits b) { return condition ? a : b; }
+  template <class T> TETRIS_FUNCTION static T select(bool condition, T a, T b) { return condition ? a : b; }
   TETRIS_FUNCTION static Ints where(bool condition, Ints value) { return condition ? value : 0; }
   TETRIS_FUNCTION static Bits bits_where(bool condition, Bits value) { return condition ? value : 0u; }
   TETRIS_FUNCTION static Ints count(bool condition) { return condition ? 1 : 0; }

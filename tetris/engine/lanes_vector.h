@@ -144,8 +144,6 @@ template <class Ints_, class Bits_, class Scores_> struct VectorLanes {
   template <int COUNT> TETRIS_FUNCTION static Ints popcount_sum(const Bits (&words)[COUNT]) {
     return count_bits_in(words);
   }
-  TETRIS_FUNCTION static Ints run_length(Bits value) { return popcount(value); }
-  TETRIS_FUNCTION static Ints times(Ints a, Ints b) { return a * b; }
   TETRIS_FUNCTION static Ints triangle(Ints n) {
     if constexpr (SHORT) return look_up(TRIANGLES, n);
     else return triangle_of(n);

@@ -87,13 +87,7 @@ template <class L> struct Plan {
   }
 };
 
-template <class L> struct Plans {
-  Plan<L> piece[PIECES] = {
-      Plan<L>(0), Plan<L>(1), Plan<L>(2), Plan<L>(3), Plan<L>(4), Plan<L>(5), Plan<L>(6)};
-};
-
-template <class L> inline constexpr Plans<L> PLANS;
-
-template <class L> inline const Plan<L>& plan_of(int piece) { return PLANS<L>.piece[piece]; }
+template <class L> inline constexpr Plan<L> PLANS[PIECES] = {
+    Plan<L>(0), Plan<L>(1), Plan<L>(2), Plan<L>(3), Plan<L>(4), Plan<L>(5), Plan<L>(6)};
 
 }  // namespace tetris

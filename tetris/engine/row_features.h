@@ -57,12 +57,12 @@ struct HighestHole : FeatureBase {
   // The bits from that of the highest row to that of the floor.
   template <class L> TETRIS_FUNCTION static int of(const Board<L>& board) {
     const uint32_t rows = L::or_columns(board.holes());
-    return run_length(static_cast<typename L::Word>(rows | (0u - rows)));
+    return popcount(static_cast<typename L::Word>(rows | (0u - rows)));
   }
   template <class L, int WIDTH>
   TETRIS_FUNCTION static typename L::Ints after(typename L::Bits before, const Drop<L, WIDTH>& drop) {
     const typename L::Bits rows = HoleRows::after<L>(before, drop);
-    return L::run_length(rows | -rows);
+    return L::popcount(rows | -rows);
   }
 };
 

@@ -52,16 +52,7 @@ template <class L, int STEPS> struct StepTable {
 
   // The sum over a whole board.
   TETRIS_FUNCTION static int of(const Board<L>& board, const int32_t* weights) {
-    int sum = 0, last = 0;
-    TETRIS_UNROLL for (int slot = FIRST_COLUMN; slot < FIRST_COLUMN + MAX_WIDTH - 1; ++slot) {
-      const int step =
-          static_cast<int>(board.heights[slot + 1]) - static_cast<int>(board.heights[slot]) + STEP;
-      const int found = step_class<ScalarLanes>(step);
-      if (STEPS == 1) sum += weights[(slot << BITS) + found];
-      else if (slot > FIRST_COLUMN) sum += weights[((slot - 1) << BITS) + (last << CLASS_BITS) + found];
-      last = found;
-    }
-    return sum;
+    return L::first(total_of(board, weights));
   }
 
  private:

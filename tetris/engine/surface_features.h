@@ -45,7 +45,7 @@ struct Bumpiness : BitCount<Bumpiness> {
     typename L::template Kept<uint8_t, typename L::ColumnInts> steps, pairs;
   };
   template <class L> TETRIS_FUNCTION static Prepared<L> prepare(const Board<L>& board) {
-    const auto steps = L::run_length(words(board));
+    const auto steps = L::popcount(words(board));
     const auto pairs = steps + L::right(steps);
     return {L::total(steps), board.template keep<uint8_t>(steps), board.template keep<uint8_t>(pairs)};
   }
@@ -158,9 +158,6 @@ template <class L> struct Steps {
 
 // What features of steps have in common.
 struct StepSets {
-  template <class L> TETRIS_FUNCTION static Steps<ScalarLanes> sets(const Board<L>& board) {
-    return make<ScalarLanes>(board);
-  }
   template <class L> TETRIS_FUNCTION static Steps<L> prepare(const Board<L>& board) { return make<L>(board); }
   // Steps inside the piece are the shape's; the two at its sides are new.
   template <class L, int WIDTH>
@@ -187,8 +184,6 @@ struct StepSets {
     steps.pairs = before.pairs;
     return steps;
   }
-
- private:
   // For lanes To the steps of a board in lanes L.
   template <class To, class L> TETRIS_FUNCTION static Steps<To> make(const Board<L>& board) {
     const auto step = L::right(board.heights) - board.heights;
@@ -206,7 +201,7 @@ struct StepSets {
 template <class Self> struct StepFeature : FeatureBase {
   using Source = StepSets;
   template <class L> TETRIS_FUNCTION static int of(const Board<L>& board) {
-    return Self::value(StepSets::sets(board));
+    return Self::value(StepSets::make<ScalarLanes>(board));
   }
   template <class L, int WIDTH>
   TETRIS_FUNCTION static typename L::Ints after(const Steps<L>& before, const Drop<L, WIDTH>& drop) {
@@ -224,60 +219,27 @@ template <int DEPTH> struct DeepWells : StepFeature<DeepWells<DEPTH>> {
 template <int DEPTH> struct SquaredDeepWells : StepFeature<SquaredDeepWells<DEPTH>> {
   template <class L> TETRIS_FUNCTION static typename L::Ints value(const Steps<L>& steps) {
     const auto wells = DeepWells<DEPTH>::value(steps);
-    return L::times(wells, wells);
+    return wells * wells;
   }
 };
 
-struct Peaks : StepFeature<Peaks> {
-  template <class S> TETRIS_FUNCTION static auto value(const S& steps) { return S::count(steps.peaks()); }
-};
-
-struct FlatSteps : StepFeature<FlatSteps> {
-  template <class S> TETRIS_FUNCTION static auto value(const S& steps) { return S::count(steps.flat()); }
-};
-
-struct SingleSteps : StepFeature<SingleSteps> {
-  template <class S> TETRIS_FUNCTION static auto value(const S& steps) { return S::count(steps.by(1).all()); }
-};
-
-struct DoubleSteps : StepFeature<DoubleSteps> {
-  template <class S> TETRIS_FUNCTION static auto value(const S& steps) { return S::count(steps.by(2).all()); }
-};
-
-struct FlatPairs : StepFeature<FlatPairs> {
-  template <class S> TETRIS_FUNCTION static auto value(const S& steps) {
-    return S::count(steps.flat_pairs());
-  }
-};
-
-struct RisingPairs : StepFeature<RisingPairs> {
-  template <class S> TETRIS_FUNCTION static auto value(const S& steps) {
-    return S::count(steps.rising_pairs());
-  }
-};
-
-struct FallingPairs : StepFeature<FallingPairs> {
-  template <class S> TETRIS_FUNCTION static auto value(const S& steps) {
-    return S::count(steps.falling_pairs());
-  }
-};
-
-struct FittingPieces : StepFeature<FittingPieces> {
-  template <class S> TETRIS_FUNCTION static auto value(const S& steps) { return steps.template fitting<0>(); }
-};
-
-// Those that rest in at least two places.
-struct SparePieces : StepFeature<SparePieces> {
-  template <class S> TETRIS_FUNCTION static auto value(const S& steps) { return steps.template fitting<1>(); }
-};
-
-struct FitsS : StepFeature<FitsS> {
-  template <class S> TETRIS_FUNCTION static auto value(const S& steps) { return S::some(steps.fits_s()); }
-};
-
-struct FitsZ : StepFeature<FitsZ> {
-  template <class S> TETRIS_FUNCTION static auto value(const S& steps) { return S::some(steps.fits_z()); }
-};
+// A feature by an expression of `steps`, which are of type S.
+#define TETRIS_STEP_FEATURE(Name, ...)                                                           \
+  struct Name : StepFeature<Name> {                                                              \
+    template <class S> TETRIS_FUNCTION static auto value(const S& steps) { return __VA_ARGS__; } \
+  };
+TETRIS_STEP_FEATURE(Peaks, S::count(steps.peaks()))
+TETRIS_STEP_FEATURE(FlatSteps, S::count(steps.flat()))
+TETRIS_STEP_FEATURE(SingleSteps, S::count(steps.by(1).all()))
+TETRIS_STEP_FEATURE(DoubleSteps, S::count(steps.by(2).all()))
+TETRIS_STEP_FEATURE(FlatPairs, S::count(steps.flat_pairs()))
+TETRIS_STEP_FEATURE(RisingPairs, S::count(steps.rising_pairs()))
+TETRIS_STEP_FEATURE(FallingPairs, S::count(steps.falling_pairs()))
+TETRIS_STEP_FEATURE(FittingPieces, steps.template fitting<0>())
+TETRIS_STEP_FEATURE(SparePieces, steps.template fitting<1>())  // those that rest in at least two places
+TETRIS_STEP_FEATURE(FitsS, S::some(steps.fits_s()))
+TETRIS_STEP_FEATURE(FitsZ, S::some(steps.fits_z()))
+#undef TETRIS_STEP_FEATURE
 
 template <int COLUMN> struct ColumnHeight : FeatureBase {
   static constexpr int column_height = COLUMN;

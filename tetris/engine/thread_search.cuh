@@ -26,13 +26,6 @@ template <class List> int warp_bytes() {
   return static_cast<int>(sizeof(WarpMemory)) + board.keeper.used;
 }
 
-#if defined(__CUDACC__)
-__device__ inline void* shared_memory() {
-  extern __shared__ __align__(16) unsigned char bytes[];
-  return bytes;
-}
-#endif
-
 template <class List, int BOARD_WIDTH> struct ThreadSearch {
   using L = ThreadLanes;
   using Decision = Chooser<L, List>;

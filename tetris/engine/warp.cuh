@@ -29,6 +29,12 @@ __device__ inline unsigned greatest_of_warp(unsigned value) {
 #endif
 
 #if defined(__CUDACC__)
+// What a launch asks for.
+__device__ inline void* shared_memory() {
+  extern __shared__ __align__(16) unsigned char bytes[];
+  return bytes;
+}
+
 // Waits until as many threads of the block have come to the barrier of this number.
 __device__ inline void barrier(int number, int threads) {
   asm volatile("barrier.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");

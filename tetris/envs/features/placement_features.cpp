@@ -18,9 +18,6 @@ using L = TallLanes;
 // Environments a thread has at least, as in step.cpp: a busy machine takes more from threads that wait for each other.
 constexpr int64_t GRAIN = 1024;
 
-TETRIS_FUNCTION int lane_of(const int& value, int) { return value; }
-template <class Ints> TETRIS_FUNCTION int lane_of(const Ints& values, int lane) { return values[lane]; }
-
 // One environment's placements.
 template <class List> class Writer {
  public:
@@ -37,7 +34,7 @@ template <class List> class Writer {
   }
 
   void write() {
-    const Plan<L>& plan = plan_of<L>(piece_);
+    const Plan<L>& plan = PLANS<L>[piece_];
     const Ground<L> ground(board_);
     const typename List::template Prepared<L> prepared(board_);
     const auto each = [&](const auto& groups) {
@@ -63,24 +60,16 @@ template <class List> class Writer {
       if (plain != 0) {
         typename L::Ints numerators[List::COUNT];
         List::numerators(prepared, drop, numerators);
-        float values[List::COUNT][L::LANES];
-        for (int f = 0; f < List::COUNT; ++f) {
-          for (int lane = 0; lane < L::LANES; ++lane) {
-            values[f][lane] = static_cast<float>(lane_of(numerators[f], lane)) * List::reciprocal(f);
-          }
-        }
         for (unsigned lanes = plain; lanes != 0; lanes &= lanes - 1) {
           const int lane = lowest_bit(lanes);
-          store(place_of(group, lane), [&](int f) { return values[f][lane]; });
+          store(place_of(group, lane), reinterpret_cast<const int32_t*>(numerators) + lane, L::LANES);
         }
       }
       whole &= ~plain;
     }
     for (unsigned lanes = whole; lanes != 0; lanes &= lanes - 1) {
       const int place = place_of(group, lowest_bit(lanes));
-      visit_whole<List>(board_, piece_, place, [&](const auto& numerators) {
-        store(place, [&](int f) { return static_cast<float>(numerators[f]) * List::reciprocal(f); });
-      });
+      visit_whole<List>(board_, piece_, place, [&](const auto& numerators) { store(place, numerators, 1); });
     }
   }
 
@@ -88,10 +77,13 @@ template <class List> class Writer {
     return lowest_bit(group.in_order(1u << lane));
   }
 
-  template <class Value> void store(int place, const Value& value) {
+  // `stride`: from the numerator of a feature to that of the next one.
+  void store(int place, const int32_t* numerators, int stride) {
     const int action = orientation_of(place) * rules_.width + column_of(place);
     float* row = features_ + action * List::COUNT;
-    for (int f = 0; f < List::COUNT; ++f) row[f] = value(f);
+    for (int f = 0; f < List::COUNT; ++f) {
+      row[f] = static_cast<float>(numerators[f * stride]) * List::reciprocal(f);
+    }
     ends_game_[action] = 0;
   }
 

@@ -15,13 +15,6 @@ template <class List> struct PlacementMemory {
   int8_t ends_game[MAX_ORIENTATIONS * MAX_WIDTH];
 };
 
-#if defined(__CUDACC__)
-template <class List> __device__ inline PlacementMemory<List>& placement_memory() {
-  extern __shared__ __align__(16) unsigned char placement_bytes[];
-  return *reinterpret_cast<PlacementMemory<List>*>(placement_bytes);
-}
-#endif
-
 // One environment's placements.
 template <class List> struct PlacementWarp {
   using L = WarpLanes;
@@ -98,7 +91,8 @@ template <class List> struct PlacementWarp {
 template <class List> __global__ void __launch_bounds__(WARP)
     placements_kernel(const __grid_constant__ FeatureTensors all) {
   const int64_t index = blockIdx.x;
-  PlacementWarp<List>{all, placement_memory<List>(), index, all.piece[index]}.write();
+  auto& memory = *static_cast<PlacementMemory<List>*>(shared_memory());
+  PlacementWarp<List>{all, memory, index, all.piece[index]}.write();
 }
 
 }  // namespace tetris

@@ -57,8 +57,8 @@ void each_row(const L::ColumnBits& columns, [[maybe_unused]] int width, int heig
 #endif
 }
 
-// What is observed of environments on a board of WIDTH columns, or of any number for 0.
-template <int WIDTH> class View {
+// What is observed of environments.
+class View {
  public:
   View(const Environments& all, int width, int height) : all_(all), width_(width), height_(height) {
     for (int piece = 0; piece < PIECES; ++piece) {
@@ -82,19 +82,18 @@ template <int WIDTH> class View {
   }
 
  private:
-  int width() const { return WIDTH > 0 ? WIDTH : width_; }
-  int actions() const { return MAX_ORIENTATIONS * width(); }
-  int cells() const { return width() * height_; }
+  int actions() const { return MAX_ORIENTATIONS * width_; }
+  int cells() const { return width_ * height_; }
   int8_t* board(int8_t* boards, int64_t i) const { return boards + i * cells(); }
 
   void write_board(const L::ColumnBits& columns, int8_t* to) const {
-    each_row(columns, width(), height_, [&](int row, const auto& store) {
-      const int at = row * width();
+    each_row(columns, width_, height_, [&](int row, const auto& store) {
+      const int at = row * width_;
       // What is stored beyond a row the next one overwrites; beyond the last ones there is another board.
       if (at + ROW_BYTES <= cells()) return store(to + at);
       int8_t bytes[ROW_BYTES];
       store(bytes);
-      std::memcpy(to + at, bytes, static_cast<size_t>(width()));
+      std::memcpy(to + at, bytes, static_cast<size_t>(width_));
     });
   }
 
@@ -105,38 +104,18 @@ template <int WIDTH> class View {
 
 struct Cpu {
   static void step(const Tensor&, const Environments& all, const StepTensors& tensors, const Task& task) {
-    each(all, task, [&](const Geometry<L>& geometry, const auto& view, int64_t i) {
-      L::ColumnBits columns, shown;
-      const int piece = step_one(all, tensors, task, geometry, i, columns, shown);
-      view.write(i, columns, piece);
-      if (tensors.final_board != nullptr) {
-        view.write_final(i, shown, tensors.terminated[i] || tensors.truncated[i], tensors.final_board);
-      }
-    });
-  }
-
-  static void observe(const Tensor&, const Environments& all, const Task& task) {
-    each(all, task, [&](const Geometry<L>& geometry, const auto& view, int64_t i) {
-      const int piece = task.piece(all.seed[i], all.stream[i], all.time[i]);
-      view.write(i, load_columns(geometry, all.columns + i, all.count), piece);
-      all.write_next(task, i);
-    });
-  }
-
- private:
-  // Calls `play(geometry, view, i)` for every environment i, compiled for the usual width and for any.
-  template <class Play> static void each(const Environments& all, const Task& task, const Play& play) {
-    if (task.rules.width == MAX_WIDTH) each_on<MAX_WIDTH>(all, task, play);
-    else each_on<0>(all, task, play);
-  }
-
-  template <int WIDTH, class Play>
-  static void each_on(const Environments& all, const Task& task, const Play& play) {
-    const int width = WIDTH > 0 ? WIDTH : task.rules.width, height = task.rules.height;
-    const View<WIDTH> view(all, width, height);
+    const View view(all, task.rules.width, task.rules.height);
     torch::stable::parallel_for(0, all.count, GRAIN, [&](int64_t begin, int64_t end) {
       const Geometry<L> geometry(task.rules);
-      for (int64_t i = begin; i < end; ++i) play(geometry, view, i);
+      for (int64_t i = begin; i < end; ++i) {
+        L::ColumnBits columns, shown;
+        const int piece = tensors.actions == nullptr
+                              ? observe_one(all, task, geometry, i, columns)
+                              : step_one(all, tensors, task, geometry, i, columns, shown);
+        view.write(i, columns, piece);
+        if (tensors.final_board == nullptr) continue;
+        view.write_final(i, shown, tensors.terminated[i] || tensors.truncated[i], tensors.final_board);
+      }
     });
   }
 };

@@ -14,15 +14,9 @@ struct Cuda {
   static void step(
       const Tensor& board, const Environments& all, const StepTensors& tensors, const Task& task) {
     const cem_tetris::DeviceGuard guard(board.get_device_index());
-    step_kernel<<<step_blocks(all.count), STEP_THREADS, 0, cem_tetris::current_stream(board)>>>(
+    const auto kernel = tensors.actions == nullptr ? step_kernel<true> : step_kernel<false>;
+    kernel<<<step_blocks(all.count), STEP_THREADS, 0, cem_tetris::current_stream(board)>>>(
         {all, tensors, task});
-    STD_CUDA_KERNEL_LAUNCH_CHECK();
-  }
-
-  static void observe(const Tensor& board, const Environments& all, const Task& task) {
-    const cem_tetris::DeviceGuard guard(board.get_device_index());
-    observe_kernel<<<step_blocks(all.count), STEP_THREADS, 0, cem_tetris::current_stream(board)>>>(
-        {all, {}, task});
     STD_CUDA_KERNEL_LAUNCH_CHECK();
   }
 };

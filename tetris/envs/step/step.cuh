@@ -108,7 +108,8 @@ struct StepBlock {
   }
 };
 
-__global__ void __launch_bounds__(STEP_THREADS) step_kernel(const __grid_constant__ StepJob job) {
+template <bool OBSERVES> __global__ void __launch_bounds__(STEP_THREADS)
+    step_kernel(const __grid_constant__ StepJob job) {
   using L = ThreadLanes;
   const Environments& all = job.all;
   const StepTensors& tensors = job.tensors;
@@ -118,34 +119,19 @@ __global__ void __launch_bounds__(STEP_THREADS) step_kernel(const __grid_constan
   if (block.thread < block.count) {
     const int64_t i = block.first + block.thread;
     L::ColumnBits cells;
-    const int piece = step_one(all, tensors, job.task, geometry, i, cells, shown);
+    const int piece = OBSERVES ? observe_one(all, job.task, geometry, i, cells)
+                               : step_one(all, tensors, job.task, geometry, i, cells, shown);
     block.leave_board(cells);
     block.leave_piece(piece);
   }
   __syncthreads();
   block.write_boards(all.board);
   block.write_masks();
-  if (tensors.final_board == nullptr) return;
+  if (OBSERVES || tensors.final_board == nullptr) return;
   __syncthreads();
   if (block.thread < block.count) block.leave_board(shown);
   __syncthreads();
   block.write_boards(tensors.final_board);
-}
-
-__global__ void __launch_bounds__(STEP_THREADS) observe_kernel(const __grid_constant__ StepJob job) {
-  using L = ThreadLanes;
-  const Environments& all = job.all;
-  StepBlock block(job, step_memory());
-  if (block.thread < block.count) {
-    const int64_t i = block.first + block.thread;
-    const Geometry<L> geometry(job.task.rules);
-    block.leave_board(load_columns(geometry, all.columns + i, all.count));
-    block.leave_piece(job.task.piece(all.seed[i], all.stream[i], all.time[i]));
-    all.write_next(job.task, i);
-  }
-  __syncthreads();
-  block.write_boards(all.board);
-  block.write_masks();
 }
 
 inline unsigned step_blocks(int64_t count) {

@@ -82,7 +82,7 @@ struct Environments {
 
 // What a step has besides.
 struct StepTensors {
-  const int64_t* actions;
+  const int64_t* actions;  // null where nothing is placed, and the environments are only observed
   int64_t* length;
   uint8_t* ended;
   float* reward;
@@ -187,6 +187,14 @@ template <class L> TETRIS_FUNCTION int step_one(const Environments& all, const S
   return piece;
 }
 
+// What is seen of environment i where nothing is placed: its piece, and `cells` become its columns.
+template <class L> TETRIS_FUNCTION int observe_one(const Environments& all, const Task& task,
+    const Geometry<L>& geometry, int64_t i, typename L::ColumnBits& cells) {
+  cells = load_columns(geometry, all.columns + i, all.count);
+  all.write_next(task, i);
+  return task.piece(all.seed[i], all.stream[i], all.time[i]);
+}
+
 // Checks tensors of a type and a number of elements each, on the device of `like`.
 template <class... Tensors>
 void check_tensors(const Tensor& like, ScalarType type, int64_t numbers, const Tensors&... tensors) {
@@ -225,7 +233,7 @@ inline Task task_of(const Tensor& board, bool clear_on_overflow, int64_t pieces,
       static_cast<Reward>(reward_kind)};
 }
 
-// The operators of a device, which plays: `Device::step(board, environments, tensors, task)` and `observe`.
+// The operators of a device, which plays: `Device::step(board, environments, tensors, task)`.
 template <class Device> struct Operators {
   static void step(const Tensor& actions, const Tensor& seed, const Tensor& stream, Tensor columns,
       Tensor time, Tensor length, Tensor current, Tensor ended, Tensor board, Tensor piece, Tensor mask,
@@ -253,7 +261,7 @@ template <class Device> struct Operators {
       Tensor current, Tensor board, Tensor piece, Tensor mask, Tensor next, int64_t pieces,
       int64_t piece_count, bool bag) {
     const Environments all = environments_of(seed, stream, columns, time, current, board, piece, mask, next);
-    if (all.count > 0) Device::observe(board, all, task_of(board, false, pieces, piece_count, bag, 0, 0, 0));
+    if (all.count > 0) Device::step(board, all, {}, task_of(board, false, pieces, piece_count, bag, 0, 0, 0));
   }
 };
 
