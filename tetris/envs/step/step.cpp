@@ -57,8 +57,8 @@ void each_row(const L::ColumnBits& columns, [[maybe_unused]] int width, int heig
 #endif
 }
 
-// What is observed of environments.
-class View {
+// What is observed of environments on a board of WIDTH columns, or of any number for 0.
+template <int WIDTH> class View {
  public:
   View(const Environments& all, int width, int height) : all_(all), width_(width), height_(height) {
     for (int piece = 0; piece < PIECES; ++piece) {
@@ -82,18 +82,19 @@ class View {
   }
 
  private:
-  int actions() const { return MAX_ORIENTATIONS * width_; }
-  int cells() const { return width_ * height_; }
+  int width() const { return WIDTH > 0 ? WIDTH : width_; }
+  int actions() const { return MAX_ORIENTATIONS * width(); }
+  int cells() const { return width() * height_; }
   int8_t* board(int8_t* boards, int64_t i) const { return boards + i * cells(); }
 
   void write_board(const L::ColumnBits& columns, int8_t* to) const {
-    each_row(columns, width_, height_, [&](int row, const auto& store) {
-      const int at = row * width_;
+    each_row(columns, width(), height_, [&](int row, const auto& store) {
+      const int at = row * width();
       // What is stored beyond a row the next one overwrites; beyond the last ones there is another board.
       if (at + ROW_BYTES <= cells()) return store(to + at);
       int8_t bytes[ROW_BYTES];
       store(bytes);
-      std::memcpy(to + at, bytes, static_cast<size_t>(width_));
+      std::memcpy(to + at, bytes, static_cast<size_t>(width()));
     });
   }
 
@@ -103,8 +104,16 @@ class View {
 };
 
 struct Cpu {
+  // Compiled for the usual width and for any.
   static void step(const Tensor&, const Environments& all, const StepTensors& tensors, const Task& task) {
-    const View view(all, task.rules.width, task.rules.height);
+    if (task.rules.width == MAX_WIDTH) step_on<MAX_WIDTH>(all, tensors, task);
+    else step_on<0>(all, tensors, task);
+  }
+
+ private:
+  template <int WIDTH>
+  static void step_on(const Environments& all, const StepTensors& tensors, const Task& task) {
+    const View<WIDTH> view(all, task.rules.width, task.rules.height);
     torch::stable::parallel_for(0, all.count, GRAIN, [&](int64_t begin, int64_t end) {
       const Geometry<L> geometry(task.rules);
       for (int64_t i = begin; i < end; ++i) {
