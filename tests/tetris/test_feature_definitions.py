@@ -46,7 +46,8 @@ def compiled(more: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
 def test_a_feature_without_after_makes_nothing_slow_unasked(tmp_path: Path) -> None:
     answer = compiled("", tmp_path)
     assert answer.returncode != 0
-    assert "after" in answer.stderr and "Volume" in answer.stderr
+    assert "after" in answer.stderr
+    assert "Volume" in answer.stderr
 
 
 def test_a_feature_of_whole_boards_says_so(tmp_path: Path) -> None:
