@@ -71,6 +71,10 @@ def test_the_reference_gives_the_same_bits(case: Any, kind: torch.dtype, device:
 def test_cuda_gives_the_bits_of_the_cpu() -> None:
     for case in [*CASES, ((), [(50, 50, 10, None)], 1024), ((), [VARIABLES], rules._MOST + 1)]:
         check_device(update_tables, *problem(*case), maximize=True)
+
+
+@cuda
+def test_a_graph_replays_it() -> None:
     fitness, x, state, *rest = tree_map_only(Tensor, lambda x: x.cuda(), problem(*CASES[1]))
     move = lambda f, x, *state: update_tables(f, x, state, *rest, maximize=True)  # noqa: E731
     check_graph_replay(move, fitness, x, *state)

@@ -445,8 +445,8 @@ template <typename Key, typename T, int kItems> __global__ void __launch_bounds_
       load_tile(tile);
       keep_tile();
       load_best(tile);
-      if (usable == 0) __syncthreads();  // else those of the sums stand before the marginals are read
     }
+    if (usable == 0) __syncthreads();  // else those of the sums stand before the marginals are read
 #pragma unroll 1
     for (int from = 0; from < chunks; from += units) {
 #pragma unroll 1

@@ -147,7 +147,7 @@ def test_objective_reads_nothing_of_what_was_played(
     counts = torch.tensor([[12, 7, 0, 0], [3, 0, 5, 0], [9, 9, 9, 9]], device=device)
     games = SimpleNamespace(advance=lambda *_: RolloutResult(*counts))
     monkeypatch.setattr(LinesPerGame, "games", lambda *_: games)
-    recipe = _recipe("cuda" if device == "cuda" else "python", backend="torch")
+    recipe = _recipe("cuda" if device == "cuda" else "python", backend="torch", halvings=0)
     objective = run_objective(recipe, _training_run(tmp_path, recipe).optimizer, StopRequest().check)
     candidates = torch.ones(3, 2, device=device)
     with _NothingRead():
