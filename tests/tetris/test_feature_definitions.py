@@ -24,8 +24,7 @@ struct Volume : FeatureBase {{
     }}
 }};
 static_assert(FeatureList<Holes, Wells>::all_follow_drops);
-using Lists = Chooser<ScalarLanes, FeatureList<Holes, Volume>>;
-Choice choose(const Lists& chooser, const Board<ScalarLanes>& board) {{ return chooser.choose(board, 0); }}
+static_assert(!FeatureList<Holes, Volume>::all_follow_drops);
 }}
 """
 
@@ -46,7 +45,7 @@ def compiled(more: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
 def test_a_feature_without_after_makes_nothing_slow_unasked(tmp_path: Path) -> None:
     answer = compiled("", tmp_path)
     assert answer.returncode != 0
-    assert "after" in answer.stderr
+    assert "expected a feature with after(prepared, drop)" in answer.stderr
     assert "Volume" in answer.stderr
 
 

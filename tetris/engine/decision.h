@@ -43,7 +43,7 @@ template <class... Features> struct FeatureList {
   static constexpr int COUNT = sizeof...(Features);
   static_assert(((Features::denominator == 1 || std::is_same_v<Features, LandingHeight>) && ...),
       "expected a feature that is a whole number: double it here and in its reference in Python");
-  static constexpr bool all_follow_drops = (!Features::whole_board_only & ...);
+  static constexpr bool all_follow_drops = (follows_drops<Features>() & ...);
   // Scored by ColumnScores.
   template <class F> static constexpr bool by_column = F::column_height >= 0 || F::column_step >= 0;
   static constexpr bool has_columns = all_follow_drops && (by_column<Features> || ...);

@@ -334,4 +334,26 @@ struct ThinCovers : FeatureBase {
   }
 };
 
+// What a source knows of a board where placements are scored one at a time.
+template <class Source> using PreparedBy = decltype(Source::prepare(std::declval<Board<ScalarLanes>>()));
+using OneDrop = Drop<ScalarLanes, 1>;
+template <class F, class = void> struct has_after_of_one : std::false_type {};
+template <class F> struct has_after_of_one<F,
+    std::void_t<decltype(F::after(std::declval<PreparedBy<SourceOf<F>>>(), std::declval<OneDrop>()))>>
+    : std::true_type {};
+template <class F, class = void> struct has_after_of_two : std::false_type {};
+template <class F>
+struct has_after_of_two<F, std::void_t<decltype(F::after(std::declval<PreparedBy<SourceOf<F>>>(),
+                               std::declval<PreparedBy<SecondSourceOf<F>>>(), std::declval<OneDrop>()))>>
+    : std::true_type {};
+template <class F> struct has_after
+    : std::bool_constant<has_after_of_one<F>::value || has_after_of_two<F>::value> {};
+
+// Whether a feature is told from what a drop touches. Nothing becomes slow unasked.
+template <class F> constexpr bool follows_drops() {
+  static_assert(has_after<F>::value != F::whole_board_only,
+      "expected a feature with after(prepared, drop), or without it and with whole_board_only = true");
+  return has_after<F>::value;
+}
+
 }  // namespace tetris
