@@ -57,9 +57,9 @@ def _lines(of: Mapping[str, Any]) -> str:
     return f"{in_words(of['lines_per_game'])} ({in_words(low)} to {in_words(high)})"
 
 
-def training(at: int = 0) -> str:
-    """Return what the default preset comes to over the seeds, on a processor or, ``at`` -1, on a GPU."""
-    result = load_all("training")[at]
+def training() -> str:
+    """Return what the default preset comes to over the seeds."""
+    result = load(f"{_PROCESSOR}/training")
     runs = result.data["runs"]
     small, large = (
         [_on_board(run, LEARNED, board)["lines_per_game"] for run in runs] for board in ("10x10", "10x20")
