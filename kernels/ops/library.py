@@ -1,7 +1,8 @@
 """What all operators share: their two libraries, loaded on first use, and what refuses arguments.
 
 An operator is a folder of this package: ``op.h`` has the schemas and the host half of both sides, ``cpu.h``
-and ``launch.cuh`` have the rest; ``op.cpp`` and ``op.cu`` beside this file compile the sides. They are two
+and ``launch.cuh`` have the rest; ``op.cpp`` and ``op.cu`` beside this file compile the sides, ``.cu`` files
+in it what takes long, at the same time. They are two
 libraries, so that the CPU side works where there is no nvcc, and CUDA is compiled for only when a CUDA tensor
 comes.
 """
@@ -37,7 +38,8 @@ def extension(name: str, device_type: str) -> Extension:
     """Return what is compiled of one of the operators for ``"cpu"``, schema included, or for ``"cuda"``."""
     headers = (_HERE, *(_HERE / other for other in (name, *_INCLUDED.get(name, ()))))
     if device_type == "cuda":
-        return Extension(f"{name}_cuda", (_HERE / "op.cu",), headers, reason="operator, CUDA", cuda=True)
+        sources = (_HERE / "op.cu", *sorted((_HERE / name).glob("*.cu")))
+        return Extension(f"{name}_cuda", sources, headers, reason="operator, CUDA", cuda=True)
     return Extension(name, (_HERE / "op.cpp",), headers, native=True, reason="operator, CPU")
 
 

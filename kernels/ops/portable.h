@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 
 #if defined(__CUDACC__)
@@ -11,6 +12,8 @@
 #endif
 
 namespace cem_tetris {
+
+inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 template <typename To, typename From> CEM_TETRIS_FUNCTION To bit_cast(From from) {
   static_assert(sizeof(To) == sizeof(From), "expected types of one size");

@@ -20,6 +20,8 @@
 #include <string>
 #include <type_traits>
 
+#include "portable.h"
+
 // Which of an operator's two libraries is compiled: an op.h says `_IMPL(cem_tetris, CEM_TETRIS_DEVICE, m)`.
 #ifdef __CUDACC__
 #define CEM_TETRIS_DEVICE CUDA
@@ -36,8 +38,6 @@ using torch::stable::Tensor;
 using Sizes = torch::headeronly::IntHeaderOnlyArrayRef;
 
 constexpr int kMaxDimensions = 64;  // of a tensor, by torch
-
-inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // The type that numbers are computed in: float for the 16-bit floats (float has more than twice their bits,
 // so that a sum or product rounded twice is what one rounding gives), and for the small integers, whose

@@ -53,6 +53,7 @@ using namespace cem_tetris::update;
 using torch::stable::Tensor;
 
 struct Emulated {
+  using Launcher = Emulated;
   inline static int multiprocessors = 1;
 
   template <typename... Parameters, typename... Given> void launch(void (*kernel)(Parameters...),

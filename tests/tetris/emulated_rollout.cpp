@@ -10,6 +10,7 @@ namespace tetris {
 inline void* shared_memory() { return cuda_emulation::block->shared.data(); }
 inline void barrier(int number, int threads) { emulated_barrier(number, threads); }
 }  // namespace tetris
+#include "advance.h"
 #include "rollout_pairs.cuh"
 #include "rollout_pool.cuh"
 #include "rollout_warp.cuh"

@@ -45,12 +45,14 @@ def check_resampling(
                 weights._weight[:, 1:] = 1.0
         shuffled(games, torch.Generator().manual_seed(step))
         shuffled(same, torch.Generator().manual_seed(step))
-        source = expected.resample(bits, counts=step > 0)
-        assert torch.equal(actual.resample(bits, counts=step > 0).cpu(), source)
+        source, _ = expected.resample(bits, counts=step > 0)
+        found, columns = actual.resample(bits, counts=step > 0)
+        assert torch.equal(found.cpu(), source)
         for name in ("_before", "_weight", "_held", "_unit", "ended"):
             assert torch.equal(getattr(actual, name).cpu(), getattr(expected, name)), name
         games.branch(source)
-        same.branch(source.to(device))
+        same.branch(found, columns)
+        assert torch.equal(same.columns.cpu(), games.columns)
         moved |= not torch.equal(source, torch.arange(streams).expand_as(source))
     assert streams == 2 or (moved and expected.ended.min() > 0 and expected._unit.max() < 1)
 

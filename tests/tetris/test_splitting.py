@@ -37,7 +37,7 @@ def test_boards_are_copied_when_all_pieces_of_a_bag_are_known(
     monkeypatch: pytest.MonkeyPatch, lookahead: Lookahead, known: int
 ) -> None:
     copied = []
-    monkeypatch.setattr(Rollout, "branch", lambda games, _: copied.append(games.decisions))
+    monkeypatch.setattr(Rollout, "branch", lambda games, *_: copied.append(games.decisions))
     features = few_features(10)
     policy = Policy(weights_for(features, 10, 1), features, lookahead)
     split_rollout(policy, Streams(Rules(10, 7, pieces="bag"), 2), 213)
@@ -115,7 +115,7 @@ def test_a_rate_of_one_in_ten_thousand_million_million_million_is_measured() -> 
     weights = StreamWeights(cast("Rollout", games))
     for step in range(steps):
         games.play_on()
-        source = weights.resample(bits.getrandbits(12), counts=step >= burn_in)
+        source, _ = weights.resample(bits.getrandbits(12), counts=step >= burn_in)
         games.heights = games.heights.gather(1, source)
     rates = weights.ended / (steps - burn_in)
     error = float(rates.std()) / 32**0.5

@@ -9,10 +9,10 @@
 #include <atomic>
 #include <optional>
 
+#include "advance.h"
 #include "cpu_rollout.h"
 #include "fastest_lanes.h"
 #include "resample.h"
-#include "rollout_arguments.h"
 
 namespace {
 

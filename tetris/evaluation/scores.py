@@ -24,8 +24,8 @@ FEW_STREAMS, STREAMS, MOST_STREAMS = 8, 64, 1 << 17
 GPU_STREAMS = 132 * 1024
 """The number of parallel streams on a GPU by the clock: 1024 for each multiprocessor of an H200."""
 
-DECISIONS_PER_STREAM, GAMES_PER_STREAM = 1 << 16, 8
-"""Decisions per stream, if the number of streams is free: the burn-in hardly costs."""
+DECISIONS_PER_STREAM, GAMES_PER_STREAM = 1 << 14, 8
+"""Decisions per stream, if the number of streams is free: the burn-in hardly costs, and a GPU is busy."""
 
 _LARGEST_CHUNK = 1 << 14  # decisions on a stream
 _LARGEST_STEP = 1 << 26  # decisions on all streams

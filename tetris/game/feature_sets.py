@@ -6,6 +6,7 @@ The order of a set is that of its weights. docs/features.md has the sources of t
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from kernels.support.checks import check_integer
 from kernels.support.names import unknown_name
@@ -95,13 +96,14 @@ def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
     return names
 
 
-def _family(family: str, width: int) -> list[str]:
+@cache
+def _family(family: str, width: int) -> tuple[str, ...]:
     """Return the names of a family of features on a board, left to right."""
-    return [
+    return tuple(
         name
         for name in FEATURES
         if (found := _OF_COLUMN.match(name)) and found[1] == family and (_last_column(name) or 0) < width
-    ]
+    )
 
 
 def _last_column(name: str) -> int | None:

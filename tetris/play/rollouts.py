@@ -146,7 +146,7 @@ class Rollout:
         """Whether a board depends on the next piece: a controller knows it, or it had to appear inside."""
         return self.lookahead is Lookahead.PREVIEW or self.streams.rules.original
 
-    def branch(self, source: torch.Tensor) -> None:
+    def branch(self, source: torch.Tensor, columns: torch.Tensor | None = None) -> None:
         """Copy boards between streams of a candidate; pieces and counts stay those of the stream.
 
         Where `next_drawn`, the next piece goes with the board: it falls first, and the pieces after it are
@@ -156,6 +156,7 @@ class Rollout:
             source: Shape (population, streams), int64, on the device that plays: the stream of the same
                 candidate whose board each stream takes, 0 to streams - 1; on a GPU not checked, which would
                 wait for it.
+            columns: What comes of it, as the attribute, where it is known.
 
         Raises:
             ValueError: If its shape is wrong.
@@ -163,9 +164,8 @@ class Rollout:
         if source.shape != self._games.shape:
             wanted = tuple(self._games.shape)
             raise ValueError(f"expected source of shape {wanted}, got {tuple(source.shape)}")
-        first = torch.arange(0, source.numel(), source.shape[1], device=source.device).unsqueeze(1)
-        boards = self.columns.flatten(0, 1)  # whole ones: on a CPU `gather` takes six times as long
-        self.columns = boards.index_select(0, (source + first).flatten()).view_as(self.columns)
+        at = source.unsqueeze(-1).expand_as(self.columns)
+        self.columns = self.columns.gather(1, at) if columns is None else columns
         if self.next_drawn:
             known_in = self._known_in
             self._known_in = source.contiguous().clone() if known_in is None else known_in.gather(1, source)

@@ -148,7 +148,7 @@ class SplitRollout:
         for step in range(self._steps, until // size):
             games.play_on((step + 1) * size - known - games.decisions, check)
             bits = self._generator.getrandbits(_RANDOM_BITS)
-            games.branch(self._weighted.resample(bits, counts=step >= self._burn_in))
+            games.branch(*self._weighted.resample(bits, counts=step >= self._burn_in))
         self._steps = until // size
         result, ended = games.advance(until - games.decisions, check), self._weighted.ended
         # Divided by a number, a GPU would multiply by its inverse, which now and then rounds otherwise.
@@ -186,17 +186,16 @@ class StreamWeights:
         for name in ("_before", "_weight", "_unit", "_held", "ended", "_offsets"):
             setattr(self, name, getattr(self, name)[candidates])
 
-    def resample(self, bits: int, *, counts: bool = True) -> torch.Tensor:
-        """Resample the streams; return the one whose board each stream takes, see `Rollout.branch`.
+    def resample(self, bits: int, *, counts: bool = True) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Resample the streams; return the arguments of `Rollout.branch`.
 
         ``bits`` are as for `systematic`; ``counts``: games that ended since the last resampling count.
         """
         self._count += 1
         if self._operators is not None:
-            played = self._games.columns, self._games.stream_games
+            played = self._games.columns, self._games._games
             kept = self._before, self._weight, self._held, self._unit, self.ended, self._count
-            chosen: torch.Tensor = self._operators.resample(*played, *kept, counts, bits, self._offset)
-            return chosen
+            return self._operators.resample(*played, *kept, counts, bits, self._offset)  # type: ignore[no-any-return]
         games = self._games.stream_games
         if counts:
             ended = games - self._before
@@ -207,7 +206,7 @@ class StreamWeights:
         source, self._weight = resampled(
             *(self._weight, level, self._held, self._unit, self._count, bits + self._offsets)
         )
-        return source
+        return source, None
 
 
 def lines_per_game(rules: Rules, rate: _Rate) -> _Rate:

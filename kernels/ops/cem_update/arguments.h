@@ -19,8 +19,14 @@ constexpr char kSchema[] =
     "-> (Tensor, Tensor, Tensor, Tensor)";
 
 // Calls f(Type{}) with the type of a fitness.
-template <typename F> void visit_fitness(ScalarType type, const F& f) {
-  type == ScalarType::Float ? f(Float{}) : type == ScalarType::Double ? f(Double{}) : f(Long{});
+template <typename F> void visit_fitness(Number type, const F& f) {
+  type == Number::Float ? f(Float{}) : type == Number::Double ? f(Double{}) : f(Long{});
+}
+
+inline Number number_of(ScalarType type) {
+  return type == ScalarType::Float    ? Number::Float
+         : type == ScalarType::Double ? Number::Double
+                                      : Number::Long;
 }
 
 // A fitness, contiguous, of one of the types that are ranked; a wider one has the same order.
@@ -80,11 +86,12 @@ template <typename F> Outputs with_job(const Tensor& given_fitness, const Tensor
   const auto& [new_distribution, new_record, new_generation, new_elites] = out;
   const Settings settings{problems.count(), population, dimensions, elites, table, floor_stride, smoothing,
       std_smoothing, mean_averaging, static_cast<int32_t>(variance_about), maximize, ranked};
-  run({settings, type, fitness.scalar_type(), const_data<void>(fitness), const_data<void>(candidates),
-          const_data<void>(distribution), const_data<void>(std_floor), const_data<double>(record),
-          const_data<double>(extra_variance), const_data<double>(weights), const_data<int64_t>(generation),
-          mutable_data<void>(new_distribution), mutable_data<double>(new_record),
-          mutable_data<int64_t>(new_generation), mutable_data<int64_t>(new_elites)},
+  run({settings, number_of(type), number_of(fitness.scalar_type()), const_data<void>(fitness),
+          const_data<void>(candidates), const_data<void>(distribution), const_data<void>(std_floor),
+          const_data<double>(record), const_data<double>(extra_variance), const_data<double>(weights),
+          const_data<int64_t>(generation), mutable_data<void>(new_distribution),
+          mutable_data<double>(new_record), mutable_data<int64_t>(new_generation),
+          mutable_data<int64_t>(new_elites)},
       problems);
   return out;
 }

@@ -300,7 +300,7 @@ void run(const Job& given, Device) {
   Work job(given);
   *job.new_generation = *job.generation + 1;
   visit_fitness(job.fitness_type, [&](auto kind) { select<decltype(kind)>(job); });
-  (job.type == ScalarType::Float ? update<float> : update<double>)(job);
+  (job.type == Number::Float ? update<float> : update<double>)(job);
 }
 
 }  // namespace

@@ -24,11 +24,11 @@ template <typename Type> __device__ __forceinline__ typename Type::Bits load(con
 }
 
 // Calls f(Type{}) with the type of a fitness whose keys are of the type Key.
-template <typename Key, typename F> __device__ __forceinline__ auto visit(ScalarType type, const F& f) {
+template <typename Key, typename F> __device__ __forceinline__ auto visit(Number type, const F& f) {
   if constexpr (sizeof(Key) == 4) {
     return f(Float{});
   } else {
-    return type == ScalarType::Double ? f(Double{}) : f(Long{});
+    return type == Number::Double ? f(Double{}) : f(Long{});
   }
 }
 

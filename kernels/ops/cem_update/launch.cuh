@@ -30,52 +30,6 @@ void launch_ranks(const Gpu& device, const Job& job, const int64_t* index, Devic
   }
 }
 
-// Every block finds all elites, so a problem has few: a tile each as long as that fills the device, and one
-// for the record where there is room. Narrow tiles spread the rows of many elites over the device.
-template <typename Key, typename T, typename Gpu> void launch_single(const Gpu& device, const Job& job) {
-  const Settings& settings = job.settings;
-  const int64_t problems = settings.problems, population = settings.population, elites = settings.elites,
-                dimensions = settings.dimensions, full = 2 * device.multiprocessors;
-  const bool narrow = elites > kChunk && problems * divide_up(dimensions, kMinWidth) <= full;
-  const int64_t tiles = divide_up(dimensions, narrow ? kMinWidth : kMaxWidth);
-  STD_TORCH_CHECK(dimensions < int64_t{1} << 30, "cem_update: expected fewer dimensions");
-  const int64_t blocks = std::max<int64_t>(1, std::min(tiles, full / problems));
-  const bool separate = problems * (blocks + 1) <= full;  // the record then costs no time
-  const bool ranks = settings.ranked || job.weights != nullptr;
-
-  auto* kernel = single_kernel<Key, T, 16>;
-  int64_t threads = kThreads;
-  if (population <= 4 * kThreads) {
-    const int items = population <= kThreads ? 1 : 4;
-    kernel = items == 1 ? single_kernel<Key, T, 1> : single_kernel<Key, T, 4>;
-    const int64_t least = problems * blocks <= full ? 256 : 128;
-    threads = std::max(least, divide_up(population, items * kWarp) * kWarp);
-  }
-  int log_bins = 5;
-  while (2 << log_bins <= std::min<int64_t>(threads, kMaxBins)) ++log_bins;
-
-  Grid grid{static_cast<int>(tiles), narrow ? 3 : 5, static_cast<int>(blocks + (separate ? 1 : 0)),
-      static_cast<int>(separate ? blocks : 0), static_cast<int>(divide_up(elites, kChunk)), log_bins,
-      1 << log_bins, {}};
-  const int64_t width = int64_t{1} << grid.log_width, listed = divide_up(elites, kWarp) * kWarp;
-  Layout& layout = grid.layout;
-  const auto give = [&](int& place, int64_t bytes) {
-    place = layout.bytes;
-    layout.bytes += static_cast<int>(bytes);
-  };
-  layout.entries = static_cast<int>(std::max(threads, (elites <= kFew ? kQuads : kResidues) * width));
-  layout.bytes = ranks ? static_cast<int>(listed * sizeof(Key)) : 0;
-  give(layout.next, ranks ? listed * 4 : 0);
-  give(layout.head, ranks ? grid.bins * 4 : 0);
-  give(layout.before, grid.bins * 4);
-  layout.bytes = std::max(layout.bytes, 2 * layout.entries * 8);
-  give(layout.chunk, grid.chunks > 1 ? 2 * grid.chunks * width * 8 : 0);
-  give(layout.weight, ranks ? listed * 8 : 0);
-  give(layout.kept, ranks ? kKept * 8 : 0);
-  give(layout.index, listed * 2);
-  device.launch_early(kernel, problems * grid.blocks, static_cast<int>(threads), layout.bytes, job, grid);
-}
-
 template <typename T, typename Gpu> void launch_large(const Gpu& device, const Job& job, Device where) {
   const Settings& settings = job.settings;
   const int64_t problems = settings.problems, elites = settings.elites, dimensions = settings.dimensions;
@@ -126,16 +80,19 @@ template <typename T, typename Gpu> void launch_large(const Gpu& device, const J
 // The update; `Gpu` has a number of multiprocessors, launches kernels and zeroes memory.
 template <typename Gpu> void launch(const Gpu& device, const Job& job, Device where) {
   const Settings& settings = job.settings;
-  const bool wide = is_wide(job), doubles = job.type == ScalarType::Double;
+  const bool wide = is_wide(job), doubles = job.type == Number::Double;
   if (settings.problems == 0) {
     device.launch(count_kernel, 1, 1, 0, job);
   } else if (settings.population <= kSinglePopulation &&
              settings.elites <= (settings.ranked || job.weights != nullptr
                                         ? (wide ? kSingleRanked<uint64_t> : kSingleRanked<uint32_t>)
                                         : kSingleElites)) {
+    using Launcher = typename Gpu::Launcher;
     auto* launch =
-        wide ? (doubles ? launch_single<uint64_t, double, Gpu> : launch_single<uint64_t, float, Gpu>)
-             : (doubles ? launch_single<uint32_t, double, Gpu> : launch_single<uint32_t, float, Gpu>);
+        wide
+            ? (doubles ? launch_single<uint64_t, double, Launcher> : launch_single<uint64_t, float, Launcher>)
+            : (doubles ? launch_single<uint32_t, double, Launcher>
+                       : launch_single<uint32_t, float, Launcher>);
     launch(device, job);
   } else {
     (doubles ? launch_large<double, Gpu> : launch_large<float, Gpu>)(device, job, where);

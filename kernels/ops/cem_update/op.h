@@ -7,6 +7,11 @@ namespace cem_tetris::update {
 
 #ifndef __CUDACC__
 STABLE_TORCH_LIBRARY_FRAGMENT(cem_tetris, m) { m.def(kSchema); }
+#else  // by single.cu, at the same time
+extern template void launch_single<uint32_t, float>(const Launcher&, const Job&);
+extern template void launch_single<uint32_t, double>(const Launcher&, const Job&);
+extern template void launch_single<uint64_t, float>(const Launcher&, const Job&);
+extern template void launch_single<uint64_t, double>(const Launcher&, const Job&);
 #endif
 STABLE_TORCH_LIBRARY_IMPL(cem_tetris, CEM_TETRIS_DEVICE, m) {
   m.impl("cem_update", TORCH_BOX(&cem_update<run>));

@@ -43,7 +43,7 @@ struct Workspace {
 
 // Whether the keys have 64 bits.
 CEM_TETRIS_FUNCTION bool is_wide(const Job& job) {
-  return job.fitness_type == ScalarType::Double || job.fitness_type == ScalarType::Long;
+  return job.fitness_type == Number::Double || job.fitness_type == Number::Long;
 }
 
 // Keys of 64 bits for any fitness: a narrower key has the upper ones.

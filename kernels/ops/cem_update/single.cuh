@@ -10,8 +10,10 @@
 // within bins of keys; their rows, a dimension a lane; one warp finishes the tile.
 #pragma once
 
+#include <algorithm>
+
 #include "device.cuh"
-#include "gpu.cuh"
+#include "launcher.cuh"
 
 namespace cem_tetris::update {
 
@@ -83,7 +85,7 @@ template <int kItems, typename Predicate, typename Use> __device__ __forceinline
   }
 }
 
-template <typename Key> __device__ __noinline__ double key_value(ScalarType type, Key key, bool maximize) {
+template <typename Key> __device__ __noinline__ double key_value(Number type, Key key, bool maximize) {
   return visit<Key>(type, [&](auto kind) { return kind.value(kind.of_key(key, maximize)); });
 }
 
@@ -502,6 +504,53 @@ template <typename Key, typename T, int kItems> __global__ void __launch_bounds_
     }
     if (tile + grid.blocks < grid.tiles) __syncthreads();
   }
+}
+
+// Every block finds all elites, so a problem has few: a tile each as long as that fills the device, and one
+// for the record where there is room. Narrow tiles spread the rows of many elites over the device.
+template <typename Key, typename T, typename Launcher>
+void launch_single(const Launcher& device, const Job& job) {
+  const Settings& settings = job.settings;
+  const int64_t problems = settings.problems, population = settings.population, elites = settings.elites,
+                dimensions = settings.dimensions, full = 2 * device.multiprocessors;
+  const bool narrow = elites > kChunk && problems * divide_up(dimensions, kMinWidth) <= full;
+  const int64_t tiles = divide_up(dimensions, narrow ? kMinWidth : kMaxWidth);
+  STD_TORCH_CHECK(dimensions < int64_t{1} << 30, "cem_update: expected fewer dimensions");
+  const int64_t blocks = std::max<int64_t>(1, std::min(tiles, full / problems));
+  const bool separate = problems * (blocks + 1) <= full;  // the record then costs no time
+  const bool ranks = settings.ranked || job.weights != nullptr;
+
+  auto* kernel = single_kernel<Key, T, 16>;
+  int64_t threads = kThreads;
+  if (population <= 4 * kThreads) {
+    const int items = population <= kThreads ? 1 : 4;
+    kernel = items == 1 ? single_kernel<Key, T, 1> : single_kernel<Key, T, 4>;
+    const int64_t least = problems * blocks <= full ? 256 : 128;
+    threads = std::max(least, divide_up(population, items * kWarp) * kWarp);
+  }
+  int log_bins = 5;
+  while (2 << log_bins <= std::min<int64_t>(threads, kMaxBins)) ++log_bins;
+
+  Grid grid{static_cast<int>(tiles), narrow ? 3 : 5, static_cast<int>(blocks + (separate ? 1 : 0)),
+      static_cast<int>(separate ? blocks : 0), static_cast<int>(divide_up(elites, kChunk)), log_bins,
+      1 << log_bins, {}};
+  const int64_t width = int64_t{1} << grid.log_width, listed = divide_up(elites, kWarp) * kWarp;
+  Layout& layout = grid.layout;
+  const auto give = [&](int& place, int64_t bytes) {
+    place = layout.bytes;
+    layout.bytes += static_cast<int>(bytes);
+  };
+  layout.entries = static_cast<int>(std::max(threads, (elites <= kFew ? kQuads : kResidues) * width));
+  layout.bytes = ranks ? static_cast<int>(listed * sizeof(Key)) : 0;
+  give(layout.next, ranks ? listed * 4 : 0);
+  give(layout.head, ranks ? grid.bins * 4 : 0);
+  give(layout.before, grid.bins * 4);
+  layout.bytes = std::max(layout.bytes, 2 * layout.entries * 8);
+  give(layout.chunk, grid.chunks > 1 ? 2 * grid.chunks * width * 8 : 0);
+  give(layout.weight, ranks ? listed * 8 : 0);
+  give(layout.kept, ranks ? kKept * 8 : 0);
+  give(layout.index, listed * 2);
+  device.launch_early(kernel, problems * grid.blocks, static_cast<int>(threads), layout.bytes, job, grid);
 }
 
 }  // namespace cem_tetris::update

@@ -7,8 +7,6 @@
 // order depends on the number of elites alone.
 #pragma once
 
-#include <torch/headeronly/core/ScalarType.h>
-
 #include <cmath>
 #include <cstdint>
 
@@ -16,13 +14,12 @@
 
 namespace cem_tetris::update {
 
-using torch::headeronly::ScalarType;
-
 constexpr int kChunk = 512, kResidues = 32;
 constexpr int kRows = 4, kFigures = 5;  // of a distribution, of a record
 
 enum Row { kMean, kStd, kAveragedMean, kBest };
 enum Figure { kBestFitness, kGenerationBest, kEliteMean, kEliteThreshold, kFailedGeneration };
+enum class Number : int8_t { Float, Double, Long };  // which a tensor holds
 enum Variance { kNewMean, kNewMeanUnbiased, kOldMean };
 
 // What the update of every problem of a batch shares.
@@ -38,7 +35,7 @@ struct Settings {
 // The tensors of a call, all contiguous; pointers that are null stand for tensors that are not given.
 struct Job {
   Settings settings;
-  ScalarType type, fitness_type;  // type: of candidates and distribution; fitness: Float, Double or Long
+  Number type, fitness_type;  // type: of candidates and distribution, not Long
   const void *fitness, *candidates, *distribution, *floors;
   const double *record, *extra_variance, *weights;
   const int64_t* generation;
@@ -46,7 +43,7 @@ struct Job {
   double* new_record;
   int64_t *new_generation, *elites;
 
-  CEM_TETRIS_FUNCTION bool can_fail() const { return fitness_type != ScalarType::Long; }
+  CEM_TETRIS_FUNCTION bool can_fail() const { return fitness_type != Number::Long; }
 };
 
 // The type of a fitness, to which arguments.h widens narrower ones: how it is stored, the unsigned key by which

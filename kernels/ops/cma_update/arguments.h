@@ -31,7 +31,7 @@ template <void (&run)(const Call&, Device)> Outputs cma_update(const Tensor& fit
       update::with_job(fitness, candidates, distribution, record, generation, std::move(extra_variance),
           weights, std::move(std_floor), num_elites, maximize, update::kOldMean, smoothing, 1.0,
           mean_averaging, true, true, [&](const Job& job, const Problems& problems) {
-            const ScalarType type = job.type;
+            const ScalarType type = candidates.scalar_type();
             const int64_t d = job.settings.dimensions, population = job.settings.population;
             STD_TORCH_CHECK(d >= 1 && d <= kMostDimensions && population <= kMostCandidates, "expected 1 to ",
                 kMostDimensions, " dimensions and at most ", kMostCandidates, " candidates, got ", d, " and ",

@@ -63,7 +63,7 @@ void run(const Call& call, Device) {
           value[place++] = Type::value(fitness[i]);
         }
       });
-      (call.job.type == ScalarType::Float ? adapt<float, One> : adapt<double, One>)(One{}, call, problem,
+      (call.job.type == update::Number::Float ? adapt<float, One> : adapt<double, One>)(One{}, call, problem,
           order.data(), value.data(), usable, memory.get());
     }
   });

@@ -152,7 +152,7 @@ template <typename Gpu> void launch(const Gpu& device, Call call, Device) {
   const int d = call.plan.dimensions;
   const bool few = (d + 1) / 2 * (d + 1) <= kFewThreads;
   const int threads = few ? kFewThreads : kManyThreads;
-  auto* const kernel = call.job.type == ScalarType::Float
+  auto* const kernel = call.job.type == update::Number::Float
                            ? few ? adapt_kernel<float, kFew> : adapt_kernel<float, kMany>
                        : few ? adapt_kernel<double, kFew>
                              : adapt_kernel<double, kMany>;

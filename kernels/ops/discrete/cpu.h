@@ -134,7 +134,7 @@ void run(const Move& call, Device device) {
       for (; i < end; ++i) f(i);
     });
   };
-  const bool is_double = call.type == ScalarType::Double;
+  const bool is_double = call.type == update::Number::Double;
   update::visit_fitness(call.fitness_type, [&](auto kind) {
     share(problems, 8 * samples, [&](int64_t problem) {
       rank<decltype(kind)>(call, problem);

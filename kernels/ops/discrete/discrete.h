@@ -208,10 +208,11 @@ std::tuple<Tensor, Tensor, Tensor> update_tables(const Tensor& given_fitness, co
                out = empty_as(tables), new_record = empty_as(record), next = empty_as(generation);
   auto* const memory = mutable_data<int64_t>(scratch);
   auto* const places = memory + count * (samples + 1);  // on the CPU those of elites, on CUDA their fitness
-  const Move call{{{count, samples, 0, elites, 0, 0, 1.0, 1.0, 0.0, update::kNewMean, maximize, false}, type,
-                      fitness.scalar_type(), const_data<void>(fitness), const_data<void>(candidates), nullptr,
-                      nullptr, const_data<double>(record), nullptr, nullptr, const_data<int64_t>(generation),
-                      nullptr, mutable_data<double>(new_record), mutable_data<int64_t>(next), places},
+  const Move call{{{count, samples, 0, elites, 0, 0, 1.0, 1.0, 0.0, update::kNewMean, maximize, false},
+                      update::number_of(type), update::number_of(fitness.scalar_type()),
+                      const_data<void>(fitness), const_data<void>(candidates), nullptr, nullptr,
+                      const_data<double>(record), nullptr, nullptr, const_data<int64_t>(generation), nullptr,
+                      mutable_data<double>(new_record), mutable_data<int64_t>(next), places},
       cells, cells + width, const_data<double>(tables), const_data<int64_t>(sums), mutable_data<double>(out),
       &families, memory, memory + count * samples, reinterpret_cast<double*>(places)};
   run(call, problems.device);

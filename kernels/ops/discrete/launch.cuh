@@ -321,7 +321,7 @@ template <typename Gpu> void launch(const Gpu& device, const Move& call, Device 
         rank_kernel<decltype(kind)>, problems * blocks, kThreads, 0, call, static_cast<uint32_t>(blocks));
   });
   for (const Family& family : *call.families) {
-    (call.type == ScalarType::Double ? move<double, Gpu> : move<float, Gpu>)(device, call, family, where);
+    (call.type == update::Number::Double ? move<double, Gpu> : move<float, Gpu>)(device, call, family, where);
   }
 }
 

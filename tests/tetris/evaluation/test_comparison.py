@@ -42,7 +42,8 @@ def test_a_controller_that_rarely_loses_is_estimated_and_not_played(ended: dict[
 def test_what_loses_is_played(ended: dict[str, int]) -> None:
     ended["count"] = 1000
     found = next(compare(trial(LOW), PLAYED))
-    assert (found["decisions"], "estimates" in found) == (PLAYED, False)
+    assert found["decisions"] == pytest.approx(PLAYED, rel=1e-4)  # as many on each stream
+    assert "estimates" not in found
 
 
 def test_with_the_next_piece_known_nothing_is_shipped(monkeypatch: pytest.MonkeyPatch) -> None:

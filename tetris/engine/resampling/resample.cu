@@ -2,7 +2,7 @@
 
 #include <torch/csrc/stable/library.h>
 
-#include "common.cuh"
+#include "gpu.cuh"
 #include "resample.cuh"
 #include "resample.h"
 
@@ -12,10 +12,8 @@ using namespace tetris;
 
 struct Cuda {
   static void launch(const Tensor& weight, const Resampling& job, unsigned population) {
-    const cem_tetris::DeviceGuard guard(weight.get_device_index());
-    resample_streams<<<population, resampling_threads(job.streams), 0, cem_tetris::current_stream(weight)>>>(
-        job);
-    STD_CUDA_KERNEL_LAUNCH_CHECK();
+    const cem_tetris::Gpu gpu{cem_tetris::Device(weight)};
+    gpu.launch(resample_streams, population, resampling_threads(job.streams), 0, job);
   }
 };
 

@@ -198,7 +198,9 @@ struct ResamplingBlock {
       own.after[i] = floor(own.after[i] / unit) * unit;
       all += static_cast<int64_t>(own.after[i]);
     }
-    const double scale = ALL_WEIGHT / static_cast<double>(sum(all));
+    const double scale = ALL_WEIGHT / static_cast<double>(sum(all));  // all sources have been written by then
+    for (int k = thread; k < own.streams * own.width; k += threads)
+      own.boards[k] = own.columns[own.source[k / own.width] * own.width + k % own.width];
     for (int i = thread; i < own.streams; i += threads) {
       const double weight = floor(own.after[i] * scale / unit) * unit;
       own.weight[i] = weight > unit ? weight : unit;

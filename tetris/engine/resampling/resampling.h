@@ -31,6 +31,7 @@ struct Resampling {
   bool counts;    // whether what ended counts
   int64_t bits, offset;            // where resampling begins: bits + offset * candidate
   int64_t* source;                 // result: from which stream each goes on
+  uint32_t* boards;                // result: the columns of it, shaped as `columns`
   int64_t *level, *order, *until;  // scratch
   double* after;                   // scratch
 
@@ -38,6 +39,7 @@ struct Resampling {
     Resampling own = *this;
     const int64_t first = candidate * streams;
     own.columns += first * width;
+    own.boards += first * width;
     own.games += first;
     own.unit += candidate;
     own.ended += candidate;
@@ -106,6 +108,8 @@ inline void resample_candidate(const Resampling& own) {
     while (own.until[k] * own.streams <= i * total + begin) ++k;
     const int64_t copies = own.until[k] - (k > 0 ? own.until[k - 1] : 0);
     own.source[i] = own.order[k];
+    for (int c = 0; c < own.width; ++c)
+      own.boards[int64_t{i} * own.width + c] = own.columns[own.order[k] * own.width + c];
     // In the mean it is taken copies / total x streams times, and its weight is divided by that.
     own.after[i] =
         own.weight[own.order[k]] * static_cast<double>(total) / static_cast<double>(copies * own.streams);

@@ -3,7 +3,7 @@
 
 #include <torch/csrc/stable/library.h>
 
-#include "common.cuh"
+#include "gpu.cuh"
 #include "placement_features.cuh"
 
 namespace {
@@ -13,16 +13,11 @@ using namespace tetris;
 struct Cuda {
   template <class List> static void write(const Tensor& columns, const FeatureTensors& all) {
     STD_TORCH_CHECK(all.count < int64_t{1} << 31, "expected less than 2^31 environments, got ", all.count);
-    const cem_tetris::DeviceGuard guard(columns.get_device_index());
-    const auto stream = cem_tetris::current_stream(columns);
-    constexpr int BYTES = sizeof(PlacementMemory<List>),
-                  USUAL = 48 * 1024;  // what a kernel has without asking
-    if (BYTES > USUAL) {
-      STD_CUDA_CHECK(
-          cudaFuncSetAttribute(placements_kernel<List>, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES));
-    }
-    placements_kernel<List><<<static_cast<unsigned>(all.count), WARP, BYTES, stream>>>(all);
-    STD_CUDA_KERNEL_LAUNCH_CHECK();
+    const cem_tetris::Gpu gpu{cem_tetris::Device(columns)};
+    constexpr int BYTES = sizeof(PlacementMemory<List>);
+    STD_TORCH_CHECK(BYTES <= gpu.block_memory(), "expected a GPU with ", BYTES,
+        " bytes of shared memory a block");
+    gpu.launch(placements_kernel<List>, static_cast<unsigned>(all.count), WARP, BYTES, all);
   }
 };
 

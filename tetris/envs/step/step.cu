@@ -3,7 +3,7 @@
 
 #include <torch/csrc/stable/library.h>
 
-#include "common.cuh"
+#include "gpu.cuh"
 #include "step.cuh"
 
 namespace {
@@ -13,11 +13,10 @@ using namespace tetris;
 struct Cuda {
   static void step(
       const Tensor& board, const Environments& all, const StepTensors& tensors, const Task& task) {
-    const cem_tetris::DeviceGuard guard(board.get_device_index());
+    const cem_tetris::Gpu gpu{cem_tetris::Device(board)};
     const auto kernel = tensors.actions == nullptr ? step_kernel<true> : step_kernel<false>;
-    kernel<<<step_blocks(all.count), STEP_THREADS, 0, cem_tetris::current_stream(board)>>>(
-        {all, tensors, task});
-    STD_CUDA_KERNEL_LAUNCH_CHECK();
+    kernel<<<step_blocks(all.count), STEP_THREADS, 0, gpu.stream>>>({all, tensors, task});
+    cem_tetris::check(cudaGetLastError());
   }
 };
 

@@ -3,7 +3,7 @@
 
 #include <torch/csrc/stable/library.h>
 
-#include "common.cuh"
+#include "gpu.cuh"
 #include "iteration_tensors.h"
 
 namespace {
@@ -21,10 +21,9 @@ template <class Function> __global__ void __launch_bounds__(THREADS)
 struct Cuda {
   template <class Function> static void each(const Tensor& like, int64_t count, const Function& function) {
     if (count == 0) return;
-    const cem_tetris::DeviceGuard guard(like.get_device_index());
     const auto blocks = static_cast<unsigned>((count + THREADS - 1) / THREADS);
-    each_kernel<<<blocks, THREADS, 0, cem_tetris::current_stream(like)>>>(count, function);
-    STD_CUDA_KERNEL_LAUNCH_CHECK();
+    cem_tetris::Gpu(cem_tetris::Device(like))
+        .launch(each_kernel<Function>, blocks, THREADS, 0, count, function);
   }
 };
 
