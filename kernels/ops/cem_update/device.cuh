@@ -128,7 +128,4 @@ __device__ __forceinline__ double warp_folded(int64_t first, int64_t last, const
   return warp_fold(sum);
 }
 
-// All that is left of an update of no problems.
-__global__ void count_kernel(Job job) { *job.new_generation = *job.generation + 1; }
-
 }  // namespace cem_tetris::update

@@ -77,6 +77,9 @@ template <typename T, typename Gpu> void launch_large(const Gpu& device, const J
   device.launch(finish_kernel<T>, problems * last, kThreads, 0, job, work, static_cast<int32_t>(last));
 }
 
+// All that is left of an update of no problems.
+__global__ void count_kernel(Job job) { *job.new_generation = *job.generation + 1; }
+
 // The update; `Gpu` has a number of multiprocessors, launches kernels and zeroes memory.
 template <typename Gpu> void launch(const Gpu& device, const Job& job, Device where) {
   const Settings& settings = job.settings;

@@ -31,7 +31,7 @@ DEVICES = ("python", "cpu", "cuda")
     [
         (Limit(decisions=1), [FEW_STREAMS] * 3),
         (Limit(decisions=5000), [24] * 3),
-        (Limit(decisions=1 << 26), [1024] * 3),
+        (Limit(decisions=1 << 26), [4096] * 3),
         (Limit(decisions=1 << 40), [MOST_STREAMS] * 3),
         (Limit(games=512), [STREAMS] * 3),
         (Limit(games=8000), [1000] * 3),
