@@ -1,16 +1,48 @@
-// Launches on CUDA for operators; see launcher.cuh.
+// What the CUDA side of every operator needs: the device, its stream, 16-byte accesses. A launch has a Gpu, and waits for
+// nothing, so that a CUDA graph can capture it.
 #pragma once
 
 #include "launcher.cuh"
 #if defined(__CUDACC__)
-#include "common.cuh"
+#include <torch/csrc/stable/accelerator.h>
+
+#include <atomic>
+
 #include "tensors.h"
 
 namespace cem_tetris {
 
+// The stream that PyTorch's own operators would use now on a device.
+inline cudaStream_t current_stream(int32_t device) {
+  void* stream = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device, &stream));
+  return static_cast<cudaStream_t>(stream);
+}
+
+// The number of streaming multiprocessors; the driver is asked once a device.
+inline int multiprocessors(int device) {
+  constexpr int kDevices = 64;
+  static std::atomic<int> known[kDevices] = {};
+  int count = device < kDevices ? known[device].load(std::memory_order_relaxed) : 0;
+  if (count == 0) {
+    check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
+    if (device < kDevices) known[device].store(count, std::memory_order_relaxed);
+  }
+  return count;
+}
+
+// N values that are loaded and stored at once. The address has to be a multiple of its size.
+template <typename T, int N> struct alignas(sizeof(T) * N) Pack {
+  T value[N];
+};
+
+inline bool is_aligned(const void* pointer, int bytes) {
+  return reinterpret_cast<uintptr_t>(pointer) % static_cast<uintptr_t>(bytes) == 0;
+}
+
 // A device, the current one until this goes out of scope.
 struct Gpu : Launcher {
-  DeviceGuard guard;
+  torch::stable::accelerator::DeviceGuard guard;
 
   explicit Gpu(Device device)
       : Launcher{device.index, cem_tetris::multiprocessors(device.index), current_stream(device.index)},
