@@ -12,6 +12,7 @@ import os
 import shlex
 import signal
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -89,10 +90,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             if first:
                 stack.enter_context(folder.claimed(recipe if is_new else None))
             if not is_new and ranks.broadcast(lambda: is_finished(folder, recipe)):
-                total = recipe.total_generations
-                print(
-                    f"{printable(folder.path)} is finished: all {total} generations are played and measured"
-                )
+                path, total = printable(folder.path), recipe.total_generations
+                print(f"{path} is finished: all {total} generations are played and measured")
                 return 0
             if not is_new:
                 ranks.broadcast(lambda: restore(training))
@@ -184,19 +183,21 @@ def train(training: Training, given: argparse.Namespace) -> int:
         note("the time limit came before the first generation was over: there is no controller yet")
     else:
         decisions = recipe.decisions_until(result.generation)
-        speed = decisions / max(result.elapsed_s, 1e-9)
         print(
             f"{printable(folder.controller)}: learned in {result.generation} of {recipe.total_generations} "
             f"generations, {format_lines(decisions)} decisions, {result.elapsed_s:.0f} s "
-            f"({format_lines(speed)} decisions/s)",
+            f"({format_lines(decisions / max(result.elapsed_s, 1e-9))} decisions/s)",
             flush=True,
         )
+        drawing = threading.Thread(target=draw, args=(training,))
         if first:
-            draw(training)
+            drawing.start()
+            drawing.join(0 if recipe.device == "cuda" else None)  # a GPU plays for the scores meanwhile
         if recipe.score_decisions:
             with suppress(Interrupted):
                 said = measure(training, controller)
         if first:
+            drawing.join()
             report(folder)
         if recipe.score_decisions and said is None:
             return stopped(training, given, f"while measuring {folder.controller}")

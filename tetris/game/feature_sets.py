@@ -99,10 +99,9 @@ def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
 @cache
 def _family(family: str, width: int) -> tuple[str, ...]:
     """Return the names of a family of features on a board, left to right."""
+    found = filter(None, map(_OF_COLUMN.match, FEATURES))
     return tuple(
-        name
-        for name in FEATURES
-        if (found := _OF_COLUMN.match(name)) and found[1] == family and (_last_column(name) or 0) < width
+        each.string for each in found if each[1] == family and int(each[2]) + _FURTHER[family] < width
     )
 
 
