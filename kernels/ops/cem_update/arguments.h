@@ -23,11 +23,10 @@ template <typename F> void visit_fitness(Number type, const F& f) {
   type == Number::Float ? f(Float{}) : type == Number::Double ? f(Double{}) : f(Long{});
 }
 
-inline Number number_of(ScalarType type) {
-  return type == ScalarType::Float    ? Number::Float
-         : type == ScalarType::Double ? Number::Double
-                                      : Number::Long;
-}
+inline Number number_of(ScalarType type) { return static_cast<Number>(type); }
+static_assert(static_cast<Number>(ScalarType::Long) == Number::Long &&
+              static_cast<Number>(ScalarType::Float) == Number::Float &&
+              static_cast<Number>(ScalarType::Double) == Number::Double);
 
 // A fitness, contiguous, of one of the types that are ranked; a wider one has the same order.
 inline Tensor ranked_fitness(const Tensor& given) {

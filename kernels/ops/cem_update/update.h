@@ -19,7 +19,7 @@ constexpr int kRows = 4, kFigures = 5;  // of a distribution, of a record
 
 enum Row { kMean, kStd, kAveragedMean, kBest };
 enum Figure { kBestFitness, kGenerationBest, kEliteMean, kEliteThreshold, kFailedGeneration };
-enum class Number : int8_t { Float, Double, Long };  // which a tensor holds
+enum class Number : int8_t { Long = 4, Float = 6, Double = 7 };  // torch's ScalarType, without its headers
 enum Variance { kNewMean, kNewMeanUnbiased, kOldMean };
 
 // What the update of every problem of a batch shares.
