@@ -1,8 +1,9 @@
-// Launches on CUDA, without torch's tensors: their headers take longer to compile than most kernels. A kernel that is launched
-// early is set up while the one before it in the stream runs.
-// That saves most of the microsecond between them (programmatic dependent launch, CUDA C++ Programming Guide,
-// section 4.5). It calls wait_for_kernel_before() ahead of all that it reads and writes. Code for less than
-// compute capability 9.0 is launched as usual.
+// Launches on CUDA, without torch's tensors: their headers take longer to compile than most kernels.
+//
+// A kernel that is launched early is set up while the one before it in the stream runs. That saves most of the
+// microsecond between them (programmatic dependent launch, CUDA C++ Programming Guide, section 4.5). It calls
+// wait_for_kernel_before() ahead of all that it reads and writes. Code for less than compute capability 9.0 is
+// launched as usual.
 #pragma once
 
 #if defined(__CUDACC__)

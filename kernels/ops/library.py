@@ -3,8 +3,7 @@
 An operator is a folder of this package: ``op.h`` has the schemas and the host half of both sides, ``cpu.h``
 and ``launch.cuh`` have the rest; ``op.cpp`` and ``op.cu`` beside this file compile the sides, and ``.cu``
 files of the folder what takes long, at the same time. They are two libraries, so that the CPU side works
-where there is no nvcc, and CUDA is compiled for only when a CUDA tensor
-comes.
+where there is no nvcc, and CUDA is compiled for only when a CUDA tensor comes.
 """
 
 from __future__ import annotations
