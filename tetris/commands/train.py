@@ -62,8 +62,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add_option(where, "--out", "FOLDER", "a new folder (default: runs/DATE-TIME-seedN)", Path)
     add_option(where, "--resume", "FOLDER", "a stopped run goes on, by its settings", Path)
     add_option(run, "--time-limit", "S", "train at most S seconds, then measure", positive_seconds)
-    text = "curves for TensorBoard (extra tensorboard)"
-    run.add_argument("--tensorboard", action="store_true", help=text)
+    run.add_argument("--tensorboard", action="store_true", help="curves for TensorBoard (extra tensorboard)")
     given = parser.parse_args(argv)
     fixed = [f"--{name.replace('_', '-')}" for name in vars(given) if name not in _WITH_RESUME]
     if "resume" in given and fixed:

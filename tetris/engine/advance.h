@@ -34,23 +34,13 @@ template <class List, class Device> void advance(const Tensor& weights, Tensor b
       "expected a rule from 0 to 2, no negative decisions and start, and last_game from 1");
   if (decisions == 0 || population * streams == 0) return;
   Device::template play<List>(
-      RolloutArguments{
-          GameRules::of(static_cast<int>(width), static_cast<int>(height), rule),
+      RolloutArguments{GameRules::of(static_cast<int>(width), static_cast<int>(height), rule),
           {PieceSource::of(pieces, piece_count, bag), static_cast<uint64_t>(seed), 0},
-          weights.const_data_ptr<int32_t>(),
-          reinterpret_cast<uint32_t*>(boards.mutable_data_ptr<int32_t>()),
-          lines.mutable_data_ptr<int64_t>(),
-          games.mutable_data_ptr<int64_t>(),
-          made.mutable_data_ptr<int64_t>(),
-          population * streams,
-          streams,
-          static_cast<uint64_t>(first_stream),
-          static_cast<uint64_t>(start),
-          decisions,
-          last_game,
-          share_streams,
-          known_in.has_value() ? known_in->const_data_ptr<int64_t>() : nullptr,
-      },
+          weights.const_data_ptr<int32_t>(), reinterpret_cast<uint32_t*>(boards.mutable_data_ptr<int32_t>()),
+          lines.mutable_data_ptr<int64_t>(), games.mutable_data_ptr<int64_t>(),
+          made.mutable_data_ptr<int64_t>(), population * streams, streams,
+          static_cast<uint64_t>(first_stream), static_cast<uint64_t>(start), decisions, last_game,
+          share_streams, known_in.has_value() ? known_in->const_data_ptr<int64_t>() : nullptr},
       boards);
 }
 

@@ -84,6 +84,12 @@ template <class L, class List, Lookahead LOOKAHEAD> class LaneRollout {
   const Chooser<L, List> chooser_;
 };
 
+// LaneRollout::play of stacks above `limit`, in a source of its own.
+template <class Lanes> void play_tall(const Lanes& lanes, StoredBoard& board, PieceReader& pieces,
+    const Goal& goal, int limit, Totals& totals) {
+  lanes.play(board, pieces, goal, limit, true, totals);
+}
+
 // A stream in lanes L, and in lanes Tall while the stack, but for its buried rows, is too high for those.
 //
 // All rows below the lowest column's top hold a hole: none is completed. Let every column have a cell in those from row b + 3
@@ -96,14 +102,12 @@ template <class L, class Tall, class List, Lookahead LOOKAHEAD = Lookahead::none
 
   // Plays until the goal is reached.
   void play(StoredBoard& board, PieceReader& pieces, const Goal& goal, Totals& totals) {
-    if constexpr (L::MAX_STACK >= MAX_HEIGHT) {
-      made(low_[0]).play(board, pieces, goal, MAX_HEIGHT + MAX_PIECE_SIZE, false, totals);
-    } else {
-      while (!goal.reached(pieces, totals)) {
-        if (!is_tall(board)) made(low_[0]).play(board, pieces, goal, highest(), false, totals);
-        else if (!play_upper(board, pieces, goal, totals))
-          made(tall_).play(board, pieces, goal, highest(), true, totals);
-      }
+    while (!goal.reached(pieces, totals)) {
+      uint32_t any = 0;
+      for (const uint32_t column : board.columns) any |= column;
+      if (any << highest() == 0) made(low_[0]).play(board, pieces, goal, highest(), false, totals);
+      else if (!play_upper(board, pieces, goal, totals))
+        play_tall(made(tall_), board, pieces, goal, highest(), totals);
     }
   }
 
@@ -142,12 +146,6 @@ template <class L, class Tall, class List, Lookahead LOOKAHEAD = Lookahead::none
   int highest() const {
     const bool one_piece = LOOKAHEAD == Lookahead::none || rules_.height <= L::MAX_STACK;
     return one_piece ? L::MAX_STACK : L::MAX_STACK - MAX_PIECE_SIZE;
-  }
-
-  bool is_tall(const StoredBoard& board) const {
-    uint32_t any = 0;
-    for (const uint32_t column : board.columns) any |= column;
-    return (any & ((1u << (32 - highest())) - 1)) != 0;
   }
 
   // Construction takes as long as some decisions, and few streams need all. `rows` are taken away from the board.

@@ -14,6 +14,12 @@
 #include "fastest_lanes.h"
 #include "resample.h"
 
+namespace tetris {
+using Features = FeatureList<TETRIS_FEATURES>;
+extern template void play_tall(const LaneRollout<TallLanes, Features, Lookahead::TETRIS_LOOKAHEAD>&,
+    StoredBoard&, PieceReader&, const Goal&, int, Totals&);
+}  // namespace tetris
+
 namespace {
 
 using namespace tetris;
@@ -69,7 +75,6 @@ STABLE_TORCH_LIBRARY_FRAGMENT(TETRIS_LIBRARY, m) {
   m.def(TETRIS_RESAMPLE_SCHEMA);
 }
 
-using Features = tetris::FeatureList<TETRIS_FEATURES>;
 STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CPU, m) {
   m.impl("advance", TORCH_BOX(&(advance<Features, Cpu>)));
   m.impl("resample", TORCH_BOX(&resample<Cpu>));

@@ -37,15 +37,16 @@ def operators_of(
     defines: Sequence[tuple[str, str]] = (),
     **options: Any,
 ) -> Extension:
-    """Return the library of a source; its operators are ``torch.ops.<name>``. ``options``: of `Extension`."""
+    """Return the library of a source and those whose names begin as its; operators: ``torch.ops.<name>``."""
     folders, macros = (source.parent, *INCLUDES, *includes), (("TETRIS_LIBRARY", name), *defines)
     options = {"native": True, "reason": reason, **options}
-    return Extension(name, (source,), tuple(dict.fromkeys(folders)), macros, **options)
+    sources = tuple(sorted(source.parent.glob(f"{source.stem}*{source.suffix}")))
+    return Extension(name, sources, tuple(dict.fromkeys(folders)), macros, **options)
 
 
 def with_cuda(library: Extension) -> Extension:
     """Return the library that adds CUDA to another: of the ``.cu`` files whose names begin as its source."""
-    (source,) = library.sources
+    source = library.sources[0]
     return replace(
         library,
         name=f"{library.name}_cuda",
