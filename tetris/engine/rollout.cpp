@@ -23,7 +23,6 @@ extern template void play_tall(const LaneRollout<TallLanes, Features, Lookahead:
 namespace {
 
 using namespace tetris;
-
 template <class List> using Games = StreamRollout<FastestLanes, TallLanes, List, Lookahead::TETRIS_LOOKAHEAD>;
 
 struct Cpu {
