@@ -343,10 +343,10 @@ def test_a_generation_costs_little_more_than_one_of_ask_and_tell():
     times = {by_hand: [], whole: []}
     for _ in range(20):
         for search, taken in times.items():
-            began = time.perf_counter()
+            began = time.process_time()
             search()
-            taken.append(time.perf_counter() - began)
-    assert min(times[whole]) < 1.5 * min(times[by_hand])  # 1.3 on a machine of its own
+            taken.append(time.process_time() - began)
+    assert min(times[whole]) < 2 * min(times[by_hand])  # 1.3 to 1.45 on a machine of its own
 
 
 class TestResume:
