@@ -84,10 +84,10 @@ template <class L, class List, Lookahead LOOKAHEAD> class LaneRollout {
   const Chooser<L, List> chooser_;
 };
 
-// LaneRollout::play of stacks above `limit`, in a source of its own.
-template <class Lanes> void play_tall(const Lanes& lanes, StoredBoard& board, PieceReader& pieces,
-    const Goal& goal, int limit, Totals& totals) {
-  lanes.play(board, pieces, goal, limit, true, totals);
+// LaneRollout::play, in a source of its own.
+template <class Lanes> void play_apart(const Lanes& lanes, StoredBoard& board, PieceReader& pieces,
+    const Goal& goal, int limit, bool above, Totals& totals) {
+  lanes.play(board, pieces, goal, limit, above, totals);
 }
 
 // A stream in lanes L, and in lanes Tall while the stack, but for its buried rows, is too high for those.
@@ -105,9 +105,11 @@ template <class L, class Tall, class List, Lookahead LOOKAHEAD = Lookahead::none
     while (!goal.reached(pieces, totals)) {
       uint32_t any = 0;
       for (const uint32_t column : board.columns) any |= column;
-      if (any << highest() == 0) made(low_[0]).play(board, pieces, goal, highest(), false, totals);
+      if constexpr (std::is_same_v<L, Tall>)
+        play_apart(made(tall_), board, pieces, goal, highest(), false, totals);
+      else if (any << highest() == 0) made(low_[0]).play(board, pieces, goal, highest(), false, totals);
       else if (!play_upper(board, pieces, goal, totals))
-        play_tall(made(tall_), board, pieces, goal, highest(), totals);
+        play_apart(made(tall_), board, pieces, goal, highest(), true, totals);
     }
   }
 

@@ -4,10 +4,8 @@
 // TETRIS_LOOKAHEAD one of `Lookahead`, TETRIS_LIBRARY the namespace under torch.ops. tetris/play/engines.py calls it.
 
 #include <torch/csrc/stable/library.h>
-#include <torch/csrc/stable/ops.h>
 
 #include <atomic>
-#include <optional>
 
 #include "advance.h"
 #include "cpu_rollout.h"
@@ -16,8 +14,8 @@
 
 namespace tetris {
 using Features = FeatureList<TETRIS_FEATURES>;
-extern template void play_tall(const LaneRollout<TallLanes, Features, Lookahead::TETRIS_LOOKAHEAD>&,
-    StoredBoard&, PieceReader&, const Goal&, int, Totals&);
+extern template void play_apart(const LaneRollout<TallLanes, Features, Lookahead::TETRIS_LOOKAHEAD>&,
+    StoredBoard&, PieceReader&, const Goal&, int, bool, Totals&);
 }  // namespace tetris
 
 namespace {
