@@ -103,11 +103,16 @@ def test_antithetic_pairs_mirror_the_even_samples(device: str) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_shared_noise_is_that_of_dimension_0(device: str) -> None:
-    alone = noise_of(1, 50, torch.float32, device, seed=5).expand(9, 50)
+@pytest.mark.parametrize(("dimensions", "samples"), [(9, 50), (2004, 1024)])
+def test_shared_noise_is_that_of_dimension_0(device: str, dimensions: int, samples: int) -> None:
+    alone = noise_of(1, samples, torch.float32, device, seed=5).expand(dimensions, samples)
     for dim_first in (True, False):
-        z = noise_of(9, 50, torch.float32, device, seed=5, dim_first=dim_first, shared_noise=True)
+        options: Any = {"dim_first": dim_first, "shared_noise": True}
+        z = noise_of(dimensions, samples, torch.float32, device, seed=5, **options)
         assert torch.equal(z if dim_first else z.T, alone)
+        unseeded = noise_of(dimensions, samples, torch.float32, device, **options)
+        by_dimension = unseeded if dim_first else unseeded.T
+        assert torch.equal(by_dimension, by_dimension[:1].expand(dimensions, samples))
 
 
 def test_bounds_have_no_gradients() -> None:

@@ -60,17 +60,17 @@ template <typename T> void launch(const Gpu& gpu, Call call, T* out) {
   Noise& noise = call.noise;
   if (noise.samples == 1 || noise.dimensions == 1)
     noise.dim_first = noise.dimensions == 1;  // the same in memory
-  const bool independent = !noise.shared && !noise.antithetic,
-             bounded = call.low.data != nullptr || call.high.data != nullptr;
+  const bool bounded = call.low.data != nullptr || call.high.data != nullptr;
   if constexpr (std::is_same_v<compute_t<T>, float>) {
     auto* small = noise.dim_first ? launch_small<T, true> : launch_small<T, false>;
-    if (independent && call.mean.type == ScalarType::Float && small(gpu, call, out)) return;
+    if (!noise.antithetic && call.mean.type == ScalarType::Float && small(gpu, call, out)) return;
   }
   const int64_t blocks_of_samples = divide_up(noise.samples, kTile),
                 tiles = divide_up(noise.dimensions, kTile);
   const Shape shape = make_shape(noise.dim_first ? blocks_of_samples : tiles,
       noise.dim_first ? tiles : blocks_of_samples, gpu.multiprocessors);
-  const bool plain = independent && !bounded && noise.samples % kTile == 0 && noise.dimensions % kTile == 0;
+  const bool plain = !noise.shared && !noise.antithetic && !bounded && noise.samples % kTile == 0 &&
+                     noise.dimensions % kTile == 0;
   auto* kernel = noise.dim_first ? (plain ? sample_kernel<T, true, true> : sample_kernel<T, false, true>)
                                  : (plain ? sample_kernel<T, true, false> : sample_kernel<T, false, false>);
   gpu.launch(

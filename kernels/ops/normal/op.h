@@ -58,10 +58,10 @@ Tensor sample_normal(const Tensor& mean, const Tensor& std, int64_t num_samples,
 }
 
 Tensor sample_normal_seeded(const Tensor& mean, const Tensor& std, int64_t num_samples, int64_t seed,
-    int64_t generation, bool dim_first) {
+    int64_t generation, bool dim_first, bool shared) {
   STD_TORCH_CHECK(seed >= 0, "expected a seed in 0..2^63 - 1, got ", seed);
   return sample_normal(
-      mean, std, num_samples, seed, generation, {}, {}, false, false, dim_first, mean.scalar_type(), {}, {});
+      mean, std, num_samples, seed, generation, {}, {}, shared, false, dim_first, mean.scalar_type(), {}, {});
 }
 
 // Mean and standard deviation are the first two of rows (..., R, d).
@@ -96,7 +96,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(cem_tetris, m) {
   // N, d): an argument of a schema costs the host some 60 ns, passed or not, and a view for one a
   // microsecond.
   m.def("sample_normal_seeded(Tensor mean, Tensor std, SymInt num_samples, SymInt seed, SymInt generation=0, "
-        "bool dim_first=True) -> Tensor");
+        "bool dim_first=True, bool shared_noise=False) -> Tensor");
   m.def(
       "sample_normal_rows(Tensor rows, SymInt num_samples, Tensor seed, Tensor generation, Tensor? low=None, "
       "Tensor? high=None) -> Tensor");

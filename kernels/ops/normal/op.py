@@ -87,8 +87,7 @@ def sample_normal(
     """
     try:
         if not (
-            shared_noise
-            or antithetic
+            antithetic
             or dtype is not None
             or bounds is not None
             or goes_long_way()
@@ -96,11 +95,11 @@ def sample_normal(
         ):  # the commonest calls, by an operator of few arguments
             if seed is None:
                 if type(generation) is int and generation == 0:
-                    samples = _sample_unseeded(mean, std, num_samples, generator, dim_first)
+                    samples = _sample_unseeded(mean, std, num_samples, generator, dim_first, shared_noise)
                     if samples is not None:
                         return samples
             elif generator is None and type(seed) is type(generation) is int:
-                return _seeded(mean, std, num_samples, seed, generation, dim_first)
+                return _seeded(mean, std, num_samples, seed, generation, dim_first, shared_noise)
     except (AttributeError, RuntimeError, TypeError):
         pass  # nothing was drawn; it is not loaded yet, or the long way takes it, or says what is wrong
     try:
@@ -160,9 +159,12 @@ def sample_normal_rows(
 
 
 def _sample_unseeded(
-    mean: Tensor, std: Tensor, num_samples: int, generator: torch.Generator | None, dim_first: bool
+    mean: Tensor, std: Tensor, num_samples: int, generator: torch.Generator | None, *layout: bool
 ) -> Tensor | None:
-    """Return samples by a seed from torch's generator, or None where the long way has to go."""
+    """Return samples by a seed from torch's generator, or None where the general operator has to draw them.
+
+    ``layout`` is dim_first and shared_noise.
+    """
     if torch._C._len_torch_dispatch_stack() > 0 or mean.dim() != 1:
         return None  # a mode has to see the drawing; problems have seeds of their own
     on_cuda = mean.is_cuda
@@ -170,7 +172,7 @@ def _sample_unseeded(
         _LIBRARY.ensure(mean)
     if not on_cuda:
         drawn = torch.randint(_SEEDS, (), device="cpu", generator=generator).item()
-        return _seeded(mean, std, num_samples, drawn, 0, dim_first)
+        return _seeded(mean, std, num_samples, drawn, 0, *layout)
     # On CUDA the seed is the generator's, and the generation its offset, which moves on as it does for
     # torch's kernels: to draw a number there would take a kernel more.
     if generator is None:
@@ -181,7 +183,7 @@ def _sample_unseeded(
         except RuntimeError:
             return None  # refused while a CUDA graph is captured
         seed = (generator.initial_seed() ^ _UNSEEDED) & _SEEDS
-        samples = _seeded(mean, std, num_samples, seed, offset // 4, dim_first)
+        samples = _seeded(mean, std, num_samples, seed, offset // 4, *layout)
         generator.set_offset(offset + 4)  # torch asks for a multiple of 4
     return samples
 
@@ -296,7 +298,7 @@ def _register() -> None:
     global _seeded, _rows
     for name in ("sample_normal", "sample_normal_no_grad"):
         register_fake(name, lambda mean, std, n, *rest: _samples(mean, n, *rest[-4:-2]))
-    register_fake("sample_normal_seeded", lambda mean, std, n, *rest: _samples(mean, n, *rest[2:] or [True]))
+    register_fake("sample_normal_seeded", lambda mean, std, n, *rest: _samples(mean, n, *rest[2:3] or [True]))
     register_fake("sample_normal_rows", lambda rows, n, *_: _samples(rows[..., 0, :], n, False))
     no_grad = torch.ops.cem_tetris.sample_normal_no_grad.default
     torch.library.register_vmap(no_grad, partial(mapped, no_grad))

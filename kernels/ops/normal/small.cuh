@@ -1,6 +1,6 @@
-// out = mean + std * z for results that a multiprocessor is done with in a few microseconds: independent
-// noise, one problem or many. There the prologue of the general kernels counts: their tables in shared memory
-// and their barriers.
+// out = mean + std * z for results that a multiprocessor is done with in a few microseconds: noise that is
+// not antithetic, one problem or many. There the prologue of the general kernels counts: their tables in
+// shared memory and their barriers.
 //
 // Roofline: the bytes of the result, which fit into the second-level cache; the latency of a thread's few
 // hundred instructions is what is left. 19 instructions a normal, 4.2 of them 32 x 32 -> 64 bit products.
@@ -77,14 +77,24 @@ template <typename T, int kRows, bool kDimFirst> __global__ __launch_bounds__(kT
   const LateKeys keys = late_keys(key);
   const auto samples = samples_of<float>(key, noise.generation, 0, block);
   float x[kTile][kRows];
-#pragma unroll
-  for (int i = 0; i < kRows; ++i) {
-    Polar<float> z[kTile / 2];
-    set_pairs(keys, dimension_part(key, dimension + i, noise.generation), samples, z);
+  const auto set_row = [&](int row, const Polar<float>(&pairs)[kTile / 2]) {
 #pragma unroll
     for (int s = 0; s < kTile; ++s) {
-      const Polar<float>& pair = z[s / 2];
-      x[s][i] = fmaf(stds[i] * pair.radius, s % 2 == 0 ? pair.cosine : pair.sine, means[i]);
+      const Polar<float>& pair = pairs[s / 2];
+      const float direction = s % 2 == 0 ? pair.cosine : pair.sine;
+      x[s][row] = fmaf(stds[row] * pair.radius, direction, means[row]);
+    }
+  };
+  Polar<float> pairs[kTile / 2];
+  if (noise.shared) {  // the noise of dimension 0 is that of all
+    set_pairs(keys, dimension_part(key, 0, noise.generation), samples, pairs);
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) set_row(i, pairs);
+  } else {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      set_pairs(keys, dimension_part(key, dimension + i, noise.generation), samples, pairs);
+      set_row(i, pairs);
     }
   }
   const auto clamp = [&](Vector bound, const auto& beyond) {
