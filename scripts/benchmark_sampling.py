@@ -1,9 +1,76 @@
-"""The command ``python scripts/measure sampling``: how the ways to draw a population compare."""
+"""Time the ways to draw a population, by its number of dimensions, in a few seconds.
 
-from measure import table
+python scripts/benchmark_sampling.py --dims 10 500 5000
+python scripts/benchmark_sampling.py --compile --plot sampling.png    # the two plots of the article
+
+Noise is independent, or one value is shared by all dimensions of a sample. Times are medians in
+microseconds; beside them stands how many times as fast sample_normal is.
+"""
+
+from typing import Any
+
 from measure.__main__ import run
 
-main = table.command("sampling")
+from kernels.support.files import check_writable
+from tetris.commands.arguments import add_device
+from tetris.commands.command_line import Parser, one_line_errors, path_ending, up_to
+from tetris.evaluation.comparison import table
+from tetris.play.devices import choose_device
+from tetris.report.learning_curve import PICTURE_SUFFIXES, new_figure, save_figure
+
+DIMS = (10, 100, 500, 1000, 2500, 5000)
+
+
+def main() -> int:
+    """Print a table for each kind of noise, and draw them."""
+    parser = Parser(description=__doc__, usage="%(prog)s [option ...]")
+    dims_text = "(default: 10 100 500 1000 2500 5000)"
+    dims: dict[str, Any] = {"type": up_to(10_000_000), "nargs": "+", "metavar": "D", "default": DIMS}
+    parser.add_argument("--dims", help=dims_text, **dims)
+    parser.add_argument("--samples", type=up_to(1 << 20), default=1024, metavar="N", help="(default: 1,024)")
+    parser.add_argument(
+        "--compile", action="store_true", help="torch.compile, too: seconds for every size; on a GPU"
+    )
+    add_device(parser, ("auto", "cuda", "cpu"), what="what is measured")
+    parser.add_argument(
+        "--plot", type=path_ending(*PICTURE_SUFFIXES), metavar="FILE", help="draw time and speed-up"
+    )
+    arguments = parser.parse_args()
+    with one_line_errors():
+        device = choose_device(arguments.device)
+        if arguments.plot is not None:
+            check_writable(arguments.plot)
+            figure = new_figure(10.0, 7.0)
+    from measure import sampling
+    from measure.timing import Plan, latency_times, wall_times
+
+    left_out = set() if arguments.compile else {"compile", "shared_compile"}
+    if arguments.samples > sampling.ARTICLE_SAMPLES:
+        left_out.add("article")
+    methods = [method for method in sampling.METHODS if method.name not in left_out]
+    clock = "latency" if device == "cuda" else "wall"
+    sizes = []
+    for dim in sorted(set(arguments.dims)):
+        functions = sampling.calls(dim, device, arguments.samples, methods)
+        timed = (
+            latency_times(functions, Plan(5, 20, 1))
+            if device == "cuda"
+            else wall_times(functions, Plan(3, 1, 0))
+        )
+        sizes.append({"dim": dim, clock: timed})
+    for ours, (noise, others) in sampling.NOISES.items():
+        names = [name for name in (ours, *others) if name in sizes[0][clock]]
+        rows = []
+        for size in sizes:
+            own = sampling.median(size, clock, ours)
+            times = [sampling.median(size, clock, name) for name in names]
+            rows.append([f"{size['dim']:,}", *(f"{time:,.1f} ({time / own:.2f})" for time in times)])
+        print(table([f"d, {noise}", *(sampling.LABELS[name] for name in names)], rows), end="\n\n")
+    if arguments.plot is not None:
+        sampling.draw_sizes(figure, sizes, [(clock, ours) for ours in sampling.NOISES])
+        save_figure(figure, arguments.plot)
+    return 0
+
 
 if __name__ == "__main__":
     run(main)

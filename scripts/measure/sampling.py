@@ -1,6 +1,9 @@
 """Measure how fast populations are drawn: PyTorch's own ways, torch.compile, and this project's kernel.
 
 python scripts/measure sampling --json sampling.json
+
+Noise is independent, or one value is shared by all dimensions of a sample, as in A. Kompella's article, whose
+kernel is then measured, too.
 """
 
 from __future__ import annotations
@@ -9,20 +12,23 @@ import argparse
 import gc
 import itertools
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+import kernels.ops
 from cem.core.backend import torch_sampler
+from kernels import Extension
 from kernels.ops.normal import sample_normal
 from measure.provenance import Measured
 from measure.timing import Function, Plan, event_times, graph_times, host_times, latency_times, wall_times
 
 SAMPLES, SEED = 1024, 1
-ARTICLE, LARGE = (10, *range(500, 5001, 500)), (10_000, 100_000, 1_000_000)
+ARTICLE, LARGE = (10, 100, 500, 1000, 2500, 5000), (10_000, 100_000, 1_000_000)
 CPU = (10, 100, 1000, 10_000)
 PLANS = {
     "event": Plan(10, 40, 3),
@@ -47,16 +53,32 @@ class Method(NamedTuple):
     devices: tuple[str, ...] = ("cuda", "cpu")  # where it is of interest
 
 
-def _eager(mean: Tensor, std: Tensor, count: int) -> Tensor:
-    noise = torch.randn((mean.shape[0], count), device=mean.device, dtype=mean.dtype)
+def _transform(mean: Tensor, std: Tensor, noise_rows: int, count: int) -> Tensor:
+    noise = torch.randn((noise_rows, count), device=mean.device, dtype=mean.dtype)
     return mean.unsqueeze(1) + std.unsqueeze(1) * noise
 
 
-def _compiled() -> Sample:
+def _eager(mean: Tensor, std: Tensor, count: int) -> Tensor:
+    return _transform(mean, std, mean.shape[0], count)
+
+
+def _shared_eager(mean: Tensor, std: Tensor, count: int) -> Tensor:
+    return _transform(mean, std, 1, count)
+
+
+def _compiled(function: Sample) -> Sample:
     # One compilation a size, for that size: what the compiler can do best. It gives up after eight sizes of a
-    # function, hence the reset.
+    # function, hence the reset; `calls` makes all methods of a size before it calls one.
     torch.compiler.reset()
-    return torch.compile(_eager, dynamic=False, fullgraph=True)
+    return torch.compile(function, dynamic=False, fullgraph=True)
+
+
+def _article() -> Sample:
+    folder = Path(__file__).parent
+    headers = (Path(kernels.ops.__path__[0]),)
+    Extension("article", (folder / "article.cu",), headers, cuda=True).load()
+    sample: Sample = torch.ops.cem_tetris_article.sample.default._op
+    return sample
 
 
 def _empty(mean: Tensor, count: int) -> Tensor:
@@ -68,16 +90,16 @@ def _in_place(mean: Tensor, std: Tensor, count: int) -> Tensor:
     return torch.addcmul(mean.unsqueeze(1), samples, std.unsqueeze(1), out=samples)
 
 
-def _ours(dim_first: bool = True) -> Sample:
+def _ours(**options: bool) -> Sample:
     """Return the operator: with a seed, and a new generation for every call, as the optimizer has it."""
     numbers = itertools.count()
-    kept = partial(sample_normal, seed=SEED, dim_first=dim_first)
-    return lambda mean, std, count: kept(mean, std, count, generation=next(numbers))
+    seeded = partial(sample_normal, seed=SEED, **options)
+    return lambda mean, std, count: seeded(mean, std, count, generation=next(numbers))
 
 
 METHODS = (
     Method("eager", "mean + std * randn", lambda: _eager),
-    Method("compile", "torch.compile of it", _compiled, devices=("cuda",)),
+    Method("compile", "torch.compile of it", lambda: _compiled(_eager), devices=("cuda",)),
     Method("normal_", "Tensor.normal_, addcmul", lambda: _in_place),
     Method(
         *("backend_torch", "cem backend torch", lambda: partial(torch_sampler, seed=SEED, generation=0)),
@@ -89,8 +111,32 @@ METHODS = (
     # On CUDA with the generator's own seed and offset, on a CPU with a seed that it draws.
     Method("unseeded", "sample_normal without a seed", lambda: sample_normal),
     Method("fill", "fill_, the floor", lambda: lambda mean, std, n: _empty(mean, n).fill_(1.0)),
+    Method("shared_eager", "mean + std * randn(1, N)", lambda: _shared_eager),
+    Method("shared_compile", "torch.compile of it", lambda: _compiled(_shared_eager), devices=("cuda",)),
+    Method("article", "the article's kernel", _article, devices=("cuda",)),
+    Method("shared", "sample_normal, shared_noise", lambda: _ours(shared_noise=True)),
 )
 """Every method there is."""
+
+ARTICLE_SAMPLES = 1024  # at most, in the article's kernel
+
+NOISES = {
+    "ours": ("independent noise", ("eager", "compile", "normal_", "fill")),
+    "shared": ("one noise value for all dimensions", ("shared_eager", "shared_compile", "article")),
+}
+"""Our method for each kind of noise: what the kind is called, and the methods that do the same work."""
+
+RATIOS = (
+    *((name, ("compile", "eager")) for name in ("ours", "rows", "unseeded", "fill")),
+    ("shared", ("shared_compile", "shared_eager", "article", "ours")),
+    ("article", ("shared_compile", "shared_eager")),
+)
+"""Methods, and those that each is compared with."""
+
+CLOCKS = {"latency": "", "event": "_busy", "graph": "_graph"}
+"""The clocks of the article's sizes, and how the names of their figures end."""
+
+CLOCK_LABELS = {"latency": "idle device", "graph": "CUDA graph", "wall": "CPU"}
 
 LABELS = {method.name: method.label for method in METHODS}
 """What tables and pictures call them."""
@@ -106,21 +152,41 @@ def speedups(sizes: Sequence[Mapping[str, Any]], clock: str, over: str, of: str 
     return [median(size, clock, over) / median(size, clock, of) for size in sizes]
 
 
-def calls(dim: int, device: str) -> dict[str, Function]:
+def calls(dim: int, device: str, samples: int, methods: Iterable[Method] = METHODS) -> dict[str, Function]:
     """Return what is timed for one size, each called once, so that what has to be compiled is."""
     generator = torch.Generator(device).manual_seed(dim)
     # Never zeros, which can be faster than data.
     mean, std = (torch.rand(dim, device=device, generator=generator) + shift for shift in (-0.5, 0.5))
-    chosen = (each for each in METHODS if device in each.devices)
-    functions: dict[str, Function] = {each.name: partial(each.make(), mean, std, SAMPLES) for each in chosen}
+    chosen = (method for method in methods if device in method.devices)
+    functions: dict[str, Function] = {x.name: partial(x.make(), mean, std, samples) for x in chosen}
     for function in functions.values():
         function()
     return functions
 
 
+def draw_sizes(figure: Any, sizes: Sequence[Mapping[str, Any]], columns: Sequence[tuple[str, str]]) -> None:
+    """Draw the article's two plots, time and speed-up by dimension, for each (clock, our method)."""
+    dimensions = [size["dim"] for size in sizes]
+    panels = figure.subplots(2, len(columns), sharex=True, sharey="row", squeeze=False)
+    for times, ratios, (clock, ours) in zip(*panels, columns, strict=True):
+        noise, others = NOISES[ours]
+        for name in (ours, *others):
+            if name in sizes[0][clock]:
+                medians = [median(size, clock, name) for size in sizes]
+                times.plot(dimensions, medians, label=LABELS[name], marker="o", markersize=3)
+                ratios.plot(dimensions, speedups(sizes, clock, name, ours), marker="o", markersize=3)
+        times.set(title=f"{noise}, {CLOCK_LABELS[clock]}", yscale="log")
+        times.legend(fontsize="small")
+        ratios.set_xlabel("dimensions d")
+    panels[0, 0].set_ylabel("time of a call [us, log scale]")
+    panels[1, 0].set_ylabel("speed-up of sample_normal [times]")
+    for axes in panels.flat:
+        axes.grid(color="0.9")
+
+
 def measure_article(dim: int) -> dict[str, Any]:
     """Return one size of the article's range: events with the device busy and idle, host time, graph time."""
-    functions = calls(dim, "cuda")
+    functions = calls(dim, "cuda", SAMPLES)
     return {
         "dim": dim,
         "event": event_times(functions, PLANS["event"]),
@@ -138,19 +204,25 @@ def measure_large(dim: int) -> dict[str, Any] | None:
     if torch.cuda.mem_get_info()[0] < 5 * size:
         print(f"note: d = {dim:,} is left out, it needs {5 * size / 2**30:.0f} GiB free")
         return None
-    return {"dim": dim, "bytes": size, "event": event_times(calls(dim, "cuda"), PLANS["large"])}
+    return {"dim": dim, "bytes": size, "event": event_times(calls(dim, "cuda", SAMPLES), PLANS["large"])}
 
 
 def on_cpu() -> Measured:
     """Return the figures of a processor."""
     sizes: list[dict[str, Any]] = [
-        {"dim": dim, "bytes": dim * SAMPLES * 4, "wall": wall_times(calls(dim, "cpu"), PLANS["wall"])}
+        {
+            "dim": dim,
+            "bytes": dim * SAMPLES * 4,
+            "wall": wall_times(calls(dim, "cpu", SAMPLES), PLANS["wall"]),
+        }
         for dim in CPU
     ]
     figures = {
         f"sampling.cpu.mean_speedup_over_{over}": statistics.fmean(speedups(sizes, "wall", over))
         for over in ("eager", "backend_torch")
     }
+    shared = speedups(sizes, "wall", "shared_eager", "shared")
+    figures["sampling.cpu.shared.mean_speedup_over_shared_eager"] = statistics.fmean(shared)
     figures["sampling.cpu.largest.gb_per_s"] = sizes[-1]["bytes"] / median(sizes[-1], "wall", "ours") / 1e3
     return Measured(figures, {"samples": SAMPLES, "sizes": sizes})
 
@@ -160,14 +232,13 @@ def on_gpu() -> Measured:
     article = [measure_article(dim) for dim in ARTICLE]
     large = [each for each in map(measure_large, LARGE) if each is not None]
     figures: dict[str, float] = {}
-    clocks, overs = {"latency": "", "event": "_busy", "graph": "_graph"}, ("compile", "eager")
-    for over, (clock, suffix), of in itertools.product(
-        overs, clocks.items(), ("ours", "rows", "unseeded", "fill")
-    ):
-        ratios, infix = speedups(article, clock, over, of), "" if of == "ours" else f"{of}."
-        figures[f"sampling.article.{infix}mean_speedup_over_{over}{suffix}"] = statistics.fmean(ratios)
-        figures[f"sampling.article.{infix}min_speedup_over_{over}{suffix}"] = min(ratios)
-    for of in ("ours", "rows", "unseeded", "compile", "eager"):
+    for of, overs in RATIOS:
+        infix = "" if of == "ours" else f"{of}."
+        for over, (clock, suffix) in itertools.product(overs, CLOCKS.items()):
+            ratios = speedups(article, clock, over, of)
+            figures[f"sampling.article.{infix}mean_speedup_over_{over}{suffix}"] = statistics.fmean(ratios)
+            figures[f"sampling.article.{infix}min_speedup_over_{over}{suffix}"] = min(ratios)
+    for of in ("ours", "rows", "unseeded", "compile", "eager", "shared", "article"):
         infix = "" if of == "ours" else f"{of}."
         figures[f"sampling.{infix}host_us"] = statistics.median(median(x, "host", of) for x in article)
         for size in large[-1:]:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from measure.discrete import VALUES, Pairs
 from measure.provenance import RESULTS
-from measure.sampling import LABELS, median, speedups
+from measure.sampling import draw_sizes
 from PIL import Image
 
 from cem import CEMConfig, CrossEntropyMethod, rare_event_probability
@@ -29,47 +29,16 @@ from tetris.training.run_folder import RunRecord, read_records
 from tetris.training.settings import SETTINGS
 from tetris.view.images import save_gif
 
-_BLACK, _VERMILION, _BLUE, _, _GREEN, _ORANGE = COLORS[:6]
-_METHOD_STYLES: Mapping[str, dict[str, Any]] = {
-    "compile": {"color": _VERMILION, "linestyle": "--", "marker": "s"},
-    "eager": {"color": _ORANGE, "linestyle": "-.", "marker": "^"},
-    "normal_": {"color": _GREEN, "linestyle": ":", "marker": "v"},
-    "ours": {"color": _BLUE, "linestyle": "-", "marker": "o", "linewidth": 2.4},
-    "fill": {"color": _BLACK, "linestyle": "-", "marker": "", "linewidth": 1.0},
-}
+_BLACK, _VERMILION, _BLUE = COLORS[:3]
 _GENERATIONS = (0, 5, 10, 20, 30)  # that docs/spaces.md shows
-_CLOCKS = (("latency", "idle device, as the article measures"), ("graph", "in a CUDA graph"))
 
 
 def draw_sampling(picture: Path) -> None:
     """Draw the time of a call against the dimension, and below it how many times as fast ours is."""
-    from matplotlib.ticker import LogLocator
-
-    figure, result = new_figure(9.0, 7.0), load("h200/sampling")
-    sizes = result.data["article"]
-    dimensions = [size["dim"] for size in sizes]
-    above, below = figure.subplots(2, len(_CLOCKS), sharex=True, sharey="row")
-    for times, ratios, (clock, title) in zip(above, below, _CLOCKS, strict=True):
-        for name, style in _METHOD_STYLES.items():
-            medians, marked = [median(size, clock, name) for size in sizes], {**style, "markersize": 4}
-            times.plot(dimensions, medians, label=LABELS[name], **marked)
-            if name in ("compile", "eager"):
-                ratios.plot(dimensions, speedups(sizes, clock, name), label=f"over {LABELS[name]}", **marked)
-        times.set_title(title, fontsize="medium")
-        times.set_yscale("log")
-        times.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        times.yaxis.set_major_formatter("{x:g}")
-        times.yaxis.set_minor_formatter("")
-        times.grid(color="0.9")
-        ratios.axhline(1.0, color=_BLACK, linewidth=1.0)
-        ratios.set_xlabel("dimensions d")
-        ratios.grid(color="0.9")
-    below[0].set_ylim(0.0, 1.05 * max(max(speedups(sizes, clock, "eager")) for clock, _ in _CLOCKS))
-    above[0].set_ylabel("time of a call [us, log scale]")
-    below[0].set_ylabel("speed-up of sample_normal [times]")
-    below[1].legend(fontsize="small", loc="lower right")
-    handles = above[0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside lower center", ncols=5, fontsize="small")
+    figure, result = new_figure(13.0, 7.0), load("h200/sampling")
+    draw_sizes(
+        figure, result.data["article"], [("latency", "ours"), ("latency", "shared"), ("graph", "ours")]
+    )
     size = f"{result.data['samples']:,} samples, float32, {result.hardware}"
     figure.suptitle(size, x=0.01, ha="left", fontsize="medium")
     save_figure(figure, picture)
