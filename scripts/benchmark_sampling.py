@@ -11,7 +11,6 @@ from typing import Any
 
 from measure.__main__ import run
 
-from kernels.support.files import check_writable
 from tetris.commands.arguments import add_device
 from tetris.commands.command_line import Parser, one_line_errors, path_ending, up_to
 from tetris.evaluation.comparison import table
@@ -39,7 +38,6 @@ def main() -> int:
     with one_line_errors():
         device = choose_device(arguments.device)
         if arguments.plot is not None:
-            check_writable(arguments.plot)
             figure = new_figure(10.0, 7.0)
     from measure import sampling
     from measure.timing import Plan, latency_times, wall_times

@@ -23,7 +23,7 @@ CEILINGS = {
     ("tetris", NATIVE): 52_300,
     ("kernels", PYTHON): 17_200,
     ("kernels", NATIVE): 45_200,
-    ("scripts", PYTHON): 20_500,
+    ("scripts", PYTHON): 21_100,
     ("tests", PYTHON + NATIVE): 106_600,
 }
 WORDS = 22_000  # of README and docs

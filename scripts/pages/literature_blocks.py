@@ -10,11 +10,21 @@ from pages.wording import markdown, score
 from tetris.evaluation.comparison import PUBLISHED_SCORES, PaperFigure
 from tetris.record.numbers import format_lines
 
+TETR_AI = 270e6
+"""Lines per game on 10x20 of misakamm/tetr-ai 2.0 (2026), by its README: the mean of 200 games."""
+
 LEARNED_SCORES = {
     ("bertsekas", "10x20"): PaperFigure(348_895, 348_895),  # Szita & Lőrincz 2006
     ("bcts", "10x20"): PaperFigure(31e6, 36e6),  # Thiery & Scherrer 2009
 }
 """The papers' best scores of noisy cross-entropy searches by features and board."""
+
+OTHER_SCORES = {
+    "[tetr-ai](https://github.com/misakamm/tetr-ai) 2.0 (2026): hand-made features, weights by the "
+    "cross-entropy method on 10x13": {"10x10": "7,520", "10x16": "4.81 M", "10x20": format_lines(TETR_AI)},
+    "[PPO on bitboards](https://arxiv.org/abs/2603.26765) (2026), three minutes": {"10x10": "3,829"},
+}
+"""What others say of their controllers that are not linear, or that gradients learned, by board."""
 
 NOISES = {"none": "no noise", "constant": "constant 4", "linear": "max(5 - t / 10, 0)"}
 """The noise schedules of the searches: how their name begins in a result, and how pages call them."""
@@ -32,6 +42,13 @@ def published() -> str:
         rows.append([name, *(cell for pair in cells for cell in pair)])
     header = ["controller", "lines per game on 10x10", "papers, about", "on 10x20", "papers, about"]
     return with_provenance(markdown(header, rows), result)
+
+
+def others() -> str:
+    """Return what others say of controllers that are not linear, or that gradients learned."""
+    boards = ("10x10", "10x16", "10x20")
+    rows = [[label, *(known.get(board, "-") for board in boards)] for label, known in OTHER_SCORES.items()]
+    return markdown(["lines per game", *boards], rows)
 
 
 def noisy_ce() -> str:

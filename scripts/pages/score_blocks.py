@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from pages.literature_blocks import TETR_AI
 from pages.result_files import figures, load, load_all, with_provenance
 from pages.wording import in_words, markdown, span
 from tetris.evaluation.comparison import LEARNED
@@ -45,6 +46,11 @@ def results() -> str:
             f"`best`, which ships: {minutes:.0f} minutes on one {trained.hardware}",
             _lines(best),
             f"{scored.data['ratio']['value']:.2g}",
+        ],
+        [
+            "[tetr-ai](https://github.com/misakamm/tetr-ai), not linear, by its own figure",
+            in_words(TETR_AI),
+            f"{TETR_AI / dt20['lines_per_game']:.2g}",
         ],
         ["`best` with `--lookahead`", f"{_lines(ahead)}, estimated", "-"],
     ]

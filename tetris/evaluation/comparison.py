@@ -120,7 +120,7 @@ def _score(trial: Trial, decisions: int, check: Callable[[], None] | None) -> Me
 
 
 def verdict(scores: Sequence[Score]) -> str:
-    """Return a line that compares the first score, the learned one, with the best published score."""
+    """Return a line that compares the first score, the learned one, with that of the best published linear one."""
     learned = scores[0]
     value = learned["lines_per_game"]
     how = "estimated" if is_estimate(learned) else "played"
@@ -134,7 +134,7 @@ def verdict(scores: Sequence[Score]) -> str:
         return text
     literature = learned["board"], learned["rule"], learned["pieces"]
     one_known = Lookahead.from_dict(learned) is not Lookahead.PREVIEW
-    known = ", the best published" if literature == ("10x20", "published", "uniform") and one_known else ""
+    known = ", the best published linear one" if literature == ("10x20", "published", "uniform") and one_known else ""
     return f"{text}: {times:{'.0f' if times >= 10 else '.2g'}} times {BEST_PUBLISHED}{known}"
 
 

@@ -112,7 +112,7 @@ function learning([plot]) {
         line("best candidate", high, { color: "--faint", dash: [2, 3], width: 1.5 }),
         line("mean of the elites", run.elite_mean, elites),
         line("learned mean", run.learned_mean_fitness, { color: "--series-0", width: 2.5 }),
-        ...(best.some((value) => value) ? [line("dt20, the best published controller", best, { color: "--series-2", dash: [14, 4] })] : []),
+        ...(best.some((value) => value) ? [line("dt20, the best published linear controller", best, { color: "--series-2", dash: [14, 4] })] : []),
         { ...seriesOf("elites, from worst to best", xOf(run), {}, elites, range), ...withGaps(run, { low, high }) },
       ],
     };

@@ -108,7 +108,7 @@ def _template(name: str) -> Template:
 
 
 def _verdict(run: RunRecord) -> str | None:
-    """The learned controller beside the best published one, on its own board if that was measured."""
+    """The learned controller beside the best published linear one, on its own board if that was measured."""
     scores = sorted(run.scores, key=lambda each: each["controller"] != LEARNED)
     boards = dict.fromkeys(each["board"] for each in scores if each["controller"] == LEARNED)
     on = run.recipe.board if run.recipe.board in boards else next(reversed(boards), None)

@@ -88,7 +88,7 @@ def test_table_and_verdict_say_how_good_it_is_and_from_what(ended: dict[str, int
     assert table[5].endswith("NVIDIA H200, 2026-11-22")
     assert verdict(scores) == (
         "40 M lines per game on 10x20 (estimated, 95 % interval 40 M - 40 M): "
-        "0.78 times dt20, the best published"
+        "0.78 times dt20, the best published linear one"
     )
 
 
