@@ -10,6 +10,8 @@ import time
 from kernels.support.interrupts import one_line_interrupts
 
 with one_line_interrupts():
+    import argparse
+
     import torch
 
     from cem import CrossEntropyMethod
@@ -66,4 +68,5 @@ def main() -> None:
 
 if __name__ == "__main__":
     with one_line_interrupts():
+        argparse.ArgumentParser("python -m cem", description=__doc__).parse_args()
         main()

@@ -39,6 +39,7 @@ from cem.run.trainer import Trainer
 from cem.space import Named, Space
 from kernels.support.checks import check_flags, check_integer
 from kernels.support.names import did_you_mean
+from kernels.support.printable import counted
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -137,17 +138,17 @@ class Result(Generic[_Vector]):
         return f"{_MESSAGES[self.reason]}{infeasible}"
 
     def __repr__(self) -> str:
-        x, config = str(self.x), self.settings["config"]
-        if not isinstance(self.x, dict):
-            x = np.array2string(np.asarray(x), precision=6, threshold=12)
+        config, x = self.settings["config"], str(self.x)
+        if isinstance(self.x, (Tensor, np.ndarray)):
+            x = np.array2string(np.array(self.x.tolist()), precision=6, threshold=12)
         method = f"{config.covariance} covariance{', evolution paths' if config.paths else ''}"
         return "\n".join(
             [
                 f"x: {x}",
                 f"fun: {self.fun:.6g}",
                 f"message: {self.message} ({self.reason!r})",
-                f"evaluations: {self.evaluations:,} in {self.generations:,} generations, "
-                f"{self.restarts} restarts, {self.failures} failures",
+                f"evaluations: {self.evaluations:,} in {counted(self.generations, 'generation')}, "
+                f"{counted(self.restarts, 'restart')}, {counted(self.failures, 'failure')}",
                 f"settings: {method}, {self.settings['population_size']} candidates per generation"
                 f"{', a noisy objective: x is the averaged mean' if self.settings['noise'] else ''}",
             ]

@@ -22,7 +22,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return 1 where what was asked for cannot work, and 2 where it was not understood."""
     open_closed_streams()
     parser = _parser()
-    arguments = parser.parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    arguments = parser.parse_args(words or ["--help"])
     try:
         with one_line_interrupts():
             report = _report(arguments)

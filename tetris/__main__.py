@@ -53,7 +53,7 @@ def _command() -> int:
         "command", type=one_of("command", COMMANDS), metavar="COMMAND", help="has a --help of its own"
     )
     sys.argv[0] = program
-    command = parser.parse_args(sys.argv[1:2]).command
+    command = parser.parse_args(sys.argv[1:2] or ["--help"]).command
     sys.argv[:2] = [f"{program} {command}"]
     return int(_main_of(command)())
 

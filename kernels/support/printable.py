@@ -1,4 +1,4 @@
-"""Text of others, such as a name in a file, made safe for a terminal and a page."""
+"""Text for people: of others, such as a name in a file, made safe for a terminal and a page; and counts."""
 
 from __future__ import annotations
 
@@ -17,3 +17,8 @@ def printable(text: object) -> str:
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun, in the plural but for 1: ``1 line``, ``1,200 lines``."""
+    return f"{count:,} {noun}{'s'[: count != 1]}"

@@ -90,7 +90,7 @@ def _in_place(mean: Tensor, std: Tensor, count: int) -> Tensor:
     return torch.addcmul(mean.unsqueeze(1), samples, std.unsqueeze(1), out=samples)
 
 
-def _ours(**options: bool) -> Sample:
+def _ours(**options: Any) -> Sample:
     """Return the operator: with a seed, and a new generation for every call, as the optimizer has it."""
     numbers = itertools.count()
     seeded = partial(sample_normal, seed=SEED, **options)

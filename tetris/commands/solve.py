@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 
 from kernels.support.files import check_writable
+from kernels.support.printable import counted
 from tetris.commands.arguments import add_device, add_option, add_setting, game_rules, print_json
 from tetris.commands.command_line import Parser, fail, one_line_errors, path_ending, seed, up_to
 from tetris.game.rules import PLACEMENT_RULES
@@ -78,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"{rules.board}, {rules.rule} rule, pieces {rules.pieces}, {known}: perfect play clears")
     print(f"{solution.lines_per_game:,.6g} lines per game (error about {solution.error:.1g})")
     spread = "" if error is None else f" +- {error:.2g}"
-    print(f"{mean:,.6g}{spread} in {games:,} games (seed {arguments.seed})")
+    print(f"{mean:,.6g}{spread} in {counted(games, 'game')} (seed {arguments.seed})")
     work = f"{solution.sweeps:,} sweeps in {solution.seconds:.1f} s"
     print(f"{solution.boards:,} boards can be reached, mirror images once; {work}")
     return 0

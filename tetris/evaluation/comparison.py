@@ -134,7 +134,11 @@ def verdict(scores: Sequence[Score]) -> str:
         return text
     literature = learned["board"], learned["rule"], learned["pieces"]
     one_known = Lookahead.from_dict(learned) is not Lookahead.PREVIEW
-    known = ", the best published linear one" if literature == ("10x20", "published", "uniform") and one_known else ""
+    known = (
+        ", the best published linear one"
+        if literature == ("10x20", "published", "uniform") and one_known
+        else ""
+    )
     return f"{text}: {times:{'.0f' if times >= 10 else '.2g'}} times {BEST_PUBLISHED}{known}"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kernels.support.printable import counted as counted
+
 
 def format_lines(value: float | None) -> str:
     """Return a number of lines, or another one, with three or four digits."""
@@ -13,11 +15,6 @@ def format_lines(value: float | None) -> str:
         return f"{float(f'{value:.4g}'):,.0f}"
     millions = float(f"{value:.3g}") / 1e6
     return f"{millions:,.0f} M" if millions >= 1000 else f"{millions:.3g} M"
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a count with its noun, in the plural but for 1: ``1 line``, ``1,200 lines``."""
-    return f"{count:,} {noun}{'s'[: count != 1]}"
 
 
 def file_size(size: int) -> str:

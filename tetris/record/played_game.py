@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kernels.support.checks import check_integer
-from kernels.support.printable import printable
+from kernels.support.printable import counted, printable
 from tetris.game.decisions import play
 from tetris.game.features import AfterState
 from tetris.game.piece_stream import PieceStream
@@ -67,7 +67,7 @@ class PlayedGame:
     def __repr__(self) -> str:
         """Return the result in a line: not the steps."""
         who, state = self.controller.name or self.controller.features, "over" if self.over else "unfinished"
-        counts = f"{self.lines} lines, {len(self.steps)} pieces, {state}"
+        counts = f"{counted(self.lines, 'line')}, {counted(len(self.steps), 'piece')}, {state}"
         return f"<PlayedGame of {printable(who)} on {self.rules.board}: {counts}>"
 
 

@@ -218,7 +218,8 @@ class RunRecord:
 
     def __repr__(self) -> str:
         """Return the run in a line: not its generations."""
-        what = f"{self.recipe.title}, on {self.controller.rules.board}, {self.generations} generations"
+        generations = counted(self.generations, "generation")
+        what = f"{self.recipe.title}, on {self.controller.rules.board}, {generations}"
         return f"<RunRecord {printable(self.name)}: {printable(what)}>"
 
 
