@@ -93,7 +93,8 @@ def _in_place(mean: Tensor, std: Tensor, count: int) -> Tensor:
 def _ours(**options: Any) -> Sample:
     """Return the operator: with a seed, and a new generation for every call, as the optimizer has it."""
     numbers = itertools.count()
-    seeded = partial(sample_normal, seed=SEED, **options)
+    draw: Callable[..., Tensor] = sample_normal
+    seeded = partial(draw, seed=SEED, **options)
     return lambda mean, std, count: seeded(mean, std, count, generation=next(numbers))
 
 

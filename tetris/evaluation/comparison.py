@@ -120,7 +120,7 @@ def _score(trial: Trial, decisions: int, check: Callable[[], None] | None) -> Me
 
 
 def verdict(scores: Sequence[Score]) -> str:
-    """Return a line that compares the first score, the learned one, with that of the best published linear one."""
+    """Return a line that compares the first score, the learned one, with that of dt20."""
     learned = scores[0]
     value = learned["lines_per_game"]
     how = "estimated" if is_estimate(learned) else "played"
@@ -134,11 +134,8 @@ def verdict(scores: Sequence[Score]) -> str:
         return text
     literature = learned["board"], learned["rule"], learned["pieces"]
     one_known = Lookahead.from_dict(learned) is not Lookahead.PREVIEW
-    known = (
-        ", the best published linear one"
-        if literature == ("10x20", "published", "uniform") and one_known
-        else ""
-    )
+    is_record = literature == ("10x20", "published", "uniform") and one_known
+    known = ", the best published linear one" if is_record else ""
     return f"{text}: {times:{'.0f' if times >= 10 else '.2g'}} times {BEST_PUBLISHED}{known}"
 
 

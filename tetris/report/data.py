@@ -79,7 +79,7 @@ def distinct_names(runs: Sequence[RunRecord]) -> list[str]:
 
 
 def dt20_score(run: RunRecord, on: str) -> float | None:
-    """Return the lines per game of the best published linear controller on a board, by the rules of the run."""
+    """Return the lines per game of dt20 on a board, by the rules of the run."""
     width, height = map(int, on.split("x"))
     known = published_score(BEST_PUBLISHED, replace(run.recipe.rules, width=width, height=height))
     return known["lines_per_game"] if known else None

@@ -81,8 +81,7 @@ template <typename T, int kRows, bool kDimFirst> __global__ __launch_bounds__(kT
 #pragma unroll
     for (int s = 0; s < kTile; ++s) {
       const Polar<float>& pair = pairs[s / 2];
-      const float direction = s % 2 == 0 ? pair.cosine : pair.sine;
-      x[s][row] = fmaf(stds[row] * pair.radius, direction, means[row]);
+      x[s][row] = fmaf(stds[row] * pair.radius, s % 2 == 0 ? pair.cosine : pair.sine, means[row]);
     }
   };
   Polar<float> pairs[kTile / 2];
