@@ -1,7 +1,7 @@
 """Time the ways to draw a population, by its number of dimensions, in a few seconds.
 
 python scripts/benchmark_sampling.py --dims 10 500 5000
-python scripts/benchmark_sampling.py --compile --plot sampling.png    # the two plots of the article
+python scripts/benchmark_sampling.py --compile --plot sampling.png
 
 Noise is independent, or one value is shared by all dimensions of a sample. Times are medians in
 microseconds; beside them stands how many times as fast sample_normal is.
@@ -15,7 +15,6 @@ from tetris.commands.arguments import add_device
 from tetris.commands.command_line import Parser, one_line_errors, path_ending, up_to
 from tetris.evaluation.comparison import table
 from tetris.play.devices import choose_device
-from tetris.report.learning_curve import PICTURE_SUFFIXES, new_figure, save_figure
 
 DIMS = (10, 100, 500, 1000, 2500, 5000)
 
@@ -32,12 +31,14 @@ def main() -> int:
     )
     add_device(parser, ("auto", "cuda", "cpu"), what="what is measured")
     parser.add_argument(
-        "--plot", type=path_ending(*PICTURE_SUFFIXES), metavar="FILE", help="draw time and speed-up"
+        "--plot", type=path_ending(".png", ".svg", ".pdf"), metavar="FILE", help="draw time and speed-up"
     )
     arguments = parser.parse_args()
     with one_line_errors():
         device = choose_device(arguments.device)
         if arguments.plot is not None:
+            from tetris.report.learning_curve import new_figure, save_figure
+
             figure = new_figure(10.0, 7.0)
     from measure import sampling
     from measure.timing import Plan, latency_times, wall_times

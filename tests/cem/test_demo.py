@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -17,6 +19,14 @@ def test_a_pipe_gets_a_line_a_generation(capsys: pytest.CaptureFixture[str]) -> 
     assert [int(line.split()[1].rstrip(":")) for line in lines] == [*range(1, 31)]
     assert "mean ( 1.00,  1.00)" in lines[-1]
     assert last.endswith("cem.minimize(f, mean, std)")
+
+
+def test_help_is_help() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "cem", "--help"], capture_output=True, text=True, check=True
+    )
+    assert ended.stdout.startswith("usage: python -m cem")
+    assert "generation" not in ended.stdout
 
 
 def test_a_picture_is_as_large_as_asked_with_the_optimum_where_it_is() -> None:

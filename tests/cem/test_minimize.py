@@ -1,5 +1,6 @@
 """minimize and maximize: results, reasons to end, restarts, budgets, resumption."""
 
+import dataclasses
 import inspect
 import json
 import math
@@ -76,6 +77,13 @@ class TestResult:
         assert "budget of evaluations is spent" in result.message
         assert result.message in repr(result)
         assert "history" not in repr(result)
+
+    def test_prints_its_numbers_and_counts_in_the_singular_or_plural(self):
+        result = minimize(sphere, START, 1.0, budget=70, restarts=1, seed=1)
+        x = torch.tensor([1.0, 2.5, -1 / 3], dtype=torch.bfloat16)
+        shown = repr(dataclasses.replace(result, x=x, restarts=1, failures=2)).splitlines()
+        assert shown[0] == "x: [ 1.        2.5      -0.333984]"
+        assert shown[3].endswith("generations, 1 restart, 2 failures")
 
     def test_the_history_has_an_entry_for_each_generation_or_every_third(self):
         options = {"budget": 1000, "population_size": 30, "seed": 1}

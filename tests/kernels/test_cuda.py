@@ -129,6 +129,15 @@ def test_a_cu_file_is_checked_for_every_architecture(tmp_path: Path) -> None:
 
 @needs_nvcc
 @pytest.mark.slow
+def test_the_articles_kernel_compiles() -> None:
+    folder = Path(__file__).parents[2]
+    headers = (folder / "kernels" / "ops",)
+    source = folder / "scripts" / "measure" / "article.cu"
+    assert compile_check(source, "sm_90", include_dirs=headers) > 0
+
+
+@needs_nvcc
+@pytest.mark.slow
 @pytest.mark.parametrize("name", operators())
 def test_it_compiles_for_old_or_the_newest_gpus(name: str) -> None:
     # launched early where a GPU can

@@ -141,6 +141,33 @@ def test_a_measurement_runs_on_a_gpu(script: Script, tmp_path: Path, name: str) 
     check(script, tmp_path, name, "cuda")
 
 
+def test_the_ways_to_draw_are_timed_by_dimension_and_drawn(script: Script, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "sampling.png"
+    words = ("--dims", "30", "10", "--samples", "16", "--device", "cpu", "--plot", picture)
+    ended = script("benchmark_sampling", *words)
+    assert ended.status == 0, ended.err
+    tables = [table.splitlines() for table in ended.out.strip().split("\n\n")]
+    assert [header.split("  ")[0] for header, *_ in tables] == [
+        "d, independent noise",
+        "d, one noise value for all dimensions",
+    ]
+    assert [[row.split()[0] for row in rows] for _, _, *rows in tables] == [["10", "30"]] * 2
+    assert all(row.split()[2] == "(1.00)" for _, _, *rows in tables for row in rows)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_samples_of_the_articles_kernel_lie_on_a_line_through_the_mean() -> None:
+    (article,) = (method for method in sampling.METHODS if method.name == "article")
+    mean, std = torch.rand(7, device="cuda"), torch.rand(7, device="cuda") + 0.5
+    z = (article.make()(mean, std, 1024) - mean[:, None]) / std[:, None]
+    torch.testing.assert_close(z, z[:1].expand(7, 1024), rtol=0, atol=1e-5)
+    assert abs(float(z[0].mean())) < 0.2  # six standard errors
+    assert abs(float(z[0].std()) - 1) < 0.14
+
+
 @pytest.mark.usefixtures("small")
 def test_a_result_is_filed_under_the_machine(
     script: Script, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -44,3 +44,12 @@ def test_links_lead_somewhere() -> None:
     for file in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/notes/*.md")]:
         for target in re.findall(r"\]\(([\w./-]+)\)", file.read_text()):
             assert (file.parent / target).exists(), f"{file.name} links to {target}"
+
+
+def test_every_table_has_a_header_and_rows_as_wide_as_it() -> None:
+    for file in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/notes/*.md")]:
+        text = re.sub(r"^```.*?^```", "", file.read_text(), flags=re.DOTALL | re.MULTILINE)
+        for table in re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE):
+            rows = [re.sub(r"`[^`]*`", "", row).count("|") for row in table.splitlines()]
+            assert re.match(r".*\n\|[ |:-]+\n", table), f"{file.name}: no header: {table}"
+            assert len(set(rows)) == 1, f"{file.name}: {table}"

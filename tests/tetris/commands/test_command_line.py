@@ -220,6 +220,13 @@ def test_a_bar_is_shown_on_a_terminal_that_can_move_its_cursor_and_nowhere_else(
     assert bool(capsys.readouterr().err) == (term == "xterm")
 
 
+@pytest.mark.parametrize("module", ["tetris.__main__", "kernels.__main__"])
+def test_a_command_without_arguments_shows_its_help(script: Script, module: str) -> None:
+    ended = script(module)
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.out.startswith("usage: ")
+
+
 @pytest.mark.parametrize(("command", "module"), COMMANDS)
 def test_ctrl_c_while_a_module_is_imported(tmp_path: Path, command: list[str], module: str) -> None:
     (tmp_path / f"{module}.py").write_text(INTERRUPTED)
