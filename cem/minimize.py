@@ -23,7 +23,7 @@ from cem.core.backend import mix_seed
 from cem.core.bounds import ends_of
 from cem.core.checks import as_real, check_real, outside
 from cem.core.config import CEMConfig
-from cem.core.evaluation import Evaluation, Objective, as_evaluation
+from cem.core.evaluation import Evaluation, Objective, as_evaluation, call_with_copies, copy_of
 from cem.core.snapshot import GenerationRecord
 from cem.core.state import with_integers
 from cem.core.termination import Termination
@@ -689,9 +689,9 @@ class _FirstMean:
         if generation > 1:
             found = self._evaluate(candidates, generation)
             return self._said(as_evaluation(found)) if self._noisy else found
-        candidates = candidates.copy() if isinstance(candidates, np.ndarray) else candidates.clone()
+        candidates = copy_of(candidates)
         candidates[0] = self._mean
-        found = as_evaluation(self._evaluate(candidates, generation))
+        found = as_evaluation(call_with_copies(self._evaluate, candidates, generation))
         if found.candidates is not None:
             return found
         values = torch.as_tensor(found.fitness).double()

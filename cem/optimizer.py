@@ -218,7 +218,7 @@ class CrossEntropyMethod:
             candidates = check_shape("candidates", candidates, expected).to(self.device, self.dtype)
             fitness = check_shape("fitness", fitness, expected[:-1]).to(self.device)
         if self._parts or candidates.shape[0] < self._shape[0]:
-            self._parts.append((candidates, fitness))
+            self._parts.append((candidates.clone(), fitness.clone()))  # the caller may change its own
             if sum(len(part) for part, _ in self._parts) < self.population_size:
                 return
             parts, scores = (torch.cat(each) for each in zip(*self._parts, strict=True))

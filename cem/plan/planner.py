@@ -26,6 +26,7 @@ from cem.core.checks import (
     check_shape,
     check_vector,
 )
+from cem.core.evaluation import call_with_copies
 from cem.core.state import BEST, BEST_FITNESS, FAILED, MEAN, STD
 from kernels.ops.cem_update import cem_update, cem_update_reference
 from kernels.ops.normal import sample_normal_rows
@@ -109,7 +110,7 @@ class Planner:
             cost: ``cost(state, plans)``: the cost of every plan, shape (N,), any real dtype, of a state as it
                 was given to ``plan()`` and plans of shape (N, horizon, action_dim); with ``num_envs`` states
                 (B, ...) and plans (B, N, horizon, action_dim) -> (B, N). A plan whose cost is NaN is never
-                chosen. It must not change the plans. ``rollout_cost`` makes one of a model of single steps.
+                chosen. ``rollout_cost`` makes one of a model of single steps.
             horizon: Actions per plan, ``>= 1``.
             action_dim: A, numbers per action, ``>= 1``.
             bounds: (low, high) of actions, each one number or shape (A,), finite, low < high. Plans are
@@ -348,10 +349,8 @@ class Planner:
         """Return the costs of plans, shape (B, N)."""
         size = plans.shape[1]
         expected = (size,) if self.num_envs is None else (self.num_envs, size)
-        drawn = plans._version
-        found = self._cost(state, plans.view(*expected, self.horizon, self.action_dim))
-        if plans._version != drawn:
-            raise ValueError("expected a cost that leaves plans as they are, got them changed in place")
+        shaped = plans.view(*expected, self.horizon, self.action_dim)
+        found = call_with_copies(self._cost, state, shaped)
         return check_shape("costs", found, expected).to(plans.device).reshape(-1, size)
 
 

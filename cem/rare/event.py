@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from cem.core.checks import as_real, check_real, outside
+from cem.core.evaluation import call_with_copies
 from cem.evaluate import Evaluator, Workers
 from cem.rare.families import Family
 from kernels.support.checks import check_integer
@@ -118,7 +119,7 @@ def rare_event_probability(
         """Return candidates, scores and logarithms of weights, of a new generation."""
         generation = len(failed)
         x = member.sample(size, seed=seed, generation=generation)
-        scores = as_real("scores", evaluate(x, generation).fitness).to(x)
+        scores = as_real("scores", call_with_copies(evaluate, x, generation).fitness).to(x)
         failed.append(int(scores.isnan().sum()))
         log_weights = family.log_density(x) - member.log_density(x)
         return x, torch.where(scores.isnan(), -math.inf, scores), log_weights
