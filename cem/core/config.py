@@ -20,6 +20,8 @@ from kernels.support.names import unknown_name
 _LARGEST_FULL = 200  # the most parameters for which a full covariance is chosen
 MIN_ELITES = 2  # one elite has no variance: the search would stop
 
+_METHODS = ("columns", "rows", "start", "mode", "spread", "sample", "update")  # of a Family
+
 Weights = Literal["log", "equal"]
 Covariance = Literal["diagonal", "full"]
 VarianceAbout = Literal["old_mean", "new_mean"]
@@ -112,6 +114,9 @@ class CEMConfig:
         given = np.asarray(self.integers)
         integers = np.flatnonzero(given) if given.dtype == bool else given
         object.__setattr__(self, "integers", tuple(map(index, integers.tolist())))
+        for family in self.families:
+            if missing := [name for name in _METHODS if not hasattr(family, name)]:
+                raise TypeError(f"expected a family with {', '.join(missing)}, got {family!r}")
         object.__setattr__(self, "families", tuple(self.families))
 
     @property

@@ -19,7 +19,7 @@ from cem.core.bounds import check_bounds, into_box, start_out_of_box
 from cem.core.checks import check_device, check_distribution, check_vector
 from cem.core.config import MIN_ELITES, CEMConfig
 from cem.core.variance_schedule import NamedSchedule, extended
-from cem.families.family import Family, spread
+from cem.families.family import Family
 from kernels.ops.cma_update import MAX_DIMENSIONS, MAX_POPULATION
 from kernels.ops.philox import signed64
 from kernels.support.checks import check_flags, check_integer
@@ -147,7 +147,7 @@ class State(NamedTuple):
         elif what == "mode":
             parts = [family.mode(table) for family, table in tables_of(self)]
         else:
-            parts = [spread(family, table)[..., -family.columns :] for family, table in tables_of(self)]
+            parts = [family.spread(table) for family, table in tables_of(self)]
         normal = vector[..., : self.settings.normal]
         return torch.cat([normal, *(part.to(vector.dtype) for part in parts)], dim=-1)
 

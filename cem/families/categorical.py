@@ -7,6 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from cem.families.family import move_table, spread_of_rows
+from kernels.ops.discrete.op import sample_categorical
+from kernels.ops.discrete.reference import sample_categorical_reference
+
 
 @dataclass(frozen=True)
 class Categorical:
@@ -57,6 +61,31 @@ class Categorical:
         """Return the likeliest candidate, shape (..., columns)."""
         likeliest: Tensor = table.unflatten(-1, self.rows).argmax(-1)
         return likeliest
+
+    def spread(self, table: Tensor) -> Tensor:
+        """Return for each parameter how probable another than the likeliest is, shape (..., columns)."""
+        return spread_of_rows(table, self.rows)
+
+    def sample(
+        self,
+        table: Tensor,
+        size: int,
+        *,
+        seed: Tensor,
+        generation: Tensor,
+        dtype: torch.dtype,
+        backend: str,
+    ) -> Tensor:
+        """Return candidates, shape (..., size, columns), by ``sample_categorical``."""
+        draw = sample_categorical_reference if backend == "torch" else sample_categorical
+        p = table.unflatten(-1, self.rows)
+        return draw(p, size, seed=seed, generation=generation, dtype=dtype)
+
+    def update(self, table: Tensor, candidates: Tensor, weights: Tensor) -> Tensor:
+        """Return the next table, by the equation of ``update_tables``."""
+        rows, values = self.rows
+        rule = {"rows": rows, "values": values, "beta": self.smoothing, "is_transition": False}
+        return move_table(table, candidates, weights, **rule)  # type: ignore[arg-type]
 
 
 def Bernoulli(count: int, smoothing: float | None = None) -> Categorical:  # noqa: N802

@@ -8,6 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cem.families.family import move_table, spread_of_rows
+from kernels.ops.discrete.op import sample_permutation
+from kernels.ops.discrete.reference import sample_permutation_reference
 from kernels.support.checks import check_integer
 
 
@@ -69,3 +72,28 @@ class Permutation:
             left[problems, item] = False
             row = p[problems, item + 1]
         return torch.from_numpy(found).to(table.device).view(*table.shape[:-1], self.items)
+
+    def spread(self, table: Tensor) -> Tensor:
+        """Return for each item how probable another than the likeliest is, shape (..., columns)."""
+        return spread_of_rows(table, self.rows)[..., 1:]
+
+    def sample(
+        self,
+        table: Tensor,
+        size: int,
+        *,
+        seed: Tensor,
+        generation: Tensor,
+        dtype: torch.dtype,
+        backend: str,
+    ) -> Tensor:
+        """Return candidates, shape (..., size, columns), by ``sample_permutation``."""
+        draw = sample_permutation_reference if backend == "torch" else sample_permutation
+        p = table.unflatten(-1, self.rows)
+        return draw(p, size, seed=seed, generation=generation, dtype=dtype)
+
+    def update(self, table: Tensor, candidates: Tensor, weights: Tensor) -> Tensor:
+        """Return the next table, by the equation of ``update_tables``."""
+        rows, values = self.rows
+        rule = {"rows": rows, "values": values, "beta": self.smoothing, "is_transition": True}
+        return move_table(table, candidates, weights, **rule)  # type: ignore[arg-type]

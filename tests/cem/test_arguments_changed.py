@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from cem import CEMConfig, CrossEntropyMethod, Float, Permutation, Planner, Trainer, minimize, rare_event_probability
+from cem import (
+    CEMConfig,
+    CrossEntropyMethod,
+    Float,
+    Permutation,
+    Planner,
+    Trainer,
+    minimize,
+    rare_event_probability,
+)
 from cem.families import Categorical
 from cem.rare import Exponential
 

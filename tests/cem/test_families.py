@@ -1,5 +1,6 @@
 import itertools
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from searches import ON_A_GPU
 
 from cem import CEMConfig, CrossEntropyMethod, minimize
 from cem.core.graph import GenerationGraph
-from cem.families import Bernoulli, Categorical, Permutation
+from cem.families import Bernoulli, Categorical, Permutation, move_table, uniforms
 from cem.functional import ask, tell
 from kernels import update_tables
 
@@ -25,6 +26,48 @@ def run(optimizer, f, generations):
         candidates = optimizer.ask()
         optimizer.tell(candidates, f(candidates))
     return optimizer
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A Markov chain: the rows of its table are the first state's, and those after each state."""
+
+    steps: int
+    states: int
+
+    @property
+    def columns(self):
+        return self.steps
+
+    @property
+    def rows(self):
+        return self.states + 1, self.states
+
+    def start(self):
+        return torch.full((math.prod(self.rows),), 1 / self.states, dtype=torch.float64)
+
+    def mode(self, table):
+        return self.walk(table, lambda row: row.argmax(-1, keepdim=True)).squeeze(-2)
+
+    def spread(self, table):
+        doubt = 1 - table.unflatten(-1, self.rows).amax(-1)
+        return doubt.mean(-1, keepdim=True).expand(*table.shape[:-1], self.steps)
+
+    def sample(self, table, size, *, seed, generation, **_):
+        numbers = iter(uniforms(seed, generation, size, self.steps).split(1, dim=-1))
+        return self.walk(table, lambda row: (row.cumsum(-1)[..., :-1] <= next(numbers)).sum(-1, keepdim=True))
+
+    def walk(self, table, choose):
+        p = table.unflatten(-1, self.rows)
+        row, path = p[..., :1, :], []
+        for _ in range(self.steps):
+            path.append(choose(row))
+            row = p[..., 1:, :].take_along_dim(path[-1], dim=-2)
+        return torch.cat(path, dim=-1)
+
+    def update(self, table, candidates, weights):
+        rows, values = self.rows
+        return move_table(table, candidates, weights, rows=rows, values=values, is_transition=True)
 
 
 def test_columns_are_those_of_the_normal_distribution_then_of_the_families():
@@ -111,6 +154,57 @@ def test_a_search_resumes():
     assert all(a.equal(b) for a, b in zip(resumed.state[:6], whole.state[:6], strict=True) if a is not None)
     with pytest.raises(ValueError, match="families"):
         search([Categorical([5] * 3 + [4])], mean=[9.0]).load_state_dict(half.state_dict())
+
+
+@pytest.mark.parametrize("steps", [6, 7, 20])
+@pytest.mark.parametrize("backend", ["cpu", "torch"])
+def test_a_family_of_ones_own_draws_and_moves_as_it_says(steps, backend):
+    chain = Chain(steps, 6)
+    cycle = torch.cat([torch.eye(6)[2:3], torch.eye(6).roll(1, 1)]).double().flatten()  # 2 3 4 5 0 1 ...
+    seed, generation = torch.tensor(1), torch.tensor(0)
+    assert (chain.sample(cycle, 5, seed=seed, generation=generation) == (torch.arange(steps) + 2) % 6).all()
+
+    def broken(x):  # links that are not those of the cycle
+        return (x[..., 1:] != (x[..., :-1] + 1) % 6).sum(-1) + (x[..., 0] != 2)
+
+    optimizer = search([Categorical((3,)), chain], 100, mean=[0.0], backend=backend)
+    first = optimizer.ask()
+    assert first.shape == (100, steps + 2)
+    assert (first[:, 2:].diff() == 0).any()  # no permutation
+    run(optimizer, lambda x: broken(x[:, 2:]) + x[:, 0] ** 2 + x[:, 1], 60)
+    assert optimizer.best[1:].tolist() == [0, *((step + 2) % 6 for step in range(steps))]
+    assert optimizer.mean[2:].equal(optimizer.best[2:])
+    assert optimizer.std.shape == (steps + 2,)
+    assert minimize(broken, torch.zeros(0), 1.0, config=optimizer.config, budget=4000, seed=1).fun == 0
+
+
+def test_own_families_take_batches_failures_and_resume():
+    chain = Chain(4, 3)
+    batch = search([chain], 30, mean=torch.zeros(2, 0).tolist(), seed=[5, 6])
+    alone = search([chain], 30, seed=6)
+    for optimizer in (batch, alone):
+        run(optimizer, lambda x: x.sum(-1), 3)
+    assert batch.state.discrete[1].equal(alone.state.discrete)
+    again = search([chain], 30, seed=6)
+    again.load_state_dict(alone.state_dict())
+    assert again.ask().equal(alone.ask())
+    with pytest.warns(RuntimeWarning, match="all 30"):
+        run(again, lambda x: x[:, 0] * math.nan, 1)
+    assert again.state.discrete.equal(alone.state.discrete)
+
+
+def test_what_a_family_lacks_or_returns_wrong_is_named():
+    class Short(Chain):
+        def sample(self, table, size, **options):
+            return super().sample(table, size, **options)[..., 1:]
+
+    class Table:
+        columns, rows = 3, (3, 4)
+
+    with pytest.raises(ValueError, match=r"expected sample of .* shape \(40, 4\), got \(40, 3\)"):
+        search([Short(4, 3)]).ask()
+    with pytest.raises(TypeError, match="expected a family with start, mode, spread, sample, update"):
+        search([Table()])
 
 
 def test_pairs_that_depend_on_each_other_are_found():
