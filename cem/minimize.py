@@ -248,7 +248,7 @@ def minimize(objective: Callable[..., Any], mean: Any = None, std: Any = None, *
 
             * ``bounds``: a pair (low, high) for each parameter with None for no bound,
               ``scipy.optimize.Bounds``, two numbers for all, or ``cem.Bounds(low, high)``.
-            * ``integers``: the parameters that are integers: indices, or a flag for each.
+            * ``integers``: those that are integers: a flag, 0 or 1, for each, or indices; see ``CEMConfig``.
             * ``x0``: the first candidate of a dict of parameters; those not in it are in the middle.
             * ``constraints``: one or a list of functions, called as ``objective`` is, of numbers of which
               none is above 0 where a candidate is feasible, shape (N, m) or (N,), of one (m,) or ();

@@ -473,7 +473,7 @@ class CrossEntropyMethod:
             "dim": self.dim,
             "batch": list(self.batch_shape),
             "maximize": self.maximize,
-            "integers": list(self.config.integers),
+            "integers": self.config.integers_of(self._state.settings.normal),
             "families": [str(family) for family in self.config.families],
             "bounds": None if bounds is None else str([end.tolist() for end in bounds]),
             "backend": self.backend,

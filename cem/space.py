@@ -152,7 +152,8 @@ class Space:
     def settings(self, config: CEMConfig | None = None) -> dict[str, Any]:
         """Return mean, std, bounds and config of a search, as ``CrossEntropyMethod`` takes them."""
         if config is None:
-            config = CEMConfig.chosen(self.dim, self.bounds is not None, **self.discrete)
+            is_bounded = self.bounds is not None and not any(self.discrete["integers"])
+            config = CEMConfig.chosen(self.dim, is_bounded)
         config = replace(config, **self.discrete)
         return {"mean": self.mean, "std": self.std, "bounds": self.bounds, "config": config}
 

@@ -132,17 +132,15 @@ def _with_families(state: State, candidates: Tensor, fitness: Tensor) -> State:
     assert state.discrete is not None
     numbers, columns = candidates.tensor_split([settings.normal], dim=-1)
     families: Any = settings.families
+    update: Any = update_tables
+    if settings.backend == "torch":
+        update = partial(update_tables_reference, fixed_order=False)
     if all(map(_has_operator, families)):
-        update: Any = update_tables
-        if settings.backend == "torch":
-            update = partial(update_tables_reference, fixed_order=False)
-        rows = [(family.columns, *family.rows, family.smoothing) for family in families]
-        update = partial(update, families=rows)
+        rules = [(family.columns, *family.rows, family.smoothing) for family in families]
     else:
-        update = partial(update_tables_by, moves=[_move_of(family) for family in families])
-    options = {"num_elites": settings.num_elites, "maximize": settings.maximize}
+        update, rules = update_tables_by, [_move_of(family) for family in families]
     old = state.discrete, state.record, state.generation
-    moved = update(fitness=fitness, candidates=columns, state=old, **options)
+    moved = update(fitness, columns, old, settings.num_elites, rules, maximize=settings.maximize)
     tables, record, generation = moved
     if settings.normal:
         new = tell(state._replace(discrete=None), numbers.contiguous(), fitness)

@@ -238,7 +238,8 @@ def init(
     check_distribution(start, first_std)
     limits = check_bounds(bounds, start)
     *batch_shape, dim = start.shape
-    whole = None if config is None or not config.integers else _integers(config.integers, start, limits)
+    integers = [] if config is None else config.integers_of(dim if normal is None else 0)
+    whole = _integers(integers, start, limits) if integers else None
     if whole is not None and limits is not None:  # an integer is clamped where it is rounded
         is_real = whole[0].isnan()
         low, high = torch.where(is_real, limits[0], -math.inf), torch.where(is_real, limits[1], math.inf)
@@ -298,10 +299,10 @@ def init(
     )
 
 
-def _integers(integers: Sequence[int], mean: Tensor, limits: tuple[Tensor, Tensor] | None) -> Tensor:
+def _integers(integers: list[int], mean: Tensor, limits: tuple[Tensor, Tensor] | None) -> Tensor:
     """Return ``State.integers`` for the indices of parameters."""
     is_integer = torch.zeros(mean.shape[-1], dtype=torch.bool)
-    is_integer[list(integers)] = True
+    is_integer[integers] = True
     infinite = torch.full_like(mean, math.inf)
     low, high = (-infinite, infinite) if limits is None else limits
     ends = (low.ceil(), high.floor())

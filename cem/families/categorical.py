@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -66,25 +67,14 @@ class Categorical:
         """Return for each parameter how probable another than the likeliest is, shape (..., columns)."""
         return spread_of_rows(table, self.rows)
 
-    def sample(
-        self,
-        table: Tensor,
-        size: int,
-        *,
-        seed: Tensor,
-        generation: Tensor,
-        dtype: torch.dtype,
-        backend: str,
-    ) -> Tensor:
+    def sample(self, table: Tensor, size: int, *, backend: str, **noise: Any) -> Tensor:
         """Return candidates, shape (..., size, columns), by ``sample_categorical``."""
         draw = sample_categorical_reference if backend == "torch" else sample_categorical
-        p = table.unflatten(-1, self.rows)
-        return draw(p, size, seed=seed, generation=generation, dtype=dtype)
+        return draw(table.unflatten(-1, self.rows), size, **noise)
 
     def update(self, table: Tensor, candidates: Tensor, weights: Tensor) -> Tensor:
         """Return the next table, by the equation of ``update_tables``."""
-        rows, values = self.rows
-        rule = {"rows": rows, "values": values, "beta": self.smoothing, "is_transition": False}
+        rule = {"rows": self.rows, "is_transition": False, "beta": self.smoothing}
         return move_table(table, candidates, weights, **rule)  # type: ignore[arg-type]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -77,23 +78,12 @@ class Permutation:
         """Return for each item how probable another than the likeliest is, shape (..., columns)."""
         return spread_of_rows(table, self.rows)[..., 1:]
 
-    def sample(
-        self,
-        table: Tensor,
-        size: int,
-        *,
-        seed: Tensor,
-        generation: Tensor,
-        dtype: torch.dtype,
-        backend: str,
-    ) -> Tensor:
+    def sample(self, table: Tensor, size: int, *, backend: str, **noise: Any) -> Tensor:
         """Return candidates, shape (..., size, columns), by ``sample_permutation``."""
         draw = sample_permutation_reference if backend == "torch" else sample_permutation
-        p = table.unflatten(-1, self.rows)
-        return draw(p, size, seed=seed, generation=generation, dtype=dtype)
+        return draw(table.unflatten(-1, self.rows), size, **noise)
 
     def update(self, table: Tensor, candidates: Tensor, weights: Tensor) -> Tensor:
         """Return the next table, by the equation of ``update_tables``."""
-        rows, values = self.rows
-        rule = {"rows": rows, "values": values, "beta": self.smoothing, "is_transition": True}
+        rule = {"rows": self.rows, "is_transition": True, "beta": self.smoothing}
         return move_table(table, candidates, weights, **rule)  # type: ignore[arg-type]

@@ -66,8 +66,7 @@ class Chain:
         return torch.cat(path, dim=-1)
 
     def update(self, table, candidates, weights):
-        rows, values = self.rows
-        return move_table(table, candidates, weights, rows=rows, values=values, is_transition=True)
+        return move_table(table, candidates, weights, rows=self.rows, is_transition=True)
 
 
 def test_columns_are_those_of_the_normal_distribution_then_of_the_families():
@@ -233,6 +232,27 @@ def test_a_short_route_is_found():
 
 
 class TestIntegers:
+    @pytest.mark.parametrize(
+        ("integers", "expected"),
+        [
+            (np.array([1, 0]), [0]),
+            ([0, 1], [1]),
+            (torch.tensor([False, True]), [1]),
+            ([1], [1]),
+            ((), []),
+        ],
+    )
+    def test_flags_are_those_of_scipy_and_other_numbers_indices(self, integers, expected):
+        found = minimize(lambda x: (x - 0.4).square().sum(-1), torch.zeros(2), 2.0, integers=integers, seed=1)
+        assert (np.flatnonzero(found.x == found.x.round()) == expected).all()
+
+    @pytest.mark.parametrize("integers", [[True], [0, 0], [2, 2], [5], [-1], [1, 0, 0, 1], [0.5], 1, True])
+    def test_integers_of_other_parameters_are_refused(self, integers):
+        with pytest.raises(ValueError, match=r"expected .* for integers, got"):
+            minimize(lambda x: x.sum(-1), torch.zeros(3), 1.0, integers=integers)
+        with pytest.raises(ValueError, match=r"expected .* for integers, got"):
+            CrossEntropyMethod([0.0] * 3, 1.0, maximize=True, config=CEMConfig(integers=integers))
+
     def test_candidates_are_integers_within_the_bounds(self):
         config, bounds = CEMConfig.cma(integers=[False, True, True]), [(None, None), (-1.5, 2), (0, None)]
         start = [0.5, 0.0, 3.0], 2.0, 200

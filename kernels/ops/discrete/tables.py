@@ -96,18 +96,18 @@ def update_tables_reference(
     """
     moves: list[Move] = []
     for columns, rows, values, beta in families:
-        rule = {"rows": rows, "values": values, "beta": beta, "is_transition": rows != columns}
-        moves.append((columns, rows * values, partial(move_table, **rule)))  # type: ignore[arg-type]
+        rule = partial(move_table, rows=(rows, values), is_transition=rows != columns, beta=beta)
+        moves.append((columns, rows * values, rule))
     options = {"maximize": maximize, "fixed_order": fixed_order}
-    return update_tables_by(moves, fitness, candidates, state, num_elites, **options)
+    return update_tables_by(fitness, candidates, state, num_elites, moves, **options)
 
 
 def update_tables_by(
-    moves: Sequence[Move],
     fitness: Tensor,
     candidates: Tensor,
     state: State,
     num_elites: int,
+    moves: Sequence[Move],
     *,
     maximize: bool,
     fixed_order: bool = True,
@@ -136,8 +136,7 @@ def move_table(
     candidates: Tensor,
     weights: Tensor,
     *,
-    rows: int,
-    values: int,
+    rows: tuple[int, int],
     is_transition: bool,
     beta: float | None = None,
 ) -> Tensor:
@@ -147,20 +146,20 @@ def move_table(
         table: shape (..., rows * values), float64.
         candidates: shape (..., N, columns); a number that is no value counts as 0.
         weights: w_k of each candidate, shape (..., N), float64.
-        rows: those of the table.
-        values: those of a row.
+        rows: the rows of the table, and the values in each.
         is_transition: whether a column counts in row 1 + the value before, the first one in row 0; otherwise
             column v counts in row v.
         beta: None: the rule's.
     """
+    values = rows[1]
     x = torch.where((candidates >= 0) & (candidates < values), candidates, 0).long()
-    row = pad(x[..., :-1] + 1, (1, 0)) if is_transition else torch.arange(rows, device=x.device)
+    row = pad(x[..., :-1] + 1, (1, 0)) if is_transition else torch.arange(rows[0], device=x.device)
     each = (weights * _ONE).long().unsqueeze(-1).expand(x.shape).flatten(-2)
     sums = torch.zeros_like(table, dtype=torch.int64)
     sums = sums.scatter_add(-1, (row * values + x).flatten(-2), each)
-    rate, floor = _steps((index(x.shape[-2]), rows, values), is_transition, beta)
+    rate, floor = _steps((index(x.shape[-2]), *rows), is_transition, beta)
     p = table + (sums.double() * rate).round() / _ONE
-    p = torch.where(table > 0, p.clamp(min=floor), 0.0).unflatten(-1, (rows, values))
+    p = torch.where(table > 0, p.clamp(min=floor), 0.0).unflatten(-1, rows)
     p = p / p.sum(-1, keepdim=True).clamp(min=1 / _ONE)  # 0 where nothing is possible
     result: Tensor = (p * _ONE).round().flatten(-2) / _ONE
     return result
