@@ -40,6 +40,19 @@ _JOURNAL = ("generation", "index", "x", "fitness")
 _SPAWN = get_context("spawn")
 
 
+class WithArguments:
+    """A function that gets more arguments after a candidate, or a population, and the generation."""
+
+    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        """Set both."""
+        self._function, self._arguments = function, arguments
+        self.with_generation = getattr(function, "with_generation", False)
+
+    def __call__(self, *candidate: Any) -> Any:
+        """Return what the function says."""
+        return self._function(*candidate, *self._arguments)
+
+
 class Evaluator:
     """Evaluates a population, a tensor or an array, by a function; an ``Objective`` of ``Trainer``.
 

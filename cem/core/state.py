@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from cem.core.adaptation import Rates, all_weights, rank_weights, rates
 from cem.core.backend import CMA_OPERATORS, OPERATORS, choose_backend, mix_seed
 from cem.core.bounds import check_bounds, into_box, start_out_of_box
-from cem.core.checks import check_device, check_distribution, check_vector
+from cem.core.checks import check_device, check_distribution, check_vector, draw_seed
 from cem.core.config import MIN_ELITES, CEMConfig
 from cem.core.variance_schedule import NamedSchedule, extended
 from cem.families.family import Family
@@ -316,8 +316,7 @@ def doubles(numbers: list[float], device: torch.device) -> Tensor:
 
 def problem_seeds(seed: Any, batch_shape: torch.Size, device: torch.device) -> Tensor:
     """Return the 64 bits of the seed of each problem, shape ``batch_shape``, int64."""
-    if seed is None:
-        seed = int(torch.randint(2**63 - 1, ()))
+    seed = draw_seed(seed)
     if isinstance(seed, (Tensor, np.ndarray)):
         seed = seed.tolist()
     if isinstance(seed, (list, tuple)):
