@@ -52,7 +52,7 @@ from cem.core.snapshot import Snapshot, copy_to_host, loaded_state
 from cem.core.state import State, bounds_of, doubles, init, problem_seeds
 from cem.core.termination import Termination
 from cem.core.variance_schedule import describe_variance_schedule, extended
-from cem.families import Categorical, Permutation
+from cem.families.family import OperatorFamily
 from kernels.support.checks import check_integer
 
 _AHEAD = 64  # generations whose extra variance is computed when a search begins
@@ -455,10 +455,9 @@ class CrossEntropyMethod:
             columns = candidates[..., first : first + family.columns]
             first += family.columns
             low, high = columns.aminmax()
-            most = family.rows[1] - 1
-            if isinstance(family, (Categorical, Permutation)) and not (low >= 0 and high <= most):
-                got = f"{low.item():g} to {high.item():g}"
-                raise ValueError(f"expected numbers from 0 to {most} in the columns of {family}, got {got}")
+            if isinstance(family, OperatorFamily) and not (low >= 0 and high < family.rows[1]):
+                wanted = f"numbers from 0 to {family.rows[1] - 1}"
+                raise ValueError(f"expected {wanted} in the columns of {family}, got {low:g} to {high:g}")
         if math.isfinite(float(candidates.sum())):  # as a rule: it takes less time than to look at each
             return fitness
         return torch.where(candidates.isfinite().all(-1), fitness.double(), math.nan)

@@ -44,11 +44,8 @@ class Float:
             check_real("step", self.step, 0.0, open_low=True)
             if self.log:
                 raise ValueError(f"expected log or step, got both: {self!r}")
-
-    @property
-    def steps(self) -> int:
-        """The steps from low to the last number of the grid; 0 without a grid."""
-        return int((self.high - self.low) / self.step + _ROUNDING) if self.step else 0
+            steps = int((self.high - self.low) / self.step + _ROUNDING)
+            object.__setattr__(self, "high", min(self.low + steps * self.step, self.high))
 
 
 @dataclass(frozen=True)
@@ -144,7 +141,9 @@ class Space:
         families: list[Family] = [*orders.values()]
         if choices:
             families.insert(0, Categorical(tuple(len(each.values) for each in choices.values())))
-        integers = [_is_integer(each) for each in numbers.values()]
+        integers = [
+            each.step is not None or (isinstance(each, Int) and not each.log) for each in numbers.values()
+        ]
         self.discrete: dict[str, Any] = {"integers": integers, "families": families}
         self.columns: dict[str, Any] = {}  # of each parameter: a number or a slice
         self.columns.update((name, number) for number, name in enumerate([*numbers, *choices]))
@@ -254,21 +253,14 @@ class Space:
                 check_real(name, value, each.low, each.high)
                 inner = math.log(value) if each.log else value
                 if each.step is not None:
-                    inner = min(round((value - each.low) / each.step), each.steps)
+                    inner = round((value - each.low) / each.step)
                 x[self.columns[name]] = inner
         return x
 
 
 def _fixed(each: Any) -> Any:
     """Return a parameter, or the only number that it may be."""
-    if isinstance(each, (Float, Int)) and (each.low == each.high or _ends(each) == (0.0, 0.0)):
-        return each.low
-    return each
-
-
-def _is_integer(each: Float | Int) -> bool:
-    """Return whether a number is searched as an integer, of a grid as the number of steps."""
-    return each.step is not None or (isinstance(each, Int) and not each.log)
+    return each.low if isinstance(each, (Float, Int)) and each.low == each.high else each
 
 
 def _outer(each: Float | Int, number: Any, exp: Any) -> Any:
@@ -281,7 +273,7 @@ def _outer(each: Float | Int, number: Any, exp: Any) -> Any:
 def _ends(each: Float | Int) -> tuple[float, float]:
     """Return the ends of a number as it is searched; of logarithms that are rounded half an integer more."""
     if each.step is not None:
-        return 0.0, float(each.steps)
+        return 0.0, float(round((each.high - each.low) / each.step))
     if not each.log:
         return float(each.low), float(each.high)
     margin = 0.5 if isinstance(each, Int) else 0.0

@@ -19,8 +19,6 @@ from kernels.support.names import unknown_name
 _LARGEST_FULL = 200  # the most parameters for which a full covariance is chosen
 MIN_ELITES = 2  # one elite has no variance: the search would stop
 
-_METHODS = ("columns", "rows", "start", "mode", "spread", "sample", "update")  # of a Family
-
 Weights = Literal["log", "equal"]
 Covariance = Literal["diagonal", "full"]
 VarianceAbout = Literal["old_mean", "new_mean"]
@@ -117,8 +115,8 @@ class CEMConfig:
             raise ValueError(f"expected flags or indices of parameters for integers, got {self.integers!r}")
         object.__setattr__(self, "integers", tuple(integers.tolist()))
         for family in self.families:
-            if missing := [name for name in _METHODS if not hasattr(family, name)]:
-                raise TypeError(f"expected a family with {', '.join(missing)}, got {family!r}")
+            if not isinstance(family, Family):
+                raise TypeError(f"expected all that cem.families.Family names of a family, got {family!r}")
         object.__setattr__(self, "families", tuple(self.families))
 
     @property

@@ -27,7 +27,7 @@ from cem.core.state import (
     tables_of,
     with_integers,
 )
-from cem.families import Categorical, Family, Permutation
+from cem.families.family import Family, OperatorFamily
 from kernels.ops.cem_update import cem_update, cem_update_reference
 from kernels.ops.cem_update.reference import rounded
 from kernels.ops.cma_update import cma_update, cma_update_reference, draw_correlated
@@ -38,9 +38,6 @@ from kernels.ops.philox import signed64
 
 Sample = Callable[[State, Tensor, int], Tensor]
 """Maps (state, rows, N) to draws of N(rows[..., 0, :], rows[..., 1, :]^2), shape (..., N, d)."""
-
-_OPERATOR_ROWS: dict[Any, int] = {Categorical.update: 0, Permutation.update: 1}
-"""Of the updates that ``update_tables`` knows how many rows there are more than columns."""
 
 
 def operator_sample(
@@ -151,8 +148,9 @@ def _with_families(state: State, candidates: Tensor, fitness: Tensor) -> State:
 
 def _has_operator(family: Family) -> bool:
     """Return whether ``update_tables``, which knows a family by its numbers alone, moves its table."""
-    more = _OPERATOR_ROWS.get(type(family).update)
-    return more is not None and family.rows[0] == family.columns + more
+    if not isinstance(family, OperatorFamily) or type(family).update is not OperatorFamily.update:
+        return False
+    return family.rows[0] == family.columns + family.more_rows
 
 
 def _move_of(family: Family) -> Move:

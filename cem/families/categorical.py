@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from cem.families.family import move_table, spread_of_rows
+from cem.families.family import OperatorFamily
 from kernels.ops.discrete.op import sample_categorical
 from kernels.ops.discrete.reference import sample_categorical_reference
 
 
 @dataclass(frozen=True)
-class Categorical:
+class Categorical(OperatorFamily):
     """Parameters with values 0 .. size - 1, in a column each, and a probability for each value.
 
     Examples:
@@ -36,6 +35,8 @@ class Categorical:
 
     sizes: tuple[int, ...]
     smoothing: float | None = None
+    operators = (sample_categorical, sample_categorical_reference)
+    more_rows = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sizes", tuple(map(int, self.sizes)))
@@ -62,20 +63,6 @@ class Categorical:
         """Return the likeliest candidate, shape (..., columns)."""
         likeliest: Tensor = table.unflatten(-1, self.rows).argmax(-1)
         return likeliest
-
-    def spread(self, table: Tensor) -> Tensor:
-        """Return for each parameter how probable another than the likeliest is, shape (..., columns)."""
-        return spread_of_rows(table, self.rows)
-
-    def sample(self, table: Tensor, size: int, *, backend: str, **noise: Any) -> Tensor:
-        """Return candidates, shape (..., size, columns), by ``sample_categorical``."""
-        draw = sample_categorical_reference if backend == "torch" else sample_categorical
-        return draw(table.unflatten(-1, self.rows), size, **noise)
-
-    def update(self, table: Tensor, candidates: Tensor, weights: Tensor) -> Tensor:
-        """Return the next table, by the equation of ``update_tables``."""
-        rule = {"rows": self.rows, "is_transition": False, "beta": self.smoothing}
-        return move_table(table, candidates, weights, **rule)  # type: ignore[arg-type]
 
 
 def Bernoulli(count: int, smoothing: float | None = None) -> Categorical:  # noqa: N802

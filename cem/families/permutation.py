@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from cem.families.family import move_table, spread_of_rows
+from cem.families.family import OperatorFamily
 from kernels.ops.discrete.op import sample_permutation
 from kernels.ops.discrete.reference import sample_permutation_reference
 from kernels.support.checks import check_integer
 
 
 @dataclass(frozen=True)
-class Permutation:
+class Permutation(OperatorFamily):
     """Orders of the items 0 .. n - 1, n columns: node transitions without return.
 
     The table has n + 1 rows: the probabilities of the first item, and of the item after each. A step draws
@@ -41,6 +40,8 @@ class Permutation:
 
     items: int
     smoothing: float | None = None
+    operators = (sample_permutation, sample_permutation_reference)
+    more_rows = 1
 
     def __post_init__(self) -> None:
         """Check the number."""
@@ -73,17 +74,3 @@ class Permutation:
             left[problems, item] = False
             row = p[problems, item + 1]
         return torch.from_numpy(found).to(table.device).view(*table.shape[:-1], self.items)
-
-    def spread(self, table: Tensor) -> Tensor:
-        """Return for each item how probable another than the likeliest is, shape (..., columns)."""
-        return spread_of_rows(table, self.rows)[..., 1:]
-
-    def sample(self, table: Tensor, size: int, *, backend: str, **noise: Any) -> Tensor:
-        """Return candidates, shape (..., size, columns), by ``sample_permutation``."""
-        draw = sample_permutation_reference if backend == "torch" else sample_permutation
-        return draw(table.unflatten(-1, self.rows), size, **noise)
-
-    def update(self, table: Tensor, candidates: Tensor, weights: Tensor) -> Tensor:
-        """Return the next table, by the equation of ``update_tables``."""
-        rule = {"rows": self.rows, "is_transition": True, "beta": self.smoothing}
-        return move_table(table, candidates, weights, **rule)  # type: ignore[arg-type]
