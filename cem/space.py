@@ -22,7 +22,7 @@ _ROUNDING = 1e-9  # of a step: where high is on the grid but for rounding, it is
 
 @dataclass(frozen=True)
 class Float:
-    """A number in [low, high]; with ``log`` searched by its logarithm, with ``step`` on a grid from low on.
+    """A number in [low, high]; with ``log`` searched by its logarithm, with ``step`` on a grid.
 
     Examples:
         >>> from cem import Float, minimize

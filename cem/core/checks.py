@@ -42,10 +42,9 @@ def draw_seed(seed: Any) -> Any:
         return int(seed.integers(2**63 - 1))
     if isinstance(seed, np.random.RandomState):
         return int(seed.randint(2**63 - 1, dtype=np.int64))
-    if seed is None or isinstance(seed, torch.Generator):
-        device = "cpu" if seed is None else seed.device
-        return int(torch.randint(2**63 - 1, (), generator=seed, device=device))
-    return seed
+    if isinstance(seed, torch.Generator):
+        return int(torch.randint(2**63 - 1, (), generator=seed, device=seed.device))
+    return int(torch.randint(2**63 - 1, ())) if seed is None else seed
 
 
 def check_vector(

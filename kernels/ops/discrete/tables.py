@@ -140,7 +140,7 @@ def move_table(
     is_transition: bool,
     beta: float | None = None,
 ) -> Tensor:
-    """Return the table of one family after a generation, by the equation above.
+    """Move the table of one family by the equation above.
 
     Args:
         table: shape (..., rows * values), float64.
