@@ -117,7 +117,8 @@ class Family(Protocol):
 def uniforms(seed: Tensor, generation: Tensor, size: int, count: int) -> Tensor:
     """Return numbers in [0, 1) of a generation.
 
-    They are float64, of shape (..., size, count), and the same on every processor. A number depends neither on the size nor on the count.
+    They are float64, of shape (..., size, count), and the same on every processor. A number depends neither
+    on the size nor on the count.
     """
     words = random_words(seed, generation, size, count, 0)
     return (words >> 11 & (1 << 53) - 1).double() * 2.0**-53
