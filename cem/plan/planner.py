@@ -206,7 +206,8 @@ class Planner:
     @property
     def best_cost(self) -> Tensor:
         """Its cost, shape ([B]), float64, a copy; NaN where no cost was usable. Waits for the device."""
-        self._warn_of_failure()
+        if self.device.type != "cpu":  # there plan() has warned
+            self._warn_of_failure()
         return self._squeeze(self._last().cost).clone()
 
     @property
