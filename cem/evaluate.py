@@ -40,6 +40,19 @@ _JOURNAL = ("generation", "index", "x", "fitness")
 _SPAWN = get_context("spawn")
 
 
+class WithArguments:
+    """A function that gets more arguments after a candidate, or a population, and the generation."""
+
+    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        """Set both."""
+        self._function, self._arguments = function, arguments
+        self.with_generation = getattr(function, "with_generation", False)
+
+    def __call__(self, *candidate: Any) -> Any:
+        """Return what the function says."""
+        return self._function(*candidate, *self._arguments)
+
+
 class Evaluator:
     """Evaluates a population, a tensor or an array, by a function; an ``Objective`` of ``Trainer``.
 
@@ -244,7 +257,7 @@ def _evaluate(function: Any, arity: int, catch: Any, generation: int, device: An
     """Evaluate a candidate, as a tensor on a device or as an array; None: it failed."""
     index, row = item
     try:
-        candidate = row if device is None else torch.from_numpy(row).to(device)
+        candidate = row.copy() if device is None else torch.tensor(row, device=device)
         value = function(*(candidate, generation)[:arity])
     except Interrupted:
         raise
@@ -260,10 +273,10 @@ def _evaluate(function: Any, arity: int, catch: Any, generation: int, device: An
 
 
 def _on_host(candidates: Any) -> tuple[Any, torch.device | None]:
-    """Return candidates as a new array, and the device of a tensor."""
+    """Return candidates as an array, not to be changed, and the device of a tensor."""
     if isinstance(candidates, Tensor):
-        return candidates.detach().cpu().numpy().copy(), candidates.device
-    return candidates.copy(), None
+        return candidates.detach().cpu().numpy(), candidates.device
+    return candidates, None
 
 
 class _Pool:

@@ -21,14 +21,14 @@ from torch import Tensor
 
 from cem.core.backend import mix_seed
 from cem.core.bounds import ends_of
-from cem.core.checks import as_real, check_real, outside
+from cem.core.checks import Seed, as_real, check_real, draw_seed, outside
 from cem.core.config import CEMConfig
-from cem.core.evaluation import Evaluation, Objective, as_evaluation
+from cem.core.evaluation import Evaluation, Objective, as_evaluation, call_with_copies, copy_of
 from cem.core.snapshot import GenerationRecord
 from cem.core.state import with_integers
 from cem.core.termination import Termination
 from cem.core.variance_schedule import describe_callable
-from cem.evaluate import Evaluator
+from cem.evaluate import Evaluator, WithArguments
 from cem.optimizer import CrossEntropyMethod
 from cem.run import ranks
 from cem.run.callbacks import Callback, MetricsWriter, ProgressBar, as_callbacks
@@ -51,7 +51,7 @@ CHECKPOINT_SECONDS = 1.0
 _LEAST_GENERATIONS, _GENERATIONS = 20, 150  # within a budget, of a small and of a large population
 _ON_A_GPU = 16  # times the population: a generation takes about as long
 _SYNONYMS = {
-    **{"x0": "Mean", "sigma0": "Std", "rng": "Seed", "random_state": "Seed", "n_jobs": "Workers"},
+    **{"sigma0": "Std", "rng": "Seed", "random_state": "Seed", "n_jobs": "Workers"},
     **dict.fromkeys(("maxfun", "maxfev", "maxfevals", "maxiter", "n_trials"), "Budget"),
 }
 _CONVERGED = ("std", "fitness_range")
@@ -160,7 +160,8 @@ class Options(TypedDict, total=False):
 
     bounds: Any
     integers: Any
-    x0: Mapping[str, Any] | None
+    x0: Any
+    args: Any
     constraints: Any
     budget: float | None
     target: float | None
@@ -183,7 +184,7 @@ class Options(TypedDict, total=False):
     backend: str
     device: str | torch.device | None
     dtype: torch.dtype | None
-    seed: int | None
+    seed: Seed
 
 
 _DEFAULTS: Options = {
@@ -249,8 +250,10 @@ def minimize(objective: Callable[..., Any], mean: Any = None, std: Any = None, *
 
             * ``bounds``: a pair (low, high) for each parameter with None for no bound,
               ``scipy.optimize.Bounds``, two numbers for all, or ``cem.Bounds(low, high)``.
-            * ``integers``: the parameters that are integers: indices, or a flag for each.
-            * ``x0``: the first candidate of a dict of parameters; those not in it are in the middle.
+            * ``integers``: those that are integers: a flag, 0 or 1, for each, or indices; see ``CEMConfig``.
+            * ``x0``: the first candidate of a dict of parameters; those not in it are in the middle. Of a
+              vector another name of ``mean``.
+            * ``args``: what the objective gets after its other arguments, a tuple or one value.
             * ``constraints``: one or a list of functions, called as ``objective`` is, of numbers of which
               none is above 0 where a candidate is feasible, shape (N, m) or (N,), of one (m,) or ();
               but for a dict of parameters also ``scipy.optimize.LinearConstraint``,
@@ -285,8 +288,8 @@ def minimize(objective: Callable[..., Any], mean: Any = None, std: Any = None, *
               population, see ``cem.run.ranks``; every one of them makes this call, and gets the result of
               one process.
             * ``backend``, ``device``, ``dtype``: as of ``CrossEntropyMethod``.
-            * ``seed``: of all restarts. None: that of the search that is resumed, or one drawn from torch's
-              global generator.
+            * ``seed``: of all restarts, a number or a generator of NumPy or torch, of which one is drawn.
+              None: that of the search that is resumed, or one drawn from torch's global generator.
 
     Raises:
         CheckpointError: If ``checkpoint`` holds another search.
@@ -346,13 +349,19 @@ class _Search(Callback):
         check_flags(**{name: options[name] for name in flags})
         self._objective, self._maximize = objective, maximize
         self._name = describe_callable(objective)
+        if options["args"] is not None:
+            arguments = options["args"] if isinstance(options["args"], tuple) else (options["args"],)
+            self._objective = objective = WithArguments(objective, arguments)
+            self._name += f" with {arguments!r}"
         self._adapts_to_noise = options["config"] is None and options["population_size"] is None
         self._space = Space(mean) if isinstance(mean, Mapping) else None
         if self._space is not None:
             self._name += f" of {self._space!r}"
             self._objective, mean, std, options = self._space.search(objective, std, options)
         elif options["x0"] is not None:
-            raise TypeError("expected x0 with a dict of parameters: a first candidate of others is the mean")
+            if mean is not None:
+                raise TypeError("expected mean or x0, which are the same of a vector, got both")
+            mean = options["x0"]
         self._options = {**options, "vectorize": options["vectorize"] or False}
         self._kind: Any = CrossEntropyMethod
         self._constraints: Constraints | None = None
@@ -381,7 +390,8 @@ class _Search(Callback):
             self._kind = partial(Constrained, constraints=self._constraints, first=first)
         dim, budget, restarts = len(first), options["budget"], options["restarts"]
         integers: dict[str, Any] = {} if options["integers"] is None else {"integers": options["integers"]}
-        self._seed, self._noisy = options["seed"], False
+        self._noisy = False
+        self._seed = None if options["seed"] is None else draw_seed(options["seed"])
         if config is None:
             config = CEMConfig.chosen(dim, options["bounds"] is not None, **integers)
         self._config = config = replace(config, **integers)
@@ -690,9 +700,9 @@ class _FirstMean:
         if generation > 1:
             found = self._evaluate(candidates, generation)
             return self._said(as_evaluation(found)) if self._noisy else found
-        candidates = candidates.copy() if isinstance(candidates, np.ndarray) else candidates.clone()
+        candidates = copy_of(candidates)
         candidates[0] = self._mean
-        found = as_evaluation(self._evaluate(candidates, generation))
+        found = as_evaluation(call_with_copies(self._evaluate, candidates, generation))
         if found.candidates is not None:
             return found
         values = torch.as_tensor(found.fitness).double()

@@ -32,6 +32,7 @@ Shamir and T. Zhang, Stochastic Gradient Descent for Non-smooth Optimization, IC
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -51,6 +52,7 @@ from cem.core.snapshot import Snapshot, copy_to_host, loaded_state
 from cem.core.state import State, bounds_of, doubles, init, problem_seeds
 from cem.core.termination import Termination
 from cem.core.variance_schedule import describe_variance_schedule, extended
+from cem.families.family import OperatorFamily
 from kernels.support.checks import check_integer
 
 _AHEAD = 64  # generations whose extra variance is computed when a search begins
@@ -131,7 +133,8 @@ class CrossEntropyMethod:
             device: Where the search lives. None: the CPU.
             dtype: ``torch.float32`` or ``torch.float64``. None: float64 if ``mean`` is, else float32.
             seed: The seed of the noise, ``0 <= seed < 2**64``; for a batch one number, from which each
-                problem's is derived, or one for each. None: drawn from torch's global generator.
+                problem's is derived, or one for each. A generator of NumPy or torch: drawn from it.
+                None: from torch's global one.
 
         Raises:
             TypeError: If an argument has the wrong type.
@@ -196,12 +199,16 @@ class CrossEntropyMethod:
 
         Args:
             candidates: The candidates evaluated, shape (..., population_size, dim), or fewer of them, (n,
-                dim): those of ``ask()``, or what was evaluated in their place (repaired, rounded).
+                dim): those of ``ask()``, or what was evaluated in their place (repaired, rounded, of another
+                search). What is told counts: a tensor that the objective changed in place is what it then
+                is. Neither bounds nor integers are asked for. One that is not finite has failed, whatever its
+                fitness; on other devices than the CPU, for which nothing waits, that is not looked for.
             fitness: The fitness of each, shape (..., population_size) or (n,): tensor, array or sequence of
                 any real dtype on any device. It is ranked in its own dtype, a sequence as float64.
 
         Raises:
-            ValueError: If a shape is wrong, or the extra variance is no variance.
+            ValueError: If a shape is wrong, the extra variance is no variance, or, on the CPU, a column of a
+                family has a number that is none of its values.
         """
         if not (
             type(fitness) is type(candidates) is Tensor
@@ -217,8 +224,10 @@ class CrossEntropyMethod:
                 expected = (len(candidates), self.dim)
             candidates = check_shape("candidates", candidates, expected).to(self.device, self.dtype)
             fitness = check_shape("fitness", fitness, expected[:-1]).to(self.device)
+        if self.device.type == "cpu":
+            fitness = self._usable(candidates, fitness)
         if self._parts or candidates.shape[0] < self._shape[0]:
-            self._parts.append((candidates, fitness))
+            self._parts.append((candidates.clone(), fitness.clone()))  # the caller may change its own
             if sum(len(part) for part, _ in self._parts) < self.population_size:
                 return
             parts, scores = (torch.cat(each) for each in zip(*self._parts, strict=True))
@@ -439,6 +448,20 @@ class CrossEntropyMethod:
             f"backend={self.backend!r}, device={str(self.device)!r}, seed={self.seed})"
         )
 
+    def _usable(self, candidates: Tensor, fitness: Tensor) -> Tensor:
+        """Return the fitness, NaN of candidates that are not finite; check the values of families."""
+        first = self._state.settings.normal
+        for family in self.config.families:
+            columns = candidates[..., first : first + family.columns]
+            first += family.columns
+            low, high = columns.aminmax()
+            if isinstance(family, OperatorFamily) and not (low >= 0 and high < family.rows[1]):
+                wanted = f"numbers from 0 to {family.rows[1] - 1}"
+                raise ValueError(f"expected {wanted} in the columns of {family}, got {low:g} to {high:g}")
+        if math.isfinite(float(candidates.sum())):  # as a rule: it takes less time than to look at each
+            return fitness
+        return torch.where(candidates.isfinite().all(-1), fitness.double(), math.nan)
+
     def _adopt(self, generation: int, state: State) -> None:
         self._state, self._generation = state, generation
         self._asked, self._parts, self._snapshot, self._termination = 0, [], None, None
@@ -473,7 +496,7 @@ class CrossEntropyMethod:
             "dim": self.dim,
             "batch": list(self.batch_shape),
             "maximize": self.maximize,
-            "integers": list(self.config.integers),
+            "integers": self.config.integers_of(self._state.settings.normal),
             "families": [str(family) for family in self.config.families],
             "bounds": None if bounds is None else str([end.tolist() for end in bounds]),
             "backend": self.backend,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -17,10 +17,12 @@ from cem.families import Categorical, Family, Permutation
 from kernels.support.checks import check_flags, check_integer
 from kernels.support.names import unknown_name
 
+_ROUNDING = 1e-9  # of a step: where high is on the grid but for rounding, it is the last number
+
 
 @dataclass(frozen=True)
 class Float:
-    """A number in [low, high]; with ``log`` searched by its logarithm.
+    """A number in [low, high]; with ``log`` searched by its logarithm, with ``step`` on a grid.
 
     Examples:
         >>> from cem import Float, minimize
@@ -32,11 +34,18 @@ class Float:
     low: float
     high: float
     log: bool = False
+    step: float | None = None
 
     def __post_init__(self) -> None:
         check_flags(log=self.log)
         check_real("low", self.low, 0.0 if self.log else -math.inf, open_low=self.log)
-        check_real("high", self.high, self.low, open_low=True)
+        check_real("high", self.high, self.low)
+        if self.step is not None:
+            check_real("step", self.step, 0.0, open_low=True)
+            if self.log:
+                raise ValueError(f"expected log or step, got both: {self!r}")
+            steps = int((self.high - self.low) / self.step + _ROUNDING)
+            object.__setattr__(self, "high", min(self.low + steps * self.step, self.high))
 
 
 @dataclass(frozen=True)
@@ -52,11 +61,12 @@ class Int:
     low: int
     high: int
     log: bool = False
+    step: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         check_flags(log=self.log)
         check_integer("low", self.low, 1 if self.log else -(2**52))
-        check_integer("high", self.high, self.low + 1, 2**52)
+        check_integer("high", self.high, self.low, 2**52)
 
 
 @dataclass(frozen=True, init=False)
@@ -72,8 +82,23 @@ class Choice:
     values: tuple[Any, ...]
 
     def __init__(self, *values: Any) -> None:
-        """Set the values, one or more."""
+        """Set the values, one or more, that differ; a list, tuple, range or array alone holds them."""
+        first = values[0] if len(values) == 1 else None
+        if isinstance(first, (set, frozenset, dict, Iterator)):
+            raise TypeError(f"expected choices one by one, or in a list or tuple, got {first!r}")
+        if isinstance(first, np.ndarray):
+            first = first.tolist()
+        values = tuple(first) if isinstance(first, (list, tuple, range)) else values
+        if not values:
+            raise ValueError("expected one choice or more, got none")
         object.__setattr__(self, "values", values)
+        if any(self.index(value) != place for place, value in enumerate(values)):
+            raise ValueError(f"expected choices that differ, got {values!r}")
+
+    def index(self, value: Any) -> int | None:
+        """Return the place of a value, of its own type if there are several, such as 1 and True."""
+        places = (place for place, other in enumerate(self.values) if _is_equal(value, other))
+        return min(places, key=lambda place: type(self.values[place]) is not type(value), default=None)
 
 
 class Bool(Choice):
@@ -102,24 +127,23 @@ class Space:
     """
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
-        """Set up; values that are no parameter are fixed."""
-        self.parameters = dict(parameters)
+        """Set up; values that are no parameter are fixed, and numbers from low to the same high."""
+        self.parameters = {name: _fixed(each) for name, each in parameters.items()}
         numbers = {name: each for name, each in self.parameters.items() if isinstance(each, (Float, Int))}
         choices = {name: each for name, each in self.parameters.items() if isinstance(each, Choice)}
         orders = {name: each for name, each in self.parameters.items() if isinstance(each, Permutation)}
         if not (numbers or choices or orders):
             kinds = "Float, Int, Choice, Bool or Permutation"
             raise ValueError(f"expected {kinds} in a dict of parameters, got {self.parameters!r}")
-        low, high = (
-            np.array([_inner(each, getattr(each, end), shift) for each in numbers.values()], dtype=float)
-            for end, shift in (("low", -0.5), ("high", 0.5))
-        )
+        low, high = np.array([_ends(each) for each in numbers.values()], dtype=float).reshape(-1, 2).T
         self.mean, self.std = (low + high) / 2, (high - low) / 4
         self.bounds = list(zip(low, high, strict=True)) or None
         families: list[Family] = [*orders.values()]
         if choices:
             families.insert(0, Categorical(tuple(len(each.values) for each in choices.values())))
-        integers = [isinstance(each, Int) and not each.log for each in numbers.values()]
+        integers = [
+            each.step is not None or (isinstance(each, Int) and not each.log) for each in numbers.values()
+        ]
         self.discrete: dict[str, Any] = {"integers": integers, "families": families}
         self.columns: dict[str, Any] = {}  # of each parameter: a number or a slice
         self.columns.update((name, number) for number, name in enumerate([*numbers, *choices]))
@@ -152,13 +176,17 @@ class Space:
     def settings(self, config: CEMConfig | None = None) -> dict[str, Any]:
         """Return mean, std, bounds and config of a search, as ``CrossEntropyMethod`` takes them."""
         if config is None:
-            config = CEMConfig.chosen(self.dim, self.bounds is not None, **self.discrete)
+            is_bounded = self.bounds is not None and not any(self.discrete["integers"])
+            config = CEMConfig.chosen(self.dim, is_bounded)
         config = replace(config, **self.discrete)
         return {"mean": self.mean, "std": self.std, "bounds": self.bounds, "config": config}
 
     def spread(self, std: Any) -> dict[str, float]:
         """Return the standard deviations of numbers; of others, how probable another value is."""
-        return {name: float(std[column].mean()) for name, column in self.columns.items()}
+        return {
+            name: float(std[column].mean()) * (getattr(self.parameters[name], "step", None) or 1.0)
+            for name, column in self.columns.items()
+        }
 
     def decode(self, x: Any) -> dict[str, Any]:
         """Return the values of a candidate, shape (dim,)."""
@@ -173,7 +201,7 @@ class Space:
             return [int(item) for item in number]
         if isinstance(each, Choice):
             return each.values[int(number)]
-        outer = math.exp(number) if each.log else number
+        outer = _outer(each, number, math.exp)
         inside = min(max(outer, each.low), each.high)
         return round(inside) if isinstance(each, Int) else inside
 
@@ -189,8 +217,9 @@ class Space:
                 continue
             column = x[:, self.columns[name]]
             if isinstance(each, (Float, Int)):
-                column = (column.exp() if isinstance(x, Tensor) else np.exp(column)) if each.log else column
-                column = column.clip(each.low, each.high)
+                column = _outer(each, column, Tensor.exp if isinstance(x, Tensor) else np.exp).clip(
+                    each.low, each.high
+                )
                 column = column.round() if isinstance(each, Int) else column
             if not isinstance(each, Float):
                 column = column.long() if isinstance(x, Tensor) else column.astype(np.int64)
@@ -205,28 +234,59 @@ class Space:
             if isinstance(self.parameters[name], Permutation):
                 x[column] = range(self.parameters[name].items)
         for name, value in values.items():
-            if name not in self.columns:
+            if name not in self.parameters:
                 raise unknown_name("parameter", name, self.columns)
             each = self.parameters[name]
-            if isinstance(each, Choice):
-                if value not in each.values:
+            if name not in self.columns:
+                if not _is_equal(value, each):
+                    raise ValueError(f"expected {name}={each!r}, which is fixed, got {value!r}")
+            elif isinstance(each, Choice):
+                place = each.index(value)
+                if place is None:
                     raise ValueError(f"expected {name} out of {each.values}, got {value!r}")
-                x[self.columns[name]] = each.values.index(value)
+                x[self.columns[name]] = place
             elif isinstance(each, Permutation):
                 if sorted(value) != list(range(each.items)):
                     raise ValueError(f"expected {name} as an order of 0 .. {each.items - 1}, got {value!r}")
                 x[self.columns[name]] = value
             else:
                 check_real(name, value, each.low, each.high)
-                x[self.columns[name]] = math.log(value) if each.log else value
+                inner = math.log(value) if each.log else value
+                if each.step is not None:
+                    inner = round((value - each.low) / each.step)
+                x[self.columns[name]] = inner
         return x
 
 
-def _inner(each: Any, end: float, shift: float) -> float:
-    """Return an end of a number as the search has it: of its logarithm, or half an integer further out."""
-    if isinstance(each, Int) and each.log:
-        end = max(end + shift, 0.5)
-    return math.log(end) if each.log else float(end)
+def _fixed(each: Any) -> Any:
+    """Return a parameter, or the only number that it may be."""
+    return each.low if isinstance(each, (Float, Int)) and each.low == each.high else each
+
+
+def _outer(each: Float | Int, number: Any, exp: Any) -> Any:
+    """Return the value of a number, or of a column, as it is searched; it may be rounded to beyond an end."""
+    if each.step is not None:
+        return each.low + number * each.step
+    return exp(number) if each.log else number
+
+
+def _ends(each: Float | Int) -> tuple[float, float]:
+    """Return the ends of a number as it is searched; of logarithms that are rounded half an integer more."""
+    if each.step is not None:
+        return 0.0, float(round((each.high - each.low) / each.step))
+    if not each.log:
+        return float(each.low), float(each.high)
+    margin = 0.5 if isinstance(each, Int) else 0.0
+    return math.log(each.low - margin), math.log(each.high + margin)
+
+
+def _is_equal(value: Any, other: Any) -> bool:
+    """Return whether two values of any kind, arrays among them, are the same."""
+    try:
+        same = value is other or value == other
+        return same if isinstance(same, bool) else bool(np.all(same))
+    except (TypeError, ValueError, RuntimeError):  # arrays of other shapes
+        return False
 
 
 class Named:

@@ -38,10 +38,9 @@ class Bounds(NamedTuple):
 
 def ends_of(bounds: Any, dim: int | None = None) -> Bounds:
     """Return bounds of any form that ``CrossEntropyMethod`` takes, of ``dim`` parameters if that is known."""
-    if hasattr(bounds, "lb") and hasattr(bounds, "ub"):
-        return Bounds(bounds.lb, bounds.ub)
-    if isinstance(bounds, Bounds):
-        return bounds
+    for low, high in (("lb", "ub"), ("low", "high")):  # of SciPy; ours, and a Box of Gymnasium
+        if hasattr(bounds, low) and hasattr(bounds, high):
+            return Bounds(getattr(bounds, low), getattr(bounds, high))
     if isinstance(bounds, (tuple, list)) and len(bounds) == 2 and all(np.ndim(end) == 0 for end in bounds):
         return Bounds(*bounds)
     if hasattr(bounds, "__len__") and len(bounds) == (dim or len(bounds)) > 0:

@@ -16,6 +16,9 @@ from kernels.loader.cuda import CUDA_TORCH_REMEDY
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
+Seed = int | np.random.Generator | np.random.RandomState | torch.Generator | None
+"""A number, or what a number is drawn from; None: torch's global generator."""
+
 
 def check_real(
     name: str, value: object, low: float = -math.inf, high: float = math.inf, *, open_low: bool = False
@@ -31,6 +34,17 @@ def check_real(
         )
         raise ValueError(f"expected {name} {' and '.join(['finite', *wanted])}, got {value!r}")
     return number
+
+
+def draw_seed(seed: Any) -> Any:
+    """Return a seed: of None a number of torch's global generator, of a generator its next number."""
+    if isinstance(seed, np.random.Generator):
+        return int(seed.integers(2**63 - 1))
+    if isinstance(seed, np.random.RandomState):
+        return int(seed.randint(2**63 - 1, dtype=np.int64))
+    if isinstance(seed, torch.Generator):
+        return int(torch.randint(2**63 - 1, (), generator=seed, device=seed.device))
+    return int(torch.randint(2**63 - 1, ())) if seed is None else seed
 
 
 def check_vector(

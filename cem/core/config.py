@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from operator import index
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -65,7 +64,9 @@ class CEMConfig:
         bound_handling: How candidates are kept within bounds: ``"clamp"``, ``"resample"`` or
             ``"transform"``; see ``cem.core.bounds``.
         mean_averaging: ``gamma`` in [0, 1] of the averaged mean; 0: ``averaged_mean`` is ``mean``.
-        integers: The parameters of the normal distribution that are integers: indices, or a flag for each.
+        integers: The parameters of the normal distribution that are integers: a flag for each, bools or 0 and
+            1 as SciPy's ``integrality``, or indices. As many numbers as parameters, all 0 or 1, are flags:
+            of two parameters [0, 1] is the second one alone.
             Candidates have the nearest ones within the bounds, and no standard deviation is too small to
             leave one: the margin of R. Hamano et al., CMA-ES with Margin, GECCO 2022.
         families: The families of discrete parameters of ``cem.families``. Their columns follow those of the
@@ -109,9 +110,13 @@ class CEMConfig:
         if self.variance_schedule is None or isinstance(self.variance_schedule, str):
             schedule = parse_variance_schedule(self.variance_schedule or "none")
             object.__setattr__(self, "variance_schedule", schedule)
-        given = np.asarray(self.integers)
-        integers = np.flatnonzero(given) if given.dtype == bool else given
-        object.__setattr__(self, "integers", tuple(map(index, integers.tolist())))
+        integers = np.asarray(self.integers)
+        if integers.ndim != 1 or not (integers.dtype.kind in "biu" or integers.size == 0):
+            raise ValueError(f"expected flags or indices of parameters for integers, got {self.integers!r}")
+        object.__setattr__(self, "integers", tuple(integers.tolist()))
+        for family in self.families:
+            if not isinstance(family, Family):
+                raise TypeError(f"expected all that cem.families.Family names of a family, got {family!r}")
         object.__setattr__(self, "families", tuple(self.families))
 
     @property
@@ -133,6 +138,18 @@ class CEMConfig:
         fraction = self.elite_fraction or (0.5 if self.paths else 0.2)
         # 0.07 * 100 is 7.000000000000001, and seven elites are meant.
         return max(MIN_ELITES, math.ceil(fraction * population_size - 1e-9))
+
+    def integers_of(self, dim: int) -> list[int]:
+        """Return the indices of the integers among ``dim`` parameters."""
+        numbers = self.integers
+        if len(numbers) == dim and set(numbers) <= {0, 1}:
+            return [i for i, flag in enumerate(numbers) if flag]
+        if bool in map(type, numbers) or sorted(numbers) != sorted({*range(dim)}.intersection(numbers)):
+            raise ValueError(
+                f"expected a flag for each of {dim} parameters, or different indices from 0 to {dim - 1}, "
+                f"for integers, got {list(numbers)}"
+            )
+        return list(numbers)
 
     def population_of(self, dim: int) -> int:
         """Return the population of a search of ``dim`` parameters that is given none; twice with families.
@@ -170,4 +187,6 @@ class CEMConfig:
         With integers they are clamped, as integers are.
         """
         config = cls.cma("full" if dim <= _LARGEST_FULL else "diagonal", **changes)
-        return replace(config, bound_handling="transform" if bounded and not config.integers else "clamp")
+        return replace(
+            config, bound_handling="clamp" if config.integers_of(dim) or not bounded else "transform"
+        )

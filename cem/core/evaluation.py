@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
 
@@ -55,3 +57,31 @@ bit it must be a function of these two alone."""
 def as_evaluation(found: Any) -> Evaluation:
     """Return what an objective gave as an ``Evaluation``."""
     return found if isinstance(found, Evaluation) else Evaluation(found)
+
+
+def copy_of(candidates: Any) -> Any:
+    """Return a copy of a tensor or an array."""
+    return candidates.copy() if isinstance(candidates, np.ndarray) else candidates.clone()
+
+
+def call_with_copies(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a user's function says of copies of tensors and arrays: it may change its arguments.
+
+    In a CUDA graph a copy would be one kernel more in every replay. There it gets the tensors themselves.
+
+    Raises:
+        ValueError: If a function that is captured in a CUDA graph changes an argument in place.
+    """
+    tensors = [argument for argument in arguments if isinstance(argument, Tensor)]
+    on_gpu = any(tensor.is_cuda for tensor in tensors) and not torch.is_inference_mode_enabled()
+    if not (on_gpu and torch.cuda.is_current_stream_capturing()):
+        copies = (copy_of(each) if isinstance(each, (Tensor, np.ndarray)) else each for each in arguments)
+        return function(*copies)
+    versions = [tensor._version for tensor in tensors]
+    result = function(*arguments)
+    if versions != [tensor._version for tensor in tensors]:
+        raise ValueError(
+            "expected a function that leaves its arguments as they are in a CUDA graph, got one changed in "
+            "place: let it begin with a copy, x = x.clone()"
+        )
+    return result

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -27,23 +27,17 @@ from cem.core.state import (
     tables_of,
     with_integers,
 )
+from cem.families.family import Family, OperatorFamily
 from kernels.ops.cem_update import cem_update, cem_update_reference
 from kernels.ops.cem_update.reference import rounded
 from kernels.ops.cma_update import cma_update, cma_update_reference, draw_correlated
 from kernels.ops.cma_update.reference import added, factorised, ranked, with_paths
-from kernels.ops.discrete.op import sample_categorical, sample_permutation
-from kernels.ops.discrete.reference import sample_categorical_reference, sample_permutation_reference
-from kernels.ops.discrete.tables import update_tables, update_tables_reference
+from kernels.ops.discrete.tables import Move, update_tables, update_tables_by, update_tables_reference
 from kernels.ops.normal import sample_normal_rows
 from kernels.ops.philox import signed64
 
 Sample = Callable[[State, Tensor, int], Tensor]
 """Maps (state, rows, N) to draws of N(rows[..., 0, :], rows[..., 1, :]^2), shape (..., N, d)."""
-
-_SAMPLES: Any = (
-    (sample_categorical, sample_permutation),
-    (sample_categorical_reference, sample_permutation_reference),
-)
 
 
 def operator_sample(
@@ -57,11 +51,13 @@ def draw(state: State, sample: Sample, size: int | None = None) -> Tensor:
     """Return the first ``size`` candidates of a generation, shape (..., N, d); None: all."""
     size = state.settings.population_size if size is None else size
     parts = [with_integers(state, _normal(state, sample, size))] if state.settings.normal else []
-    where = {"generation": state.generation, "dtype": state.distribution.dtype}
+    dtype, backend = state.distribution.dtype, state.settings.backend
     for number, (family, table) in enumerate(tables_of(state)):
-        of_rows = _SAMPLES[state.settings.backend == "torch"][family.rows[0] != family.columns]
         seed = state.seed ^ signed64(mix_seed(number, 0)) if number else state.seed
-        parts.append(of_rows(table.unflatten(-1, family.rows), size, seed=seed, **where))
+        options: Any = {"generation": state.generation, "dtype": dtype, "backend": backend}
+        columns = family.sample(table, size, seed=seed, **options)
+        _check_shape(family, "sample", columns, (*table.shape[:-1], size, family.columns))
+        parts.append(columns.to(dtype))
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
 
@@ -132,18 +128,48 @@ def _with_families(state: State, candidates: Tensor, fitness: Tensor) -> State:
     settings = state.settings
     assert state.discrete is not None
     numbers, columns = candidates.tensor_split([settings.normal], dim=-1)
+    families: Any = settings.families
     update: Any = update_tables
     if settings.backend == "torch":
         update = partial(update_tables_reference, fixed_order=False)
-    families = [(family.columns, *family.rows, family.smoothing) for family in settings.families]
+    if all(map(_has_operator, families)):
+        rules = [(family.columns, *family.rows, family.smoothing) for family in families]
+    else:
+        update, rules = update_tables_by, [_move_of(family) for family in families]
     old = state.discrete, state.record, state.generation
-    moved = update(fitness, columns, old, settings.num_elites, families, maximize=settings.maximize)
+    moved = update(fitness, columns, old, settings.num_elites, rules, maximize=settings.maximize)
     tables, record, generation = moved
     if settings.normal:
         new = tell(state._replace(discrete=None), numbers.contiguous(), fitness)
     else:
         new = state._replace(record=record, generation=generation)
     return new._replace(discrete=tables)
+
+
+def _has_operator(family: Family) -> bool:
+    """Return whether ``update_tables``, which knows a family by its numbers alone, moves its table."""
+    if not isinstance(family, OperatorFamily) or type(family).update is not OperatorFamily.update:
+        return False
+    return family.rows[0] == family.columns + family.more_rows
+
+
+def _move_of(family: Family) -> Move:
+    """Return columns, cells, and the update of a family by its own PyTorch."""
+
+    def move(table: Tensor, candidates: Tensor, weights: Tensor) -> Tensor:
+        moved = family.update(table, candidates.long(), weights)
+        _check_shape(family, "update", moved, table.shape)
+        succeeded = (weights != 0).any(-1, keepdim=True)
+        return torch.where(succeeded, moved.to(table), table)
+
+    rows, values = family.rows
+    return family.columns, rows * values, move
+
+
+def _check_shape(family: Family, method: str, tensor: Tensor, shape: Sequence[int]) -> None:
+    if tuple(tensor.shape) != tuple(shape):
+        expected, got = tuple(shape), tuple(tensor.shape)
+        raise ValueError(f"expected {method} of {family} to return the shape {expected}, got {got}")
 
 
 def _moved(state: State, candidates: Tensor, fitness: Tensor) -> State:

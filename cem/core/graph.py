@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cem.core.evaluation import Evaluation, Objective, as_evaluation
+from cem.core.evaluation import Evaluation, Objective, as_evaluation, call_with_copies
 from cem.core.generation import draw, operator_sample, tell
 from cem.core.snapshot import Snapshot, stacked
 from cem.core.state import CHANGING, State
@@ -68,7 +68,7 @@ class GenerationGraph:
 
     def _generation(self, state: State) -> tuple[State, Evaluation]:
         candidates = draw(state, operator_sample)
-        evaluation = as_evaluation(self._objective(candidates, state.generation))
+        evaluation = as_evaluation(call_with_copies(self._objective, candidates, state.generation))
         evaluated = candidates if evaluation.candidates is None else evaluation.candidates
         return tell(state, evaluated, evaluation.fitness), evaluation
 

@@ -35,7 +35,7 @@ class GenerationRecord:
             statistics; on other devices from the completion of the generation recorded before (for the first
             one, of the work queued before it) to that of this one.
         elapsed_s: The sum of ``seconds`` over all generations, those before a resumption included.
-        mean: The mean of the new distribution, shape (..., dim), on the CPU, not to be changed.
+        mean: The mean of the new distribution, shape (..., dim), on the CPU.
         std: Its standard deviation, in the same way.
         metrics: The metrics of the objective, by name.
     """
@@ -150,7 +150,7 @@ class Snapshot:
         """Return the record of so many generations, in which ``seconds`` passed; waits."""
         best, generation_best, elite_mean, threshold, *_ = self._figures()
         host = self._wait()
-        mean, std, *_ = host.distribution.unbind(-2)
+        mean, std = host.distribution[..., : STD + 1, :].clone().unbind(-2)
         if host.discrete is not None:
             mean, std = host.mean, host.std
         return GenerationRecord(

@@ -16,10 +16,10 @@ from torch.utils import _pytree as pytree
 from cem.core.adaptation import Rates, all_weights, rank_weights, rates
 from cem.core.backend import CMA_OPERATORS, OPERATORS, choose_backend, mix_seed
 from cem.core.bounds import check_bounds, into_box, start_out_of_box
-from cem.core.checks import check_device, check_distribution, check_vector
+from cem.core.checks import check_device, check_distribution, check_vector, draw_seed
 from cem.core.config import MIN_ELITES, CEMConfig
 from cem.core.variance_schedule import NamedSchedule, extended
-from cem.families.family import Family, spread
+from cem.families.family import Family
 from kernels.ops.cma_update import MAX_DIMENSIONS, MAX_POPULATION
 from kernels.ops.philox import signed64
 from kernels.support.checks import check_flags, check_integer
@@ -147,7 +147,7 @@ class State(NamedTuple):
         elif what == "mode":
             parts = [family.mode(table) for family, table in tables_of(self)]
         else:
-            parts = [spread(family, table)[..., -family.columns :] for family, table in tables_of(self)]
+            parts = [family.spread(table) for family, table in tables_of(self)]
         normal = vector[..., : self.settings.normal]
         return torch.cat([normal, *(part.to(vector.dtype) for part in parts)], dim=-1)
 
@@ -238,7 +238,8 @@ def init(
     check_distribution(start, first_std)
     limits = check_bounds(bounds, start)
     *batch_shape, dim = start.shape
-    whole = None if config is None or not config.integers else _integers(config.integers, start, limits)
+    integers = [] if config is None else config.integers_of(dim if normal is None else 0)
+    whole = _integers(integers, start, limits) if integers else None
     if whole is not None and limits is not None:  # an integer is clamped where it is rounded
         is_real = whole[0].isnan()
         low, high = torch.where(is_real, limits[0], -math.inf), torch.where(is_real, limits[1], math.inf)
@@ -298,10 +299,10 @@ def init(
     )
 
 
-def _integers(integers: Sequence[int], mean: Tensor, limits: tuple[Tensor, Tensor] | None) -> Tensor:
+def _integers(integers: list[int], mean: Tensor, limits: tuple[Tensor, Tensor] | None) -> Tensor:
     """Return ``State.integers`` for the indices of parameters."""
     is_integer = torch.zeros(mean.shape[-1], dtype=torch.bool)
-    is_integer[list(integers)] = True
+    is_integer[integers] = True
     infinite = torch.full_like(mean, math.inf)
     low, high = (-infinite, infinite) if limits is None else limits
     ends = (low.ceil(), high.floor())
@@ -315,8 +316,7 @@ def doubles(numbers: list[float], device: torch.device) -> Tensor:
 
 def problem_seeds(seed: Any, batch_shape: torch.Size, device: torch.device) -> Tensor:
     """Return the 64 bits of the seed of each problem, shape ``batch_shape``, int64."""
-    if seed is None:
-        seed = int(torch.randint(2**63 - 1, ()))
+    seed = draw_seed(seed)
     if isinstance(seed, (Tensor, np.ndarray)):
         seed = seed.tolist()
     if isinstance(seed, (list, tuple)):

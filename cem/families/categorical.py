@@ -7,9 +7,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from cem.families.family import OperatorFamily
+from kernels.ops.discrete.op import sample_categorical
+from kernels.ops.discrete.reference import sample_categorical_reference
+
 
 @dataclass(frozen=True)
-class Categorical:
+class Categorical(OperatorFamily):
     """Parameters with values 0 .. size - 1, in a column each, and a probability for each value.
 
     Examples:
@@ -31,6 +35,8 @@ class Categorical:
 
     sizes: tuple[int, ...]
     smoothing: float | None = None
+    operators = (sample_categorical, sample_categorical_reference)
+    more_rows = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sizes", tuple(map(int, self.sizes)))

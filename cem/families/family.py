@@ -1,20 +1,75 @@
-"""A family of discrete distributions: its columns of a candidate, and its table.
+"""A family of discrete distributions: its columns of a candidate, its table, how it draws and how it moves.
 
-The parameters of a member are a table of probabilities in rows. `kernels/ops/discrete` has the operators that
-draw from it and move it, and their equations.
+The parameters of a member are a table of numbers in rows. ``Categorical`` and ``Permutation`` draw and move
+by the operators of `kernels/ops/discrete`, which has their equations; docs/spaces.md writes another family.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
+import torch
 from torch import Tensor
 
+from kernels.ops.discrete.reference import random_words
+from kernels.ops.discrete.tables import move_table as move_table
 
+
+@runtime_checkable
 class Family(Protocol):
     """A family: a frozen value, the table of its first member, and functions of a table.
 
-    A table has shape (..., rows * values), float64.
+    A table has shape (..., rows * values), float64; leading dimensions are problems side by side. The methods
+    are PyTorch on any device; in a CUDA graph, or under ``torch.compile``, without branches on values.
+
+    Examples:
+        A Markov chain, in which each state depends on the one before; another ``update`` is any function of
+        table, candidates and weights:
+
+        >>> import math, torch
+        >>> from dataclasses import dataclass
+        >>> from cem import CEMConfig, minimize
+        >>> from cem.families import move_table, uniforms
+        >>> @dataclass(frozen=True)
+        ... class Chain:
+        ...     columns: int
+        ...     states: int
+        ...
+        ...     @property
+        ...     def rows(self):  # of the first state, and after each state
+        ...         return self.states + 1, self.states
+        ...
+        ...     def start(self):
+        ...         return torch.full((math.prod(self.rows),), 1 / self.states, dtype=torch.float64)
+        ...
+        ...     def walk(self, table, choose):
+        ...         p, path = table.unflatten(-1, self.rows), []
+        ...         row = p[..., :1, :]
+        ...         for step in range(self.columns):
+        ...             path.append(choose(row, step))  # (..., N, 1)
+        ...             row = p[..., 1:, :].take_along_dim(path[-1], dim=-2)
+        ...         return torch.cat(path, dim=-1)
+        ...
+        ...     def sample(self, table, size, *, seed, generation, **_):
+        ...         u = uniforms(seed, generation, size, self.columns).split(1, dim=-1)
+        ...         below = lambda p, step: p.cumsum(-1)[..., :-1] <= u[step]
+        ...         return self.walk(table, lambda p, step: below(p, step).sum(-1, keepdim=True))
+        ...
+        ...     def mode(self, table):
+        ...         return self.walk(table, lambda p, _: p.argmax(-1, keepdim=True)).squeeze(-2)
+        ...
+        ...     def spread(self, table):
+        ...         doubt = 1 - table.unflatten(-1, self.rows).amax(-1)
+        ...         return doubt.mean(-1, keepdim=True).expand(*table.shape[:-1], self.columns)
+        ...
+        ...     def update(self, table, candidates, weights):
+        ...         return move_table(table, candidates, weights, rows=self.rows, is_transition=True)
+        >>> def breaks(x):  # of the cycle 0 1 2 0 1 2 ..., to be ended in 2
+        ...     return ((x[:, 1:] - x[:, :-1] - 1) % 3 != 0).sum(-1) + (x[:, -1] != 2)
+        >>> config = CEMConfig.cma(families=[Chain(7, 3)])
+        >>> minimize(breaks, torch.zeros(0), 1.0, config=config, budget=2000, target=0, seed=1).x
+        tensor([2., 0., 1., 2., 0., 1., 2.])
     """
 
     @property
@@ -22,21 +77,76 @@ class Family(Protocol):
         """The number of columns of a candidate."""
 
     @property
-    def smoothing(self) -> float | None:
-        """beta, the weight of a generation in (0, 1]; None: by the population."""
-
-    @property
     def rows(self) -> tuple[int, int]:
-        """The rows of the table, one per column or, of transitions, one more; and the values in each."""
+        """The rows of the table, and the values in each."""
 
     def start(self) -> Tensor:
-        """Return the first table, on the CPU."""
+        """Return the first table, shape (rows * values,), on the CPU."""
 
     def mode(self, table: Tensor) -> Tensor:
         """Return the likeliest candidate, shape (..., columns)."""
 
+    def spread(self, table: Tensor) -> Tensor:
+        """Return for each column how far it is from certain, shape (..., columns); 0 where it is."""
 
-def spread(family: Family, table: Tensor) -> Tensor:
-    """Return for each row how probable it is that its value is not the likeliest, shape (..., rows)."""
-    greatest: Tensor = table.unflatten(-1, family.rows).amax(-1)
-    return 1 - greatest
+    def sample(
+        self,
+        table: Tensor,
+        size: int,
+        *,
+        seed: Tensor,
+        generation: Tensor,
+        dtype: torch.dtype,
+        backend: str,
+    ) -> Tensor:
+        """Return candidates, whole numbers of any dtype, shape (..., size, columns).
+
+        They are a function of seed, shape (...), int64, and generation, shape (), int64, as ``uniforms`` is,
+        and the first ones do not depend on the size. ``dtype`` is that of the search. Its ``backend`` is
+        "torch" where no operator is to be used.
+        """
+
+    def update(self, table: Tensor, candidates: Tensor, weights: Tensor) -> Tensor:
+        """Return the next table of candidates, shape (..., N, columns), int64.
+
+        The weights, shape (..., N), float64, are by rank: those of the better half sum to 1, those of the
+        worse half mirror them. Where every candidate has failed the table stays, whatever this returns.
+        """
+
+
+def uniforms(seed: Tensor, generation: Tensor, size: int, count: int) -> Tensor:
+    """Return numbers in [0, 1) of a generation.
+
+    They are float64, of shape (..., size, count), and the same on every processor. A number depends neither
+    on the size nor on the count.
+    """
+    words = random_words(seed, generation, size, count, 0)
+    return (words >> 11 & (1 << 53) - 1).double() * 2.0**-53
+
+
+class OperatorFamily:
+    """What ``Categorical`` and ``Permutation`` share: the operators of `kernels/ops/discrete` draw and move.
+
+    Attributes:
+        operators: The one that draws, and its reference.
+        more_rows: The rows of the table beyond one per column: 1 of transitions.
+    """
+
+    operators: ClassVar[tuple[Callable[..., Tensor], Callable[..., Tensor]]]
+    more_rows: ClassVar[int]
+
+    def spread(self: Any, table: Tensor) -> Tensor:
+        """Return for each column how probable it is that its row has another than the likeliest value."""
+        greatest: Tensor = table.unflatten(-1, self.rows).amax(-1)
+        return 1 - greatest[..., self.more_rows :]
+
+    def sample(self: Any, table: Tensor, size: int, *, backend: str, **noise: Any) -> Tensor:
+        """Return candidates, shape (..., size, columns)."""
+        draw = self.operators[backend == "torch"]
+        drawn: Tensor = draw(table.unflatten(-1, self.rows), size, **noise)
+        return drawn
+
+    def update(self: Any, table: Tensor, candidates: Tensor, weights: Tensor) -> Tensor:
+        """Return the next table, by the equation of ``update_tables``."""
+        options = {"is_transition": self.more_rows == 1, "beta": self.smoothing}
+        return move_table(table, candidates, weights, rows=self.rows, **options)

@@ -8,11 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cem.families.family import OperatorFamily
+from kernels.ops.discrete.op import sample_permutation
+from kernels.ops.discrete.reference import sample_permutation_reference
 from kernels.support.checks import check_integer
 
 
 @dataclass(frozen=True)
-class Permutation:
+class Permutation(OperatorFamily):
     """Orders of the items 0 .. n - 1, n columns: node transitions without return.
 
     The table has n + 1 rows: the probabilities of the first item, and of the item after each. A step draws
@@ -37,6 +40,8 @@ class Permutation:
 
     items: int
     smoothing: float | None = None
+    operators = (sample_permutation, sample_permutation_reference)
+    more_rows = 1
 
     def __post_init__(self) -> None:
         """Check the number."""

@@ -10,6 +10,7 @@ Sample-efficient Cross-Entropy Method for Real-time Planning, CoRL 2020, https:/
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,14 +19,19 @@ import torch
 from torch import Tensor
 
 from cem.core.backend import choose_backend, mix_seed
+from cem.core.bounds import ends_of
 from cem.core.checks import (
+    Seed,
     as_torch_takes_it,
     check_device,
     check_distribution,
     check_real,
     check_shape,
     check_vector,
+    draw_seed,
+    outside,
 )
+from cem.core.evaluation import call_with_copies
 from cem.core.state import BEST, BEST_FITNESS, FAILED, MEAN, STD
 from kernels.ops.cem_update import cem_update, cem_update_reference
 from kernels.ops.normal import sample_normal_rows
@@ -83,7 +89,7 @@ class Planner:
         cost: Cost,
         horizon: int,
         action_dim: int,
-        bounds: tuple[Any, Any],
+        bounds: Any,
         *,
         num_envs: int | None = None,
         num_samples: int = 100,
@@ -97,7 +103,7 @@ class Planner:
         execute: str = "best",
         maximize: bool = False,
         backend: str = "auto",
-        seed: int | None = None,
+        seed: Seed = None,
         device: str | torch.device = "cpu",
         dtype: torch.dtype = torch.float32,
         graph: bool | None = None,
@@ -109,11 +115,12 @@ class Planner:
             cost: ``cost(state, plans)``: the cost of every plan, shape (N,), any real dtype, of a state as it
                 was given to ``plan()`` and plans of shape (N, horizon, action_dim); with ``num_envs`` states
                 (B, ...) and plans (B, N, horizon, action_dim) -> (B, N). A plan whose cost is NaN is never
-                chosen. It must not change the plans. ``rollout_cost`` makes one of a model of single steps.
+                chosen. ``rollout_cost`` makes one of a model of single steps.
             horizon: Actions per plan, ``>= 1``.
             action_dim: A, numbers per action, ``>= 1``.
-            bounds: (low, high) of actions, each one number or shape (A,), finite, low < high. Plans are
-                clamped into them.
+            bounds: (low, high) of actions, each one number or shape (A,), low < high; a Box of Gymnasium,
+                ``scipy.optimize.Bounds`` or ``cem.Bounds``. Plans are clamped into them. None, or an infinite
+                end: no bound; the search then begins at 0, or the end nearest to it, and needs ``std``.
             num_envs: B, environments planned for side by side; ``None``: one, without a leading dimension.
             num_samples: N, plans evaluated in the first iteration for each environment, ``>= 4``.
             iterations: Iterations per step, ``>= 1``.
@@ -131,7 +138,8 @@ class Planner:
                 the last mean; with a noisy cost the better choice.
             maximize: True if ``cost`` returns what shall be large, such as a sum of rewards.
             backend: As of ``CrossEntropyMethod``; backends draw different noise for the same seed.
-            seed: The seed of all noise, ``0 <= seed < 2**63``. ``None``: drawn from torch's global generator.
+            seed: The seed of all noise, ``0 <= seed < 2**63``, or a generator of NumPy or torch, from which
+                it is drawn. ``None``: torch's global generator.
             device: The device of plans, and of the states that the cost is given.
             dtype: Of the plans: ``torch.float32`` or ``torch.float64``.
             graph: Whether to capture and replay a CUDA graph. Default: with backend ``"cuda"``.
@@ -149,9 +157,7 @@ class Planner:
         self.iterations = check_integer("iterations", iterations, 1)
         elites = max(2, math.ceil(self.num_samples / 10)) if num_elites is None else num_elites
         self.num_elites = check_integer("num_elites", elites, 2, self.num_samples // 2)
-        self.seed = (
-            int(torch.randint(2**63 - 1, ())) if seed is None else check_integer("seed", seed, 0, 2**63 - 1)
-        )
+        self.seed = check_integer("seed", draw_seed(seed), 0, 2**63 - 1)
         shrink, beta = check_real("shrink", shrink, 1.0), check_real("beta", beta, 0.0)
         sizes = (round(self.num_samples / shrink**i) for i in range(self.iterations))
         self._sizes = [max(2 * self.num_elites, size) for size in sizes]
@@ -161,10 +167,20 @@ class Planner:
         self._cost = torch.compile(cost, dynamic=False if shrink == 1.0 else None) if compile else cost
         self._coloring = coloring_matrix(self.horizon, beta).to(self.device, dtype) if beta > 0 else None
 
+        if bounds is None:
+            bounds = (-math.inf, math.inf)
+        elif hasattr(bounds, "low") or hasattr(bounds, "lb"):
+            bounds = ends_of(bounds)
+        if not hasattr(bounds, "__len__") or len(bounds) != 2:
+            raise TypeError(f"expected (low, high), a Box, Bounds or None for bounds, got {bounds!r}")
         low, high = self._low, self._high = [self._actions("bounds", end) for end in bounds]
-        if not bool((low.isfinite() & high.isfinite() & (low < high)).all()):
-            raise ValueError(f"expected finite bounds with low < high, got {bounds!r}")
-        self._first_mean = (low + high) / 2
+        if not bool((low < high).all()):
+            raise ValueError(f"expected bounds with low < high, got {bounds!r}")
+        is_finite = low.isfinite() & high.isfinite()
+        if std is None and not bool(is_finite.all()):
+            raise ValueError(f"expected std, or finite bounds, got {bounds!r}")
+        nearest_to_zero = torch.zeros_like(low).clamp(low, high)
+        self._first_mean = torch.where(is_finite, (low + high) / 2, nearest_to_zero)
         self._first_std = (high - low) / 3 if std is None else self._actions("std", std)
         check_distribution(self._first_mean, self._first_std)
 
@@ -189,7 +205,9 @@ class Planner:
 
     @property
     def best_cost(self) -> Tensor:
-        """Its cost, shape ([B]), float64, a copy; NaN where every cost was."""
+        """Its cost, shape ([B]), float64, a copy; NaN where no cost was usable. Waits for the device."""
+        if self.device.type != "cpu":  # there plan() has warned
+            self._warn_of_failure()
         return self._squeeze(self._last().cost).clone()
 
     @property
@@ -220,7 +238,9 @@ class Planner:
 
         Returns:
             The action, a new tensor of shape ([B,] A) on the device of the planner; a NumPy array where the
-            state is one. Where no plan has a usable cost it is that of the shifted mean.
+            state is one. Where no plan has a usable cost (NaN, or infinite on the bad side) it is that of the
+            shifted mean; a RuntimeWarning says so, on the CPU at once, on other devices, for which nothing
+            waits, by ``best_cost``.
         """
         given = torch.as_tensor(as_torch_takes_it(state), device=self.device)
         if self.num_envs is not None and (given.dim() == 0 or len(given) != self.num_envs):
@@ -229,6 +249,8 @@ class Planner:
             self._replay(given)
         else:
             self._keep(*self._search(given, self._memory))
+        if self.device.type == "cpu":
+            self._warn_of_failure()
         action = self._squeeze(self._last().action).clone()
         return action.cpu().numpy() if isinstance(state, np.ndarray) else action
 
@@ -263,6 +285,17 @@ class Planner:
                     self._keep(*self._search(static, self._memory))
                 captured = self._captured = graph, static
             captured[0].replay()
+
+    def _warn_of_failure(self) -> None:
+        failed = self._last().cost.isnan()
+        if bool(failed.any()):
+            where = "" if self.num_envs is None else f" in environments {failed.nonzero()[:, 0].tolist()}"
+            warnings.warn(
+                f"no plan has a usable cost{where}: all are NaN or infinite on the bad side, and the action "
+                "is that of the mean before",
+                RuntimeWarning,
+                stacklevel=outside(),
+            )
 
     def _last(self) -> _Found:
         if self._found is None:
@@ -348,10 +381,8 @@ class Planner:
         """Return the costs of plans, shape (B, N)."""
         size = plans.shape[1]
         expected = (size,) if self.num_envs is None else (self.num_envs, size)
-        drawn = plans._version
-        found = self._cost(state, plans.view(*expected, self.horizon, self.action_dim))
-        if plans._version != drawn:
-            raise ValueError("expected a cost that leaves plans as they are, got them changed in place")
+        shaped = plans.view(*expected, self.horizon, self.action_dim)
+        found = call_with_copies(self._cost, state, shaped)
         return check_shape("costs", found, expected).to(plans.device).reshape(-1, size)
 
 

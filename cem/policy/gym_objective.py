@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from cem.core.backend import mix_seed
+from cem.core.checks import Seed, draw_seed
 from cem.core.evaluation import Evaluation
 from cem.policy.parameter_vector import ParameterVector
 from kernels.support.checks import check_flags, check_integer
@@ -94,7 +95,7 @@ class GymObjective:
         vectorization_mode: str = "sync",
         max_steps: int | None = None,
         normalize_observations: bool = True,
-        seed: int | None = None,
+        seed: Seed = None,
     ) -> None:
         """Make an environment to look at its spaces.
 
@@ -107,11 +108,10 @@ class GymObjective:
             vectorization_mode: ``"sync"``: one after another; ``"async"``: each in a process of its own.
             max_steps: The most steps of an episode, within the environment's own limit.
             normalize_observations: Whether to.
-            seed: ``0 <= seed < 2**63``. None: drawn from torch's global generator.
+            seed: ``0 <= seed < 2**63``, or a generator. None: drawn from torch's global generator.
         """
         check_flags(normalize_observations=normalize_observations)
-        self.seed = int(torch.randint(2**63 - 1, ())) if seed is None else seed
-        check_integer("seed", self.seed, 0, 2**63 - 1)
+        self.seed = check_integer("seed", draw_seed(seed), 0, 2**63 - 1)
         self._episodes = check_integer("episodes", episodes, 1)
         self._num_envs = check_integer("num_envs", num_envs, 1)
         self._mode, self._normalizes = vectorization_mode, normalize_observations

@@ -11,7 +11,8 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from cem.core.checks import as_real, check_real, outside
+from cem.core.checks import Seed, as_real, check_real, draw_seed, outside
+from cem.core.evaluation import call_with_copies
 from cem.evaluate import Evaluator, Workers
 from cem.rare.families import Family
 from kernels.support.checks import check_integer
@@ -70,7 +71,7 @@ def rare_event_probability(
     final_samples: int = 100_000,
     vectorize: bool | str = False,
     workers: Workers | None = None,
-    seed: int | None = None,
+    seed: Seed = None,
 ) -> RareEvent[_Member]:
     """Estimate the probability that the score of a random vector reaches a level.
 
@@ -111,14 +112,14 @@ def rare_event_probability(
     """
     level, total = check_real("level", level), check_integer("final_samples", final_samples, 2)
     size = check_integer("population_size", population_size, 2)
-    seed = int(torch.randint(2**63 - 1, ())) if seed is None else check_integer("seed", seed, 0, 2**64 - 1)
+    seed = check_integer("seed", draw_seed(seed), 0, 2**64 - 1)
     failed = list[int]()  # by generation
 
     def draw(member: Family, size: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return candidates, scores and logarithms of weights, of a new generation."""
         generation = len(failed)
         x = member.sample(size, seed=seed, generation=generation)
-        scores = as_real("scores", evaluate(x, generation).fitness).to(x)
+        scores = as_real("scores", call_with_copies(evaluate, x, generation).fitness).to(x)
         failed.append(int(scores.isnan().sum()))
         log_weights = family.log_density(x) - member.log_density(x)
         return x, torch.where(scores.isnan(), -math.inf, scores), log_weights

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from cem.core.checks import as_real
-from cem.core.evaluation import Evaluation
+from cem.core.evaluation import Evaluation, call_with_copies
 from cem.core.snapshot import Snapshot
 from cem.core.state import BEST, BEST_FITNESS, with_integers
 from cem.core.variance_schedule import describe_callable
@@ -63,7 +63,7 @@ class Constraints:
         """Return g, shape (N, m), float64, and whether each is an equality, shape (m,)."""
         columns, equal = [], []
         for function, low, high, _ in self._parts:
-            values = _numbers(function(candidates))
+            values = _numbers(call_with_copies(function, candidates))
             if values.ndim not in (1, 2) or len(values) != len(candidates):
                 raise ValueError(
                     f"expected constraints of shape ({len(candidates)}, m) or ({len(candidates)},), got "

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from cem import CheckpointError, Evaluation, Interrupted, StopRequest, minimize
+from cem import CheckpointError, Evaluation, Float, Interrupted, StopRequest, minimize
 from cem.evaluate import Evaluator
 
 NOTES = hasattr(Exception, "add_note")  # Python 3.11
@@ -267,3 +267,32 @@ def test_a_journal_spares_the_candidates_of_a_former_run(tmp_path):
 def test_options_that_make_no_sense_are_refused(options):
     with pytest.raises(ValueError, match="expected"):
         evaluator(sphere, **options)
+
+
+def shifted(x, *others):
+    *_, shift, scale = others
+    return float((((x - shift) * scale) ** 2).sum())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"vectorize": "loop"},
+        {"vectorize": "loop", "with_generation": True},
+        {"workers": map},
+        {"workers": 2},
+    ],
+)
+def test_args_follow_the_candidate_as_scipy_has_it(options):
+    found = minimize(shifted, x0=np.zeros(2), std=2.0, args=(1.0, 2.0), budget=100, seed=1, **options)
+    plain = minimize(lambda x: shifted(x, 1.0, 2.0), np.zeros(2), 2.0, vectorize="loop", budget=100, seed=1)
+    assert (found.x == plain.x).all()
+
+
+def test_one_argument_needs_no_tuple_and_populations_and_dicts_get_it_too():
+    population = minimize(lambda x, a: ((x - a) ** 2).sum(-1), torch.zeros(2), 1.0, args=2.0, seed=1)
+    assert population.x == pytest.approx([2.0, 2.0], abs=1e-3)
+    named = minimize(lambda p, a: (p["x"] - a) ** 2, {"x": Float(0, 3)}, args=(2.0,), budget=200, seed=1)
+    assert named.x["x"] == pytest.approx(2.0, abs=1e-3)
+    with pytest.raises(TypeError, match="expected mean or x0"):
+        minimize(sphere, [0.0], 1.0, x0=[0.0])

@@ -1,5 +1,6 @@
 import itertools
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from searches import ON_A_GPU
 
 from cem import CEMConfig, CrossEntropyMethod, minimize
 from cem.core.graph import GenerationGraph
-from cem.families import Bernoulli, Categorical, Permutation
+from cem.families import Bernoulli, Categorical, Permutation, move_table, uniforms
 from cem.functional import ask, tell
 from kernels import update_tables
 
@@ -25,6 +26,47 @@ def run(optimizer, f, generations):
         candidates = optimizer.ask()
         optimizer.tell(candidates, f(candidates))
     return optimizer
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A Markov chain: the rows of its table are the first state's, and those after each state."""
+
+    steps: int
+    states: int
+
+    @property
+    def columns(self):
+        return self.steps
+
+    @property
+    def rows(self):
+        return self.states + 1, self.states
+
+    def start(self):
+        return torch.full((math.prod(self.rows),), 1 / self.states, dtype=torch.float64)
+
+    def mode(self, table):
+        return self.walk(table, lambda row: row.argmax(-1, keepdim=True)).squeeze(-2)
+
+    def spread(self, table):
+        doubt = 1 - table.unflatten(-1, self.rows).amax(-1)
+        return doubt.mean(-1, keepdim=True).expand(*table.shape[:-1], self.steps)
+
+    def sample(self, table, size, *, seed, generation, **_):
+        numbers = iter(uniforms(seed, generation, size, self.steps).split(1, dim=-1))
+        return self.walk(table, lambda row: (row.cumsum(-1)[..., :-1] <= next(numbers)).sum(-1, keepdim=True))
+
+    def walk(self, table, choose):
+        p = table.unflatten(-1, self.rows)
+        row, path = p[..., :1, :], []
+        for _ in range(self.steps):
+            path.append(choose(row))
+            row = p[..., 1:, :].take_along_dim(path[-1], dim=-2)
+        return torch.cat(path, dim=-1)
+
+    def update(self, table, candidates, weights):
+        return move_table(table, candidates, weights, rows=self.rows, is_transition=True)
 
 
 def test_columns_are_those_of_the_normal_distribution_then_of_the_families():
@@ -113,6 +155,57 @@ def test_a_search_resumes():
         search([Categorical([5] * 3 + [4])], mean=[9.0]).load_state_dict(half.state_dict())
 
 
+@pytest.mark.parametrize("steps", [6, 7, 20])
+@pytest.mark.parametrize("backend", ["cpu", "torch"])
+def test_a_family_of_ones_own_draws_and_moves_as_it_says(steps, backend):
+    chain = Chain(steps, 6)
+    cycle = torch.cat([torch.eye(6)[2:3], torch.eye(6).roll(1, 1)]).double().flatten()  # 2 3 4 5 0 1 ...
+    seed, generation = torch.tensor(1), torch.tensor(0)
+    assert (chain.sample(cycle, 5, seed=seed, generation=generation) == (torch.arange(steps) + 2) % 6).all()
+
+    def broken(x):  # links that are not those of the cycle
+        return (x[..., 1:] != (x[..., :-1] + 1) % 6).sum(-1) + (x[..., 0] != 2)
+
+    optimizer = search([Categorical((3,)), chain], 100, mean=[0.0], backend=backend)
+    first = optimizer.ask()
+    assert first.shape == (100, steps + 2)
+    assert (first[:, 2:].diff() == 0).any()  # no permutation
+    run(optimizer, lambda x: broken(x[:, 2:]) + x[:, 0] ** 2 + x[:, 1], 60)
+    assert optimizer.best[1:].tolist() == [0, *((step + 2) % 6 for step in range(steps))]
+    assert optimizer.mean[2:].equal(optimizer.best[2:])
+    assert optimizer.std.shape == (steps + 2,)
+    assert minimize(broken, torch.zeros(0), 1.0, config=optimizer.config, budget=4000, seed=1).fun == 0
+
+
+def test_own_families_take_batches_failures_and_resume():
+    chain = Chain(4, 3)
+    batch = search([chain], 30, mean=torch.zeros(2, 0).tolist(), seed=[5, 6])
+    alone = search([chain], 30, seed=6)
+    for optimizer in (batch, alone):
+        run(optimizer, lambda x: x.sum(-1), 3)
+    assert batch.state.discrete[1].equal(alone.state.discrete)
+    again = search([chain], 30, seed=6)
+    again.load_state_dict(alone.state_dict())
+    assert again.ask().equal(alone.ask())
+    with pytest.warns(RuntimeWarning, match="all 30"):
+        run(again, lambda x: x[:, 0] * math.nan, 1)
+    assert again.state.discrete.equal(alone.state.discrete)
+
+
+def test_what_a_family_lacks_or_returns_wrong_is_named():
+    class Short(Chain):
+        def sample(self, table, size, **options):
+            return super().sample(table, size, **options)[..., 1:]
+
+    class Table:
+        columns, rows = 3, (3, 4)
+
+    with pytest.raises(ValueError, match=r"expected sample of .* shape \(40, 4\), got \(40, 3\)"):
+        search([Short(4, 3)]).ask()
+    with pytest.raises(TypeError, match=r"expected all that cem\.families\.Family"):
+        search([Table()])
+
+
 def test_pairs_that_depend_on_each_other_are_found():
     # One right value of a pair gains 0.4 of what both do. Seeds are fixed; 20 of 20 seeds took 640 to 1,300.
     def f(x):
@@ -139,6 +232,27 @@ def test_a_short_route_is_found():
 
 
 class TestIntegers:
+    @pytest.mark.parametrize(
+        ("integers", "expected"),
+        [
+            (np.array([1, 0]), [0]),
+            ([0, 1], [1]),
+            (torch.tensor([False, True]), [1]),
+            ([1], [1]),
+            ((), []),
+        ],
+    )
+    def test_flags_are_those_of_scipy_and_other_numbers_indices(self, integers, expected):
+        found = minimize(lambda x: (x - 0.4).square().sum(-1), torch.zeros(2), 2.0, integers=integers, seed=1)
+        assert (np.flatnonzero(found.x == found.x.round()) == expected).all()
+
+    @pytest.mark.parametrize("integers", [[True], [0, 0], [2, 2], [5], [-1], [1, 0, 0, 1], [0.5], 1, True])
+    def test_integers_of_other_parameters_are_refused(self, integers):
+        with pytest.raises(ValueError, match=r"expected .* for integers, got"):
+            minimize(lambda x: x.sum(-1), torch.zeros(3), 1.0, integers=integers)
+        with pytest.raises(ValueError, match=r"expected .* for integers, got"):
+            CrossEntropyMethod([0.0] * 3, 1.0, maximize=True, config=CEMConfig(integers=integers))
+
     def test_candidates_are_integers_within_the_bounds(self):
         config, bounds = CEMConfig.cma(integers=[False, True, True]), [(None, None), (-1.5, 2), (0, None)]
         start = [0.5, 0.0, 3.0], 2.0, 200

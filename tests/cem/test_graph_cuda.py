@@ -49,6 +49,18 @@ class TestGraph:
         assert bits(graph) == bits(eager)
         assert torch.equal(graph.ask(), eager.ask())
 
+    def test_refuses_an_objective_that_changes_its_argument_which_others_may(self):
+        def changing(candidates, generation):
+            return sphere(candidates.mul_(2), generation)
+
+        eager, pure = make(), make()
+        for _ in range(3):
+            Trainer(eager, changing, generations=eager.generation + 1).run()
+            step(pure, lambda candidates, generation: sphere(2 * candidates, generation))
+        assert bits(eager) == bits(pure)
+        with pytest.raises(ValueError, match="expected a function that leaves its arguments as they are"):
+            make().capture(changing)()
+
     def test_of_a_batch_with_metrics_and_other_candidates_is_the_generations_one_by_one(self):
         def objective(candidates, generation):
             repaired = candidates.round(decimals=1)

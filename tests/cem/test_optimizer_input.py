@@ -1,9 +1,11 @@
 import math
 
+import numpy as np
 import pytest
 import torch
 
-from cem import Bounds, CEMConfig, CrossEntropyMethod
+from cem import Bounds, CEMConfig, CrossEntropyMethod, minimize
+from cem.families import Categorical
 
 NAN = math.nan
 
@@ -83,3 +85,46 @@ def test_the_direction_must_be_said():
 def test_a_cuda_device_that_is_not_there_is_refused():
     with pytest.raises(ValueError, match=r"torch finds no CUDA device; .*or use device 'cpu'"):
         CrossEntropyMethod([0.0], 1.0, 10, maximize=True, device="cuda")
+
+
+@pytest.mark.parametrize(
+    "make", [np.random.default_rng, np.random.RandomState, lambda n: torch.Generator().manual_seed(n)]
+)
+def test_a_seed_may_be_drawn_from_a_generator(make):
+    def search(seed):
+        return CrossEntropyMethod([0.0, 0.0], 1.0, maximize=False, seed=seed)
+
+    generator = make(1)
+    first, second, again = search(generator), search(generator), search(make(1))
+    assert first.seed == again.seed != second.seed
+    assert first.ask().equal(again.ask())
+    results = [minimize(lambda x: x.square().sum(-1), [1.0], 1.0, budget=60, seed=make(n)) for n in (1, 1, 2)]
+    assert results[0].x == results[1].x != results[2].x
+
+
+@pytest.mark.parametrize("backend", ["cpu", "torch"])
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_candidate_that_is_not_finite_has_failed(backend, value):
+    options = {"maximize": False, "config": CEMConfig.cma(), "backend": backend, "seed": 1}
+    searches = [CrossEntropyMethod([0.0, 0.0], 1.0, 10, **options) for _ in range(2)]
+    x = searches[0].ask()
+    fitness = x.square().sum(1)
+    best = fitness.argmin()
+    told = x.clone()
+    told[best, 0] = value
+    searches[0].tell(told, fitness)
+    fitness[best] = math.nan
+    searches[1].tell(x, fitness)
+    assert searches[0].mean.equal(searches[1].mean)
+    assert searches[0].best.isfinite().all()
+
+
+@pytest.mark.parametrize("value", [-1.0, 3.0, math.nan])
+def test_a_value_that_a_family_does_not_have_is_refused(value):
+    config = CEMConfig.cma(families=[Categorical((3, 3))])
+    search = CrossEntropyMethod([0.0], 1.0, 10, maximize=False, config=config, seed=1)
+    x = search.ask()
+    x[4, 2] = value
+    with pytest.raises(ValueError, match="expected numbers from 0 to 2 in the columns of Categorical"):
+        search.tell(x, x[:, 0])
+    assert search.generation == 0

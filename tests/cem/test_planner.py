@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import math
 import pickle
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 from searches import ON_A_GPU
 from torch import Tensor
 
-from cem import Planner, rollout_cost
+from cem import CrossEntropyMethod, Planner, rollout_cost
 from cem.plan.planner import coloring_matrix
 
 GOAL = torch.tensor([0.5, -0.5])
@@ -129,7 +130,9 @@ def test_a_plan_whose_cost_is_nan_is_never_chosen_and_where_none_is_usable_the_p
     planner = make(cost)
     assert steps(planner, 5)[:, 0].min() >= 0.3
     mean, least = planner.mean, 2.0
-    assert torch.equal(steps(planner, 2), mean[1:3])
+    with pytest.warns(RuntimeWarning, match="no plan has a usable cost"):
+        actions = steps(planner, 2)
+    assert torch.equal(actions, mean[1:3])
     assert bool(planner.best_cost.isnan())
 
 
@@ -185,7 +188,7 @@ def test_autocast_changes_no_plan_and_a_copy_goes_on_as_the_original() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"bounds": (1.0, -1.0)}, ValueError, "expected finite bounds with low < high"),
+        ({"bounds": (1.0, -1.0)}, ValueError, "expected bounds with low < high"),
         ({"num_elites": 21}, ValueError, "num_elites"),
         ({"momentum": 1.0}, ValueError, "expected 1 - momentum finite and > 0 and <= 1, got 0.0"),
     ],
@@ -278,3 +281,44 @@ class TestGraph:
             weight.fill_(factor)
             actions = steps(planner, 4, torch.tensor([goal, goal], device="cuda"))
             assert torch.allclose(actions[-1], torch.full_like(actions[-1], factor * goal), atol=0.05)
+
+
+def test_costs_that_are_all_unusable_are_warned_of() -> None:
+    def cost(state: Tensor, plans: Tensor) -> Tensor:
+        return plans.sum((-2, -1)) + state
+
+    with pytest.warns(RuntimeWarning, match="no plan has a usable cost: all are NaN"):
+        Planner(cost, 3, 1, (-1.0, 1.0), seed=1).plan(torch.tensor(math.nan))
+    planner = Planner(cost, 3, 1, (-1.0, 1.0), num_envs=2, seed=1)
+    with pytest.warns(RuntimeWarning, match=r"no plan has a usable cost in environments \[1\]"):
+        action = planner.plan(torch.tensor([[0.0], [math.inf]]))
+    assert action.isfinite().all()
+
+
+@pytest.mark.parametrize("as_box", ["Box", "Bounds"])
+def test_bounds_may_be_a_box(as_box: str) -> None:
+    low, high = np.float32([-1, 0]), np.float32([1, 3])
+    if as_box == "Box":
+        bounds = pytest.importorskip("gymnasium").spaces.Box(low, high)
+    else:
+        bounds = pytest.importorskip("scipy.optimize").Bounds(low, high)
+    planners = [Planner(distance, 3, 2, each, seed=1) for each in (bounds, (low, high))]
+    actions = [planner.plan(torch.zeros(2)) for planner in planners]
+    assert actions[0].equal(actions[1])
+    search = CrossEntropyMethod([0.0, 1.0], 1.0, maximize=False, bounds=bounds)
+    assert (search.state.low.tolist(), search.state.high.tolist()) == ([-1, 0], [1, 3])
+
+
+def test_without_bounds_a_std_is_needed_and_the_search_begins_at_zero() -> None:
+    planner = Planner(distance, 3, 2, None, std=2.0, iterations=8, seed=1)
+    assert (planner.plan(torch.full((2,), 5.0)) - 5.0).abs().max() < 1
+    one_end = Planner(distance, 3, 2, (2.0, math.inf), std=1.0, iterations=8, seed=1)
+    assert (one_end.plan(torch.full((2,), 5.0)) - 5.0).abs().max() < 1
+    with pytest.raises(ValueError, match="expected std, or finite bounds"):
+        Planner(distance, 3, 2, None)
+    with pytest.raises(TypeError, match=r"expected \(low, high\), a Box, Bounds or None"):
+        Planner(distance, 3, 2, 1.0)
+
+
+def distance(state: Tensor, plans: Tensor) -> Tensor:
+    return (plans - state).square().sum((-2, -1))

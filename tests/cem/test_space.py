@@ -169,9 +169,15 @@ def test_values_become_columns_and_back():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Float(1.0, 1.0), "expected high finite and > 1"),
+        (lambda: Float(1.0, 0.5), "expected high finite and >= 1"),
+        (lambda: Float(1.0, 2.0, log=True, step=0.5), "expected log or step, got both"),
+        (lambda: Float(1.0, 2.0, step=0.0), "expected step finite and > 0"),
+        (lambda: Choice(), "expected one choice or more"),
+        (lambda: Choice("a", "a"), "expected choices that differ"),
+        (lambda: Choice(["a", [1], [1]]), "expected choices that differ"),
+        (lambda: minimize(loss, SPACE, x0={"epochs": 20}), "expected epochs=10, which is fixed, got 20"),
         (lambda: Float(0.0, 1.0, log=True), "expected low finite and > 0"),
-        (lambda: Int(3, 2), "expected high from 4 to"),
+        (lambda: Int(3, 2), "expected high from 3 to"),
         (lambda: minimize(loss, {"epochs": 10}), "expected Float, Int, Choice"),
         (lambda: minimize(loss, SPACE, x0={"layer": 2}), "layers"),
         (lambda: minimize(loss, SPACE, x0={"bias": 3}), "expected bias out of"),
@@ -182,3 +188,57 @@ def test_values_become_columns_and_back():
 def test_a_wrong_space_is_told_in_a_sentence(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("choice", "values"),
+    [
+        (Choice(["a", "b"]), ("a", "b")),
+        (Choice(range(3)), (0, 1, 2)),
+        (Choice(np.array(["a", "b"])), ("a", "b")),
+        (Choice("ab"), ("ab",)),
+        (Choice(["a"], ["b", "c"]), (["a"], ["b", "c"])),
+        (Choice(1, True, 1.0), (1, True, 1.0)),
+    ],
+)
+def test_a_list_alone_holds_the_choices(choice, values):
+    assert choice.values == values
+    space = Space({"x": choice, "y": Float(0, 1)})
+    for value in values:
+        found = space.decode(space.encode({"x": value}))["x"]
+        assert found is value or (found == value and type(found) is type(value))
+
+
+@pytest.mark.parametrize("alone", [{"a", "b"}, {"a": 1}, (x for x in "ab")])
+def test_choices_without_an_order_are_refused(alone):
+    with pytest.raises(TypeError, match="expected choices one by one, or in a list or tuple"):
+        Choice(alone)
+
+
+def test_a_number_of_equal_ends_is_fixed_and_a_result_is_a_start():
+    data = np.arange(3.0)
+    space = {"x": Float(-1, 2), "one": Int(3, 3), "half": Float(0.5, 0.5), "two": Float(2, 2.4, step=0.5)}
+
+    def f(p):
+        assert (p["one"], p["half"], p["two"]) == (3, 0.5, 2)
+        return (p["x"] - p["half"]) ** 2 + p["data"].sum()
+
+    first = minimize(f, {**space, "data": data}, budget=60, seed=1)
+    again = minimize(f, {**space, "data": data}, x0=first.x, budget=60, seed=2)
+    assert again.fun <= first.fun
+
+
+@pytest.mark.parametrize("vectorize", ["loop", False])
+def test_a_float_with_steps_lies_on_a_grid(vectorize):
+    seen = set()
+    space = {"thickness": Float(0.0625, 6.2, step=0.0625), "x": Float(-1, 2)}
+
+    def f(p):
+        seen.update(np.atleast_1d(p["thickness"]).tolist())
+        return abs(p["thickness"] - 0.7) + p["x"] ** 2
+
+    result = minimize(f, space, x0={"thickness": 6.1875}, vectorize=vectorize, budget=600, seed=1)
+    assert result.x["thickness"] == 0.6875
+    assert max(seen) == 6.1875
+    assert all((value / 0.0625).is_integer() for value in seen)
+    assert Space(space).spread(np.array([2.0, 1.0])) == {"thickness": 0.125, "x": 1.0}

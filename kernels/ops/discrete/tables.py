@@ -22,8 +22,8 @@ Probabilities are multiples of 2^-40 and weights integers: sums are exact in any
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from operator import index
 
 import torch
@@ -40,6 +40,8 @@ _ONE = 1 << 40
 _MOST = 16384  # candidates, of which CUDA counts for each the better ones
 
 State = tuple[Tensor, Tensor, Tensor]
+Move = tuple[int, int, Callable[[Tensor, Tensor, Tensor], Tensor]]
+"""Columns, cells of the table, and a function of table, candidates and weights to the next table."""
 
 
 def update_tables(
@@ -67,7 +69,10 @@ def update_tables(
     size = index(fitness.shape[-1])  # index: a number for Dynamo, where it has a symbol
     if fitness.is_cuda and size > _MOST:
         return update_tables_reference(fitness, candidates, state, num_elites, families, maximize=maximize)
-    moves = [(*family[:3], *_steps((size, *map(index, family[:3])), family[3])) for family in families]
+    moves = []
+    for columns, rows, values, beta in families:
+        steps = _steps((size, index(rows), index(values)), rows != columns, beta)
+        moves.append((columns, rows, values, *steps))
     numbers = [list(each) for each in zip(*moves, strict=True)]
     sums = _weight_sums(size, fitness.device)
     given = fitness, candidates, *state, sums, num_elites, *numbers, maximize
@@ -89,28 +94,75 @@ def update_tables_reference(
 
     ``fixed_order`` is that of ``cem_update_reference``.
     """
+    moves: list[Move] = []
+    for columns, rows, values, beta in families:
+        rule = partial(move_table, rows=(rows, values), is_transition=rows != columns, beta=beta)
+        moves.append((columns, rows * values, rule))
+    options = {"maximize": maximize, "fixed_order": fixed_order}
+    return update_tables_by(fitness, candidates, state, num_elites, moves, **options)
+
+
+def update_tables_by(
+    fitness: Tensor,
+    candidates: Tensor,
+    state: State,
+    num_elites: int,
+    moves: Sequence[Move],
+    *,
+    maximize: bool,
+    fixed_order: bool = True,
+) -> State:
+    """Return the state after a generation in which a function of its own moves the table of each family.
+
+    The other arguments are those of ``update_tables_reference``.
+    """
     tables, old_record, old_generation = state
     empty = tables.new_empty((*tables.shape[:-1], 4, 0))
     given = fitness, candidates[..., :0], empty, old_record, old_generation, num_elites
     _, record, generation, _ = cem_update_reference(*given, maximize=maximize, fixed_order=fixed_order)
-    weights, best = _ranked(fitness, old_record[..., 0], maximize)
-    width, moved = candidates.shape[-1], list[Tensor]()
-    old, parts = tables[..., -width:], candidates.long().split([columns for columns, *_ in families], dim=-1)
-    for (columns, rows, values, beta), x in zip(families, parts, strict=True):
-        table = tables[..., (first := sum(part.shape[-1] for part in moved)) : first + rows * values]
-        row = torch.arange(columns, device=x.device) if rows == columns else pad(x[..., :-1] + 1, (1, 0))
-        each = weights.unsqueeze(-1).expand(x.shape).flatten(-2)
-        sums = torch.zeros_like(table, dtype=torch.int64)
-        sums = sums.scatter_add(-1, (row * values + x).flatten(-2), each)
-        rate, floor = _steps(tuple(map(index, (x.shape[-2], columns, rows, values))), beta)
-        p = table + (sums.double() * rate).round() / _ONE
-        p = torch.where(table > 0, p.clamp(min=floor), 0.0).unflatten(-1, (rows, values))
-        p = p / p.sum(-1, keepdim=True).clamp(min=1 / _ONE)  # 0 where nothing is possible
-        moved.append((p * _ONE).round().flatten(-2) / _ONE)
-    place = best.clamp(min=0)[..., None, None].expand(*old.shape[:-1], 1, width)
-    newest = candidates.gather(-2, place).squeeze(-2).to(old)
-    kept = torch.where(best.unsqueeze(-1) < 0, old, newest)
-    return torch.cat([*moved, kept], dim=-1), record, generation
+    ranks, best = _ranked(fitness, old_record[..., 0], maximize)
+    weights, width = ranks.double() / _ONE, candidates.shape[-1]
+    *before, old_best = tables.split([*(cells for _, cells, _ in moves), width], dim=-1)
+    parts = candidates.split([columns for columns, *_ in moves], dim=-1)
+    after = [move(table, x, weights) for (*_, move), table, x in zip(moves, before, parts, strict=True)]
+    place = best.clamp(min=0)[..., None, None].expand(*old_best.shape[:-1], 1, width)
+    newest = candidates.gather(-2, place).squeeze(-2).to(old_best)
+    new_best = torch.where(best.unsqueeze(-1) < 0, old_best, newest)
+    return torch.cat([*after, new_best], dim=-1), record, generation
+
+
+def move_table(
+    table: Tensor,
+    candidates: Tensor,
+    weights: Tensor,
+    *,
+    rows: tuple[int, int],
+    is_transition: bool,
+    beta: float | None = None,
+) -> Tensor:
+    """Move the table of one family by the equation above.
+
+    Args:
+        table: shape (..., rows * values), float64.
+        candidates: shape (..., N, columns); a number that is no value counts as 0.
+        weights: w_k of each candidate, shape (..., N), float64.
+        rows: the rows of the table, and the values in each.
+        is_transition: whether a column counts in row 1 + the value before, the first one in row 0; otherwise
+            column v counts in row v.
+        beta: None: the rule's.
+    """
+    values = rows[1]
+    x = torch.where((candidates >= 0) & (candidates < values), candidates, 0).long()
+    row = pad(x[..., :-1] + 1, (1, 0)) if is_transition else torch.arange(rows[0], device=x.device)
+    each = (weights * _ONE).long().unsqueeze(-1).expand(x.shape).flatten(-2)
+    sums = torch.zeros_like(table, dtype=torch.int64)
+    sums = sums.scatter_add(-1, (row * values + x).flatten(-2), each)
+    rate, floor = _steps((index(x.shape[-2]), *rows), is_transition, beta)
+    p = table + (sums.double() * rate).round() / _ONE
+    p = torch.where(table > 0, p.clamp(min=floor), 0.0).unflatten(-1, rows)
+    p = p / p.sum(-1, keepdim=True).clamp(min=1 / _ONE)  # 0 where nothing is possible
+    result: Tensor = (p * _ONE).round().flatten(-2) / _ONE
+    return result
 
 
 def _ranked(fitness: Tensor, known: Tensor, maximize: bool) -> tuple[Tensor, Tensor]:
@@ -143,12 +195,12 @@ def _weight_sums(size: int, device: torch.device) -> Tensor:
     return _numbers(size, device)[0]
 
 
-def _steps(shape: tuple[int, ...], beta: float | None) -> tuple[float, float]:
-    """Return beta and the floor of candidates, columns, rows and values."""
-    size, columns, rows, values = shape
+def _steps(shape: tuple[int, ...], is_transition: bool, beta: float | None) -> tuple[float, float]:
+    """Return beta and the floor of candidates, rows and values."""
+    size, rows, values = shape
     mu = _numbers(size, torch.device("cpu"))[1]
     floor = (1 - 0.73 ** (1 / rows)) / max(1, values - 1)
-    slow = 2 * math.sqrt(rows * (values - 1)) if rows == columns else rows * values / 2
+    slow = rows * values / 2 if is_transition else 2 * math.sqrt(rows * (values - 1))
     return min(0.7, mu / (mu + slow)) if beta is None else beta, round(floor * _ONE) / _ONE
 
 
