@@ -29,7 +29,7 @@ from tetris.game.feature_sets import feature_label
 from tetris.play.devices import choose_device
 from tetris.record.numbers import format_lines
 from tetris.report.evolution import write_evolution
-from tetris.report.learning_curve import draw_runs
+from tetris.report.learning_curve import draw_runs, has_matplotlib
 from tetris.report.page import write_report
 from tetris.training import Interrupted
 from tetris.training.recipe import Recipe, make_recipe, read_settings
@@ -212,8 +212,9 @@ def train(training: Training, given: argparse.Namespace) -> int:
 def draw(training: Training) -> None:
     """Draw the learning curve and the evolution."""
     folder = training.folder
-    with kept(folder.learning_curve):
-        draw_runs([load_run(folder.path)], folder.learning_curve)
+    if has_matplotlib():  # without it the report alone has the curves
+        with kept(folder.learning_curve):
+            draw_runs([load_run(folder.path)], folder.learning_curve)
     with kept(folder.evolution, "the means of three generations play the same pieces"):
         write_evolution(folder.evolution, load_run(folder.path), training.recipe.device)
 
