@@ -60,7 +60,9 @@ def test_a_fault_of_the_disk_does_not_end_a_search(monkeypatch: pytest.MonkeyPat
         raise OSError(28, "No space left on device", "/cache")
 
     monkeypatch.setattr("cem.core.backend._prepare", full)
-    with pytest.warns(RuntimeWarning, match="taking backend 'torch', which is slower: .*No space left.*/cache"):
+    with pytest.warns(
+        RuntimeWarning, match="taking backend 'torch', which is slower: .*No space left.*/cache"
+    ):
         assert choose_backend("auto", torch.device("cpu")) == "torch"
 
 

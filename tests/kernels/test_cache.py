@@ -193,7 +193,9 @@ def test_a_disk_that_is_full_is_named_in_place_of_what_the_compiler_says(
     monkeypatch.setenv("CXX", str(compiler))
     with pytest.raises(BuildError) as raised:
         write_library().build()
-    assert str(raised.value).startswith(f"expected a cache folder that can be written, got {cache_folder} (No")
+    assert str(raised.value).startswith(
+        f"expected a cache folder that can be written, got {cache_folder} (No"
+    )
     assert "\n" not in str(raised.value)
 
 

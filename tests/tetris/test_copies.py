@@ -38,7 +38,7 @@ def test_a_vector_environment(device: str, duplicate: Callable[[Any], Any]) -> N
 @pytest.mark.parametrize("duplicate", DUPLICATES)
 def test_games_in_progress_say_that_they_cannot_be_copied(duplicate: Callable[[Any], Any]) -> None:
     games = Rollout(Policy([[-1.0]], "holes"), Streams(), "python")
-    with pytest.raises(TypeError, match="a Rollout .* can be neither copied nor pickled"):
+    with pytest.raises(TypeError, match=r"a Rollout .* can be neither copied nor pickled"):
         duplicate(games)
 
 

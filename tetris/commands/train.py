@@ -100,7 +100,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if "tensorboard" in given:
             note(f"curves: tensorboard --logdir {shlex.quote(str(folder.tensorboard))}")
         with training.stop:
-            return train(training, given)
+            try:
+                return train(training, given)
+            except OSError:  # a full disk, for example: the last checkpoint is there
+                note(f"to go on when that is mended: {command_for(folder, given, 'train', '--resume')}")
+                raise
 
 
 def run_of(given: argparse.Namespace) -> tuple[Recipe, RunFolder, bool]:
@@ -134,7 +138,7 @@ def is_finished(folder: RunFolder, recipe: Recipe) -> bool:
     """Return whether the controller of a run was learned in all generations, and measured on all boards."""
     if not folder.controller.is_file():
         return False
-    controller = LinearController.load(folder.controller)
+    controller = folder.learned()
     known = controller.provenance
     if known.get("generation") != recipe.total_generations:
         return False

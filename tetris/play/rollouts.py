@@ -109,7 +109,7 @@ class Rollout:
         self._pace()
 
     def __reduce__(self) -> Any:
-        """Raise TypeError: games in progress use a library of this process, and can't be copied or pickled."""
+        """Raise TypeError: games in progress use a library of this process."""
         raise TypeError("expected a Rollout to stay in its process: it can be neither copied nor pickled")
 
     def _pace(self) -> None:
