@@ -91,7 +91,7 @@ def choose_backend(name: str, device: torch.device, operators: Sequence[str] = O
         _prepare(device, operators)
     except torch.OutOfMemoryError:
         raise
-    except RuntimeError as error:  # the operators cannot be built, or do not run on this device
+    except (RuntimeError, OSError) as error:  # the operators cannot be built, or do not run on this device
         if name != AUTO:
             raise ValueError(
                 f"backend {wanted!r} is not available: {error}; or use backend 'torch'"

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 from tqdm import tqdm
 
 from cem.core.snapshot import GenerationRecord
-from kernels.support.files import check_own
+from kernels.support.files import check_own, named_errors
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ class MetricsWriter(Callback):
                 try:
                     if not line.endswith(b"\n") or (values := json.loads(line))["generation"] > generation:
                         break
-                except (KeyError, TypeError, ValueError) as error:
+                except (KeyError, TypeError, ValueError, RecursionError) as error:
                     raise ValueError(f"{self.path}: line {len(kept) + 1} is damaged: {error}") from error
                 kept.append(values)
                 size += len(line)
@@ -225,12 +225,14 @@ class MetricsWriter(Callback):
                 raise ValueError(f"expected metrics under names of their own, got {', '.join(clash)}")
             values |= {"mean": record.mean.tolist(), "std": record.std.tolist()}
         line = json.dumps(values).encode() + b"\n"
-        while line:
-            line = line[os.write(self._descriptor, line) :]
+        with named_errors(self.path):
+            while line:
+                line = line[os.write(self._descriptor, line) :]
 
     def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
         """Wait until the lines are on the disk, so that no checkpoint outlives its metrics."""
-        os.fsync(self._descriptor)
+        with named_errors(self.path):
+            os.fsync(self._descriptor)
 
     def on_end(self) -> None:
         """Close the file."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import glob
 import json
 import os
 import shutil
@@ -41,7 +42,10 @@ def folders() -> list[Path]:
     base = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(base):  # the XDG specification: a relative path is invalid and ignored
         base = os.path.expanduser("~/.cache")
-    return [Path(base) / "cem-tetris", Path(tempfile.gettempdir()) / f"cem-tetris-{os.getuid()}"]
+    usual = [Path(base) / "cem-tetris"]
+    with contextlib.suppress(FileNotFoundError):  # where no folder for temporary files can be written
+        usual.append(Path(tempfile.gettempdir()) / f"cem-tetris-{os.getuid()}")
+    return usual
 
 
 def cache_dir() -> Path:
@@ -55,7 +59,8 @@ def _can_write(folder: Path) -> bool:
     if folder.is_absolute():  # it is not where there is no home that "~" could stand for
         with contextlib.suppress(OSError):
             folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-    return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
+    # Unlike Path.is_dir, os.path.isdir is False where a folder above may not be searched.
+    return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
 
 
 def locate(file: str) -> Path | None:
@@ -66,7 +71,9 @@ def locate(file: str) -> Path | None:
 def manifests(stems: str) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Yield the libraries whose names match a pattern, and their manifests."""
     for folder in folders():
-        for library in sorted(folder.glob(f"{stems}.so")):
+        # The module, unlike Path.glob, finds nothing where a folder cannot be read.
+        for name in sorted(glob.glob(f"{stems}.so", root_dir=folder)):
+            library = folder / name
             with contextlib.suppress(OSError, ValueError):
                 yield library, json.loads(library.with_suffix(".json").read_text(encoding="utf-8"))
 
@@ -117,7 +124,7 @@ def lock(library: Path) -> Iterator[None]:
             )
         handle = os.open(library.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise _unusable(folder, error) from error
+        raise unusable(folder, error) from error
     try:
         try:
             flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -132,7 +139,8 @@ def lock(library: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _unusable(folder: Path, error: OSError) -> BuildError:
+def unusable(folder: Path, error: OSError) -> BuildError:
+    """Return the error of a build whose folder cannot be used, or has no room."""
     return BuildError(
         f"expected a cache folder that can be written, got {folder} ({error.strerror})",
         f"set {VARIABLE} to a folder of yours, on a disk with room",
@@ -157,7 +165,7 @@ def work_dir(library: Path) -> Iterator[Path]:
         finally:
             shutil.rmtree(work, ignore_errors=True)
     except OSError as error:
-        raise _unusable(library.parent, error) from error
+        raise unusable(library.parent, error) from error
 
 
 def install(built: Path, manifest: dict[str, Any], library: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shlex
@@ -14,6 +15,7 @@ from typing import NamedTuple
 
 import ninja
 
+from kernels.loader.cache import unusable
 from kernels.loader.cuda import find_nvcc, find_runtime, gencode_flags
 from kernels.loader.toolchain import TORCH_TARGET_VERSION, BuildError, Torch, find_compiler, find_torch
 
@@ -103,10 +105,13 @@ def _run(steps: Mapping[str, Sequence[str]], work: Path) -> None:
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        env={**os.environ, "TMPDIR": str(work)},
+        env={**os.environ, "TMPDIR": str(work), "LC_ALL": "C"},
         check=False,
     )
     if done.returncode:
+        for number in (errno.ENOSPC, errno.EDQUOT):
+            if os.strerror(number) in done.stdout:
+                raise unusable(work.parent, OSError(number, os.strerror(number)))
         raise BuildError(f"the compiler failed:\n{_excerpt(done.stdout)}")
 
 

@@ -142,6 +142,8 @@ class Extension:
                 library = self.find() or self.build()
             except CompilerMissingError as error:
                 raise CompilerMissingError(error.problem + self._unfit(), error.remedy) from error
+            except OSError as error:
+                raise cache.unusable(cache.cache_dir(), error) from error
             if any(other.name == self.name and path != library for other, path in _loaded.items()):
                 raise BuildError(f"another library {self.name} is loaded already", "start a new process")
             try:

@@ -29,6 +29,14 @@ except Exception as error:
     sys.exit(f"{type(error).__name__}: {error}")
 """
 
+_IMPORTS = """
+import cem, kernels, tetris
+for package, name in ((cem, "minimize"), (kernels, "Extension"), (tetris, "Rollout")):
+    if name not in getattr(package, "__all__", ()):
+        raise ImportError(f"expected this project's package {package.__name__}, got {package.__file__}")
+print(kernels.__file__)
+"""
+
 
 def run(device: str) -> Report:
     """Build, load and call an operator on a device, and look for every part that this needs."""
@@ -40,6 +48,7 @@ def run(device: str) -> Report:
         [
             look("python", lambda: f"{platform.python_version()} on {platform.platform()}"),
             look("torch", _torch),
+            look("packages", _packages),
             look("compiler", _compiler, needed=builds),
             look("nvcc", _nvcc, needed=cuda and builds),
             look("GPU", _gpu, needed=cuda),
@@ -55,6 +64,18 @@ def _torch() -> str:
     except ImportError as error:
         raise BuildError(f"torch does not import ({error})", "run pip install 'torch>=2.10'") from error
     return f"{torch.version} in {torch.root}"
+
+
+def _packages() -> str:
+    """Import the packages in a folder of their own, as other programs do: a distribution may hide one."""
+    command = [sys.executable, "-c", _IMPORTS]
+    done = subprocess.run(command, cwd="/", capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode == 0:
+        return f"cem, kernels and tetris in {Path(done.stdout.strip()).parents[1]}"
+    problem = done.stderr.strip().rpartition("\n")[2]
+    if problem.startswith("ModuleNotFoundError"):
+        return f"those of {_ROOT}, which is not installed: python -m pip install -e ."
+    raise BuildError(problem, "see the clashes in docs/install.md")
 
 
 def _compiler() -> str:

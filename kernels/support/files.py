@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
 import secrets
 import stat
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 _DESCRIPTORS = ("/dev/fd/", "/dev/std", "/proc/")
@@ -31,6 +33,28 @@ def check_own(path: str | os.PathLike[str]) -> None:
         raise OSError(errno.EINVAL, f"expected a file of its own, got {kind}", str(path))
 
 
+def read_bytes(path: str | os.PathLike[str], most: int = 1 << 28) -> bytes:
+    """Return the content of a file, which a device without an end is not.
+
+    Raises:
+        OSError: If it cannot be read, or is larger than ``most`` bytes.
+    """
+    with named_errors(path), Path(path).open("rb") as file:
+        content = file.read(most + 1)
+        if len(content) > most:
+            raise OSError(errno.EFBIG, f"expected a file of at most {most >> 20} MiB")
+    return content
+
+
+@contextlib.contextmanager
+def named_errors(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Raise OSErrors with the name of a file: those of reading and writing have none."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Replace the content of a file by a text, written as UTF-8; see `write_bytes`."""
     write_bytes(path, text.encode())
@@ -45,14 +69,12 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
     Raises:
         OSError: If it cannot be written, with the path that was given; a file that was there is untouched.
     """
-    try:
+    with named_errors(path):
         if _is_special(path):
             with Path(path).open("ab") as file:
                 file.write(content)
         else:
             _replace(Path(os.path.realpath(path)), content)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def check_writable(path: Path) -> None:

@@ -55,6 +55,17 @@ def test_candidates_are_the_sampler_s_and_the_operator_s():
     assert torch.equal(cpu_search("cpu").ask(), expected)
 
 
+def test_a_fault_of_the_disk_does_not_end_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device", "/cache")
+
+    monkeypatch.setattr("cem.core.backend._prepare", full)
+    with pytest.warns(
+        RuntimeWarning, match="taking backend 'torch', which is slower: .*No space left.*/cache"
+    ):
+        assert choose_backend("auto", torch.device("cpu")) == "torch"
+
+
 def test_without_a_compiler_auto_takes_torch_and_a_backend_asked_for_is_refused_with_the_remedy(
     monkeypatch,
 ):

@@ -143,6 +143,62 @@ def test_without_a_usual_folder_a_private_one_is_used(
     assert write_library().find()
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="root alone can become another user")
+def test_a_home_that_may_not_be_searched_is_passed_over(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    lines = "from kernels.loader import cache; import os, tempfile; os.setuid(65534); "
+    lines += "print(cache.cache_dir()); print(list(cache.manifests('*')))"
+    known = {name: value for name, value in os.environ.items() if name != "CEM_TETRIS_CACHE"}
+    answer = subprocess.run(
+        [sys.executable, "-c", lines],
+        env={**known, "HOME": str(home), "XDG_CACHE_HOME": "", "TMPDIR": "/tmp"},
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.stdout.splitlines() == ["/tmp/cem-tetris-65534", "[]"], answer.stderr
+
+
+@pytest.mark.parametrize("folder", ["/dev/null", "/dev/null/cache", "/proc/cache"])
+def test_a_folder_that_cannot_be_used_is_named_in_one_sentence(
+    folder: str, write_library: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CEM_TETRIS_CACHE", folder)
+    with pytest.raises(BuildError, match=f"^expected a cache folder that .*{folder}.* set CEM_TETRIS_CACHE"):
+        write_library().load()
+
+
+def test_without_a_folder_for_temporary_files_there_is_the_usual_one(
+    write_library: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> str:
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.delenv("CEM_TETRIS_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
+    monkeypatch.setattr(tempfile, "gettempdir", missing)
+    with pytest.raises(BuildError, match="got /dev/null/cem-tetris"):
+        write_library().load()
+
+
+def test_a_disk_that_is_full_is_named_in_place_of_what_the_compiler_says(
+    cache_folder: Path, write_library: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = tmp_path / "full-c++"
+    output = "fatal error: error writing to answer.s: No space left on device"
+    compiler.write_text(f'#!/bin/sh\ncase "$*" in *-c*) echo "{output}"; exit 1;; esac\necho 1.0\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    with pytest.raises(BuildError) as raised:
+        write_library().build()
+    assert str(raised.value).startswith(
+        f"expected a cache folder that can be written, got {cache_folder} (No"
+    )
+    assert "\n" not in str(raised.value)
+
+
 def test_a_library_for_another_processor_or_of_other_sources_is_refused_with_the_reason(
     cache_folder: Path, write_library: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from kernels import BuildError
 from kernels.__main__ import main
 from kernels.ops import doctor
 from kernels.ops.report import Outcome, Report
@@ -92,3 +93,17 @@ def test_an_import_names_a_package_that_hides_this_one(package: str, tmp_path: P
     assert answer.returncode == 1
     assert answer.stderr.splitlines()[-1].startswith("ImportError: expected this project's package kernels")
     assert "Hugging Face" in answer.stderr
+
+
+@pytest.mark.parametrize("package", ["cem", "kernels", "tetris"])
+def test_the_doctor_names_a_package_that_hides_one_of_these(
+    package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "__init__.py").write_text("")
+    project = Path(doctor.__file__).parents[2]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(project)]))
+    with pytest.raises(BuildError, match=f"expected this project's package {package}, got {tmp_path}"):
+        doctor._packages()
+    monkeypatch.setenv("PYTHONPATH", str(project))
+    assert doctor._packages() == f"cem, kernels and tetris in {project}"

@@ -30,6 +30,16 @@ def right_edge(after):
 
 
 @feature
+def removed(after):
+    return after.lines
+
+
+@feature
+def volume(after):
+    return sum(after.heights)
+
+
+@feature
 def corners(after):
     rows, last = after.rows, after.rules.width - 1
     return sum(row & 1 and row >> last & 1 and number % 2 for number, row in enumerate(rows))
@@ -41,6 +51,8 @@ TETRIS_FEATURE(EmptyColumns) {
     return count;
 }
 TETRIS_FEATURE(RightEdge) { return 2 * board.column_height(board.width - 1); }
+TETRIS_FEATURE(Removed) { return board.lines; }
+TETRIS_FEATURE(Volume) { return board.total_height(); }
 TETRIS_FEATURE(Corners) {
     int count = 0;
     for (int row = 1; row < board.height; row += 2) {
@@ -103,7 +115,7 @@ def step_engine() -> None:
 
 @pytest.fixture
 def header(tmp_path: Path) -> Path:
-    """A header with three features of one's own, and the file of their references beside it."""
+    """A header with features of one's own, and the file of their references beside it."""
     (tmp_path / "mine.py").write_text(_REFERENCES)
     path = tmp_path / "mine.h"
     path.write_text(_HEADER)

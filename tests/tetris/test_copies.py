@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from tetris import Policy, Rollout, Streams
 from tetris.envs import PlacementFeatures, TetrisEnv, TetrisVectorEnv
 
 DUPLICATES = [copy.deepcopy, lambda games: pickle.loads(pickle.dumps(games))]
@@ -32,6 +33,13 @@ def test_a_vector_environment(device: str, duplicate: Callable[[Any], Any]) -> N
             (*first[0].values(), *first[1:4]), (*second[0].values(), *second[1:4]), strict=True
         ):
             assert torch.equal(one, two)
+
+
+@pytest.mark.parametrize("duplicate", DUPLICATES)
+def test_games_in_progress_say_that_they_cannot_be_copied(duplicate: Callable[[Any], Any]) -> None:
+    games = Rollout(Policy([[-1.0]], "holes"), Streams(), "python")
+    with pytest.raises(TypeError, match=r"a Rollout .* can be neither copied nor pickled"):
+        duplicate(games)
 
 
 @pytest.mark.parametrize(

@@ -174,11 +174,13 @@ def test_a_feature_of_ones_own_is_played_alike(
 ) -> None:
     header = tmp_path / "own.h"
     header.write_text(
-        "TETRIS_FEATURE(LastColumn) { return board.column_height(board.width - 1) + board.cell(0, 0); }"
+        "TETRIS_FEATURE(LastColumn) { return board.column_height(board.width - 1) + board.cell(0, 0)"
+        " + 9 * board.lines - board.total_height(); }"
     )
 
     def last_column(after: AfterState) -> int:
-        return after.heights[-1] + (after.rows[0] & 1 if after.rows else 0)
+        corner = after.rows[0] & 1 if after.rows else 0
+        return after.heights[-1] + corner + 9 * after.lines - sum(after.heights)
 
     feature(last_column)
     feature_header(header)

@@ -22,6 +22,7 @@ from tetris.view.game_view import STACK, UNKNOWN
 from tetris.view.images import PALETTE
 
 EVERY_ID = (*IDS, *REFERENCE_IDS)
+TORCHRLS_KEYS = {"action", "done", "next", "reward", "terminated", "truncated"}
 VARIANTS: dict[str, dict[str, Any]] = {
     "clear": {"height": 10, "clear_on_overflow": True},
     "smallest": {"width": 4, "height": 4},
@@ -52,6 +53,12 @@ def test_every_id_passes_the_checker_without_a_warning(
         check_env(env.unwrapped)
 
 
+@pytest.mark.parametrize("identifier", EVERY_ID)
+def test_no_key_of_an_observation_is_one_that_torchrl_uses_itself(identifier: str) -> None:
+    observation, _ = gymnasium.make(identifier).reset(seed=1)
+    assert not set(observation) & TORCHRLS_KEYS
+
+
 @pytest.mark.parametrize("options", [*VARIANTS.values()], ids=[*VARIANTS])
 def test_random_legal_play_is_by_the_rules(options: dict[str, Any]) -> None:
     seed, stream = (1 << 64) - 1, 5
@@ -69,7 +76,7 @@ def test_random_legal_play_is_by_the_rules(options: dict[str, Any]) -> None:
         choices = [(piece, held, time)]
         if env.pieces_known > 1:
             ahead = range(env.pieces_known - 1)
-            assert observation["next"].tolist() == [pieces[time + i] for i in ahead]
+            assert observation["next_pieces"].tolist() == [pieces[time + i] for i in ahead]
         if env.has_hold:
             assert observation["hold"] == (EMPTY_HOLD if held is None else held)
             choices.append((pieces[time], piece, time + 1) if held is None else (held, piece, time))
@@ -110,7 +117,7 @@ def test_a_swapped_piece_does_not_outlive_its_game() -> None:
     assert env.piece == pieces[3]
     observation, _ = env.reset()
     assert (observation["piece"], observation["hold"]) == (pieces[3], EMPTY_HOLD)
-    assert observation["next"].tolist() == [pieces[4]]
+    assert observation["next_pieces"].tolist() == [pieces[4]]
 
 
 def test_garbage_rows_have_one_hole_anywhere_and_do_not_depend_on_the_pieces() -> None:

@@ -42,7 +42,7 @@ def test_a_feature_that_gives_no_finite_number_is_named(value: Any, shown: str) 
 def test_a_run_with_own_features_is_trained_and_the_same_in_python(header: Path, tmp_path: Path) -> None:
     run_header(header)
     settings: dict[str, Any] = {
-        "features": "holes, empty_columns, right_edge, corners",
+        "features": "holes, empty_columns, right_edge, corners, removed, volume",
         "curriculum": "6x8:2:40",
         "board": "6x8",
         "population": 6,

@@ -29,7 +29,7 @@ from tetris.game.feature_sets import feature_label
 from tetris.play.devices import choose_device
 from tetris.record.numbers import format_lines
 from tetris.report.evolution import write_evolution
-from tetris.report.learning_curve import draw_runs
+from tetris.report.learning_curve import draw_runs, has_matplotlib
 from tetris.report.page import write_report
 from tetris.training import Interrupted
 from tetris.training.recipe import Recipe, make_recipe, read_settings
@@ -100,7 +100,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if "tensorboard" in given:
             note(f"curves: tensorboard --logdir {shlex.quote(str(folder.tensorboard))}")
         with training.stop:
-            return train(training, given)
+            try:
+                return train(training, given)
+            except OSError:  # a full disk, for example: the last checkpoint is there
+                note(f"to go on when that is mended: {command_for(folder, given, 'train', '--resume')}")
+                raise
 
 
 def run_of(given: argparse.Namespace) -> tuple[Recipe, RunFolder, bool]:
@@ -134,7 +138,7 @@ def is_finished(folder: RunFolder, recipe: Recipe) -> bool:
     """Return whether the controller of a run was learned in all generations, and measured on all boards."""
     if not folder.controller.is_file():
         return False
-    controller = LinearController.load(folder.controller)
+    controller = folder.learned()
     known = controller.provenance
     if known.get("generation") != recipe.total_generations:
         return False
@@ -212,8 +216,9 @@ def train(training: Training, given: argparse.Namespace) -> int:
 def draw(training: Training) -> None:
     """Draw the learning curve and the evolution."""
     folder = training.folder
-    with kept(folder.learning_curve):
-        draw_runs([load_run(folder.path)], folder.learning_curve)
+    if has_matplotlib():  # without it the report alone has the curves
+        with kept(folder.learning_curve):
+            draw_runs([load_run(folder.path)], folder.learning_curve)
     with kept(folder.evolution, "the means of three generations play the same pieces"):
         write_evolution(folder.evolution, load_run(folder.path), training.recipe.device)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
-from kernels.support.files import check_writable, write_text
+from kernels.support.files import check_writable, read_bytes, write_text
 from kernels.support.printable import printable
 from kernels.support.progress import progress
 from tetris.commands.arguments import GAME, add_controller, add_game, add_option, controller_for, game_rules
@@ -122,11 +122,7 @@ def read_show(arguments: argparse.Namespace) -> Show:
 
 
 def _is_replay(path: Path) -> bool:
-    return (
-        path.suffix == ".json"
-        and path.is_file()
-        and f'"{FORMAT}"' in path.read_text(encoding="utf-8", errors="replace")
-    )
+    return path.suffix == ".json" and path.is_file() and f'"{FORMAT}"'.encode() in read_bytes(path)
 
 
 def limited(played: Iterator[AfterState], most: int | None, most_games: int | None) -> Iterator[AfterState]:

@@ -64,6 +64,9 @@ template <class L> struct Board {
   typename L::ColumnInts heights;  // far from any height beside the board
   int twice_landing_height = 0;
   int eroded_cells = 0;
+#if defined(TETRIS_FEATURE_HEADER)  // no other engine pays for what it does not read
+  int lines = 0;                    // that the landing removed
+#endif
   mutable typename L::Keeper keeper;
 
   TETRIS_FUNCTION Board(const Geometry<L>& g, typename L::ColumnBits c, typename L::Keeper k = {})

@@ -206,6 +206,9 @@ template <class L> struct AfterState : Board<L> {
       : Board<L>(board.geometry, landing.cells, keeper) {
     this->twice_landing_height = 2 * landing.row + shape_of(piece, orientation_of(place)).height - 1;
     this->eroded_cells = landing.eroded_cells;
+#if defined(TETRIS_FEATURE_HEADER)
+    this->lines = landing.lines;
+#endif
   }
 };
 

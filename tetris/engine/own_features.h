@@ -27,12 +27,14 @@ struct PlainBoard {
   int width, height;         // of the board, in cells
   int twice_landing_height;  // as `landing_height` in tetris/game/features.py, times two
   int eroded_cells;          // as there
+  int lines;                 // that the placement removed
 
   template <class L> TETRIS_FUNCTION explicit PlainBoard(const Board<L>& board)
       : width(board.geometry.width),
         height(board.geometry.height),
         twice_landing_height(board.twice_landing_height),
-        eroded_cells(board.eroded_cells) {
+        eroded_cells(board.eroded_cells),
+        lines(board.lines) {
     TETRIS_UNROLL for (int c = 0; c < MAX_WIDTH; ++c) {
       typename L::Word slots[16] = {};
       slots[FIRST_COLUMN + c] = static_cast<typename L::Word>(~typename L::Word(0));
@@ -49,6 +51,12 @@ struct PlainBoard {
     int rows = 0;
     for (uint32_t left = columns_[c]; left != 0; left >>= 1) ++rows;
     return rows;
+  }
+  // The sum of the columns' heights.
+  TETRIS_FUNCTION int total_height() const {
+    int sum = 0;
+    for (int c = 0; c < width; ++c) sum += column_height(c);
+    return sum;
   }
 
  private:

@@ -72,7 +72,7 @@ class Painter:
             return unknown if last is None else cells
         held, piece = last.get("hold"), last["piece"]
         if held != now.get("hold"):
-            piece = last["next"][0] if held == EMPTY_HOLD else held
+            piece = last["next_pieces"][0] if held == EMPTY_HOLD else held
         risen = now.get("since_garbage") == 0
         if risen:
             board = np.roll(board, -1, axis=0)
@@ -96,8 +96,8 @@ def _rows(full: npt.NDArray[np.bool_]) -> Rows:
 
 def _text(observation: Mapping[str, Any]) -> str:
     title = f"piece {PIECE_LETTERS[observation['piece']]}"
-    if "next" in observation:
-        title += f", next {' '.join(PIECE_LETTERS[piece] for piece in observation['next'])}"
+    if "next_pieces" in observation:
+        title += f", next {' '.join(PIECE_LETTERS[piece] for piece in observation['next_pieces'])}"
     if "hold" in observation:
         title += f", hold {(*PIECE_LETTERS, '-')[observation['hold']]}"
     board = np.pad(observation["board"], ((0, HEADROOM), (0, 0)))
@@ -110,7 +110,7 @@ def _frame(observation: Mapping[str, Any], cells: Cells) -> npt.NDArray[np.uint8
     picture = board_picture(_kinds(observation, cells), CELL)
     labelled = [("HOLD", observation["hold"])] if "hold" in observation else []
     # Each has a label: the first one of a further column would stand beside the held one without.
-    for number, piece in enumerate(observation.get("next", ()), start=1):
+    for number, piece in enumerate(observation.get("next_pieces", ()), start=1):
         labelled.append((f"NEXT {number}" if number > 1 else "NEXT", piece))
     slots = len(picture) // _SLOT  # in a column
     for first in range(0, len(labelled), slots):

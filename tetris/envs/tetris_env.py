@@ -74,7 +74,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     | --------------- | ----------------------------------------- | ---------------------------------------- |
     | `board`         | `Box(0, 1, (height, width), int8)`        | 1 for a full cell; row 0 the **bottom**  |
     | `piece`         | `Discrete(7)`                             | to be placed                             |
-    | `next`          | `MultiDiscrete([7] * (pieces_known - 1))` | those that follow, if `pieces_known` > 1 |
+    | `next_pieces`   | `MultiDiscrete([7] * (pieces_known - 1))` | those that follow, if `pieces_known` > 1 |
     | `hold`          | `Discrete(8)`                             | with `hold`: held piece, 7 while none is |
     | `since_garbage` | `Discrete(garbage_every)`                 | pieces placed since the last garbage row |
 
@@ -238,7 +238,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             "piece": spaces.Discrete(len(PIECES)),
         }
         if self.pieces_known > 1:
-            seen["next"] = spaces.MultiDiscrete([len(PIECES)] * (self.pieces_known - 1))
+            seen["next_pieces"] = spaces.MultiDiscrete([len(PIECES)] * (self.pieces_known - 1))
         if self.has_hold:
             seen["hold"] = spaces.Discrete(len(PIECES) + 1)
         if self.garbage_every is not None:
@@ -253,7 +253,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         observation: Observation = {"board": board, "piece": np.int64(self.piece)}
         if self.pieces_known > 1:
             times = range(self._time, self._time + self.pieces_known - 1)
-            observation["next"] = np.array([self._stream[time] for time in times], dtype=np.int64)
+            observation["next_pieces"] = np.array([self._stream[time] for time in times], dtype=np.int64)
         if self.has_hold:
             observation["hold"] = np.int64(EMPTY_HOLD if self.held is None else self.held)
         if self.garbage_every is not None:

@@ -241,7 +241,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         board, piece, mask, following = views
         observation, infos = {"board": board, "piece": piece}, {"action_mask": mask}
         if self.pieces_known > 1:
-            observation["next"] = following
+            observation["next_pieces"] = following
         if self.names:
             features = self._empty(torch.float32, self._actions, len(self.names))
             ends = self._empty(torch.int8, self._actions)

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from kernels.support.files import check_own, write_text
+from kernels.support.files import check_own, read_bytes, write_text
 from kernels.support.names import did_you_mean, meant_path, unknown_name
 from tetris.game.feature_sets import feature_names, feature_sets
 from tetris.game.policy import Lookahead, Player, Policy
@@ -142,7 +142,7 @@ class LinearController:
             if not path.is_file():
                 raise ValueError(f"expected the run folder {path.parent} to hold {FILE_NAME}, found none")
         try:
-            return cls.from_dict(json.loads(Path(path).read_bytes().decode()))
+            return cls.from_dict(json.loads(read_bytes(path).decode()))
         except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise ValueError(f"{path} holds no valid controller: {error}") from error
 

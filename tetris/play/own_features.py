@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from kernels.support.files import read_bytes
 from tetris.game import features
 from tetris.game.feature_sets import feature_sets
 from tetris.game.features import AfterState, Feature
@@ -87,7 +88,7 @@ def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
             Python, or another header has it.
     """
     header = Path(path).absolute()
-    text = header.read_text(encoding="utf-8", errors="replace")
+    text = read_bytes(header).decode(errors="replace")
     structs = [macro or struct for macro, struct in _STRUCT.findall(_COMMENT.sub(" ", text))]
     if not structs:
         raise ValueError(f"{path}: expected a feature, TETRIS_FEATURE(Name) {{ ... }}, found none")

@@ -108,6 +108,10 @@ class Rollout:
         self.operators = native.load(native.extension(self.names, self.lookahead), cuda=device == "cuda")
         self._pace()
 
+    def __reduce__(self) -> Any:
+        """Raise TypeError: games in progress use a library of this process."""
+        raise TypeError("expected a Rollout to stay in its process: it can be neither copied nor pickled")
+
     def _pace(self) -> None:
         if self.device == "cuda":
             boards = self._games.numel()

@@ -15,11 +15,10 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from kernels.support.checks import check_integer
-from kernels.support.files import write_text
+from kernels.support.files import read_bytes, write_text
 from tetris.game.decisions import Rows, landing_row, place, with_next
 from tetris.game.features import AfterState, column_heights
 from tetris.game.piece_stream import PieceStream
@@ -178,7 +177,7 @@ class Replay:
             ValueError: If it holds no valid replay; the message names the file and the reason.
         """
         try:
-            return cls.from_dict(json.loads(Path(path).read_bytes().decode()))
+            return cls.from_dict(json.loads(read_bytes(path).decode()))
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError, zlib.error) as error:
             raise ValueError(f"{path} holds no valid replay: {error}") from error
 

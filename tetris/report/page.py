@@ -7,15 +7,17 @@ the same in every report. ``page.html``, a template of Jinja, is the page; its s
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from kernels.support.files import write_text
+from kernels.support.files import check_own, write_text
 from kernels.support.printable import printable
 from tetris.evaluation.comparison import LEARNED, interval_text, is_estimate, verdict
 from tetris.evaluation.estimates import METHOD
@@ -74,7 +76,7 @@ def report_page(runs: Sequence[RunRecord], *, live: bool = False, running: bool 
 
 def runs_page(folder: Path) -> str:
     """Return the list of the runs in a folder: a page that sorts them, and compares those that are ticked."""
-    paths = (path for path in folder.iterdir() if RunFolder(path).config.is_file())
+    paths = (path for path in folder.iterdir() if os.path.isfile(RunFolder(path).config))
     newest_first = sorted(paths, key=lambda path: -path.stat().st_mtime)
     return _template("runs.html").render(
         folder=folder, rows=[(path.name, _row(path)) for path in newest_first]
@@ -83,8 +85,10 @@ def runs_page(folder: Path) -> str:
 
 def _row(path: Path) -> list[str]:
     """What the list says of a run, or why it cannot be read."""
-    running = "running" if RunFolder(path).in_use() else ""
+    running = ""
     try:
+        check_own(path)
+        running = "running" if RunFolder(path).in_use() else ""
         run = load_run(path)
     except (OSError, ValueError) as error:
         return [running, str(error), *[""] * 5]
@@ -95,6 +99,7 @@ def _row(path: Path) -> list[str]:
     return [running, said, run.recipe.preset, run.recipe.board, state, took, started]
 
 
+@cache
 def _template(name: str) -> Template:
     environment = Environment(
         loader=FileSystemLoader(_FOLDER),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import threading
+import sys
 from collections.abc import Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs
 
+from kernels.support.files import check_own
 from kernels.support.printable import printable
 from tetris.report.page import report_page, runs_page
 from tetris.training.run_folder import RunFolder, load_run
@@ -31,8 +33,7 @@ class ReportServer(ThreadingHTTPServer):
         self.url = f"http://{ADDRESS}:{self.server_port}/"
         self._runs = list(runs)
         self._folder = None if RunFolder(runs[0]).config.is_file() else runs[0]
-        self._lock = threading.Lock()
-        self._version = self._page = ""
+        self._latest = "", ""  # a version and its page, replaced together
 
     def page(self, names: Sequence[str] = ()) -> tuple[str, str | None]:
         """Return the page of now, of the runs of a folder that are named, and its version.
@@ -43,15 +44,23 @@ class ReportServer(ThreadingHTTPServer):
         if self._folder is not None:
             if not names:
                 return runs_page(self._folder), None
-            runs = [self._folder / Path(name).name for name in names]
-        with self._lock:
-            version = _state(runs)
-            if version != self._version:
-                records, running = [load_run(run) for run in runs], RunFolder(runs[0]).in_use()
-                page = report_page(records, live=True, running=running)
-                self._page = page.replace("<html ", f'<html data-version="{version}" ', 1)
-                self._version = version
-            return self._page, version
+            runs = [self._folder / Path(name).name for name in dict.fromkeys(names)]
+            for run in runs:
+                check_own(run)
+        version = _state(runs)
+        known, page = self._latest
+        if version != known:
+            # Without a lock: whoever asks for another page does not wait for this one.
+            records, running = [load_run(run) for run in runs], RunFolder(runs[0]).in_use()
+            page = report_page(records, live=True, running=running)
+            page = page.replace("<html ", f'<html data-version="{version}" ', 1)
+            self._latest = version, page
+        return page, version
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing where a browser went away; else as `socketserver` does."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 def _state(runs: Sequence[Path]) -> str:
@@ -85,7 +94,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         try:
             page, version = self.server.page(parse_qs(query).get("run", ()))
-        except (ValueError, OSError) as error:
+        except Exception as error:  # the page says so: others are still served
             self.send_error(HTTPStatus.SERVICE_UNAVAILABLE, explain=printable(error))
             return
         content = page.encode()

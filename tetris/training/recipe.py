@@ -18,6 +18,7 @@ import torch
 from cem import describe_variance_schedule, parse_variance_schedule
 from cem.core.backend import AUTO, BACKENDS
 from kernels.support.checks import check_integer
+from kernels.support.files import read_bytes
 from kernels.support.names import unknown_name
 from tetris import LinearController, Lookahead, Rules, feature_names
 from tetris.game.feature_sets import feature_label
@@ -235,7 +236,7 @@ def _changes(preset: str, device: str) -> dict[str, Setting]:
 def read_settings(path: Path) -> dict[str, Setting]:
     """Read a config file: some or all settings of a recipe."""
     try:
-        values = json.loads(path.read_bytes().decode())
+        values = json.loads(read_bytes(path).decode())
         if not isinstance(values, dict):
             raise ValueError(f"expected an object with settings, got {type(values).__name__}")
         for name, wanted in (("format", FORMAT), ("version", VERSION)):

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from kernels.support.files import check_own, flock, write_text
+from kernels.support.files import check_own, flock, named_errors, read_bytes, write_text
 from kernels.support.names import meant_path
 from kernels.support.printable import printable
 from kernels.version import __version__
@@ -29,6 +29,7 @@ from tetris import LinearController
 from tetris.play.controller import FILE_NAME
 from tetris.record.numbers import counted
 from tetris.training.recipe import Recipe, read_settings
+from tetris.training.records import check_generations, check_provenance, check_starts
 
 RUNS = Path("runs")
 _ROOT = Path(__file__).resolve().parents[2]
@@ -70,6 +71,12 @@ class RunFolder:
         except (ValueError, TypeError) as error:
             raise ValueError(f"{self.config}: {error}") from error
 
+    def learned(self) -> LinearController:
+        """Read the controller and what it tells of its training; ValueError names the file and the key."""
+        controller = LinearController.load(self.controller)
+        check_provenance(controller.provenance, self.controller)
+        return controller
+
     @contextlib.contextmanager
     def claimed(self, new: Recipe | None) -> Iterator[None]:
         """Lock the folder against other processes; the system releases the lock when the process dies.
@@ -109,7 +116,7 @@ class RunFolder:
 
     def add_start(self, device: str) -> None:
         """Append the record of a start of the run, of this process, as a line."""
-        with self.starts.open("a") as file:
+        with named_errors(self.starts), self.starts.open("a") as file:
             file.write(json.dumps(start_record(device)) + "\n")
 
 
@@ -242,21 +249,24 @@ def load_run(path: str | os.PathLike[str]) -> RunRecord:
 
     Raises:
         OSError: If a file cannot be read.
-        ValueError: If it is no run, has no generation, or a file is no JSON; the message names it.
+        ValueError: If it is no run, has no generation, or a file is no JSON or lacks a value; the message
+            names the file.
     """
     folder = RunFolder(Path(path))
     recipe, metrics = folder.recipe(), read_records(folder.metrics)
     if not metrics:
         raise ValueError(f"expected a run of at least one generation in {path}, found none over yet")
-    controller = LinearController.load(folder.controller)
-    return RunRecord(folder.path.resolve().name, recipe, metrics, controller, read_records(folder.starts))
+    controller, starts = folder.learned(), read_records(folder.starts)
+    check_generations(metrics, len(controller.weights), folder.metrics)
+    check_starts(starts, folder.starts)
+    return RunRecord(folder.path.resolve().name, recipe, metrics, controller, starts)
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
     """Read the objects of a file, one a line; an incomplete last line, of a run in progress, is left out."""
     records: list[dict[str, Any]] = []
     try:
-        content = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        content = read_bytes(path).decode(errors="replace") if path.exists() else ""
         for line in content.split("\n")[:-1]:
             records.append(dict(json.loads(line)))
     except (ValueError, TypeError, RecursionError) as error:

@@ -43,6 +43,15 @@ def test_run_leaves_its_files(script: Script, tmp_path: Path, monkeypatch: pytes
     assert [line["generation"] for line in metrics_of(folder)] == [1, 2, 3]
 
 
+def test_a_run_says_nothing_of_a_picture_for_which_nothing_is_installed(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tetris.commands.train.has_matplotlib", lambda: False)
+    ended = _train(script, tmp_path / "a")
+    assert "matplotlib" not in ended.err
+    assert not (tmp_path / "a" / "learning_curve.png").exists()
+
+
 def test_a_run_does_without_what_cannot_be_drawn(
     script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,7 +51,8 @@ def test_the_page_is_live_and_names_its_version(server: ReportServer) -> None:
 def test_a_change_of_the_folder_changes_the_page(server: ReportServer, run: Path) -> None:
     _, before, _ = ask(server)
     metrics = run / "metrics.jsonl"
-    metrics.write_text(metrics.read_text() + metrics.read_text().splitlines(keepends=True)[-1])
+    last = metrics.read_text().splitlines(keepends=True)[-1]
+    metrics.write_text(metrics.read_text() + last.replace('"generation": 3', '"generation": 4'))
     _, after, page = ask(server)
     assert after != before
     assert "4 of 3 generations" in page
