@@ -54,7 +54,7 @@ def check(f: Callable[..., Any], *inputs: Any, multiprocessors: int = 132, **giv
     emulated()["set_multiprocessors"](inputs[0], multiprocessors)
     with pytest.MonkeyPatch.context() as patch:
         for name in ("cem_update", "cma_update", "discrete"):
-            patch.setattr(library._libraries[name], "direct", emulated())
+            patch.setattr(library.LIBRARIES[name], "direct", emulated())
         assert_same(f(*inputs, **given), expected)
 
 
