@@ -1,9 +1,9 @@
 """What all operators share: their two libraries, loaded on first use, and what refuses arguments.
 
 An operator is a folder of this package and some lines of `schemas.py`: ``op.h`` has the host half of both
-sides, ``cpu.h`` and ``launch.cuh`` have the rest; ``op.cpp`` and ``op.cu`` beside this file compile the sides, and ``.cu``
-files of the folder what takes long, at the same time. They are two libraries, so that the CPU side works
-where there is no nvcc, and CUDA is compiled for only when a CUDA tensor comes.
+sides, ``cpu.h`` and ``launch.cuh`` have the rest; ``op.cpp`` and ``op.cu`` beside this file compile the
+sides, and ``.cu`` files of the folder what takes long, at the same time. They are two libraries, so that the
+CPU side works where there is no nvcc, and CUDA is compiled for only when a CUDA tensor comes.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Gradient(NamedTuple):
     """The derivative of an operator, as ``torch.library.register_autograd`` takes it."""
 
     backward: Callable[..., Any]
-    save: Callable[..., None]  # what the backward pass needs: setup_context
+    save: Callable[..., None] = lambda ctx, inputs, output: None  # for the backward pass
 
 
 class Library:

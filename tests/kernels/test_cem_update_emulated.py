@@ -42,7 +42,7 @@ def emulated() -> dict[str, Any]:
     operators = ("cem_update", "cma_update", "discrete", "normal")
     folders = (HERE.parent / "tetris", KERNELS, *(KERNELS / name for name in operators))
     sources = (HERE / "emulated_cem_update.cpp",)
-    Extension("emulated_cem_update", sources, folders, flags=("-O1",), reason="test").load()
+    Extension("emulated_cem_update", sources, folders, cflags=("-O1",), reason="test").load()
     names = ("cem_update", "cma_update", "draw_correlated", "set_multiprocessors")
     names += ("sample_discrete", "update_tables")
     return {name: getattr(torch.ops.emulated, name) for name in names}

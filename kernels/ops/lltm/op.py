@@ -194,5 +194,6 @@ def _fake_backward(grad_h: Tensor | None, grad_cell: Tensor | None, *others: Any
     return tuple(like.new_empty(x if w else (0,)) for x, w in zip(shapes, wanted, strict=True))
 
 
-_FAKES = {"lltm": _fake_forward, "lltm_forward": _fake_forward, "lltm_backward": _fake_backward}
+_FAKES: dict[str, Any] = dict.fromkeys(("lltm", "lltm_forward"), _fake_forward)
+_FAKES["lltm_backward"] = _fake_backward
 LIBRARY = Library("lltm", _FAKES, {"lltm": Gradient(_backward, _setup_context)})

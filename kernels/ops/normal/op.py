@@ -163,8 +163,10 @@ def _sample_unseeded(
     mean: Tensor, std: Tensor, num_samples: int, generator: torch.Generator | None, dim_first: bool
 ) -> Tensor | None:
     """Return samples by a seed from torch's generator, or None where the long way has to go."""
-    if torch._C._len_torch_dispatch_stack() > 0 or torch._C._get_tracing_state() is not None or mean.dim() != 1:
-        return None  # a mode or a trace has to see the drawing; problems have seeds of their own
+    if torch._C._len_torch_dispatch_stack() > 0 or torch._C._get_tracing_state() is not None:
+        return None  # a mode, or torch.jit.trace, has to see the drawing
+    if mean.dim() != 1:
+        return None  # problems have seeds of their own
     on_cuda = mean.is_cuda
     if on_cuda not in _ready:
         _LIBRARY.ensure(mean)
@@ -311,7 +313,7 @@ def _keep_direct() -> None:
     _seeded, _rows = (_LIBRARY.direct[name] for name in ("sample_normal_seeded", "sample_normal_rows"))
 
 
-_FAKES = {
+_FAKES: dict[str, Callable[..., Any]] = {
     "sample_normal": _fake,
     "sample_normal_no_grad": _fake,
     "sample_normal_seeded": _fake_seeded,
