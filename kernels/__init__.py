@@ -4,6 +4,10 @@ The names below are imported when they are first used. Begin with
 `ops/elementwise/op.py`, the smallest operators.
 """
 
+import importlib.util
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from kernels.support.lazy import lazy_names
@@ -58,3 +62,28 @@ __all__ = [
 ]
 
 __getattr__ = lazy_names(__name__)
+
+
+class _RegisterWithTorch:
+    """Registers the operators' schemas when torch is imported, which this package does not do itself."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def execute_and_register(module: ModuleType) -> None:
+                execute(module)
+                importlib.import_module("kernels.ops.schemas")
+
+            spec.loader.exec_module = execute_and_register  # type: ignore[method-assign]
+        return spec
+
+
+if "torch" in sys.modules:
+    importlib.import_module("kernels.ops.schemas")
+else:
+    sys.meta_path.insert(0, _RegisterWithTorch())

@@ -57,9 +57,9 @@ def _parser() -> argparse.ArgumentParser:
     what = "what has to work (default: cpu)"
     for command in (examine, check):
         command.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help=what)
-    folders = "a folder of kernels/ops (default: every operator)"
-    build.add_argument("names", metavar="op", nargs="*", help=folders)
-    check.add_argument("names", metavar="op", nargs="*", help="an operator (default: every one)")
+    names = "an operator, or a folder of kernels/ops (default: every one)"
+    for command in (build, check):
+        command.add_argument("names", metavar="op", nargs="*", help=names)
     built = "(default: all that the installed torch was built for)"
     build.add_argument("--device", choices=("cpu", "cuda", "all"), help=built)
     gpu = (

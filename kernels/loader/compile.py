@@ -34,6 +34,15 @@ NVCC_FLAGS = tuple(
     )
 )
 
+GUARD = Path(__file__).with_name("guard.cpp")  # is part of every library
+RENAMED = {
+    "aoti_torch_library_init_def": "guarded_init_def",
+    "aoti_torch_library_init_fragment": "guarded_init_fragment",
+    "aoti_torch_library_init_impl": "guarded_init_impl",
+    "aoti_torch_library_def": "guarded_def",
+    "torch_library_impl": "guarded_impl",
+}
+
 _SHOWN_LINES = 40
 
 
@@ -45,12 +54,15 @@ class Sources(NamedTuple):
     defines: Sequence[tuple[str, str]]
     flags: Sequence[str]
     archs: Sequence[str]
+    nvcc_flags: Sequence[str] = ()
 
 
 def compile_library(work: Path, name: str, sources: Sources) -> set[Path]:
     """Compile sources and link them with torch in a work folder; return the files of `_read_files`."""
     torch, compiler = find_torch(), find_compiler()
     compilations = _compilations(work, sources)
+    guard = [*compiler.command, *CXX_FLAGS, "-c", str(GUARD), "-o", "guard.o"]
+    compilations["guard.o"] = guard
     library_dir = str(torch.root / "lib")
     # -z defs: a function that nobody defines fails here, not in the middle of a run.
     # Some compilers would link libstdc++ statically. With torch's there would be two in the process, and the
@@ -73,11 +85,13 @@ def _compilations(work: Path, sources: Sources) -> dict[str, list[str]]:
     if sources.archs:
         # nvcc compiles for one architecture after another unless it may use as many threads.
         more = [*NVCC_FLAGS, *gencode_flags(sources.archs), f"--threads={len(sources.archs)}"]
+        more += sources.nvcc_flags  # of a flag that is given twice nvcc takes the last
         begin[".cu"] = [str(find_nvcc(torch.cuda).path), "-ccbin", compiler.program, *more]
     include = torch.root / "include"
     common = [f"-DTORCH_TARGET_VERSION={TORCH_TARGET_VERSION}", "-D_GLIBCXX_USE_CXX11_ABI=1"]
     # Macros are in a header that every source includes first: nvcc would split -D at commas.
-    macros = "".join(f"#define {name} {value}\n" for name, value in sources.defines)
+    defines = (*RENAMED.items(), *sources.defines)
+    macros = "".join(f"#define {name} {value}\n" for name, value in defines)
     (work / "defines.h").write_text(macros, encoding="utf-8")
     common += ["-include", "defines.h"]
     common += [word for folder in sources.include_dirs for word in ("-I", os.path.abspath(folder))]

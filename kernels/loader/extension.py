@@ -7,6 +7,7 @@ file behind when a build is killed, and cannot compile a .cu file with a CPU bui
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import os
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from kernels.loader import cache
-from kernels.loader.compile import CXX_FLAGS, NVCC_FLAGS, Sources, compile_library
+from kernels.loader.compile import CXX_FLAGS, GUARD, NVCC_FLAGS, Sources, compile_library
 from kernels.loader.cuda import CUDA_TORCH_REMEDY, architectures, capabilities, find_nvcc
 from kernels.loader.toolchain import (
     TORCH_TARGET_VERSION,
@@ -35,12 +36,12 @@ from kernels.loader.toolchain import (
 
 _Result = TypeVar("_Result")
 
-_KEY_FORMAT = 5
+_KEY_FORMAT = 6
 _NVCC_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")  # of which nvcc takes options, too
 HEADER_SUFFIXES = (".h", ".hpp", ".cuh", ".inc")
 """How the names of headers end."""
 
-_loaded: dict[Extension, Path] = {}
+_loaded: dict[str, tuple[object, Path]] = {}  # by name: what it was built of, and where it is
 
 
 @dataclass(frozen=True)
@@ -50,32 +51,61 @@ class Extension:
     Examples:
         >>> extension = Extension("engine", sources=(Path("engine.cpp"),), reason="feature set dt")
         >>> extension.load()  # builds it where needed; its operators are then under torch.ops
+        >>> Extension("twice", cpp_sources="#include <torch/csrc/stable/library.h> ...").load()
 
     Attributes:
         name: letters, digits, ``_`` and ``-``; the library's file name begins with it. A process loads one
-            library of a name: a second one would register the same operators, at which torch aborts.
-        sources: the .cpp files, and with ``cuda`` the .cu files.
+            library of a name: a second one would register the same operators.
+        sources: the path of a .cpp or .cu file, or several.
         include_dirs: searched for headers. The headers directly in them and beside the sources are part of
             the cache key; a build that reads any other header of the project is refused, for after a change
             to that one the cache would hand out the old library.
         defines: macros and their values, defined before the first line. Values may hold all but line breaks.
         native: compile for this machine's processor, which then is part of the cache key.
-        flags: further flags of the C++ compiler.
         reason: why it is built, for the line on stderr.
-        cuda: compile the .cu files too and link with CUDA; needs nvcc and a CUDA build of torch.
+        cuda: link with CUDA, as is done where there are CUDA sources; needs nvcc and a CUDA build of torch.
         archs: what to compile the .cu files for, for example ``("8.0", "9.0+PTX")``; by default what
             ``$TORCH_CUDA_ARCH_LIST`` says, else this machine's GPUs.
+        cflags: further flags of the C++ compiler. By default ``a * b + c`` is rounded twice, so that CPU and
+            CUDA give the same bits; ``-ffp-contract=fast`` changes that.
+        cuda_cflags: further flags of nvcc. ``--fmad=false`` is the default for the same reason, and makes
+            kernels slower that are bound by arithmetic; ``--fmad=true`` changes that.
+        cpp_sources: C++ code, a text or several, compiled beside the files.
+        cuda_sources: the same of CUDA code.
+
+    Raises:
+        TypeError: ``sources`` or ``include_dirs`` are no paths.
+        ValueError: there is no source, or a file's name ends in neither .cpp nor .cu.
     """
 
     name: str
-    sources: tuple[Path, ...]
-    include_dirs: tuple[Path, ...] = ()
+    sources: Any = ()  # a tuple of Path in the end, as include_dirs
+    include_dirs: Any = ()
     defines: tuple[tuple[str, str], ...] = ()
     native: bool = False
-    flags: tuple[str, ...] = ()
     reason: str = ""
     cuda: bool = False
     archs: tuple[str, ...] = ()
+    cflags: Sequence[str] = ()
+    cuda_cflags: Sequence[str] = ()
+    cpp_sources: Sequence[str] = ()
+    cuda_sources: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        """Make tuples of all sequences."""
+        for name in ("sources", "include_dirs"):
+            object.__setattr__(self, name, _paths(name, getattr(self, name)))
+        for name in ("cflags", "cuda_cflags", "cpp_sources", "cuda_sources"):
+            value = getattr(self, name)
+            object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
+        for path in self.sources:
+            if path.suffix not in (".cpp", ".cu"):
+                hint = "code is given as cpp_sources or cuda_sources"
+                raise ValueError(f"expected sources that end in .cpp or .cu, got {str(path)!r} ({hint})")
+        if not (self.sources or self.cpp_sources or self.cuda_sources):
+            raise ValueError(f"expected a source of {self.name}, got none")
+        if self.cuda_sources or any(path.suffix == ".cu" for path in self.sources):
+            object.__setattr__(self, "cuda", True)
 
     def library_path(self) -> Path:
         """Return where ``build`` puts the library: a function of everything that shapes it."""
@@ -133,26 +163,40 @@ class Extension:
 
         Raises:
             CompilerMissingError: there is no compiler.
-            BuildError: it could not be built or loaded, or a different library of its name is loaded already.
+            BuildError: it could not be built or loaded; or what it is built of has changed since a library of
+                its name was loaded; or another one has registered an operator of it.
         """
-        if self not in _loaded:
-            import torch
+        content = self._stem(), self.native, self.archs
+        if self.name in _loaded:
+            loaded_content, library = _loaded[self.name]
+            if content != loaded_content:
+                raise BuildError(
+                    f"another version of {self.name} is loaded already",
+                    "restart Python, or in a notebook the kernel, to load this one",
+                )
+            return library
+        import torch
 
-            try:
-                library = self.find() or self.build()
-            except CompilerMissingError as error:
-                raise CompilerMissingError(error.problem + self._unfit(), error.remedy) from error
-            except OSError as error:
-                raise cache.unusable(cache.cache_dir(), error) from error
-            if any(other.name == self.name and path != library for other, path in _loaded.items()):
-                raise BuildError(f"another library {self.name} is loaded already", "start a new process")
-            try:
-                torch.ops.load_library(str(library))
-            except OSError as error:
-                remedy = f"remove it, or if its disk is mounted noexec set {cache.VARIABLE} to another folder"
-                raise BuildError(f"cannot load {library} ({error})", remedy) from error
-            _loaded[self] = library
-        return _loaded[self]
+        try:
+            library = self.find() or self.build()
+        except CompilerMissingError as error:
+            raise CompilerMissingError(error.problem + self._unfit(), error.remedy) from error
+        except OSError as error:
+            raise cache.unusable(cache.cache_dir(), error) from error
+        try:
+            torch.ops.load_library(str(library))
+        except OSError as error:
+            remedy = f"remove it, or if its disk is mounted noexec set {cache.VARIABLE} to another folder"
+            raise BuildError(f"cannot load {library} ({error})", remedy) from error
+        refused = ctypes.CDLL(str(library)).refused_registration
+        refused.restype = ctypes.c_char_p
+        if what := refused().decode():
+            raise BuildError(
+                f"expected new operators and schemas that torch understands in {self.name}, got {what!r}",
+                "correct it, or restart Python where it is registered already",
+            )
+        _loaded[self.name] = content, library
+        return library
 
     def _unfit(self) -> str:
         """Return why a library of this name in the cache is not used, as the end of a sentence."""
@@ -174,10 +218,11 @@ class Extension:
             "format": _KEY_FORMAT,
             "machine": platform.machine(),
             "torch": [torch.version, torch.cuda, TORCH_TARGET_VERSION],
-            "flags": [*CXX_FLAGS, *self.flags],
-            "nvcc_flags": NVCC_FLAGS if self.cuda else None,
+            "flags": [*CXX_FLAGS, *self.cflags],
+            "nvcc_flags": [*NVCC_FLAGS, *self.cuda_cflags] if self.cuda else None,
             "defines": self.defines,
-            "files": [[path.name, _digest(path)] for path in (*self.sources, *self._headers())],
+            "code": [self.cpp_sources, self.cuda_sources],
+            "files": [[path.name, _digest(path)] for path in (GUARD, *self.sources, *self._headers())],
         }
         return f"{self.name}-{_digest_of(identity)}"
 
@@ -216,8 +261,14 @@ class Extension:
         reason = f" ({self.reason})" if self.reason else ""
         _say(f"building {self.name}{reason} into {library.parent} ...")
         tools = self._tools()
-        flags = [*(("-march=native",) if self.native else ()), *self.flags]
-        what = Sources(self.sources, self.include_dirs, self.defines, flags, tools.get("architectures", ()))
+        flags = [*(("-march=native",) if self.native else ()), *self.cflags]
+        files = list(self.sources)
+        for suffix, texts in ((".cpp", self.cpp_sources), (".cu", self.cuda_sources)):
+            for number, text in enumerate(texts):
+                files.append(work / f"{self.name}_{number}{suffix}")
+                files[-1].write_text(text, encoding="utf-8")
+        archs = tools.get("architectures", ())
+        what = Sources(files, self.include_dirs, self.defines, flags, archs, self.cuda_cflags)
         read = compile_library(work, library.name, what)
         unlisted = read - {path.resolve() for path in (*self.sources, *self._headers())}
         if unlisted:
@@ -246,6 +297,14 @@ def build_missing(extensions: Iterable[Extension]) -> None:
 
     if missing := [each for each in extensions if each.find() is None]:
         side_by_side(build, missing)
+
+
+def _paths(name: str, value: Any) -> tuple[Path, ...]:
+    """Return the paths of an argument, which may be a single one."""
+    try:
+        return tuple(map(Path, [value] if isinstance(value, (str, os.PathLike)) else value))
+    except TypeError as error:
+        raise TypeError(f"expected {name} to be a path or a sequence of paths, got {value!r}") from error
 
 
 def _say(line: str) -> None:

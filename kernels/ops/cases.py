@@ -17,6 +17,7 @@ from kernels.ops.discrete import reference as draws
 from kernels.ops.elementwise import op as elementwise
 from kernels.ops.normal import sample_normal, sample_normal_reference
 from kernels.ops.philox import WORD, philox4x32, split64
+from kernels.support.names import unknown_name
 
 Tensors = tuple[Tensor, ...]
 
@@ -33,6 +34,7 @@ class Case:
     arguments: Mapping[str, Any] = field(default_factory=dict)  # by name, for the prototype too
     gradients: bool = True  # without a derivative, results alone are compared
     prototype: str = ""  # the module that has one in Numba
+    folder: str = "normal"  # of this package
 
 
 def _case(
@@ -48,7 +50,8 @@ def _case(
     """Return a case of a function; as ``call(function, *inputs, **arguments)`` it has no derivative."""
     both = getattr(modules[0], f"{name}_reference"), getattr(modules[-1], name)
     reference, operator = both if call is None else (partial(call, function) for function in both)
-    return Case(reference, operator, inputs, small, large, arguments, call is None, prototype)
+    folder = modules[-1].__name__.split(".")[2]
+    return Case(reference, operator, inputs, small, large, arguments, call is None, prototype, folder)
 
 
 def _randn(generator: Generator, *shape: int) -> Tensor:
@@ -167,3 +170,17 @@ CASES = {
     "permutation": _case("sample_permutation", [draws, op], _table(71, 70), (), (), _draw),
     "update_tables": _case("update_tables", [tables], _ranked, (9,), (300,), _move),
 }
+
+
+def choose(names: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Return those of the known that some names mean: an operator, or a folder and what is in it."""
+    homes = {name: case.folder for name, case in CASES.items()}
+    synonyms = {
+        name: {name, homes.get(name, name), *(each for each, folder in homes.items() if folder == name)}
+        for name in known
+    }
+    every = sorted(set[str]().union(*synonyms.values()))
+    for name in names:
+        if name not in every:
+            raise unknown_name("operator", name, every)
+    return [name for name in known if not names or synonyms[name] & {*names}]

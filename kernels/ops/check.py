@@ -16,9 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernels.ops.cases import CASES, Case, Tensors
+from kernels.ops.cases import CASES, Case, Tensors, choose
 from kernels.ops.report import OK, Outcome, Report, Unavailable, ask, one_line
-from kernels.support.names import unknown_name
 
 _SIMULATOR = "NUMBA_ENABLE_CUDASIM"
 _TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}  # of |difference| / (1 + |expected|)
@@ -26,11 +25,9 @@ _SEED = 1
 
 
 def run(names: Sequence[str] = (), device: str = "cpu") -> Report:
-    """Walk operators, all where no names are given; only for ``"cuda"`` does a step need Numba and a GPU."""
-    for name in names:
-        if name not in CASES:
-            raise unknown_name("operator", name, sorted(CASES))
-    return Report([each for name in names or sorted(CASES) for each in walk(name, CASES[name], device)])
+    """Walk operators or all those of folders; only for ``"cuda"`` does a step need Numba and a GPU."""
+    chosen = choose(names, sorted(CASES))
+    return Report([outcome for name in chosen for outcome in walk(name, CASES[name], device)])
 
 
 def walk(name: str, case: Case, device: str) -> list[Outcome]:
@@ -103,11 +100,8 @@ def load_numba() -> str:
             return f"simulator, numba {numba.__version__}"
         cuda.jit(lambda: None)[1, 1]()
     except Exception as error:  # an installation can be broken in any way
-        # The newest numba-cuda, 0.30.4, launches no kernel beside NumPy 2.5 or newer.
-        packages = f"'numba-cuda[cu{(torch.version.cuda or '13').partition('.')[0]}]' 'numpy<2.5'"
-        raise Unavailable(
-            f"Numba does not work ({one_line(error)}): run pip install -U {packages}, or set {_SIMULATOR}=1"
-        ) from error
+        remedy = f"run pip install 'cem-tetris[prototype]', or set {_SIMULATOR}=1"
+        raise Unavailable(f"Numba does not work ({one_line(error)}): {remedy}") from error
     return f"{torch.cuda.get_device_name()}, numba {numba.__version__}"
 
 

@@ -1,23 +1,24 @@
 """What all operators share: their two libraries, loaded on first use, and what refuses arguments.
 
-An operator is a folder of this package: ``op.h`` has the schemas and the host half of both sides, ``cpu.h``
-and ``launch.cuh`` have the rest; ``op.cpp`` and ``op.cu`` beside this file compile the sides, and ``.cu``
-files of the folder what takes long, at the same time. They are two libraries, so that the CPU side works
-where there is no nvcc, and CUDA is compiled for only when a CUDA tensor comes.
+An operator is a folder of this package and some lines of `schemas.py`: ``op.h`` has the host half of both
+sides, ``cpu.h`` and ``launch.cuh`` have the rest; ``op.cpp`` and ``op.cu`` beside this file compile the
+sides, and ``.cu`` files of the folder what takes long, at the same time. They are two libraries, so that the
+CPU side works where there is no nvcc, and CUDA is compiled for only when a CUDA tensor comes.
 """
 
 from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.utils._python_dispatch import _disable_current_modes
 
 from kernels.loader import Extension
 
@@ -25,7 +26,7 @@ _HERE = Path(__file__).parent
 # Whose headers an operator includes beside its own.
 _INCLUDED = {"cma_update": ("cem_update", "normal"), "discrete": ("cem_update",)}
 _lock = threading.RLock()
-_libraries: dict[str, Library] = {}
+LIBRARIES: dict[str, Library] = {}
 
 
 def operators() -> tuple[str, ...]:
@@ -34,7 +35,7 @@ def operators() -> tuple[str, ...]:
 
 
 def extension(name: str, device_type: str) -> Extension:
-    """Return what is compiled of one of the operators for ``"cpu"``, schema included, or for ``"cuda"``."""
+    """Return what is compiled of one of the operators for ``"cpu"`` or for ``"cuda"``."""
     headers = (_HERE, *(_HERE / other for other in (name, *_INCLUDED.get(name, ()))))
     if device_type == "cuda":
         sources = (_HERE / "op.cu", *sorted((_HERE / name).glob("*.cu")))
@@ -48,11 +49,6 @@ def refused(error: Exception) -> Exception:
     if found is None:
         return TypeError(f"expected a tensor: {error}") if type(error) is AttributeError else error
     return (TypeError if " of type " in found[0] else ValueError)(found[0])
-
-
-def register_fake(name: str, fake: Callable[..., Any]) -> None:
-    """Register what says the shapes of an operator's results; the operator alone refuses shapes and types."""
-    torch.library.register_fake(f"cem_tetris::{name}", fake)
 
 
 def is_transformed() -> bool:
@@ -71,11 +67,18 @@ _is_traced = torch.compiler.is_dynamo_compiling
 _are_transforms_active = torch._C._are_functorch_transforms_active
 
 
+class Gradient(NamedTuple):
+    """The derivative of an operator, as ``torch.library.register_autograd`` takes it."""
+
+    backward: Callable[..., Any]
+    save: Callable[..., None] = lambda ctx, inputs, output: None  # for the backward pass
+
+
 class Library:
     """The libraries of one operator family.
 
     Examples:
-        >>> LIBRARY = Library("sigmoid", register=_register)  # beside the public function
+        >>> LIBRARY = Library("sigmoid", {"sigmoid": torch.empty_like})  # beside the public function
         >>> def sigmoid(x):
         ...     LIBRARY.ensure(x)
         ...     return torch.ops.cem_tetris.sigmoid(x)
@@ -85,21 +88,27 @@ class Library:
     """
 
     def __init__(
-        self, name: str, register: Callable[[], None] = lambda: None, **fakes: Callable[..., Any]
+        self,
+        name: str,
+        fakes: Mapping[str, Callable[..., Any]] = MappingProxyType({}),
+        gradients: Mapping[str, Gradient] = MappingProxyType({}),
+        on_load: Callable[[], None] = lambda: None,
     ) -> None:
         """Declare a folder of this package.
 
         Args:
             name: The folder.
-            register: Adds fake kernels and gradients to its schemas.
-            **fakes: The fake kernels of operators without a derivative, for ``call``.
+            fakes: Of each operator, what returns unset results of the right shape and type.
+            gradients: Of each differentiable operator its derivative.
+            on_load: Is called once, when the operators are loaded.
         """
         self.name = name
         self.ready: set[bool] = set()
-        self.register = register
+        self.on_load = on_load
         self.fakes = fakes
-        self.direct: dict[str, Callable[..., Any]] = {}  # those operators, once they are loaded
-        _libraries[name] = self
+        self.gradients = gradients
+        self.direct: dict[str, Callable[..., Any]] = {}  # the operators, once they are loaded
+        LIBRARIES[name] = self
 
     def ensure(self, tensor: Tensor) -> None:
         """Build and load the operators for the device of a tensor, or raise BuildError.
@@ -120,39 +129,63 @@ class Library:
         except (AttributeError, RuntimeError) as error:
             raise refused(error) from None
 
+    def fake(self, name: str, *arguments: Any) -> Any:
+        """Return unset results of an operator, whose arguments are checked as the operator checks them.
 
-_IMPLEMENTATIONS = torch.library.Library("cem_tetris", "FRAGMENT")
+        The operator in C++ is called with tensors that have no data. A symbolic size counts as the number for
+        which torch.compile traces; where that is not known nothing is checked.
+        """
+        _load(self.name, False)
+        operator = getattr(torch.ops.cem_tetris, name).default
+        with _disable_current_modes():
+            try:
+                operator.redispatch(_CPU, *map(_without_data, arguments))
+            except _UnknownSizeError:
+                pass
+            except RuntimeError as error:  # a TypeError would be logged by torch.compile
+                raise RuntimeError(str(refused(error))) from None
+        pairs = zip(operator._schema.arguments, arguments, strict=False)
+        devices = {schema.name: x.device for schema, x in pairs if isinstance(x, Tensor)}
+        first = next(iter(devices.values()))
+        for argument, device in devices.items():
+            if device != first:
+                raise RuntimeError(f"expected all tensors on one device, got {argument} on another")
+        return self.fakes[name](*arguments)
 
 
-def mapped(operator: Any, info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> Any:
-    """What vmap calls: one call after the other. A generation that all share stays one number."""
-    pairs = [(x, dim if isinstance(dim, int) else None) for x, dim in zip(arguments, in_dims, strict=True)]
-    calls = ([x if dim is None else x.select(dim, i) for x, dim in pairs] for i in range(info.batch_size))
-    names = (each.name for each in operator._schema.arguments)
-    batched = {name for name, (_, dim) in zip(names, pairs, strict=False) if dim is not None}
+class _UnknownSizeError(Exception):
+    pass
 
-    def stacked(*each: Tensor) -> tuple[Tensor, int | None]:
-        shared = each[0].dim() == 0 and "generation" not in batched
-        return (each[0], None) if shared else (torch.stack(each), 0)
 
-    results = [operator(*call) for call in calls]
-    if isinstance(results[0], Tensor):
-        return stacked(*results)
-    return tuple(zip(*map(stacked, *results), strict=True))
+def _without_data(argument: Any) -> Any:
+    """Return a tensor without data in place of a tensor, and numbers as they are known."""
+    if not isinstance(argument, Tensor):
+        return _known(argument)
+    sizes = [_known(size) for size in argument.shape]
+    return torch.empty(sizes, dtype=argument.dtype, device="meta")
+
+
+def _known(number: Any) -> Any:
+    """Return the number that a symbol of torch.compile stands for while it traces; no guard is added."""
+    node = getattr(number, "node", None)
+    if node is None:
+        return number
+    if not node.has_hint():
+        raise _UnknownSizeError
+    return node.hint
+
+
+_CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 
 
 def _load(name: str, cuda: bool) -> None:
-    library = _libraries[name]
+    library = LIBRARIES[name]
     with _lock:
         if False not in library.ready:
             extension(name, "cpu").load()
-            library.register()
-            for each, fake in library.fakes.items():
-                operator = getattr(torch.ops.cem_tetris, each).default
-                register_fake(each, fake)
-                torch.library.register_vmap(operator, partial(mapped, operator))
-                _IMPLEMENTATIONS.impl(each, torch.library.fallthrough_kernel, "Autograd")
-                library.direct[each] = operator._op
+            for each in library.fakes:
+                library.direct[each] = getattr(torch.ops.cem_tetris, each).default._op
+            library.on_load()
             library.ready.add(False)
         if cuda and True not in library.ready:
             extension(name, "cuda").load()

@@ -5,6 +5,7 @@
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
+#include <torch/headeronly/core/DeviceType.h>
 #include <torch/headeronly/core/ScalarType.h>
 #include <torch/headeronly/util/BFloat16.h>
 #include <torch/headeronly/util/Exception.h>
@@ -47,15 +48,16 @@ template <typename T> using compute_t =
         std::conditional_t<std::is_same_v<T, double>, double, float>>;
 
 // Calls f(T{}) with the element type of a tensor.
-template <typename F> void visit_floating(const char* name, ScalarType type, const F& f) {
+template <typename F> void visit_floating(
+    const char* name, ScalarType type, const F& f, const char* types = "Float, Double, Half or BFloat16") {
   switch (type) {
     case ScalarType::Double: return f(double{});
     case ScalarType::Float: return f(float{});
     case ScalarType::Half: return f(Half{});
     case ScalarType::BFloat16: return f(BFloat16{});
     default:
-      STD_TORCH_CHECK(false, name, ": expected tensors of type Float, Double, Half or BFloat16, got ",
-          torch::headeronly::toString(type));
+      STD_TORCH_CHECK(
+          false, name, ": expected tensors of type ", types, ", got ", torch::headeronly::toString(type));
   }
 }
 
@@ -74,6 +76,8 @@ struct Device {
   explicit Device(const Tensor& tensor) : index(tensor.get_device_index()) {
     TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(tensor.get(), &type));
   }
+  // Whether tensors have no data: then the arguments are checked, and nothing is computed.
+  bool is_meta() const { return type == static_cast<int32_t>(torch::headeronly::DeviceType::Meta); }
   bool operator==(const Device& other) const { return type == other.type && index == other.index; }
 };
 

@@ -109,7 +109,7 @@ def test_the_path_follows_options_sources_and_headers(
     include.mkdir()
     extension = write_library(include_dirs=(include,))
     changes: list[dict[str, Any]] = [{}, {"name": "other"}, {"defines": (("SIZE", "3"),)}, {"native": True}]
-    changes += [{"flags": ("-funroll-loops",)}]
+    changes += [{"cflags": ("-funroll-loops",)}]
     paths = [dataclasses.replace(extension, **change).library_path() for change in changes]
     monkeypatch.setenv("CXX", f"{compiler} -fsanitize=address")
     paths.append(extension.library_path())

@@ -42,7 +42,7 @@ def emulated() -> dict[str, Any]:
     operators = ("cem_update", "cma_update", "discrete", "normal")
     folders = (HERE.parent / "tetris", KERNELS, *(KERNELS / name for name in operators))
     sources = (HERE / "emulated_cem_update.cpp",)
-    Extension("emulated_cem_update", sources, folders, flags=("-O1",), reason="test").load()
+    Extension("emulated_cem_update", sources, folders, cflags=("-O1",), reason="test").load()
     names = ("cem_update", "cma_update", "draw_correlated", "set_multiprocessors")
     names += ("sample_discrete", "update_tables")
     return {name: getattr(torch.ops.emulated, name) for name in names}
@@ -54,7 +54,7 @@ def check(f: Callable[..., Any], *inputs: Any, multiprocessors: int = 132, **giv
     emulated()["set_multiprocessors"](inputs[0], multiprocessors)
     with pytest.MonkeyPatch.context() as patch:
         for name in ("cem_update", "cma_update", "discrete"):
-            patch.setattr(library._libraries[name], "direct", emulated())
+            patch.setattr(library.LIBRARIES[name], "direct", emulated())
         assert_same(f(*inputs, **given), expected)
 
 

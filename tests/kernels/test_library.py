@@ -45,10 +45,10 @@ def write_operator(
 @pytest.fixture(autouse=True)
 def forgotten() -> Iterator[None]:
     """Forgets the operators of the tests afterwards."""
-    before = dict(library._libraries)
+    before = dict(library.LIBRARIES)
     yield
-    library._libraries.clear()
-    library._libraries.update(before)
+    library.LIBRARIES.clear()
+    library.LIBRARIES.update(before)
 
 
 def test_threads_that_come_at_once_load_once(write_operator: Callable[..., Library]) -> None:

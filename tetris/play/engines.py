@@ -52,7 +52,7 @@ def with_cuda(library: Extension) -> Extension:
         name=f"{library.name}_cuda",
         sources=tuple(sorted(source.parent.glob(f"{source.stem}*.cu"))),
         native=False,
-        flags=(),
+        cflags=(),
         reason=f"{library.reason}, CUDA",
         cuda=True,
     )
@@ -102,7 +102,7 @@ def extension(names: tuple[str, ...], lookahead: Lookahead = Lookahead.NONE) -> 
     name = f"tetris_engine_{digest}{suffix}"
     reason = f"Tetris engine for {len(names)} features: {listed}"
     defines = [("TETRIS_LOOKAHEAD", lookahead.value), *defines]
-    return operators_of(name, _ENGINE / "rollout.cpp", reason, includes, defines, flags=ENGINE_FLAGS)
+    return operators_of(name, _ENGINE / "rollout.cpp", reason, includes, defines, cflags=ENGINE_FLAGS)
 
 
 def resampling_extension() -> Extension:

@@ -12,12 +12,6 @@
 namespace cem_tetris::update {
 namespace {
 
-constexpr char kSchema[] =
-    "cem_update(Tensor fitness, Tensor candidates, Tensor distribution, Tensor record, Tensor generation, "
-    "Tensor? extra_variance, Tensor? weights, Tensor? std_floor, SymInt num_elites, bool maximize, "
-    "int variance_about, float smoothing, float std_smoothing, float mean_averaging, bool ranked) "
-    "-> (Tensor, Tensor, Tensor, Tensor)";
-
 // Calls f(Type{}) with the type of a fitness.
 template <typename F> void visit_fitness(Number type, const F& f) {
   type == Number::Float ? f(Float{}) : type == Number::Double ? f(Double{}) : f(Long{});
@@ -103,8 +97,9 @@ template <void (&run)(const Job&, Device)> Outputs cem_update(const Tensor& fitn
     double mean_averaging, bool ranked) {
   return with_job(fitness, candidates, distribution, record, generation, std::move(extra_variance),
       std::move(weights), std::move(std_floor), num_elites, maximize, variance_about, smoothing,
-      std_smoothing, mean_averaging, ranked, false,
-      [](const Job& job, const Problems& problems) { run(job, problems.device); });
+      std_smoothing, mean_averaging, ranked, false, [](const Job& job, const Problems& problems) {
+        if (!problems.device.is_meta()) run(job, problems.device);
+      });
 }
 
 }  // namespace

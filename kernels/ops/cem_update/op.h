@@ -1,13 +1,11 @@
-// The update's schema and its sides.
+// The update's sides.
 #pragma once
 
 #include "arguments.h"
 
 namespace cem_tetris::update {
 
-#ifndef __CUDACC__
-STABLE_TORCH_LIBRARY_FRAGMENT(cem_tetris, m) { m.def(kSchema); }
-#else  // by single.cu, at the same time
+#ifdef __CUDACC__  // by single.cu, at the same time
 extern template void launch_single<uint32_t, float>(const Launcher&, const Job&);
 extern template void launch_single<uint32_t, double>(const Launcher&, const Job&);
 extern template void launch_single<uint64_t, float>(const Launcher&, const Job&);

@@ -122,4 +122,4 @@ def fake(parts: int, fitness: Tensor, _: Tensor, *arguments: Any) -> Any:
     return (*(x.new_empty(x.shape) for x in arguments[:parts]), elites)
 
 
-_LIBRARY = Library("cem_update", cem_update=partial(fake, 3))
+_LIBRARY = Library("cem_update", {"cem_update": partial(fake, 3)})

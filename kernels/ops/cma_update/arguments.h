@@ -8,16 +8,6 @@
 namespace cem_tetris::cma {
 namespace {
 
-constexpr char kUpdateSchema[] =
-    "cma_update(Tensor fitness, Tensor candidates, Tensor distribution, Tensor record, Tensor generation, "
-    "Tensor factor, Tensor paths, Tensor weights, Tensor? extra_variance, Tensor? std_floor, "
-    "SymInt num_elites, bool maximize, float smoothing, float mean_averaging, float mu_eff, float c_s, "
-    "float d_s, float c_c, float c_1, float c_mu, float chi) "
-    "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)";
-constexpr char kDrawSchema[] =
-    "draw_correlated(Tensor distribution, Tensor factor, SymInt population_size, Tensor seed, "
-    "Tensor generation, Tensor? low=None, Tensor? high=None) -> Tensor";
-
 using Outputs = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 
 template <void (&run)(const Call&, Device)> Outputs cma_update(const Tensor& fitness,
@@ -44,6 +34,7 @@ template <void (&run)(const Call&, Device)> Outputs cma_update(const Tensor& fit
             const Learning learning{1.0 - c_s, std::sqrt(c_s * (2.0 - c_s) * mu_eff), 1.0 - c_c,
                 std::sqrt(c_c * (2.0 - c_c) * mu_eff), c_s / d_s, 1.0 / chi, c_1, c_mu,
                 c_1 * c_c * (2.0 - c_c), (2.0 + 4.0 / (width + 1.0)) * width};
+            if (problems.device.is_meta()) return;
             run({job, learning, Plan(d, population), const_data<void>(factor), const_data<void>(paths),
                     mutable_data<void>(*new_factor), mutable_data<void>(*new_paths)},
                 problems.device);
@@ -70,7 +61,7 @@ template <void (&run)(const Draw&, Device)> Tensor draw_correlated(const Tensor&
   const Tensor out = problems.empty(type, {samples, d});
   const int64_t count = problems.count(), groups = (samples + kGroup - 1) / kGroup;
   STD_TORCH_CHECK(count * groups < int64_t{1} << 31, "expected fewer candidates");
-  if (count * groups == 0) return out;
+  if (count * groups == 0 || problems.device.is_meta()) return out;
   run({type, count, samples, groups, static_cast<int>(d), static_cast<int>((d + kSide - 1) / kSide * kSide),
           const_data<void>(distribution), const_data<void>(factor), const_data<void>(low),
           const_data<void>(high), low_stride, high_stride, const_data<int64_t>(seed),

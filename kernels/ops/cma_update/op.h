@@ -1,16 +1,10 @@
-// The operators' schemas and their sides.
+// The operators' sides.
 #pragma once
 
 #include "arguments.h"
 
 namespace cem_tetris::cma {
 
-#ifndef __CUDACC__
-STABLE_TORCH_LIBRARY_FRAGMENT(cem_tetris, m) {
-  m.def(kUpdateSchema);
-  m.def(kDrawSchema);
-}
-#endif
 STABLE_TORCH_LIBRARY_IMPL(cem_tetris, CEM_TETRIS_DEVICE, m) {
   m.impl("cma_update", TORCH_BOX(&cma_update<run>));
   m.impl("draw_correlated", TORCH_BOX(&draw_correlated<run>));

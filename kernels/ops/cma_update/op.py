@@ -126,4 +126,4 @@ def _fake_draw(distribution: Tensor, _: Tensor, population_size: int, *__: Any) 
     return distribution.new_empty((*distribution.shape[:-2], population_size, distribution.shape[-1]))
 
 
-_LIBRARY = Library("cma_update", cma_update=partial(fake, 5), draw_correlated=_fake_draw)
+_LIBRARY = Library("cma_update", {"cma_update": partial(fake, 5), "draw_correlated": _fake_draw})

@@ -145,14 +145,6 @@ CEM_TETRIS_FUNCTION double share(double p, double total) {
 // The operators over a device's `run`.
 namespace {
 
-constexpr char kSampleSchema[] =
-    "sample_discrete(Tensor table, SymInt num_samples, Tensor seed, Tensor generation, ScalarType dtype, "
-    "bool is_permutation) -> Tensor";
-constexpr char kTablesSchema[] =
-    "update_tables(Tensor fitness, Tensor candidates, Tensor tables, Tensor record, Tensor generation, "
-    "Tensor sums, SymInt num_elites, int[] columns, int[] rows, int[] values, float[] rates, float[] floors, "
-    "bool maximize) -> (Tensor, Tensor, Tensor)";
-
 template <void (&run)(const Call&, Device)> Tensor sample_discrete(const Tensor& given, int64_t samples,
     const Tensor& given_seed, const Tensor& generation, ScalarType type, bool is_permutation) {
   const char* const shape =
@@ -172,7 +164,7 @@ template <void (&run)(const Call&, Device)> Tensor sample_discrete(const Tensor&
   const Tensor out = problems.empty(type, {samples, width});
   const Call call{problems.count(), samples, rows, values, is_permutation, const_data<double>(table),
       const_data<int64_t>(seed), const_data<int64_t>(generation), mutable_data<void>(out), type};
-  if (call.problems * samples * width != 0) run(call, problems.device);
+  if (call.problems * samples * width != 0 && !problems.device.is_meta()) run(call, problems.device);
   return out;
 }
 
@@ -215,7 +207,7 @@ std::tuple<Tensor, Tensor, Tensor> update_tables(const Tensor& given_fitness, co
                       mutable_data<double>(new_record), mutable_data<int64_t>(next), places},
       cells, cells + width, const_data<double>(tables), const_data<int64_t>(sums), mutable_data<double>(out),
       &families, memory, memory + count * samples, reinterpret_cast<double*>(places)};
-  run(call, problems.device);
+  if (!problems.device.is_meta()) run(call, problems.device);
   return {out, new_record, next};
 }
 

@@ -1,16 +1,10 @@
-// The operators' schemas and their sides.
+// The operators' sides.
 #pragma once
 
 #include "discrete.h"
 
 namespace cem_tetris::discrete {
 
-#ifndef __CUDACC__
-STABLE_TORCH_LIBRARY_FRAGMENT(cem_tetris, m) {
-  m.def(kSampleSchema);
-  m.def(kTablesSchema);
-}
-#endif
 STABLE_TORCH_LIBRARY_IMPL(cem_tetris, CEM_TETRIS_DEVICE, m) {
   m.impl("sample_discrete", TORCH_BOX(&sample_discrete<run>));
   m.impl("update_tables", TORCH_BOX(&update_tables<run>));

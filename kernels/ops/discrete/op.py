@@ -8,6 +8,8 @@ taken as 1. discrete.h says what r is: a function of (seed, generation, candidat
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -65,10 +67,15 @@ def sample_permutation(
     return result
 
 
-_LIBRARY = Library(
-    "discrete",
-    sample_discrete=lambda p, n, _, __, dtype, permutation: p.new_empty(
-        (*p.shape[:-2], n, p.shape[-1 if permutation else -2]), dtype=dtype
-    ),
-    update_tables=lambda _, __, *given: tuple(x.new_empty(x.shape) for x in given[:3]),
-)
+def _fake_samples(
+    table: Tensor, count: int, _: Tensor, __: Tensor, dtype: torch.dtype, is_permutation: bool
+) -> Tensor:
+    columns = table.shape[-1 if is_permutation else -2]
+    return table.new_empty((*table.shape[:-2], count, columns), dtype=dtype)
+
+
+def _fake_tables(_: Tensor, __: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
+    return tuple(x.new_empty(x.shape) for x in arguments[:3])
+
+
+_LIBRARY = Library("discrete", {"sample_discrete": _fake_samples, "update_tables": _fake_tables})

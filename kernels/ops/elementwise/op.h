@@ -50,7 +50,8 @@ template <typename F> void visit_number(const char* name, ScalarType type, const
     case ScalarType::Short: return f(uint16_t{});
     case ScalarType::Int: return f(uint32_t{});
     case ScalarType::Long: return f(uint64_t{});
-    default: return visit_floating(name, type, f);
+    default:
+      return visit_floating(name, type, f, "Byte, Char, Short, Int, Long, Float, Double, Half or BFloat16");
   }
 }
 
@@ -86,6 +87,7 @@ std::array<Tensor, kOut> map(const char* name, std::array<Tensor, kIn> inputs) {
   for (Tensor& each : outputs) each = empty_in_layout_of(inputs[kLike]);
   for (Tensor& each : inputs) each = in_layout_of(outputs[0], each);
   const auto run = [&](auto type) {
+    if (like.device.is_meta()) return;
     using T = decltype(type);
     Elements<T, kIn, kOut> x;
     for (int i = 0; i < kIn; ++i) x.in[i] = const_data<T>(inputs[i]);
@@ -123,19 +125,6 @@ std::tuple<Tensor, Tensor> elementwise_mult_backward(const Tensor& grad, const T
 }  // namespace
 }  // namespace cem_tetris
 
-#ifndef __CUDACC__
-STABLE_TORCH_LIBRARY_FRAGMENT(cem_tetris, m) {
-  m.def("sigmoid(Tensor x) -> Tensor");
-  m.def("sigmoid_forward(Tensor x) -> Tensor");
-  m.def("sigmoid_backward(Tensor grad, Tensor y) -> Tensor");
-  m.def("vector_add(Tensor a, Tensor b) -> Tensor");
-  m.def("vector_add_forward(Tensor a, Tensor b) -> Tensor");
-  m.def("elementwise_mult(Tensor a, Tensor b) -> Tensor");
-  m.def("elementwise_mult_forward(Tensor a, Tensor b) -> Tensor");
-  m.def("elementwise_mult_backward(Tensor grad, Tensor a, Tensor b) -> (Tensor, Tensor)");
-}
-#endif
-// NAME_forward is NAME without the autograd formula, whose Python every call of NAME passes through.
 STABLE_TORCH_LIBRARY_IMPL(cem_tetris, CEM_TETRIS_DEVICE, m) {
   m.impl("sigmoid", TORCH_BOX(&cem_tetris::sigmoid));
   m.impl("sigmoid_forward", TORCH_BOX(&cem_tetris::sigmoid));

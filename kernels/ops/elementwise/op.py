@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from kernels.ops.library import Library, is_transformed, refused, register_fake
+from kernels.ops.library import Gradient, Library, is_transformed, refused
 
 
 def sigmoid(x: Tensor) -> Tensor:
@@ -145,31 +145,35 @@ def _product_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | N
 
 
 class Operator(NamedTuple):
-    """An operator: its reference, and its gradient."""
+    """An operator: its reference, and its derivative."""
 
     reference: Callable[..., Tensor]
-    backward: Callable[..., Any]
-    save: Callable[..., None] | None = None
+    gradient: Gradient
 
 
 TABLE = {
-    "sigmoid": Operator(sigmoid_reference, _sigmoid_backward, _save_result),
-    "vector_add": Operator(vector_add_reference, lambda ctx, grad: (grad, grad)),
-    "elementwise_mult": Operator(elementwise_mult_reference, _product_backward, _save_arguments),
+    "sigmoid": Operator(sigmoid_reference, Gradient(_sigmoid_backward, _save_result)),
+    "vector_add": Operator(vector_add_reference, Gradient(lambda ctx, grad: (grad, grad))),
+    "elementwise_mult": Operator(elementwise_mult_reference, Gradient(_product_backward, _save_arguments)),
 }
 """The operators by name; checks and tests go through this table, too."""
 
 
-def _register() -> None:
-    autograd = torch.library.register_autograd
-    for name, operator in TABLE.items():
-        for each in (name, f"{name}_forward"):
-            register_fake(each, lambda *tensors: torch.empty_like(tensors[0]))
-        autograd(f"cem_tetris::{name}", operator.backward, setup_context=operator.save)
-    register_fake("sigmoid_backward", lambda grad, y: torch.empty_like(y))
-    register_fake("elementwise_mult_backward", lambda grad, a, b: (torch.empty_like(a), torch.empty_like(a)))
-    autograd("cem_tetris::sigmoid_backward", _sigmoid_double_backward, setup_context=_save_arguments)
+def _empty_like_first(first: Tensor, *_: Tensor) -> Tensor:
+    return torch.empty_like(first)
+
+
+def _empty_like_last(_: Tensor, last: Tensor) -> Tensor:
+    return torch.empty_like(last)
+
+
+def _empty_like_both(_: Tensor, a: Tensor, __: Tensor) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(a), torch.empty_like(a)
 
 
 _UNRECORDED = {name: f"{name}_forward" for name in TABLE}
-_LIBRARY = Library("elementwise", _register)
+_FAKES: dict[str, Callable[..., Any]] = dict.fromkeys((*TABLE, *_UNRECORDED.values()), _empty_like_first)
+_FAKES |= {"sigmoid_backward": _empty_like_last, "elementwise_mult_backward": _empty_like_both}
+_GRADIENTS = {name: operator.gradient for name, operator in TABLE.items()}
+_GRADIENTS["sigmoid_backward"] = Gradient(_sigmoid_double_backward, _save_arguments)
+_LIBRARY = Library("elementwise", _FAKES, _GRADIENTS)

@@ -61,6 +61,7 @@ std::tuple<Tensor, Tensor, Tensor> forward_pass(const Tensor& input, const Tenso
   rows.require(old_cell, "old_cell", type, {states});
   Forward pass{input, weights, bias, old_h, dense(old_cell), empty(input, {batch, states}),
       empty(input, {batch, states}), empty(input, {batch, sizes.gates()})};
+  if (rows.device.is_meta()) return {pass.new_h, pass.new_cell, pass.gates};
   const bool small = is_small(sizes, type);
   if (small) {
     for (Tensor* each : {&pass.input, &pass.weights, &pass.bias, &pass.old_h}) *each = dense(*each);
@@ -99,6 +100,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> backward_pass(const std::opti
       read(old_h), dense(new_cell), dense(gates), empty_as(gates), result(of_input, input),
       result(of_parameters, weights), empty(input, {of_parameters ? sizes.gates() : 0}),
       result(of_old_h, old_h), empty_as(new_cell)};
+  if (rows.device.is_meta())
+    return {pass.d_input, pass.d_weights, pass.d_bias, pass.d_old_h, pass.d_old_cell};
   visit_floating("lltm", type, [&](auto zero) {
     using T = decltype(zero);
     (small ? backward_small<T> : backward_elements<T>)(sizes, pass);
@@ -110,18 +113,6 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> backward_pass(const std::opti
 }  // namespace
 }  // namespace cem_tetris::lltm
 
-#ifndef __CUDACC__
-// `lltm` has an autograd formula (op.py); `lltm_forward` is the same function without one.
-STABLE_TORCH_LIBRARY_FRAGMENT(cem_tetris, m) {
-  m.def("lltm(Tensor input, Tensor weights, Tensor bias, Tensor old_h, Tensor old_cell) -> "
-        "(Tensor new_h, Tensor new_cell, Tensor gates)");
-  m.def("lltm_forward(Tensor input, Tensor weights, Tensor bias, Tensor old_h, Tensor old_cell) -> "
-        "(Tensor new_h, Tensor new_cell, Tensor gates)");
-  m.def("lltm_backward(Tensor? grad_h, Tensor? grad_cell, Tensor input, Tensor weights, Tensor old_h, "
-        "Tensor new_cell, Tensor gates, bool of_input, bool of_parameters, bool of_old_h) -> "
-        "(Tensor d_input, Tensor d_weights, Tensor d_bias, Tensor d_old_h, Tensor d_old_cell)");
-}
-#endif
 STABLE_TORCH_LIBRARY_IMPL(cem_tetris, CEM_TETRIS_DEVICE, m) {
   m.impl("lltm", TORCH_BOX(&cem_tetris::lltm::forward_pass));
   m.impl("lltm_forward", TORCH_BOX(&cem_tetris::lltm::forward_pass));

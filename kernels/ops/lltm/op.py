@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from kernels.ops.library import Library, is_transformed, refused, register_fake
+from kernels.ops.library import Gradient, Library, is_transformed, refused
 
 
 def lltm(
@@ -63,7 +63,7 @@ def lltm(
             or old_cell.requires_grad
             or input.requires_grad
         )
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or (recorded and torch._C._is_any_autocast_enabled()):
             new_h, new_cell, _ = operators.lltm.default(input, weights, bias, old_h, old_cell)
         elif recorded:  # operators whose autograd is registered pass through much more Python than _Cell does
             new_h, new_cell, _ = _record(input, weights, bias, old_h, old_cell)
@@ -194,11 +194,6 @@ def _fake_backward(grad_h: Tensor | None, grad_cell: Tensor | None, *others: Any
     return tuple(like.new_empty(x if w else (0,)) for x, w in zip(shapes, wanted, strict=True))
 
 
-def _register() -> None:
-    register_fake("lltm", _fake_forward)
-    register_fake("lltm_forward", _fake_forward)
-    register_fake("lltm_backward", _fake_backward)
-    torch.library.register_autograd("cem_tetris::lltm", _backward, setup_context=_setup_context)
-
-
-LIBRARY = Library("lltm", register=_register)
+_FAKES: dict[str, Any] = dict.fromkeys(("lltm", "lltm_forward"), _fake_forward)
+_FAKES["lltm_backward"] = _fake_backward
+LIBRARY = Library("lltm", _FAKES, {"lltm": Gradient(_backward, _setup_context)})

@@ -38,7 +38,7 @@ Tensor sample(const Problems& problems, Vector mean, Vector std, Noise noise, st
   const Call call{noise, mean, std, bound(low, "low"), bound(high, "high")};
   const Tensor out =
       problems.empty(dtype, {noise.dim_first ? dimensions : samples, noise.dim_first ? samples : dimensions});
-  if (noise.problems != 0 && dimensions != 0 && samples != 0) draw(call, out);
+  if (noise.problems != 0 && dimensions != 0 && samples != 0 && !problems.device.is_meta()) draw(call, out);
   return out;
 }
 
@@ -83,25 +83,6 @@ Tensor sample_normal_rows(const Tensor& given, int64_t num_samples, const Tensor
 }  // namespace
 }  // namespace cem_tetris::normal
 
-#ifndef __CUDACC__
-STABLE_TORCH_LIBRARY_FRAGMENT(cem_tetris, m) {
-  const std::string arguments =
-      "(Tensor mean, Tensor std, SymInt num_samples, SymInt seed, SymInt generation, Tensor? seeds, "
-      "Tensor? generations, bool shared_noise, bool antithetic, bool dim_first, ScalarType dtype, "
-      "Tensor? low, Tensor? high) -> Tensor";
-  m.def(("sample_normal" + arguments).c_str());
-  // Without a derivative, whose formula puts Python into every call, some 40 us.
-  m.def(("sample_normal_no_grad" + arguments).c_str());
-  // What a plain call needs, of seeds below 2^63, and what an optimiser needs, of rows (..., R, d) as (...,
-  // N, d): an argument of a schema costs the host some 60 ns, passed or not, and a view for one a
-  // microsecond.
-  m.def("sample_normal_seeded(Tensor mean, Tensor std, SymInt num_samples, SymInt seed, SymInt generation=0, "
-        "bool dim_first=True, bool shared_noise=False) -> Tensor");
-  m.def(
-      "sample_normal_rows(Tensor rows, SymInt num_samples, Tensor seed, Tensor generation, Tensor? low=None, "
-      "Tensor? high=None) -> Tensor");
-}
-#endif
 STABLE_TORCH_LIBRARY_IMPL(cem_tetris, CEM_TETRIS_DEVICE, m) {
   m.impl("sample_normal", TORCH_BOX(&cem_tetris::normal::sample_normal));
   m.impl("sample_normal_no_grad", TORCH_BOX(&cem_tetris::normal::sample_normal));

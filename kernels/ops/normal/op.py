@@ -10,14 +10,13 @@ import numbers
 import operator
 import threading
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from kernels.ops.library import Library, goes_long_way, is_transformed, mapped, refused, register_fake
+from kernels.ops.library import Gradient, Library, goes_long_way, is_transformed, refused
 from kernels.ops.philox import signed64
 
 Bound = float | Tensor
@@ -104,7 +103,8 @@ def sample_normal(
         pass  # nothing was drawn; it is not loaded yet, or the long way takes it, or says what is wrong
     try:
         _LIBRARY.ensure(mean)
-        dtype = dtype or mean.dtype
+        if dtype is None:  # the types differ under autocast alone, or are refused
+            dtype = mean.dtype if mean.dtype == std.dtype else torch.float32
         low, high = _bounds(bounds, mean, _compute_type(dtype))
         noise = (*_noise(seed, generation, mean, generator), shared_noise, antithetic, dim_first)
         if is_transformed():
@@ -165,8 +165,10 @@ def _sample_unseeded(
 
     ``layout`` is dim_first and shared_noise.
     """
-    if torch._C._len_torch_dispatch_stack() > 0 or mean.dim() != 1:
-        return None  # a mode has to see the drawing; problems have seeds of their own
+    if torch._C._len_torch_dispatch_stack() > 0 or torch._C._get_tracing_state() is not None:
+        return None  # a mode, or torch.jit.trace, has to see the drawing
+    if mean.dim() != 1:
+        return None  # problems have seeds of their own
     on_cuda = mean.is_cuda
     if on_cuda not in _ready:
         _LIBRARY.ensure(mean)
@@ -294,20 +296,38 @@ def _samples(mean: Tensor, count: int, dim_first: bool, dtype: torch.dtype | Non
     return mean.new_empty((*batch, *((dimensions, count) if dim_first else (count, dimensions))), dtype=dtype)
 
 
-def _register() -> None:
+def _fake(mean: Tensor, std: Tensor, count: int, *rest: Any) -> Tensor:
+    return _samples(mean, count, *rest[-4:-2])
+
+
+def _fake_seeded(
+    mean: Tensor,
+    std: Tensor,
+    count: int,
+    seed: int,
+    generation: int = 0,
+    dim_first: bool = True,
+    shared_noise: bool = False,
+) -> Tensor:
+    return _samples(mean, count, dim_first)
+
+
+def _fake_rows(rows: Tensor, count: int, *_: Any) -> Tensor:
+    return _samples(rows[..., 0, :], count, False)
+
+
+def _keep_direct() -> None:
     global _seeded, _rows
-    for name in ("sample_normal", "sample_normal_no_grad"):
-        register_fake(name, lambda mean, std, n, *rest: _samples(mean, n, *rest[-4:-2]))
-    register_fake("sample_normal_seeded", lambda mean, std, n, *rest: _samples(mean, n, *rest[2:3] or [True]))
-    register_fake("sample_normal_rows", lambda rows, n, *_: _samples(rows[..., 0, :], n, False))
-    no_grad = torch.ops.cem_tetris.sample_normal_no_grad.default
-    torch.library.register_vmap(no_grad, partial(mapped, no_grad))
-    torch.library.register_autograd("cem_tetris::sample_normal", _gradients, setup_context=_save)
-    _seeded = torch.ops.cem_tetris.sample_normal_seeded.default._op
-    _rows = torch.ops.cem_tetris.sample_normal_rows.default._op
+    _seeded, _rows = (_LIBRARY.direct[name] for name in ("sample_normal_seeded", "sample_normal_rows"))
 
 
-_LIBRARY = Library("normal", _register)
+_FAKES: dict[str, Callable[..., Any]] = {
+    "sample_normal": _fake,
+    "sample_normal_no_grad": _fake,
+    "sample_normal_seeded": _fake_seeded,
+    "sample_normal_rows": _fake_rows,
+}
+_LIBRARY = Library("normal", _FAKES, {"sample_normal": Gradient(_gradients, _save)}, _keep_direct)
 _ready = _LIBRARY.ready
 _seeded: Callable[..., Tensor] = None  # type: ignore[assignment]  # of plain calls, once they are loaded
 _rows: Callable[..., Tensor] = None  # type: ignore[assignment]

@@ -1,0 +1,193 @@
+"""The schemas of all operators. They are registered when `kernels` and torch are imported.
+
+A saved program names operators, so they have to exist before their first call: a schema, a fake
+kernel, a derivative, and the rules for vmap and autocast. Nothing is compiled for them, and the
+modules of the operators are imported by the first call.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.library import fallthrough_kernel
+
+
+class Family(NamedTuple):
+    """The operators of one folder."""
+
+    schemas: tuple[str, ...]
+    differentiable: tuple[str, ...] = ()  # those with a derivative
+
+
+_SAMPLE = (
+    "(Tensor mean, Tensor std, SymInt num_samples, SymInt seed, SymInt generation, Tensor? seeds, "
+    "Tensor? generations, bool shared_noise, bool antithetic, bool dim_first, ScalarType dtype, "
+    "Tensor? low, Tensor? high) -> Tensor"
+)
+_CELL = (
+    "(Tensor input, Tensor weights, Tensor bias, Tensor old_h, Tensor old_cell) -> "
+    "(Tensor new_h, Tensor new_cell, Tensor gates)"
+)
+
+# NAME_forward and NAME_no_grad are NAME without a derivative, whose Python every call of NAME
+# passes through: some 40 us.
+FAMILIES = {
+    "elementwise": Family(
+        (
+            "sigmoid(Tensor x) -> Tensor",
+            "sigmoid_forward(Tensor x) -> Tensor",
+            "sigmoid_backward(Tensor grad, Tensor y) -> Tensor",
+            "vector_add(Tensor a, Tensor b) -> Tensor",
+            "vector_add_forward(Tensor a, Tensor b) -> Tensor",
+            "elementwise_mult(Tensor a, Tensor b) -> Tensor",
+            "elementwise_mult_forward(Tensor a, Tensor b) -> Tensor",
+            "elementwise_mult_backward(Tensor grad, Tensor a, Tensor b) -> (Tensor, Tensor)",
+        ),
+        ("sigmoid", "sigmoid_backward", "vector_add", "elementwise_mult"),
+    ),
+    "lltm": Family(
+        (
+            f"lltm{_CELL}",
+            f"lltm_forward{_CELL}",
+            "lltm_backward(Tensor? grad_h, Tensor? grad_cell, Tensor input, Tensor weights, "
+            "Tensor old_h, Tensor new_cell, Tensor gates, bool of_input, bool of_parameters, "
+            "bool of_old_h) -> "
+            "(Tensor d_input, Tensor d_weights, Tensor d_bias, Tensor d_old_h, Tensor d_old_cell)",
+        ),
+        ("lltm",),
+    ),
+    "normal": Family(
+        (
+            f"sample_normal{_SAMPLE}",
+            f"sample_normal_no_grad{_SAMPLE}",
+            # What a plain call needs, of seeds below 2^63, and what an optimiser needs, of rows
+            # (..., R, d) as (..., N, d). An argument of a schema costs the host some 60 ns, passed
+            # or not, and a view for one a microsecond.
+            "sample_normal_seeded(Tensor mean, Tensor std, SymInt num_samples, SymInt seed, "
+            "SymInt generation=0, bool dim_first=True, bool shared_noise=False) -> Tensor",
+            "sample_normal_rows(Tensor rows, SymInt num_samples, Tensor seed, Tensor generation, "
+            "Tensor? low=None, Tensor? high=None) -> Tensor",
+        ),
+        ("sample_normal",),
+    ),
+    "cem_update": Family(
+        (
+            "cem_update(Tensor fitness, Tensor candidates, Tensor distribution, Tensor record, "
+            "Tensor generation, Tensor? extra_variance, Tensor? weights, Tensor? std_floor, "
+            "SymInt num_elites, bool maximize, int variance_about, float smoothing, "
+            "float std_smoothing, float mean_averaging, bool ranked) "
+            "-> (Tensor, Tensor, Tensor, Tensor)",
+        )
+    ),
+    "cma_update": Family(
+        (
+            "cma_update(Tensor fitness, Tensor candidates, Tensor distribution, Tensor record, "
+            "Tensor generation, Tensor factor, Tensor paths, Tensor weights, "
+            "Tensor? extra_variance, Tensor? std_floor, SymInt num_elites, bool maximize, "
+            "float smoothing, float mean_averaging, float mu_eff, float c_s, float d_s, float c_c, "
+            "float c_1, float c_mu, float chi) "
+            "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+            "draw_correlated(Tensor distribution, Tensor factor, SymInt population_size, "
+            "Tensor seed, Tensor generation, Tensor? low=None, Tensor? high=None) -> Tensor",
+        )
+    ),
+    "discrete": Family(
+        (
+            "sample_discrete(Tensor table, SymInt num_samples, Tensor seed, Tensor generation, "
+            "ScalarType dtype, bool is_permutation) -> Tensor",
+            "update_tables(Tensor fitness, Tensor candidates, Tensor tables, Tensor record, "
+            "Tensor generation, Tensor sums, SymInt num_elites, int[] columns, int[] rows, "
+            "int[] values, float[] rates, float[] floors, bool maximize) "
+            "-> (Tensor, Tensor, Tensor)",
+        )
+    ),
+}
+
+_LIBRARY = torch.library.Library("cem_tetris", "FRAGMENT")
+_AUTOCAST = ("AutocastCPU", "AutocastCUDA")
+
+
+@cache
+def _home(family: str) -> Any:
+    """Return the `kernels.ops.library.Library` of a folder."""
+    importlib.import_module(f"kernels.ops.{family}.op")
+    return importlib.import_module("kernels.ops.library").LIBRARIES[family]
+
+
+def _load_and_run(family: str, operator: Any, *arguments: Any) -> Any:
+    """Run an operator that has no kernel for its tensors yet: the library registers one.
+
+    torch prefers the library's kernel as soon as there is one.
+    """
+    tensor = next(argument for argument in arguments if isinstance(argument, Tensor))
+    if tensor.device.type not in ("cpu", "cuda") or tensor.layout is not torch.strided:
+        raise NotImplementedError(
+            f"expected dense tensors on the CPU or on CUDA, got {tensor.layout} on {tensor.device}"
+        )
+    _home(family).ensure(tensor)
+    return operator(*arguments)
+
+
+def _promote(operator: Any, keys: Any, *arguments: Any) -> Any:
+    """Run an operator under autocast, as torch runs ``torch.cat``: in the widest type up to float32."""
+
+    def has_narrow_type(argument: Any) -> bool:
+        is_float = isinstance(argument, Tensor) and argument.is_floating_point()
+        return is_float and argument.dtype is not torch.float64
+
+    types = {argument.dtype for argument in arguments if has_narrow_type(argument)}
+    if len(types) > 1:
+        arguments = tuple(x.float() if has_narrow_type(x) else x for x in arguments)
+    with torch._C._ExcludeDispatchKeyGuard(keys):
+        return operator(*arguments)
+
+
+def vmap_in_a_loop(operator: Any, info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> Any:
+    """Call an operator for one slice after the other; a generation that all share stays one number."""
+    pairs = [(x, dim if isinstance(dim, int) else None) for x, dim in zip(arguments, in_dims, strict=True)]
+    calls = ([x if dim is None else x.select(dim, i) for x, dim in pairs] for i in range(info.batch_size))
+    names = (argument.name for argument in operator._schema.arguments)
+    batched = {name for name, (_, dim) in zip(names, pairs, strict=False) if dim is not None}
+
+    def stack(*slices: Tensor) -> tuple[Tensor, int | None]:
+        is_shared = slices[0].dim() == 0 and "generation" not in batched
+        return (slices[0], None) if is_shared else (torch.stack(slices), 0)
+
+    results = [operator(*call) for call in calls]
+    if isinstance(results[0], Tensor):
+        return stack(*results)
+    return tuple(zip(*map(stack, *results), strict=True))
+
+
+def _register(family: str, schema: str) -> None:
+    """Register an operator without its kernels."""
+    name = schema.partition("(")[0]
+    qualified = f"cem_tetris::{name}"
+    _LIBRARY.define(schema)
+    operator = getattr(torch.ops.cem_tetris, name).default
+    # A kernel for all devices has the lowest rank.
+    _LIBRARY.impl(name, partial(_load_and_run, family, operator), "CompositeExplicitAutograd")
+    fake = lambda *arguments: _home(family).fake(name, *arguments)  # noqa: E731
+    torch.library.register_fake(qualified, fake, lib=_LIBRARY)
+    torch.library.register_vmap(operator, partial(vmap_in_a_loop, operator), lib=_LIBRARY)
+    for key in _AUTOCAST:
+        keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
+        _LIBRARY.impl(name, partial(_promote, operator, keys), key)
+    if name in FAMILIES[family].differentiable:
+        torch.library.register_autograd(
+            qualified,
+            lambda ctx, *gradients: _home(family).gradients[name].backward(ctx, *gradients),
+            setup_context=lambda ctx, inputs, output: _home(family).gradients[name].save(ctx, inputs, output),
+            lib=_LIBRARY,
+        )
+    elif not FAMILIES[family].differentiable:
+        _LIBRARY.impl(name, fallthrough_kernel, "Autograd")
+
+
+for _family, (_schemas, _) in FAMILIES.items():
+    for _schema in _schemas:
+        _register(_family, _schema)
