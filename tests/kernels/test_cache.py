@@ -214,3 +214,14 @@ def test_a_library_for_other_gpus_serves_where_it_has_code_for_all_of_these(
     assert extension.find() == both
     monkeypatch.setattr(loader, "find_nvcc", lambda cuda: Nvcc(Path("nvcc"), "13.0.99"))
     assert extension.find() is None
+
+
+def test_a_library_that_a_group_or_others_can_write_is_not_loaded(tmp_path: Path) -> None:
+    library = tmp_path / "answer.so"
+    library.write_bytes(b"")
+    for path, mode in ((library, 0o644), (tmp_path, 0o755)):
+        for more in (0o020, 0o002):
+            path.chmod(mode | more)
+            assert cache.objection(library) == f"is not loaded, for {path} can be written by others"
+        path.chmod(mode)
+        assert cache.objection(library) == ""

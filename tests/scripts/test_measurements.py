@@ -14,7 +14,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from measure import coco, equality, provenance, reproduce, rollout, sampling, sanitizers, table, training
+from measure import (
+    coco,
+    equality,
+    provenance,
+    reproduce,
+    rollout,
+    sampling,
+    sanitizers,
+    table,
+    timing,
+    training,
+)
 from measure.provenance import RESULTS, Measured
 from measure.table import MEASUREMENTS
 from measure.timing import Plan
@@ -308,3 +319,19 @@ def test_findings_and_crashes_under_a_sanitizer_are_counted(
     found = sanitizers.run_file("memcheck", tmp_path / "log", "test_nothing.py")
     assert (found["passed"], found["failed"], len(found["failures"])) == (passed, failed, failed)
     assert (found["errors"], found["elsewhere"]) == (1, 1)
+
+
+def test_times_are_in_microseconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+
+    def call() -> None:
+        clock[0] += 3e-6
+
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: clock[0])
+    times = timing.wall_times({"call": call}, Plan(2, 3, 1))["call"]
+    assert [times[name] for name in ("median", "least", "most")] == pytest.approx([3.0] * 3)
+    event = SimpleNamespace(record=lambda: None, elapsed_time=lambda end: 0.004)  # milliseconds
+    monkeypatch.setattr(torch.cuda, "Event", lambda enable_timing: event)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(timing, "_wake", lambda: None)
+    assert timing.latency_times({"call": call}, Plan(1, 1, 0))["call"]["mean"] == pytest.approx(4.0)

@@ -183,7 +183,12 @@ def test_the_command_prints_lines_or_json(script: Script, tmp_path: Path) -> Non
     assert "perfect play clears\n7.06694 lines per game" in ended.out
     found = json.loads(script("solve_tetris", *arguments, "--json", "--out", tmp_path / "s.npz").out)
     assert found["lines_per_game"] == pytest.approx(7.067, abs=1e-3)
-    assert Solution.load(tmp_path / "s.npz").boards == found["boards"] == 1295
+    solution = Solution.load(tmp_path / "s.npz")
+    assert solution.boards == found["boards"] == 1295
+    lines = solution.play(1000, found["seed"]).double()
+    assert found["mean_of_games"] == pytest.approx(float(lines.mean()))
+    assert found["standard_error"] == pytest.approx(float(lines.std()) / 1000**0.5)
+    assert f" +- {found['standard_error']:.2g} in 1,000 games" in ended.out
     found = json.loads(script("solve_tetris", *arguments[:4], "--games", 1, "--json").out)
     assert found["standard_error"] is None
     refused = script("solve_tetris", "--board", "10x20", "--device", "cpu")
