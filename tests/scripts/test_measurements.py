@@ -335,3 +335,34 @@ def test_times_are_in_microseconds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(timing, "_wake", lambda: None)
     assert timing.latency_times({"call": call}, Plan(1, 1, 0))["call"]["mean"] == pytest.approx(4.0)
+
+
+def test_a_figure_is_placements_a_second_or_microseconds_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+
+    def play(steps: int) -> int:
+        clock[0] += steps / 1000
+        return 4 * steps
+
+    monkeypatch.setattr(rollout.time, "perf_counter", lambda: clock[0])
+    courses = [rollout.Course(str(inverse), play, 2, inverse) for inverse in (False, True)]
+    measured = rollout.measure_courses(courses, repeats=3, seconds=0.1)
+    assert list(measured.figures.values()) == pytest.approx([4000, 250])
+    assert measured.data["ranges"]["True"] == pytest.approx([250, 250])
+
+
+def test_shares_of_targets_have_the_spread_of_instances() -> None:
+    least, most = min(coco.TARGETS), max(coco.TARGETS)
+    gaps = [
+        [2 * most, least],
+        [least, least],
+        [2 * most, 0.0],
+        [most, 0.0],
+    ]  # of two functions, two instances
+    found = coco.summary(gaps, 2, [200, 2000])
+    one = 1 / len(coco.TARGETS)
+    assert found["200"]["solved"] == pytest.approx((1 + one) / 4)
+    variances = (1 / 2, one**2 / 2)
+    assert found["200"]["standard_error"] == pytest.approx((sum(variances) / 2) ** 0.5 / 2)
+    assert found["2000"] == {"solved": 1.0, "standard_error": 0.0}
+    assert list(table._numbers("41-43")) == [41, 42, 43]

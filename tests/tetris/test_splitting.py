@@ -261,3 +261,7 @@ def test_the_rate_is_what_ended_after_the_burn_in_by_the_decisions_after_it(
     games = splitting.SplitRollout(Policy([-1.0], "holes"), streams, "python", burn_in=8)
     assert games.advance(decisions).rate.tolist() == pytest.approx([rate])
     assert games.advance(28).rate.tolist() == pytest.approx([rate])
+
+
+def test_the_least_rate_is_four_units_of_weight_a_stream() -> None:
+    assert least_rate(1024) == 4 * 1024 * 2.0**-40 / 2**50

@@ -107,10 +107,10 @@ def test_a_table_is_aligned() -> None:
 
 
 def test_a_score_stands_with_interval_counts_and_speed() -> None:
-    title, _, _, row = score_table(
-        [Measurement(MINE, Score(100_000, 10, 260_000), 2.0).to_dict()]
-    ).splitlines()
+    measured = Measurement(MINE, Score(100_000, 10, 260_000), 2.0).to_dict()
+    title, _, _, row = score_table([measured]).splitlines()
     assert title == "board 10x20, published rule, pieces uniform (seed 1), engine cpu"
+    assert measured["decisions_per_second"] == 130_000
     assert " ".join(row.split()) == "mine dt 10,000 5,438 - 20,850 10 games 260,000 130,000/s"
 
 
