@@ -16,7 +16,7 @@ from kernels.loader import CompilerMissingError
 from tetris import Rules
 from tetris.game.decisions import after_states
 from tetris.game.piece_stream import PieceStream
-from tetris.solver import Solution, solve
+from tetris.solver import Solution, solve, value_iteration
 
 Script = Callable[..., Any]
 
@@ -111,6 +111,15 @@ def test_it_chooses_what_it_plays(pieces_known: int) -> None:
             if after.game_over:
                 break
         assert lines == int(solution.play(stream + 1, seed=5)[stream])
+
+
+def test_the_error_is_that_of_a_solution_that_settles_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = Rules(4, 4, pieces="OSZ")
+    one = solved(rules)
+    monkeypatch.setattr(value_iteration, "_TOLERANCE", 1e-13)
+    # It may be four times too small, and is not much greater than it has to be.
+    error = abs(one.lines_per_game - solve(rules).lines_per_game)
+    assert 0 < error < 4 * one.error < 1e-5
 
 
 def test_it_is_the_same_by_any_number_of_threads() -> None:
