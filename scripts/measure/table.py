@@ -80,6 +80,8 @@ def _numbers(text: str) -> range:
     return range(positive_int(first), positive_int(last or first) + 1)
 
 
+_DIMS = [2, 5, 20]
+_INSTANCES = "1-3"
 _SECONDS = {"type": command_line.positive_seconds, "metavar": "S", "default": 1.0}
 _LENGTH: Mapping[str, Any] = {
     "--repeats": _number(7, "measurements", 10_000),
@@ -94,8 +96,13 @@ OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "--suite": _choice("suite", tuple(SUITES), default="bbob"),
         "--searches": {"nargs": "+", "metavar": "NAME", "help": "(default: all)"},
         "--functions": {**_NUMBERS, "help": "(default: all)"},
-        "--dims": {**_NUMBERS, "default": [2, 5, 20], "help": "(default: 2 5 20)"},
-        "--instances": {**_NUMBERS, "type": _numbers, "default": [range(1, 4)], "help": "(default: 1-3)"},
+        "--dims": {**_NUMBERS, "default": _DIMS, "help": f"(default: {' '.join(map(str, _DIMS))})"},
+        "--instances": {
+            **_NUMBERS,
+            "type": _numbers,
+            "default": [_numbers(_INSTANCES)],
+            "help": f"(default: {_INSTANCES})",
+        },
         "--budget": _number(2000, "evaluations per dimension"),
         "--jobs": _number(1, "processes", 1024),
     },
