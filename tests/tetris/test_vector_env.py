@@ -248,12 +248,3 @@ def test_games_have_to_begin_first() -> None:
         envs.step([0, 0])
     with pytest.raises(gymnasium.error.ResetNeeded, match="got a reset_mask"):
         envs.reset(seed=1, options={"reset_mask": np.ones(2, dtype=bool)})
-
-
-def test_a_reset_begins_the_count_to_a_truncation_again() -> None:
-    envs = TetrisVectorEnv(1, 6, 20, max_episode_steps=3)
-    for _ in range(2):
-        envs.reset(seed=1)
-        assert [bool(envs.step([0])[3][0]) for _ in range(3)] == [False, False, True]
-        envs.reset()
-        envs.step([0])  # it does not count in the next game
