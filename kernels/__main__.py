@@ -54,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     examine = add("doctor", "say what works here, and what to do about the rest")
     build = add("build", "compile operators ahead of time, for containers and offline machines")
     check = add("check", "walk operators through reference, gradcheck, Numba, C++, CUDA")
-    what = "what has to work (default: cpu)"
+    what = "what has to work (default: %(default)s)"
     for command in (examine, check):
         command.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help=what)
     names = "an operator, or a folder of kernels/ops (default: every one)"

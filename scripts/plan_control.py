@@ -65,7 +65,7 @@ def pendulum(seed: int, render: bool = False) -> Task:
 
     env: Any = gymnasium.make("Pendulum-v1", render_mode="rgb_array" if render else None).unwrapped
     env.reset(seed=seed)
-    known = {"action_dim": 1, "bounds": (-2.0, 2.0), "horizon": 30}
+    known = {"action_dim": 1, "bounds": (-2.0, 2.0)}
     return Task(env, lambda: torch.tensor(env.state, dtype=torch.float32), pendulum_cost, known)
 
 
@@ -101,7 +101,7 @@ def half_cheetah(seed: int, render: bool = False) -> Task:
         forward = (states[:, -1, _X] - float(start[_X])) / env.dt
         return _CONTROL_COST * np.square(actions).sum((1, 2)) - forward
 
-    known = {"action_dim": model.nu, "bounds": (-1.0, 1.0), "horizon": 30, "num_samples": 40}
+    known = {"action_dim": model.nu, "bounds": (-1.0, 1.0), "num_samples": 40}
     return Task(env, state, cost, known)
 
 
@@ -112,11 +112,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Control a task, and say what comes of it."""
     parser = Parser(description=__doc__, usage="%(prog)s [option ...] TASK")
     parser.add_argument("task", metavar="TASK", help=", ".join(TASKS))
-    parser.add_argument("--steps", type=up_to(1_000_000), default=200, help="of the episode (default: 200)")
-    parser.add_argument("--seed", type=seed, default=2, help="of start and plans (default: 2)")
+    parser.add_argument(
+        "--steps", type=up_to(1_000_000), default=200, help="of the episode (default: %(default)s)"
+    )
+    parser.add_argument("--seed", type=seed, default=2, help="of start and plans (default: %(default)s)")
     parser.add_argument("--num-samples", type=up_to(100_000), metavar="N", help="plans per iteration")
-    parser.add_argument("--iterations", type=up_to(1_000), default=3, help="a step (default: 3)")
-    parser.add_argument("--horizon", type=up_to(1_000), help="actions per plan (default: 30)")
+    parser.add_argument("--iterations", type=up_to(1_000), default=3, help="a step (default: %(default)s)")
+    parser.add_argument(
+        "--horizon", type=up_to(1_000), default=30, help="actions per plan (default: %(default)s)"
+    )
     parser.add_argument("--gif", type=path_ending(".gif"), metavar="FILE", help="write a movie")
     arguments = parser.parse_args(argv)
     if arguments.task not in TASKS:

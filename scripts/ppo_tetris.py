@@ -142,10 +142,12 @@ def learn(features: str, seconds: float, seed: int) -> LinearController:
 def main(argv: Sequence[str] | None = None) -> int:
     """Learn, print the learning curve, and write the controller."""
     parser = Parser(description=__doc__, usage="%(prog)s [option ...]")
-    names = "a feature set, or names separated by commas (default: dt)"
+    names = "a feature set, or names separated by commas (default: %(default)s)"
     parser.add_argument("--features", default="dt", metavar="NAMES", help=names)
-    parser.add_argument("--seconds", type=positive_seconds, default=60.0, help="of learning (default: 60)")
-    parser.add_argument("--seed", type=seed, default=1, help="of pieces and draws (default: 1)")
+    parser.add_argument(
+        "--seconds", type=positive_seconds, default=60.0, help="of learning (default: %(default)g)"
+    )
+    parser.add_argument("--seed", type=seed, default=1, help="of pieces and draws (default: %(default)s)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the controller")
     arguments = parser.parse_args(argv)
     with one_line_errors():

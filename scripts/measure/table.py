@@ -71,7 +71,7 @@ def _choice(kind: str, names: Sequence[str], **others: Any) -> dict[str, Any]:
 
 
 def _number(default: int, text: str, most: int = 1 << 62) -> dict[str, Any]:
-    return {"type": up_to(most), "metavar": "N", "default": default, "help": f"{text} (default: {default:,})"}
+    return {"type": up_to(most), "metavar": "N", "default": default, "help": f"{text} (default: %(default)s)"}
 
 
 def _numbers(text: str) -> range:
@@ -80,22 +80,29 @@ def _numbers(text: str) -> range:
     return range(positive_int(first), positive_int(last or first) + 1)
 
 
+_DIMS = [2, 5, 20]
+_INSTANCES = "1-3"
 _SECONDS = {"type": command_line.positive_seconds, "metavar": "S", "default": 1.0}
 _LENGTH: Mapping[str, Any] = {
     "--repeats": _number(7, "measurements", 10_000),
-    "--seconds": {**_SECONDS, "help": "of each (default: 1)"},
+    "--seconds": {**_SECONDS, "help": "of each (default: %(default)g)"},
 }
 _GAMES = {"--num-envs": _number(1024, "games side by side", 1 << 20), **_LENGTH}
 _CONTROLLERS = {"nargs": "*", "metavar": "CONTROLLER", "help": "by name, files or run folders"}
-_BOARD = {"default": DEFAULT_BOARD, "metavar": "WxH", "help": f"(default: {DEFAULT_BOARD})"}
+_BOARD = {"default": DEFAULT_BOARD, "metavar": "WxH", "help": "(default: %(default)s)"}
 _NUMBERS = {"type": positive_int, "nargs": "+", "metavar": "N"}
 OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "coco": {
         "--suite": _choice("suite", tuple(SUITES), default="bbob"),
         "--searches": {"nargs": "+", "metavar": "NAME", "help": "(default: all)"},
         "--functions": {**_NUMBERS, "help": "(default: all)"},
-        "--dims": {**_NUMBERS, "default": [2, 5, 20], "help": "(default: 2 5 20)"},
-        "--instances": {**_NUMBERS, "type": _numbers, "default": [range(1, 4)], "help": "(default: 1-3)"},
+        "--dims": {**_NUMBERS, "default": _DIMS, "help": f"(default: {' '.join(map(str, _DIMS))})"},
+        "--instances": {
+            **_NUMBERS,
+            "type": _numbers,
+            "default": [_numbers(_INSTANCES)],
+            "help": f"(default: {_INSTANCES})",
+        },
         "--budget": _number(2000, "evaluations per dimension"),
         "--jobs": _number(1, "processes", 1024),
     },

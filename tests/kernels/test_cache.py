@@ -270,3 +270,24 @@ def test_a_library_for_other_gpus_serves_where_it_has_code_for_all_of_these(
     assert extension.find() == both
     monkeypatch.setattr(loader, "find_nvcc", lambda cuda: Nvcc(Path("nvcc"), "13.0.99"))
     assert extension.find() is None
+
+
+def test_a_library_that_a_group_or_others_can_write_is_not_loaded(tmp_path: Path) -> None:
+    library = tmp_path / "answer.so"
+    library.write_bytes(b"")
+    for path, mode in ((library, 0o644), (tmp_path, 0o755)):
+        for more in (0o020, 0o002):
+            path.chmod(mode | more)
+            assert cache.objection(library) == f"is not loaded, for {path} can be written by others"
+        path.chmod(mode)
+        assert cache.objection(library) == ""
+
+
+def test_what_builds_left_that_were_killed_long_ago_is_removed(tmp_path: Path) -> None:
+    going_on, killed = tmp_path / "new.work", tmp_path / "old.work"
+    for folder, days in ((going_on, 0.5), (killed, 2)):
+        folder.mkdir()
+        os.utime(folder, (time.time() - days * 86_400,) * 2)
+    with cache.work_dir(tmp_path / "answer.so") as work:
+        assert set(tmp_path.iterdir()) == {going_on, work}
+    assert list(tmp_path.iterdir()) == [going_on]

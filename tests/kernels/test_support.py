@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernels.support import files, names
+from kernels.support import files, names, ranks
 from kernels.support.checks import check_integer
 
 DEVICES = ("auto", "cpu", "cuda", "python")
@@ -118,3 +118,8 @@ def test_a_path_is_near_by_its_own_name(tmp_path: Path) -> None:
     assert names.meant_path(tmp_path / "nosuch") == ""
     (tmp_path / "run1").mkdir()
     assert names.meant_path(tmp_path / "rum1") == f"; did you mean '{tmp_path / 'run1'}'?"
+
+
+def test_ranks_share_rows_without_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranks, "count", lambda: 3)
+    assert [ranks.share(7, number) for number in range(3)] == [slice(0, 3), slice(3, 5), slice(5, 7)]

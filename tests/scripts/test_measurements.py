@@ -14,7 +14,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from measure import coco, equality, provenance, reproduce, rollout, sampling, sanitizers, table, training
+from measure import (
+    coco,
+    equality,
+    provenance,
+    reproduce,
+    rollout,
+    sampling,
+    sanitizers,
+    table,
+    timing,
+    training,
+)
 from measure.provenance import RESULTS, Measured
 from measure.table import MEASUREMENTS
 from measure.timing import Plan
@@ -335,3 +346,50 @@ def test_findings_and_crashes_under_a_sanitizer_are_counted(
     found = sanitizers.run_file("memcheck", tmp_path / "log", "test_nothing.py")
     assert (found["passed"], found["failed"], len(found["failures"])) == (passed, failed, failed)
     assert (found["errors"], found["elsewhere"]) == (1, 1)
+
+
+def test_times_are_in_microseconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+
+    def call() -> None:
+        clock[0] += 3e-6
+
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: clock[0])
+    times = timing.wall_times({"call": call}, Plan(2, 3, 1))["call"]
+    assert [times[name] for name in ("median", "least", "most")] == pytest.approx([3.0] * 3)
+    event = SimpleNamespace(record=lambda: None, elapsed_time=lambda end: 0.004)  # milliseconds
+    monkeypatch.setattr(torch.cuda, "Event", lambda enable_timing: event)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(timing, "_wake", lambda: None)
+    assert timing.latency_times({"call": call}, Plan(1, 1, 0))["call"]["mean"] == pytest.approx(4.0)
+
+
+def test_a_figure_is_placements_a_second_or_microseconds_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+
+    def play(steps: int) -> int:
+        clock[0] += steps / 1000
+        return 4 * steps
+
+    monkeypatch.setattr(rollout.time, "perf_counter", lambda: clock[0])
+    courses = [rollout.Course(str(inverse), play, 2, inverse) for inverse in (False, True)]
+    measured = rollout.measure_courses(courses, repeats=3, seconds=0.1)
+    assert list(measured.figures.values()) == pytest.approx([4000, 250])
+    assert measured.data["ranges"]["True"] == pytest.approx([250, 250])
+
+
+def test_shares_of_targets_have_the_spread_of_instances() -> None:
+    least, most = min(coco.TARGETS), max(coco.TARGETS)
+    gaps = [
+        [2 * most, least],
+        [least, least],
+        [2 * most, 0.0],
+        [most, 0.0],
+    ]  # of two functions, two instances
+    found = coco.summary(gaps, 2, [200, 2000])
+    one = 1 / len(coco.TARGETS)
+    assert found["200"]["solved"] == pytest.approx((1 + one) / 4)
+    variances = (1 / 2, one**2 / 2)
+    assert found["200"]["standard_error"] == pytest.approx((sum(variances) / 2) ** 0.5 / 2)
+    assert found["2000"] == {"solved": 1.0, "standard_error": 0.0}
+    assert list(table._numbers("41-43")) == [41, 42, 43]

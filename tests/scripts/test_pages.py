@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pages.wording import count, digits, in_words, score, span
 
-pytest.importorskip("cogapp", reason='needs cog: pip install -e ".[dev]"')
+pytest.importorskip("cogapp", reason='needs cog: pip install -e ".[test]"')
 from pages import render
 from pages.pictures import PICTURES
+from pages.score_blocks import middle_run
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,6 +35,16 @@ def test_numbers_are_written_for_people() -> None:
     assert [in_words(x) for x in (51e6, 1.3793e9)] == ["51 million", "1.38 billion"]
     assert span(953e6, 1540e6) == "953-1,540 M"
     assert score({"lines_per_game": None, "ci95": [1000.0, None]}) == "> 1,000"
+
+
+def test_the_middle_of_runs_is_the_median_on_10x20() -> None:
+    def run(lines: float) -> dict[str, Any]:
+        boards = {"10x10": -lines, "10x20": lines}
+        scores = [{"controller": "learned", "board": on, "lines_per_game": x} for on, x in boards.items()]
+        return {"score": scores}
+
+    runs = [run(lines) for lines in (3.0, 1.0, 5.0, 2.0, 4.0)]
+    assert middle_run(runs) == run(3.0)
 
 
 def test_the_index_names_every_page() -> None:

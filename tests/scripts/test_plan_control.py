@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 Script = Callable[..., Any]
 
@@ -45,3 +46,13 @@ def test_bad_input_is_one_line_and_status_2(script: Script, arguments: tuple[str
     assert (ended.status, ended.out) == (2, "")
     assert message in ended.err
     assert len(ended.err.splitlines()) == 1
+
+
+def test_the_cost_of_a_plan_is_what_the_pendulum_charges_for_it() -> None:
+    import plan_control
+
+    task = plan_control.pendulum(seed=2)
+    torques = torch.tensor([1.5, -2.0, 0.5, 2.0, 0.0])
+    cost = task.cost(task.state(), torques.reshape(1, 5, 1))
+    rewards = [float(task.env.step(torque.numpy())[1]) for torque in torques.unsqueeze(1)]
+    assert cost.tolist() == pytest.approx([-sum(rewards)], rel=1e-5)

@@ -62,16 +62,6 @@ TETRIS_FEATURE(Corners) {
 }
 """
 
-GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
-
-
-@pytest.fixture
-def golden() -> Path:
-    """The folder with traces of the reference simulator; where it is not there, the test is skipped."""
-    if not GOLDEN.is_dir():
-        pytest.skip("no golden data beside this checkout; test_fixtures.py covers the same ground")
-    return GOLDEN
-
 
 @pytest.fixture
 def stack() -> Callable[..., tuple[int, ...]]:

@@ -283,3 +283,13 @@ def test_text_and_frame_show_the_held_and_the_next_pieces() -> None:
     most = TetrisEnv(pieces_known=7, hold=True, render_mode="rgb_array")  # two columns of pieces
     most.reset(seed=1)
     assert most.render().shape == (16 * 24, 16 * 20, 3)
+
+
+def test_a_seed_begins_its_stream_again_garbage_and_hold_included() -> None:
+    env = TetrisEnv(pieces_known=2, hold=True, garbage_every=1)
+
+    def boards() -> list[Any]:
+        env.reset(seed=4, options={"stream": 2})
+        return [env.step(action)[0]["board"].tolist() for action in (40, 3, 6, 9, 40)]
+
+    assert boards() == boards()

@@ -1,7 +1,11 @@
-"""The engines against what the reference simulator, MDPTetris, did: every step, every feature."""
+"""The engines against what the reference simulator, MDPTetris, did: every step, every feature.
+
+The traces in ``golden`` are of the simulator of Thiery and Scherrer; their first lines name the columns.
+"""
 
 from __future__ import annotations
 
+import lzma
 from itertools import islice
 from pathlib import Path
 
@@ -17,6 +21,7 @@ from tetris.game.pieces import PIECES
 from tetris.game.rules import Rules
 from tetris.play.controller import published
 
+GOLDEN = Path(__file__).parent / "golden"
 ALL_TEN = (*feature_names("bcts"), "diversity", "wells_fast")
 TRACES = [
     ("trace_10x10.txt", "pieces_10x10.txt", False, 0),
@@ -29,18 +34,20 @@ def _rows(text: str) -> tuple[int, ...]:
     return () if text == "-" else tuple(int(row) for row in text.split(","))
 
 
-def _records(path: Path) -> list[list[str]]:
-    return [line.split() for line in path.read_text().splitlines() if not line.startswith("#")]
+def _read(name: str) -> str:
+    return lzma.decompress((GOLDEN / f"{name}.xz").read_bytes()).decode()
+
+
+def _records(name: str) -> list[list[str]]:
+    return [line.split() for line in _read(name).splitlines() if not line.startswith("#")]
 
 
 @pytest.mark.parametrize(("trace", "pieces", "clear_on_overflow", "games"), TRACES)
-def test_bcts_plays_the_trace(
-    golden: Path, trace: str, pieces: str, clear_on_overflow: bool, games: int
-) -> None:
+def test_bcts_plays_the_trace(trace: str, pieces: str, clear_on_overflow: bool, games: int) -> None:
     rules = Rules(10, 10, clear_on_overflow)
     player = published("bcts").player(rules)
-    sequence = [int(piece) for piece in (golden / pieces).read_text().split()]
-    records = _records(golden / trace)
+    sequence = [int(piece) for piece in _read(pieces).split()]
+    records = _records(trace)
     played = list(islice(play(sequence, player, rules), len(records)))
     assert sum(step.game_over for step in played) == games
     lines = 0
@@ -62,9 +69,9 @@ def test_bcts_plays_the_trace(
 @pytest.mark.parametrize("engine", ["cpu", pytest.param("portable", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("trace", "pieces", "clear_on_overflow", "games"), TRACES)
 def test_the_engine_in_cpp_makes_the_decisions_of_the_trace(
-    golden: Path, engine: str, trace: str, pieces: str, clear_on_overflow: bool, games: int
+    engine: str, trace: str, pieces: str, clear_on_overflow: bool, games: int
 ) -> None:
-    records, features = _records(golden / trace), every_feature(10)
+    records, features = _records(trace), every_feature(10)
     over = torch.tensor([int(record[8]) for record in records])
     stacks = [_rows(record[9]) for record in records]
     after = torch.tensor(
@@ -83,11 +90,11 @@ def test_the_engine_in_cpp_makes_the_decisions_of_the_trace(
     assert torch.equal(ended[0], over)
 
 
-def test_every_placement_and_all_ten_features(golden: Path) -> None:
+def test_every_placement_and_all_ten_features() -> None:
     compared = overflowed = 0
     rules = Rules()
     rows: tuple[int, ...] = ()
-    for record in _records(golden / "features.txt"):
+    for record in _records("features.txt"):
         if record[0] == "B":
             rules, rows = Rules(int(record[2]), int(record[3])), _rows(record[4])
             continue
@@ -103,11 +110,11 @@ def test_every_placement_and_all_ten_features(golden: Path) -> None:
     assert (compared, overflowed) == (2800, 287)
 
 
-def test_every_orientation_is_that_of_the_simulator(golden: Path) -> None:
+def test_every_orientation_is_that_of_the_simulator() -> None:
     def drawing(rows: tuple[int, ...], width: int) -> str:
         return "/".join("".join(".X"[row >> x & 1] for x in range(width)) for row in rows)
 
-    expected = [tuple(record) for record in _records(golden / "pieces_table.txt")]
+    expected = [tuple(record) for record in _records("pieces_table.txt")]
     numbers = [(s.piece, s.orientation, s.width, s.height) for shapes in PIECES for s in shapes]
     drawings = [drawing(shape.rows, shape.width) for shapes in PIECES for shape in shapes]
     assert [(*map(str, each), drawn) for each, drawn in zip(numbers, drawings, strict=True)] == expected

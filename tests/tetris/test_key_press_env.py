@@ -55,6 +55,11 @@ def test_gravity_acts_after_every_nth_step_and_brings_the_piece_to_rest() -> Non
     assert env.rows == (0b110000, 0b110000)
 
 
+def test_gravity_does_not_pull_a_piece_that_has_just_appeared() -> None:
+    observation = begun(gravity=1).step(DROP)[0]
+    assert int(np.flatnonzero(observation["falling"].any(axis=1))[0]) == 20
+
+
 def test_a_piece_slides_under_an_overhang() -> None:
     env = begun(width=4, height=6, pieces="O", gravity=1000)
     env.rows = (0, 0, 0b0011)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tetris.game.piece_stream import PieceStream, bag, words
+from tetris.game.piece_stream import PieceStream, bag, hole_column, words
 from tetris.game.rules import Rules
 
 # The third known answer of Random123 as seed, stream and block: its words are d16cfe09 94fdcceb 5001e420
@@ -24,6 +24,11 @@ def test_uniform_piece_scales_word_t_mod_4_of_block_t_div_4() -> None:
 def test_subset_scales_the_same_words_to_its_own_size() -> None:
     rules = Rules(pieces="ZSL")  # times 3: 2.5, 1.7, 0.94, 0.42
     assert [PieceStream(rules, SEED, STREAM)[4 * BLOCK + i] for i in range(4)] == [6, 4, 3, 3]
+
+
+def test_the_hole_of_a_garbage_row_scales_a_word_of_a_key_of_its_own() -> None:
+    seed = SEED ^ int.from_bytes(b"GARBAGE!", "big")  # so that the words are the same again, times 10
+    assert [hole_column(Rules(), seed, STREAM, 4 * BLOCK + i) for i in range(4)] == [8, 5, 3, 1]
 
 
 def test_bag_is_the_written_shuffle() -> None:

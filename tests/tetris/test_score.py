@@ -72,3 +72,12 @@ def test_dispersion_is_the_variance_between_streams(spread: float, expected: flo
     counts = torch.stack([torch.full_like(games, 1000), games], dim=1)
     assert dispersion(counts) == pytest.approx(expected, rel=0.11)
     assert dispersion(counts.flip(0)) == dispersion(counts)
+
+
+def test_dispersion_of_thirty_streams_by_hand() -> None:
+    # Ten lines and a game each, but for one stream with two games and one with none: squares of 1 and 1.
+    counts = torch.tensor([[10, 1]] * 28 + [[10, 2], [10, 0]])
+    student, normal = 2.04523, 1.95996  # 97.5 % quantiles, the first with 29 degrees of freedom
+    expected = (2 * 30 / 29 * (student / normal) ** 2 + 1) / (30 + 1)
+    assert dispersion(counts) == pytest.approx(expected, rel=1e-3)
+    assert dispersion(counts[:3]) == 1.0

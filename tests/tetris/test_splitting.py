@@ -240,3 +240,28 @@ def test_a_gpu_finds_what_the_cpu_does(
     one, other = (split_rollout(policy, streams, 260, device) for device in ("cpu", "cuda"))
     for name in ("rate", "lines_per_game", "lines", "games", "decisions"):
         assert torch.equal(getattr(one, name), getattr(other, name).cpu())
+
+
+@pytest.mark.parametrize(("pieces", "decisions", "rate"), [("uniform", 40, 1 / 16), ("bag", 42, 1 / 28)])
+def test_the_rate_is_what_ended_after_the_burn_in_by_the_decisions_after_it(
+    monkeypatch: pytest.MonkeyPatch, pieces: str, decisions: int, rate: float
+) -> None:
+    class Weights:
+        """Of which a quarter ends in every step."""
+
+        def __init__(self, games: Rollout, operators: object) -> None:
+            self.ended, self.keep = doubles(1), games.keep
+
+        def resample(self, bits: int, *, counts: bool) -> tuple[torch.Tensor, None]:
+            self.ended += 0.25 * counts
+            return torch.arange(2).unsqueeze(0), None
+
+    monkeypatch.setattr(splitting, "StreamWeights", Weights)
+    streams = Streams(Rules(5, 20, pieces=pieces), 2)
+    games = splitting.SplitRollout(Policy([-1.0], "holes"), streams, "python", burn_in=8)
+    assert games.advance(decisions).rate.tolist() == pytest.approx([rate])
+    assert games.advance(28).rate.tolist() == pytest.approx([rate])
+
+
+def test_the_least_rate_is_four_units_of_weight_a_stream() -> None:
+    assert least_rate(1024) == 4 * 1024 * 2.0**-40 / 2**50

@@ -26,7 +26,7 @@ from tetris.commands.command_line import Parser, joined_ranks, one_line_errors, 
 from tetris.evaluation.comparison import LEARNED, Score, boards, compare, score_table, verdict
 from tetris.evaluation.scores import Trial
 from tetris.game.feature_sets import feature_label
-from tetris.play.devices import choose_device
+from tetris.play.devices import AUTO, choose_device
 from tetris.record.numbers import format_lines
 from tetris.report.evolution import write_evolution
 from tetris.report.learning_curve import draw_runs, has_matplotlib
@@ -124,7 +124,7 @@ def run_of(given: argparse.Namespace) -> tuple[Recipe, RunFolder, bool]:
         return folder.recipe(), folder, False
     options = {name: value for name, value in vars(given).items() if name in SETTINGS}
     config = read_settings(given.config) if "config" in given else {}
-    device = choose_device(str((config | options).get("device", "auto")), _CPU)
+    device = choose_device(str((config | options).get("device", AUTO)), _CPU)
     recipe = make_recipe(device, config, options)
     return recipe, new_folder(out, recipe.seed), True
 

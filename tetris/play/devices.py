@@ -18,7 +18,10 @@ NATIVE = ("cpu", "cuda")
 ENGINES = (*NATIVE, "python")
 """All engines: the reference implementation is the one in Python."""
 
-DEVICES = ("auto", *ENGINES)
+AUTO = "auto"
+"""Takes the fastest engine that works here: the default wherever a device is asked for."""
+
+DEVICES = (AUTO, *ENGINES)
 """What a person can ask for."""
 
 

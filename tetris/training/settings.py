@@ -19,7 +19,7 @@ from kernels.support.checks import check_integer
 from kernels.support.names import unknown_name
 from tetris.game.feature_sets import feature_sets
 from tetris.game.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH, RULES
-from tetris.play.devices import DEVICES
+from tetris.play.devices import AUTO, DEVICES
 
 Setting = str | int | float
 
@@ -167,9 +167,9 @@ class Settings:
     burn_in: int = _setting("search", "N", "with split, decisions per stream before they count")
     decisions: int = _setting("search", "N", "decisions on each stream", 1, 1 << 62)
     backend: str = _setting(
-        "machine", "NAME", "what draws and updates: auto, cpu, cuda, torch (default: auto)"
+        "machine", "NAME", f"what draws and updates: {AUTO}, cpu, cuda, torch (default: {AUTO})"
     )
-    device: str = _setting("machine", "NAME", f"engine: {', '.join(DEVICES)} (default: auto)")
+    device: str = _setting("machine", "NAME", f"engine: {', '.join(DEVICES)} (default: {AUTO})")
     seed: int = _setting("recipe", "N", "same seed, same result", 0, (1 << 64) - 1)
     score_decisions: int = _setting(
         "run",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import importlib
 import os
 import re
 import signal
@@ -16,13 +17,16 @@ from typing import Any, NoReturn
 
 import pytest
 import torch
+from measure.table import MEASUREMENTS, command
 
 from kernels import BuildError, CompilerMissingError
 from kernels.support import ranks
 from kernels.support.progress import progress
-from tetris.commands import command_line
+from tetris.commands import command_line, train
 from tetris.play import devices
 from tetris.play.controller import known_names
+from tetris.training.recipe import make_recipe
+from tetris.training.settings import SETTINGS
 
 Script = Callable[..., Any]
 ROOT = Path(__file__).parents[3]
@@ -94,6 +98,47 @@ def test_another_rank_than_the_first_says_only_what_it_alone_may_know(
 def test_an_argument_out_of_range_is_refused(read: Callable[[str], Any], text: str, message: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match=f"expected {re.escape(message)}$"):
         read(text)
+
+
+def test_an_argument_may_be_either_end_of_its_range() -> None:
+    read = command_line.up_to(5, least=2)
+    assert [read("2"), read("5")] == [2, 5]
+    for text in ("1", "6", "2.5"):
+        with pytest.raises(argparse.ArgumentTypeError, match="a whole number from 2 to 5, got"):
+            read(text)
+
+
+@pytest.mark.parametrize(
+    "name", [*SCRIPTS, *{row.module: row.name for row in MEASUREMENTS.values()}.values()]
+)
+def test_help_names_the_defaults(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    parsers: list[argparse.ArgumentParser] = []
+
+    def stop(parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        parsers.append(parser)
+        raise SystemExit
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", stop)
+    with pytest.raises(SystemExit):
+        importlib.import_module(name).main([]) if name in SCRIPTS else command(name)([])
+    for action in parsers[0]._actions:
+        named = re.search(r"\(default: ([^ )]+)\)$", parsers[0]._get_formatter()._expand_help(action))
+        if named and isinstance(action.default, int | float | str) and action.default != argparse.SUPPRESS:
+            assert type(action.default)(named[1]) == action.default, action.dest
+
+
+def test_a_run_has_the_defaults_that_its_help_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    named = {
+        name: found[1]
+        for name, setting in SETTINGS.items()
+        if (found := re.search(r"\(default: (\w+)\)", setting.metadata["help"]))
+    }
+    assert named == {"preset": "quick", "backend": "auto", "device": "auto"}
+    asked: list[str] = []
+    monkeypatch.setattr(train, "choose_device", lambda device, _: asked.append(device) or "python")
+    recipe, _, _ = train.run_of(train.parse_arguments([]))
+    assert asked == [named.pop("device")]
+    assert recipe == make_recipe("python", named)
 
 
 def test_auto_falls_back_to_python_without_a_compiler_and_says_why(

@@ -6,12 +6,14 @@ import json
 import math
 import re
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
-from tetris import Rules, published
-from tetris.evaluation import DEFAULT_SEED
+from tetris import Rules, Streams, published
+from tetris.evaluation import DEFAULT_SEED, estimates
 from tetris.evaluation.estimates import METHOD, Estimate
 from tetris.evaluation.scores import Trial
 
@@ -71,3 +73,17 @@ def test_a_controller_that_loses_is_to_be_evaluated(script: Script) -> None:
     ended = script("estimate_tetris", "dt20", "--board", "10x10", "--device", "cpu")
     assert (ended.status, ended.out) == (2, "")
     assert re.search(r"dt20 ends \d+ games in 2,463,744 decisions on 10x10: evaluate scores it", ended.err)
+
+
+def test_batches_and_ranks_estimate_on_streams_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    firsts: list[int] = []
+
+    def split(policy: object, streams: Streams, *_: object, **options: object) -> SimpleNamespace:
+        firsts.append(streams.first)
+        return SimpleNamespace(rate=torch.full((16,), 1e-8), decisions=torch.ones(16))
+
+    monkeypatch.setattr(estimates, "split_rollout", split)
+    for rank in (0, 1):
+        monkeypatch.setattr(estimates.ranks, "rank", lambda number=rank: number)
+        estimates.estimate(estimate().trial, lambda made: len(made.rates) == 32, 64)
+    assert firsts == [0, 16 * 64, 16 * 64, 32 * 64]

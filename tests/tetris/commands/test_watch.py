@@ -71,6 +71,12 @@ def test_a_replay_shows_what_was_played(script: Script, tmp_path: Path) -> None:
     assert script("watch_tetris", file, "--decisions", 2).out.count("piece ") == 2
 
 
+def test_games_are_watched_to_their_ends(script: Script, tmp_path: Path) -> None:
+    replay = Replay.load(recorded(script, tmp_path, "bcts", *SMALL, "--games", 2))
+    *_, last = replay.after_states()
+    assert (replay.games, last.game_over) == (2, True)
+
+
 def test_a_gif_holds_a_picture_a_piece(script: Script, tmp_path: Path) -> None:
     file, shown = tmp_path / "a.gif", sample_scenes(Rules(6, 6), 20, 7)
     ended = script(

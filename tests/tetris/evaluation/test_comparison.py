@@ -107,10 +107,10 @@ def test_a_table_is_aligned() -> None:
 
 
 def test_a_score_stands_with_interval_counts_and_speed() -> None:
-    title, _, _, row = score_table(
-        [Measurement(MINE, Score(100_000, 10, 260_000), 2.0).to_dict()]
-    ).splitlines()
+    measured = Measurement(MINE, Score(100_000, 10, 260_000), 2.0).to_dict()
+    title, _, _, row = score_table([measured]).splitlines()
     assert title == "board 10x20, published rule, pieces uniform (seed 1), engine cpu"
+    assert measured["decisions_per_second"] == 130_000
     assert " ".join(row.split()) == "mine dt 10,000 5,438 - 20,850 10 games 260,000 130,000/s"
 
 
@@ -126,3 +126,17 @@ def test_an_estimate_beyond_what_is_resolved_is_marked() -> None:
     *_, row, note = score_table([found.to_dict()]).splitlines()
     assert " 16 estimates " in row
     assert note == "mine: beyond what the weights of streams resolve; the estimate is biased"
+
+
+@pytest.mark.parametrize(("times", "text"), [(0.512, "0.51"), (2.0, "2"), (20.3, "20")])
+def test_the_best_of_the_literature_is_named_where_a_controller_knows_no_more(
+    times: float, text: str
+) -> None:
+    game = {"board": "10x20", "rule": "published", "pieces": "uniform", "ci95": [1.0, 2.0]}
+    scores = [
+        {**game, "controller": "learned", "lines_per_game": 1e6 * times},
+        {**game, "controller": "dt20", "lines_per_game": 1e6},
+    ]
+    assert f": {text} times dt20, the best published" in verdict(scores)
+    for known in ({"pieces_known": 2}, {"pieces": "bag"}, {"board": "10x10"}):
+        assert verdict([{**each, **known} for each in scores]).endswith(f": {text} times dt20")

@@ -13,6 +13,7 @@ import pytest
 from elements import Elements
 from sample_runs import make_run
 
+from tetris.report.data import weight_bars
 from tetris.report.page import report_page
 from tetris.training.run_folder import RunRecord, load_run
 
@@ -76,9 +77,10 @@ def test_the_title_is_the_verdict_and_the_weights_stand_by_size(run: RunRecord) 
 
 
 def test_a_run_that_goes_on_has_a_badge(run: RunRecord) -> None:
-    part = replace(run, metrics=run.metrics[:2])
-    left = round(30 / 20 * run.metrics[1]["seconds"])
-    assert f"running: generation 2 of 3, 0:00:{left:02} left" in report_page([part], running=True) or not left
+    first, second, _ = run.metrics
+    part = replace(run, metrics=[first, {**second, "seconds": 100.0}])
+    # One generation of 30 decisions is left, after one of 20.
+    assert "running: generation 2 of 3, 0:02:30 left" in report_page([part], running=True)
     assert "running: generation 3 of 3: scores are played" in report_page([run], running=True)
 
 
@@ -145,3 +147,38 @@ def test_estimates_stand_in_the_table_and_the_tile_of_their_board(tmp_path: Path
     assert "estimated; 95 %: 346 M - 383 M" in page
     assert "importance splitting estimates" in page
     assert "Board 10x10, published rule, pieces uniform" in page
+
+
+@pytest.fixture
+def timed(run: RunRecord) -> RunRecord:
+    """A run of generations of 5, 1 and 2 seconds."""
+    clock = [(5.0, 5.0, 10), (1.0, 6.5, 20), (2.0, 10.0, 40)]
+    metrics = [
+        {**record, "seconds": seconds, "elapsed_s": elapsed, "lines": lines}
+        for record, (seconds, elapsed, lines) in zip(run.metrics, clock, strict=True)
+    ]
+    return replace(run, metrics=metrics)
+
+
+def test_speeds_are_of_a_generation_in_the_chart_and_of_all_in_the_table(timed: RunRecord) -> None:
+    page = report_page([timed])
+    (values,) = chart_data(page)["runs"]
+    assert values["speed"] == [200 / 5, 200, 300 / 2]
+    assert values["seconds"] == [5.0, 6.5, 10.0]
+    assert rows(page, "What the runs cost") == [
+        ["run", "engine", "generations", "wall time [s]", "decisions", "decisions/s", "lines/s"],
+        ["mine", "python", "3 of 3", "10.0", "700", "70", "7"],
+    ]
+    assert "70 per second" in page
+
+
+def test_bars_begin_in_the_middle_and_whiskers_are_a_standard_deviation_to_both_sides(
+    run: RunRecord,
+) -> None:
+    metrics = [*run.metrics[:-1], {**run.metrics[-1], "std": [0.2, 0.1]}]
+    controller = replace(run.controller, weights=(0.6, -0.8))
+    first, second = weight_bars(replace(run, metrics=metrics, controller=controller))
+    assert (first[:2], second[:2]) == (("max_height", "-0.800"), ("holes", "+0.600"))
+    # 50 percent of the width are a weight of 0.8: left and width of the bar, then of the whisker.
+    assert first[2] == pytest.approx([0.0, 50.0, 50 - 62.5 * 0.9, 62.5 * 0.2])
+    assert second[2] == pytest.approx([50.0, 37.5, 50 + 62.5 * 0.4, 62.5 * 0.4])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,9 @@ from pathlib import Path
 import pytest
 from sample_runs import make_run
 
+from tetris.report.page import runs_page
 from tetris.report.server import ReportServer
+from tetris.training.run_folder import RunFolder
 
 
 @pytest.fixture
@@ -88,3 +91,21 @@ def test_the_runs_of_a_folder_are_listed_and_those_that_are_named_shown(run: Pat
         assert ask(server, "/?run=../mine")[0] == 200  # a name, no path
         assert ask(server, "/?run=damaged")[0] == 503
         server.shutdown()
+
+
+def test_the_page_says_when_a_run_has_ended(server: ReportServer, run: Path) -> None:
+    with RunFolder(run).claimed(None):
+        _, before, page = ask(server)
+        assert 'class="badge"' in page
+    _, after, page = ask(server)
+    assert after != before
+    assert 'class="badge"' not in page
+
+
+def test_the_newest_run_comes_first(run: Path) -> None:
+    other = make_run(run.parent / "other", seed=4)
+    for newest, oldest in ((run, other), (other, run)):
+        os.utime(newest, (2e9, 2e9))
+        os.utime(oldest, (1e9, 1e9))
+        page = runs_page(run.parent)
+        assert page.index(f"?run={newest.name}") < page.index(f"?run={oldest.name}")

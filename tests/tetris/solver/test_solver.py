@@ -16,7 +16,7 @@ from kernels.loader import CompilerMissingError
 from tetris import Rules
 from tetris.game.decisions import after_states
 from tetris.game.piece_stream import PieceStream
-from tetris.solver import Solution, solve
+from tetris.solver import Solution, solve, value_iteration
 
 Script = Callable[..., Any]
 
@@ -113,6 +113,15 @@ def test_it_chooses_what_it_plays(pieces_known: int) -> None:
         assert lines == int(solution.play(stream + 1, seed=5)[stream])
 
 
+def test_the_error_is_that_of_a_solution_that_settles_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = Rules(4, 4, pieces="OSZ")
+    one = solved(rules)
+    monkeypatch.setattr(value_iteration, "_TOLERANCE", 1e-13)
+    # It may be four times too small, and is not much greater than it has to be.
+    error = abs(one.lines_per_game - solve(rules).lines_per_game)
+    assert 0 < error < 4 * one.error < 1e-5
+
+
 def test_it_is_the_same_by_any_number_of_threads() -> None:
     found = []
     for count in (1, 2):
@@ -183,7 +192,12 @@ def test_the_command_prints_lines_or_json(script: Script, tmp_path: Path) -> Non
     assert "perfect play clears\n7.06694 lines per game" in ended.out
     found = json.loads(script("solve_tetris", *arguments, "--json", "--out", tmp_path / "s.npz").out)
     assert found["lines_per_game"] == pytest.approx(7.067, abs=1e-3)
-    assert Solution.load(tmp_path / "s.npz").boards == found["boards"] == 1295
+    solution = Solution.load(tmp_path / "s.npz")
+    assert solution.boards == found["boards"] == 1295
+    lines = solution.play(1000, found["seed"]).double()
+    assert found["mean_of_games"] == pytest.approx(float(lines.mean()))
+    assert found["standard_error"] == pytest.approx(float(lines.std()) / 1000**0.5)
+    assert f" +- {found['standard_error']:.2g} in 1,000 games" in ended.out
     found = json.loads(script("solve_tetris", *arguments[:4], "--games", 1, "--json").out)
     assert found["standard_error"] is None
     refused = script("solve_tetris", "--board", "10x20", "--device", "cpu")

@@ -14,7 +14,14 @@ import torch
 
 from tetris import Rules
 from tetris.play.splitting import BURN_IN
-from tetris.training.recipe import Recipe, cut_to_board, make_recipe, parse_curriculum, read_settings
+from tetris.training.recipe import (
+    SPLIT_COST,
+    Recipe,
+    cut_to_board,
+    make_recipe,
+    parse_curriculum,
+    read_settings,
+)
 from tetris.training.settings import CUDA_PRESETS, CUDA_PRESETS_MULTIPROCESSORS, PRESETS
 
 
@@ -103,6 +110,7 @@ def test_population_keeps_the_share_of_elites() -> None:
     assert abs(half.elites - int(quick["elites"]) / 2) <= 0.5
     assert make_recipe("cpu", {"population": 3}).elites == 2
     assert make_recipe("cpu", {"population": 30, "elites": 7}).elites == 7
+    assert make_recipe("cpu", {"population": 41}).elites == 6  # 10 of 80 are 5.1 of 41, rounded up
 
 
 def test_texts_are_kept_in_canonical_form() -> None:
@@ -120,6 +128,7 @@ def test_a_stage_with_splitting_says_so() -> None:
         (400, True),
         (300, True),
     ]
+    assert [stage.cost for stage in recipe.stages] == [9, 400 * SPLIT_COST, 300 * SPLIT_COST]
     assert cut_to_board(recipe.curriculum, 6, 11) == "6x10:2:9,6x11:3:400:split,6x11:1:split"
 
 

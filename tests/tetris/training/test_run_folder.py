@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,8 @@ from sample_runs import make_run
 
 from tetris import LinearController, resolve
 from tetris.report.page import report_page
-from tetris.training import load_run
-from tetris.training.run_folder import RunFolder, start_record
+from tetris.training import load_run, run_folder
+from tetris.training.run_folder import RunFolder, read_records, start_record
 
 Script = Callable[..., Any]
 
@@ -79,3 +80,22 @@ def test_a_run_trains_on_a_file_system_without_locks(
     folder = RunFolder(make_run(tmp_path / "mine"))
     assert f"note: {folder.path} is on a file system without locks" in capsys.readouterr().err
     assert not folder.in_use()
+
+
+def test_the_line_that_a_run_is_writing_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    assert read_records(path) == []
+    path.write_text('{"a": 1}\n{"a": 2}\n{"a":')
+    assert read_records(path) == [{"a": 1}, {"a": 2}]
+
+
+def test_a_commit_has_a_plus_where_files_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_folder, "_ROOT", tmp_path)
+    assert run_folder.commit() == ""
+    (tmp_path / "file").write_text("old")
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "file"], ["commit", "-q", "-m", "first"]):
+        subprocess.run([*git, *words], check=True)
+    clean = run_folder.commit()
+    (tmp_path / "file").write_text("new")
+    assert (len(clean), run_folder.commit()) == (40, f"{clean}+")

@@ -7,13 +7,14 @@ import re
 import termios
 import threading
 from pathlib import Path
+from typing import cast
 
 import pytest
 from pseudo_terminal import ESCAPES, Pty
 from sample_scenes import sample_scenes
 
 from tetris import Rules, published
-from tetris.view.game_view import scene_kinds
+from tetris.view.game_view import Scene, scene_kinds
 from tetris.view.terminal import Terminal, is_interactive, parse_keys, screen
 from tetris.view.watcher import Watcher
 
@@ -95,3 +96,29 @@ def test_a_pipe_and_a_dumb_terminal_are_no_screen(
             with monkeypatch.context() as context:
                 context.setenv(name, value)
                 assert not is_interactive(person.output)
+
+
+class Keyboard:
+    """A terminal on which some keys are pressed, one a picture, and then q."""
+
+    def __init__(self, *keys: str) -> None:
+        self.waiting = [*keys, "q"]
+        self.panels: list[list[str]] = []
+
+    def keys(self, seconds: float) -> list[str]:
+        return [self.waiting.pop(0)]
+
+    def show(self, scene: Scene, kinds: object, panel: list[str], *more: object) -> None:
+        self.panels.append(panel)
+
+
+def test_keys_change_the_speed_by_a_step_and_the_panel_counts_the_game_that_ends() -> None:
+    last = next(scene for scene in sample_scenes(RULES, 250) if scene.after.game_over)
+    keyboard = Keyboard("+", "-", "-", " ")
+    Watcher(cast("Terminal", keyboard), iter([last]), None, ["title"], 5.0).run()
+    states = [panel[4] for panel in keyboard.panels]
+    assert states == [*(f"{speed} pieces/s" for speed in (5, 10, 5, 2)), "paused"]
+    assert keyboard.panels[0][2:4] == [
+        f"lines {last.lines}   this game {last.lines}",
+        f"pieces {last.pieces}   games over 1",
+    ]
