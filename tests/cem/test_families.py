@@ -184,3 +184,11 @@ def test_a_graph_gives_the_bits_of_a_cpu(device):
     graph = GenerationGraph(on_gpu.state, f, 4)
     state = graph(on_gpu.state, 3)
     assert state.discrete.cpu().equal(on_cpu.state.discrete)
+
+
+@pytest.mark.parametrize("backend", ["auto", "torch"])
+@pytest.mark.parametrize("family", [Categorical((5,) * 8), Permutation(8)])
+def test_two_families_of_one_kind_have_noise_of_their_own(family, backend):
+    first, second = search([family, family], 100, backend=backend).ask().split(8, dim=-1)
+    # By chance a fifth, or an eighth, of 800 pairs is equal, more than 0.3 with a probability below 1e-10.
+    assert float((first == second).double().mean()) < 0.3

@@ -158,3 +158,13 @@ class TestState:
         with pytest.raises(ValueError, match=message):
             search.load_state_dict(state)
         assert bits(search) == before
+
+
+def test_candidates_asked_one_by_one_begin_with_the_first_of_each_generation():
+    search = CrossEntropyMethod(torch.zeros(3), 1.0, 6, maximize=False, seed=1)
+    for _ in range(3):
+        whole, parts = search.ask(), [search.ask(count) for count in (1, 2, 3, 2)]
+        assert torch.equal(torch.cat(parts)[:6], whole)
+        for part in parts[:3]:
+            search.tell(part, part.square().sum(-1))
+    assert search.generation == 3

@@ -278,3 +278,29 @@ class TestGraph:
             weight.fill_(factor)
             actions = steps(planner, 4, torch.tensor([goal, goal], device="cuda"))
             assert torch.allclose(actions[-1], torch.full_like(actions[-1], factor * goal), atol=0.05)
+
+
+@pytest.mark.parametrize("backend", ["auto", "torch"])
+def test_after_a_reset_nothing_is_left_of_the_steps_before(backend: str) -> None:
+    recorders = Recorder(), Recorder(lambda state, plans: -quadratic(state, plans))
+    for recorder in recorders:
+        planner = make(recorder, num_elites=6, keep=0.5, iterations=2, backend=backend)
+        steps(planner, 2)
+        planner.reset()
+        steps(planner)
+    # They had other costs, and so other means and elites.
+    assert not torch.equal(recorders[0].plans[2], recorders[1].plans[2])
+    assert torch.equal(recorders[0].plans[4], recorders[1].plans[4])
+
+
+@pytest.mark.parametrize("backend", ["auto", "torch"])
+@pytest.mark.parametrize("beta", [0.0, 2.0])
+def test_the_noise_of_no_two_iterations_and_steps_is_the_same(backend: str, beta: float) -> None:
+    recorder = Recorder()
+    momentum = 1 - 1e-7  # the distribution stays as it is: the plans show the noise alone
+    options: dict[str, Any] = {"std": 0.1, "momentum": momentum, "keep": 0.0, "beta": beta}
+    steps(make(recorder, iterations=3, backend=backend, **options), 2)
+    assert len(recorder.plans) == 6
+    for number, plans in enumerate(recorder.plans):
+        for others in recorder.plans[:number]:
+            assert float((plans - others)[1:].abs().mean()) > 0.05  # the first one may be the mean

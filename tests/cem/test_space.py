@@ -1,4 +1,5 @@
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -131,7 +132,7 @@ def test_a_knapsack_is_filled_by_a_function_as_constraint(vectorize, total, tmp_
 
 
 def test_constraints_of_a_dict_are_functions_alone():
-    linear = pytest.importorskip("scipy.optimize").LinearConstraint(np.ones((1, 8)), 0, 3)
+    linear = SimpleNamespace(A=np.ones((1, 8)), lb=0, ub=3)  # as scipy.optimize.LinearConstraint has them
     with pytest.raises(
         TypeError, match="expected functions, which alone constrain a dict of parameters, got"
     ):
@@ -182,3 +183,16 @@ def test_values_become_columns_and_back():
 def test_a_wrong_space_is_told_in_a_sentence(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("kind", [np.array, torch.tensor])
+def test_values_by_column_are_within_their_ends_and_those_of_the_candidates(kind):
+    space = Space({"share": Float(0.1, 0.7, log=True), "width": Int(1, 7, log=True), "layers": Int(2, 5)})
+    (low, high), (narrow, wide), _ = space.bounds
+    rows = [[low - 1e-9, narrow, 1.0], [high + 1e-9, wide, 6.0], [math.log(0.2), math.log(3), 4.0]]
+    x = kind(rows, dtype=torch.float64 if kind is torch.tensor else float)
+    values = {name: column.tolist() for name, column in space.by_column(x).items()}
+    assert values["share"][:2] == [0.1, 0.7]
+    assert (values["width"], values["layers"]) == ([1, 7, 3], [2, 5, 4])
+    for number, row in enumerate(x):
+        assert space.decode(row) == pytest.approx({name: each[number] for name, each in values.items()})
