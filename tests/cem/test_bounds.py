@@ -130,3 +130,10 @@ def test_a_mean_may_lie_on_a_bound_and_not_beyond():
     for mean in ([-1.01, 0.0], [0.0, 2.01]):
         with pytest.raises(ValueError, match="expected a mean within the bounds"):
             make(mean, 1.0, 10, -1.0, [0.5, 2.0], "clamp")
+
+
+def test_by_transform_a_start_on_a_face_begins_half_a_standard_deviation_inside():
+    for start, std, expected in ((0.0, 1.0, 0.5), (100.0, 4.0, 98.0), (30.0, 1.0, 30.0)):
+        assert float(make([start], std, 10, 0.0, 100.0, "transform").mean) == pytest.approx(
+            expected, rel=1e-5
+        )

@@ -268,3 +268,25 @@ def test_whoever_is_killed_in_an_evaluation_has_those_before_it_on_the_disk(work
         for generation in range(3):
             evaluate(POPULATION, generation)
     assert lines[1:] == [1 + evaluated for evaluated in range(1, 9)]  # and the line of the search
+
+
+def test_a_journal_counts_a_failure_once_and_spares_no_other_candidate(tmp_path):
+    def function(x):
+        if x[0] == 2:
+            raise KeyError
+        return float(x.sum())
+
+    counts, population = [], POPULATION
+    for moved in (0.0, 0.0, 4.0):
+        population = population.clone()
+        population[2] += moved
+        with evaluator(function, vectorize="loop", catch=KeyError) as evaluate:
+            evaluate.open_journal(tmp_path / "evaluations.jsonl", {"objective": "f"})
+            assert evaluate(population, 0).fitness[[0, 2]].tolist() == [1.0, 2.0 + 2 * moved]
+            counts.append((evaluate.evaluations, evaluate.failures))
+    assert counts == [(3, 1), (3, 1), (4, 1)]
+
+
+def test_one_worker_whose_time_is_limited_is_a_process():
+    with evaluator(misbehave, workers=1, timeout_s=1.0) as evaluate:
+        assert evaluate.workers == 1

@@ -537,3 +537,14 @@ def test_a_small_search_may_use_half_as_much_as_the_last_large_one():
     assert regimes.next(1, 3600)[::2] == (8, 500)  # 400 are fewer than 1,000
     regimes.spent(700)
     assert regimes.next(1, 2900) == (32, 1.0, 2900)
+
+
+def test_the_print_says_what_the_result_says():
+    result = minimize(sphere, [1.0] * 3, 1.0, population_size=8, restarts=0, budget=1600, seed=1)
+    lines = dict(line.split(": ", 1) for line in repr(result).splitlines())
+    counts = f"{result.evaluations:,} in {result.generations:,} generations"
+    assert lines["evaluations"].startswith(f"{counts}, ")
+    assert result.evaluations == 8 * result.generations
+    assert lines["message"] == f"{result.message} ({result.reason!r})"
+    assert lines["fun"] == f"{result.fun:.6g}"
+    assert lines["settings"].startswith("full covariance, evolution paths, 8 candidates per generation")

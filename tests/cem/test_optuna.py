@@ -91,3 +91,10 @@ def test_a_pruned_trial_counts_by_its_last_value_as_a_completed_one_does():
 
     sampler = partial(CemSampler, population_size=4)
     assert trials_of(study_of(sampler=sampler), pruned, 14) == trials_of(study_of(sampler=sampler), loss, 14)
+
+
+def test_the_search_begins_after_the_startup_trials():
+    study = study_of(sampler=partial(CemSampler, n_startup_trials=3))
+    study.optimize(loss, n_trials=5)
+    searched = [any(key.startswith("cem:") for key in trial.system_attrs) for trial in study.trials]
+    assert searched == [False] * 3 + [True] * 2

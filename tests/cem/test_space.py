@@ -196,3 +196,10 @@ def test_values_by_column_are_within_their_ends_and_those_of_the_candidates(kind
     assert (values["width"], values["layers"]) == ([1, 7, 3], [2, 5, 4])
     for number, row in enumerate(x):
         assert space.decode(row) == pytest.approx({name: each[number] for name, each in values.items()})
+
+
+def test_ends_of_integers_leave_each_value_the_same_room():
+    space = Space({"layers": Int(2, 5), "width": Int(1, 8, log=True), "rate": Float(0.1, 10.0, log=True)})
+    ends = [math.log(end) for end in (0.5, 8.5, 0.1, 10.0)]
+    assert [x for pair in space.bounds[1:] for x in pair] == pytest.approx(ends)
+    assert (space.bounds[0], space.discrete["integers"]) == ((2.0, 5.0), [True, False, False])

@@ -55,3 +55,10 @@ def test_outside_the_main_thread_signals_are_left_alone():
     thread.start()
     thread.join()
     assert seen == [before, False]
+
+
+def test_the_first_of_several_signals_is_the_reason():
+    with StopRequest() as stop:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert (stop.due, stop.signum) == ((2, signal.SIGTERM), signal.SIGTERM)

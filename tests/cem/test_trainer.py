@@ -322,3 +322,13 @@ def test_saves_keep_the_interval_and_the_last_state_is_always_saved(tmp_path):
     checkpointer = Checkpointer(tmp_path, interval_s=1000)
     Trainer(make(), sphere, generations=5, checkpointer=checkpointer).run()
     assert list(checkpointer.paths()) == [5]
+
+
+def test_rates_are_those_of_a_generation_where_a_record_is_of_several():
+    records = []
+    search = CrossEntropyMethod([0.0], 1.0, 6, maximize=False)
+    objective = lambda x, generation: Evaluation(x.sum(1), {"games": 7}, rates=["games"])  # noqa: E731
+    Trainer(search, objective, generations=8, record_every=4, callbacks=[records.append]).run()
+    assert [record.generation for record in records] == [4, 8]
+    for record in records:
+        assert record.metrics["games/s"] == pytest.approx(7 / (record.seconds / 4))

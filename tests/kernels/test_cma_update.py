@@ -187,3 +187,17 @@ def test_each_problem_of_a_batch_has_its_own_floor(update: Any) -> None:
         std_floor=floor,
     )
     assert moved[:, 1].flatten().tolist() == pytest.approx(floor.flatten().tolist(), rel=1e-9)
+
+
+def test_bounds_and_generations_of_a_draw_are_of_each_problem_and_modulo_2_to_the_38() -> None:
+    distribution = torch.zeros(2, 4, 3, dtype=torch.float64)
+    factor = torch.eye(3, dtype=torch.float64).expand(2, 3, 3).contiguous()
+    high = torch.tensor([[0.1, 0.2, 0.3], [-0.3, -0.2, -0.1]], dtype=torch.float64)
+    seed = torch.tensor([1, 2])
+    drawn, again = (
+        draw_correlated(distribution, factor, 50, seed=seed, generation=generation, bounds=(high - 1, high))
+        for generation in (torch.tensor(5), torch.tensor(2**38 + 5))
+    )
+    assert torch.equal(drawn.amax(1), high)
+    assert torch.equal(drawn.amin(1), high - 1)
+    assert torch.equal(drawn, again)
