@@ -209,9 +209,3 @@ def test_one_integer_of_a_population_is_expected_beside_the_nearest_to_the_mean(
     assert floor[0] == 0.0
     beyond = torch.erfc(0.5 / floor[1:].double() / math.sqrt(2))  # the probability that |x| > 1 / 2
     assert (size * dim * beyond).tolist() == pytest.approx([1.0, 1.0], rel=1e-4)
-
-
-@pytest.mark.parametrize("config", [CEMConfig(), CEMConfig.cma()])
-def test_no_population_is_as_large_as_a_candidate(config):
-    assert all(config.population_of(dim) != dim for dim in range(1, 1101))
-    assert CEMConfig(integers=[True, False, True]).integers == (0, 2)

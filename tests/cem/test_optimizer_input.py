@@ -84,3 +84,13 @@ def test_the_direction_must_be_said():
 def test_a_cuda_device_that_is_not_there_is_refused():
     with pytest.raises(ValueError, match=r"torch finds no CUDA device; .*or use device 'cpu'"):
         CrossEntropyMethod([0.0], 1.0, 10, maximize=True, device="cuda")
+
+
+@pytest.mark.parametrize("config", [CEMConfig(), CEMConfig.cma()])
+def test_no_population_is_as_large_as_a_candidate(config):
+    assert all(config.population_of(dim) != dim for dim in range(1, 1101))
+
+
+def test_integers_are_indices_or_flags():
+    for integers in ([0, 2], [True, False, True], torch.tensor([True, False, True])):
+        assert CEMConfig(integers=integers).integers == (0, 2)
