@@ -521,6 +521,7 @@ def test_the_first_standard_deviation_is_a_quarter_of_the_width_of_the_bounds():
 
     config = CEMConfig(bound_handling="clamp")
     minimize(constant, bounds=[(0, 4), (-40, 40)], population_size=4000, budget=4000, config=config, seed=1)
+    assert seen[0][0].tolist() == [2.0, 0.0]  # the middle
     # Clamped at two standard deviations a normal has one of 0.9594; its estimate has an error of 0.01.
     assert (seen[0].std(axis=0) / 0.9594).tolist() == pytest.approx([1.0, 20.0], rel=0.05)
 

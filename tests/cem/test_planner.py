@@ -304,3 +304,11 @@ def test_the_noise_of_no_two_iterations_and_steps_is_the_same(backend: str, beta
     for number, plans in enumerate(recorder.plans):
         for others in recorder.plans[:number]:
             assert float((plans - others)[1:].abs().mean()) > 0.05  # the first one may be the mean
+
+
+def test_the_first_standard_deviation_is_a_third_of_the_width_of_the_bounds() -> None:
+    recorder = Recorder()
+    steps(make(recorder, num_samples=2000, bounds=(-3.0, 1.0)))
+    # Clamped at one and a half: the share of each face is 0.0668, its standard error over 20,000 is 0.0018.
+    for face in (-3.0, 1.0):
+        assert float((recorder.plans[0] == face).double().mean()) == pytest.approx(0.0668, abs=0.009)

@@ -202,4 +202,5 @@ def test_ends_of_integers_leave_each_value_the_same_room():
     space = Space({"layers": Int(2, 5), "width": Int(1, 8, log=True), "rate": Float(0.1, 10.0, log=True)})
     ends = [math.log(end) for end in (0.5, 8.5, 0.1, 10.0)]
     assert [x for pair in space.bounds[1:] for x in pair] == pytest.approx(ends)
+    assert (space.mean[0], space.std[0]) == (3.5, 0.75)
     assert (space.bounds[0], space.discrete["integers"]) == ((2.0, 5.0), [True, False, False])

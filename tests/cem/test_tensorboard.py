@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from types import SimpleNamespace
+from unittest.mock import Mock, call
 
 import pytest
 import torch
@@ -75,45 +75,32 @@ def test_without_tensorboard_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch
         TensorBoardWriter(tmp_path / "curves").on_start(RunPlan(0, None, None))
 
 
-class Writer:
-    """The part of SummaryWriter that is used; it keeps what it is told."""
-
-    def __init__(self, folder: str, purge_step: int) -> None:
-        self.purge_step = purge_step
-        self.scalars: dict[str, list[tuple[int, float]]] = {}
-        self.calls: list[str] = []
-
-    def add_scalar(self, tag: str, value: float, step: int) -> None:
-        self.scalars.setdefault(tag, []).append((step, value))
-
-    def flush(self) -> None:
-        self.calls.append("flush")
-
-    def close(self) -> None:
-        self.calls.append("close")
-
-
 def test_what_is_written_stands_under_its_tag_and_step(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=Writer))
+    package = Mock()
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", package)
     writer = TensorBoardWriter(tmp_path, ["height"])
     writer.on_start(RunPlan(7, None, None))
-    found = writer._writer
-    assert found.purge_step == 8  # the first generation that this run writes
+    package.SummaryWriter.assert_called_once_with(str(tmp_path), purge_step=8)  # the first that it writes
     metrics = {"games": 3, "games/s": 1.5}
     writer.on_generation(GenerationRecord(8, 9.0, 5.0, 4.0, 3.0, 0.5, 2.0, 60.0, None, None, metrics))
-    assert found.scalars == {
-        "fitness/best so far": [(8, 9.0)],
-        "fitness/best": [(8, 5.0)],
-        "fitness/elites": [(8, 4.0)],
-        "fitness/worst elite": [(8, 3.0)],
-        "search/std": [(8, 0.5)],
-        "time/seconds per generation": [(8, 2.0)],
-        "metrics/games": [(8, 3)],
-        "speed/games a second": [(8, 1.5)],
-    }
     writer.on_checkpoint(8, {"distribution": torch.tensor([[1.0], [2.0], [3.0], [4.0]])})
-    assert (found.scalars["mean/height"], found.scalars["std/height"]) == ([(8, 1.0)], [(8, 2.0)])
     writer.on_end()
-    assert found.calls == ["flush", "close"]
+    *scalars, flush, close = package.SummaryWriter.return_value.method_calls
+    assert (flush, close) == (call.flush(), call.close())
+    assert scalars == [
+        call.add_scalar(tag, value, 8)
+        for tag, value in {
+            "fitness/best so far": 9.0,
+            "fitness/best": 5.0,
+            "fitness/elites": 4.0,
+            "fitness/worst elite": 3.0,
+            "search/std": 0.5,
+            "time/seconds per generation": 2.0,
+            "metrics/games": 3,
+            "speed/games a second": 1.5,
+            "mean/height": 1.0,
+            "std/height": 2.0,
+        }.items()
+    ]

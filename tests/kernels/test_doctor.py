@@ -92,3 +92,15 @@ def test_an_import_names_a_package_that_hides_this_one(package: str, tmp_path: P
     assert answer.returncode == 1
     assert answer.stderr.splitlines()[-1].startswith("ImportError: expected this project's package kernels")
     assert "Hugging Face" in answer.stderr
+
+
+def test_where_the_operator_was_built_ahead_no_compiler_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> str:
+        raise RuntimeError("missing")
+
+    for name, answer in {"_call": lambda device: "called", "_gpu": lambda: "one", "_nvcc": missing}.items():
+        monkeypatch.setattr(doctor, name, answer)
+    monkeypatch.setattr(doctor, "_compiler", missing)
+    report = doctor.run("cuda")
+    assert report.works
+    assert {finding(report, name).result for name in ("compiler", "nvcc")} == {"absent"}
