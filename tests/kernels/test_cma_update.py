@@ -186,3 +186,18 @@ def test_bounds_and_generations_of_a_draw_are_of_each_problem_and_modulo_2_to_th
     assert torch.equal(drawn.amax(1), high)
     assert torch.equal(drawn.amin(1), high - 1)
     assert torch.equal(drawn, again)
+
+
+def test_the_covariance_stalls_where_the_path_is_longer_than_the_bound_of_the_tutorial() -> None:
+    inputs, given = start(population=12, width=4)
+    inputs[1][:] = inputs[2][0]  # all candidates are the mean, and the path but shrinks
+    inputs[4] = torch.tensor(0)
+    c_s = given["rates"].c_s
+    longest = math.sqrt((2 + 4 / 5) * 4 * (1 - (1 - c_s) ** 2)) / (1 - c_s)
+    factors = []
+    for share in (0.999, 1.001):
+        inputs[6][0] = longest * share * torch.tensor([0.5, 0.5, 0.5, 0.5], dtype=torch.float64)
+        found = cma_update(*inputs, **given)
+        close(found, cma_update_reference(*inputs, **given))
+        factors.append(found[3])
+    assert float((factors[1] - factors[0]).abs().max()) > 0.01
