@@ -290,3 +290,18 @@ def test_a_journal_counts_a_failure_once_and_spares_no_other_candidate(tmp_path)
 def test_one_worker_whose_time_is_limited_is_a_process():
     with evaluator(misbehave, workers=1, timeout_s=1.0) as evaluate:
         assert evaluate.workers == 1
+
+
+def test_a_function_may_change_its_array_and_a_restart_takes_no_candidate_of_the_search_before():
+    def overwrite(x):
+        x[:] = 0.0
+        return 1.0
+
+    population = POPULATION.numpy().copy()
+    evaluator(overwrite, vectorize="loop")(population, 0)
+    assert population.tolist() == POPULATION.tolist()
+    options = {"workers": Shuffled(8), "asynchronous": True, "budget": 3000, "restarts": 2, "seed": 1}
+    result = minimize(sphere, np.full(2, 2.0), 1.0, **options)
+    assert result.restarts == 2
+    # Of eight that run at once seven are left when a search ends; they are evaluated, and belong to none.
+    assert result.evaluations == result.history["evaluations"][-1] + 2 * 7

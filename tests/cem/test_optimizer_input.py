@@ -94,3 +94,9 @@ def test_no_population_is_as_large_as_a_candidate(config):
 def test_integers_are_indices_or_flags():
     for integers in ([0, 2], [True, False, True], torch.tensor([True, False, True])):
         assert CEMConfig(integers=integers).integers == (0, 2)
+
+
+def test_within_bounds_a_search_without_integers_is_by_transform():
+    assert CEMConfig.chosen(3, True).bound_handling == "transform"
+    assert CEMConfig.chosen(3, True, integers=[0]).bound_handling == "clamp"
+    assert CEMConfig.chosen(3).bound_handling == "clamp"

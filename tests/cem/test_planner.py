@@ -312,3 +312,9 @@ def test_the_first_standard_deviation_is_a_third_of_the_width_of_the_bounds() ->
     # Clamped at one and a half: the share of each face is 0.0668, its standard error over 20,000 is 0.0018.
     for face in (-3.0, 1.0):
         assert float((recorder.plans[0] == face).double().mean()) == pytest.approx(0.0668, abs=0.009)
+
+
+def test_the_share_of_elites_that_are_candidates_again_is_rounded_up() -> None:
+    recorder = Recorder()
+    steps(make(recorder, num_elites=5, keep=0.5, iterations=2))
+    assert torch.equal(recorder.plans[1][:3], recorder.best(0, 3))

@@ -62,3 +62,10 @@ def test_the_first_of_several_signals_is_the_reason():
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGHUP)
         assert (stop.due, stop.signum) == ((2, signal.SIGTERM), signal.SIGTERM)
+
+
+def test_afterwards_the_handlers_are_those_from_before():
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    with StopRequest():
+        assert signal.getsignal(signal.SIGTERM) != before[1]
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before

@@ -332,3 +332,23 @@ def test_rates_are_those_of_a_generation_where_a_record_is_of_several():
     assert [record.generation for record in records] == [4, 8]
     for record in records:
         assert record.metrics["games/s"] == pytest.approx(7 / (record.seconds / 4))
+
+
+def test_a_resumed_run_goes_on_with_its_time_and_records_the_same_generations(tmp_path):
+    elapsed, records = [], []
+    for generations in (3, 10):
+        search = CrossEntropyMethod([0.0], 1.0, 6, maximize=False, seed=1)
+        trainer = Trainer(
+            search,
+            lambda x, generation: x.sum(1),
+            generations=generations,
+            record_every=4,
+            callbacks=[records.append],
+            checkpointer=Checkpointer(tmp_path),
+        )
+        if elapsed:
+            trainer.resume()
+            assert trainer.elapsed_s == elapsed[0] > 0.0
+        elapsed.append(trainer.run().elapsed_s)
+    assert [record.generation for record in records] == [3, 4, 8, 10]
+    assert elapsed[1] > elapsed[0]
