@@ -123,3 +123,35 @@ def test_none_of_200_searches_on_the_sphere_collapses():
     step(search, sphere, 60)
     missed = search.mean.abs().amax(-1) > 1e-3
     assert int(missed.sum()) == 0
+
+
+@pytest.mark.parametrize(("dim", "size"), [(1, 4), (2, 6), (10, 10), (40, 16), (3, 200)])
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+def test_rates_and_weights_are_those_of_the_tutorial(dim, size, covariance):
+    """N. Hansen, arXiv:1604.00772: equations (49) to (58) of its appendix, with mu = lambda / 2."""
+    state = make("paths", dim, size, config=CEMConfig.cma(covariance)).state
+    mu = size // 2
+    raw = [math.log((size + 1) / 2) - math.log(rank) for rank in range(1, size + 1)]
+    good, bad = raw[:mu], raw[mu:]
+    mu_eff = sum(good) ** 2 / sum(weight**2 for weight in good)
+    mu_eff_of_bad = sum(bad) ** 2 / sum(weight**2 for weight in bad)
+    alpha_cov = 2 * ((dim + 2) / 3 if covariance == "diagonal" else 1)  # Ros and Hansen (2008)
+    c_1 = min(1, alpha_cov / ((dim + 1.3) ** 2 + mu_eff))
+    c_mu = min(1 - c_1, alpha_cov * (0.25 + mu_eff + 1 / mu_eff - 2) / ((dim + 2) ** 2 + 2 * mu_eff / 2))
+    c_sigma = (mu_eff + 2) / (dim + mu_eff + 5)
+    expected = {
+        "mu_eff": mu_eff,
+        "c_s": c_sigma,
+        "d_s": 1 + 2 * max(0, math.sqrt((mu_eff - 1) / (dim + 1)) - 1) + c_sigma,
+        "c_c": (4 + mu_eff / dim) / (dim + 4 + 2 * mu_eff / dim),
+        "c_1": c_1,
+        "c_mu": c_mu,
+    }
+    found = state.settings.rates._asdict()
+    # The mean length of a normal vector, of which the tutorial's series is an approximation.
+    length = math.sqrt(2) * math.exp(math.lgamma((dim + 1) / 2) - math.lgamma(dim / 2))
+    assert found.pop("chi") == pytest.approx(length, rel=1e-3)
+    assert found == pytest.approx(expected, rel=1e-9)
+    least = min(1 + c_1 / c_mu, 1 + 2 * mu_eff_of_bad / (mu_eff + 2), max(0, (1 - c_1 - c_mu) / (dim * c_mu)))
+    weights = [each / sum(good) for each in good] + [-least * each / sum(bad) for each in bad]
+    assert state.weights.tolist() == pytest.approx(weights, abs=1e-11)

@@ -1,6 +1,7 @@
 """Bounds: every candidate is inside, and distributed as ``cem.core.bounds`` says."""
 
 import math
+from statistics import NormalDist
 from typing import get_args
 
 import pytest
@@ -8,8 +9,6 @@ import torch
 
 from cem import Bounds, CEMConfig, CrossEntropyMethod, minimize
 from cem.core.bounds import BoundHandling, into_box, out_of_box
-
-stats = pytest.importorskip("scipy.stats")  # of the extra "dev"
 
 INF = math.inf
 ALPHA = 1e-6
@@ -29,6 +28,19 @@ def make(mean, std, population_size, low, high, handling, **options):
 def assert_inside(x, low=LOW, high=HIGH):
     low, high = torch.as_tensor(low, dtype=x.dtype), torch.as_tensor(high, dtype=x.dtype)
     assert bool(((x >= low) & (x <= high)).all())
+
+
+def assert_distributed(x, distribution):
+    """The distance of n samples from their distribution is below eps but for 2 exp(-2 n eps^2).
+
+    P. Massart, The Tight Constant in the Dvoretzky-Kiefer-Wolfowitz Inequality, Annals of Probability 18,
+    1990.
+    """
+    ordered, size = x.double().sort().values, len(x)
+    expected = torch.tensor([distribution(value) for value in ordered.tolist()], dtype=torch.float64)
+    steps = torch.arange(size + 1, dtype=torch.float64) / size
+    distance = torch.maximum(expected - steps[:-1], steps[1:] - expected).max()
+    assert float(distance) < math.sqrt(math.log(2 / ALPHA) / (2 * size))
 
 
 @pytest.mark.parametrize("handling", get_args(BoundHandling))
@@ -60,16 +72,18 @@ def test_problems_of_a_batch_have_bounds_of_their_own_and_find_optima_on_a_face_
 
 @pytest.mark.parametrize(("mean", "std", "low", "high"), [(0.0, 1.0, 0.0, 0.1), (1.0, 3.0, -INF, 1.5)])
 def test_candidates_are_distributed_as_the_handling_says(mean, std, low, high):
-    draws = {
-        handling: make([mean], std, 20_000, low, high, handling, dtype=torch.float64).ask()[:, 0].numpy()
+    resampled, clamped = (
+        make([mean], std, 20_000, low, high, handling, dtype=torch.float64).ask()[:, 0]
         for handling in ("resample", "clamp")
-    }
-    truncated = stats.truncnorm((low - mean) / std, (high - mean) / std, loc=mean, scale=std)
-    assert stats.kstest(draws["resample"], truncated.cdf).pvalue > ALPHA
-    x, normal = draws["clamp"], stats.norm(mean, std)
-    for face, share in ((low, normal.cdf(low)), (high, normal.sf(high))):
-        on_it = int((x == face).sum())
-        assert stats.binomtest(on_it, len(x), share).pvalue > ALPHA if 0 < share < 1 else on_it == 0
+    )
+    normal = NormalDist(mean, std)
+    below, above = normal.cdf(low), 1 - normal.cdf(high)
+    assert_distributed(resampled, lambda x: (normal.cdf(x) - below) / (1 - below - above))
+    for face, share in ((low, below), (high, above)):
+        # Hoeffding's inequality, of two sides.
+        most = math.sqrt(math.log(2 / ALPHA) / (2 * len(clamped)))
+        on_face = float((clamped == face).double().mean())
+        assert abs(on_face - share) < most if 0 < share < 1 else on_face == 0
 
 
 class TestTransform:
@@ -77,7 +91,7 @@ class TestTransform:
         low, high, mean = (torch.tensor([x], dtype=torch.float64) for x in (-1.0, 2.0, 0.3))
         y = out_of_box(make(mean, 1.0, 20_000, low, high, "transform").ask(), low, high)
         start = float(out_of_box(mean, low, high))
-        assert stats.kstest(y[:, 0].numpy(), stats.norm(start, 1.0).cdf).pvalue > ALPHA
+        assert_distributed(y[:, 0], NormalDist(start, 1.0).cdf)
 
     def test_it_is_increasing_takes_everything_inside_and_has_an_inverse(self):
         low, high = torch.tensor(LOW), torch.tensor(HIGH)
@@ -108,3 +122,27 @@ class TestTransform:
         options = {"bounds": (0.0, high), "config": CEMConfig.cma(bound_handling="transform"), "seed": 1}
         found = minimize(lambda x: (x - optimum).square().sum(-1), torch.zeros(3), 1.0, **options)
         assert bool(((found.x - optimum).abs() < 1e-3).all())
+
+
+def test_a_mean_may_lie_on_a_bound_and_not_beyond():
+    for mean in ([-1.0, 0.5], [0.0, 2.0], [-1.0, 2.0]):
+        assert make(mean, 1.0, 10, -1.0, [0.5, 2.0], "clamp").mean.tolist() == mean
+    for mean in ([-1.01, 0.0], [0.0, 2.01]):
+        with pytest.raises(ValueError, match="expected a mean within the bounds"):
+            make(mean, 1.0, 10, -1.0, [0.5, 2.0], "clamp")
+
+
+def test_by_transform_a_start_on_a_face_begins_half_a_standard_deviation_inside():
+    for start, std, expected in ((0.0, 1.0, 0.5), (100.0, 4.0, 98.0), (30.0, 1.0, 30.0)):
+        assert float(make([start], std, 10, 0.0, 100.0, "transform").mean) == pytest.approx(
+            expected, rel=1e-5
+        )
+
+
+@pytest.mark.parametrize("handling", get_args(BoundHandling))
+def test_of_equal_fitness_the_first_candidate_stays_the_best(handling):
+    search = make([0.0, 0.5], 1.0, 10, -1.0, 2.0, handling)
+    first = search.ask()[0]
+    for _ in range(2):
+        search.tell(search.ask(), torch.zeros(10))
+        assert torch.equal(search.best, first)

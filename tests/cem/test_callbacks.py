@@ -117,6 +117,10 @@ class TestProgressBar:
         bar.on_start(RunPlan(4, 20, None))
         bar.tick()
         assert file.getvalue() == "generation 5/20 goes on, 0 s so far\n"
+        bar = ProgressBar(file=file)
+        bar.on_start(RunPlan(5, 20, None))
+        bar.tick()  # less than ten seconds later
+        assert file.getvalue().count("\n") == 1
 
     def test_a_terminal_gets_a_bar(self, monkeypatch):
         monkeypatch.setenv("TERM", "xterm")

@@ -51,6 +51,8 @@ def test_the_newest_files_are_kept_and_what_a_killed_write_left_is_swept(tmp_pat
     checkpointer = Checkpointer(folder)
     for step in (0, 5, 6, 7):
         checkpointer.save(step, {"step": step})
+    checkpointer.save(7, {"step": 7})  # in place of the same
+    assert len(list(folder.iterdir())) == 3
     (folder / ".checkpoint-000007.json.4711.tmp").write_text('{"half":')
     checkpointer.save(1_000_000, {"step": 1_000_000})
     assert sorted(path.name for path in folder.iterdir()) == [

@@ -36,15 +36,14 @@ class TestOptimum:
 
     @pytest.mark.parametrize("bounds", [None, (-2, 2)])
     def test_of_rosenbrock_in_a_disk(self, bounds):
-        optimize = pytest.importorskip("scipy.optimize")
-        disk = optimize.NonlinearConstraint(lambda x: x @ x, -np.inf, 1.0)
+        disk = SimpleNamespace(fun=lambda x: x @ x, lb=-np.inf, ub=1.0)
         result = minimize(rosenbrock, np.zeros(2), 0.5, bounds=bounds, constraints=disk, budget=3000, seed=1)
         assert result.x @ result.x <= 1.0
         assert result.fun == pytest.approx(0.045674808, abs=1e-6)  # that of SciPy's trust-constr
 
     @pytest.mark.parametrize("sign", [1, -1])
     def test_of_a_bowl_on_a_plane(self, sign):
-        plane = pytest.importorskip("scipy.optimize").LinearConstraint(np.ones((1, 3)), 1.0, 1.0)
+        plane = SimpleNamespace(A=np.ones((1, 3)), lb=1.0, ub=1.0)
         scales = np.array([1.0, 2.0, 3.0])
         search = minimize if sign > 0 else maximize
         f = lambda x: sign * (x * x * scales).sum(-1)  # noqa: E731
@@ -128,3 +127,11 @@ def test_a_resumed_search_ends_as_one_that_was_not_interrupted(tmp_path, last):
     assert search(checkpoint=tmp_path, callbacks=[interrupted]) != whole
     assert search(checkpoint=tmp_path) == whole
     assert (whole[-1]["best_fitness"][0], whole[1]) == (math.inf, 0.0)
+
+
+def test_the_objects_of_scipy_have_the_names_that_are_read():
+    optimize = pytest.importorskip("scipy.optimize")
+    linear, nonlinear = optimize.LinearConstraint([[1.0]], 0, 1), optimize.NonlinearConstraint(abs, 0, 1)
+    assert {"A", "lb", "ub"} <= vars(linear).keys()
+    assert {"fun", "lb", "ub"} <= vars(nonlinear).keys()
+    assert {"lb", "ub"} <= vars(optimize.Bounds(0, 1)).keys()

@@ -132,25 +132,11 @@ def test_workers_of_any_kind_give_what_one_process_gives():
 
 
 class TestAsynchronous:
-    def busy(self, budget, asynchronous):
-        """The share of the time in which eight workers are busy with candidates of exponential durations."""
-        durations, taken = random.Random(1), []
-
-        def slow(x):
-            began = time.monotonic()
-            time.sleep(durations.expovariate(1 / 0.03))
-            taken.append(time.monotonic() - began)
-            return sphere(x)
-
-        began = time.monotonic()
-        with ThreadPoolExecutor(8) as workers:
-            options = {"budget": budget, "population_size": 8, "restarts": 0, "workers": workers}
-            minimize(slow, np.ones(3), 1.0, asynchronous=asynchronous, **options)
-            return sum(taken) / 8 / (time.monotonic() - began)
-
     def test_workers_do_not_wait_for_each_other(self):
-        assert self.busy(80, False) < 0.5
-        assert self.busy(320, True) > 0.9
+        # A candidate ends only while eight are running: a search that waited for one would go on for ever.
+        options = {"budget": 320, "population_size": 8, "restarts": 0, "workers": Shuffled(8), "seed": 1}
+        result = minimize(sphere, np.ones(3), 1.0, asynchronous=True, time_limit_s=20.0, **options)
+        assert (result.reason, result.evaluations) == ("budget", 320)
 
     def test_any_order_finds_nearly_as_much_with_as_many_evaluations(self):
         # The share of targets from 100 to 1e-8 on three functions, ten seeds each: generations that overlap
@@ -296,3 +282,55 @@ def test_one_argument_needs_no_tuple_and_populations_and_dicts_get_it_too():
     assert named.x["x"] == pytest.approx(2.0, abs=1e-3)
     with pytest.raises(TypeError, match="expected mean or x0"):
         minimize(sphere, [0.0], 1.0, x0=[0.0])
+
+
+@pytest.mark.parametrize("workers", [None, map])
+def test_whoever_is_killed_in_an_evaluation_has_those_before_it_on_the_disk(workers, tmp_path):
+    path, lines = tmp_path / "evaluations.jsonl", []
+
+    def function(x):
+        lines.append(path.read_bytes().count(b"\n"))  # what another process would read now
+        return float(x.sum())
+
+    with evaluator(function, vectorize="loop", workers=workers) as evaluate:
+        evaluate.open_journal(path, {"objective": "f"})
+        for generation in range(3):
+            evaluate(POPULATION, generation)
+    assert lines[1:] == [1 + evaluated for evaluated in range(1, 9)]  # and the line of the search
+
+
+def test_a_journal_counts_a_failure_once_and_spares_no_other_candidate(tmp_path):
+    def function(x):
+        if x[0] == 2:
+            raise KeyError
+        return float(x.sum())
+
+    counts, population = [], POPULATION
+    for moved in (0.0, 0.0, 4.0):
+        population = population.clone()
+        population[2] += moved
+        with evaluator(function, vectorize="loop", catch=KeyError) as evaluate:
+            evaluate.open_journal(tmp_path / "evaluations.jsonl", {"objective": "f"})
+            assert evaluate(population, 0).fitness[[0, 2]].tolist() == [1.0, 2.0 + 2 * moved]
+            counts.append((evaluate.evaluations, evaluate.failures))
+    assert counts == [(3, 1), (3, 1), (4, 1)]
+
+
+def test_one_worker_whose_time_is_limited_is_a_process():
+    with evaluator(misbehave, workers=1, timeout_s=1.0) as evaluate:
+        assert evaluate.workers == 1
+
+
+def test_a_function_may_change_its_array_and_a_restart_takes_no_candidate_of_the_search_before():
+    def overwrite(x):
+        x[:] = 0.0
+        return 1.0
+
+    population = POPULATION.numpy().copy()
+    evaluator(overwrite, vectorize="loop")(population, 0)
+    assert population.tolist() == POPULATION.tolist()
+    options = {"workers": Shuffled(8), "asynchronous": True, "budget": 3000, "restarts": 2, "seed": 1}
+    result = minimize(sphere, np.full(2, 2.0), 1.0, **options)
+    assert result.restarts == 2
+    # Of eight that run at once seven are left when a search ends; they are evaluated, and belong to none.
+    assert result.evaluations == result.history["evaluations"][-1] + 2 * 7

@@ -298,3 +298,28 @@ def test_a_graph_gives_the_bits_of_a_cpu(device):
     graph = GenerationGraph(on_gpu.state, f, 4)
     state = graph(on_gpu.state, 3)
     assert state.discrete.cpu().equal(on_cpu.state.discrete)
+
+
+@pytest.mark.parametrize("backend", ["auto", "torch"])
+@pytest.mark.parametrize("family", [Categorical((5,) * 8), Permutation(8)])
+def test_two_families_of_one_kind_have_noise_of_their_own(family, backend):
+    first, second = search([family, family], 100, backend=backend).ask().split(8, dim=-1)
+    # By chance a fifth, or an eighth, of 800 pairs is equal, more than 0.3 with a probability below 1e-10.
+    assert float((first == second).double().mean()) < 0.3
+
+
+def test_the_mode_of_a_permutation_follows_the_likeliest_items_that_are_left():
+    p = torch.zeros(5, 4, dtype=torch.float64)
+    for row, likeliest, second in ((0, 2, 0), (3, 2, 0), (1, 3, 2), (4, 0, 1), (2, 0, 1)):
+        p[row, likeliest], p[row, second] = 0.6, 0.4  # row 1 + i is of what follows item i
+    # First 2; after 2 never 2 again, but 0; after 0 comes 3; after 3 neither 0, but 1.
+    assert Permutation(4).mode(p.reshape(-1)).tolist() == [2, 0, 3, 1]
+
+
+def test_one_integer_of_a_population_is_expected_beside_the_nearest_to_the_mean():
+    size, dim = 12, 3
+    config = CEMConfig.cma("diagonal", integers=[False, True, True])
+    floor = search((), size, mean=[0.0] * dim, config=config).state.std_floor
+    assert floor[0] == 0.0
+    beyond = torch.erfc(0.5 / floor[1:].double() / math.sqrt(2))  # the probability that |x| > 1 / 2
+    assert (size * dim * beyond).tolist() == pytest.approx([1.0, 1.0], rel=1e-4)

@@ -26,7 +26,7 @@ from cem import (
     maximize,
     minimize,
 )
-from cem.minimize import Options
+from cem.minimize import Options, _Regimes
 
 COLUMNS = ["evaluations", "best_fitness", "generation_best", "elite_mean", "std_mean", "population_size"]
 START = (1.0, 2.0, 3.0)
@@ -497,3 +497,63 @@ class TestResume:
             path.unlink()
         with pytest.raises(CheckpointError):
             minimize(lambda x: 9 + float(rosenbrock(x)), START, 1.0, budget=80, **options)
+
+
+@pytest.mark.parametrize("search", [minimize, maximize])
+def test_the_value_of_a_noisy_objective_is_the_mean_of_the_last_elites(search):
+    noise = torch.Generator().manual_seed(1)
+    sign = 1.0 if search is minimize else -1.0
+    noisy = lambda x: sign * sphere(x) + torch.randn(len(x), generator=noise)  # noqa: E731
+    records = []
+    result = search(noisy, [1.0] * 3, 1.0, budget=300, callbacks=[records.append], seed=1)
+    assert result.settings["noise"]
+    assert result.fun == records[-1].elite_mean
+    assert sign * result.fun > sign * result.history["best_fitness"][-1]  # the best by chance
+    assert torch.equal(result.x, result.mean)
+
+
+def test_the_history_counts_the_evaluations_of_all_restarts():
+    result = minimize(lambda x: sphere(x) * 0.0, [1.0, 2.0], 1.0, budget=600, seed=1)
+    counts, sizes = result.history["evaluations"], result.history["population_size"]
+    assert result.restarts >= 2
+    assert np.diff([0, *counts]).tolist() == sizes  # a generation each
+    assert counts[-1] == result.evaluations
+
+
+def test_the_first_standard_deviation_is_a_quarter_of_the_width_of_the_bounds():
+    seen = []
+
+    def constant(x):
+        seen.append(x)
+        return x[:, 0] * 0.0
+
+    config = CEMConfig(bound_handling="clamp")
+    minimize(constant, bounds=[(0, 4), (-40, 40)], population_size=4000, budget=4000, config=config, seed=1)
+    assert seen[0][0].tolist() == [2.0, 0.0]  # the middle
+    # Clamped at two standard deviations a normal has one of 0.9594; its estimate has an error of 0.01.
+    assert (seen[0].std(axis=0) / 0.9594).tolist() == pytest.approx([1.0, 20.0], rel=0.05)
+
+
+def test_a_small_search_may_use_half_as_much_as_the_last_large_one():
+    regimes = _Regimes(8)
+    assert regimes.spent(800)
+    assert regimes.next(1, 5000) == (16, 1.0, 5000)
+    assert regimes.spent(1000)
+    population, share, most = regimes.next(1, 4000)
+    assert (population, most) == (8, 500)
+    assert 0.01 < share < 1.0
+    assert not regimes.spent(400)
+    assert regimes.next(1, 3600)[::2] == (8, 500)  # 400 are fewer than 1,000
+    regimes.spent(700)
+    assert regimes.next(1, 2900) == (32, 1.0, 2900)
+
+
+def test_the_print_says_what_the_result_says():
+    result = minimize(sphere, [1.0] * 3, 1.0, population_size=8, restarts=0, budget=1600, seed=1)
+    lines = dict(line.split(": ", 1) for line in repr(result).splitlines())
+    counts = f"{result.evaluations:,} in {result.generations:,} generations"
+    assert lines["evaluations"].startswith(f"{counts}, ")
+    assert result.evaluations == 8 * result.generations
+    assert lines["message"] == f"{result.message} ({result.reason!r})"
+    assert lines["fun"] == f"{result.fun:.6g}"
+    assert lines["settings"].startswith("full covariance, evolution paths, 8 candidates per generation")

@@ -1,4 +1,5 @@
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -61,7 +62,7 @@ def test_bad_values_of_a_config_are_refused(options, message):
     [
         [(0, 1), (0, 10)],
         Bounds(0.0, [1.0, 10.0]),
-        pytest.importorskip("scipy.optimize").Bounds([0, 0], [1, 10]),
+        SimpleNamespace(lb=[0, 0], ub=[1, 10]),  # as scipy.optimize.Bounds has them
     ],
 )
 def test_bounds_are_pairs_for_each_parameter_as_scipy_s_or_named(bounds):
@@ -128,3 +129,19 @@ def test_a_value_that_a_family_does_not_have_is_refused(value):
     with pytest.raises(ValueError, match="expected numbers from 0 to 2 in the columns of Categorical"):
         search.tell(x, x[:, 0])
     assert search.generation == 0
+
+
+@pytest.mark.parametrize("config", [CEMConfig(), CEMConfig.cma()])
+def test_no_population_is_as_large_as_a_candidate(config):
+    assert all(config.population_of(dim) != dim for dim in range(1, 1101))
+
+
+def test_integers_are_indices_or_flags():
+    for integers in ([0, 2], [True, False, True], torch.tensor([True, False, True])):
+        assert CEMConfig(integers=integers).integers == (0, 2)
+
+
+def test_within_bounds_a_search_without_integers_is_by_transform():
+    assert CEMConfig.chosen(3, True).bound_handling == "transform"
+    assert CEMConfig.chosen(3, True, integers=[0]).bound_handling == "clamp"
+    assert CEMConfig.chosen(3).bound_handling == "clamp"

@@ -158,3 +158,37 @@ class TestState:
         with pytest.raises(ValueError, match=message):
             search.load_state_dict(state)
         assert bits(search) == before
+
+
+def test_candidates_asked_one_by_one_begin_with_the_first_of_each_generation():
+    search = CrossEntropyMethod(torch.zeros(3), 1.0, 6, maximize=False, seed=1)
+    for _ in range(3):
+        whole, parts = search.ask(), [search.ask(count) for count in (1, 2, 3, 2)]
+        assert torch.equal(torch.cat(parts)[:6], whole)
+        for part in parts[:3]:
+            search.tell(part, part.square().sum(-1))
+    assert search.generation == 3
+
+
+def test_candidates_told_beyond_a_population_belong_to_the_next():
+    by_part, at_once = (CrossEntropyMethod(torch.zeros(2), 1.0, 6, maximize=False, seed=1) for _ in range(2))
+    x = torch.cat([by_part.ask(), 2 * by_part.ask()])
+    for part in x.split((4, 5, 3)):
+        by_part.tell(part, part.square().sum(-1))
+    for part in x.split(6):
+        at_once.tell(part, part.square().sum(-1))
+    assert by_part.generation == 2
+    assert torch.equal(by_part.mean, at_once.mean)
+
+
+@pytest.mark.parametrize(("maximize", "best"), [(False, 1.0), (True, 8.0)])
+def test_statistics_are_of_the_last_generation_and_of_a_batch_the_best_and_the_means(maximize, best):
+    options = {"maximize": maximize, "seed": 1, "config": CEMConfig(num_elites=2)}
+    search = CrossEntropyMethod(torch.zeros(2, 3), 1.0, 4, **options)
+    fitness = torch.tensor([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]])
+    elites = [1.5, 5.5] if not maximize else [3.5, 7.5]
+    for added in (0.0, 10.0 if not maximize else -10.0):
+        search.tell(search.ask(), fitness + added)
+        found = search.statistics()
+        assert found["best_fitness"] == best  # of both generations
+        assert found["elite_mean"] == sum(elites) / 2 + added

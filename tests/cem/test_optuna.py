@@ -78,3 +78,24 @@ def test_workers_share_a_search_and_no_trial_is_lost():
     items = [each for trial in study.trials for each in trial.system_attrs.items()]
     assert len({key for key, _ in items if key.count(":") == 1}) == 1
     assert max(value[0] for key, value in items if key.count(":") == 1) >= 7  # moves, by 18 trials each
+
+
+def test_a_pruned_trial_counts_by_its_last_value_as_a_completed_one_does():
+    def pruned(trial):
+        value = loss(trial)
+        trial.report(value + 9.0, 0)
+        trial.report(value, 1)
+        if trial.number % 3 == 1:
+            raise optuna.TrialPruned
+        return value
+
+    sampler = partial(CemSampler, population_size=4)
+    assert trials_of(study_of(sampler=sampler), pruned, 14) == trials_of(study_of(sampler=sampler), loss, 14)
+
+
+def test_the_search_begins_after_the_startup_trials():
+    study = study_of(sampler=partial(CemSampler, n_startup_trials=3))
+    study.optimize(loss, n_trials=5)
+    searched = [any(key.startswith("cem:") for key in trial.system_attrs) for trial in study.trials]
+    assert searched == [False] * 3 + [True] * 2
+    assert all(trial.params["layers"] in range(1, 16, 2) for trial in study.trials)

@@ -322,3 +322,43 @@ def test_without_bounds_a_std_is_needed_and_the_search_begins_at_zero() -> None:
 
 def distance(state: Tensor, plans: Tensor) -> Tensor:
     return (plans - state).square().sum((-2, -1))
+
+
+@pytest.mark.parametrize("backend", ["auto", "torch"])
+def test_after_a_reset_nothing_is_left_of_the_steps_before(backend: str) -> None:
+    recorders = Recorder(), Recorder(lambda state, plans: -quadratic(state, plans))
+    for recorder in recorders:
+        planner = make(recorder, num_elites=6, keep=0.5, iterations=2, backend=backend)
+        steps(planner, 2)
+        planner.reset()
+        steps(planner)
+    # They had other costs, and so other means and elites.
+    assert not torch.equal(recorders[0].plans[2], recorders[1].plans[2])
+    assert torch.equal(recorders[0].plans[4], recorders[1].plans[4])
+
+
+@pytest.mark.parametrize("backend", ["auto", "torch"])
+@pytest.mark.parametrize("beta", [0.0, 2.0])
+def test_the_noise_of_no_two_iterations_and_steps_is_the_same(backend: str, beta: float) -> None:
+    recorder = Recorder()
+    momentum = 1 - 1e-7  # the distribution stays as it is: the plans show the noise alone
+    options: dict[str, Any] = {"std": 0.1, "momentum": momentum, "keep": 0.0, "beta": beta}
+    steps(make(recorder, iterations=3, backend=backend, **options), 2)
+    assert len(recorder.plans) == 6
+    for number, plans in enumerate(recorder.plans):
+        for others in recorder.plans[:number]:
+            assert float((plans - others)[1:].abs().mean()) > 0.05  # the first one may be the mean
+
+
+def test_the_first_standard_deviation_is_a_third_of_the_width_of_the_bounds() -> None:
+    recorder = Recorder()
+    steps(make(recorder, num_samples=2000, bounds=(-3.0, 1.0)))
+    # Clamped at one and a half: the share of each face is 0.0668, its standard error over 20,000 is 0.0018.
+    for face in (-3.0, 1.0):
+        assert float((recorder.plans[0] == face).double().mean()) == pytest.approx(0.0668, abs=0.009)
+
+
+def test_the_share_of_elites_that_are_candidates_again_is_rounded_up() -> None:
+    recorder = Recorder()
+    steps(make(recorder, num_elites=5, keep=0.5, iterations=2))
+    assert torch.equal(recorder.plans[1][:3], recorder.best(0, 3))

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from cem import GymObjective, ParameterVector, maximize
 from cem.core.backend import mix_seed
+from cem.policy.gym_objective import Policy
 
 
 def network() -> nn.Module:
@@ -156,3 +157,20 @@ def test_what_does_not_fit_is_refused() -> None:
         GymObjective("CartPole-v1", nn.Linear(4, 3))
     with pytest.raises(TypeError, match="Box"):
         GymObjective("FrozenLake-v1", nn.Linear(1, 4))
+
+
+def test_statistics_add_up_and_every_generation_has_episodes_of_its_own() -> None:
+    found, candidates = objective(), torch.zeros(4, 6, dtype=torch.float64)
+    steps = [found(candidates, generation).metrics["steps"] for generation in range(3)]
+    count, sums, _ = found.state_dict()["seen"]
+    assert count.tolist() == [sum(steps)] * 2
+    seeds = {mix_seed(mix_seed(3, t), episode) >> 33 for t in range(3) for episode in range(2)}
+    assert len(seeds) == 6
+    expected = sum(seed % 1000 * (1 + seed % 3) for seed in seeds)
+    assert float(sums[0]) == 4 * expected
+
+
+def test_the_actions_of_a_discrete_space_begin_where_it_does() -> None:
+    spaces = gymnasium.spaces.Box(-1.0, 1.0, (3,)), gymnasium.spaces.Discrete(3, start=5)
+    policy = Policy(nn.Identity(), *spaces, like=torch.zeros(1))
+    assert policy(torch.tensor([[0.1, 0.2, 0.9], [0.3, 0.2, 0.1]])).tolist() == [7, 5]

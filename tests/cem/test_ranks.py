@@ -8,8 +8,10 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 import cem
+from cem.run.ranks import shared
 from kernels.support import ranks
 
 ROOT = str(Path(cem.__file__).parents[1])
@@ -100,3 +102,8 @@ def test_shares_are_even_and_leave_nothing_out(monkeypatch, count):
         assert rows == list(range(total))
         sizes = [each.stop - each.start for each in shares]
         assert max(sizes) - min(sizes) <= 1
+
+
+def test_fitness_travels_as_float64():
+    evaluate = shared(lambda x, generation: x.sum(1))
+    assert evaluate(torch.ones(4, 2), 0).dtype is torch.float64

@@ -173,3 +173,31 @@ def test_what_is_no_distribution_is_refused() -> None:
     for family, parameter in ((Exponential, -1.0), (Bernoulli, 1.5), (Poisson, math.inf)):
         with pytest.raises(ValueError, match=r"[Ee]xpected (finite|parameter)"):
             family([0.5, parameter])
+
+
+def test_the_interval_is_of_95_percent_and_every_population_has_its_own_noise() -> None:
+    drawn: list[Tensor] = []
+
+    def score(x: Tensor) -> Tensor:
+        drawn.append(x)
+        return total(x)
+
+    found = rare_event_probability(
+        Normal([0.0] * 2, 1.0), score, 4.0, population_size=200, final_samples=4000, seed=1
+    )
+    half = 1.959964 * math.sqrt(math.log1p(found.relative_error**2))
+    ends = [found.estimate * math.exp(sign * half) for sign in (-1, 1)]
+    assert found.interval == pytest.approx(ends, rel=1e-6)
+    # A member of the family shifts the noise: differences of candidates are those of the noise.
+    assert len(drawn) > 2
+    noise = [(x[1:100] - x[:99])[:, 0] for x in drawn]
+    for number, one in enumerate(noise):
+        assert all(float((one - other).abs().mean()) > 0.5 for other in noise[:number])
+
+
+def test_fits_are_the_greatest_likelihood_worked_out_by_hand() -> None:
+    x, weights = torch.tensor([[1.0], [3.0]]).double(), torch.tensor([0.25, 0.75]).double()
+    fitted = Weibull(2.0, [1.0]).fit(x, weights)
+    assert (float(fitted.shape), float(fitted.scale)) == (2.0, pytest.approx(math.sqrt(0.25 + 0.75 * 9)))
+    normal = Normal([0.0], 1.0, fit_std=True).fit(x, weights)
+    assert (float(normal.mean), float(normal.std)) == pytest.approx((2.5, math.sqrt(0.75)))

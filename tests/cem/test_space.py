@@ -1,4 +1,5 @@
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -131,7 +132,7 @@ def test_a_knapsack_is_filled_by_a_function_as_constraint(vectorize, total, tmp_
 
 
 def test_constraints_of_a_dict_are_functions_alone():
-    linear = pytest.importorskip("scipy.optimize").LinearConstraint(np.ones((1, 8)), 0, 3)
+    linear = SimpleNamespace(A=np.ones((1, 8)), lb=0, ub=3)  # as scipy.optimize.LinearConstraint has them
     with pytest.raises(
         TypeError, match="expected functions, which alone constrain a dict of parameters, got"
     ):
@@ -242,3 +243,24 @@ def test_a_float_with_steps_lies_on_a_grid(vectorize):
     assert max(seen) == 6.1875
     assert all((value / 0.0625).is_integer() for value in seen)
     assert Space(space).spread(np.array([2.0, 1.0])) == {"thickness": 0.125, "x": 1.0}
+
+
+@pytest.mark.parametrize("kind", [np.array, torch.tensor])
+def test_values_by_column_are_within_their_ends_and_those_of_the_candidates(kind):
+    space = Space({"share": Float(0.1, 0.7, log=True), "width": Int(1, 7, log=True), "layers": Int(2, 5)})
+    (low, high), (narrow, wide), _ = space.bounds
+    rows = [[low - 1e-9, narrow, 1.0], [high + 1e-9, wide, 6.0], [math.log(0.2), math.log(3), 4.0]]
+    x = kind(rows, dtype=torch.float64 if kind is torch.tensor else float)
+    values = {name: column.tolist() for name, column in space.by_column(x).items()}
+    assert values["share"][:2] == [0.1, 0.7]
+    assert (values["width"], values["layers"]) == ([1, 7, 3], [2, 5, 4])
+    for number, row in enumerate(x):
+        assert space.decode(row) == pytest.approx({name: each[number] for name, each in values.items()})
+
+
+def test_ends_of_integers_leave_each_value_the_same_room():
+    space = Space({"layers": Int(2, 5), "width": Int(1, 8, log=True), "rate": Float(0.1, 10.0, log=True)})
+    ends = [math.log(end) for end in (0.5, 8.5, 0.1, 10.0)]
+    assert [x for pair in space.bounds[1:] for x in pair] == pytest.approx(ends)
+    assert (space.mean[0], space.std[0]) == (3.5, 0.75)
+    assert (space.bounds[0], space.discrete["integers"]) == ((2.0, 5.0), [True, False, False])

@@ -55,3 +55,17 @@ def test_outside_the_main_thread_signals_are_left_alone():
     thread.start()
     thread.join()
     assert seen == [before, False]
+
+
+def test_the_first_of_several_signals_is_the_reason():
+    with StopRequest() as stop:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert (stop.due, stop.signum) == ((2, signal.SIGTERM), signal.SIGTERM)
+
+
+def test_afterwards_the_handlers_are_those_from_before():
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    with StopRequest():
+        assert signal.getsignal(signal.SIGTERM) != before[1]
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from unittest.mock import Mock, call
 
 import pytest
 import torch
@@ -72,3 +73,34 @@ def test_without_tensorboard_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(ValueError, match=r'package tensorboard: pip install -e "\.\[tensorboard\]"'):
         TensorBoardWriter(tmp_path / "curves").on_start(RunPlan(0, None, None))
+
+
+def test_what_is_written_stands_under_its_tag_and_step(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    package = Mock()
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", package)
+    writer = TensorBoardWriter(tmp_path, ["height"])
+    writer.on_start(RunPlan(7, None, None))
+    package.SummaryWriter.assert_called_once_with(str(tmp_path), purge_step=8)  # the first that it writes
+    metrics = {"games": 3, "games/s": 1.5}
+    writer.on_generation(GenerationRecord(8, 9.0, 5.0, 4.0, 3.0, 0.5, 2.0, 60.0, None, None, metrics))
+    writer.on_checkpoint(8, {"distribution": torch.tensor([[1.0], [2.0], [3.0], [4.0]])})
+    writer.on_end()
+    *scalars, flush, close = package.SummaryWriter.return_value.method_calls
+    assert (flush, close) == (call.flush(), call.close())
+    assert scalars == [
+        call.add_scalar(tag, value, 8)
+        for tag, value in {
+            "fitness/best so far": 9.0,
+            "fitness/best": 5.0,
+            "fitness/elites": 4.0,
+            "fitness/worst elite": 3.0,
+            "search/std": 0.5,
+            "time/seconds per generation": 2.0,
+            "metrics/games": 3,
+            "speed/games a second": 1.5,
+            "mean/height": 1.0,
+            "std/height": 2.0,
+        }.items()
+    ]

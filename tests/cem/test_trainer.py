@@ -322,3 +322,33 @@ def test_saves_keep_the_interval_and_the_last_state_is_always_saved(tmp_path):
     checkpointer = Checkpointer(tmp_path, interval_s=1000)
     Trainer(make(), sphere, generations=5, checkpointer=checkpointer).run()
     assert list(checkpointer.paths()) == [5]
+
+
+def test_rates_are_those_of_a_generation_where_a_record_is_of_several():
+    records = []
+    search = CrossEntropyMethod([0.0], 1.0, 6, maximize=False)
+    objective = lambda x, generation: Evaluation(x.sum(1), {"games": 7}, rates=["games"])  # noqa: E731
+    Trainer(search, objective, generations=8, record_every=4, callbacks=[records.append]).run()
+    assert [record.generation for record in records] == [4, 8]
+    for record in records:
+        assert record.metrics["games/s"] == pytest.approx(7 / (record.seconds / 4))
+
+
+def test_a_resumed_run_goes_on_with_its_time_and_records_the_same_generations(tmp_path):
+    elapsed, records = [], []
+    for generations in (3, 10):
+        search = CrossEntropyMethod([0.0], 1.0, 6, maximize=False, seed=1)
+        trainer = Trainer(
+            search,
+            lambda x, generation: x.sum(1),
+            generations=generations,
+            record_every=4,
+            callbacks=[records.append],
+            checkpointer=Checkpointer(tmp_path),
+        )
+        if elapsed:
+            trainer.resume()
+            assert trainer.elapsed_s == elapsed[0] > 0.0
+        elapsed.append(trainer.run().elapsed_s)
+    assert [record.generation for record in records] == [3, 4, 8, 10]
+    assert elapsed[1] > elapsed[0]

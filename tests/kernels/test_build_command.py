@@ -102,3 +102,9 @@ def test_a_machine_without_a_compiler_uses_what_was_built_ahead(
     monkeypatch.setenv("PATH", "")
     assert main(["doctor"]) == 0
     assert "absent   compiler" in capsys.readouterr().out
+
+
+def test_portable_libraries_are_for_any_processor_and_architectures_for_cuda_alone() -> None:
+    for portable in (False, True):
+        cpu, cuda = build.wanted(["normal"], "all", ("9.0",), portable=portable)
+        assert (cpu.native, cpu.archs, cuda.archs) == (not portable, (), ("9.0",))

@@ -198,3 +198,17 @@ def test_cuda_ranks_every_type_as_the_cpu() -> None:
         inputs = problem((2,), population, 2, fitness=dtype, ties=ties)
         for maximize in (False, True):
             check_device(cem_update, *inputs, elites, maximize=maximize)
+
+
+@pytest.mark.parametrize("update", [cem_update, cem_update_reference])
+def test_each_problem_of_a_batch_has_its_own_floor(update: Any) -> None:
+    # All candidates are alike: the variance is 0, and the floor is what remains.
+    candidates = torch.full((3, 6, 2), 2.0)
+    floor = torch.tensor([[0.5, 0.25], [0.125, 1.0], [3.0, 0.75]])
+    distribution = torch.tensor([2.0, 1.0, 2.0, NAN])[:, None].expand(3, 4, 2)
+    record = torch.full((3, 5), NAN, dtype=torch.float64)
+    state = distribution, record, torch.tensor(0)
+    moved, *_ = update(candidates[..., 0], candidates, *state, 3, maximize=False, std_floor=floor)
+    assert torch.equal(moved[:, 1], floor)
+    moved, *_ = update(candidates[..., 0], candidates, *state, 3, maximize=False, std_floor=floor[2])
+    assert torch.equal(moved[:, 1], floor[2].expand(3, 2))

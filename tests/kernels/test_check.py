@@ -15,7 +15,7 @@ import kernels
 from kernels import CompilerMissingError
 from kernels.ops import check
 from kernels.ops.cases import Case
-from kernels.ops.report import Outcome
+from kernels.ops.report import Outcome, Report
 
 REFERENCES = [name.removesuffix("_reference") for name in kernels.__all__ if name.endswith("_reference")]
 OPERATORS = {name.removeprefix("sample_") for name in REFERENCES}
@@ -144,3 +144,27 @@ def test_every_operator_of_the_project_passes_on_a_gpu() -> None:
     found = {each.name: each.result for each in check.run().outcomes}
 
     assert {found[f"{operator}: CUDA kernel"] for operator in OPERATORS} == {"ok"}, found
+
+
+def test_the_difference_that_is_shown_is_the_largest_of_all_results(prototype: ModuleType) -> None:
+    difference = 2e-13  # within the tolerances of both types
+
+    def first_is_off(x: Tensor) -> tuple[Tensor, Tensor]:
+        return x * x + difference * (1 + x * x), x
+
+    case = replace(CASE, reference=lambda x: (x * x, x), operator=first_is_off, gradients=False, prototype="")
+    found = walk(case)["C++ kernel"]
+    assert found.error is not None
+    assert found.error >= 0.9 * difference
+
+
+def test_a_report_with_one_failure_does_not_work() -> None:
+    good, bad = Outcome("a", "ok", "", 0.1, 0.5), Outcome("b", "FAILED", "why", 12.34)
+    assert Report([good]).works
+    assert not Report([good, bad]).works
+    assert str(Report([good, bad])).splitlines() == [
+        "ok       a     0.1 s  error 5.0e-01, ",
+        "FAILED   b    12.3 s  why",
+        "",
+        "does not work",
+    ]

@@ -164,3 +164,40 @@ def test_cuda_gives_the_bits_of_the_cpu() -> None:
         noise = {"seed": torch.arange(math.prod(batch)).reshape(batch), "generation": inputs[4]}
         if dtype == torch.float64:  # in float32 each has its own noise
             check_device(draw_correlated, inputs[2], inputs[5], 77, **noise)
+
+
+def test_each_problem_of_a_batch_has_its_own_floor() -> None:
+    inputs, given = start((3,), 12)
+    given["std_floor"] = torch.arange(12.0, dtype=torch.float64).reshape(3, 4)
+    found = cma_update(*inputs, **given)
+    close(found, cma_update_reference(*inputs, **given))
+    assert bool((found[0][:, 1] >= given["std_floor"]).all())
+
+
+def test_bounds_and_generations_of_a_draw_are_of_each_problem_and_modulo_2_to_the_38() -> None:
+    distribution = torch.zeros(2, 4, 3, dtype=torch.float64)
+    factor = torch.eye(3, dtype=torch.float64).expand(2, 3, 3).contiguous()
+    high = torch.tensor([[0.1, 0.2, 0.3], [-0.3, -0.2, -0.1]], dtype=torch.float64)
+    seed = torch.tensor([1, 2])
+    drawn, again = (
+        draw_correlated(distribution, factor, 50, seed=seed, generation=generation, bounds=(high - 1, high))
+        for generation in (torch.tensor(5), torch.tensor(2**38 + 5))
+    )
+    assert torch.equal(drawn.amax(1), high)
+    assert torch.equal(drawn.amin(1), high - 1)
+    assert torch.equal(drawn, again)
+
+
+def test_the_covariance_stalls_where_the_path_is_longer_than_the_bound_of_the_tutorial() -> None:
+    inputs, given = start(population=12, width=4)
+    inputs[1][:] = inputs[2][0]  # all candidates are the mean, and the path but shrinks
+    inputs[4] = torch.tensor(0)
+    c_s = given["rates"].c_s
+    longest = math.sqrt((2 + 4 / 5) * 4 * (1 - (1 - c_s) ** 2)) / (1 - c_s)
+    factors = []
+    for share in (0.999, 1.001):
+        inputs[6][0] = longest * share * torch.tensor([0.5, 0.5, 0.5, 0.5], dtype=torch.float64)
+        found = cma_update(*inputs, **given)
+        close(found, cma_update_reference(*inputs, **given))
+        factors.append(found[3])
+    assert float((factors[1] - factors[0]).abs().max()) > 0.01

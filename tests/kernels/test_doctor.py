@@ -107,3 +107,15 @@ def test_the_doctor_names_a_package_that_hides_one_of_these(
         doctor._packages()
     monkeypatch.setenv("PYTHONPATH", str(project))
     assert doctor._packages() == f"cem, kernels and tetris in {project}"
+
+
+def test_where_the_operator_was_built_ahead_no_compiler_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> str:
+        raise RuntimeError("missing")
+
+    for name, answer in {"_call": lambda device: "called", "_gpu": lambda: "one", "_nvcc": missing}.items():
+        monkeypatch.setattr(doctor, name, answer)
+    monkeypatch.setattr(doctor, "_compiler", missing)
+    report = doctor.run("cuda")
+    assert report.works
+    assert {finding(report, name).result for name in ("compiler", "nvcc")} == {"absent"}

@@ -196,3 +196,9 @@ def test_results_of_more_than_two_to_the_31_elements():
         inputs_here = [t.double() for t in (x[rows], weights, bias, old_h[rows], old_cell[rows])]
         for actual, expected in zip(results, lltm_reference(*inputs_here), strict=True):
             torch.testing.assert_close(actual[rows].double(), expected, rtol=4e-2, atol=8e-2)
+
+
+def test_parameters_are_drawn_within_the_root_of_the_state_size():
+    cell = LLTM(5, 64)
+    for parameter in cell.parameters():
+        assert 0.1 < float(parameter.detach().abs().max()) <= 0.125

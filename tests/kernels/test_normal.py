@@ -200,3 +200,10 @@ def test_a_new_generation_or_seed_is_not_compiled_anew() -> None:
         for seed, generation in ((1, number), (number, 1)):
             expected = sample_normal(mean, std, 8, seed=seed, generation=generation)
             assert torch.equal(compiled(mean, std, seed, generation), expected)
+
+
+def test_equal_bounds_leave_one_value_and_crossed_ones_are_refused() -> None:
+    mean = torch.zeros(3)
+    assert bool((sample_normal(mean, mean + 1.0, 20, seed=1, bounds=(0.5, 0.5)) == 0.5).all())
+    with pytest.raises(ValueError, match="low <= high"):
+        sample_normal(mean, mean + 1.0, 20, seed=1, bounds=(0.5, 0.4))

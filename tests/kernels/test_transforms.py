@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.func import grad, jacfwd, jvp, vmap
 
-from kernels import elementwise_mult, lltm, sample_normal, sigmoid
+from kernels import cem_update, elementwise_mult, lltm, sample_normal, sigmoid
 
 OTHER = torch.linspace(-1, 1, 3, dtype=torch.float64)
 X, DIRECTION = torch.tensor([0.3, -0.7, 1.1], dtype=torch.float64), torch.ones(3, dtype=torch.float64)
@@ -77,3 +77,11 @@ def test_vmap_draws_what_each_problem_draws_by_itself(in_dims: tuple[int | None,
     pairs = list(zip(arguments, in_dims, strict=True))
     rows = [draw(*(x if dim is None else x.select(dim, i) for x, dim in pairs)) for i in range(2)]
     torch.testing.assert_close(vmap(draw, in_dims)(*arguments), torch.stack(rows), rtol=0, atol=1e-6)
+
+
+def test_generations_of_problems_under_vmap_are_counted_each() -> None:
+    fitness, distribution = torch.rand(2, 4), torch.rand(2, 4, 3)
+    record, generation = torch.full((2, 5), torch.nan, dtype=torch.float64), torch.tensor([3, 7])
+    update = lambda *state: cem_update(*state, 2, maximize=False)  # noqa: E731
+    moved = torch.func.vmap(update)(fitness, torch.rand(2, 4, 3), distribution, record, generation)
+    assert moved[2].tolist() == [4, 8]
