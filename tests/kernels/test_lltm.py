@@ -196,3 +196,15 @@ def test_results_of_more_than_two_to_the_31_elements():
         inputs_here = [t.double() for t in (x[rows], weights, bias, old_h[rows], old_cell[rows])]
         for actual, expected in zip(results, lltm_reference(*inputs_here), strict=True):
             torch.testing.assert_close(actual[rows].double(), expected, rtol=4e-2, atol=8e-2)
+
+
+@pytest.mark.parametrize("device", contract.DEVICES)
+def test_under_autocast_an_input_of_16_bits_is_as_one_of_32(device):
+    inputs = [x.requires_grad_() for x in cell_inputs((5, 6, 7), device)]
+    with torch.autocast(device, torch.bfloat16):
+        narrow = torch.nn.functional.linear(inputs[0], torch.eye(6, device=device))
+        new_h, _ = lltm(narrow, *inputs[1:])
+    assert (narrow.dtype, new_h.dtype) == (torch.bfloat16, torch.float32)
+    expected, _ = lltm(narrow.float(), *inputs[1:])
+    gradients = (torch.autograd.grad(h.sum(), inputs, retain_graph=True) for h in (new_h, expected))
+    contract.assert_same((new_h, *next(gradients)), (expected, *next(gradients)))
