@@ -10,7 +10,9 @@ Inputs that require gradients keep doing so. Results have to be equal bit for bi
                                        that require them
     check_noncontiguous(f, *inputs)    every layout of ``layouts`` gives what contiguous inputs give, and no
                                        input is written, nor its neighbours in memory
-    check_misfits(f, *inputs)          a tensor of another size, type or device than the others is refused
+    check_misfits(f, *inputs)          a tensor of another size, type or device than the others is refused,
+                                       and with the same words where torch.compile or export traces
+    check_autocast(f, *inputs)         under autocast an input may be bfloat16; the others keep their bits
     check_graph_replay(f, *inputs)     CUDA: a captured graph, replayed with other values in the same memory
     check_cuda(f, *inputs)             CUDA: that, and the current stream orders the work, not the default one
 
@@ -26,6 +28,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_map_only
 
 Function = Callable[..., Any]
@@ -115,11 +118,33 @@ def check_misfits(f: Function, *inputs: Tensor, free: Mapping[str, Sequence[int]
         } | ({"device": x.cpu()} if x.is_cuda else {})
         for what, misfit in misfits.items():
             if position not in free.get(what, ()):
-                try:
-                    f(*inputs[:position], misfit, *inputs[position + 1 :])
-                except (RuntimeError, TypeError, ValueError):
-                    continue
-                pytest.fail(f"another {what} of input {position} is taken")
+                arguments = (*inputs[:position], misfit, *inputs[position + 1 :])
+                refusal = _refusal(f, *arguments)
+                assert refusal, f"another {what} of input {position} is taken"
+                with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+                    assert _refusal(f, *map(mode.from_tensor, arguments)) == refusal
+
+
+def _refusal(f: Function, *arguments: Tensor) -> str:
+    """Returns the error of a call."""
+    try:
+        f(*arguments)
+    except (RuntimeError, TypeError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def check_autocast(f: Function, *inputs: Tensor, **tolerances: float) -> None:
+    """Calls ``f`` under autocast, with all inputs and with each float32 one in bfloat16."""
+    places = [i for i, x in enumerate(inputs) if x.dtype is torch.float32]
+    rounded = [inputs]
+    for i in places if len(places) > 1 else ():  # one alone keeps its type
+        rounded.append((*inputs[:i], inputs[i].bfloat16(), *inputs[i + 1 :]))
+    for arguments in rounded:
+        wide = [x.float() if x.dtype is torch.bfloat16 else x for x in arguments]
+        with torch.autocast(inputs[0].device.type, torch.bfloat16):
+            result = f(*arguments)
+        assert_same(result, f(*wide), **tolerances)
 
 
 def check_graph_replay(f: Function, *inputs: Tensor, **tolerances: float) -> None:

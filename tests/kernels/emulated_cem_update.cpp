@@ -80,11 +80,6 @@ template <typename Work> void run(const Work& work, cem_tetris::Device device) {
 }  // namespace
 
 STABLE_TORCH_LIBRARY_FRAGMENT(emulated, m) {
-  m.def(kSchema);
-  m.def(cem_tetris::cma::kUpdateSchema);
-  m.def(cem_tetris::cma::kDrawSchema);
-  m.def(cem_tetris::discrete::kSampleSchema);
-  m.def(cem_tetris::discrete::kTablesSchema);
   m.def("set_multiprocessors(Tensor of_the_device, int count) -> ()");
 }
 STABLE_TORCH_LIBRARY_IMPL(emulated, CPU, m) {

@@ -19,6 +19,7 @@ from kernels.loader.toolchain import Compiler, find_compiler, find_torch
 
 Write = Callable[..., Extension]
 Call = Callable[[Path], int]
+TWICE = Path(__file__).with_name("twice.cpp")
 TEXT_OF_MACRO = "#include <cstring>\n#define TEXT_(...) #__VA_ARGS__\n#define TEXT(...) TEXT_(__VA_ARGS__)\n"
 
 
@@ -91,15 +92,42 @@ def test_a_build_says_what_it_does_and_is_used_again_in_silence(
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_second_library_of_a_loaded_name_is_refused(
+def test_an_edited_library_asks_for_a_restart(
     cache_folder: Path, write_library: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(torch.ops, "load_library", lambda path: None)
-    first = dataclasses.replace(write_library(), name="one_of_two")
+    first = dataclasses.replace(write_library(), name="edited")
     library = first.load()
     assert dataclasses.replace(first, reason="another reason").load() == library
-    with pytest.raises(BuildError, match="another library one_of_two is loaded already: start a new process"):
+    with pytest.raises(BuildError, match="another version of edited is loaded already: restart Python"):
         dataclasses.replace(first, defines=(("SIZE", "3"),)).load()
+    header = first.sources[0].with_name("included.h")
+    for file in (header, first.sources[0]):
+        before = file.read_text() if file.exists() else ""
+        file.write_text(f"{before}// edited\n")
+        with pytest.raises(BuildError, match="another version of edited"):
+            first.load()
+
+
+def test_operators_that_exist_and_wrong_schemas_do_not_end_the_process(cache_folder: Path) -> None:
+    code = TWICE.read_text().replace("cem_test_twice", "cem_test_registered")
+    Extension("registered", cpp_sources=code).load()
+    assert torch.ops.cem_test_registered.twice(torch.ones(1)).item() == 2
+    wrong_schema = code.replace("cem_test_registered", "cem_test_wrong").replace("Tensor x)", "Tensor x")
+    for name, text in (("again", code.replace("2.0f", "3.0f")), ("wrong", wrong_schema)):
+        with pytest.raises(BuildError, match=rf"in {name}, got 'twice\(Tensor x.*': correct it, or restart"):
+            Extension(name, cpp_sources=text).load()
+    assert torch.ops.cem_test_registered.twice(torch.ones(1)).item() == 2
+
+
+def test_sources_are_paths_or_code() -> None:
+    assert Extension("one", "a.cpp").sources == Extension("one", [Path("a.cpp")]).sources == (Path("a.cpp"),)
+    assert Extension("one", cuda_sources="code").cuda
+    with pytest.raises(ValueError, match=r"sources that end in \.cpp or \.cu, got 'code' \(code is given as"):
+        Extension("one", ("code",))
+    with pytest.raises(TypeError, match="expected sources to be a path or a sequence of paths, got 3"):
+        Extension("one", 3)
+    with pytest.raises(ValueError, match="expected a source of one, got none"):
+        Extension("one")
 
 
 def test_the_path_follows_options_sources_and_headers(
@@ -130,6 +158,8 @@ def test_the_path_of_a_cuda_library_follows_the_options_of_nvcc(
     monkeypatch.setattr(extension_module, "find_torch", lambda: here)
     host, device = write_library(), write_library(cuda=True, archs=("9.0",))
     before = host.library_path(), device.library_path()
+    contracted = dataclasses.replace(device, cuda_cflags="--fmad=true")
+    assert contracted.library_path() != before[1]
     monkeypatch.setenv("NVCC_APPEND_FLAGS", "--use_fast_math")
     assert host.library_path() == before[0]
     assert device.library_path() != before[1]

@@ -15,6 +15,7 @@ import torch
 import kernels
 from kernels.__main__ import main
 from kernels.ops import build, library
+from kernels.ops.cases import CASES, choose
 
 PROJECT = Path(kernels.__file__).parents[1]
 ADD = """
@@ -76,6 +77,24 @@ def test_architectures_reach_the_cuda_side_alone(tiny: Path, monkeypatch: pytest
     cpu, cuda = build.wanted(["one"], "all", ("8.0", "9.0+PTX"), portable=True)
     assert (cpu.archs, cpu.native) == ((), False)
     assert (cuda.name, cuda.archs) == ("one_cuda", ("8.0", "9.0+PTX"))
+
+
+def test_without_a_gpu_the_cpu_side_is_built_and_cuda_is_absent_unless_it_was_asked_for(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.delenv("TORCH_CUDA_ARCH_LIST", raising=False)
+
+    assert main(["build", "one"]) == 0
+    words = [line.split()[:2] for line in capsys.readouterr().out.splitlines()[:2]]
+    assert words == [["built", "one"], ["absent", "one_cuda"]]
+    assert main(["build", "one", "--device", "all"]) == 1
+
+
+def test_build_and_check_take_the_same_names() -> None:
+    assert [each.name for each in build.wanted(["sigmoid"], "cpu", (), portable=False)] == ["elementwise"]
+    assert choose(["elementwise"], sorted(CASES)) == ["elementwise_mult", "sigmoid", "vector_add"]
 
 
 def test_a_machine_without_a_compiler_uses_what_was_built_ahead(

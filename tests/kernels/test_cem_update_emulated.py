@@ -19,6 +19,7 @@ from test_cma_update import start
 import kernels.ops
 from kernels import Extension, cem_update, cma_update, draw_correlated
 from kernels.ops import library
+from kernels.ops.schemas import FAMILIES
 
 pytestmark = pytest.mark.slow
 
@@ -43,6 +44,9 @@ def emulated() -> dict[str, Any]:
     folders = (HERE.parent / "tetris", KERNELS, *(KERNELS / name for name in operators))
     sources = (HERE / "emulated_cem_update.cpp",)
     Extension("emulated_cem_update", sources, folders, cflags=("-O1",), reason="test").load()
+    for family in ("cem_update", "cma_update", "discrete"):
+        for schema in FAMILIES[family].schemas:
+            torch.library.define(f"emulated::{schema.partition('(')[0]}", schema[schema.index("(") :])
     names = ("cem_update", "cma_update", "draw_correlated", "set_multiprocessors")
     names += ("sample_discrete", "update_tables")
     return {name: getattr(torch.ops.emulated, name) for name in names}

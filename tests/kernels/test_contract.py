@@ -18,6 +18,7 @@ from test_elementwise import EXACT
 from test_elementwise import OPERATORS as ELEMENTWISE
 from test_lltm import cell_inputs
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernels import (
@@ -31,6 +32,7 @@ from kernels import (
     sample_permutation,
     sigmoid,
     update_tables,
+    vector_add,
 )
 
 
@@ -268,6 +270,31 @@ def test_tensors_that_do_not_fit_are_refused(device: str) -> None:
         contract.check_misfits(function, *inputs, free=free)
 
 
+@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("device", DEVICES)
+def test_autocast_gives_all_tensors_the_widest_type(device: str, name: str) -> None:
+    operator = OPERATORS[name]
+    contract.check_autocast(operator.function, *operator.inputs(device), **operator.tolerances)
+
+
+def test_fake_tensors_on_two_devices_are_refused() -> None:
+    with FakeTensorMode(), pytest.raises(ValueError, match="on one device, got b on another"):
+        vector_add(torch.ones(3), torch.ones(3, device="cuda"))
+
+
+def test_a_function_of_sizes_that_do_not_fit_is_not_exported() -> None:
+    class Sum(torch.nn.Module):
+        def forward(self, a: Tensor, b: Tensor) -> Tensor:
+            return vector_add(a, b)
+
+    with pytest.raises(ValueError, match=r"expected b of shape \(3\), got \(2\)"):
+        torch.export.export(Sum(), (torch.ones(3), torch.ones(2)))
+    size = torch.export.Dim("size")
+    inputs = (torch.ones(3), torch.ones(3))
+    program = torch.export.export(Sum(), inputs, dynamic_shapes=({0: size}, {0: size}))
+    assert program.module()(torch.ones(5), torch.ones(5)).shape == (5,)
+
+
 def wrong(function: Callable[..., Any], message: str, *arguments: Any, **options: Any) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         function(*arguments, **options)
@@ -277,6 +304,7 @@ def test_numbers_and_types_that_no_tensor_gives_away_are_refused() -> None:
     x, counts = torch.zeros(3), torch.arange(3)
     state = problem((), 8)
     wrong(sigmoid, "expected tensors of type Float.*got Long", counts)
+    wrong(vector_add, "expected tensors of type Byte, .*Long, Float.*got Bool", x.bool(), x.bool())
     wrong(lltm, "expected tensors of type Float.*got Long", *(each.long() for each in cell_inputs((2, 3, 4))))
     wrong(sample_normal, "expected tensors of type Float.*got Long", counts, counts, 4)
     wrong(sample_normal, "expected tensors of type Float.*got Long", counts, counts, 4, dtype=x.dtype)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,12 +15,24 @@ import torch
 
 import kernels.loader.cuda
 import kernels.loader.extension
-from kernels import CompilerMissingError
+from kernels import CompilerMissingError, sigmoid
 from kernels.loader.toolchain import find_torch
 from kernels.ops import library
 from kernels.ops.library import Library
 
+ROOT = Path(kernels.__file__).parents[1]
 TWICE = Path(__file__).with_name("twice.cpp")
+NEW_PROCESS = """
+import sys, kernels
+assert "torch" not in sys.modules
+import torch
+assert torch.ops.cem_tetris.lltm_forward.default
+x = torch.zeros(3, requires_grad=True)
+assert torch.ops.cem_tetris.sigmoid(x).grad_fn is not None
+exported = torch.export.load(sys.argv[1] + "/exported.pt2").module()
+traced = torch.jit.load(sys.argv[1] + "/traced.pt")
+assert exported(x).tolist() == traced(x).tolist() == [0.5, 0.5, 0.5]
+"""
 EMPTY = "// loads in a moment: no header, no operator\n"
 A_CUDA_TENSOR: Any = SimpleNamespace(is_cuda=True)
 
@@ -37,7 +51,7 @@ def write_operator(
         folder = tmp_path / name
         folder.mkdir()
         (folder / "op.h").write_text(source or TWICE.read_text().replace("cem_test_twice", name))
-        return Library(name, register)
+        return Library(name, on_load=register)
 
     return write
 
@@ -95,3 +109,19 @@ def test_a_cuda_tensor_without_nvcc_names_the_remedy_and_leaves_the_cpu_working(
     with pytest.raises(CompilerMissingError, match=r"no nvcc found .*cuda-toolkit\[nvcc,cccl\]==13\.0\.\*"):
         tiny.ensure(A_CUDA_TENSOR)
     tiny.ensure(torch.ones(1))
+
+
+def test_saved_programs_load_where_no_operator_was_called(tmp_path: Path) -> None:
+    class Sigmoid(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return sigmoid(x)
+
+    example = (torch.ones(3),)
+    torch.export.save(torch.export.export(Sigmoid(), example), tmp_path / "exported.pt2")
+    torch.jit.trace(sigmoid, example).save(tmp_path / "traced.pt")
+    subprocess.run([sys.executable, "-c", NEW_PROCESS, tmp_path], cwd=ROOT, check=True)
+
+
+def test_a_tensor_that_is_not_dense_is_refused() -> None:
+    with pytest.raises(NotImplementedError, match=r"expected dense tensors .*, got torch\.sparse_coo on cpu"):
+        torch.ops.cem_tetris.sigmoid(torch.eye(2).to_sparse())

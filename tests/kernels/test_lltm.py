@@ -202,3 +202,15 @@ def test_parameters_are_drawn_within_the_root_of_the_state_size():
     cell = LLTM(5, 64)
     for parameter in cell.parameters():
         assert 0.1 < float(parameter.detach().abs().max()) <= 0.125
+
+
+@pytest.mark.parametrize("device", contract.DEVICES)
+def test_under_autocast_an_input_of_16_bits_is_as_one_of_32(device):
+    inputs = [x.requires_grad_() for x in cell_inputs((5, 6, 7), device)]
+    with torch.autocast(device, torch.bfloat16):
+        narrow = torch.nn.functional.linear(inputs[0], torch.eye(6, device=device))
+        new_h, _ = lltm(narrow, *inputs[1:])
+    assert (narrow.dtype, new_h.dtype) == (torch.bfloat16, torch.float32)
+    expected, _ = lltm(narrow.float(), *inputs[1:])
+    gradients = (torch.autograd.grad(h.sum(), inputs, retain_graph=True) for h in (new_h, expected))
+    contract.assert_same((new_h, *next(gradients)), (expected, *next(gradients)))

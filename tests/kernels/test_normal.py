@@ -170,8 +170,16 @@ def test_tracing_sees_the_seed_being_drawn() -> None:
     """A seed that is drawn by the host would be a constant of the graph."""
     mean, std = parameters(3)
     sample_normal(mean, std, 8)  # loads it
-    graph = make_fx(lambda mean, std: sample_normal(mean, std, 8))(mean, std)
-    assert not bool((graph(mean, std) == graph(mean, std)).any())
+
+    def draw(mean: Tensor, std: Tensor) -> Tensor:
+        return sample_normal(mean, std, 8)
+
+    for graph in (
+        make_fx(draw)(mean, std),
+        torch.jit.trace(draw, (mean, std), check_trace=False),
+        torch.compile(draw, backend="aot_eager", fullgraph=True),
+    ):
+        assert not bool((graph(mean, std) == graph(mean, std)).any())
 
 
 @cuda

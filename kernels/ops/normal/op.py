@@ -296,36 +296,18 @@ def _samples(mean: Tensor, count: int, dim_first: bool, dtype: torch.dtype | Non
     return mean.new_empty((*batch, *((dimensions, count) if dim_first else (count, dimensions))), dtype=dtype)
 
 
-def _fake(mean: Tensor, std: Tensor, count: int, *rest: Any) -> Tensor:
-    return _samples(mean, count, *rest[-4:-2])
-
-
-def _fake_seeded(
-    mean: Tensor,
-    std: Tensor,
-    count: int,
-    seed: int,
-    generation: int = 0,
-    dim_first: bool = True,
-    shared_noise: bool = False,
-) -> Tensor:
-    return _samples(mean, count, dim_first)
-
-
-def _fake_rows(rows: Tensor, count: int, *_: Any) -> Tensor:
-    return _samples(rows[..., 0, :], count, False)
-
-
 def _keep_direct() -> None:
     global _seeded, _rows
     _seeded, _rows = (_LIBRARY.direct[name] for name in ("sample_normal_seeded", "sample_normal_rows"))
 
 
-_FAKES: dict[str, Callable[..., Any]] = {
-    "sample_normal": _fake,
-    "sample_normal_no_grad": _fake,
-    "sample_normal_seeded": _fake_seeded,
-    "sample_normal_rows": _fake_rows,
+_FAKES: dict[str, Callable[..., Any]] = dict.fromkeys(
+    ("sample_normal", "sample_normal_no_grad"),
+    lambda mean, std, count, *rest: _samples(mean, count, *rest[-4:-2]),
+)
+_FAKES |= {
+    "sample_normal_seeded": lambda mean, std, count, *rest: _samples(mean, count, *rest[2:3] or [True]),
+    "sample_normal_rows": lambda rows, count, *_: _samples(rows[..., 0, :], count, False),
 }
 _LIBRARY = Library("normal", _FAKES, {"sample_normal": Gradient(_gradients, _save)}, _keep_direct)
 _ready = _LIBRARY.ready
