@@ -46,7 +46,7 @@ def test_run_leaves_its_files(script: Script, tmp_path: Path, monkeypatch: pytes
 def test_a_run_says_nothing_of_a_picture_for_which_nothing_is_installed(
     script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tetris.commands.train.has_matplotlib", lambda: False)
+    monkeypatch.setattr("tetris.commands.train.find_spec", lambda name: None)
     ended = _train(script, tmp_path / "a")
     assert "matplotlib" not in ended.err
     assert not (tmp_path / "a" / "learning_curve.png").exists()
