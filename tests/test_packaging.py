@@ -218,15 +218,19 @@ def shipped_files() -> set[str]:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of this checkout."""
-    # A copy: building in the checkout would leave a build folder, whose old files later wheels pick up.
+    # A copy, with a build folder that an earlier wheel left: its deleted files must not get into this one.
     folder = tmp_path_factory.mktemp("wheel")
     ignored = shutil.ignore_patterns(".*", "__pycache__", "build", "*.egg-info", "runs")
     shutil.copytree(PROJECT, folder / "copy", ignore=ignored)
+    deleted = folder / "copy" / "build" / "lib" / "cem" / "deleted.py"
+    deleted.parent.mkdir(parents=True)
+    deleted.touch()
     command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--quiet", "--wheel-dir", folder]
     result = subprocess.run([*command, folder / "copy"], capture_output=True, text=True, check=False)
     if "No matching distribution found for setuptools" in result.stdout + result.stderr:
         pytest.skip("pip cannot fetch setuptools here")
     assert result.returncode == 0, result.stderr
+    assert [path for path in (folder / "copy" / "build").rglob("*") if path.is_file()] == [deleted]
     (built,) = folder.glob("cem_tetris-*-py3-none-any.whl")
     return built
 

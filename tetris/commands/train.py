@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 from kernels.support import ranks
@@ -29,7 +30,7 @@ from tetris.game.feature_sets import feature_label
 from tetris.play.devices import AUTO, choose_device
 from tetris.record.numbers import format_lines
 from tetris.report.evolution import write_evolution
-from tetris.report.learning_curve import draw_runs, has_matplotlib
+from tetris.report.learning_curve import draw_runs
 from tetris.report.page import write_report
 from tetris.training import Interrupted
 from tetris.training.recipe import Recipe, make_recipe, read_settings
@@ -216,7 +217,7 @@ def train(training: Training, given: argparse.Namespace) -> int:
 def draw(training: Training) -> None:
     """Draw the learning curve and the evolution."""
     folder = training.folder
-    if has_matplotlib():  # without it the report alone has the curves
+    if find_spec("matplotlib"):  # without it the report alone has the curves
         with kept(folder.learning_curve):
             draw_runs([load_run(folder.path)], folder.learning_curve)
     with kept(folder.evolution, "the means of three generations play the same pieces"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -123,11 +122,6 @@ def _stages(values: Mapping[str, Any], across: str) -> list[float]:
     """Return where each stage begins, half-way from the generation before."""
     x, places = values[across], [stage["place"] for stage in values["stages"]]
     return [(x[place - 1] + x[place]) / 2 if place else x[0] for place in places]
-
-
-def has_matplotlib() -> bool:
-    """Return whether matplotlib, which draws learning curves, is installed."""
-    return find_spec("matplotlib") is not None
 
 
 def new_figure(width: float, height: float) -> Any:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs
 
 from kernels.support.files import check_own
@@ -56,11 +54,6 @@ class ReportServer(ThreadingHTTPServer):
             page = page.replace("<html ", f'<html data-version="{version}" ', 1)
             self._latest = version, page
         return page, version
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing where a browser went away; else as `socketserver` does."""
-        if not isinstance(sys.exc_info()[1], ConnectionError):
-            super().handle_error(request, client_address)
 
 
 def _state(runs: Sequence[Path]) -> str:

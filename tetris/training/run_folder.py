@@ -29,7 +29,7 @@ from tetris import LinearController
 from tetris.play.controller import FILE_NAME
 from tetris.record.numbers import counted
 from tetris.training.recipe import Recipe, read_settings
-from tetris.training.records import check_generations, check_provenance, check_starts
+from tetris.training.records import check_generations, check_provenance
 
 RUNS = Path("runs")
 _ROOT = Path(__file__).resolve().parents[2]
@@ -256,10 +256,9 @@ def load_run(path: str | os.PathLike[str]) -> RunRecord:
     recipe, metrics = folder.recipe(), read_records(folder.metrics)
     if not metrics:
         raise ValueError(f"expected a run of at least one generation in {path}, found none over yet")
-    controller, starts = folder.learned(), read_records(folder.starts)
+    controller = folder.learned()
     check_generations(metrics, len(controller.weights), folder.metrics)
-    check_starts(starts, folder.starts)
-    return RunRecord(folder.path.resolve().name, recipe, metrics, controller, starts)
+    return RunRecord(folder.path.resolve().name, recipe, metrics, controller, read_records(folder.starts))
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:

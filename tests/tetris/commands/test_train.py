@@ -46,10 +46,32 @@ def test_run_leaves_its_files(script: Script, tmp_path: Path, monkeypatch: pytes
 def test_a_run_says_nothing_of_a_picture_for_which_nothing_is_installed(
     script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tetris.commands.train.has_matplotlib", lambda: False)
+    monkeypatch.setattr("tetris.commands.train.find_spec", lambda name: None)
     ended = _train(script, tmp_path / "a")
     assert "matplotlib" not in ended.err
     assert not (tmp_path / "a" / "learning_curve.png").exists()
+
+
+def test_a_full_disk_is_named_with_the_command_that_resumes(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("cem.run.callbacks.os.write", full)
+    folder = tmp_path / "a"
+    ended = script("train_tetris", *TINY, "--generations", 3, "--out", folder)
+    *_, note, error = ended.err.splitlines()
+    assert ended.status == 2
+    assert note.endswith(f"python -m tetris train --resume {folder}")
+    assert error.endswith(f"{folder / 'metrics.jsonl'}: No space left on device")
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/full"])
+def test_a_device_without_an_end_is_no_config(script: Script, device: str) -> None:
+    ended = script("train_tetris", "--config", device)
+    assert ended.status == 2
+    assert f"{device}: expected a file of at most 256 MiB" in ended.err
 
 
 def test_a_run_does_without_what_cannot_be_drawn(

@@ -13,7 +13,7 @@ from sample_runs import make_run
 
 from tetris.report.page import runs_page
 from tetris.report.server import ReportServer
-from tetris.training.run_folder import RunFolder
+from tetris.training.run_folder import RunFolder, RunRecord, load_run
 
 
 @pytest.fixture
@@ -68,6 +68,39 @@ def test_a_run_that_cannot_be_read_is_waited_for(server: ReportServer, run: Path
     assert (status, version, 'http-equiv="refresh"' in page) == (503, None, True)
     (run / "away").rename(run / "metrics.jsonl")
     assert ask(server)[:2] == (200, whole)
+
+
+def test_a_page_that_takes_long_blocks_no_other(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_run(run.parent / "other", seed=4)
+    begun, ended = threading.Event(), threading.Event()
+
+    def load(path: Path) -> RunRecord:
+        if path.name == "other":
+            begun.set()
+            assert ended.wait(30)
+        return load_run(path)
+
+    monkeypatch.setattr("tetris.report.server.load_run", load)
+    with ReportServer([run.parent]) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        slow = threading.Thread(target=ask, args=(server, "/?run=other"))
+        slow.start()
+        assert begun.wait(30)
+        assert ask(server, "/?run=mine")[0] == 200
+        ended.set()
+        slow.join()
+        server.shutdown()
+
+
+def test_a_link_in_a_folder_of_runs_is_named_and_not_followed(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "link").symlink_to(run)
+    with ReportServer([tmp_path / "runs"]) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        assert "expected a file of its own, got a link" in ask(server)[2]
+        status, _, page = ask(server, "/?run=link")
+        assert (status, "got a link" in page) == (503, True)
+        server.shutdown()
 
 
 def test_hosts_of_other_names_are_forbidden_and_nothing_but_the_page_is_served(server: ReportServer) -> None:
