@@ -65,6 +65,7 @@ _MESSAGES = {
     "std": "the standard deviations have shrunk to next to nothing",
     "fitness_range": "the values of recent generations differ by next to nothing",
     "stagnation": "the best value has not improved for many generations",
+    "diverged": "the standard deviations have grown without an end: the constraints do not hold the search",
     "budget": "the budget of evaluations is spent",
     "time_limit": "the time limit has passed",
     "signal": "a signal, such as Ctrl-C, asked to stop",
@@ -487,9 +488,11 @@ class _Search(Callback):
         optimizer: CrossEntropyMethod = self._kind(mean, std, **settings, seed=seed)
         self._reason, self._optimizer, self._is_first = None, optimizer, restart == 0
         state = optimizer.state
-        patient = self._noisy or self._constraints is not None
-        earlier = self._best().best_fitness if self._found and self._constraints is None else None
-        self._termination = Termination(state.settings, state.std, self._target, patient, earlier)
+        constrained = self._constraints is not None
+        earlier = self._best().best_fitness if self._found and not constrained else None
+        self._termination = Termination(
+            state.settings, state.std, self._target, self._noisy, earlier, constrained
+        )
         callbacks = [*([ProgressBar()] if options["progress"] else []), *self._callbacks, self]
         objective: Objective = self._evaluator
         first_mean: _FirstMean | None = None

@@ -1,7 +1,8 @@
 """Constraints of a search: an augmented Lagrangian is ranked, and the best feasible candidate is kept.
 
-With multipliers l, and with s the standard deviations of the constraints g in a population, which has d
-parameters, candidates are ranked by
+With multipliers l, and with s the standard deviations of the constraints g in a population of d parameters,
+of which values as far below the median as the greatest is above it, or further, count as that far, candidates
+are ranked by
 
     f + sum of l c + u c^2 / 2      c = max(g + k s, -l / u), of an equality c = g                 (1)
     u = 3 iqr(f + sum of l c) / (d s^2)     with c = g + k s, of an equality c = g, here and below (2)
@@ -107,6 +108,16 @@ def _each(function: Callable[[Any], Any], rows: Any) -> Any:
     return np.stack([_numbers(function(row)).reshape(-1) for row in rows])
 
 
+def _spread(g: Any) -> Any:
+    """Return the standard deviation of each constraint near its boundary, shape (m,).
+
+    Where parameters span orders of magnitude, most candidates can be feasible by a thousand times the most by
+    which others are not. Such a tail would make the square of equation (2) too flat to hold the search.
+    """
+    median, greatest = np.median(g, axis=0), g.max(axis=0)
+    return np.maximum(g, np.minimum(median, 0.0) - (greatest - median)).std(axis=0)
+
+
 def _numbers(values: Any) -> Any:
     """Return a tensor, an array or a sequence as an array, float64, not to be changed."""
     return as_real("constraints", values).double().cpu().numpy()
@@ -177,7 +188,7 @@ class Constrained(CrossEntropyMethod):
         if not len(known):
             return violations
         factors = self._multipliers if len(self._multipliers) else np.zeros(g.shape[1])
-        spread = g[known].std(axis=0)
+        spread = _spread(g[known])
         shifted = g + np.where(equal, 0.0, self._margin * spread)
         lagrangian = np.sort((values + (factors * shifted).sum(axis=1))[known])
         middle = lagrangian[3 * len(known) // 4] - lagrangian[len(known) // 4]
