@@ -1,8 +1,7 @@
 """Constraints of a search: an augmented Lagrangian is ranked, and the best feasible candidate is kept.
 
-With multipliers l, and with s the standard deviations of the constraints g in a population of d parameters,
-of which values as far below the median as the greatest is above it, or further, count as that far, candidates
-are ranked by
+With multipliers l, and with s the widths of the constraints g in a population, which has d parameters,
+candidates are ranked by
 
     f + sum of l c + u c^2 / 2      c = max(g + k s, -l / u), of an equality c = g                 (1)
     u = 3 iqr(f + sum of l c) / (d s^2)     with c = g + k s, of an equality c = g, here and below (2)
@@ -28,15 +27,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cem.core.bounds import ends_of
 from cem.core.checks import as_real
 from cem.core.evaluation import Evaluation
 from cem.core.snapshot import Snapshot
-from cem.core.state import BEST, BEST_FITNESS, with_integers
+from cem.core.state import BEST, BEST_FITNESS, STD, with_integers
 from cem.core.variance_schedule import describe_callable
 from cem.optimizer import CrossEntropyMethod
 
 _TOLERANCE = 1e-6  # the most by which an equality may be missed
 _SHARE, _DAMPING, _TINY, _HUGE = 3.0, 5.0, 1e-200, 1e100  # of (2), (3)
+_FEWEST = 3  # the violations of a constraint from which its width is theirs: fewer say too little
 _RATE, _AIM, _LEAST, _MOST = 0.1, 0.15, 0.2, 1.0  # of (4)
 
 
@@ -108,14 +109,18 @@ def _each(function: Callable[[Any], Any], rows: Any) -> Any:
     return np.stack([_numbers(function(row)).reshape(-1) for row in rows])
 
 
-def _spread(g: Any) -> Any:
-    """Return the standard deviation of each constraint near its boundary, shape (m,).
+def _widths(g: Any) -> Any:
+    """Return s of equations (1) and (2), shape (m,), for the constraints of a population, shape (N, m).
 
-    Where parameters span orders of magnitude, most candidates can be feasible by a thousand times the most by
-    which others are not. Such a tail would make the square of equation (2) too flat to hold the search.
+    That is the standard deviation, or the root mean square of the violations where it is less. Where parameters
+    span orders of magnitude, feasible candidates are a thousand times as far from the boundary as others are;
+    a square as wide as that would be too flat to call the search back.
     """
-    median, greatest = np.median(g, axis=0), g.max(axis=0)
-    return np.maximum(g, np.minimum(median, 0.0) - (greatest - median)).std(axis=0)
+    violations = np.maximum(g, 0.0)
+    violated = (g > 0).sum(axis=0)
+    squares = (violations**2).sum(axis=0) / np.maximum(violated, 1)
+    width = g.std(axis=0)
+    return np.where(violated < _FEWEST, width, np.minimum(width, np.sqrt(squares)))
 
 
 def _numbers(values: Any) -> Any:
@@ -143,6 +148,7 @@ class Constrained(CrossEntropyMethod):
         self._multipliers = np.zeros(0)  # one for each constraint, whose number the first call tells
         self.violation = self._value = math.inf  # of the best; its fitness, with the sign of minimisation
         weights, elites = self._state.weights, self.num_elites
+        self._widest = self._widest_std(options.get("bounds"))
         self._weights = np.ones(elites) if weights is None else _numbers(weights[:elites])
 
     @property
@@ -167,7 +173,8 @@ class Constrained(CrossEntropyMethod):
         values[np.isnan(values)] = np.inf
         violations[np.isnan(violations) | ((values == np.inf) & (violations == 0))] = np.inf  # it has failed
         best = self._state.best
-        super().tell(candidates, self._sign * self._augmented(values, g, equal, violations))
+        typical = self._typical(candidates)
+        super().tell(candidates, self._sign * self._augmented(values, g, equal, violations, typical))
         first = np.lexsort((values, violations))[0]
         found = float(violations[first]), float(values[first])
         if found < (self.violation, self._value):
@@ -176,19 +183,52 @@ class Constrained(CrossEntropyMethod):
         distribution, record = self._state.distribution.clone(), self._state.record.clone()
         distribution[BEST, : self._normal] = best[: self._normal]
         record[BEST_FITNESS] = self._sign * (math.inf if self.violation else self._value)
-        self._state, self._snapshot = self._state._replace(distribution=distribution, record=record), None
+        factor = self._state.factor
+        excess = (distribution[STD] / self._widest).max()
+        if excess > 1.0:
+            distribution[STD] /= excess
+            factor = None if factor is None else factor / excess
+        self._state = self._state._replace(distribution=distribution, record=record, factor=factor)
+        self._snapshot = None
         if (tables := self._state.discrete) is not None:
             columns = best[self._normal :].to(tables)
             tables = torch.cat([tables[: -len(columns)], columns])
             self._state = self._state._replace(discrete=tables)
 
-    def _augmented(self, values: Any, g: Any, equal: Any, violations: Any) -> Any:
+    def _widest_std(self, bounds: Any) -> Tensor:
+        """Return the greatest standard deviations, shape (d,): a quarter of the bounds' width, or the first.
+
+        A wider distribution has most candidates at the faces of the box, where nothing tells it to shrink.
+        """
+        first = self._state.distribution[STD]
+        quarter = torch.full_like(first, math.inf)
+        if bounds is not None and self._normal:
+            low, high = (torch.as_tensor(end).to(first) for end in ends_of(bounds))
+            quarter = ((high - low) / 4).expand_as(first)
+        return torch.maximum(first, quarter)
+
+    def _typical(self, candidates: Any) -> Any:
+        """Return which candidates have the likeliest integers and choices, shape (N,).
+
+        A step of an integer may move a constraint by more than all other parameters do near the optimum.
+        """
+        middle = with_integers(self._state, self._state.mean)
+        discrete = torch.ones(self.dim, dtype=torch.bool)
+        discrete[: self._normal] = False
+        if self._state.integers is not None:
+            discrete[: self._normal] = ~self._state.integers[0, : self._normal].isnan().cpu()
+        rows = torch.as_tensor(candidates).cpu()
+        return (rows == middle.cpu())[:, discrete].all(dim=1).numpy()
+
+    def _augmented(self, values: Any, g: Any, equal: Any, violations: Any, typical: Any) -> Any:
         """Return what is ranked, shape (N,), and move multipliers and margin: equations (1) to (4)."""
         known = np.flatnonzero(np.isfinite(values) & np.isfinite(violations))
         if not len(known):
             return violations
         factors = self._multipliers if len(self._multipliers) else np.zeros(g.shape[1])
-        spread = _spread(g[known])
+        near = known[typical[known]]
+        measured = g[near if len(near) >= _FEWEST else known]
+        spread = np.where(equal, measured.std(axis=0), _widths(measured))
         shifted = g + np.where(equal, 0.0, self._margin * spread)
         lagrangian = np.sort((values + (factors * shifted).sum(axis=1))[known])
         middle = lagrangian[3 * len(known) // 4] - lagrangian[len(known) // 4]
