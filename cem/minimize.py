@@ -86,7 +86,7 @@ class Result(Generic[_Vector]):
         x: The fittest candidate of all restarts, shape (dim,); an array where the mean was one. NaN where
             not one candidate was evaluated in time.
         fun: Its fitness.
-        violation: The most by which it violates one of the constraints; 0.0 where it is feasible. With
+        violation: The most by which it violates one of the constraints; 0.0 within ``tolerance``. With
             constraints ``x`` is the fittest feasible candidate, or if there is none that of least violation.
         mean: The last mean of the restart that found it, averaged over generations as ``mean_averaging``
             says: the answer where the fitness is noisy.
@@ -162,6 +162,7 @@ class Options(TypedDict, total=False):
     integers: Any
     x0: Mapping[str, Any] | None
     constraints: Any
+    tolerance: float | None
     budget: float | None
     target: float | None
     time_limit_s: float | None
@@ -253,8 +254,10 @@ def minimize(objective: Callable[..., Any], mean: Any = None, std: Any = None, *
             * ``x0``: the first candidate of a dict of parameters; those not in it are in the middle.
             * ``constraints``: one or a list of functions, called as ``objective`` is, of numbers of which
               none is above 0 where a candidate is feasible, shape (N, m) or (N,), of one (m,) or ();
-              but for a dict of parameters also ``scipy.optimize.LinearConstraint``,
-              ``NonlinearConstraint`` and dicts. Ends that are equal have to be met within 1e-6.
+              also ``scipy.optimize.NonlinearConstraint`` and dicts, of one candidate, and but for a dict of
+              parameters ``LinearConstraint``. Equal ends are an equality.
+            * ``tolerance``: the most by which an equality may be missed, and an inequality while no candidate
+              meets it, in the constraints' own units. None: 1e-6.
             * ``budget``: the most evaluations; a number without a fraction, such as 1e4. None: 10,000 dim,
               and an end where two searches with large populations found the same.
             * ``target``: a fitness that is good enough. ``time_limit_s``: of the whole call, in seconds.
@@ -363,7 +366,15 @@ class _Search(Callback):
             vmap, named = options["vectorize"] is True, None
             if self._space is not None:
                 named = partial(Named, space=self._space, by_column=not by_one)
-            self._constraints = Constraints(options["constraints"], by_one=by_one, vmap=vmap, named=named)
+            self._constraints = Constraints(
+                options["constraints"],
+                by_one=by_one,
+                vmap=vmap,
+                named=named,
+                tolerance=options["tolerance"],
+            )
+        elif options["tolerance"] is not None:
+            raise TypeError("expected tolerance with constraints, got none of them")
         self._callbacks = as_callbacks(options["callbacks"])
         target = options["target"]
         self._target = None if target is None else check_real("target", target)
@@ -543,7 +554,7 @@ class _Search(Callback):
     def _best(self) -> CrossEntropyMethod:
         """Return the search that found the best candidate so far, the first of equal ones."""
         sign = 1.0 if self._maximize else -1.0
-        return max(self._found, key=lambda search: (-_violation(search), sign * search.best_fitness))
+        return max(self._found, key=lambda search: (*_feasibility(search), sign * search.best_fitness))
 
     def _result(self, reason: str) -> Result[Any]:
         best, evaluator = self._best(), self._evaluator
@@ -634,6 +645,13 @@ def _within(bounds: Any, mean: Any, std: Any) -> tuple[Any, Any]:
 
 def _violation(search: CrossEntropyMethod) -> float:
     return search.violation if isinstance(search, Constrained) else 0.0
+
+
+def _feasibility(search: CrossEntropyMethod) -> tuple[float, bool]:
+    """Return what is greater where the best candidate of a search violates less."""
+    if not isinstance(search, Constrained):
+        return 0.0, True
+    return -search.violation, not search.within_tolerance
 
 
 class _Regimes:
