@@ -66,6 +66,7 @@ _MESSAGES = {
     "std": "the standard deviations have shrunk to next to nothing",
     "fitness_range": "the values of recent generations differ by next to nothing",
     "stagnation": "the best value has not improved for many generations",
+    "diverged": "the standard deviations have grown without an end: the constraints do not hold the search",
     "budget": "the budget of evaluations is spent",
     "time_limit": "the time limit has passed",
     "signal": "a signal, such as Ctrl-C, asked to stop",
@@ -86,7 +87,7 @@ class Result(Generic[_Vector]):
         x: The fittest candidate of all restarts, shape (dim,); an array where the mean was one. NaN where
             not one candidate was evaluated in time.
         fun: Its fitness.
-        violation: The most by which it violates one of the constraints; 0.0 where it is feasible. With
+        violation: The most by which it violates one of the constraints; 0.0 within ``tolerance``. With
             constraints ``x`` is the fittest feasible candidate, or if there is none that of least violation.
         mean: The last mean of the restart that found it, averaged over generations as ``mean_averaging``
             says: the answer where the fitness is noisy.
@@ -163,6 +164,7 @@ class Options(TypedDict, total=False):
     x0: Any
     args: Any
     constraints: Any
+    tolerance: float | None
     budget: float | None
     target: float | None
     time_limit_s: float | None
@@ -256,8 +258,10 @@ def minimize(objective: Callable[..., Any], mean: Any = None, std: Any = None, *
             * ``args``: what the objective gets after its other arguments, a tuple or one value.
             * ``constraints``: one or a list of functions, called as ``objective`` is, of numbers of which
               none is above 0 where a candidate is feasible, shape (N, m) or (N,), of one (m,) or ();
-              but for a dict of parameters also ``scipy.optimize.LinearConstraint``,
-              ``NonlinearConstraint`` and dicts. Ends that are equal have to be met within 1e-6.
+              also ``scipy.optimize.NonlinearConstraint`` and dicts, of one candidate, and but for a dict of
+              parameters ``LinearConstraint``. Equal ends are an equality.
+            * ``tolerance``: the most by which an equality may be missed, and an inequality while no candidate
+              meets it, in the constraints' own units. None: 1e-6.
             * ``budget``: the most evaluations; a number without a fraction, such as 1e4. None: 10,000 dim,
               and an end where two searches with large populations found the same.
             * ``target``: a fitness that is good enough. ``time_limit_s``: of the whole call, in seconds.
@@ -372,7 +376,15 @@ class _Search(Callback):
             vmap, named = options["vectorize"] is True, None
             if self._space is not None:
                 named = partial(Named, space=self._space, by_column=not by_one)
-            self._constraints = Constraints(options["constraints"], by_one=by_one, vmap=vmap, named=named)
+            self._constraints = Constraints(
+                options["constraints"],
+                by_one=by_one,
+                vmap=vmap,
+                named=named,
+                tolerance=options["tolerance"],
+            )
+        elif options["tolerance"] is not None:
+            raise TypeError("expected tolerance with constraints, got none of them")
         self._callbacks = as_callbacks(options["callbacks"])
         target = options["target"]
         self._target = None if target is None else check_real("target", target)
@@ -498,9 +510,11 @@ class _Search(Callback):
         optimizer: CrossEntropyMethod = self._kind(mean, std, **settings, seed=seed)
         self._reason, self._optimizer, self._is_first = None, optimizer, restart == 0
         state = optimizer.state
-        patient = self._noisy or self._constraints is not None
-        earlier = self._best().best_fitness if self._found and self._constraints is None else None
-        self._termination = Termination(state.settings, state.std, self._target, patient, earlier)
+        constrained = self._constraints is not None
+        earlier = self._best().best_fitness if self._found and not constrained else None
+        self._termination = Termination(
+            state.settings, state.std, self._target, self._noisy, earlier, constrained
+        )
         callbacks = [*([ProgressBar()] if options["progress"] else []), *self._callbacks, self]
         objective: Objective = self._evaluator
         first_mean: _FirstMean | None = None
@@ -551,7 +565,7 @@ class _Search(Callback):
     def _best(self) -> CrossEntropyMethod:
         """Return the search that found the best candidate so far, the first of equal ones."""
         sign = 1.0 if self._maximize else -1.0
-        return max(self._found, key=lambda search: (-_violation(search), sign * search.best_fitness))
+        return max(self._found, key=lambda search: (*_feasibility(search), sign * search.best_fitness))
 
     def _result(self, reason: str) -> Result[Any]:
         best, evaluator = self._best(), self._evaluator
@@ -642,6 +656,13 @@ def _within(bounds: Any, mean: Any, std: Any) -> tuple[Any, Any]:
 
 def _violation(search: CrossEntropyMethod) -> float:
     return search.violation if isinstance(search, Constrained) else 0.0
+
+
+def _feasibility(search: CrossEntropyMethod) -> tuple[float, bool]:
+    """Return what is greater where the best candidate of a search violates less."""
+    if not isinstance(search, Constrained):
+        return 0.0, True
+    return -search.violation, not search.within_tolerance
 
 
 class _Regimes:

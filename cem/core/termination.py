@@ -8,6 +8,7 @@ appendix B.3.
     "fitness_range"  the fitness of the elites, and of the best of recent generations, spans next to nothing,
                      or next to nothing beside what the best lacks to that of an earlier search
     "stagnation"     the best fitness has not improved for many generations
+    "diverged"       with constraints: the standard deviations are thousands of times the first ones
 
 Without evolution paths a search can collapse: its standard deviations have shrunk to next to nothing while
 its mean still moves as on a slope, for its elites lay on one side of the distribution, which shrank before it
@@ -37,6 +38,8 @@ _BEHIND = 1e-2  # the same, as a share of what the best lacks to that of an earl
 _SHRUNK = 1e-4  # the std at which a collapse is looked for, as a share of the first one
 _SLOPE = 0.7  # of the move on a slope: the least move of a search that has collapsed
 _NEWEST = 0.1  # the weight of a generation's move in the average one
+_DIVERGED = 1e4  # the mean standard deviation of a search that has diverged, as a share of the first ones
+_PATIENCE = 3  # times as many generations without a better candidate where it also has to be feasible
 _EVERY = 8  # generations from one look for a collapse to the next
 
 
@@ -50,10 +53,12 @@ class Termination:
         target: float | None = None,
         noisy: bool = False,
         earlier: float | None = None,
+        constrained: bool = False,
     ) -> None:
         """Begin with the first standard deviation, shape (dim,), and the best fitness of earlier searches.
 
-        With noise nothing stagnates.
+        With noise nothing stagnates. With constraints a search may diverge: where the objective falls faster
+        outside than multipliers grow, nothing calls it back.
         """
         self.target = target
         self._maximize = settings.maximize
@@ -64,6 +69,10 @@ class Termination:
         self._least = max(STD, 1.001 * settings.config.floor_share)
         self._window = 10 + math.ceil(30 * dim / size)
         self._patience = math.inf if noisy else 100 + 50 * dim // size
+        self._most = math.inf
+        if constrained:
+            self._patience *= _PATIENCE
+            self._most = _DIVERGED * self._widest_std
         self._recent: deque[float] = deque()  # the best of the generations of the window
         self._seen: deque[int] = deque()  # and these
         self._best, self._improved_at, self._widest = math.inf, 0, 0.0
@@ -102,6 +111,8 @@ class Termination:
             found.append("fitness_range")
         if generation - self._improved_at > max(self._patience, generation // 5):
             found.append("stagnation")
+        if record.std_mean > self._most:
+            found.append("diverged")
         return tuple(found)
 
 

@@ -1,7 +1,7 @@
 """Constraints of a search: an augmented Lagrangian is ranked, and the best feasible candidate is kept.
 
-With multipliers l, and with s the standard deviations of the constraints g in a population, which has d
-parameters, candidates are ranked by
+With multipliers l, and with s the widths of the constraints g in a population, which has d parameters,
+candidates are ranked by
 
     f + sum of l c + u c^2 / 2      c = max(g + k s, -l / u), of an equality c = g                 (1)
     u = 3 iqr(f + sum of l c) / (d s^2)     with c = g + k s, of an equality c = g, here and below (2)
@@ -27,15 +27,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cem.core.checks import as_real
+from cem.core.bounds import ends_of
+from cem.core.checks import as_real, check_real
 from cem.core.evaluation import Evaluation, call_with_copies
 from cem.core.snapshot import Snapshot
-from cem.core.state import BEST, BEST_FITNESS, with_integers
+from cem.core.state import BEST, BEST_FITNESS, STD, with_integers
 from cem.core.variance_schedule import describe_callable
 from cem.optimizer import CrossEntropyMethod
 
-_TOLERANCE = 1e-6  # the most by which an equality may be missed
+TOLERANCE = 1e-6  # the most by which a constraint may be missed where no tolerance is given
 _SHARE, _DAMPING, _TINY, _HUGE = 3.0, 5.0, 1e-200, 1e100  # of (2), (3)
+_FEWEST = 3  # the violations of a constraint from which its width is theirs: fewer say too little
 _RATE, _AIM, _LEAST, _MOST = 0.1, 0.15, 0.2, 1.0  # of (4)
 
 
@@ -44,15 +46,25 @@ class Constraints:
 
     Attributes:
         described: What tells them from others.
+        tolerance: The most by which one may be missed.
     """
 
     def __init__(
-        self, given: Any, *, by_one: bool, vmap: bool, named: Callable[[Any], Any] | None = None
+        self,
+        given: Any,
+        *,
+        by_one: bool,
+        vmap: bool,
+        named: Callable[..., Any] | None = None,
+        tolerance: float | None = None,
     ) -> None:
         """Take them; functions of our form are called candidate by candidate, by vmap, or once.
 
         ``named`` makes a function of named parameters one of candidates; None: they are functions of these.
         """
+        self.tolerance = TOLERANCE
+        if tolerance is not None:
+            self.tolerance = check_real("tolerance", tolerance, 0.0)
         several = given if isinstance(given, (list, tuple)) else [given]
         self._parts = [_part(each, by_one, vmap, named) for each in several]
         self.described = [
@@ -78,11 +90,14 @@ class Constraints:
 
 
 def _part(
-    given: Any, by_one: bool, vmap: bool, named: Callable[[Any], Any] | None
+    given: Any, by_one: bool, vmap: bool, named: Callable[..., Any] | None
 ) -> tuple[Callable[[Any], Any], Any, Any, str]:
     """Return a function of a population, the ends of its values, and its name."""
-    if named is not None and not callable(given):
-        raise TypeError(f"expected functions, which alone constrain a dict of parameters, got {given!r}")
+    if named is not None and hasattr(given, "A"):
+        raise TypeError(
+            "expected functions or NonlinearConstraint for a dict of parameters, "
+            f"of which a matrix does not know the names, got {given!r}"
+        )
     if isinstance(given, Mapping):  # one of SciPy: 0 <= fun(x), or 0 == fun(x)
         fun, args = given["fun"], given.get("args", ())
         most = 0.0 if given["type"] == "eq" else math.inf
@@ -92,7 +107,8 @@ def _part(
     if hasattr(given, "A"):
         return lambda x: (given.A @ _numbers(x).T).T, low, high, str(given.A)
     if hasattr(given, "fun"):
-        return lambda x: _each(given.fun, _numbers(x)), low, high, describe_callable(given.fun)
+        one = given.fun if named is None else named(given.fun, by_column=False)
+        return lambda x: _each(one, _numbers(x)), low, high, describe_callable(given.fun)
     of_x = given if named is None else named(given)
 
     def function(x: Any) -> Any:
@@ -107,6 +123,20 @@ def _each(function: Callable[[Any], Any], rows: Any) -> Any:
     return np.stack([_numbers(function(row)).reshape(-1) for row in rows])
 
 
+def _widths(g: Any) -> Any:
+    """Return s of equations (1) and (2), shape (m,), for the constraints of a population, shape (N, m).
+
+    That is the standard deviation, or the root mean square of the violations where it is less. Where
+    parameters span orders of magnitude, feasible candidates are a thousand times as far from the boundary
+    as others are: a square as wide as that would be too flat to call the search back.
+    """
+    violations = np.maximum(g, 0.0)
+    violated = (g > 0).sum(axis=0)
+    squares = (violations**2).sum(axis=0) / np.maximum(violated, 1)
+    width = g.std(axis=0)
+    return np.where(violated < _FEWEST, width, np.minimum(width, np.sqrt(squares)))
+
+
 def _numbers(values: Any) -> Any:
     """Return a tensor, an array or a sequence as an array, float64, not to be changed."""
     return as_real("constraints", values).double().cpu().numpy()
@@ -115,11 +145,13 @@ def _numbers(values: Any) -> Any:
 class Constrained(CrossEntropyMethod):
     """A single search with constraints; its first candidate is the mean, and of families that of ``first``.
 
-    ``tell`` takes the values of the objective. ``best`` is the fittest of the feasible candidates, or while
-    there is none that of the least violation; a record then has an infinity as its best fitness.
+    ``tell`` takes the values of the objective. ``best`` is the fittest of the feasible candidates. While
+    there is none it is the fittest of those that miss inequalities by no more than the tolerance, or else
+    that of the least violation, and a record has an infinity as its best fitness.
 
     Attributes:
-        violation: The most by which ``best`` violates a constraint; 0.0 where it is feasible.
+        violation: The most by which ``best`` violates a constraint; 0.0 where that is within the tolerance.
+        within_tolerance: Whether ``best`` is feasible by the tolerance of an inequality alone.
     """
 
     def __init__(self, *arguments: Any, constraints: Constraints, first: Tensor, **options: Any) -> None:
@@ -130,8 +162,10 @@ class Constrained(CrossEntropyMethod):
         self._chosen = first[self._normal :].to(self._state.distribution)
         self._margin = _LEAST  # k
         self._multipliers = np.zeros(0)  # one for each constraint, whose number the first call tells
+        self.within_tolerance = True
         self.violation = self._value = math.inf  # of the best; its fitness, with the sign of minimisation
         weights, elites = self._state.weights, self.num_elites
+        self._widest = self._widest_std(options.get("bounds"))
         self._weights = np.ones(elites) if weights is None else _numbers(weights[:elites])
 
     @property
@@ -151,33 +185,74 @@ class Constrained(CrossEntropyMethod):
         """Move the distribution by the values of the objective for a whole population, shape (N,)."""
         values = self._sign * _numbers(fitness)
         g, equal = self._constraints(candidates)
-        missed = np.where(equal, np.where(abs(g) > _TOLERANCE, abs(g), 0.0), np.maximum(g, 0.0))
+        distances = np.where(equal, abs(g), np.maximum(g, 0.0))
+        missed = np.where(distances > self._constraints.tolerance, distances, 0.0)
         violations = missed.max(axis=1, initial=0.0)
+        narrowly = (violations == 0) & (~equal & (g > 0)).any(axis=1)
         values[np.isnan(values)] = np.inf
         violations[np.isnan(violations) | ((values == np.inf) & (violations == 0))] = np.inf  # it has failed
         best = self._state.best
-        super().tell(candidates, self._sign * self._augmented(values, g, equal, violations))
-        first = np.lexsort((values, violations))[0]
-        found = float(violations[first]), float(values[first])
-        if found < (self.violation, self._value):
-            self.violation, self._value = found
+        feasible = (violations == 0) & ~narrowly
+        typical = self._typical(candidates)
+        ranked = self._augmented(values, g, equal, violations, feasible, typical)
+        super().tell(candidates, self._sign * ranked)
+        first = np.lexsort((values, narrowly, violations))[0]
+        found = float(violations[first]), bool(narrowly[first]), float(values[first])
+        if found < (self.violation, self.within_tolerance, self._value):
+            self.violation, self.within_tolerance, self._value = found
             best = torch.as_tensor(candidates[first])
         distribution, record = self._state.distribution.clone(), self._state.record.clone()
         distribution[BEST, : self._normal] = best[: self._normal]
         record[BEST_FITNESS] = self._sign * (math.inf if self.violation else self._value)
-        self._state, self._snapshot = self._state._replace(distribution=distribution, record=record), None
+        factor = self._state.factor
+        excess = (distribution[STD] / self._widest).max()
+        if excess > 1.0:
+            distribution[STD] /= excess
+            factor = None if factor is None else factor / excess
+        self._state = self._state._replace(distribution=distribution, record=record, factor=factor)
+        self._snapshot = None
         if (tables := self._state.discrete) is not None:
             columns = best[self._normal :].to(tables)
             tables = torch.cat([tables[: -len(columns)], columns])
             self._state = self._state._replace(discrete=tables)
 
-    def _augmented(self, values: Any, g: Any, equal: Any, violations: Any) -> Any:
+    def _widest_std(self, bounds: Any) -> Tensor:
+        """Return the greatest standard deviations, shape (d,): a quarter of the bounds' width, or the first.
+
+        A wider distribution has most candidates at the faces of the box, where nothing tells it to shrink.
+        """
+        first = self._state.distribution[STD]
+        quarter = torch.full_like(first, math.inf)
+        if bounds is not None and self._normal:
+            low, high = (torch.as_tensor(end).to(first) for end in ends_of(bounds))
+            quarter = ((high - low) / 4).expand_as(first)
+        widest = torch.maximum(first, quarter)
+        return torch.where(widest > 0, widest, math.inf)  # one that is 0 stays so
+
+    def _typical(self, candidates: Any) -> Any:
+        """Return which candidates have the likeliest integers and choices, shape (N,).
+
+        A step of an integer may move a constraint by more than all other parameters do near the optimum.
+        """
+        middle = with_integers(self._state, self._state.mean)
+        discrete = torch.ones(self.dim, dtype=torch.bool)
+        discrete[: self._normal] = False
+        if self._state.integers is not None:
+            discrete[: self._normal] = ~self._state.integers[0, : self._normal].isnan().cpu()
+        rows = torch.as_tensor(candidates).cpu()
+        return (rows == middle.cpu())[:, discrete].all(dim=1).numpy()
+
+    def _augmented(
+        self, values: Any, g: Any, equal: Any, violations: Any, feasible: Any, typical: Any
+    ) -> Any:
         """Return what is ranked, shape (N,), and move multipliers and margin: equations (1) to (4)."""
         known = np.flatnonzero(np.isfinite(values) & np.isfinite(violations))
         if not len(known):
             return violations
         factors = self._multipliers if len(self._multipliers) else np.zeros(g.shape[1])
-        spread = g[known].std(axis=0)
+        near = known[typical[known]]
+        measured = g[near if len(near) >= _FEWEST else known]
+        spread = np.where(equal, measured.std(axis=0), _widths(measured))
         shifted = g + np.where(equal, 0.0, self._margin * spread)
         lagrangian = np.sort((values + (factors * shifted).sum(axis=1))[known])
         middle = lagrangian[3 * len(known) // 4] - lagrangian[len(known) // 4]
@@ -189,7 +264,7 @@ class Constrained(CrossEntropyMethod):
         weights = self._weights[: len(order), None]
         moved = factors + square * (weights * shifted[order]).sum(axis=0) / weights.sum() / _DAMPING
         self._multipliers = np.clip(moved, np.where(equal, -_HUGE, 0.0), _HUGE)
-        share = (violations == 0).mean()
+        share = feasible.mean()
         self._margin = min(max(self._margin + _RATE * (_AIM - share), _LEAST), _MOST)
         # Where the objective has no value outside, what is nearer to the inside is better.
         outside = ~np.isfinite(values) & (violations > 0)
@@ -198,7 +273,7 @@ class Constrained(CrossEntropyMethod):
     def snapshot(self, evaluation: Evaluation | None = None, *, copied: bool = True) -> Snapshot:
         """Start a copy of the state, with the multipliers."""
         found = super().snapshot(evaluation, copied=copied)
-        mine = (self.violation, self._value, self._margin, *self._multipliers)
+        mine = (self.violation, self.within_tolerance, self._value, self._margin, *self._multipliers)
         found.more = {"constraints": torch.tensor(mine, dtype=torch.float64)}
         return found
 
@@ -213,5 +288,6 @@ class Constrained(CrossEntropyMethod):
         self._take(state)
 
     def _take(self, state: Mapping[str, Any]) -> None:
-        self.violation, self._value, self._margin, *multipliers = state["constraints"].tolist()
+        self.violation, narrowly, self._value, self._margin, *multipliers = state["constraints"].tolist()
+        self.within_tolerance = bool(narrowly)
         self._multipliers = np.array(multipliers)
