@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from cem.core.backend import mix_seed
-from cem.core.bounds import ends_of
+from cem.core.bounds import check_bounds, ends_of
 from cem.core.checks import as_real, check_real, outside
 from cem.core.config import CEMConfig
 from cem.core.evaluation import Evaluation, Objective, as_evaluation
@@ -35,7 +35,7 @@ from cem.run.callbacks import Callback, MetricsWriter, ProgressBar, as_callbacks
 from cem.run.checkpoint import Checkpointer
 from cem.run.constraints import Constrained, Constraints
 from cem.run.stopping import Interrupted, StopRequest
-from cem.run.trainer import Trainer
+from cem.run.trainer import MOST_FAILURES, Trainer
 from cem.space import Named, Space
 from kernels.support.checks import check_flags, check_integer
 from kernels.support.names import did_you_mean
@@ -54,7 +54,7 @@ _SYNONYMS = {
     **dict.fromkeys(("maxfun", "maxfev", "maxfevals", "maxiter", "n_trials"), "Budget"),
 }
 _CONVERGED = ("std", "fitness_range")
-_CUT_SHORT = ("time_limit", "signal", "requested", "failed")
+_CUT_SHORT = ("time_limit", "signal", "requested")
 _NOISE, _SEEN = "noise", "noise_seen"  # reason and metric of a search whose first mean had two values
 _FIRST = ("first_mean_fitness", "first_fitness_range")  # metrics of its first generation
 _NOISY = 1e-6  # of the range of the first generation: two values that differ by more are noise
@@ -70,8 +70,12 @@ _MESSAGES = {
     "signal": "a signal, such as Ctrl-C, asked to stop",
     "requested": "a callback asked to stop",
     "noise": "the objective is noisy",
-    "failed": "every candidate of three generations, one after another, failed",
+    "failed": "every candidate of the last generations failed",
 }
+_FAILED = (
+    "every candidate of several generations failed, by an exception, NaN or the infinity on the bad side: "
+    "the search begins again elsewhere while there is budget"
+)
 _INFEASIBLE = "no candidate is feasible: the one of the least violation violates a constraint by {:.3g}"
 _Vector = TypeVar("_Vector")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -91,11 +95,13 @@ class Result(Generic[_Vector]):
             says: the answer where the fitness is noisy.
         std: The last standard deviation of that restart, shape (dim,).
         reason: Why the last restart ended: a reason of ``cem.core.termination``, ``"budget"``,
-            ``"time_limit"``, ``"signal"``, ``"requested"`` or ``"failed"``.
+            ``"restarts_agree"``, ``"time_limit"``, ``"signal"``, ``"requested"`` or ``"failed"``.
         evaluations: The candidates evaluated.
         generations: The generations of all restarts.
         restarts: The restarts made, 0 for a single search.
-        failures: The candidates that failed by an exception, a time out or a worker that died.
+        failures: The candidates that failed: by an exception, a time out, a worker that died, NaN, or the
+            infinity on the bad side; of a search that was resumed those that were called one by one, and
+            those since then.
         settings: What was chosen, or given: ``config``, ``population_size`` (the first one), ``restarts``
             (the most; None: those within the budget), ``budget`` and ``noise``: whether it was seen.
         history: Lists of one entry per recorded generation: ``evaluations``, ``best_fitness`` of all
@@ -127,7 +133,7 @@ class Result(Generic[_Vector]):
 
     @property
     def success(self) -> bool:
-        """Whether the search ended by itself, at the target or the budget, with a finite, feasible value."""
+        """Whether a finite, feasible value is known and the search was not cut short."""
         return math.isfinite(self.fun) and not self.violation and self.reason not in _CUT_SHORT
 
     @property
@@ -402,6 +408,7 @@ class _Search(Callback):
         self._columns: dict[str, list[float]] = {name: [] for name in _COLUMNS}
         self._reason: str | None = None
         self._noise_seen = False
+        self._misses = 0  # starts without a success, before the first one with a success
 
     def run(self) -> Result[Any]:
         """Search until there is a reason to end, and return what was found."""
@@ -437,7 +444,8 @@ class _Search(Callback):
         left, regimes, columns = self._budget, _Regimes(self._size), self._columns
         population, scale, most = self._size, 1.0, left
         for restart in count():
-            trainer = self._begun(restart, population, scale, max(1, min(most, left) // population))
+            start = self._draw_start(restart, population, scale)
+            trainer = self._begun(restart, population, start, max(1, min(most, left) // population))
             ended = trainer.run().reason if self._reason is None else "requested"
             optimizer = trainer.optimizer
             if restart == 0:
@@ -454,38 +462,79 @@ class _Search(Callback):
                     self._noisy, self._config = True, replace(self._config, mean_averaging=0.2)
                     continue
                 reason = "budget"
-            found_before = self._best() if self._found else None
-            self._found.append(optimizer)
-            if self._noisy or restart == self._restarts or reason in ("target", *_CUT_SHORT):
-                break
+            if reason == "failed":
+                warnings.warn(_FAILED, RuntimeWarning, stacklevel=outside())
             is_large = regimes.spent(spent)
+            found_before = self._best() if self._found else None
+            if _has_success(optimizer):
+                self._found.append(optimizer)
+                if found_before is None:  # later searches begin where one has succeeded
+                    self._mean, self._std = start
+                if self._noisy or len(self._found) - 1 == self._restarts:
+                    break
+            elif found_before is None:
+                self._misses += 1
+            if reason in ("target", *_CUT_SHORT):
+                break
             if found_before and is_large and reason in _CONVERGED and self._ends_by_itself:
                 gap = abs(optimizer.best_fitness - found_before.best_fitness)
                 if gap <= _SAME * abs(columns["elite_mean"][0] - columns["best_fitness"][-1]):
                     break
-            population, scale, most = regimes.next(self._seed, left)
+            if self._found:
+                population, scale, most = regimes.next(self._seed, left)
             if left < population:
+                if reason == "failed" and self._found:
+                    reason = "budget"
                 break
-        return reason
+        return reason if self._found or reason in _CUT_SHORT else "failed"
 
-    def _begun(self, restart: int, population: int, scale: float, generations: int) -> Trainer:
-        """Return the loop of a search, resumed where a checkpoint of it was left."""
-        options, seed, mean, std = self._options, self._seed, self._mean, self._std
-        settings = {
+    def _draw_start(self, restart: int, population: int, scale: float) -> tuple[Any, Any]:
+        """Return the first mean and standard deviation of a search.
+
+        A mean with a smaller standard deviation is drawn so that the first candidates are in all as wide as
+        those of the start. After starts without a success it is drawn uniformly between two bounds, and from
+        an ever wider distribution where a parameter has fewer.
+        """
+        mean, std = self._mean, self._std
+        is_elsewhere = self._misses > 0 and not self._found
+        if scale == 1.0 and not is_elsewhere:
+            return mean, std
+        whole = as_real("std", std).cpu()
+        wide, narrow = whole * math.sqrt(1.0 - scale**2), whole * scale
+        low = high = torch.zeros(())
+        if is_elsewhere:
+            limits = check_bounds(self._options["bounds"], as_real("mean", mean).double().cpu())
+            low, high = limits or (low - math.inf, high + math.inf)
+            wide = narrow = torch.where((high - low).isfinite(), whole, whole * (1 + self._misses))
+        seed = mix_seed(mix_seed(cast(int, self._seed), restart), 0)
+        drawn = CrossEntropyMethod(mean, wide, **self._settings(population), seed=seed)
+        place = drawn.ask()[0][: drawn.state.settings.normal]
+        if is_elsewhere:
+            uniform = random.Random(f"start {seed}").uniform
+            ends = zip(*(x.expand(len(place)).tolist() for x in (low, high, whole)), strict=True)
+            for index, (least, most, width) in enumerate(ends):
+                if math.isfinite(most - least) and width > 0:
+                    place[index] = uniform(least, most)
+        return place, narrow
+
+    def _settings(self, population: int) -> dict[str, Any]:
+        options = self._options
+        return {
             "population_size": population,
             "maximize": self._maximize,
             "config": self._config,
             **{name: options[name] for name in ("bounds", "backend", "device", "dtype")},
         }
+
+    def _begun(self, restart: int, population: int, start: tuple[Any, Any], generations: int) -> Trainer:
+        """Return the loop of a search, resumed where a checkpoint of it was left."""
+        options, seed = self._options, self._seed
         if seed is not None and restart:
             seed = mix_seed(seed, restart)
-        if scale < 1.0:  # drawn so that the first candidates are in all as wide as those of the start
-            whole = as_real("std", std)
-            wide = whole * math.sqrt(1.0 - scale**2)
-            drawn = CrossEntropyMethod(mean, wide, **settings, seed=mix_seed(cast(int, seed), 0))
-            mean, std = drawn.ask()[0][: drawn.state.settings.normal], whole * scale
-        optimizer: CrossEntropyMethod = self._kind(mean, std, **settings, seed=seed)
-        self._reason, self._optimizer, self._is_first = None, optimizer, restart == 0
+        optimizer: CrossEntropyMethod = self._kind(*start, **self._settings(population), seed=seed)
+        self._reason, self._optimizer = None, optimizer
+        self._is_first = not (self._found or self._noisy)
+        self._failed = 0  # generations, one after another
         state = optimizer.state
         patient = self._noisy or self._constraints is not None
         earlier = self._best().best_fitness if self._found and self._constraints is None else None
@@ -497,9 +546,10 @@ class _Search(Callback):
             objective = ranks.shared(objective, self._stop)
         if options["asynchronous"]:
             objective = self._evaluator.in_any_order(optimizer)
-        elif not (restart or options["graph"] or self._constraints):
-            start = with_integers(state, self._first_mean.to(state.distribution))
-            objective = first_mean = _FirstMean(objective, start)
+        elif self._is_first and not (options["graph"] or self._constraints):
+            drawn = as_real("mean", start[0]).to(self._first_mean)
+            first = torch.cat([drawn, self._first_mean[len(drawn) :]])
+            objective = first_mean = _FirstMean(objective, with_integers(state, first.to(state.distribution)))
         checkpointer = None
         if options["checkpoint"] is not None:
             folder = Path(options["checkpoint"]) / f"restart-{restart:03d}"
@@ -540,7 +590,10 @@ class _Search(Callback):
     def _best(self) -> CrossEntropyMethod:
         """Return the search that found the best candidate so far, the first of equal ones."""
         sign = 1.0 if self._maximize else -1.0
-        return max(self._found, key=lambda search: (-_violation(search), sign * search.best_fitness))
+        return max(
+            self._found or [self._optimizer],
+            key=lambda search: (-_violation(search), sign * search.best_fitness),
+        )
 
     def _result(self, reason: str) -> Result[Any]:
         best, evaluator = self._best(), self._evaluator
@@ -566,7 +619,7 @@ class _Search(Callback):
             reason=reason,
             evaluations=evaluations,
             generations=self._generations,
-            restarts=len(self._found) - 1,
+            restarts=max(0, len(self._found) - 1),
             failures=evaluator.failures,
             settings={
                 "config": self._config,
@@ -579,16 +632,19 @@ class _Search(Callback):
         )
 
     def _better(self, a: float, b: float) -> float:
-        """Return the better of two values, the first of equal ones or where it is NaN."""
+        """Return the better of two values, the first of equal ones; NaN is none."""
+        if math.isnan(a):
+            return b
         return max(a, b) if self._maximize else min(a, b)
 
     def _replay(self, lines: Sequence[Mapping[str, Any]]) -> None:
         """Record the generations that a resumed run had recorded by its checkpoint."""
         good = math.inf if self._maximize else -math.inf
+        missing = good if self._optimizer.best_fitness == good else math.nan
         names = [n for n in GenerationRecord.__dataclass_fields__ if n not in ("metrics", "mean", "std")]
         for values in lines:
-            # What is not finite is null there, and can only be infinity on the good side.
-            numbers: Any = {name: good if values[name] is None else values[name] for name in names}
+            # What is not finite is null there: of a generation that failed, or infinity on the good side.
+            numbers: Any = {name: missing if values[name] is None else values[name] for name in names}
             if self._constraints and values["best_fitness"] is None:  # no candidate was feasible
                 numbers["best_fitness"] = -good
             mean, std = (torch.tensor(values[name], dtype=torch.float64) for name in ("mean", "std"))
@@ -612,6 +668,9 @@ class _Search(Callback):
         if _SEEN in record.metrics:
             self._noise_seen = True
             reasons = (_NOISE,) if self._adapts_to_noise and self._is_first else reasons
+        self._failed = self._failed + 1 if math.isnan(record.generation_best) else 0
+        if self._failed >= MOST_FAILURES:
+            reasons = ("failed",)
         self._reason = reasons[0] if reasons else None
 
 
@@ -627,6 +686,11 @@ def _within(bounds: Any, mean: Any, std: Any) -> tuple[Any, Any]:
     if std is None and not np.isfinite(high - low).all():
         raise ValueError(f"expected std, or finite bounds, got {bounds!r}")
     return (low + high) / 2 if mean is None else mean, (high - low) / 4 if std is None else std
+
+
+def _has_success(search: CrossEntropyMethod) -> bool:
+    """Return whether a candidate of a search has a value, or may be compared by its violation."""
+    return _violation(search) < math.inf and not math.isnan(search.best_fitness)
 
 
 def _violation(search: CrossEntropyMethod) -> float:
