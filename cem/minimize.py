@@ -54,17 +54,22 @@ _SYNONYMS = {
     **dict.fromkeys(("maxfun", "maxfev", "maxfevals", "maxiter", "n_trials"), "Budget"),
 }
 _CONVERGED = ("std", "fitness_range")
+_AS_ASKED = ("target", "xtol", "ftol")
 _CUT_SHORT = ("time_limit", "signal", "requested")
 _NOISE, _SEEN = "noise", "noise_seen"  # reason and metric of a search whose first mean had two values
 _FIRST = ("first_mean_fitness", "first_fitness_range")  # metrics of its first generation
 _NOISY = 1e-6  # of the range of the first generation: two values that differ by more are noise
 _SAME = 1e-8  # of the range of fitness seen: two searches found the same
+_AGREEING = 3  # searches with large populations that find the same end one with a budget
 _COLUMNS = ("evaluations", "best_fitness", "generation_best", "elite_mean", "std_mean", "population_size")
 _MESSAGES = {
     "target": "the best value is as good as the target",
+    "xtol": "every standard deviation is below xtol",
+    "ftol": "the values of recent generations differ by less than ftol",
     "std": "the standard deviations have shrunk to next to nothing",
     "fitness_range": "the values of recent generations differ by next to nothing",
     "stagnation": "the best value has not improved for many generations",
+    "restarts_agree": "restarts found the same",
     "budget": "the budget of evaluations is spent",
     "time_limit": "the time limit has passed",
     "signal": "a signal, such as Ctrl-C, asked to stop",
@@ -169,6 +174,8 @@ class Options(TypedDict, total=False):
     constraints: Any
     budget: float | None
     target: float | None
+    xtol: float
+    ftol: float
     time_limit_s: float | None
     config: CEMConfig | None
     population_size: float | None
@@ -192,6 +199,8 @@ class Options(TypedDict, total=False):
 
 
 _DEFAULTS: Options = {
+    "xtol": 0.0,
+    "ftol": 0.0,
     "asynchronous": False,
     "catch": (),
     "callbacks": (),
@@ -260,9 +269,13 @@ def minimize(objective: Callable[..., Any], mean: Any = None, std: Any = None, *
               none is above 0 where a candidate is feasible, shape (N, m) or (N,), of one (m,) or ();
               but for a dict of parameters also ``scipy.optimize.LinearConstraint``,
               ``NonlinearConstraint`` and dicts. Ends that are equal have to be met within 1e-6.
-            * ``budget``: the most evaluations; a number without a fraction, such as 1e4. None: 10,000 dim,
-              and an end where two searches with large populations found the same.
+            * ``budget``: the most evaluations; a number without a fraction, such as 1e4. None: 10,000 dim.
+              Without ``restarts`` a search ends earlier where those with large populations found the same:
+              without a budget two, within one three, between which none converged to another value.
             * ``target``: a fitness that is good enough. ``time_limit_s``: of the whole call, in seconds.
+            * ``xtol``, ``ftol``: the precision that is asked for, above 0: the call ends, without restarts,
+              where the standard deviations of all parameters but integers are below ``xtol``, in units of
+              ``x``, or where elites and the best of recent generations differ by at most ``ftol``.
             * ``config``: a ``CEMConfig``. ``population_size``: candidates per generation.
             * ``restarts``: the most restarts. None: those within the budget, or 0 without evolution paths.
             * ``vectorize``: True: ``objective`` takes one candidate and is vectorised by
@@ -372,6 +385,7 @@ class _Search(Callback):
         self._callbacks = as_callbacks(options["callbacks"])
         target = options["target"]
         self._target = None if target is None else check_real("target", target)
+        self._precision = [check_real(name, options[name], 0.0) for name in ("xtol", "ftol")]
         if mean is None or std is None:
             mean, std = _within(options["bounds"], mean, std)
         self._mean, self._std = mean, std
@@ -400,7 +414,7 @@ class _Search(Callback):
         self._size = check_integer("population_size", size, 2)
         restarts = 0 if restarts is None and not config.paths else restarts
         self._restarts = None if restarts is None else check_integer("restarts", restarts, 0)
-        self._ends_by_itself = budget is None and self._restarts is None
+        self._enough = math.inf if self._restarts is not None else 1 if budget is None else _AGREEING
         budget = max(self._size, 10_000 * dim) if budget is None else budget
         self._budget = check_integer("budget", budget, self._size)
         self._found: list[CrossEntropyMethod] = []
@@ -442,7 +456,7 @@ class _Search(Callback):
     def _searched(self) -> str:
         """Search, and again from the start; return why the last search ended."""
         left, regimes, columns = self._budget, _Regimes(self._size), self._columns
-        population, scale, most = self._size, 1.0, left
+        population, scale, most, agreeing = self._size, 1.0, left, 0
         for restart in count():
             start = self._draw_start(restart, population, scale)
             trainer = self._begun(restart, population, start, max(1, min(most, left) // population))
@@ -474,12 +488,15 @@ class _Search(Callback):
                     break
             elif found_before is None:
                 self._misses += 1
-            if reason in ("target", *_CUT_SHORT):
+            if reason in (*_AS_ASKED, *_CUT_SHORT):
                 break
-            if found_before and is_large and reason in _CONVERGED and self._ends_by_itself:
-                gap = abs(optimizer.best_fitness - found_before.best_fitness)
-                if gap <= _SAME * abs(columns["elite_mean"][0] - columns["best_fitness"][-1]):
-                    break
+            if reason in _CONVERGED:
+                gap = abs(optimizer.best_fitness - (found_before or optimizer).best_fitness)
+                first = next(filter(math.isfinite, columns["elite_mean"]), math.nan)
+                is_same = gap <= _SAME * abs(first - columns["best_fitness"][-1])
+                agreeing = agreeing + is_large if is_same else 0
+                if found_before and is_same and is_large and agreeing >= self._enough:
+                    return "restarts_agree"
             if self._found:
                 population, scale, most = regimes.next(self._seed, left)
             if left < population:
@@ -536,9 +553,14 @@ class _Search(Callback):
         self._is_first = not (self._found or self._noisy)
         self._failed = 0  # generations, one after another
         state = optimizer.state
+        may_move = (state.std_floor, state.variance_schedule, state.discrete)
+        if may_move == (None, None, None) and not state.std.any():
+            raise ValueError(f"expected std > 0 of a parameter at least, got {self._std}: nothing can move")
         patient = self._noisy or self._constraints is not None
         earlier = self._best().best_fitness if self._found and self._constraints is None else None
-        self._termination = Termination(state.settings, state.std, self._target, patient, earlier)
+        self._termination = Termination(
+            state.settings, state.std, self._target, patient, earlier, *self._precision
+        )
         callbacks = [*([ProgressBar()] if options["progress"] else []), *self._callbacks, self]
         objective: Objective = self._evaluator
         first_mean: _FirstMean | None = None
