@@ -25,7 +25,7 @@ from torch import Tensor
 
 from cem.core.evaluation import Evaluation, Objective, as_evaluation
 from cem.optimizer import CrossEntropyMethod
-from cem.run.checkpoint import CheckpointError
+from cem.run.checkpoint import CheckpointError, check_same_run
 from cem.run.stopping import _SIGNALS, Interrupted, StopRequest
 from kernels.support.checks import check_integer
 from kernels.support.cores import usable_cores
@@ -411,10 +411,14 @@ class _Journal:
         self.values: list[float | None] = []
         first, *lines = whole.splitlines() or [b""]
         expected = json.dumps(search).encode()
-        if whole and first != expected:
-            wanted, got = expected.decode(), first.decode(errors="replace")
-            remedy = "resume that search, or choose another folder"
-            raise CheckpointError(f"{path}: expected evaluations of {wanted}, got those of {got}: {remedy}")
+        if whole:
+            try:
+                found = dict(json.loads(first))
+            except (ValueError, TypeError) as error:
+                raise CheckpointError(
+                    f"{path}: expected a search in its first line, got {first!r}"
+                ) from error
+            check_same_run(path, json.loads(expected), found)
         for line in lines:
             try:
                 number, index, x, value = (json.loads(line)[name] for name in _JOURNAL)

@@ -33,6 +33,7 @@ from cem.optimizer import CrossEntropyMethod
 from cem.run import ranks
 from cem.run.callbacks import Callback, MetricsWriter, ProgressBar, as_callbacks
 from cem.run.checkpoint import Checkpointer
+from cem.run.code_digest import digest_code
 from cem.run.constraints import Constrained, Constraints
 from cem.run.stopping import Interrupted, StopRequest
 from cem.run.trainer import MOST_FAILURES, Trainer
@@ -81,6 +82,7 @@ _FAILED = (
     "every candidate of several generations failed, by an exception, NaN or the infinity on the bad side: "
     "the search begins again elsewhere while there is budget"
 )
+_FINISHED = "the search in {} had ended: this is its result, without a new evaluation"
 _INFEASIBLE = "no candidate is feasible: the one of the least violation violates a constraint by {:.3g}"
 _Vector = TypeVar("_Vector")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -364,6 +366,7 @@ class _Search(Callback):
         check_flags(**{name: options[name] for name in flags})
         self._objective, self._maximize = objective, maximize
         self._name = describe_callable(objective)
+        self._code = "" if options["checkpoint"] is None else digest_code(objective, options["constraints"])
         self._adapts_to_noise = options["config"] is None and options["population_size"] is None
         self._space = Space(mean) if isinstance(mean, Mapping) else None
         if self._space is not None:
@@ -422,6 +425,7 @@ class _Search(Callback):
         self._columns: dict[str, list[float]] = {name: [] for name in _COLUMNS}
         self._reason: str | None = None
         self._noise_seen = False
+        self._is_resumed = options["checkpoint"] is not None  # and nothing else: no generation was made
         self._misses = 0  # starts without a success, before the first one with a success
 
     def run(self) -> Result[Any]:
@@ -451,7 +455,10 @@ class _Search(Callback):
             if options["asynchronous"] and options["population_size"] is None:
                 most = max(self._size, self._budget // _LEAST_GENERATIONS)
                 self._size = min(self._size + self._evaluator.workers // 2, most)
-            return self._result(self._searched())
+            reason = self._searched()
+            if self._is_resumed and reason not in _CUT_SHORT:
+                warnings.warn(_FINISHED.format(options["checkpoint"]), RuntimeWarning, stacklevel=outside())
+            return self._result(reason)
 
     def _searched(self) -> str:
         """Search, and again from the start; return why the last search ended."""
@@ -577,6 +584,7 @@ class _Search(Callback):
             folder = Path(options["checkpoint"]) / f"restart-{restart:03d}"
             fingerprint = {
                 "objective": self._name,
+                "code": self._code,
                 "restart": restart,
                 "population_size": population,
                 "mean": self._first_mean.to(optimizer.dtype).tolist(),
@@ -675,6 +683,7 @@ class _Search(Callback):
 
     def on_generation(self, record: GenerationRecord) -> None:
         """Record the generation; raise Interrupted if there is a reason to end."""
+        self._is_resumed = False
         self._add(record)
         if self._reason is not None:
             raise Interrupted(self._reason)

@@ -60,7 +60,8 @@ class Termination:
 
         With noise nothing stagnates. ``xtol`` and ``ftol`` are the precision that is asked for; 0: none.
         """
-        self._xtol, self._ftol, self._integers = xtol, ftol, list(settings.config.integers)
+        self._xtol, self._ftol = xtol, ftol
+        self._real = np.delete(np.arange(len(first_std)), list(settings.config.integers))
         self.target = target
         self._maximize = settings.maximize
         self._earlier = math.inf if earlier is None else -earlier if settings.maximize else earlier
@@ -101,7 +102,7 @@ class Termination:
         found = []
         if self.target is not None and sign * record.best_fitness <= sign * self.target:
             found.append("target")
-        if self._xtol and np.delete(record.std.numpy(), self._integers).max(initial=0.0) < self._xtol:
+        if self._xtol and len(self._real) and record.std.numpy()[self._real].max() < self._xtol:
             found.append("xtol")
         if full and spread <= self._ftol > 0.0:
             found.append("ftol")
