@@ -366,7 +366,6 @@ class _Search(Callback):
         check_flags(**{name: options[name] for name in flags})
         self._objective, self._maximize = objective, maximize
         self._name = describe_callable(objective)
-        self._code = "" if options["checkpoint"] is None else digest_code(objective, options["constraints"])
         self._adapts_to_noise = options["config"] is None and options["population_size"] is None
         self._space = Space(mean) if isinstance(mean, Mapping) else None
         if self._space is not None:
@@ -385,6 +384,9 @@ class _Search(Callback):
             if self._space is not None:
                 named = partial(Named, space=self._space, by_column=not by_one)
             self._constraints = Constraints(options["constraints"], by_one=by_one, vmap=vmap, named=named)
+        if options["checkpoint"] is not None:
+            constraints = () if self._constraints is None else self._constraints.functions
+            self._code = digest_code(self._objective, *constraints)
         self._callbacks = as_callbacks(options["callbacks"])
         target = options["target"]
         self._target = None if target is None else check_real("target", target)
