@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import pickle
 import signal
 import threading
@@ -26,9 +25,10 @@ from torch import Tensor
 
 from cem.core.evaluation import Evaluation, Objective, as_evaluation
 from cem.optimizer import CrossEntropyMethod
-from cem.run.checkpoint import CheckpointError
+from cem.run.checkpoint import CheckpointError, check_same_run
 from cem.run.stopping import _SIGNALS, Interrupted, StopRequest
 from kernels.support.checks import check_integer
+from kernels.support.cores import usable_cores
 from kernels.support.files import check_own
 
 Workers = int | Executor | Callable[..., Iterable[Any]]
@@ -59,7 +59,8 @@ class Evaluator:
     The options are those of ``minimize``. A lazy map is left between two items, another one not.
 
     Attributes:
-        failures: The candidates that failed; their fitness is NaN.
+        failures: The candidates that failed: by an exception, a time out, a worker that died, NaN, or the
+            infinity on the bad side. Nothing waits for values of populations on a GPU: those are not counted.
         evaluations: The candidates evaluated, failed ones and those of an interrupted generation included.
         best: The fittest of them and its fitness; None before the first, and for a function of populations.
         workers: The candidates evaluated side by side; 0 where that is not known.
@@ -96,9 +97,9 @@ class Evaluator:
         if timeout_s is not None and not isinstance(workers, int):
             raise ValueError("expected a number of workers for timeout_s: only a process can be killed")
         if not (workers is None or callable(workers) or isinstance(workers, Executor)):
-            workers = len(os.sched_getaffinity(0)) if workers == -1 else check_integer("workers", workers, 1)
-            workers = None if workers == 1 and timeout_s is None else workers
-        if workers is not None and not callable(workers):
+            workers = usable_cores() if workers == -1 else check_integer("workers", workers, 1)
+        is_alone = workers == 1 and timeout_s is None  # this process is the worker
+        if not (workers is None or callable(workers) or is_alone):
             self._pool = _Pool(self._evaluate, workers, timeout_s)
         self.workers = workers if isinstance(workers, int) else getattr(workers, "_max_workers", 0)
         by_one = vectorize == "loop" or workers is not None
@@ -117,8 +118,8 @@ class Evaluator:
             self._journal.file.close()
         self._journal = None if path is None or not self._by_one else _Journal(path, search, generation)
         if self._journal is not None:
-            self.evaluations += self._journal.evaluations
-            self.failures += self._journal.failures
+            self.evaluations += len(self._journal.values)
+            self.failures += sum(map(self._has_failed, self._journal.values))
 
     def __enter__(self) -> Evaluator:
         return self
@@ -137,7 +138,6 @@ class Evaluator:
         except Interrupted:
             raise
         except self._catch:
-            self.failures += len(candidates)
             found = candidates[:, 0] * math.nan
         except Exception as error:
             if self._vmap:
@@ -154,6 +154,10 @@ class Evaluator:
             hint = "one number for each candidate" if self._vmap else _HINT
             raise ValueError(f"expected fitness of shape ({size},), got {tuple(given)}: {hint}")
         self.evaluations += size
+        if not getattr(fitness, "is_cuda", False):
+            values = fitness.tolist() if hasattr(fitness, "tolist") else fitness
+            if not math.isfinite(sum(values)):
+                self.failures += sum(map(self._has_failed, values))
         return evaluation
 
     def in_any_order(self, search: CrossEntropyMethod) -> Objective:
@@ -162,8 +166,10 @@ class Evaluator:
         It draws the candidates itself; some are of earlier generations than that in which they are done.
         """
         pool = self._pool
+        if self.workers == 1 and pool is None:
+            return self  # one worker finishes candidates in order
         if not self.workers or pool is None:
-            raise ValueError("expected workers > 1, or an Executor that says how many, for asynchronous=True")
+            raise ValueError("expected workers, or an Executor that says how many, for asynchronous=True")
 
         def evaluate(candidates: Any, generation: int) -> Evaluation:
             done: list[Any] = []
@@ -219,12 +225,16 @@ class Evaluator:
     def _counted(self, candidate: Any, value: float | None, *, known: bool = False) -> float:
         """Count an evaluation, unless it was known; return the fitness of the candidate, maybe the best."""
         self.evaluations += not known
-        self.failures += value is None and not known
+        self.failures += self._has_failed(value) and not known
         if value is None:
             return math.nan
         if self._sign * value > (-math.inf if self.best is None else self._sign * self.best[1]):
             self.best = candidate, value
         return value
+
+    def _has_failed(self, value: float | None) -> bool:
+        """Return whether a fitness, None for no value, is NaN or the infinity on the bad side."""
+        return value is None or not self._sign * value > -math.inf
 
     def _evaluated(
         self, items: list[Any], generation: int, device: Any
@@ -403,6 +413,7 @@ class _Journal:
 
     Attributes:
         known: Candidate and fitness by generation and index, of the generations that no checkpoint has.
+        values: The fitness of all candidates.
     """
 
     def __init__(self, path: Path, search: Mapping[str, Any], generation: int) -> None:
@@ -410,21 +421,24 @@ class _Journal:
         content = path.read_bytes() if path.exists() else b""
         whole = content[: content.rfind(b"\n") + 1]  # the last line may be torn
         self.known: dict[tuple[int, int], tuple[list[float], float | None]] = {}
-        self.evaluations = self.failures = 0
+        self.values: list[float | None] = []
         first, *lines = whole.splitlines() or [b""]
         expected = json.dumps(search).encode()
-        if whole and first != expected:
-            wanted, got = expected.decode(), first.decode(errors="replace")
-            remedy = "resume that search, or choose another folder"
-            raise CheckpointError(f"{path}: expected evaluations of {wanted}, got those of {got}: {remedy}")
+        if whole:
+            try:
+                found = dict(json.loads(first))
+            except (ValueError, TypeError) as error:
+                raise CheckpointError(
+                    f"{path}: expected a search in its first line, got {first!r}"
+                ) from error
+            check_same_run(path, json.loads(expected), found)
         for line in lines:
             try:
                 number, index, x, value = (json.loads(line)[name] for name in _JOURNAL)
                 value = None if value is None else float(value)
             except (ValueError, TypeError, KeyError) as error:
                 raise ValueError(f"{path}: expected an evaluation, got {line!r}") from error
-            self.evaluations += 1
-            self.failures += value is None
+            self.values.append(value)
             if number >= generation:
                 self.known[number, index] = x, value
         self._had = {tuple(x) for x, _ in self.known.values()}

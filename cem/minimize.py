@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from cem.core.backend import mix_seed
-from cem.core.bounds import ends_of
+from cem.core.bounds import check_bounds, ends_of
 from cem.core.checks import Seed, as_real, check_real, draw_seed, outside
 from cem.core.config import CEMConfig
 from cem.core.evaluation import Evaluation, Objective, as_evaluation, call_with_copies, copy_of
@@ -33,9 +33,10 @@ from cem.optimizer import CrossEntropyMethod
 from cem.run import ranks
 from cem.run.callbacks import Callback, MetricsWriter, ProgressBar, as_callbacks
 from cem.run.checkpoint import Checkpointer
+from cem.run.code_digest import digest_code
 from cem.run.constraints import Constrained, Constraints
 from cem.run.stopping import Interrupted, StopRequest
-from cem.run.trainer import Trainer
+from cem.run.trainer import MOST_FAILURES, Trainer
 from cem.space import Named, Space
 from kernels.support.checks import check_flags, check_integer
 from kernels.support.names import did_you_mean
@@ -55,25 +56,35 @@ _SYNONYMS = {
     **dict.fromkeys(("maxfun", "maxfev", "maxfevals", "maxiter", "n_trials"), "Budget"),
 }
 _CONVERGED = ("std", "fitness_range")
-_CUT_SHORT = ("time_limit", "signal", "requested", "failed")
+_AS_ASKED = ("target", "xtol", "ftol")
+_CUT_SHORT = ("time_limit", "signal", "requested")
 _NOISE, _SEEN = "noise", "noise_seen"  # reason and metric of a search whose first mean had two values
 _FIRST = ("first_mean_fitness", "first_fitness_range")  # metrics of its first generation
 _NOISY = 1e-6  # of the range of the first generation: two values that differ by more are noise
 _SAME = 1e-8  # of the range of fitness seen: two searches found the same
+_AGREEING = 3  # searches with large populations that find the same end one with a budget
 _COLUMNS = ("evaluations", "best_fitness", "generation_best", "elite_mean", "std_mean", "population_size")
 _MESSAGES = {
     "target": "the best value is as good as the target",
+    "xtol": "every standard deviation is below xtol",
+    "ftol": "the values of recent generations differ by less than ftol",
     "std": "the standard deviations have shrunk to next to nothing",
     "fitness_range": "the values of recent generations differ by next to nothing",
     "stagnation": "the best value has not improved for many generations",
     "diverged": "the standard deviations have grown without an end: the constraints do not hold the search",
+    "restarts_agree": "restarts found the same",
     "budget": "the budget of evaluations is spent",
     "time_limit": "the time limit has passed",
     "signal": "a signal, such as Ctrl-C, asked to stop",
     "requested": "a callback asked to stop",
     "noise": "the objective is noisy",
-    "failed": "every candidate of three generations, one after another, failed",
+    "failed": "every candidate of the last generations failed",
 }
+_FAILED = (
+    "every candidate of several generations failed, by an exception, NaN or the infinity on the bad side: "
+    "the search begins again elsewhere while there is budget"
+)
+_FINISHED = "the search in {} had ended: this is its result, without a new evaluation"
 _INFEASIBLE = "no candidate is feasible: the one of the least violation violates a constraint by {:.3g}"
 _Vector = TypeVar("_Vector")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -93,11 +104,13 @@ class Result(Generic[_Vector]):
             says: the answer where the fitness is noisy.
         std: The last standard deviation of that restart, shape (dim,).
         reason: Why the last restart ended: a reason of ``cem.core.termination``, ``"budget"``,
-            ``"time_limit"``, ``"signal"``, ``"requested"`` or ``"failed"``.
+            ``"restarts_agree"``, ``"time_limit"``, ``"signal"``, ``"requested"`` or ``"failed"``.
         evaluations: The candidates evaluated.
         generations: The generations of all restarts.
         restarts: The restarts made, 0 for a single search.
-        failures: The candidates that failed by an exception, a time out or a worker that died.
+        failures: The candidates that failed: by an exception, a time out, a worker that died, NaN, or the
+            infinity on the bad side; of a search that was resumed those that were called one by one, and
+            those since then.
         settings: What was chosen, or given: ``config``, ``population_size`` (the first one), ``restarts``
             (the most; None: those within the budget), ``budget`` and ``noise``: whether it was seen.
         history: Lists of one entry per recorded generation: ``evaluations``, ``best_fitness`` of all
@@ -129,7 +142,7 @@ class Result(Generic[_Vector]):
 
     @property
     def success(self) -> bool:
-        """Whether the search ended by itself, at the target or the budget, with a finite, feasible value."""
+        """Whether a finite, feasible value is known and the search was not cut short."""
         return math.isfinite(self.fun) and not self.violation and self.reason not in _CUT_SHORT
 
     @property
@@ -167,6 +180,8 @@ class Options(TypedDict, total=False):
     tolerance: float | None
     budget: float | None
     target: float | None
+    xtol: float
+    ftol: float
     time_limit_s: float | None
     config: CEMConfig | None
     population_size: float | None
@@ -190,6 +205,8 @@ class Options(TypedDict, total=False):
 
 
 _DEFAULTS: Options = {
+    "xtol": 0.0,
+    "ftol": 0.0,
     "asynchronous": False,
     "catch": (),
     "callbacks": (),
@@ -262,9 +279,13 @@ def minimize(objective: Callable[..., Any], mean: Any = None, std: Any = None, *
               parameters ``LinearConstraint``. Equal ends are an equality.
             * ``tolerance``: the most by which an equality may be missed, and an inequality while no candidate
               meets it, in the constraints' own units. None: 1e-6.
-            * ``budget``: the most evaluations; a number without a fraction, such as 1e4. None: 10,000 dim,
-              and an end where two searches with large populations found the same.
+            * ``budget``: the most evaluations; a number without a fraction, such as 1e4. None: 10,000 dim.
+              Without ``restarts`` a search ends earlier where those with large populations found the same:
+              without a budget two, within one three, between which none converged to another value.
             * ``target``: a fitness that is good enough. ``time_limit_s``: of the whole call, in seconds.
+            * ``xtol``, ``ftol``: the precision that is asked for, above 0: the call ends, without restarts,
+              where the standard deviations of all parameters but integers are below ``xtol``, in units of
+              ``x``, or where elites and the best of recent generations differ by at most ``ftol``.
             * ``config``: a ``CEMConfig``. ``population_size``: candidates per generation.
             * ``restarts``: the most restarts. None: those within the budget, or 0 without evolution paths.
             * ``vectorize``: True: ``objective`` takes one candidate and is vectorised by
@@ -383,11 +404,13 @@ class _Search(Callback):
                 named=named,
                 tolerance=options["tolerance"],
             )
-        elif options["tolerance"] is not None:
-            raise TypeError("expected tolerance with constraints, got none of them")
+        if options["checkpoint"] is not None:
+            constraints = () if self._constraints is None else self._constraints.functions
+            self._code = digest_code(self._objective, *constraints)
         self._callbacks = as_callbacks(options["callbacks"])
         target = options["target"]
         self._target = None if target is None else check_real("target", target)
+        self._precision = {name: check_real(name, options[name], 0.0) for name in ("xtol", "ftol")}
         if mean is None or std is None:
             mean, std = _within(options["bounds"], mean, std)
         self._mean, self._std = mean, std
@@ -417,7 +440,7 @@ class _Search(Callback):
         self._size = check_integer("population_size", size, 2)
         restarts = 0 if restarts is None and not config.paths else restarts
         self._restarts = None if restarts is None else check_integer("restarts", restarts, 0)
-        self._ends_by_itself = budget is None and self._restarts is None
+        self._enough = math.inf if self._restarts is not None else 1 if budget is None else _AGREEING
         budget = max(self._size, 10_000 * dim) if budget is None else budget
         self._budget = check_integer("budget", budget, self._size)
         self._found: list[CrossEntropyMethod] = []
@@ -425,6 +448,8 @@ class _Search(Callback):
         self._columns: dict[str, list[float]] = {name: [] for name in _COLUMNS}
         self._reason: str | None = None
         self._noise_seen = False
+        self._is_resumed = options["checkpoint"] is not None  # and nothing else: no generation was made
+        self._misses = 0  # starts without a success, before the first one with a success
 
     def run(self) -> Result[Any]:
         """Search until there is a reason to end, and return what was found."""
@@ -453,14 +478,18 @@ class _Search(Callback):
             if options["asynchronous"] and options["population_size"] is None:
                 most = max(self._size, self._budget // _LEAST_GENERATIONS)
                 self._size = min(self._size + self._evaluator.workers // 2, most)
-            return self._result(self._searched())
+            reason = self._searched()
+            if self._is_resumed and reason not in _CUT_SHORT:
+                warnings.warn(_FINISHED.format(options["checkpoint"]), RuntimeWarning, stacklevel=outside())
+            return self._result(reason)
 
     def _searched(self) -> str:
         """Search, and again from the start; return why the last search ended."""
         left, regimes, columns = self._budget, _Regimes(self._size), self._columns
-        population, scale, most = self._size, 1.0, left
+        population, scale, most, agreeing = self._size, 1.0, left, 0
         for restart in count():
-            trainer = self._begun(restart, population, scale, max(1, min(most, left) // population))
+            start = self._draw_start(restart, population, scale)
+            trainer = self._begun(restart, population, start, max(1, min(most, left) // population))
             ended = trainer.run().reason if self._reason is None else "requested"
             optimizer = trainer.optimizer
             if restart == 0:
@@ -477,43 +506,96 @@ class _Search(Callback):
                     self._noisy, self._config = True, replace(self._config, mean_averaging=0.2)
                     continue
                 reason = "budget"
-            found_before = self._best() if self._found else None
-            self._found.append(optimizer)
-            if self._noisy or restart == self._restarts or reason in ("target", *_CUT_SHORT):
-                break
+            if reason == "failed":
+                warnings.warn(_FAILED, RuntimeWarning, stacklevel=outside())
             is_large = regimes.spent(spent)
-            if found_before and is_large and reason in _CONVERGED and self._ends_by_itself:
-                gap = abs(optimizer.best_fitness - found_before.best_fitness)
-                if gap <= _SAME * abs(columns["elite_mean"][0] - columns["best_fitness"][-1]):
+            found_before = self._best() if self._found else None
+            if _has_success(optimizer):
+                self._found.append(optimizer)
+                if found_before is None:  # later searches begin where one has succeeded
+                    self._mean, self._std = start
+                if self._noisy or len(self._found) - 1 == self._restarts:
                     break
-            population, scale, most = regimes.next(self._seed, left)
-            if left < population:
+            elif found_before is None:
+                self._misses += 1
+            if reason in (*_AS_ASKED, *_CUT_SHORT):
                 break
-        return reason
+            if reason in _CONVERGED:
+                gap = abs(optimizer.best_fitness - (found_before or optimizer).best_fitness)
+                first = next(filter(math.isfinite, columns["elite_mean"]), math.nan)
+                is_same = gap <= _SAME * abs(first - columns["best_fitness"][-1])
+                agreeing = agreeing + is_large if is_same else 0
+                if found_before and is_same and is_large and agreeing >= self._enough:
+                    return "restarts_agree"
+            if self._found:
+                population, scale, most = regimes.next(self._seed, left)
+            if left < population:
+                if reason == "failed" and self._found:
+                    reason = "budget"
+                break
+        return reason if self._found or reason in _CUT_SHORT else "failed"
 
-    def _begun(self, restart: int, population: int, scale: float, generations: int) -> Trainer:
-        """Return the loop of a search, resumed where a checkpoint of it was left."""
-        options, seed, mean, std = self._options, self._seed, self._mean, self._std
-        settings = {
+    def _draw_start(self, restart: int, population: int, scale: float) -> tuple[Any, Any]:
+        """Return the first mean and standard deviation of a search.
+
+        A mean with a smaller standard deviation is drawn so that the first candidates are in all as wide as
+        those of the start. After starts without a success it is drawn uniformly between two bounds, and from
+        an ever wider distribution where a parameter has fewer.
+        """
+        mean, std = self._mean, self._std
+        is_elsewhere = self._misses > 0 and not self._found
+        if scale == 1.0 and not is_elsewhere:
+            return mean, std
+        whole = as_real("std", std).cpu()
+        wide, narrow = whole * math.sqrt(1.0 - scale**2), whole * scale
+        low = high = torch.zeros(())
+        if is_elsewhere:
+            limits = check_bounds(self._options["bounds"], as_real("mean", mean).double().cpu())
+            low, high = limits or (low - math.inf, high + math.inf)
+            wide = narrow = torch.where((high - low).isfinite(), whole, whole * (1 + self._misses))
+        seed = mix_seed(mix_seed(cast(int, self._seed), restart), 0)
+        drawn = CrossEntropyMethod(mean, wide, **self._settings(population), seed=seed)
+        place = drawn.ask()[0][: drawn.state.settings.normal]
+        if is_elsewhere:
+            uniform = random.Random(f"start {seed}").uniform
+            ends = zip(*(x.expand(len(place)).tolist() for x in (low, high, whole)), strict=True)
+            for index, (least, most, width) in enumerate(ends):
+                if math.isfinite(most - least) and width > 0:
+                    place[index] = uniform(least, most)
+        return place, narrow
+
+    def _settings(self, population: int) -> dict[str, Any]:
+        options = self._options
+        return {
             "population_size": population,
             "maximize": self._maximize,
             "config": self._config,
             **{name: options[name] for name in ("bounds", "backend", "device", "dtype")},
         }
+
+    def _begun(self, restart: int, population: int, start: tuple[Any, Any], generations: int) -> Trainer:
+        """Return the loop of a search, resumed where a checkpoint of it was left."""
+        options, seed = self._options, self._seed
         if seed is not None and restart:
             seed = mix_seed(seed, restart)
-        if scale < 1.0:  # drawn so that the first candidates are in all as wide as those of the start
-            whole = as_real("std", std)
-            wide = whole * math.sqrt(1.0 - scale**2)
-            drawn = CrossEntropyMethod(mean, wide, **settings, seed=mix_seed(cast(int, seed), 0))
-            mean, std = drawn.ask()[0][: drawn.state.settings.normal], whole * scale
-        optimizer: CrossEntropyMethod = self._kind(mean, std, **settings, seed=seed)
-        self._reason, self._optimizer, self._is_first = None, optimizer, restart == 0
+        optimizer: CrossEntropyMethod = self._kind(*start, **self._settings(population), seed=seed)
+        self._reason, self._optimizer = None, optimizer
+        self._is_first = not (self._found or self._noisy)
+        self._failed = 0  # generations, one after another
         state = optimizer.state
+        may_move = (state.std_floor, state.variance_schedule, state.discrete)
+        if may_move == (None, None, None) and not state.std.any():
+            raise ValueError(f"expected std > 0 of a parameter at least, got {self._std}: nothing can move")
         constrained = self._constraints is not None
         earlier = self._best().best_fitness if self._found and not constrained else None
         self._termination = Termination(
-            state.settings, state.std, self._target, self._noisy, earlier, constrained
+            state.settings,
+            state.std,
+            self._target,
+            self._noisy,
+            earlier,
+            constrained=constrained,
+            **self._precision,
         )
         callbacks = [*([ProgressBar()] if options["progress"] else []), *self._callbacks, self]
         objective: Objective = self._evaluator
@@ -522,14 +604,16 @@ class _Search(Callback):
             objective = ranks.shared(objective, self._stop)
         if options["asynchronous"]:
             objective = self._evaluator.in_any_order(optimizer)
-        elif not (restart or options["graph"] or self._constraints):
-            start = with_integers(state, self._first_mean.to(state.distribution))
-            objective = first_mean = _FirstMean(objective, start)
+        elif self._is_first and not (options["graph"] or self._constraints):
+            drawn = as_real("mean", start[0]).to(self._first_mean)
+            first = torch.cat([drawn, self._first_mean[len(drawn) :]])
+            objective = first_mean = _FirstMean(objective, with_integers(state, first.to(state.distribution)))
         checkpointer = None
         if options["checkpoint"] is not None:
             folder = Path(options["checkpoint"]) / f"restart-{restart:03d}"
             fingerprint = {
                 "objective": self._name,
+                "code": self._code,
                 "restart": restart,
                 "population_size": population,
                 "mean": self._first_mean.to(optimizer.dtype).tolist(),
@@ -565,7 +649,8 @@ class _Search(Callback):
     def _best(self) -> CrossEntropyMethod:
         """Return the search that found the best candidate so far, the first of equal ones."""
         sign = 1.0 if self._maximize else -1.0
-        return max(self._found, key=lambda search: (*_feasibility(search), sign * search.best_fitness))
+        searches = self._found or [self._optimizer]
+        return max(searches, key=lambda search: (*_feasibility(search), sign * search.best_fitness))
 
     def _result(self, reason: str) -> Result[Any]:
         best, evaluator = self._best(), self._evaluator
@@ -591,7 +676,7 @@ class _Search(Callback):
             reason=reason,
             evaluations=evaluations,
             generations=self._generations,
-            restarts=len(self._found) - 1,
+            restarts=max(0, len(self._found) - 1),
             failures=evaluator.failures,
             settings={
                 "config": self._config,
@@ -604,16 +689,19 @@ class _Search(Callback):
         )
 
     def _better(self, a: float, b: float) -> float:
-        """Return the better of two values, the first of equal ones or where it is NaN."""
+        """Return the better of two values, the first of equal ones; NaN is none."""
+        if math.isnan(a):
+            return b
         return max(a, b) if self._maximize else min(a, b)
 
     def _replay(self, lines: Sequence[Mapping[str, Any]]) -> None:
         """Record the generations that a resumed run had recorded by its checkpoint."""
         good = math.inf if self._maximize else -math.inf
+        missing = good if self._optimizer.best_fitness == good else math.nan
         names = [n for n in GenerationRecord.__dataclass_fields__ if n not in ("metrics", "mean", "std")]
         for values in lines:
-            # What is not finite is null there, and can only be infinity on the good side.
-            numbers: Any = {name: good if values[name] is None else values[name] for name in names}
+            # What is not finite is null there: of a generation that failed, or infinity on the good side.
+            numbers: Any = {name: missing if values[name] is None else values[name] for name in names}
             if self._constraints and values["best_fitness"] is None:  # no candidate was feasible
                 numbers["best_fitness"] = -good
             mean, std = (torch.tensor(values[name], dtype=torch.float64) for name in ("mean", "std"))
@@ -622,6 +710,7 @@ class _Search(Callback):
 
     def on_generation(self, record: GenerationRecord) -> None:
         """Record the generation; raise Interrupted if there is a reason to end."""
+        self._is_resumed = False
         self._add(record)
         if self._reason is not None:
             raise Interrupted(self._reason)
@@ -637,6 +726,9 @@ class _Search(Callback):
         if _SEEN in record.metrics:
             self._noise_seen = True
             reasons = (_NOISE,) if self._adapts_to_noise and self._is_first else reasons
+        self._failed = self._failed + 1 if math.isnan(record.generation_best) else 0
+        if self._failed >= MOST_FAILURES:
+            reasons = ("failed",)
         self._reason = reasons[0] if reasons else None
 
 
@@ -652,6 +744,11 @@ def _within(bounds: Any, mean: Any, std: Any) -> tuple[Any, Any]:
     if std is None and not np.isfinite(high - low).all():
         raise ValueError(f"expected std, or finite bounds, got {bounds!r}")
     return (low + high) / 2 if mean is None else mean, (high - low) / 4 if std is None else std
+
+
+def _has_success(search: CrossEntropyMethod) -> bool:
+    """Return whether a candidate of a search has a value, or may be compared by its violation."""
+    return _violation(search) < math.inf and not math.isnan(search.best_fitness)
 
 
 def _violation(search: CrossEntropyMethod) -> float:

@@ -10,7 +10,6 @@ movie; the movie of the pendulum needs pygame.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kernels.support.interrupts import one_line_interrupts
 
 with one_line_interrupts():
+    from kernels.support.cores import usable_cores
     from kernels.support.files import check_writable
     from kernels.support.names import unknown_name
     from tetris.commands.command_line import Parser, one_line_errors, path_ending, run, seed, up_to
@@ -83,7 +83,7 @@ def half_cheetah(seed: int, render: bool = False) -> Task:
     view = {"render_mode": "rgb_array", "camera_name": "track", "width": 640, "height": 360}
     env: Any = gymnasium.make("HalfCheetah-v5", **(view if render else {})).unwrapped
     env.reset(seed=seed)
-    model, threads = env.model, len(os.sched_getaffinity(0))
+    model, threads = env.model, usable_cores()
     everything = mujoco.mjtState.mjSTATE_FULLPHYSICS
     size = mujoco.mj_stateSize(model, everything)
     data, pool = [mujoco.MjData(model) for _ in range(threads)], rollout.Rollout(nthread=threads)

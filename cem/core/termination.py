@@ -4,6 +4,9 @@ The tests are some of CMA-ES: N. Hansen, The CMA Evolution Strategy: A Tutorial,
 appendix B.3.
 
     "target"         the best fitness is as good as asked for
+    "xtol"           the standard deviation of every parameter that is no integer is below the precision asked
+                     for; an integer's never is, for it keeps a margin
+    "ftol"           the fitness of the elites, and of the best of recent generations, spans no more than that
     "std"            no standard deviation is above its relative floor, or above a tiny share of the first one
     "fitness_range"  the fitness of the elites, and of the best of recent generations, spans next to nothing,
                      or next to nothing beside what the best lacks to that of an earlier search
@@ -53,13 +56,18 @@ class Termination:
         target: float | None = None,
         noisy: bool = False,
         earlier: float | None = None,
+        xtol: float = 0.0,
+        ftol: float = 0.0,
         constrained: bool = False,
     ) -> None:
         """Begin with the first standard deviation, shape (dim,), and the best fitness of earlier searches.
 
         With noise nothing stagnates. With constraints a search may diverge: where the objective falls faster
-        outside than multipliers grow, nothing calls it back.
+        outside than multipliers grow, nothing calls it back. ``xtol`` and ``ftol`` are the precision that is
+        asked for; 0: none.
         """
+        self._xtol, self._ftol = xtol, ftol
+        self._real = np.delete(np.arange(len(first_std)), list(settings.config.integers))
         self.target = target
         self._maximize = settings.maximize
         self._earlier = math.inf if earlier is None else -earlier if settings.maximize else earlier
@@ -104,6 +112,10 @@ class Termination:
         found = []
         if self.target is not None and sign * record.best_fitness <= sign * self.target:
             found.append("target")
+        if self._xtol and len(self._real) and record.std.numpy()[self._real].max() < self._xtol:
+            found.append("xtol")
+        if full and spread <= self._ftol > 0.0:
+            found.append("ftol")
         if share < self._least:
             found.append("std")
         behind = sign * record.best_fitness - self._earlier  # -inf for a first search

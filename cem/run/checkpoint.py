@@ -131,13 +131,27 @@ class Checkpointer:
                 passed_over.append(str(error))
                 continue
             wanted = found if self.fingerprint is None else json.loads(json.dumps(self.fingerprint))
-            for name in sorted(wanted.keys() | found.keys()):
-                if wanted.get(name) != found.get(name):
-                    difference = f"expected {name} = {wanted.get(name)!r}, got {found.get(name)!r}"
-                    raise CheckpointError(f"{path.name}: belongs to another run: {difference}")
+            check_same_run(path, wanted, found)
             return LoadedCheckpoint(path, step, state, tuple(passed_over))
         reasons = "; ".join(passed_over) or "no file named checkpoint-NNNNNN.json"
         raise CheckpointError(f"expected a usable checkpoint in {self.folder}, got none ({reasons})")
+
+
+def check_same_run(path: Path, wanted: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+    """Raise CheckpointError if a file has the fingerprint of another run, or of code changed since then.
+
+    ``code`` is compared where both have one, of the same version of Python; see ``digest_code``.
+    """
+    for name in sorted((wanted.keys() | found.keys()) - {"code"}):
+        if wanted.get(name) != found.get(name):
+            difference = f"expected {name} = {wanted.get(name)!r}, got {found.get(name)!r}"
+            raise CheckpointError(f"{path.name}: belongs to another run: {difference}")
+    codes = [each["code"].split() for each in (wanted, found) if "code" in each]
+    if len(codes) == 2 and codes[0][0] == codes[1][0] and codes[0] != codes[1]:
+        raise CheckpointError(
+            f"{path}: expected the code of the objective and constraints that this folder was written with, "
+            "got another: choose another folder, or remove this one"
+        )
 
 
 def _signed(body: str) -> str:

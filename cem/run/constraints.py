@@ -45,7 +45,8 @@ class Constraints:
     """Constraints of any form that ``minimize`` takes, as one function of a population.
 
     Attributes:
-        described: What tells them from others.
+        described: What tells them from others, but for their code.
+        functions: The functions of a population.
         tolerance: The most by which one may be missed.
     """
 
@@ -67,6 +68,7 @@ class Constraints:
             self.tolerance = check_real("tolerance", tolerance, 0.0)
         several = given if isinstance(given, (list, tuple)) else [given]
         self._parts = [_part(each, by_one, vmap, named) for each in several]
+        self.functions = [function for function, *_ in self._parts]
         self.described = [
             f"{low.tolist()} <= {name} <= {high.tolist()}" for _, low, high, name in self._parts
         ]

@@ -27,7 +27,7 @@ _IN_A_GRAPH = 16  # records of one graph, where as many take less than four time
 _QUERIES = 100  # of the device, some microseconds each, before the first nap
 _SHORTEST_NAP, _LONGEST_NAP = 1e-4, 0.005  # the time between two queries, in seconds
 
-_MOST_FAILURES = 3  # failed generations, one after another, that end a run
+MOST_FAILURES = 3  # failed generations, one after another, that end a run
 Reason = Literal["finished", "time_limit", "signal", "requested", "failed"]
 
 
@@ -220,7 +220,7 @@ class Trainer:
     def _reason_to_stop(self) -> Reason | None:
         if self._generations is not None and self.optimizer.generation >= self._generations:
             return "finished"
-        if self._failures >= _MOST_FAILURES:
+        if self._failures >= MOST_FAILURES:
             return "failed"
         why, signum = self.stop.due
         if why == 2:
@@ -284,7 +284,7 @@ class Trainer:
             self._save()
             self._saved_at = time.monotonic()
         by_callback = self.stop.due == (2, 0) and due[0] < 2
-        if by_callback or self._failures >= _MOST_FAILURES:
+        if by_callback or self._failures >= MOST_FAILURES:
             raise Interrupted("the run ends with this generation")
 
     def _wait(self, snapshot: Snapshot) -> None:

@@ -33,6 +33,7 @@ from kernels.loader.toolchain import (
     find_torch,
     processor,
 )
+from kernels.support.cores import usable_cores
 
 _Result = TypeVar("_Result")
 
@@ -284,7 +285,7 @@ class Extension:
 
 def side_by_side(build: Callable[[Extension], _Result], extensions: Sequence[Extension]) -> list[_Result]:
     """Return what ``build`` makes of each library, as many at once as there are processors."""
-    with ThreadPoolExecutor(min(len(extensions), len(os.sched_getaffinity(0)))) as pool:
+    with ThreadPoolExecutor(min(len(extensions), usable_cores())) as pool:
         return list(pool.map(build, extensions))
 
 

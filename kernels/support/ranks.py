@@ -18,6 +18,8 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
+from kernels.support.cores import usable_cores
+
 TIMEOUT_S = 600.0
 """How long a rank waits for the others, in seconds; the variable ``CEM_TETRIS_RANK_TIMEOUT`` changes it."""
 
@@ -70,7 +72,7 @@ def _make_group() -> None:
     if gpus:
         torch.cuda.set_device(local % gpus)
     if os.environ.get("OMP_NUM_THREADS") == "1":  # by torchrun, which knows no better
-        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // max(1, of_host)))
+        torch.set_num_threads(max(1, usable_cores() // max(1, of_host)))
     backends = "cpu:gloo,cuda:nccl" if gpus >= max(1, of_host) else "gloo"
     from torch.distributed import PrefixStore, rendezvous  # type: ignore[attr-defined]
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from kernels.support.cores import usable_cores
 from kernels.support.files import write_text
 from measure import ROOT
 from tetris.training import run_folder
@@ -90,7 +91,7 @@ def machine(device: str) -> dict[str, Any]:
         "vectors": next((name for name, needed in _VECTORS.items() if needed <= flags), "no vectors"),
         "architecture": platform.machine(),
         "system": f"{platform.system()} {platform.release()}",
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": usable_cores(),
         "threads": torch.get_num_threads(),
         "load_average": os.getloadavg()[0],
     }

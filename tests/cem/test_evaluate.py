@@ -125,10 +125,31 @@ def test_workers_of_any_kind_give_what_one_process_gives():
     options = {"population_size": 6, "budget": 18, "restarts": 0, "seed": 1}
     expected = minimize(sphere, torch.ones(3), 1.0, vectorize="loop", **options)
     with ThreadPoolExecutor(3) as threads:
-        for workers in (-1, map, threads, threads.map):
+        for workers in (-1, 1, map, threads, threads.map):
             found = minimize(sphere, torch.ones(3), 1.0, workers=workers, **options)
             assert torch.equal(found.x, expected.x), workers
             assert found.history == expected.history
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("has_affinity", [False, True])  # macOS has none
+def test_a_machine_of_one_core_is_one_worker(monkeypatch, asynchronous, has_affinity):
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0})
+    if not has_affinity:
+        monkeypatch.delattr(os, "sched_getaffinity")
+    options = {"budget": 40, "asynchronous": asynchronous, "seed": 1}
+    result = minimize(lambda x: sphere(x), np.ones(3), 1.0, workers=-1, **options)
+    assert result.x.tolist() == minimize(sphere, np.ones(3), 1.0, workers=map, budget=40, seed=1).x.tolist()
+
+
+@pytest.mark.parametrize(("maximize", "bad"), [(False, math.inf), (True, -math.inf)])
+def test_what_has_no_value_has_failed_however_it_says_so(maximize, bad):
+    values = [1.0, bad, math.nan]
+    several = evaluator(lambda x: torch.tensor(values), maximize=maximize)
+    one = evaluator(lambda x: values[int(x[0]) % 4 - 1], vectorize="loop", maximize=maximize)
+    assert several(POPULATION, 0).fitness[0] == one(torch.tensor([[1.0], [2.0], [3.0]]), 0).fitness[0] == 1
+    assert several.failures == one.failures == 2
 
 
 class TestAsynchronous:

@@ -22,6 +22,8 @@ from cem import (
     CheckpointError,
     CrossEntropyMethod,
     Evaluation,
+    Float,
+    Int,
     Interrupted,
     maximize,
     minimize,
@@ -149,8 +151,8 @@ class TestReasons:
         result = minimize(sphere, START, 1.0, callbacks=[third_ends], seed=1)
         assert (result.reason, result.generations, result.success) == ("requested", 3, False)
 
-    @pytest.mark.parametrize("good", [0, 2])
-    def test_failures_are_counted_and_three_generations_of_them_end_a_search_with_what_was_found(self, good):
+    @pytest.mark.parametrize(("good", "reason"), [(0, "failed"), (2, "budget")])
+    def test_where_all_candidates_fail_the_search_begins_again_while_there_is_budget(self, good, reason):
         calls = []
 
         def fails(x):
@@ -160,12 +162,13 @@ class TestReasons:
             return float(sphere(x))
 
         options = {"vectorize": "loop", "catch": ZeroDivisionError, "population_size": 8, "seed": 1}
-        with pytest.warns(RuntimeWarning, match="all 8 candidates of generation . failed"):
-            result = minimize(fails, START, 1.0, **options)
-        assert (result.reason, result.generations, result.failures) == ("failed", good + 3, good + 24)
-        assert not result.success
+        with pytest.warns(RuntimeWarning) as warned:
+            result = minimize(fails, START, 1.0, budget=200, **options)
+        assert {"all 8", "every"} <= {str(each.message)[:5] for each in warned}
+        assert (result.reason, result.success) == (reason, good > 0)
+        assert result.evaluations > 180
+        assert result.failures == result.evaluations - 7 * good
         assert result.fun == pytest.approx(float(sphere(result.x)), nan_ok=True)
-        assert math.isfinite(result.fun) == (good > 0)
 
     def test_target(self):
         result = minimize(sphere, START, 1.0, target=0.1, seed=1)
@@ -186,7 +189,8 @@ class TestRestarts:
     def test_the_population_doubles_or_is_small_and_both_share_the_budget(self):
         generations = []  # of each search
         count = lambda record: generations.append(record.generation)  # noqa: E731
-        result = minimize(sphere, START, 1.0, population_size=10, budget=20_000, callbacks=[count], seed=1)
+        options = {"population_size": 10, "budget": 20_000, "callbacks": [count], "seed": 1}
+        result = minimize(rastrigin, START, 1.0, **options)  # restarts of the sphere would soon agree
         ends = [k for k, number in enumerate(generations) if [*generations, 1][k + 1] == 1]
         sizes = [int(result.history["population_size"][end]) for end in ends]
         spent = [size * generations[end] for size, end in zip(sizes, ends, strict=True)]
@@ -208,9 +212,69 @@ class TestRestarts:
 
     def test_without_a_budget_two_searches_that_agree_end_it(self):
         result = minimize(sphere, START, 1.0, seed=1)
-        assert (result.restarts, result.reason) == (1, "fitness_range")
+        assert (result.restarts, result.reason, result.success) == (1, "restarts_agree", True)
         assert result.evaluations < 3000
         assert minimize(sphere, START, 1.0, seed=1, restarts=0).evaluations < result.evaluations
+
+    def test_within_a_budget_three_searches_that_agree_end_it(self):
+        result = minimize(sphere, START, 1.0, budget=20_000, seed=1)
+        assert (result.reason, result.message) == ("restarts_agree", "restarts found the same")
+        assert result.evaluations < 8000
+        assert minimize(rastrigin, [2.5] * 4, 2.0, budget=20_000, seed=1).reason == "budget"
+
+    @pytest.mark.parametrize("name", ["xtol", "ftol"])
+    def test_a_precision_that_is_asked_for_ends_the_search(self, name):
+        coarse, fine = (minimize(sphere, START, 1.0, seed=1, **{name: tol}) for tol in (1e-2, 1e-6))
+        assert coarse.reason == fine.reason == name
+        assert coarse.evaluations < fine.evaluations < 1000
+        assert fine.fun < 1e-6
+        assert coarse.fun < 1e-2
+
+    def test_an_integer_has_no_precision(self):
+        space = {"a": Int(0, 9), "b": Float(0.0, 1.0)}
+        both = lambda p: abs(p["a"] - 3) + (p["b"] - 0.2) ** 2  # noqa: E731
+        result = minimize(both, space, budget=3000, xtol=1e-4, seed=1)
+        assert (result.reason, result.x["a"]) == ("xtol", 3)
+        alone = minimize(lambda p: abs(p["a"] - 3), {"a": Int(0, 9)}, budget=100, xtol=1e-4, seed=1)
+        assert alone.reason == "budget"
+
+    @pytest.mark.parametrize("std", [0.0, [0.0, 0.0, 0.0]])
+    def test_where_nothing_can_move_nothing_is_searched(self, std):
+        with pytest.raises(ValueError, match="expected std > 0"):
+            minimize(sphere, START, std)
+
+
+@pytest.mark.filterwarnings("ignore:all .* candidates of generation", "ignore:every candidate of several")
+class TestUndefined:
+    """Where the function has no value: the search goes on elsewhere."""
+
+    @pytest.mark.parametrize("bad", [math.inf, math.nan, None])
+    def test_a_start_or_a_restart_without_a_value_does_not_end_the_search(self, bad):
+        def positive(x):
+            return float(((x - 3) ** 2).sum()) if (x > 0).all() else 1 / 0 if bad is None else bad
+
+        options = {"vectorize": "loop", "catch": ZeroDivisionError, "seed": 0}
+        for dim, budget in ((1, 800), (5, 2000)):  # the seed of five parameters begins without a value
+            result = minimize(positive, bounds=[(-10, 10)] * dim, budget=budget, **options)
+            assert (result.success, result.fun < 1e-9, result.failures > 20) == (True, True, True)
+
+    @pytest.mark.parametrize("take", [np.array, torch.tensor])
+    def test_without_bounds_it_looks_ever_further_away(self, take):
+        where = np.where if take is np.array else torch.where
+        far = lambda x: where((x > 40).all(-1), -((x - 50) ** 2).sum(-1), -math.inf)  # noqa: E731
+        result = maximize(far, take([0.0, 0.0]), 1.0, budget=5000, seed=1)
+        assert result.success
+        assert abs(result.x - 50).max() < 1e-3
+        assert math.isfinite(result.history["best_fitness"][-1])
+
+    def test_a_resumed_search_is_the_one_that_was_not_stopped(self, tmp_path):
+        options = {"bounds": [(-10, 10)] * 5, "budget": 1000, "seed": 0}
+        positive = lambda x: np.where((x > 0).all(1), ((x - 3) ** 2).sum(1), np.nan)  # noqa: E731
+        whole = minimize(positive, **options)
+        minimize(positive, checkpoint=tmp_path, **options | {"budget": 500})
+        resumed = minimize(positive, checkpoint=tmp_path, **options)
+        assert (resumed.fun, resumed.restarts) == (whole.fun, whole.restarts)
+        np.testing.assert_equal(resumed.history, whole.history)
 
 
 def rosenbrock(x):
@@ -385,11 +449,12 @@ class TestResume:
         if interrupted.reason == ("signal" if ctrl_c else "requested"):
             assert interrupted.evaluations < whole.evaluations
             assert interrupted.restarts < whole.restarts
+            assert same(self.minimized(tmp_path, **options), whole)
         else:  # it ended before
             assert same(interrupted, whole)
         torch.rand(5)  # torch's generator is elsewhere by then
-        assert same(self.minimized(tmp_path, **options), whole)
-        assert same(self.minimized(tmp_path, **options), whole)  # and a finished one stays as it is
+        with pytest.warns(RuntimeWarning, match="had ended: this is its result, without a new evaluation"):
+            assert same(self.minimized(tmp_path, **options), whole)
 
     def test_lines_after_the_checkpoint_are_not_counted(self, tmp_path):
         whole = self.minimized(seed=3, restarts=0)

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from kernels.support.cores import usable_cores
 from kernels.support.files import check_own, flock, named_errors, read_bytes, write_text
 from kernels.support.names import meant_path
 from kernels.support.printable import printable
@@ -145,7 +146,7 @@ def start_record(device: str) -> dict[str, str]:
     """Return date, command, commit and hardware of this process; the GPU where the device is ``"cuda"``."""
     words = sys.argv[0].split() if " " in sys.argv[0] else ["python", sys.argv[0]]
     gpu = [torch.cuda.get_device_name()] if device == "cuda" and torch.cuda.is_available() else []
-    cores = counted(len(os.sched_getaffinity(0)), "core")
+    cores = counted(usable_cores(), "core")
     return {
         "date": f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC",
         "command": shlex.join([*words, *sys.argv[1:]]),
