@@ -604,7 +604,8 @@ class _Search(Callback):
             objective = ranks.shared(objective, self._stop)
         if options["asynchronous"]:
             objective = self._evaluator.in_any_order(optimizer)
-        elif self._is_first and not (options["graph"] or self._constraints):
+        is_in_order = not options["asynchronous"] or objective is self._evaluator  # one worker
+        if is_in_order and self._is_first and not (options["graph"] or self._constraints):
             drawn = as_real("mean", start[0]).to(self._first_mean)
             first = torch.cat([drawn, self._first_mean[len(drawn) :]])
             objective = first_mean = _FirstMean(objective, with_integers(state, first.to(state.distribution)))

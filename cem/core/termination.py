@@ -67,7 +67,7 @@ class Termination:
         asked for; 0: none.
         """
         self._xtol, self._ftol = xtol, ftol
-        self._real = np.delete(np.arange(len(first_std)), list(settings.config.integers))
+        self._real = np.delete(np.arange(len(first_std)), settings.config.integers_of(len(first_std)))
         self.target = target
         self._maximize = settings.maximize
         self._earlier = math.inf if earlier is None else -earlier if settings.maximize else earlier

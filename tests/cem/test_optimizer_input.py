@@ -138,7 +138,7 @@ def test_no_population_is_as_large_as_a_candidate(config):
 
 def test_integers_are_indices_or_flags():
     for integers in ([0, 2], [True, False, True], torch.tensor([True, False, True])):
-        assert CEMConfig(integers=integers).integers == (0, 2)
+        assert CEMConfig(integers=integers).integers_of(3) == [0, 2]
 
 
 def test_within_bounds_a_search_without_integers_is_by_transform():
