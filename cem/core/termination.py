@@ -67,7 +67,8 @@ class Termination:
         asked for; 0: none.
         """
         self._xtol, self._ftol = xtol, ftol
-        self._real = np.delete(np.arange(len(first_std)), settings.config.integers_of(len(first_std)))
+        integers = settings.config.integers_of(settings.normal)
+        self._real = np.delete(np.arange(settings.normal), integers)
         self.target = target
         self._maximize = settings.maximize
         self._earlier = math.inf if earlier is None else -earlier if settings.maximize else earlier
