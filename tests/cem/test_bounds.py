@@ -137,12 +137,3 @@ def test_by_transform_a_start_on_a_face_begins_half_a_standard_deviation_inside(
         assert float(make([start], std, 10, 0.0, 100.0, "transform").mean) == pytest.approx(
             expected, rel=1e-5
         )
-
-
-@pytest.mark.parametrize("handling", get_args(BoundHandling))
-def test_of_equal_fitness_the_first_candidate_stays_the_best(handling):
-    search = make([0.0, 0.5], 1.0, 10, -1.0, 2.0, handling)
-    first = search.ask()[0]
-    for _ in range(2):
-        search.tell(search.ask(), torch.zeros(10))
-        assert torch.equal(search.best, first)
