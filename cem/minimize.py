@@ -373,8 +373,6 @@ class _Search(Callback):
                 named=named,
                 tolerance=options["tolerance"],
             )
-        elif options["tolerance"] is not None:
-            raise TypeError("expected tolerance with constraints, got none of them")
         self._callbacks = as_callbacks(options["callbacks"])
         target = options["target"]
         self._target = None if target is None else check_real("target", target)
