@@ -2,6 +2,7 @@
 
 import math
 from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -74,6 +75,117 @@ class TestOptimum:
         best = result.history["best_fitness"]
         assert best == sorted(best, reverse=True)
         assert best[-2] > 2.1
+
+    @pytest.mark.parametrize("scale", [1.0, 1e9])
+    def test_an_equality_may_be_two_inequalities(self, scale):
+        def on_plane(x):
+            missed = scale * (x.sum(1) - 1)
+            return np.stack([missed, -missed], axis=1)
+
+        options = {"constraints": on_plane, "tolerance": scale * 1e-6, "budget": 3000}
+        result = minimize(sphere, np.zeros(3), 1.0, **options, seed=1)
+        assert result.success
+        assert result.violation == 0.0
+        assert abs(on_plane(result.x[None])).max() <= scale * 1e-6
+        assert result.fun == pytest.approx(1 / 3, abs=1e-5)
+
+    def test_a_tolerance_does_not_loosen_an_inequality_that_can_be_met(self):
+        result = minimize(sphere, START, 1.0, constraints=outside, tolerance=0.1, budget=2000, seed=1)
+        assert bool((result.x[:2] >= 1).all())
+
+
+class Problem(NamedTuple):
+    """A problem of the engineering literature, with its best known value."""
+
+    objective: Any
+    constraints: Any
+    bounds: Any
+    best: float
+    integers: Any = None
+
+
+def vessel(x):
+    shell, head, radius, length = x.T
+    return (
+        0.6224 * shell * radius * length
+        + 1.7781 * head * radius**2
+        + shell**2 * (3.1661 * length + 19.84 * radius)
+    )
+
+
+def vessel_constraints(x):
+    shell, head, radius, length = x.T
+    volume = np.pi * radius**2 * (length + 4 / 3 * radius)
+    return np.stack([0.0193 * radius - shell, 0.00954 * radius - head, 1_296_000 - volume], axis=1)
+
+
+def truss_constraints(x):
+    outer, inner = x.T
+    root = math.sqrt(2)
+    both = root * outer**2 + 2 * outer * inner
+    return np.stack([(root * outer + inner) / both, inner / both, 1 / (outer + root * inner)], axis=1) - 1
+
+
+def spring_constraints(x):
+    wire, coil, turns = x.T
+    shear = (4 * coil**2 - wire * coil) / (12566 * wire**3 * (coil - wire)) + 1 / (5108 * wire**2)
+    deflection = 1 - coil**3 * turns / (71785 * wire**4)
+    surge = 1 - 140.45 * wire / (coil**2 * turns)
+    return np.stack([deflection, shear - 1, surge, (wire + coil) / 1.5 - 1], axis=1)
+
+
+PROBLEMS = {
+    **{
+        f"product of {n}": Problem(lambda x: x.prod(1), lambda x: 1 - x, [(0, 100)] * n, 1.0)
+        for n in (2, 3, 5)
+    },
+    "vessel in steps": Problem(
+        lambda x: vessel(x / [16, 16, 1, 1]),
+        lambda x: vessel_constraints(x / [16, 16, 1, 1]),
+        [(1, 99), (1, 99), (10, 200), (10, 200)],
+        6059.714,
+        [0, 1],
+    ),
+    "vessel": Problem(vessel, vessel_constraints, [(0.0625, 6.1875)] * 2 + [(10, 200)] * 2, 5885.333),
+    "truss": Problem(lambda x: 100 * (x @ [math.sqrt(8), 1]), truss_constraints, [(0, 1)] * 2, 263.8958),
+    "spring": Problem(
+        lambda x: (x[:, 2] + 2) * x[:, 1] * x[:, 0] ** 2,
+        spring_constraints,
+        [(0.05, 2), (0.25, 1.3), (2, 15)],
+        0.0126652,
+    ),
+}
+
+
+def solve(name, *, seed, budget):
+    problem = PROBLEMS[name]
+    result = minimize(
+        problem.objective,
+        bounds=problem.bounds,
+        integers=problem.integers,
+        constraints=problem.constraints,
+        budget=budget,
+        seed=seed,
+    )
+    assert result.success
+    assert (problem.constraints(result.x[None]) <= 0).all()
+    assert result.fun > problem.best * (1 - 1e-5)
+    return result.fun
+
+
+class TestEngineering:
+    """Volumes and ratios are better by orders of magnitude where they are not feasible."""
+
+    @pytest.mark.parametrize("name", ["product of 2", "product of 3", "truss"])
+    def test_a_search_returns_from_outside(self, name):
+        assert solve(name, seed=1, budget=1500) == pytest.approx(PROBLEMS[name].best, rel=1e-3)
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("name", PROBLEMS)
+    def test_nine_of_ten_searches_find_the_best_known(self, name):
+        values = [solve(name, seed=seed, budget=7500) for seed in range(1, 11)]
+        near = [value <= PROBLEMS[name].best * 1.001 for value in values]
+        assert sum(near) >= 9
 
 
 class TestForms:

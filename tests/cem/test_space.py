@@ -131,9 +131,30 @@ def test_a_knapsack_is_filled_by_a_function_as_constraint(vectorize, total, tmp_
     assert row == {**{str(i): i in (0, 7) for i in range(8)}, "first": [2, 0, 1]}
 
 
-def test_constraints_of_a_dict_are_functions_alone():
+@pytest.mark.parametrize("vectorize", [None, False])
+def test_constraints_of_scipy_get_named_parameters(vectorize):
+    optimize = pytest.importorskip("scipy.optimize")
+    space = {"a": Float(0, 10), "b": Int(1, 9)}
+    total = lambda p, least=0: p["a"] + p["b"] - least  # noqa: E731
+    forms = [
+        optimize.NonlinearConstraint(total, 5, np.inf),
+        {"type": "ineq", "fun": total, "args": (5,)},
+    ]
+    for form in forms:
+        result = minimize(
+            lambda p: p["a"] ** 2 + 2 * p["b"],
+            space,
+            constraints=form,
+            budget=1000,
+            vectorize=vectorize,
+            seed=1,
+        )
+        assert result.x == {"a": pytest.approx(1), "b": 4}
+
+
+def test_a_matrix_does_not_constrain_a_dict():
     linear = SimpleNamespace(A=np.ones((1, 8)), lb=0, ub=3)  # as scipy.optimize.LinearConstraint has them
-    with pytest.raises(TypeError, match="of which a matrix does not know the names"):
+    with pytest.raises(TypeError, match="of which a matrix does not know the names, got"):
         minimize(loss, SPACE, constraints=[linear], seed=1)
     with pytest.raises(TypeError, match="expected neither std, bounds, integers nor families"):
         minimize(loss, SPACE, config=CEMConfig.cma(families=[Permutation(3)]), seed=1)

@@ -20,11 +20,14 @@ def reasons(
     target=None,
     every=1,
     earlier=None,
+    constrained=False,
 ):
     """The reasons after each generation of the best values of a search, or after every few."""
     config = CEMConfig.cma("diagonal")
     search = CrossEntropyMethod([0.0] * dim, 1.0, population_size, maximize=maximize, config=config)
-    termination = Termination(search.state.settings, search.state.std, target, earlier=earlier)
+    termination = Termination(
+        search.state.settings, search.state.std, target, earlier=earlier, constrained=constrained
+    )
     sign = -1.0 if maximize else 1.0
     best, found = math.inf, []
     for generation, value in enumerate(values, 1):
@@ -81,6 +84,13 @@ def test_a_best_fitness_that_does_not_improve_ends_the_search():
     # Late in a search patience grows: a fifth of all generations.
     late, _ = first(reasons([-float(t) for t in range(2000)] + [0.0 + t % 7 for t in range(600)]))
     assert late - 2000 == pytest.approx(2000 / 4, abs=2)
+
+
+def test_a_search_with_constraints_has_more_patience_and_can_diverge():
+    values = [0.0] + [1.0 + t % 7 for t in range(400)]
+    assert first(reasons(values, constrained=True)) == (1 + 3 * 105 + 1, ("stagnation",))
+    assert reasons([1.0], std=1.1e4, constrained=True) == [("diverged",)]
+    assert reasons([1.0], std=1.1e4) == [()]
 
 
 def test_windows_count_generations_however_many_are_looked_at():
