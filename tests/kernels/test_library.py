@@ -111,6 +111,7 @@ def test_a_cuda_tensor_without_nvcc_names_the_remedy_and_leaves_the_cpu_working(
     tiny.ensure(torch.ones(1))
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 def test_saved_programs_load_where_no_operator_was_called(tmp_path: Path) -> None:
     class Sigmoid(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -118,7 +119,7 @@ def test_saved_programs_load_where_no_operator_was_called(tmp_path: Path) -> Non
 
     example = (torch.ones(3),)
     torch.export.save(torch.export.export(Sigmoid(), example), tmp_path / "exported.pt2")
-    torch.jit.trace(sigmoid, example).save(tmp_path / "traced.pt")
+    torch.jit.trace(sigmoid, example).save(str(tmp_path / "traced.pt"))
     subprocess.run([sys.executable, "-c", NEW_PROCESS, tmp_path], cwd=ROOT, check=True)
 
 

@@ -166,6 +166,7 @@ def test_calls_without_a_seed_move_the_generator_on() -> None:
     assert torch.equal(torch.randn(8, device="cuda"), first)
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 def test_tracing_sees_the_seed_being_drawn() -> None:
     """A seed that is drawn by the host would be a constant of the graph."""
     mean, std = parameters(3)

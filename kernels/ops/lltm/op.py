@@ -32,7 +32,8 @@ def lltm(
 
     All tensors are on one device and of one type: float32, float64, float16 or bfloat16. The 16-bit types are
     multiplied as torch multiplies them; everything else is computed in float32. Autocast changes neither the
-    results nor their gradients; what autograd derives further, and ``torch.func``, it reaches.
+    results nor their gradients, but for tensors of several types up to float32, which it makes float32; what
+    autograd derives further, and ``torch.func``, it reaches.
 
     Args:
         input: (batch, inputs).
