@@ -100,7 +100,7 @@ def emulated(library: Extension, kernels: str) -> Any:
     """The operators of a library by its CUDA kernels, on emulated threads."""
     folders = (*library.include_dirs, _TETRIS)
     sources = (_TETRIS / f"emulated_{kernels}.cpp",)
-    return rebuilt(library, "emulated", sources=sources, include_dirs=folders, cuda=False, flags=("-O1",))
+    return rebuilt(library, "emulated", sources=sources, include_dirs=folders, cuda=False, cflags=("-O1",))
 
 
 def played_by(engine: str, policy: Policy, streams: Streams, blocks: int = 2, warps: int = 2) -> Rollout:
@@ -113,7 +113,7 @@ def played_by(engine: str, policy: Policy, streams: Streams, blocks: int = 2, wa
         pytest.skip("without AVX-512 the lanes of AVX2 are those of the engine cpu, where there are any")
     library = native.extension(games.names, games.lookahead)
     if engine in LANES:
-        games._operators = rebuilt(library, engine, flags=("-O1", *LANES[engine]))
+        games._operators = rebuilt(library, engine, cflags=("-O1", *LANES[engine]))
         return games
     operators = emulated(library, "rollout")
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from statistics import NormalDist
 from types import SimpleNamespace
 from typing import Any
 
@@ -37,7 +38,8 @@ from cem.optimizer import CrossEntropyMethod
 
 TOLERANCE = 1e-6  # the most by which a constraint may be missed where no tolerance is given
 _SHARE, _DAMPING, _TINY, _HUGE = 3.0, 5.0, 1e-200, 1e100  # of (2), (3)
-_FEWEST = 3  # the violations of a constraint from which its width is theirs: fewer say too little
+_FEWEST = 3  # the violations of a constraint by which its width is estimated: fewer say too little
+_LENIENCE = 1.1  # times that estimate, which has an error, is the width
 _RATE, _AIM, _LEAST, _MOST = 0.1, 0.15, 0.2, 1.0  # of (4)
 
 
@@ -128,15 +130,23 @@ def _each(function: Callable[[Any], Any], rows: Any) -> Any:
 def _widths(g: Any) -> Any:
     """Return s of equations (1) and (2), shape (m,), for the constraints of a population, shape (N, m).
 
-    That is the standard deviation, or the root mean square of the violations where it is less. Where
-    parameters span orders of magnitude, feasible candidates are a thousand times as far from the boundary
-    as others are: a square as wide as that would be too flat to call the search back.
+    That is the standard deviation, or where it is less that of the normal distribution with as many
+    violations whose mean square is as great. Where parameters span orders of magnitude, feasible candidates
+    are a thousand times as far from the boundary as others are: a square as wide as that would be too flat
+    to call the search back.
     """
-    violations = np.maximum(g, 0.0)
-    violated = (g > 0).sum(axis=0)
-    squares = (violations**2).sum(axis=0) / np.maximum(violated, 1)
+    count = len(g)
     width = g.std(axis=0)
-    return np.where(violated < _FEWEST, width, np.minimum(width, np.sqrt(squares)))
+    violated = (g > 0).sum(axis=0)
+    mean_square = (np.maximum(g, 0.0) ** 2).sum(axis=0) / np.maximum(violated, 1)
+    share = np.clip(violated / count, 0.5 / count, 1 - 0.5 / count)
+    normal = NormalDist()
+    mean = np.array([normal.inv_cdf(float(x)) for x in share])
+    density = np.array([normal.pdf(x) for x in mean])
+    # The mean square of the positive values of N(mean, 1).
+    unit = 1 + mean**2 + mean * density / share
+    estimate = _LENIENCE * np.sqrt(mean_square / unit)
+    return np.where(violated < _FEWEST, width, np.minimum(width, estimate))
 
 
 def _numbers(values: Any) -> Any:

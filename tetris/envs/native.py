@@ -22,7 +22,7 @@ def feature_extension(names: tuple[str, ...]) -> Extension:
     digest, includes, defines = feature_definitions(names)
     name, source = f"tetris_placements_{digest}", _FEATURES / "placement_features.cpp"
     reason = f"Tetris vector environment, {len(names)} features"
-    return operators_of(name, source, reason, (_STEP, *includes), defines, flags=ENGINE_FLAGS)
+    return operators_of(name, source, reason, (_STEP, *includes), defines, cflags=ENGINE_FLAGS)
 
 
 @functools.cache
