@@ -174,10 +174,13 @@ CASES = {
 
 def choose(names: Sequence[str], known: Sequence[str]) -> list[str]:
     """Return those of the known that some names mean: an operator, or a folder and what is in it."""
-    pairs = [{name, case.folder} for name, case in CASES.items()]
-    every = sorted(set[str]().union(*pairs))
+    homes = {name: case.folder for name, case in CASES.items()}
+    synonyms = {
+        name: {name, homes.get(name, name), *(each for each, folder in homes.items() if folder == name)}
+        for name in known
+    }
+    every = sorted(set[str]().union(*synonyms.values()))
     for name in names:
         if name not in every:
             raise unknown_name("operator", name, every)
-    meant = set[str]().union(*(pair for pair in pairs if not names or pair & {*names}))
-    return [name for name in known if name in meant]
+    return [name for name in known if not names or synonyms[name] & {*names}]
