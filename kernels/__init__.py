@@ -4,11 +4,9 @@ The names below are imported when they are first used. Begin with
 `ops/elementwise/op.py`, the smallest operators.
 """
 
-import importlib.util
+import importlib
 import sys
-from importlib.machinery import ModuleSpec
-from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kernels.support.lazy import lazy_names
 from kernels.version import __version__ as __version__
@@ -67,19 +65,17 @@ __getattr__ = lazy_names(__name__)
 class _RegisterWithTorch:
     """Registers the operators' schemas when torch is imported, which this package does not do itself."""
 
-    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        if name != "torch":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
+    def find_spec(self, name: str, *others: Any) -> Any:
+        finders = [finder for finder in sys.meta_path if finder is not self and name == "torch"]
+        spec: Any = next(filter(None, (finder.find_spec(name, *others) for finder in finders)), None)
+        if spec:
             execute = spec.loader.exec_module
 
-            def execute_and_register(module: ModuleType) -> None:
+            def execute_and_register(module: object) -> None:
                 execute(module)
                 importlib.import_module("kernels.ops.schemas")
 
-            spec.loader.exec_module = execute_and_register  # type: ignore[method-assign]
+            spec.loader.exec_module = execute_and_register
         return spec
 
 

@@ -129,14 +129,18 @@ def lock(library: Path) -> Iterator[None]:
         try:
             flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            line = f"kernels: waiting for another process that builds {library.stem}"
-            print(line, file=sys.stderr, flush=True)
+            say(f"waiting for another process that builds {library.stem}")
             flock(handle, fcntl.LOCK_EX)
         yield
     finally:
         # Unlocked first: a process forked meanwhile has the file open too, and closing it would not free it.
         flock(handle, fcntl.LOCK_UN)
         os.close(handle)
+
+
+def say(line: str) -> None:
+    """Print a line of progress on stderr."""
+    print(f"kernels: {line}", file=sys.stderr, flush=True)
 
 
 def unusable(folder: Path, error: OSError) -> BuildError:

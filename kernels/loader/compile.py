@@ -61,8 +61,7 @@ def compile_library(work: Path, name: str, sources: Sources) -> set[Path]:
     """Compile sources and link them with torch in a work folder; return the files of `_read_files`."""
     torch, compiler = find_torch(), find_compiler()
     compilations = _compilations(work, sources)
-    guard = [*compiler.command, *CXX_FLAGS, "-c", str(GUARD), "-o", "guard.o"]
-    compilations["guard.o"] = guard
+    compilations["guard.o"] = [*compiler.command, *CXX_FLAGS, "-c", str(GUARD), "-o", "guard.o"]
     library_dir = str(torch.root / "lib")
     # -z defs: a function that nobody defines fails here, not in the middle of a run.
     # Some compilers would link libstdc++ statically. With torch's there would be two in the process, and the

@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import platform
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -260,7 +259,7 @@ class Extension:
         """Compile in the work folder and move the result into place."""
         began = time.monotonic()
         reason = f" ({self.reason})" if self.reason else ""
-        _say(f"building {self.name}{reason} into {library.parent} ...")
+        cache.say(f"building {self.name}{reason} into {library.parent} ...")
         tools = self._tools()
         flags = [*(("-march=native",) if self.native else ()), *self.cflags]
         files = list(self.sources)
@@ -280,7 +279,7 @@ class Extension:
         if self.library_path() != library:
             raise BuildError(f"the sources of {self.name} changed while it was built", "try again")
         cache.install(work / library.name, tools, library)
-        _say(f"{self.name} built in {time.monotonic() - began:.1f} s")
+        cache.say(f"{self.name} built in {time.monotonic() - began:.1f} s")
 
 
 def side_by_side(build: Callable[[Extension], _Result], extensions: Sequence[Extension]) -> list[_Result]:
@@ -306,10 +305,6 @@ def _paths(name: str, value: Any) -> tuple[Path, ...]:
         return tuple(map(Path, [value] if isinstance(value, (str, os.PathLike)) else value))
     except TypeError as error:
         raise TypeError(f"expected {name} to be a path or a sequence of paths, got {value!r}") from error
-
-
-def _say(line: str) -> None:
-    print(f"kernels: {line}", file=sys.stderr, flush=True)
 
 
 def _digest_of(values: dict[str, Any]) -> str:

@@ -12,8 +12,9 @@ from kernels.loader.cuda import ARCHITECTURES, capabilities, gencode_flags
 from kernels.loader.extension import Extension, side_by_side
 from kernels.loader.toolchain import BuildError, find_torch
 from kernels.ops.cases import choose
-from kernels.ops.library import extension, operators
+from kernels.ops.library import extension
 from kernels.ops.report import OK, Outcome, Report, ask
+from kernels.ops.schemas import FAMILIES
 
 
 def run(names: Sequence[str], device: str | None, archs: Sequence[str], *, portable: bool) -> Report:
@@ -43,7 +44,7 @@ def wanted(
     names: Sequence[str], device: str | None, archs: tuple[str, ...], *, portable: bool
 ) -> list[Extension]:
     """Return libraries; without names of all operators, without a device for all that torch was built for."""
-    folders = choose(names, operators())
+    folders = choose(names, sorted(FAMILIES))
     gencode_flags(archs)
     both = device == "all" or (device is None and find_torch().cuda is not None)
     devices = ("cpu", "cuda") if both else (device or "cpu",)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from kernels.loader import cache
 from kernels.loader.cuda import CUDA_TORCH_REMEDY, architectures, find_nvcc, known_architectures
@@ -68,14 +69,18 @@ def _torch() -> str:
 
 def _packages() -> str:
     """Import the packages in a folder of their own, as other programs do: a distribution may hide one."""
-    command = [sys.executable, "-c", _IMPORTS]
-    done = subprocess.run(command, cwd="/", capture_output=True, text=True, errors="replace", check=False)
+    done = _run(_IMPORTS, cwd=Path("/"))
     if done.returncode == 0:
         return f"cem, kernels and tetris in {Path(done.stdout.strip()).parents[1]}"
     problem = done.stderr.strip().rpartition("\n")[2]
     if problem.startswith("ModuleNotFoundError"):
         return f"those of {_ROOT}, which is not installed: python -m pip install -e ."
     raise BuildError(problem, "see the clashes in docs/install.md")
+
+
+def _run(program: str, *words: str, cwd: Path) -> Any:
+    command = [sys.executable, "-c", program, *words]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, errors="replace", check=False)
 
 
 def _compiler() -> str:
@@ -108,8 +113,7 @@ def _gpu() -> str:
 
 def _call(device: str) -> str:
     # In a process of its own: a library that crashes is then a finding, and the caller has loaded nothing.
-    command = [sys.executable, "-c", _CALL, device]
-    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, errors="replace", check=False)
+    done = _run(_CALL, device, cwd=_ROOT)
     if done.returncode != 0:
         raise BuildError(done.stderr.strip() or f"it ended with status {done.returncode}")
     return "built where needed, loaded and called"

@@ -29,11 +29,6 @@ _lock = threading.RLock()
 LIBRARIES: dict[str, Library] = {}
 
 
-def operators() -> tuple[str, ...]:
-    """Return the names of all operators: the folders of this package that hold an ``op.h``."""
-    return tuple(sorted(source.parent.name for source in _HERE.glob("*/op.h")))
-
-
 def extension(name: str, device_type: str) -> Extension:
     """Return what is compiled of one of the operators for ``"cpu"`` or for ``"cuda"``."""
     headers = (_HERE, *(_HERE / other for other in (name, *_INCLUDED.get(name, ()))))
@@ -92,7 +87,6 @@ class Library:
         name: str,
         fakes: Mapping[str, Callable[..., Any]] = MappingProxyType({}),
         gradients: Mapping[str, Gradient] = MappingProxyType({}),
-        on_load: Callable[[], None] = lambda: None,
     ) -> None:
         """Declare a folder of this package.
 
@@ -100,11 +94,9 @@ class Library:
             name: The folder.
             fakes: Of each operator, what returns unset results of the right shape and type.
             gradients: Of each differentiable operator its derivative.
-            on_load: Is called once, when the operators are loaded.
         """
         self.name = name
         self.ready: set[bool] = set()
-        self.on_load = on_load
         self.fakes = fakes
         self.gradients = gradients
         self.direct: dict[str, Callable[..., Any]] = {}  # the operators, once they are loaded
@@ -144,12 +136,11 @@ class Library:
                 pass
             except RuntimeError as error:  # a TypeError would be logged by torch.compile
                 raise RuntimeError(str(refused(error))) from None
-        pairs = zip(operator._schema.arguments, arguments, strict=False)
-        devices = {schema.name: x.device for schema, x in pairs if isinstance(x, Tensor)}
-        first = next(iter(devices.values()))
-        for argument, device in devices.items():
-            if device != first:
-                raise RuntimeError(f"expected all tensors on one device, got {argument} on another")
+        pairs = zip(arguments, operator._schema.arguments, strict=False)
+        (first, _), *others = [pair for pair in pairs if isinstance(pair[0], Tensor)]
+        for tensor, schema in others:
+            if tensor.device != first.device:
+                raise RuntimeError(f"expected all tensors on one device, got {schema.name} on another")
         return self.fakes[name](*arguments)
 
 
@@ -185,7 +176,6 @@ def _load(name: str, cuda: bool) -> None:
             extension(name, "cpu").load()
             for each in library.fakes:
                 library.direct[each] = getattr(torch.ops.cem_tetris, each).default._op
-            library.on_load()
             library.ready.add(False)
         if cuda and True not in library.ready:
             extension(name, "cuda").load()

@@ -8,7 +8,7 @@ modules of the operators are imported by the first call.
 from __future__ import annotations
 
 import importlib
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -108,14 +108,12 @@ FAMILIES = {
 }
 
 _LIBRARY = torch.library.Library("cem_tetris", "FRAGMENT")
-_AUTOCAST = ("AutocastCPU", "AutocastCUDA")
+_AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU).add(torch._C.DispatchKey.AutocastCUDA)
 
 
-@cache
 def _home(family: str) -> Any:
     """Return the `kernels.ops.library.Library` of a folder."""
-    importlib.import_module(f"kernels.ops.{family}.op")
-    return importlib.import_module("kernels.ops.library").LIBRARIES[family]
+    return importlib.import_module(f"kernels.ops.{family}.op")._LIBRARY
 
 
 def _load_and_run(family: str, operator: Any, *arguments: Any) -> Any:
@@ -132,7 +130,7 @@ def _load_and_run(family: str, operator: Any, *arguments: Any) -> Any:
     return operator(*arguments)
 
 
-def _promote(operator: Any, keys: Any, *arguments: Any) -> Any:
+def _promote(operator: Any, *arguments: Any) -> Any:
     """Run an operator under autocast, as torch runs ``torch.cat``: in the widest type up to float32."""
 
     def has_narrow_type(argument: Any) -> bool:
@@ -142,21 +140,22 @@ def _promote(operator: Any, keys: Any, *arguments: Any) -> Any:
     types = {argument.dtype for argument in arguments if has_narrow_type(argument)}
     if len(types) > 1:
         arguments = tuple(x.float() if has_narrow_type(x) else x for x in arguments)
-    with torch._C._ExcludeDispatchKeyGuard(keys):
+    with torch._C._ExcludeDispatchKeyGuard(_AUTOCAST):
         return operator(*arguments)
 
 
 def vmap_in_a_loop(operator: Any, info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> Any:
     """Call an operator for one slice after the other; a generation that all share stays one number."""
-    pairs = [(x, dim if isinstance(dim, int) else None) for x, dim in zip(arguments, in_dims, strict=True)]
-    calls = ([x if dim is None else x.select(dim, i) for x, dim in pairs] for i in range(info.batch_size))
-    names = (argument.name for argument in operator._schema.arguments)
-    batched = {name for name, (_, dim) in zip(names, pairs, strict=False) if dim is not None}
+    pairs = list(zip(arguments, in_dims, strict=True))
+    has_numbers = any(isinstance(dim, int) and x.dim() == 1 for x, dim in pairs)  # that are not shared
 
     def stack(*slices: Tensor) -> tuple[Tensor, int | None]:
-        is_shared = slices[0].dim() == 0 and "generation" not in batched
+        is_shared = slices[0].dim() == 0 and not has_numbers
         return (slices[0], None) if is_shared else (torch.stack(slices), 0)
 
+    calls = (
+        [x.select(dim, i) if isinstance(dim, int) else x for x, dim in pairs] for i in range(info.batch_size)
+    )
     results = [operator(*call) for call in calls]
     if isinstance(results[0], Tensor):
         return stack(*results)
@@ -174,9 +173,8 @@ def _register(family: str, schema: str) -> None:
     fake = lambda *arguments: _home(family).fake(name, *arguments)  # noqa: E731
     torch.library.register_fake(qualified, fake, lib=_LIBRARY)
     torch.library.register_vmap(operator, partial(vmap_in_a_loop, operator), lib=_LIBRARY)
-    for key in _AUTOCAST:
-        keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
-        _LIBRARY.impl(name, partial(_promote, operator, keys), key)
+    for key in ("AutocastCPU", "AutocastCUDA"):
+        _LIBRARY.impl(name, partial(_promote, operator), key)
     if name in FAMILIES[family].differentiable:
         torch.library.register_autograd(
             qualified,

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import FrameType
 from typing import Any
 
@@ -27,16 +27,24 @@ def one_line_interrupts() -> Iterator[None]:
     Raises:
         SystemExit: After Ctrl-C elsewhere.
     """
-    usual: Any = signal.default_int_handler
-    ours = threading.current_thread() is threading.main_thread()
-    ours = ours and signal.getsignal(signal.SIGINT) is usual
+    is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with handler_of_interrupts(_interrupt) if is_usual else nullcontext():
+        try:
+            yield
+        except KeyboardInterrupt:
+            sys.stderr.write(_LINE)
+            raise SystemExit(INTERRUPTED) from None
+
+
+@contextmanager
+def handler_of_interrupts(handler: Any) -> Iterator[None]:
+    """Let a handler take SIGINT; Python allows that in the main thread alone, others change nothing."""
+    usual = signal.getsignal(signal.SIGINT)
+    ours = threading.current_thread() is threading.main_thread() and callable(usual)
     if ours:
-        signal.signal(signal.SIGINT, _interrupt)
+        signal.signal(signal.SIGINT, handler)
     try:
         yield
-    except KeyboardInterrupt:
-        sys.stderr.write(_LINE)
-        raise SystemExit(INTERRUPTED) from None
     finally:
         if ours:
             signal.signal(signal.SIGINT, usual)

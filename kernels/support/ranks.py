@@ -10,7 +10,6 @@ import contextlib
 import datetime
 import os
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeVar
 
@@ -19,6 +18,7 @@ from torch import Tensor
 from torch import distributed as dist
 
 from kernels.support.cores import usable_cores
+from kernels.support.interrupts import handler_of_interrupts
 
 TIMEOUT_S = 600.0
 """How long a rank waits for the others, in seconds; the variable ``CEM_TETRIS_RANK_TIMEOUT`` changes it."""
@@ -76,26 +76,13 @@ def _make_group() -> None:
     backends = "cpu:gloo,cuda:nccl" if gpus >= max(1, of_host) else "gloo"
     from torch.distributed import PrefixStore, rendezvous  # type: ignore[attr-defined]
 
-    with _answers(), _deadly_interrupts():
+    # SIGINT ends the process: Python's handlers do not run while torch waits.
+    with _answers(), handler_of_interrupts(signal.SIG_DFL):
         store, own, world = next(rendezvous("env://", timeout=timeout))
         # Keys of this start, not those of ranks that were killed.
         store = PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
         dist.init_process_group(backends, timeout=timeout, store=store, rank=own, world_size=world)
     atexit.register(dist.destroy_process_group)
-
-
-@contextlib.contextmanager
-def _deadly_interrupts() -> Iterator[None]:
-    """Let SIGINT end the process: Python's handlers do not run while torch waits."""
-    usual = signal.getsignal(signal.SIGINT)
-    ours = threading.current_thread() is threading.main_thread() and callable(usual)
-    if ours:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        if ours:
-            signal.signal(signal.SIGINT, usual)
 
 
 def count() -> int:

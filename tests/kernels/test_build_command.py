@@ -33,6 +33,7 @@ def tiny(cache_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         (tmp_path / "ops" / "op.cpp").write_text('#include "op.h"\n')
         (tmp_path / "ops" / name / "op.h").write_text(f"int {name}() {{ return 1; }}\n")
     monkeypatch.setattr(library, "_HERE", tmp_path / "ops")
+    monkeypatch.setattr(build, "FAMILIES", ("one", "two"))
     return tmp_path / "ops" / "one"
 
 

@@ -16,8 +16,8 @@ from kernels.ops.elementwise import op
 
 TORCHS = {"sigmoid": torch.sigmoid, "vector_add": torch.add, "elementwise_mult": torch.mul}
 OPERATORS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor], Callable[..., Tensor], int]] = {
-    name: (getattr(op, name), row.reference, TORCHS[name], len(inspect.signature(row.reference).parameters))
-    for name, row in op.TABLE.items()
+    name: (getattr(op, name), reference, TORCHS[name], len(inspect.signature(reference).parameters))
+    for name, reference in op.REFERENCES.items()
 }
 """The function, its reference, torch's, and how many tensors it takes."""
 

@@ -47,11 +47,19 @@ def write_operator(
     (tmp_path / "op.cu").write_text("")
     (tmp_path / "op.cpp").write_text('#include "op.h"\n')
 
-    def write(name: str, register: Callable[[], None] = lambda: None, source: str = "") -> Library:
+    def write(name: str, register: Callable[[], None] | None = None, source: str = "") -> Library:
         folder = tmp_path / name
         folder.mkdir()
         (folder / "op.h").write_text(source or TWICE.read_text().replace("cem_test_twice", name))
-        return Library(name, on_load=register)
+        extension = library.extension(name, "cpu")
+
+        def load() -> None:
+            extension.load()
+            register()  # type: ignore[misc]
+
+        if register is not None:
+            monkeypatch.setattr(library, "extension", lambda *of: SimpleNamespace(load=load))
+        return Library(name)
 
     return write
 

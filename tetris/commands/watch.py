@@ -16,7 +16,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from kernels.support.files import check_writable, read_bytes, write_text
-from kernels.support.printable import printable
+from kernels.support.printable import counted, printable
 from kernels.support.progress import progress
 from tetris.commands.arguments import GAME, add_controller, add_game, add_option, controller_for, game_rules
 from tetris.commands.command_line import Parser, between, fail, one_line_errors, path_ending, positive_int
@@ -27,7 +27,7 @@ from tetris.game.policy import Lookahead, Player
 from tetris.game.rules import Rules
 from tetris.play.controller import LinearController
 from tetris.play.devices import choose_device
-from tetris.record.numbers import counted, file_size
+from tetris.record.numbers import file_size
 from tetris.record.replay import FORMAT, DamagedReplayError, Replay
 from tetris.view.game_view import Scene, scenes
 from tetris.view.images import check_gif, frame, has_mp4, write_gif, write_mp4

@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from kernels.support.printable import counted as count_of
 from kernels.support.printable import printable
 from tetris.evaluation.estimates import MOST_ENDS, PLAYED, STREAMS, Estimate, estimate, games_ended
 from tetris.evaluation.scores import Limit, Measurement, Trial, measure
@@ -24,7 +25,6 @@ from tetris.game.policy import Lookahead
 from tetris.game.rules import Rules
 from tetris.play.controller import LinearController, published
 from tetris.play.devices import NATIVE
-from tetris.record import numbers
 from tetris.record.numbers import format_lines
 
 LEARNED = "learned"
@@ -153,7 +153,7 @@ def is_estimate(score: Score) -> bool:
 def counted(score: Score) -> str:
     """Return from how many games or estimates a score comes."""
     kind = "estimate" if is_estimate(score) else "game"
-    return numbers.counted(score[f"{kind}s"], kind)
+    return count_of(score[f"{kind}s"], kind)
 
 
 def score_table(scores: Sequence[Score]) -> str:

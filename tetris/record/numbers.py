@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernels.support.printable import counted as counted
+from kernels.support.printable import counted
 
 
 def format_lines(value: float | None) -> str:

@@ -18,11 +18,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from kernels.support.files import check_own, write_text
-from kernels.support.printable import printable
+from kernels.support.printable import counted, printable
 from tetris.evaluation.comparison import LEARNED, interval_text, is_estimate, verdict
 from tetris.evaluation.estimates import METHOD
 from tetris.game.policy import Lookahead
-from tetris.record.numbers import counted, format_lines
+from tetris.record.numbers import format_lines
 from tetris.record.score import ESTIMATOR
 from tetris.report import data
 from tetris.report.learning_curve import first_axis

@@ -54,8 +54,10 @@ _GENERATION = {
         ("generation", "stage", "board_width", "board_height", "lines", "decisions"), whole_number
     ),
     **dict.fromkeys(("seconds", "elapsed_s"), finite_number),
-    **dict.fromkeys(("generation_best", "elite_mean", "elite_threshold"), number_or_null),
-    **dict.fromkeys(("learned_mean_fitness", "std_mean"), number_or_null),
+    **dict.fromkeys(
+        ("generation_best", "elite_mean", "elite_threshold", "learned_mean_fitness", "std_mean"),
+        number_or_null,
+    ),
 }
 _SCORE = {
     **dict.fromkeys(("controller", "rule", "pieces"), text),
@@ -73,7 +75,7 @@ def _check(value: Any, wanted: Any, where: str) -> None:
     Args:
         value: The value.
         wanted: A function that says whether it fits; a dictionary of what is wanted by key, others being
-            allowed; a list, of what all its values are; or a tuple, of what each one is.
+            allowed; or a tuple, of what each value of a list is.
         where: The file, and the place in it.
     """
     if isinstance(wanted, Mapping):
@@ -81,11 +83,10 @@ def _check(value: Any, wanted: Any, where: str) -> None:
         for key, inner in wanted.items():
             _expect(key in value, f"the key {key!r}", list(value), where)
             _check(value[key], inner, f"{where}: {key}")
-    elif isinstance(wanted, list | tuple):
+    elif isinstance(wanted, tuple):
         _expect(isinstance(value, list), "a list", value, where)
-        kinds = wanted if isinstance(wanted, tuple) else wanted * len(value)
-        _expect(len(value) == len(kinds), f"{len(kinds)} values", value, where)
-        for place, inner in enumerate(kinds):
+        _expect(len(value) == len(wanted), f"{len(wanted)} values", value, where)
+        for place, inner in enumerate(wanted):
             _check(value[place], inner, f"{where}: {place + 1}")
     else:
         _expect(wanted(value), f"a {wanted.__name__.replace('_', ' ')}", value, where)
@@ -112,8 +113,10 @@ def check_provenance(known: Mapping[str, Any], path: object) -> None:
     _check(known.get("versions", {}), {}, f"{where}: versions")
     for kind in ("score", "estimates"):
         scores = known.get(kind) or []
-        _check(scores, [score_with_a_lookahead], f"{where}: {kind}")
+        _expect(isinstance(scores, list), "a list", scores, f"{where}: {kind}")
         for number, score in enumerate(scores, start=1):
+            place = f"{where}: {kind}: {number}"
+            _check(score, score_with_a_lookahead, place)
             count = "estimates" if "estimates" in score else "games"
             shipped = _SHIPPED if "measured" in score else {}
-            _check(score, {**_SCORE, count: whole_number, **shipped}, f"{where}: {kind}: {number}")
+            _check(score, {**_SCORE, count: whole_number, **shipped}, place)

@@ -24,11 +24,10 @@ import torch
 from kernels.support.cores import usable_cores
 from kernels.support.files import check_own, flock, named_errors, read_bytes, write_text
 from kernels.support.names import meant_path
-from kernels.support.printable import printable
+from kernels.support.printable import counted, printable
 from kernels.version import __version__
 from tetris import LinearController
 from tetris.play.controller import FILE_NAME
-from tetris.record.numbers import counted
 from tetris.training.recipe import Recipe, read_settings
 from tetris.training.records import check_generations, check_provenance
 

@@ -82,8 +82,7 @@ def cem_update_reference(
         step = new_mean - mean
         variance = variance + step * step
     if extra_variance is not None:
-        last = generation.clamp(0, extra_variance.shape[0] - 1)
-        variance = variance + extra_variance.index_select(0, last.reshape(1))
+        variance = variance + of_generation(extra_variance, generation)
     # False where one is NaN, as all are without a usable candidate: their weights sum to 0.
     changed = torch.maximum(new_mean.abs(), variance) < math.inf
 
@@ -111,6 +110,12 @@ def cem_update_reference(
     figures = [best_score, top_score, total_score / count, threshold, torch.where(some, failed, after)]
     new_distribution, new_record = torch.cat([marginals, best], -2), torch.cat(figures, -1)
     return new_distribution, new_record, after, order if ranked else index
+
+
+def of_generation(extra_variance: Tensor, generation: Tensor) -> Tensor:
+    """Return the extra variance of a generation, shape (1,): from the last one on it stays."""
+    last = generation.clamp(0, extra_variance.shape[0] - 1)
+    return extra_variance.index_select(0, last.reshape(1))
 
 
 def ranking(fitness: Tensor, maximize: bool) -> tuple[Tensor, Tensor]:

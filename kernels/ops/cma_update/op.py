@@ -21,6 +21,7 @@ Everything is computed in float64, in the order of adapt.h: CPU and CUDA give th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -122,8 +123,10 @@ def cma_update(
     return result
 
 
-def _fake_draw(distribution: Tensor, _: Tensor, population_size: int, *__: Any) -> Tensor:
-    return distribution.new_empty((*distribution.shape[:-2], population_size, distribution.shape[-1]))
-
-
-_LIBRARY = Library("cma_update", {"cma_update": partial(fake, 5), "draw_correlated": _fake_draw})
+_FAKES: dict[str, Callable[..., Any]] = {
+    "cma_update": partial(fake, 5),
+    "draw_correlated": lambda mean, factor, size, *_: mean.new_empty(
+        (*mean.shape[:-2], size, mean.shape[-1])
+    ),
+}
+_LIBRARY = Library("cma_update", _FAKES)

@@ -10,9 +10,15 @@ import math
 import torch
 from torch import Tensor
 
-from kernels.ops.cem_update.reference import cem_update_reference, ranking, rounded, rows_of
+from kernels.ops.cem_update.reference import (
+    cem_update_reference,
+    of_generation,
+    ranking,
+    rounded,
+    rows_of,
+)
 
-Rates = tuple[float, float, float, float, float, float, float]
+Rates = tuple[float, ...]
 _TINY = torch.finfo(torch.float64).tiny
 
 
@@ -129,8 +135,7 @@ def added(
     """Return what extra variance and floor add to variances, shape (..., d), float64."""
     more = torch.zeros_like(variances)
     if extra_variance is not None:
-        last = generation.clamp(0, extra_variance.shape[0] - 1)
-        more = more + extra_variance.index_select(0, last.reshape(1))
+        more = more + of_generation(extra_variance, generation)
     if std_floor is not None:
         more = torch.maximum(more, std_floor.double().square() - variances)
     return more

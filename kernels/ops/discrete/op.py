@@ -8,6 +8,7 @@ taken as 1. discrete.h says what r is: a function of (seed, generation, candidat
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -74,8 +75,8 @@ def _fake_samples(
     return table.new_empty((*table.shape[:-2], count, columns), dtype=dtype)
 
 
-def _fake_tables(_: Tensor, __: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
-    return tuple(x.new_empty(x.shape) for x in arguments[:3])
-
-
-_LIBRARY = Library("discrete", {"sample_discrete": _fake_samples, "update_tables": _fake_tables})
+_FAKES: dict[str, Callable[..., Any]] = {
+    "sample_discrete": _fake_samples,
+    "update_tables": lambda *inputs: tuple(x.new_empty(x.shape) for x in inputs[2:5]),
+}
+_LIBRARY = Library("discrete", _FAKES)

@@ -7,7 +7,7 @@ product gives both gradients in one kernel, which reads three tensors where two 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -98,7 +98,7 @@ def elementwise_mult_reference(a: Tensor, b: Tensor) -> Tensor:
 def _apply(name: str, *tensors: Tensor) -> Tensor:
     """Return what an operator of the table makes of its arguments."""
     if is_transformed():
-        return TABLE[name].reference(*tensors)
+        return REFERENCES[name](*tensors)
     try:
         _LIBRARY.ensure(tensors[0])
         recorded = (tensors[0].requires_grad or tensors[-1].requires_grad) and torch.is_grad_enabled()
@@ -119,13 +119,11 @@ def _save_result(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
     ctx.save_for_backward(output)
 
 
-def _sigmoid_backward(ctx: Any, grad: Tensor) -> Tensor:
-    (y,) = ctx.saved_tensors
-    result: Tensor = torch.ops.cem_tetris.sigmoid_backward(grad, y)
-    return result
+def _sigmoid_backward(ctx: Any, grad: Tensor) -> Any:
+    return torch.ops.cem_tetris.sigmoid_backward(grad, *ctx.saved_tensors)
 
 
-def _sigmoid_double_backward(ctx: Any, grad_grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+def _sigmoid_double_backward(ctx: Any, grad_grad: Tensor) -> Any:
     grad, y = ctx.saved_tensors
     wants_grad, wants_y = ctx.needs_input_grad
     return (
@@ -134,46 +132,34 @@ def _sigmoid_double_backward(ctx: Any, grad_grad: Tensor) -> tuple[Tensor | None
     )
 
 
-def _product_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+def _product_backward(ctx: Any, grad: Tensor) -> Any:
     a, b = ctx.saved_tensors
     wants_a, wants_b = ctx.needs_input_grad
     if wants_a and wants_b and not torch.is_grad_enabled():  # which has no derivative itself
-        both: tuple[Tensor, Tensor] = torch.ops.cem_tetris.elementwise_mult_backward(grad, a, b)
-        return both
+        return torch.ops.cem_tetris.elementwise_mult_backward(grad, a, b)
     multiply = torch.ops.cem_tetris.elementwise_mult
     return multiply(grad, b) if wants_a else None, multiply(grad, a) if wants_b else None
 
 
-class Operator(NamedTuple):
-    """An operator: its reference, and its derivative."""
-
-    reference: Callable[..., Tensor]
-    gradient: Gradient
-
-
-TABLE = {
-    "sigmoid": Operator(sigmoid_reference, Gradient(_sigmoid_backward, _save_result)),
-    "vector_add": Operator(vector_add_reference, Gradient(lambda ctx, grad: (grad, grad))),
-    "elementwise_mult": Operator(elementwise_mult_reference, Gradient(_product_backward, _save_arguments)),
+REFERENCES: dict[str, Callable[..., Tensor]] = {
+    "sigmoid": sigmoid_reference,
+    "vector_add": vector_add_reference,
+    "elementwise_mult": elementwise_mult_reference,
 }
-"""The operators by name; checks and tests go through this table, too."""
+"""The public operators by name; the tests go through them, too."""
 
-
-def _empty_like_first(first: Tensor, *_: Tensor) -> Tensor:
-    return torch.empty_like(first)
-
-
-def _empty_like_last(_: Tensor, last: Tensor) -> Tensor:
-    return torch.empty_like(last)
-
-
-def _empty_like_both(_: Tensor, a: Tensor, __: Tensor) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(a), torch.empty_like(a)
-
-
-_UNRECORDED = {name: f"{name}_forward" for name in TABLE}
-_FAKES: dict[str, Callable[..., Any]] = dict.fromkeys((*TABLE, *_UNRECORDED.values()), _empty_like_first)
-_FAKES |= {"sigmoid_backward": _empty_like_last, "elementwise_mult_backward": _empty_like_both}
-_GRADIENTS = {name: operator.gradient for name, operator in TABLE.items()}
-_GRADIENTS["sigmoid_backward"] = Gradient(_sigmoid_double_backward, _save_arguments)
+_UNRECORDED = {name: f"{name}_forward" for name in REFERENCES}
+_FAKES: dict[str, Callable[..., Any]] = dict.fromkeys(
+    (*REFERENCES, *_UNRECORDED.values()), lambda first, *_: torch.empty_like(first)
+)
+_FAKES |= {
+    "sigmoid_backward": lambda grad, y: torch.empty_like(y),
+    "elementwise_mult_backward": lambda grad, a, b: (torch.empty_like(a), torch.empty_like(a)),
+}
+_GRADIENTS = {
+    "sigmoid": Gradient(_sigmoid_backward, _save_result),
+    "sigmoid_backward": Gradient(_sigmoid_double_backward, _save_arguments),
+    "vector_add": Gradient(lambda ctx, grad: (grad, grad)),
+    "elementwise_mult": Gradient(_product_backward, _save_arguments),
+}
 _LIBRARY = Library("elementwise", _FAKES, _GRADIENTS)

@@ -55,7 +55,7 @@ def lltm(
         with _without_autocast(input):
             return lltm_reference(input, weights, bias, old_h, old_cell)
     try:
-        LIBRARY.ensure(input)
+        _LIBRARY.ensure(input)
         operators = torch.ops.cem_tetris
         recorded = torch.is_grad_enabled() and (
             weights.requires_grad
@@ -197,4 +197,4 @@ def _fake_backward(grad_h: Tensor | None, grad_cell: Tensor | None, *others: Any
 
 _FAKES: dict[str, Any] = dict.fromkeys(("lltm", "lltm_forward"), _fake_forward)
 _FAKES["lltm_backward"] = _fake_backward
-LIBRARY = Library("lltm", _FAKES, {"lltm": Gradient(_backward, _setup_context)})
+_LIBRARY = Library("lltm", _FAKES, {"lltm": Gradient(_backward, _setup_context)})

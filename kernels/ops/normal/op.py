@@ -98,8 +98,10 @@ def sample_normal(
                     if samples is not None:
                         return samples
             elif generator is None and type(seed) is type(generation) is int:
-                return _seeded(mean, std, num_samples, seed, generation, dim_first, shared_noise)
-    except (AttributeError, RuntimeError, TypeError):
+                return _direct["sample_normal_seeded"](
+                    mean, std, num_samples, seed, generation, dim_first, shared_noise
+                )
+    except (AttributeError, KeyError, RuntimeError, TypeError):
         pass  # nothing was drawn; it is not loaded yet, or the long way takes it, or says what is wrong
     try:
         _LIBRARY.ensure(mean)
@@ -147,8 +149,8 @@ def sample_normal_rows(
     """
     try:
         if not (goes_long_way() or (rows.requires_grad and torch.is_grad_enabled())):
-            return _rows(rows, num_samples, seed, generation, *(bounds or ()))
-    except (AttributeError, RuntimeError, TypeError):
+            return _direct["sample_normal_rows"](rows, num_samples, seed, generation, *(bounds or ()))
+    except (AttributeError, KeyError, RuntimeError, TypeError):
         pass  # not loaded yet, or bounds of another type: sample_normal takes more, and says what is wrong
     if rows.dim() < 2 or rows.shape[-2] < 2:
         raise ValueError(f"expected rows of shape (..., R, d), R >= 2, got {tuple(rows.shape)}")
@@ -165,16 +167,15 @@ def _sample_unseeded(
 
     ``layout`` is dim_first and shared_noise.
     """
-    if torch._C._len_torch_dispatch_stack() > 0 or torch._C._get_tracing_state() is not None:
-        return None  # a mode, or torch.jit.trace, has to see the drawing
-    if mean.dim() != 1:
-        return None  # problems have seeds of their own
+    is_seen = torch._C._len_torch_dispatch_stack() > 0 or torch._C._get_tracing_state() is not None
+    if is_seen or mean.dim() != 1:
+        return None  # a mode, or torch.jit.trace, has to see the drawing; problems have seeds of their own
     on_cuda = mean.is_cuda
     if on_cuda not in _ready:
         _LIBRARY.ensure(mean)
     if not on_cuda:
         drawn = torch.randint(_SEEDS, (), device="cpu", generator=generator).item()
-        return _seeded(mean, std, num_samples, drawn, 0, *layout)
+        return _direct["sample_normal_seeded"](mean, std, num_samples, drawn, 0, *layout)
     # On CUDA the seed is the generator's, and the generation its offset, which moves on as it does for
     # torch's kernels: to draw a number there would take a kernel more.
     if generator is None:
@@ -185,7 +186,7 @@ def _sample_unseeded(
         except RuntimeError:
             return None  # refused while a CUDA graph is captured
         seed = (generator.initial_seed() ^ _UNSEEDED) & _SEEDS
-        samples = _seeded(mean, std, num_samples, seed, offset // 4, *layout)
+        samples = _direct["sample_normal_seeded"](mean, std, num_samples, seed, offset // 4, *layout)
         generator.set_offset(offset + 4)  # torch asks for a multiple of 4
     return samples
 
@@ -257,12 +258,11 @@ def _compute_type(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype is torch.float64 else torch.float32
 
 
-def _draw_noise(shape: tuple[int, ...], device: torch.device, num_samples: int, *noise: Any) -> Tensor:
+def _draw_noise(shape: tuple[int, ...], device: torch.device, num_samples: int, *noise: Any) -> Any:
     """Return z itself for a mean of a shape; ``noise`` as the operator takes it, then the samples' type."""
     ones = torch.ones(shape, dtype=_compute_type(noise[-1]), device=device)
     draw = torch.ops.cem_tetris.sample_normal_no_grad.default
-    samples: Tensor = draw(torch.zeros_like(ones), ones, num_samples, *noise[:-1], ones.dtype, None, None)
-    return samples
+    return draw(torch.zeros_like(ones), ones, num_samples, *noise[:-1], ones.dtype, None, None)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -296,11 +296,6 @@ def _samples(mean: Tensor, count: int, dim_first: bool, dtype: torch.dtype | Non
     return mean.new_empty((*batch, *((dimensions, count) if dim_first else (count, dimensions))), dtype=dtype)
 
 
-def _keep_direct() -> None:
-    global _seeded, _rows
-    _seeded, _rows = (_LIBRARY.direct[name] for name in ("sample_normal_seeded", "sample_normal_rows"))
-
-
 _FAKES: dict[str, Callable[..., Any]] = dict.fromkeys(
     ("sample_normal", "sample_normal_no_grad"),
     lambda mean, std, count, *rest: _samples(mean, count, *rest[-4:-2]),
@@ -309,8 +304,7 @@ _FAKES |= {
     "sample_normal_seeded": lambda mean, std, count, *rest: _samples(mean, count, *rest[2:3] or [True]),
     "sample_normal_rows": lambda rows, count, *_: _samples(rows[..., 0, :], count, False),
 }
-_LIBRARY = Library("normal", _FAKES, {"sample_normal": Gradient(_gradients, _save)}, _keep_direct)
+_LIBRARY = Library("normal", _FAKES, {"sample_normal": Gradient(_gradients, _save)})
 _ready = _LIBRARY.ready
-_seeded: Callable[..., Tensor] = None  # type: ignore[assignment]  # of plain calls, once they are loaded
-_rows: Callable[..., Tensor] = None  # type: ignore[assignment]
+_direct: dict[str, Callable[..., Tensor]] = _LIBRARY.direct
 _drawing = threading.Lock()
