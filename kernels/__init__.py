@@ -66,9 +66,12 @@ class _RegisterWithTorch:
     """Registers the operators' schemas when torch is imported, which this package does not do itself."""
 
     def find_spec(self, name: str, *others: Any) -> Any:
-        finders = [finder for finder in sys.meta_path if finder is not self and name == "torch"]
-        spec: Any = next(filter(None, (finder.find_spec(name, *others) for finder in finders)), None)
-        if spec:
+        if name != "torch":
+            return None
+        finders = [finder for finder in sys.meta_path if finder is not self]
+        specs = (finder.find_spec(name, *others) for finder in finders)
+        spec: Any = next(filter(None, specs), None)
+        if spec is not None:
             execute = spec.loader.exec_module
 
             def execute_and_register(module: object) -> None:

@@ -39,7 +39,6 @@ from cem.optimizer import CrossEntropyMethod
 TOLERANCE = 1e-6  # the most by which a constraint may be missed where no tolerance is given
 _SHARE, _DAMPING, _TINY, _HUGE = 3.0, 5.0, 1e-200, 1e100  # of (2), (3)
 _FEWEST = 3  # the violations of a constraint by which its width is estimated: fewer say too little
-_LENIENCE = 1.1  # times that estimate, which has an error, is the width
 _RATE, _AIM, _LEAST, _MOST = 0.1, 0.15, 0.2, 1.0  # of (4)
 
 
@@ -145,7 +144,7 @@ def _widths(g: Any) -> Any:
     density = np.array([normal.pdf(x) for x in mean])
     # The mean square of the positive values of N(mean, 1).
     unit = 1 + mean**2 + mean * density / share
-    estimate = _LENIENCE * np.sqrt(mean_square / unit)
+    estimate = np.sqrt(mean_square / unit)
     return np.where(violated < _FEWEST, width, np.minimum(width, estimate))
 
 
