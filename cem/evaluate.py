@@ -45,12 +45,12 @@ class WithArguments:
 
     def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         """Set both."""
-        self._function, self._arguments = function, arguments
+        self.function, self._arguments = function, arguments
         self.with_generation = getattr(function, "with_generation", False)
 
     def __call__(self, *candidate: Any) -> Any:
         """Return what the function says."""
-        return self._function(*candidate, *self._arguments)
+        return self.function(*candidate, *self._arguments)
 
 
 class Evaluator:

@@ -205,8 +205,7 @@ class Constrained(CrossEntropyMethod):
         violations[np.isnan(violations) | ((values == np.inf) & (violations == 0))] = np.inf  # it has failed
         best = self._state.best
         feasible = (violations == 0) & ~narrowly
-        typical = self._typical(candidates)
-        ranked = self._augmented(values, g, equal, violations, feasible, typical)
+        ranked = self._augmented(values, g, equal, violations, feasible, self._typical(candidates))
         super().tell(candidates, self._sign * ranked)
         first = np.lexsort((values, narrowly, violations))[0]
         found = float(violations[first]), bool(narrowly[first]), float(values[first])
