@@ -752,14 +752,12 @@ def _has_success(search: CrossEntropyMethod) -> bool:
 
 
 def _violation(search: CrossEntropyMethod) -> float:
-    return search.violation if isinstance(search, Constrained) else 0.0
+    return getattr(search, "violation", 0.0)  # of a search with constraints
 
 
 def _feasibility(search: CrossEntropyMethod) -> tuple[float, bool]:
     """Return what is greater where the best candidate of a search violates less."""
-    if not isinstance(search, Constrained):
-        return 0.0, True
-    return -search.violation, not search.within_tolerance
+    return -_violation(search), not getattr(search, "within_tolerance", False)
 
 
 class _Regimes:
