@@ -151,7 +151,7 @@ class Evaluator:
             raise
         evaluation = as_evaluation(found)
         fitness, size = evaluation.fitness, candidates.shape[0]  # faster than len()
-        given = fitness.shape if isinstance(fitness, Tensor) else np.shape(fitness)
+        given = np.shape(fitness)
         if given != (size,):
             hint = "one number for each candidate" if self._vmap else _HINT
             raise ValueError(f"expected fitness of shape ({size},), got {tuple(given)}: {hint}")

@@ -87,7 +87,6 @@ _FAILED = (
 _FINISHED = "the search in {} had ended: this is its result, without a new evaluation"
 _INFEASIBLE = "no candidate is feasible: the one of the least violation violates a constraint by {:.3g}"
 _Vector = TypeVar("_Vector")
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, repr=False)
@@ -323,15 +322,13 @@ def minimize(objective: Callable[..., Any], mean: Any = None, std: Any = None, *
     return _Search(objective, mean, std, False, _complete("minimize", options)).run()
 
 
-def _typed_as(_: _Function) -> Callable[[Callable[..., Any]], _Function]:
-    """Return a decorator that gives a function the type of another."""
-    return lambda function: cast(_Function, function)
+if TYPE_CHECKING:
+    maximize = minimize  # has the same types
+else:
 
-
-@_typed_as(minimize)
-def maximize(objective: Callable[..., Any], mean: Any = None, std: Any = None, **options: Any) -> Result[Any]:
-    """Search for the greatest value of a function; see ``minimize``."""
-    return _Search(objective, mean, std, True, _complete("maximize", options)).run()
+    def maximize(objective, mean=None, std=None, **options):
+        """Search for the greatest value of a function; see ``minimize``."""
+        return _Search(objective, mean, std, True, _complete("maximize", options)).run()
 
 
 def _complete(function: str, options: dict[str, Any]) -> dict[str, Any]:

@@ -97,11 +97,6 @@ def _part(
     given: Any, by_one: bool, vmap: bool, named: Callable[..., Any] | None
 ) -> tuple[Callable[[Any], Any], Any, Any, str]:
     """Return a function of a population, the ends of its values, and its name."""
-    if named is not None and hasattr(given, "A"):
-        raise TypeError(
-            "expected functions or NonlinearConstraint for a dict of parameters, "
-            f"of which a matrix does not know the names, got {given!r}"
-        )
     if isinstance(given, Mapping):  # one of SciPy: 0 <= fun(x), or 0 == fun(x)
         fun, args = given["fun"], given.get("args", ())
         most = 0.0 if given["type"] == "eq" else math.inf
@@ -109,6 +104,11 @@ def _part(
     ends = getattr(given, "lb", -math.inf), getattr(given, "ub", 0.0)
     low, high = (np.asarray(end, dtype=np.float64) for end in ends)
     if hasattr(given, "A"):
+        if named is not None:
+            raise TypeError(
+                "expected functions or NonlinearConstraint for a dict of parameters, "
+                f"of which a matrix does not know the names, got {given!r}"
+            )
         return lambda x: (given.A @ _numbers(x).T).T, low, high, str(given.A)
     if hasattr(given, "fun"):
         one = given.fun if named is None else named(given.fun, by_column=False)
