@@ -45,12 +45,12 @@ class WithArguments:
 
     def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         """Set both."""
-        self._function, self._arguments = function, arguments
+        self.function, self._arguments = function, arguments
         self.with_generation = getattr(function, "with_generation", False)
 
     def __call__(self, *candidate: Any) -> Any:
         """Return what the function says."""
-        return self._function(*candidate, *self._arguments)
+        return self.function(*candidate, *self._arguments)
 
 
 class Evaluator:
@@ -92,15 +92,17 @@ class Evaluator:
         if self._vmap:
             self._at_once = torch.func.vmap(function, (0, None)[: self._arity], randomness="different")
         self._evaluate = partial(_evaluate, function, self._arity, self._catch)
-        self._map: Callable[..., Iterable[Any]] = workers if callable(workers) else map
+        self._map: Callable[..., Iterable[Any]] = map
         self._pool: _Pool | None = None  # for workers
         if timeout_s is not None and not isinstance(workers, int):
             raise ValueError("expected a number of workers for timeout_s: only a process can be killed")
-        if not (workers is None or callable(workers) or isinstance(workers, Executor)):
-            workers = usable_cores() if workers == -1 else check_integer("workers", workers, 1)
-        is_alone = workers == 1 and timeout_s is None  # this process is the worker
-        if not (workers is None or callable(workers) or is_alone):
-            self._pool = _Pool(self._evaluate, workers, timeout_s)
+        if callable(workers):
+            self._map = workers
+        elif workers is not None:
+            if not isinstance(workers, Executor):
+                workers = usable_cores() if workers == -1 else check_integer("workers", workers, 1)
+            if workers != 1 or timeout_s is not None:  # otherwise this process is the worker
+                self._pool = _Pool(self._evaluate, workers, timeout_s)
         self.workers = workers if isinstance(workers, int) else getattr(workers, "_max_workers", 0)
         by_one = vectorize == "loop" or workers is not None
         self._by_one = (Tensor, np.ndarray) if by_one else (np.ndarray,) if vectorize else ()
@@ -149,7 +151,7 @@ class Evaluator:
             raise
         evaluation = as_evaluation(found)
         fitness, size = evaluation.fitness, candidates.shape[0]  # faster than len()
-        given = fitness.shape if isinstance(fitness, Tensor) else np.shape(fitness)
+        given = np.shape(fitness)
         if given != (size,):
             hint = "one number for each candidate" if self._vmap else _HINT
             raise ValueError(f"expected fitness of shape ({size},), got {tuple(given)}: {hint}")

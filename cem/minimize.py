@@ -23,7 +23,7 @@ from cem.core.backend import mix_seed
 from cem.core.bounds import check_bounds, ends_of
 from cem.core.checks import Seed, as_real, check_real, draw_seed, outside
 from cem.core.config import CEMConfig
-from cem.core.evaluation import Evaluation, Objective, as_evaluation, call_with_copies, copy_of
+from cem.core.evaluation import Evaluation, Objective, as_evaluation, call_with_copies
 from cem.core.snapshot import GenerationRecord
 from cem.core.state import with_integers
 from cem.core.termination import Termination
@@ -87,7 +87,6 @@ _FAILED = (
 _FINISHED = "the search in {} had ended: this is its result, without a new evaluation"
 _INFEASIBLE = "no candidate is feasible: the one of the least violation violates a constraint by {:.3g}"
 _Vector = TypeVar("_Vector")
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, repr=False)
@@ -323,15 +322,13 @@ def minimize(objective: Callable[..., Any], mean: Any = None, std: Any = None, *
     return _Search(objective, mean, std, False, _complete("minimize", options)).run()
 
 
-def _typed_as(_: _Function) -> Callable[[Callable[..., Any]], _Function]:
-    """Return a decorator that gives a function the type of another."""
-    return lambda function: cast(_Function, function)
+if TYPE_CHECKING:
+    maximize = minimize  # has the same types
+else:
 
-
-@_typed_as(minimize)
-def maximize(objective: Callable[..., Any], mean: Any = None, std: Any = None, **options: Any) -> Result[Any]:
-    """Search for the greatest value of a function; see ``minimize``."""
-    return _Search(objective, mean, std, True, _complete("maximize", options)).run()
+    def maximize(objective, mean=None, std=None, **options):
+        """Search for the greatest value of a function; see ``minimize``."""
+        return _Search(objective, mean, std, True, _complete("maximize", options)).run()
 
 
 def _complete(function: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -548,20 +545,19 @@ class _Search(Callback):
             return mean, std
         whole = as_real("std", std).cpu()
         wide, narrow = whole * math.sqrt(1.0 - scale**2), whole * scale
-        low = high = torch.zeros(())
+        is_boxed = torch.tensor(False)
         if is_elsewhere:
             limits = check_bounds(self._options["bounds"], as_real("mean", mean).double().cpu())
-            low, high = limits or (low - math.inf, high + math.inf)
-            wide = narrow = torch.where((high - low).isfinite(), whole, whole * (1 + self._misses))
+            if limits is not None:
+                low, high = limits
+                is_boxed = (high - low).isfinite()
+            wide = narrow = torch.where(is_boxed, whole, whole * (1 + self._misses))
         seed = mix_seed(mix_seed(cast(int, self._seed), restart), 0)
         drawn = CrossEntropyMethod(mean, wide, **self._settings(population), seed=seed)
         place = drawn.ask()[0][: drawn.state.settings.normal]
-        if is_elsewhere:
-            uniform = random.Random(f"start {seed}").uniform
-            ends = zip(*(x.expand(len(place)).tolist() for x in (low, high, whole)), strict=True)
-            for index, (least, most, width) in enumerate(ends):
-                if math.isfinite(most - least) and width > 0:
-                    place[index] = uniform(least, most)
+        uniform = random.Random(f"start {seed}").uniform
+        for index in (is_boxed & (whole > 0)).nonzero().flatten().tolist():
+            place[index] = uniform(low[index].item(), high[index].item())
         return place, narrow
 
     def _settings(self, population: int) -> dict[str, Any]:
@@ -753,14 +749,12 @@ def _has_success(search: CrossEntropyMethod) -> bool:
 
 
 def _violation(search: CrossEntropyMethod) -> float:
-    return search.violation if isinstance(search, Constrained) else 0.0
+    return getattr(search, "violation", 0.0)  # of a search with constraints
 
 
 def _feasibility(search: CrossEntropyMethod) -> tuple[float, bool]:
     """Return what is greater where the best candidate of a search violates less."""
-    if not isinstance(search, Constrained):
-        return 0.0, True
-    return -search.violation, not search.within_tolerance
+    return -_violation(search), not getattr(search, "within_tolerance", False)
 
 
 class _Regimes:
@@ -819,8 +813,7 @@ class _FirstMean:
         if generation > 1:
             found = self._evaluate(candidates, generation)
             return self._said(as_evaluation(found)) if self._noisy else found
-        candidates = copy_of(candidates)
-        candidates[0] = self._mean
+        candidates[0] = self._mean  # they are copies: see ``Trainer``
         found = as_evaluation(call_with_copies(self._evaluate, candidates, generation))
         if found.candidates is not None:
             return found

@@ -169,7 +169,7 @@ class Space:
         mean = self.encode(options["x0"] or {})[: len(self.mean)]
         vectorize = False if by_column else "loop"
         changed = {"vectorize": vectorize, "bounds": found["bounds"], "config": found["config"]}
-        on_host = options["device"] is None or torch.device(options["device"]).type == "cpu"
+        on_host = torch.device(options["device"] or "cpu").type == "cpu"
         first = mean if on_host else torch.from_numpy(mean)
         return Named(function, self, by_column), first, found["std"], {**options, **changed}
 

@@ -59,11 +59,6 @@ def as_evaluation(found: Any) -> Evaluation:
     return found if isinstance(found, Evaluation) else Evaluation(found)
 
 
-def copy_of(candidates: Any) -> Any:
-    """Return a copy of a tensor or an array."""
-    return candidates.copy() if isinstance(candidates, np.ndarray) else candidates.clone()
-
-
 def call_with_copies(function: Callable[..., Any], *arguments: Any) -> Any:
     """Return what a user's function says of copies of tensors and arrays: it may change its arguments.
 
@@ -75,8 +70,7 @@ def call_with_copies(function: Callable[..., Any], *arguments: Any) -> Any:
     tensors = [argument for argument in arguments if isinstance(argument, Tensor)]
     on_gpu = any(tensor.is_cuda for tensor in tensors) and not torch.is_inference_mode_enabled()
     if not (on_gpu and torch.cuda.is_current_stream_capturing()):
-        copies = (copy_of(each) if isinstance(each, (Tensor, np.ndarray)) else each for each in arguments)
-        return function(*copies)
+        return function(*map(_copy_of, arguments))
     versions = [tensor._version for tensor in tensors]
     result = function(*arguments)
     if versions != [tensor._version for tensor in tensors]:
@@ -85,3 +79,9 @@ def call_with_copies(function: Callable[..., Any], *arguments: Any) -> Any:
             "place: let it begin with a copy, x = x.clone()"
         )
     return result
+
+
+def _copy_of(argument: Any) -> Any:
+    if isinstance(argument, Tensor):
+        return argument.clone()
+    return argument.copy() if isinstance(argument, np.ndarray) else argument

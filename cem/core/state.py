@@ -144,10 +144,8 @@ class State(NamedTuple):
             return vector
         if what == "best":
             parts = [self.discrete[..., -sum(each.columns for each in self.settings.families) :]]
-        elif what == "mode":
-            parts = [family.mode(table) for family, table in tables_of(self)]
         else:
-            parts = [family.spread(table) for family, table in tables_of(self)]
+            parts = [getattr(family, what)(table) for family, table in tables_of(self)]
         normal = vector[..., : self.settings.normal]
         return torch.cat([normal, *(part.to(vector.dtype) for part in parts)], dim=-1)
 
@@ -230,26 +228,28 @@ def init(
     where = check_device("cpu" if device is None else device)
     if isinstance(mean, np.ndarray) and where.type != "cpu":
         raise ValueError(f"expected a tensor as mean on device {str(where)!r}, got a NumPy array")
-    families, normal = () if config is None else config.families, None
-    if families and np.shape(mean)[-1] == 0:
-        mean, std, normal = np.zeros((*np.shape(mean)[:-1], 1)), 0.0, 0
+    families = getattr(config, "families", ())
+    is_discrete = families and np.shape(mean)[-1] == 0
+    if is_discrete:
+        mean, std = np.zeros((*np.shape(mean)[:-1], 1)), 0.0
     start = check_vector("mean", mean, None, dtype, where)
     first_std = check_vector("std", std, start.shape, dtype, where)
     check_distribution(start, first_std)
     limits = check_bounds(bounds, start)
     *batch_shape, dim = start.shape
-    integers = [] if config is None else config.integers_of(dim if normal is None else 0)
+    normal = 0 if is_discrete else dim
+    config = CEMConfig.chosen(dim, limits is not None) if config is None else config
+    if not isinstance(config, CEMConfig):
+        raise TypeError(f"expected a CEMConfig for config, got {type(config).__name__}")
+    integers = config.integers_of(normal)
     whole = _integers(integers, start, limits) if integers else None
     if whole is not None and limits is not None:  # an integer is clamped where it is rounded
         is_real = whole[0].isnan()
         low, high = torch.where(is_real, limits[0], -math.inf), torch.where(is_real, limits[1], math.inf)
         limits = (low, high) if bool((low.isfinite() | high.isfinite()).any()) else None
-    config = CEMConfig.chosen(dim, limits is not None) if config is None else config
-    if not isinstance(config, CEMConfig):
-        raise TypeError(f"expected a CEMConfig for config, got {type(config).__name__}")
+    columns = sum(family.columns for family in families)
     if population_size is None:
-        columns = sum(family.columns for family in families)
-        population_size = config.population_of((dim if normal is None else 0) + columns)
+        population_size = config.population_of(normal + columns)
     population_size = check_integer("population_size", population_size, MIN_ELITES, (1 << 31) - 1)
     elites = config.elites_of(population_size)
     ranked = rank_weights(elites, config.weights)
@@ -270,7 +270,7 @@ def init(
     discrete = None
     if families:
         tables = torch.cat([family.start() for family in families]).to(where)
-        best = torch.full((sum(family.columns for family in families),), math.nan).to(tables)
+        best = torch.full((columns,), math.nan).to(tables)
         discrete = torch.cat([tables, best]).expand(*batch_shape, -1).clone()
     record = torch.full((*batch_shape, 5), math.nan, dtype=torch.float64, device=where)
     record[..., FAILED] = 0.0
@@ -294,7 +294,7 @@ def init(
         integers=whole,
         settings=Settings(
             *(config, population_size, elites, maximize, learning, chosen),
-            normal=dim if normal is None else 0,
+            normal=normal,
         ),
     )
 

@@ -19,7 +19,8 @@ from typing import Any
 
 _DATA = (bool, int, float, complex, str, bytes)
 _INSTALLED = (*(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")), "<frozen")
-_WRAPPED = ("fun", "function", "pyfunc", "__wrapped__")  # by SciPy, this package, NumPy, decorators
+# By SciPy, this package, NumPy, properties, decorators and methods of a class.
+_WRAPPED = ("fun", "function", "pyfunc", "fget", "__wrapped__")
 
 
 def digest_code(*values: Any) -> str:
@@ -28,7 +29,7 @@ def digest_code(*values: Any) -> str:
     for value in queue:  # which grows
         if isinstance(value, _DATA):
             digest.update(f"{value!r}\n".encode())
-        elif isinstance(value, (tuple, frozenset)) or id(value) not in seen:
+        elif isinstance(value, tuple) or id(value) not in seen:
             seen.add(id(value))
             queue += _parts_of(value)
     return f"{sys.implementation.cache_tag} {digest.hexdigest()[:16]}"
@@ -38,22 +39,15 @@ def _parts_of(value: Any) -> Iterable[Any]:
     """Return the values whose code tells a value from others; of data that may change its type alone."""
     if isinstance(value, tuple):
         return value
-    if isinstance(value, frozenset):  # its order depends on the process
-        return sorted(map(repr, value))
     if isinstance(value, partial):
         return [value.func, *value.args, *value.keywords.values()]
     if isinstance(value, MethodType):
         return [value.__func__, type(value.__self__)]
-    if isinstance(value, (staticmethod, classmethod)):
-        return [value.__func__]
-    if isinstance(value, property):
-        return [value.fget]
     if isinstance(value, FunctionType):
         return _parts_of_function(value)
     if isinstance(value, type):
         return [member for base in value.__mro__ for member in _without_data(vars(base), vars(base))]
-    attributes = getattr(value, "__dict__", {})
-    return [type(value), *map(attributes.get, _WRAPPED)]
+    return [type(value), *(getattr(value, name, None) for name in _WRAPPED)]
 
 
 def _parts_of_function(function: FunctionType) -> Iterator[Any]:

@@ -96,11 +96,6 @@ def _part(
     given: Any, by_one: bool, vmap: bool, named: Callable[..., Any] | None
 ) -> tuple[Callable[[Any], Any], Any, Any, str]:
     """Return a function of a population, the ends of its values, and its name."""
-    if named is not None and hasattr(given, "A"):
-        raise TypeError(
-            "expected functions or NonlinearConstraint for a dict of parameters, "
-            f"of which a matrix does not know the names, got {given!r}"
-        )
     if isinstance(given, Mapping):  # one of SciPy: 0 <= fun(x), or 0 == fun(x)
         fun, args = given["fun"], given.get("args", ())
         most = 0.0 if given["type"] == "eq" else math.inf
@@ -108,6 +103,11 @@ def _part(
     ends = getattr(given, "lb", -math.inf), getattr(given, "ub", 0.0)
     low, high = (np.asarray(end, dtype=np.float64) for end in ends)
     if hasattr(given, "A"):
+        if named is not None:
+            raise TypeError(
+                "expected functions or NonlinearConstraint for a dict of parameters, "
+                f"of which a matrix does not know the names, got {given!r}"
+            )
         return lambda x: (given.A @ _numbers(x).T).T, low, high, str(given.A)
     if hasattr(given, "fun"):
         one = given.fun if named is None else named(given.fun, by_column=False)
@@ -204,8 +204,7 @@ class Constrained(CrossEntropyMethod):
         violations[np.isnan(violations) | ((values == np.inf) & (violations == 0))] = np.inf  # it has failed
         best = self._state.best
         feasible = (violations == 0) & ~narrowly
-        typical = self._typical(candidates)
-        ranked = self._augmented(values, g, equal, violations, feasible, typical)
+        ranked = self._augmented(values, g, equal, violations, feasible, self._typical(candidates))
         super().tell(candidates, self._sign * ranked)
         first = np.lexsort((values, narrowly, violations))[0]
         found = float(violations[first]), bool(narrowly[first]), float(values[first])

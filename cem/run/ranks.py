@@ -17,15 +17,30 @@ from torch import Tensor
 from cem.core.checks import check_shape
 from cem.core.evaluation import Evaluation, Objective
 from cem.run.stopping import StopRequest
-from kernels.support.ranks import RanksError as RanksError
-from kernels.support.ranks import all_reduce_max as all_reduce_max
-from kernels.support.ranks import broadcast as broadcast
-from kernels.support.ranks import count as count
-from kernels.support.ranks import gather as gather
-from kernels.support.ranks import joined as joined
-from kernels.support.ranks import rank as rank
-from kernels.support.ranks import run_collective as run_collective
-from kernels.support.ranks import share as share
+from kernels.support.ranks import (
+    RanksError,
+    all_reduce_max,
+    broadcast,
+    count,
+    gather,
+    joined,
+    rank,
+    run_collective,
+    share,
+)
+
+__all__ = [
+    "RanksError",
+    "all_reduce_max",
+    "broadcast",
+    "count",
+    "gather",
+    "joined",
+    "rank",
+    "run_collective",
+    "share",
+    "shared",
+]
 
 
 def shared(objective: Objective, stop: StopRequest | None = None) -> Objective:
