@@ -18,15 +18,15 @@ PROJECT = Path(__file__).parents[1]
 PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
-    ("cem", PYTHON): 32_400,
-    ("tetris", PYTHON): 40_000,
+    ("cem", PYTHON): 33_900,
+    ("tetris", PYTHON): 40_010,
     ("tetris", NATIVE): 52_300,
-    ("kernels", PYTHON): 17_200,
-    ("kernels", NATIVE): 45_200,
-    ("scripts", PYTHON): 21_100,
-    ("tests", PYTHON + NATIVE): 106_600,
+    ("kernels", PYTHON): 17_600,
+    ("kernels", NATIVE): 45_100,
+    ("scripts", PYTHON): 20_900,
+    ("tests", PYTHON + NATIVE): 117_000,
 }
-WORDS = 22_000  # of README and docs
+WORDS = 22_080  # of README and docs
 
 COUNTED = (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)

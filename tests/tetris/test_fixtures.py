@@ -1,7 +1,7 @@
 """The reference implementation against its record: ``python tests/tetris/test_fixtures.py`` writes it again.
 
-It was recorded after it was verified against the traces of the reference simulator (test_golden.py), which
-are not everywhere. A change of the rules is a change of these files; nothing else is.
+It was recorded after it was verified against the traces of the reference simulator (test_golden.py), and has
+boards and rules that they lack. A change of the rules is a change of these files; nothing else is.
 """
 
 from __future__ import annotations
