@@ -59,6 +59,7 @@ _CONVERGED = ("std", "fitness_range")
 _AS_ASKED = ("target", "xtol", "ftol")
 _CUT_SHORT = ("time_limit", "signal", "requested")
 _NOISE, _SEEN = "noise", "noise_seen"  # reason and metric of a search whose first mean had two values
+_STEEPER = 10.0  # times as steep are constraints after a search that has diverged
 _FIRST = ("first_mean_fitness", "first_fitness_range")  # metrics of its first generation
 _NOISY = 1e-6  # of the range of the first generation: two values that differ by more are noise
 _SAME = 1e-8  # of the range of fitness seen: two searches found the same
@@ -423,6 +424,7 @@ class _Search(Callback):
         dim, budget, restarts = len(first), options["budget"], options["restarts"]
         integers: dict[str, Any] = {} if options["integers"] is None else {"integers": options["integers"]}
         self._noisy = False
+        self._steepness = 1.0  # of constraints
         self._seed = None if options["seed"] is None else draw_seed(options["seed"])
         if config is None:
             config = CEMConfig.chosen(dim, options["bounds"] is not None, **integers)
@@ -503,6 +505,8 @@ class _Search(Callback):
                     self._noisy, self._config = True, replace(self._config, mean_averaging=0.2)
                     continue
                 reason = "budget"
+            if reason == "diverged":
+                self._steepness *= _STEEPER
             if reason == "failed":
                 warnings.warn(_FAILED, RuntimeWarning, stacklevel=outside())
             is_large = regimes.spent(spent)
@@ -574,7 +578,10 @@ class _Search(Callback):
         options, seed = self._options, self._seed
         if seed is not None and restart:
             seed = mix_seed(seed, restart)
-        optimizer: CrossEntropyMethod = self._kind(*start, **self._settings(population), seed=seed)
+        settings = self._settings(population)
+        if self._constraints is not None:
+            settings["steepness"] = self._steepness
+        optimizer: CrossEntropyMethod = self._kind(*start, **settings, seed=seed)
         self._reason, self._optimizer = None, optimizer
         self._is_first = not (self._found or self._noisy)
         self._failed = 0  # generations, one after another

@@ -165,9 +165,21 @@ class Constrained(CrossEntropyMethod):
         within_tolerance: Whether ``best`` is feasible by the tolerance of an inequality alone.
     """
 
-    def __init__(self, *arguments: Any, constraints: Constraints, first: Tensor, **options: Any) -> None:
-        """Start a search; the other arguments are those of ``CrossEntropyMethod``."""
+    def __init__(
+        self,
+        *arguments: Any,
+        constraints: Constraints,
+        first: Tensor,
+        steepness: float = 1.0,
+        **options: Any,
+    ) -> None:
+        """Start a search; the other arguments are those of ``CrossEntropyMethod``.
+
+        ``steepness`` multiplies u of equation (2): a steep search converges more slowly, but returns from
+        where the objective falls faster than violations grow.
+        """
         super().__init__(*arguments, **options)
+        self._share = steepness * _SHARE
         self._constraints, self._sign = constraints, -1.0 if self.maximize else 1.0
         self._normal = self._state.settings.normal
         self._chosen = first[self._normal :].to(self._state.distribution)
@@ -266,7 +278,7 @@ class Constrained(CrossEntropyMethod):
         shifted = g + np.where(equal, 0.0, self._margin * spread)
         lagrangian = np.sort((values + (factors * shifted).sum(axis=1))[known])
         middle = lagrangian[3 * len(known) // 4] - lagrangian[len(known) // 4]
-        square = _SHARE * middle / (self.dim * np.maximum(spread**2, _TINY)) * (spread > 0)
+        square = self._share * middle / (self.dim * np.maximum(spread**2, _TINY)) * (spread > 0)
         least = np.where(equal, -np.inf, -factors / np.maximum(square, _TINY))
         c = np.maximum(shifted, least)
         ranked = values + (factors * c + square * c * c / 2).sum(axis=1)

@@ -107,3 +107,12 @@ def test_what_cannot_be_compared_is_taken(tmp_path):
         assert search(6).evaluations == 8
         for path in tmp_path.glob("*/checkpoint-*"):
             path.unlink()
+
+
+def test_a_corrected_function_with_arguments_is_not_taken_for_the_old_one(tmp_path):
+    options = {"args": (1.0,), "vectorize": "loop", "budget": 60, "seed": 1, "checkpoint": tmp_path}
+    old = define("def f(x, a):\n    return float(((x - a) ** 2).sum())")
+    corrected = define("def f(x, a):\n    return float(((x + a) ** 2).sum())")
+    minimize(old, np.zeros(2), 1.0, **options)
+    with pytest.raises(CheckpointError, match="expected the code of the objective"):
+        minimize(corrected, np.zeros(2), 1.0, **options)

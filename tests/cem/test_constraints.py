@@ -247,3 +247,10 @@ def test_the_objects_of_scipy_have_the_names_that_are_read():
     assert {"A", "lb", "ub"} <= vars(linear).keys()
     assert {"fun", "lb", "ub"} <= vars(nonlinear).keys()
     assert {"lb", "ub"} <= vars(optimize.Bounds(0, 1)).keys()
+
+
+def test_after_a_search_that_diverged_constraints_are_steeper():
+    options = {"constraints": lambda x: 1 - x, "budget": 6000, "seed": 4}
+    result = minimize(lambda x: x.prod(1), np.full(3, 50.0), 25.0, **options)
+    assert result.fun == pytest.approx(1.0, abs=1e-3)
+    assert result.violation == 0.0
