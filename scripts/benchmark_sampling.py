@@ -7,6 +7,7 @@ Noise is independent, or one value is shared by all dimensions of a sample. Time
 microseconds; beside them stands how many times as fast sample_normal is.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from measure.__main__ import run
@@ -19,13 +20,15 @@ from tetris.play.devices import choose_device
 DIMS = (10, 100, 500, 1000, 2500, 5000)
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Print a table for each kind of noise, and draw them."""
     parser = Parser(description=__doc__, usage="%(prog)s [option ...]")
-    dims_text = "(default: 10 100 500 1000 2500 5000)"
+    dims_text = f"(default: {' '.join(map(str, DIMS))})"
     dims: dict[str, Any] = {"type": up_to(10_000_000), "nargs": "+", "metavar": "D", "default": DIMS}
     parser.add_argument("--dims", help=dims_text, **dims)
-    parser.add_argument("--samples", type=up_to(1 << 20), default=1024, metavar="N", help="(default: 1,024)")
+    parser.add_argument(
+        "--samples", type=up_to(1 << 20), default=1024, metavar="N", help="(default: %(default)s)"
+    )
     parser.add_argument(
         "--compile", action="store_true", help="torch.compile, too: seconds for every size; on a GPU"
     )
@@ -33,7 +36,7 @@ def main() -> int:
     parser.add_argument(
         "--plot", type=path_ending(".png", ".svg", ".pdf"), metavar="FILE", help="draw time and speed-up"
     )
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     with one_line_errors():
         device = choose_device(arguments.device)
         if arguments.plot is not None:
