@@ -158,7 +158,7 @@ class Evaluator:
         self.evaluations += size
         if not getattr(fitness, "is_cuda", False):
             total = fitness.sum() if hasattr(fitness, "sum") else sum(fitness)
-            if not math.isfinite(float(total)):  # as a rule it is: it takes less time than to look at each
+            if not math.isfinite(total):  # a sum takes less time than a look at every value
                 values = fitness.tolist() if hasattr(fitness, "tolist") else fitness
                 self.failures += sum(map(self._has_failed, values))
         return evaluation
@@ -227,13 +227,13 @@ class Evaluator:
 
     def _counted(self, candidate: Any, value: float | None, *, known: bool = False) -> float:
         """Count an evaluation, unless it was known; return the fitness of the candidate, maybe the best."""
-        self.evaluations += not known
-        self.failures += self._has_failed(value) and not known
-        if value is None:
-            return math.nan
-        if self._sign * value > (-math.inf if self.best is None else self._sign * self.best[1]):
+        if not known:
+            self.evaluations += 1
+        if self._has_failed(value):
+            self.failures += not known
+        elif self.best is None or self._sign * value > self._sign * self.best[1]:
             self.best = candidate, value
-        return value
+        return math.nan if value is None else value
 
     def _has_failed(self, value: float | None) -> bool:
         """Return whether a fitness, None for no value, is NaN or the infinity on the bad side."""

@@ -49,7 +49,7 @@ from cem.core.evaluation import Evaluation, Objective
 from cem.core.generation import draw, operator_sample, tell
 from cem.core.graph import GenerationGraph
 from cem.core.snapshot import Snapshot, copy_to_host, loaded_state
-from cem.core.state import State, bounds_of, doubles, init, problem_seeds
+from cem.core.state import FAILED, State, bounds_of, doubles, init, problem_seeds
 from cem.core.termination import Termination
 from cem.core.variance_schedule import describe_variance_schedule, extended
 from cem.families.family import OperatorFamily
@@ -473,7 +473,7 @@ class CrossEntropyMethod:
             self._state = self._state._replace(variance_schedule=doubles(self._variances, self.device))
 
     def _warn_of_failure(self) -> None:
-        if self.snapshot().failed:
+        if not self.batch_shape and self._state.record.tolist()[FAILED] == self._generation > 0:
             warnings.warn(
                 f"all {self.population_size} candidates of generation {self._generation - 1} failed (NaN or "
                 "infinite on the bad side): the distribution stays as it was",

@@ -70,7 +70,7 @@ def call_with_copies(function: Callable[..., Any], *arguments: Any) -> Any:
     tensors = [argument for argument in arguments if isinstance(argument, Tensor)]
     on_gpu = any(tensor.is_cuda for tensor in tensors) and not torch.is_inference_mode_enabled()
     if not (on_gpu and torch.cuda.is_current_stream_capturing()):
-        return function(*map(_copy_of, arguments))
+        return function(*map(copy_of, arguments))
     versions = [tensor._version for tensor in tensors]
     result = function(*arguments)
     if versions != [tensor._version for tensor in tensors]:
@@ -81,7 +81,8 @@ def call_with_copies(function: Callable[..., Any], *arguments: Any) -> Any:
     return result
 
 
-def _copy_of(argument: Any) -> Any:
+def copy_of(argument: Any) -> Any:
+    """Return a copy of a tensor or an array, and anything else as it is."""
     if isinstance(argument, Tensor):
         return argument.clone()
     return argument.copy() if isinstance(argument, np.ndarray) else argument

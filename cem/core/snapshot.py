@@ -150,7 +150,8 @@ class Snapshot:
         """Return the record of so many generations, in which ``seconds`` passed; waits."""
         best, generation_best, elite_mean, threshold, *_ = self._figures()
         host = self._wait()
-        mean, std = host.distribution[..., : STD + 1, :].clone().unbind(-2)
+        rows = host.distribution.numpy().copy()  # the record is the caller's own
+        mean, std = torch.from_numpy(rows[..., MEAN, :]), torch.from_numpy(rows[..., STD, :])
         if host.discrete is not None:
             mean, std = host.mean, host.std
         return GenerationRecord(

@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 
 from cem.core.checks import check_real
-from cem.core.evaluation import Objective, as_evaluation, call_with_copies
+from cem.core.evaluation import Objective, as_evaluation, copy_of
 from cem.core.snapshot import Snapshot, copy_to_host
 from cem.optimizer import CrossEntropyMethod
 from cem.run import ranks
@@ -240,7 +240,8 @@ class Trainer:
             return [(snapshot, began) for snapshot in self._steps[count, records]()]
         for _ in range(count):
             candidates = optimizer.ask()
-            evaluation = as_evaluation(call_with_copies(self._objective, candidates, optimizer.generation))
+            # The objective gets a copy, because it may change its argument in place.
+            evaluation = as_evaluation(self._objective(copy_of(candidates), optimizer.generation))
             evaluated = candidates if evaluation.candidates is None else evaluation.candidates
             optimizer.tell(evaluated, evaluation.fitness)
         return [(optimizer.snapshot(evaluation, copied=False), began)]
