@@ -1,11 +1,13 @@
 """The cross-entropy method as pure functions of a state: ``init``, ``ask``, ``tell``.
 
-    candidates, state = ask(state)               x_i ~ N(mu_t, Sigma_t)                     i = 1 .. N
-    state = tell(state, candidates, f(candidates))
+    candidates, state = ask(state)               x_i ~ N(mu_t, Sigma_t)                     i =
+    1 .. N state = tell(state, candidates, f(candidates))
 
-A state is a NamedTuple of tensors with any leading batch dimensions: each of thousands of problems has its
-own distribution, seed and record, and one call moves all of them. Nothing is changed in place and nothing
-waits for the device, so the functions work in ``torch.compile(fullgraph=True)`` and in CUDA graphs.
+A state is a NamedTuple of tensors with any leading batch dimensions: each of thousands of
+    problems has its
+own distribution, seed and record, and one call moves all of them. Nothing is changed in place
+and nothing waits for the device, so the functions work in ``torch.compile(fullgraph=True)`` and
+in CUDA graphs.
 
 >>> import torch
 >>> from cem.functional import ask, init, tell
@@ -16,7 +18,8 @@ waits for the device, so the functions work in ``torch.compile(fullgraph=True)``
 >>> bool((state.mean.abs() < 1e-2).all())
 True
 
-``CrossEntropyMethod`` wraps them with checks, NumPy arrays and checkpoints, and has the equations.
+``CrossEntropyMethod`` wraps them with checks, NumPy arrays and checkpoints, and has the
+equations.
 """
 
 from __future__ import annotations
@@ -25,7 +28,8 @@ import torch
 from torch import Tensor
 
 from cem.core.generation import draw, operator_sample, tell
-from cem.core.state import MEAN, STD, Settings, State, init
+from cem.core.start import init
+from cem.core.state import MEAN, STD, Settings, State
 
 __all__ = ["Settings", "State", "ask", "init", "tell"]
 
@@ -33,13 +37,16 @@ __all__ = ["Settings", "State", "ask", "init", "tell"]
 def ask(state: State) -> tuple[Tensor, State]:
     """Return the candidates of a generation, shape (..., N, d), and the state.
 
-    With backend ``"torch"`` the noise is that of torch's global generator; with the operators it is a
-    function of (seed, generation): asking again gives the same.
+    With backend ``"torch"`` the noise is that of torch's global generator; with the operators
+    it is a function of (seed, generation): asking again gives the same.
     """
-    return draw(state, _randn if state.settings.backend == "torch" else operator_sample), state
+    is_torch = state.settings.backend == "torch"
+    return draw(state, _torch_noise if is_torch else operator_sample), state
 
 
-def _randn(state: State, rows: Tensor, size: int) -> Tensor:
+def _torch_noise(state: State, rows: Tensor, size: int) -> Tensor:
+    """Draw with the noise of torch's global generator; a ``Sample``."""
     mean, std = rows[..., MEAN, :], rows[..., STD, :]
-    noise = torch.randn((*mean.shape[:-1], size, mean.shape[-1]), dtype=mean.dtype, device=mean.device)
+    shape = (*mean.shape[:-1], size, mean.shape[-1])
+    noise = torch.randn(shape, dtype=mean.dtype, device=mean.device)
     return mean.unsqueeze(-2) + std.unsqueeze(-2) * noise

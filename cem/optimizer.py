@@ -1,33 +1,40 @@
 """The cross-entropy method with an ask-and-tell interface.
 
-In every generation ``t`` a population is drawn, the caller evaluates each candidate, and the elites, the best
-of them, give the next distribution:
+In every generation ``t`` a population is drawn, the caller evaluates each candidate, and the
+best of them, the elites, give the next distribution:
 
-    x_i ~ N(mu_t, Sigma_t)                                            i = 1 .. population          (1) ask
-    m = sum of w_k x_k,   v = sum of w_k (x_k - mu_t)^2 + Z_t         over the elites              (2) tell
-    mu_{t+1}    = alpha m + (1 - alpha) mu_t                                                       (3) tell
-    sigma_{t+1} = max(beta sqrt(v) + (1 - beta) sigma_t, floor)                                    (4) tell
-    a_{t+1}     = a_t + (mu_{t+1} - a_t) / (1 + gamma t)                                           (5) tell
+    x_i ~ N(mu_t, Sigma_t)                                       i = 1 .. population      (1)
+    ask m = sum of w_k x_k,   v = sum of w_k (x_k - mu_t)^2 + Z_t    over the elites
+    (2) tell mu_{t+1}    = alpha m + (1 - alpha) mu_t
+      (3) tell sigma_{t+1} = max(beta sqrt(v) + (1 - beta) sigma_t, floor)
+          (4) tell
+    a_{t+1}     = a_t + (mu_{t+1} - a_t) / (1 + gamma t)                                  (5)
+    tell
 
-The weights w_k, of sum 1, fall with the logarithm of the rank, and the variance is taken about the old mean:
-where the slope is steeper than the distribution is wide, the elites lie on one side of it, and their
-variance about their own mean is small however far the optimum is. That is how the method as published
-collapses. Both are from CMA-ES (N. Hansen, The CMA Evolution Strategy: A Tutorial, arXiv:1604.00772, 2023,
-section 3.1 and table 1). With evolution paths, the default, ``kernels.ops.cma_update.op`` replaces the
-variance and (4); with a full covariance alone ``cem.core.adaptation`` does.
+The weights w_k sum to 1 and fall with the logarithm of the rank. The variance is taken about
+the old
+mean: on a slope that is long beside the width of the distribution, all elites lie on one side
+    of it,
+and their variance about their own mean is small however far the optimum is. That is how the
+method as published collapses. Both are from CMA-ES (N. Hansen, The CMA Evolution Strategy: A
+Tutorial, arXiv:1604.00772, 2023, section 3.1 and table 1). With evolution paths, the default,
+``kernels.ops.cma_update.op`` replaces the variance and (4); with a full covariance alone
+``cem.core.adaptation`` does.
 
-Z_t is the extra variance of I. Szita and A. Lorincz, Learning Tetris Using the Noisy Cross-Entropy Method,
-Neural Computation 18(12), 2006; see ``cem.core.variance_schedule``. (3) and (4) are the smoothed updating of
-P.-T. de Boer, D. Kroese, S. Mannor and R. Rubinstein, A Tutorial on the Cross-Entropy Method, Annals of
-Operations Research 134, 2005, applied to mean and standard deviation as in D. Kroese, S. Porotsky and R.
-Rubinstein, The Cross-Entropy Method for Continuous Multi-Extremal Optimization, Methodology and Computing in
-Applied Probability 8, 2006.
+Z_t is the extra variance of I. Szita and A. Lorincz, Learning Tetris Using the Noisy
+Cross-Entropy Method, Neural Computation 18(12), 2006; see ``cem.core.variance_schedule``. (3)
+and (4) are the smoothed updating of P.-T. de Boer, D. Kroese, S. Mannor and R. Rubinstein, A
+Tutorial on the Cross-Entropy Method, Annals of Operations Research 134, 2005, applied to mean
+and standard deviation as in D. Kroese, S. Porotsky and R. Rubinstein, The Cross-Entropy Method
+for Continuous Multi-Extremal Optimization, Methodology and Computing in Applied Probability 8,
+2006.
 
-(5) does not affect the search. With a noisy fitness the mean fluctuates about the optimum, and the average of
-many means is nearer to it than the last one. With ``gamma = 1`` it is the average of all means, as in B.
-Polyak and A. Juditsky, Acceleration of Stochastic Approximation by Averaging, SIAM Journal on Control and
-Optimization 30(4), 1992; with less, late ones count for more, as in the polynomial-decay averaging of O.
-Shamir and T. Zhang, Stochastic Gradient Descent for Non-smooth Optimization, ICML 2013.
+(5) does not affect the search. With a noisy fitness the mean fluctuates about the optimum, and
+the average of many means is nearer to it than the last one. With ``gamma = 1`` it is the
+average of all means, as in B. Polyak and A. Juditsky, Acceleration of Stochastic Approximation
+by Averaging, SIAM Journal on Control and Optimization 30(4), 1992. With a smaller gamma, later
+means count for more, as in the polynomial-decay averaging of O. Shamir and T. Zhang, Stochastic
+Gradient Descent for Non-smooth Optimization, ICML 2013.
 """
 
 from __future__ import annotations
@@ -48,15 +55,18 @@ from cem.core.config import CEMConfig
 from cem.core.evaluation import Evaluation, Objective
 from cem.core.generation import draw, operator_sample, tell
 from cem.core.graph import GenerationGraph
-from cem.core.snapshot import Snapshot, copy_to_host, loaded_state
-from cem.core.state import FAILED, State, bounds_of, doubles, init, problem_seeds
+from cem.core.snapshot import Snapshot, copy_to_host, load_state
+from cem.core.start import doubles, init, problem_seeds
+from cem.core.state import FAILED, State, bounds_of
 from cem.core.termination import Termination
-from cem.core.variance_schedule import describe_variance_schedule, extended
+from cem.core.variance_schedule import describe_variance_schedule, extend_table
 from cem.families.family import OperatorFamily
 from kernels.support.checks import check_integer
 
 _AHEAD = 64  # generations whose extra variance is computed when a search begins
-_FIT = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32})
+_FITNESS_DTYPES = frozenset(
+    {torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32}
+)
 
 
 class CrossEntropyMethod:
@@ -74,30 +84,37 @@ class CrossEntropyMethod:
 
     The rules:
 
-    * Elites: the fittest. Of equal fitness the lower index wins. Candidates with a fitness of NaN or of the
-      infinity on the bad side have failed: they are no elites. Fewer successes than elites: the successes
-      alone. None: the generation counts and leaves mean, std and best as they were. A RuntimeWarning says so,
-      on the CPU at once, on other devices, for which nothing waits, by ``statistics``; of a batch never.
-    * ``ask()`` twice without ``tell()`` returns the same values in two tensors. The sample is a function of
-      (seed, generation) alone: dropping a generation or resuming changes nothing.
-    * Tensors passed in are not changed, returned tensors are copies, torch's global generator is not used
-      but for a seed of None.
-    * Leading dimensions of ``mean`` are a batch of independent problems: candidates (..., N, d), fitness
-      (..., N). A problem of a batch has the numbers of a search of its own with its seed; with full
-      covariance or bounds by transform up to rounding, otherwise bit for bit.
-    * NumPy arrays in, NumPy arrays out: with an array as ``mean`` all methods return arrays.
+    * The elites are the fittest candidates; of equal ones, those with the lower index. A
+    candidate
+      whose fitness is NaN, or infinite on the bad side, has failed and is never an elite. If
+      fewer candidates than elites succeed, these alone are the elites. If none succeeds, the
+      generation counts, and mean, std and best stay as they were. A RuntimeWarning says so: on
+      the CPU at once; on other devices, for which nothing waits, when ``statistics`` is called;
+      for a batch never.
+    * ``ask()`` twice without ``tell()`` returns the same values in two tensors. They are a
+    function
+      of (seed, generation) alone: dropping a generation or resuming changes nothing.
+    * Tensors passed in are not changed, and returned tensors are copies. torch's global
+    generator is
+      only used if the seed is None.
+    * Leading dimensions of ``mean`` are a batch of independent problems: candidates (..., N,
+        d),
+      fitness (..., N). A problem of a batch has the same numbers as a single search with its
+      seed: bit for bit, or with full covariance or bounds by transform up to rounding.
+    * If ``mean`` is a NumPy array, all methods return arrays.
 
     Attributes:
-        config, population_size, maximize, backend, device, dtype: As given or chosen.
+        config, population_size, maximize, backend, device, dtype: The arguments, or their
+            defaults.
         num_elites: Elites per generation.
         dim: The length of a candidate.
         batch_shape: The shape of a batch of problems; () for a single one.
     """
 
     _generation: int
-    _asked: int  # candidates of this generation that were asked one by one
-    _parts: list[tuple[Tensor, Tensor]]  # candidates and fitness of an unfinished population
-    _snapshot: Snapshot | None  # of the state as it is
+    _asked: int  # how many candidates of this generation were asked for one by one
+    _parts: list[tuple[Tensor, Tensor]]  # candidates and fitness of an incomplete population
+    _snapshot: Snapshot | None  # of the current state
     _termination: Termination | None
 
     def __init__(
@@ -117,28 +134,34 @@ class CrossEntropyMethod:
         """Start a search.
 
         Args:
-            mean: The first mean, shape (..., dim), dim >= 1, finite, within the bounds; tensor, array or
-                sequence of any real dtype on any device. Copied. Leading dimensions are a batch.
-            std: The first standard deviation, finite, ``>= 0``, broadcastable to ``mean``. A dimension of 0
-                without extra variance stays where it is. Copied.
-            population_size: Candidates per generation, ``>= 2``. None: 4 + 3 ln(dim) with evolution paths,
-                otherwise 10 dim and at most 1,000.
-            maximize: True if a greater fitness is better, False if a smaller one is. No default.
-            config: How the distribution moves. None: ``CEMConfig.cma()``, with a full covariance up to 200
-                parameters and a diagonal one above.
-            bounds: A pair (low, high) for each parameter with None for no bound, ``scipy.optimize.Bounds``,
-                two numbers for all parameters, or ``cem.Bounds(low, high)``. None: no bounds.
-            backend: ``"cpu"`` or ``"cuda"``: the operators of ``kernels``; ``"torch"``: PyTorch operations;
-                ``"auto"``: the operators where they are compiled or can be. See ``cem.core.backend``.
+            mean: The first mean, shape (..., dim), dim >= 1, finite, within the bounds: a
+                tensor, array or sequence of any real dtype on any device. Leading dimensions
+                are a batch.
+            std: The first standard deviation, finite, ``>= 0``, broadcastable to ``mean``. A
+                dimension of 0 without extra variance stays where it is.
+            population_size: Candidates per generation, ``>= 2``. None: 4 + 3 ln(dim) with
+                evolution paths, otherwise 10 dim and at most 1,000.
+            maximize: True if a greater fitness is better, False if a smaller one is. No
+                default.
+            config: How the distribution moves. None: ``CEMConfig.cma()``, with a full
+                covariance up to 200 parameters and a diagonal one above.
+            bounds: A pair (low, high) for each parameter, where None is no bound;
+                ``scipy.optimize.Bounds``; two numbers for all parameters; or
+                ``cem.Bounds(low, high)``. None: no bounds.
+            backend: ``"cpu"`` or ``"cuda"``: the operators of ``kernels``; ``"torch"``: PyTorch
+                operations; ``"auto"``: the operators where they are compiled or can be. See
+                ``cem.core.backend``.
             device: Where the search lives. None: the CPU.
-            dtype: ``torch.float32`` or ``torch.float64``. None: float64 if ``mean`` is, else float32.
-            seed: The seed of the noise, ``0 <= seed < 2**64``; for a batch one number, from which each
-                problem's is derived, or one for each. A generator of NumPy or torch: drawn from it.
-                None: from torch's global one.
+            dtype: ``torch.float32`` or ``torch.float64``. None: float64 if ``mean`` is, else
+                float32.
+            seed: The seed of the noise, ``0 <= seed < 2**64``. For a batch it is one number,
+                from which the seeds of all problems are derived, or one number per problem. A
+                generator of NumPy or torch draws it; None stands for torch's global generator.
 
         Raises:
             TypeError: If an argument has the wrong type.
-            ValueError: If one is out of range, shapes differ, or backend or device is not available.
+            ValueError: If one is out of range, shapes differ, or backend or device is not
+                available.
         """
         self._numpy = isinstance(mean, np.ndarray)
         self._state = init(
@@ -154,16 +177,26 @@ class CrossEntropyMethod:
             seed=seed,
             _ahead=_AHEAD,
         )
-        table, name = self._state.variance_schedule, getattr(self._state.settings.config.schedule, "name", "")
-        self._variances = None if table is None or name == "constant" else table.tolist()  # on the host
-        self._seeds: tuple[int, ...] = tuple(each % 2**64 for each in self._state.seed.reshape(-1).tolist())
+        self._seeds: tuple[int, ...] = tuple(
+            signed % 2**64 for signed in self._state.seed.reshape(-1).tolist()
+        )
         self._takes_any_seed = seed is None
-        settings, rows = self._state.settings, self._state.distribution
-        self.config, self.population_size = settings.config, settings.population_size
-        self.num_elites, self.maximize = settings.num_elites, settings.maximize
-        self.backend, self.device, self.dtype = settings.backend, rows.device, rows.dtype
-        self.batch_shape, self.dim = rows.shape[:-2], settings.dim
+        settings = self._state.settings
+        self.config = settings.config
+        self.population_size = settings.population_size
+        self.num_elites = settings.num_elites
+        self.maximize = settings.maximize
+        self.backend = settings.backend
+        self.dim = settings.dim
+        rows = self._state.distribution
+        self.device = rows.device
+        self.dtype = rows.dtype
+        self.batch_shape = rows.shape[:-2]
         self._shape = (*self.batch_shape, self.population_size, self.dim)
+        self._variances: list[float] | None = None  # on the host, if there may be more of them
+        table = self._state.variance_schedule
+        if table is not None and getattr(self.config.schedule, "name", "") != "constant":
+            self._variances = table.tolist()
         self._first_std = self._state.std
         self._settings = self._describe()
         self._adopt(0, self._state)
@@ -172,68 +205,72 @@ class CrossEntropyMethod:
         """Draw candidates of this generation, equation (1), within the bounds.
 
         Args:
-            count: How many, the next ones of a single search, for evaluations that end one by one: see
-                ``tell``. None: the whole population.
+            count: How many candidates of a single search, the next ones with every call, for
+                evaluations that end one by one: see ``tell``. None: the whole population.
 
         Returns:
             A new tensor of shape (..., population_size, dim), or (count, dim).
         """
-        first, size = 0, None
+        first = 0
+        size = None
         if count is not None:
             if self.batch_shape:
-                raise ValueError(f"expected count=None of a batch of shape {tuple(self.batch_shape)}")
-            first, size = self._asked, self._asked + check_integer("count", count, 1)
-            self._asked = size
+                batch = tuple(self.batch_shape)
+                raise ValueError(f"expected count=None of a batch of shape {batch}")
+            first = self._asked
+            size = self._asked = first + check_integer("count", count, 1)
         sample = operator_sample
         if self.backend == "torch":
             sample = partial(torch_sample, seeds=self._seeds, generation=self._generation)
         candidates = draw(self._state, sample, size)
-        candidates = candidates[first:].clone() if first else candidates
+        if first:
+            candidates = candidates[first:].clone()
         return candidates.numpy() if self._numpy else candidates
 
     def tell(self, candidates: Any, fitness: Any) -> None:
-        """Move the distribution towards the elites, equations (2) to (5), and count the generation.
+        """Move the distribution towards the elites, equations (2) to (5); count the generation.
 
-        Candidates of a single search may come one by one or in parts, in any order, also after others of a
-        later generation were asked: the distribution moves as soon as a population of them is there.
+        Candidates of a single search may come one by one or in parts, in any order, and also
+        after
+        candidates of a later generation were asked for: the distribution moves as soon as there
+            are
+        as many as a population has.
 
         Args:
-            candidates: The candidates evaluated, shape (..., population_size, dim), or fewer of them, (n,
-                dim): those of ``ask()``, or what was evaluated in their place (repaired, rounded, of another
-                search). What is told counts: a tensor that the objective changed in place is what it then
-                is. Neither bounds nor integers are asked for. One that is not finite has failed, whatever its
-                fitness; on other devices than the CPU, for which nothing waits, that is not looked for.
-            fitness: The fitness of each, shape (..., population_size) or (n,): tensor, array or sequence of
-                any real dtype on any device. It is ranked in its own dtype, a sequence as float64.
+            candidates: The candidates evaluated, shape (..., population_size, dim), or fewer,
+                shape (n, dim): those of ``ask()``, or others that were evaluated in their
+                place, such as repaired ones. They may lie outside the bounds. One that is not
+                finite has failed, whatever its fitness; only the CPU looks for these, so that
+                nothing waits for other devices.
+            fitness: The fitness of each candidate, shape (..., population_size) or (n,): a
+                tensor, array or sequence of any real dtype on any device. It is ranked in its
+                own dtype, a sequence as float64.
 
         Raises:
-            ValueError: If a shape is wrong, the extra variance is no variance, or, on the CPU, a column of a
-                family has a number that is none of its values.
+            ValueError: If a shape is wrong, the extra variance is not a variance, or, on the
+                CPU, the column of a family has a number that is none of its values.
         """
-        if not (
-            type(fitness) is type(candidates) is Tensor
-            and candidates.shape == self._shape
-            and fitness.shape == self._shape[:-1]
-            and fitness.dtype in _FIT
-            and candidates.dtype is self.dtype
-            and fitness.device == candidates.device == self.device
-            and not (fitness.requires_grad or candidates.requires_grad)
-        ):
+        if not self._is_plain(candidates, fitness):
             expected = self._shape
             if not self.batch_shape and len(candidates) < self.population_size:
                 expected = (len(candidates), self.dim)
-            candidates = check_shape("candidates", candidates, expected).to(self.device, self.dtype)
+            candidates = check_shape("candidates", candidates, expected)
+            candidates = candidates.to(self.device, self.dtype)
             fitness = check_shape("fitness", fitness, expected[:-1]).to(self.device)
         if self.device.type == "cpu":
-            fitness = self._usable(candidates, fitness)
+            fitness = self._fail_unusable(candidates, fitness)
         if self._parts or candidates.shape[0] < self._shape[0]:
-            self._parts.append((candidates.clone(), fitness.clone()))  # the caller may change its own
-            if sum(len(part) for part, _ in self._parts) < self.population_size:
-                return
-            parts, scores = (torch.cat(each) for each in zip(*self._parts, strict=True))
+            # Copies, because the caller may change these tensors.
+            self._parts.append((candidates.clone(), fitness.clone()))
             size = self.population_size
-            self._parts = [(parts[size:], scores[size:])] if len(parts) > size else []
-            candidates, fitness = parts[:size], scores[:size]
+            if sum(len(part) for part, _ in self._parts) < size:
+                return
+            candidates = torch.cat([part for part, _ in self._parts])
+            fitness = torch.cat([part for _, part in self._parts])
+            rest = (candidates[size:], fitness[size:])
+            self._parts = [rest] if len(candidates) > size else []
+            candidates = candidates[:size]
+            fitness = fitness[:size]
         self._extend_variance_schedule(self._generation + 1)
         self._state = tell(self._state, candidates, fitness)
         self._generation += 1
@@ -242,51 +279,76 @@ class CrossEntropyMethod:
         if self.device.type == "cpu" and not self.batch_shape:
             self._warn_of_failure()
 
+    def _is_plain(self, candidates: Any, fitness: Any) -> bool:
+        """Return whether both need no conversion, a check that costs little time."""
+        return (
+            type(fitness) is type(candidates) is Tensor
+            and candidates.shape == self._shape
+            and fitness.shape == self._shape[:-1]
+            and fitness.dtype in _FITNESS_DTYPES
+            and candidates.dtype is self.dtype
+            and fitness.device == candidates.device == self.device
+            and not (fitness.requires_grad or candidates.requires_grad)
+        )
+
     def capture(self, objective: Objective, generations: int = 1) -> Callable[[], Evaluation]:
         """Return a function that runs generations of this search in a CUDA graph.
 
-        Each call moves the search as ``generations`` rounds of ``ask`` and ``tell`` do, bit for bit, and
-        returns the last evaluation, whose tensors the next call overwrites.
+        Each call moves the search as ``generations`` rounds of ``ask`` and ``tell`` do, bit for
+        bit, and returns the last evaluation, whose tensors the next call overwrites.
 
         Args:
-            objective: Maps (candidates, generation) to fitness or an ``Evaluation``; the generation is a
-                tensor of shape () on the device. It launches the same work every time and never waits.
+            objective: Maps (candidates, generation) to fitness or an ``Evaluation``; the
+                generation is a tensor of shape () on the device. It launches the same work
+                every time and never waits.
             generations: The generations of one call, ``>= 1``.
 
         Raises:
             ValueError: If the search does not run by the operators on a CUDA device.
         """
-        step = self._captured(objective, generations)
+        step = self._capture_step(objective, generations)
         return lambda: step().evaluations[-1]
 
     def capture_records(
-        self, objective: Objective, generations: int, records: int
+        self,
+        objective: Objective,
+        generations: int,
+        records: int,
     ) -> Callable[[], list[Snapshot]]:
-        """Return a function that runs ``records`` times as many generations as ``capture`` has in one graph.
+        """Return a function that runs ``records`` times ``generations`` in one CUDA graph.
 
-        It returns a snapshot, with metrics, after each of the times; their copies have begun.
+        It returns the snapshots after every ``generations``, with metrics; their copies have
+        begun.
         """
-        step = self._captured(objective, generations, records)
+        step = self._capture_step(objective, generations, records)
 
         def run() -> list[Snapshot]:
-            before, graph = self._generation, step()
-            found = [
-                Snapshot(before + number * generations, self._settings, self._state, evaluation, copies=False)
-                for number, evaluation in enumerate(graph.evaluations, 1)
-            ]
-            copy_to_host(found, graph.together)
-            self._snapshot = found[-1]
-            return found
+            generation = self._generation
+            graph = step()
+            snapshots = []
+            for evaluation in graph.evaluations:
+                generation += generations
+                state = self._state
+                new = Snapshot(generation, self._settings, state, evaluation, copies=False)
+                snapshots.append(new)
+            copy_to_host(snapshots, graph.together)
+            self._snapshot = snapshots[-1]
+            return snapshots
 
         return run
 
-    def _captured(
-        self, objective: Objective, generations: int, records: int = 0
+    def _capture_step(
+        self,
+        objective: Objective,
+        generations: int,
+        records: int = 0,
     ) -> Callable[[], GenerationGraph]:
+        """Return a function that replays a graph; a change of constants captures a new one."""
         check_integer("generations", generations, 1)
         if self.backend != "cuda":
             got = f"{self.backend!r} on {str(self.device)!r}"
-            raise ValueError(f"expected a search with backend 'cuda' for a CUDA graph, got {got}")
+            expected = "a search with backend 'cuda' for a CUDA graph"
+            raise ValueError(f"expected {expected}, got {got}")
         graph: GenerationGraph | None = None
 
         def step() -> GenerationGraph:
@@ -295,19 +357,21 @@ class CrossEntropyMethod:
             self._extend_variance_schedule(last)
             if graph is None or not graph.fits(self._state):
                 graph = GenerationGraph(self._state, objective, generations, records)
-            self._state, self._generation, self._snapshot = graph(self._state), last, None
+            self._state = graph(self._state)
+            self._generation = last
+            self._snapshot = None
             return graph
 
         return step
 
     @property
     def generation(self) -> int:
-        """The number of generations so far: ``t`` of the next ``ask()``."""
+        """The number of generations so far, which is ``t`` of the next ``ask()``."""
         return self._generation
 
     @property
     def state(self) -> State:
-        """The state for ``cem.functional``; its tensors are the search's own, not to be changed."""
+        """The state for ``cem.functional``, whose tensors must not be changed."""
         return self._state
 
     @property
@@ -317,35 +381,39 @@ class CrossEntropyMethod:
 
     @property
     def mean(self) -> Any:
-        """A copy of ``mu_t``, shape (..., dim): the answer of the search where the fitness is noisy."""
-        return self._given(self._state.mean)
+        """A copy of ``mu_t``, shape (..., dim): the search's answer if the fitness is noisy."""
+        return self._copy(self._state.mean)
 
     @property
     def std(self) -> Any:
-        """A copy of ``sigma_t``, shape (..., dim); with bounds by transform, of the space without bounds."""
-        return self._given(self._state.std)
+        """A copy of ``sigma_t``, shape (..., dim).
+
+        With bounds by transform it is that of the space without bounds.
+        """
+        return self._copy(self._state.std)
 
     @property
     def averaged_mean(self) -> Any:
-        """A copy of ``a_t``, shape (..., dim): ``mean`` averaged over generations; see ``mean_averaging``."""
-        return self._given(self._state.averaged_mean)
+        """A copy of ``a_t``, shape (..., dim), the average of means; see ``mean_averaging``."""
+        return self._copy(self._state.averaged_mean)
 
     @property
     def covariance(self) -> Any:
-        """A new matrix, shape (..., dim, dim): ``Sigma_t``."""
+        """The covariance ``Sigma_t``, a new tensor of shape (..., dim, dim)."""
         factor = self._state.factor
         if factor is None:
-            return self._given(torch.diag_embed(self._state.std.square()))
+            return self._copy(torch.diag_embed(self._state.std.square()))
         with torch.autocast(factor.device.type, enabled=False):
-            return self._given(factor @ factor.mT)
+            return self._copy(factor @ factor.mT)
 
     @property
     def best(self) -> Any:
-        """A copy of the fittest candidate so far, shape (..., dim); NaN before the first ``tell()``.
+        """A copy of the fittest candidate so far, shape (..., dim), or NaN.
 
-        Of equal fitness the first one stays. With a noisy fitness it is the luckiest one: prefer ``mean``.
+        It is NaN before the first ``tell()``. Of equal fitness the first one stays. With a
+        noisy fitness it is the best by chance: prefer ``mean``.
         """
-        return self._given(self._state.best)
+        return self._copy(self._state.best)
 
     @property
     def best_fitness(self) -> Any:
@@ -353,26 +421,33 @@ class CrossEntropyMethod:
 
         NaN before the first ``tell()``. Waits for the device.
         """
-        found = self._state.best_fitness
-        return self._given(found) if self.batch_shape else float(found)
+        fitness = self._state.best_fitness
+        return self._copy(fitness) if self.batch_shape else float(fitness)
 
     def statistics(self) -> dict[str, float]:
         """Return the statistics of the last generation; waits for the device.
 
-        ``best_fitness`` so far; of the last generation ``generation_best``, ``elite_mean`` and
-        ``elite_threshold`` (the worst elite), NaN before the first; and ``std_mean``, the mean of the
-        standard deviation over the dimensions. Of a batch: the best of all problems, the means over them of
-        the others.
+        ``best_fitness`` is the best so far. ``generation_best``, ``elite_mean`` and
+        ``elite_threshold``, the worst elite, are those of the last generation. ``std_mean`` is
+        the mean of the standard deviation over the dimensions. All but ``std_mean`` are NaN
+        before the first generation. For a batch the best fitness is that of all problems, and
+        the others are means over the problems.
         """
         self._warn_of_failure()
         record = self.snapshot().record()
         return {name: getattr(record, name) for name in record.__slots__[1:6]}
 
-    def snapshot(self, evaluation: Evaluation | None = None, *, copied: bool = True) -> Snapshot:
-        """Start a copy of the state after the last generation to the host, with metrics; does not wait.
+    def snapshot(
+        self,
+        evaluation: Evaluation | None = None,
+        *,
+        copied: bool = True,
+    ) -> Snapshot:
+        """Return a snapshot of the current state, with metrics, and start its copy to the host.
 
-        On a CUDA device the copy is queued on the current stream; reading it waits for earlier work only.
-        One that is not ``copied`` waits for ``copy_to_host``, or for the first reading.
+        On a CUDA device the copy is queued on the current stream, and reading it only waits for
+        earlier work. Without ``copied`` the copy starts with ``copy_to_host``, or the first
+        reading.
         """
         if self._snapshot is None or (evaluation is not None and evaluation.metrics):
             self._snapshot = Snapshot(self._generation, self._settings, self._state, evaluation)
@@ -384,23 +459,35 @@ class CrossEntropyMethod:
         """Restore the state of a snapshot of this search; waits for its copy only."""
         device = snapshot.state.distribution.device
         if (snapshot.settings, device) != (self._settings, self.device):
-            raise ValueError(f"expected a snapshot of this search, got {snapshot.settings} on {device}")
-        table = self._state.variance_schedule  # it may have become longer
+            got = f"{snapshot.settings} on {device}"
+            raise ValueError(f"expected a snapshot of this search, got {got}")
+        table = self._state.variance_schedule  # it may be longer now than in the snapshot
         self._adopt(snapshot.generation, snapshot.restored()._replace(variance_schedule=table))
 
-    def stop(self, *, target: float | None = None, budget: int | None = None) -> tuple[str, ...]:
-        """Return the reasons to stop a single search, an empty tuple while there are none.
+    def stop(
+        self,
+        *,
+        target: float | None = None,
+        budget: int | None = None,
+    ) -> tuple[str, ...]:
+        """Return the reasons to stop a single search, an empty tuple if there are none.
 
-        They are those of ``cem.core.termination``, which compares a generation with those before at which
-        this was called: call it after every one, or every few. Waits. Warns where the search has collapsed.
+        The reasons are those of ``cem.core.termination``, which compares generations after
+        which
+        this was called: call it after every generation, or every few. Waits, and warns if the
+            search
+        has collapsed.
 
         Args:
             target: A fitness that is good enough, for the reason ``"target"``.
-            budget: The most evaluations, for the reason ``"budget"``: another generation would exceed it.
+            budget: The most evaluations. The reason ``"budget"`` says that another generation
+                would exceed it.
         """
-        target = None if target is None else check_real("target", target)
+        if target is not None:
+            target = check_real("target", target)
         if self.batch_shape:
-            raise ValueError(f"expected a single search, got a batch of shape {tuple(self.batch_shape)}")
+            batch = tuple(self.batch_shape)
+            raise ValueError(f"expected a single search, got a batch of shape {batch}")
         if self._termination is None:
             self._termination = Termination(self._state.settings, self._first_std)
         self._termination.target = target
@@ -410,33 +497,36 @@ class CrossEntropyMethod:
         return (*reasons, "budget") if spent else reasons
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state from which a search resumes, as tensors on the CPU, numbers and text; waits.
+        """Return the state from which a search resumes; waits.
 
-        It has ``settings`` (compared on loading), ``generation``, and copies of the tensors of
-        ``cem.core.state.State`` that a generation changes. Candidates asked and not yet part of a generation
-        are not part of it: they are drawn again, the same.
+        It consists of tensors on the CPU, numbers and text: ``settings``, which are compared on
+            loading, ``generation``, and copies of the
+        tensors of ``cem.core.state.State`` that a generation changes. Candidates that were
+        asked for and
+        belong to no complete generation are not saved: ``ask`` draws the same ones again.
         """
         return self.snapshot().state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume from a state of an optimizer with the same settings, bit for bit; it is not changed.
+        """Resume bit for bit from a state of an optimizer with the same settings.
 
-        On another device the bits of later samples may differ. Population and elites may be other than
-        before, without evolution paths. What ``stop`` has seen is not part of a state. A search that was
-        given no seed takes that of the state.
+        On another device the bits of later samples may differ. Without evolution paths the
+        numbers of candidates and elites may differ from the saved ones. What ``stop`` remembers
+        is not part of a state. A search that was made without a seed takes that of the state.
 
         Raises:
-            ValueError: If a part is missing, has another shape or dtype, or was saved under other settings.
-                No error changes the optimizer.
+            ValueError: If a part is missing, has another shape or dtype, or was saved under
+                other settings. No error changes the optimizer.
         """
         settings = dict(self._settings)
         if self._takes_any_seed:
             settings["seed"] = state["settings"]["seed"]
-        generation, loaded = loaded_state(state, settings, self._state)
+        generation, loaded = load_state(state, settings, self._state)
         if settings["seed"] != self._settings["seed"]:
-            each = np.array(settings["seed"], dtype=object).reshape(self.batch_shape)
-            loaded = loaded._replace(seed=problem_seeds(each, self.batch_shape, self.device))
-            self._seeds, self._settings = tuple(each.reshape(-1).tolist()), settings
+            seeds = np.array(settings["seed"], dtype=object).reshape(self.batch_shape)
+            loaded = loaded._replace(seed=problem_seeds(seeds, self.batch_shape, self.device))
+            self._seeds = tuple(seeds.reshape(-1).tolist())
+            self._settings = settings
         self._adopt(generation, loaded)
 
     def __repr__(self) -> str:
@@ -448,46 +538,59 @@ class CrossEntropyMethod:
             f"backend={self.backend!r}, device={str(self.device)!r}, seed={self.seed})"
         )
 
-    def _usable(self, candidates: Tensor, fitness: Tensor) -> Tensor:
-        """Return the fitness, NaN of candidates that are not finite; check the values of families."""
+    def _fail_unusable(self, candidates: Tensor, fitness: Tensor) -> Tensor:
+        """Return the fitness with NaN for candidates that are not finite.
+
+        Raises:
+            ValueError: If the column of a family has a number that is none of its values.
+        """
         first = self._state.settings.normal
         for family in self.config.families:
             columns = candidates[..., first : first + family.columns]
             first += family.columns
             low, high = columns.aminmax()
             if isinstance(family, OperatorFamily) and not (low >= 0 and high < family.rows[1]):
-                wanted = f"numbers from 0 to {family.rows[1] - 1}"
-                raise ValueError(f"expected {wanted} in the columns of {family}, got {low:g} to {high:g}")
-        if math.isfinite(float(candidates.sum())):  # as a rule: it takes less time than to look at each
+                wanted = f"numbers from 0 to {family.rows[1] - 1} in the columns of {family}"
+                raise ValueError(f"expected {wanted}, got {low:g} to {high:g}")
+        if math.isfinite(float(candidates.sum())):  # faster than to look at each number
             return fitness
         return torch.where(candidates.isfinite().all(-1), fitness.double(), math.nan)
 
     def _adopt(self, generation: int, state: State) -> None:
-        self._state, self._generation = state, generation
-        self._asked, self._parts, self._snapshot, self._termination = 0, [], None, None
+        """Go on from a state, and forget what belongs to the generations before."""
+        self._state = state
+        self._generation = generation
+        self._asked = 0
+        self._parts = []
+        self._snapshot = None
+        self._termination = None
 
     def _extend_variance_schedule(self, generations: int) -> None:
-        """Put the extra variance of the first ``generations`` on the device."""
+        """Make sure that the device has the extra variance of so many generations."""
         if self._variances is not None and generations > len(self._variances):
-            self._variances = extended(self._variances, self.config.schedule, generations)
-            self._state = self._state._replace(variance_schedule=doubles(self._variances, self.device))
+            self._variances = extend_table(self._variances, self.config.schedule, generations)
+            table = doubles(self._variances, self.device)
+            self._state = self._state._replace(variance_schedule=table)
 
     def _warn_of_failure(self) -> None:
+        """Warn if no candidate of the last generation of a single search succeeded."""
         if not self.batch_shape and self._state.record.tolist()[FAILED] == self._generation > 0:
             warnings.warn(
-                f"all {self.population_size} candidates of generation {self._generation - 1} failed (NaN or "
-                "infinite on the bad side): the distribution stays as it was",
+                f"all {self.population_size} candidates of generation {self._generation - 1} "
+                "failed (NaN or infinite on the bad side): the distribution stays as it was",
                 RuntimeWarning,
                 stacklevel=outside(),
             )
 
-    def _given(self, tensor: Tensor) -> Any:
+    def _copy(self, tensor: Tensor) -> Any:
+        """Return a copy, which is an array if the first mean was one."""
         copy = tensor.clone()
         return copy.numpy() if self._numpy else copy
 
     def _describe(self) -> dict[str, Any]:
-        """Return the settings that a resumed search shares with the saved one, as JSON values."""
-        bounds, config = bounds_of(self._state), dict(vars(self.config))
+        """Return the settings that a resumed search must share with the saved one, for JSON."""
+        bounds = bounds_of(self._state)
+        config = dict(vars(self.config))
         del config["num_elites"], config["elite_fraction"]
         return {
             **config,

@@ -1,1 +1,1 @@
-"""One generation of the method: its state, configuration, draw and update. Begin with `generation.py`."""
+"""One generation: state, configuration, draw and update. Begin with `generation.py`."""

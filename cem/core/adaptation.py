@@ -1,14 +1,16 @@
-"""What a search takes from CMA-ES beside ``cma_update``: rates, weights, and a covariance without paths.
+"""What a search takes from CMA-ES beside ``cma_update``: rates, weights, a covariance.
 
-``kernels.ops.cma_update.op`` has the equations of a full covariance with paths. A diagonal one has the same
-with a diagonal L, and learns (d + 2) / 3 times as fast: R. Ros and N. Hansen, A Simple Modification in CMA-ES
-Achieving Linear Time and Space Complexity, PPSN 2008. A full covariance without paths moves to that of the
-elites, V, about mu_t or about the elites' mean:
+``kernels.ops.cma_update.op`` has the equations of a full covariance with paths. A diagonal
+covariance follows the same equations with a diagonal L, and learns (d + 2) / 3 times as fast:
+R. Ros and N. Hansen, A Simple Modification in CMA-ES Achieving Linear Time and Space
+Complexity, PPSN 2008. A full covariance without paths moves towards that of the elites, V,
+about mu_t or about the elites' mean m:
 
     V = sum w_k y_k y_k^T             y_k = x_k - mu_t, or y_k = x_k - m
     Sigma' = Sigma + beta (V - Sigma) + Z_t I
 
-The rates are those of N. Hansen, The CMA Evolution Strategy: A Tutorial, arXiv:1604.00772, 2023, table 1.
+Numbers of equations are those of N. Hansen, The CMA Evolution Strategy: A Tutorial,
+arXiv:1604.00772, 2023.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ _DIGITS = 12  # of a weight: the logarithms of C libraries differ in the last bi
 
 
 class Rates(NamedTuple):
-    """Learning rates by their names in the tutorial; ``kernels.ops.cma_update.op`` has what each is for."""
+    """Learning rates by their names in the tutorial; see ``kernels.ops.cma_update.op``."""
 
     mu_eff: float
     c_s: float
@@ -34,32 +36,40 @@ class Rates(NamedTuple):
 
 
 def rates(dim: int, weights: list[float], *, diagonal: bool) -> Rates:
-    """Return the rates of a search of d = ``dim`` parameters by the weights of its elites, of any sum."""
-    mu = effective(weights)
-    c_s = (mu + 2) / (dim + mu + 5)
-    c_1 = 2 / ((dim + 1.3) ** 2 + mu)
-    c_mu = 2 * (0.25 + mu - 2 + 1 / mu) / ((dim + 2) ** 2 + mu)
+    """Return the learning rates of a search of ``dim`` parameters.
+
+    ``weights`` are those of the elites, of any sum.
+    """
+    mu_eff = effective(weights)
+    # (55): the rate of the path of the step size.
+    c_s = (mu_eff + 2) / (dim + mu_eff + 5)
+    # (55): the damping of the step size.
+    d_s = 1 + 2 * max(0.0, math.sqrt((mu_eff - 1) / (dim + 1)) - 1) + c_s
+    # (56): the rate of the path of the covariance.
+    c_c = (4 + mu_eff / dim) / (dim + 4 + 2 * mu_eff / dim)
+    # (57): the rate of the rank-one update, alpha_cov being 2.
+    c_1 = 2 / ((dim + 1.3) ** 2 + mu_eff)
+    # (58): the rate of the rank-mu update.
+    c_mu = 2 * (0.25 + mu_eff - 2 + 1 / mu_eff) / ((dim + 2) ** 2 + mu_eff)
     if diagonal:
-        c_1, c_mu = c_1 * (dim + 2) / 3, c_mu * (dim + 2) / 3
+        # Ros and Hansen (2008): a diagonal has fewer numbers to learn.
+        c_1 = c_1 * (dim + 2) / 3
+        c_mu = c_mu * (dim + 2) / 3
+    # The old covariance keeps a share of 1 - c_1 - c_mu, which must not be negative.
     c_1 = min(c_1, 1.0)
-    return Rates(
-        mu_eff=mu,
-        c_s=c_s,
-        d_s=1 + 2 * max(0.0, math.sqrt((mu - 1) / (dim + 1)) - 1) + c_s,
-        c_c=(4 + mu / dim) / (dim + 4 + 2 * mu / dim),
-        c_1=c_1,
-        c_mu=min(1 - c_1, c_mu),
-        chi=math.sqrt(dim) * (1 - 1 / (4 * dim) + 1 / (21 * dim * dim)),
-    )
+    c_mu = min(1 - c_1, c_mu)
+    # The tutorial's approximation of the expected length of a vector from N(0, I).
+    chi = math.sqrt(dim) * (1 - 1 / (4 * dim) + 1 / (21 * dim * dim))
+    return Rates(mu_eff, c_s, d_s, c_c, c_1, c_mu, chi)
 
 
 def effective(weights: list[float]) -> float:
-    """Return the effective number of candidates, (sum w)^2 / sum w^2."""
+    """Return the effective number of candidates, (sum w)^2 / sum w^2: equation (8)."""
     return math.fsum(weights) ** 2 / math.fsum(w * w for w in weights)
 
 
 def rank_weights(num_elites: int, kind: str) -> list[float]:
-    """Return the weights of the elites by rank, ``"equal"`` or ``"log"``, of sum 1."""
+    """Return the weights of the elites by rank, ``"equal"`` or ``"log"``; their sum is 1."""
     raw = [1.0] * num_elites
     if kind == "log":
         raw = [_log_weight(num_elites, rank) for rank in range(1, num_elites + 1)]
@@ -67,27 +77,44 @@ def rank_weights(num_elites: int, kind: str) -> list[float]:
     return [round(weight / total, _DIGITS) for weight in raw]
 
 
-def all_weights(dim: int, population_size: int, elites: list[float], rates: Rates) -> list[float]:
-    """Return the weights of all N candidates by rank: those of the elites, negative ones of the others."""
-    count = len(elites)
-    others = [_log_weight(count, rank) for rank in range(count + 1, population_size + 1)]
-    if not others or rates.c_mu <= 0.0:
-        return elites + [0.0] * len(others)
+def all_weights(
+    dim: int,
+    population_size: int,
+    elites: list[float],
+    rates: Rates,
+) -> list[float]:
+    """Return the weights of all N candidates by rank; those of all but the elites are negative.
+
+    Equation (53), with the bounds (50) to (52) on the sum of the negative ones.
+    """
+    num_elites = len(elites)
+    ranks = range(num_elites + 1, population_size + 1)
+    negative = [_log_weight(num_elites, rank) for rank in ranks]
+    if not negative or rates.c_mu <= 0.0:
+        return elites + [0.0] * len(negative)
     scale = min(
         1 + rates.c_1 / rates.c_mu,
-        1 + 2 * effective(others) / (rates.mu_eff + 2),
+        1 + 2 * effective(negative) / (rates.mu_eff + 2),
         max(0.0, (1 - rates.c_1 - rates.c_mu) / (dim * rates.c_mu)),
     )
-    total = -math.fsum(others)
-    return elites + [round(scale * weight / total, _DIGITS) for weight in others]
+    total = -math.fsum(negative)
+    return elites + [round(scale * weight / total, _DIGITS) for weight in negative]
 
 
 def _log_weight(num_elites: int, rank: int) -> float:
     return math.log(num_elites + 0.5) - math.log(rank)
 
 
-def of_elites(elites: Tensor, weights: Tensor, old_mean: Tensor, variance_about: str) -> Tensor:
-    """Return the covariance of the elites, (..., K, d), weights of sum 1; (..., d, d), all float64."""
+def elite_covariance(
+    elites: Tensor,
+    weights: Tensor,
+    old_mean: Tensor,
+    variance_about: str,
+) -> Tensor:
+    """Return the covariance V of the elites, shape (..., d, d).
+
+    ``elites`` (..., K, d) and ``weights`` (..., K), which sum to 1, are float64.
+    """
     centre = old_mean
     if variance_about != "old_mean":
         centre = (weights.unsqueeze(-1) * elites).sum(-2)

@@ -1,13 +1,16 @@
 """The backends of a search: what draws its candidates and computes its update.
 
-"cpu", "cuda"   the operators of ``kernels``, one call a step. Noise is a function of (seed, generation,
-                candidate, dimension), sums have a fixed order and every operation is IEEE's: on the CPU a
-                seed gives the same bits on any processor, number of threads and version of torch. Full
-                covariance or paths alone, both beyond the sizes of ``cma_update``, and bounds by
-                resampling or transform go through torch as well, and are as reproducible as that.
-"torch"         PyTorch operations, on any device and without a compiler. The same bits for the same
-                seed, machine and version of torch; vector widths and versions change them.
-"auto"          the operators where they are compiled or can be; otherwise ``"torch"``.
+"cpu", "cuda"   The operators of ``kernels``, one call per step. Noise is a function of (seed,
+                generation, candidate, dimension), sums have a fixed order, and every operation
+                is IEEE's: on the CPU a seed gives the same bits on any processor, with any
+                number of threads and any version of torch. Some searches also use torch, and
+                are only as
+                reproducible as torch: those with a full covariance or paths but not both, those
+                beyond the sizes of ``cma_update``, and bounds by resampling or transform.
+"torch"         PyTorch operations, on any device and without a compiler. The same seed, machine
+and
+                version of torch give the same bits.
+"auto"          The operators where they are compiled or can be; otherwise ``"torch"``.
 """
 
 from __future__ import annotations
@@ -27,17 +30,18 @@ from kernels.support.names import unknown_name
 
 AUTO = "auto"
 BACKENDS = ("cpu", "cuda", "torch")
-OPERATORS = ("normal", "cem_update")  # of ``kernels``, which backends "cpu" and "cuda" call
-CMA_OPERATORS = (*OPERATORS, "cma_update")  # the same with a full covariance and paths, up to 64 parameters
+OPERATORS = ("normal", "cem_update")  # what backends "cpu" and "cuda" call
+CMA_OPERATORS = (*OPERATORS, "cma_update")  # with a full covariance and paths
 _UINT64 = 2**64 - 1
 
 
 def mix_seed(seed: int, generation: int) -> int:
-    """Hash (seed, generation) to 64 bits, so that neighbouring seeds and generations are unrelated.
+    """Hash (seed, generation) to 64 bits, so that neighbouring numbers give unrelated seeds.
 
-    The finaliser of SplitMix64 (G. Steele, D. Lea, C. Flood: Fast Splittable Pseudorandom Number Generators,
-    OOPSLA 2014) over the seed, then over its result and the generation. It mixes all bits into the low
-    32, the only ones of a seed that the Mersenne Twister of torch's CPU generator takes.
+    The finaliser of SplitMix64 (G. Steele, D. Lea, C. Flood: Fast Splittable Pseudorandom
+    Number Generators, OOPSLA 2014) is applied to the seed, then to its result plus the
+    generation. All bits reach the lower 32, the only ones that the Mersenne Twister of torch's
+    CPU generator takes.
     """
     state = seed
     for word in (0, generation):
@@ -48,14 +52,23 @@ def mix_seed(seed: int, generation: int) -> int:
     return state
 
 
-def torch_sampler(mean: Tensor, std: Tensor, population_size: int, *, seed: int, generation: int) -> Tensor:
-    """Draw ``x[i, j]`` of N(mean[j], std[j]^2) as backend ``"torch"``; a new tensor of shape (N, d).
+def torch_sampler(
+    mean: Tensor,
+    std: Tensor,
+    population_size: int,
+    *,
+    seed: int,
+    generation: int,
+) -> Tensor:
+    """Return draws of N(mean, std^2) by backend ``"torch"``, shape (N, d).
 
-    On the CPU float64 has NumPy's noise, float32 torch's.
+    On the CPU the noise of float64 is NumPy's, that of float32 torch's.
     """
-    mixed, shape = mix_seed(seed, generation), (population_size, mean.numel())
+    mixed = mix_seed(seed, generation)
+    shape = (population_size, mean.numel())
     if mean.device.type == "cpu" and mean.dtype == torch.float64:
-        # The ziggurat takes less than half the time of torch, which has no vector code for doubles.
+        # The ziggurat takes less than half the time of torch, which has no vector code for
+        # doubles.
         noise = np.random.Generator(np.random.SFC64(mixed)).standard_normal(shape)
         return torch.addcmul(mean, torch.from_numpy(noise), std)
     out = torch.empty(shape, dtype=mean.dtype, device=mean.device)
@@ -63,18 +76,30 @@ def torch_sampler(mean: Tensor, std: Tensor, population_size: int, *, seed: int,
     return torch.addcmul(mean, out, std, out=out)
 
 
-def torch_sample(state: Any, rows: Tensor, size: int, *, seeds: Sequence[int], generation: int) -> Tensor:
+def torch_sample(
+    state: Any,
+    rows: Tensor,
+    size: int,
+    *,
+    seeds: Sequence[int],
+    generation: int,
+) -> Tensor:
     """Draw by ``torch_sampler``, problem by problem; with seeds and generation a ``Sample``."""
-    dim = rows.shape[-1]
-    problems = zip(rows.reshape(-1, *rows.shape[-2:]), seeds, strict=True)
-    drawn = [torch_sampler(r[0], r[1], size, seed=seed, generation=generation) for r, seed in problems]
-    return torch.stack(drawn).view(*rows.shape[:-2], size, dim)
+    draws = []
+    for problem, seed in zip(rows.reshape(-1, *rows.shape[-2:]), seeds, strict=True):
+        mean, std = problem[0], problem[1]
+        draws.append(torch_sampler(mean, std, size, seed=seed, generation=generation))
+    return torch.stack(draws).view(*rows.shape[:-2], size, rows.shape[-1])
 
 
-def choose_backend(name: str, device: torch.device, operators: Sequence[str] = OPERATORS) -> str:
-    """Return the backend of a search, built and ready, for the operators that it calls.
+def choose_backend(
+    name: str,
+    device: torch.device,
+    operators: Sequence[str] = OPERATORS,
+) -> str:
+    """Return the backend of a search whose operators are built and ready.
 
-    ``"auto"`` is resolved: where they cannot be compiled a RuntimeWarning says why, and it is ``"torch"``.
+    ``"auto"`` becomes ``"torch"`` where they cannot be built; a RuntimeWarning says why.
     """
     if not isinstance(name, str) or name not in (AUTO, *BACKENDS):
         raise unknown_name("backend", str(name), (AUTO, *BACKENDS))
@@ -91,13 +116,14 @@ def choose_backend(name: str, device: torch.device, operators: Sequence[str] = O
         _prepare(device, operators)
     except torch.OutOfMemoryError:
         raise
-    except (RuntimeError, OSError) as error:  # the operators cannot be built, or do not run on this device
+    except (RuntimeError, OSError) as error:
+        # The operators cannot be built, or do not run on this device.
         if name != AUTO:
-            raise ValueError(
-                f"backend {wanted!r} is not available: {error}; or use backend 'torch'"
-            ) from error
-        why = " ".join(str(error).split())
-        warnings.warn(f"taking backend 'torch', which is slower: {why}", RuntimeWarning, stacklevel=outside())
+            message = f"backend {wanted!r} is not available: {error}; or use backend 'torch'"
+            raise ValueError(message) from error
+        reason = " ".join(str(error).split())
+        message = f"taking backend 'torch', which is slower: {reason}"
+        warnings.warn(message, RuntimeWarning, stacklevel=outside())
         return "torch"
     return wanted
 
@@ -106,7 +132,7 @@ _prepared: set[tuple[torch.device, Sequence[str]]] = set()
 
 
 def _prepare(device: torch.device, operators: Sequence[str]) -> None:
-    """Build the operators side by side, and call two of them."""
+    """Build the operators side by side, and call two of them, which must run on the device."""
     if (device, operators) in _prepared:
         return
     from kernels.loader.extension import build_missing
@@ -114,8 +140,9 @@ def _prepare(device: torch.device, operators: Sequence[str]) -> None:
 
     kinds = ("cpu", "cuda") if device.type == "cuda" else ("cpu",)
     build_missing([extension(operator, kind) for kind in kinds for operator in operators])
-    zero, record = (torch.zeros(n, dtype=torch.float64, device=device) for n in (1, 5))
-    rows, generation = zero.expand(4, 1), torch.zeros((), dtype=torch.int64, device=device)
+    rows = torch.zeros(4, 1, dtype=torch.float64, device=device)
+    record = rows.new_zeros(5)
+    generation = torch.zeros((), dtype=torch.int64, device=device)
     x = sample_normal_rows(rows, 2, seed=generation, generation=generation)
     cem_update(x[:, 0], x, rows, record, generation, 2, maximize=True)
     _prepared.add((device, operators))

@@ -1,13 +1,19 @@
-"""Bounds of a search: how candidates of a normal distribution are kept inside a box.
+"""Bounds of a search: how the candidates of a normal distribution stay inside a box.
 
-    "clamp"      the nearest point of the box; the elites are clamped ones. Mass gathers on the faces.
-    "resample"   drawn again until inside, by the inverse of the distribution function: the truncated normal.
-                 With full covariance each coordinate that is outside is drawn again by itself.
-    "transform"  the search has no bounds, and a smooth increasing map takes its points into the box: a tanh
-                 between two finite bounds, a softplus at one. Nothing gathers at the faces. A start nearer
-                 to a face than half a standard deviation begins so far inside.
+    "clamp"      A candidate outside becomes the nearest point of the box; the elites are
+    clamped
+                 ones. Many candidates lie on the faces.
+    "resample"   A candidate outside is drawn again inside, by the inverse of the distribution
+                 function: the truncated normal distribution. With a full covariance, each
+                 coordinate that is outside is drawn again on its own.
+    "transform"  The search itself has no bounds, and a smooth increasing map takes its points
+    into
+                 the box: a tanh between two finite bounds, a softplus at a single one.
+                     Candidates
+                 do not gather on the faces. A start nearer to a face than half a standard
+                 deviation is moved that far inside.
 
-``low <= high`` for each dimension; infinities stand for no bound.
+``low <= high`` in each dimension; an infinity stands for no bound.
 """
 
 from __future__ import annotations
@@ -22,6 +28,10 @@ from torch import Tensor
 from cem.core.checks import check_vector
 
 BoundHandling = Literal["clamp", "resample", "transform"]
+Box = tuple[Tensor, Tensor]
+"""Lower and upper bounds, each of the shape of the mean."""
+
+_TANH_PART = 0.5  # of half a width about the middle: beyond it, points are measured from a face
 
 
 class Bounds(NamedTuple):
@@ -37,11 +47,16 @@ class Bounds(NamedTuple):
 
 
 def ends_of(bounds: Any, dim: int | None = None) -> Bounds:
-    """Return bounds of any form that ``CrossEntropyMethod`` takes, of ``dim`` parameters if that is known."""
-    for low, high in (("lb", "ub"), ("low", "high")):  # of SciPy; ours, and a Box of Gymnasium
+    """Return bounds in any form that ``CrossEntropyMethod`` takes as ``Bounds``.
+
+    ``dim`` is the number of parameters, None if it is not known.
+    """
+    # SciPy's Bounds have lb and ub; cem.Bounds and Gymnasium's Box have low and high.
+    for low, high in (("lb", "ub"), ("low", "high")):
         if hasattr(bounds, low) and hasattr(bounds, high):
             return Bounds(getattr(bounds, low), getattr(bounds, high))
-    if isinstance(bounds, (tuple, list)) and len(bounds) == 2 and all(np.ndim(end) == 0 for end in bounds):
+    is_pair = isinstance(bounds, (tuple, list)) and len(bounds) == 2
+    if is_pair and all(np.ndim(end) == 0 for end in bounds):
         return Bounds(*bounds)
     if hasattr(bounds, "__len__") and len(bounds) == (dim or len(bounds)) > 0:
         pairs = [tuple(pair) for pair in bounds if hasattr(pair, "__len__") and len(pair) == 2]
@@ -51,20 +66,19 @@ def ends_of(bounds: Any, dim: int | None = None) -> Bounds:
                 [math.inf if high is None else float(high) for _, high in pairs],
             )
     raise TypeError(
-        f"expected a pair (low, high) for each of {dim or 'the'} parameters, two numbers for all, or "
-        f"Bounds(low, high), got {bounds!r}"
+        f"expected a pair (low, high) for each of {dim or 'the'} parameters, "
+        f"two numbers for all, or Bounds(low, high), got {bounds!r}"
     )
 
 
-def check_bounds(bounds: Any, mean: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Return lower and upper bounds as tensors like ``mean``, or None where there are no bounds."""
+def check_bounds(bounds: Any, mean: Tensor) -> Box | None:
+    """Return lower and upper bounds as tensors like ``mean``, or None if there are none."""
     if bounds is None:
         return None
     ends = ends_of(bounds, mean.shape[-1])
-    low, high = (
-        check_vector(f"the {name} bounds", end, mean.shape, mean.dtype, mean.device)
-        for name, end in (("lower", ends.low), ("upper", ends.high))
-    )
+    like = (mean.shape, mean.dtype, mean.device)
+    low = check_vector("the lower bounds", ends.low, *like)
+    high = check_vector("the upper bounds", ends.high, *like)
     if not bool((low <= high).all()):  # False for NaN, too
         raise ValueError(f"expected bounds with low <= high in every dimension, got {bounds!r}")
     if not bool(((mean >= low) & (mean <= high)).all()):
@@ -72,76 +86,111 @@ def check_bounds(bounds: Any, mean: Tensor) -> tuple[Tensor, Tensor] | None:
     return low, high
 
 
-_MIDDLE = 0.5  # of half a width: points beyond it are measured from the nearer face
-
-
-def keep_inside(x: Tensor, mean: Tensor, std: Tensor, low: Tensor, high: Tensor, handling: str) -> Tensor:
-    """Return draws of N(mean, std^2), shape (..., N, d), inside bounds, by a ``BoundHandling``."""
+def keep_inside(
+    x: Tensor,
+    mean: Tensor,
+    std: Tensor,
+    low: Tensor,
+    high: Tensor,
+    handling: str,
+) -> Tensor:
+    """Return draws of N(mean, std^2), shape (..., N, d), made to lie inside the bounds."""
     low, high = low.unsqueeze(-2), high.unsqueeze(-2)
     if handling == "transform":
         return into_box(x, low, high)
     if handling == "resample":
-        x = _truncated(x, mean.unsqueeze(-2), std.unsqueeze(-2), low, high)
+        x = _truncate(x, mean.unsqueeze(-2), std.unsqueeze(-2), low, high)
     return torch.minimum(torch.maximum(x, low), high)
 
 
-def _truncated(x: Tensor, mean: Tensor, std: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    # Outside, the part of its tail that a point leaves above it is uniform; it becomes the place of a new
-    # point in the mass of the box.
+def _truncate(x: Tensor, mean: Tensor, std: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """Replace the draws outside the box by draws of the truncated normal distribution.
+
+    The probability that a draw leaves beyond itself in its tail, as a share of the tail, is
+    uniform. The same share of the probability inside the box gives the new draw.
+    """
     scale = torch.where(std > 0, std, torch.ones_like(std)).double()
-    z, a, b = ((end.double() - mean.double()) / scale for end in (x, low, high))
-    below, above = torch.special.ndtr(a), torch.special.ndtr(b)
-    share = torch.where(z < a, torch.special.ndtr(z) / below, torch.special.ndtr(-z) / torch.special.ndtr(-b))
-    new = mean + scale * torch.special.ndtri(below + share * (above - below))
+    mean = mean.double()
+    z = (x.double() - mean) / scale
+    z_low = (low.double() - mean) / scale
+    z_high = (high.double() - mean) / scale
+    ndtr = torch.special.ndtr
+    below_low, below_high = ndtr(z_low), ndtr(z_high)
+    share = torch.where(z < z_low, ndtr(z) / below_low, ndtr(-z) / ndtr(-z_high))
+    new = mean + scale * torch.special.ndtri(below_low + share * (below_high - below_low))
     return torch.where((x < low) | (x > high), new.to(x.dtype), x)
 
 
 def into_box(y: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """Return the points of the box for points without bounds; increasing, smooth, and never on a face."""
-    middle, half = low / 2 + high / 2, high / 2 - low / 2  # the sum of two limits may overflow
+    """Map points without bounds into the box; increasing, smooth, and never onto a face."""
+    middle = low / 2 + high / 2  # each half alone, because the sum of two limits may overflow
+    half = high / 2 - low / 2
     place = (y - middle) / half
-    from_low, from_high = half * (2 * torch.sigmoid(2 * place)), half * (2 * torch.sigmoid(-2 * place))
-    near_face = torch.where(place < 0, low + from_low, high - from_high)  # the same, measured from there
-    both = torch.where(place.abs() < _MIDDLE, middle + half * torch.tanh(place), near_face)
-    above, below = low + torch.nn.functional.softplus(y - low), high - torch.nn.functional.softplus(high - y)
-    least, most = torch.nextafter(low, high), torch.nextafter(high, low)
-    return torch.minimum(torch.maximum(_choose(y, low, high, both, above, below), least), most)
+    # Near a face the tanh is written as a distance from it, which keeps its digits.
+    from_low = half * (2 * torch.sigmoid(2 * place))
+    from_high = half * (2 * torch.sigmoid(-2 * place))
+    near_face = torch.where(place < 0, low + from_low, high - from_high)
+    is_central = place.abs() < _TANH_PART
+    between = torch.where(is_central, middle + half * torch.tanh(place), near_face)
+    above_low = low + torch.nn.functional.softplus(y - low)
+    below_high = high - torch.nn.functional.softplus(high - y)
+    x = _choose(y, low, high, between, above_low, below_high)
+    least = torch.nextafter(low, high)
+    greatest = torch.nextafter(high, low)
+    return torch.minimum(torch.maximum(x, least), greatest)
 
 
 def out_of_box(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
     """Return the inverse of ``into_box``; a point on a face counts as one very near to it."""
-    middle, half = low / 2 + high / 2, high / 2 - low / 2
+    middle = low / 2 + high / 2
+    half = high / 2 - low / 2
     place = (x - middle) / half
-    nearest = (torch.finfo(x.dtype).eps * half).clamp(min=torch.finfo(x.dtype).tiny)
-    from_low, from_high = (torch.maximum(each, nearest) for each in (x / 2 - low / 2, high / 2 - x / 2))
+    limits = torch.finfo(x.dtype)
+    nearest = (limits.eps * half).clamp(min=limits.tiny)
+    from_low = torch.maximum(x / 2 - low / 2, nearest)
+    from_high = torch.maximum(high / 2 - x / 2, nearest)
     near_face = (from_low.log() - from_high.log()) / 2
-    both = middle + half * torch.where(place.abs() < _MIDDLE, torch.atanh(place), near_face)
-    above, below = low + _inverse_softplus(x - low), high - _inverse_softplus(high - x)
-    return _choose(x, low, high, both, above, below)
+    is_central = place.abs() < _TANH_PART
+    between = middle + half * torch.where(is_central, torch.atanh(place), near_face)
+    above_low = low + _inverse_softplus(x - low)
+    below_high = high - _inverse_softplus(high - x)
+    return _choose(x, low, high, between, above_low, below_high)
 
 
-def start_out_of_box(mean: Tensor, std: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a start in the space without bounds that is about as wide in the box as ``std`` says.
+def start_out_of_box(mean: Tensor, std: Tensor, low: Tensor, high: Tensor) -> Box:
+    """Return the first mean and standard deviation in the space without bounds.
 
-    Near a face the map is flat: the standard deviation is divided by its slope. The start is moved to half a
-    standard deviation from a face, if there is room, and is no wider than fills the box.
+    Near a face the map is flat: the standard deviation is divided by its slope, so that the
+    distribution is about as wide in the box as ``std`` says. It is no wider than fills the box,
+    and the mean is moved to half a standard deviation from a face, if there is room.
     """
-    middle, half = low / 2 + high / 2, high / 2 - low / 2
+    middle = low / 2 + high / 2
+    half = high / 2 - low / 2
     inset = torch.minimum(std / 2, half / 4)
     inside = torch.minimum(torch.maximum(mean, low + inset), high - inset)
-    both = 1 - ((inside - middle) / half).square()
-    slope = _choose(inside, low, high, both, -torch.expm1(low - inside), -torch.expm1(inside - high))
+    between = 1 - ((inside - middle) / half).square()
+    above_low = -torch.expm1(low - inside)
+    below_high = -torch.expm1(inside - high)
+    slope = _choose(inside, low, high, between, above_low, below_high)
     widest = torch.where(half.isfinite(), half, std.clamp(min=1.0))
-    wide = torch.minimum(std / slope.clamp(min=torch.finfo(std.dtype).tiny), widest)
-    bounded = (low.isfinite() | high.isfinite()) & (low < high)
-    return out_of_box(inside, low, high), torch.where(bounded, wide, std)
+    stretched = torch.minimum(std / slope.clamp(min=torch.finfo(std.dtype).tiny), widest)
+    is_bounded = (low.isfinite() | high.isfinite()) & (low < high)
+    return out_of_box(inside, low, high), torch.where(is_bounded, stretched, std)
 
 
-def _choose(x: Tensor, low: Tensor, high: Tensor, both: Tensor, above: Tensor, below: Tensor) -> Tensor:
+def _choose(
+    x: Tensor,
+    low: Tensor,
+    high: Tensor,
+    between: Tensor,
+    above_low: Tensor,
+    below_high: Tensor,
+) -> Tensor:
+    """Return the value for two bounds, for a single one, or ``x`` where there are none."""
     has_low, has_high = low.isfinite(), high.isfinite()
-    one = torch.where(has_low, above, torch.where(has_high, below, x))
-    box = torch.where(low == high, low + torch.zeros_like(x), both)
-    return torch.where(has_low & has_high, box, one)
+    one_sided = torch.where(has_low, above_low, torch.where(has_high, below_high, x))
+    two_sided = torch.where(low == high, low + torch.zeros_like(x), between)
+    return torch.where(has_low & has_high, two_sided, one_sided)
 
 
 def _inverse_softplus(x: Tensor) -> Tensor:

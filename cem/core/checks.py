@@ -21,23 +21,31 @@ Seed = int | np.random.Generator | np.random.RandomState | torch.Generator | Non
 
 
 def check_real(
-    name: str, value: object, low: float = -math.inf, high: float = math.inf, *, open_low: bool = False
+    name: str,
+    value: object,
+    low: float = -math.inf,
+    high: float = math.inf,
+    *,
+    open_low: bool = False,
 ) -> float:
     """Return ``value`` as a float if it is finite and in [low, high], or in (low, high]."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"expected a number for {name}, got {value!r}")
     number = float(value)
-    above = number > low if open_low else number >= low
-    if not (math.isfinite(number) and above and number <= high):
-        wanted = [f"{'>' if open_low else '>='} {low:g}"] * (low > -math.inf) + [f"<= {high:g}"] * (
-            high < math.inf
-        )
-        raise ValueError(f"expected {name} {' and '.join(['finite', *wanted])}, got {value!r}")
-    return number
+    is_above = number > low if open_low else number >= low
+    if math.isfinite(number) and is_above and number <= high:
+        return number
+    wanted = ["finite"]
+    if low > -math.inf:
+        sign = ">" if open_low else ">="
+        wanted.append(f"{sign} {low:g}")
+    if high < math.inf:
+        wanted.append(f"<= {high:g}")
+    raise ValueError(f"expected {name} {' and '.join(wanted)}, got {value!r}")
 
 
 def draw_seed(seed: Any) -> Any:
-    """Return a seed: of None a number of torch's global generator, of a generator its next number."""
+    """Return a seed, drawn if it is a generator; None stands for torch's global generator."""
     if isinstance(seed, np.random.Generator):
         return int(seed.integers(2**63 - 1))
     if isinstance(seed, np.random.RandomState):
@@ -48,9 +56,16 @@ def draw_seed(seed: Any) -> Any:
 
 
 def check_vector(
-    name: str, value: Any, shape: torch.Size | None, dtype: torch.dtype, device: torch.device
+    name: str,
+    value: Any,
+    shape: torch.Size | None,
+    dtype: torch.dtype,
+    device: torch.device,
 ) -> Tensor:
-    """Return a new contiguous tensor of the shape that a value is broadcast to; None: (..., dim)."""
+    """Return a value as a new contiguous tensor.
+
+    It is broadcast to ``shape``; with None it keeps its own shape, which must be (..., dim).
+    """
     vector = as_real(name, value).to(device=device, dtype=dtype, copy=True)
     if shape is None:
         if vector.dim() == 0 or vector.numel() == 0:
@@ -60,11 +75,12 @@ def check_vector(
     try:
         return vector.expand(shape).clone(memory_format=torch.contiguous_format)
     except RuntimeError:
-        raise ValueError(f"expected {name} of shape {tuple(shape)}, got {tuple(vector.shape)}") from None
+        got = tuple(vector.shape)
+        raise ValueError(f"expected {name} of shape {tuple(shape)}, got {got}") from None
 
 
 def check_shape(name: str, value: Any, shape: tuple[int, ...]) -> Tensor:
-    """Return a real tensor of that shape, detached; it may share the caller's memory."""
+    """Return a value as a detached real tensor, which may share the caller's memory."""
     tensor = as_real(name, value)
     if tensor.shape != shape:
         raise ValueError(f"expected {name} of shape {shape}, got {tuple(tensor.shape)}")
@@ -72,42 +88,49 @@ def check_shape(name: str, value: Any, shape: tuple[int, ...]) -> Tensor:
 
 
 def as_real(name: str, value: Any) -> Tensor:
-    """Return a tensor, array or sequence as a detached real tensor, on its own device, in its own dtype.
+    """Return a tensor, array or sequence as a detached real tensor.
 
-    A sequence is float64.
+    Tensors and arrays keep device and dtype; a sequence becomes float64.
     """
     try:
         # A list would be rounded to torch's default dtype: Python's floats are doubles.
         dtype = None if hasattr(value, "dtype") else torch.float64
         tensor = torch.as_tensor(as_torch_takes_it(value), dtype=dtype).detach()
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-        raise TypeError(f"expected numbers for {name}, got {type(value).__name__}: {error}") from error
+        got = type(value).__name__
+        raise TypeError(f"expected numbers for {name}, got {got}: {error}") from error
     if tensor.is_complex() or tensor.dtype == torch.bool:
         raise TypeError(f"expected real numbers for {name}, got {tensor.dtype}")
     return tensor
 
 
 def as_torch_takes_it(value: Any) -> Any:
-    """Return an array as torch takes one: of the machine's byte order, without negative strides, writable."""
+    """Return an array as torch takes it: native byte order, no negative strides, writable."""
     if not isinstance(value, np.ndarray):
         return value
     return np.require(value, value.dtype.newbyteorder("="), ["C", "W"])
 
 
 def check_device(device: str | torch.device) -> torch.device:
-    """Return a device that torch finds here; ``cuda`` means the current CUDA device, with its index."""
+    """Return a device that exists here; ``"cuda"`` becomes the current CUDA device."""
     try:
-        found = torch.device(device)
+        result = torch.device(device)
     except (RuntimeError, TypeError) as error:
-        raise ValueError(f"expected a device such as 'cpu' or 'cuda', got {device!r}") from error
-    if found.type != "cuda":
-        return found
+        examples = "such as 'cpu' or 'cuda'"
+        raise ValueError(f"expected a device {examples}, got {device!r}") from error
+    if result.type != "cuda":
+        return result
     count = torch.cuda.device_count()
-    if (found.index or 0) >= count:
-        remedy = "look at nvidia-smi" if torch.version.cuda else CUDA_TORCH_REMEDY
-        seen = f"CUDA devices 0 to {count - 1}" if count else f"no CUDA device; {remedy}, or use device 'cpu'"
-        raise ValueError(f"expected a device that torch finds here, got {str(found)!r}: torch finds {seen}")
-    return torch.device("cuda", torch.cuda.current_device()) if found.index is None else found
+    if (result.index or 0) >= count:
+        available = f"CUDA devices 0 to {count - 1}"
+        if not count:
+            remedy = "look at nvidia-smi" if torch.version.cuda else CUDA_TORCH_REMEDY
+            available = f"no CUDA device; {remedy}, or use device 'cpu'"
+        expected = "expected a device that torch finds here"
+        raise ValueError(f"{expected}, got {str(result)!r}: torch finds {available}")
+    if result.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    return result
 
 
 def check_distribution(mean: Tensor, std: Tensor) -> None:
@@ -119,8 +142,10 @@ def check_distribution(mean: Tensor, std: Tensor) -> None:
 
 
 def outside() -> int:
-    """Return the ``stacklevel`` at which a warning of the caller names the code that called this package."""
-    level, frame = 1, sys._getframe(1)
+    """Return the ``stacklevel`` that makes a warning name the code outside this package."""
+    level = 1
+    frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        level, frame = level + 1, frame.f_back
+        level += 1
+        frame = frame.f_back
     return level

@@ -16,8 +16,8 @@ from cem.families.family import Family
 from kernels.support.checks import check_flags, check_integer
 from kernels.support.names import unknown_name
 
-_LARGEST_FULL = 200  # the most parameters for which a full covariance is chosen
-MIN_ELITES = 2  # one elite has no variance: the search would stop
+_LARGEST_FULL = 200  # parameters for which a full covariance is chosen
+MIN_ELITES = 2  # a single elite has no variance: the search would stop
 
 Weights = Literal["log", "equal"]
 Covariance = Literal["diagonal", "full"]
@@ -34,8 +34,9 @@ _CHOICES = {
 class CEMConfig:
     """How the distribution moves; ``CrossEntropyMethod`` has the equations.
 
-    ``CEMConfig()`` is a diagonal update whose variance is about the old mean, ``CEMConfig.classic()`` the
-    method as published, and ``CEMConfig.cma()``, the default of a search, CMA-ES.
+    ``CEMConfig()`` is a diagonal update whose variance is about the old mean,
+    ``CEMConfig.classic()`` the method as published, and ``CEMConfig.cma()``, the default of a
+    search, CMA-ES.
 
     Examples:
         >>> from cem import CEMConfig
@@ -43,34 +44,43 @@ class CEMConfig:
         True
 
     Attributes:
-        elite_fraction: The share of the population that are elites, in (0, 1]; their number is rounded up and
-            is at least 2. None, without ``num_elites``: 0.2, or 0.5 with ``paths``.
+        elite_fraction: The share of the population that are elites, in (0, 1]; their number is
+            rounded up and is at least 2. None, without ``num_elites``: 0.2, or 0.5 with
+            ``paths``.
         num_elites: The number of elites, from 2 to the population, instead of a share.
-        weights: ``"log"``: proportional to ``log(K + 1/2) - log(k)`` for rank k of K, as in CMA-ES, or
-            ``"equal"``, as in the literature of the method.
-        covariance: ``"diagonal"``, or ``"full"``: dim^2 numbers and dim^3 operations per generation.
-        paths: Evolution paths adapt covariance and step size, as in CMA-ES; see ``kernels.ops.cma_update``.
-            ``variance_about`` and ``std_smoothing`` are then not used.
-        variance_about: The centre of the elites' variance: ``"old_mean"``, ``mu_t``, as in CMA-ES;
-            ``"new_mean"``, ``m``, as in the literature of the method: the search collapses where the slope
-            is steeper than the distribution is wide. Prefer it with extra variance.
+        weights: ``"log"``: proportional to ``log(K + 1/2) - log(k)`` for rank k of K, as in
+            CMA-ES, or ``"equal"``, as in the literature of the method.
+        covariance: ``"diagonal"``, or ``"full"``: dim^2 numbers and dim^3 operations per
+            generation.
+        paths: Evolution paths adapt covariance and step size, as in CMA-ES; see
+            ``kernels.ops.cma_update``. ``variance_about`` and ``std_smoothing`` are then not
+            used.
+        variance_about: The centre of the elites' variance: ``"old_mean"``, ``mu_t``, as in
+            CMA-ES; ``"new_mean"``, ``m``, as in the literature of the method: the search
+            collapses where the slope is steeper than the distribution is wide. Prefer it with
+            extra variance.
         smoothing: ``alpha`` in (0, 1]: the weight of the elites against the old mean.
-        std_smoothing: ``beta``, the same for the standard deviation (for the covariance, if full).
+        std_smoothing: ``beta``, the same for the standard deviation (for the covariance, if
+            full).
         variance_schedule: The variance ``Z_t`` added to the elites': None, a schedule of
-            ``cem.core.variance_schedule``, its text such as ``"linear:5,10"``, or any function of the
-            generation to a finite variance ``>= 0``. It is called ahead of time, once for each generation.
+            ``cem.core.variance_schedule``, its text such as ``"linear:5,10"``, or any function
+            of the generation to a finite variance ``>= 0``. It is called ahead of time, once
+            for each generation.
         std_floor: The least standard deviation after ``tell()``, finite, ``>= 0``.
-        relative_std_floor: The same as a share of the first one, per dimension. None: 1e-6, or 0 with paths.
+        relative_std_floor: The same as a share of the first one, per dimension. None: 1e-6, or
+            0 with paths.
         bound_handling: How candidates are kept within bounds: ``"clamp"``, ``"resample"`` or
             ``"transform"``; see ``cem.core.bounds``.
-        mean_averaging: ``gamma`` in [0, 1] of the averaged mean; 0: ``averaged_mean`` is ``mean``.
-        integers: The parameters of the normal distribution that are integers: a flag for each, bools or 0 and
-            1 as SciPy's ``integrality``, or indices. As many numbers as parameters, all 0 or 1, are flags:
-            of two parameters [0, 1] is the second one alone.
-            Candidates have the nearest ones within the bounds, and no standard deviation is too small to
+        mean_averaging: ``gamma`` in [0, 1] of the averaged mean; 0: ``averaged_mean`` is
+            ``mean``.
+        integers: The parameters of the normal distribution that are integers: a flag for each,
+            bools or 0 and 1 as SciPy's ``integrality``, or indices. As many numbers as
+            parameters, all 0 or 1, are flags: of two parameters [0, 1] is the second one alone.
+            Candidates have the nearest ones within the bounds, and no standard deviation is too
+            small to
             leave one: the margin of R. Hamano et al., CMA-ES with Margin, GECCO 2022.
-        families: The families of discrete parameters of ``cem.families``. Their columns follow those of the
-            mean, which may have none: shape (..., 0).
+        families: The families of discrete parameters of ``cem.families``. Their columns follow
+            those of the mean, which may have none: shape (..., 0).
     """
 
     elite_fraction: float | None = None
@@ -112,11 +122,12 @@ class CEMConfig:
             object.__setattr__(self, "variance_schedule", schedule)
         integers = np.asarray(self.integers)
         if integers.ndim != 1 or not (integers.dtype.kind in "biu" or integers.size == 0):
-            raise ValueError(f"expected flags or indices of parameters for integers, got {self.integers!r}")
+            expected = "flags or indices of parameters for integers"
+            raise ValueError(f"expected {expected}, got {self.integers!r}")
         object.__setattr__(self, "integers", tuple(integers.tolist()))
         for family in self.families:
             if not isinstance(family, Family):
-                raise TypeError(f"expected all that cem.families.Family names of a family, got {family!r}")
+                raise TypeError(f"expected the members of cem.families.Family, got {family!r}")
         object.__setattr__(self, "families", tuple(self.families))
 
     @property
@@ -141,52 +152,58 @@ class CEMConfig:
 
     def integers_of(self, dim: int) -> list[int]:
         """Return the indices of the integers among ``dim`` parameters."""
-        numbers = self.integers
+        numbers = list(self.integers)
         if len(numbers) == dim and set(numbers) <= {0, 1}:
             return [i for i, flag in enumerate(numbers) if flag]
-        if bool in map(type, numbers) or sorted(numbers) != sorted({*range(dim)}.intersection(numbers)):
+        indices = {*range(dim)}.intersection(numbers)
+        if bool in map(type, numbers) or sorted(numbers) != sorted(indices):
             raise ValueError(
-                f"expected a flag for each of {dim} parameters, or different indices from 0 to {dim - 1}, "
-                f"for integers, got {list(numbers)}"
+                f"expected a flag for each of {dim} parameters, or different indices from 0 to "
+                f"{dim - 1}, for integers, got {numbers}"
             )
-        return list(numbers)
+        return numbers
 
     def population_of(self, dim: int) -> int:
-        """Return the population of a search of ``dim`` parameters that is given none; twice with families.
+        """Return the default population size for ``dim`` parameters, doubled with families.
 
-        It is never ``dim``: a function that takes columns for candidates would not be noticed.
+        It never equals ``dim``: a function that takes columns for candidates would go
+            unnoticed.
         """
-        size = 4 + int(3 * math.log(dim)) if self.paths else min(10 * dim, 1000)
-        size *= 1 + bool(self.families)
+        size = min(10 * dim, 1000)
+        if self.paths:
+            size = 4 + int(3 * math.log(dim))
+        if self.families:
+            size *= 2
         return size + (size == dim)
 
     @classmethod
     def cma(cls, covariance: Covariance = "full", **changes: Any) -> CEMConfig:
-        """Return CMA-ES, full or diagonal, as in ``cem.core.adaptation``, with the given changes."""
+        """Return CMA-ES, full or diagonal, as in ``cem.core.adaptation``, with some changes."""
         return cls(**{"covariance": covariance, "paths": True, **changes})
 
     @classmethod
     def classic(cls, noise: VarianceSchedule | str | None = None, **changes: Any) -> CEMConfig:
-        """Return the method as published: equal weights, and the variance about the elites' own mean.
+        """Return the method as published: equal weights, and the variance about the new mean.
 
-        De Boer et al. (2005); with ``noise`` that of Szita and Lorincz (2006): see ``cem.optimizer``.
+        It is that of de Boer et al. (2005), and with ``noise`` that of Szita and Lorincz
+        (2006): see ``cem.optimizer``.
         """
         classic = {
             "weights": "equal",
             "variance_about": "new_mean",
             "std_smoothing": 1.0,
             "relative_std_floor": 0.0,
+            "variance_schedule": noise,
         }
-        return cls(**{**classic, "variance_schedule": noise, **changes})
+        return cls(**{**classic, **changes})
 
     @classmethod
     def chosen(cls, dim: int, bounded: bool = False, **changes: Any) -> CEMConfig:
-        """Return what a search of ``dim`` parameters takes that is given none: CMA-ES.
+        """Return the default for a search of ``dim`` parameters, which is CMA-ES.
 
-        Within bounds by a smooth map: clamped candidates gather on a face, and the step size shrinks there.
-        With integers they are clamped, as integers are.
+        Bounds are kept by a smooth map: clamped candidates gather on a face, and the step size
+        shrinks there. With integers they are clamped, as integers are.
         """
         config = cls.cma("full" if dim <= _LARGEST_FULL else "diagonal", **changes)
-        return replace(
-            config, bound_handling="clamp" if config.integers_of(dim) or not bounded else "transform"
-        )
+        is_clamped = config.integers_of(dim) or not bounded
+        return replace(config, bound_handling="clamp" if is_clamped else "transform")

@@ -19,18 +19,22 @@ class Evaluation:
         >>> import torch
         >>> from cem import Evaluation
         >>> fitness = torch.tensor([3.0, 0.0, 7.0])
-        >>> evaluation = Evaluation(fitness, {"board": 10, "lines": fitness.sum()}, rates=["lines"])
+        >>> metrics = {"board": 10, "lines": fitness.sum()}
+        >>> evaluation = Evaluation(fitness, metrics, rates=["lines"])
 
-    An objective that queues its work on a GPU gives metrics as tensors: a number would wait for the GPU.
+    An objective that queues its work on a GPU gives metrics as tensors: a number would wait for
+        the GPU.
 
     Attributes:
-        fitness: The fitness of each candidate, shape (..., population), any real dtype and device.
-        metrics: Other figures by name: numbers, or real tensors with one element on any device. A tensor is
-            recorded with its current value, as an int if its dtype is integral.
-        candidates: The candidates evaluated, shape (..., population, dim), if they are not those of
-            ``ask()``.
-        rates: The names of metrics that are counts of this generation. Each is recorded per second, too,
-            after all metrics: "lines/s" for "lines". The seconds are those of a generation.
+        fitness: The fitness of each candidate, shape (..., population), any real dtype and
+            device.
+        metrics: Other figures by name: numbers, or real tensors with one element on any device.
+            A tensor is recorded with its current value, as an int if its dtype is integral.
+        candidates: The candidates evaluated, shape (..., population, dim), if they are not
+            those of ``ask()``.
+        rates: The names of metrics that are counts of this generation. Each is recorded per
+            second, too, after all metrics: "lines/s" for "lines". The seconds are those of a
+                generation.
 
     Raises:
         ValueError: If a rate has the name of a metric.
@@ -48,35 +52,38 @@ class Evaluation:
 
 
 Objective = Callable[[Tensor, Any], "Tensor | Evaluation"]
-"""Maps (candidates, generation) to fitness: candidates as ``ask()`` gives them, generation = 0 for the first.
+"""Maps (candidates, generation) to fitness.
 
-The generation is an int; in a CUDA graph it is a tensor of shape () on the device. To be resumable bit for
-bit it must be a function of these two alone."""
+Candidates are those of ``ask()``; generations are counted from 0. The generation is an int; in
+a CUDA graph it is a tensor of shape () on the device. A run can only be resumed bit for bit if
+the objective is a function of these two alone.
+"""
 
 
-def as_evaluation(found: Any) -> Evaluation:
-    """Return what an objective gave as an ``Evaluation``."""
-    return found if isinstance(found, Evaluation) else Evaluation(found)
+def as_evaluation(result: Any) -> Evaluation:
+    """Return the result of an objective, fitness or an ``Evaluation``, as an ``Evaluation``."""
+    return result if isinstance(result, Evaluation) else Evaluation(result)
 
 
 def call_with_copies(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a user's function says of copies of tensors and arrays: it may change its arguments.
+    """Call a user's function with copies of tensors and arrays, because it may change them.
 
-    In a CUDA graph a copy would be one kernel more in every replay. There it gets the tensors themselves.
+    In a CUDA graph a copy would cost a kernel in every replay. There the function gets the
+    tensors themselves.
 
     Raises:
         ValueError: If a function that is captured in a CUDA graph changes an argument in place.
     """
     tensors = [argument for argument in arguments if isinstance(argument, Tensor)]
-    on_gpu = any(tensor.is_cuda for tensor in tensors) and not torch.is_inference_mode_enabled()
-    if not (on_gpu and torch.cuda.is_current_stream_capturing()):
+    may_capture = not torch.is_inference_mode_enabled() and any(x.is_cuda for x in tensors)
+    if not (may_capture and torch.cuda.is_current_stream_capturing()):
         return function(*map(copy_of, arguments))
     versions = [tensor._version for tensor in tensors]
     result = function(*arguments)
     if versions != [tensor._version for tensor in tensors]:
         raise ValueError(
-            "expected a function that leaves its arguments as they are in a CUDA graph, got one changed in "
-            "place: let it begin with a copy, x = x.clone()"
+            "expected a function that leaves its arguments as they are in a CUDA graph, "
+            "got one changed in place: let it begin with a copy, x = x.clone()"
         )
     return result
 
@@ -85,4 +92,6 @@ def copy_of(argument: Any) -> Any:
     """Return a copy of a tensor or an array, and anything else as it is."""
     if isinstance(argument, Tensor):
         return argument.clone()
-    return argument.copy() if isinstance(argument, np.ndarray) else argument
+    if isinstance(argument, np.ndarray):
+        return argument.copy()
+    return argument

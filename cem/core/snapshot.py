@@ -1,4 +1,4 @@
-"""The state of a search after a generation, with metrics, copied from the device asynchronously."""
+"""The state after a generation, with metrics, copied from the device without waiting."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cem.core.state import CHANGING, FAILED, MEAN, STD, State
 from kernels.support.checks import check_integer
 
 _SAVED = tuple(name for name in CHANGING if name != "generation")
-_LEAST_SECONDS = 1e-9
+_LEAST_SECONDS = 1e-9  # so that a rate is never divided by 0
 
 
 @dataclass(slots=True)
@@ -25,18 +25,18 @@ class GenerationRecord:
     """The record of a generation; see ``Trainer`` for when it is made.
 
     Attributes:
-        generation: The generations so far, 1 for the first.
+        generation: The number of generations so far, 1 for the first.
         best_fitness: The best fitness of all generations.
-        generation_best: The best fitness of this one.
+        generation_best: The best fitness of this generation.
         elite_mean: The mean fitness of its elites.
-        elite_threshold: The fitness of its worst elite: no other candidate is fitter.
+        elite_threshold: The fitness of its worst elite; no other candidate is fitter.
         std_mean: The mean of the new standard deviation over the dimensions.
-        seconds: The wall time since the record before, in seconds: on the CPU from ``ask()`` to the
-            statistics; on other devices from the completion of the generation recorded before (for the first
-            one, of the work queued before it) to that of this one.
-        elapsed_s: The sum of ``seconds`` over all generations, those before a resumption included.
+        seconds: The wall time since the last record, in seconds. On the CPU it is measured from
+            ``ask()`` to the statistics; on other devices from the end of the generation
+            recorded last (at first, of the work queued before) to the end of this one.
+        elapsed_s: The sum of ``seconds`` over all generations, also those before a resumption.
         mean: The mean of the new distribution, shape (..., dim), on the CPU.
-        std: Its standard deviation, in the same way.
+        std: The standard deviation of the new distribution, like ``mean``.
         metrics: The metrics of the objective, by name.
     """
 
@@ -55,25 +55,28 @@ class GenerationRecord:
     def as_dict(self) -> dict[str, float]:
         """Return all numbers in one flat dict: the fields in the order above, then the metrics.
 
-        Raises ValueError if a metric has the name of a field.
+        Raises:
+            ValueError: If a metric has the name of a field.
         """
-        own = {name: getattr(self, name) for name in self.__slots__[:-3]}
-        if clash := own.keys() & self.metrics.keys():
-            raise ValueError(f"expected metrics under names of their own, got {', '.join(sorted(clash))}")
-        return {**own, **self.metrics}
+        numbers = {name: getattr(self, name) for name in self.__slots__[:-3]}
+        if clash := numbers.keys() & self.metrics.keys():
+            names = ", ".join(sorted(clash))
+            raise ValueError(f"expected metrics under names of their own, got {names}")
+        return {**numbers, **self.metrics}
 
 
 class Snapshot:
     """A copy of a search after a generation, and of metrics: ``CrossEntropyMethod.snapshot``.
 
-    ``copy_to_host`` starts asynchronous copies into page-locked memory, in the order of the stream. An event
-    marks their end; waiting for it does not wait for later work.
+    ``copy_to_host`` starts asynchronous copies into page-locked memory, in the order of the
+    stream. An event marks their end; waiting for it does not wait for later work.
 
     Attributes:
-        generation: The number of generations by then.
+        generation: The number of generations so far.
         settings: The settings of the search, as in ``state_dict()``.
-        state: Its state on the device of the search, not to be changed; of a graph the constants alone.
-        more: What a search of another kind adds to ``state_dict()``.
+        state: The state on the device of the search, which must not be changed; of a CUDA graph
+            only its constants are valid.
+        more: What a subclass of the search adds to ``state_dict()``.
     """
 
     def __init__(
@@ -84,58 +87,73 @@ class Snapshot:
         evaluation: Evaluation | None = None,
         copies: bool = True,
     ) -> None:
-        """Hold a state, which is never changed in place, and metrics, or copies of those."""
-        self.generation, self.settings, self.state = generation, settings, state
+        """Hold a state, which nobody changes in place, and the metrics of its generation.
+
+        With ``copies`` metrics that are tensors are copied, because an objective may change
+        them.
+        """
+        self.generation = generation
+        self.settings = settings
+        self.state = state
         self.more: Mapping[str, Any] = {}
         self._event: torch.cuda.Event | None = None
         self._numbers: list[float] | None = None
-        is_here = state.distribution.is_cpu
-        self._host = state if is_here else None
-        metrics = evaluation.metrics if evaluation is not None else {}
-        self._rates = evaluation.rates if evaluation is not None else ()
+        is_on_host = state.distribution.is_cpu
+        self._host = state if is_on_host else None
+        self._rates: Sequence[str] = ()
         self._metrics: dict[str, Any] = {}
-        for name, x in metrics.items():
-            if isinstance(x, Tensor):
-                x = _number(x) if is_here or x.is_cpu else x.detach().clone() if copies else x
-            self._metrics[name] = x
+        if evaluation is not None:
+            self._rates = evaluation.rates
+            self._metrics.update(evaluation.metrics)
+        for name, metric in self._metrics.items():
+            if not isinstance(metric, Tensor):
+                continue
+            if is_on_host or metric.is_cpu:
+                self._metrics[name] = _number(metric)
+            elif copies:
+                self._metrics[name] = metric.detach().clone()
         self._queued_at = time.monotonic()
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return those that ``copy_to_host`` copies, by name."""
-        tensors = {name: x for name in _SAVED if (x := getattr(self.state, name)) is not None}
-        for name, x in self._metrics.items():
-            if isinstance(x, Tensor):
-                tensors[f"metric {name}"] = x.reshape(())
+        """Return the tensors that ``copy_to_host`` copies, by name."""
+        tensors = _saved_tensors(self.state)
+        for name, metric in self._metrics.items():
+            if isinstance(metric, Tensor):
+                tensors[f"metric {name}"] = metric.reshape(())
         return tensors
 
     @property
     def ready(self) -> bool:
-        """Whether all values are on the host; does not wait."""
+        """Whether all values have arrived on the host; does not wait."""
         return self._host is not None and (self._event is None or self._event.query())
 
     def seconds_since(self, earlier: Snapshot) -> float:
-        """Return the seconds between the ends of two ready copies, on CUDA by the device's clock."""
+        """Return the seconds between the ends of two copies, on CUDA by the device's clock."""
         if self._event is not None and earlier._event is not None:
             return float(earlier._event.elapsed_time(self._event)) / 1e3
         return self._queued_at - earlier._queued_at
 
     def metrics(self, seconds: float) -> dict[str, float]:
-        """Return the metrics by name, then the rates of a generation of so many seconds; waits."""
+        """Return metrics, and rates if a generation took so many seconds; waits."""
         if not self._metrics:
             return {}
         self._wait()
-        found = {name: _number(value) for name, value in self._metrics.items()}
+        numbers = {name: _number(value) for name, value in self._metrics.items()}
         seconds = max(seconds, _LEAST_SECONDS)
-        return {**found, **{f"{name}/s": found[name] / seconds for name in self._rates}}
+        rates = {f"{name}/s": numbers[name] / seconds for name in self._rates}
+        return {**numbers, **rates}
 
     @property
     def failed(self) -> bool:
-        """Whether every candidate of its generation failed; waits. Of a batch never."""
-        figures = self._figures()
-        return len(figures) == FAILED + 1 and figures[FAILED] == self.generation > 0
+        """Whether every candidate of the generation failed; False for a batch. Waits."""
+        numbers = self._record_numbers()
+        return len(numbers) == FAILED + 1 and numbers[FAILED] == self.generation > 0
 
-    def _figures(self) -> list[float]:
-        """Return the record as numbers; of a batch the best of all and the means of the others; waits."""
+    def _record_numbers(self) -> list[float]:
+        """Return ``State.record`` as numbers; waits.
+
+        A batch gives the best fitness of all problems, and the means of the other statistics.
+        """
         if self._numbers is None:
             record = self._wait().record
             if record.dim() == 1:
@@ -146,14 +164,21 @@ class Snapshot:
                 self._numbers = [best.item(), *rows[:, [*range(1, FAILED)]].mean(0).tolist()]
         return self._numbers
 
-    def record(self, seconds: float = 0.0, elapsed_s: float = 0.0, generations: int = 1) -> GenerationRecord:
-        """Return the record of so many generations, in which ``seconds`` passed; waits."""
-        best, generation_best, elite_mean, threshold, *_ = self._figures()
+    def record(
+        self,
+        seconds: float = 0.0,
+        elapsed_s: float = 0.0,
+        generations: int = 1,
+    ) -> GenerationRecord:
+        """Return the record of the last ``generations``, which took ``seconds``; waits."""
+        best, generation_best, elite_mean, threshold, *_ = self._record_numbers()
         host = self._wait()
-        rows = host.distribution.numpy().copy()  # the record is the caller's own
-        mean, std = torch.from_numpy(rows[..., MEAN, :]), torch.from_numpy(rows[..., STD, :])
         if host.discrete is not None:
             mean, std = host.mean, host.std
+        else:
+            rows = host.distribution.numpy().copy()  # the caller may change a record
+            mean = torch.from_numpy(rows[..., MEAN, :])
+            std = torch.from_numpy(rows[..., STD, :])
         return GenerationRecord(
             generation=self.generation,
             best_fitness=best,
@@ -170,20 +195,25 @@ class Snapshot:
 
     def restored(self) -> State:
         """Return the state on the device of the search; waits for this copy only."""
-        host, device = self._wait(), self.state.distribution.device
+        device = self.state.distribution.device
+        tensors: Any = _saved_tensors(self._wait())
+        for name, tensor in tensors.items():
+            tensors[name] = tensor.to(device, non_blocking=True)
         generation = torch.full_like(self.state.generation, self.generation)
-        found: Any = {
-            name: x.to(device, non_blocking=True) for name in _SAVED if (x := getattr(host, name)) is not None
-        }
-        return self.state._replace(generation=generation, **found)
+        return self.state._replace(generation=generation, **tensors)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return ``CrossEntropyMethod.state_dict`` at the snapshot; waits for this copy only."""
-        host = self._wait()
-        values = {name: x.clone() for name in _SAVED if (x := getattr(host, name)) is not None}
-        return {"settings": dict(self.settings), "generation": self.generation, **values, **self.more}
+        """Return ``CrossEntropyMethod.state_dict``; waits for this copy only."""
+        tensors = {name: x.clone() for name, x in _saved_tensors(self._wait()).items()}
+        return {
+            "settings": dict(self.settings),
+            "generation": self.generation,
+            **tensors,
+            **self.more,
+        }
 
     def _wait(self) -> State:
+        """Return the state on the host, once all of it has arrived."""
         if self._host is None:
             copy_to_host([self])
         assert self._host is not None
@@ -192,56 +222,87 @@ class Snapshot:
         return self._host
 
 
-def stacked(tensors: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """Return the tensors of several snapshots, those of each name as one."""
-    names = dict.fromkeys(name for each in tensors for name in each)
-    return {name: torch.stack([each[name] for each in tensors if name in each]) for name in names}
+def _saved_tensors(state: State) -> dict[str, Tensor]:
+    """Return the tensors of a state that a checkpoint has, by name."""
+    tensors = {name: getattr(state, name) for name in _SAVED}
+    return {name: tensor for name, tensor in tensors.items() if tensor is not None}
 
 
-def copy_to_host(snapshots: Sequence[Snapshot], together: Mapping[str, Tensor] | None = None) -> None:
-    """Start the copies of snapshots of one search to the host, of ``stacked`` tensors if these are given."""
-    new = [(x, x.tensors()) for x in snapshots if x._host is None]
+def stack_by_name(tensors: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Stack the tensors of several snapshots by name; a snapshot may lack some names."""
+    by_name: dict[str, list[Tensor]] = {}
+    for snapshot in tensors:
+        for name, tensor in snapshot.items():
+            by_name.setdefault(name, []).append(tensor)
+    return {name: torch.stack(same) for name, same in by_name.items()}
+
+
+def copy_to_host(
+    snapshots: Sequence[Snapshot],
+    together: Mapping[str, Tensor] | None = None,
+) -> None:
+    """Start the copies of snapshots of one search to the host.
+
+    All tensors of one name are copied at once; ``together`` has them if they are stacked
+    already.
+    """
+    new = [(snapshot, snapshot.tensors()) for snapshot in snapshots if snapshot._host is None]
     if not new:
         return
-    copies, event = {}, None
-    for name, tensor in (stacked([each for _, each in new]) if together is None else together).items():
+    if together is None:
+        together = stack_by_name([tensors for _, tensors in new])
+    copies = {}
+    for name, tensor in together.items():
         host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
-        copies[name] = iter(host.copy_(tensor.detach(), non_blocking=tensor.is_cuda).unbind())
+        host.copy_(tensor.detach(), non_blocking=tensor.is_cuda)
+        copies[name] = iter(host.unbind())
+    event = None
     if tensor.is_cuda:
         # With timing, for seconds_since; blocking, so that waiting for it does not spin.
         event = torch.cuda.Event(enable_timing=True, blocking=True)
         event.record(torch.cuda.current_stream(tensor.device))
     for snapshot, names in new:
-        found: Any = {name: next(copies[name]) for name in names}
+        values: Any = {name: next(copies[name]) for name in names}
         for name in snapshot._metrics:
-            snapshot._metrics[name] = found.pop(f"metric {name}", snapshot._metrics[name])
-        snapshot._host, snapshot._event = snapshot.state._replace(**found), event
+            snapshot._metrics[name] = values.pop(f"metric {name}", snapshot._metrics[name])
+        snapshot._host = snapshot.state._replace(**values)
+        snapshot._event = event
 
 
 def _number(value: float | Tensor) -> float:
-    plain = value.item() if isinstance(value, Tensor) else value
-    return plain if isinstance(plain, int) else float(plain)
+    """Return a metric as an int if it is one, otherwise as a float."""
+    number = value.item() if isinstance(value, Tensor) else value
+    return number if isinstance(number, int) else float(number)
 
 
-def loaded_state(saved: Mapping[str, Any], settings: Mapping[str, Any], current: State) -> tuple[int, State]:
-    """Return generations and state of a ``state_dict()`` for the search, of these settings, that resumes."""
-    names = [name for name in _SAVED if getattr(current, name) is not None]
-    if missing := [name for name in ("settings", "generation", *names) if name not in saved]:
-        raise ValueError(f"expected an optimizer state with {', '.join(missing)}, got {sorted(saved)}")
-    for name in sorted(settings):
-        if settings[name] != (got := saved["settings"].get(name)):
-            raise ValueError(f"expected a state saved with {name} = {settings[name]!r}, got {got!r}")
+def load_state(
+    saved: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    current: State,
+) -> tuple[int, State]:
+    """Return the generation and the state of a ``state_dict()``.
+
+    ``settings`` and ``current`` are those of the search that is to be resumed.
+    """
+    tensors: Any = _saved_tensors(current)
+    if missing := [name for name in ("settings", "generation", *tensors) if name not in saved]:
+        names = ", ".join(missing)
+        raise ValueError(f"expected an optimizer state with {names}, got {sorted(saved)}")
+    for name, value in sorted(settings.items()):
+        if value != (got := saved["settings"].get(name)):
+            raise ValueError(f"expected a state saved with {name} = {value!r}, got {got!r}")
     generation = check_integer("generation", saved["generation"], 0)
-    tensors = {name: _copied(name, saved[name], getattr(current, name)) for name in names}
+    for name, like in tensors.items():
+        tensors[name] = _copy_checked(name, saved[name], like)
     rows = tensors["distribution"]
     check_distribution(rows[..., MEAN, :], rows[..., STD, :])
     tensors["generation"] = torch.full_like(current.generation, generation)
-    changed: Any = tensors
-    return generation, current._replace(**changed)
+    return generation, current._replace(**tensors)
 
 
-def _copied(name: str, saved: Any, like: Tensor) -> Tensor:
+def _copy_checked(name: str, saved: Any, like: Tensor) -> Tensor:
+    """Return a copy of a saved tensor, which must have the dtype and shape of another."""
     if not isinstance(saved, Tensor) or (saved.dtype, saved.shape) != (like.dtype, like.shape):
-        wanted = f"{like.dtype} tensor of shape {tuple(like.shape)}"
-        raise ValueError(f"expected {name} as a {wanted}, got {saved!r}")
+        expected = f"{name} as a {like.dtype} tensor of shape {tuple(like.shape)}"
+        raise ValueError(f"expected {expected}, got {saved!r}")
     return saved.detach().to(like.device, copy=True)

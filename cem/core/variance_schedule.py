@@ -1,7 +1,7 @@
-"""Extra variance: what is added to the elites' variance, so that the search does not freeze too early.
+"""Extra variance, added to that of the elites so that the search does not freeze too early.
 
-``Z_t`` of equation (2) of ``cem.optimizer``: its unit is that of the searched parameters, squared, and
-``Z_0`` is added by the first ``tell()``. As text:
+It is ``Z_t`` of equation (2) of ``cem.optimizer``, in the squared unit of the parameters; the
+first ``tell()`` adds ``Z_0``. A schedule can be written as text:
 
     none              Z_t = 0, the plain method
     constant:A        Z_t = A, 4 by default: the search never converges
@@ -9,18 +9,21 @@
     hyperbolic:A      Z_t = A / (t + 1), 20 by default: falls fast, never to zero
 
 Sources:
-    I. Szita, A. Lorincz: Learning Tetris Using the Noisy Cross-Entropy Method. Neural Computation 18(12),
-        2936-2941, 2006: no noise, the constant ``Z = 4``, and the linear decrease
+    I. Szita, A. Lorincz: Learning Tetris Using the Noisy Cross-Entropy Method. Neural
+    Computation
+        18(12), 2936-2941, 2006: no noise, the constant ``Z = 4``, and the linear decrease
         ``Z_t = max(5 - t / 10, 0)``, the best of the three.
-    C. Thiery, B. Scherrer: Improvements on Learning Tetris with Cross Entropy. ICGA Journal 32(1), 23-33,
-        2009: the influence of the noise with better features. Their program MDPTetris offers the three
-        above and the hyperbolic decrease ``a / t``, with the defaults 4, (5, 10) and 20.
+    C. Thiery, B. Scherrer: Improvements on Learning Tetris with Cross Entropy. ICGA Journal
+    32(1),
+        23-33, 2009: the influence of the noise with better features. Their program MDPTetris
+        offers the three above and the hyperbolic decrease ``a / t``, with the defaults 4, (5,
+        10) and 20.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -37,28 +40,30 @@ VarianceSchedule = Callable[[int], float]
 
 @dataclass(frozen=True)
 class NamedSchedule:
-    """A schedule of the literature: its name and numbers, as in the module's table."""
+    """A schedule from the literature, by its name and numbers in the module's table."""
 
     name: str = "none"
     numbers: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check the numbers; those left out take their defaults."""
+        """Check the numbers, and add the defaults of those that are missing."""
         defaults = _DEFAULTS[self.name]
         if len(self.numbers) > len(defaults):
-            raise ValueError(f"expected at most {len(defaults)} numbers, got {len(self.numbers)}")
+            got = len(self.numbers)
+            raise ValueError(f"expected at most {len(defaults)} numbers, got {got}")
         numbers = (*self.numbers, *defaults[len(self.numbers) :])
         for name, number in zip("AB", numbers, strict=False):
             check_real(name, number, 0.0, open_low=name == "B")
-        object.__setattr__(self, "numbers", tuple(float(number) for number in numbers))
+        object.__setattr__(self, "numbers", tuple(map(float, numbers)))
 
     def __call__(self, generation: int) -> float:
         """Return ``Z_t`` for ``t = generation``."""
         if self.name == "none":
             return 0.0
-        a, *b = self.numbers
         if self.name == "linear":
-            return max(a - generation / b[0], 0.0)
+            a, b = self.numbers
+            return max(a - generation / b, 0.0)
+        (a,) = self.numbers
         return a if self.name == "constant" else a / (generation + 1)
 
     def __str__(self) -> str:
@@ -67,21 +72,25 @@ class NamedSchedule:
 
 
 def parse_variance_schedule(text: str) -> NamedSchedule:
-    """Read a schedule from a text in the form of the module's table, in any case, or raise ValueError."""
+    """Return the schedule that a text names, in upper or lower case; see the module's table.
+
+    Raises:
+        ValueError: If it names none.
+    """
     name, _, numbers = text.strip().lower().partition(":")
+    message = f"expected a schedule of the form {_FORMS}, got {text!r}"
     if name not in _DEFAULTS:
-        hint = did_you_mean(name, _DEFAULTS)
-        raise ValueError(f"expected a schedule of the form {_FORMS}, got {text!r}{hint}")
+        raise ValueError(message + did_you_mean(name, _DEFAULTS))
     try:
         return NamedSchedule(name, tuple(map(float, numbers.split(","))) if numbers else ())
     except ValueError as error:
-        raise ValueError(f"expected a schedule of the form {_FORMS}, got {text!r} ({error})") from None
+        raise ValueError(f"{message} ({error})") from None
 
 
 def describe_variance_schedule(schedule: VarianceSchedule | None) -> str:
-    """Return the text of a schedule, or the qualified name of a custom callable.
+    """Return the text of a schedule, or the qualified name of a callable.
 
-    Checkpoints compare this text, so two custom callables of one name count as the same schedule.
+    Checkpoints compare this text, so two callables of the same name count as the same schedule.
     """
     if schedule is None or isinstance(schedule, NamedSchedule):
         return str(schedule or NamedSchedule())
@@ -89,31 +98,38 @@ def describe_variance_schedule(schedule: VarianceSchedule | None) -> str:
 
 
 def describe_callable(function: Callable[..., Any]) -> str:
-    """Return what tells a callable from others: the qualified name of a function, or of its type.
+    """Return a text by which a callable can be recognised: its qualified name, or its type's.
 
-    Of a lambda, with a digest of its code; of a ``functools.partial``, with its numbers and texts.
+    A lambda adds a digest of its code, a ``functools.partial`` its numbers and texts.
     """
     if isinstance(function, partial):
-        given = [*function.args, *sorted(function.keywords.items())]
-        plain = [x for x in given if isinstance(x, (int, float, str, tuple))]
-        return f"{describe_callable(function.func)} of {plain}"
+        arguments = [*function.args, *sorted(function.keywords.items())]
+        return f"{describe_callable(function.func)} of {_plain_values(arguments)}"
     named = function if hasattr(function, "__qualname__") else type(function)
     name = f"{named.__module__}.{named.__qualname__}"
     if name.endswith("<lambda>"):
         code = function.__code__
-        constants = [x for x in code.co_consts if isinstance(x, (int, float, str, tuple))]
+        constants = _plain_values(code.co_consts)
         digest = zlib.crc32(code.co_code + repr((code.co_names, constants)).encode())
         name += f" {digest:08x}"
     return name
 
 
-def extended(
-    table: Sequence[float], schedule: VarianceSchedule, generations: int, ahead: int = 64
-) -> list[float]:
-    """Return a longer table of extra variances, whose last one holds for all later generations.
+def _plain_values(values: Iterable[Any]) -> list[Any]:
+    return [value for value in values if isinstance(value, (int, float, str, tuple))]
 
-    It has those of the first ``generations``, whose errors are raised, and as many more or ``ahead`` as the
-    schedule gives; a constant one has a single number.
+
+def extend_table(
+    table: Sequence[float],
+    schedule: VarianceSchedule,
+    generations: int,
+    ahead: int = 64,
+) -> list[float]:
+    """Return a longer table of extra variances; the last one holds for all later generations.
+
+    It covers ``generations``, for which an error of the schedule is raised. It goes on to twice
+    as many, or to ``ahead``, but ends where the schedule fails. That of a constant schedule has
+    a single number.
     """
     if isinstance(schedule, NamedSchedule) and schedule.name == "constant":
         return [schedule(0)]
@@ -121,8 +137,8 @@ def extended(
     for t in range(len(table), max(ahead, 2 * generations)):
         try:
             longer.append(check_real(f"the extra variance of generation {t}", schedule(t), 0.0))
-        except Exception:  # of the schedule, too: it may be a list's
+        except Exception:  # the schedule may raise anything, such as an IndexError of a list
             if t < generations:
                 raise
-            break  # the search may never come to that generation
+            break  # the search may never reach that generation
     return longer

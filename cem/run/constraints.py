@@ -201,7 +201,7 @@ class Constrained(CrossEntropyMethod):
         candidates = super().ask(count)
         if self._generation == 0:
             first = torch.cat([self._state.mean[: self._normal], self._chosen])
-            candidates[0] = self._given(with_integers(self._state, first))
+            candidates[0] = self._copy(with_integers(self._state, first))
         return candidates
 
     def tell(self, candidates: Any, fitness: Any) -> None:

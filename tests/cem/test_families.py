@@ -202,7 +202,7 @@ def test_what_a_family_lacks_or_returns_wrong_is_named():
 
     with pytest.raises(ValueError, match=r"expected sample of .* shape \(40, 4\), got \(40, 3\)"):
         search([Short(4, 3)]).ask()
-    with pytest.raises(TypeError, match=r"expected all that cem\.families\.Family"):
+    with pytest.raises(TypeError, match=r"expected the members of cem\.families\.Family"):
         search([Table()])
 
 

@@ -1,0 +1,206 @@
+"""The first state of a search, made from the arguments of ``CrossEntropyMethod``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cem.core.adaptation import Rates, all_weights, rank_weights, rates
+from cem.core.backend import CMA_OPERATORS, OPERATORS, choose_backend, mix_seed
+from cem.core.bounds import Box, check_bounds, start_out_of_box
+from cem.core.checks import check_device, check_distribution, check_vector, draw_seed
+from cem.core.config import MIN_ELITES, CEMConfig
+from cem.core.state import FAILED, Settings, State
+from cem.core.variance_schedule import NamedSchedule, extend_table
+from cem.families.family import Family
+from kernels.ops.cma_update import MAX_DIMENSIONS
+from kernels.ops.philox import signed64
+from kernels.support.checks import check_flags, check_integer
+
+
+def init(
+    mean: Any,
+    std: Any,
+    population_size: int | None = None,
+    *,
+    maximize: bool,
+    config: CEMConfig | None = None,
+    bounds: Any = None,
+    backend: str = "auto",
+    device: str | torch.device | None = None,
+    dtype: torch.dtype | None = None,
+    seed: Any = None,
+    _ahead: int = 10_000,
+) -> State:
+    """Return the first state of a search.
+
+    Arguments and errors are those of ``CrossEntropyMethod``.
+
+    A schedule of extra variance is called for 10,000 generations, or until it fails; the last
+    variance holds for all later generations.
+    """
+    check_flags(maximize=maximize)
+    if config is not None and not isinstance(config, CEMConfig):
+        raise TypeError(f"expected a CEMConfig for config, got {type(config).__name__}")
+    dtype = _choose_dtype(mean, dtype)
+    device = check_device("cpu" if device is None else device)
+    if isinstance(mean, np.ndarray) and device.type != "cpu":
+        raise ValueError(f"expected a tensor as mean on {str(device)!r}, got a NumPy array")
+    families = () if config is None else config.families
+    is_discrete = families and np.shape(mean)[-1] == 0
+    if is_discrete:
+        mean = np.zeros((*np.shape(mean)[:-1], 1))
+        std = 0.0
+    mean = check_vector("mean", mean, None, dtype, device)
+    std = check_vector("std", std, mean.shape, dtype, device)
+    check_distribution(mean, std)
+    box = check_bounds(bounds, mean)
+    *batch_shape, dim = mean.shape
+    if config is None:
+        config = CEMConfig.chosen(dim, box is not None)
+
+    normal = 0 if is_discrete else dim
+    integers = _integer_bounds(config.integers_of(normal), mean, box)
+    if integers is not None and box is not None:
+        box = _without_integers(box, integers)
+    if population_size is None:
+        discrete = sum(family.columns for family in families)
+        population_size = config.population_of(normal + discrete)
+    limits = (MIN_ELITES, (1 << 31) - 1)  # the operators number candidates by 32-bit integers
+    population_size = check_integer("population_size", population_size, *limits)
+    num_elites = config.elites_of(population_size)
+    weights = rank_weights(num_elites, config.weights)
+    learning_rates: Rates | None = None
+    if config.paths:
+        learning_rates = rates(dim, weights, diagonal=config.covariance == "diagonal")
+        weights = all_weights(dim, population_size, weights, learning_rates)
+
+    if box is not None and config.bound_handling == "transform":
+        mean, std = start_out_of_box(mean, std, *box)
+    has_weights = config.paths or config.weights != "equal"
+    variances: list[float] = []
+    if config.schedule != NamedSchedule():
+        variances = extend_table([], config.schedule, 1, _ahead)
+    low, high = (None, None) if box is None else box
+    record = torch.full((*batch_shape, 5), math.nan, dtype=torch.float64, device=device)
+    record[..., FAILED] = 0.0
+    settings = Settings(
+        config=config,
+        population_size=population_size,
+        num_elites=num_elites,
+        maximize=maximize,
+        rates=learning_rates,
+        backend=choose_backend(backend, device, _operators_of(config, dim)),
+        normal=normal,
+    )
+    return State(
+        distribution=torch.stack([mean, std, mean, torch.full_like(mean, math.nan)], dim=-2),
+        record=record,
+        generation=torch.zeros((), dtype=torch.int64, device=device),
+        factor=torch.diag_embed(std) if config.covariance == "full" else None,
+        paths=mean.new_zeros(*batch_shape, 2, dim) if config.paths else None,
+        discrete=_first_tables(families, batch_shape, device) if families else None,
+        seed=problem_seeds(seed, torch.Size(batch_shape), device),
+        variance_schedule=doubles(variances, device) if variances else None,
+        weights=doubles(weights, device) if has_weights else None,
+        std_floor=_std_floor(std, config, integers, population_size),
+        low=low,
+        high=high,
+        integers=integers,
+        settings=settings,
+    )
+
+
+def _choose_dtype(mean: Any, dtype: torch.dtype | None) -> torch.dtype:
+    """Return the dtype of a search. The default is float64 for a float64 mean, else float32."""
+    if dtype is None:
+        is_double = getattr(mean, "dtype", None) in (torch.float64, np.float64)
+        return torch.float64 if is_double else torch.float32
+    if dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"expected torch.float32 or torch.float64 for dtype, got {dtype!r}")
+    return dtype
+
+
+def _integer_bounds(indices: list[int], mean: Tensor, bounds: Box | None) -> Tensor | None:
+    """Return ``State.integers`` for the indices of the parameters that are integers."""
+    if not indices:
+        return None
+    is_integer = torch.zeros(mean.shape[-1], dtype=torch.bool)
+    is_integer[indices] = True
+    is_integer = is_integer.to(mean.device)
+    infinite = torch.full_like(mean, math.inf)
+    low, high = (-infinite, infinite) if bounds is None else bounds
+    low = torch.where(is_integer, low.ceil(), math.nan)
+    high = torch.where(is_integer, high.floor(), math.nan)
+    return torch.stack([low, high])
+
+
+def _without_integers(bounds: Box, integers: Tensor) -> Box | None:
+    """Return the bounds of the other parameters: an integer is clamped when it is rounded."""
+    is_real = integers[0].isnan()
+    low = torch.where(is_real, bounds[0], -math.inf)
+    high = torch.where(is_real, bounds[1], math.inf)
+    is_bounded = low.isfinite() | high.isfinite()
+    return (low, high) if bool(is_bounded.any()) else None
+
+
+def _std_floor(
+    std: Tensor, config: CEMConfig, integers: Tensor | None, population_size: int
+) -> Tensor | None:
+    """Return the least standard deviation, shape (..., d), or None if there is none."""
+    floor = None
+    if config.std_floor > 0.0 or config.floor_share > 0.0:
+        floor = (std * config.floor_share).clamp(min=config.std_floor)
+    if integers is None:
+        return floor
+    # The margin of R. Hamano et al., CMA-ES with Margin, GECCO 2022: among all integers of a
+    # population, one is expected to differ from the integer nearest to the mean.
+    quantile = NormalDist().inv_cdf(1 - 0.5 / (population_size * std.shape[-1]))
+    margin = torch.where(integers[0].isnan(), 0.0, 0.5 / quantile).to(std)
+    return margin.expand_as(std) if floor is None else torch.maximum(floor, margin)
+
+
+def _first_tables(families: Sequence[Family], batch: list[int], device: torch.device) -> Tensor:
+    """Return ``State.discrete`` at the start, where the best candidate is NaN."""
+    tables = torch.cat([family.start() for family in families]).to(device)
+    best = tables.new_full((sum(family.columns for family in families),), math.nan)
+    return torch.cat([tables, best]).expand(*batch, -1).clone()
+
+
+def _operators_of(config: CEMConfig, dim: int) -> tuple[str, ...]:
+    """Return the operators of ``kernels`` that a search calls."""
+    is_fused = config.paths and config.covariance == "full" and dim <= MAX_DIMENSIONS
+    operators = CMA_OPERATORS if is_fused else OPERATORS
+    return (*operators, "discrete") if config.families else operators
+
+
+def doubles(numbers: list[float], device: torch.device) -> Tensor:
+    """Return numbers as float64 on a device, without waiting for it."""
+    return torch.tensor(numbers, dtype=torch.float64).to(device, non_blocking=True)
+
+
+def problem_seeds(seed: Any, batch_shape: torch.Size, device: torch.device) -> Tensor:
+    """Return the 64 bits of the seed of each problem, shape ``batch_shape``, int64."""
+    seed = draw_seed(seed)
+    if isinstance(seed, (Tensor, np.ndarray)):
+        seed = seed.tolist()
+    if isinstance(seed, (list, tuple)):
+        # As objects, because NumPy turns integers below and above 2**63 into floats.
+        array = np.array(seed, dtype=object)
+        if array.shape != tuple(batch_shape):
+            expected = f"one seed, or seeds of shape {tuple(batch_shape)}"
+            raise ValueError(f"expected {expected}, got {array.shape}")
+        seeds = array.reshape(-1).tolist()
+    elif batch_shape:
+        seed = check_integer("seed", seed, 0, 2**64 - 1)
+        seeds = [mix_seed(seed, problem) for problem in range(math.prod(batch_shape))]
+    else:
+        seeds = [seed]
+    bits = [signed64(check_integer("seed", number, 0, 2**64 - 1)) for number in seeds]
+    return torch.tensor(bits, dtype=torch.int64).reshape(batch_shape).to(device)
