@@ -4,12 +4,11 @@
                 generation, candidate, dimension), sums have a fixed order, and every operation
                 is IEEE's: on the CPU a seed gives the same bits on any processor, with any
                 number of threads and any version of torch. Some searches also use torch, and
-                are only as
-                reproducible as torch: those with a full covariance or paths but not both, those
-                beyond the sizes of ``cma_update``, and bounds by resampling or transform.
-"torch"         PyTorch operations, on any device and without a compiler. The same seed, machine
-and
-                version of torch give the same bits.
+                are only as reproducible as torch: those with a full covariance or paths but not
+                both, those beyond the sizes of ``cma_update``, and bounds by resampling or
+                transform.
+"torch"         PyTorch operations, on any device and without a compiler. The same seed,
+                machine and version of torch give the same bits.
 "auto"          The operators where they are compiled or can be; otherwise ``"torch"``.
 """
 

@@ -1,17 +1,14 @@
 """Bounds of a search: how the candidates of a normal distribution stay inside a box.
 
-    "clamp"      A candidate outside becomes the nearest point of the box; the elites are
-    clamped
-                 ones. Many candidates lie on the faces.
+    "clamp"      A candidate outside becomes the nearest point of the box; the elites are the
+                 clamped ones. Many candidates lie on the faces.
     "resample"   A candidate outside is drawn again inside, by the inverse of the distribution
                  function: the truncated normal distribution. With a full covariance, each
                  coordinate that is outside is drawn again on its own.
     "transform"  The search itself has no bounds, and a smooth increasing map takes its points
-    into
-                 the box: a tanh between two finite bounds, a softplus at a single one.
-                     Candidates
-                 do not gather on the faces. A start nearer to a face than half a standard
-                 deviation is moved that far inside.
+                 into the box: a tanh between two finite bounds, a softplus at a single one.
+                 Candidates do not gather on the faces. A start nearer to a face than half a
+                 standard deviation is moved that far inside.
 
 ``low <= high`` in each dimension; an infinity stands for no bound.
 """

@@ -77,8 +77,7 @@ class CEMConfig:
             bools or 0 and 1 as SciPy's ``integrality``, or indices. As many numbers as
             parameters, all 0 or 1, are flags: of two parameters [0, 1] is the second one alone.
             Candidates have the nearest ones within the bounds, and no standard deviation is too
-            small to
-            leave one: the margin of R. Hamano et al., CMA-ES with Margin, GECCO 2022.
+            small to leave one: the margin of R. Hamano et al., CMA-ES with Margin, GECCO 2022.
         families: The families of discrete parameters of ``cem.families``. Their columns follow
             those of the mean, which may have none: shape (..., 0).
     """
