@@ -48,6 +48,7 @@ from cem.core.config import CEMConfig
 from cem.core.evaluation import Evaluation, Objective
 from cem.core.generation import draw, operator_sample, tell
 from cem.core.graph import GenerationGraph
+from cem.core.reasons import Reason
 from cem.core.snapshot import Snapshot, copy_to_host, loaded_state
 from cem.core.state import FAILED, State, bounds_of, doubles, init, problem_seeds
 from cem.core.termination import Termination
@@ -388,11 +389,11 @@ class CrossEntropyMethod:
         table = self._state.variance_schedule  # it may have become longer
         self._adopt(snapshot.generation, snapshot.restored()._replace(variance_schedule=table))
 
-    def stop(self, *, target: float | None = None, budget: int | None = None) -> tuple[str, ...]:
+    def stop(self, *, target: float | None = None, budget: int | None = None) -> tuple[Reason, ...]:
         """Return the reasons to stop a single search, an empty tuple while there are none.
 
-        They are those of ``cem.core.termination``, which compares a generation with those before at which
-        this was called: call it after every one, or every few. Waits. Warns where the search has collapsed.
+        A ``Reason`` is a string. A generation is compared with those before after which this was called: call
+        it after every one, or every few. Waits for the device. Warns where the search has collapsed.
 
         Args:
             target: A fitness that is good enough, for the reason ``"target"``.
@@ -407,7 +408,7 @@ class CrossEntropyMethod:
         self._warn_of_failure()
         reasons = self._termination.reasons(self.snapshot().record())
         spent = budget is not None and (self._generation + 1) * self.population_size > budget
-        return (*reasons, "budget") if spent else reasons
+        return (*reasons, Reason.BUDGET) if spent else reasons
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state from which a search resumes, as tensors on the CPU, numbers and text; waits.
