@@ -20,7 +20,6 @@ from cem.core.evaluation import Evaluation
 from cem.core.snapshot import GenerationRecord
 from cem.core.variance_schedule import describe_variance_schedule, parse_variance_schedule
 from cem.families import Permutation
-from cem.minimize import Result, maximize, minimize
 from cem.optimizer import CrossEntropyMethod
 from cem.plan.planner import Planner, rollout_cost
 from cem.policy.gym_objective import GymObjective
@@ -30,6 +29,7 @@ from cem.run.callbacks import Callback, MetricsWriter, ProgressBar
 from cem.run.checkpoint import Checkpointer, CheckpointError
 from cem.run.stopping import Interrupted, StopRequest
 from cem.run.trainer import Trainer, TrainingResult
+from cem.search import Result, maximize, minimize
 from cem.space import Bool, Choice, Float, Int
 from kernels.version import __version__ as __version__
 

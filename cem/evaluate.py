@@ -229,7 +229,7 @@ class Evaluator:
         """Count an evaluation, unless it was known; return the fitness of the candidate, maybe the best."""
         if not known:
             self.evaluations += 1
-        if self._has_failed(value):
+        if value is None or self._has_failed(value):
             self.failures += not known
         elif self.best is None or self._sign * value > self._sign * self.best[1]:
             self.best = candidate, value

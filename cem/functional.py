@@ -3,10 +3,10 @@
     candidates, state = ask(state)               x_i ~ N(mu_t, Sigma_t)                     i =
     1 .. N state = tell(state, candidates, f(candidates))
 
-A state is a NamedTuple of tensors with any leading batch dimensions: each of thousands of problems
-has its own distribution, seed and record, and one call moves all of them. Nothing is changed in
-place and nothing waits for the device, so the functions work in ``torch.compile(fullgraph=True)``
-and in CUDA graphs.
+A state is a NamedTuple of tensors with any leading batch dimensions: each of thousands of
+problems has its own distribution, seed and record, and one call moves all of them. Nothing is
+changed in place and nothing waits for the device, so the functions work in
+``torch.compile(fullgraph=True)`` and in CUDA graphs.
 
 >>> import torch
 >>> from cem.functional import ask, init, tell

@@ -3,19 +3,19 @@
 In every generation ``t`` a population is drawn, the caller evaluates each candidate, and the
 best of them, the elites, give the next distribution:
 
-    x_i ~ N(mu_t, Sigma_t)                                      i = 1 .. population     (1) ask
-    m = sum of w_k x_k,   v = sum of w_k (x_k - mu_t)^2 + Z_t   over the elites         (2) tell
-    mu_{t+1}    = alpha m + (1 - alpha) mu_t                                            (3) tell
-    sigma_{t+1} = max(beta sqrt(v) + (1 - beta) sigma_t, floor)                         (4) tell
-    a_{t+1}     = a_t + (mu_{t+1} - a_t) / (1 + gamma t)                                (5) tell
+    x_i ~ N(mu_t, Sigma_t)                                     i = 1 .. population  (1) ask
+    m = sum of w_k x_k,  v = sum of w_k (x_k - mu_t)^2 + Z_t   over the elites      (2) tell
+    mu_{t+1}    = alpha m + (1 - alpha) mu_t                                        (3) tell
+    sigma_{t+1} = max(beta sqrt(v) + (1 - beta) sigma_t, floor)                     (4) tell
+    a_{t+1}     = a_t + (mu_{t+1} - a_t) / (1 + gamma t)                            (5) tell
 
-The weights w_k sum to 1 and fall with the logarithm of the rank. The variance is taken about the
-old mean: on a slope that is long beside the width of the distribution, all elites lie on one side
-of it, and their variance about their own mean is small however far the optimum is. That is how the
-method as published collapses. Both are from CMA-ES (N. Hansen, The CMA Evolution Strategy: A
-Tutorial, arXiv:1604.00772, 2023, section 3.1 and table 1). With evolution paths, the default,
-``kernels.ops.cma_update.op`` replaces the variance and (4); with a full covariance alone
-``cem.core.adaptation`` does.
+The weights w_k sum to 1 and fall with the logarithm of the rank. The variance is taken about
+the old mean: on a slope that is long beside the width of the distribution, all elites lie on
+one side of it, and their variance about their own mean is small however far the optimum is.
+That is how the method as published collapses. Both are from CMA-ES (N. Hansen, The CMA
+Evolution Strategy: A Tutorial, arXiv:1604.00772, 2023, section 3.1 and table 1). With evolution
+paths, the default, ``kernels.ops.cma_update.op`` replaces the variance and (4); with a full
+covariance alone ``cem.core.adaptation`` does.
 
 Z_t is the extra variance of I. Szita and A. Lorincz, Learning Tetris Using the Noisy
 Cross-Entropy Method, Neural Computation 18(12), 2006; see ``cem.core.variance_schedule``. (3)
@@ -51,6 +51,7 @@ from cem.core.config import CEMConfig
 from cem.core.evaluation import Evaluation, Objective
 from cem.core.generation import draw, operator_sample, tell
 from cem.core.graph import GenerationGraph
+from cem.core.reasons import Reason
 from cem.core.snapshot import Snapshot, copy_to_host, load_state
 from cem.core.start import doubles, init, problem_seeds
 from cem.core.state import FAILED, State, bounds_of
@@ -80,19 +81,19 @@ class CrossEntropyMethod:
 
     The rules:
 
-    * The elites are the fittest candidates; of equal ones, those with the lower index. A candidate
-      whose fitness is NaN, or infinite on the bad side, has failed and is never an elite. If fewer
-      candidates than elites succeed, these alone are the elites. If none succeeds, the generation
-      counts, and mean, std and best stay as they were. A RuntimeWarning says so: on the CPU at
-      once; on other devices, for which nothing waits, when ``statistics`` is called; for a batch
-      never.
-    * ``ask()`` twice without ``tell()`` returns the same values in two tensors. They are a function
-      of (seed, generation) alone: dropping a generation or resuming changes nothing.
-    * Tensors passed in are not changed, and returned tensors are copies. torch's global generator
-      is only used if the seed is None.
-    * Leading dimensions of ``mean`` are a batch of independent problems: candidates (..., N, d),
-      fitness (..., N). A problem of a batch has the same numbers as a single search with its seed:
-      bit for bit, or with full covariance or bounds by transform up to rounding.
+    * The elites are the fittest candidates; of equal ones, those with the lower index. A
+      candidate whose fitness is NaN, or infinite on the bad side, has failed and is never an
+      elite. If fewer candidates than elites succeed, these alone are the elites. If none
+      succeeds, the generation counts, and mean, std and best stay as they were. A
+      RuntimeWarning says so: on the CPU at once; on other devices, for which nothing waits,
+      when ``statistics`` is called; for a batch never.
+    * ``ask()`` twice without ``tell()`` returns the same values in two tensors. They are a
+      function of (seed, generation) alone: dropping a generation or resuming changes nothing.
+    * Tensors passed in are not changed, and returned tensors are copies. torch's global
+      generator is only used if the seed is None.
+    * Leading dimensions of ``mean`` are a batch of independent problems: candidates (..., N,
+      d), fitness (..., N). A problem of a batch has the same numbers as a single search with
+      its seed: bit for bit, or with full covariance or bounds by transform up to rounding.
     * If ``mean`` is a NumPy array, all methods return arrays.
 
     Attributes:
@@ -222,9 +223,9 @@ class CrossEntropyMethod:
     def tell(self, candidates: Any, fitness: Any) -> None:
         """Move the distribution towards the elites, equations (2) to (5); count the generation.
 
-        Candidates of a single search may come one by one or in parts, in any order, and also after
-        candidates of a later generation were asked for: the distribution moves as soon as there are
-        as many as a population has.
+        Candidates of a single search may come one by one or in parts, in any order, and also
+        after candidates of a later generation were asked for: the distribution moves as soon as
+        there are as many as a population has.
 
         Args:
             candidates: The candidates evaluated, shape (..., population_size, dim), or fewer,
@@ -459,12 +460,13 @@ class CrossEntropyMethod:
         *,
         target: float | None = None,
         budget: int | None = None,
-    ) -> tuple[str, ...]:
+    ) -> tuple[Reason, ...]:
         """Return the reasons to stop a single search, an empty tuple if there are none.
 
-        The reasons are those of ``cem.core.termination``, which compares generations after which
-        this was called: call it after every generation, or every few. Waits, and warns if the
-        search has collapsed.
+        A ``Reason`` is a string. Generations are compared with those before after which this
+        was
+        called: call it after every generation, or every few. Waits for the device, and warns if
+        the search has collapsed.
 
         Args:
             target: A fitness that is good enough, for the reason ``"target"``.
@@ -482,7 +484,7 @@ class CrossEntropyMethod:
         self._warn_of_failure()
         reasons = self._termination.reasons(self.snapshot().record())
         spent = budget is not None and (self._generation + 1) * self.population_size > budget
-        return (*reasons, "budget") if spent else reasons
+        return (*reasons, Reason.BUDGET) if spent else reasons
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state from which a search resumes; waits.

@@ -18,13 +18,13 @@ PROJECT = Path(__file__).parents[1]
 PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
-    ("cem", PYTHON): 34_000,
+    ("cem", PYTHON): 35_700,
     ("tetris", PYTHON): 40_010,
     ("tetris", NATIVE): 52_300,
     ("kernels", PYTHON): 17_600,
     ("kernels", NATIVE): 45_100,
     ("scripts", PYTHON): 20_900,
-    ("tests", PYTHON + NATIVE): 117_200,
+    ("tests", PYTHON + NATIVE): 117_700,
 }
 WORDS = 22_080  # of README and docs
 

@@ -32,6 +32,7 @@ from torch import Tensor
 
 from cem.core.adaptation import effective, rank_weights
 from cem.core.checks import outside
+from cem.core.reasons import Reason
 from cem.core.snapshot import GenerationRecord
 from cem.core.state import Settings
 
@@ -87,7 +88,7 @@ class Termination:
         self._best, self._improved_at, self._widest = math.inf, 0, 0.0
         self._collapse = None if settings.config.paths else _Collapse(settings, dim)
 
-    def reasons(self, record: GenerationRecord) -> tuple[str, ...]:
+    def reasons(self, record: GenerationRecord) -> tuple[Reason, ...]:
         """Return the reasons to stop after a generation, an empty tuple if there are none."""
         generation, threshold = record.generation, record.elite_threshold
         if not generation:
@@ -110,22 +111,22 @@ class Termination:
             share = float((record.std.numpy() / self._first).max())
         if self._collapse is not None and looks:
             self._collapse.look(record, share)
-        found = []
+        found: list[Reason] = []
         if self.target is not None and sign * record.best_fitness <= sign * self.target:
-            found.append("target")
+            found.append(Reason.TARGET)
         if self._xtol and len(self._real) and record.std.numpy()[self._real].max() < self._xtol:
-            found.append("xtol")
+            found.append(Reason.XTOL)
         if full and spread <= self._ftol > 0.0:
-            found.append("ftol")
+            found.append(Reason.FTOL)
         if share < self._least:
-            found.append("std")
+            found.append(Reason.STD)
         behind = sign * record.best_fitness - self._earlier  # -inf for a first search
         if full and spread <= max(_RANGE * min(1.0, self._widest), _BEHIND * behind):
-            found.append("fitness_range")
+            found.append(Reason.FITNESS_RANGE)
         if generation - self._improved_at > max(self._patience, generation // 5):
-            found.append("stagnation")
+            found.append(Reason.STAGNATION)
         if record.std_mean > self._most:
-            found.append("diverged")
+            found.append(Reason.DIVERGED)
         return tuple(found)
 
 

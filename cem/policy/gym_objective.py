@@ -70,8 +70,8 @@ class GymObjective:
     where one is infinite they are clipped to the bounds alone. It has no state from step to step.
 
     Episodes begin with seeds of (seed, generation, episode), the same for all candidates (common random
-    numbers), and the policies of all environments take a step in one call. Metrics are ``episodes``,
-    ``steps``, and ``noise_seen``, by which a search treats the objective as noisy from the start.
+    numbers), and the policies of all environments take a step in one call. Metrics are ``episodes`` and
+    ``steps``. By its attribute ``is_noisy`` a search treats the objective as noisy from the start.
 
     Observations are normalised by mean and standard deviation of all those of the generations before, as in
     T. Salimans et al., Evolution Strategies as a Scalable Alternative to Reinforcement Learning,
@@ -84,6 +84,7 @@ class GymObjective:
     """
 
     with_generation = True
+    is_noisy = True
 
     def __init__(
         self,
@@ -144,7 +145,7 @@ class GymObjective:
         returns, seen, steps = self._play(candidates, seeds)
         self._seen = self._before + seen
         self._normalize_by(self._seen)
-        metrics = {"episodes": returns.numel(), "steps": steps, "noise_seen": 1.0}
+        metrics = {"episodes": returns.numel(), "steps": steps}
         return Evaluation(returns.mean(1), metrics, rates=("episodes", "steps"))
 
     def play(self, candidates: Any, seeds: Sequence[int]) -> Tensor:

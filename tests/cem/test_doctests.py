@@ -8,7 +8,13 @@ import pytest
     "name",
     [
         *("cem.optimizer", "cem.run.checkpoint", "cem.run.stopping", "cem.run.trainer"),
-        *("cem.core.config", "cem.core.evaluation", "cem.functional", "cem.minimize", "cem.plan.planner"),
+        *(
+            "cem.core.config",
+            "cem.core.evaluation",
+            "cem.functional",
+            "cem.search.minimize",
+            "cem.plan.planner",
+        ),
         *("cem.rare.event", "cem.space", "cem.families.categorical", "cem.families.permutation"),
         *("cem.policy.gym_objective", "cem.policy.parameter_vector"),
     ],

@@ -28,7 +28,9 @@ from cem import (
     maximize,
     minimize,
 )
-from cem.minimize import Options, _Regimes
+from cem.core.reasons import Reason
+from cem.search.options import Options
+from cem.search.restarts import Attempt, Bipop, Ended, Ipop
 
 COLUMNS = ["evaluations", "best_fitness", "generation_best", "elite_mean", "std_mean", "population_size"]
 START = (1.0, 2.0, 3.0)
@@ -599,18 +601,33 @@ def test_the_first_standard_deviation_is_a_quarter_of_the_width_of_the_bounds():
     assert (seen[0].std(axis=0) / 0.9594).tolist() == pytest.approx([1.0, 20.0], rel=0.05)
 
 
+def ended(population_size, evaluations, *, is_large=True):
+    """A search that has ended, as a policy of restarts sees it."""
+    attempt = Attempt(population_size, 5000, is_large=is_large)
+    return Ended(attempt, None, Reason.STD, evaluations)
+
+
 def test_a_small_search_may_use_half_as_much_as_the_last_large_one():
-    regimes = _Regimes(8)
-    assert regimes.spent(800)
-    assert regimes.next(1, 5000) == (16, 1.0, 5000)
-    assert regimes.spent(1000)
-    population, share, most = regimes.next(1, 4000)
-    assert (population, most) == (8, 500)
-    assert 0.01 < share < 1.0
-    assert not regimes.spent(400)
-    assert regimes.next(1, 3600)[::2] == (8, 500)  # 400 are fewer than 1,000
-    regimes.spent(700)
-    assert regimes.next(1, 2900) == (32, 1.0, 2900)
+    policy, searches = Bipop(), [ended(8, 800)]
+    assert policy.next_attempt(searches, 5000, 1) == Attempt(16, 5000)
+    searches.append(ended(16, 1000))
+    small = policy.next_attempt(searches, 4000, 1)
+    assert (small.population_size, small.budget, small.is_large) == (8, 500, False)
+    assert 0.01 < small.scale < 1.0
+    searches.append(ended(8, 400, is_large=False))
+    again = policy.next_attempt(searches, 3600, 1)  # 400 are fewer than 1,000
+    assert (again.population_size, again.budget, again.is_large) == (8, 500, False)
+    assert again.scale != small.scale
+    searches.append(ended(8, 700, is_large=False))
+    assert policy.next_attempt(searches, 2900, 1) == Attempt(32, 2900)
+
+
+def test_the_policy_of_restarts_can_be_exchanged():
+    options = {"budget": 3000, "population_size": 8, "seed": 1, "record_every": 1}
+    result = minimize(lambda x: sphere(x) * 0.0, [1.0, 2.0], 1.0, restarts=Ipop(), **options)
+    sizes = sorted({*result.history["population_size"]})
+    assert sizes == [8, 16, 32, 64, 128][: len(sizes)]
+    assert result.restarts == len(sizes) - 1 >= 2
 
 
 def test_the_print_says_what_the_result_says():

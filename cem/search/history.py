@@ -1,0 +1,82 @@
+"""What a call of ``minimize`` has recorded, over all of its searches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from cem.core.snapshot import GenerationRecord
+
+_COLUMNS = (
+    "evaluations",
+    "best_fitness",
+    "generation_best",
+    "elite_mean",
+    "std_mean",
+    "population_size",
+)
+
+
+class History:
+    """The recorded generations of all searches.
+
+    Attributes:
+        maximize: Whether a greater fitness is better.
+        columns: Lists of one entry per generation that was recorded, by name.
+        evaluations, generations: Those of the searches that have ended.
+        new_records: The records made by this process, and not read from files of an earlier one.
+        has_seen_noise: Whether the objective is noisy.
+    """
+
+    def __init__(self, maximize: bool) -> None:
+        """Begin without a record."""
+        self.maximize = maximize
+        self.columns: dict[str, list[float]] = {name: [] for name in _COLUMNS}
+        self.evaluations = self.generations = self.new_records = 0
+        self.has_seen_noise = False
+
+    @property
+    def fitness_range(self) -> float:
+        """What the best fitness is better than the mean of the first elites, absolute."""
+        first = next(filter(math.isfinite, self.columns["elite_mean"]), math.nan)
+        return abs(first - self.columns["best_fitness"][-1])
+
+    def better(self, a: float, b: float) -> float:
+        """Return the better of two values, ``b`` if ``a`` is NaN."""
+        if math.isnan(a):
+            return b
+        return max(a, b) if self.maximize else min(a, b)
+
+    def add(self, record: GenerationRecord, population_size: int) -> None:
+        """Add the record of a generation of the current search."""
+        columns = self.columns
+        best = record.best_fitness
+        if columns["best_fitness"]:
+            best = self.better(columns["best_fitness"][-1], best)
+        columns["evaluations"].append(self.evaluations + record.generation * population_size)
+        columns["best_fitness"].append(best)
+        columns["generation_best"].append(record.generation_best)
+        columns["elite_mean"].append(record.elite_mean)
+        columns["std_mean"].append(record.std_mean)
+        columns["population_size"].append(population_size)
+
+
+_NUMBERS = [name for name in GenerationRecord.__slots__ if name not in ("metrics", "mean", "std")]
+
+
+def parse_record(line: Mapping[str, Any], best_if_missing: float, missing: float) -> GenerationRecord:
+    """Return the record of a line of a file.
+
+    What is not finite is null there: ``best_fitness`` while no candidate is feasible, and the numbers of a
+    generation that failed or of infinity on the good side.
+    """
+    numbers: dict[str, Any] = {name: missing if line[name] is None else line[name] for name in _NUMBERS}
+    if line["best_fitness"] is None:
+        numbers["best_fitness"] = best_if_missing
+    vectors: dict[str, Any] = {
+        name: torch.tensor(line[name], dtype=torch.float64) for name in ("mean", "std")
+    }
+    return GenerationRecord(**numbers, **vectors, metrics={})

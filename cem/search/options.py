@@ -1,0 +1,95 @@
+"""The options of ``minimize`` and ``maximize``: the one place that has their names, types and defaults."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import Annotated, Any, TypedDict, get_type_hints
+
+import torch
+
+from cem.core.checks import Seed
+from cem.core.config import CEMConfig
+from cem.core.snapshot import GenerationRecord
+from cem.run.callbacks import Callback
+from cem.search.restarts import RestartPolicy
+from kernels.support.names import did_you_mean
+
+_SYNONYMS = {
+    "sigma0": "Std",
+    "rng": "Seed",
+    "random_state": "Seed",
+    "n_jobs": "Workers",
+    **dict.fromkeys(("maxfun", "maxfev", "maxfevals", "maxiter", "n_trials"), "Budget"),
+}
+"""Names in other libraries, and ours: capitalised, for ``did_you_mean`` never suggests the very same text."""
+
+
+class Options(TypedDict, total=False):
+    """What ``minimize`` describes. ``Annotated`` adds the default of an option where that is not None."""
+
+    bounds: Any
+    integers: Any
+    x0: Any
+    args: Any
+    constraints: Any
+    tolerance: float | None
+    budget: float | None
+    target: float | None
+    xtol: Annotated[float, 0.0]
+    ftol: Annotated[float, 0.0]
+    time_limit_s: float | None
+    config: CEMConfig | None
+    population_size: float | None
+    restarts: float | RestartPolicy | None
+    vectorize: bool | str | None
+    with_generation: bool | None
+    workers: int | Executor | Callable[..., Any] | None
+    asynchronous: Annotated[bool, False]
+    timeout_s: float | None
+    catch: Annotated[type[BaseException] | tuple[type[BaseException], ...], ()]
+    callbacks: Annotated[Sequence[Callback | Callable[[GenerationRecord], Any]], ()]
+    progress: Annotated[bool, False]
+    checkpoint: str | Path | None
+    record_every: Annotated[int, 1]
+    graph: Annotated[bool, False]
+    distributed: Annotated[bool, False]
+    backend: Annotated[str, "auto"]
+    device: str | torch.device | None
+    dtype: torch.dtype | None
+    seed: Seed
+
+
+_TYPES = get_type_hints(Options)
+_DEFAULTS = {
+    name: getattr(annotation, "__metadata__", (None,))[0]
+    for name, annotation in get_type_hints(Options, include_extras=True).items()
+}
+
+
+def complete_options(function: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a call of ``minimize`` or ``maximize`` with the defaults of all others.
+
+    Raises:
+        TypeError: If there is an option of another name; it says which one may be meant.
+    """
+    for name in options:
+        if name not in _DEFAULTS:
+            hint = did_you_mean(_SYNONYMS.get(name, name), [*_DEFAULTS, "mean", "std"])
+            if name in CEMConfig.__dataclass_fields__:
+                hint = f": give it as config=CEMConfig({name}=...) or CEMConfig.cma({name}=...)"
+            raise TypeError(f"{function}() got an unexpected option {name!r}{hint}")
+    return {**_DEFAULTS, **options}
+
+
+def show_options(function: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature that help() and completion show: every option with its type and default."""
+    *arguments, _ = inspect.signature(function).parameters.values()
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    options = [
+        inspect.Parameter(name, keyword, default=default, annotation=_TYPES[name])
+        for name, default in _DEFAULTS.items()
+    ]
+    return inspect.signature(function).replace(parameters=[*arguments, *options])

@@ -1,0 +1,269 @@
+"""What a call of ``minimize`` searches, and how: its options, with everything chosen that was left open."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cem.core.bounds import ends_of
+from cem.core.checks import as_real, check_real, draw_seed
+from cem.core.config import CEMConfig
+from cem.core.variance_schedule import describe_callable
+from cem.evaluate import WithArguments
+from cem.optimizer import CrossEntropyMethod
+from cem.run.code_digest import digest_code
+from cem.run.constraints import Constrained, Constraints
+from cem.search.restarts import Bipop, RestartPolicy
+from cem.space import Named, Space
+from kernels.support.checks import check_flags, check_integer
+
+LEAST_GENERATIONS = 20
+"""A budget shall allow at least so many generations: a large population would only sample."""
+GENERATIONS = 150
+"""So many generations are enough for a population as large as the machine or the noise asks for."""
+
+_FLAGS = ("progress", "graph", "distributed", "asynchronous")
+_WITHOUT_CONSTRAINTS = _FLAGS[1:]
+_EVALUATIONS_PER_DIMENSION = 10_000
+_TIMES_ON_A_GPU = 16  # A generation of so many times the population takes a GPU about as long.
+_AGREEING = 3  # Restarts with large populations that find the same end a call with a budget.
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A search with its restarts, as it was given or chosen.
+
+    Attributes:
+        objective: Maps candidates to fitness, as ``Evaluator`` takes it.
+        name: The objective in a text that tells it from others.
+        maximize: Whether a greater fitness is better.
+        space: The named parameters; None: the parameters are a vector.
+        mean: The first mean of the normal distribution, a tensor or an array.
+        std: The first standard deviation.
+        first: The first candidate, shape (dim,).
+        constraints: The constraints; None: there are none.
+        steepness: How much steeper than usual they are.
+        config: How the distribution moves.
+        population_size: The candidates per generation of the first search.
+        budget: The most evaluations.
+        seed: The seed; None: it is drawn by the first search.
+        policy: How restarts are chosen.
+        most_restarts: The most restarts; None: as many as the budget has room for.
+        agreeing: How many restarts that find the same end the call; infinity: they do not end it.
+        declares_noise: Whether the objective says that it is noisy, by an attribute ``is_noisy``.
+        is_noisy: Whether noise was seen, and the search was made for that.
+        adapts_to_noise: Whether the search may change where noise is seen: nobody chose its method.
+        misses: The searches so far without one success, before the first with one.
+        code: A digest of the objective and constraints; None: nothing is saved.
+        precision: ``target``, ``xtol`` and ``ftol`` by name.
+        options: The other options of the call.
+    """
+
+    objective: Callable[..., Any]
+    name: str
+    maximize: bool
+    space: Space | None
+    mean: Any
+    std: Any
+    first: Tensor
+    constraints: Constraints | None
+    config: CEMConfig
+    population_size: int
+    budget: int
+    seed: int | None
+    policy: RestartPolicy
+    most_restarts: int | None
+    agreeing: float
+    adapts_to_noise: bool
+    declares_noise: bool
+    code: str | None
+    precision: Mapping[str, Any]
+    options: Mapping[str, Any]
+    is_noisy: bool = False
+    steepness: float = 1.0
+    misses: int = 0
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The arguments of ``CrossEntropyMethod`` that all searches share."""
+        shared = {name: self.options[name] for name in ("bounds", "backend", "device", "dtype")}
+        return {"maximize": self.maximize, "config": self.config, **shared}
+
+    def build_optimizer(
+        self, mean: Any, std: Any, population_size: int, seed: int | None
+    ) -> CrossEntropyMethod:
+        """Return a search that begins with a mean and a standard deviation."""
+        if self.constraints is None:
+            return CrossEntropyMethod(mean, std, population_size, **self.settings, seed=seed)
+        return Constrained(
+            mean,
+            std,
+            population_size,
+            constraints=self.constraints,
+            first=self.first,
+            steepness=self.steepness,
+            **self.settings,
+            seed=seed,
+        )
+
+    def adapted_to_noise(self, left: int) -> Plan:
+        """Return the plan of a search that knows of noise, with so many evaluations left."""
+        textbook_size = CEMConfig().population_of(len(self.first))
+        size = max(self.population_size, min(textbook_size, left // GENERATIONS))
+        config = replace(self.config, mean_averaging=0.2)
+        return replace(self, is_noisy=True, population_size=size, config=config)
+
+
+def choose_plan(objective: Any, mean: Any, std: Any, maximize: bool, options: dict[str, Any]) -> Plan:
+    """Check the arguments of ``minimize``, completed options among them, and choose what is left open."""
+    check_flags(**{name: options[name] for name in _FLAGS})
+    adapts_to_noise = options["config"] is None and options["population_size"] is None
+    function, name = _bind_arguments(objective, options["args"])
+    space = None
+    if isinstance(mean, Mapping):
+        space = Space(mean)
+        name += f" of {space!r}"
+        function, mean, std, options = space.search(function, std, options)
+    elif options["x0"] is not None:
+        if mean is not None:
+            raise TypeError("expected mean or x0, which are the same of a vector, got both")
+        mean = options["x0"]
+    options = {**options, "vectorize": options["vectorize"] or False}
+    constraints = _build_constraints(options, space)
+    code = None
+    if options["checkpoint"] is not None:
+        functions = [] if constraints is None else constraints.functions
+        code = digest_code(function, *functions)
+    precision: dict[str, Any] = {"target": options["target"]}
+    if options["target"] is not None:
+        precision["target"] = check_real("target", options["target"])
+    for tolerance in ("xtol", "ftol"):
+        precision[tolerance] = check_real(tolerance, options[tolerance], 0.0)
+    if mean is None or std is None:
+        mean, std = _start_within(options["bounds"], mean, std)
+    first = _first_candidate(mean, space, options)
+    config = _choose_config(len(first), options)
+    population_size = _choose_population(len(first), config, options)
+    policy, most_restarts = _choose_restarts(options["restarts"], config)
+    budget, agreeing = options["budget"], float(_AGREEING)
+    if budget is None:
+        budget, agreeing = max(population_size, _EVALUATIONS_PER_DIMENSION * len(first)), 1.0
+    return Plan(
+        objective=function,
+        name=name,
+        maximize=maximize,
+        space=space,
+        mean=mean,
+        std=std,
+        first=first,
+        constraints=constraints,
+        config=config,
+        population_size=population_size,
+        budget=check_integer("budget", budget, population_size),
+        seed=None if options["seed"] is None else draw_seed(options["seed"]),
+        policy=policy,
+        most_restarts=most_restarts,
+        agreeing=agreeing if most_restarts is None else math.inf,
+        adapts_to_noise=adapts_to_noise,
+        declares_noise=getattr(objective, "is_noisy", False) is True,
+        code=code,
+        precision=precision,
+        options=options,
+    )
+
+
+def _bind_arguments(objective: Any, arguments: Any) -> tuple[Any, str]:
+    """Return an objective that gets more arguments, and its name."""
+    name = describe_callable(objective)
+    if arguments is None:
+        return objective, name
+    if not isinstance(arguments, tuple):
+        arguments = (arguments,)
+    return WithArguments(objective, arguments), f"{name} with {arguments!r}"
+
+
+def _build_constraints(options: Mapping[str, Any], space: Space | None) -> Constraints | None:
+    if options["constraints"] is None:
+        return None
+    if clash := [name for name in _WITHOUT_CONSTRAINTS if options[name]]:
+        raise ValueError(f"expected no constraints with {' and '.join(clash)}=True, got some")
+    by_one = options["vectorize"] == "loop" or options["workers"] is not None
+    named = None
+    if space is not None:
+        named = partial(Named, space=space, by_column=not by_one)
+    return Constraints(
+        options["constraints"],
+        by_one=by_one,
+        vmap=options["vectorize"] is True,
+        named=named,
+        tolerance=options["tolerance"],
+    )
+
+
+def _start_within(bounds: Any, mean: Any, std: Any) -> tuple[Any, Any]:
+    """Return mean and standard deviation; where one is None it is chosen within bounds."""
+    if bounds is None:
+        raise TypeError(
+            "expected mean and std, or bounds, whose middle and a quarter of whose width they are"
+        )
+    low, high = (np.asarray(end, dtype=np.float64) for end in ends_of(bounds))
+    if mean is None:
+        if low.ndim != 1 or not np.isfinite(low + high).all():
+            raise ValueError(f"expected mean, or a pair of finite numbers for each parameter, got {bounds!r}")
+        mean = (low + high) / 2
+    if std is None:
+        if not np.isfinite(high - low).all():
+            raise ValueError(f"expected std, or finite bounds, got {bounds!r}")
+        std = (high - low) / 4
+    return mean, std
+
+
+def _first_candidate(mean: Any, space: Space | None, options: Mapping[str, Any]) -> Tensor:
+    """Return the first candidate, shape (dim,): the mean, and the likeliest values of families."""
+    if space is not None:
+        first = as_real("mean", space.encode(options["x0"] or {}))
+    else:
+        first = as_real("mean", mean)
+        if options["config"] is not None:
+            for family in options["config"].families:
+                first = torch.cat([first, family.mode(family.start()).to(first)], -1)
+    if first.dim() != 1 or len(first) == 0:
+        raise ValueError(f"expected mean of shape (dim,), dim >= 1, got {tuple(first.shape)}")
+    return first
+
+
+def _choose_config(dim: int, options: Mapping[str, Any]) -> CEMConfig:
+    integers: dict[str, Any] = {} if options["integers"] is None else {"integers": options["integers"]}
+    config: CEMConfig | None = options["config"]
+    if config is None:
+        return CEMConfig.chosen(dim, options["bounds"] is not None, **integers)
+    return replace(config, **integers)
+
+
+def _choose_restarts(restarts: Any, config: CEMConfig) -> tuple[RestartPolicy, int | None]:
+    """Return the policy of restarts, and how many there are at most; None: as many as the budget allows."""
+    if restarts is None:
+        return Bipop(), None if config.paths else 0
+    if hasattr(restarts, "next_attempt"):
+        return restarts, None
+    return Bipop(), check_integer("restarts", restarts, 0)
+
+
+def _choose_population(dim: int, config: CEMConfig, options: Mapping[str, Any]) -> int:
+    """Return the candidates per generation of the first search."""
+    size, budget = options["population_size"], options["budget"]
+    if size is None:
+        size = config.population_of(dim)
+        if config.paths and budget is not None:
+            size = max(4, min(size, budget // LEAST_GENERATIONS))
+        if torch.device(options["device"] or "cpu").type == "cuda":
+            evaluations = _EVALUATIONS_PER_DIMENSION * dim if budget is None else int(budget)
+            size = max(size, min(_TIMES_ON_A_GPU * size, evaluations // GENERATIONS))
+    return check_integer("population_size", size, 2)

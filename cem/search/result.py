@@ -1,0 +1,168 @@
+"""How a call of ``minimize`` ended."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+from torch import Tensor
+
+from cem.core.checks import outside
+from cem.core.reasons import Reason
+from cem.core.state import with_integers
+from cem.optimizer import CrossEntropyMethod
+from cem.run import ranks
+from cem.search.restarts import Ended
+from kernels.support.printable import counted
+
+if TYPE_CHECKING:
+    from cem.search.plan import Plan
+    from cem.search.single import Session
+
+_INFEASIBLE = "no candidate is feasible: the one of the least violation violates a constraint by {:.3g}"
+_Vector = TypeVar("_Vector")
+
+
+@dataclass(frozen=True, repr=False)
+class Result(Generic[_Vector]):
+    """How a search ended. Beside our names it has SciPy's: ``nfev``, ``nit``, ``success``, ``message``.
+
+    Attributes:
+        x: The fittest candidate of all restarts, shape (dim,); an array where the mean was one. NaN where
+            not one candidate was evaluated in time.
+        fun: Its fitness.
+        violation: The most by which it violates one of the constraints; 0.0 within ``tolerance``. With
+            constraints ``x`` is the fittest feasible candidate, or if there is none that of least violation.
+        mean: The last mean of the restart that found it, averaged over generations as ``mean_averaging``
+            says: the answer where the fitness is noisy.
+        std: The last standard deviation of that restart, shape (dim,).
+        reason: Why the call ended: a ``cem.core.reasons.Reason``, which is a string such as ``"target"``.
+        evaluations: The candidates evaluated.
+        generations: The generations of all restarts.
+        restarts: The restarts made, 0 for a single search.
+        failures: The candidates that failed: by an exception, a time out, a worker that died, NaN, or the
+            infinity on the bad side; of a search that was resumed those that were called one by one, and
+            those since then.
+        settings: What was chosen, or given: ``config``, ``population_size`` (the first one), ``restarts``
+            (the most; None: those within the budget), ``budget`` and ``noise``: whether it was seen.
+        history: Lists of one entry per recorded generation: ``evaluations``, ``best_fitness`` of all
+            restarts, ``generation_best``, ``elite_mean``, ``std_mean``, ``population_size``.
+    """
+
+    x: _Vector
+    fun: float
+    violation: float
+    mean: _Vector
+    std: _Vector
+    reason: Reason
+    evaluations: int
+    generations: int
+    restarts: int
+    failures: int
+    settings: dict[str, Any]
+    history: dict[str, list[float]]
+
+    @property
+    def nfev(self) -> int:
+        """``evaluations``."""
+        return self.evaluations
+
+    @property
+    def nit(self) -> int:
+        """``generations``."""
+        return self.generations
+
+    @property
+    def success(self) -> bool:
+        """Whether a finite, feasible value is known and the search was not cut short."""
+        is_known = math.isfinite(self.fun) and not self.violation
+        return is_known and not self.reason.cuts_short
+
+    @property
+    def message(self) -> str:
+        """``reason`` in a sentence, and whether no candidate is feasible."""
+        if not self.violation:
+            return self.reason.message
+        return f"{self.reason.message}; {_INFEASIBLE.format(self.violation)}"
+
+    def __repr__(self) -> str:
+        config, x = self.settings["config"], str(self.x)
+        if isinstance(self.x, (Tensor, np.ndarray)):
+            x = np.array2string(np.array(self.x.tolist()), precision=6, threshold=12)
+        method = f"{config.covariance} covariance{', evolution paths' if config.paths else ''}"
+        return "\n".join(
+            [
+                f"x: {x}",
+                f"fun: {self.fun:.6g}",
+                f"message: {self.message} ({self.reason!r})",
+                f"evaluations: {self.evaluations:,} in {counted(self.generations, 'generation')}, "
+                f"{counted(self.restarts, 'restart')}, {counted(self.failures, 'failure')}",
+                f"settings: {method}, {self.settings['population_size']} candidates per generation"
+                f"{', a noisy objective: x is the averaged mean' if self.settings['noise'] else ''}",
+            ]
+        )
+
+
+def best_search(ended: Sequence[Ended], maximize: bool) -> CrossEntropyMethod | None:
+    """Return the search that found the best candidate, the first of equal ones; None: none has a value."""
+    sign = 1.0 if maximize else -1.0
+
+    def quality(search: CrossEntropyMethod) -> tuple[float, bool, float]:
+        is_strictly_feasible = not getattr(search, "within_tolerance", False)
+        return -_violation(search), is_strictly_feasible, sign * search.best_fitness
+
+    successes = [search.optimizer for search in ended if search.has_success]
+    return max(successes, key=quality, default=None)
+
+
+def build_result(plan: Plan, session: Session, ended: Sequence[Ended], reason: Reason) -> Result[Any]:
+    """Return the result of searches, of which the first one may be without a success."""
+    evaluator, history = session.evaluator, session.history
+    best = best_search(ended, plan.maximize) or ended[0].optimizer
+    x, fun, evaluations = best.best, best.best_fitness, history.evaluations
+    if ranks.count() == 1 and not plan.options["graph"]:
+        # The evaluator also knows the candidates of a generation that was interrupted.
+        evaluations = max(evaluations, evaluator.evaluations)
+        if plan.constraints is None and evaluator.best is not None:
+            candidate, fitness = evaluator.best
+            if history.better(fitness, fun) == fitness:
+                x, fun = candidate, fitness
+    violation = _violation(best)
+    if violation:
+        warnings.warn(_INFEASIBLE.format(violation), RuntimeWarning, stacklevel=outside())
+    if history.has_seen_noise:
+        x = with_integers(best.state, best.state.averaged_mean)
+        fun = history.columns["elite_mean"][-1]
+        if isinstance(best.best, np.ndarray):
+            x = x.numpy()
+    mean, std = best.averaged_mean, best.std
+    if plan.space is not None:
+        x, mean, std = plan.space.decode(x), plan.space.decode(mean), plan.space.spread(std)
+    return Result(
+        x=x,
+        fun=fun,
+        violation=violation,
+        mean=mean,
+        std=std,
+        reason=reason,
+        evaluations=evaluations,
+        generations=history.generations,
+        restarts=max(0, sum(search.has_success for search in ended) - 1),
+        failures=evaluator.failures,
+        settings={
+            "config": plan.config,
+            "population_size": plan.population_size,
+            "restarts": plan.most_restarts,
+            "budget": plan.budget,
+            "noise": history.has_seen_noise,
+        },
+        history=history.columns,
+    )
+
+
+def _violation(search: CrossEntropyMethod) -> float:
+    return getattr(search, "violation", 0.0)  # a search with constraints has one

@@ -1,0 +1,228 @@
+"""One search of a call of ``minimize``: from its start until there is a reason to end."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cem.core.backend import mix_seed
+from cem.core.checks import as_real
+from cem.core.evaluation import Objective
+from cem.core.reasons import Reason
+from cem.core.snapshot import GenerationRecord
+from cem.core.state import with_integers
+from cem.core.termination import Termination
+from cem.evaluate import Evaluator
+from cem.optimizer import CrossEntropyMethod
+from cem.run import ranks
+from cem.run.callbacks import Callback, MetricsWriter, ProgressBar, as_callbacks
+from cem.run.checkpoint import Checkpointer
+from cem.run.stopping import Interrupted, StopRequest
+from cem.run.trainer import MOST_FAILURES, Trainer
+from cem.search.history import History, parse_record
+from cem.search.noise import NoiseDetector
+from cem.search.plan import Plan
+from cem.search.restarts import Attempt, Ended
+
+_CHECKPOINT_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Session:
+    """What all searches of a call share: the process' resources, and what they have recorded."""
+
+    evaluator: Evaluator
+    stop: StopRequest
+    history: History
+
+
+class Monitor(Callback):
+    """Records the generations of a search, and ends it where there is a reason, after other callbacks.
+
+    Attributes:
+        reason: The reason to end; None while there is none.
+    """
+
+    on_every_rank = True
+
+    def __init__(
+        self, plan: Plan, history: History, termination: Termination, population_size: int, is_first: bool
+    ) -> None:
+        """Begin with a search; the first one may end because the objective is noisy."""
+        self.reason: Reason | None = None
+        self.detector: NoiseDetector | None = None
+        self._history, self._termination = history, termination
+        self._population_size = population_size
+        self._is_known_as_noisy = plan.declares_noise
+        self._ends_by_noise = is_first and plan.adapts_to_noise
+        self._failures = 0  # generations, one after another, in which every candidate failed
+
+    def on_generation(self, record: GenerationRecord) -> None:
+        """Add the record; raise Interrupted if there is a reason to end."""
+        self._history.new_records += 1
+        self.add(record)
+        if self.reason is not None:
+            raise Interrupted(self.reason)
+
+    def add(self, record: GenerationRecord) -> None:
+        """Add a record, and look for a reason to end."""
+        self._history.add(record, self._population_size)
+        reasons = self._termination.reasons(record)
+        is_seen = self.detector is not None and self.detector.has_seen_noise(record.generation)
+        if is_seen or self._is_known_as_noisy:
+            self._history.has_seen_noise = True
+            if self._ends_by_noise:
+                reasons = (Reason.NOISE,)
+        has_failed = math.isnan(record.generation_best)
+        self._failures = self._failures + 1 if has_failed else 0
+        if self._failures >= MOST_FAILURES:
+            reasons = (Reason.FAILED,)
+        self.reason = reasons[0] if reasons else None
+
+
+class Search:
+    """One search, ready to run, resumed where a checkpoint of it was left."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        attempt: Attempt,
+        number: int,
+        start: tuple[Any, Any],
+        session: Session,
+        earlier_best: float | None,
+    ) -> None:
+        """Build it.
+
+        Args:
+            plan: The plan of the call, adapted to what searches before have shown.
+            attempt: Population and budget.
+            number: How many searches were before.
+            start: The first mean and standard deviation.
+            session: What all searches share.
+            earlier_best: The best fitness of searches before; None: there is none.
+        """
+        options = plan.options
+        seed = plan.seed if number == 0 or plan.seed is None else mix_seed(plan.seed, number)
+        optimizer = plan.build_optimizer(*start, attempt.population_size, seed)
+        _check_can_move(optimizer, plan.std)
+        has_constraints = plan.constraints is not None
+        is_first = earlier_best is None and not plan.is_noisy
+        termination = Termination(
+            optimizer.state.settings,
+            optimizer.state.std,
+            noisy=plan.is_noisy,
+            earlier=None if has_constraints else earlier_best,
+            constrained=has_constraints,
+            **plan.precision,
+        )
+        self.optimizer = optimizer
+        self._attempt = attempt
+        self._monitor = Monitor(plan, session.history, termination, attempt.population_size, is_first)
+        objective: Objective = session.evaluator
+        if ranks.count() > 1:
+            objective = ranks.shared(objective, session.stop)
+        if options["asynchronous"]:
+            objective = session.evaluator.in_any_order(optimizer)
+        is_in_order = not options["asynchronous"] or objective is session.evaluator  # one worker is
+        if is_in_order and is_first and not (options["graph"] or has_constraints):
+            candidate = _as_candidate(optimizer, start[0], plan.first)
+            objective = self._monitor.detector = NoiseDetector(objective, candidate)
+        callbacks = [*as_callbacks(options["callbacks"]), self._monitor]
+        if options["progress"]:
+            callbacks.insert(0, ProgressBar())
+        files = None
+        if options["checkpoint"] is not None:
+            files = _Files(plan, attempt, number, optimizer)
+            callbacks.insert(0, files.metrics)
+        self._trainer = Trainer(
+            optimizer,
+            objective,
+            generations=max(1, attempt.budget // attempt.population_size),
+            callbacks=callbacks,
+            checkpointer=None if files is None else files.checkpointer,
+            stop=session.stop,
+            record_every=options["record_every"],
+            graph=options["graph"],
+        )
+        if files is not None:
+            self._resume(files, session.evaluator, plan)
+
+    def run(self) -> Ended:
+        """Search until there is a reason to end."""
+        reason = self._monitor.reason
+        if reason is None:  # otherwise the search that was resumed had ended
+            ended = self._trainer.run().reason
+            by_trainer = Reason.BUDGET if ended == "finished" else Reason[ended.upper()]
+            reason = self._monitor.reason or by_trainer
+        optimizer = self.optimizer
+        evaluations = optimizer.generation * optimizer.population_size
+        return Ended(self._attempt, optimizer, reason, evaluations)
+
+    def _resume(self, files: _Files, evaluator: Evaluator, plan: Plan) -> None:
+        """Take up the checkpoint of a folder, if it has one, on all ranks."""
+        optimizer, monitor = self.optimizer, self._monitor
+
+        def load() -> tuple[list[dict[str, Any]], dict[str, Any]]:
+            lines = []
+            if files.checkpointer.paths():
+                self._trainer.resume()
+                lines = files.metrics.restore(optimizer.generation)
+            return lines, optimizer.state_dict()
+
+        lines, state_of_first_rank = ranks.broadcast(load)
+        if ranks.rank() > 0:  # a search that has ended does not run, which would give them the state
+            optimizer.load_state_dict(state_of_first_rank)
+        if monitor.detector is not None and lines:
+            monitor.detector.restore(lines)
+        good = math.inf if plan.maximize else -math.inf
+        missing = good if optimizer.best_fitness == good else math.nan
+        best_if_missing = missing if plan.constraints is None else -good
+        for line in lines:
+            monitor.add(parse_record(line, best_if_missing, missing))
+        if ranks.rank() == 0:
+            files.folder.mkdir(parents=True, exist_ok=True)
+            journal = files.folder / "evaluations.jsonl"
+            evaluator.open_journal(journal, files.fingerprint, optimizer.generation)
+
+
+class _Files:
+    """The folder of a search: checkpoints, records, and the values of candidates evaluated one by one."""
+
+    def __init__(self, plan: Plan, attempt: Attempt, number: int, optimizer: CrossEntropyMethod) -> None:
+        """Name the files, and the search that they belong to."""
+        self.folder = Path(plan.options["checkpoint"]) / f"restart-{number:03d}"
+        self.fingerprint: dict[str, Any] = {
+            "objective": plan.name,
+            "code": plan.code,
+            "restart": number,
+            "population_size": attempt.population_size,
+            "mean": plan.first.to(optimizer.dtype).tolist(),
+            "std": optimizer.std.tolist(),
+        }
+        if plan.constraints is not None:
+            self.fingerprint["constraints"] = plan.constraints.described
+        self.checkpointer = Checkpointer(
+            self.folder, fingerprint=self.fingerprint, interval_s=_CHECKPOINT_SECONDS
+        )
+        self.metrics = MetricsWriter(self.folder / "metrics.jsonl", distribution=True)
+
+
+def _check_can_move(optimizer: CrossEntropyMethod, std: Any) -> None:
+    state = optimizer.state
+    grows_by_itself = (state.std_floor, state.variance_schedule, state.discrete) != (None, None, None)
+    if not grows_by_itself and not state.std.any():
+        raise ValueError(f"expected std > 0 of a parameter at least, got {std}: nothing can move")
+
+
+def _as_candidate(optimizer: CrossEntropyMethod, mean: Any, first: Tensor) -> Tensor:
+    """Return a mean as a candidate, with the columns of families that ``first`` has."""
+    numbers = as_real("mean", mean).to(first)
+    candidate = torch.cat([numbers, first[len(numbers) :]])
+    state = optimizer.state
+    return with_integers(state, candidate.to(state.distribution))
