@@ -1,4 +1,9 @@
-"""A space of named parameters: a dict whose values say what each may be."""
+"""A space of named parameters: a dict whose values say what each parameter may be.
+
+Every type of parameter knows how the numbers of its column become its values, and back:
+``value_of`` is for a single candidate, ``values_of`` for the column of a population,
+``number_of`` for the value of a first candidate.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +16,67 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cem.core.checks import check_real
+from cem.core.checks import as_int64, check_real
 from cem.core.config import CEMConfig
 from cem.families import Categorical, Family, Permutation
 from kernels.support.checks import check_flags, check_integer
 from kernels.support.names import unknown_name
 
-_ROUNDING = 1e-9  # of a step: where high is on the grid but for rounding, it is the last number
+_ROUNDING = 1e-9  # of a step: an upper end that misses the grid by no more lies on it
+
+
+class _Number:
+    """What ``Float`` and ``Int`` share: a column of the normal distribution, with a scale."""
+
+    low: float
+    high: float
+    log: bool
+    step: float | None
+    margin: ClassVar[float] = 0.0
+    """How far the range goes beyond its ends where a number is searched by its logarithm."""
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The ends of the column: in steps, as logarithms, or as they are."""
+        if self.step is not None:
+            return 0.0, float(round((self.high - self.low) / self.step))
+        if self.log:
+            return math.log(self.low - self.margin), math.log(self.high + self.margin)
+        return float(self.low), float(self.high)
+
+    def value_of(self, number: float) -> float:
+        """Return the value for a number of the column."""
+        value: float = self._rescale(number, math.exp)
+        return min(max(value, self.low), self.high)
+
+    def values_of(self, column: Any) -> Any:
+        """Return the values for a column, a tensor or an array of shape (N,)."""
+        exp: Any = torch.exp if isinstance(column, Tensor) else np.exp
+        return self._rescale(column, exp).clip(self.low, self.high)
+
+    def number_of(self, name: str, value: Any) -> float:
+        """Return the number of the column for a value of the parameter of that name."""
+        check_real(name, value, self.low, self.high)
+        if self.step is not None:
+            return round((value - self.low) / self.step)
+        return math.log(value) if self.log else float(value)
+
+    def _rescale(self, number: Any, exp: Any) -> Any:
+        """Return the value of a number or a column; rounding may take it beyond an end."""
+        if self.step is not None:
+            return self.low + number * self.step
+        return exp(number) if self.log else number
 
 
 @dataclass(frozen=True)
-class Float:
+class Float(_Number):
     """A number in [low, high]; with ``log`` searched by its logarithm, with ``step`` on a grid.
 
     Examples:
         >>> from cem import Float, minimize
         >>> space = {"rate": Float(1e-5, 1.0, log=True)}
-        >>> round(minimize(lambda p: (p["rate"] - 0.01) ** 2, space, budget=400, seed=1).x["rate"], 5)
+        >>> result = minimize(lambda p: (p["rate"] - 0.01) ** 2, space, budget=400, seed=1)
+        >>> round(result.x["rate"], 5)
         0.01
     """
 
@@ -47,26 +96,46 @@ class Float:
             steps = int((self.high - self.low) / self.step + _ROUNDING)
             object.__setattr__(self, "high", min(self.low + steps * self.step, self.high))
 
+    @property
+    def has_integers(self) -> bool:
+        """Whether the column has integers: the numbers of steps."""
+        return self.step is not None
+
 
 @dataclass(frozen=True)
-class Int:
+class Int(_Number):
     """An integer in [low, high]; with ``log`` searched by its logarithm, and rounded.
 
     Examples:
         >>> from cem import Int, minimize
-        >>> minimize(lambda p: abs(p["layers"] - 3), {"layers": Int(1, 8)}, budget=100, seed=1).x
+        >>> space = {"layers": Int(1, 8)}
+        >>> minimize(lambda p: abs(p["layers"] - 3), space, budget=100, seed=1).x
         {'layers': 3}
     """
 
     low: int
     high: int
     log: bool = False
-    step: ClassVar[None] = None
+    step: ClassVar[None] = None  # type: ignore[misc]
+    margin: ClassVar[float] = 0.5  # as much room for the ends as for other integers
 
     def __post_init__(self) -> None:
         check_flags(log=self.log)
         check_integer("low", self.low, 1 if self.log else -(2**52))
         check_integer("high", self.high, self.low, 2**52)
+
+    @property
+    def has_integers(self) -> bool:
+        """Whether the column has integers, rather than logarithms."""
+        return not self.log
+
+    def value_of(self, number: float) -> int:
+        """Return the value for a number of the column."""
+        return round(super().value_of(number))
+
+    def values_of(self, column: Any) -> Any:
+        """Return the values for a column, int64, shape (N,)."""
+        return as_int64(super().values_of(column).round())
 
 
 @dataclass(frozen=True, init=False)
@@ -75,20 +144,23 @@ class Choice:
 
     Examples:
         >>> from cem import Choice, minimize
-        >>> minimize(lambda p: len(p["name"]), {"name": Choice("four", "one", "three")}, budget=50, seed=1).x
+        >>> space = {"name": Choice("four", "one", "three")}
+        >>> minimize(lambda p: len(p["name"]), space, budget=50, seed=1).x
         {'name': 'one'}
     """
 
     values: tuple[Any, ...]
 
     def __init__(self, *values: Any) -> None:
-        """Set the values, one or more, that differ; a list, tuple, range or array alone holds them."""
-        first = values[0] if len(values) == 1 else None
-        if isinstance(first, (set, frozenset, dict, Iterator)):
-            raise TypeError(f"expected choices one by one, or in a list or tuple, got {first!r}")
-        if isinstance(first, np.ndarray):
-            first = first.tolist()
-        values = tuple(first) if isinstance(first, (list, tuple, range)) else values
+        """Set one or more different values; a single list, tuple, range or array holds them."""
+        container = values[0] if len(values) == 1 else None
+        if isinstance(container, (set, frozenset, dict, Iterator)):
+            expected = "choices one by one, or in a list or tuple"
+            raise TypeError(f"expected {expected}, got {container!r}")
+        if isinstance(container, np.ndarray):
+            container = container.tolist()
+        if isinstance(container, (list, tuple, range)):
+            values = tuple(container)
         if not values:
             raise ValueError("expected one choice or more, got none")
         object.__setattr__(self, "values", values)
@@ -96,9 +168,25 @@ class Choice:
             raise ValueError(f"expected choices that differ, got {values!r}")
 
     def index(self, value: Any) -> int | None:
-        """Return the place of a value, of its own type if there are several, such as 1 and True."""
-        places = (place for place, other in enumerate(self.values) if _is_equal(value, other))
-        return min(places, key=lambda place: type(self.values[place]) is not type(value), default=None)
+        """Return the index of a value; of equal ones, such as 1 and True, by its type."""
+        equal = [place for place, other in enumerate(self.values) if _is_equal(value, other)]
+        same_type = [place for place in equal if type(self.values[place]) is type(value)]
+        return next(iter(same_type or equal), None)
+
+    def value_of(self, number: float) -> Any:
+        """Return the choice for a number of the column, its index."""
+        return self.values[int(number)]
+
+    def values_of(self, column: Any) -> Any:
+        """Return the indices of the choices of a column, int64, shape (N,)."""
+        return as_int64(column)
+
+    def number_of(self, name: str, value: Any) -> int:
+        """Return the index of a choice for the parameter of that name."""
+        place = self.index(value)
+        if place is None:
+            raise ValueError(f"expected {name} out of {self.values}, got {value!r}")
+        return place
 
 
 class Bool(Choice):
@@ -114,67 +202,96 @@ class Bool(Choice):
         """Set the values."""
         super().__init__(False, True)
 
+    def values_of(self, column: Any) -> Any:
+        """Return the values for a column, bools, shape (N,)."""
+        return column > 0
+
 
 class Space:
     """The columns of a candidate that hold named parameters, and their values.
 
-    Numbers are first, in the normal distribution, then choices, in one categorical family, then permutations.
+    Numbers come first, in the normal distribution, then choices, in one categorical family,
+    then permutations.
 
     Attributes:
-        mean, std, bounds: Of the normal distribution, as ``minimize`` takes them.
-        discrete: The integers, and the families of the other columns, as ``CEMConfig`` takes them.
-        dim: The columns.
+        parameters: The parameters by name; those that are fixed have their value.
+        columns: The column of each parameter that is searched; for a permutation a slice.
+        mean, std, bounds: Those of the normal distribution, as ``minimize`` takes them.
+        discrete: The integers, and the families of the other columns, as ``CEMConfig`` takes
+            them.
+        dim: The number of columns.
     """
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
-        """Set up; values that are no parameter are fixed, and numbers from low to the same high."""
-        self.parameters = {name: _fixed(each) for name, each in parameters.items()}
-        numbers = {name: each for name, each in self.parameters.items() if isinstance(each, (Float, Int))}
-        choices = {name: each for name, each in self.parameters.items() if isinstance(each, Choice)}
-        orders = {name: each for name, each in self.parameters.items() if isinstance(each, Permutation)}
-        if not (numbers or choices or orders):
-            kinds = "Float, Int, Choice, Bool or Permutation"
-            raise ValueError(f"expected {kinds} in a dict of parameters, got {self.parameters!r}")
-        low, high = np.array([_ends(each) for each in numbers.values()], dtype=float).reshape(-1, 2).T
-        self.mean, self.std = (low + high) / 2, (high - low) / 4
+        """Lay out the columns.
+
+        A value that is not a parameter is fixed, and so is a number with equal ends.
+        """
+        self.parameters = {name: _value_if_fixed(value) for name, value in parameters.items()}
+        numbers = self._parameters_of(Float, Int)
+        choices = self._parameters_of(Choice)
+        permutations = self._parameters_of(Permutation)
+        if not (numbers or choices or permutations):
+            expected = "Float, Int, Choice, Bool or Permutation in a dict of parameters"
+            raise ValueError(f"expected {expected}, got {self.parameters!r}")
+        ends = [number.ends for number in numbers.values()]
+        low, high = np.array(ends, dtype=float).reshape(-1, 2).T
+        self.mean = (low + high) / 2
+        self.std = (high - low) / 4
         self.bounds = list(zip(low, high, strict=True)) or None
-        families: list[Family] = [*orders.values()]
+        families: list[Family] = []
         if choices:
-            families.insert(0, Categorical(tuple(len(each.values) for each in choices.values())))
-        integers = [
-            each.step is not None or (isinstance(each, Int) and not each.log) for each in numbers.values()
-        ]
+            families.append(Categorical(tuple(len(each.values) for each in choices.values())))
+        families += permutations.values()
+        integers = [number.has_integers for number in numbers.values()]
         self.discrete: dict[str, Any] = {"integers": integers, "families": families}
-        self.columns: dict[str, Any] = {}  # of each parameter: a number or a slice
-        self.columns.update((name, number) for number, name in enumerate([*numbers, *choices]))
+        self.columns: dict[str, Any] = {}
+        for column, name in enumerate([*numbers, *choices]):
+            self.columns[name] = column
         self.dim = len(self.columns)
-        for name, each in orders.items():
-            self.columns[name] = slice(self.dim, self.dim + each.items)
-            self.dim += each.items
+        for name, permutation in permutations.items():
+            self.columns[name] = slice(self.dim, self.dim + permutation.items)
+            self.dim += permutation.items
+
+    def _parameters_of(self, *types: type) -> dict[str, Any]:
+        return {name: each for name, each in self.parameters.items() if isinstance(each, types)}
 
     def __repr__(self) -> str:
         return repr(self.parameters)
 
     def search(
-        self, function: Any, std: Any, options: Mapping[str, Any]
+        self,
+        function: Any,
+        std: Any,
+        options: Mapping[str, Any],
     ) -> tuple[Any, Any, Any, dict[str, Any]]:
-        """Return objective, first mean and std, and options, of the search of ``minimize`` for a function."""
-        config, others = options["config"], [std, options["bounds"], options["integers"]]
-        if any(each is not None for each in others) or (config and (config.integers or config.families)):
-            raise TypeError("expected neither std, bounds, integers nor families with a dict of parameters")
-        if options["vectorize"] not in (None, False, "loop"):
-            raise ValueError(f"expected 'loop' or False for vectorize, got {options['vectorize']!r}")
-        by_column = options["vectorize"] is False and options["workers"] is None
-        found = self.settings(config)
+        """Return objective, first mean, first std and options of a search by ``minimize``."""
+        config = options["config"]
+        has_std = std is not None
+        has_bounds = options["bounds"] is not None
+        has_integers = options["integers"] is not None
+        has_families = config and (config.integers or config.families)
+        if has_std or has_bounds or has_integers or has_families:
+            unexpected = "neither std, bounds, integers nor families"
+            raise TypeError(f"expected {unexpected} with a dict of parameters")
+        vectorize = options["vectorize"]
+        if vectorize not in (None, False, "loop"):
+            raise ValueError(f"expected 'loop' or False for vectorize, got {vectorize!r}")
+        by_column = vectorize is False and options["workers"] is None
+        settings = self.settings(config)
         mean = self.encode(options["x0"] or {})[: len(self.mean)]
-        vectorize = False if by_column else "loop"
-        changed = {"vectorize": vectorize, "bounds": found["bounds"], "config": found["config"]}
-        on_host = torch.device(options["device"] or "cpu").type == "cpu"
-        first = mean if on_host else torch.from_numpy(mean)
-        return Named(function, self, by_column), first, found["std"], {**options, **changed}
+        if torch.device(options["device"] or "cpu").type != "cpu":
+            mean = torch.from_numpy(mean)
+        changed = {
+            **options,
+            "vectorize": False if by_column else "loop",
+            "bounds": settings["bounds"],
+            "config": settings["config"],
+        }
+        return Named(function, self, by_column), mean, settings["std"], changed
 
     def settings(self, config: CEMConfig | None = None) -> dict[str, Any]:
-        """Return mean, std, bounds and config of a search, as ``CrossEntropyMethod`` takes them."""
+        """Return mean, std, bounds and config for ``CrossEntropyMethod``."""
         if config is None:
             is_bounded = self.bounds is not None and not any(self.discrete["integers"])
             config = CEMConfig.chosen(self.dim, is_bounded)
@@ -182,122 +299,89 @@ class Space:
         return {"mean": self.mean, "std": self.std, "bounds": self.bounds, "config": config}
 
     def spread(self, std: Any) -> dict[str, float]:
-        """Return the standard deviations of numbers; of others, how probable another value is."""
-        return {
-            name: float(std[column].mean()) * (getattr(self.parameters[name], "step", None) or 1.0)
-            for name, column in self.columns.items()
-        }
+        """Return the standard deviation of numbers, and for others how uncertain they are.
+
+        ``std`` is that of a search, shape (dim,).
+        """
+        spreads = {}
+        for name, column in self.columns.items():
+            step = getattr(self.parameters[name], "step", None) or 1.0
+            spreads[name] = float(std[column].mean()) * step
+        return spreads
 
     def decode(self, x: Any) -> dict[str, Any]:
-        """Return the values of a candidate, shape (dim,)."""
+        """Return the values of a candidate, shape (dim,), by parameter."""
         row = x.tolist()
-        return {
-            name: self._value(each, row[self.columns[name]]) if name in self.columns else each
-            for name, each in self.parameters.items()
-        }
-
-    def _value(self, each: Any, number: Any) -> Any:
-        if isinstance(each, Permutation):
-            return [int(item) for item in number]
-        if isinstance(each, Choice):
-            return each.values[int(number)]
-        outer = _outer(each, number, math.exp)
-        inside = min(max(outer, each.low), each.high)
-        return round(inside) if isinstance(each, Int) else inside
+        values = dict(self.parameters)
+        for name, column in self.columns.items():
+            values[name] = self.parameters[name].value_of(row[column])
+        return values
 
     def by_column(self, x: Any) -> dict[str, Any]:
-        """Return the values of candidates, shape (N, dim), by parameter: (N,), or (N, n) of permutations.
+        """Return the values of a population by parameter.
 
-        Of choices their numbers. Tensors or arrays, as the candidates are; integers are int64.
+        Args:
+            x: The candidates, a tensor or an array of shape (N, dim).
+
+        Returns:
+            For each parameter its values, shape (N,), or (N, n) for a permutation of n items. A
+            choice is given by its index. Integers are int64. Fixed parameters have their value.
         """
-        found = {}
-        for name, each in self.parameters.items():
-            if name not in self.columns:
-                found[name] = each
-                continue
-            column = x[:, self.columns[name]]
-            if isinstance(each, (Float, Int)):
-                column = _outer(each, column, Tensor.exp if isinstance(x, Tensor) else np.exp).clip(
-                    each.low, each.high
-                )
-                column = column.round() if isinstance(each, Int) else column
-            if not isinstance(each, Float):
-                column = column.long() if isinstance(x, Tensor) else column.astype(np.int64)
-            found[name] = column > 0 if isinstance(each, Bool) else column
-        return found
+        values = dict(self.parameters)
+        for name, column in self.columns.items():
+            values[name] = self.parameters[name].values_of(x[:, column])
+        return values
 
     def encode(self, values: Mapping[str, Any]) -> Any:
-        """Return the candidate of some values, shape (dim,), an array; others are in the middle, or first."""
+        """Return the candidate for some values, an array of shape (dim,).
+
+        The other numbers are in the middle, and the other choices and items at their first.
+        """
         x = np.zeros(self.dim)
         x[: len(self.mean)] = self.mean
-        for name, column in self.columns.items():
-            if isinstance(self.parameters[name], Permutation):
-                x[column] = range(self.parameters[name].items)
+        for name, permutation in self._parameters_of(Permutation).items():
+            x[self.columns[name]] = range(permutation.items)
         for name, value in values.items():
             if name not in self.parameters:
                 raise unknown_name("parameter", name, self.columns)
-            each = self.parameters[name]
-            if name not in self.columns:
-                if not _is_equal(value, each):
-                    raise ValueError(f"expected {name}={each!r}, which is fixed, got {value!r}")
-            elif isinstance(each, Choice):
-                place = each.index(value)
-                if place is None:
-                    raise ValueError(f"expected {name} out of {each.values}, got {value!r}")
-                x[self.columns[name]] = place
-            elif isinstance(each, Permutation):
-                if sorted(value) != list(range(each.items)):
-                    raise ValueError(f"expected {name} as an order of 0 .. {each.items - 1}, got {value!r}")
-                x[self.columns[name]] = value
-            else:
-                check_real(name, value, each.low, each.high)
-                inner = math.log(value) if each.log else value
-                if each.step is not None:
-                    inner = round((value - each.low) / each.step)
-                x[self.columns[name]] = inner
+            parameter = self.parameters[name]
+            if name in self.columns:
+                x[self.columns[name]] = parameter.number_of(name, value)
+            elif not _is_equal(value, parameter):
+                expected = f"{name}={parameter!r}, which is fixed"
+                raise ValueError(f"expected {expected}, got {value!r}")
         return x
 
 
-def _fixed(each: Any) -> Any:
-    """Return a parameter, or the only number that it may be."""
-    return each.low if isinstance(each, (Float, Int)) and each.low == each.high else each
-
-
-def _outer(each: Float | Int, number: Any, exp: Any) -> Any:
-    """Return the value of a number, or of a column, as it is searched; it may be rounded to beyond an end."""
-    if each.step is not None:
-        return each.low + number * each.step
-    return exp(number) if each.log else number
-
-
-def _ends(each: Float | Int) -> tuple[float, float]:
-    """Return the ends of a number as it is searched; of logarithms that are rounded half an integer more."""
-    if each.step is not None:
-        return 0.0, float(round((each.high - each.low) / each.step))
-    if not each.log:
-        return float(each.low), float(each.high)
-    margin = 0.5 if isinstance(each, Int) else 0.0
-    return math.log(each.low - margin), math.log(each.high + margin)
+def _value_if_fixed(parameter: Any) -> Any:
+    """Return the only value of a number with equal ends, and anything else as it is."""
+    is_number = isinstance(parameter, (Float, Int))
+    return parameter.low if is_number and parameter.low == parameter.high else parameter
 
 
 def _is_equal(value: Any, other: Any) -> bool:
-    """Return whether two values of any kind, arrays among them, are the same."""
+    """Return whether two values of any kind, such as arrays, are equal."""
     try:
         same = value is other or value == other
         return same if isinstance(same, bool) else bool(np.all(same))
-    except (TypeError, ValueError, RuntimeError):  # arrays of other shapes
+    except (TypeError, ValueError, RuntimeError):  # arrays of different shapes
         return False
 
 
 class Named:
-    """A function of named parameters as one of candidates: of one, or of a population by column."""
+    """A function of named parameters as a function of candidates.
+
+    It maps one candidate, or with ``by_column`` a population.
+    """
 
     def __init__(self, function: Any, space: Space, by_column: bool) -> None:
         """Set the function, and how it gets candidates."""
-        self.function, self.space, self.by_column = function, space, by_column
+        self.function = function
+        self.space = space
+        self.by_column = by_column
         self.with_generation = getattr(function, "with_generation", False)
 
     def __call__(self, x: Any, *generation: Any) -> Any:
-        """Return what the function says of a candidate, (dim,), or of a population, (N, dim)."""
+        """Return the function's result for a candidate, (dim,), or a population, (N, dim)."""
         values = self.space.by_column(x) if self.by_column else self.space.decode(x)
         return self.function(values, *generation)

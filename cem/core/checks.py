@@ -104,6 +104,11 @@ def as_real(name: str, value: Any) -> Tensor:
     return tensor
 
 
+def as_int64(values: Any) -> Any:
+    """Return a tensor or an array as one of the same kind, int64."""
+    return values.long() if isinstance(values, Tensor) else values.astype(np.int64)
+
+
 def as_torch_takes_it(value: Any) -> Any:
     """Return an array as torch takes it: native byte order, no negative strides, writable."""
     if not isinstance(value, np.ndarray):
@@ -128,9 +133,8 @@ def check_device(device: str | torch.device) -> torch.device:
             available = f"no CUDA device; {remedy}, or use device 'cpu'"
         expected = "expected a device that torch finds here"
         raise ValueError(f"{expected}, got {str(result)!r}: torch finds {available}")
-    if result.index is None:
-        return torch.device("cuda", torch.cuda.current_device())
-    return result
+    is_current = result.index is None
+    return torch.device("cuda", torch.cuda.current_device()) if is_current else result
 
 
 def check_distribution(mean: Tensor, std: Tensor) -> None:

@@ -83,12 +83,12 @@ def _draw_normal(state: State, sample: Sample, size: int) -> Tensor:
     clamped = bounds if handling == "clamp" else None  # the operators clamp by themselves
     if sample is operator_sample and state.factor is None:
         x = operator_sample(state, rows, size, clamped)
-    elif sample is operator_sample and is_fused(state):
-        noise_key = {"seed": state.seed, "generation": state.generation}
-        x = draw_correlated(rows, state.factor, size, bounds=clamped, **noise_key)
     elif state.factor is None:
         clamped = None
         x = sample(state, rows, size)
+    elif sample is operator_sample and is_fused(state):
+        noise_key = {"seed": state.seed, "generation": state.generation}
+        x = draw_correlated(rows, state.factor, size, bounds=clamped, **noise_key)
     else:
         clamped = None
         mean = rows[..., MEAN, :]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from cem.core.checks import as_int64
 from cem.families.family import OperatorFamily
 from kernels.ops.discrete.op import sample_permutation
 from kernels.ops.discrete.reference import sample_permutation_reference
@@ -56,6 +58,21 @@ class Permutation(OperatorFamily):
     def rows(self) -> tuple[int, int]:
         """The rows of the table, and the values in each."""
         return self.items + 1, self.items
+
+    def value_of(self, numbers: list[float]) -> list[int]:
+        """Return the order of a candidate as a parameter of ``cem.space``."""
+        return [int(item) for item in numbers]
+
+    def values_of(self, columns: Any) -> Any:
+        """Return the orders of a population, int64, shape (N, n)."""
+        return as_int64(columns)
+
+    def number_of(self, name: str, order: Any) -> Any:
+        """Return the columns for an order, the parameter of that name."""
+        if sorted(order) != list(range(self.items)):
+            expected = f"{name} as an order of 0 .. {self.items - 1}"
+            raise ValueError(f"expected {expected}, got {order!r}")
+        return order
 
     def start(self) -> Tensor:
         """Return the first table: all values as probable, on the CPU."""
