@@ -1,4 +1,4 @@
-"""Categorical distributions of independent parameters, of which Bernoulli ones are those of two values."""
+"""Categorical distributions of independent parameters; Bernoulli ones have two values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernels.ops.discrete.reference import sample_categorical_reference
 
 @dataclass(frozen=True)
 class Categorical(OperatorFamily):
-    """Parameters with values 0 .. size - 1, in a column each, and a probability for each value.
+    """Parameters with the values 0 .. size - 1, each in a column; every value has a probability.
 
     Examples:
         >>> import torch
@@ -30,7 +30,8 @@ class Categorical(OperatorFamily):
 
     Attributes:
         sizes: The number of values of each parameter, shape (V,).
-        smoothing: beta, the weight of a generation in (0, 1]. None: by the population.
+        smoothing: beta in (0, 1], the weight of a generation; see ``kernels.ops.discrete``.
+            None: it depends on the size of the population.
     """
 
     sizes: tuple[int, ...]
@@ -50,14 +51,14 @@ class Categorical(OperatorFamily):
 
     @property
     def rows(self) -> tuple[int, int]:
-        """The rows of the table, and the values in each."""
+        """The number of rows of the table, one per parameter, and of values in a row."""
         return len(self.sizes), max(self.sizes)
 
     def start(self) -> Tensor:
-        """Return the first table: all values as probable, on the CPU."""
+        """Return the first table, on the CPU, in which all values of a parameter are as probable."""
         sizes = torch.tensor(self.sizes).unsqueeze(-1)
-        has = torch.arange(self.rows[1]) < sizes
-        return torch.where(has, 1.0 / sizes.double(), 0.0).reshape(-1)
+        is_value = torch.arange(self.rows[1]) < sizes
+        return torch.where(is_value, 1.0 / sizes.double(), 0.0).reshape(-1)
 
     def mode(self, table: Tensor) -> Tensor:
         """Return the likeliest candidate, shape (..., columns)."""

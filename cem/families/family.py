@@ -1,7 +1,8 @@
-"""A family of discrete distributions: its columns of a candidate, its table, how it draws and how it moves.
+"""A family of discrete distributions: how it draws columns of a candidate, and how it moves.
 
-The parameters of a member are a table of numbers in rows. ``Categorical`` and ``Permutation`` draw and move
-by the operators of `kernels/ops/discrete`, which has their equations; docs/spaces.md writes another family.
+The parameters of a distribution are a table of numbers in rows. ``Categorical`` and
+``Permutation`` draw and move by the operators of `kernels/ops/discrete`, which has their
+equations. docs/spaces.md writes another family.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ from kernels.ops.discrete.tables import move_table as move_table
 
 @runtime_checkable
 class Family(Protocol):
-    """A family: a frozen value, the table of its first member, and functions of a table.
+    """A family of distributions, a frozen value: its first table, and functions of a table.
 
-    A table has shape (..., rows * values), float64; leading dimensions are problems side by side. The methods
-    are PyTorch on any device; in a CUDA graph, or under ``torch.compile``, without branches on values.
+    A table has shape (..., rows * values), float64; leading dimensions are problems side by
+    side. The methods use PyTorch on any device. In a CUDA graph, or under ``torch.compile``,
+    they must not branch on values.
 
     Examples:
-        A Markov chain, in which each state depends on the one before; another ``update`` is any function of
-        table, candidates and weights:
+        A Markov chain, in which each state depends on the one before. It updates its table by
+        ``move_table``; any other function of table, candidates and weights would do as well:
 
         >>> import math, torch
         >>> from dataclasses import dataclass
@@ -78,7 +80,7 @@ class Family(Protocol):
 
     @property
     def rows(self) -> tuple[int, int]:
-        """The rows of the table, and the values in each."""
+        """The number of rows of the table, and of values in a row."""
 
     def start(self) -> Tensor:
         """Return the first table, shape (rows * values,), on the CPU."""
@@ -87,7 +89,7 @@ class Family(Protocol):
         """Return the likeliest candidate, shape (..., columns)."""
 
     def spread(self, table: Tensor) -> Tensor:
-        """Return for each column how far it is from certain, shape (..., columns); 0 where it is."""
+        """Return how uncertain each column is, shape (..., columns); 0 for a certain one."""
 
     def sample(
         self,
@@ -101,42 +103,54 @@ class Family(Protocol):
     ) -> Tensor:
         """Return candidates, whole numbers of any dtype, shape (..., size, columns).
 
-        They are a function of seed, shape (...), int64, and generation, shape (), int64, as ``uniforms`` is,
-        and the first ones do not depend on the size. ``dtype`` is that of the search. Its ``backend`` is
-        "torch" where no operator is to be used.
+        They are a function of seed and generation, as ``uniforms`` is, and the first ones do
+        not depend on the size.
+
+        Args:
+            table: The table, shape (..., rows * values).
+            size: The number of candidates.
+            seed: The seeds of the problems, shape (...), int64.
+            generation: The generation, shape (), int64.
+            dtype: The dtype of the search.
+            backend: The backend of the search; with "torch" no operator is to be used.
         """
 
     def update(self, table: Tensor, candidates: Tensor, weights: Tensor) -> Tensor:
-        """Return the next table of candidates, shape (..., N, columns), int64.
+        """Return the next table.
 
-        The weights, shape (..., N), float64, are by rank: those of the better half sum to 1, those of the
-        worse half mirror them. Where every candidate has failed the table stays, whatever this returns.
+        If every candidate has failed, the old table stays, whatever this returns.
+
+        Args:
+            table: The table, shape (..., rows * values).
+            candidates: The candidates, shape (..., N, columns), int64.
+            weights: Their weights by rank, shape (..., N), float64: those of the better half
+                sum to 1, those of the worse half mirror them.
         """
 
 
 def uniforms(seed: Tensor, generation: Tensor, size: int, count: int) -> Tensor:
-    """Return numbers in [0, 1) of a generation.
+    """Return uniform numbers in [0, 1) for a generation, shape (..., size, count), float64.
 
-    They are float64, of shape (..., size, count), and the same on every processor. A number depends neither
-    on the size nor on the count.
+    They are the same on every processor. A number depends neither on the size nor on the count.
     """
     words = random_words(seed, generation, size, count, 0)
     return (words >> 11 & (1 << 53) - 1).double() * 2.0**-53
 
 
 class OperatorFamily:
-    """What ``Categorical`` and ``Permutation`` share: the operators of `kernels/ops/discrete` draw and move.
+    """What ``Categorical`` and ``Permutation`` share: operators draw, and update the table.
 
     Attributes:
-        operators: The one that draws, and its reference.
-        more_rows: The rows of the table beyond one per column: 1 of transitions.
+        operators: The operator that draws, and its reference.
+        more_rows: The number of rows of the table beyond one per column: 1 if the rows are
+            transitions from one column to the next, otherwise 0.
     """
 
     operators: ClassVar[tuple[Callable[..., Tensor], Callable[..., Tensor]]]
     more_rows: ClassVar[int]
 
     def spread(self: Any, table: Tensor) -> Tensor:
-        """Return for each column how probable it is that its row has another than the likeliest value."""
+        """Return the probability that a row's value is not its likeliest, (..., columns)."""
         greatest: Tensor = table.unflatten(-1, self.rows).amax(-1)
         return 1 - greatest[..., self.more_rows :]
 

@@ -1,4 +1,4 @@
-"""Permutations, by the probability that an item follows another."""
+"""Permutations, by the probability that one item follows another."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from kernels.support.checks import check_integer
 
 @dataclass(frozen=True)
 class Permutation(OperatorFamily):
-    """Orders of the items 0 .. n - 1, n columns: node transitions without return.
+    """Orders of the items 0 .. n - 1, in n columns.
 
-    The table has n + 1 rows: the probabilities of the first item, and of the item after each. A step draws
-    among the items that are left. De Boer et al. (2005), section 4.
+    The table has n + 1 rows: the probabilities of the first item, and of the next item after
+    each item. Every step draws among the remaining items: the node transitions of de Boer et
+    al. (2005), section 4.
 
     Examples:
         >>> import torch
@@ -36,7 +37,8 @@ class Permutation(OperatorFamily):
 
     Attributes:
         items: n, the number of items.
-        smoothing: beta, the weight of a generation in (0, 1]. None: by the population. Less, with more
+        smoothing: beta in (0, 1], the weight of a generation; see ``kernels.ops.discrete``.
+            None: it depends on the size of the population. A smaller weight, with more
             generations, finds shorter routes.
     """
 
@@ -46,7 +48,7 @@ class Permutation(OperatorFamily):
     more_rows = 1
 
     def __post_init__(self) -> None:
-        """Check the number."""
+        """Check the number of items."""
         check_integer("items", self.items, 1)
 
     @property
@@ -56,7 +58,7 @@ class Permutation(OperatorFamily):
 
     @property
     def rows(self) -> tuple[int, int]:
-        """The rows of the table, and the values in each."""
+        """The number of rows of the table, and of values in a row."""
         return self.items + 1, self.items
 
     def value_of(self, numbers: list[float]) -> list[int]:
@@ -75,19 +77,29 @@ class Permutation(OperatorFamily):
         return order
 
     def start(self) -> Tensor:
-        """Return the first table: all values as probable, on the CPU."""
-        p = torch.full(self.rows, 1.0 / max(1, self.items - 1), dtype=torch.float64)
-        p[0] = 1.0 / self.items
-        p[1:].fill_diagonal_(0.0)
-        return p.reshape(-1)
+        """Return the first table, on the CPU, in which all items are as probable.
+
+        No item follows itself.
+        """
+        table = torch.full(self.rows, 1.0 / max(1, self.items - 1), dtype=torch.float64)
+        table[0] = 1.0 / self.items
+        table[1:].fill_diagonal_(0.0)
+        return table.reshape(-1)
 
     def mode(self, table: Tensor) -> Tensor:
-        """Return the likeliest candidate, shape (..., columns), step by step; waits for the device."""
-        p = table.reshape(-1, *self.rows).cpu().numpy()  # of many steps: NumPy takes a tenth of torch's time
-        problems, row, left = np.arange(len(p)), p[:, 0], np.ones((len(p), self.items), dtype=bool)
-        found = np.empty((len(p), self.items), dtype=np.int64)
+        """Return the order that takes the likeliest remaining item in each step, (..., columns).
+
+        Waits for the device.
+        """
+        # For so many small steps NumPy takes a tenth of torch's time.
+        tables = table.reshape(-1, *self.rows).cpu().numpy()
+        problems = np.arange(len(tables))
+        is_left = np.ones((len(tables), self.items), dtype=bool)
+        orders = np.empty((len(tables), self.items), dtype=np.int64)
+        row = tables[:, 0]
         for step in range(self.items):
-            found[:, step] = item = np.where(left, row, -1.0).argmax(-1)
-            left[problems, item] = False
-            row = p[problems, item + 1]
-        return torch.from_numpy(found).to(table.device).view(*table.shape[:-1], self.items)
+            item = np.where(is_left, row, -1.0).argmax(-1)
+            orders[:, step] = item
+            is_left[problems, item] = False
+            row = tables[problems, item + 1]
+        return torch.from_numpy(orders).to(table.device).view(*table.shape[:-1], self.items)

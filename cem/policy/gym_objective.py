@@ -17,11 +17,13 @@ from cem.core.evaluation import Evaluation
 from cem.policy.parameter_vector import ParameterVector
 from kernels.support.checks import check_flags, check_integer
 
-_LEAST_VARIANCE, _LIMIT = 1e-2, 5.0  # of an observation, and of a normalised one: as of OpenAI-ES
+# As in the evolution strategies of Salimans et al. (2017).
+_LEAST_VARIANCE = 1e-2  # of an observation
+_LIMIT = 5.0  # of a normalised observation
 
 
-class Policy(nn.Module):
-    """A module between normalised observations, (..., *shape), and actions as an environment takes them."""
+class EnvironmentPolicy(nn.Module):
+    """A module that gets normalised observations, and whose outputs become actions."""
 
     mean: Tensor
     std: Tensor
@@ -29,29 +31,48 @@ class Policy(nn.Module):
     low: Tensor
     high: Tensor
 
-    def __init__(self, module: nn.Module, observations: Any, actions: Any, like: Tensor) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        observations: Any,
+        actions: Any,
+        like: Tensor,
+    ) -> None:
         """Set up for the spaces of an environment, with the dtype and device of a tensor."""
         super().__init__()
         self.module = module
-        self.start = int(actions.start) if hasattr(actions, "start") else None  # of Discrete
-        low, high = (0.0, 0.0) if self.start is not None else (actions.low, actions.high)
-        buffers = {"mean": np.zeros(observations.shape), "std": np.ones(observations.shape), "limit": np.inf}
-        for name, value in {**buffers, "low": low, "high": high}.items():
+        self.first_action: int | None = None  # of Discrete; None: Box
+        output_shape = actions.shape
+        low, high = 0.0, 0.0
+        if hasattr(actions, "start"):
+            self.first_action = int(actions.start)
+            output_shape = (int(actions.n),)
+        else:
+            low, high = actions.low, actions.high
+        buffers = {
+            "mean": np.zeros(observations.shape),
+            "std": np.ones(observations.shape),
+            "limit": np.inf,
+            "low": low,
+            "high": high,
+        }
+        for name, value in buffers.items():
             self.register_buffer(name, torch.as_tensor(value).to(like))
-        wanted = actions.shape if self.start is None else (int(actions.n),)
         with torch.no_grad():
-            found = tuple(module(self.mean[None])[0].shape)
-        if found != wanted:
-            raise ValueError(f"expected a module whose output has shape {wanted}, got {found}")
+            shape = tuple(module(self.mean[None])[0].shape)
+        if shape != output_shape:
+            expected = f"a module whose output has shape {output_shape}"
+            raise ValueError(f"expected {expected}, got {shape}")
 
     def forward(self, observations: Any) -> Tensor:
-        """Return the actions of observations, an array or a tensor."""
+        """Return the actions for observations, an array or a tensor of shape (..., *shape)."""
         x = (torch.as_tensor(observations).to(self.mean) - self.mean) / self.std
-        y: Tensor = self.module(x.clamp(-self.limit, self.limit))
-        if self.start is not None:
-            return y.argmax(-1) + self.start
-        scaled = self.low + (y.clamp(-1.0, 1.0) + 1.0) / 2 * (self.high - self.low)
-        return torch.where(scaled.isfinite(), scaled, y).clamp(self.low, self.high)
+        outputs: Tensor = self.module(x.clamp(-self.limit, self.limit))
+        if self.first_action is not None:
+            return outputs.argmax(-1) + self.first_action
+        scaled = self.low + (outputs.clamp(-1.0, 1.0) + 1.0) / 2 * (self.high - self.low)
+        unbounded = torch.where(scaled.isfinite(), scaled, outputs)
+        return unbounded.clamp(self.low, self.high)
 
 
 class GymObjective:
@@ -60,23 +81,28 @@ class GymObjective:
     Examples:
         >>> import torch
         >>> from cem import GymObjective, maximize
-        >>> objective = GymObjective("CartPole-v1", torch.nn.Linear(4, 2), max_steps=100, seed=1)
-        >>> result = maximize(objective, torch.zeros(objective.parameters.dim), 1.0, budget=100, seed=1)
+        >>> policy = torch.nn.Linear(4, 2)
+        >>> objective = GymObjective("CartPole-v1", policy, max_steps=100, seed=1)
+        >>> mean = torch.zeros(objective.parameters.dim)
+        >>> result = maximize(objective, mean, 1.0, budget=100, seed=1)
         >>> float(objective.play(result.x[None], seeds=range(10)).mean())
         100.0
 
-    The module maps observations, (B, *shape), to the value of each action, of which the greatest is taken
-    (Discrete), or to actions (Box): outputs are clipped to [-1, 1] and scaled to the bounds of the action;
-    where one is infinite they are clipped to the bounds alone. It has no state from step to step.
+    The module maps observations, (B, *shape), to values or to actions. If the actions are
+    Discrete, the one of the greatest value is taken. If they are Box, outputs are clipped to
+    [-1, 1] and scaled to the bounds of the action; if a bound is infinite, they are only
+    clipped to the bounds. The module has no state from step to step.
 
-    Episodes begin with seeds of (seed, generation, episode), the same for all candidates (common random
-    numbers), and the policies of all environments take a step in one call. Metrics are ``episodes`` and
-    ``steps``. By its attribute ``is_noisy`` a search treats the objective as noisy from the start.
+    Episodes begin with seeds of (seed, generation, episode), the same for all candidates
+    (common random numbers), and the policies of all environments take a step in one call.
+    Metrics are ``episodes`` and ``steps``. By its attribute ``is_noisy`` a search treats the
+    objective as noisy from the start.
 
-    Observations are normalised by mean and standard deviation of all those of the generations before, as in
-    T. Salimans et al., Evolution Strategies as a Scalable Alternative to Reinforcement Learning,
-    arXiv:1703.03864: variances are at least 0.01, results clipped to [-5, 5]. Generation 0 begins anew, with
-    observations as they are. Who resumes a search loads the ``state_dict()`` of its last generation.
+    Observations are normalised by mean and standard deviation of all those of the generations
+    before, as in T. Salimans et al., Evolution Strategies as a Scalable Alternative to
+    Reinforcement Learning, arXiv:1703.03864: variances are at least 0.01, results clipped to
+    [-5, 5]. Generation 0 begins without statistics, and its observations are not normalised. To
+    resume a search, load the ``state_dict()`` of its last generation.
 
     Attributes:
         parameters: The ``ParameterVector`` of the module.
@@ -98,157 +124,217 @@ class GymObjective:
         normalize_observations: bool = True,
         seed: Seed = None,
     ) -> None:
-        """Make an environment to look at its spaces.
+        """Set up, and make an environment to read its spaces.
 
         Args:
-            env: The id of an environment, or a function that makes one, with the keyword ``render_mode`` if
-                it is to be watched. Observations are Box, actions Discrete or Box: otherwise a TypeError.
-            module: The policy, ``eval()`` where that matters; it is not changed.
-            episodes: Episodes of each candidate.
+            env: The id of an environment, or a function that makes one; ``watch`` calls it with
+                the keyword ``render_mode``.
+            module: The policy, in the mode ``eval()`` if that matters; it is not changed.
+            episodes: Episodes per candidate.
             num_envs: The most environments side by side. The result does not depend on it.
-            vectorization_mode: ``"sync"``: one after another; ``"async"``: each in a process of its own.
-            max_steps: The most steps of an episode, within the environment's own limit.
-            normalize_observations: Whether to.
-            seed: ``0 <= seed < 2**63``, or a generator. None: drawn from torch's global generator.
+            vectorization_mode: ``"sync"``: environments take their steps one after another;
+                ``"async"``: each runs in a process of its own.
+            max_steps: The most steps of an episode, in addition to the environment's own limit.
+            normalize_observations: Whether to normalise observations.
+            seed: ``0 <= seed < 2**63``, or a generator. None: drawn from torch's global
+                generator.
+
+        Raises:
+            TypeError: If observations are not Box, or actions neither Discrete nor Box.
         """
         check_flags(normalize_observations=normalize_observations)
         self.seed = check_integer("seed", draw_seed(seed), 0, 2**63 - 1)
         self._episodes = check_integer("episodes", episodes, 1)
         self._num_envs = check_integer("num_envs", num_envs, 1)
-        self._mode, self._normalizes = vectorization_mode, normalize_observations
-        self._make = partial(_made, env, max_steps)
+        self._mode = vectorization_mode
+        self._normalizes = normalize_observations
+        self._make = partial(_make_env, env, max_steps)
         self._envs: Any = None
         with self._make() as made:
             spaces = made.observation_space, made.action_space
         kinds = tuple(type(space).__name__ for space in spaces)
         if kinds not in (("Box", "Box"), ("Box", "Discrete")):
-            raise TypeError(f"expected observations of Box and actions of Box or Discrete, got {kinds}")
+            expected = "observations of Box and actions of Box or Discrete"
+            raise TypeError(f"expected {expected}, got {kinds}")
         self.parameters = ParameterVector(module)
-        self._policy = Policy(module, *spaces, like=self.parameters.vector)
+        self._policy = EnvironmentPolicy(module, *spaces, like=self.parameters.vector)
         self._population = ParameterVector(self._policy).population
         self._generation = -1  # the last one
-        self._before = self._seen = np.zeros((3, *spaces[0].shape))  # count, sum and sum of squares
+        # Count, sum and sum of squares of observations: before the last generation, and after
+        # it.
+        self._statistics_before = np.zeros((3, *spaces[0].shape))
+        self._statistics = self._statistics_before
 
     def __call__(self, candidates: Any, generation: Any) -> Evaluation:
-        """Return the mean return of candidates, shape (N, dim), float64."""
-        number, expected = int(generation), self._generation + 1
+        """Return the mean returns of candidates, shape (N, dim), as fitness, (N,), float64.
+
+        Generations come in order; the last one may be repeated.
+        """
+        number = int(generation)
+        expected = self._generation + 1
         if number == 0:
-            self._before = np.zeros_like(self._seen)
+            self._statistics_before = np.zeros_like(self._statistics)
         elif number == expected:
-            self._before = self._seen
-        elif self._normalizes and number != self._generation:  # nor the last one once more
-            raise ValueError(f"expected generation {expected}, got {number}: load the state_dict() before it")
+            self._statistics_before = self._statistics
+        elif self._normalizes and number != self._generation:
+            remedy = "load the state_dict() before it"
+            raise ValueError(f"expected generation {expected}, got {number}: {remedy}")
         self._generation = number
-        self._normalize_by(self._before)
-        of_generation = mix_seed(self.seed, number)
-        seeds = [mix_seed(of_generation, episode) >> 33 for episode in range(self._episodes)]  # 31 bits
-        returns, seen, steps = self._play(candidates, seeds)
-        self._seen = self._before + seen
-        self._normalize_by(self._seen)
+        self._normalize_by(self._statistics_before)
+        generation_seed = mix_seed(self.seed, number)
+        seeds = [mix_seed(generation_seed, episode) >> 33 for episode in range(self._episodes)]
+        returns, observed, steps = self._play(candidates, seeds)
+        self._statistics = self._statistics_before + observed
+        self._normalize_by(self._statistics)
         metrics = {"episodes": returns.numel(), "steps": steps}
         return Evaluation(returns.mean(1), metrics, rates=("episodes", "steps"))
 
     def play(self, candidates: Any, seeds: Sequence[int]) -> Tensor:
-        """Return the returns of candidates, (N, dim), in episodes of these seeds: (N, len(seeds)), float64.
+        """Return the returns of candidates, (N, dim), in an episode for each of some seeds.
 
-        Observations are normalised as by ``policy``, and are not counted.
+        Observations are normalised as by ``policy``, and do not change the statistics.
+
+        Returns:
+            The returns, shape (N, len(seeds)), float64.
         """
         return self._play(candidates, seeds)[0]
 
-    def policy(self, x: Any) -> Policy:
-        """Return the policy of a candidate, shape (dim,), a new module, with the statistics as they are."""
+    def policy(self, x: Any) -> EnvironmentPolicy:
+        """Return the policy of a candidate, shape (dim,), as a new module.
+
+        It normalises observations by the current statistics.
+        """
         policy = copy.deepcopy(self._policy)
         ParameterVector(policy).write(x)
         return policy
 
-    def watch(self, x: Any, render_mode: str = "human", seed: int = 0) -> tuple[float, list[Any]]:
-        """Play an episode of a candidate; return the return, and the frames if they are not shown.
+    def watch(
+        self,
+        x: Any,
+        render_mode: str = "human",
+        seed: int = 0,
+    ) -> tuple[float, list[Any]]:
+        """Play an episode with a candidate, and show it or return its frames.
 
-        ``render_mode`` is that of the environment, such as ``"human"``, a window, or ``"rgb_array"``.
+        Args:
+            x: The candidate, shape (dim,).
+            render_mode: A mode of the environment, such as ``"human"``, a window, or
+                ``"rgb_array"``.
+            seed: The seed of the episode.
+
+        Returns:
+            The return, and the frames; with ``"human"`` there are none.
         """
-        policy, total, frames, ended = self.policy(x), 0.0, [], False
+        policy = self.policy(x)
+        total = 0.0
+        frames: list[Any] = []
+        has_ended = False
         with self._make(render_mode=render_mode) as env, torch.no_grad():
             observation, _ = env.reset(seed=seed)
-            while not ended:
-                frames += [] if render_mode == "human" else [env.render()]
-                observation, reward, *ends, _ = env.step(policy(observation).cpu().numpy())
-                total, ended = total + float(reward), any(ends)
+            while not has_ended:
+                if render_mode != "human":
+                    frames.append(env.render())
+                action = policy(observation).cpu().numpy()
+                observation, reward, terminated, truncated, _ = env.step(action)
+                total += float(reward)
+                has_ended = terminated or truncated
         return total, frames
 
     def state_dict(self) -> dict[str, Any]:
         """Return what the next generation depends on, to be saved with a checkpoint."""
-        return {"generation": self._generation, "seen": torch.from_numpy(self._seen.copy())}
+        statistics = torch.from_numpy(self._statistics.copy())
+        return {"generation": self._generation, "seen": statistics}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on after the generation of a state."""
-        self._generation, self._seen = int(state["generation"]), state["seen"].numpy().copy()
-        self._before = self._seen
-        self._normalize_by(self._seen)
+        self._generation = int(state["generation"])
+        self._statistics = state["seen"].numpy().copy()
+        self._statistics_before = self._statistics
+        self._normalize_by(self._statistics)
 
     def _normalize_by(self, statistics: Any) -> None:
-        """Set the statistics of the policy."""
-        count = statistics[0]
-        mean, variance, limit = np.zeros_like(count), np.ones_like(count), np.inf
+        """Make the policy normalise by count, sum and sum of squares of observations."""
+        count, total, squares = statistics
+        mean = np.zeros_like(count)
+        variance = np.ones_like(count)
+        limit = np.inf
         if self._normalizes and count.all():
-            mean, limit = statistics[1] / count, _LIMIT
-            variance = np.maximum(statistics[2] / count - mean**2, _LEAST_VARIANCE)
+            mean = total / count
+            variance = np.maximum(squares / count - mean**2, _LEAST_VARIANCE)
+            limit = _LIMIT
         for name, value in {"mean": mean, "std": np.sqrt(variance), "limit": limit}.items():
             self._policy.get_buffer(name).copy_(torch.as_tensor(value))
 
     @torch.no_grad()
     def _play(self, candidates: Any, seeds: Sequence[int]) -> tuple[Tensor, Any, int]:
-        """Play all episodes; return returns (N, E), statistics of observations, and the number of steps.
+        """Play the episodes of all candidates, E for each.
 
-        An environment that is done takes the next episode. Sums are kept by episode: which environment played
-        it makes no difference.
+        An environment that has ended an episode takes the next one. Sums are made by episode,
+        so that it does not matter which environment plays it.
+
+        Returns:
+            The returns, shape (N, E); the count, sum and sum of squares of the observations;
+            and the number of steps.
         """
-        from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
-
-        candidates, size = torch.as_tensor(candidates), len(candidates) * len(seeds)
-        wanted = min(self._num_envs, size)
-        if self._envs is None or self._envs.num_envs < wanted:
-            kind: Any = SyncVectorEnv if self._mode == "sync" else AsyncVectorEnv
-            self._envs = kind([partial(_waiting, self._make)] * wanted)
-            self._envs.reset()
-        width = self._envs.num_envs
-        returns, seen, steps = np.zeros(size), np.zeros((size, *self._seen.shape)), 0
-        episode, playing = np.zeros(width, dtype=int), np.zeros(width, dtype=bool)
-        begun, free = 0, np.arange(wanted)
+        candidates = torch.as_tensor(candidates)
+        count = len(candidates) * len(seeds)
+        self._prepare_envs(min(self._num_envs, count))
+        num_envs = self._envs.num_envs
+        returns = np.zeros(count)
+        statistics = np.zeros((count, *self._statistics.shape))
+        steps = 0
+        episodes = np.zeros(num_envs, dtype=int)  # of each environment
+        is_playing = np.zeros(num_envs, dtype=bool)
+        next_episode = 0
+        free = np.arange(min(self._num_envs, count))
         while True:
             if len(free):
-                episode[free] = np.arange(begun, begun + len(free))
-                begun, mask = begun + len(free), np.isin(np.arange(width), free)
-                playing |= mask
-                each = [int(seeds[i % len(seeds)]) for i in episode]
-                observations, _ = self._envs.reset(seed=each, options={"reset_mask": mask})
-                policies = self._population(candidates[episode // len(seeds)], in_dims=0)
-            if not playing.any():
-                return torch.from_numpy(returns).view(len(candidates), -1), seen.sum(0), steps
-            own = episode[playing]
+                episodes[free] = np.arange(next_episode, next_episode + len(free))
+                next_episode += len(free)
+                is_new = np.isin(np.arange(num_envs), free)
+                is_playing |= is_new
+                env_seeds = [int(seeds[episode % len(seeds)]) for episode in episodes]
+                options = {"reset_mask": is_new}
+                observations, _ = self._envs.reset(seed=env_seeds, options=options)
+                policies = self._population(candidates[episodes // len(seeds)], in_dims=0)
+            if not is_playing.any():
+                returns_of_each = torch.from_numpy(returns).view(len(candidates), -1)
+                return returns_of_each, statistics.sum(0), steps
+            played = episodes[is_playing]
             if self._normalizes:
-                x = observations[playing].astype(np.float64)
-                seen[own] += np.stack([np.ones_like(x), x, x**2], axis=1)
+                x = observations[is_playing].astype(np.float64)
+                statistics[played] += np.stack([np.ones_like(x), x, x**2], axis=1)
             actions = policies(torch.as_tensor(observations)).cpu().numpy()
-            observations, rewards, *ends, _ = self._envs.step(actions)
-            returns[own] += rewards[playing]
-            steps += len(own)
-            ended = np.flatnonzero(playing & np.logical_or(*ends))
-            playing[ended] = False
-            free = ended[: size - begun]
+            observations, rewards, terminated, truncated, _ = self._envs.step(actions)
+            returns[played] += rewards[is_playing]
+            steps += len(played)
+            ended = np.flatnonzero(is_playing & np.logical_or(terminated, truncated))
+            is_playing[ended] = False
+            free = ended[: count - next_episode]
+
+    def _prepare_envs(self, count: int) -> None:
+        """Make at least so many environments, unless they exist already."""
+        from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
+
+        if self._envs is None or self._envs.num_envs < count:
+            vector_env: Any = SyncVectorEnv if self._mode == "sync" else AsyncVectorEnv
+            self._envs = vector_env([partial(_make_waiting_env, self._make)] * count)
+            self._envs.reset()
 
 
-def _made(env: Any, max_steps: int | None, **options: Any) -> Any:
-    """Return an environment of an id or a function, with a limit of steps."""
+def _make_env(env: Any, max_steps: int | None, **options: Any) -> Any:
+    """Make an environment from an id or a function, with a limit of steps."""
     import gymnasium
 
     made = env(**options) if callable(env) else gymnasium.make(env, **options)
     return made if max_steps is None else gymnasium.wrappers.TimeLimit(made, max_steps)
 
 
-def _waiting(make: Any) -> Any:
-    """Return an environment that plays an episode after a reset with a seed, and then waits at no cost.
+def _make_waiting_env(make: Any) -> Any:
+    """Make an environment that plays an episode after a reset with a seed, and then waits.
 
-    The reset by which a vector environment follows the end of an episode has no seed: it goes on waiting.
+    Waiting costs no time. When an episode has ended, the vector environment resets it without a
+    seed, and it goes on waiting.
     """
     import gymnasium
 
@@ -256,7 +342,12 @@ def _waiting(make: Any) -> Any:
         observation: Any = None
         waits = True
 
-        def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        def reset(
+            self,
+            *,
+            seed: int | None = None,
+            options: Any = None,
+        ) -> tuple[Any, dict[str, Any]]:
             self.waits = seed is None
             if self.observation is None or not self.waits:
                 self.observation, _ = self.env.reset(seed=seed)

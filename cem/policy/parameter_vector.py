@@ -19,46 +19,54 @@ class ParameterVector:
         >>> net, x = torch.nn.Linear(2, 1), torch.randn(50, 2)
         >>> parameters = ParameterVector(net)
         >>> def loss(candidates):  # (N, 3) -> (N,)
-        ...     return (parameters.population(candidates)(x) - x.sum(1, True)).square().mean((1, 2))
+        ...     outputs = parameters.population(candidates)(x)
+        ...     return (outputs - x.sum(1, True)).square().mean((1, 2))
         >>> parameters.write(minimize(loss, parameters.vector, 1.0, budget=2000, seed=1).x)
         >>> bool((net.weight - 1).abs().max() < 1e-3)
         True
 
-    Tied parameters stand in it once. Frozen ones, with ``requires_grad`` False, do not: they stay as they
-    are, the same for all modules of a population, as buffers do.
+    Tied parameters are in the vector once. Frozen parameters, with ``requires_grad`` False, and
+    buffers are not: they are the same for all modules of a population.
 
     Attributes:
-        module: The module itself, no copy.
+        module: The module itself, not a copy.
         names: The names of its parameters in the vector.
         dim: The length of the vector.
     """
 
     def __init__(self, module: nn.Module) -> None:
-        """Look at a module with at least one trainable parameter."""
+        """Set the module, which has at least one trainable parameter."""
         self.module = module
-        trained = {name: each for name, each in module.named_parameters() if each.requires_grad}
-        self.names = tuple(trained)
-        self._sizes = [each.numel() for each in trained.values()]
+        named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+        self.names = tuple(name for name, _ in named)
+        self._sizes = [parameter.numel() for _, parameter in named]
         self.dim = sum(self._sizes)
 
     @property
     def vector(self) -> Tensor:
-        """A new tensor, shape (dim,), of the device and the widest dtype of the parameters."""
-        return torch.cat([each.detach().reshape(-1) for each in self._parameters()])
+        """The parameters as a new tensor, shape (dim,), of their device and widest dtype."""
+        return torch.cat([parameter.detach().reshape(-1) for parameter in self._parameters()])
 
     @torch.no_grad()
     def write(self, vector: Any) -> None:
-        """Copy a vector, shape (dim,), tensor or array, into the module; to its dtypes and device."""
+        """Copy a vector, a tensor or an array of shape (dim,), into the module."""
         parts = self._split(torch.as_tensor(vector)[None])
         for parameter, part in zip(self._parameters(), parts, strict=True):
             parameter.copy_(part[0])
 
     def population(self, candidates: Any, in_dims: int | None = None) -> Callable[..., Tensor]:
-        """Return the modules of candidates, shape (N, dim), as a function, ``torch.func.vmap`` of the module.
+        """Return a function that calls the modules of all candidates at once.
 
-        It maps inputs to outputs (N, B, ...) without a loop over candidates. With ``in_dims`` None all get
-        the same inputs, (B, ...); with 0 each has its own, (N, B, ...). The module must not change its
-        buffers, as batch normalisation does in training: call ``eval()`` first.
+        It is ``torch.func.vmap`` of the module. The module must not change its buffers, as
+        batch normalisation does in training: call ``eval()`` first.
+
+        Args:
+            candidates: Shape (N, dim), a tensor or an array.
+            in_dims: None: all modules get the same inputs, (B, ...); 0: each has its own,
+                (N, B, ...).
+
+        Returns:
+            A function from inputs to outputs of shape (N, B, ...).
         """
         parts = dict(zip(self.names, self._split(torch.as_tensor(candidates)), strict=True))
 
@@ -72,9 +80,12 @@ class ParameterVector:
         return [self.module.get_parameter(name) for name in self.names]
 
     def _split(self, candidates: Tensor) -> list[Tensor]:
-        """Return the parameters of candidates, each of shape (N, ...), of the module's dtype and device."""
+        """Return the parameters of candidates, each of shape (N, ...)."""
         if candidates.dim() != 2 or candidates.shape[1] != self.dim:
             got = tuple(candidates.shape)
             raise ValueError(f"expected candidates of shape (N, {self.dim}), got {got}")
-        pairs = zip(candidates.split(self._sizes, dim=1), self._parameters(), strict=True)
-        return [part.reshape(-1, *p.shape).to(p.device, p.dtype) for part, p in pairs]
+        columns = candidates.split(self._sizes, dim=1)
+        return [
+            part.reshape(-1, *parameter.shape).to(parameter.device, parameter.dtype)
+            for part, parameter in zip(columns, self._parameters(), strict=True)
+        ]

@@ -1,5 +1,6 @@
-"""Probabilities of rare events and the families of their distributions. Begin with `event.py`."""
+"""Probabilities of rare events and their distributions. Begin with `event.py`."""
 
-from cem.rare.families import Bernoulli, Exponential, Family, Normal, Poisson, Weibull
+from cem.rare.distributions import Bernoulli, Exponential, Normal, Poisson, Weibull
+from cem.rare.distributions import IndependentDistribution as Family
 
 __all__ = ["Bernoulli", "Exponential", "Family", "Normal", "Poisson", "Weibull"]

@@ -1,12 +1,13 @@
-"""``rare_event_probability``: importance sampling whose distribution the cross-entropy method finds."""
+"""The probability of a rare event, by importance sampling from a searched distribution."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from functools import partial
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,14 +15,18 @@ from torch import Tensor
 from cem.core.checks import Seed, as_real, check_real, draw_seed, outside
 from cem.core.evaluation import call_with_copies
 from cem.evaluate import Evaluator, Workers
-from cem.rare.families import Family
+from cem.rare.distributions import IndependentDistribution
 from kernels.support.checks import check_integer
 
-_Member = TypeVar("_Member", bound=Family)
-_RHO, _BATCH = 0.1, 1 << 16  # the share of elites; the final samples drawn at once
-_LEVELS, _POPULATIONS = 50, 10  # the most levels, and populations of a level
-_ELITES, _SAMPLES = 30, 100  # the least effective numbers, of elites and of final samples in the event
-_TAIL_INDEX, _QUANTILE = 0.5, 1.959964  # the greatest without doubt; the standard normal one of 97.5 %
+_Member = TypeVar("_Member", bound=IndependentDistribution)
+_ELITE_SHARE = 0.1  # of the scores, above the level that they give
+_MOST_LEVELS = 50
+_MOST_POPULATIONS = 10  # drawn for one level
+_LEAST_ELITES = 30  # the effective number of elites of a level
+_LEAST_SAMPLES = 100  # the effective number of final samples in the event
+_BATCH = 1 << 16  # the final samples drawn at once
+_GREATEST_TAIL_INDEX = 0.5  # of weights with a finite variance
+_NORMAL_QUANTILE = 1.959964  # the standard normal one of 97.5 %
 
 
 @dataclass(frozen=True, repr=False)
@@ -29,16 +34,18 @@ class RareEvent(Generic[_Member]):
     """The probability of an event, and how it was estimated.
 
     Attributes:
-        estimate: P(score >= level); 0 where no final sample reached the level.
-        relative_error: The standard error divided by the estimate; infinite where that is 0.
-        interval: Of 95 %, log-normal. Where the estimate is 0 it ends above P(score >= the last level).
-        levels: They rise, and the last is the level if that was reached.
-        members: The member of the family that each level gave.
-        parameters: The last one, that the final samples were drawn from.
-        samples: The scores computed, those of the levels included.
-        effective_samples: (sum of w)^2 / (sum of w^2), w the weights of the final samples in the event.
-        reached: Whether the levels reached the one asked for.
-        message: Why not, and what else makes the estimate doubtful.
+        estimate: P(score >= level); 0 if no final sample reached the level.
+        relative_error: The standard error divided by the estimate; infinite if that is 0.
+        interval: The log-normal interval of 95 %. If the estimate is 0, it is (0, a bound), the
+            bound being the upper end for P(score >= the last level).
+        levels: The rising levels; the last is the level of the event if that was reached.
+        members: The distribution fitted at each level.
+        parameters: The last one, from which the final samples were drawn.
+        samples: The number of scores computed, for the levels and for the estimate.
+        effective_samples: (sum of w)^2 / (sum of w^2) for the weights w of the final samples in
+            the event.
+        reached: Whether the levels reached that of the event.
+        message: Why they did not, and what else makes the estimate doubtful.
     """
 
     estimate: float
@@ -53,13 +60,54 @@ class RareEvent(Generic[_Member]):
     message: str
 
     def __repr__(self) -> str:
+        low, high = self.interval
+        levels = ", ".join(f"{level:.4g}" for level in self.levels)
+        effective = f"{self.effective_samples:,.0f} effective samples"
         return (
-            f"estimate: {self.estimate:.4g}, 95 % interval {self.interval[0]:.4g} to {self.interval[1]:.4g}\n"
-            f"relative error: {self.relative_error:.2g}, {self.effective_samples:,.0f} effective samples\n"
+            f"estimate: {self.estimate:.4g}, 95 % interval {low:.4g} to {high:.4g}\n"
+            f"relative error: {self.relative_error:.2g}, {effective}\n"
             f"message: {self.message}\n"
-            f"samples: {self.samples:,}, levels: {', '.join(f'{level:.4g}' for level in self.levels)}\n"
+            f"samples: {self.samples:,}, levels: {levels}\n"
             f"parameters: {self.parameters}"
         )
+
+
+class _Draw(NamedTuple):
+    """Candidates of one generation.
+
+    Attributes:
+        x: The candidates, shape (N, d).
+        scores: Their scores, shape (N,); -inf for NaN.
+        log_weights: The logarithms of their likelihood ratios f(x; u) / f(x; v), shape (N,).
+    """
+
+    x: Tensor
+    scores: Tensor
+    log_weights: Tensor
+
+
+class _Elites(NamedTuple):
+    """The candidates that reach the next level, with weights that sum to 1."""
+
+    level: float
+    x: Tensor
+    weights: Tensor
+
+    @property
+    def effective(self) -> float:
+        """The effective number of elites."""
+        return 1 / float(self.weights.square().sum())
+
+
+class _Estimate(NamedTuple):
+    """An estimate of a probability by importance sampling; see ``RareEvent``."""
+
+    mean: float = 0.0
+    relative_error: float = math.inf
+    low: float = 0.0
+    high: float = 1.0
+    effective_samples: float = 0.0
+    tail_index: float = 0.0
 
 
 def rare_event_probability(
@@ -78,108 +126,150 @@ def rare_event_probability(
     Examples:
         >>> from cem import rare_event_probability
         >>> from cem.rare import Exponential
-        >>> found = rare_event_probability(Exponential([1.0] * 5), lambda x: x.sum(-1), 30.0, seed=1)
-        >>> abs(found.estimate / 3.624e-9 - 1) < 0.05
+        >>> family = Exponential([1.0] * 5)
+        >>> event = rare_event_probability(family, lambda x: x.sum(-1), 30.0, seed=1)
+        >>> abs(event.estimate / 3.624e-9 - 1) < 0.05
         True
 
-    Algorithm 3.1 of P.-T. de Boer, D. Kroese, S. Mannor, R. Rubinstein, A Tutorial on the Cross-Entropy
-    Method, Annals of Operations Research 134, 2005. A step draws N candidates x_i from a member v of the
-    family, the first one from u, the given one:
+    Algorithm 3.1 of P.-T. de Boer, D. Kroese, S. Mannor, R. Rubinstein, A Tutorial on the
+    Cross-Entropy Method, Annals of Operations Research 134, 2005. Every step draws N candidates
+    x_i from a member v of the family; at first v is u, the distribution of the vector:
 
         gamma = the 90 % quantile of the scores, at most the level
         w_i   = f(x_i; u) / f(x_i; v)
         v     = the greatest likelihood of those with score >= gamma, weighted by w_i
 
-    With gamma at the level, the estimate is the mean of w_i, or 0 below the level, over the final samples.
-    Levels rise: gamma is at least the median of the scores above the last one. A step draws up to ten times
-    N candidates, until its elites have an effective number n of 30. A share of 1 / (1 + n) of the last v
-    stays; of u in a discrete family, where v could rule values out.
+    When gamma has reached the level, final samples are drawn from v, and the estimate is the
+    mean of their w_i, or of 0 for a score below the level.
 
-    A RuntimeWarning with ``message`` comes where the level is not reached, a score is NaN, effective samples
-    are fewer than 100, or the largest weights have a tail index (B. Hill, Annals of Statistics 3, 1975) above
-    0.5, as of an infinite variance: a part of the event may hardly be drawn, and the estimate too low.
+    So that levels rise, gamma is at least the median of the scores above the last level. A step
+    draws up to ten times N candidates, until its elites have an effective number n of 30. The
+    new v is mixed with a share of 1 / (1 + n) of the last one; in a discrete family of u,
+    because v could exclude values.
+
+    A RuntimeWarning with ``message`` is given if the level is not reached, if a score is NaN,
+    if the effective samples are fewer than 100, or if the largest weights have a tail index (B.
+    Hill, Annals of Statistics 3, 1975) above 0.5, like that of an infinite variance: a part of
+    the event may hardly be drawn, and the estimate may be too low.
 
     Args:
         family: u, the distribution of the vector, of shape (d,).
-        score: Maps candidates, shape (N, d), float64, on the family's device, to scores, shape (N,); with
-            ``vectorize`` a candidate to a number. NaN is below every level.
+        score: Maps candidates, shape (N, d), float64, on the family's device, to scores, shape
+            (N,); with ``vectorize`` a candidate to a number. NaN is below every level.
         level: The event is score >= level.
         population_size: N.
-        final_samples: The relative error falls with their root.
-        vectorize: As of ``minimize``.
-        workers: As of ``minimize``.
-        seed: The result is a function of it. None: drawn from torch's global generator.
+        final_samples: The number of final samples; the relative error falls with its root.
+        vectorize: As for ``minimize``.
+        workers: As for ``minimize``.
+        seed: The result is a function of the seed. None: drawn from torch's global generator.
     """
-    level, total = check_real("level", level), check_integer("final_samples", final_samples, 2)
+    level = check_real("level", level)
+    final_samples = check_integer("final_samples", final_samples, 2)
     size = check_integer("population_size", population_size, 2)
     seed = check_integer("seed", draw_seed(seed), 0, 2**64 - 1)
-    failed = list[int]()  # by generation
+    nan_counts: list[int] = []  # of each generation
 
-    def draw(member: Family, size: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return candidates, scores and logarithms of weights, of a new generation."""
-        generation = len(failed)
+    def draw(member: _Member, size: int) -> _Draw:
+        generation = len(nan_counts)
         x = member.sample(size, seed=seed, generation=generation)
-        scores = as_real("scores", call_with_copies(evaluate, x, generation).fitness).to(x)
-        failed.append(int(scores.isnan().sum()))
+        fitness = call_with_copies(evaluate, x, generation).fitness
+        scores = as_real("scores", fitness).to(x)
+        nan_counts.append(int(scores.isnan().sum()))
         log_weights = family.log_density(x) - member.log_density(x)
-        return x, torch.where(scores.isnan(), -math.inf, scores), log_weights
+        return _Draw(x, torch.where(scores.isnan(), -math.inf, scores), log_weights)
 
     with Evaluator(score, maximize=True, vectorize=vectorize, workers=workers) as evaluate:
-        member, levels, members = family, [-math.inf], list[_Member]()
-        while levels[-1] < level and len(levels) <= _LEVELS:
-            if not (found := _elites(lambda: draw(member, size), levels[-1], level)):  # noqa: B023
+        member = family
+        members: list[_Member] = []
+        levels = [-math.inf]
+        while levels[-1] < level and len(levels) <= _MOST_LEVELS:
+            elites = _next_elites(partial(draw, member, size), levels[-1], level)
+            if elites is None:
                 break
-            gamma, x, weights = found
-            kept = family if family.law.support.is_discrete else member  # type: ignore[union-attr]
-            member = member.fit(x, weights).mixed(kept, 1 / (1 + 1 / float(weights.square().sum())))
-            levels.append(gamma)
+            fitted = member.fit(elites.x, elites.weights)
+            base = family if family.is_discrete else member
+            member = fitted.mixed(base, 1 / (1 + elites.effective))
+            levels.append(elites.level)
             members.append(member)
-        drawn = [draw(member, min(_BATCH, total - start))[1:] for start in range(0, total, _BATCH)]
-    scores, log_weights = map(torch.cat, zip(*drawn, strict=True))
-    mean, error, low, high, effective, tail_index = _estimate(log_weights, scores >= level)
-    high = high if mean else _estimate(log_weights, scores >= levels[-1])[3]
-    why = f"{_LEVELS} are the most" if len(levels) > _LEVELS else f"none of {size * _POPULATIONS:,} is above"
-    doubts = {
-        f"the level is not reached: the last one is {levels[-1]:.6g}, {why}": levels[-1] < level,
-        f"{sum(failed):,} scores were NaN": any(failed),
-        f"{effective:.0f} effective samples are too few for an interval": effective < _SAMPLES,
-        f"a part of the event may be missed: a tail index of {tail_index:.2f}": tail_index > _TAIL_INDEX,
-    }
-    message = "; ".join(doubt for doubt, holds in doubts.items() if holds)
+        batches = range(0, final_samples, _BATCH)
+        draws = [draw(member, min(_BATCH, final_samples - first)) for first in batches]
+    scores = torch.cat([each.scores for each in draws])
+    log_weights = torch.cat([each.log_weights for each in draws])
+    estimate = _estimate(log_weights, scores >= level)
+    high = estimate.high
+    if estimate.mean == 0.0:
+        high = _estimate(log_weights, scores >= levels[-1]).high
+    message = "; ".join(_doubts(estimate, level, levels, sum(nan_counts), size))
     if message:
         warnings.warn(message, RuntimeWarning, stacklevel=outside())
-    moved = (tuple(levels[1:]), tuple(members), member)
-    found_by = (*moved, evaluate.evaluations, effective, levels[-1] == level)
-    return RareEvent(mean, error, (low, high), *found_by, message or "the level is reached")
+    return RareEvent(
+        estimate=estimate.mean,
+        relative_error=estimate.relative_error,
+        interval=(estimate.low, high),
+        levels=tuple(levels[1:]),
+        members=tuple(members),
+        parameters=member,
+        samples=evaluate.evaluations,
+        effective_samples=estimate.effective_samples,
+        reached=levels[-1] == level,
+        message=message or "the level is reached",
+    )
 
 
-def _elites(draw: Callable[[], Any], last: float, level: float) -> tuple[float, Tensor, Tensor] | None:
-    """Return the next level, its elites and their weights, which sum to 1; None without a score above."""
-    found, drawn = None, []
-    for _ in range(_POPULATIONS):
-        drawn.append(draw())
-        x, scores, log_weights = map(torch.cat, zip(*drawn, strict=True))
-        ranked = scores.sort().values
-        above = ranked[ranked > last]
-        if len(above):
-            quantile = ranked[math.ceil((1 - _RHO) * len(ranked)) - 1]
-            gamma = min(level, float(max(quantile, above[(len(above) - 1) // 2])))
-            found = gamma, x[scores >= gamma], log_weights[scores >= gamma].softmax(0)
-            if 1 / float(found[2].square().sum()) >= _ELITES:
-                break
-    return found
+def _doubts(
+    estimate: _Estimate,
+    level: float,
+    levels: list[float],
+    nan_count: int,
+    size: int,
+) -> Iterator[str]:
+    """Yield a sentence for everything that makes an estimate doubtful."""
+    if levels[-1] < level:
+        reason = f"none of {size * _MOST_POPULATIONS:,} is above"
+        if len(levels) > _MOST_LEVELS:
+            reason = f"{_MOST_LEVELS} are the most"
+        yield f"the level is not reached: the last one is {levels[-1]:.6g}, {reason}"
+    if nan_count:
+        yield f"{nan_count:,} scores were NaN"
+    if estimate.effective_samples < _LEAST_SAMPLES:
+        yield f"{estimate.effective_samples:.0f} effective samples are too few for an interval"
+    if estimate.tail_index > _GREATEST_TAIL_INDEX:
+        yield f"a part of the event may be missed: a tail index of {estimate.tail_index:.2f}"
 
 
-def _estimate(log_weights: Tensor, hit: Tensor) -> tuple[float, ...]:
-    """Return the mean weight, 0 without a hit: relative error, interval, effective hits, tail index."""
-    logs = log_weights[hit].sort(descending=True).values
-    if not len(logs):
-        return 0.0, math.inf, 0.0, 1.0, 0.0, 0.0
-    weights = (logs - logs[0]).exp()
+def _next_elites(draw: Callable[[], _Draw], last: float, level: float) -> _Elites | None:
+    """Return the elites of the next level, or None if no score is above the last level."""
+    elites = None
+    draws = []
+    for _ in range(_MOST_POPULATIONS):
+        draws.append(draw())
+        x, scores, log_weights = map(torch.cat, zip(*draws, strict=True))
+        ascending = scores.sort().values
+        above = ascending[ascending > last]
+        if len(above) == 0:
+            continue
+        quantile = ascending[math.ceil((1 - _ELITE_SHARE) * len(ascending)) - 1]
+        median_above = above[(len(above) - 1) // 2]
+        gamma = min(level, float(max(quantile, median_above)))
+        is_elite = scores >= gamma
+        elites = _Elites(gamma, x[is_elite], log_weights[is_elite].softmax(0))
+        if elites.effective >= _LEAST_ELITES:
+            break
+    return elites
+
+
+def _estimate(log_weights: Tensor, is_hit: Tensor) -> _Estimate:
+    """Return the mean of the weights, which count 0 where a sample is no hit."""
+    logs = log_weights[is_hit].sort(descending=True).values
+    if len(logs) == 0:
+        return _Estimate()
+    weights = (logs - logs[0]).exp()  # divided by the largest, so that none overflows
     effective = float(weights.sum().square() / weights.square().sum())
-    mean = math.exp(float(logs[0])) * float(weights.sum()) / len(hit)
-    error = math.sqrt(max(0.0, 1 / effective - 1 / len(hit)))
-    spread = math.exp(_QUANTILE * math.sqrt(math.log1p(error * error)))
-    most = math.isqrt(len(logs) - 1)  # the largest weights
-    tail_index = float((logs[:most] - logs[most]).mean()) if most else 0.0
-    return mean, error, mean / spread, min(mean * spread, 1.0), effective, tail_index
+    mean = math.exp(float(logs[0])) * float(weights.sum()) / len(is_hit)
+    error = math.sqrt(max(0.0, 1 / effective - 1 / len(is_hit)))
+    factor = math.exp(_NORMAL_QUANTILE * math.sqrt(math.log1p(error * error)))
+    # Hill's estimator takes the largest weights, as many as the root of their number.
+    count = math.isqrt(len(logs) - 1)
+    tail_index = float((logs[:count] - logs[count]).mean()) if count else 0.0
+    high = min(mean * factor, 1.0)
+    return _Estimate(mean, error, mean / factor, high, effective, tail_index)

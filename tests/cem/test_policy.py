@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from cem import GymObjective, ParameterVector, maximize
 from cem.core.backend import mix_seed
-from cem.policy.gym_objective import Policy
+from cem.policy.gym_objective import EnvironmentPolicy
 
 
 def network() -> nn.Module:
@@ -172,5 +172,5 @@ def test_statistics_add_up_and_every_generation_has_episodes_of_its_own() -> Non
 
 def test_the_actions_of_a_discrete_space_begin_where_it_does() -> None:
     spaces = gymnasium.spaces.Box(-1.0, 1.0, (3,)), gymnasium.spaces.Discrete(3, start=5)
-    policy = Policy(nn.Identity(), *spaces, like=torch.zeros(1))
+    policy = EnvironmentPolicy(nn.Identity(), *spaces, like=torch.zeros(1))
     assert policy(torch.tensor([[0.1, 0.2, 0.9], [0.3, 0.2, 0.1]])).tolist() == [7, 5]

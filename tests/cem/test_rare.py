@@ -13,7 +13,7 @@ from torch import Tensor
 
 from cem import RareEvent, rare_event_probability
 from cem.rare import Bernoulli, Exponential, Family, Normal, Poisson, Weibull
-from cem.rare.families import uniform_noise
+from cem.rare.distributions import uniform_noise
 from kernels.ops.philox import philox4x32, split64
 
 MEANS = (0.25, 0.4, 0.1, 0.3, 0.2)
