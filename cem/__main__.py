@@ -16,54 +16,67 @@ with one_line_interrupts():
 
     from cem import CrossEntropyMethod
 
-_LOW, _HIGH = torch.tensor([-2.1, 3.2]), torch.tensor([2.1, -1.0])  # the corners above on the left, below
+_UPPER_LEFT = torch.tensor([-2.1, 3.2])
+_LOWER_RIGHT = torch.tensor([2.1, -1.0])
 _SHADES = (16, 17, 18, 19, 20, 26, 32, 38, 44, 50)  # of 256 colours, from high to low
-OPTIMUM, CANDIDATE, ELITE, MEAN = "\x1b[97m★", "\x1b[97m·", "\x1b[93m●", "\x1b[91m✚"
+OPTIMUM = "\x1b[97m★"
+CANDIDATE = "\x1b[97m·"
+ELITE = "\x1b[93m●"
+MEAN = "\x1b[91m✚"
 
 
 def valley(points: torch.Tensor) -> torch.Tensor:
-    """Return Rosenbrock's function with a tenth of its steepness, shape (...,), of points, (..., 2)."""
+    """Return a flatter Rosenbrock function of points, shape (..., 2)."""
     x, y = points.unbind(-1)
     return (1 - x).square() + 10 * (y - x.square()).square()
 
 
 def picture(marks: dict[str, torch.Tensor], columns: int, rows: int) -> str:
-    """Return the valley, the brighter the lower, with points on it, those named last in front."""
+    """Return a picture of the valley, brighter where it is lower, with points on it.
+
+    ``marks`` maps the mark of points to their places, shape (..., 2); the last ones are in
+    front.
+    """
     last = torch.tensor([columns - 1, rows - 1])
+    size = _LOWER_RIGHT - _UPPER_LEFT
+    mark_of = {}
+    for mark, points in marks.items():
+        cells = ((points - _UPPER_LEFT) / size * last).round().int()
+        for x, y in cells.reshape(-1, 2).tolist():
+            mark_of[x, y] = mark
     cells = torch.cartesian_prod(torch.arange(rows), torch.arange(columns)).flip(-1)
-    depth = (2.4 - valley(_LOW + (_HIGH - _LOW) * cells / last).log10()).clamp(0.0, 4.3)
-    drawn = {
-        tuple(cell): mark
-        for mark, points in marks.items()
-        for cell in ((points - _LOW) / (_HIGH - _LOW) * last).round().int().reshape(-1, 2).tolist()
-    }
+    depth = (2.4 - valley(_UPPER_LEFT + size * cells / last).log10()).clamp(0.0, 4.3)
     shades = (depth / 4.4 * len(_SHADES)).int().tolist()
-    shown = [
-        f"\x1b[48;5;{_SHADES[shade]}m{drawn.get((x, y), ' ')}" + "\x1b[0m\n" * (x == columns - 1)
-        for shade, (x, y) in zip(shades, cells.tolist(), strict=True)
-    ]
-    return "".join(shown)
+    parts = []
+    for shade, (x, y) in zip(shades, cells.tolist(), strict=True):
+        parts.append(f"\x1b[48;5;{_SHADES[shade]}m{mark_of.get((x, y), ' ')}")
+        if x == columns - 1:
+            parts.append("\x1b[0m\n")
+    return "".join(parts)
 
 
 def main() -> None:
     """Draw a search, or print a line per generation where there is no terminal with colours."""
-    search = CrossEntropyMethod(torch.tensor([-1.6, 2.8]), 0.2, 24, maximize=False, backend="torch", seed=1)
+    mean = torch.tensor([-1.6, 2.8])
+    search = CrossEntropyMethod(mean, 0.2, 24, maximize=False, backend="torch", seed=1)
     has_colours = os.environ.get("TERM", "dumb") != "dumb" and not os.environ.get("NO_COLOR")
     draws = sys.stdout.isatty() and has_colours
     columns, lines = shutil.get_terminal_size()
     print("\x1b[2J" * draws, end="")
     for generation in range(1, 31):
-        candidates, mean = search.ask(), search.mean
+        candidates = search.ask()
+        mean = search.mean
         fitness = valley(candidates)
         elites = candidates[fitness.argsort()[:6]]
         search.tell(candidates, fitness)
         if draws:
             marks = {OPTIMUM: torch.ones(2), CANDIDATE: candidates, ELITE: elites, MEAN: mean}
-            print(f"\x1b[H{picture(marks, min(columns, 78), min(lines - 3, 21))}", end="")
+            valley_picture = picture(marks, min(columns, 78), min(lines - 3, 21))
+            print(f"\x1b[H{valley_picture}", end="")
             time.sleep(0.1)
         line = "generation {:2}: best {:.1e}, mean ({:5.2f}, {:5.2f})"
         print(line.format(generation, fitness.min(), *mean.tolist()), flush=True)
-    print("the optimum is (1, 1); of a function of yours: cem.minimize(f, mean, std)")
+    print("the optimum is (1, 1); for a function of yours: cem.minimize(f, mean, std)")
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ class _Number:
         """Return the number of the column for a value of the parameter of that name."""
         check_real(name, value, self.low, self.high)
         if self.step is not None:
-            return round((value - self.low) / self.step)
+            return float(round((value - self.low) / self.step))
         return math.log(value) if self.log else float(value)
 
     def _rescale(self, number: Any, exp: Any) -> Any:

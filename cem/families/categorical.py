@@ -14,14 +14,15 @@ from kernels.ops.discrete.reference import sample_categorical_reference
 
 @dataclass(frozen=True)
 class Categorical(OperatorFamily):
-    """Parameters with the values 0 .. size - 1, each in a column; every value has a probability.
+    """Parameters with the values 0 .. size - 1, a column each, and a probability per value.
 
     Examples:
         >>> import torch
         >>> from cem import CEMConfig, CrossEntropyMethod
         >>> from cem.families import Categorical
         >>> config = CEMConfig.cma(families=[Categorical((3, 10))])
-        >>> search = CrossEntropyMethod(torch.zeros(0), 1.0, 50, maximize=False, config=config, seed=1)
+        >>> options = {"maximize": False, "config": config, "seed": 1}
+        >>> search = CrossEntropyMethod(torch.zeros(0), 1.0, 50, **options)
         >>> for _ in range(20):
         ...     x = search.ask()  # (50, 2)
         ...     search.tell(x, (x - torch.tensor([2, 7])).abs().sum(-1))
@@ -42,7 +43,8 @@ class Categorical(OperatorFamily):
     def __post_init__(self) -> None:
         object.__setattr__(self, "sizes", tuple(map(int, self.sizes)))
         if not self.sizes or min(self.sizes) < 1:
-            raise ValueError(f"expected a number of values >= 1 for each parameter, got {self.sizes}")
+            expected = "a number of values >= 1 for each parameter"
+            raise ValueError(f"expected {expected}, got {self.sizes}")
 
     @property
     def columns(self) -> int:
@@ -55,7 +57,7 @@ class Categorical(OperatorFamily):
         return len(self.sizes), max(self.sizes)
 
     def start(self) -> Tensor:
-        """Return the first table, on the CPU, in which all values of a parameter are as probable."""
+        """Return the first table, on the CPU: all values of a parameter are as probable."""
         sizes = torch.tensor(self.sizes).unsqueeze(-1)
         is_value = torch.arange(self.rows[1]) < sizes
         return torch.where(is_value, 1.0 / sizes.double(), 0.0).reshape(-1)

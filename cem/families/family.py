@@ -43,7 +43,8 @@ class Family(Protocol):
         ...         return self.states + 1, self.states
         ...
         ...     def start(self):
-        ...         return torch.full((math.prod(self.rows),), 1 / self.states, dtype=torch.float64)
+        ...         size = math.prod(self.rows)
+        ...         return torch.full((size,), 1 / self.states, dtype=torch.float64)
         ...
         ...     def walk(self, table, choose):
         ...         p, path = table.unflatten(-1, self.rows), []
@@ -55,8 +56,9 @@ class Family(Protocol):
         ...
         ...     def sample(self, table, size, *, seed, generation, **_):
         ...         u = uniforms(seed, generation, size, self.columns).split(1, dim=-1)
-        ...         below = lambda p, step: p.cumsum(-1)[..., :-1] <= u[step]
-        ...         return self.walk(table, lambda p, step: below(p, step).sum(-1, keepdim=True))
+        ...         def choose(p, step):
+        ...             return (p.cumsum(-1)[..., :-1] <= u[step]).sum(-1, keepdim=True)
+        ...         return self.walk(table, choose)
         ...
         ...     def mode(self, table):
         ...         return self.walk(table, lambda p, _: p.argmax(-1, keepdim=True)).squeeze(-2)
@@ -66,11 +68,13 @@ class Family(Protocol):
         ...         return doubt.mean(-1, keepdim=True).expand(*table.shape[:-1], self.columns)
         ...
         ...     def update(self, table, candidates, weights):
-        ...         return move_table(table, candidates, weights, rows=self.rows, is_transition=True)
+        ...         options = {"rows": self.rows, "is_transition": True}
+        ...         return move_table(table, candidates, weights, **options)
         >>> def breaks(x):  # of the cycle 0 1 2 0 1 2 ..., to be ended in 2
         ...     return ((x[:, 1:] - x[:, :-1] - 1) % 3 != 0).sum(-1) + (x[:, -1] != 2)
         >>> config = CEMConfig.cma(families=[Chain(7, 3)])
-        >>> minimize(breaks, torch.zeros(0), 1.0, config=config, budget=2000, target=0, seed=1).x
+        >>> options = {"budget": 2000, "target": 0, "seed": 1}
+        >>> minimize(breaks, torch.zeros(0), 1.0, config=config, **options).x
         tensor([2., 0., 1., 2., 0., 1., 2.])
     """
 

@@ -27,7 +27,8 @@ class Permutation(OperatorFamily):
     Examples:
         >>> import torch
         >>> from cem import CEMConfig, CrossEntropyMethod, Permutation
-        >>> options = {"maximize": False, "config": CEMConfig.cma(families=[Permutation(5)]), "seed": 1}
+        >>> config = CEMConfig.cma(families=[Permutation(5)])
+        >>> options = {"maximize": False, "config": config, "seed": 1}
         >>> search = CrossEntropyMethod(torch.zeros(0), 1.0, 50, **options)
         >>> for _ in range(20):
         ...     orders = search.ask()  # (50, 5)
@@ -87,7 +88,7 @@ class Permutation(OperatorFamily):
         return table.reshape(-1)
 
     def mode(self, table: Tensor) -> Tensor:
-        """Return the order that takes the likeliest remaining item in each step, (..., columns).
+        """Return the order that takes the likeliest remaining item in each step, (..., n).
 
         Waits for the device.
         """

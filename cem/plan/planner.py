@@ -445,7 +445,8 @@ class Planner:
         shifted = memory.mean[:, action_dim:], memory.mean[:, -action_dim:]
         std = self._first_std.expand_as(memory.mean)
         rows = [*shifted, std, *shifted, *shifted]
-        return torch.cat(rows, dim=1).unflatten(1, (4, -1))
+        distribution: Tensor = torch.cat(rows, dim=1).unflatten(1, (4, -1))
+        return distribution
 
     def _draw(self, distribution: Tensor, size: int, generation: Tensor) -> Tensor:
         """Return plans drawn from a distribution and clamped into the bounds, (B, size, d)."""

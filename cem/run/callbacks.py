@@ -34,51 +34,55 @@ class RunPlan:
 
 
 class Callback:
-    """Hooks of a training run, to be overridden; all do nothing here."""
+    """Hooks of a training run, to be overridden; here they do nothing."""
 
     on_every_rank = False
-    """Whether every rank calls it; otherwise rank 0 alone. See ``cem.run.ranks``.
+    """Whether every rank calls the hooks, or only rank 0. See ``cem.run.ranks``.
 
-    Where rank 0 alone calls it, ``Interrupted`` ends the search of all ranks after the next record.
+    If only rank 0 calls them, ``Interrupted`` ends the search of all ranks after the next
+    record.
     """
 
     def on_start(self, plan: RunPlan) -> None:
         """Called once, before the first generation."""
 
     def on_generation(self, record: GenerationRecord) -> None:
-        """Called with the record of each generation; the optimizer may be ahead, see ``Trainer``."""
+        """Called with every record; the optimizer may be ahead, see ``Trainer``."""
 
     def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
-        """Called before a checkpoint is saved: flush what belongs to the generations up to it.
+        """Called before a checkpoint is saved: flush what belongs to the generations so far.
 
-        The state is that of ``CrossEntropyMethod.state_dict`` after so many generations, not to be changed;
-        the optimizer may be ahead.
+        ``state`` is that of ``CrossEntropyMethod.state_dict`` after so many generations, and
+        must not be changed; the optimizer may be ahead.
         """
 
     def on_end(self) -> None:
-        """Called once at the end for every callback that was started, after an error, too."""
+        """Called once at the end for every callback that was started, also after an error."""
 
 
 def as_callbacks(callbacks: Iterable[Any]) -> tuple[Callback, ...]:
     """Return callbacks, or functions of a ``GenerationRecord``, as a tuple of callbacks."""
-    return tuple(each if isinstance(each, Callback) else _of_function(each) for each in callbacks)
+    return tuple(map(_as_callback, callbacks))
 
 
-def _of_function(function: Callable[[GenerationRecord], Any]) -> Callback:
+def _as_callback(function: Callback | Callable[[GenerationRecord], Any]) -> Callback:
+    if isinstance(function, Callback):
+        return function
     callback = Callback()
     callback.on_generation = function  # type: ignore[method-assign, assignment]
     return callback
 
 
-_closed = contextlib.suppress(OSError, ValueError)  # what a closed output raises: that of the system, a file
+# A closed terminal raises OSError, a closed file ValueError.
+_ignore_closed_output = contextlib.suppress(OSError, ValueError)
 
 
 class ProgressBar(Callback):
-    """Shows generation, its best and elite mean fitness, rates and the time left on stderr.
+    """Shows the generation, its best and its elites' mean fitness, rates and the time left.
 
-    On a terminal it is a tqdm bar. Elsewhere, in a log or on a dumb terminal, it is a plain line for the
-    first generation, then one every ``interval_s`` seconds, and the last. An output that fails, such as a
-    terminal that was closed, does not end the run.
+    On a terminal it is a tqdm bar. In a log, or on a dumb terminal, it prints plain lines: for
+    the first generation, then one every ``interval_s`` seconds, and for the last. An output
+    that fails, such as a closed terminal, does not end the run.
     """
 
     def __init__(
@@ -92,25 +96,35 @@ class ProgressBar(Callback):
         """Set up.
 
         Args:
-            metrics: Names of metrics of the objective to show, such as rates: "12.3M lines/s" for "lines/s".
+            metrics: The names of metrics to show, such as "lines/s" for "12.3M lines/s".
             interval_s: The least time between two plain lines in a log, in seconds.
             file: The output; None: ``sys.stderr`` at the start of the run.
             number: Formats a fitness.
         """
-        self._metrics, self._interval_s, self._file, self._number = tuple(metrics), interval_s, file, number
+        self._metrics = tuple(metrics)
+        self._interval_s = interval_s
+        self._file = file
+        self._number = number
         self._bar: Any = None
-        self._shown = self._began = math.inf  # not before a start, which ranks above 0 have none of
+        # No line is due before a start; ranks above 0 have none.
+        self._shown_at = math.inf
+        self._generation_began_at = math.inf
 
     def on_start(self, plan: RunPlan) -> None:
         """Open the bar on a terminal."""
-        self._plan, self._generation = plan, plan.generation
+        self._plan = plan
+        self._generation = plan.generation
         self._first: GenerationRecord | None = None  # of the run
-        self._line = ""  # the newest one, not shown yet
-        self._started = self._began = time.monotonic()
-        self._shown, self._bar = -math.inf, None
-        file, is_terminal = self._file or sys.stderr, False
-        with _closed:
-            is_terminal = file is not None and file.isatty()  # a program without a console has no stderr
+        self._line = ""  # the newest one that is not shown yet
+        self._started_at = time.monotonic()
+        self._generation_began_at = self._started_at
+        self._shown_at = -math.inf
+        self._bar = None
+        file = self._file or sys.stderr
+        is_terminal = False
+        with _ignore_closed_output:
+            # A program without a console has no stderr.
+            is_terminal = file is not None and file.isatty()
         if is_terminal and os.environ.get("TERM") != "dumb":
             self._bar = tqdm(
                 total=plan.generations,
@@ -123,28 +137,34 @@ class ProgressBar(Callback):
 
     def on_generation(self, record: GenerationRecord) -> None:
         """Advance the bar, or print a line when one is due."""
-        self._generation, self._began = record.generation, time.monotonic()
+        self._generation = record.generation
+        self._generation_began_at = time.monotonic()
         self._first = self._first or record
-        shown = [f"best {self._number(record.generation_best)}", f"elites {self._number(record.elite_mean)}"]
-        metrics = {name: record.metrics[name] for name in self._metrics if name in record.metrics}
-        shown += [f"{tqdm.format_sizeof(value)} {name}" for name, value in metrics.items()]
-        left = self._seconds_left(record, self._first)
-        if left < math.inf:
-            shown.append(f"{tqdm.format_interval(max(0.0, left))} left")
+        parts = [
+            f"best {self._number(record.generation_best)}",
+            f"elites {self._number(record.elite_mean)}",
+        ]
+        for name in self._metrics:
+            if name in record.metrics:
+                parts.append(f"{tqdm.format_sizeof(record.metrics[name])} {name}")
+        seconds = self._seconds_left(record, self._first)
+        if seconds < math.inf:
+            parts.append(f"{tqdm.format_interval(max(0.0, seconds))} left")
         if self._bar is not None:
-            self._bar.set_postfix_str(", ".join(shown), refresh=False)
+            self._bar.set_postfix_str(", ".join(parts), refresh=False)
             self._bar.update(record.generation - self._bar.n)
             return
-        self._line = ", ".join([f"generation {record.generation}{self._total()}", *shown])
-        if self._began - self._shown >= self._interval_s:
+        self._line = ", ".join([f"generation {record.generation}{self._total()}", *parts])
+        if self._generation_began_at - self._shown_at >= self._interval_s:
             self._show_line()
 
     def tick(self) -> None:
-        """Print a line in a log if one is due; an objective may call it during a long generation."""
+        """Print a line in a log if one is due; a long generation may call it."""
         now = time.monotonic()
-        if self._bar is None and now - max(self._shown, self._began) >= self._interval_s:
+        last = max(self._shown_at, self._generation_began_at)
+        if self._bar is None and now - last >= self._interval_s:
             self._show_line()
-            seconds = f"{now - self._began:.0f} s so far"
+            seconds = f"{now - self._generation_began_at:.0f} s so far"
             self._line = f"generation {self._generation + 1}{self._total()} goes on, {seconds}"
             self._show_line()
 
@@ -159,32 +179,40 @@ class ProgressBar(Callback):
 
     def _show_line(self) -> None:
         if self._line:
-            with _closed:
+            with _ignore_closed_output:
                 print(self._line, file=self._file or sys.stderr, flush=True)
-            self._line, self._shown = "", time.monotonic()
+            self._line = ""
+            self._shown_at = time.monotonic()
 
     def _seconds_left(self, record: GenerationRecord, first: GenerationRecord) -> float:
-        """Return the seconds to the nearer end; the first record includes one-time costs of the process."""
-        plan, left = self._plan, math.inf
+        """Return the seconds to the last generation or to the time limit, whichever is first.
+
+        They are estimated from the generations after the first record, which includes costs
+        that occur once in a process.
+        """
+        plan = self._plan
+        seconds = math.inf
         if plan.generations is not None and record.generation > first.generation:
             costs = plan.costs or (1.0,) * plan.generations
             done = sum(costs[first.generation : record.generation])
-            left = sum(costs[record.generation :]) * (record.elapsed_s - first.elapsed_s) / done
+            to_do = sum(costs[record.generation :])
+            seconds = to_do * (record.elapsed_s - first.elapsed_s) / done
         if plan.time_limit_s is not None:
-            left = min(left, plan.time_limit_s - (time.monotonic() - self._started))
-        return left
+            seconds = min(seconds, plan.time_limit_s - (time.monotonic() - self._started_at))
+        return seconds
 
 
 class MetricsWriter(Callback):
     """Writes ``metrics.jsonl``: one JSON object per recorded generation, flushed at once.
 
-    The names are those of ``GenerationRecord`` and of the metrics of the objective. NaN and infinities become
-    null. When a run starts at generation g, the lines after g and a torn last line are removed: after a
-    resumption every generation is there once, and a new run starts with an empty file.
+    The names are those of ``GenerationRecord`` and of the metrics of the objective. NaN and
+    infinities become null. When a run starts at generation g, the lines after g and an
+    incomplete last line are removed: a resumed run has every generation once, and a new run
+    starts with an empty file.
     """
 
     def __init__(self, path: str | Path, *, distribution: bool = False) -> None:
-        """Set the file, opened when the run starts; its folder must exist then.
+        """Set the file, which is opened when the run starts; its folder must exist then.
 
         With ``distribution`` each line ends with ``mean`` and ``std``, lists of dim numbers.
         """
@@ -193,38 +221,42 @@ class MetricsWriter(Callback):
         self._descriptor: Any = None
 
     def restore(self, generation: int) -> list[dict[str, Any]]:
-        """Remove the lines after a generation and a torn last line; return the others, which are whole."""
+        """Remove the lines after a generation, and a torn last one; return the others."""
         check_own(self.path)
-        kept: list[dict[str, Any]] = []
+        rows: list[dict[str, Any]] = []
         size = 0
         with self.path.open("a+b") as file:
             file.seek(0)
             for line in file:
                 try:
-                    if not line.endswith(b"\n") or (values := json.loads(line))["generation"] > generation:
+                    is_complete = line.endswith(b"\n")
+                    if not is_complete or (row := json.loads(line))["generation"] > generation:
                         break
                 except (KeyError, TypeError, ValueError, RecursionError) as error:
-                    raise ValueError(f"{self.path}: line {len(kept) + 1} is damaged: {error}") from error
-                kept.append(values)
+                    message = f"{self.path}: line {len(rows) + 1} is damaged: {error}"
+                    raise ValueError(message) from error
+                rows.append(row)
                 size += len(line)
             file.truncate(size)
-        return kept
+        return rows
 
     def on_start(self, plan: RunPlan) -> None:
-        """Open the file and remove the lines that the run writes again."""
+        """Remove the lines that the run will write again, and open the file."""
         self.restore(plan.generation)
         self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
     def on_generation(self, record: GenerationRecord) -> None:
         """Append a line."""
-        values: dict[str, Any] = {
-            name: value if math.isfinite(value) else None for name, value in record.as_dict().items()
-        }
+        row: dict[str, Any] = dict(record.as_dict())
+        for name, value in row.items():
+            if not math.isfinite(value):
+                row[name] = None
         if self._distribution:
-            if clash := values.keys() & {"mean", "std"}:
-                raise ValueError(f"expected metrics under names of their own, got {', '.join(clash)}")
-            values |= {"mean": record.mean.tolist(), "std": record.std.tolist()}
-        line = json.dumps(values).encode() + b"\n"
+            if clash := row.keys() & {"mean", "std"}:
+                names = ", ".join(clash)
+                raise ValueError(f"expected metrics under names of their own, got {names}")
+            row |= {"mean": record.mean.tolist(), "std": record.std.tolist()}
+        line = json.dumps(row).encode() + b"\n"
         with named_errors(self.path):
             while line:
                 line = line[os.write(self._descriptor, line) :]

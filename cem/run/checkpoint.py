@@ -1,8 +1,8 @@
-"""Checkpoints as numbered JSON files: written whole or not at all, and free of code.
+"""Checkpoints as numbered JSON files, which are written atomically and contain no code.
 
-``checkpoint-000012.json`` holds the state after step 12 as one JSON object: the ``fingerprint`` of its run,
-the ``state``, and ``sha256``, the digest of all that is before it. A tensor is ``{"tensor": dtype, "shape":
-[...], "base64": bytes}``.
+``checkpoint-000012.json`` holds the state after step 12 as one JSON object: the ``fingerprint``
+of its run, the ``state``, and ``sha256``, the digest of all text before it. A tensor is
+``{"tensor": dtype, "shape": [...], "base64": bytes}``.
 """
 
 from __future__ import annotations
@@ -22,36 +22,48 @@ from torch import Tensor
 from kernels.support.checks import check_integer
 from kernels.support.files import check_own, write_text
 
-KEPT = 3  # files: where the newest is damaged, the one before it is used
+KEPT = 3  # checkpoints in a folder: if the newest is damaged, the one before it is used
 _NAME = re.compile(r"checkpoint-(\d{6,18})\.json")
 _DIGEST = ', "sha256": "'
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that cannot be used, or a folder without a usable one; it names file and reason."""
+    """Says which checkpoint cannot be used, and why, or that a folder has no usable one."""
 
 
 class LoadedCheckpoint(NamedTuple):
-    """The result of ``Checkpointer.load_latest``."""
+    """The result of ``Checkpointer.load_latest``.
+
+    Attributes:
+        path: The file.
+        step: Its step.
+        state: The state, with tensors on the CPU.
+        passed_over: What is wrong with each newer file that is damaged, newest first.
+    """
 
     path: Path
     step: int
-    state: dict[str, Any]  # tensors on the CPU
-    passed_over: tuple[str, ...]  # the newer files that are damaged, newest first, with the reasons
+    state: dict[str, Any]
+    passed_over: tuple[str, ...]
 
 
-def write_checkpoint(path: Path, state: Mapping[str, Any], fingerprint: Mapping[str, Any]) -> None:
-    """Write a state and the identity of its run to a file, atomically; see ``Checkpointer.save``."""
-    body = json.dumps({"fingerprint": fingerprint, "state": state}, default=_encode, allow_nan=False)
-    write_text(path, _signed(body))
+def write_checkpoint(
+    path: Path,
+    state: Mapping[str, Any],
+    fingerprint: Mapping[str, Any],
+) -> None:
+    """Write a state and the fingerprint of its run to a file, atomically."""
+    values = {"fingerprint": fingerprint, "state": state}
+    body = json.dumps(values, default=_encode, allow_nan=False)
+    write_text(path, _sign(body))
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the state of a file, tensors on the CPU, and the fingerprint of its run."""
+    """Return the state in a file, with tensors on the CPU, and the fingerprint of its run."""
     try:
         text = path.read_text(encoding="utf-8")
         body = text.rpartition(_DIGEST)[0] + "}"
-        if _signed(body) != text:
+        if _sign(body) != text:
             raise ValueError("its SHA-256 does not match its content")
         values = json.loads(body, object_hook=_decode)
         return dict(values["state"]), dict(values["fingerprint"])
@@ -60,7 +72,7 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 class Checkpointer:
-    """Keeps the newest checkpoints of a run in a folder, and finds the newest usable one.
+    """Saves the newest checkpoints of a run in a folder, and loads the newest usable one.
 
     Examples:
         >>> import tempfile, torch
@@ -75,42 +87,57 @@ class Checkpointer:
     """
 
     def __init__(
-        self, folder: str | Path, *, fingerprint: Mapping[str, Any] | None = None, interval_s: float = 0.0
+        self,
+        folder: str | Path,
+        *,
+        fingerprint: Mapping[str, Any] | None = None,
+        interval_s: float = 0.0,
     ) -> None:
         """Set the folder; nothing is read or written yet.
 
         Args:
             folder: The folder, made on the first save.
-            fingerprint: The identity of the run, such as its settings: str keys, values of JSON. Files with
-                another value are not used; the error names the key. None: files of any run are used.
-            interval_s: The least time in seconds between two saves by a trainer; 0 saves every generation.
+            fingerprint: What identifies the run, such as its settings, with str keys and values
+                of JSON. A file with another fingerprint is not used; the error names the key.
+                None: files of any run are used.
+            interval_s: The least time in seconds between two saves by a trainer; 0 saves every
+                generation.
         """
         self.folder = Path(folder)
         self.fingerprint = None if fingerprint is None else dict(fingerprint)
         self.interval_s = interval_s
 
     def paths(self) -> dict[int, Path]:
-        """Return the checkpoint files in the folder by step, newest first; they may be damaged or foreign."""
+        """Return the checkpoint files in the folder by step, newest first.
+
+        They may be damaged, or belong to another run.
+        """
+        paths = {}
         files = self.folder.iterdir() if self.folder.is_dir() else ()
-        found = {int(match[1]): path for path in files if (match := _NAME.fullmatch(path.name))}
-        for path in found.values():
-            check_own(path)
-        return dict(sorted(found.items(), reverse=True))
+        for path in files:
+            if match := _NAME.fullmatch(path.name):
+                check_own(path)
+                paths[int(match[1])] = path
+        return dict(sorted(paths.items(), reverse=True))
 
     def save(self, step: int, state: Mapping[str, Any]) -> Path:
-        """Write a checkpoint, then remove old ones and the remains of interrupted writes; return the file.
+        """Write a checkpoint, remove old ones and the remains of interrupted writes.
 
         Args:
-            step: Its step, ``>= 0``; a file of the same step is replaced.
-            state: A dict of tensors on any device, str, bool, int, finite float, None, and of lists and dicts
-                of them; within tensors floats may be NaN or infinite.
+            step: The step, ``>= 0``; a file of the same step is replaced.
+            state: A dict of tensors on any device, str, bool, int, finite float, None, and of
+                lists and dicts of them. Floats in tensors may be NaN or infinite.
+
+        Returns:
+            The file.
 
         Raises:
-            OSError: If it cannot be written; the checkpoints before it are kept.
+            OSError: If it cannot be written; older checkpoints then remain.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"checkpoint-{check_integer('step', step, 0):06d}.json"
-        # Newer ones are damaged, or this run would not be here: they are not counted.
+        # Newer files are not counted: they must be damaged, or the run would have resumed from
+        # one.
         older = [old for number, old in self.paths().items() if number < step]
         write_checkpoint(path, state, self.fingerprint or {})
         for stale in (*older[KEPT - 1 :], *self.folder.glob(".checkpoint-*.json.*.tmp")):
@@ -121,40 +148,47 @@ class Checkpointer:
         """Read the newest checkpoint that is not damaged.
 
         Raises:
-            CheckpointError: If there is none, or it is of another run; it names files and reasons.
+            CheckpointError: If there is none, or it is of another run; it names files and
+                reasons.
         """
         passed_over: list[str] = []
         for step, path in self.paths().items():
             try:
-                state, found = read_checkpoint(path)
+                state, fingerprint = read_checkpoint(path)
             except CheckpointError as error:
                 passed_over.append(str(error))
                 continue
-            wanted = found if self.fingerprint is None else json.loads(json.dumps(self.fingerprint))
-            check_same_run(path, wanted, found)
+            if self.fingerprint is not None:
+                check_same_run(path, json.loads(json.dumps(self.fingerprint)), fingerprint)
             return LoadedCheckpoint(path, step, state, tuple(passed_over))
         reasons = "; ".join(passed_over) or "no file named checkpoint-NNNNNN.json"
-        raise CheckpointError(f"expected a usable checkpoint in {self.folder}, got none ({reasons})")
+        expected = f"a usable checkpoint in {self.folder}"
+        raise CheckpointError(f"expected {expected}, got none ({reasons})")
 
 
-def check_same_run(path: Path, wanted: Mapping[str, Any], found: Mapping[str, Any]) -> None:
-    """Raise CheckpointError if a file has the fingerprint of another run, or of code changed since then.
+def check_same_run(path: Path, own: Mapping[str, Any], saved: Mapping[str, Any]) -> None:
+    """Raise CheckpointError if the fingerprints of a run and of a file differ.
 
-    ``code`` is compared where both have one, of the same version of Python; see ``digest_code``.
+    Their ``code`` only counts if both have one, of the same version of Python; see
+    ``digest_code``.
     """
-    for name in sorted((wanted.keys() | found.keys()) - {"code"}):
-        if wanted.get(name) != found.get(name):
-            difference = f"expected {name} = {wanted.get(name)!r}, got {found.get(name)!r}"
+    for name in sorted((own.keys() | saved.keys()) - {"code"}):
+        if own.get(name) != saved.get(name):
+            difference = f"expected {name} = {own.get(name)!r}, got {saved.get(name)!r}"
             raise CheckpointError(f"{path.name}: belongs to another run: {difference}")
-    codes = [each["code"].split() for each in (wanted, found) if "code" in each]
-    if len(codes) == 2 and codes[0][0] == codes[1][0] and codes[0] != codes[1]:
+    if "code" not in own or "code" not in saved:
+        return
+    own_version, own_digest = own["code"].split()
+    saved_version, saved_digest = saved["code"].split()
+    if own_version == saved_version and own_digest != saved_digest:
         raise CheckpointError(
-            f"{path}: expected the code of the objective and constraints that this folder was written with, "
-            "got another: choose another folder, or remove this one"
+            f"{path}: expected the code of the objective and constraints that this folder was "
+            "written with, got another: choose another folder, or remove this one"
         )
 
 
-def _signed(body: str) -> str:
+def _sign(body: str) -> str:
+    """Return the text of a file: a JSON object whose last value is the digest of the others."""
     digest = hashlib.sha256(body.encode()).hexdigest()
     return f'{body[:-1]}{_DIGEST}{digest}"}}\n'
 

@@ -1,11 +1,11 @@
-"""A search of many ranks, the processes that ``torchrun`` started on one host or many.
+"""A search of many ranks, the processes that ``torchrun`` started on one host or on many.
 
-Every rank has the whole search: it draws all candidates, which are a function of (seed, generation),
-evaluates its share of them, gathers the fitness of the others, and moves the same distribution to the same
-bits. So nothing but fitness travels, and any number of ranks gives what one process gives. Rank 0 alone
-writes.
+Every rank runs the complete search: it draws all candidates, which are a function of (seed,
+generation), evaluates its share, gathers the fitness of the others, and moves the same
+distribution to the same bits. So ranks only exchange fitness, and any number of them gives the
+results of a single process. Only rank 0 writes files.
 
-``minimize(..., distributed=True)`` has all of it; what follows is for loops of one's own.
+``minimize(..., distributed=True)`` does all of this. These functions are for loops of your own.
 """
 
 from __future__ import annotations
@@ -44,25 +44,29 @@ __all__ = [
 
 
 def shared(objective: Objective, stop: StopRequest | None = None) -> Objective:
-    """Return an objective of all ranks, each of which evaluates its share of the candidates.
+    """Return an objective that all ranks evaluate together, each a share of the candidates.
 
-    The objective gives each candidate the same fitness in any population, and no metrics, since they would
-    be those of a share. The fitness travels as float64. ``stop`` is as of ``run_collective``.
+    Args:
+        objective: Maps candidates to fitness, which must not depend on the other candidates. It
+            returns no metrics, because they would be those of a share.
+        stop: As for ``run_collective``.
+
+    Returns:
+        An objective whose fitness is float64.
     """
 
     def evaluate(candidates: Any, generation: Any) -> Tensor:
         own = candidates[share(len(candidates))]
 
-        def fitness() -> Tensor:
-            found = objective(own, generation)
-            if isinstance(found, Evaluation):
-                if found.metrics or found.candidates is not None:
-                    raise ValueError(
-                        "expected fitness alone of an objective that ranks share, got metrics or candidates"
-                    )
-                found = found.fitness
-            return check_shape("fitness", found, (len(own),)).double()
+        def evaluate_own() -> Tensor:
+            result = objective(own, generation)
+            if isinstance(result, Evaluation):
+                if result.metrics or result.candidates is not None:
+                    expected = "fitness alone of an objective that ranks share"
+                    raise ValueError(f"expected {expected}, got metrics or candidates")
+                result = result.fitness
+            return check_shape("fitness", result, (len(own),)).double()
 
-        return gather(run_collective(fitness, stop), len(candidates))
+        return gather(run_collective(evaluate_own, stop), len(candidates))
 
     return evaluate

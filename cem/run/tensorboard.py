@@ -19,26 +19,31 @@ _TAGS = {
     "std_mean": "search/std",
     "seconds": "time/seconds per generation",
 }
-"""The tags of curves; a rate such as ``lines/s`` is under ``speed``, other metrics under ``metrics``."""
+"""The tags of curves; rates are under ``speed``, other metrics under ``metrics``."""
 
 
 class TensorBoardWriter(Callback):
-    """Writes a run for TensorBoard: a curve for each number of a generation, and for each dimension.
+    """Writes the curves of a run for TensorBoard.
 
-    Fitness, standard deviation, seconds and the metrics of the objective are written with every generation,
-    mean and standard deviation of each dimension with every checkpoint. The step is the generation. A resumed
-    run replaces the generations that it repeats. The package tensorboard is needed when the run starts.
+    Fitness, standard deviation, seconds and the metrics of the objective are written with every
+    generation, mean and standard deviation of each dimension with every checkpoint. The step is
+    the generation. A resumed run replaces the generations that it repeats. The package
+    tensorboard must be installed when the run starts.
     """
 
     def __init__(
-        self, folder: str | Path, names: Sequence[str] = (), *, texts: Mapping[str, str] | None = None
+        self,
+        folder: str | Path,
+        names: Sequence[str] = (),
+        *,
+        texts: Mapping[str, str] | None = None,
     ) -> None:
         """Set up; nothing is written before the run starts.
 
         Args:
             folder: The folder of the run for TensorBoard; created if missing.
-            names: Names of the dimensions; their numbers if empty.
-            texts: Texts such as the settings of the run, by title; Markdown.
+            names: Names of the dimensions; empty: they are numbered.
+            texts: Texts in Markdown by title, such as the settings of the run.
         """
         self.folder = Path(folder)
         self._names = tuple(names)
@@ -58,16 +63,15 @@ class TensorBoardWriter(Callback):
         """Write a generation."""
         for name, value in record.as_dict().items():
             if name not in ("generation", "elapsed_s"):
-                rest = f"speed/{name[:-2]} a second" if name.endswith("/s") else f"metrics/{name}"
-                self._writer.add_scalar(_TAGS.get(name, rest), value, record.generation)
+                self._writer.add_scalar(_tag_of(name), value, record.generation)
 
     def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
         """Write the distribution, and flush to disk."""
-        for what, row in (("mean", MEAN), ("std", STD)):
+        for group, row in (("mean", MEAN), ("std", STD)):
             values = state["distribution"][row].tolist()
-            names = self._names or tuple(map(str, range(len(values))))
+            names = self._names or range(len(values))
             for name, value in zip(names, values, strict=True):
-                self._writer.add_scalar(f"{what}/{name}", value, generation)
+                self._writer.add_scalar(f"{group}/{name}", value, generation)
         self._writer.flush()
 
     def on_end(self) -> None:
@@ -77,10 +81,18 @@ class TensorBoardWriter(Callback):
             self._writer = None
 
 
+def _tag_of(name: str) -> str:
+    """Return the tag of the curve of a number."""
+    if name in _TAGS:
+        return _TAGS[name]
+    return f"speed/{name[:-2]} a second" if name.endswith("/s") else f"metrics/{name}"
+
+
 def check_tensorboard() -> None:
-    """Raise ValueError with the command that installs the package tensorboard, if it is not there."""
+    """Raise ValueError, which says how to install tensorboard, if it is not installed."""
     try:
         import torch.utils.tensorboard  # noqa: F401
     except ImportError as error:
         remedy = 'pip install -e ".[tensorboard]", or pip install tensorboard'
-        raise ValueError(f"curves for TensorBoard need the package tensorboard: {remedy}") from error
+        message = f"curves for TensorBoard need the package tensorboard: {remedy}"
+        raise ValueError(message) from error

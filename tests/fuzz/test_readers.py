@@ -16,7 +16,7 @@ import torch
 from fuzzing import changed, damaged, fuzz, st
 
 from cem import CheckpointError
-from cem.run.checkpoint import _signed, read_checkpoint, write_checkpoint
+from cem.run.checkpoint import _sign, read_checkpoint, write_checkpoint
 from tetris import LinearController, Rules, published
 from tetris.game.decisions import play
 from tetris.game.piece_stream import PieceStream
@@ -68,7 +68,7 @@ def signed_text(content: Any) -> str:
         with contextlib.suppress(ValueError):  # NaN
             content = {**content, "digest": replay_digest(content)}
     if isinstance(content, dict) and "sha256" in content and len(content) > 1:
-        return _signed(json.dumps({key: value for key, value in content.items() if key != "sha256"}))
+        return _sign(json.dumps({key: value for key, value in content.items() if key != "sha256"}))
     return json.dumps(content)
 
 
