@@ -65,7 +65,7 @@ class CemSampler(BaseSampler):
         self._shared = IntersectionSearchSpace()
 
     def reseed_rng(self) -> None:
-        """Reseed the independent sampler; the search's seeds differ by the number of the trial."""
+        """Reseed the independent sampler; the search takes the trial's number into its seed."""
         self._independent_sampler.reseed_rng()
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
@@ -87,7 +87,7 @@ class CemSampler(BaseSampler):
         study: Study,
         trial: FrozenTrial,
     ) -> dict[str, BaseDistribution]:
-        """Return the parameters that all completed trials have, except those of a single value."""
+        """Return the parameters of all completed trials, except those of a single value."""
         shared = self._shared.calculate(study)
         return {name: kind for name, kind in shared.items() if not kind.single()}
 
