@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from cem import CheckpointError, Evaluation, Float, Interrupted, StopRequest, minimize
-from cem.evaluate import Evaluator
+from cem.run.evaluator import Evaluator
 
 NOTES = hasattr(Exception, "add_note")  # Python 3.11
 POPULATION = torch.tensor([[0.0, 1.0], [2.0, 1.0], [3.0, -1.0]])
