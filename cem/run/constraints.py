@@ -227,10 +227,10 @@ class Constrained(CrossEntropyMethod):
         distribution[BEST, : self._normal] = best[: self._normal]
         record[BEST_FITNESS] = self._sign * (math.inf if self.violation else self._value)
         factor = self._state.factor
-        excess = (distribution[STD] / self._widest).max()
-        if excess > 1.0:
-            distribution[STD] /= excess
-            factor = None if factor is None else factor / excess
+        # One by one: a parameter on which the objective does not depend must not hold the others back.
+        excess = (distribution[STD] / self._widest).clamp(min=1.0)
+        distribution[STD] /= excess
+        factor = None if factor is None else factor / excess.unsqueeze(-1)
         self._state = self._state._replace(distribution=distribution, record=record, factor=factor)
         self._snapshot = None
         if (tables := self._state.discrete) is not None:
