@@ -283,6 +283,14 @@ def test_a_library_that_a_group_or_others_can_write_is_not_loaded(tmp_path: Path
         assert cache.objection(library) == ""
 
 
+def test_a_library_appears_after_its_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "built.so").touch()
+    appeared: list[Path] = []
+    monkeypatch.setattr(os, "replace", lambda path, target: appeared.append(target))
+    cache.install(tmp_path / "built.so", {}, tmp_path / "a.so")
+    assert appeared == [tmp_path / "a.json", tmp_path / "a.so"]
+
+
 def test_what_builds_left_that_were_killed_long_ago_is_removed(tmp_path: Path) -> None:
     going_on, killed = tmp_path / "new.work", tmp_path / "old.work"
     for folder, days in ((going_on, 0.5), (killed, 2)):
