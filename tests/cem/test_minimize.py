@@ -611,6 +611,9 @@ def test_a_small_search_may_use_half_as_much_as_the_last_large_one():
     assert regimes.next(1, 3600)[::2] == (8, 500)  # 400 are fewer than 1,000
     regimes.spent(700)
     assert regimes.next(1, 2900) == (32, 1.0, 2900)
+    regimes.spent(2000)
+    populations = {regimes.next(1, 900)[0] for _ in range(99)}
+    assert (min(populations), max(populations)) == (8, 15)  # below half of 32
 
 
 def test_the_print_says_what_the_result_says():

@@ -21,12 +21,14 @@ def reasons(
     every=1,
     earlier=None,
     constrained=False,
+    xtol=0.0,
+    **changes,
 ):
     """The reasons after each generation of the best values of a search, or after every few."""
-    config = CEMConfig.cma("diagonal")
+    config = CEMConfig.cma("diagonal", **changes)
     search = CrossEntropyMethod([0.0] * dim, 1.0, population_size, maximize=maximize, config=config)
     termination = Termination(
-        search.state.settings, search.state.std, target, earlier=earlier, constrained=constrained
+        search.state.settings, search.state.std, target, earlier=earlier, xtol=xtol, constrained=constrained
     )
     sign = -1.0 if maximize else 1.0
     best, found = math.inf, []
@@ -34,8 +36,8 @@ def reasons(
         best = min(best, sign * value)
         worst = value + sign if threshold is None else threshold
         if generation % every == 0:
-            width = torch.full((dim,), std)
-            numbers = (generation, sign * best, value, value, worst, std, 0.0, 0.0)
+            width = torch.tensor(std).expand(dim)
+            numbers = (generation, sign * best, value, value, worst, width.mean().item(), 0.0, 0.0)
             found.append(termination.reasons(GenerationRecord(*numbers, mean=width, std=width)))
     return found
 
@@ -54,6 +56,13 @@ def test_a_target_is_reached_when_the_best_is_as_good(maximize, reached):
 def test_a_search_of_no_width_ends():
     assert reasons([1.0], std=2 * STD) == [()]
     assert reasons([1.0], std=0.5 * STD) == [("std",)]
+    assert reasons([1.0], std=0.51, relative_std_floor=0.5) == [()]
+    assert reasons([1.0], std=0.5, relative_std_floor=0.5) == [("std",)]
+
+
+def test_a_precision_is_asked_of_every_parameter():
+    assert reasons([1.0], std=[0.1, 0.1, 0.3], xtol=0.2) == [()]
+    assert reasons([1.0], std=[0.1, 0.1, 0.1], xtol=0.2) == [("xtol",)]
 
 
 @pytest.mark.parametrize(
