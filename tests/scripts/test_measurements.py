@@ -289,12 +289,12 @@ def test_the_gap_of_a_noisy_function_is_that_without_the_noise() -> None:
 
 def test_constraints_are_evaluated_with_the_objective_and_what_violates_them_does_not_count() -> None:
     pytest.importorskip("cocoex")
-    objective = coco.Objective("bbob-constrained", 2, 1, 41, [2])
+    objective = coco.Objective("bbob-constrained", 2, 1, 41, [1, 2])
     inside, outside = objective.start, 2.0 * coco._optimal(objective._problem) - objective.start
     for x in (inside, outside):
         assert (objective.constraints(x) <= 0).all() == (x is inside)
         objective.one(x)
-    assert objective.best[2] == objective.one(inside) - objective._optimum
+    assert objective.best[1] == objective.best[2] == objective.one(inside) - objective._optimum
     with pytest.raises(coco.Spent):
         objective.one(inside + 1.0)
 
