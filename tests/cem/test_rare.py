@@ -142,8 +142,7 @@ def test_a_tenth_of_the_scores_and_the_level_itself_are_elites() -> None:
     scores = torch.arange(1.0, 1001.0)
     found = _elites(lambda: (scores.unsqueeze(1), scores, torch.zeros(1000)), -math.inf, 2000.0)
     assert found is not None
-    level, elites, _ = found
-    assert (level, len(elites)) == (900.0, 101)
+    assert (found[0], len(found[1])) == (900.0, 101)
 
 
 def test_an_infinite_score_reaches_every_level() -> None:

@@ -5,7 +5,7 @@ import pytest
 import torch
 from searches import sphere, step
 
-from cem import CEMConfig, CrossEntropyMethod, GenerationRecord, minimize
+from cem import CEMConfig, CrossEntropyMethod, GenerationRecord
 from cem.core.termination import STD, Termination
 
 
@@ -146,27 +146,17 @@ def test_a_collapse_on_a_slope_is_warned_of_once():
     assert ended(1, slope, generations=100, dim=3) == ((), [])
 
 
-@pytest.mark.parametrize("move", [1.0, 1.5])
-def test_the_move_of_a_collapse_is_that_of_one_generation_however_few_are_looked_at(move):
+def test_the_move_of_a_collapse_is_that_of_one_generation_however_few_are_looked_at():
     search = CrossEntropyMethod([0.0], 1.0, 100, maximize=False, config=CLASSIC_TENTH)
     termination = Termination(search.state.settings, search.state.std)
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        for generation in range(8, 120, 8):  # each is 0.9 times as wide as the one before it
-            width = torch.tensor([0.9**generation])
-            figures = (-generation, -generation, -generation, 0.0, width.item(), 0.0, 0.0)
-            mean = 10 * move * (1 - width)
-            termination.reasons(GenerationRecord(generation, *figures, mean=mean, std=width))
-    # On a slope the best tenth moves a generation by 1.75, and 0.7 times as far has collapsed.
-    assert [f"moves by {move} of it" in str(each.message) for each in warned] == [True] * (move > 1.23)
-
-
-@pytest.mark.parametrize("record_every", [4, 30])
-def test_a_collapse_is_warned_of_where_few_generations_are_looked_at(record_every):
-    options = {"population_size": 100, "seed": 1, "record_every": record_every, "config": CLASSIC_TENTH}
-    with pytest.warns(RuntimeWarning, match="the search has collapsed") as warned:
-        minimize(slope, torch.ones(3), 1.0, **options)
-    assert warned[0].filename == __file__
+    records = []
+    for generation in range(8, 120, 8):  # each is 0.9 times as wide as the one before it
+        width = torch.tensor([0.9**generation])
+        figures = (*[-generation] * 3, 0.0, width.item(), 0.0, 0.0)
+        records.append(GenerationRecord(generation, *figures, mean=10 * 1.5 * (1 - width), std=width))
+    with pytest.warns(RuntimeWarning, match="still moves by 1.5 of it") as warned:
+        list(map(termination.reasons, records))
+    assert (len(warned), warned[0].filename) == (1, __file__)
 
 
 def test_stop_says_the_same_when_asked_again_and_knows_target_and_budget():

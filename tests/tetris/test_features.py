@@ -217,7 +217,6 @@ def test_sets_with_heights_follow_the_width() -> None:
 
 def test_a_long_list_has_its_length_as_a_label() -> None:
     assert feature_label(", ".join(feature_names("dt"))) == "9 features"
-    assert feature_label("holes, wells") == "holes, wells"
 
 
 def test_features_can_be_listed() -> None:
