@@ -207,9 +207,9 @@ def test_processes_that_end_hang_or_raise_cost_their_candidate():
         assert (evaluate.failures, evaluate.evaluations, evaluate.best[1]) == (3, 6, 51)
         with pytest.raises(RuntimeError, match="number 0 of generation 1" if NOTES else "four"):
             evaluate(torch.tensor([[4.0]]), 1)
-    with evaluator(misbehave, workers=2) as evaluate:
-        with pytest.raises(KeyError, match="in misbehave" if NOTES else "three"):
-            evaluate(population[3:4], 0)
+    seen = "in misbehave" if NOTES else "three"
+    with evaluator(misbehave, workers=2) as evaluate, pytest.raises(KeyError, match=seen):
+        evaluate(population[3:4], 0)
 
 
 def test_a_stop_does_not_wait_for_a_process():
