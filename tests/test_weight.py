@@ -24,7 +24,7 @@ CEILINGS = {
     ("kernels", PYTHON): 17_600,
     ("kernels", NATIVE): 45_100,
     ("scripts", PYTHON): 20_900,
-    ("tests", PYTHON + NATIVE): 117_200,
+    ("tests", PYTHON + NATIVE): 118_000,
 }
 WORDS = 22_080  # of README and docs
 
