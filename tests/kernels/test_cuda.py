@@ -56,7 +56,7 @@ def fake_nvcc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeNvcc:
 
 
 def test_known_gpus_are_in_the_order_of_their_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels.loader.cuda, "answer", lambda *command: "sm_100\nsm_75")
+    monkeypatch.setattr(kernels.loader.cuda, "answer", lambda *_: "sm_100\nsm_75")
     assert known_architectures(Nvcc(Path("nvcc"), "13.0.88")) == ("sm_75", "sm_100")
 
 
