@@ -152,7 +152,7 @@ def test_the_move_of_a_collapse_is_that_of_one_generation_however_few_are_looked
     records = []
     for generation in range(8, 120, 8):  # 0.9 times as wide as the last, and a move of 1.5
         width = torch.tensor([0.9**generation])
-        figures = (*[-generation] * 3, 0.0, width.item(), 0.0, 0.0)
+        figures = (*[0.0] * 4, width.item(), 0.0, 0.0)
         records.append(GenerationRecord(generation, *figures, mean=15 * (1 - width), std=width))
     with pytest.warns(RuntimeWarning, match="still moves by 1.5 of it") as warned:
         list(map(termination.reasons, records))

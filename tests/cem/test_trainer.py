@@ -321,8 +321,7 @@ def test_a_fresh_run_does_not_mix_with_an_old_one(tmp_path):
 
 def test_saves_keep_the_interval_and_the_last_state_is_always_saved(tmp_path, monkeypatch):
     records = []  # one a second
-    clock = SimpleNamespace(monotonic=lambda: len(records))
-    monkeypatch.setattr("cem.run.trainer.time", clock)
+    monkeypatch.setattr("cem.run.trainer.time", SimpleNamespace(monotonic=lambda: len(records)))
     checkpointer = Checkpointer(tmp_path, interval_s=3)
     Trainer(make(), sphere, generations=7, callbacks=[records.append], checkpointer=checkpointer).run()
     assert list(checkpointer.paths()) == [7, 6, 3]
