@@ -24,7 +24,7 @@ CEILINGS = {
     ("kernels", PYTHON): 17_600,
     ("kernels", NATIVE): 45_100,
     ("scripts", PYTHON): 20_900,
-    ("tests", PYTHON + NATIVE): 117_700,
+    ("tests", PYTHON + NATIVE): 118_600,
 }
 WORDS = 22_080  # of README and docs
 

@@ -77,7 +77,7 @@ class IndependentDistribution:
     @property
     def is_discrete(self) -> bool:
         """Whether the components have a discrete distribution."""
-        return self.law.support.is_discrete  # type: ignore[union-attr, no-any-return]
+        return self.law.support.is_discrete  # type: ignore[union-attr]
 
     def sample(self, size: int, *, seed: int, generation: int = 0) -> Tensor:
         """Return N candidates, shape (N, d), which are a function of (seed, generation)."""

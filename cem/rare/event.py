@@ -14,8 +14,8 @@ from torch import Tensor
 
 from cem.core.checks import Seed, as_real, check_real, draw_seed, outside
 from cem.core.evaluation import call_with_copies
-from cem.evaluate import Evaluator, Workers
 from cem.rare.distributions import IndependentDistribution
+from cem.run.evaluator import Evaluator, Workers
 from kernels.support.checks import check_integer
 
 _Member = TypeVar("_Member", bound=IndependentDistribution)

@@ -5,12 +5,21 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from enum import IntEnum
 from typing import Any
 
 from kernels.support import ranks
 from kernels.support.ranks import Interrupted as Interrupted
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Due(IntEnum):
+    """Whether a process has to end; ranks agree on the greatest of theirs."""
+
+    NO = 0
+    BY_DEADLINE = 1
+    BY_REQUEST = 2
 
 
 class StopRequest:
@@ -53,12 +62,14 @@ class StopRequest:
 
     @property
     def own_reason(self) -> tuple[int, int]:
-        """Why this process has to end: 2 by request, 1 by deadline, 0 not at all; and its signal, or 0."""
-        return 2 if self.requested else 1 if self.expired else 0, self.signum or 0
+        """Why this process has to end, a ``Due``, and the number of its signal, or 0."""
+        if self.requested:
+            return Due.BY_REQUEST, self.signum or 0
+        return Due.BY_DEADLINE if self.expired else Due.NO, 0
 
     @property
     def due(self) -> tuple[int, int]:
-        """``own_reason``; of ranks that share the work that of any, once ``run_collective`` knows."""
+        """``own_reason``; with ranks that share the work that on which they agreed in ``run_collective``."""
         return self._agreed if ranks.count() > 1 else self.own_reason
 
     def agree(self, reason: int, signum: int) -> None:
@@ -82,7 +93,7 @@ class StopRequest:
     def __enter__(self) -> StopRequest:
         if threading.current_thread() is threading.main_thread():
             ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN  # by nohup
-            numbers = _SIGNALS[:2] if ignored else _SIGNALS
+            numbers = SIGNALS[:2] if ignored else SIGNALS
             self._previous = {number: signal.signal(number, self._handle) for number in numbers}
         return self
 

@@ -18,7 +18,7 @@ from cem.optimizer import CrossEntropyMethod
 from cem.run import ranks
 from cem.run.callbacks import Callback, RunPlan, as_callbacks
 from cem.run.checkpoint import Checkpointer, CheckpointError
-from cem.run.stopping import Interrupted, StopRequest
+from cem.run.stopping import Due, Interrupted, StopRequest
 from kernels.support.checks import check_integer
 
 GRACE_SECONDS = 1.0  # a stopped run waits so long for the results of a generation that is queued
@@ -222,10 +222,10 @@ class Trainer:
             return "finished"
         if self._failures >= MOST_FAILURES:
             return "failed"
-        why, signum = self.stop.due
-        if why == 2:
+        due, signum = self.stop.due
+        if due == Due.BY_REQUEST:
             return "signal" if signum else "requested"
-        return "time_limit" if why else None
+        return "time_limit" if due == Due.BY_DEADLINE else None
 
     def _advance(self) -> list[_Queued]:
         """Run the generations of a record, or of several in one graph."""
@@ -284,7 +284,7 @@ class Trainer:
         if saver is not None and time.monotonic() - self._saved_at >= saver.interval_s:
             self._save()
             self._saved_at = time.monotonic()
-        by_callback = self.stop.due == (2, 0) and due[0] < 2
+        by_callback = self.stop.due == (Due.BY_REQUEST, 0) and due[0] != Due.BY_REQUEST
         if by_callback or self._failures >= MOST_FAILURES:
             raise Interrupted("the run ends with this generation")
 
@@ -295,7 +295,7 @@ class Trainer:
         nap = _SHORTEST_NAP
         while not snapshot.ready:
             now = time.monotonic()
-            if self._give_up_at is None and self.stop.due[0] == 2:
+            if self._give_up_at is None and self.stop.due[0] == Due.BY_REQUEST:
                 self._give_up_at = now + GRACE_SECONDS
             if self._give_up_at is not None and now >= self._give_up_at:
                 raise Interrupted("the grace time is over")

@@ -17,9 +17,9 @@ from cem.core.backend import mix_seed
 from cem.core.bounds import check_bounds
 from cem.core.checks import as_real, check_real, outside
 from cem.core.reasons import Reason
-from cem.evaluate import Evaluator
 from cem.optimizer import CrossEntropyMethod
 from cem.run import ranks
+from cem.run.evaluator import Evaluator
 from cem.run.stopping import StopRequest
 from cem.search.history import History
 from cem.search.plan import LEAST_GENERATIONS, Plan

@@ -16,10 +16,10 @@ from cem.core.bounds import ends_of
 from cem.core.checks import as_real, check_real, draw_seed
 from cem.core.config import CEMConfig
 from cem.core.variance_schedule import describe_callable
-from cem.evaluate import WithArguments
 from cem.optimizer import CrossEntropyMethod
 from cem.run.code_digest import digest_code
 from cem.run.constraints import Constrained, Constraints
+from cem.run.evaluator import WithArguments
 from cem.search.restarts import Bipop, RestartPolicy
 from cem.space import Named, Space
 from kernels.support.checks import check_flags, check_integer

@@ -17,11 +17,11 @@ from cem.core.reasons import Reason
 from cem.core.snapshot import GenerationRecord
 from cem.core.state import with_integers
 from cem.core.termination import Termination
-from cem.evaluate import Evaluator
 from cem.optimizer import CrossEntropyMethod
 from cem.run import ranks
 from cem.run.callbacks import Callback, MetricsWriter, ProgressBar, as_callbacks
 from cem.run.checkpoint import Checkpointer
+from cem.run.evaluator import Evaluator
 from cem.run.stopping import Interrupted, StopRequest
 from cem.run.trainer import MOST_FAILURES, Trainer
 from cem.search.history import History, parse_record
@@ -128,7 +128,7 @@ class Search:
         if ranks.count() > 1:
             objective = ranks.shared(objective, session.stop)
         if options["asynchronous"]:
-            objective = session.evaluator.in_any_order(optimizer)
+            objective = session.evaluator.in_any_order(optimizer.ask)
         is_in_order = not options["asynchronous"] or objective is session.evaluator  # one worker is
         if is_in_order and is_first and not (options["graph"] or has_constraints):
             candidate = _as_candidate(optimizer, start[0], plan.first)

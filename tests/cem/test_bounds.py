@@ -137,3 +137,4 @@ def test_by_transform_a_start_on_a_face_begins_half_a_standard_deviation_inside(
         assert float(make([start], std, 10, 0.0, 100.0, "transform").mean) == pytest.approx(
             expected, rel=1e-5
         )
+    assert float(make([50.0], 999.0, 10, 0.0, 100.0, "transform").std) == 50.0  # it fills the box

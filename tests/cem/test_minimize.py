@@ -620,6 +620,9 @@ def test_a_small_search_may_use_half_as_much_as_the_last_large_one():
     assert again.scale != small.scale
     searches.append(ended(8, 700, is_large=False))
     assert policy.next_attempt(searches, 2900, 1) == Attempt(32, 2900)
+    searches.append(ended(32, 2000))
+    sizes = {policy.next_attempt(searches, 900, seed).population_size for seed in range(99)}
+    assert (min(sizes), max(sizes)) == (8, 15)  # below half of 32
 
 
 def test_the_policy_of_restarts_can_be_exchanged():

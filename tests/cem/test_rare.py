@@ -14,6 +14,7 @@ from torch import Tensor
 from cem import RareEvent, rare_event_probability
 from cem.rare import Bernoulli, Exponential, Family, Normal, Poisson, Weibull
 from cem.rare.distributions import uniform_noise
+from cem.rare.event import _Draw, _next_elites
 from kernels.ops.philox import philox4x32, split64
 
 MEANS = (0.25, 0.4, 0.1, 0.3, 0.2)
@@ -133,7 +134,16 @@ def test_a_level_out_of_reach_ends_with_what_was_found(
     assert why in found.message == str(warned[0].message)
     assert warned[0].filename == __file__
     if isinstance(family, Bernoulli):
-        assert found.interval == pytest.approx((0.0, 1e-4), rel=0.1)  # P(score >= 4)
+        assert found.interval[0] == 0.0
+        assert 1e-4 < found.interval[1] < 1.1e-4  # above P(score >= 4)
+
+
+def test_a_tenth_of_the_scores_and_the_level_itself_are_elites() -> None:
+    scores = torch.arange(1.0, 1001.0)
+    draw = _Draw(scores.unsqueeze(1), scores, torch.zeros(1000))
+    elites = _next_elites(lambda: draw, -math.inf, 2000.0)
+    assert elites is not None
+    assert (elites.level, len(elites.x)) == (900.0, 101)
 
 
 def test_an_infinite_score_reaches_every_level() -> None:

@@ -5,7 +5,7 @@ import pytest
 import torch
 from searches import sphere, step
 
-from cem import CEMConfig, CrossEntropyMethod, GenerationRecord, minimize
+from cem import CEMConfig, CrossEntropyMethod, GenerationRecord
 from cem.core.termination import STD, Termination
 
 
@@ -21,12 +21,14 @@ def reasons(
     every=1,
     earlier=None,
     constrained=False,
+    xtol=0.0,
+    **changes,
 ):
     """The reasons after each generation of the best values of a search, or after every few."""
-    config = CEMConfig.cma("diagonal")
+    config = CEMConfig.cma("diagonal", **changes)
     search = CrossEntropyMethod([0.0] * dim, 1.0, population_size, maximize=maximize, config=config)
     termination = Termination(
-        search.state.settings, search.state.std, target, earlier=earlier, constrained=constrained
+        search.state.settings, search.state.std, target, earlier=earlier, xtol=xtol, constrained=constrained
     )
     sign = -1.0 if maximize else 1.0
     best, found = math.inf, []
@@ -34,8 +36,8 @@ def reasons(
         best = min(best, sign * value)
         worst = value + sign if threshold is None else threshold
         if generation % every == 0:
-            width = torch.full((dim,), std)
-            numbers = (generation, sign * best, value, value, worst, std, 0.0, 0.0)
+            width = torch.tensor(std).expand(dim)
+            numbers = (generation, sign * best, value, value, worst, width.mean().item(), 0.0, 0.0)
             found.append(termination.reasons(GenerationRecord(*numbers, mean=width, std=width)))
     return found
 
@@ -54,6 +56,13 @@ def test_a_target_is_reached_when_the_best_is_as_good(maximize, reached):
 def test_a_search_of_no_width_ends():
     assert reasons([1.0], std=2 * STD) == [()]
     assert reasons([1.0], std=0.5 * STD) == [("std",)]
+    assert reasons([1.0], std=0.51, relative_std_floor=0.5) == [()]
+    assert reasons([1.0], std=0.5, relative_std_floor=0.5) == [("std",)]
+
+
+def test_a_precision_is_asked_of_every_parameter():
+    assert reasons([1.0], std=[0.1, 0.1, 0.3], xtol=0.2) == [()]
+    assert reasons([1.0], std=[0.1, 0.1, 0.1], xtol=0.2) == [("xtol",)]
 
 
 @pytest.mark.parametrize(
@@ -137,11 +146,16 @@ def test_a_collapse_on_a_slope_is_warned_of_once():
     assert ended(1, slope, generations=100, dim=3) == ((), [])
 
 
-@pytest.mark.parametrize("record_every", [4, 30])
-def test_a_collapse_is_warned_of_where_few_generations_are_looked_at(record_every):
-    options = {"population_size": 100, "seed": 1, "record_every": record_every, "config": CLASSIC_TENTH}
-    with pytest.warns(RuntimeWarning, match="the search has collapsed") as warned:
-        minimize(slope, torch.ones(3), 1.0, **options)
+def test_the_move_of_a_collapse_is_that_of_one_generation_however_few_are_looked_at():
+    search = CrossEntropyMethod([0.0], 1.0, 100, maximize=False, config=CLASSIC_TENTH)
+    termination = Termination(search.state.settings, search.state.std)
+    records = []
+    for generation in range(8, 120, 8):  # 0.9 times as wide as the last, and a move of 1.5
+        width = torch.tensor([0.9**generation])
+        figures = (*[0.0] * 4, width.item(), 0.0, 0.0)
+        records.append(GenerationRecord(generation, *figures, mean=15 * (1 - width), std=width))
+    with pytest.warns(RuntimeWarning, match="still moves by 1.5 of it") as warned:
+        list(map(termination.reasons, records))
     assert warned[0].filename == __file__
 
 

@@ -11,6 +11,7 @@ import os
 import signal
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -318,10 +319,12 @@ def test_a_fresh_run_does_not_mix_with_an_old_one(tmp_path):
         Trainer(make(), sphere, generations=4, checkpointer=Checkpointer(tmp_path)).run()
 
 
-def test_saves_keep_the_interval_and_the_last_state_is_always_saved(tmp_path):
-    checkpointer = Checkpointer(tmp_path, interval_s=1000)
-    Trainer(make(), sphere, generations=5, checkpointer=checkpointer).run()
-    assert list(checkpointer.paths()) == [5]
+def test_saves_keep_the_interval_and_the_last_state_is_always_saved(tmp_path, monkeypatch):
+    records = []  # one a second
+    monkeypatch.setattr("cem.run.trainer.time", SimpleNamespace(monotonic=lambda: len(records)))
+    checkpointer = Checkpointer(tmp_path, interval_s=3)
+    Trainer(make(), sphere, generations=7, callbacks=[records.append], checkpointer=checkpointer).run()
+    assert list(checkpointer.paths()) == [7, 6, 3]
 
 
 def test_rates_are_those_of_a_generation_where_a_record_is_of_several():

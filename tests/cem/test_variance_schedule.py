@@ -1,7 +1,7 @@
 import pytest
 
 from cem import describe_variance_schedule, parse_variance_schedule
-from cem.core.variance_schedule import NamedSchedule
+from cem.core.variance_schedule import NamedSchedule, extend_table
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,7 @@ def test_a_variance_that_is_none_is_refused():
 
 def test_a_custom_schedule_is_described_by_its_qualified_name():
     assert describe_variance_schedule(parse_variance_schedule).endswith(".parse_variance_schedule")
+
+
+def test_a_constant_variance_is_that_of_all_generations():
+    assert extend_table([], NamedSchedule("constant", (2.5,)), 3) == [2.5]  # the last one holds

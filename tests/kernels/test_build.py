@@ -14,6 +14,7 @@ import torch
 
 import kernels.loader.extension as extension_module
 from kernels import BuildError, CompilerMissingError, Extension
+from kernels.loader.compile import _SHOWN_LINES, _excerpt
 from kernels.loader.cuda import Nvcc
 from kernels.loader.toolchain import Compiler, find_compiler, find_torch
 
@@ -193,6 +194,11 @@ def test_a_failing_compile_shows_the_first_error(cache_folder: Path, write_libra
         write_library(top=errors).build()
     assert "number 59" not in str(caught.value)
     assert leftovers(cache_folder) == set()
+
+
+def test_an_error_at_the_end_is_shown_with_what_leads_to_it() -> None:
+    lines = [*(f"note {number}" for number in range(99)), "error: none"]
+    assert _excerpt("\n".join(lines)).splitlines() == lines[-_SHOWN_LINES:]
 
 
 def test_sources_that_change_during_the_build_are_not_cached(

@@ -108,12 +108,9 @@ def test_the_folder_is_the_variable_then_xdg_then_home(
 
 def test_nothing_is_built_or_loaded_where_others_can_write(cache_folder: Path, write_library: Write) -> None:
     before = os.umask(0)
-    library = write_library().build()
+    write_library().build()
     os.umask(before)
     assert write_library().find()
-    library.chmod(0o777)
-    assert not write_library().find()
-    library.chmod(0o755)
     cache_folder.chmod(0o777)
     assert not write_library().find()
     refused = "can be written by others: .*chmod go-w it, or set CEM_TETRIS_CACHE"
@@ -281,6 +278,14 @@ def test_a_library_that_a_group_or_others_can_write_is_not_loaded(tmp_path: Path
             assert cache.objection(library) == f"is not loaded, for {path} can be written by others"
         path.chmod(mode)
         assert cache.objection(library) == ""
+
+
+def test_a_library_appears_after_its_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "built.so").touch()
+    appeared: list[Path] = []
+    monkeypatch.setattr(os, "replace", lambda path, target: appeared.append(target))
+    cache.install(tmp_path / "built.so", {}, tmp_path / "a.so")
+    assert appeared == [tmp_path / "a.json", tmp_path / "a.so"]
 
 
 def test_what_builds_left_that_were_killed_long_ago_is_removed(tmp_path: Path) -> None:

@@ -137,6 +137,13 @@ def test_failed_candidates_rank_last_and_move_nothing() -> None:
     assert record.tolist() == [-INF, -INF, -INF, 3.0, 0.0]
 
 
+def test_the_unbiased_std_of_one_elite_stays() -> None:
+    _, candidates, distribution, *state = problem((), 2, 3)
+    given = torch.tensor([NAN, 1.0]), candidates, distribution, *state
+    moved, *_ = cem_update_reference(*given, 2, maximize=False, variance_about="new_mean_unbiased")
+    assert_same((moved[0], moved[1]), (candidates[1], distribution[1]))
+
+
 def test_a_dimension_whose_elites_are_not_finite_stays() -> None:
     fitness, candidates, distribution, *state = problem()
     candidates[:, 1] = INF

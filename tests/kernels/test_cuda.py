@@ -55,6 +55,11 @@ def fake_nvcc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeNvcc:
     return write
 
 
+def test_known_gpus_are_in_the_order_of_their_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels.loader.cuda, "answer", lambda *_: "sm_100\nsm_75")
+    assert known_architectures(Nvcc(Path("nvcc"), "13.0.88")) == ("sm_75", "sm_100")
+
+
 def test_nvcc_of_cuda_home_comes_before_path_and_packages(
     fake_nvcc: FakeNvcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernels.ops.philox import philox4x32, split64
+from kernels.ops.philox import philox4x32, signed64, split64
 
 KNOWN_ANSWERS = [  # counter, key, result: the philox4x32 10 lines of Random123's kat_vectors
     ("00000000 00000000 00000000 00000000", "00000000 00000000", "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
@@ -26,6 +26,7 @@ def test_known_answers() -> None:
 
 def test_split64_puts_the_low_word_first() -> None:
     assert split64(0x299F31D0A4093822) == (0xA4093822, 0x299F31D0)
+    assert list(map(signed64, (2**63 - 1, 2**63))) == [2**63 - 1, -(2**63)]
 
 
 def test_what_does_not_fit_is_refused() -> None:

@@ -16,6 +16,7 @@ import pytest
 import torch
 from measure import (
     coco,
+    env,
     equality,
     provenance,
     reproduce,
@@ -164,7 +165,9 @@ def test_the_ways_to_draw_are_timed_by_dimension_and_drawn(script: Script, tmp_p
         "d, one noise value for all dimensions",
     ]
     assert [[row.split()[0] for row in rows] for _, _, *rows in tables] == [["10", "30"]] * 2
-    assert all(row.split()[2] == "(1.00)" for _, _, *rows in tables for row in rows)
+    for row in (row for _, _, *rows in tables for row in rows):
+        times = [float(cell.strip("()").replace(",", "")) for cell in row.split()[1:]]
+        assert times[1::2] == pytest.approx([time / times[0] for time in times[::2]], rel=0.2)
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
@@ -284,12 +287,12 @@ def test_the_gap_of_a_noisy_function_is_that_without_the_noise() -> None:
 
 def test_constraints_are_evaluated_with_the_objective_and_what_violates_them_does_not_count() -> None:
     pytest.importorskip("cocoex")
-    objective = coco.Objective("bbob-constrained", 2, 1, 41, [2])
+    objective = coco.Objective("bbob-constrained", 2, 1, 41, [1, 2])
     inside, outside = objective.start, 2.0 * coco._optimal(objective._problem) - objective.start
     for x in (inside, outside):
         assert (objective.constraints(x) <= 0).all() == (x is inside)
         objective.one(x)
-    assert objective.best[2] == objective.one(inside) - objective._optimum
+    assert objective.best[1] == objective.best[2] == objective.one(inside) - objective._optimum
     with pytest.raises(coco.Spent):
         objective.one(inside + 1.0)
 
@@ -362,6 +365,23 @@ def test_times_are_in_microseconds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(timing, "_wake", lambda: None)
     assert timing.latency_times({"call": call}, Plan(1, 1, 0))["call"]["mean"] == pytest.approx(4.0)
+    spread = {"median": 4.0, "mean": 20.0, "least": 3.0, "most": 5.0, "calls": 6}  # medians of rounds
+    assert timing._summary([[1.0, 5.0, 9.0], [2.0, 3.0, 100.0]]) == spread
+
+
+def test_a_step_that_begins_a_game_places_no_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    games = SimpleNamespace(
+        single_action_space=SimpleNamespace(n=4),
+        reset=lambda seed: None,
+        step=lambda actions: (None, None, np.array([True, False]), None, None),
+    )
+    monkeypatch.setattr(env.gymnasium, "make_vec", lambda *_, **options: games)
+    assert env.make_course("env", 2).play(3) == 3 * 2 - 3
+
+
+def test_an_interval_of_three_percent_needs_61_million_decisions_of_a_score_of_4300() -> None:
+    # (1.96 * 1.03 / 0.03)^2 games of 4,300 lines, 2.5 decisions a line, and a quarter more.
+    assert reproduce.decisions_for("dt20", "10x10", 0.03) == 61_000_000
 
 
 def test_a_figure_is_placements_a_second_or_microseconds_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -376,6 +396,7 @@ def test_a_figure_is_placements_a_second_or_microseconds_for_one(monkeypatch: py
     measured = rollout.measure_courses(courses, repeats=3, seconds=0.1)
     assert list(measured.figures.values()) == pytest.approx([4000, 250])
     assert measured.data["ranges"]["True"] == pytest.approx([250, 250])
+    assert clock[0] == pytest.approx(2 * (2 * 0.002 + 3 * 0.1))
 
 
 def test_shares_of_targets_have_the_spread_of_instances() -> None:

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from tetris.game.decisions import landing_row, place
-from tetris.game.feature_sets import feature_names
+from tetris.game.feature_sets import feature_label, feature_names
 from tetris.game.features import AfterState, column_heights, feature_values
 from tetris.game.pieces import PIECES
 from tetris.game.rules import Rules
@@ -213,6 +213,10 @@ def test_sets_with_heights_follow_the_width() -> None:
     assert len(feature_names("dt_step_pairs", 6)) == 33 + 6 + 5 + 5 * 6 + 4 * 48
     assert len(feature_names("dt_step_pairs")) == 490
     assert feature_names("bertsekas", 4)[3:5] == ("column_height_3", "height_difference_0")
+
+
+def test_a_long_list_has_its_length_as_a_label() -> None:
+    assert feature_label(", ".join(feature_names("dt"))) == "9 features"
 
 
 def test_features_can_be_listed() -> None:

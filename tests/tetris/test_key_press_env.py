@@ -53,6 +53,8 @@ def test_gravity_acts_after_every_nth_step_and_brings_the_piece_to_rest() -> Non
         lowest.append(int(np.flatnonzero(observation["falling"].any(axis=1))[0]))
     assert lowest == [4, 4, 3, 3, 3, 2, 2, 2, 1, 1, 1, 0, 0, 0, 4]
     assert env.rows == (0b110000, 0b110000)
+    assert env.step(NOTHING)[0]["since_gravity"] == 1
+    assert env.reset()[0]["since_gravity"] == 0
 
 
 def test_gravity_does_not_pull_a_piece_that_has_just_appeared() -> None:

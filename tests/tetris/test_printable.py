@@ -63,12 +63,14 @@ def test_labels_of_progress_are_text(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("kernels.support.progress.LOG_SECONDS", 0.0)
-    with progress(desc=HOSTILE, total=2) as bar:
-        bar.update()
+    for length in ({"total": 2}, {"unit": " steps"}):
+        with progress(desc=HOSTILE, **length) as bar:
+            bar.update()
     error = capsys.readouterr().err
     assert "</script>" in error
     assert not CONTROL.search(error)
-    assert [line.rpartition(": ")[2] for line in error.splitlines()] == ["0% after 00:00", "50% after 00:00"]
+    done = [line.rpartition(": ")[2].removesuffix(" after 00:00") for line in error.splitlines()]
+    assert done == ["0%", "50%", "0 steps", "1 steps"]
 
 
 def test_a_replay_of_a_hostile_name_is_watched(tmp_path: Path, script: Callable[..., Any]) -> None:

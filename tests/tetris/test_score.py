@@ -26,13 +26,6 @@ def test_chi2_quantiles_are_the_tabulated_ones(probability: float, degrees: int,
     assert chi2_quantile(probability, degrees) == pytest.approx(value, abs=5.001e-4)
 
 
-def test_chi2_with_many_degrees_is_nearly_normal() -> None:
-    degrees = 2_000_000
-    assert (chi2_quantile(0.975, degrees) - degrees) / math.sqrt(2 * degrees) == pytest.approx(
-        1.959964, abs=2e-3
-    )
-
-
 def test_score_of_ten_games() -> None:
     score = Score(lines=1000, games=10, decisions=2600)
     low, high = score.ci95
@@ -49,29 +42,8 @@ def test_score_where_no_game_has_ended_has_a_lower_bound_alone() -> None:
     assert high is None
 
 
-@pytest.mark.parametrize("mean", [4.0, 9.0, 40.0])
-def test_interval_of_a_fixed_length_covers_the_mean_at_least_95_times_in_a_hundred(mean: float) -> None:
-    # Exact: the games that end in 1000 lines are Poisson, and every number of them is looked at.
-    lines_per_game, covered = 1000 / mean, 0.0
-    for games in range(150):
-        low, high = Score(1000, games, 0).ci95
-        if low <= lines_per_game and (high is None or lines_per_game <= high):
-            covered += math.exp(games * math.log(mean) - mean - math.lgamma(games + 1))
-    assert covered >= 0.95
-
-
 def test_dispersion_divides_the_counts() -> None:
     assert Score(1000, 10, 2600, 0.5).ci95 == Score(2000, 20, 5200).ci95
-
-
-@pytest.mark.parametrize(("spread", "expected"), [(0.2, 0.2), (1.0, 1.0), (3.0, 3.0)])
-def test_dispersion_is_the_variance_between_streams(spread: float, expected: float) -> None:
-    # 4000 streams of 100 games: standard deviation 2.2 %.
-    generator = torch.Generator().manual_seed(2)
-    games = (100 + 10 * spread**0.5 * torch.randn(4000, generator=generator)).round().long()
-    counts = torch.stack([torch.full_like(games, 1000), games], dim=1)
-    assert dispersion(counts) == pytest.approx(expected, rel=0.11)
-    assert dispersion(counts.flip(0)) == dispersion(counts)
 
 
 def test_dispersion_of_thirty_streams_by_hand() -> None:
@@ -79,5 +51,5 @@ def test_dispersion_of_thirty_streams_by_hand() -> None:
     counts = torch.tensor([[10, 1]] * 28 + [[10, 2], [10, 0]])
     student, normal = 2.04523, 1.95996  # 97.5 % quantiles, the first with 29 degrees of freedom
     expected = (2 * 30 / 29 * (student / normal) ** 2 + 1) / (30 + 1)
-    assert dispersion(counts) == pytest.approx(expected, rel=1e-3)
+    assert dispersion(counts) == dispersion(counts.flip(0)) == pytest.approx(expected, rel=1e-3)
     assert dispersion(counts[:3]) == 1.0

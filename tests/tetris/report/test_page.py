@@ -135,7 +135,9 @@ def test_scores_of_those_who_know_the_next_piece_stand_apart(run: RunRecord) -> 
 
 def test_estimates_stand_in_the_table_and_the_tile_of_their_board(tmp_path: Path) -> None:
     run = load_run(make_run(tmp_path / "mine", estimated=True))
+    assert ["estimates" in score for score in run.scores] == [False] * 3 + [True] * 3
     page = report_page([run])
+    assert "<h1>364 M lines per game on 10x20" in page  # the last board, as its own has no score
     header, *table = rows(page, "Board 10x20, published rule, pieces uniform")
     assert header[-3:-1] == ["from", "decisions"]
     assert [row[:3] for row in table] == [

@@ -59,6 +59,11 @@ def test_a_change_of_the_folder_changes_the_page(server: ReportServer, run: Path
     _, after, page = ask(server)
     assert after != before
     assert "4 of 3 generations" in page
+    versions = []
+    for nanoseconds in (1, 2):
+        os.utime(metrics, ns=(0, nanoseconds))
+        versions.append(ask(server)[1])
+    assert versions[0] != versions[1]
 
 
 def test_a_run_that_cannot_be_read_is_waited_for(server: ReportServer, run: Path) -> None:

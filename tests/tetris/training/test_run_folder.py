@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -36,6 +37,9 @@ def test_a_damaged_line_of_the_metrics_is_named(tmp_path: Path) -> None:
     first, *others = metrics.read_text().splitlines()
     metrics.write_text("\n".join([first, "", *others, ""]))
     with pytest.raises(ValueError, match=r"metrics.jsonl: line 2: Expecting value"):
+        load_run(path)
+    metrics.write_text(json.dumps({**json.loads(first), "lines": True}) + "\n")
+    with pytest.raises(ValueError, match=r"line 1: lines: expected a whole number, got True"):
         load_run(path)
 
 

@@ -18,7 +18,17 @@ from engine_games import few_features, weights_for
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cem import StopRequest, maximize
-from tetris import LinearController, Policy, Rollout, RolloutResult, Rules, Streams, rollout, split_rollout
+from tetris import (
+    LinearController,
+    Policy,
+    Rollout,
+    RolloutResult,
+    Rules,
+    SplitResult,
+    Streams,
+    rollout,
+    split_rollout,
+)
 from tetris.play.splitting import SplitRollout
 from tetris.training import training as _training
 from tetris.training.objective import LinesPerGame, lines_per_game, piece_seed, run_objective, unit_length
@@ -47,6 +57,8 @@ def test_fitness_is_lines_per_game_and_half_a_game_where_none_ended() -> None:
     fitness = lines_per_game(RolloutResult(lines, games, decisions))
     assert fitness.tolist() == [4.0, 14.0, 0.0, 0.0]
     assert fitness.dtype == torch.float64
+    endless = SplitResult(lines, games, decisions, fitness, fitness + math.inf, games > 0)
+    assert lines_per_game(endless).tolist() == [1e12] * 4
 
 
 def test_weights_are_scaled_to_length_1_and_zero_stays() -> None:
@@ -113,6 +125,7 @@ def test_a_generation_is_recorded_under_these_names(tmp_path: Path) -> None:
     assert [type(first[name]) for name in ("learned_mean_fitness", "lines", "games", "decisions")] == [
         *(float, int, int, int)
     ]
+    assert [first[name] for name in ("stage", "board_width", "board_height")] == [1, 5, 6]
     assert first["decisions"] == 4 * 2 * 20
     assert first["decisions/s"] == first["decisions"] / first["seconds"]
     assert first["lines/s"] == first["lines"] / first["seconds"]

@@ -14,8 +14,9 @@ from pseudo_terminal import ESCAPES, Pty
 from sample_scenes import sample_scenes
 
 from tetris import Rules, published
+from tetris.record.explanation import Explanation, explain
 from tetris.view.game_view import Scene, scene_kinds
-from tetris.view.terminal import Terminal, is_interactive, parse_keys, screen
+from tetris.view.terminal import Terminal, explanation_lines, is_interactive, parse_keys, screen
 from tetris.view.watcher import Watcher
 
 RULES = Rules(6, 6)
@@ -104,12 +105,14 @@ class Keyboard:
     def __init__(self, *keys: str) -> None:
         self.waiting = [*keys, "q"]
         self.panels: list[list[str]] = []
+        self.explanations: list[Explanation | None] = []
 
     def keys(self, seconds: float) -> list[str]:
         return [self.waiting.pop(0)]
 
-    def show(self, scene: Scene, kinds: object, panel: list[str], *more: object) -> None:
+    def show(self, scene: Scene, kinds: object, panel: list[str], why: Explanation | None, *_: str) -> None:
         self.panels.append(panel)
+        self.explanations.append(why)
 
 
 def test_keys_change_the_speed_by_a_step_and_the_panel_counts_the_game_that_ends() -> None:
@@ -122,3 +125,15 @@ def test_keys_change_the_speed_by_a_step_and_the_panel_counts_the_game_that_ends
         f"lines {last.lines}   this game {last.lines}",
         f"pieces {last.pieces}   games over 1",
     ]
+
+
+def test_each_placement_has_an_explanation_of_its_own() -> None:
+    keyboard, player, both = Keyboard(".", "."), DT20.player(RULES), sample_scenes(RULES, 2)
+    Watcher(cast("Terminal", keyboard), iter(both), player, [], 1.0).run()
+    assert keyboard.explanations[-1] == explain(both[1].rows, both[1].after, player)
+
+
+def test_the_most_decisive_features_come_first_and_those_without_room_are_counted() -> None:
+    found = Explanation(("a", "b", "c"), (1.0, 2.0, 3.0), (0.5, -2.0, 1.0), -1.5, None)
+    for room, words in ((5, ["b", "c", "a"]), (4, ["b", "2"])):
+        assert [line.split()[0] for line in explanation_lines(found, room)] == ["margin", "value", *words]

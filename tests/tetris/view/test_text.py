@@ -45,5 +45,5 @@ def test_half_blocks_hold_two_pixels_each() -> None:
 
 
 def test_a_count_of_one_is_singular_and_a_small_file_is_in_bytes() -> None:
-    assert (counted(1, "line"), counted(1200, "line")) == ("1 line", "1,200 lines")
-    assert (file_size(999), file_size(1000)) == ("999 bytes", "1 kB")
+    assert [counted(count, "line") for count in (0, 1, 1200)] == ["0 lines", "1 line", "1,200 lines"]
+    assert [file_size(size) for size in (999, 1000, 123_456)] == ["999 bytes", "1 kB", "123 kB"]

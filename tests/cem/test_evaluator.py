@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from cem import CheckpointError, Evaluation, Float, Interrupted, StopRequest, minimize
-from cem.evaluate import Evaluator
+from cem.run.evaluator import Evaluator
 
 NOTES = hasattr(Exception, "add_note")  # Python 3.11
 POPULATION = torch.tensor([[0.0, 1.0], [2.0, 1.0], [3.0, -1.0]])
@@ -207,6 +207,9 @@ def test_processes_that_end_hang_or_raise_cost_their_candidate():
         assert (evaluate.failures, evaluate.evaluations, evaluate.best[1]) == (3, 6, 51)
         with pytest.raises(RuntimeError, match="number 0 of generation 1" if NOTES else "four"):
             evaluate(torch.tensor([[4.0]]), 1)
+    seen = "in misbehave" if NOTES else "three"
+    with evaluator(misbehave, workers=2) as evaluate, pytest.raises(KeyError, match=seen):
+        evaluate(population[3:4], 0)
 
 
 def test_a_stop_does_not_wait_for_a_process():
@@ -339,8 +342,8 @@ def test_a_journal_counts_a_failure_once_and_spares_no_other_candidate(tmp_path)
 
 
 def test_one_worker_whose_time_is_limited_is_a_process():
-    with evaluator(misbehave, workers=1, timeout_s=1.0) as evaluate:
-        assert evaluate.workers == 1
+    with evaluator(misbehave, workers=1, timeout_s=0.5) as evaluate:
+        assert evaluate(torch.tensor([[2.0]]), 0).fitness.isnan()
 
 
 def test_a_function_may_change_its_array_and_a_restart_takes_no_candidate_of_the_search_before():

@@ -1,0 +1,84 @@
+"""The candidates evaluated one by one, in a file: a search that is resumed does not evaluate them again."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cem.run.checkpoint import CheckpointError, check_same_run
+from kernels.support.files import check_own
+
+_FIELDS = ("generation", "index", "x", "fitness")
+
+
+class Journal:
+    """Evaluations in the order in which they ended, a line of JSON each; the fitness of a failed one is null.
+
+    Attributes:
+        known: Candidate and fitness by generation and index, of the generations that no checkpoint has.
+        values: The fitness of all candidates; None for one that failed.
+    """
+
+    def __init__(self, path: Path, search: Mapping[str, Any], generation: int) -> None:
+        """Read a file, if there is one, and open it to append; its first line is ``search``.
+
+        Raises:
+            CheckpointError: If the file is of another search.
+            ValueError: If a line is no evaluation.
+        """
+        self.known: dict[tuple[int, int], tuple[list[float], float | None]] = {}
+        self.values: list[float | None] = []
+        check_own(path)
+        content = path.read_bytes() if path.exists() else b""
+        complete = content[: content.rfind(b"\n") + 1]  # the last line may be torn
+        first, *lines = complete.splitlines() or [b""]
+        expected = json.dumps(search).encode()
+        if complete:
+            _check_search(path, expected, first)
+        for line in lines:
+            try:
+                number, index, x, value = (json.loads(line)[name] for name in _FIELDS)
+                fitness = None if value is None else float(value)
+            except (ValueError, TypeError, KeyError) as error:
+                raise ValueError(f"{path}: expected an evaluation, got {line!r}") from error
+            self.values.append(fitness)
+            if number >= generation:
+                self.known[number, index] = x, fitness
+        self._unused = {tuple(x) for x, _ in self.known.values()}
+        self._file = path.open("ab")
+        self._file.truncate(len(complete))
+        if not complete:
+            self._file.write(expected + b"\n")
+
+    def take(self, candidate: Any) -> bool:
+        """Return whether the file has a candidate; the second time it is asked for it has not."""
+        x = tuple(candidate.tolist())
+        if x not in self._unused:
+            return False
+        self._unused.remove(x)
+        return True
+
+    def write(self, generation: int, index: int, candidate: Any, fitness: float | None) -> None:
+        """Append an evaluation, so that it outlives this process."""
+        value = fitness
+        if fitness is not None and not math.isfinite(fitness):
+            value = str(fitness)  # type: ignore[assignment]  # JSON has neither NaN nor infinity
+        values = (generation, index, candidate.tolist(), value)
+        line = json.dumps(dict(zip(_FIELDS, values, strict=True)))
+        self._file.write(line.encode() + b"\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _check_search(path: Path, expected: bytes, line: bytes) -> None:
+    try:
+        search = dict(json.loads(line))
+    except (ValueError, TypeError) as error:
+        raise CheckpointError(f"{path}: expected a search in its first line, got {line!r}") from error
+    check_same_run(path, json.loads(expected), search)
