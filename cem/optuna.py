@@ -133,11 +133,12 @@ class CemSampler(BaseSampler):
         pending, known = _load(search, key, trials)
         ended: list[FrozenTrial] = []
         running: list[int] = []
-        for each in [*(trials[number] for number in pending), *trials[known:]]:
-            if not each.state.is_finished():
-                running.append(each.number)
-            elif key in each.system_attrs and each.params.keys() >= kinds.keys():
-                ended.append(each)
+        # These trials have not moved the stored search yet.
+        for new in [*(trials[number] for number in pending), *trials[known:]]:
+            if not new.state.is_finished():
+                running.append(new.number)
+            elif key in new.system_attrs and new.params.keys() >= kinds.keys():
+                ended.append(new)
         parts: list[str] = []
         while len(ended) >= size:
             _tell(search, space, kinds, ended[:size])

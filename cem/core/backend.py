@@ -104,12 +104,12 @@ def choose_backend(
         raise unknown_name("backend", str(name), (AUTO, *BACKENDS))
     if name == "torch" or (name == AUTO and device.type not in BACKENDS):
         return "torch"
-    wanted = device.type if name == AUTO else name
-    if device.type != wanted:
-        other = "a CUDA device" if wanted == "cuda" else "the CPU"
+    backend = device.type if name == AUTO else name
+    if device.type != backend:
+        expected = "a CUDA device" if backend == "cuda" else "the CPU"
         raise ValueError(
-            f"expected {other} for backend {wanted!r}, got {str(device)!r}: "
-            f"take device {wanted!r}, or backend 'torch' on {str(device)!r}"
+            f"expected {expected} for backend {backend!r}, got {str(device)!r}: "
+            f"take device {backend!r}, or backend 'torch' on {str(device)!r}"
         )
     try:
         _prepare(device, operators)
@@ -118,13 +118,13 @@ def choose_backend(
     except (RuntimeError, OSError) as error:
         # The operators cannot be built, or do not run on this device.
         if name != AUTO:
-            message = f"backend {wanted!r} is not available: {error}; or use backend 'torch'"
+            message = f"backend {backend!r} is not available: {error}; or use backend 'torch'"
             raise ValueError(message) from error
         reason = " ".join(str(error).split())
         message = f"taking backend 'torch', which is slower: {reason}"
         warnings.warn(message, RuntimeWarning, stacklevel=outside())
         return "torch"
-    return wanted
+    return backend
 
 
 _prepared: set[tuple[torch.device, Sequence[str]]] = set()

@@ -166,7 +166,7 @@ class CEMConfig:
         """Return the default population size for ``dim`` parameters, doubled with families.
 
         It never equals ``dim``: a function that takes columns for candidates would go
-            unnoticed.
+        unnoticed.
         """
         size = min(10 * dim, 1000)
         if self.paths:

@@ -22,8 +22,8 @@ class Evaluation:
         >>> metrics = {"board": 10, "lines": fitness.sum()}
         >>> evaluation = Evaluation(fitness, metrics, rates=["lines"])
 
-    An objective that queues its work on a GPU gives metrics as tensors: a number would wait for
-        the GPU.
+    An objective that queues its work on a GPU gives metrics as tensors: a number would wait
+    for the GPU.
 
     Attributes:
         fitness: The fitness of each candidate, shape (..., population), any real dtype and
@@ -33,8 +33,8 @@ class Evaluation:
         candidates: The candidates evaluated, shape (..., population, dim), if they are not
             those of ``ask()``.
         rates: The names of metrics that are counts of this generation. Each is recorded per
-            second, too, after all metrics: "lines/s" for "lines". The seconds are those of a
-                generation.
+            second, too, after all metrics: "lines/s" for "lines". The seconds are those
+            of a generation.
 
     Raises:
         ValueError: If a rate has the name of a metric.

@@ -48,57 +48,37 @@ def init(
     check_flags(maximize=maximize)
     if config is not None and not isinstance(config, CEMConfig):
         raise TypeError(f"expected a CEMConfig for config, got {type(config).__name__}")
-    dtype = _choose_dtype(mean, dtype)
     device = check_device("cpu" if device is None else device)
-    if isinstance(mean, np.ndarray) and device.type != "cpu":
-        raise ValueError(f"expected a tensor as mean on {str(device)!r}, got a NumPy array")
     families = () if config is None else config.families
-    is_discrete = families and np.shape(mean)[-1] == 0
-    if is_discrete:
-        mean = np.zeros((*np.shape(mean)[:-1], 1))
-        std = 0.0
-    mean = check_vector("mean", mean, None, dtype, device)
-    std = check_vector("std", std, mean.shape, dtype, device)
-    check_distribution(mean, std)
-    box = check_bounds(bounds, mean)
+    mean, std, has_normal = _check_start(mean, std, dtype, device, families)
     *batch_shape, dim = mean.shape
+    box = check_bounds(bounds, mean)
     if config is None:
         config = CEMConfig.chosen(dim, box is not None)
-
-    normal = 0 if is_discrete else dim
+    normal = dim if has_normal else 0
     integers = _integer_bounds(config.integers_of(normal), mean, box)
     if integers is not None and box is not None:
         box = _without_integers(box, integers)
     if population_size is None:
         discrete = sum(family.columns for family in families)
         population_size = config.population_of(normal + discrete)
-    limits = (MIN_ELITES, (1 << 31) - 1)  # the operators number candidates by 32-bit integers
-    population_size = check_integer("population_size", population_size, *limits)
-    num_elites = config.elites_of(population_size)
-    weights = rank_weights(num_elites, config.weights)
-    learning_rates: Rates | None = None
-    if config.paths:
-        learning_rates = rates(dim, weights, diagonal=config.covariance == "diagonal")
-        weights = all_weights(dim, population_size, weights, learning_rates)
-
+    backend = choose_backend(backend, device, _operators_of(config, dim))
+    settings, weights = _choose_settings(
+        config,
+        dim,
+        normal,
+        population_size,
+        maximize,
+        backend,
+    )
     if box is not None and config.bound_handling == "transform":
         mean, std = start_out_of_box(mean, std, *box)
-    has_weights = config.paths or config.weights != "equal"
+    low, high = (None, None) if box is None else box
     variances: list[float] = []
     if config.schedule != NamedSchedule():
         variances = extend_table([], config.schedule, 1, _ahead)
-    low, high = (None, None) if box is None else box
     record = torch.full((*batch_shape, 5), math.nan, dtype=torch.float64, device=device)
     record[..., FAILED] = 0.0
-    settings = Settings(
-        config=config,
-        population_size=population_size,
-        num_elites=num_elites,
-        maximize=maximize,
-        rates=learning_rates,
-        backend=choose_backend(backend, device, _operators_of(config, dim)),
-        normal=normal,
-    )
     return State(
         distribution=torch.stack([mean, std, mean, torch.full_like(mean, math.nan)], dim=-2),
         record=record,
@@ -108,8 +88,8 @@ def init(
         discrete=_first_tables(families, batch_shape, device) if families else None,
         seed=problem_seeds(seed, torch.Size(batch_shape), device),
         variance_schedule=doubles(variances, device) if variances else None,
-        weights=doubles(weights, device) if has_weights else None,
-        std_floor=_std_floor(std, config, integers, population_size),
+        weights=doubles(weights, device) if weights else None,
+        std_floor=_std_floor(std, config, integers, settings.population_size),
         low=low,
         high=high,
         integers=integers,
@@ -117,14 +97,64 @@ def init(
     )
 
 
-def _choose_dtype(mean: Any, dtype: torch.dtype | None) -> torch.dtype:
-    """Return the dtype of a search. The default is float64 for a float64 mean, else float32."""
+def _check_start(
+    mean: Any,
+    std: Any,
+    dtype: torch.dtype | None,
+    device: torch.device,
+    families: Sequence[Family],
+) -> tuple[Tensor, Tensor, bool]:
+    """Return the first mean and standard deviation, and whether candidates are drawn from them.
+
+    If a search only has discrete parameters, they have one dimension that is never drawn from.
+    """
     if dtype is None:
         is_double = getattr(mean, "dtype", None) in (torch.float64, np.float64)
-        return torch.float64 if is_double else torch.float32
+        dtype = torch.float64 if is_double else torch.float32
     if dtype not in (torch.float32, torch.float64):
         raise ValueError(f"expected torch.float32 or torch.float64 for dtype, got {dtype!r}")
-    return dtype
+    if isinstance(mean, np.ndarray) and device.type != "cpu":
+        raise ValueError(f"expected a tensor as mean on {str(device)!r}, got a NumPy array")
+    is_drawn = not families or np.shape(mean)[-1] > 0
+    if not is_drawn:
+        mean = np.zeros((*np.shape(mean)[:-1], 1))
+        std = 0.0
+    first_mean = check_vector("mean", mean, None, dtype, device)
+    first_std = check_vector("std", std, first_mean.shape, dtype, device)
+    check_distribution(first_mean, first_std)
+    return first_mean, first_std, is_drawn
+
+
+def _choose_settings(
+    config: CEMConfig,
+    dim: int,
+    normal: int,
+    population_size: int,
+    maximize: bool,
+    backend: str,
+) -> tuple[Settings, list[float]]:
+    """Return the settings, and ``State.weights``, an empty list for equal ones."""
+    # The operators number candidates by 32-bit integers.
+    limits = (MIN_ELITES, (1 << 31) - 1)
+    population_size = check_integer("population_size", population_size, *limits)
+    num_elites = config.elites_of(population_size)
+    weights = rank_weights(num_elites, config.weights)
+    learning_rates: Rates | None = None
+    if config.paths:
+        learning_rates = rates(dim, weights, diagonal=config.covariance == "diagonal")
+        weights = all_weights(dim, population_size, weights, learning_rates)
+    elif config.weights == "equal":
+        weights = []
+    settings = Settings(
+        config=config,
+        population_size=population_size,
+        num_elites=num_elites,
+        maximize=maximize,
+        rates=learning_rates,
+        backend=backend,
+        normal=normal,
+    )
+    return settings, weights
 
 
 def _integer_bounds(indices: list[int], mean: Tensor, bounds: Box | None) -> Tensor | None:
