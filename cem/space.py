@@ -44,6 +44,11 @@ class _Number:
             return math.log(self.low - self.margin), math.log(self.high + self.margin)
         return float(self.low), float(self.high)
 
+    @property
+    def has_integers(self) -> bool:
+        """Whether the column has integers: numbers of steps, or the values themselves."""
+        return self.step is not None or (isinstance(self, Int) and not self.log)
+
     def value_of(self, number: float) -> float:
         """Return the value for a number of the column."""
         value: float = self._rescale(number, math.exp)
@@ -96,11 +101,6 @@ class Float(_Number):
             steps = int((self.high - self.low) / self.step + _ROUNDING)
             object.__setattr__(self, "high", min(self.low + steps * self.step, self.high))
 
-    @property
-    def has_integers(self) -> bool:
-        """Whether the column has integers: the numbers of steps."""
-        return self.step is not None
-
 
 @dataclass(frozen=True)
 class Int(_Number):
@@ -123,11 +123,6 @@ class Int(_Number):
         check_flags(log=self.log)
         check_integer("low", self.low, 1 if self.log else -(2**52))
         check_integer("high", self.high, self.low, 2**52)
-
-    @property
-    def has_integers(self) -> bool:
-        """Whether the column has integers, rather than logarithms."""
-        return not self.log
 
     def value_of(self, number: float) -> int:
         """Return the value for a number of the column."""
@@ -235,6 +230,7 @@ class Space:
             expected = "Float, Int, Choice, Bool or Permutation in a dict of parameters"
             raise ValueError(f"expected {expected}, got {self.parameters!r}")
         ends = [number.ends for number in numbers.values()]
+        # The search begins in the middle, and reaches both ends with two standard deviations.
         low, high = np.array(ends, dtype=float).reshape(-1, 2).T
         self.mean = (low + high) / 2
         self.std = (high - low) / 4

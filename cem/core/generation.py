@@ -156,6 +156,7 @@ def _update_by_cem(state: State, candidates: Tensor, fitness: Tensor) -> State:
         update = partial(cem_update_reference, fixed_order=False)
     weights = state.weights
     if weights is not None and state.paths is not None:
+        # Only the covariance has use for the negative weights.
         weights = weights[:num_elites]
     distribution, record, generation, _ = update(
         fitness,
@@ -285,7 +286,9 @@ def _update_families(state: State, candidates: Tensor, fitness: Tensor) -> State
     families: Any = settings.families
     update: Any = update_tables
     if settings.backend == "torch":
+        # Sums in torch's own order are faster; only the operators promise the same bits.
         update = partial(update_tables_reference, fixed_order=False)
+    # One call updates the tables of all families, if the operator knows every one of them.
     if all(map(_has_operator, families)):
         rules = [(family.columns, *family.rows, family.smoothing) for family in families]
     else:
@@ -296,6 +299,7 @@ def _update_families(state: State, candidates: Tensor, fitness: Tensor) -> State
         fitness, discrete, old, settings.num_elites, rules, maximize=settings.maximize
     )
     if settings.normal:
+        # The normal distribution ranks the same fitness, so its record is the same, too.
         new = tell(state._replace(discrete=None), normal.contiguous(), fitness)
     else:
         new = state._replace(record=record, generation=generation)

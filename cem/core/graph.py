@@ -43,6 +43,7 @@ class GenerationGraph:
         self._static = _copy(state)
         self._objective = objective
         self._last: Tensor | None = None  # the distribution that the last call returned
+        # A capture needs a warm-up on a stream of its own.
         stream = torch.cuda.Stream(device)
         stream.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(stream):
@@ -65,6 +66,7 @@ class GenerationGraph:
 
     def __call__(self, state: State, replays: int = 1) -> State:
         """Replay the graph from a state, ``replays`` times, and return the last state."""
+        # The state of the last call is still in the tensors that the graph reads.
         if state.distribution is not self._last:
             self._set(state)
         for _ in range(replays):

@@ -108,6 +108,8 @@ class Snapshot:
         for name, metric in self._metrics.items():
             if not isinstance(metric, Tensor):
                 continue
+            # A number on the host can be read at once; one on the device is copied with the
+            # state.
             if is_on_host or metric.is_cpu:
                 self._metrics[name] = _number(metric)
             elif copies:
@@ -251,6 +253,7 @@ def copy_to_host(
         return
     if together is None:
         together = stack_by_name([tensors for _, tensors in new])
+    # Copies into page-locked memory do not wait for the device.
     copies = {}
     for name, tensor in together.items():
         host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)

@@ -443,6 +443,7 @@ class Planner:
         """
         action_dim = self.action_dim
         shifted = memory.mean[:, action_dim:], memory.mean[:, -action_dim:]
+        # Every step begins with the first standard deviation: only the mean is reused.
         std = self._first_std.expand_as(memory.mean)
         rows = [*shifted, std, *shifted, *shifted]
         distribution: Tensor = torch.cat(rows, dim=1).unflatten(1, (4, -1))
@@ -466,6 +467,7 @@ class Planner:
             standard = torch.stack([torch.zeros_like(mean), torch.ones_like(mean)], dim=1)
             noise = sample_normal_rows(standard, size, **noise_key)
         if self._coloring is not None:
+            # Each dimension of an action is a series over time, which the matrix colours.
             series = noise.view(*noise.shape[:2], self.action_dim, self.horizon)
             with torch.autocast(noise.device.type, enabled=False):
                 noise = (series @ self._coloring).transpose(2, 3).reshape(noise.shape)

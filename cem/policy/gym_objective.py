@@ -182,6 +182,7 @@ class GymObjective:
         self._generation = number
         self._normalize_by(self._statistics_before)
         generation_seed = mix_seed(self.seed, number)
+        # All candidates play the same episodes; Gymnasium takes seeds of 31 bits.
         seeds = [mix_seed(generation_seed, episode) >> 33 for episode in range(self._episodes)]
         returns, observed, steps = self._play(candidates, seeds)
         self._statistics = self._statistics_before + observed
@@ -302,6 +303,7 @@ class GymObjective:
                 return returns_of_each, statistics.sum(0), steps
             played = episodes[is_playing]
             if self._normalizes:
+                # In double precision, because long sums of squares lose the digits of floats.
                 x = observations[is_playing].astype(np.float64)
                 statistics[played] += np.stack([np.ones_like(x), x, x**2], axis=1)
             actions = policies(torch.as_tensor(observations)).cpu().numpy()

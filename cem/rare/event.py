@@ -187,10 +187,13 @@ def rare_event_probability(
             if elites is None:
                 break
             fitted = member.fit(elites.x, elites.weights)
+            # A discrete member could give a value the probability 0, and would never draw it
+            # again.
             base = family if family.is_discrete else member
             member = fitted.mixed(base, 1 / (1 + elites.effective))
             levels.append(elites.level)
             members.append(member)
+        # Final samples come in batches, which bounds the memory that they take.
         batches = range(0, final_samples, _BATCH)
         draws = [draw(member, min(_BATCH, final_samples - first)) for first in batches]
     scores = torch.cat([each.scores for each in draws])

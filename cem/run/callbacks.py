@@ -258,6 +258,7 @@ class MetricsWriter(Callback):
             row |= {"mean": record.mean.tolist(), "std": record.std.tolist()}
         line = json.dumps(row).encode() + b"\n"
         with named_errors(self.path):
+            # A write may take less than the line, for example on a full disk.
             while line:
                 line = line[os.write(self._descriptor, line) :]
 

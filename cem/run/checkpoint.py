@@ -62,6 +62,7 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the state in a file, with tensors on the CPU, and the fingerprint of its run."""
     try:
         text = path.read_text(encoding="utf-8")
+        # The digest is that of the text before it, closed by a bracket.
         body = text.rpartition(_DIGEST)[0] + "}"
         if _sign(body) != text:
             raise ValueError("its SHA-256 does not match its content")
