@@ -48,8 +48,8 @@ rows[..., 1, :], shape (..., N, d)."""
 
 def operator_sample(state: State, rows: Tensor, size: int, bounds: Box | None = None) -> Tensor:
     """Draw by the operator ``sample_normal_rows``, which clamps to bounds; a ``Sample``."""
-    noise_key = {"seed": state.seed, "generation": state.generation}
-    return sample_normal_rows(rows, size, bounds=bounds, **noise_key)
+    seed, generation = state.seed, state.generation
+    return sample_normal_rows(rows, size, seed=seed, generation=generation, bounds=bounds)
 
 
 def draw(state: State, sample: Sample, size: int | None = None) -> Tensor:
