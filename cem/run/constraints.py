@@ -28,10 +28,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cem.core.bounds import ends_of
 from cem.core.checks import as_real, check_real
 from cem.core.evaluation import Evaluation, call_with_copies
 from cem.core.snapshot import Snapshot
-from cem.core.state import BEST, BEST_FITNESS, STD, bounds_of, with_integers
+from cem.core.state import BEST, BEST_FITNESS, STD, with_integers
 from cem.core.variance_schedule import describe_callable
 from cem.optimizer import CrossEntropyMethod
 
@@ -187,7 +188,7 @@ class Constrained(CrossEntropyMethod):
         self.within_tolerance = True
         self.violation = self._value = math.inf  # of the best; its fitness, with the sign of minimisation
         weights, elites = self._state.weights, self.num_elites
-        self._widest = self._widest_std()
+        self._widest = self._widest_std(options.get("bounds"))
         self._weights = np.ones(elites) if weights is None else _numbers(weights[:elites])
 
     @property
@@ -226,10 +227,13 @@ class Constrained(CrossEntropyMethod):
         distribution[BEST, : self._normal] = best[: self._normal]
         record[BEST_FITNESS] = self._sign * (math.inf if self.violation else self._value)
         factor = self._state.factor
-        # One by one: a parameter on which the objective does not depend must not hold the others back.
         excess = (distribution[STD] / self._widest).clamp(min=1.0)
+        if self.config.bound_handling != "transform":
+            excess = excess.max()  # The distribution keeps its shape.
+        # Through the smooth map the mean may be far outside, where the objective does not depend on a
+        # parameter: then its excess is its own, and does not hold the others back.
         distribution[STD] /= excess
-        factor = None if factor is None else factor / excess.unsqueeze(-1)
+        factor = None if factor is None else factor / excess.expand(self._normal).unsqueeze(-1)
         self._state = self._state._replace(distribution=distribution, record=record, factor=factor)
         self._snapshot = None
         if (tables := self._state.discrete) is not None:
@@ -237,16 +241,17 @@ class Constrained(CrossEntropyMethod):
             tables = torch.cat([tables[: -len(columns)], columns])
             self._state = self._state._replace(discrete=tables)
 
-    def _widest_std(self) -> Tensor:
+    def _widest_std(self, bounds: Any) -> Tensor:
         """Return the greatest standard deviations, shape (d,): a quarter of the bounds' width, or the first.
 
         A wider distribution has most candidates at the faces of the box, where nothing tells it to shrink.
         """
-        first, bounds = self._state.distribution[STD], bounds_of(self._state)
+        widest = first = self._state.distribution[STD]
         if bounds is None:
             return torch.full_like(first, math.inf)
-        low, high = bounds
-        widest = torch.maximum(first, (high - low) / 4)
+        if self._normal:
+            low, high = (torch.as_tensor(end).to(first) for end in ends_of(bounds))
+            widest = torch.maximum(first, (high - low) / 4)
         return torch.where(widest > 0, widest, math.inf)  # one that is 0 stays so
 
     def _typical(self, candidates: Any) -> Any:
