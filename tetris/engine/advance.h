@@ -8,21 +8,24 @@
 
 namespace tetris {
 
-#define TETRIS_ADVANCE_SCHEMA                                                                        \
-  "advance(Tensor weights, Tensor(a!) boards, Tensor(b!) lines, Tensor(c!) games, Tensor(d!) made, " \
-  "Tensor? known_in, int height, int rule, int pieces, int piece_count, bool bag, int seed, "        \
+#define TETRIS_ADVANCE_SCHEMA                                                                  \
+  "advance(Tensor weights, Tensor(a!) boards, Tensor(b!) lines, Tensor(c!) games, Tensor(d!) " \
+  "made, "                                                                                     \
+  "Tensor? known_in, int height, int rule, int pieces, int piece_count, bool bag, int seed, "  \
   "int first_stream, bool share_streams, int start, int decisions, int last_game) -> ()"
 
 // The operator, checked. `boards` (population, streams, width) int32; `lines`, `games`, `made` and `known_in`
 // (population, streams) int64. `Device::play<List>(arguments, boards)` plays.
-template <class List, class Device> void advance(const Tensor& weights, Tensor boards, Tensor lines,
-    Tensor games, Tensor made, std::optional<Tensor> known_in, int64_t height, int64_t rule, int64_t pieces,
-    int64_t piece_count, bool bag, int64_t seed, int64_t first_stream, bool share_streams, int64_t start,
-    int64_t decisions, int64_t last_game) {
+template <class List, class Device>
+void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, Tensor made,
+    std::optional<Tensor> known_in, int64_t height, int64_t rule, int64_t pieces,
+    int64_t piece_count, bool bag, int64_t seed, int64_t first_stream, bool share_streams,
+    int64_t start, int64_t decisions, int64_t last_game) {
   STD_TORCH_CHECK(boards.dim() == 3, "expected boards (population, streams, width)");
   const int64_t population = boards.size(0), streams = boards.size(1), width = boards.size(2);
   check_tensor(boards, ScalarType::Int, boards.numel(), boards, "boards");
-  check_tensor(weights, ScalarType::Int, population * List::ROW, boards, "weights, and tables of them,");
+  check_tensor(
+      weights, ScalarType::Int, population * List::ROW, boards, "weights, and tables of them,");
   check_tensor(lines, ScalarType::Long, population * streams, boards, "lines");
   check_tensor(games, ScalarType::Long, population * streams, boards, "games");
   check_tensor(made, ScalarType::Long, population * streams, boards, "made");
@@ -36,11 +39,13 @@ template <class List, class Device> void advance(const Tensor& weights, Tensor b
   Device::template play<List>(
       RolloutArguments{GameRules::of(static_cast<int>(width), static_cast<int>(height), rule),
           {PieceSource::of(pieces, piece_count, bag), static_cast<uint64_t>(seed), 0},
-          weights.const_data_ptr<int32_t>(), reinterpret_cast<uint32_t*>(boards.mutable_data_ptr<int32_t>()),
+          weights.const_data_ptr<int32_t>(),
+          reinterpret_cast<uint32_t*>(boards.mutable_data_ptr<int32_t>()),
           lines.mutable_data_ptr<int64_t>(), games.mutable_data_ptr<int64_t>(),
           made.mutable_data_ptr<int64_t>(), population * streams, streams,
-          static_cast<uint64_t>(first_stream), static_cast<uint64_t>(start), decisions, last_game,
-          share_streams, known_in.has_value() ? known_in->const_data_ptr<int64_t>() : nullptr},
+          static_cast<uint64_t>(first_stream), static_cast<uint64_t>(start), decisions,
+          last_game, share_streams,
+          known_in.has_value() ? known_in->const_data_ptr<int64_t>() : nullptr},
       boards);
 }
 

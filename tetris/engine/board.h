@@ -13,18 +13,23 @@ struct GameRules {
   bool original = false;  // after a landing the next piece has to appear
 
   // `rule`: its place in RULES of tetris/game/rules.py.
-  static GameRules of(int width, int height, int64_t rule) { return {width, height, rule == 1, rule == 2}; }
+  static GameRules of(int width, int height, int64_t rule) {
+    return {width, height, rule == 1, rule == 2};
+  }
 };
 
 // The rules of a game, and what follows from the size of its board.
-template <class L> struct Geometry : GameRules {
+template <class L>
+struct Geometry : GameRules {
   using Word = typename L::Word;
   typename L::ColumnBits inside;  // all ones in the board's columns
-  typename L::ColumnBits pairs;   // all ones in the columns that have a board column to their right
-  typename L::ColumnBits edges;   // as `pairs`, but side walls count as columns
-  typename L::ColumnBits walls;   // the two side walls, full from below the floor to beyond the top
-  typename L::ColumnInts far;     // WALL_HEIGHT beside the board, where no piece fits
-  Word above;                     // the rows above the top
+  typename L::ColumnBits
+      pairs;  // all ones in the columns that have a board column to their right
+  typename L::ColumnBits edges;  // as `pairs`, but side walls count as columns
+  typename L::ColumnBits
+      walls;  // the two side walls, full from below the floor to beyond the top
+  typename L::ColumnInts far;  // WALL_HEIGHT beside the board, where no piece fits
+  Word above;                  // the rows above the top
 
   TETRIS_FUNCTION explicit Geometry(const GameRules& rules) : GameRules(rules) {
     Word in[16] = {}, pair[16] = {}, edge[16] = {}, wall[16] = {}, beside[16] = {};
@@ -48,7 +53,8 @@ template <class L> struct Geometry : GameRules {
 
 // The columns of a board with side walls, from words `column(c)` in which row r is bit 31 - r.
 template <class L, class Column>
-TETRIS_FUNCTION typename L::ColumnBits walled(const Geometry<L>& geometry, const Column& column) {
+TETRIS_FUNCTION typename L::ColumnBits walled(
+    const Geometry<L>& geometry, const Column& column) {
   typename L::Word slots[16] = {};
   for (int c = 0; c < geometry.width; ++c) {
     slots[FIRST_COLUMN + c] = static_cast<typename L::Word>(column(c) >> (31 - L::TOP));
@@ -57,7 +63,8 @@ TETRIS_FUNCTION typename L::ColumnBits walled(const Geometry<L>& geometry, const
 }
 
 // A board, and the piece whose landing made it.
-template <class L> struct Board {
+template <class L>
+struct Board {
   const Geometry<L>& geometry;
   typename L::ColumnBits cells;    // side walls included
   typename L::ColumnBits filled;   // every row up to the topmost cell of the column
@@ -69,22 +76,30 @@ template <class L> struct Board {
 #endif
   mutable typename L::Keeper keeper;
 
-  TETRIS_FUNCTION Board(const Geometry<L>& g, typename L::ColumnBits c, typename L::Keeper k = {})
-      : geometry(g), cells(c), filled(c | -c), heights(L::popcount(filled) | g.far), keeper(k) {}
+  TETRIS_FUNCTION Board(
+      const Geometry<L>& g, typename L::ColumnBits c, typename L::Keeper k = {})
+      : geometry(g),
+        cells(c),
+        filled(c | -c),
+        heights(L::popcount(filled) | g.far),
+        keeper(k) {}
 
   TETRIS_FUNCTION typename L::ColumnBits holes() const { return filled ^ cells; }
   // Columns that are asked for while placements are scored; T holds their numbers.
-  template <class T, class Columns> TETRIS_FUNCTION auto keep(const Columns& columns) const {
+  template <class T, class Columns>
+  TETRIS_FUNCTION auto keep(const Columns& columns) const {
     return keeper.template keep<T>(columns);
   }
 };
 
 // What a piece falls on.
-template <class L> struct Ground {
+template <class L>
+struct Ground {
   using Columns = typename L::template Kept<typename L::Word, typename L::ColumnBits>;
   Columns cells;
   typename L::template Kept<uint8_t, typename L::ColumnInts> heights;
-  Columns gaps_up_to, gaps_from;  // the rows with an empty cell in a column up to each one, and from it on
+  Columns gaps_up_to,
+      gaps_from;  // the rows with an empty cell in a column up to each one, and from it on
 
   TETRIS_FUNCTION explicit Ground(const Board<L>& board)
       : Ground(board, L::without(board.geometry.inside, board.cells)) {}
@@ -99,12 +114,14 @@ template <class L> struct Ground {
 
 // The rows in which every column has a cell.
 template <class L>
-TETRIS_FUNCTION typename L::Word full_rows(const Geometry<L>& geometry, const typename L::ColumnBits& cells) {
+TETRIS_FUNCTION typename L::Word full_rows(
+    const Geometry<L>& geometry, const typename L::ColumnBits& cells) {
   return static_cast<typename L::Word>(~L::or_columns(L::without(geometry.inside, cells)));
 }
 
 // Removes the full rows, topmost first; what is above moves down.
-template <class L> TETRIS_FUNCTION typename L::ColumnBits remove_rows(
+template <class L>
+TETRIS_FUNCTION typename L::ColumnBits remove_rows(
     const Geometry<L>& geometry, typename L::ColumnBits cells, typename L::Word full) {
   using Word = typename L::Word;
   while (full != 0) {
@@ -118,7 +135,8 @@ template <class L> TETRIS_FUNCTION typename L::ColumnBits remove_rows(
 }
 
 // A piece come to rest, and what became of the board.
-template <class L> struct Landing {
+template <class L>
+struct Landing {
   typename L::ColumnBits cells;  // full rows removed
   int row;                       // of the piece's bottom, before removal
   int lines = 0;
@@ -147,7 +165,8 @@ template <class L> struct Landing {
 
 // Whether a piece appears inside the board (see `appears` of tetris/game/decisions.py): none of the cells that it takes is full.
 template <class L>
-TETRIS_FUNCTION bool appears(const Geometry<L>& geometry, const typename L::ColumnBits& cells, int piece) {
+TETRIS_FUNCTION bool appears(
+    const Geometry<L>& geometry, const typename L::ColumnBits& cells, int piece) {
   const Shape& shape = shape_of(piece, 0);
   const int row = geometry.height - shape.height;
   if (row > L::TOP) return true;  // above all that these lanes hold
@@ -155,24 +174,29 @@ TETRIS_FUNCTION bool appears(const Geometry<L>& geometry, const typename L::Colu
 }
 
 // Whether a game ends because its next piece does not appear.
-template <class L> TETRIS_FUNCTION bool ends_by_next(
+template <class L>
+TETRIS_FUNCTION bool ends_by_next(
     const Geometry<L>& geometry, const typename L::ColumnBits& cells, int next) {
   return geometry.original && !appears(geometry, cells, next);
 }
 
 // A piece of WIDTH columns dropped on the board, one placement a lane. Nothing is removed yet.
-template <class L, int WIDTH> struct Drop {
+template <class L, int WIDTH>
+struct Drop {
   using Bits = typename L::Bits;
   using Ints = typename L::Ints;
 
   const Ground<L>& ground;
   const ShapeLanes<L, WIDTH>& shape;
-  Ints support[WIDTH];    // the row in which the piece's bottom would rest if there were only this column
-  Ints row;               // of the piece's bottom
+  Ints support
+      [WIDTH];  // the row in which the piece's bottom would rest if there were only this column
+  Ints row;     // of the piece's bottom
   typename L::Unit unit;  // takes the patterns of the shape to this row
 
-  TETRIS_FUNCTION Drop(const Ground<L>& g, const ShapeLanes<L, WIDTH>& s) : ground(g), shape(s) {
-    TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) support[k] = height_before(k) - L::ints(shape.bottom[k]);
+  TETRIS_FUNCTION Drop(const Ground<L>& g, const ShapeLanes<L, WIDTH>& s)
+      : ground(g), shape(s) {
+    TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) support[k] =
+        height_before(k) - L::ints(shape.bottom[k]);
     // A piece has a cell in its lowest row, so that the row can't be negative.
     row = support[0];
     TETRIS_UNROLL for (int k = 1; k < WIDTH; ++k) row = L::maximum(row, support[k]);
@@ -183,12 +207,15 @@ template <class L, int WIDTH> struct Drop {
   // The height of the piece's uppermost cells.
   TETRIS_FUNCTION Ints end() const { return row + L::ints(shape.height); }
   // The value at the piece's column k (its left edge is column 0; others are the board's).
-  template <class Columns> TETRIS_FUNCTION auto at(const Columns& columns, int k) const {
+  template <class Columns>
+  TETRIS_FUNCTION auto at(const Columns& columns, int k) const {
     return L::template at<WIDTH>(columns, shape, k);
   }
   TETRIS_FUNCTION Bits before(int k) const { return at(ground.cells, k); }
   TETRIS_FUNCTION Ints height_before(int k) const { return at(ground.heights, k); }
-  TETRIS_FUNCTION Bits rows(const typename L::Constant& pattern) const { return L::rows(pattern, unit); }
+  TETRIS_FUNCTION Bits rows(const typename L::Constant& pattern) const {
+    return L::rows(pattern, unit);
+  }
   TETRIS_FUNCTION Bits after(int k) const {
     return k >= 0 && k < WIDTH ? before(k) | rows(shape.piece[k]) : before(k);
   }
@@ -203,8 +230,12 @@ template <class L, int WIDTH> struct Drop {
     return L::without(full, gap);
   }
   // The steps at the piece's sides, + STEP.
-  TETRIS_FUNCTION Ints first_step() const { return row + L::ints(shape.first_step) - height_before(-1); }
-  TETRIS_FUNCTION Ints last_step() const { return height_before(WIDTH) - (row + L::ints(shape.last_step)); }
+  TETRIS_FUNCTION Ints first_step() const {
+    return row + L::ints(shape.first_step) - height_before(-1);
+  }
+  TETRIS_FUNCTION Ints last_step() const {
+    return height_before(WIDTH) - (row + L::ints(shape.last_step));
+  }
   // The step from column k to the next one before the drop, + STEP.
   TETRIS_FUNCTION Ints step_before(int k) const {
     return height_before(k + 1) - height_before(k) + L::ints(STEP);

@@ -17,7 +17,8 @@ using List = FeatureList<TETRIS_FEATURES>;
 struct Engine {
   Geometry<L> geometry;
   Chooser<L, List> chooser;
-  Engine(const GameRules& rules, const int32_t* weights) : geometry(rules), chooser(geometry, weights) {}
+  Engine(const GameRules& rules, const int32_t* weights)
+      : geometry(rules), chooser(geometry, weights) {}
 };
 
 alignas(Engine) unsigned char place_of_engine[sizeof(Engine)];
@@ -28,16 +29,24 @@ int numerators[List::COUNT];
 PieceStream pieces;
 
 Board<L> board() {
-  return {engine->geometry, walled(engine->geometry, [](int c) { return reversed_bits(columns[c]); })};
+  return {engine->geometry,
+      walled(engine->geometry, [](int c) { return reversed_bits(columns[c]); })};
 }
 
 // Once in the library, however often they are called for.
-TETRIS_OUTLINE Choice best(const Board<L>& on, int piece) { return engine->chooser.choose(on, piece); }
-TETRIS_OUTLINE Landing<L> landed(const Board<L>& on, int piece, int place) { return {on, piece, place}; }
-TETRIS_OUTLINE int value(const Board<L>& after) { return List::value<L>(weights, after, Nothing()); }
+TETRIS_OUTLINE Choice best(const Board<L>& on, int piece) {
+  return engine->chooser.choose(on, piece);
+}
+TETRIS_OUTLINE Landing<L> landed(const Board<L>& on, int piece, int place) {
+  return {on, piece, place};
+}
+TETRIS_OUTLINE int value(const Board<L>& after) {
+  return List::value<L>(weights, after, Nothing());
+}
 
 // Adds the features of a first placement to those of the pair that it begins.
-template <class... Features> void add_first(FeatureList<Features...>, const Board<L>& first) {
+template <class... Features>
+void add_first(FeatureList<Features...>, const Board<L>& first) {
   int i = 0;
   ((numerators[i++] += Features::of_placement ? Features::of(first) : 0), ...);
 }
@@ -50,13 +59,15 @@ TETRIS_EXPORT(numerators_at) int* numerators_at() { return numerators; }
 
 // `rule`: see GameRules::of. The pieces: see PieceSource; the seed in two halves.
 TETRIS_EXPORT(prepare)
-void prepare(
-    int width, int height, int rule, uint32_t packed, int count, int bag, uint32_t low, uint32_t high) {
+void prepare(int width, int height, int rule, uint32_t packed, int count, int bag, uint32_t low,
+    uint32_t high) {
   engine = new (place_of_engine) Engine(GameRules::of(width, height, rule), weights);
   pieces = {{packed, count, bag != 0}, static_cast<uint64_t>(high) << 32 | low, 0};
 }
 
-TETRIS_EXPORT(piece_at) int piece_at(double t) { return pieces.piece(static_cast<uint64_t>(t)); }
+TETRIS_EXPORT(piece_at) int piece_at(double t) {
+  return pieces.piece(static_cast<uint64_t>(t));
+}
 
 // The placement of a piece that is chosen, by its place in the order; `lookahead` is one of `Lookahead`.
 TETRIS_EXPORT(choose) int choose(int piece, int next, int lookahead) {
@@ -89,12 +100,14 @@ TETRIS_EXPORT(land) int land(int piece, int place, int next) {
 TETRIS_EXPORT(score) int score(int piece, int place, int next) {
   const Board<L> now = board();
   const Landing<L> landing = landed(now, piece, place);
-  if (landing.over || (next >= 0 && ends_by_next(engine->geometry, landing.cells, next))) return NEVER;
+  if (landing.over || (next >= 0 && ends_by_next(engine->geometry, landing.cells, next)))
+    return NEVER;
   const AfterState<L> after(now, landing, piece, place);
   const Choice second = next < 0 ? Choice{value(after), 0} : best(after, next);
   if (second.place == Choice::NONE) return NEVER;
   if (next < 0) return List::numerators(after, numerators), second.score;
-  List::numerators(AfterState<L>(after, landed(after, next, second.place), next, second.place), numerators);
+  List::numerators(
+      AfterState<L>(after, landed(after, next, second.place), next, second.place), numerators);
   add_first(List(), after);
   return second.score + List::placement_value<L>(weights, after);
 }

@@ -27,7 +27,8 @@ struct StoredBoard {
 };
 
 // A game that restarts when it ends, played in lanes L.
-template <class L, class List, Lookahead LOOKAHEAD> class LaneRollout {
+template <class L, class List, Lookahead LOOKAHEAD>
+class LaneRollout {
  public:
   using Word = typename L::Word;
   static constexpr int ROWS = L::TOP + 1;
@@ -38,9 +39,10 @@ template <class L, class List, Lookahead LOOKAHEAD> class LaneRollout {
 
   // Plays until the goal is reached, while a column is higher than `limit` if `above`, and otherwise while none is, and none
   // is lower than `least`.
-  TETRIS_FUNCTION void play(StoredBoard& stored, PieceReader& pieces, const Goal& goal, int limit, bool above,
-      Totals& totals, int least = 0) const {
-    const Word high = limit >= ROWS ? Word(0) : static_cast<Word>((Word(1) << (ROWS - limit)) - 1);
+  TETRIS_FUNCTION void play(StoredBoard& stored, PieceReader& pieces, const Goal& goal,
+      int limit, bool above, Totals& totals, int least = 0) const {
+    const Word high =
+        limit >= ROWS ? Word(0) : static_cast<Word>((Word(1) << (ROWS - limit)) - 1);
     const typename L::ColumnBits higher = L::bits_everywhere(high) & geometry_.inside;
     const Word low = least == 0 ? Word(0) : static_cast<Word>(Word(1) << (ROWS - least));
     const typename L::ColumnBits covered = L::bits_everywhere(low) & geometry_.inside;
@@ -48,7 +50,8 @@ template <class L, class List, Lookahead LOOKAHEAD> class LaneRollout {
     while (!goal.reached(pieces, totals) && L::any(cells & higher) == above &&
            !L::any(L::without(covered, cells | -cells))) {
       const int piece = pieces.next();
-      if constexpr (LOOKAHEAD == Lookahead::preview) cells = decide(cells, totals, piece, pieces.known);
+      if constexpr (LOOKAHEAD == Lookahead::preview)
+        cells = decide(cells, totals, piece, pieces.known);
       else if constexpr (LOOKAHEAD == Lookahead::expectimax)
         cells = decide(cells, totals, piece, pieces.source);
       else cells = decide(cells, totals, piece);
@@ -62,8 +65,9 @@ template <class L, class List, Lookahead LOOKAHEAD> class LaneRollout {
 
  private:
   // One decision; the new columns. `next`: the next piece, or the source of it.
-  template <class... Next> TETRIS_FUNCTION typename L::ColumnBits decide(
-      const typename L::ColumnBits& cells, Totals& totals, int piece, const Next&... next) const {
+  template <class... Next>
+  TETRIS_FUNCTION typename L::ColumnBits decide(const typename L::ColumnBits& cells,
+      Totals& totals, int piece, const Next&... next) const {
     const Board<L> board(geometry_, cells);
     const Choice choice = chooser_.choose(board, piece, next...);
     const Landing<L> landing(board, piece, choice.made());
@@ -85,8 +89,9 @@ template <class L, class List, Lookahead LOOKAHEAD> class LaneRollout {
 };
 
 // LaneRollout::play, in a source of its own.
-template <class Lanes> void play_apart(const Lanes& lanes, StoredBoard& board, PieceReader& pieces,
-    const Goal& goal, int limit, bool above, Totals& totals) {
+template <class Lanes>
+void play_apart(const Lanes& lanes, StoredBoard& board, PieceReader& pieces, const Goal& goal,
+    int limit, bool above, Totals& totals) {
   lanes.play(board, pieces, goal, limit, above, totals);
 }
 
@@ -96,9 +101,11 @@ template <class Lanes> void play_apart(const Lanes& lanes, StoredBoard& board, P
 // on. Then a placement, whatever it completes, changes nothing in rows 0 to b + 3 and uncovers none of them, and their part
 // of its features is that of any other placement; so it is if row b alone is left of rows 0 to b, empty where one of them is.
 // Of four rows from a hole downwards (`UpperHoleRows`) none is missing.
-template <class L, class Tall, class List, Lookahead LOOKAHEAD = Lookahead::none> class StreamRollout {
+template <class L, class Tall, class List, Lookahead LOOKAHEAD = Lookahead::none>
+class StreamRollout {
  public:
-  StreamRollout(const GameRules& rules, const int32_t* weights) : rules_(rules), weights_(weights) {}
+  StreamRollout(const GameRules& rules, const int32_t* weights)
+      : rules_(rules), weights_(weights) {}
 
   // Plays until the goal is reached.
   void play(StoredBoard& board, PieceReader& pieces, const Goal& goal, Totals& totals) {
@@ -107,7 +114,8 @@ template <class L, class Tall, class List, Lookahead LOOKAHEAD = Lookahead::none
       for (const uint32_t column : board.columns) any |= column;
       if constexpr (std::is_same_v<L, Tall>)
         play_apart(made(tall_), board, pieces, goal, highest(), false, totals);
-      else if (any << highest() == 0) made(low_[0]).play(board, pieces, goal, highest(), false, totals);
+      else if (any << highest() == 0)
+        made(low_[0]).play(board, pieces, goal, highest(), false, totals);
       else if (!play_upper(board, pieces, goal, totals))
         play_apart(made(tall_), board, pieces, goal, highest(), true, totals);
     }
@@ -116,7 +124,8 @@ template <class L, class Tall, class List, Lookahead LOOKAHEAD = Lookahead::none
  private:
   // Plays without the rows that are buried as long as they are; false where there are none.
   bool play_upper(StoredBoard& board, PieceReader& pieces, const Goal& goal, Totals& totals) {
-    constexpr int MOST = L::MAX_STACK + 1;  // a column that is not empty leaves no well of 16 rows
+    constexpr int MOST =
+        L::MAX_STACK + 1;  // a column that is not empty leaves no well of 16 rows
     constexpr uint32_t FLOOR = 1u << 31;
 #if defined(TETRIS_FEATURE_HEADER)
     return false;  // a feature of one's own may be another one
@@ -136,7 +145,8 @@ template <class L, class Tall, class List, Lookahead LOOKAHEAD = Lookahead::none
       upper.columns[c] = (column << rows & ~FLOOR) | (~column >> (31 - rows) == 0 ? FLOOR : 0);
     }
     const int64_t games = totals.games;
-    made(low_[rows], rows).play(upper, pieces, goal, MOST, false, totals, popcount(below) - rows);
+    made(low_[rows], rows)
+        .play(upper, pieces, goal, MOST, false, totals, popcount(below) - rows);
     const uint32_t kept = totals.games == games ? ~(~FLOOR >> rows) : 0;
     for (int c = 0; c < rules_.width; ++c)
       board.columns[c] = (board.columns[c] & kept) | (upper.columns[c] & ~FLOOR) >> rows;
@@ -151,7 +161,8 @@ template <class L, class Tall, class List, Lookahead LOOKAHEAD = Lookahead::none
   }
 
   // Construction takes as long as some decisions, and few streams need all. `rows` are taken away from the board.
-  template <class Lanes> const Lanes& made(std::optional<Lanes>& lanes, int rows = 0) {
+  template <class Lanes>
+  const Lanes& made(std::optional<Lanes>& lanes, int rows = 0) {
     if (lanes) return *lanes;
     GameRules rules = rules_;
     rules.height -= rows;

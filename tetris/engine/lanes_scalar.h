@@ -26,7 +26,8 @@ struct Choice {
   TETRIS_FUNCTION int made() const { return place == NONE ? 0 : place; }
   // Of two candidates the higher score, and of equals the first in the order.
   TETRIS_FUNCTION bool exceeds(const Choice& other) const {
-    return score > other.score || (score == other.score && place < other.place && place != NONE);
+    return score > other.score ||
+           (score == other.score && place < other.place && place != NONE);
   }
   TETRIS_FUNCTION void take(const Choice& other, bool better) {
     score = better ? other.score : score;
@@ -53,9 +54,11 @@ struct BestTwo {
 
 constexpr int FIRST_COLUMN = 2;  // room for the left wall and for the column left of it
 constexpr int MAX_HEIGHT = 24;
-constexpr int WALL_HEIGHT = 64;  // of the slots beside the board: far from the height of any column
+constexpr int WALL_HEIGHT =
+    64;  // of the slots beside the board: far from the height of any column
 
-template <class T> struct ColumnArray {
+template <class T>
+struct ColumnArray {
   static constexpr int SLOTS = FIRST_COLUMN + MAX_WIDTH + 2;
   using Number = T;
   T slot[SLOTS];
@@ -154,31 +157,37 @@ struct ScalarLanes {
   };
 
   // Columns that are asked for while placements are scored; a lane may keep them elsewhere, as numbers of type T.
-  template <class T, class Columns> using Kept = Columns;
+  template <class T, class Columns>
+  using Kept = Columns;
   struct Keeper {
-    template <class T, class Columns> TETRIS_FUNCTION const Columns& keep(const Columns& columns) {
+    template <class T, class Columns>
+    TETRIS_FUNCTION const Columns& keep(const Columns& columns) {
       return columns;
     }
   };
 
   TETRIS_FUNCTION static Bits bits(Word value) { return value; }
-  TETRIS_FUNCTION static Bits bits(const Constant& constant) { return static_cast<Bits>(constant.value); }
+  TETRIS_FUNCTION static Bits bits(const Constant& constant) {
+    return static_cast<Bits>(constant.value);
+  }
   TETRIS_FUNCTION static Ints ints(const Constant& constant) { return constant.value; }
   TETRIS_FUNCTION static Ints ints(int value) { return value; }
   TETRIS_FUNCTION static Scores scores(int value) { return value; }
-  template <class Words> TETRIS_FUNCTION static auto as_ints(const Words& value) {
+  template <class Words>
+  TETRIS_FUNCTION static auto as_ints(const Words& value) {
     return mapped([](uint32_t x) { return static_cast<int32_t>(x); }, value);
   }
   // Those of two features, as `add_products` wants them; also of a weight a lane, of columns whose slots `weight_word` made.
   TETRIS_FUNCTION static Weights weights(Ints first, Ints second) { return {first, second}; }
-  TETRIS_FUNCTION static Scores add_products(Scores sum, Weights weights, Ints first, Ints second) {
+  TETRIS_FUNCTION static Scores add_products(
+      Scores sum, Weights weights, Ints first, Ints second) {
     return sum + weights.first * first + weights.second * second;
   }
   TETRIS_FUNCTION static Word weight_word(int32_t weight) { return static_cast<Word>(weight); }
   TETRIS_FUNCTION static int first(Scores scores) { return scores; }
   // Over all columns, for every lane.
-  TETRIS_FUNCTION static Scores sum_of_products(const ColumnInts& weights, const ColumnInts& values,
-      const ColumnInts& more_weights, const ColumnInts& more_values) {
+  TETRIS_FUNCTION static Scores sum_of_products(const ColumnInts& weights,
+      const ColumnInts& values, const ColumnInts& more_weights, const ColumnInts& more_values) {
     return sum(weights * values + more_weights * more_values);
   }
 
@@ -191,16 +200,19 @@ struct ScalarLanes {
   TETRIS_FUNCTION static ColumnBits bits_everywhere(Word value) { return repeat(value); }
   TETRIS_FUNCTION static ColumnInts ints_everywhere(int value) { return repeat(value); }
 
-  template <class Words> TETRIS_FUNCTION static auto popcount(const Words& value) {
+  template <class Words>
+  TETRIS_FUNCTION static auto popcount(const Words& value) {
     return mapped([](uint32_t x) { return tetris::popcount(x); }, value);
   }
-  template <class Words, int COUNT> TETRIS_FUNCTION static auto popcount_sum(const Words (&words)[COUNT]) {
+  template <class Words, int COUNT>
+  TETRIS_FUNCTION static auto popcount_sum(const Words (&words)[COUNT]) {
     auto total = popcount(words[0]);
     TETRIS_UNROLL for (int i = 1; i < COUNT; ++i) total = total + popcount(words[i]);
     return total;
   }
   // 1 + 2 + ... + n.
-  template <class Numbers> TETRIS_FUNCTION static Numbers triangle(const Numbers& n) {
+  template <class Numbers>
+  TETRIS_FUNCTION static Numbers triangle(const Numbers& n) {
     return n * (n + 1) >> 1;
   }
   // Of two words whose bits lie in the same four rows.
@@ -215,23 +227,34 @@ struct ScalarLanes {
   // Of what `nonzero` made.
   TETRIS_FUNCTION static Mask flag(Ints value) { return value != 0; }
   TETRIS_FUNCTION static Mask without(Mask a, Mask b) { return a & !b; }
-  template <class Words> TETRIS_FUNCTION static Words without(const Words& a, const Words& b) {
+  template <class Words>
+  TETRIS_FUNCTION static Words without(const Words& a, const Words& b) {
     return a & ~b;
   }
   TETRIS_FUNCTION static unsigned lanes(bool condition) { return condition ? 1u : 0u; }
-  template <class Numbers> TETRIS_FUNCTION static Numbers maximum(const Numbers& a, const Numbers& b) {
+  template <class Numbers>
+  TETRIS_FUNCTION static Numbers maximum(const Numbers& a, const Numbers& b) {
     return mapped([](int32_t x, int32_t y) { return x > y ? x : y; }, a, b);
   }
   TETRIS_FUNCTION static Ints minimum(Ints a, Ints b) { return a < b ? a : b; }
-  template <class T> TETRIS_FUNCTION static T select(bool condition, T a, T b) { return condition ? a : b; }
-  TETRIS_FUNCTION static Ints where(bool condition, Ints value) { return condition ? value : 0; }
-  TETRIS_FUNCTION static Bits bits_where(bool condition, Bits value) { return condition ? value : 0u; }
+  template <class T>
+  TETRIS_FUNCTION static T select(bool condition, T a, T b) {
+    return condition ? a : b;
+  }
+  TETRIS_FUNCTION static Ints where(bool condition, Ints value) {
+    return condition ? value : 0;
+  }
+  TETRIS_FUNCTION static Bits bits_where(bool condition, Bits value) {
+    return condition ? value : 0u;
+  }
   TETRIS_FUNCTION static Ints count(bool condition) { return condition ? 1 : 0; }
   TETRIS_FUNCTION static bool any(Bits value) { return value != 0; }
   TETRIS_FUNCTION static bool any(const ColumnBits& value) { return or_all(value) != 0; }
   // What takes the patterns of a shape (see ShapeLanes) to a row: 2^(TOP - 3 - row).
   TETRIS_FUNCTION static Unit row_unit(Ints row) { return 0x10000000u >> (row & 31); }
-  TETRIS_FUNCTION static Bits rows(const Constant& pattern, Unit unit) { return unit * bits(pattern); }
+  TETRIS_FUNCTION static Bits rows(const Constant& pattern, Unit unit) {
+    return unit * bits(pattern);
+  }
   // 1 << (step - 1) for steps 1 .. 5, else 0.
   TETRIS_FUNCTION static Bits step_flag(Ints step) {
     const uint32_t shift = static_cast<uint32_t>(step - 1);
@@ -241,7 +264,8 @@ struct ScalarLanes {
     return shift <= 4u ? 1u << shift : 0u;
 #endif
   }
-  template <class Columns> TETRIS_FUNCTION static auto step_flag(const Columns& step) {
+  template <class Columns>
+  TETRIS_FUNCTION static auto step_flag(const Columns& step) {
     return mapped([](int32_t x) { return step_flag(x); }, step);
   }
   // Where the column is not 0 all ones, else 0.
@@ -258,7 +282,8 @@ struct ScalarLanes {
     return set;
   }
   // A set that is written for a placement over column 0, at the columns of each placement.
-  template <uint32_t PATTERN, class Shapes> TETRIS_FUNCTION static Bits in_columns(const Shapes& shapes) {
+  template <uint32_t PATTERN, class Shapes>
+  TETRIS_FUNCTION static Bits in_columns(const Shapes& shapes) {
     return PATTERN << shapes.column.value;
   }
   template <class Shapes>
@@ -267,18 +292,21 @@ struct ScalarLanes {
   }
 
   // The value of the column k columns right of each placement's left edge.
-  template <int WIDTH, class T> TETRIS_FUNCTION static T at(
+  template <int WIDTH, class T>
+  TETRIS_FUNCTION static T at(
       const ColumnArray<T>& columns, const ShapeLanes<ScalarLanes, WIDTH>& shape, int k) {
     return columns.slot[shape.column.value + k + FIRST_COLUMN];
   }
 
-  template <class T> TETRIS_FUNCTION static ColumnArray<T> left(const ColumnArray<T>& columns) {
+  template <class T>
+  TETRIS_FUNCTION static ColumnArray<T> left(const ColumnArray<T>& columns) {
     ColumnArray<T> result;
     result.slot[0] = 0;
     TETRIS_UNROLL for (int i = 1; i < SLOTS; ++i) result.slot[i] = columns.slot[i - 1];
     return result;
   }
-  template <class T> TETRIS_FUNCTION static ColumnArray<T> right(const ColumnArray<T>& columns) {
+  template <class T>
+  TETRIS_FUNCTION static ColumnArray<T> right(const ColumnArray<T>& columns) {
     ColumnArray<T> result;
     result.slot[SLOTS - 1] = 0;
     TETRIS_UNROLL for (int i = 0; i + 1 < SLOTS; ++i) result.slot[i] = columns.slot[i + 1];
@@ -297,7 +325,9 @@ struct ScalarLanes {
     }
     return total;
   }
-  TETRIS_FUNCTION static Ints count_bits_everywhere(const ColumnBits& columns) { return count_bits(columns); }
+  TETRIS_FUNCTION static Ints count_bits_everywhere(const ColumnBits& columns) {
+    return count_bits(columns);
+  }
   TETRIS_FUNCTION static Bits or_all(const ColumnBits& columns) {
     Word all = 0;
     TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) all |= columns.slot[i];
@@ -339,15 +369,18 @@ struct ScalarLanes {
   }
 
   // The columns of a piece at rest, and nothing else.
-  TETRIS_FUNCTION static ColumnBits piece_columns(int piece, int orientation, int column, int row) {
+  TETRIS_FUNCTION static ColumnBits piece_columns(
+      int piece, int orientation, int column, int row) {
     // A nibble a board column.
-    const uint64_t patterns = static_cast<uint64_t>(shape_of(piece, orientation).patterns) << (4 * column);
+    const uint64_t patterns = static_cast<uint64_t>(shape_of(piece, orientation).patterns)
+                              << (4 * column);
     const Unit unit = row_unit(row);
     ColumnBits result;
     TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) {
       const int k = i - FIRST_COLUMN;
-      result.slot[i] =
-          k >= 0 && k < MAX_WIDTH ? unit * (static_cast<uint32_t>(patterns >> (4 * (k & 15))) & 15u) : 0u;
+      result.slot[i] = k >= 0 && k < MAX_WIDTH
+                           ? unit * (static_cast<uint32_t>(patterns >> (4 * (k & 15))) & 15u)
+                           : 0u;
     }
     return result;
   }
@@ -363,14 +396,16 @@ struct ScalarLanes {
 
   using Best = BestTwo;  // of the placements seen, by orientation and column
   TETRIS_FUNCTION static bool worthwhile(bool candidate) { return candidate; }
-  template <int WIDTH> TETRIS_FUNCTION static void consider(
+  template <int WIDTH>
+  TETRIS_FUNCTION static void consider(
       Best& best, Scores score, bool candidate, const Group<ScalarLanes, WIDTH>& group) {
     if (candidate) best.consider({score, group.order[0]});
   }
   TETRIS_FUNCTION static Choice first_best(const Best& best) { return best.first; }
 
  private:
-  template <class T> TETRIS_FUNCTION static ColumnArray<T> repeat(T value) {
+  template <class T>
+  TETRIS_FUNCTION static ColumnArray<T> repeat(T value) {
     ColumnArray<T> result;
     TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) result.slot[i] = value;
     return result;

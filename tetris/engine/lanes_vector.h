@@ -35,7 +35,8 @@ struct alignas(64) SmallNumbers {
 inline SmallNumbers small_numbers;
 // What 32-bit numbers alone need; the counts of a shift may be beyond the word, which gives 0.
 #if defined(__AVX2__)
-template <class V, class C> TETRIS_FUNCTION V shift_left(V a, C n) {
+template <class V, class C>
+TETRIS_FUNCTION V shift_left(V a, C n) {
   const auto shift = [](auto x, auto count) TETRIS_INLINE {
     using R = decltype(x);
     TETRIS_512(return (R)_mm512_sllv_epi32((__m512i)x, (__m512i)count);)
@@ -43,7 +44,8 @@ template <class V, class C> TETRIS_FUNCTION V shift_left(V a, C n) {
   };
   return map(shift, a, n);
 }
-template <class V> TETRIS_FUNCTION V triangle_of(V n) {
+template <class V>
+TETRIS_FUNCTION V triangle_of(V n) {
   const auto triangle = [](auto x) TETRIS_INLINE {
     using R = decltype(x);
     TETRIS_512(const auto* table = small_numbers.triangle; return (R)_mm512_permutex2var_epi32(
@@ -55,12 +57,14 @@ template <class V> TETRIS_FUNCTION V triangle_of(V n) {
 }
 #endif
 
-template <class Ints_, class Bits_, class Scores_> struct VectorLanes {
+template <class Ints_, class Bits_, class Scores_>
+struct VectorLanes {
   using Ints = Ints_;
   using Bits = Bits_;
-  using Scores = Scores_;  // of 16-bit numbers those of lanes 0-3 and 8-11, and those of lanes 4-7 and 12-15
-  using Mask = Ints;       // all ones or all zeros a lane
-  using Unit = Bits;       // a power of two, or of 32 bits how far a pattern is shifted
+  using Scores =
+      Scores_;  // of 16-bit numbers those of lanes 0-3 and 8-11, and those of lanes 4-7 and 12-15
+  using Mask = Ints;  // all ones or all zeros a lane
+  using Unit = Bits;  // a power of two, or of 32 bits how far a pattern is shifted
   struct Both {
     Ints first, second;
   };
@@ -82,7 +86,8 @@ template <class Ints_, class Bits_, class Scores_> struct VectorLanes {
   };
 
   // See ScalarLanes.
-  template <class T, class Columns> using Kept = Columns;
+  template <class T, class Columns>
+  using Kept = Columns;
   using Keeper = ScalarLanes::Keeper;
 
   TETRIS_FUNCTION static Ints ints(const Constant& c) { return tetris::load<Ints>(c.value); }
@@ -107,23 +112,27 @@ template <class Ints_, class Bits_, class Scores_> struct VectorLanes {
     if constexpr (SHORT) return interleaved(first, second);
     else return {first, second};
   }
-  TETRIS_FUNCTION static Scores add_products(Scores sum, Weights weights, Ints first, Ints second) {
+  TETRIS_FUNCTION static Scores add_products(
+      Scores sum, Weights weights, Ints first, Ints second) {
     const auto add = [](auto x, auto y, auto z) TETRIS_INLINE {
       auto result = x + multiply_add(y, z);
       if constexpr (SHORT)
         asm(""
-            : TETRIS_IN_REGISTER(result));  // now, not when all values have been computed and wait in memory
+            : TETRIS_IN_REGISTER(
+                result));  // now, not when all values have been computed and wait in memory
       return result;
     };
     if constexpr (SHORT) return map(add, sum, interleaved(first, second), weights);
     else return map(add, map(add, sum, first, weights.first), second, weights.second);
   }
-  TETRIS_FUNCTION static Word weight_word(int32_t weight) { return static_cast<Word>(weight & 0xFFFF); }
+  TETRIS_FUNCTION static Word weight_word(int32_t weight) {
+    return static_cast<Word>(weight & 0xFFFF);
+  }
   TETRIS_FUNCTION static int first(Scores scores) { return scores[0]; }
   TETRIS_FUNCTION static Scores sum_of_products(
       ColumnInts weights, ColumnInts values, ColumnInts more_weights, ColumnInts more_values) {
-    const Scores all =
-        add_products(scores(0), VectorLanes::weights(weights, more_weights), values, more_values);
+    const Scores all = add_products(
+        scores(0), VectorLanes::weights(weights, more_weights), values, more_values);
     return repeat<Scores>(reduced(all, ADD)[0]);
   }
 
@@ -141,7 +150,8 @@ template <class Ints_, class Bits_, class Scores_> struct VectorLanes {
   }
 
   TETRIS_FUNCTION static Ints popcount(Bits value) { return count_bits_in({value}); }
-  template <int COUNT> TETRIS_FUNCTION static Ints popcount_sum(const Bits (&words)[COUNT]) {
+  template <int COUNT>
+  TETRIS_FUNCTION static Ints popcount_sum(const Bits (&words)[COUNT]) {
     return count_bits_in(words);
   }
   TETRIS_FUNCTION static Ints triangle(Ints n) {
@@ -160,14 +170,20 @@ template <class Ints_, class Bits_, class Scores_> struct VectorLanes {
 
   TETRIS_FUNCTION static Mask exceeds(Ints a, Ints b) { return a > b; }
   TETRIS_FUNCTION static Mask flag(Ints value) { return value; }
-  template <class T> TETRIS_FUNCTION static T without(T a, T b) { return and_not(a, b); }
+  template <class T>
+  TETRIS_FUNCTION static T without(T a, T b) {
+    return and_not(a, b);
+  }
   TETRIS_FUNCTION static unsigned lanes(Mask condition) { return signs(condition); }
   TETRIS_FUNCTION static Ints maximum(Ints a, Ints b) { return greater_of(a, b); }
-  template <class T> TETRIS_FUNCTION static T select(Mask condition, T a, T b) {
+  template <class T>
+  TETRIS_FUNCTION static T select(Mask condition, T a, T b) {
     return choose(condition, a, b);
   }
   TETRIS_FUNCTION static Ints where(Mask condition, Ints value) { return condition & value; }
-  TETRIS_FUNCTION static Bits bits_where(Mask condition, Bits value) { return as<Word>(condition) & value; }
+  TETRIS_FUNCTION static Bits bits_where(Mask condition, Bits value) {
+    return as<Word>(condition) & value;
+  }
   TETRIS_FUNCTION static Ints count(Mask condition) { return -condition; }
   TETRIS_FUNCTION static bool any(Bits value) { return any_bit(value); }
   // Of 16 bits for rows 0 .. 12: the two bytes of the word, looked up by row and by row + 8 (the table wraps at 16).
@@ -189,12 +205,15 @@ template <class Ints_, class Bits_, class Scores_> struct VectorLanes {
   }
   TETRIS_FUNCTION static Ints nonzero(Bits columns) { return columns != bits(Word(0)); }
 
-  TETRIS_FUNCTION static uint32_t negative(Ints columns) { return signs(columns) >> (FIRST_COLUMN - 1); }
+  TETRIS_FUNCTION static uint32_t negative(Ints columns) {
+    return signs(columns) >> (FIRST_COLUMN - 1);
+  }
   template <uint32_t PATTERN, int WIDTH>
   TETRIS_FUNCTION static Bits in_columns(const ShapeLanes<VectorLanes, WIDTH>&) {
     return tetris::load<Bits>(COLUMN_SETS<Word, PATTERN, WIDTH>.lane);
   }
-  template <class Shapes> TETRIS_FUNCTION static Bits in_columns(const Constant& pattern, const Shapes&) {
+  template <class Shapes>
+  TETRIS_FUNCTION static Bits in_columns(const Constant& pattern, const Shapes&) {
     return bits(pattern);
   }
 
@@ -212,27 +231,41 @@ template <class Ints_, class Bits_, class Scores_> struct VectorLanes {
       default: return from<WIDTH, 7>(columns);
     }
   }
-  template <class T> TETRIS_FUNCTION static T left(T columns) { return window<SLOTS - 1>(T{}, columns); }
-  template <class T> TETRIS_FUNCTION static T right(T columns) { return window<1>(columns, T{}); }
+  template <class T>
+  TETRIS_FUNCTION static T left(T columns) {
+    return window<SLOTS - 1>(T{}, columns);
+  }
+  template <class T>
+  TETRIS_FUNCTION static T right(T columns) {
+    return window<1>(columns, T{});
+  }
   TETRIS_FUNCTION static int sum(Ints columns) { return reduced(columns, ADD)[0]; }
-  TETRIS_FUNCTION static Ints total(Ints columns) { return repeat_first<Ints>(reduced(columns, ADD)); }
+  TETRIS_FUNCTION static Ints total(Ints columns) {
+    return repeat_first<Ints>(reduced(columns, ADD));
+  }
   TETRIS_FUNCTION static int count_bits(Bits columns) { return count_all_bits(columns)[0]; }
   TETRIS_FUNCTION static Ints count_bits_everywhere(Bits columns) {
     return repeat_first<Ints>(count_all_bits(columns));
   }
   TETRIS_FUNCTION static Word or_columns(Bits columns) { return reduced(columns, JOIN)[0]; }
-  TETRIS_FUNCTION static Bits or_all(Bits columns) { return repeat_first<Bits>(reduced(columns, JOIN)); }
+  TETRIS_FUNCTION static Bits or_all(Bits columns) {
+    return repeat_first<Bits>(reduced(columns, JOIN));
+  }
   TETRIS_FUNCTION static Bits or_up_to(Bits columns) { return united_up(columns); }
   TETRIS_FUNCTION static Bits or_from(Bits columns) { return united_down(columns); }
   TETRIS_FUNCTION static void count_rows(Bits columns, Bits (&digit)[ROW_DIGITS]) {
     digit[0] = columns;
-    add_lanes(digit, [](auto step, Bits word) TETRIS_INLINE { return window<step.value>(word, word); });
+    add_lanes(digit,
+        [](auto step, Bits word) TETRIS_INLINE { return window<step.value>(word, word); });
   }
   TETRIS_FUNCTION static Bits load(const Word* slots) { return tetris::load<Bits>(slots); }
-  TETRIS_FUNCTION static void store(Bits columns, Word* slots) { tetris::store(columns, slots); }
+  TETRIS_FUNCTION static void store(Bits columns, Word* slots) {
+    tetris::store(columns, slots);
+  }
 
   TETRIS_FUNCTION static Bits piece_columns(int piece, int orientation, int column, int row) {
-    const Word* slots = PIECE_COLUMNS<Word>.slots[piece][orientation] + PieceColumns<Word>::OFFSET;
+    const Word* slots =
+        PIECE_COLUMNS<Word>.slots[piece][orientation] + PieceColumns<Word>::OFFSET;
     return load(slots - FIRST_COLUMN - column) >> row;
   }
   TETRIS_FUNCTION static int landing_row(const Ints& heights, const Shape& shape, int x) {
@@ -249,9 +282,11 @@ template <class Ints_, class Bits_, class Scores_> struct VectorLanes {
     TETRIS_FUNCTION void clear() { groups = 0; }
   };
   TETRIS_FUNCTION static bool worthwhile(Mask) { return true; }
-  template <int WIDTH> TETRIS_FUNCTION static void consider(
+  template <int WIDTH>
+  TETRIS_FUNCTION static void consider(
       Best& best, Scores score, Mask candidate, const Group<VectorLanes, WIDTH>& group) {
-    if constexpr (SHORT) score = choose(interleaved(candidate, candidate), score, scores(NEVER));
+    if constexpr (SHORT)
+      score = choose(interleaved(candidate, candidate), score, scores(NEVER));
     else score = choose(candidate, score, scores(NEVER));
     best.score[best.groups] = score;
     best.order[best.groups] = group.order;
@@ -268,8 +303,8 @@ template <class Ints_, class Bits_, class Scores_> struct VectorLanes {
     uint64_t places = 0;
     for (int i = 0; i < best.groups; ++i) {
       const unsigned found = where_greater(best.score[i], scores(score - 1));
-      places |= static_cast<uint64_t>(found & 0xFF) << best.order[i][0] | static_cast<uint64_t>(found >> 8)
-                                                                              << best.order[i][1];
+      places |= static_cast<uint64_t>(found & 0xFF) << best.order[i][0] |
+                static_cast<uint64_t>(found >> 8) << best.order[i][1];
     }
     return places;
   }
@@ -277,12 +312,14 @@ template <class Ints_, class Bits_, class Scores_> struct VectorLanes {
     int half = 0;  // of the groups
     while (static_cast<unsigned>(place - best.order[half / 2][half % 2]) >= 8) ++half;
     const int lane = place - best.order[half / 2][half % 2] + 8 * (half % 2);
-    const int at = SHORT && !IS_PAIR<Ints> ? (lane & 3) | (lane & 8) >> 1 | (lane & 4) << 1 : lane;
+    const int at =
+        SHORT && !IS_PAIR<Ints> ? (lane & 3) | (lane & 8) >> 1 | (lane & 4) << 1 : lane;
     return reinterpret_cast<const int*>(&best.score[half / 2])[at];
   }
 
  private:
-  template <int WIDTH, int FIRST, class T> TETRIS_FUNCTION static T from(T columns) {
+  template <int WIDTH, int FIRST, class T>
+  TETRIS_FUNCTION static T from(T columns) {
     if constexpr (WIDTH == 3) return twice<FIRST>(columns);
     else return window<FIRST>(columns, T{});
   }

@@ -9,10 +9,13 @@
 
 typedef long long __m128i __attribute__((vector_size(16)));
 
-#define _mm_alignr_epi8(high, low, n) ((__m128i)vextq_u8((uint8x16_t)(low), (uint8x16_t)(high), n))
+#define _mm_alignr_epi8(high, low, n) \
+  ((__m128i)vextq_u8((uint8x16_t)(low), (uint8x16_t)(high), n))
 TETRIS_FUNCTION __m128i _mm_setzero_si128() { return __m128i{}; }
 TETRIS_FUNCTION __m128i _mm_set1_epi16(int16_t a) { return (__m128i)vdupq_n_s16(a); }
-TETRIS_FUNCTION __m128i _mm_cvtsi32_si128(int32_t a) { return (__m128i)vsetq_lane_s32(a, vdupq_n_s32(0), 0); }
+TETRIS_FUNCTION __m128i _mm_cvtsi32_si128(int32_t a) {
+  return (__m128i)vsetq_lane_s32(a, vdupq_n_s32(0), 0);
+}
 TETRIS_FUNCTION __m128i _mm_loadl_epi64(const __m128i* p) {
   return (__m128i)vcombine_s16(vld1_s16((const int16_t*)p), vdup_n_s16(0));
 }
@@ -31,7 +34,9 @@ TETRIS_FUNCTION __m128i _mm_shuffle_epi8(__m128i table, __m128i index) {
   return (__m128i)vqtbl1q_u8((uint8x16_t)table, vandq_u8((uint8x16_t)index, vdupq_n_u8(0x8F)));
 }
 // Times bytes of 1: the sums of neighbours.
-TETRIS_FUNCTION __m128i _mm_maddubs_epi16(__m128i a, __m128i) { return (__m128i)vpaddlq_u8((uint8x16_t)a); }
+TETRIS_FUNCTION __m128i _mm_maddubs_epi16(__m128i a, __m128i) {
+  return (__m128i)vpaddlq_u8((uint8x16_t)a);
+}
 // Differences to 0: the sums of eight bytes.
 TETRIS_FUNCTION __m128i _mm_sad_epu8(__m128i a, __m128i) {
   return (__m128i)vpaddlq_u32(vpaddlq_u16(vpaddlq_u8((uint8x16_t)a)));
@@ -57,7 +62,9 @@ TETRIS_FUNCTION __m128i _mm_cvtepi16_epi32(__m128i a) {
 TETRIS_FUNCTION __m128i _mm_cvtepi8_epi32(__m128i a) {
   return (__m128i)vmovl_s16(vget_low_s16(vmovl_s8(vget_low_s8((int8x16_t)a))));
 }
-TETRIS_FUNCTION int _mm_testz_si128(__m128i a, __m128i b) { return vmaxvq_u32((uint32x4_t)(a & b)) == 0; }
+TETRIS_FUNCTION int _mm_testz_si128(__m128i a, __m128i b) {
+  return vmaxvq_u32((uint32x4_t)(a & b)) == 0;
+}
 TETRIS_FUNCTION int _mm_movemask_epi8(__m128i a) {
   const uint8x16_t place = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
   const uint8x16_t bits = vandq_u8((uint8x16_t)vshrq_n_s8((int8x16_t)a, 7), place);

@@ -29,7 +29,8 @@ struct PlainBoard {
   int eroded_cells;          // as there
   int lines;                 // that the placement removed
 
-  template <class L> TETRIS_FUNCTION explicit PlainBoard(const Board<L>& board)
+  template <class L>
+  TETRIS_FUNCTION explicit PlainBoard(const Board<L>& board)
       : width(board.geometry.width),
         height(board.geometry.height),
         twice_landing_height(board.twice_landing_height),
@@ -39,7 +40,8 @@ struct PlainBoard {
       typename L::Word slots[16] = {};
       slots[FIRST_COLUMN + c] = static_cast<typename L::Word>(~typename L::Word(0));
       const auto only = board.geometry.inside & L::load(slots);
-      columns_[c] = reversed_bits(static_cast<uint32_t>(L::or_columns(board.cells & only)) << (31 - L::TOP));
+      columns_[c] = reversed_bits(
+          static_cast<uint32_t>(L::or_columns(board.cells & only)) << (31 - L::TOP));
     }
   }
 
@@ -65,14 +67,15 @@ struct PlainBoard {
 
 }  // namespace tetris
 
-#define TETRIS_FEATURE(Name)                                                          \
-  struct Name : tetris::FeatureBase {                                                 \
-    static constexpr bool whole_board_only = true;                                    \
-    template <class L> TETRIS_FUNCTION static int of(const tetris::Board<L>& board) { \
-      return value(tetris::PlainBoard(board));                                        \
-    }                                                                                 \
-    TETRIS_FUNCTION static int value(const tetris::PlainBoard& board);                \
-  };                                                                                  \
+#define TETRIS_FEATURE(Name)                                           \
+  struct Name : tetris::FeatureBase {                                  \
+    static constexpr bool whole_board_only = true;                     \
+    template <class L>                                                 \
+    TETRIS_FUNCTION static int of(const tetris::Board<L>& board) {     \
+      return value(tetris::PlainBoard(board));                         \
+    }                                                                  \
+    TETRIS_FUNCTION static int value(const tetris::PlainBoard& board); \
+  };                                                                   \
   TETRIS_FUNCTION int Name::value(const tetris::PlainBoard& board)
 
 #if defined(TETRIS_FEATURE_HEADER)

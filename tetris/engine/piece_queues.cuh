@@ -11,7 +11,8 @@
 namespace tetris {
 
 constexpr int MAX_WARPS = 32,
-              MAX_WARP_GROUPS = 4;  // of a block; warp w is issued by the multiprocessor's scheduler w % 4
+              MAX_WARP_GROUPS =
+                  4;  // of a block; warp w is issued by the multiprocessor's scheduler w % 4
 
 // Warps of a block that do the same at nearly the same time, so that an instruction is fetched once for all of them: on their
 // own they would wait for instructions longer than for anything else.
@@ -31,18 +32,22 @@ struct WarpGroup {
 // Their entries follow them in memory.
 struct alignas(16) PieceQueues {
   static constexpr uint16_t EMPTY = 0xFFFF;
-  uint32_t capacity;  // a power of two below 2^16, at least the games in all queues and hands together
+  uint32_t
+      capacity;  // a power of two below 2^16, at least the games in all queues and hands together
   uint32_t head[PIECES], tail[PIECES];  // places taken and put in so far, modulo 2^32
   uint32_t unfinished;                  // games that still have decisions to make
   struct Batch {
     uint32_t first;         // place in the queue
     uint16_t count, piece;  // games of a warp
-  } batches[2][MAX_WARPS];  // of each warp: this one, and the last one, which it may not have read yet
+  } batches
+      [2]
+      [MAX_WARPS];  // of each warp: this one, and the last one, which it may not have read yet
   uint32_t arrivals[MAX_WARP_GROUPS];  // of a group's warps, to take batches
 
   // The bytes of them and their entries.
   static constexpr int bytes(int capacity) {
-    return static_cast<int>(sizeof(PieceQueues)) + PIECES * capacity * static_cast<int>(sizeof(uint16_t));
+    return static_cast<int>(sizeof(PieceQueues)) +
+           PIECES * capacity * static_cast<int>(sizeof(uint16_t));
   }
 
   // By all threads of the block; a barrier has to follow.
@@ -71,12 +76,14 @@ struct alignas(16) PieceQueues {
 
   // By all warps of a group: games that wait for a piece, the same for a warp, up to one for so many threads. Whether there are
   // games left; `game` is below 0 where there is none for this thread.
-  template <int THREADS> __device__ bool take(const WarpGroup& warps, int& game, int& piece) {
+  template <int THREADS>
+  __device__ bool take(const WarpGroup& warps, int& game, int& piece) {
     const int lane = threadIdx.x % WARP;
     // The last warp to arrive chooses. Then no warp of the group still has games to put in, which could wait for a place
     // that the group itself has to empty.
     const auto size = static_cast<uint32_t>(warps.size);
-    const uint32_t before = __shfl_sync(~0u, lane == 0 ? atomicAdd(&arrivals[warps.number], 1u) : 0u, 0);
+    const uint32_t before =
+        __shfl_sync(~0u, lane == 0 ? atomicAdd(&arrivals[warps.number], 1u) : 0u, 0);
     Batch* all = batches[before / size % 2] + warps.number * warps.size;
     if (before % size == size - 1) choose(warps, all, WARP / THREADS);
     warps.wait();
@@ -98,7 +105,8 @@ struct alignas(16) PieceQueues {
   }
 
   __device__ void finish(int games) {
-    if (games > 0 && threadIdx.x % 32 == 0) atomicSub(&unfinished, static_cast<uint32_t>(games));
+    if (games > 0 && threadIdx.x % 32 == 0)
+      atomicSub(&unfinished, static_cast<uint32_t>(games));
   }
 
  private:
@@ -117,17 +125,20 @@ struct alignas(16) PieceQueues {
       const uint32_t length = lane < PIECES ? atomicAdd(&tail[lane], 0) - first : 0;
       const uint32_t longest = greatest_of_warp(lane < PIECES ? length << 3 | lane : 0);
       const int piece = static_cast<int>(longest & 7);
-      const int count =
-          static_cast<int>(min(longest >> 3, static_cast<uint32_t>((warps.size - filled) * most)));
+      const int count = static_cast<int>(
+          min(longest >> 3, static_cast<uint32_t>((warps.size - filled) * most)));
       if (count == 0) {
         if (filled > 0 || !__any_sync(~0u, atomicAdd(&unfinished, 0) > 0)) break;
         __nanosleep(100);
         continue;
       }
-      if (!__any_sync(~0u, lane == piece && atomicCAS(&head[piece], first, first + count) == first)) continue;
+      if (!__any_sync(
+              ~0u, lane == piece && atomicCAS(&head[piece], first, first + count) == first))
+        continue;
       const uint32_t begin = __shfl_sync(~0u, first, piece) + lane * most;
       const int mine = min(count - lane * most, most);
-      if (mine > 0) all[filled + lane] = {begin, static_cast<uint16_t>(mine), static_cast<uint16_t>(piece)};
+      if (mine > 0)
+        all[filled + lane] = {begin, static_cast<uint16_t>(mine), static_cast<uint16_t>(piece)};
       filled += (count + most - 1) / most;
     }
     if (filled + lane < warps.size) all[filled + lane] = {0, 0, 0};

@@ -46,10 +46,12 @@ struct PieceStream {
   // The order of a bag, four-bit fields: Fisher-Yates with the first six words of two blocks.
   TETRIS_FUNCTION uint32_t bag_of(uint64_t number) const {
     const philox::Block one = block_of(2 * number), two = block_of(2 * number + 1);
-    const uint32_t words[6] = {one.word[0], one.word[1], one.word[2], one.word[3], two.word[0], two.word[1]};
+    const uint32_t words[6] = {
+        one.word[0], one.word[1], one.word[2], one.word[3], two.word[0], two.word[1]};
     uint32_t order = 0x6543210;
     TETRIS_UNROLL for (int i = PIECES - 1; i >= 1; --i) {
-      const int j = static_cast<int>((static_cast<uint64_t>(i + 1) * words[PIECES - 1 - i]) >> 32);
+      const int j =
+          static_cast<int>((static_cast<uint64_t>(i + 1) * words[PIECES - 1 - i]) >> 32);
       const uint32_t differ = ((order >> (4 * i)) ^ (order >> (4 * j))) & 15u;
       order ^= (differ << (4 * i)) | (differ << (4 * j));
     }
@@ -82,7 +84,9 @@ struct PieceReader : PieceStream {
   TETRIS_FUNCTION int drawn() const {
     return source.bag ? nth_field(order, position()) : drawn_by(block.word[position()]);
   }
-  TETRIS_FUNCTION int position() const { return static_cast<int>(t % (source.bag ? PIECES : 4)); }
+  TETRIS_FUNCTION int position() const {
+    return static_cast<int>(t % (source.bag ? PIECES : 4));
+  }
   TETRIS_FUNCTION void refill() {
     if (source.bag) order = bag_of(t / PIECES);
     else block = block_of(t / 4);

@@ -10,7 +10,8 @@ constexpr int PIECES = 7;
 constexpr int MAX_ORIENTATIONS = 4;
 constexpr int MAX_PIECE_SIZE = 4;
 constexpr int NO_ROW = 127;  // above every height
-constexpr int STEP = 3;  // added to a difference of heights: 1 .. 5 are those that `diversity` tells apart
+constexpr int STEP =
+    3;  // added to a difference of heights: 1 .. 5 are those that `diversity` tells apart
 constexpr int INNER_STEPS = 2;  // no shape has neighbouring columns whose tops differ by more
 
 // Of a number of four-bit fields, which the compiler folds where it is known, and a register holds where it is not.
@@ -38,7 +39,8 @@ constexpr Shape make_shape(int width, uint32_t bottoms, uint32_t tops) {
     shape.patterns |= ((16u >> shape.bottom(k)) - (16u >> shape.top(k))) << (4 * k);
     shape.first_row[k] = static_cast<int8_t>(shape.bottom(k));
   }
-  for (int k = 0; k < width; ++k) shape.height = shape.top(k) > shape.height ? shape.top(k) : shape.height;
+  for (int k = 0; k < width; ++k)
+    shape.height = shape.top(k) > shape.height ? shape.top(k) : shape.height;
   return shape;
 }
 
@@ -62,7 +64,8 @@ constexpr ShapeTable SHAPES = {{
 }};
 
 #if defined(__CUDACC__)
-__device__ const ShapeTable DEVICE_SHAPES = SHAPES;  // device code cannot look a host's table up
+__device__ const ShapeTable DEVICE_SHAPES =
+    SHAPES;  // device code cannot look a host's table up
 #endif
 
 TETRIS_FUNCTION const Shape& shape_of(int piece, int orientation) {
@@ -75,21 +78,23 @@ TETRIS_FUNCTION const Shape& shape_of(int piece, int orientation) {
 
 // What a search needs to know of the shapes of WIDTH columns, one shape a lane. A pattern is a number whose bit 3 - j
 // stands for row j of the piece: times 2^(TOP - 3 - row) it is those rows of a column, with the piece's bottom at `row`.
-template <class L, int WIDTH> struct ShapeLanes {
-  typename L::Constant column;                // left edge of the placement
-  typename L::Constant height;                // of the piece
-  typename L::Constant bottom[WIDTH];         // first row of each of its columns
-  typename L::Constant cells[WIDTH];          // cells of each column
-  typename L::Constant piece[WIDTH];          // pattern: rows of each column
-  typename L::Constant floor[WIDTH];          // pattern: the row below each column
-  typename L::Constant contact[WIDTH + 2];    // pattern: rows of column k - 1 beside the piece
-  typename L::Constant rows[WIDTH];           // pattern: rows with n + 1 cells
-  typename L::Constant lone[WIDTH];           // 1 for each column of one cell, else 0
-  typename L::Constant first_step;            // height of the leftmost column + STEP
-  typename L::Constant last_step;             // height of the rightmost column - STEP
-  typename L::Constant inner_flags;           // step_flag of the differences between its columns' tops
-  typename L::Constant inner_sizes[WIDTH];    // of the steps from each column to the next; the last is 0
-  typename L::Constant inner_sum;             // of these sizes
+template <class L, int WIDTH>
+struct ShapeLanes {
+  typename L::Constant column;              // left edge of the placement
+  typename L::Constant height;              // of the piece
+  typename L::Constant bottom[WIDTH];       // first row of each of its columns
+  typename L::Constant cells[WIDTH];        // cells of each column
+  typename L::Constant piece[WIDTH];        // pattern: rows of each column
+  typename L::Constant floor[WIDTH];        // pattern: the row below each column
+  typename L::Constant contact[WIDTH + 2];  // pattern: rows of column k - 1 beside the piece
+  typename L::Constant rows[WIDTH];         // pattern: rows with n + 1 cells
+  typename L::Constant lone[WIDTH];         // 1 for each column of one cell, else 0
+  typename L::Constant first_step;          // height of the leftmost column + STEP
+  typename L::Constant last_step;           // height of the rightmost column - STEP
+  typename L::Constant inner_flags;  // step_flag of the differences between its columns' tops
+  typename L::Constant
+      inner_sizes[WIDTH];          // of the steps from each column to the next; the last is 0
+  typename L::Constant inner_sum;  // of these sizes
   typename L::Constant inner_classes[WIDTH];  // these steps + STEP; the last is 0
   // Sets (see `in_columns`), bit k: column k - 1 is higher by at least 1, 2 than column k; and column k by so much than
   // column k - 1, in the upper half of a word that has room for both.
@@ -147,14 +152,16 @@ template <class L, int WIDTH> struct ShapeLanes {
     for (int n = 0; n < INNER_STEPS; ++n) {
       const uint32_t upper = STEP_WORDS == 1 ? rises[n] << 16 : 0u;
       inner_steps[n][0].set(lane, static_cast<int>((falls[n] | upper) << shift));
-      if (STEP_WORDS > 1) inner_steps[n][STEP_WORDS - 1].set(lane, static_cast<int>(rises[n] << shift));
+      if (STEP_WORDS > 1)
+        inner_steps[n][STEP_WORDS - 1].set(lane, static_cast<int>(rises[n] << shift));
     }
   }
 };
 
 // The columns of every shape at rest in row 0, in slots OFFSET onwards of a row of zeros, for words whose most significant
 // bit is row 0.
-template <class Word> struct PieceColumns {
+template <class Word>
+struct PieceColumns {
   static constexpr int OFFSET = 16;
   Word slots[PIECES][MAX_ORIENTATIONS][32];
   constexpr PieceColumns() : slots() {
@@ -163,13 +170,15 @@ template <class Word> struct PieceColumns {
       for (int o = 0; o < ORIENTATIONS[piece]; ++o) {
         const Shape shape = SHAPES.shape[piece][o];
         for (int k = 0; k < shape.width; ++k) {
-          slots[piece][o][OFFSET + k] = static_cast<Word>(
-              (uint64_t(1) << (ROWS - shape.bottom(k))) - (uint64_t(1) << (ROWS - shape.top(k))));
+          slots[piece][o][OFFSET + k] =
+              static_cast<Word>((uint64_t(1) << (ROWS - shape.bottom(k))) -
+                                (uint64_t(1) << (ROWS - shape.top(k))));
         }
       }
     }
   }
 };
-template <class Word> inline constexpr PieceColumns<Word> PIECE_COLUMNS{};
+template <class Word>
+inline constexpr PieceColumns<Word> PIECE_COLUMNS{};
 
 }  // namespace tetris

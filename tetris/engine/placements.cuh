@@ -8,18 +8,20 @@
 namespace tetris {
 
 // The shapes of WIDTH columns as the search wants them.
-template <class L, int WIDTH> struct ShapeConstants {
+template <class L, int WIDTH>
+struct ShapeConstants {
   ShapeLanes<L, WIDTH> shape[PIECES][MAX_ORIENTATIONS];
   constexpr ShapeConstants() {
     for (int piece = 0; piece < PIECES; ++piece) {
       for (int i = 0; i < ORIENTATIONS[piece]; ++i) {
-        if (SHAPES.shape[piece][i].width == WIDTH) shape[piece][i].set(0, SHAPES.shape[piece][i], 0);
+        if (SHAPES.shape[piece][i].width == WIDTH)
+          shape[piece][i].set(0, SHAPES.shape[piece][i], 0);
       }
     }
   }
 };
-template <class L, int WIDTH> __constant__ const ShapeConstants<L, WIDTH> SHAPE_CONSTANTS =
-    ShapeConstants<L, WIDTH>();
+template <class L, int WIDTH>
+__constant__ const ShapeConstants<L, WIDTH> SHAPE_CONSTANTS = ShapeConstants<L, WIDTH>();
 
 struct Widths {
   int count[PIECES];                    // orientations
@@ -27,7 +29,8 @@ struct Widths {
   constexpr Widths() : count(), width() {
     for (int piece = 0; piece < PIECES; ++piece) {
       count[piece] = ORIENTATIONS[piece];
-      for (int i = 0; i < ORIENTATIONS[piece]; ++i) width[piece][i] = SHAPES.shape[piece][i].width;
+      for (int i = 0; i < ORIENTATIONS[piece]; ++i)
+        width[piece][i] = SHAPES.shape[piece][i].width;
     }
   }
 };
@@ -36,7 +39,8 @@ __constant__ const Widths WIDTHS = Widths();
 // The orientations of a piece that are WIDTH columns wide: none, one or two, four bits each. Not a table, which a warp that is
 // alone would wait for.
 constexpr int NO_ORIENTATION = 15;
-template <int WIDTH> constexpr uint64_t packed_orientations() {
+template <int WIDTH>
+constexpr uint64_t packed_orientations() {
   uint64_t all = 0;
   for (int piece = 0; piece < PIECES; ++piece) {
     uint64_t found = 0xFF;
@@ -47,17 +51,20 @@ template <int WIDTH> constexpr uint64_t packed_orientations() {
   }
   return all;
 }
-template <int WIDTH> __device__ inline int nth_orientation(int piece, int nth) {
+template <int WIDTH>
+__device__ inline int nth_orientation(int piece, int nth) {
   constexpr uint64_t ALL = packed_orientations<WIDTH>();
   return static_cast<int>(ALL >> (8 * piece + 4 * nth)) & 15;
 }
-template <int WIDTH> __device__ inline bool has_width(int piece) {
+template <int WIDTH>
+__device__ inline bool has_width(int piece) {
   return nth_orientation<WIDTH>(piece, 0) != NO_ORIENTATION;
 }
 
 // Of the placements of all orientations of one width the one that falls to this thread of a warp. A thread without one has one
 // that is too high, over the first column.
-template <class L, int WIDTH> __device__ inline Group<L, WIDTH> group_of_thread(int piece) {
+template <class L, int WIDTH>
+__device__ inline Group<L, WIDTH> group_of_thread(int piece) {
   constexpr int PLACES = MAX_WIDTH - WIDTH + 1;
   const int nth = L::lane() / PLACES;
   const int orientation = nth < 2 ? nth_orientation<WIDTH>(piece, nth) : NO_ORIENTATION;
@@ -89,8 +96,8 @@ __device__ inline Choice best_of_warp(const Choice& own) {
       static_cast<unsigned>(own.score) ^ 0x80000000u;  // in the order of scores; 0 is NEVER's
   const unsigned highest = greatest_of_warp(key);
   if (highest == 0) return NO_CHOICE;
-  const auto first =
-      static_cast<int>(~greatest_of_warp(key == highest ? ~static_cast<unsigned>(own.place) : 0u));
+  const auto first = static_cast<int>(
+      ~greatest_of_warp(key == highest ? ~static_cast<unsigned>(own.place) : 0u));
   return {static_cast<int>(highest ^ 0x80000000u), first};
 }
 

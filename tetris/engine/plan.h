@@ -6,7 +6,8 @@
 namespace tetris {
 
 constexpr int MAX_WIDTH = 10;
-constexpr int ORDER_STRIDE = 16;  // a place in the order of the search: orientation * ORDER_STRIDE + column
+constexpr int ORDER_STRIDE =
+    16;  // a place in the order of the search: orientation * ORDER_STRIDE + column
 TETRIS_FUNCTION constexpr int orientation_of(int place) {
   return static_cast<int>(static_cast<unsigned>(place) / ORDER_STRIDE);
 }
@@ -15,17 +16,20 @@ TETRIS_FUNCTION constexpr int column_of(int place) {
 }
 
 // PATTERN moved to the column of every lane: lane x of a vector is column x, or three columns wide both halves are.
-template <class Number, uint32_t PATTERN, int WIDTH> struct alignas(64) ColumnSets {
+template <class Number, uint32_t PATTERN, int WIDTH>
+struct alignas(64) ColumnSets {
   Number lane[16];
   constexpr ColumnSets() : lane() {
-    for (int i = 0; i < 16; ++i) lane[i] = static_cast<Number>(PATTERN << (WIDTH == 3 ? i % 8 : i));
+    for (int i = 0; i < 16; ++i)
+      lane[i] = static_cast<Number>(PATTERN << (WIDTH == 3 ? i % 8 : i));
   }
 };
 template <class Number, uint32_t PATTERN, int WIDTH>
 inline constexpr ColumnSets<Number, PATTERN, WIDTH> COLUMN_SETS{};
 
 // Shapes of one width that are scored at once.
-template <class L, int WIDTH> struct Group {
+template <class L, int WIDTH>
+struct Group {
   // Placements of one orientation, side by side: all there are, or half a vector of the eight that three columns allow.
   static constexpr int CHUNK = L::LANES > 8 && WIDTH == 3 ? 8 : L::LANES;
   static constexpr int HALF = L::LANES > 8 ? 8 : L::LANES;
@@ -45,7 +49,8 @@ template <class L, int WIDTH> struct Group {
   }
 };
 
-template <class L, int WIDTH, int CAPACITY> struct Groups {
+template <class L, int WIDTH, int CAPACITY>
+struct Groups {
   Group<L, WIDTH> group[CAPACITY];
   int count = 0;
 
@@ -67,9 +72,11 @@ template <class L, int WIDTH, int CAPACITY> struct Groups {
 };
 
 // All groups of a piece, by width.
-template <class L> struct Plan {
+template <class L>
+struct Plan {
   static constexpr int capacity(int width, int orientations) {
-    return L::LANES == 1 ? orientations * (MAX_WIDTH - width + 1) : (width == 3 ? 1 : orientations);
+    return L::LANES == 1 ? orientations * (MAX_WIDTH - width + 1)
+                         : (width == 3 ? 1 : orientations);
   }
   Groups<L, 1, capacity(1, 1)> ones;
   Groups<L, 2, capacity(2, 2)> twos;
@@ -87,7 +94,8 @@ template <class L> struct Plan {
   }
 };
 
-template <class L> inline constexpr Plan<L> PLANS[PIECES] = {
+template <class L>
+inline constexpr Plan<L> PLANS[PIECES] = {
     Plan<L>(0), Plan<L>(1), Plan<L>(2), Plan<L>(3), Plan<L>(4), Plan<L>(5), Plan<L>(6)};
 
 }  // namespace tetris

@@ -13,14 +13,16 @@ namespace {
 using namespace tetris;
 
 struct Cuda {
-  template <class List> static void play(const RolloutArguments& all, const Tensor& boards) {
+  template <class List>
+  static void play(const RolloutArguments& all, const Tensor& boards) {
     STD_TORCH_CHECK(all.total < int64_t{1} << 31 && all.decisions < int64_t{1} << 31,
         "expected less than 2^31 games and decisions, got ", all.total, " and ", all.decisions);
     const cem_tetris::Gpu gpu{cem_tetris::Device(boards)};
     if (play_few(all, gpu)) return;
     Tensor states = torch::stable::new_empty(boards, {all.total, STATE_WORDS});
     const bool usual = all.rules.width == MAX_WIDTH;
-    (usual ? play_side_by_side<MAX_WIDTH> : play_side_by_side<0>)(all, states.mutable_data_ptr(), gpu);
+    (usual ? play_side_by_side<MAX_WIDTH> : play_side_by_side<0>)(all,
+        states.mutable_data_ptr(), gpu);
   }
 };
 

@@ -18,7 +18,8 @@ struct PoolJob : RolloutArguments {
 
 constexpr int LEAST_IN_HAND = 1024, MOST_IN_HAND = 4096;  // games that a block has room for
 
-template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD> struct PoolRollout {
+template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD>
+struct PoolRollout {
   using L = ThreadLanes;
   using Decision = Chooser<L, List>;
   const PoolJob& job;
@@ -34,8 +35,10 @@ template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD> struct PoolRollout {
 
   // A block's queues come first in its memory; what each of its warps has there follows.
   __device__ WarpMemory& warp_memory() {
-    unsigned char* first = reinterpret_cast<unsigned char*>(&queues) + PieceQueues::bytes(job.capacity);
-    return *reinterpret_cast<WarpMemory*>(first + static_cast<int>(threadIdx.x / WARP) * job.warp_bytes);
+    unsigned char* first =
+        reinterpret_cast<unsigned char*>(&queues) + PieceQueues::bytes(job.capacity);
+    return *reinterpret_cast<WarpMemory*>(
+        first + static_cast<int>(threadIdx.x / WARP) * job.warp_bytes);
   }
 
   // One decision; whether it ends the game. The search needs the registers that the game's state would take: it is read again.
@@ -84,8 +87,8 @@ template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD> struct PoolRollout {
         const int place = Choice{0, place_of(best, lane % 2)}.made();
         const int own = job.states[index].piece;
         const Landing<L> landing(before, own, place);
-        once =
-            List::template placement_value<L>(decision.weights, AfterState<L>(before, landing, own, place));
+        once = List::template placement_value<L>(
+            decision.weights, AfterState<L>(before, landing, own, place));
         cells = landing.cells;
         for (int i = 0; geometry.original && i < PIECES; ++i) {
           ends |= (appears(geometry, cells, i) ? 0u : 1u) << i;
@@ -105,7 +108,8 @@ template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD> struct PoolRollout {
       }
       if (behind) break;
     }
-    const Prospect other{__shfl_sync(~0u, found.survived, lane ^ 1), __shfl_sync(~0u, found.sum, lane ^ 1)};
+    const Prospect other{
+        __shfl_sync(~0u, found.survived, lane ^ 1), __shfl_sync(~0u, found.sum, lane ^ 1)};
     const bool second = lane % 2 == 1 ? found.exceeds(other) : other.exceeds(found);
     const int taken = second && place_of(best, 1) != Choice::NONE ? 1 : 0;
     two = __shfl_sync(~0u, two, (lane & ~1) + taken);
@@ -153,7 +157,8 @@ template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD> struct PoolRollout {
       if (end_by_next(geometry_of<BOARD_WIDTH>(job.rules), next, game)) over = true;
       if (over) game.two = 0;
       // The stream's games are looked up where one has ended, and not kept at hand during all decisions.
-      const bool finished = game.made == decisions || (over && exists && game.games >= job.games_left(index));
+      const bool finished =
+          game.made == decisions || (over && exists && game.games >= job.games_left(index));
       __syncwarp();  // lanes that play along have read it
       const bool keeps = exists && lane % THREADS == 0;
       game.piece = next;
@@ -168,23 +173,27 @@ template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD> struct PoolRollout {
 
 // Many features are much code. With fewer warps each has more registers, and all of them together are one group: then each
 // instruction is fetched once. With few features waiting for each other costs more.
-template <class List> constexpr bool LONG_CODE = List::APART > 16;
-template <class List, Lookahead LOOKAHEAD> constexpr int POOL_WARPS =
-    LONG_CODE<List> ? 12 : (LOOKAHEAD == Lookahead::none ? 20 : 16);
+template <class List>
+constexpr bool LONG_CODE = List::APART > 16;
+template <class List, Lookahead LOOKAHEAD>
+constexpr int POOL_WARPS = LONG_CODE<List> ? 12 : (LOOKAHEAD == Lookahead::none ? 20 : 16);
 // Warps of a block of up to `warps`, and groups of equal size that they form, for so many games a multiprocessor.
 struct BlockWarps {
   int count, groups;
 };
-template <class List> BlockWarps block_warps(int warps, int64_t games) {
+template <class List>
+BlockWarps block_warps(int warps, int64_t games) {
   if (games < 1536) warps = std::min(warps, 16);  // they are as fast as twenty, or faster
   const int groups = LONG_CODE<List> ? 1 : MAX_WARP_GROUPS;
   if (warps < groups) return {warps, warps};
   return {warps / groups * groups, groups};
 }
 
-template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD> __global__ void __launch_bounds__(
-    POOL_WARPS<List, LOOKAHEAD>* WARP, 1) rollout_pool(const __grid_constant__ PoolJob job) {
-  PoolRollout<List, BOARD_WIDTH, LOOKAHEAD> rollout{job, *static_cast<PieceQueues*>(shared_memory())};
+template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD>
+__global__ void __launch_bounds__(POOL_WARPS<List, LOOKAHEAD>* WARP, 1)
+    rollout_pool(const __grid_constant__ PoolJob job) {
+  PoolRollout<List, BOARD_WIDTH, LOOKAHEAD> rollout{
+      job, *static_cast<PieceQueues*>(shared_memory())};
   // Every block has as many games as the others, but for one, in as few and as equal batches as its memory allows.
   const uint32_t begin = uint64_t(job.total) * blockIdx.x / gridDim.x,
                  end = uint64_t(job.total) * (blockIdx.x + 1) / gridDim.x;

@@ -7,13 +7,15 @@
 
 namespace tetris {
 
-template <class List> struct WarpRollout {
+template <class List>
+struct WarpRollout {
   using L = WarpLanes;
   using Decision = Chooser<L, List>;
   const RolloutArguments& job;
 
   // Scores the placements of all orientations of one width, one a thread; whether this thread's completes a row.
-  template <int WIDTH> __device__ __forceinline__ bool score(
+  template <int WIDTH>
+  __device__ __forceinline__ bool score(
       const Decision& decision, typename Decision::Search& search, int piece) {
     const auto group = group_of_thread<L, WIDTH>(piece);
     place = group.order[0];
@@ -25,17 +27,20 @@ template <class List> struct WarpRollout {
       const Decision& decision, const Board<L>& board, bool flag, int piece, Choice& choice) {
     for (unsigned rest = __ballot_sync(~0u, flag); rest != 0; rest &= rest - 1) {
       const int each = __shfl_sync(~0u, place, __ffs(rest) - 1);
-      choice.consider(whole_score<List>(board, decision.weights, piece, each, decision.column_weights));
+      choice.consider(
+          whole_score<List>(board, decision.weights, piece, each, decision.column_weights));
     }
   }
 
-  template <int WIDTH> __device__ __forceinline__ void score_all(
+  template <int WIDTH>
+  __device__ __forceinline__ void score_all(
       const Decision& decision, typename Decision::Search& search, int piece, Choice& choice) {
     if (!has_width<WIDTH>(piece)) return;
     score_rest(decision, search.board, score<WIDTH>(decision, search, piece), piece, choice);
   }
 
-  __device__ __forceinline__ Choice choose(const Decision& decision, const Board<L>& board, int piece) {
+  __device__ __forceinline__ Choice choose(
+      const Decision& decision, const Board<L>& board, int piece) {
     typename Decision::Search search(decision, board);
     Choice choice = NO_CHOICE;
     score_all<1>(decision, search, piece, choice);
@@ -51,7 +56,8 @@ template <class List> struct WarpRollout {
     if (games_left <= 0) return;
     const PieceStream stream = job.pieces_of(index);
     const Geometry<L> geometry(job.rules);
-    const Decision decision(geometry, job.weights + int64_t(job.candidate_of(index)) * List::ROW);
+    const Decision decision(
+        geometry, job.weights + int64_t(job.candidate_of(index)) * List::ROW);
     const int column = L::lane() - FIRST_COLUMN;
     const bool inside = column >= 0 && column < job.rules.width;
     uint32_t* stored = job.boards + int64_t(index) * job.rules.width + column;
@@ -73,7 +79,8 @@ template <class List> struct WarpRollout {
       ended += landing.over ? 1 : 0;
       cells = landing.over ? geometry.walls : landing.cells;
       // The next piece is drawn only where it decides.
-      if (geometry.original && ends_by_next(geometry, cells, stream.piece(job.start + made + 1))) {
+      if (geometry.original &&
+          ends_by_next(geometry, cells, stream.piece(job.start + made + 1))) {
         ++ended;
         cells = geometry.walls;
       }
@@ -89,7 +96,8 @@ template <class List> struct WarpRollout {
   int place = 0;
 };
 
-template <class List> __global__ void __launch_bounds__(WARP)
+template <class List>
+__global__ void __launch_bounds__(WARP)
     rollout_warp(const __grid_constant__ RolloutArguments job) {
   WarpRollout<List>{job}.play(blockIdx.x);
 }

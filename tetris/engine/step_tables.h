@@ -13,12 +13,14 @@ constexpr int CLASS_BITS = 3;
 constexpr int TABLE_SLOTS = 16;  // of columns, the board's from FIRST_COLUMN on
 
 // Of a step + STEP.
-template <class L> TETRIS_FUNCTION typename L::Ints step_class(const typename L::Ints& step) {
+template <class L>
+TETRIS_FUNCTION typename L::Ints step_class(const typename L::Ints& step) {
   return -L::maximum(-L::maximum(step, L::ints(0)), L::ints(1 - STEP_CLASSES));
 }
 
 // STEPS: those that a class is looked up for, 1 or 2.
-template <class L, int STEPS> struct StepTable {
+template <class L, int STEPS>
+struct StepTable {
   static constexpr int BITS = STEPS * CLASS_BITS, SIZE = TABLE_SLOTS << BITS;
   using Ints = typename L::Ints;
   using ColumnInts = typename L::ColumnInts;
@@ -31,13 +33,15 @@ template <class L, int STEPS> struct StepTable {
       : table(weights), total(total_of(board, weights)) {}
 
   // The sums after a drop that completes no row, added to `sums`.
-  template <int WIDTH> TETRIS_FUNCTION Scores after(Scores sums, const Drop<L, WIDTH>& drop) const {
+  template <int WIDTH>
+  TETRIS_FUNCTION Scores after(Scores sums, const Drop<L, WIDTH>& drop) const {
     Ints before[WIDTH + 2 * STEPS], after[WIDTH + 2 * STEPS];  // classes, of column k - STEPS
     TETRIS_UNROLL for (int k = -STEPS; k < WIDTH + STEPS - 1; ++k) {
       before[k + STEPS] = after[k + STEPS] = step_class<L>(drop.step_before(k));
     }
     after[STEPS - 1] = step_class<L>(drop.first_step());
-    TETRIS_UNROLL for (int k = 0; k + 1 < WIDTH; ++k) after[k + STEPS] = L::ints(drop.shape.inner_classes[k]);
+    TETRIS_UNROLL for (int k = 0; k + 1 < WIDTH; ++k) after[k + STEPS] =
+        L::ints(drop.shape.inner_classes[k]);
     after[WIDTH - 1 + STEPS] = step_class<L>(drop.last_step());
     sums = sums + total;
     TETRIS_UNROLL for (int k = -STEPS; k < WIDTH; ++k) {
@@ -60,11 +64,13 @@ template <class L, int STEPS> struct StepTable {
     const ColumnInts step = L::right(board.heights) - board.heights + L::ints_everywhere(STEP);
     const ColumnInts positive = L::maximum(step, L::ints_everywhere(0));
     const ColumnInts classes = -L::maximum(-positive, L::ints_everywhere(1 - STEP_CLASSES));
-    const ColumnInts found = L::weights_at(weights, slots() + joined(classes, L::right(classes)));
+    const ColumnInts found =
+        L::weights_at(weights, slots() + joined(classes, L::right(classes)));
     return L::sum_of_products(found, L::ints_everywhere(1), found, L::ints_everywhere(0));
   }
   // Of one step, or of two.
-  template <class Number> TETRIS_FUNCTION static Number joined(const Number& step, const Number& next) {
+  template <class Number>
+  TETRIS_FUNCTION static Number joined(const Number& step, const Number& next) {
     if constexpr (STEPS == 1) return step;
     else return (step << CLASS_BITS) + next;
   }

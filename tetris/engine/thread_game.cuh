@@ -17,7 +17,8 @@ struct alignas(16) GameState {
 };
 
 // Where the width is known when it is compiled, nothing is spent on the columns beside the board.
-template <int BOARD_WIDTH> __device__ inline Geometry<ThreadLanes> geometry_of(const GameRules& rules) {
+template <int BOARD_WIDTH>
+__device__ inline Geometry<ThreadLanes> geometry_of(const GameRules& rules) {
   GameRules own = rules;
   if (BOARD_WIDTH > 0) own.width = BOARD_WIDTH;
   return Geometry<ThreadLanes>(own);
@@ -45,7 +46,8 @@ __device__ inline bool land(
 }
 
 // Ends the game where its next piece does; whether it did.
-__device__ inline bool end_by_next(const Geometry<ThreadLanes>& geometry, int next, GameState& game) {
+__device__ inline bool end_by_next(
+    const Geometry<ThreadLanes>& geometry, int next, GameState& game) {
   if (!ends_by_next(geometry, with_walls(geometry, game.columns), next)) return false;
   ++game.games;
   TETRIS_UNROLL for (uint32_t& column : game.columns) column = 0;
@@ -55,14 +57,17 @@ __device__ inline bool end_by_next(const Geometry<ThreadLanes>& geometry, int ne
 __device__ inline GameState first_state(const RolloutArguments& job, uint32_t i) {
   GameState game{};
   TETRIS_UNROLL for (int c = 0; c < MAX_WIDTH; ++c) {
-    if (c < job.rules.width) game.columns[c] = __brev(job.boards[int64_t(i) * job.rules.width + c]);
+    if (c < job.rules.width)
+      game.columns[c] = __brev(job.boards[int64_t(i) * job.rules.width + c]);
   }
   return game;
 }
 
-__device__ inline void write_result(const RolloutArguments& job, uint32_t i, const GameState& game) {
+__device__ inline void write_result(
+    const RolloutArguments& job, uint32_t i, const GameState& game) {
   TETRIS_UNROLL for (int c = 0; c < MAX_WIDTH; ++c) {
-    if (c < job.rules.width) job.boards[int64_t(i) * job.rules.width + c] = __brev(game.columns[c]);
+    if (c < job.rules.width)
+      job.boards[int64_t(i) * job.rules.width + c] = __brev(game.columns[c]);
   }
   job.lines[i] += game.lines;
   job.games[i] += game.games;

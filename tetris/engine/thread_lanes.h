@@ -8,7 +8,8 @@ namespace tetris {
 struct ThreadLanes : ScalarLanes {
   // Columns in memory. An array that a variable indexes cannot lie in registers, and what the compiler keeps elsewhere
   // for a thread is memory of the device: this is shared memory. The threads of a warp have their numbers side by side.
-  template <class T> struct KeptColumns {
+  template <class T>
+  struct KeptColumns {
     static constexpr int STRIDE = 32;
     T* data;
     TETRIS_FUNCTION T operator[](int slot) const { return data[slot * STRIDE]; }
@@ -16,7 +17,8 @@ struct ThreadLanes : ScalarLanes {
     // The same columns of the board that the thread `lane` lanes on has.
     TETRIS_FUNCTION KeptColumns of_lane(int lane) const { return {data + lane}; }
   };
-  template <class T, class Columns> using Kept = KeptColumns<T>;
+  template <class T, class Columns>
+  using Kept = KeptColumns<T>;
 
   // Hands out memory, array after array. Without any it counts how much there would have to be.
   struct Keeper {
@@ -24,25 +26,29 @@ struct ThreadLanes : ScalarLanes {
     int lane = 0;                     // of the thread
     int used = 0;                     // bytes, of all lanes
 
-    template <class T, class Columns> TETRIS_FUNCTION KeptColumns<T> keep(const Columns& columns) {
+    template <class T, class Columns>
+    TETRIS_FUNCTION KeptColumns<T> keep(const Columns& columns) {
       KeptColumns<T> kept = {reinterpret_cast<T*>(memory + used) + lane};
       used += SLOTS * KeptColumns<T>::STRIDE * static_cast<int>(sizeof(T));
       if (memory != nullptr) {
-        TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) kept.at(i) = static_cast<T>(columns.slot[i]);
+        TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) kept.at(i) =
+            static_cast<T>(columns.slot[i]);
       }
       return kept;
     }
   };
 
   // The value of the column k columns right of the placement's left edge.
-  template <int WIDTH, class T> TETRIS_FUNCTION static auto at(
+  template <int WIDTH, class T>
+  TETRIS_FUNCTION static auto at(
       const KeptColumns<T>& columns, const ShapeLanes<ThreadLanes, WIDTH>& shape, int k) {
     return columns[shape.column.value + k + FIRST_COLUMN];
   }
   // Flags are numbers, 1 or 0, which are added and multiplied at no more cost than predicates are set.
   TETRIS_FUNCTION static int exceeds(Ints a, Ints b) { return minimum(a - b, 1); }
   TETRIS_FUNCTION static int flag(Ints value) { return value; }
-  template <class Columns> TETRIS_FUNCTION static auto nonzero(const Columns& columns) {
+  template <class Columns>
+  TETRIS_FUNCTION static auto nonzero(const Columns& columns) {
     return mapped([](uint32_t x) { return x != 0 ? 1 : 0; }, columns);
   }
   TETRIS_FUNCTION static Ints where(int flag, Ints value) { return flag * value; }
@@ -73,7 +79,8 @@ struct ThreadLanes : ScalarLanes {
   }
   // Of equals the first seen.
   template <class Group>
-  TETRIS_FUNCTION static void consider(Best& best, Scores score, bool candidate, const Group& group) {
+  TETRIS_FUNCTION static void consider(
+      Best& best, Scores score, bool candidate, const Group& group) {
     best.take({score, group.order[0]}, candidate && score > best.first.score,
         candidate && score > best.second.score);
   }

@@ -17,7 +17,8 @@ struct alignas(16) WarpMemory {
 };
 
 // The bytes of it.
-template <class List> int warp_bytes() {
+template <class List>
+int warp_bytes() {
   const Geometry<ThreadLanes> geometry({MAX_WIDTH, MAX_HEIGHT, false});
   const Board<ThreadLanes> board(geometry, geometry.walls);
   const int32_t weights[List::ROW] = {};
@@ -26,7 +27,8 @@ template <class List> int warp_bytes() {
   return static_cast<int>(sizeof(WarpMemory)) + board.keeper.used;
 }
 
-template <class List, int BOARD_WIDTH> struct ThreadSearch {
+template <class List, int BOARD_WIDTH>
+struct ThreadSearch {
   using L = ThreadLanes;
   using Decision = Chooser<L, List>;
   const GameRules& rules;
@@ -34,7 +36,8 @@ template <class List, int BOARD_WIDTH> struct ThreadSearch {
   const int lane = threadIdx.x % WARP;
 
   // The best placement on this thread's board. All threads of the warp take part, with the same piece.
-  __device__ __forceinline__ Choice choose(const Decision& decision, const Board<L>& board, int piece) {
+  __device__ __forceinline__ Choice choose(
+      const Decision& decision, const Board<L>& board, int piece) {
     typename Decision::Search search(decision, board);
     return best_two(decision, search, piece).first;
   }
@@ -59,7 +62,8 @@ template <class List, int BOARD_WIDTH> struct ThreadSearch {
 
  private:
   // Scores the placements of one orientation; those that complete a row, a bit a place in the order.
-  template <int WIDTH> __device__ __forceinline__ uint64_t score(
+  template <int WIDTH>
+  __device__ __forceinline__ uint64_t score(
       const Decision& decision, typename Decision::Search& search, int piece, int orientation) {
     Group<L, WIDTH> group;
     group.shapes = SHAPE_CONSTANTS<L, WIDTH>.shape[piece][orientation];
@@ -74,8 +78,8 @@ template <class List, int BOARD_WIDTH> struct ThreadSearch {
   }
 
   // The placements that complete a row: those of all lanes, one a lane.
-  __device__ __forceinline__ void score_rest(
-      const Ground<L>& ground, const int32_t* weights, uint64_t rest, int piece, BestTwo& best) {
+  __device__ __forceinline__ void score_rest(const Ground<L>& ground, const int32_t* weights,
+      uint64_t rest, int piece, BestTwo& best) {
     const int count = __popcll(rest);
     int before = count;
     TETRIS_UNROLL for (int step = 1; step < WARP; step *= 2) {
@@ -94,7 +98,8 @@ template <class List, int BOARD_WIDTH> struct ThreadSearch {
       const bool busy = base + lane < total;
       const int task = busy ? memory.task[lane] : lane << 8;
       const int owner = task >> 8;
-      const auto address = __shfl_sync(~0u, reinterpret_cast<unsigned long long>(weights), owner);
+      const auto address =
+          __shfl_sync(~0u, reinterpret_cast<unsigned long long>(weights), owner);
       if (busy) {
         const auto theirs = ground.cells.of_lane(owner - lane);
         typename L::ColumnBits cells;

@@ -20,4 +20,6 @@ struct Cuda {
 }  // namespace
 
 STABLE_TORCH_LIBRARY_FRAGMENT(TETRIS_LIBRARY, m) { m.def(TETRIS_RESAMPLE_SCHEMA); }
-STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CUDA, m) { m.impl("resample", TORCH_BOX(&resample<Cuda>)); }
+STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CUDA, m) {
+  m.impl("resample", TORCH_BOX(&resample<Cuda>));
+}

@@ -23,7 +23,8 @@ struct LevelSums {
   }
   __device__ void add(int level, int64_t value) {
     for (int i = 0; i < DIGITS; ++i)
-      atomicAdd(&digits[i][level], static_cast<unsigned>(value >> i * BITS) & ((1u << BITS) - 1));
+      atomicAdd(
+          &digits[i][level], static_cast<unsigned>(value >> i * BITS) & ((1u << BITS) - 1));
   }
   __device__ int64_t of(int level) const {
     int64_t sum = 0;
@@ -98,7 +99,8 @@ struct ResamplingBlock {
     for (int i = thread; i < own.streams; i += threads) {
       const int level = stack_level(own.columns + int64_t{i} * own.width, own.width);
       const auto whole = static_cast<int64_t>(own.weight[i]);
-      const auto parts = static_cast<int64_t>((own.weight[i] - static_cast<double>(whole)) * PARTS);
+      const auto parts =
+          static_cast<int64_t>((own.weight[i] - static_cast<double>(whole)) * PARTS);
       own.level[i] = level;
       memory.whole.add(level, whole);
       if (parts != 0) memory.parts.add(level, parts);
@@ -184,10 +186,11 @@ struct ResamplingBlock {
         if (own.until[middle] * own.streams > wanted) high = middle;
         else low = middle + 1;
       }
-      const int64_t source = own.order[low], copies = own.until[low] - (low > 0 ? own.until[low - 1] : 0);
+      const int64_t source = own.order[low],
+                    copies = own.until[low] - (low > 0 ? own.until[low - 1] : 0);
       // In the mean it is taken copies / total x streams times, and its weight is divided by that.
-      const double weight =
-          own.weight[source] * static_cast<double>(total) / static_cast<double>(copies * own.streams);
+      const double weight = own.weight[source] * static_cast<double>(total) /
+                            static_cast<double>(copies * own.streams);
       own.source[i] = source;
       own.after[i] = weight;
       small += weight < 1 ? 1 : 0;
@@ -198,7 +201,8 @@ struct ResamplingBlock {
       own.after[i] = floor(own.after[i] / unit) * unit;
       all += static_cast<int64_t>(own.after[i]);
     }
-    const double scale = ALL_WEIGHT / static_cast<double>(sum(all));  // all sources have been written by then
+    const double scale =
+        ALL_WEIGHT / static_cast<double>(sum(all));  // all sources have been written by then
     for (int k = thread; k < own.streams * own.width; k += threads)
       own.boards[k] = own.columns[own.source[k / own.width] * own.width + k % own.width];
     for (int i = thread; i < own.streams; i += threads) {

@@ -13,8 +13,9 @@ namespace tetris {
 
 constexpr int LEVELS = 32;
 constexpr double ALL_WEIGHT = 1125899906842624.0;  // 2^50, of all streams of a candidate, about
-constexpr double PARTS = 1099511627776.0;  // 2^40, of 1, where a weight of the candidate has been below 1
-constexpr double COPIES = 1048576.0;       // of a stream that holds the whole weight of its level
+constexpr double PARTS =
+    1099511627776.0;  // 2^40, of 1, where a weight of the candidate has been below 1
+constexpr double COPIES = 1048576.0;  // of a stream that holds the whole weight of its level
 constexpr int RANDOM_BITS = 12;
 
 // The streams of all candidates, or of one. Scratch is of shape (population, streams), too.
@@ -24,7 +25,8 @@ struct Resampling {
   const int64_t* games;     // that have ended on each stream
   int64_t* before;          // `games` at the last resampling; carried on
   double* weight;           // of each stream; carried on
-  double* held;   // (population, LEVELS): weight of each level, summed over the resamplings; carried on
+  double*
+      held;  // (population, LEVELS): weight of each level, summed over the resamplings; carried on
   double* unit;   // (population): of the weights; carried on
   double* ended;  // (population): share of the weight that ended, summed over them; carried on
   double count;   // resamplings, this one included
@@ -45,7 +47,8 @@ struct Resampling {
     own.ended += candidate;
     own.held += candidate * LEVELS;
     own.bits += candidate * offset;
-    for (int64_t** each : {&own.before, &own.source, &own.level, &own.order, &own.until}) *each += first;
+    for (int64_t** each : {&own.before, &own.source, &own.level, &own.order, &own.until})
+      *each += first;
     for (double** each : {&own.weight, &own.after}) *each += first;
     return own;
   }
@@ -73,12 +76,14 @@ TETRIS_FUNCTION double with_parts(int64_t whole, int64_t parts) {
 
 // One candidate's resampling, on the CPU.
 inline void resample_candidate(const Resampling& own) {
-  int64_t whole[LEVELS] = {}, parts[LEVELS] = {}, all = 0, ended = 0, ended_parts = 0, total = 0;
+  int64_t whole[LEVELS] = {}, parts[LEVELS] = {}, all = 0, ended = 0, ended_parts = 0,
+          total = 0;
   int place[LEVELS + 1] = {};
   for (int i = 0; i < own.streams; ++i) {
     const int level = stack_level(own.columns + int64_t{i} * own.width, own.width);
     const auto more = static_cast<int64_t>(own.weight[i]);
-    const auto more_parts = static_cast<int64_t>((own.weight[i] - static_cast<double>(more)) * PARTS);
+    const auto more_parts =
+        static_cast<int64_t>((own.weight[i] - static_cast<double>(more)) * PARTS);
     own.level[i] = level;
     whole[level] += more;
     parts[level] += more_parts;
@@ -111,8 +116,8 @@ inline void resample_candidate(const Resampling& own) {
     for (int c = 0; c < own.width; ++c)
       own.boards[int64_t{i} * own.width + c] = own.columns[own.order[k] * own.width + c];
     // In the mean it is taken copies / total x streams times, and its weight is divided by that.
-    own.after[i] =
-        own.weight[own.order[k]] * static_cast<double>(total) / static_cast<double>(copies * own.streams);
+    own.after[i] = own.weight[own.order[k]] * static_cast<double>(total) /
+                   static_cast<double>(copies * own.streams);
     if (own.after[i] < 1) *own.unit = 1 / PARTS;
   }
   const double unit = *own.unit;

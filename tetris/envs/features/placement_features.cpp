@@ -19,14 +19,16 @@ using L = TallLanes;
 constexpr int64_t GRAIN = 1024;
 
 // One environment's placements.
-template <class List> class Writer {
+template <class List>
+class Writer {
  public:
   Writer(const FeatureTensors& all, const Geometry<L>& geometry, int64_t i)
       : rules_(all.rules),
         piece_(all.piece[i]),
         features_(all.features + i * actions() * List::COUNT),
         ends_game_(all.ends_game + i * actions()),
-        board_(geometry, walled(geometry, [&](int c) { return all.columns[c * all.count + i]; })) {
+        board_(
+            geometry, walled(geometry, [&](int c) { return all.columns[c * all.count + i]; })) {
     std::fill_n(features_, actions() * List::COUNT, 0.0f);
     const uint64_t mask = all.is_over(i) ? 0 : mask_bits(piece_, rules_.width);
     for (int action = 0; action < actions(); ++action)
@@ -50,30 +52,36 @@ template <class List> class Writer {
   int actions() const { return MAX_ORIENTATIONS * rules_.width; }
 
   // See Chooser::score.
-  template <int WIDTH> void write_group(const Ground<L>& ground,
-      const typename List::template Prepared<L>& prepared, const Group<L, WIDTH>& group) {
+  template <int WIDTH>
+  void write_group(const Ground<L>& ground, const typename List::template Prepared<L>& prepared,
+      const Group<L, WIDTH>& group) {
     const Drop<L, WIDTH> drop(ground, group.shapes);
     const auto end = drop.end();
-    auto whole = L::lanes(end < L::ints(rules_.height + 1 + (rules_.clear_on_overflow ? MAX_PIECE_SIZE : 0)));
+    auto whole = L::lanes(
+        end < L::ints(rules_.height + 1 + (rules_.clear_on_overflow ? MAX_PIECE_SIZE : 0)));
     if constexpr (List::all_follow_drops) {
-      const auto plain = L::lanes((drop.completed() == L::bits(0)) & (end < L::ints(rules_.height + 1)));
+      const auto plain =
+          L::lanes((drop.completed() == L::bits(0)) & (end < L::ints(rules_.height + 1)));
       if (plain != 0) {
         typename L::Ints numerators[List::COUNT];
         List::numerators(prepared, drop, numerators);
         for (unsigned lanes = plain; lanes != 0; lanes &= lanes - 1) {
           const int lane = lowest_bit(lanes);
-          store(place_of(group, lane), reinterpret_cast<const int32_t*>(numerators) + lane, L::LANES);
+          store(place_of(group, lane), reinterpret_cast<const int32_t*>(numerators) + lane,
+              L::LANES);
         }
       }
       whole &= ~plain;
     }
     for (unsigned lanes = whole; lanes != 0; lanes &= lanes - 1) {
       const int place = place_of(group, lowest_bit(lanes));
-      visit_whole<List>(board_, piece_, place, [&](const auto& numerators) { store(place, numerators, 1); });
+      visit_whole<List>(
+          board_, piece_, place, [&](const auto& numerators) { store(place, numerators, 1); });
     }
   }
 
-  template <int WIDTH> static int place_of(const Group<L, WIDTH>& group, int lane) {
+  template <int WIDTH>
+  static int place_of(const Group<L, WIDTH>& group, int lane) {
     return lowest_bit(group.in_order(1u << lane));
   }
 
@@ -95,7 +103,8 @@ template <class List> class Writer {
 };
 
 struct Cpu {
-  template <class List> static void write(const Tensor&, const FeatureTensors& all) {
+  template <class List>
+  static void write(const Tensor&, const FeatureTensors& all) {
     torch::stable::parallel_for(0, all.count, GRAIN, [&](int64_t begin, int64_t end) {
       const Geometry<L> geometry(all.rules);
       for (int64_t i = begin; i < end; ++i) {

@@ -11,12 +11,14 @@ namespace {
 using namespace tetris;
 
 struct Cuda {
-  template <class List> static void write(const Tensor& columns, const FeatureTensors& all) {
-    STD_TORCH_CHECK(all.count < int64_t{1} << 31, "expected less than 2^31 environments, got ", all.count);
+  template <class List>
+  static void write(const Tensor& columns, const FeatureTensors& all) {
+    STD_TORCH_CHECK(
+        all.count < int64_t{1} << 31, "expected less than 2^31 environments, got ", all.count);
     const cem_tetris::Gpu gpu{cem_tetris::Device(columns)};
     constexpr int BYTES = sizeof(PlacementMemory<List>);
-    STD_TORCH_CHECK(
-        BYTES <= gpu.block_memory(), "expected a GPU with ", BYTES, " bytes of shared memory a block");
+    STD_TORCH_CHECK(BYTES <= gpu.block_memory(), "expected a GPU with ", BYTES,
+        " bytes of shared memory a block");
     gpu.launch(placements_kernel<List>, static_cast<unsigned>(all.count), WARP, BYTES, all);
   }
 };

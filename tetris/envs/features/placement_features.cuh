@@ -10,13 +10,15 @@
 
 namespace tetris {
 
-template <class List> struct PlacementMemory {
+template <class List>
+struct PlacementMemory {
   float features[MAX_ORIENTATIONS * MAX_WIDTH * List::COUNT];
   int8_t ends_game[MAX_ORIENTATIONS * MAX_WIDTH];
 };
 
 // One environment's placements.
-template <class List> struct PlacementWarp {
+template <class List>
+struct PlacementWarp {
   using L = WarpLanes;
   const FeatureTensors& all;
   PlacementMemory<List>& memory;
@@ -35,8 +37,9 @@ template <class List> struct PlacementWarp {
   }
 
   // The placements of all orientations of one width, one a thread; see WarpRollout::score and Chooser::score.
-  template <int WIDTH> __device__ void write_width(
-      const Board<L>& board, const Ground<L>& ground, const typename List::template Prepared<L>& prepared) {
+  template <int WIDTH>
+  __device__ void write_width(const Board<L>& board, const Ground<L>& ground,
+      const typename List::template Prepared<L>& prepared) {
     if (!has_width<WIDTH>(piece)) return;
     const auto group = group_of_thread<L, WIDTH>(piece);
     const int place = group.order[0];
@@ -63,7 +66,8 @@ template <class List> struct PlacementWarp {
     const int width = all.rules.width;
     const bool over = all.is_over(index);
     const uint64_t mask = over ? 0 : mask_bits(piece, width);
-    for (int at = L::lane(); at < actions() * List::COUNT; at += WARP) memory.features[at] = 0.0f;
+    for (int at = L::lane(); at < actions() * List::COUNT; at += WARP)
+      memory.features[at] = 0.0f;
     for (int at = L::lane(); at < actions(); at += WARP)
       memory.ends_game[at] = static_cast<int8_t>(mask >> at & 1u);
     __syncwarp();
@@ -82,13 +86,15 @@ template <class List> struct PlacementWarp {
     }
     __syncwarp();
     float* features = all.features + index * actions() * List::COUNT;
-    for (int at = L::lane(); at < actions() * List::COUNT; at += WARP) features[at] = memory.features[at];
+    for (int at = L::lane(); at < actions() * List::COUNT; at += WARP)
+      features[at] = memory.features[at];
     int8_t* ends_game = all.ends_game + index * actions();
     for (int at = L::lane(); at < actions(); at += WARP) ends_game[at] = memory.ends_game[at];
   }
 };
 
-template <class List> __global__ void __launch_bounds__(WARP)
+template <class List>
+__global__ void __launch_bounds__(WARP)
     placements_kernel(const __grid_constant__ FeatureTensors all) {
   const int64_t index = blockIdx.x;
   auto& memory = *static_cast<PlacementMemory<List>*>(shared_memory());

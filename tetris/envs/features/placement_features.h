@@ -6,8 +6,9 @@
 
 namespace tetris {
 
-#define TETRIS_PLACEMENTS_SCHEMA                                                                       \
-  "placements(Tensor columns, Tensor piece, Tensor ended, Tensor(a!) features, Tensor(b!) ends_game, " \
+#define TETRIS_PLACEMENTS_SCHEMA                                                            \
+  "placements(Tensor columns, Tensor piece, Tensor ended, Tensor(a!) features, Tensor(b!) " \
+  "ends_game, "                                                                             \
   "int height, bool clear_on_overflow) -> ()"
 
 // What the operator reads and writes, for `count` environments.
@@ -25,7 +26,8 @@ struct FeatureTensors {
 
 // Calls `visit(numerators)` with the features of a placement's whole after-state, if the game goes on.
 template <class List, class L, class Visit>
-TETRIS_FUNCTION void visit_whole(const Board<L>& board, int piece, int place, const Visit& visit) {
+TETRIS_FUNCTION void visit_whole(
+    const Board<L>& board, int piece, int place, const Visit& visit) {
   const Landing<L> landing(board, piece, place);
   if (landing.over) return;
   int numerators[List::COUNT];
@@ -34,12 +36,14 @@ TETRIS_FUNCTION void visit_whole(const Board<L>& board, int piece, int place, co
 }
 
 // Checks the tensors; `Device::write<List>(columns, tensors)` does the work.
-template <class List, class Device> void placements(const Tensor& columns, const Tensor& piece,
-    const Tensor& ended, Tensor features, Tensor ends_game, int64_t height, bool clear_on_overflow) {
-  STD_TORCH_CHECK(columns.dim() == 2 && columns.size(0) >= 4 && columns.size(0) <= MAX_WIDTH && height >= 4 &&
-                      height <= MAX_HEIGHT,
+template <class List, class Device>
+void placements(const Tensor& columns, const Tensor& piece, const Tensor& ended,
+    Tensor features, Tensor ends_game, int64_t height, bool clear_on_overflow) {
+  STD_TORCH_CHECK(columns.dim() == 2 && columns.size(0) >= 4 && columns.size(0) <= MAX_WIDTH &&
+                      height >= 4 && height <= MAX_HEIGHT,
       "expected columns (4..10, count) and a height of 4..24");
-  const int64_t width = columns.size(0), count = columns.size(1), actions = MAX_ORIENTATIONS * width;
+  const int64_t width = columns.size(0), count = columns.size(1),
+                actions = MAX_ORIENTATIONS * width;
   check_tensors(columns, ScalarType::Int, width * count, columns);
   check_tensors(columns, ScalarType::Byte, count, piece, ended);
   check_tensors(columns, ScalarType::Float, count * actions * List::COUNT, features);

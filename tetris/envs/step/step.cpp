@@ -26,7 +26,8 @@ constexpr int ROW_BYTES = 16;
 // Calls `write(row, store)` for all rows from the bottom. `store(to)` stores the row's cells in ROW_BYTES bytes; those beyond
 // the width mean nothing.
 template <class Write>
-void each_row(const L::ColumnBits& columns, [[maybe_unused]] int width, int height, const Write& write) {
+void each_row(
+    const L::ColumnBits& columns, [[maybe_unused]] int width, int height, const Write& write) {
 #if defined(__SSE2__)
   // Eight rows of all columns fit into a vector, a byte per column: the first bits of its bytes are the first row's cells.
   static_assert(FIRST_COLUMN + 12 == L::SLOTS && L::TOP == 31 && MAX_HEIGHT == 24);
@@ -58,9 +59,11 @@ void each_row(const L::ColumnBits& columns, [[maybe_unused]] int width, int heig
 }
 
 // What is observed of environments on a board of WIDTH columns, or of any number for 0.
-template <int WIDTH> class View {
+template <int WIDTH>
+class View {
  public:
-  View(const Environments& all, int width, int height) : all_(all), width_(width), height_(height) {
+  View(const Environments& all, int width, int height)
+      : all_(all), width_(width), height_(height) {
     for (int piece = 0; piece < PIECES; ++piece) {
       const uint64_t bits = mask_bits(piece, width);
       for (int action = 0; action < actions(); ++action) {
@@ -105,7 +108,8 @@ template <int WIDTH> class View {
 
 struct Cpu {
   // Compiled for the usual width and for any.
-  static void step(const Tensor&, const Environments& all, const StepTensors& tensors, const Task& task) {
+  static void step(
+      const Tensor&, const Environments& all, const StepTensors& tensors, const Task& task) {
     if (task.rules.width == MAX_WIDTH) step_on<MAX_WIDTH>(all, tensors, task);
     else step_on<0>(all, tensors, task);
   }
@@ -123,7 +127,8 @@ struct Cpu {
                               : step_one(all, tensors, task, geometry, i, columns, shown);
         view.write(i, columns, piece);
         if (tensors.final_board == nullptr) continue;
-        view.write_final(i, shown, tensors.terminated[i] || tensors.truncated[i], tensors.final_board);
+        view.write_final(
+            i, shown, tensors.terminated[i] || tensors.truncated[i], tensors.final_board);
       }
     });
   }

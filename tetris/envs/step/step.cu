@@ -11,8 +11,8 @@ namespace {
 using namespace tetris;
 
 struct Cuda {
-  static void step(
-      const Tensor& board, const Environments& all, const StepTensors& tensors, const Task& task) {
+  static void step(const Tensor& board, const Environments& all, const StepTensors& tensors,
+      const Task& task) {
     const cem_tetris::Gpu gpu{cem_tetris::Device(board)};
     const auto kernel = tensors.actions == nullptr ? step_kernel<true> : step_kernel<false>;
     kernel<<<step_blocks(all.count), STEP_THREADS, 0, gpu.stream>>>({all, tensors, task});

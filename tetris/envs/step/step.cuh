@@ -46,7 +46,10 @@ struct StepBlock {
   int count, thread;
 
   __device__ StepBlock(const StepJob& j, StepMemory& m)
-      : job(j), memory(m), first(int64_t{blockIdx.x} * STEP_THREADS), thread(static_cast<int>(threadIdx.x)) {
+      : job(j),
+        memory(m),
+        first(int64_t{blockIdx.x} * STEP_THREADS),
+        thread(static_cast<int>(threadIdx.x)) {
     const int64_t rest = job.all.count - first;
     count = rest < STEP_THREADS ? static_cast<int>(rest) : STEP_THREADS;
     if (thread < PIECES) memory.mask[thread] = mask_bits(thread, job.task.rules.width);
@@ -77,7 +80,8 @@ struct StepBlock {
   // The bits from one cell on, of which those of this board count.
   __device__ uint32_t bits_from(int environment, int cell) const {
     const uint32_t* words = memory.board + environment * StepMemory::STRIDE + cell / 32;
-    return static_cast<uint32_t>((static_cast<uint64_t>(words[1]) << 32 | words[0]) >> (cell % 32));
+    return static_cast<uint32_t>(
+        (static_cast<uint64_t>(words[1]) << 32 | words[0]) >> (cell % 32));
   }
 
   __device__ void write_boards(int8_t* boards) const {
@@ -103,12 +107,14 @@ struct StepBlock {
     auto* out = reinterpret_cast<uint32_t*>(job.all.mask + first * MAX_ORIENTATIONS * words);
     for (int at = thread; at < count * words; at += STEP_THREADS) {
       const int environment = at / words, word = at - environment * words;
-      out[at] = bytes_of(static_cast<uint32_t>(memory.mask[memory.piece[environment]] >> (4 * word)));
+      out[at] =
+          bytes_of(static_cast<uint32_t>(memory.mask[memory.piece[environment]] >> (4 * word)));
     }
   }
 };
 
-template <bool OBSERVES> __global__ void __launch_bounds__(STEP_THREADS)
+template <bool OBSERVES>
+__global__ void __launch_bounds__(STEP_THREADS)
     step_kernel(const __grid_constant__ StepJob job) {
   using L = ThreadLanes;
   const Environments& all = job.all;

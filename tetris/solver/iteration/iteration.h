@@ -9,14 +9,16 @@
 namespace tetris {
 
 constexpr int MOST_CELLS = 32, MOST_COLUMNS = 8, MOST_PLACEMENTS = 128;
-constexpr int KNOWN_PIECES = 8;  // values of a board where the piece is known: one each, and an unused one
+constexpr int KNOWN_PIECES =
+    8;  // values of a board where the piece is known: one each, and an unused one
 
 struct SmallPlacement {
   uint32_t cells;  // with the bottom of the piece in row 0
   uint8_t place;   // number in the engine's order (plan.h)
   uint8_t height;
   uint8_t column;
-  uint8_t bottoms;  // two bits per column of the piece; a column that is none has 3, which never decides
+  uint8_t
+      bottoms;  // two bits per column of the piece; a column that is none has 3, which never decides
 };
 
 // What is the same for all boards. It is a parameter of kernels, which may have 4 KB.
@@ -31,7 +33,12 @@ struct Problem {
   SmallPlacement placements[MOST_PLACEMENTS];
 
   Problem(const GameRules& game, uint32_t drawn)
-      : rules(game), pieces(drawn), count(0), begin{}, mirror{0, 1, 2, 4, 3, 6, 5}, symmetric(true) {
+      : rules(game),
+        pieces(drawn),
+        count(0),
+        begin{},
+        mirror{0, 1, 2, 4, 3, 6, 5},
+        symmetric(true) {
     int number = 0;
     for (int piece = 0; piece < PIECES; ++piece) {
       begin[piece] = number;
@@ -75,7 +82,8 @@ TETRIS_FUNCTION uint64_t heights_of(const Problem& problem, uint32_t board) {
   for (int rows = 1; rows < problem.rules.height; rows *= 2) filled |= filled >> (rows * width);
   uint64_t heights = 0;
   TETRIS_UNROLL for (int c = 0; c < MOST_COLUMNS; ++c) {
-    if (c < width) heights |= static_cast<uint64_t>(popcount(filled >> c & problem.first_column)) << (4 * c);
+    if (c < width)
+      heights |= static_cast<uint64_t>(popcount(filled >> c & problem.first_column)) << (4 * c);
   }
   return heights;
 }
@@ -95,8 +103,8 @@ struct SmallLanding {
   int lines;
   bool over;
 
-  TETRIS_FUNCTION SmallLanding(
-      const Problem& problem, uint32_t before, uint64_t heights, const SmallPlacement& placement)
+  TETRIS_FUNCTION SmallLanding(const Problem& problem, uint32_t before, uint64_t heights,
+      const SmallPlacement& placement)
       : board(0), lines(0) {
     const int width = problem.rules.width, height = problem.rules.height;
     const uint64_t under = heights >> (4 * placement.column);
@@ -159,7 +167,8 @@ struct Sweep {
         continue;
       }
       double all = 0.0;
-      TETRIS_UNROLL for (int next = 0; next < PIECES; ++next) all += problem.draws(next) ? best[next] : 0.0;
+      TETRIS_UNROLL for (int next = 0; next < PIECES; ++next) all +=
+          problem.draws(next) ? best[next] : 0.0;
       const double mean = all / problem.count;
       to[static_cast<int64_t>(board) * KNOWN_PIECES + piece] = mean;
       const int seen = problem.symmetric ? problem.mirror[piece] : piece;
@@ -197,7 +206,8 @@ struct Expand {
     for (int at = 0; at < problem.begin[PIECES]; ++at) {
       const SmallLanding landing(problem, board, heights, problem.placements[at]);
       if (landing.over) continue;
-      const uint32_t mirror = problem.symmetric ? mirrored(problem, landing.board) : landing.board;
+      const uint32_t mirror =
+          problem.symmetric ? mirrored(problem, landing.board) : landing.board;
       uint8_t* mark = marks + (mirror < landing.board ? mirror : landing.board);
       if (read(mark) == 0) write(mark, 1);
     }
@@ -257,7 +267,8 @@ struct Play {
       uint32_t board = 0;
       for (int c = 0; c < problem.rules.width; ++c) {
         for (int row = 0; row < problem.rules.height; ++row) {
-          board |= (cells.slot[FIRST_COLUMN + c] >> (L::TOP - row) & 1u) << (row * problem.rules.width + c);
+          board |= (cells.slot[FIRST_COLUMN + c] >> (L::TOP - row) & 1u)
+                   << (row * problem.rules.width + c);
         }
       }
       const int piece = pieces.piece(t), next = known == 1 ? 0 : pieces.piece(t + 1);
@@ -277,8 +288,8 @@ struct Play {
     int place = 0;
     for (int i = problem.begin[piece]; i < problem.begin[piece + 1]; ++i) {
       const SmallLanding landing(problem, board, heights, problem.placements[i]);
-      const int64_t at =
-          known == 1 ? landing.board : static_cast<int64_t>(landing.board) * KNOWN_PIECES + next;
+      const int64_t at = known == 1 ? landing.board
+                                    : static_cast<int64_t>(landing.board) * KNOWN_PIECES + next;
       if (landing.over && landing.lines == 0) continue;
       const double value = landing.lines + (landing.over ? 0.0 : values[at]);
       if (value > best) {
