@@ -1,4 +1,5 @@
-// The lanes that suit the processor that the compiler was told to compile for, and those for stacks too high for them.
+// The lanes that suit the processor that the compiler was told to compile for, and those for
+// stacks too high for them.
 #pragma once
 
 #include "lanes_scalar.h"

@@ -12,7 +12,7 @@ using namespace tetris;
 
 struct Cuda {
   static void launch(const Tensor& weight, const Resampling& job, unsigned population) {
-    const cem_tetris::Gpu gpu{cem_tetris::Device(weight)};
+    cem_tetris::Gpu gpu{cem_tetris::Device(weight)};
     gpu.launch(resample_streams, population, resampling_threads(job.streams), 0, job);
   }
 };

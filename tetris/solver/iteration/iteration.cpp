@@ -1,4 +1,5 @@
-// Value iteration on the CPU: boards spread over torch's threads. TETRIS_LIBRARY is the namespace under torch.ops.
+// Value iteration on the CPU: boards spread over torch's threads. TETRIS_LIBRARY is the
+// namespace under torch.ops.
 
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
