@@ -36,6 +36,7 @@ struct Geometry : GameRules {
       outside_heights;  // WALL_HEIGHT outside the board, where no piece fits; else 0
   Word rows_above_top;
 
+  // Makes the masks. Slot FIRST_COLUMN is column 0; columns -1 and `width` are the side walls.
   TETRIS_FUNCTION explicit Geometry(const GameRules& rules) : GameRules(rules) {
     Word inside_slots[16] = {}, pair_slots[16] = {}, edge_slots[16] = {}, wall_slots[16] = {};
     Word outside_slots[16] = {};
@@ -156,6 +157,9 @@ struct Landing {
   int eroded_cells = 0;  // lines times the number of the piece's cells in them
   bool over = false;     // the game has ended
 
+  // Drops a piece on a board. If it reaches above the top, the game ends, unless the rule is
+  // clear_on_overflow: then full rows are removed first, and the game ends if cells are left
+  // above the top.
   TETRIS_FUNCTION Landing(const Board<L>& board, int piece, int placement)
       : cells(board.cells) {
     const Geometry<L>& geometry = board.geometry;
@@ -217,6 +221,7 @@ struct Drop {
   Ints row;               // the row of the piece's bottom
   typename L::Unit unit;  // moves the patterns of the shape to this row
 
+  // The piece rests on the column that supports it highest.
   TETRIS_FUNCTION Drop(const Ground<L>& board_ground, const ShapeLanes<L, WIDTH>& shapes)
       : ground(board_ground), shape(shapes) {
     TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {

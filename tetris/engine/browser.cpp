@@ -67,6 +67,7 @@ void prepare(int width, int height, int rule, uint32_t packed, int count, int ba
   pieces = {{packed, count, bag != 0}, uint64_t(high) << 32 | low, 0};
 }
 
+// Returns piece t of the stream.
 TETRIS_EXPORT(piece_at) int piece_at(double t) { return pieces.piece(uint64_t(t)); }
 
 // Returns the placement of a piece that is chosen, numbered as in plan.h; `lookahead` is a

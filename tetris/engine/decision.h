@@ -244,6 +244,8 @@ struct FeatureList {
     typename L::Ints first_of_pair = {};
     int number = 0;  // of the next feature, among the summed ones
   };
+  // Adds feature F to a sum, if it is one of the summed features; `looped` is its value if it
+  // has a loop.
   template <class F, class L, int WIDTH>
   TETRIS_FUNCTION static void add(PairedSum<L>& sum, const typename L::Ints& looped,
       const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
@@ -427,6 +429,8 @@ struct Chooser {
     Search search(*this, board);
     return choose(search, piece);
   }
+  // The same on the board of a search. Placements that complete no row are scored in groups,
+  // and the few others one by one.
   TETRIS_FUNCTION Choice choose(Search& search, int piece) const {
     score_all_groups(search, piece);
     Choice best = L::first_best(search.best);
@@ -460,6 +464,7 @@ struct Chooser {
         [this](Search& search, int falls) { return choose(search, falls); });
   }
 
+  // Returns the score of a placement by the features of the board after it.
   TETRIS_OUTLINE Choice score_after_state(
       const Board<L>& board, int piece, int placement) const {
     return after_state_score<List>(board, weights, piece, placement, column_weights);

@@ -1,10 +1,11 @@
 // The features of an after-state, equal to their definitions in tetris/game/features.py. A
 // feature is a struct with
 //
-//   denominator     its value is an integer divided by this; 1 except for LandingHeight (DENOMINATORS of
-//                   tetris/game/features.py)
+//   denominator     its value is an integer divided by this; 1 except for LandingHeight
+//                   (DENOMINATORS of tetris/game/features.py)
 //   of(board)       the integer, computed from a board
-//   of_placement    true if it describes the placement, not the board: PLACEMENT_FEATURES of tetris/game/features.py
+//   of_placement    true if it describes the placement, not the board (PLACEMENT_FEATURES of
+//                   tetris/game/features.py)
 //
 // and, for speed,
 //
@@ -13,13 +14,14 @@
 //                   the integers after drops that complete no row, one a lane; from 0 to 32767
 //   has_loop        true if `after` has a loop whose length depends on the board
 //   column_height, column_step
-//                   the column whose height it is, or the column whose step to the next one it is the size of; else -1.
-//                   These features are scored together (column_scores.h)
+//                   the column whose height it is, or the column whose step to the next one it
+//                   is the size of; else -1. These are scored together (column_scores.h)
 //   lower_bound(prepared, drop), above_lower_bound(board, touched)
-//                   if has_lower_bound: a part of `after` that is computed quickly, and the other part, which is not
-//                   negative, from the board after the drop; `touched` is all ones in columns under the piece and
-//                   beside it
-//   table_steps     1 or 2 if it stands for all features of so many consecutive steps (step_tables.h); else 0
+//                   if has_lower_bound: a quickly computed part of `after`, and the other part,
+//                   which is not negative, from the board after the drop; `touched` is all ones
+//                   in columns under the piece and beside it
+//   table_steps     1 or 2 if it stands for all features of so many consecutive steps
+//                   (step_tables.h); else 0
 //
 // A feature that does not follow from the columns that a drop touches has no `after` and sets
 // whole_board_only = true. Then all features of a list are computed from the board after every
@@ -248,7 +250,9 @@ struct WellFeature : FeatureBase {
     auto pairs = depths + L::right(depths);
     return {L::total(depths), cache<uint16_t>(board, depths), cache<uint16_t>(board, pairs)};
   }
-  // The columns under the piece change, and the wells of the two columns beside it.
+  // Returns the depths after drops. The columns under the piece change, and the wells of the
+  // two columns beside it: they are computed from the columns at offsets -2 to WIDTH + 1, and
+  // added to the depths of all other columns.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
     using Bits = typename L::Bits;
@@ -423,6 +427,8 @@ struct ThinCovers : FeatureBase {
   TETRIS_FUNCTION static auto prepare(const Board<L>& board) {
     return L::bits(typename L::Word(columns(board)));
   }
+  // Returns the number after drops: that of columns beside the piece, and of columns of the
+  // piece with one cell that covers a gap.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(typename L::Bits before, const Drop<L, WIDTH>& drop) {
     constexpr uint32_t COLUMNS_OF_PIECE = (2u << WIDTH) - 2;  // bits 1 .. WIDTH

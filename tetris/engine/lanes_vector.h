@@ -175,6 +175,7 @@ struct VectorLanes {
   TETRIS_FUNCTION static Ints popcount_sum(const Bits (&words)[COUNT]) {
     return count_bits_in(words);
   }
+  // Returns 1 + 2 + ... + n.
   TETRIS_FUNCTION static Ints triangle(Ints n) {
     if constexpr (SHORT) return look_up(TRIANGLES, n);
     else return triangle_of(n);
@@ -247,8 +248,9 @@ struct VectorLanes {
     return bits(pattern);
   }
 
-  // Lane x is the placement over column x: the vector is shifted by a number of slots that the
-  // instructions want to know at compile time.
+  // Returns for each placement the value of the column k columns right of its left edge. Lane x
+  // is the placement over column x, so that the vector is shifted by a number of slots, which
+  // the instructions want to know at compile time.
   template <int WIDTH, class T>
   TETRIS_FUNCTION static T at_offset(T columns, const ShapeLanes<VectorLanes, WIDTH>&, int k) {
     switch (k + FIRST_COLUMN) {
@@ -322,6 +324,7 @@ struct VectorLanes {
     }
   };
   TETRIS_FUNCTION static bool is_worth_scoring(Mask) { return true; }
+  // Keeps the scores of a group; lanes that are no candidates get NEVER.
   template <int WIDTH>
   TETRIS_FUNCTION static void consider(
       Best& best, Scores score, Mask candidate, const Group<VectorLanes, WIDTH>& group) {

@@ -33,6 +33,7 @@ struct PlainBoard {
   int eroded_cells;          // as `eroded_cells` there
   int lines;                 // the number of rows that the placement removed
 
+  // Copies the columns of a board in lanes L, whose words have row r in bit L::TOP - r.
   template <class L>
   TETRIS_FUNCTION explicit PlainBoard(const Board<L>& board)
       : width(board.geometry.width),
@@ -42,7 +43,8 @@ struct PlainBoard {
         lines(board.lines) {
     using Word = typename L::Word;
     TETRIS_UNROLL for (int c = 0; c < MAX_WIDTH; ++c) {
-      // Lanes may keep columns in a vector. The union of all columns but others' is column c.
+      // Lanes may keep columns in a vector, which has no index. All columns but c are masked
+      // out, and the union of all is column c.
       Word only_column_c[16] = {};
       only_column_c[FIRST_COLUMN + c] = Word(~Word(0));
       auto mask = board.geometry.inside & L::load(only_column_c);

@@ -128,6 +128,7 @@ struct ShapeLanes {
   }
 
  private:
+  // Sets what each column of the shape is by itself.
   constexpr void set_columns(int lane, const Shape& shape) {
     for (int k = 0; k < WIDTH; ++k) {
       int low = shape.bottom(k);
@@ -162,6 +163,8 @@ struct ShapeLanes {
     for (int n = 0; n < WIDTH; ++n) rows[n].set(lane, with_cells[n + 1]);
   }
 
+  // Sets the steps between the tops of neighbouring columns, and the heights at both ends of
+  // the shape.
   constexpr void set_steps(int lane, const Shape& shape, int left) {
     uint32_t flags = 0, falls[INNER_STEPS] = {}, rises[INNER_STEPS] = {};
     int sum = 0;

@@ -37,11 +37,12 @@ struct Widths {
 };
 __constant__ const Widths WIDTHS = Widths();
 
-// The orientations of every piece that are WIDTH columns wide, in one number: eight bits a
-// piece, four bits an orientation. There are at most two, and NO_ORIENTATION fills the rest.
-// This is not a table, because a warp that is alone on its multiprocessor would wait for a
-// load.
 constexpr int NO_ORIENTATION = 15;
+
+// Returns the orientations of every piece that are WIDTH columns wide, in one number: eight
+// bits a piece, four bits an orientation. There are at most two, and NO_ORIENTATION fills the
+// rest. This is not a table, because a warp that is alone on its multiprocessor would wait for
+// a load.
 template <int WIDTH>
 constexpr uint64_t packed_orientations() {
   uint64_t all_pieces = 0;

@@ -37,7 +37,8 @@ inline constexpr ColumnSets<Number, PATTERN, WIDTH> COLUMN_SETS{};
 // sixteen are columns:
 //
 //     WIDTH 1, 2, 4    lanes 0 .. 15: one orientation over columns 0 .. 15
-//     WIDTH 3          lanes 0 .. 7: one orientation over columns 0 .. 7; lanes 8 .. 15: another one
+//     WIDTH 3          lanes 0 .. 7: one orientation over columns 0 .. 7
+//                      lanes 8 .. 15: another one over the same columns
 //
 // A lane beyond the board has no placement, and a shape of height NO_ROW.
 template <class L, int WIDTH>

@@ -28,6 +28,7 @@ template <class List>
 using Games = StreamRollout<FastestLanes, TallLanes, List, Lookahead::TETRIS_LOOKAHEAD>;
 
 struct Cpu {
+  // Plays all streams, spread over torch's threads.
   template <class List>
   static void play(const RolloutArguments& all, const Tensor&) {
     // Streams are handed out one by one: they take unequally long, and a fixed share would wait

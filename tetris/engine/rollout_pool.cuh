@@ -60,6 +60,7 @@ struct PoolRollout {
     return land(board, THREADS > 1 ? game.piece : piece, choice, game);
   }
 
+  // Returns the best placement of a piece, by all threads of a warp, each for its own game.
   __device__ __forceinline__ Choice choose(uint32_t index, int piece) {
     auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
     Decision decision(geometry, job.weights_of<List>(index));

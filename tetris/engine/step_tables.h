@@ -42,7 +42,9 @@ struct StepTable {
   TETRIS_FUNCTION StepTable(const Board<L>& board, const int32_t* weights)
       : table(weights), total(total_of(board, weights)) {}
 
-  // Adds to `sums` the sums after drops that complete no row.
+  // Adds to `sums` the sums after drops that complete no row. (STEPS = 2 looks up every pair of
+  // consecutive steps.) Entries of the steps before the drop are subtracted, entries of the
+  // steps after it are added; steps that the drop does not change cancel out.
   template <int WIDTH>
   TETRIS_FUNCTION Scores after(Scores sums, const Drop<L, WIDTH>& drop) const {
     // Classes of the step at offset k, in element k + STEPS.

@@ -44,6 +44,8 @@ struct ThreadSearch {
     typename Decision::Search search(decision, board);
     return best_two(decision, search, piece).first;
   }
+  // The two best placements of a piece on the board of a search. Placements that complete no
+  // row are scored by each thread on its own, the others by all threads together.
   __device__ __forceinline__ BestTwo best_two(
       const Decision& decision, typename Decision::Search& search, int piece) {
     // The compiler does not know that the piece is the same in all threads, and would keep the

@@ -332,6 +332,7 @@ TETRIS_FUNCTION V prefix_union(V a) {
     return a | window<8>(V{}, a);
   }
 }
+// Returns for each number the union of it and all numbers after it; see prefix_union.
 template <class V>
 TETRIS_FUNCTION V suffix_union(V a) {
   if constexpr (sizeof(V) == 32 && !IS_PAIR<V>) {

@@ -21,7 +21,8 @@ namespace tetris {
 //
 //   columns  (population, streams, width) int32
 //   games, before  (population, streams) int64
-//   weight  (population, streams), held  (population, LEVELS), unit  (population, 1), ended  (population,) float64
+//   weight  (population, streams), held  (population, LEVELS) float64
+//   unit  (population, 1), ended  (population,) float64
 //
 // Returns the stream that each stream goes on from, shaped as `games`, and its board, shaped as
 // `columns`.

@@ -97,6 +97,8 @@ struct PlacementWarp {
     }
   }
 
+  // Stores the features of all placements that do not end the game. Each thread loads its
+  // column of the board.
   __device__ __forceinline__ void write_placements() {
     Geometry<L> geometry(all.rules);
     int column = L::lane() - FIRST_COLUMN;

@@ -28,9 +28,9 @@ constexpr int ROW_BYTES = 16;
 // Calls `write(row, store)` for every row, from the bottom. `store(to)` stores ROW_BYTES bytes:
 // those of the row's cells, and others without a meaning.
 #if defined(__SSE2__)
-// The top byte of a column's word holds rows 0 to 7, the next one rows 8 to 15, the next one
-// rows 16 to 23. Of each of these bytes one vector is made, a byte per column. Bit 7 of its
-// bytes is the first of the eight rows.
+// The vectors of SSE2 make all bytes of a row at once. The top byte of a column's word holds
+// rows 0 to 7, the next one rows 8 to 15, the next one rows 16 to 23. Of each of these bytes
+// one vector is made, a byte per column. Bit 7 of its bytes is the first of the eight rows.
 template <class Write>
 void for_each_row(const L::ColumnBits& columns, int, int height, const Write& write) {
   static_assert(FIRST_COLUMN + 12 == L::SLOTS && L::TOP == 31 && MAX_HEIGHT == 24);
@@ -55,6 +55,7 @@ void for_each_row(const L::ColumnBits& columns, int, int height, const Write& wr
   }
 }
 #else
+// Other processors make four bytes of a row at a time.
 template <class Write>
 void for_each_row(const L::ColumnBits& columns, int width, int height, const Write& write) {
   for (int row = 0; row < height; ++row) {
@@ -128,6 +129,8 @@ struct Cpu {
   }
 
  private:
+  // Carries all environments on by one step, or only observes them, spread over torch's
+  // threads.
   template <int WIDTH>
   static void step_on(const Environments& all, const StepTensors& tensors, const Task& task) {
     View<WIDTH> view(all, task.rules.width, task.rules.height);

@@ -246,6 +246,7 @@ void check_tensors(
   (check_tensor(tensors, type, numbers, like, "tensors"), ...);
 }
 
+// Returns the tensors of environments as pointers, checked.
 inline Environments environments_of(const Tensor& seed, const Tensor& stream,
     const Tensor& columns, const Tensor& time, const Tensor& current, const Tensor& board,
     const Tensor& piece, const Tensor& mask, const Tensor& next) {
@@ -277,6 +278,7 @@ inline Environments environments_of(const Tensor& seed, const Tensor& stream,
   };
 }
 
+// Returns the settings of environments, checked.
 inline Task task_of(const Tensor& board, bool clear_on_overflow, int64_t pieces,
     int64_t piece_count, bool bag, int64_t autoreset, int64_t limit, int64_t reward_kind) {
   STD_TORCH_CHECK(

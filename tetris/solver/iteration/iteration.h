@@ -42,6 +42,7 @@ struct Problem {
   uint32_t first_column;   // the cells of column 0
   SmallPlacement placements[MOST_PLACEMENTS];
 
+  // Lists the placements of all pieces that are drawn, piece after piece.
   Problem(const GameRules& game, uint32_t drawn)
       : rules(game),
         pieces(drawn),
@@ -70,6 +71,7 @@ struct Problem {
   TETRIS_FUNCTION bool draws(int piece) const { return pieces >> piece & 1u; }
 
  private:
+  // Returns the placement of a shape with its left edge over a column.
   SmallPlacement make_placement(const Shape& shape, int orientation, int column) const {
     SmallPlacement result{};
     result.number = uint8_t(placement_number(orientation, column));
@@ -118,6 +120,8 @@ struct SmallLanding {
   int lines;
   bool over;
 
+  // Drops the piece, then removes full rows from the top down. A piece that reaches above the
+  // top ends the game; under the rule clear_on_overflow only if it does so after the removal.
   TETRIS_FUNCTION SmallLanding(const Problem& problem, uint32_t before, uint64_t heights,
       const SmallPlacement& placement)
       : board(0), lines(0) {
@@ -168,6 +172,8 @@ struct Sweep {
   const double* values;
   double* to;
 
+  // Sweeps board i: it writes the mean over all falling pieces of the value of their best
+  // placements. With known = 2 it writes a mean over the next pieces for each falling piece.
   TETRIS_FUNCTION void operator()(int64_t i) const {
     uint32_t board = boards[i];
     uint64_t heights = heights_of(problem, board);
@@ -242,6 +248,7 @@ struct Expand {
   const uint32_t* boards;
   uint8_t* marks;
 
+  // Marks the boards that board i leads to.
   TETRIS_FUNCTION void operator()(int64_t i) const {
     uint32_t board = boards[i];
     uint64_t heights = heights_of(problem, board);
@@ -265,6 +272,9 @@ struct Survive {
   uint8_t* marks;
   uint8_t* changed;
 
+  // Updates the mark of board i. With known = 1 a piece is safe if one placement leads to a
+  // board that is safe for all pieces; with known = 2, if for every next piece some placement
+  // does. Sets *changed if the mark changes.
   TETRIS_FUNCTION void operator()(int64_t i) const {
     uint32_t board = boards[i];
     uint32_t before = read(marks + board);
@@ -303,6 +313,7 @@ struct Play {
   const double* values;
   int64_t* lines;
 
+  // Plays game i, whose pieces are those of stream i.
   TETRIS_FUNCTION void operator()(int64_t i) const {
     using L = ScalarLanes;
     PieceStream pieces{source, uint64_t(seed), uint64_t(i)};
