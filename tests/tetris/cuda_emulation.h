@@ -147,7 +147,7 @@ inline void __threadfence_block() {}
 inline void __nanosleep(unsigned) { cuda_emulation::give_way(); }
 // PTX's barrier.sync.
 inline void emulated_barrier(int number, int threads) {
-  auto& barrier = cuda_emulation::block->barriers[size_t(number)];
+  auto& barrier = cuda_emulation::block->barriers[static_cast<size_t>(number)];
   const uint64_t before = barrier.passed;
   if (++barrier.arrived == threads) {
     barrier.arrived = 0;
@@ -156,12 +156,12 @@ inline void emulated_barrier(int number, int threads) {
     while (barrier.passed == before) cuda_emulation::give_way();
   }
 }
-inline void __syncthreads() { emulated_barrier(0, int(cuda_emulation::block->threads.size())); }
+inline void __syncthreads() { emulated_barrier(0, static_cast<int>(cuda_emulation::block->threads.size())); }
 template <class T> T __shfl_sync(unsigned mask, T value, int lane) {
   return cuda_emulation::from_bits<T>(cuda_emulation::meet(mask, cuda_emulation::to_bits(value))[lane & 31]);
 }
 template <class T> T __shfl_up_sync(unsigned mask, T value, int step) {
-  const int lane = int(threadIdx.x % 32);
+  const int lane = static_cast<int>(threadIdx.x % 32);
   return __shfl_sync(mask, value, lane >= step ? lane - step : lane);
 }
 inline unsigned __ballot_sync(unsigned mask, bool value) {
@@ -180,7 +180,7 @@ inline unsigned __match_any_sync(unsigned mask, int value) {
   return result;
 }
 template <class T> T __shfl_down_sync(unsigned mask, T value, int step) {
-  const int lane = int(threadIdx.x % 32);
+  const int lane = static_cast<int>(threadIdx.x % 32);
   return __shfl_sync(mask, value, lane + step < 32 ? lane + step : lane);
 }
 inline int __reduce_add_sync(unsigned mask, int value) {
@@ -192,14 +192,14 @@ inline int __reduce_add_sync(unsigned mask, int value) {
 inline unsigned __reduce_or_sync(unsigned mask, unsigned value) {
   const auto values = cuda_emulation::meet(mask, value);
   unsigned result = 0;
-  for (int i = 0; i < 32; ++i) result |= (mask >> i & 1) != 0 ? unsigned(values[i]) : 0u;
+  for (int i = 0; i < 32; ++i) result |= (mask >> i & 1) != 0 ? static_cast<unsigned>(values[i]) : 0u;
   return result;
 }
 inline unsigned __reduce_max_sync(unsigned mask, unsigned value) {
   const auto values = cuda_emulation::meet(mask, value);
   unsigned result = 0;
   for (int i = 0; i < 32; ++i) {
-    if ((mask >> i & 1) != 0 && values[i] > result) result = unsigned(values[i]);
+    if ((mask >> i & 1) != 0 && values[i] > result) result = static_cast<unsigned>(values[i]);
   }
   return result;
 }
@@ -219,8 +219,8 @@ template <class T> T atomicCAS(T* word, T expected, T value) {
 }
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 inline int __popcll(uint64_t bits) { return __builtin_popcountll(bits); }
-inline int __clz(int bits) { return bits == 0 ? 32 : __builtin_clz(unsigned(bits)); }
-inline int __ffs(unsigned bits) { return __builtin_ffs(int(bits)); }
+inline int __clz(int bits) { return bits == 0 ? 32 : __builtin_clz(static_cast<unsigned>(bits)); }
+inline int __ffs(unsigned bits) { return __builtin_ffs(static_cast<int>(bits)); }
 inline uint32_t min(uint32_t a, uint32_t b) { return a < b ? a : b; }
 inline int min(int a, int b) { return a < b ? a : b; }
 inline uint32_t __brev(uint32_t bits) {

@@ -13,7 +13,7 @@ using namespace tetris;
 
 struct Emulated {
   template <class List> static void write(const Tensor&, const FeatureTensors& all) {
-    cuda_emulation::launch(unsigned(all.count), WARP, sizeof(PlacementMemory<List>),
+    cuda_emulation::launch(static_cast<unsigned>(all.count), WARP, sizeof(PlacementMemory<List>),
         [&] { placements_kernel<List>(all); });
   }
 };

@@ -20,7 +20,7 @@ using namespace tetris;
 
 struct Emulated {
   static void launch(const Tensor&, const Resampling& job, unsigned population) {
-    const auto threads = unsigned(resampling_threads(job.streams));
+    const auto threads = static_cast<unsigned>(resampling_threads(job.streams));
     cuda_emulation::launch(population, threads, 0, [&] { resample_streams(job); });
   }
 };

@@ -4,7 +4,7 @@
 // The engine is written against a type `Lanes`: this one, or one of another lanes_*.h.
 //   Bits, Ints, Scores      one value a lane; a lane is a placement. In a vector, lane x is the
 //                           placement whose left edge is column x.
-//   ColumnBits, ColumnInts  one value a slot; a slot is a column of the board, or lies beside it
+//   ColumnBits, ColumnInts  one value a slot, which is a column of the board or lies beside it
 //
 //     slot     0      1         2       3          width + 1  width + 2    width + 3 ...
 //     column   -    wall -1     0       1    ...   width - 1  wall width   -
