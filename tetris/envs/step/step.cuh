@@ -141,11 +141,12 @@ __global__ void __launch_bounds__(STEP_THREADS)
   StepBlock block(job, step_memory());
   Geometry<L> geometry(job.task.rules);
   bool has_environment = block.thread < block.count;
-  Observed<L> observed{geometry.walls, geometry.walls, 0};
+  L::ColumnBits shown = geometry.walls;
   if (has_environment) {
     int64_t i = block.first + block.thread;
-    observed = OBSERVES ? observe_one(all, job.task, geometry, i)
-                        : step_one(all, tensors, job.task, geometry, i);
+    Observed<L> observed = OBSERVES ? observe_one(all, job.task, geometry, i)
+                                    : step_one(all, tensors, job.task, geometry, i);
+    shown = observed.shown;
     block.leave_board(observed.cells);
     block.leave_piece(observed.piece);
   }
@@ -154,7 +155,7 @@ __global__ void __launch_bounds__(STEP_THREADS)
   block.write_masks();
   if (OBSERVES || tensors.final_board == nullptr) return;
   __syncthreads();  // The boards in shared memory are written.
-  if (has_environment) block.leave_board(observed.shown);
+  if (has_environment) block.leave_board(shown);
   __syncthreads();
   block.write_boards(tensors.final_board);
 }

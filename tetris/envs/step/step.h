@@ -176,17 +176,6 @@ TETRIS_FUNCTION void store_columns(const Geometry<L>& geometry, uint32_t* column
   }
 }
 
-// Returns the board after a landing. It leaves out a piece that ends the game; an observation
-// shows it.
-template <class L>
-TETRIS_FUNCTION auto shown_after(
-    const Landing<L>& landing, const Task& task, int piece, int placement) {
-  if (!landing.over || task.rules.clear_on_overflow) return landing.cells;
-  auto dropped =
-      L::piece_columns(piece, orientation_of(placement), column_of(placement), landing.row);
-  return landing.cells | dropped;
-}
-
 // Carries environment i on by one step, and writes its state and the step's results. Returns
 // what there is to observe.
 template <class L>
@@ -207,7 +196,13 @@ TETRIS_FUNCTION Observed<L> step_one(const Environments& all, const StepTensors&
   } else {
     int placement = placement_of(tensors.actions[i], observed.piece, geometry.width);
     Landing<L> landing(Board<L>(geometry, before), observed.piece, placement);
-    observed.shown = shown_after(landing, task, observed.piece, placement);
+    observed.shown = landing.cells;
+    if (landing.over && !task.rules.clear_on_overflow) {
+      // A landing leaves out a piece that ends the game; an observation shows it.
+      auto dropped = L::piece_columns(
+          observed.piece, orientation_of(placement), column_of(placement), landing.row);
+      observed.shown = observed.shown | dropped;
+    }
     observed.cells = observed.shown;
     observed.piece = task.piece(all.seed[i], all.stream[i], ++time);
     reward = reward_of(task.reward, landing.lines, landing.over);
