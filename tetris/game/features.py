@@ -127,8 +127,8 @@ def row_transitions(after: AfterState) -> int:
     pairs = (1 << (width + 1)) - 1
     transitions = 2 * after.rules.height
     for row in after.rows:
-        walled = row << 1 | walls
-        transitions += ((walled ^ walled >> 1) & pairs).bit_count() - 2
+        add_walls = row << 1 | walls
+        transitions += ((add_walls ^ add_walls >> 1) & pairs).bit_count() - 2
     return transitions
 
 

@@ -28,14 +28,14 @@ def board_lines(kinds: Cells, height: int, cell: int = 2, *, colors: bool = Fals
     a cell, otherwise plain characters, a line a row.
     """
     if colors:
-        lines, walled = half_blocks(board_picture(kinds, cell)), math.ceil(height * cell / 2)
+        lines, add_walls = half_blocks(board_picture(kinds, cell)), math.ceil(height * cell / 2)
         side, left, bottom, right = "│└─┘"
     else:
         # Of any piece the look of the first.
         looks = np.where(kinds >= FALLING, FALLING, np.minimum(kinds, STACK))
-        lines, walled = ["".join(_CHARACTERS[kind] for kind in row) for row in looks[::-1].tolist()], height
+        lines, add_walls = ["".join(_CHARACTERS[kind] for kind in row) for row in looks[::-1].tolist()], height
         side, left, bottom, right = "|+-+"
-    above, width = len(lines) - walled, kinds.shape[1] * cell
+    above, width = len(lines) - add_walls, kinds.shape[1] * cell
     sides = [" " if index < above else side for index in range(len(lines))]
     floor = f"{left}{bottom * width}{right}"
     return [*(f"{wall}{line}{wall}" for wall, line in zip(sides, lines, strict=True)), floor]
