@@ -1,5 +1,5 @@
-// What the CUDA side of every operator needs: the device, its stream, 16-byte accesses. A launch has a Gpu, and waits for
-// nothing, so that a CUDA graph can capture it.
+// What the CUDA side of every operator needs: the device, its stream, 16-byte accesses. A
+// launch has a Gpu, and waits for nothing, so that a CUDA graph can capture it.
 #pragma once
 
 #include "launcher.cuh"
@@ -45,12 +45,15 @@ struct Gpu : Launcher {
   torch::stable::accelerator::DeviceGuard guard;
 
   explicit Gpu(Device device)
-      : Launcher{device.index, cem_tetris::multiprocessors(device.index), current_stream(device.index)},
+      : Launcher{device.index, cem_tetris::multiprocessors(device.index),
+            current_stream(device.index)},
         guard(device.index) {}
 };
 
 // An operator: `launch` is that of the namespace of its work.
-template <typename Work> void run(const Work& work, Device device) { launch(Gpu(device), work, device); }
+template <typename Work> void run(const Work& work, Device device) {
+  launch(Gpu(device), work, device);
+}
 
 }  // namespace cem_tetris
 #endif

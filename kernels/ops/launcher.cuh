@@ -1,9 +1,10 @@
-// Launches on CUDA, without torch's tensors: their headers take longer to compile than most kernels.
+// Launches on CUDA, without torch's tensors: their headers take longer to compile than most
+// kernels.
 //
-// A kernel that is launched early is set up while the one before it in the stream runs. That saves most of the
-// microsecond between them (programmatic dependent launch, CUDA C++ Programming Guide, section 4.5). It calls
-// wait_for_kernel_before() ahead of all that it reads and writes. Code for less than compute capability 9.0 is
-// launched as usual.
+// A kernel that is launched early is set up while the one before it in the stream runs. That
+// saves most of the microsecond between them (programmatic dependent launch, CUDA C++
+// Programming Guide, section 4.5). It calls wait_for_kernel_before() ahead of all that it reads
+// and writes. Code for less than compute capability 9.0 is launched as usual.
 #pragma once
 
 #if defined(__CUDACC__)
@@ -22,7 +23,8 @@ __device__ __forceinline__ void wait_for_kernel_before() {
 #endif
 }
 
-// Lets the kernel after this one be set up, if it is launched early, as soon as all blocks are here.
+// Lets the kernel after this one be set up, if it is launched early, as soon as all blocks are
+// here.
 __device__ __forceinline__ void let_kernel_after_begin() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -37,7 +39,9 @@ constexpr bool kLaunchesEarly = [] {
   return true;
 }();
 
-inline void check(cudaError_t error) { STD_TORCH_CHECK(error == cudaSuccess, cudaGetErrorString(error)); }
+inline void check(cudaError_t error) {
+  STD_TORCH_CHECK(error == cudaSuccess, cudaGetErrorString(error));
+}
 
 // A device, and the stream that PyTorch's operators would use.
 struct Launcher {
@@ -45,23 +49,28 @@ struct Launcher {
   int multiprocessors;
   cudaStream_t stream;
 
-  template <typename... Parameters, typename... Given> void launch(void (*kernel)(Parameters...), dim3 blocks,
-      dim3 threads, int64_t bytes, const Given&... arguments) const {
+  template <typename... Parameters, typename... Given>
+  void launch(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, int64_t bytes,
+      const Given&... arguments) const {
     if (bytes > 48 << 10)  // a kernel has to ask for more
-      check(
-          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+      check(cudaFuncSetAttribute(
+          kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
     kernel<<<blocks, threads, bytes, stream>>>(arguments...);
     check(cudaGetLastError());
   }
-  template <typename... Parameters, typename... Given> void launch_early(void (*kernel)(Parameters...),
-      dim3 blocks, dim3 threads, int64_t bytes, const Given&... arguments) const {
+  template <typename... Parameters, typename... Given>
+  void launch_early(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, int64_t bytes,
+      const Given&... arguments) const {
     cudaLaunchAttribute early{};
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     early.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config{blocks, threads, static_cast<size_t>(bytes), stream, &early, kLaunchesEarly};
+    cudaLaunchConfig_t config{
+        blocks, threads, static_cast<size_t>(bytes), stream, &early, kLaunchesEarly};
     check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...));
   }
-  void zero(void* memory, int64_t bytes) const { check(cudaMemsetAsync(memory, 0, bytes, stream)); }
+  void zero(void* memory, int64_t bytes) const {
+    check(cudaMemsetAsync(memory, 0, bytes, stream));
+  }
   // The most bytes of shared memory that a block may have.
   int block_memory() const {
     int most = 0;
@@ -71,7 +80,8 @@ struct Launcher {
   // Whether a kernel may have so much, which it is then given.
   template <typename Kernel> bool gives(Kernel* kernel, int64_t bytes) const {
     if (bytes > block_memory() - 256) return false;  // what is static is beside it
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+    check(cudaFuncSetAttribute(
+        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
     return true;
   }
 };

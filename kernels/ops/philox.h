@@ -1,5 +1,6 @@
-// Philox4x32-10, the counter-based generator of Salmon, Moraes, Dror & Shaw, "Parallel random numbers: as
-// easy as 1, 2, 3" (SC 2011). A pure function of (counter, key), for host and device alike.
+// Philox4x32-10, the counter-based generator of Salmon, Moraes, Dror & Shaw, "Parallel random
+// numbers: as easy as 1, 2, 3" (SC 2011). A pure function of (counter, key), for host and
+// device alike.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +17,16 @@ struct Block {
   uint32_t word[4];
 };
 
-// The four words of the block `counter` (two 64-bit halves, low word first) under the 64-bit `key`.
+// The four words of the block `counter` (two 64-bit halves, low word first) under the 64-bit
+// `key`.
 PHILOX_FUNCTION Block block(uint64_t counter_low, uint64_t counter_high, uint64_t key) {
   constexpr uint32_t MULTIPLIER_0 = 0xD2511F53u, MULTIPLIER_1 = 0xCD9E8D57u;
   constexpr uint32_t WEYL_0 = 0x9E3779B9u, WEYL_1 = 0xBB67AE85u;
   constexpr int ROUNDS = 10;
-  uint32_t c0 = static_cast<uint32_t>(counter_low), c1 = static_cast<uint32_t>(counter_low >> 32);
-  uint32_t c2 = static_cast<uint32_t>(counter_high), c3 = static_cast<uint32_t>(counter_high >> 32);
+  uint32_t c0 = static_cast<uint32_t>(counter_low),
+           c1 = static_cast<uint32_t>(counter_low >> 32);
+  uint32_t c2 = static_cast<uint32_t>(counter_high),
+           c3 = static_cast<uint32_t>(counter_high >> 32);
   uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
 #if defined(__CUDA_ARCH__)
 #pragma unroll

@@ -1,4 +1,5 @@
-// What functions for host and device alike are made of: their declaration, the bits of a number, polynomials.
+// What functions for host and device alike are made of: their declaration, the bits of a
+// number, polynomials.
 #pragma once
 
 #include <cmath>

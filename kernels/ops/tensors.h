@@ -23,7 +23,8 @@
 
 #include "portable.h"
 
-// Which of an operator's two libraries is compiled: an op.h says `_IMPL(cem_tetris, CEM_TETRIS_DEVICE, m)`.
+// Which of an operator's two libraries is compiled: an op.h says `_IMPL(cem_tetris,
+// CEM_TETRIS_DEVICE, m)`.
 #ifdef __CUDACC__
 #define CEM_TETRIS_DEVICE CUDA
 #else
@@ -40,24 +41,25 @@ using Sizes = torch::headeronly::IntHeaderOnlyArrayRef;
 
 constexpr int kMaxDimensions = 64;  // of a tensor, by torch
 
-// The type that numbers are computed in: float for the 16-bit floats (float has more than twice their bits,
-// so that a sum or product rounded twice is what one rounding gives), and for the small integers, whose
-// arithmetic wraps, an unsigned one that C++ does not promote to a signed one.
+// The type that numbers are computed in: float for the 16-bit floats (float has more than twice
+// their bits, so that a sum or product rounded twice is what one rounding gives), and for the
+// small integers, whose arithmetic wraps, an unsigned one that C++ does not promote to a signed
+// one.
 template <typename T> using compute_t =
     std::conditional_t<std::is_integral_v<T>, std::conditional_t<sizeof(T) < 4, uint32_t, T>,
         std::conditional_t<std::is_same_v<T, double>, double, float>>;
 
 // Calls f(T{}) with the element type of a tensor.
-template <typename F> void visit_floating(
-    const char* name, ScalarType type, const F& f, const char* types = "Float, Double, Half or BFloat16") {
+template <typename F> void visit_floating(const char* name, ScalarType type, const F& f,
+    const char* types = "Float, Double, Half or BFloat16") {
   switch (type) {
     case ScalarType::Double: return f(double{});
     case ScalarType::Float: return f(float{});
     case ScalarType::Half: return f(Half{});
     case ScalarType::BFloat16: return f(BFloat16{});
     default:
-      STD_TORCH_CHECK(
-          false, name, ": expected tensors of type ", types, ", got ", torch::headeronly::toString(type));
+      STD_TORCH_CHECK(false, name, ": expected tensors of type ", types, ", got ",
+          torch::headeronly::toString(type));
   }
 }
 
@@ -77,16 +79,21 @@ struct Device {
     TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(tensor.get(), &type));
   }
   // Whether tensors have no data: then the arguments are checked, and nothing is computed.
-  bool is_meta() const { return type == static_cast<int32_t>(torch::headeronly::DeviceType::Meta); }
-  bool operator==(const Device& other) const { return type == other.type && index == other.index; }
+  bool is_meta() const {
+    return type == static_cast<int32_t>(torch::headeronly::DeviceType::Meta);
+  }
+  bool operator==(const Device& other) const {
+    return type == other.type && index == other.index;
+  }
 };
 
-// An unset contiguous tensor: the first `leading` of `sizes`, then `more`. torch::stable::empty does the same
-// through the dispatcher, which takes as long as a small kernel.
-inline Tensor empty(
-    Device device, ScalarType type, Sizes sizes, size_t leading, std::initializer_list<int64_t> more = {}) {
+// An unset contiguous tensor: the first `leading` of `sizes`, then `more`. torch::stable::empty
+// does the same through the dispatcher, which takes as long as a small kernel.
+inline Tensor empty(Device device, ScalarType type, Sizes sizes, size_t leading,
+    std::initializer_list<int64_t> more = {}) {
   const int64_t count = static_cast<int64_t>(leading + more.size());
-  STD_TORCH_CHECK(count <= kMaxDimensions, "expected at most ", kMaxDimensions, " dimensions, got ", count);
+  STD_TORCH_CHECK(
+      count <= kMaxDimensions, "expected at most ", kMaxDimensions, " dimensions, got ", count);
   int64_t size[kMaxDimensions], stride[kMaxDimensions], step = 1;
   std::copy(more.begin(), more.end(), std::copy_n(sizes.begin(), leading, size));
   for (int64_t i = count; i-- > 0;) {
@@ -134,7 +141,8 @@ template <typename T> T* mutable_data(const Tensor& tensor) {
 inline std::string text_of(Sizes sizes, Sizes more = {}) {
   std::string text = "(";
   for (const Sizes each : {sizes, more}) {
-    for (const int64_t size : each) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
+    for (const int64_t size : each)
+      text += (text.size() > 1 ? ", " : "") + std::to_string(size);
   }
   return text + ")";
 }
@@ -147,7 +155,8 @@ struct Problems {
   // All dimensions of a tensor but the last `more`; shape: what it should have.
   Problems(const Tensor& tensor, size_t more, const char* shape)
       : device(tensor), sizes(tensor.sizes().data(), tensor.sizes().size() - more) {
-    STD_TORCH_CHECK(tensor.sizes().size() >= more, "expected ", shape, ", got ", text_of(tensor.sizes()));
+    STD_TORCH_CHECK(
+        tensor.sizes().size() >= more, "expected ", shape, ", got ", text_of(tensor.sizes()));
   }
   Problems(Device device, Sizes sizes) : device(device), sizes(sizes) {}
 
@@ -159,28 +168,30 @@ struct Problems {
     return cem_tetris::empty(device, type, sizes, sizes.size(), more);
   }
   // Checks a tensor of their leading dimensions, then these; or of these alone.
-  void require(const Tensor& tensor, const char* name, ScalarType type, std::initializer_list<int64_t> more,
-      bool leads = true) const {
+  void require(const Tensor& tensor, const char* name, ScalarType type,
+      std::initializer_list<int64_t> more, bool leads = true) const {
     const Sizes found = tensor.sizes(), leading = leads ? sizes : Sizes();
     STD_TORCH_CHECK(found.size() == leading.size() + more.size() &&
                         std::equal(leading.begin(), leading.end(), found.begin()) &&
                         std::equal(more.begin(), more.end(), found.begin() + leading.size()),
-        "expected ", name, " of shape ", text_of(leading, {more.begin(), more.size()}), ", got ",
-        text_of(found));
+        "expected ", name, " of shape ", text_of(leading, {more.begin(), more.size()}),
+        ", got ", text_of(found));
     STD_TORCH_CHECK(tensor.scalar_type() == type, "expected ", name, " of type ",
-        torch::headeronly::toString(type), ", got ", torch::headeronly::toString(tensor.scalar_type()));
-    STD_TORCH_CHECK(
-        Device(tensor) == device, "expected all tensors on one device, got ", name, " on another");
+        torch::headeronly::toString(type), ", got ",
+        torch::headeronly::toString(tensor.scalar_type()));
+    STD_TORCH_CHECK(Device(tensor) == device, "expected all tensors on one device, got ", name,
+        " on another");
   }
   // The same; returns it contiguous.
-  Tensor check(const Tensor& tensor, const char* name, ScalarType type, std::initializer_list<int64_t> more,
-      bool leads = true) const {
+  Tensor check(const Tensor& tensor, const char* name, ScalarType type,
+      std::initializer_list<int64_t> more, bool leads = true) const {
     require(tensor, name, type, more, leads);
     return dense(tensor);
   }
-  // The same of numbers a dimension, for each problem or for all, where there are any. Returns the numbers
-  // from one problem's to the next one's.
-  int64_t check_row(std::optional<Tensor>& row, const char* name, ScalarType type, int64_t dimensions) const {
+  // The same of numbers a dimension, for each problem or for all, where there are any. Returns
+  // the numbers from one problem's to the next one's.
+  int64_t check_row(
+      std::optional<Tensor>& row, const char* name, ScalarType type, int64_t dimensions) const {
     if (!row.has_value()) return 0;
     const bool leads = row->dim() > 1;
     row = check(*row, name, type, {dimensions}, leads);

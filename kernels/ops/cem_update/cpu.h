@@ -1,8 +1,8 @@
 // The update on the CPU.
 //
-// First every problem selects its elites, by a bisection for the key of the last one, then every tile of kTile
-// dimensions of a problem adds them up, in the order of update.h. Threads share the problems, then the tiles;
-// no sum depends on their number.
+// First every problem selects its elites, by a bisection for the key of the last one, then
+// every tile of kTile dimensions of a problem adds them up, in the order of update.h. Threads
+// share the problems, then the tiles; no sum depends on their number.
 #pragma once
 
 #include <algorithm>
@@ -26,16 +26,20 @@ struct Selection {
 };
 
 template <typename F> void share(int64_t items, int64_t work, const F& function) {
-  if (items * work <= kGrain) return function(0, items);  // a parallel loop of one thread costs more
-  torch::stable::parallel_for(0, items, std::max<int64_t>(1, kGrain / std::max<int64_t>(work, 1)), function);
+  if (items * work <= kGrain)
+    return function(0, items);  // a parallel loop of one thread costs more
+  torch::stable::parallel_for(
+      0, items, std::max<int64_t>(1, kGrain / std::max<int64_t>(work, 1)), function);
 }
 
 // The candidates of a problem, best first: key and index.
 template <typename Type>
 std::vector<std::pair<typename Type::Key, int64_t>> ranking(const Job& job, int64_t problem) {
   std::vector<std::pair<typename Type::Key, int64_t>> ranked(job.settings.population);
-  const auto* const fitness = static_cast<const typename Type::Bits*>(job.fitness) + problem * ranked.size();
-  for (size_t i = 0; i < ranked.size(); ++i) ranked[i] = {Type::key(fitness[i], job.settings.maximize), i};
+  const auto* const fitness =
+      static_cast<const typename Type::Bits*>(job.fitness) + problem * ranked.size();
+  for (size_t i = 0; i < ranked.size(); ++i)
+    ranked[i] = {Type::key(fitness[i], job.settings.maximize), i};
   std::sort(ranked.begin(), ranked.end());
   return ranked;
 }
@@ -57,17 +61,19 @@ struct Work : Job {
   }
 };
 
-// The elites of one problem: places 0 to K - 1 hold those that did not fail in index order, then the first that
-// did.
+// The elites of one problem: places 0 to K - 1 hold those that did not fail in index order,
+// then the first that did.
 template <typename Key> class Selector {
  public:
   std::vector<Key> keys;
   std::vector<int64_t> rank;  // of each place, where set_ranks was called
   int64_t usable = 0, best = 0;
 
-  Selector(int64_t population, int64_t wanted) : keys(population), rank(wanted), wanted_(wanted) {}
+  Selector(int64_t population, int64_t wanted)
+      : keys(population), rank(wanted), wanted_(wanted) {}
 
-  // index: K + 1 places, the last one is scratch. can_fail: whether the largest key says that one failed.
+  // index: K + 1 places, the last one is scratch. can_fail: whether the largest key says that
+  // one failed.
   void select(bool can_fail, int64_t* index) {
     Key least = ~Key(0), most = 0, failures = 0;  // the population is below 2^31
     for (const Key key : keys) {
@@ -85,7 +91,8 @@ template <typename Key> class Selector {
     }
   }
 
-  // Sets the ranks of all places. Not inlined: next to the bisection, the compiler sorts more slowly.
+  // Sets the ranks of all places. Not inlined: next to the bisection, the compiler sorts more
+  // slowly.
   [[gnu::noinline]] void set_ranks(const int64_t* index) {
     for (int64_t p = usable; p < wanted_; ++p) rank[p] = p;
     order_.resize(usable);
@@ -103,7 +110,8 @@ template <typename Key> class Selector {
     return static_cast<int64_t>(count);
   }
 
-  // The least key that no fewer than K keys are at or below; of several limits with K keys, any one.
+  // The least key that no fewer than K keys are at or below; of several limits with K keys, any
+  // one.
   Key threshold(Key low, Key high) const {
     while (low < high) {
       const Key middle = low + (high - low) / 2;
@@ -136,7 +144,8 @@ template <typename Key> class Selector {
 
 constexpr int kTile = 64;  // dimensions that are added side by side
 
-// Adds the residues that numbers were added to as a tree, for each of `width` columns; the others are 0.
+// Adds the residues that numbers were added to as a tree, for each of `width` columns; the
+// others are 0.
 template <int kColumns> void fold(double (*sums)[kColumns], int residues, int width) {
   for (int half = kResidues / 2; half > 0; half /= 2) {
     for (int r = 0; r < half && r + half < residues; ++r) {
@@ -168,8 +177,8 @@ template <typename T> struct Tile {
 
   Moments moments(int j) const { return {chunks[0][0][j], chunks[1][0][j]}; }
 
-  // rows: the candidates of the problem at the tile's first dimension. weight: of each place, or null.
-  // usable: elites that did not fail. best: the index of the best one.
+  // rows: the candidates of the problem at the tile's first dimension. weight: of each place,
+  // or null. usable: elites that did not fail. best: the index of the best one.
   void sum(const T* rows, int64_t stride, int width, const int64_t* index, const double* weight,
       int64_t usable, int64_t best) {
     for (int j = 0; j < width; ++j) base[j] = rows[best * stride + j];
@@ -179,7 +188,8 @@ template <typename T> struct Tile {
     }
     for (int64_t begin = 0; begin < usable; begin += kChunk) {
       const int64_t end = std::min(usable, begin + kChunk);
-      const int residues = residues_of(end - begin), chunk = static_cast<int>(begin / kChunk % kResidues);
+      const int residues = residues_of(end - begin),
+                chunk = static_cast<int>(begin / kChunk % kResidues);
       for (int r = 0; r < residues; ++r) {
         if (width == kTile) {
           add<kTile>(rows, stride, kTile, index, weight, begin + r, end, r);
@@ -196,7 +206,8 @@ template <typename T> struct Tile {
   }
 
  private:
-  // The residue class r of a chunk. A width that the compiler knows keeps the sums in registers.
+  // The residue class r of a chunk. A width that the compiler knows keeps the sums in
+  // registers.
   template <int kWidth> void add(const T* rows, int64_t stride, int width, const int64_t* index,
       const double* weight, int64_t p, int64_t end, int r) {
     const int count = kWidth > 0 ? kWidth : width;
@@ -229,9 +240,11 @@ template <typename Type> void select(Work& job) {
   share(settings.problems, population, [&](int64_t begin, int64_t end) {
     Selector<typename Type::Key> selector(population, wanted);
     for (int64_t problem = begin; problem < end; ++problem) {
-      const auto* fitness = static_cast<const typename Type::Bits*>(job.fitness) + problem * population;
+      const auto* fitness =
+          static_cast<const typename Type::Bits*>(job.fitness) + problem * population;
       int64_t* index = job.index.data() + problem * job.places();
-      for (int64_t i = 0; i < population; ++i) selector.keys[i] = Type::key(fitness[i], settings.maximize);
+      for (int64_t i = 0; i < population; ++i)
+        selector.keys[i] = Type::key(fitness[i], settings.maximize);
       selector.select(Type::kCanFail, index);
       Selection& selection = job.selection[problem];
       selection.usable = selector.usable;
@@ -248,15 +261,20 @@ template <typename Type> void select(Work& job) {
                 ordered_sum(selector.usable, [&](int64_t p) { return w[p] * w[p]; }));
       }
       int64_t* out = job.elites + problem * wanted;
-      for (int64_t p = 0; p < wanted; ++p) out[settings.ranked ? selector.rank[p] : p] = index[p];
+      for (int64_t p = 0; p < wanted; ++p)
+        out[settings.ranked ? selector.rank[p] : p] = index[p];
       const auto value = [&](int64_t i) { return Type::value(fitness[i]); };
-      const auto by_key = [&](int64_t a, int64_t b) { return selector.keys[a] < selector.keys[b]; };
+      const auto by_key = [&](int64_t a, int64_t b) {
+        return selector.keys[a] < selector.keys[b];
+      };
       const bool some = selector.usable > 0;
       const double top = some ? value(selector.best) : 0.0;
-      selection.better = is_better(top, job.record[problem * kFigures + kBestFitness], settings.maximize);
+      selection.better =
+          is_better(top, job.record[problem * kFigures + kBestFitness], settings.maximize);
       write_record(job, problem, selector.usable, top,
           ordered_sum(selector.usable, [&](int64_t p) { return value(index[p]); }),
-          some ? value(*std::max_element(index, index + selector.usable, by_key)) : 0.0, *job.generation);
+          some ? value(*std::max_element(index, index + selector.usable, by_key)) : 0.0,
+          *job.generation);
     }
   });
 }
@@ -276,11 +294,12 @@ template <typename T> void update(const Work& job) {
           const int width = static_cast<int>(std::min<int64_t>(kTile, dimensions - left));
           const Selection& selection = job.selection[problem];
           const int64_t at = problem * kRows * dimensions + left;
-          const T* rows =
-              static_cast<const T*>(job.candidates) + problem * settings.population * dimensions + left;
+          const T* rows = static_cast<const T*>(job.candidates) +
+                          problem * settings.population * dimensions + left;
           tile.sum(rows, dimensions, width, job.index.data() + problem * job.places(),
               job.weights_of(problem), selection.usable, selection.best);
-          const T* floor = floors != nullptr ? floors + problem * settings.floor_stride + left : nullptr;
+          const T* floor =
+              floors != nullptr ? floors + problem * settings.floor_stride + left : nullptr;
           for (int j = 0; j < width; ++j) {
             T old[kRows];
             for (int row = 0; row < kRows; ++row) {
@@ -288,7 +307,8 @@ template <typename T> void update(const Work& job) {
             }
             write_marginal(job, at + j, selection.usable > 0, selection.weight, tile.moments(j),
                 rows[selection.best * dimensions + j], selection.better, old, extra_variance,
-                floor != nullptr ? static_cast<double>(floor[j]) : -std::numeric_limits<double>::infinity(),
+                floor != nullptr ? static_cast<double>(floor[j])
+                                 : -std::numeric_limits<double>::infinity(),
                 newest);
           }
         }

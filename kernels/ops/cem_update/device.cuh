@@ -1,5 +1,5 @@
-// What the CUDA kernels of the update share: the job, keys of any fitness, a sort in shared memory, and sums
-// of warps and blocks in the order of update.h.
+// What the CUDA kernels of the update share: the job, keys of any fitness, a sort in shared
+// memory, and sums of warps and blocks in the order of update.h.
 #pragma once
 
 #include "update.h"
@@ -19,12 +19,14 @@ __device__ __forceinline__ double* dynamic_shared() {
 double* dynamic_shared();  // a test that runs the kernels on a CPU has its own
 #endif
 
-template <typename Type> __device__ __forceinline__ typename Type::Bits load(const void* data, int64_t i) {
+template <typename Type> __device__ __forceinline__
+    typename Type::Bits load(const void* data, int64_t i) {
   return static_cast<const typename Type::Bits*>(data)[i];
 }
 
 // Calls f(Type{}) with the type of a fitness whose keys are of the type Key.
-template <typename Key, typename F> __device__ __forceinline__ auto visit(Number type, const F& f) {
+template <typename Key, typename F>
+__device__ __forceinline__ auto visit(Number type, const F& f) {
   if constexpr (sizeof(Key) == 4) {
     return f(Float{});
   } else {
@@ -33,13 +35,15 @@ template <typename Key, typename F> __device__ __forceinline__ auto visit(Number
 }
 
 template <typename Key> __device__ __forceinline__ Key key_at(const Job& job, int64_t i) {
-  return visit<Key>(job.fitness_type,
-      [&](auto type) { return type.key(load<decltype(type)>(job.fitness, i), job.settings.maximize); });
+  return visit<Key>(job.fitness_type, [&](auto type) {
+    return type.key(load<decltype(type)>(job.fitness, i), job.settings.maximize);
+  });
 }
 
-template <typename Key> __device__ __forceinline__ double fitness_at(const Job& job, int64_t i) {
-  return visit<Key>(
-      job.fitness_type, [&](auto type) { return type.value(load<decltype(type)>(job.fitness, i)); });
+template <typename Key>
+__device__ __forceinline__ double fitness_at(const Job& job, int64_t i) {
+  return visit<Key>(job.fitness_type,
+      [&](auto type) { return type.value(load<decltype(type)>(job.fitness, i)); });
 }
 
 // Reductions of a warp, for all of its lanes.
@@ -88,7 +92,8 @@ template <typename Key> struct alignas(2 * sizeof(Key)) Entry {
   }
 };
 
-// A bitonic sort of a power of two of entries. Those of a step up to a warp long belong to one warp.
+// A bitonic sort of a power of two of entries. Those of a step up to a warp long belong to one
+// warp.
 template <typename Key> __device__ __forceinline__ void sort(Entry<Key>* entry, int count) {
 #pragma unroll 1
   for (int size = 2; size <= count; size *= 2) {
@@ -120,8 +125,8 @@ __device__ __forceinline__ double warp_fold(double x) {
 }
 
 // The fold of the places first to last of a row of numbers, by one warp; lane 0 has it.
-template <typename Number>
-__device__ __forceinline__ double warp_folded(int64_t first, int64_t last, const Number& number) {
+template <typename Number> __device__ __forceinline__ double warp_folded(
+    int64_t first, int64_t last, const Number& number) {
   double sum = 0.0;
 #pragma unroll 4
   for (int64_t p = first + threadIdx.x % kWarp; p < last; p += kWarp) sum += number(p);

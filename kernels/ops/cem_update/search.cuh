@@ -1,13 +1,15 @@
-// The elites of a population that no block holds: a radix search for the key of the last elite, then the list
-// of all elites in index order, then, where they are wanted, their ranks by a merge sort.
+// The elites of a population that no block holds: a radix search for the key of the last elite,
+// then the list of all elites in index order, then, where they are wanted, their ranks by a
+// merge sort.
 //
-// Grid: `blocks` blocks a problem, each with a slice of the population in a row. A pass counts the next digit
-// of the keys that agree with what is known of the limit; the block that finishes last adds one digit to it.
-// 32-bit keys take three passes, 64-bit keys six; each reads the fitness once, which lies in the L2 cache.
+// Grid: `blocks` blocks a problem, each with a slice of the population in a row. A pass counts
+// the next digit of the keys that agree with what is known of the limit; the block that
+// finishes last adds one digit to it. 32-bit keys take three passes, 64-bit keys six; each
+// reads the fitness once, which lies in the L2 cache.
 //
-// For the ranks a block sorts a tile of the list; a pass merges kMerged tiles. The place of an elite is that
-// in its own tile plus the number of those before it in each other one, by a binary search; the threads of a
-// warp have neighbours, so they search along the same path.
+// For the ranks a block sorts a tile of the list; a pass merges kMerged tiles. The place of an
+// elite is that in its own tile plus the number of those before it in each other one, by a
+// binary search; the threads of a warp have neighbours, so they search along the same path.
 #pragma once
 
 #include "device.cuh"
@@ -17,14 +19,15 @@ namespace cem_tetris::update {
 constexpr int kSearchThreads = 1024;
 constexpr int kDigit = 11, kBins = 1 << kDigit;
 
-// What is known of a problem. It begins as zeros, so what is least is kept as the most of its complement.
+// What is known of a problem. It begins as zeros, so what is least is kept as the most of its
+// complement.
 struct Search {
   unsigned long long least_complement, most;  // keys: of all, of those that did not fail
   unsigned long long limit;                   // the digits so far of the last elite's key
   uint32_t passed;                            // candidates that did not fail
-  uint32_t before;                            // candidates whose digits are below those of the limit
-  uint32_t best_complement, worst;            // indices: the best elite, and one as bad as the worst
-  uint32_t done;                              // blocks that finished the pass
+  uint32_t before;                  // candidates whose digits are below those of the limit
+  uint32_t best_complement, worst;  // indices: the best elite, and one as bad as the worst
+  uint32_t done;                    // blocks that finished the pass
   uint32_t bins[kBins];
 };
 
@@ -76,7 +79,8 @@ __device__ __forceinline__ int block_sum(int x, int (&sums)[kMaxWarps]) {
 }
 
 // One pass: the digit of `bits` bits from bit `shift` up.
-__global__ void __launch_bounds__(kSearchThreads) digit_kernel(Job job, Workspace work, int shift, int bits) {
+__global__ void __launch_bounds__(kSearchThreads)
+    digit_kernel(Job job, Workspace work, int shift, int bits) {
   __shared__ uint32_t bins[kBins];
   __shared__ int sums[kMaxWarps];
   __shared__ bool last;
@@ -136,7 +140,8 @@ __global__ void __launch_bounds__(kSearchThreads) digit_kernel(Job job, Workspac
   uint32_t below = warp_scan(total, lane);
   if (lane == kWarp - 1) sums[warp] = static_cast<int>(below);
   __syncthreads();
-  below += static_cast<uint32_t>(warp_sum(lane < warp ? sums[lane] : 0)) + search.before - total;
+  below +=
+      static_cast<uint32_t>(warp_sum(lane < warp ? sums[lane] : 0)) + search.before - total;
   const unsigned long long digits = first ? 0 : search.limit;
   __syncthreads();  // all have read what one of them now writes
   for (int i = 0; i < kEach; ++i) {
@@ -149,8 +154,8 @@ __global__ void __launch_bounds__(kSearchThreads) digit_kernel(Job job, Workspac
   if (thread == 0) search.done = 0;
 }
 
-// The list of the elites. A block publishes how many elites it has, and waits for the counts of the earlier
-// ones of its problem, which began before it.
+// The list of the elites. A block publishes how many elites it has, and waits for the counts of
+// the earlier ones of its problem, which began before it.
 __global__ void __launch_bounds__(kSearchThreads) list_kernel(Job job, Workspace work) {
   constexpr unsigned long long kPublished = 1ull << 63;
   __shared__ int sums[2][kMaxWarps];
@@ -160,11 +165,18 @@ __global__ void __launch_bounds__(kSearchThreads) list_kernel(Job job, Workspace
   const int64_t population = job.settings.population, wanted = job.settings.elites;
   Search& search = work.search[problem];
   const bool all = search.passed <= wanted;
-  const unsigned long long limit = all ? search.most : search.limit, least = ~search.least_complement;
-  const int64_t usable = usable_of(job, search), ties = all ? wanted - usable : wanted - search.before;
-  // Elites for sure; the others of which the first are taken: those at the limit, or failed ones.
-  const auto is_sure = [&](unsigned long long key) { return all ? !has_failed(job, key) : key < limit; };
-  const auto is_tie = [&](unsigned long long key) { return all ? has_failed(job, key) : key == limit; };
+  const unsigned long long limit = all ? search.most : search.limit,
+                           least = ~search.least_complement;
+  const int64_t usable = usable_of(job, search),
+                ties = all ? wanted - usable : wanted - search.before;
+  // Elites for sure; the others of which the first are taken: those at the limit, or failed
+  // ones.
+  const auto is_sure = [&](unsigned long long key) {
+    return all ? !has_failed(job, key) : key < limit;
+  };
+  const auto is_tie = [&](unsigned long long key) {
+    return all ? has_failed(job, key) : key == limit;
+  };
 
   const int64_t begin = block * work.slice, end = min(population, begin + work.slice);
   int sure = 0, tie = 0;
@@ -177,7 +189,8 @@ __global__ void __launch_bounds__(kSearchThreads) list_kernel(Job job, Workspace
   tie = block_sum(tie, sums[1]);
   volatile unsigned long long* counts = work.counts + problem * work.blocks;
   if (thread == 0)
-    counts[block] = kPublished | static_cast<unsigned long long>(tie) << 31 | static_cast<uint32_t>(sure);
+    counts[block] =
+        kPublished | static_cast<unsigned long long>(tie) << 31 | static_cast<uint32_t>(sure);
   int sure_before = 0, tie_before = 0;  // each thread has some of the earlier blocks
   for (int64_t b = thread; b < block; b += kSearchThreads) {
     unsigned long long word;
@@ -199,10 +212,13 @@ __global__ void __launch_bounds__(kSearchThreads) list_kernel(Job job, Workspace
                    others = __ballot_sync(kAll, i < end && is_tie(key));
     if (lane == 0) placed[turn][warp] = __popc(sures) | __popc(others) << 16;
     __syncthreads();
-    const uint32_t own = placed[turn][lane], here = warp_sum(static_cast<int>(lane < warp ? own : 0u)),
+    const uint32_t own = placed[turn][lane],
+                   here = warp_sum(static_cast<int>(lane < warp ? own : 0u)),
                    round = warp_sum(static_cast<int>(own));
-    const int64_t sure_place = sure_before + static_cast<int>(here & 0xffff) + __popc(sures & below),
-                  tie_place = tie_before + static_cast<int>(here >> 16) + __popc(others & below);
+    const int64_t sure_place =
+                      sure_before + static_cast<int>(here & 0xffff) + __popc(sures & below),
+                  tie_place =
+                      tie_before + static_cast<int>(here >> 16) + __popc(others & below);
     const bool mine = sures >> lane & 1, other = (others >> lane & 1) && tie_place < ties;
     if (mine || other) {
       const int64_t place =
@@ -212,8 +228,10 @@ __global__ void __launch_bounds__(kSearchThreads) list_kernel(Job job, Workspace
     const bool elite = mine || (other && !all);
     const uint32_t best = __ballot_sync(kAll, elite && key == least),
                    worst = __ballot_sync(kAll, elite && key == limit);
-    if (best != 0 && lane == __ffs(best) - 1) atomicMax(&search.best_complement, ~static_cast<uint32_t>(i));
-    if (worst != 0 && lane == __ffs(worst) - 1) atomicMax(&search.worst, static_cast<uint32_t>(i));
+    if (best != 0 && lane == __ffs(best) - 1)
+      atomicMax(&search.best_complement, ~static_cast<uint32_t>(i));
+    if (worst != 0 && lane == __ffs(worst) - 1)
+      atomicMax(&search.worst, static_cast<uint32_t>(i));
     sure_before += static_cast<int>(round & 0xffff);
     tie_before += static_cast<int>(round >> 16);
   }
@@ -221,8 +239,8 @@ __global__ void __launch_bounds__(kSearchThreads) list_kernel(Job job, Workspace
 
 constexpr int kTile = 1024, kMerged = 16, kRankThreads = 256;
 
-// Elites in the order of their slots: keys, and places in the list. Slots that are left over have the
-// largest key and places behind the list.
+// Elites in the order of their slots: keys, and places in the list. Slots that are left over
+// have the largest key and places behind the list.
 template <typename Key> struct Slots {
   Key* key;
   int32_t *place, count;  // of a problem
@@ -236,19 +254,21 @@ template <typename Key> __global__ void __launch_bounds__(kTile)
   const int thread = threadIdx.x, slot = blockIdx.x * kTile + thread;
   const int64_t problem = slot / slots.count, place = slot % slots.count;
   const int64_t candidate = place < elites ? index[problem * elites + place] : 0;
-  entry[thread].key =
-      place < elites ? key_at<Key>(job, problem * job.settings.population + candidate) : ~Key{0};
+  entry[thread].key = place < elites
+                          ? key_at<Key>(job, problem * job.settings.population + candidate)
+                          : ~Key{0};
   entry[thread].place = static_cast<Key>(thread);
   __syncthreads();
   sort(entry, kTile);
   __syncthreads();
   slots.key[slot] = entry[thread].key;
-  slots.place[slot] = static_cast<int32_t>(place) - thread + static_cast<int>(entry[thread].place);
+  slots.place[slot] =
+      static_cast<int32_t>(place) - thread + static_cast<int>(entry[thread].place);
 }
 
 // How many keys of the tiles from first to last are below a bound.
-template <typename Key>
-__device__ __forceinline__ int count_below(const Key* keys, int size, int first, int last, Key bound) {
+template <typename Key> __device__ __forceinline__ int count_below(
+    const Key* keys, int size, int first, int last, Key bound) {
   constexpr int kAtOnce = 4;
   int sum = 0;
 #pragma unroll 1
@@ -267,15 +287,17 @@ __device__ __forceinline__ int count_below(const Key* keys, int size, int first,
     for (int step = size >> 1; step > 0; step >>= 1) pass(step);
     pass(1);  // so far at most all but one
 #pragma unroll
-    for (int u = 0; u < kAtOnce; ++u) sum += from + u < last ? at[u] + 1 - (from + u) * size : 0;
+    for (int u = 0; u < kAtOnce; ++u)
+      sum += from + u < last ? at[u] + 1 - (from + u) * size : 0;
   }
   return sum;
 }
 
-// Merges tiles of `size` slots, a power of two, into those of kMerged times as many; where that is all of a
-// problem, writes elites and weights by rank instead. `weight` may be null. Grid: a thread a slot.
-template <typename Key> __global__ void __launch_bounds__(kRankThreads) merge_kernel(
-    Job job, const int64_t* index, Slots<Key> from, Slots<Key> to, int32_t size, double* weight) {
+// Merges tiles of `size` slots, a power of two, into those of kMerged times as many; where that
+// is all of a problem, writes elites and weights by rank instead. `weight` may be null. Grid: a
+// thread a slot.
+template <typename Key> __global__ void __launch_bounds__(kRankThreads) merge_kernel(Job job,
+    const int64_t* index, Slots<Key> from, Slots<Key> to, int32_t size, double* weight) {
   const int slot = blockIdx.x * kRankThreads + threadIdx.x, tile = slot / size;
   const int problem = slot / from.count, tiles = from.count / size, left = problem * tiles;
   const int first = tile - (tile - left) % kMerged, last = min(first + kMerged, left + tiles);
@@ -289,10 +311,12 @@ template <typename Key> __global__ void __launch_bounds__(kRankThreads) merge_ke
     }
     return;
   }
-  // Equal keys of the tiles before come first; all of them do where the key is the largest there is.
-  const int before =
-      mine == ~Key{0} ? (tile - first) * size : count_below<Key>(from.key, size, first, tile, mine + 1);
-  const int rank = before + slot % size + count_below<Key>(from.key, size, tile + 1, last, mine);
+  // Equal keys of the tiles before come first; all of them do where the key is the largest
+  // there is.
+  const int before = mine == ~Key{0} ? (tile - first) * size
+                                     : count_below<Key>(from.key, size, first, tile, mine + 1);
+  const int rank =
+      before + slot % size + count_below<Key>(from.key, size, tile + 1, last, mine);
   if (!all) {
     to.key[first * size + rank] = mine;
     to.place[first * size + rank] = place;

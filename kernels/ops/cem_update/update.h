@@ -1,10 +1,11 @@
-// What the CPU and the CUDA kernels of the update share: keys of fitness values, the order of the sums, and
-// the arithmetic of one dimension. IEEE operations alone, in one order: both give the same bits.
+// What the CPU and the CUDA kernels of the update share: keys of fitness values, the order of
+// the sums, and the arithmetic of one dimension. IEEE operations alone, in one order: both give
+// the same bits.
 //
-// The elites are taken in index order, those that failed left out: places p = 0, 1, ... They are cut into
-// chunks of kChunk. Each chunk is folded, and then the row of the chunks' sums: a residue class r = p mod
-// kResidues adds its numbers in order, then the classes are added as a tree (r += r + 16, 8, 4, 2, 1). So the
-// order depends on the number of elites alone.
+// The elites are taken in index order, those that failed left out: places p = 0, 1, ... They
+// are cut into chunks of kChunk. Each chunk is folded, and then the row of the chunks' sums: a
+// residue class r = p mod kResidues adds its numbers in order, then the classes are added as a
+// tree (r += r + 16, 8, 4, 2, 1). So the order depends on the number of elites alone.
 #pragma once
 
 #include <cmath>
@@ -19,7 +20,11 @@ constexpr int kRows = 4, kFigures = 5;  // of a distribution, of a record
 
 enum Row { kMean, kStd, kAveragedMean, kBest };
 enum Figure { kBestFitness, kGenerationBest, kEliteMean, kEliteThreshold, kFailedGeneration };
-enum class Number : int8_t { Long = 4, Float = 6, Double = 7 };  // torch's ScalarType, without its headers
+enum class Number : int8_t {
+  Long = 4,
+  Float = 6,
+  Double = 7
+};  // torch's ScalarType, without its headers
 enum Variance { kNewMean, kNewMeanUnbiased, kOldMean };
 
 // What the update of every problem of a batch shares.
@@ -32,7 +37,8 @@ struct Settings {
   bool maximize, ranked;
 };
 
-// The tensors of a call, all contiguous; pointers that are null stand for tensors that are not given.
+// The tensors of a call, all contiguous; pointers that are null stand for tensors that are not
+// given.
 struct Job {
   Settings settings;
   Number type, fitness_type;  // type: of candidates and distribution, not Long
@@ -46,9 +52,10 @@ struct Job {
   CEM_TETRIS_FUNCTION bool can_fail() const { return fitness_type != Number::Long; }
 };
 
-// The type of a fitness, to which arguments.h widens narrower ones: how it is stored, the unsigned key by which
-// it is ranked, least first, and its value. A candidate that failed, NaN or the infinity on the bad side, has the
-// largest key, which no other float has. Integers cannot fail.
+// The type of a fitness, to which arguments.h widens narrower ones: how it is stored, the
+// unsigned key by which it is ranked, least first, and its value. A candidate that failed, NaN
+// or the infinity on the bad side, has the largest key, which no other float has. Integers
+// cannot fail.
 template <typename Real, typename Word, int kMantissa> struct Floating {
   using Bits = Word;
   using Key = Word;
@@ -59,8 +66,8 @@ template <typename Real, typename Word, int kMantissa> struct Floating {
   static CEM_TETRIS_FUNCTION Word key(Word bits, bool maximize) {
     const bool negative = (bits & kSign) != 0;
     const Word magnitude = bits & ~kSign;
-    // Least first, with one key for both zeros: kSign - magnitude and kSign + magnitude. To maximize is to
-    // minimize with the other sign.
+    // Least first, with one key for both zeros: kSign - magnitude and kSign + magnitude. To
+    // maximize is to minimize with the other sign.
     const bool bad = magnitude > kInfinity || (magnitude == kInfinity && negative == maximize);
     return bad ? ~Word(0) : negative != maximize ? kSign - magnitude : kSign + magnitude;
   }
@@ -99,8 +106,8 @@ __host__ __device__ __noinline__
   return a / b;
 }
 
-// What an update needs of the weights: 1 / sum w, and 1 / (1 - sum w^2 / (sum w)^2), or 0 where there is
-// none. The sums are those of the first weights by rank, as many as there are elites.
+// What an update needs of the weights: 1 / sum w, and 1 / (1 - sum w^2 / (sum w)^2), or 0 where
+// there is none. The sums are those of the first weights by rank, as many as there are elites.
 struct Weight {
   double share, unbiased;
 };
@@ -127,18 +134,21 @@ template <typename T> CEM_TETRIS_FUNCTION T rounded(double x) {
   return static_cast<T>(x > kLargest ? kLargest : x < -kLargest ? -kLargest : x);
 }
 
-// Writes one dimension of the next distribution; `at` is its place in the distribution's first row. The old
-// marginal stays where mean or variance is not finite, and with the best candidate where no elite is usable.
-// best: of the best elite of the generation; better: than the best candidate so far. floor: minus infinity if
-// there is none. newest: the share of the new mean in the averaged one.
-template <typename T> CEM_TETRIS_FUNCTION void write_marginal(const Job& job, int64_t at, bool usable,
-    Weight weight, Moments sums, T best, bool better, const T (&old)[kRows], double extra_variance,
-    double floor, double newest) {
+// Writes one dimension of the next distribution; `at` is its place in the distribution's first
+// row. The old marginal stays where mean or variance is not finite, and with the best candidate
+// where no elite is usable. best: of the best elite of the generation; better: than the best
+// candidate so far. floor: minus infinity if there is none. newest: the share of the new mean
+// in the averaged one.
+template <typename T> CEM_TETRIS_FUNCTION void write_marginal(const Job& job, int64_t at,
+    bool usable, Weight weight, Moments sums, T best, bool better, const T (&old)[kRows],
+    double extra_variance, double floor, double newest) {
   const Settings& settings = job.settings;
-  const double old_mean = static_cast<double>(old[kMean]), old_std = static_cast<double>(old[kStd]),
+  const double old_mean = static_cast<double>(old[kMean]),
+               old_std = static_cast<double>(old[kStd]),
                old_average = static_cast<double>(old[kAveragedMean]);
   const double offset = sums.first * weight.share;
-  double mean = static_cast<double>(best) + offset, variance = sums.second * weight.share - offset * offset;
+  double mean = static_cast<double>(best) + offset,
+         variance = sums.second * weight.share - offset * offset;
   if (variance < 0.0) variance = 0.0;  // NaN stays
   if (settings.variance == kNewMeanUnbiased) {
     variance = weight.unbiased > 0.0 ? variance * weight.unbiased : old_std * old_std;
@@ -177,23 +187,27 @@ CEM_TETRIS_FUNCTION int64_t table_place(int64_t generation, int64_t length) {
 }
 
 CEM_TETRIS_FUNCTION double extra_variance_of(const Job& job, int64_t generation) {
-  return job.extra_variance != nullptr ? job.extra_variance[table_place(generation, job.settings.table)]
-                                       : 0.0;
+  return job.extra_variance != nullptr
+             ? job.extra_variance[table_place(generation, job.settings.table)]
+             : 0.0;
 }
 
-// Writes the record of a problem; fitness of its best and its worst elite, and the sum of all elites'.
-CEM_TETRIS_FUNCTION void write_record(const Job& job, int64_t problem, int64_t usable, double top, double sum,
-    double threshold, int64_t generation) {
+// Writes the record of a problem; fitness of its best and its worst elite, and the sum of all
+// elites'.
+CEM_TETRIS_FUNCTION void write_record(const Job& job, int64_t problem, int64_t usable,
+    double top, double sum, double threshold, int64_t generation) {
   const double* old = job.record + problem * kFigures;
   double* record = job.new_record + problem * kFigures;
   top += 0.0;  // -0 becomes 0: equals may stand in for each other
   threshold += 0.0;
   const double known = old[kBestFitness], nan = bit_cast<double>(uint64_t{0x7ff8000000000000});
-  record[kBestFitness] = usable > 0 && is_better(top, known, job.settings.maximize) ? top : known;
+  record[kBestFitness] =
+      usable > 0 && is_better(top, known, job.settings.maximize) ? top : known;
   record[kGenerationBest] = usable > 0 ? top : nan;
   record[kEliteMean] = usable > 0 ? sum / static_cast<double>(usable) : nan;
   record[kEliteThreshold] = usable > 0 ? threshold : nan;
-  record[kFailedGeneration] = usable > 0 ? old[kFailedGeneration] : static_cast<double>(generation + 1);
+  record[kFailedGeneration] =
+      usable > 0 ? old[kFailedGeneration] : static_cast<double>(generation + 1);
   if (problem == 0) *job.new_generation = generation + 1;
 }
 

@@ -23,8 +23,8 @@ struct One {
       for (int k = 0; k < columns; ++k) store(i, k, load(i, k));
     }
   }
-  // Subtracts from every column what those before it explain. The numbers of column j end up multiplied by
-  // products[j].
+  // Subtracts from every column what those before it explain. The numbers of column j end up
+  // multiplied by products[j].
   void eliminate(const Plan& plan, double* lower, double* products) const {
     const int d = plan.dimensions, q = plan.stride;
     double product = 1.0;
@@ -36,7 +36,8 @@ struct One {
       for (int k = j + 1; k < d; ++k) {
         const double of_row = column[k] * pivot.scale;
 #pragma GCC ivdep
-        for (int i = k; i < d; ++i) lower[k * q + i] = lower[k * q + i] * pivot.mantissa - column[i] * of_row;
+        for (int i = k; i < d; ++i)
+          lower[k * q + i] = lower[k * q + i] * pivot.mantissa - column[i] * of_row;
       }
     }
   }
@@ -55,27 +56,28 @@ void run(const Call& call, Device) {
       int usable = 0, place = 0;
       update::visit_fitness(call.job.fitness_type, [&](auto kind) {
         using Type = decltype(kind);
-        const auto* fitness =
-            static_cast<const typename Type::Bits*>(call.job.fitness) + problem * settings.population;
+        const auto* fitness = static_cast<const typename Type::Bits*>(call.job.fitness) +
+                              problem * settings.population;
         for (const auto& [key, i] : update::ranking<Type>(call.job, problem)) {
           usable += Type::kCanFail && key == static_cast<typename Type::Key>(-1) ? 0 : 1;
           order[place] = static_cast<uint16_t>(i);
           value[place++] = Type::value(fitness[i]);
         }
       });
-      (call.job.type == update::Number::Float ? adapt<float, One> : adapt<double, One>)(One{}, call, problem,
-          order.data(), value.data(), usable, memory.get());
+      (call.job.type == update::Number::Float ? adapt<float, One> : adapt<double, One>)(One{},
+          call, problem, order.data(), value.data(), usable, memory.get());
     }
   });
 }
 
 void run(const Draw& call, Device) {
-  update::share(call.problems * call.groups, int64_t{kGroup} * call.dimensions * (call.dimensions + 16),
+  update::share(call.problems * call.groups,
+      int64_t{kGroup} * call.dimensions * (call.dimensions + 16),
       [&](int64_t begin, int64_t end) {
         const std::unique_ptr<double[]> memory(new double[call.doubles()]);
         for (int64_t item = begin; item < end; ++item) {
-          (call.type == ScalarType::Float ? draw<float, One> : draw<double, One>)(One{}, call, item,
-              memory.get());
+          (call.type == ScalarType::Float ? draw<float, One> : draw<double, One>)(One{}, call,
+              item, memory.get());
         }
       });
 }

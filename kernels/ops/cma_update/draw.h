@@ -1,4 +1,5 @@
-// x = mean + L z for a group of samples of one problem, for host and device; z is the sampler's noise.
+// x = mean + L z for a group of samples of one problem, for host and device; z is the sampler's
+// noise.
 #pragma once
 
 #include "adapt.h"
@@ -20,13 +21,14 @@ struct Draw {
   int64_t doubles() const { return int64_t{padded} * (padded + 2 + kGroup); }
 };
 
-template <typename T, typename Team>
-CEM_TETRIS_TEAM_FUNCTION void draw(const Team& team, const Draw& call, int64_t item, double* memory) {
+template <typename T, typename Team> CEM_TETRIS_TEAM_FUNCTION void draw(
+    const Team& team, const Draw& call, int64_t item, double* memory) {
   const uint32_t groups = static_cast<uint32_t>(call.groups);
   const uint32_t at = static_cast<uint32_t>(item);
   const int64_t problem = at / groups, first = int64_t{at % groups} * kGroup;
   const int d = call.dimensions, p = call.padded, q = p + 2;
-  const int count = static_cast<int>(call.samples - first < kGroup ? call.samples - first : kGroup);
+  const int count =
+      static_cast<int>(call.samples - first < kGroup ? call.samples - first : kGroup);
   const T* const mean = static_cast<const T*>(call.distribution) + problem * update::kRows * d;
   const T* const factor = static_cast<const T*>(call.factor) + problem * d * d;
   const T* const low = static_cast<const T*>(call.low) + problem * call.low_stride;
@@ -50,13 +52,15 @@ CEM_TETRIS_TEAM_FUNCTION void draw(const Team& team, const Draw& call, int64_t i
     Quad& to = *reinterpret_cast<Quad*>(z + j * kGroup + block * normal::kTile);
     CEM_TETRIS_UNROLL
     for (int s = 0; s < normal::kTile; ++s) {
-      to.value[s] =
-          static_cast<double>(pair[s / 2].radius * (s % 2 == 0 ? pair[s / 2].cosine : pair[s / 2].sine));
+      to.value[s] = static_cast<double>(
+          pair[s / 2].radius * (s % 2 == 0 ? pair[s / 2].cosine : pair[s / 2].sine));
     }
   }
   team.sync();
-  for (int u = team.thread; u < kGroup / kSide * p; u += team.threads) {  // four numbers of a sample
-    const int row = u % kGroup, left = u / kGroup * kSide, end = left + kSide < d ? left + kSide : d;
+  for (int u = team.thread; u < kGroup / kSide * p;
+      u += team.threads) {  // four numbers of a sample
+    const int row = u % kGroup, left = u / kGroup * kSide,
+              end = left + kSide < d ? left + kSide : d;
     if (row >= count) continue;
     Quad sum{};
     CEM_TETRIS_FOUR

@@ -1,8 +1,8 @@
 // The operators on CUDA: a block a problem, or a group of its samples.
 //
-// The update is bound by latency: of the ranks, each candidate's by comparison with all others; of triangular
-// solves, a thread each, for the lengths of the candidates with negative weights; and of d pivots, one after
-// the other.
+// The update is bound by latency: of the ranks, each candidate's by comparison with all others;
+// of triangular solves, a thread each, for the lengths of the candidates with negative weights;
+// and of d pivots, one after the other.
 #pragma once
 
 #include "cem_update/launch.cuh"
@@ -15,7 +15,8 @@ constexpr int kFew = 1, kMany = 8;          // entries of a thread, of 65 * 32 a
 constexpr int kCounted = 512;               // candidates, of more a sort finds the ranks
 constexpr int64_t kSharedBytes = 48 << 10;  // that a kernel need not ask for
 
-// As One of cpu.h; groups are warps. kOwned: the entries of a triangle that a thread has at most.
+// As One of cpu.h; groups are warps. kOwned: the entries of a triangle that a thread has at
+// most.
 template <int kOwned> struct Block {
   static constexpr int lanes = update::kWarp;
   int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
@@ -24,8 +25,8 @@ template <int kOwned> struct Block {
   __device__ __forceinline__ void sync() const { __syncthreads(); }
   __device__ __forceinline__ void sync_lanes() const { __syncwarp(); }
   __device__ __forceinline__ bool all(bool good) const { return !__syncthreads_or(!good); }
-  template <int kAtOnce, typename Load, typename Store>
-  __device__ __forceinline__ void table(int rows, int columns, const Load& load, const Store& store) const {
+  template <int kAtOnce, typename Load, typename Store> __device__ __forceinline__ void table(
+      int rows, int columns, const Load& load, const Store& store) const {
 #pragma unroll 1
     for (int k = lane; k < columns; k += lanes) {
 #pragma unroll 1
@@ -40,9 +41,10 @@ template <int kOwned> struct Block {
       }
     }
   }
-  // Every thread keeps its entries (k, i), k <= i < d, and stores those of the column that is next. Column k
-  // and column d - 1 - k have d + 1 entries together.
-  __device__ __forceinline__ void eliminate(const Plan& plan, double* lower, double* products) const {
+  // Every thread keeps its entries (k, i), k <= i < d, and stores those of the column that is
+  // next. Column k and column d - 1 - k have d + 1 entries together.
+  __device__ __forceinline__ void eliminate(
+      const Plan& plan, double* lower, double* products) const {
     const int d = plan.dimensions, q = plan.stride, entries = (d + 1) / 2 * (d + 1);
     double entry[kOwned], product = 1.0;
     int own_k[kOwned], own_i[kOwned];
@@ -76,7 +78,8 @@ template <int kOwned> struct Block {
   }
 };
 
-// What order and fitness take of the shared memory, in doubles, and how many entries are sorted beside them.
+// What order and fitness take of the shared memory, in doubles, and how many entries are sorted
+// beside them.
 CEM_TETRIS_FUNCTION int64_t listed(int64_t population) { return (population + 7) / 8 * 10; }
 CEM_TETRIS_FUNCTION int64_t sorted(int64_t population) {
   int64_t count = 2;
@@ -84,7 +87,8 @@ CEM_TETRIS_FUNCTION int64_t sorted(int64_t population) {
   return count;
 }
 
-// Writes the candidates of a problem and their fitness, best first; returns how many of them did not fail.
+// Writes the candidates of a problem and their fitness, best first; returns how many of them
+// did not fail.
 __device__ __forceinline__ int ranked(
     const Job& job, int64_t problem, uint16_t* order, double* value, double* memory) {
   __shared__ int usable;
@@ -99,7 +103,8 @@ __device__ __forceinline__ int ranked(
   if (thread == 0) usable = 0;
   if (population <= kCounted) {
     auto* const keys = reinterpret_cast<uint64_t*>(memory);
-    for (int i = thread; i < population; i += threads) keys[i] = update::wide_key(job, first + i);
+    for (int i = thread; i < population; i += threads)
+      keys[i] = update::wide_key(job, first + i);
     __syncthreads();
     for (int i = thread; i < population; i += threads) {
       const uint64_t key = keys[i];
@@ -120,14 +125,15 @@ __device__ __forceinline__ int ranked(
     __syncthreads();
     update::sort(entry, count);
     __syncthreads();
-    for (int i = thread; i < population; i += threads) put(i, static_cast<int>(entry[i].place), entry[i].key);
+    for (int i = thread; i < population; i += threads)
+      put(i, static_cast<int>(entry[i].place), entry[i].key);
   }
   __syncthreads();
   return usable;
 }
 
-template <typename T, int kOwned>
-__global__ void __launch_bounds__(kOwned == kFew ? kFewThreads : kManyThreads, kOwned == kFew ? 4 : 2)
+template <typename T, int kOwned> __global__ void __launch_bounds__(
+    kOwned == kFew ? kFewThreads : kManyThreads, kOwned == kFew ? 4 : 2)
     adapt_kernel(const __grid_constant__ Call call) {
   wait_for_kernel_before();
   let_kernel_after_begin();
@@ -146,7 +152,8 @@ template <typename T> __global__ void __launch_bounds__(kDrawThreads)
 }
 
 template <typename Gpu> void launch(const Gpu& device, Call call, Device) {
-  const int64_t problems = call.job.settings.problems, population = call.job.settings.population;
+  const int64_t problems = call.job.settings.problems,
+                population = call.job.settings.population;
   if (problems == 0) return device.launch(update::count_kernel, 1, 1, 0, call.job);
   int64_t bytes = 0;
   const int d = call.plan.dimensions;
@@ -156,7 +163,8 @@ template <typename Gpu> void launch(const Gpu& device, Call call, Device) {
                            ? few ? adapt_kernel<float, kFew> : adapt_kernel<float, kMany>
                        : few ? adapt_kernel<double, kFew>
                              : adapt_kernel<double, kMany>;
-  for (int most = threads; most >= 8; most -= 8) {  // as many candidates at once as there is memory for
+  for (int most = threads; most >= 8;
+      most -= 8) {  // as many candidates at once as there is memory for
     call.plan = Plan(d, population, most);
     bytes = (listed(population) + std::max(call.plan.doubles(), 2 * sorted(population))) * 8;
     if (bytes <= kSharedBytes || device.gives(kernel, bytes)) break;
@@ -165,7 +173,8 @@ template <typename Gpu> void launch(const Gpu& device, Call call, Device) {
 }
 
 template <typename Gpu> void launch(const Gpu& device, const Draw& call, Device) {
-  auto* const kernel = call.type == ScalarType::Float ? draw_kernel<float> : draw_kernel<double>;
+  auto* const kernel =
+      call.type == ScalarType::Float ? draw_kernel<float> : draw_kernel<double>;
   const int64_t bytes = call.doubles() * 8;
   if (bytes > kSharedBytes) device.gives(kernel, bytes);
   device.launch_early(kernel, call.problems * call.groups, kDrawThreads, bytes, call);

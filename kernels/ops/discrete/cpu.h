@@ -1,5 +1,5 @@
-// The operators on the CPU: threads share the candidates of draws, and of tables the problems and the columns of
-// variables.
+// The operators on the CPU: threads share the candidates of draws, and of tables the problems
+// and the columns of variables.
 #pragma once
 
 #include <algorithm>
@@ -25,8 +25,8 @@ void draw_categories(const Call& call) {
           for (int l = 0; l < kPairs; ++l) noise.set(first / 2 + l, v, word + 2 * l);
         };
         int found[2 * kPairs];
-        draw_category<1>(
-            call.table + (problem * call.rows + v) * call.values, static_cast<int>(call.values), set, found);
+        draw_category<1>(call.table + (problem * call.rows + v) * call.values,
+            static_cast<int>(call.values), set, found);
         for (int64_t s = std::min<int64_t>(call.samples - first, 2 * kPairs); s-- > 0;) {
           call.put(place + s * call.rows + v, found[s]);
         }
@@ -47,34 +47,39 @@ uint64_t weigh(const double* row, const uint64_t* left, int n, uint64_t* weights
 void draw_permutations(const Call& call) {
   const int n = static_cast<int>(call.values);
   const int64_t grain = std::max(1, 4096 / n / n);
-  torch::stable::parallel_for(0, call.problems * call.samples, grain, [&](int64_t begin, int64_t end) {
-    std::vector<uint64_t> left(n), weights(divide_up(n, kBlock) * kBlock);  // left: all bits, or none
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t problem = i / call.samples, candidate = i % call.samples;
-      const double *const table = call.table + problem * (n + 1) * n, *row = table;
-      const Noise noise(call, problem);
-      std::fill(left.begin(), left.end(), ~uint64_t{0});
-      for (int step = 0; step < n; ++step) {
-        uint64_t word[2], sum;
-        noise.set(candidate / 2, step, word);
-        uint64_t below = multiply_high(word[candidate % 2], weigh(row, left.data(), n, weights.data()));
-        const uint64_t* item = weights.data();
-        for (;; item += kBlock, below -= sum) {
-          sum = 0;
-          for (int k = 0; k < kBlock; ++k) sum += item[k];
-          if (sum > below) break;
+  torch::stable::parallel_for(
+      0, call.problems * call.samples, grain, [&](int64_t begin, int64_t end) {
+        std::vector<uint64_t> left(n),
+            weights(divide_up(n, kBlock) * kBlock);  // left: all bits, or none
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t problem = i / call.samples, candidate = i % call.samples;
+          const double *const table = call.table + problem * (n + 1) * n, *row = table;
+          const Noise noise(call, problem);
+          std::fill(left.begin(), left.end(), ~uint64_t{0});
+          for (int step = 0; step < n; ++step) {
+            uint64_t word[2], sum;
+            noise.set(candidate / 2, step, word);
+            uint64_t below =
+                multiply_high(word[candidate % 2], weigh(row, left.data(), n, weights.data()));
+            const uint64_t* item = weights.data();
+            for (;; item += kBlock, below -= sum) {
+              sum = 0;
+              for (int k = 0; k < kBlock; ++k) sum += item[k];
+              if (sum > below) break;
+            }
+            for (; *item <= below; ++item) below -= *item;
+            const int64_t found = item - weights.data();
+            left[found] = 0;
+            row = table + (1 + found) * n;
+            call.put(i * n + step, static_cast<int>(found));
+          }
         }
-        for (; *item <= below; ++item) below -= *item;
-        const int64_t found = item - weights.data();
-        left[found] = 0;
-        row = table + (1 + found) * n;
-        call.put(i * n + step, static_cast<int>(found));
-      }
-    }
-  });
+      });
 }
 
-void run(const Call& call, Device) { (call.is_permutation ? draw_permutations : draw_categories)(call); }
+void run(const Call& call, Device) {
+  (call.is_permutation ? draw_permutations : draw_categories)(call);
+}
 
 constexpr int64_t kColumns = 64;  // of variables, whose sums one thread makes
 
@@ -85,7 +90,8 @@ template <typename Type> void rank(const Move& call, int64_t problem) {
   for (int64_t first = 0, last = 0; first < samples; first = last) {
     while (last < samples && ranked[last].first == ranked[first].first) ++last;
     const int64_t weight = weight_of(call, first, last);
-    for (int64_t k = first; k < last; ++k) call.weights[problem * samples + ranked[k].second] = weight;
+    for (int64_t k = first; k < last; ++k)
+      call.weights[problem * samples + ranked[k].second] = weight;
   }
 }
 
@@ -117,12 +123,14 @@ void move(const Move& call, const Family& family, int64_t problem, int64_t first
 
 // Keeps the best candidate of a problem, if it is better than the one before.
 template <typename T> void keep_best(const Move& call, int64_t problem) {
-  const int64_t figure = problem * update::kFigures + update::kBestFitness, place = problem * call.width;
+  const int64_t figure = problem * update::kFigures + update::kBestFitness,
+                place = problem * call.width;
   const double best = call.new_record[figure];
   const T* const x = call.columns_of<T>(problem, call.best[problem], 0);
   const bool better = best == best && best != call.record[figure];
   for (int64_t i = call.cells; i < call.width; ++i) {
-    call.after[place + i] = better ? static_cast<double>(x[i - call.cells]) : call.before[place + i];
+    call.after[place + i] =
+        better ? static_cast<double>(x[i - call.cells]) : call.before[place + i];
   }
 }
 
@@ -142,7 +150,8 @@ void run(const Move& call, Device device) {
     });
   });
   for (const Family& family : *call.families) {
-    const int64_t each = family.has_transitions() ? family.columns : std::min(kColumns, family.columns),
+    const int64_t each = family.has_transitions() ? family.columns
+                                                  : std::min(kColumns, family.columns),
                   parts = divide_up(family.columns, each);
     share(problems * parts, samples * each, [&](int64_t i) {
       const int64_t first = i % parts * each, end = std::min(first + each, family.columns);

@@ -13,17 +13,20 @@ using update::kWarp;
 
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
 
-__device__ __forceinline__ uint32_t warp_of_grid() { return blockIdx.x * kWarps + threadIdx.x / kWarp; }
+__device__ __forceinline__ uint32_t warp_of_grid() {
+  return blockIdx.x * kWarps + threadIdx.x / kWarp;
+}
 
-// A warp draws a variable of 64 candidates, a block as many variables as it has warps. blocks: of a row of
-// candidates; groups: of candidates, of a problem.
+// A warp draws a variable of 64 candidates, a block as many variables as it has warps. blocks:
+// of a row of candidates; groups: of candidates, of a problem.
 __global__ void __launch_bounds__(kThreads)
     categorical_kernel(const __grid_constant__ Call call, uint32_t blocks, uint32_t groups) {
   wait_for_kernel_before();
   let_kernel_after_begin();
   __shared__ int drawn[2 * kWarp][kWarps + 1];
   const uint32_t group = blockIdx.x / blocks, problem = group / groups;
-  const int thread = static_cast<int>(threadIdx.x), warp = thread / kWarp, lane = thread % kWarp;
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / kWarp,
+            lane = thread % kWarp;
   const int64_t variable = int64_t{blockIdx.x - group * blocks} * kWarps,
                 sample = int64_t{group - problem * groups} * 2 * kWarp;
   const int64_t row = problem * call.rows + min(variable + warp, call.rows - 1);
@@ -43,17 +46,20 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A warp draws a candidate, bound by latency, a step after the other. A lane has neighbouring items; a scan of
-// the lanes' sums finds that of the next item.
-__global__ void __launch_bounds__(kThreads) permutation_kernel(const __grid_constant__ Call call) {
+// A warp draws a candidate, bound by latency, a step after the other. A lane has neighbouring
+// items; a scan of the lanes' sums finds that of the next item.
+__global__ void __launch_bounds__(kThreads)
+    permutation_kernel(const __grid_constant__ Call call) {
   wait_for_kernel_before();
   let_kernel_after_begin();
   const int n = static_cast<int>(call.values), each = (n + kWarp - 1) / kWarp;
   const int lane = static_cast<int>(threadIdx.x % kWarp), first = min(lane * each, n),
             count = min(each, n - first);
-  const int64_t i = warp_of_grid(), problem = i / call.samples, candidate = i - problem * call.samples;
+  const int64_t i = warp_of_grid(), problem = i / call.samples,
+                candidate = i - problem * call.samples;
   if (problem >= call.problems) return;
-  auto* const left = reinterpret_cast<uint32_t*>(update::dynamic_shared()) + threadIdx.x;  // a bit an item
+  auto* const left =
+      reinterpret_cast<uint32_t*>(update::dynamic_shared()) + threadIdx.x;  // a bit an item
   for (int j = 0; j < each; j += 32) left[j / 32 * kThreads] = kAll;
   const double* const table = call.table + problem * call.rows * n + first;
   const double* row = table;
@@ -92,7 +98,8 @@ __global__ void __launch_bounds__(kThreads) permutation_kernel(const __grid_cons
     item = __shfl_sync(kAll, item, winner);
     row = table + int64_t{1 + item} * n;
     if (lane == turn) items = item;
-    if ((turn == kWarp - 1 || step == n - 1) && lane <= turn) call.put(i * n + step - turn + lane, items);
+    if ((turn == kWarp - 1 || step == n - 1) && lane <= turn)
+      call.put(i * n + step - turn + lane, items);
   }
 }
 
@@ -100,15 +107,17 @@ template <typename Gpu> void launch(const Gpu& device, const Call& call, Device)
   STD_TORCH_CHECK(call.problems * call.samples < int64_t{1} << 31, "expected fewer candidates");
   if (call.is_permutation) {
     const int64_t words = divide_up(divide_up(call.values, kWarp), 32);
-    return device.launch_early(permutation_kernel, divide_up(call.problems * call.samples, kWarps), kThreads,
-        words * kThreads * 4, call);
+    return device.launch_early(permutation_kernel,
+        divide_up(call.problems * call.samples, kWarps), kThreads, words * kThreads * 4, call);
   }
-  const int64_t blocks = divide_up(call.rows, kWarps), groups = divide_up(call.samples, 2 * kWarp);
+  const int64_t blocks = divide_up(call.rows, kWarps),
+                groups = divide_up(call.samples, 2 * kWarp);
   device.launch_early(categorical_kernel, call.problems * groups * blocks, kThreads, 0, call,
       static_cast<uint32_t>(blocks), static_cast<uint32_t>(groups));
 }
 
-constexpr int kAtOnce = 4, kTile = kAtOnce * kThreads;  // keys that a thread, a block loads together
+constexpr int kAtOnce = 4,
+              kTile = kAtOnce * kThreads;  // keys that a thread, a block loads together
 
 // A warp counts who is better than a candidate; blocks: of a problem.
 template <typename Type> __global__ void __launch_bounds__(kThreads)
@@ -120,7 +129,9 @@ template <typename Type> __global__ void __launch_bounds__(kThreads)
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp;
   const uint32_t problem = blockIdx.x / blocks, first = problem * samples;
   const int i = static_cast<int>(blockIdx.x - problem * blocks) * kWarps + thread / kWarp;
-  const auto bits_of = [&](int k) { return update::load<Type>(call.fitness, first + min(k, samples - 1)); };
+  const auto bits_of = [&](int k) {
+    return update::load<Type>(call.fitness, first + min(k, samples - 1));
+  };
   const auto bits = bits_of(i);
   const auto own = Type::key(bits, call.settings.maximize);
   int better = 0, equal = 0, before = 0;
@@ -144,7 +155,8 @@ template <typename Type> __global__ void __launch_bounds__(kThreads)
     }
     __syncthreads();
   }
-  better = update::warp_sum(better), equal = update::warp_sum(equal), before = update::warp_sum(before);
+  better = update::warp_sum(better), equal = update::warp_sum(equal),
+  before = update::warp_sum(before);
   if (lane != 0 || i >= samples) return;
   const int rank = better + before;
   const bool failed = Type::kCanFail && own == typename Type::Key(-1);
@@ -162,23 +174,28 @@ using Sum = unsigned long long;
 constexpr int kPlaces = 2 * update::kChunk;  // of elites that finish() keeps
 
 // Writes the record and the best candidate of a problem; the sum is in the order of update.h.
-template <typename T> __device__ __forceinline__ void finish(const Move& call, int64_t problem) {
+template <typename T>
+__device__ __forceinline__ void finish(const Move& call, int64_t problem) {
   double* const kept = update::dynamic_shared();
   __shared__ int before[update::kMaxWarps];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp;
   const int samples = static_cast<int>(call.settings.population);
   const bool maximize = call.settings.maximize;
   const double* const values = call.values + problem * samples;
-  const auto worse = [&](double a, double b) { return maximize ? fmin(a, b) : fmax(a, b); };  // NaN is none
+  const auto worse = [&](double a, double b) {
+    return maximize ? fmin(a, b) : fmax(a, b);
+  };  // NaN is none
   const int64_t best = call.best[problem], place = problem * call.width + call.cells;
-  const double fittest = values[best], known = call.record[problem * update::kFigures + update::kBestFitness];
+  const double fittest = values[best],
+               known = call.record[problem * update::kFigures + update::kBestFitness];
   double worst = kNaN, sum = 0.0;  // sum: of a chunk, a lane each
   int places = 0, chunk = 0;
 #pragma unroll 1
   for (int first = 0; first < samples; first += kMoveThreads) {
     const double x = first + thread < samples ? values[first + thread] : kNaN;
     update::in_index_order<1>(
-        before, [&](int) { return x == x; }, [&](int, int place) { kept[(places + place) % kPlaces] = x; });
+        before, [&](int) { return x == x; },
+        [&](int, int place) { kept[(places + place) % kPlaces] = x; });
     places += __syncthreads_count(x == x);
     if (thread >= kWarp) continue;
     const bool last = first + kMoveThreads >= samples;
@@ -196,23 +213,26 @@ template <typename T> __device__ __forceinline__ void finish(const Move& call, i
   const bool better = places > 0 && update::is_better(top, known, maximize);
 #pragma unroll 1
   for (int c = thread; c < call.width - call.cells; c += kMoveThreads) {
-    call.after[place + c] =
-        better ? static_cast<double>(call.columns_of<T>(problem, best, c)[0]) : call.before[place + c];
+    call.after[place + c] = better
+                                ? static_cast<double>(call.columns_of<T>(problem, best, c)[0])
+                                : call.before[place + c];
   }
   if (thread >= kWarp) return;
   sum = update::warp_fold(sum);
 #pragma unroll 1
-  for (int step = kWarp / 2; step > 0; step /= 2) worst = worse(worst, __shfl_xor_sync(kAll, worst, step));
+  for (int step = kWarp / 2; step > 0; step /= 2)
+    worst = worse(worst, __shfl_xor_sync(kAll, worst, step));
   if (lane == 0) update::write_record(call, problem, places, top, sum, worst, *call.generation);
 }
 
-// Adds up the weights of all cells of a family, a warp a candidate's; of transitions a column's row is by the
-// value before. sums: zeros.
-template <typename T> __global__ void __launch_bounds__(kThreads)
-    count_kernel(const __grid_constant__ Move call, const __grid_constant__ Family family, Sum* sums) {
+// Adds up the weights of all cells of a family, a warp a candidate's; of transitions a column's
+// row is by the value before. sums: zeros.
+template <typename T> __global__ void __launch_bounds__(kThreads) count_kernel(
+    const __grid_constant__ Move call, const __grid_constant__ Family family, Sum* sums) {
   const int64_t i = warp_of_grid(), problem = i / call.settings.population;
   if (problem >= call.settings.problems) return;
-  const T* const x = call.columns_of<T>(problem, i - problem * call.settings.population, family.first_column);
+  const T* const x =
+      call.columns_of<T>(problem, i - problem * call.settings.population, family.first_column);
   const Sum weight = static_cast<Sum>(call.weights[i]);
 #pragma unroll 4
   for (int64_t c = threadIdx.x % kWarp; c < family.columns; c += kWarp) {
@@ -222,10 +242,12 @@ template <typename T> __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Moves a table. A block has a few rows. It adds up the weights of their values in shared memory, where each
-// thread has a column and sums of its own; or they are counted before. One more block of a problem finishes it.
-template <typename T> __global__ void __launch_bounds__(kMoveThreads) move_kernel(
-    const __grid_constant__ Move call, const __grid_constant__ Family family, uint32_t blocks, Sum* counted) {
+// Moves a table. A block has a few rows. It adds up the weights of their values in shared
+// memory, where each thread has a column and sums of its own; or they are counted before. One
+// more block of a problem finishes it.
+template <typename T> __global__ void __launch_bounds__(kMoveThreads)
+    move_kernel(const __grid_constant__ Move call, const __grid_constant__ Family family,
+        uint32_t blocks, Sum* counted) {
   const uint32_t problem = blockIdx.x / blocks;
   const int first = static_cast<int>(blockIdx.x - problem * blocks) * kColumns;
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp;
@@ -235,7 +257,9 @@ template <typename T> __global__ void __launch_bounds__(kMoveThreads) move_kerne
   Sum* const sums = counts ? reinterpret_cast<Sum*>(update::dynamic_shared())
                            : counted + (problem * family.rows + first) * values;
   const int of_value = counts ? kMoveThreads : 1, of_row = counts ? 1 : values;
-  const auto sum_of = [&](int row, int value) { return sums + value * of_value + row * of_row; };
+  const auto sum_of = [&](int row, int value) {
+    return sums + value * of_value + row * of_row;
+  };
 #pragma unroll 1
   for (int k = 0; counts && k < values; ++k) sums[k * kMoveThreads + thread] = 0;
   wait_for_kernel_before();
@@ -244,8 +268,8 @@ template <typename T> __global__ void __launch_bounds__(kMoveThreads) move_kerne
   if (counts) {
     const int samples = static_cast<int>(call.settings.population), part = thread / kColumns;
     const int64_t stride = call.width - call.cells;
-    const T* x =
-        call.columns_of<T>(problem, part, family.first_column + first + min(lane % kColumns, rows - 1));
+    const T* x = call.columns_of<T>(
+        problem, part, family.first_column + first + min(lane % kColumns, rows - 1));
     const int64_t* const weights = call.weights + int64_t{problem} * samples;
 #pragma unroll 1
     for (int begin = part; begin < samples; begin += kLoads * kParts) {
@@ -295,7 +319,8 @@ template <typename T> __global__ void __launch_bounds__(kMoveThreads) move_kerne
 
 template <typename T, typename Gpu>
 void move(const Gpu& device, const Move& call, const Family& family, Device where) {
-  const int64_t problems = call.settings.problems, cells = problems * family.rows * family.values,
+  const int64_t problems = call.settings.problems,
+                cells = problems * family.rows * family.values,
                 blocks = divide_up(family.rows, kColumns) + (family.first_column == 0 ? 1 : 0);
   int64_t bytes = 8 * std::max<int64_t>(kPlaces, kMoveThreads * family.values);
   std::optional<Tensor> zeros;
@@ -304,8 +329,8 @@ void move(const Gpu& device, const Move& call, const Family& family, Device wher
     zeros = empty(where, ScalarType::Long, {cells});
     counted = mutable_data<Sum>(*zeros);
     device.zero(counted, 8 * cells);
-    device.launch(count_kernel<T>, divide_up(problems * call.settings.population, kWarps), kThreads, 0, call,
-        family, counted);
+    device.launch(count_kernel<T>, divide_up(problems * call.settings.population, kWarps),
+        kThreads, 0, call, family, counted);
     bytes = 8 * kPlaces;
   }
   device.launch_early(move_kernel<T>, problems * blocks, kMoveThreads, bytes, call, family,
@@ -317,11 +342,12 @@ template <typename Gpu> void launch(const Gpu& device, const Move& call, Device 
   if (problems == 0) return device.launch(update::count_kernel, 1, 1, 0, call);
   const int64_t blocks = divide_up(call.settings.population, kWarps);
   update::visit_fitness(call.fitness_type, [&](auto kind) {
-    device.launch_early(
-        rank_kernel<decltype(kind)>, problems * blocks, kThreads, 0, call, static_cast<uint32_t>(blocks));
+    device.launch_early(rank_kernel<decltype(kind)>, problems * blocks, kThreads, 0, call,
+        static_cast<uint32_t>(blocks));
   });
   for (const Family& family : *call.families) {
-    (call.type == update::Number::Double ? move<double, Gpu> : move<float, Gpu>)(device, call, family, where);
+    (call.type == update::Number::Double ? move<double, Gpu> : move<float, Gpu>)(device, call,
+        family, where);
   }
 }
 

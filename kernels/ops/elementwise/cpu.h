@@ -16,7 +16,8 @@ namespace {
 // Elements a thread has to have before a second one joins, as in PyTorch.
 constexpr int64_t kGrain = 32768;
 
-// Elements that are converted to the type of computation at a time: they stay in the first-level cache.
+// Elements that are converted to the type of computation at a time: they stay in the
+// first-level cache.
 constexpr int kBlock = 512;
 
 template <typename A, typename T> inline void convert(const T* from, A* to, int count) {
@@ -27,7 +28,8 @@ template <typename A, typename T> inline void convert(const T* from, A* to, int 
 inline void convert(const Half* from, float* to, int count) {
   int i = 0;
   for (; i + 8 <= count; i += 8) {
-    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
+    _mm256_storeu_ps(
+        to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
   }
   for (; i < count; ++i) to[i] = from[i];
 }
@@ -80,17 +82,18 @@ void for_each_element(const Elements<T, kIn, kOut>& x, const F& f, Device) {
   });
 }
 
-// e^x for x <= 0, into the subnormal numbers; NaN for NaN. No branches, no calls and always inlined, so that
-// g++ turns a loop over it into vector code. x = n ln 2 + r with |r| <= ln 2 / 2; e^r is its Taylor series,
-// cut where the next term is below a tenth of the last bit.
+// e^x for x <= 0, into the subnormal numbers; NaN for NaN. No branches, no calls and always
+// inlined, so that g++ turns a loop over it into vector code. x = n ln 2 + r with |r| <= ln 2 /
+// 2; e^r is its Taylor series, cut where the next term is below a tenth of the last bit.
 template <typename A> CEM_TETRIS_FUNCTION A exponential(A x) {
   constexpr bool kSingle = sizeof(A) == sizeof(float);
   using Bits = std::conditional_t<kSingle, uint32_t, uint64_t>;
   constexpr int kMantissa = std::numeric_limits<A>::digits - 1;
   constexpr A kRound =
-      A(3) * (Bits{1} << (kMantissa - 1));      // added, it rounds to an integer, in the low bits
+      A(3) * (Bits{1} << (kMantissa - 1));  // added, it rounds to an integer, in the low bits
   constexpr A kLowest = kSingle ? -104 : -746;  // e^x rounds to zero below
-  constexpr A kLn2High = kSingle ? 0x1.62e4p-1 : 0x1.62e42fefap-1;  // so few bits that its products are exact
+  constexpr A kLn2High =
+      kSingle ? 0x1.62e4p-1 : 0x1.62e42fefap-1;  // so few bits that its products are exact
   constexpr A kLn2Low = kSingle ? 0x1.7f7d1cp-20 : 0x1.cf79abc9e3b39p-40;
   x = x < kLowest ? kLowest : x;
   const A shifted = multiply_add(x, A(1.44269504088896340736), kRound);
@@ -98,10 +101,12 @@ template <typename A> CEM_TETRIS_FUNCTION A exponential(A x) {
   const A r = multiply_add(n, -kLn2Low, multiply_add(n, -kLn2High, x));
   A sum;
   if constexpr (kSingle) {
-    sum = polynomial(r, 1.0f / 5040, 1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 1.0f / 2, 1.0f, 1.0f);
+    sum = polynomial(
+        r, 1.0f / 5040, 1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 1.0f / 2, 1.0f, 1.0f);
   } else {
-    sum = polynomial(r, 1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880,
-        1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 1.0 / 2, 1.0, 1.0);
+    sum = polynomial(r, 1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800,
+        1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 1.0 / 2,
+        1.0, 1.0);
   }
   // 2^n in two factors, each a normal number: n goes down to -150 and -1076.
   const auto power_of_two = [](Bits exponent) {

@@ -1,9 +1,10 @@
-// The elementwise operators, one source for CPU and CUDA: a function of one element each, and their table.
+// The elementwise operators, one source for CPU and CUDA: a function of one element each, and
+// their table.
 //
-// On a GPU they are bound by memory, (inputs + outputs) * sizeof(T) bytes an element. While a multiprocessor
-// of an H200 moves the 8 bytes of a float32 element of sigmoid at 4.3 TB/s, it can issue 55 thread
-// instructions and 7 special functions, at 16 bits half of that; sigmoid takes 15 to 20, two of them special.
-// A sum or a product is one instruction beside 12 bytes.
+// On a GPU they are bound by memory, (inputs + outputs) * sizeof(T) bytes an element. While a
+// multiprocessor of an H200 moves the 8 bytes of a float32 element of sigmoid at 4.3 TB/s, it
+// can issue 55 thread instructions and 7 special functions, at 16 bits half of that; sigmoid
+// takes 15 to 20, two of them special. A sum or a product is one instruction beside 12 bytes.
 #pragma once
 
 #include <array>
@@ -15,20 +16,23 @@ namespace cem_tetris {
 namespace {
 
 template <typename T> struct Add {
-  template <typename A> CEM_TETRIS_FUNCTION void operator()(const A (&in)[2], A (&out)[1]) const {
+  template <typename A>
+  CEM_TETRIS_FUNCTION void operator()(const A (&in)[2], A (&out)[1]) const {
     out[0] = in[0] + in[1];
   }
 };
 
 template <typename T> struct Multiply {
-  template <typename A> CEM_TETRIS_FUNCTION void operator()(const A (&in)[2], A (&out)[1]) const {
+  template <typename A>
+  CEM_TETRIS_FUNCTION void operator()(const A (&in)[2], A (&out)[1]) const {
     out[0] = in[0] * in[1];
   }
 };
 
 // The gradients of a and b, of the gradient, a and b.
 template <typename T> struct MultiplyBackward {
-  template <typename A> CEM_TETRIS_FUNCTION void operator()(const A (&in)[3], A (&out)[2]) const {
+  template <typename A>
+  CEM_TETRIS_FUNCTION void operator()(const A (&in)[3], A (&out)[2]) const {
     out[0] = in[0] * in[2];
     out[1] = in[0] * in[1];
   }
@@ -36,7 +40,8 @@ template <typename T> struct MultiplyBackward {
 
 // The gradient of x, of the gradient and of the result.
 template <typename T> struct SigmoidBackward {
-  template <typename A> CEM_TETRIS_FUNCTION void operator()(const A (&in)[2], A (&out)[1]) const {
+  template <typename A>
+  CEM_TETRIS_FUNCTION void operator()(const A (&in)[2], A (&out)[1]) const {
     out[0] = in[0] * (A(1) - in[1]) * in[1];
   }
 };
@@ -51,7 +56,8 @@ template <typename F> void visit_number(const char* name, ScalarType type, const
     case ScalarType::Int: return f(uint32_t{});
     case ScalarType::Long: return f(uint64_t{});
     default:
-      return visit_floating(name, type, f, "Byte, Char, Short, Int, Long, Float, Double, Half or BFloat16");
+      return visit_floating(
+          name, type, f, "Byte, Char, Short, Int, Long, Float, Double, Half or BFloat16");
   }
 }
 
@@ -64,8 +70,8 @@ bool same_layout(const Tensor& a, const Tensor& b) {
   return true;
 }
 
-// An unset tensor with the shape, type, device and, but for gaps, the layout of x. empty_like goes through
-// the dispatcher, which takes as long as a small kernel.
+// An unset tensor with the shape, type, device and, but for gaps, the layout of x. empty_like
+// goes through the dispatcher, which takes as long as a small kernel.
 Tensor empty_in_layout_of(const Tensor& x) {
   return x.is_contiguous() ? empty_as(x) : torch::stable::empty_like(x);
 }
@@ -103,22 +109,27 @@ std::array<Tensor, kOut> map(const char* name, std::array<Tensor, kIn> inputs) {
   return outputs;
 }
 
-// Of the two equal forms 1 / (1 + e^-x) and e^x / (1 + e^x) the one whose exponential is at most 1: it cannot
-// overflow, and keeps its relative accuracy where the result is small. cpu.h and launch.cuh have it.
+// Of the two equal forms 1 / (1 + e^-x) and e^x / (1 + e^x) the one whose exponential is at
+// most 1: it cannot overflow, and keeps its relative accuracy where the result is small. cpu.h
+// and launch.cuh have it.
 Tensor sigmoid(const Tensor& x) { return map<Sigmoid, false, 1>("sigmoid", {x})[0]; }
 
 Tensor sigmoid_backward(const Tensor& grad, const Tensor& y) {
   return map<SigmoidBackward, false, 2, 1, 1>("sigmoid_backward", {grad, y})[0];
 }
 
-Tensor vector_add(const Tensor& a, const Tensor& b) { return map<Add, true, 2>("vector_add", {a, b})[0]; }
+Tensor vector_add(const Tensor& a, const Tensor& b) {
+  return map<Add, true, 2>("vector_add", {a, b})[0];
+}
 
 Tensor elementwise_mult(const Tensor& a, const Tensor& b) {
   return map<Multiply, true, 2>("elementwise_mult", {a, b})[0];
 }
 
-std::tuple<Tensor, Tensor> elementwise_mult_backward(const Tensor& grad, const Tensor& a, const Tensor& b) {
-  const auto grads = map<MultiplyBackward, false, 3, 2, 1>("elementwise_mult_backward", {grad, a, b});
+std::tuple<Tensor, Tensor> elementwise_mult_backward(
+    const Tensor& grad, const Tensor& a, const Tensor& b) {
+  const auto grads =
+      map<MultiplyBackward, false, 3, 2, 1>("elementwise_mult_backward", {grad, a, b});
   return {grads[0], grads[1]};
 }
 

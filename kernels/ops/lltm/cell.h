@@ -1,5 +1,5 @@
-// The LLTM cell for one element, a batch row and a state, and what a pass of the cell reads and writes. Both
-// devices compile these lines.
+// The LLTM cell for one element, a batch row and a state, and what a pass of the cell reads and
+// writes. Both devices compile these lines.
 //
 // `Math` brings sigmoid, tanh, elu and elu_slope for A: a number, or a vector register of them.
 #pragma once
@@ -9,7 +9,8 @@
 
 namespace cem_tetris::lltm {
 
-// The rows of the weights, and so the columns of the gates, come in this order, `states` of each.
+// The rows of the weights, and so the columns of the gates, come in this order, `states` of
+// each.
 constexpr int kGates = 3;
 enum Gate { kInput = 0, kOutput = 1, kCandidate = 2 };
 
@@ -30,8 +31,8 @@ template <typename A> struct Gradients {
   A old_cell;
 };
 
-template <class Math, typename A>
-CEM_TETRIS_FUNCTION Gradients<A> backward(A input, A output, A candidate, A new_cell, A grad_h, A grad_cell) {
+template <class Math, typename A> CEM_TETRIS_FUNCTION Gradients<A> backward(
+    A input, A output, A candidate, A new_cell, A grad_h, A grad_cell) {
   const A i = Math::sigmoid(input);
   const A o = Math::sigmoid(output);
   const A e = Math::elu(candidate);
@@ -49,13 +50,15 @@ struct CellSizes {
   int64_t multiply_adds() const { return batch * gates() * columns(); }
 };
 
-// A forward pass. All are contiguous in a small cell; what the BLAS reads need not be in others.
+// A forward pass. All are contiguous in a small cell; what the BLAS reads need not be in
+// others.
 struct Forward {
   Tensor input, weights, bias, old_h, old_cell, new_h, new_cell, gates;
 };
 
-// A backward pass. But for what the BLAS reads and the gradients of h and cell, all are contiguous. Results
-// that are not wanted are empty; that of the old cell is a by-product of all others.
+// A backward pass. But for what the BLAS reads and the gradients of h and cell, all are
+// contiguous. Results that are not wanted are empty; that of the old cell is a by-product of
+// all others.
 struct Backward {
   bool of_input, of_parameters, of_old_h;
   const std::optional<Tensor>&grad_h, &grad_cell;  // none: zeros

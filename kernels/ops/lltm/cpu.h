@@ -1,4 +1,5 @@
-// The LLTM cell on the CPU. A pass over the elements is bound by the bytes of the gates, which it reads once.
+// The LLTM cell on the CPU. A pass over the elements is bound by the bytes of the gates, which
+// it reads once.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +42,8 @@ template <typename T> struct Matrix {
     if constexpr (std::is_same_v<T, A>) {
       if (column_stride == 1) return load_lanes(from, lanes);
     }
-    for (int lane = 0; lane < lanes; ++lane) values[lane] = static_cast<A>(from[lane * column_stride]);
+    for (int lane = 0; lane < lanes; ++lane)
+      values[lane] = static_cast<A>(from[lane * column_stride]);
     return values;
   }
 
@@ -55,7 +57,8 @@ template <typename T> struct Matrix {
   }
 };
 
-// Calls f(row, column, lanes) for every vector of a batch x states matrix, on as many threads as it is worth.
+// Calls f(row, column, lanes) for every vector of a batch x states matrix, on as many threads
+// as it is worth.
 template <int kWide, class F> void for_each_vector(const CellSizes& sizes, const F& f) {
   const int64_t in_row = (sizes.states + kWide - 1) / kWide;
   const auto work = [&](int64_t first, int64_t last) {
@@ -70,7 +73,8 @@ template <int kWide, class F> void for_each_vector(const CellSizes& sizes, const
 template <typename T> void forward_elements(const CellSizes& sizes, const Forward& pass) {
   using A = compute_t<T>;
   const int64_t states = sizes.states;
-  const Matrix<T> input(pass.gates), output(pass.gates, states), candidate(pass.gates, 2 * states);
+  const Matrix<T> input(pass.gates), output(pass.gates, states),
+      candidate(pass.gates, 2 * states);
   const Matrix<T> before(pass.old_cell), h(pass.new_h), cell(pass.new_cell);
   for_each_vector<kLanes<A>>(sizes, [&](auto... at) {
     const auto next = forward<VectorMath<A>>(
@@ -83,13 +87,15 @@ template <typename T> void forward_elements(const CellSizes& sizes, const Forwar
 template <typename T> void backward_elements(const CellSizes& sizes, const Backward& pass) {
   using A = compute_t<T>;
   const int64_t states = sizes.states;
-  const Matrix<T> input(pass.gates), output(pass.gates, states), candidate(pass.gates, 2 * states);
-  const Matrix<T> cell(pass.new_cell), of_h(pass.grad_h), of_cell(pass.grad_cell), d_cell(pass.d_old_cell);
-  const Matrix<T> d_gate[kGates] = {
-      Matrix<T>(pass.d_gates), Matrix<T>(pass.d_gates, states), Matrix<T>(pass.d_gates, 2 * states)};
+  const Matrix<T> input(pass.gates), output(pass.gates, states),
+      candidate(pass.gates, 2 * states);
+  const Matrix<T> cell(pass.new_cell), of_h(pass.grad_h), of_cell(pass.grad_cell),
+      d_cell(pass.d_old_cell);
+  const Matrix<T> d_gate[kGates] = {Matrix<T>(pass.d_gates), Matrix<T>(pass.d_gates, states),
+      Matrix<T>(pass.d_gates, 2 * states)};
   for_each_vector<kLanes<A>>(sizes, [&](auto... at) {
-    const auto d = backward<VectorMath<A>>(input.load(at...), output.load(at...), candidate.load(at...),
-        cell.load(at...), of_h.load(at...), of_cell.load(at...));
+    const auto d = backward<VectorMath<A>>(input.load(at...), output.load(at...),
+        candidate.load(at...), cell.load(at...), of_h.load(at...), of_cell.load(at...));
     for (int g = 0; g < kGates; ++g) d_gate[g].store(d.gate[g], at...);
     d_cell.store(d.old_cell, at...);
   });
@@ -98,11 +104,13 @@ template <typename T> void backward_elements(const CellSizes& sizes, const Backw
 // Of the 16-bit types torch's BLAS makes the products of any size.
 bool is_small(const CellSizes& sizes, ScalarType type) {
   return (type == ScalarType::Float || type == ScalarType::Double) &&
-         sizes.multiply_adds() <= kSmallMultiplyAdds && sizes.gates() * sizes.columns() <= kSmallWeights;
+         sizes.multiply_adds() <= kSmallMultiplyAdds &&
+         sizes.gates() * sizes.columns() <= kSmallWeights;
 }
 
 // [old_h, input], for less than torch's concatenation costs; both are contiguous.
-template <typename A> Tensor join(const CellSizes& sizes, const Tensor& input, const Tensor& old_h) {
+template <typename A>
+Tensor join(const CellSizes& sizes, const Tensor& input, const Tensor& old_h) {
   const Tensor joined = empty(input, {sizes.batch, sizes.columns()});
   const A *from_h = const_data<A>(old_h), *from_x = const_data<A>(input);
   A* to = mutable_data<A>(joined);
@@ -113,8 +121,8 @@ template <typename A> Tensor join(const CellSizes& sizes, const Tensor& input, c
   return joined;
 }
 
-// Calls f(first, last) for ranges of `count` items of some multiplications each, on as many threads as it is
-// worth.
+// Calls f(first, last) for ranges of `count` items of some multiplications each, on as many
+// threads as it is worth.
 template <class F> void share(int64_t count, int64_t multiply_adds, const F& f) {
   torch::stable::parallel_for(0, count, kGrainMultiplyAdds / (multiply_adds + 1) + 1, f);
 }
@@ -124,7 +132,8 @@ template <typename T> void forward_small(const CellSizes& sizes, const Forward& 
     const Tensor joined = join<T>(sizes, pass.input, pass.old_h);
     const SmallCell<T> cell{sizes.batch, sizes.columns(), sizes.states, const_data<T>(joined),
         const_data<T>(pass.weights), const_data<T>(pass.bias), const_data<T>(pass.old_cell),
-        mutable_data<T>(pass.new_h), mutable_data<T>(pass.new_cell), mutable_data<T>(pass.gates)};
+        mutable_data<T>(pass.new_h), mutable_data<T>(pass.new_cell),
+        mutable_data<T>(pass.gates)};
     const int64_t blocks = divide_up(sizes.states, kLanes<T>);
     share(blocks, sizes.multiply_adds() / blocks,
         [&](int64_t first, int64_t last) { cell.forward_blocks(first, last); });
@@ -143,15 +152,18 @@ template <typename T> void backward_small(const CellSizes& sizes, const Backward
     if (pass.of_parameters) {
       const Tensor joined = join<T>(sizes, pass.input, pass.old_h);
       T *to = mutable_data<T>(pass.d_weights), *sum = mutable_data<T>(pass.d_bias);
-      multiply({gates, columns, rows, d, 1, gates, const_data<T>(joined), columns, to, columns});
+      multiply(
+          {gates, columns, rows, d, 1, gates, const_data<T>(joined), columns, to, columns});
       std::fill_n(sum, gates, T(0));
       for (int64_t row = 0; row < rows; ++row) {
         for (int64_t gate = 0; gate < gates; ++gate) sum[gate] += d[row * gates + gate];
       }
     }
-    const auto product_of = [&](bool is_wanted, const Tensor& to, int64_t first, int64_t count) {
+    const auto product_of = [&](bool is_wanted, const Tensor& to, int64_t first,
+                                int64_t count) {
       if (!is_wanted) return;
-      multiply({rows, count, gates, d, gates, 1, w + first, columns, mutable_data<T>(to), count});
+      multiply(
+          {rows, count, gates, d, gates, 1, w + first, columns, mutable_data<T>(to), count});
     };
     product_of(pass.of_old_h, pass.d_old_h, 0, sizes.states);
     product_of(pass.of_input, pass.d_input, sizes.states, sizes.inputs);

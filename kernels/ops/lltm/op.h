@@ -1,5 +1,6 @@
-// The LLTM cell, one source for CPU and CUDA. Small cells are computed in one go; for the others torch's BLAS
-// makes the products, in TF32 only where torch allows it, and one pass over the gates makes the cell.
+// The LLTM cell, one source for CPU and CUDA. Small cells are computed in one go; for the
+// others torch's BLAS makes the products, in TF32 only where torch allows it, and one pass over
+// the gates makes the cell.
 #pragma once
 
 #include <array>
@@ -13,12 +14,14 @@ namespace {
 
 CellSizes sizes_of(const Tensor& input, const Tensor& old_h) {
   STD_TORCH_CHECK(input.dim() == 2 && old_h.dim() == 2,
-      "lltm: expected input and old_h of 2 dimensions, got ", input.dim(), " and ", old_h.dim());
+      "lltm: expected input and old_h of 2 dimensions, got ", input.dim(), " and ",
+      old_h.dim());
   visit_floating("lltm", input.scalar_type(), [](auto) {});
   return {input.size(0), input.size(1), old_h.size(1)};
 }
 
-// Calls an operator that writes into `out`: autocast, which may be on, changes the types of the others.
+// Calls an operator that writes into `out`: autocast, which may be on, changes the types of the
+// others.
 template <class... Arguments>
 Tensor call_into(const Tensor& out, const char* name, const Arguments&... arguments) {
   std::array<StableIValue, sizeof...(arguments) + 1> stack{
@@ -64,9 +67,11 @@ std::tuple<Tensor, Tensor, Tensor> forward_pass(const Tensor& input, const Tenso
   if (rows.device.is_meta()) return {pass.new_h, pass.new_cell, pass.gates};
   const bool small = is_small(sizes, type);
   if (small) {
-    for (Tensor* each : {&pass.input, &pass.weights, &pass.bias, &pass.old_h}) *each = dense(*each);
+    for (Tensor* each : {&pass.input, &pass.weights, &pass.bias, &pass.old_h})
+      *each = dense(*each);
   } else {
-    call_into(pass.gates, "aten::linear", concatenate(old_h, input), weights, std::optional<Tensor>(bias));
+    call_into(pass.gates, "aten::linear", concatenate(old_h, input), weights,
+        std::optional<Tensor>(bias));
   }
   if (batch * states != 0) {
     visit_floating("lltm", type, [&](auto zero) {
@@ -78,9 +83,10 @@ std::tuple<Tensor, Tensor, Tensor> forward_pass(const Tensor& input, const Tenso
 }
 
 // The results are in the order of the forward pass's inputs.
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> backward_pass(const std::optional<Tensor>& grad_h,
-    const std::optional<Tensor>& grad_cell, const Tensor& input, const Tensor& weights, const Tensor& old_h,
-    const Tensor& new_cell, const Tensor& gates, bool of_input, bool of_parameters, bool of_old_h) {
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> backward_pass(
+    const std::optional<Tensor>& grad_h, const std::optional<Tensor>& grad_cell,
+    const Tensor& input, const Tensor& weights, const Tensor& old_h, const Tensor& new_cell,
+    const Tensor& gates, bool of_input, bool of_parameters, bool of_old_h) {
   const CellSizes sizes = sizes_of(input, old_h);
   const int64_t batch = sizes.batch, states = sizes.states;
   const Problems rows{Device(input), {&batch, 1}}, all{rows.device, {}};
@@ -96,10 +102,11 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> backward_pass(const std::opti
   const auto result = [&](bool is_wanted, const Tensor& like) {
     return is_wanted ? empty_as(like) : empty(like, {0});
   };
-  const Backward pass{of_input, of_parameters, of_old_h, grad_h, grad_cell, read(input), read(weights),
-      read(old_h), dense(new_cell), dense(gates), empty_as(gates), result(of_input, input),
-      result(of_parameters, weights), empty(input, {of_parameters ? sizes.gates() : 0}),
-      result(of_old_h, old_h), empty_as(new_cell)};
+  const Backward pass{of_input, of_parameters, of_old_h, grad_h, grad_cell, read(input),
+      read(weights), read(old_h), dense(new_cell), dense(gates), empty_as(gates),
+      result(of_input, input), result(of_parameters, weights),
+      empty(input, {of_parameters ? sizes.gates() : 0}), result(of_old_h, old_h),
+      empty_as(new_cell)};
   if (rows.device.is_meta())
     return {pass.d_input, pass.d_weights, pass.d_bias, pass.d_old_h, pass.d_old_cell};
   visit_floating("lltm", type, [&](auto zero) {

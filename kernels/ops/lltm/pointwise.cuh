@@ -1,7 +1,8 @@
 // One pass over the elements of a cell whose gates torch's BLAS has computed.
 //
-// Roofline: memory. Forward reads 4 and writes 2 numbers an element, backward reads 6 and writes 4.
-// Grid: x over kRowsAtOnce batch rows, y over 32 states, those of a warp; a thread owns an element.
+// Roofline: memory. Forward reads 4 and writes 2 numbers an element, backward reads 6 and
+// writes 4. Grid: x over kRowsAtOnce batch rows, y over 32 states, those of a warp; a thread
+// owns an element.
 #pragma once
 
 #include "cell.h"
@@ -14,10 +15,13 @@ struct DeviceMath {
   template <typename A> __device__ static A elu(A x) { return x > A(0) ? x : expm1(x); }
   template <typename A> __device__ static A tanh(A x) { return ::tanh(x); }
   // The derivative of elu at x, where it is `value`.
-  template <typename A> __device__ static A elu_slope(A x, A value) { return x > A(0) ? A(1) : value + A(1); }
+  template <typename A> __device__ static A elu_slope(A x, A value) {
+    return x > A(0) ? A(1) : value + A(1);
+  }
 };
 
-// A gradient with any strides: that of a sum is one number, expanded. None is a gradient of zeros.
+// A gradient with any strides: that of a sum is one number, expanded. None is a gradient of
+// zeros.
 template <typename T> struct Gradient {
   const T* data;
   int64_t row_stride;
@@ -62,9 +66,9 @@ template <typename T> struct Pointers {
       int64_t row, int64_t state, int64_t states, bool writes) const {
     using A = compute_t<T>;
     const int64_t at = row * states + state, gate = row * kGates * states + state;
-    const auto d = backward<DeviceMath>(static_cast<A>(gates[gate]), static_cast<A>(gates[gate + states]),
-        static_cast<A>(gates[gate + 2 * states]), static_cast<A>(new_cell[at]), grad_h.at(row, state),
-        grad_cell.at(row, state));
+    const auto d = backward<DeviceMath>(static_cast<A>(gates[gate]),
+        static_cast<A>(gates[gate + states]), static_cast<A>(gates[gate + 2 * states]),
+        static_cast<A>(new_cell[at]), grad_h.at(row, state), grad_cell.at(row, state));
     if (writes) {
       d_old_cell[at] = static_cast<T>(d.old_cell);
 #pragma unroll
@@ -74,9 +78,11 @@ template <typename T> struct Pointers {
   }
 };
 
-template <typename T> __global__ void backward_kernel(Pointers<T> elements, int64_t batch, int64_t states) {
+template <typename T>
+__global__ void backward_kernel(Pointers<T> elements, int64_t batch, int64_t states) {
   const Element own;
-  if (own.row < batch && own.state < states) elements.gradients(own.row, own.state, states, true);
+  if (own.row < batch && own.state < states)
+    elements.gradients(own.row, own.state, states, true);
 }
 
 }  // namespace cem_tetris::lltm

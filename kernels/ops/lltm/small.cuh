@@ -1,6 +1,7 @@
-// A small cell in one launch each way, for at these sizes launches take the time, not the arithmetic. Tiles
-// of the operands go through shared memory, a tile of the result stays in registers. Sums are made in float32
-// (float64 for float64), never in TF32, in an order that depends on the sizes alone.
+// A small cell in one launch each way, for at these sizes launches take the time, not the
+// arithmetic. Tiles of the operands go through shared memory, a tile of the result stays in
+// registers. Sums are made in float32 (float64 for float64), never in TF32, in an order that
+// depends on the sizes alone.
 #pragma once
 
 #include <cstdint>
@@ -30,10 +31,11 @@ template <typename T> struct Joined {
   }
 };
 
-// Grid: x over kTileStates states, y over kTileRows batch rows. A thread owns one state of one batch row: its
-// three gates and what follows from them. Bound by the latency of its loads.
-template <typename T> __global__ void __launch_bounds__(kSmallThreads) small_forward(
-    Joined<T> joined, const T* weights, const T* bias, const T* old_cell, T* new_h, T* new_cell, T* gates) {
+// Grid: x over kTileStates states, y over kTileRows batch rows. A thread owns one state of one
+// batch row: its three gates and what follows from them. Bound by the latency of its loads.
+template <typename T> __global__ void __launch_bounds__(kSmallThreads)
+    small_forward(Joined<T> joined, const T* weights, const T* bias, const T* old_cell,
+        T* new_h, T* new_cell, T* gates) {
   using A = compute_t<T>;
   constexpr int kDepth = sizeof(A) == 8 ? 96 : 160;  // columns at a time
   constexpr int kStride = kDepth + 16 / sizeof(A);   // rows start 16 bytes apart in the banks
@@ -48,7 +50,8 @@ template <typename T> __global__ void __launch_bounds__(kSmallThreads) small_for
   A sum[kGates] = {};
   for (int64_t start = 0; start < columns; start += kDepth) {
     const int depth = static_cast<int>(min(static_cast<int64_t>(kDepth), columns - start));
-    // A warp loads neighbouring columns of one row; all loads are under way before the first is needed.
+    // A warp loads neighbouring columns of one row; all loads are under way before the first is
+    // needed.
     constexpr int kWarps = kSmallThreads / 32;
     const int warp = threadIdx.x / 32, within = threadIdx.x % 32;
 #pragma unroll
@@ -91,17 +94,17 @@ template <typename T> __global__ void __launch_bounds__(kSmallThreads) small_for
     gates[(row * kGates + g) * states + state] = static_cast<T>(sum[g]);
   }
   const int64_t at = row * states + state;
-  const auto next =
-      forward<DeviceMath>(sum[kInput], sum[kOutput], sum[kCandidate], static_cast<A>(old_cell[at]));
+  const auto next = forward<DeviceMath>(
+      sum[kInput], sum[kOutput], sum[kCandidate], static_cast<A>(old_cell[at]));
   new_h[at] = static_cast<T>(next.h);
   new_cell[at] = static_cast<T>(next.cell);
 }
 
-// Gradients of weights and bias, and of the elements on the way.
-// Grid: x over kTileStates states (24 weight rows), y over kColumns columns. The elements are computed again
-// by every block of a state, which costs less than a launch; the blocks of the first columns write them and
-// the gradient of the bias.
-// A thread owns six weight rows of one column. The batch is walked kTileRows rows at a time.
+// Gradients of weights and bias, and of the elements on the way. Grid: x over kTileStates
+// states (24 weight rows), y over kColumns columns. The elements are computed again by every
+// block of a state, which costs less than a launch; the blocks of the first columns write them
+// and the gradient of the bias. A thread owns six weight rows of one column. The batch is
+// walked kTileRows rows at a time.
 constexpr int kColumns = 32;
 
 template <typename T> __global__ void __launch_bounds__(kSmallThreads)
@@ -123,7 +126,8 @@ template <typename T> __global__ void __launch_bounds__(kSmallThreads)
   for (int64_t start = 0; start < joined.batch; start += kTileRows) {
     const int64_t row = start + line;
     Gradients<A> own = {};
-    if (row < joined.batch && state < states) own = elements.gradients(row, state, states, blockIdx.y == 0);
+    if (row < joined.batch && state < states)
+      own = elements.gradients(row, state, states, blockIdx.y == 0);
 #pragma unroll
     for (int g = 0; g < kGates; ++g) d[line][g * kTileStates + lane] = own.gate[g];
 #pragma unroll
@@ -148,7 +152,8 @@ template <typename T> __global__ void __launch_bounds__(kSmallThreads)
     const int row = group * kOwn + j;
     const int64_t to = first_state + row % kTileStates;
     if (to < states && first_column + column < columns) {
-      d_weights[(row / kTileStates * states + to) * columns + first_column + column] = static_cast<T>(sum[j]);
+      d_weights[(row / kTileStates * states + to) * columns + first_column + column] =
+          static_cast<T>(sum[j]);
     }
   }
   const int64_t to = first_state + threadIdx.x % kTileStates;
@@ -157,14 +162,14 @@ template <typename T> __global__ void __launch_bounds__(kSmallThreads)
   }
 }
 
-// Gradients of old_h and input: d_gates times the weights. Columns of one that is not wanted are left out.
-// Grid: x over kResultColumns columns, y over kTileRows batch rows; a thread owns one number. Bound by the
-// latency of kDepth weight rows at a time.
+// Gradients of old_h and input: d_gates times the weights. Columns of one that is not wanted
+// are left out. Grid: x over kResultColumns columns, y over kTileRows batch rows; a thread owns
+// one number. Bound by the latency of kDepth weight rows at a time.
 constexpr int kResultColumns = 16;
 
 template <typename T> __global__ void __launch_bounds__(kTileRows* kResultColumns)
-    small_inputs(const T* d_gates, const T* weights, int64_t batch, int64_t inputs, int64_t states,
-        int64_t first, T* d_old_h, T* d_input) {
+    small_inputs(const T* d_gates, const T* weights, int64_t batch, int64_t inputs,
+        int64_t states, int64_t first, T* d_old_h, T* d_input) {
   using A = compute_t<T>;
   constexpr int kDepth = sizeof(A) == 8 ? 64 : 128;
   __shared__ A d[kTileRows][kDepth + 1];
@@ -185,7 +190,9 @@ template <typename T> __global__ void __launch_bounds__(kTileRows* kResultColumn
     }
 #pragma unroll
     for (int k = lane; k < kDepth; k += kResultColumns) {
-      d[line][k] = row < batch && start + k < rows ? static_cast<A>(d_gates[row * rows + start + k]) : A(0);
+      d[line][k] = row < batch && start + k < rows
+                       ? static_cast<A>(d_gates[row * rows + start + k])
+                       : A(0);
     }
     __syncthreads();
 #pragma unroll 16

@@ -1,5 +1,5 @@
-// A small cell on the CPU: its forward pass in one go, and the products of its backward pass. A BLAS would
-// pack both operands first and wake its threads.
+// A small cell on the CPU: its forward pass in one go, and the products of its backward pass. A
+// BLAS would pack both operands first and wake its threads.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace cem_tetris::lltm {
 
-// The weights are read once, kWide states at a time, and multiplied with every batch row while they lie in the
-// first-level cache. kGates x kRows sums fill the registers.
+// The weights are read once, kWide states at a time, and multiplied with every batch row while
+// they lie in the first-level cache. kGates x kRows sums fill the registers.
 template <typename A> struct SmallCell {
   static constexpr int kRows = 4;
   static constexpr int kWide = kLanes<A>;
@@ -48,8 +48,8 @@ template <typename A> struct SmallCell {
     }
   }
 
-  // The products of one state's three weight rows with kCount batch rows; their lanes are still to be summed.
-  // Not inlined, so that nothing but the sums competes for the registers.
+  // The products of one state's three weight rows with kCount batch rows; their lanes are still
+  // to be summed. Not inlined, so that nothing but the sums competes for the registers.
   template <int kCount> __attribute__((noinline)) void products(
       int64_t state, int64_t row, int lane, Vector<A> (&partial)[kGates][kCount][kWide]) const {
     const A* weight = weights + state * columns;
@@ -83,10 +83,11 @@ template <typename A> struct SmallCell {
   }
 };
 
-// result[i][j] = the sum over k of left[i][k] * right[k][j]. Rows of `right` and `result` are contiguous.
+// result[i][j] = the sum over k of left[i][k] * right[k][j]. Rows of `right` and `result` are
+// contiguous.
 //
-// A tile of kRows rows by kVectors vectors of the result stays in registers while k runs: a step loads
-// kVectors vectors and kRows numbers for kRows * kVectors products.
+// A tile of kRows rows by kVectors vectors of the result stays in registers while k runs: a
+// step loads kVectors vectors and kRows numbers for kRows * kVectors products.
 template <typename A> struct Product {
   static constexpr int kRows = 4;
   static constexpr int kVectors = 3;
@@ -129,7 +130,8 @@ template <typename A> struct Product {
       for (int i = 0; i < kCount; ++i) {
         const Vector<A> factor = Vector<A>{} + left[(row + i) * left_row + k * left_depth];
 #pragma GCC unroll 4
-        for (int v = 0; v < kAcross; ++v) sums[i][v] = multiply_add(factor, across[v], sums[i][v]);
+        for (int v = 0; v < kAcross; ++v)
+          sums[i][v] = multiply_add(factor, across[v], sums[i][v]);
       }
     }
 #pragma GCC unroll 4

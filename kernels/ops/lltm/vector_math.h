@@ -1,7 +1,9 @@
-// sigmoid, elu and tanh of whole vector registers, which g++ and clang++ have as a language extension.
+// sigmoid, elu and tanh of whole vector registers, which g++ and clang++ have as a language
+// extension.
 //
-// All three come from e^x - 1 for x <= 0: x = n ln 2 + r with |r| <= ln 2 / 2, and the Taylor series in r,
-// cut where the next term is below a quarter of the last bit. Errors: at most three units in the last place.
+// All three come from e^x - 1 for x <= 0: x = n ln 2 + r with |r| <= ln 2 / 2, and the Taylor
+// series in r, cut where the next term is below a quarter of the last bit. Errors: at most
+// three units in the last place.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +43,8 @@ template <typename A> using Vector = typename Format<A>::Vector;
 
 template <typename A> constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(A));
 
-// `lanes` neighbours in memory; the lanes beyond them are 0. All of them are a copy of a size that is known.
+// `lanes` neighbours in memory; the lanes beyond them are 0. All of them are a copy of a size
+// that is known.
 template <typename A> inline Vector<A> load_lanes(const A* from, int lanes) {
   Vector<A> values = {};
   if (lanes == kLanes<A>) {

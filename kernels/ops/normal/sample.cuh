@@ -1,12 +1,14 @@
 // out = mean + std * z: the forward kernel.
 //
-// Roofline: 4 bytes written a float32 and nothing else of weight, so the bound is the write bandwidth: an
-// H200 fills 4 GB in 877 us. By the disassembly a normal takes 17.8 instructions, 3.75 of them 32 x 32 -> 64
-// bit products: issue slots for 542 us, but without its stores the kernel takes 840 to 880 us. Both count.
+// Roofline: 4 bytes written a float32 and nothing else of weight, so the bound is the write
+// bandwidth: an H200 fills 4 GB in 877 us. By the disassembly a normal takes 17.8 instructions,
+// 3.75 of them 32 x 32 -> 64 bit products: issue slots for 542 us, but without its stores the
+// kernel takes 840 to 880 us. Both count.
 //
-// Grid: a block owns a rectangle of tiles (call.h), kThreads / width of them high times `steps`, and width
-// wide. The fast side of the layout lies along the threads, so a warp stores whole lines; a thread walks the
-// other side, of which a table in shared memory holds what all threads need.
+// Grid: a block owns a rectangle of tiles (call.h), kThreads / width of them high times
+// `steps`, and width wide. The fast side of the layout lies along the threads, so a warp stores
+// whole lines; a thread walks the other side, of which a table in shared memory holds what all
+// threads need.
 #pragma once
 
 #include <type_traits>
@@ -22,14 +24,15 @@ constexpr int kMaxEntries = 256;  // of the table in shared memory
 constexpr int64_t kGroup = 128;
 
 // Blocks a multiprocessor that leave a thread enough registers.
-template <typename T, bool kPlain, bool kDimFirst> constexpr int kResident = sizeof(T) == sizeof(double) ? 2
-                                                                             : kPlain && !kDimFirst      ? 4
-                                                                                                         : 3;
+template <typename T, bool kPlain, bool kDimFirst> constexpr int kResident =
+    sizeof(T) == sizeof(double) ? 2
+    : kPlain && !kDimFirst      ? 4
+                                : 3;
 
-// Four consecutive elements from first on; beyond the end, the last one again. All are asked for before any
-// is waited for: under a stream of stores a load takes microseconds.
-template <typename Real>
-__device__ __forceinline__ void load_four(Vector v, int64_t first, int64_t count, Real (&to)[kTile]) {
+// Four consecutive elements from first on; beyond the end, the last one again. All are asked
+// for before any is waited for: under a stream of stores a load takes microseconds.
+template <typename Real> __device__ __forceinline__ void load_four(
+    Vector v, int64_t first, int64_t count, Real (&to)[kTile]) {
   const auto load = [&](auto zero) {
     decltype(zero) x[kTile];
 #pragma unroll
@@ -54,7 +57,8 @@ template <typename Real, bool kPlain> struct alignas(16) Column {
 };
 
 template <typename Real, bool kPlain>
-__device__ __forceinline__ Column<Real, kPlain> load_column(Key key, const Call& call, int64_t first) {
+__device__ __forceinline__ Column<Real, kPlain> load_column(
+    Key key, const Call& call, int64_t first) {
   const Noise& noise = call.noise;
   Column<Real, kPlain> column;
   const uint64_t source = !kPlain && noise.shared ? 0 : first;
@@ -71,7 +75,8 @@ __device__ __forceinline__ Column<Real, kPlain> load_column(Key key, const Call&
     }
   }
 #pragma unroll
-  for (int j = 0; j < kTile; ++j) column.noise[j] = dimension_part(key, source + j, noise.generation);
+  for (int j = 0; j < kTile; ++j)
+    column.noise[j] = dimension_part(key, source + j, noise.generation);
   return column;
 }
 
@@ -83,18 +88,19 @@ __device__ __forceinline__ void move_to(int64_t problem, Vector& v) {
 
 inline dim3 grid_of(int64_t blocks, int64_t problems) {
   constexpr int64_t kMost = 65535;
-  STD_TORCH_CHECK(blocks < int64_t{1} << 31, "sample_normal: expected less than 2^31 blocks, got ", blocks);
   STD_TORCH_CHECK(
-      problems <= kMost * kMost, "sample_normal: expected less than 2^32 problems, got ", problems);
+      blocks < int64_t{1} << 31, "sample_normal: expected less than 2^31 blocks, got ", blocks);
+  STD_TORCH_CHECK(problems <= kMost * kMost,
+      "sample_normal: expected less than 2^32 problems, got ", problems);
   const int64_t layers = (problems + kMost - 1) / kMost;
-  return dim3(static_cast<unsigned>(blocks), static_cast<unsigned>((problems + layers - 1) / layers),
-      static_cast<unsigned>(layers));
+  return dim3(static_cast<unsigned>(blocks),
+      static_cast<unsigned>((problems + layers - 1) / layers), static_cast<unsigned>(layers));
 }
 
 // x[dimension][sample] of a tile.
-template <typename Real, bool kPlain> __device__ __forceinline__ void sample_tile(const LateKeys& keys,
-    const Noise& noise, const Column<Real, kPlain>& column, const Samples<Real>& samples,
-    Real (&x)[kTile][kTile]) {
+template <typename Real, bool kPlain>
+__device__ __forceinline__ void sample_tile(const LateKeys& keys, const Noise& noise,
+    const Column<Real, kPlain>& column, const Samples<Real>& samples, Real (&x)[kTile][kTile]) {
   Polar<Real> pairs[kTile / 2];
 #pragma unroll
   for (int j = 0; j < kTile; ++j) {
@@ -109,18 +115,20 @@ template <typename Real, bool kPlain> __device__ __forceinline__ void sample_til
       odd = !kPlain && noise.antithetic ? fma(-scale, z.cosine, column.mean[j])
                                         : fma(scale, z.sine, column.mean[j]);
       if (!kPlain) {  // NaN stays
-        even = even < column.low[j] ? column.low[j] : even > column.high[j] ? column.high[j] : even;
+        even = even < column.low[j]    ? column.low[j]
+               : even > column.high[j] ? column.high[j]
+                                       : even;
         odd = odd < column.low[j] ? column.low[j] : odd > column.high[j] ? column.high[j] : odd;
       }
     }
   }
 }
 
-// Streaming stores: lines that leave the cache first leave it in the order of their addresses, nearly.
-// In assembly, for ptxas takes some vectors apart that it sees made of single numbers.
+// Streaming stores: lines that leave the cache first leave it in the order of their addresses,
+// nearly. In assembly, for ptxas takes some vectors apart that it sees made of single numbers.
 __device__ __forceinline__ void store_words(float* to, const Pack<float, 4>& x) {
-  asm volatile("st.global.cs.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x.value[0]), "f"(x.value[1]),
-      "f"(x.value[2]), "f"(x.value[3])
+  asm volatile("st.global.cs.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x.value[0]),
+      "f"(x.value[1]), "f"(x.value[2]), "f"(x.value[3])
       : "memory");
 }
 template <typename T> __device__ __forceinline__ void store_words(T* to, const Pack<T, 4>& x) {
@@ -138,8 +146,8 @@ __device__ __forceinline__ Pack<T, kCount> packed(const Real (&x)[kCount]) {
   return pack;
 }
 
-template <typename T, typename Real>
-__device__ __forceinline__ void store(T* to, const Real (&x)[kTile], int64_t count, bool whole) {
+template <typename T, typename Real> __device__ __forceinline__ void store(
+    T* to, const Real (&x)[kTile], int64_t count, bool whole) {
   const auto pack = packed<T>(x);
   if (whole) {
     store_words(to, pack);
@@ -157,13 +165,14 @@ struct Shape {
   uint32_t group;         // blocks along the fast side that run before those below them
 };
 
-// Threads lie along the samples if kDimFirst, and the table holds dimensions; else they lie along the
-// dimensions, and it holds blocks of samples.
-template <typename T, bool kPlain, bool kDimFirst> __global__ __launch_bounds__(
-    kThreads, kResident<T, kPlain, kDimFirst>) void sample_kernel(Call call, Shape shape, T* out) {
+// Threads lie along the samples if kDimFirst, and the table holds dimensions; else they lie
+// along the dimensions, and it holds blocks of samples.
+template <typename T, bool kPlain, bool kDimFirst> __global__ __launch_bounds__(kThreads,
+    kResident<T, kPlain, kDimFirst>) void sample_kernel(Call call, Shape shape, T* out) {
   using Real = compute_t<T>;
   using OfDimensions = Column<Real, kPlain>;
-  __shared__ alignas(16) std::conditional_t<kDimFirst, OfDimensions, Samples<Real>> table[kMaxEntries];
+  __shared__ alignas(16) std::conditional_t<kDimFirst, OfDimensions, Samples<Real>>
+      table[kMaxEntries];
   __shared__ LateKeys shared_keys;
   const int64_t problem = static_cast<int64_t>(blockIdx.z) * gridDim.y + blockIdx.y;
   Noise& noise = call.noise;
@@ -175,9 +184,11 @@ template <typename T, bool kPlain, bool kDimFirst> __global__ __launch_bounds__(
   const int width = 1 << shape.log_width, height = kThreads >> shape.log_width,
             entries = height * shape.steps;
   uint32_t across = blockIdx.x % shape.across, down = blockIdx.x / shape.across;
-  if constexpr (!kDimFirst) {  // blocks that run side by side shall write few rows where those are long
+  if constexpr (
+      !kDimFirst) {  // blocks that run side by side shall write few rows where those are long
     const uint32_t blocks = shape.group * shape.down, rest = blockIdx.x % blocks,
-                   left = blockIdx.x / blocks * shape.group, group = min(shape.group, shape.across - left);
+                   left = blockIdx.x / blocks * shape.group,
+                   group = min(shape.group, shape.across - left);
     across = left + rest % group;
     down = rest / group;
   }
@@ -187,7 +198,8 @@ template <typename T, bool kPlain, bool kDimFirst> __global__ __launch_bounds__(
   const int64_t first = (kDimFirst ? slow : fast) * kTile, block = kDimFirst ? fast : slow;
   std::conditional_t<kDimFirst, Samples<Real>, OfDimensions> own;
   if constexpr (kDimFirst) {
-    for (int i = threadIdx.x; i < entries && first + i * kTile < noise.dimensions; i += kThreads) {
+    for (int i = threadIdx.x; i < entries && first + i * kTile < noise.dimensions;
+        i += kThreads) {
       table[i] = load_column<Real, kPlain>(key, call, first + i * kTile);
     }
   } else {
@@ -198,11 +210,12 @@ template <typename T, bool kPlain, bool kDimFirst> __global__ __launch_bounds__(
       table[i] = samples_of<Real>(key, noise.generation, noise.shared ? 0 : first, block, i);
     }
   }
-  // By way of shared memory: registers that are loaded stay, while those that are computed ptxas computes
-  // again in every turn of a loop.
+  // By way of shared memory: registers that are loaded stay, while those that are computed
+  // ptxas computes again in every turn of a loop.
   if (threadIdx.x < kLateKeys) shared_keys.word[threadIdx.x] = late_key(key, threadIdx.x);
   __syncthreads();
-  const int64_t row_size = kDimFirst ? noise.samples : noise.dimensions, count = row_size - fast * kTile;
+  const int64_t row_size = kDimFirst ? noise.samples : noise.dimensions,
+                count = row_size - fast * kTile;
   if (count <= 0) return;
 
   const LateKeys keys = shared_keys;

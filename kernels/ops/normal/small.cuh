@@ -1,21 +1,23 @@
-// out = mean + std * z for results that a multiprocessor is done with in a few microseconds: noise that is
-// not antithetic, one problem or many. There the prologue of the general kernels counts: their tables in
-// shared memory and their barriers.
+// out = mean + std * z for results that a multiprocessor is done with in a few microseconds:
+// noise that is not antithetic, one problem or many. There the prologue of the general kernels
+// counts: their tables in shared memory and their barriers.
 //
-// Roofline: the bytes of the result, which fit into the second-level cache; the latency of a thread's few
-// hundred instructions is what is left. 19 instructions a normal, 4.2 of them 32 x 32 -> 64 bit products.
+// Roofline: the bytes of the result, which fit into the second-level cache; the latency of a
+// thread's few hundred instructions is what is left. 19 instructions a normal, 4.2 of them 32 x
+// 32 -> 64 bit products.
 //
-// A thread owns four samples, a block of them, of kRows consecutive dimensions. Neighbours have neighbouring
-// places on the fast side of the layout, blocks of (..., d, N) or dimensions of (..., N, d), then on the slow
-// side, then problems, so that no thread is idle but the last ones.
+// A thread owns four samples, a block of them, of kRows consecutive dimensions. Neighbours have
+// neighbouring places on the fast side of the layout, blocks of (..., d, N) or dimensions of
+// (..., N, d), then on the slow side, then problems, so that no thread is idle but the last
+// ones.
 #pragma once
 
 #include "sample.cuh"
 
 namespace cem_tetris::normal {
 
-// n / divisor for n < 2^31 by a product (T. Granlund, P. Montgomery: Division by invariant integers using
-// multiplication, PLDI 1994).
+// n / divisor for n < 2^31 by a product (T. Granlund, P. Montgomery: Division by invariant
+// integers using multiplication, PLDI 1994).
 struct Divider {
   uint32_t divisor, multiplier, shift;
 
@@ -28,14 +30,16 @@ inline Divider make_divider(uint32_t divisor) {
   uint32_t log = 0;
   while ((uint64_t{1} << log) < divisor) ++log;
   if (log == 0) return {1, 0, 0};
-  return {divisor, static_cast<uint32_t>(((uint64_t{1} << (31 + log)) + divisor - 1) / divisor), log - 1};
+  return {divisor, static_cast<uint32_t>(((uint64_t{1} << (31 + log)) + divisor - 1) / divisor),
+      log - 1};
 }
 
 struct Small {
   Divider of_problem, of_slow;  // threads of a problem, and of a place on its slow side
   uint32_t threads;
-  bool staged;  // a block has whole blocks of samples, and its result goes through shared memory
-  Call call;    // of float
+  bool
+      staged;  // a block has whole blocks of samples, and its result goes through shared memory
+  Call call;   // of float
 };
 
 // The numbers of a problem from a dimension on.
@@ -51,23 +55,27 @@ template <int kRows> __device__ __forceinline__ void load_rows(
 template <typename T, int kCount>
 __device__ __forceinline__ void store_some(T* to, const Pack<T, kCount>& x) {
   if constexpr (kCount == 4 && sizeof(T) == 4) {
-    __stcg(reinterpret_cast<float4*>(to), make_float4(x.value[0], x.value[1], x.value[2], x.value[3]));
+    __stcg(reinterpret_cast<float4*>(to),
+        make_float4(x.value[0], x.value[1], x.value[2], x.value[3]));
   } else {
     *reinterpret_cast<Pack<T, kCount>*>(to) = x;
   }
 }
 
-template <typename T, int kRows, bool kDimFirst> __global__ __launch_bounds__(kThreads) void small_kernel(
-    const __grid_constant__ Small job, T* __restrict__ out) {
+template <typename T, int kRows, bool kDimFirst> __global__ __launch_bounds__(
+    kThreads) void small_kernel(const __grid_constant__ Small job, T* __restrict__ out) {
   wait_for_kernel_before();
   Noise noise = job.call.noise;
-  const uint32_t before = blockIdx.x * blockDim.x, thread = min(before + threadIdx.x, job.threads - 1);
-  const uint32_t problem = job.of_problem.quotient(thread), rest = thread - problem * job.of_problem.divisor;
+  const uint32_t before = blockIdx.x * blockDim.x,
+                 thread = min(before + threadIdx.x, job.threads - 1);
+  const uint32_t problem = job.of_problem.quotient(thread),
+                 rest = thread - problem * job.of_problem.divisor;
   const uint32_t slow = job.of_slow.quotient(rest), fast = rest - slow * job.of_slow.divisor;
   const uint32_t block = kDimFirst ? fast : slow;
   // The last dimensions of (..., d, N) may be written twice, with the same numbers.
-  const int64_t dimension =
-      kDimFirst ? min(slow * int64_t{kRows}, job.call.noise.dimensions - kRows) : fast * int64_t{kRows};
+  const int64_t dimension = kDimFirst
+                                ? min(slow * int64_t{kRows}, job.call.noise.dimensions - kRows)
+                                : fast * int64_t{kRows};
   float means[kRows], stds[kRows];
   load_rows(job.call.mean, problem, dimension, means);
   load_rows(job.call.std, problem, dimension, stds);
@@ -81,7 +89,8 @@ template <typename T, int kRows, bool kDimFirst> __global__ __launch_bounds__(kT
 #pragma unroll
     for (int s = 0; s < kTile; ++s) {
       const Polar<float>& pair = pairs[s / 2];
-      x[s][row] = fmaf(stds[row] * pair.radius, s % 2 == 0 ? pair.cosine : pair.sine, means[row]);
+      x[s][row] =
+          fmaf(stds[row] * pair.radius, s % 2 == 0 ? pair.cosine : pair.sine, means[row]);
     }
   };
   Polar<float> pairs[kTile / 2];
@@ -110,7 +119,8 @@ template <typename T, int kRows, bool kDimFirst> __global__ __launch_bounds__(kT
   clamp(job.call.high, [](float a, float b) { return a > b; });
   const int64_t first = static_cast<int64_t>(block) * kTile;
   if constexpr (kDimFirst) {
-    T* to = out + (problem * job.call.noise.dimensions + dimension) * job.call.noise.samples + first;
+    T* to = out + (problem * job.call.noise.dimensions + dimension) * job.call.noise.samples +
+            first;
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
       const float row[kTile] = {x[0][i], x[1][i], x[2][i], x[3][i]};
@@ -121,11 +131,13 @@ template <typename T, int kRows, bool kDimFirst> __global__ __launch_bounds__(kT
       if (job.staged) {  // its result lies in one piece, which it writes by whole lines
         __shared__ Pack<T, kRows> staged[kTile * kThreads];
         const uint32_t width = job.of_slow.divisor;
-        const uint32_t own = threadIdx.x + job.of_slow.quotient(threadIdx.x) * (kTile - 1) * width;
+        const uint32_t own =
+            threadIdx.x + job.of_slow.quotient(threadIdx.x) * (kTile - 1) * width;
 #pragma unroll
         for (int i = 0; i < kTile; ++i) staged[own + i * width] = packed<T>(x[i]);
         __syncthreads();
-        auto* to = reinterpret_cast<Pack<T, kRows>*>(out) + kTile * static_cast<int64_t>(before);
+        auto* to =
+            reinterpret_cast<Pack<T, kRows>*>(out) + kTile * static_cast<int64_t>(before);
         const uint32_t left = kTile * (job.threads - before);
         Pack<T, kRows> pack[kTile];
 #pragma unroll
@@ -138,10 +150,12 @@ template <typename T, int kRows, bool kDimFirst> __global__ __launch_bounds__(kT
         return;
       }
     }
-    T* to = out + (problem * job.call.noise.samples + first) * job.call.noise.dimensions + dimension;
+    T* to = out + (problem * job.call.noise.samples + first) * job.call.noise.dimensions +
+            dimension;
 #pragma unroll
     for (int i = 0; i < kTile; ++i) {
-      if (first + i < job.call.noise.samples) store_some(to + i * job.call.noise.dimensions, packed<T>(x[i]));
+      if (first + i < job.call.noise.samples)
+        store_some(to + i * job.call.noise.dimensions, packed<T>(x[i]));
     }
   }
 }
