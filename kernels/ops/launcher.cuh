@@ -16,6 +16,9 @@
 
 namespace cem_tetris {
 
+// The dynamic shared memory, in bytes, that a kernel need not ask for.
+constexpr int64_t kPlainMemory = 48 << 10;
+
 // Waits until the kernel before has ended and what it wrote can be read.
 __device__ __forceinline__ void wait_for_kernel_before() {
 #if __CUDA_ARCH__ >= 900
@@ -49,39 +52,42 @@ struct Launcher {
   int multiprocessors;
   cudaStream_t stream;
 
-  template <typename... Parameters, typename... Given>
+  template <typename... Parameters, typename... Arguments>
   void launch(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, int64_t bytes,
-      const Given&... arguments) const {
-    if (bytes > 48 << 10)  // a kernel has to ask for more
-      check(cudaFuncSetAttribute(
-          kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+      const Arguments&... arguments) const {
+    if (bytes > kPlainMemory) give(kernel, bytes);
     kernel<<<blocks, threads, bytes, stream>>>(arguments...);
     check(cudaGetLastError());
   }
-  template <typename... Parameters, typename... Given>
+  template <typename... Parameters, typename... Arguments>
   void launch_early(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, int64_t bytes,
-      const Given&... arguments) const {
+      const Arguments&... arguments) const {
     cudaLaunchAttribute early{};
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     early.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config{
-        blocks, threads, static_cast<size_t>(bytes), stream, &early, kLaunchesEarly};
+    cudaLaunchConfig_t config{blocks, threads, size_t(bytes), stream, &early, kLaunchesEarly};
     check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...));
   }
   void zero(void* memory, int64_t bytes) const {
     check(cudaMemsetAsync(memory, 0, bytes, stream));
   }
-  // The most bytes of shared memory that a block may have.
+  // Returns the most bytes of shared memory that a block may have.
   int block_memory() const {
     int most = 0;
     check(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, index));
     return most;
   }
-  // Whether a kernel may have so much, which it is then given.
+  // Gives a kernel so much dynamic shared memory.
+  template <typename Kernel> void give(Kernel* kernel, int64_t bytes) const {
+    check(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes)));
+  }
+  // Gives it if a block may have so much beside its static shared memory, and returns whether
+  // it may.
   template <typename Kernel> bool gives(Kernel* kernel, int64_t bytes) const {
-    if (bytes > block_memory() - 256) return false;  // what is static is beside it
-    check(cudaFuncSetAttribute(
-        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+    constexpr int kStatic = 256;
+    if (bytes > block_memory() - kStatic) return false;
+    give(kernel, bytes);
     return true;
   }
 };

@@ -66,27 +66,19 @@ struct Grid {
 // The arrays of the dynamic shared memory. The elites are in index order, and a place is a
 // position there.
 template <typename Key> struct Arrays {
-  double* part;           // sums of a tile's residue classes; begins where list_key does
-  Key* list_key;          // by place
-  uint32_t* next;         // by place: the next place of its bin
-  uint32_t* head;         // by bin: the first place, or kNone
-  uint32_t* count;        // by bin: its keys, later the elites in lower bins
-  double* chunk_sum;      // by moment, chunk and dimension
-  double* weight;         // by place
-  double* first_weights;  // by rank
-  uint16_t* index;        // by place: the candidate
+  const Layout& layout;
+  double* part = dynamic_shared();                   // sums of a tile's residue classes
+  Key* list_key = at<Key>(0);                        // by place
+  uint32_t* next = at<uint32_t>(layout.next);        // by place: the next place of its bin
+  uint32_t* head = at<uint32_t>(layout.head);        // by bin: the first place, or kNone
+  uint32_t* count = at<uint32_t>(layout.count);      // by bin: keys, later elites in lower bins
+  double* chunk_sum = at<double>(layout.chunk_sum);  // by moment, chunk and dimension
+  double* weight = at<double>(layout.weight);        // by place
+  double* first_weights = at<double>(layout.first_weights);  // by rank
+  uint16_t* index = at<uint16_t>(layout.index);              // by place: the candidate
 
-  __device__ __forceinline__ explicit Arrays(const Layout& layout) {
-    part = dynamic_shared();
-    char* const memory = reinterpret_cast<char*>(part);
-    list_key = reinterpret_cast<Key*>(memory);
-    next = reinterpret_cast<uint32_t*>(memory + layout.next);
-    head = reinterpret_cast<uint32_t*>(memory + layout.head);
-    count = reinterpret_cast<uint32_t*>(memory + layout.count);
-    chunk_sum = reinterpret_cast<double*>(memory + layout.chunk_sum);
-    weight = reinterpret_cast<double*>(memory + layout.weight);
-    first_weights = reinterpret_cast<double*>(memory + layout.first_weights);
-    index = reinterpret_cast<uint16_t*>(memory + layout.index);
+  template <typename Number> CEM_TETRIS_DEVICE_FUNCTION Number* at(int begin) const {
+    return reinterpret_cast<Number*>(reinterpret_cast<char*>(part) + begin);
   }
 };
 
@@ -110,32 +102,30 @@ template <typename Key, typename T> struct SingleShared {
   int best;  // the candidate with the least key, the first one of equals
 };
 
-__device__ __forceinline__ int bit_length(uint32_t x) {
-  return 32 - __clz(static_cast<int>(x));
-}
-__device__ __forceinline__ int bit_length(uint64_t x) {
-  const uint32_t high = static_cast<uint32_t>(x >> 32);
-  return high != 0 ? 32 + bit_length(high) : bit_length(static_cast<uint32_t>(x));
+CEM_TETRIS_DEVICE_FUNCTION int bit_length(uint32_t x) { return 32 - __clz(int(x)); }
+CEM_TETRIS_DEVICE_FUNCTION int bit_length(uint64_t x) {
+  uint32_t high = uint32_t(x >> 32);
+  return high != 0 ? 32 + bit_length(high) : bit_length(uint32_t(x));
 }
 
 // Calls use(item, place) for the candidates of the block that fulfil a predicate; `place`
 // counts them in index order. `before` has room for a number a warp. All threads call it: it
 // has a barrier.
 template <int kItems, typename Predicate, typename Use>
-__device__ __forceinline__ void in_index_order(
+CEM_TETRIS_DEVICE_FUNCTION void in_index_order(
     int (&before)[kMaxWarps], const Predicate& predicate, const Use& use) {
-  const int lane = threadIdx.x % kWarp;
-  const int warp = threadIdx.x / kWarp;
+  int lane = threadIdx.x % kWarp;
+  int warp = threadIdx.x / kWarp;
   int place = 0;
-#pragma unroll
+  CEM_TETRIS_UNROLL
   for (int item = 0; item < kItems; ++item)
     place += __popc(__ballot_sync(kAll, predicate(item)));
   if (lane == 0) before[warp] = place;
   __syncthreads();
   place = warp_sum(lane < warp ? before[lane] : 0);
-#pragma unroll
+  CEM_TETRIS_UNROLL
   for (int item = 0; item < kItems; ++item) {
-    const unsigned fulfilling = __ballot_sync(kAll, predicate(item));
+    unsigned fulfilling = __ballot_sync(kAll, predicate(item));
     if (fulfilling >> lane & 1) use(item, place + __popc(fulfilling & ((1u << lane) - 1)));
     place += __popc(fulfilling);
   }
@@ -150,7 +140,7 @@ __device__ __noinline__ double key_value(Number type, Key key, bool maximize) {
 
 // Hides from the compiler that a number is known: it would compute what follows from it before
 // a loop, and keep the results in registers that the loop needs.
-__device__ __forceinline__ int hidden(int x) {
+CEM_TETRIS_DEVICE_FUNCTION int hidden(int x) {
   asm volatile("" : "+r"(x));
   return x;
 }
@@ -159,27 +149,27 @@ __device__ __forceinline__ int hidden(int x) {
 // the best. The class has the places from `first` on, up to `end`; rows of candidates are
 // `stride` apart; `weight` is null where all are 1. Of few elites the thread has a quad: four
 // classes of one elite each.
-template <typename T> __device__ __forceinline__ Moments residue_moments(const T* rows,
+template <typename T> CEM_TETRIS_DEVICE_FUNCTION Moments residue_moments(const T* rows,
     int stride, T best, int first, int end, bool few, const uint16_t* index,
     const double* weight) {
   constexpr int kAtOnce = kResidues / kQuads;  // loads in flight: none waits for a comparison
-  const int step = few ? kQuads : kResidues;
+  int step = few ? kQuads : kResidues;
   Moments sums{0.0, 0.0};
 #pragma unroll 1
   for (; first < end; first += kAtOnce * step) {
     T value[kAtOnce];
     double weighted[kAtOnce];
     double square[kAtOnce];
-#pragma unroll
+    CEM_TETRIS_UNROLL
     for (int u = 0; u < kAtOnce; ++u) {
-      const int place = min(first + u * step, end - 1);
-      value[u] = rows[static_cast<int64_t>(index[place]) * stride];
+      int place = min(first + u * step, end - 1);
+      value[u] = rows[int64_t(index[place]) * stride];
     }
-#pragma unroll
+    CEM_TETRIS_UNROLL
     for (int u = 0; u < kAtOnce; ++u) {
-      const int place = first + u * step;
-      const double x = place < end ? double(value[u]) - double(best) : 0.0;
-      weighted[u] = weight != nullptr ? weight[min(place, end - 1)] * x : x;
+      int place = first + u * step;
+      double x = place < end ? double(value[u]) - double(best) : 0.0;
+      weighted[u] = weight ? weight[min(place, end - 1)] * x : x;
       square[u] = weighted[u] * x;
     }
     if (few) {  // four sums, which begin at 0, then the tree's steps r += r + 16, r += r + 8
@@ -187,7 +177,7 @@ template <typename T> __device__ __forceinline__ Moments residue_moments(const T
                   ((0.0 + weighted[1]) + (0.0 + weighted[3])),
           ((0.0 + square[0]) + (0.0 + square[2])) + ((0.0 + square[1]) + (0.0 + square[3]))};
     }
-#pragma unroll
+    CEM_TETRIS_UNROLL
     for (int u = 0; u < kAtOnce; ++u) {
       sums.first += weighted[u];
       sums.second += square[u];
@@ -199,19 +189,19 @@ template <typename T> __device__ __forceinline__ Moments residue_moments(const T
 // The first steps of the tree over a chunk's residue classes, r += r + 16 and r += r + 8, for
 // class r: its sum becomes that of the quad. Rows of sums are `stride` apart; there are `rows`
 // of them.
-__device__ __forceinline__ void add_quad(double* sum, int stride, int r, int rows) {
-  const auto row = [&](int offset) { return r + offset < rows ? sum[offset * stride] : 0.0; };
+CEM_TETRIS_DEVICE_FUNCTION void add_quad(double* sum, int stride, int r, int rows) {
+  auto row = [&](int offset) { return r + offset < rows ? sum[offset * stride] : 0.0; };
   sum[0] = (row(0) + row(16)) + (row(8) + row(24));
 }
 
 // The last steps of that tree, r += r + 4, 2, 1, over the sums of the quads.
-__device__ __forceinline__ double quads_sum(const double* row, int stride) {
+CEM_TETRIS_DEVICE_FUNCTION double quads_sum(const double* row, int stride) {
   double sum[kQuads];
-#pragma unroll
+  CEM_TETRIS_UNROLL
   for (int r = 0; r < kQuads; ++r) sum[r] = row[r * stride];
-#pragma unroll
+  CEM_TETRIS_UNROLL
   for (int step = kQuads / 2; step > 0; step /= 2) {
-#pragma unroll
+    CEM_TETRIS_UNROLL
     for (int r = 0; r < step; ++r) sum[r] += sum[r + step];
   }
   return sum[0];
@@ -228,26 +218,26 @@ template <typename Key, typename T, int kItems> struct SingleBlock {
   const Arrays<Key> arrays;
   const Settings& settings = job.settings;
 
-  const int thread = threadIdx.x;
-  const int threads = blockDim.x;
-  const int lane = thread % kWarp;
-  const int warp = thread / kWarp;
-  const int warps = threads / kWarp;
+  int thread = threadIdx.x;
+  int threads = blockDim.x;
+  int lane = thread % kWarp;
+  int warp = thread / kWarp;
+  int warps = threads / kWarp;
 
-  const int population = static_cast<int>(settings.population);
-  const int wanted = static_cast<int>(settings.elites);
-  const int dimensions = static_cast<int>(settings.dimensions);
+  int population = int(settings.population);
+  int wanted = int(settings.elites);
+  int dimensions = int(settings.dimensions);
   int64_t problem = 0;
   int block = blockIdx.x;   // of the problem's
   int64_t first_candidate;  // of the problem
-  const bool weighted = job.weights != nullptr;
+  bool weighted = job.weights;
   bool records;  // whether this block writes the record and the elites
   bool ranks;    // whether this block needs the elites' ranks
   int64_t generation;
   double best_known;  // the best fitness of earlier generations
 
   // A warp has candidates in a row, a lane every 32nd of them, from `origin` on.
-  const int origin = warp * kItems * kWarp + lane;
+  int origin = warp * kItems * kWarp + lane;
   Key (&key)
       [kItems];  // outside: otherwise all of this is in memory until the loops over it are unrolled
   Key least = kFailed;  // of all keys
@@ -257,9 +247,9 @@ template <typename Key, typename T, int kItems> struct SingleBlock {
   int bound;            // candidates with the key `limit` and an index below it are elites
 
   // A thread has one number of a tile's marginals: that of a row and of a dimension.
-  const int width = 1 << grid.log_width;
-  const int slot = thread >> grid.log_width;
-  const int own = thread & (width - 1);
+  int width = 1 << grid.log_width;
+  int slot = thread >> grid.log_width;
+  int own = thread & (width - 1);
   T old{};
   T floor{};
   T best_value{};  // of the generation's best candidate in that dimension
@@ -267,59 +257,59 @@ template <typename Key, typename T, int kItems> struct SingleBlock {
   double total,
       squares;  // of the elites' weights, and of their squares; lane 0 of the last warp's count
 
-  __device__ __forceinline__ SingleBlock(
+  CEM_TETRIS_DEVICE_FUNCTION SingleBlock(
       const Job& job, const Grid& grid, SingleShared<Key, T>& shared, Key (&key)[kItems])
-      : job(job), grid(grid), shared(shared), key(key), arrays(grid.layout) {
+      : job(job), grid(grid), shared(shared), key(key), arrays{grid.layout} {
     if (settings.problems > 1) {  // a division takes long
       problem = grid.blocks == 1 ? blockIdx.x : blockIdx.x / grid.blocks;
-      block = static_cast<int>(blockIdx.x - problem * grid.blocks);
+      block = int(blockIdx.x - problem * grid.blocks);
     }
     first_candidate = problem * population;
     records = block == grid.record_block;
     ranks = weighted || (settings.ranked && records);
   }
 
-  __device__ __forceinline__ int candidate(int item) const { return origin + item * kWarp; }
-  __device__ __forceinline__ bool exists(int item) const {
+  CEM_TETRIS_DEVICE_FUNCTION int candidate(int item) const { return origin + item * kWarp; }
+  CEM_TETRIS_DEVICE_FUNCTION bool exists(int item) const {
     return candidate(item) < population;
   }
 
   // Whether a candidate is an elite, once the limit is known.
-  __device__ __forceinline__ bool is_elite(int item) const {
-    const int i = candidate(item);
+  CEM_TETRIS_DEVICE_FUNCTION bool is_elite(int item) const {
+    int i = candidate(item);
     return i < population && (key[item] < limit || (key[item] == limit && i < bound));
   }
 
-  __device__ __forceinline__ void load_keys() {
+  CEM_TETRIS_DEVICE_FUNCTION void load_keys() {
     visit<Key>(job.fitness_type, [&](auto type) {
-#pragma unroll
+      CEM_TETRIS_UNROLL
       for (int item = 0; item < kItems; ++item) {
-        const int i = candidate(item);
-        key[item] = i < population ? static_cast<Key>(type.key(
-                                         load<decltype(type)>(job.fitness, first_candidate + i),
-                                         settings.maximize))
-                                   : kFailed;
+        int i = candidate(item);
+        key[item] = i < population
+                        ? Key(type.key(load<decltype(type)>(job.fitness, first_candidate + i),
+                              settings.maximize))
+                        : kFailed;
       }
     });
   }
 
-  __device__ __forceinline__ void load_marginals(int tile) {
-    const int column = tile * width + own;
+  CEM_TETRIS_DEVICE_FUNCTION void load_marginals(int tile) {
+    int column = tile * width + own;
     if (slot >= kRows || column >= dimensions) return;
-    const int64_t row = problem * kRows + slot;
+    int64_t row = problem * kRows + slot;
     old = static_cast<const T*>(job.distribution)[row * dimensions + column];
-    if (slot == 0 && job.floors != nullptr) {
+    if (slot == 0 && job.floors) {
       floor = static_cast<const T*>(job.floors)[problem * settings.floor_stride + column];
     }
   }
 
-  __device__ __forceinline__ void keep_marginals() {
+  CEM_TETRIS_DEVICE_FUNCTION void keep_marginals() {
     if (slot < kRows) shared.old[slot][own] = old;
     if (slot == 0) shared.floor[own] = floor;
   }
 
   // Requests, while the fitness is on its way, what does not depend on it.
-  __device__ __forceinline__ void prepare() {
+  CEM_TETRIS_DEVICE_FUNCTION void prepare() {
     generation = *job.generation;
     best_known = job.record[problem * kFigures + kBestFitness];
     load_marginals(block);
@@ -335,13 +325,13 @@ template <typename Key, typename T, int kItems> struct SingleBlock {
 
   // Finds the least key, the greatest one that did not fail (`limit`), and how many did not
   // fail.
-  __device__ __forceinline__ void find_range() {
-#pragma unroll
+  CEM_TETRIS_DEVICE_FUNCTION void find_range() {
+    CEM_TETRIS_UNROLL
     for (int item = 0; item < kItems; ++item) {
-      const bool good = exists(item) && !(job.can_fail() && key[item] == kFailed);
+      bool good = exists(item) && !(job.can_fail() && key[item] == kFailed);
       least = min(least, key[item]);
       limit = max(limit, good ? key[item] : Key(0));
-      passed += good ? 1 : 0;
+      passed += good;
     }
     least = warp_min(least);
     limit = warp_max(limit);
@@ -363,10 +353,10 @@ template <typename Key, typename T, int kItems> struct SingleBlock {
 
   // Returns how many keys are in the bins below the thread's own, and sets those within it,
   // which becomes empty.
-  __device__ __forceinline__ int take_bin(int& within) {
-    within = thread < grid.bins ? static_cast<int>(arrays.count[thread]) : 0;
+  CEM_TETRIS_DEVICE_FUNCTION int take_bin(int& within) {
+    within = thread < grid.bins ? int(arrays.count[thread]) : 0;
     if (within != 0) arrays.count[thread] = 0;
-    const int up_to = warp_scan(within, lane);
+    int up_to = warp_scan(within, lane);
     if (lane == kWarp - 1) shared.before[warp] = up_to;
     __syncthreads();
     return up_to - within + warp_sum(lane < warp ? shared.before[lane] : 0);
@@ -374,32 +364,32 @@ template <typename Key, typename T, int kItems> struct SingleBlock {
 
   // Sets the key of the last elite and the bound of indices, by a radix search: the keys of a
   // range are counted in bins, and the bin of the last elite is the next range.
-  __device__ __forceinline__ void find_limit() {
+  CEM_TETRIS_DEVICE_FUNCTION void find_limit() {
     bound = population;
     if (passed <= wanted) return;
     Key low = least;
     int needed = wanted;  // elites of the range
     int shift = 0;
     do {
-      const Key range = limit - low;
+      Key range = limit - low;
       shift = max(0, bit_length(range) - grid.log_bins);
-#pragma unroll
+      CEM_TETRIS_UNROLL
       for (int item = 0; item < kItems; ++item) {
-        const Key above = key[item] - low;
+        Key above = key[item] - low;
         if (above <= range && exists(item)) atomicAdd(&arrays.count[above >> shift], 1u);
       }
       __syncthreads();
       int within = 0;
-      const int below = take_bin(within);
+      int below = take_bin(within);
       if (below < needed && needed <= below + within) {
         shared.bin = thread;
         shared.below = below;
         shared.within = within;
       }
       __syncthreads();
-      low += static_cast<Key>(shared.bin) << shift;
-      const Key bin_range = (Key(1) << shift) - 1;
-      limit = low + min(static_cast<Key>(limit - low), bin_range);
+      low += Key(shared.bin) << shift;
+      Key bin_range = (Key(1) << shift) - 1;
+      limit = low + min(Key(limit - low), bin_range);
       needed -= shared.below;
     } while (shared.within != needed && shift != 0);
     if (shared.within == needed) return;
@@ -414,13 +404,13 @@ template <typename Key, typename T, int kItems> struct SingleBlock {
   }
 
   // Lists the elites in index order, and finds the best candidate and each warp's worst key.
-  __device__ __forceinline__ void list_elites() {
+  CEM_TETRIS_DEVICE_FUNCTION void list_elites() {
     Key worst = 0;
     in_index_order<kItems>(
         shared.before, [&](int item) { return is_elite(item); },
         [&](int item, int place) {
-          const int i = candidate(item);
-          arrays.index[place] = static_cast<uint16_t>(i);
+          int i = candidate(item);
+          arrays.index[place] = uint16_t(i);
           if (ranks) arrays.list_key[place] = key[item];
           worst = max(worst, key[item]);
           if (key[item] == least) atomicMin(&shared.best, i);
@@ -432,34 +422,34 @@ template <typename Key, typename T, int kItems> struct SingleBlock {
     __syncthreads();
   }
 
-  __device__ __forceinline__ void load_best(int tile) {
-    const int64_t best = usable > 0 ? shared.best : 0;
-    const int column = min(tile * width + own, dimensions - 1);
+  CEM_TETRIS_DEVICE_FUNCTION void load_best(int tile) {
+    int64_t best = usable > 0 ? shared.best : 0;
+    int column = min(tile * width + own, dimensions - 1);
     best_value =
         static_cast<const T*>(job.candidates)[(first_candidate + best) * dimensions + column];
   }
 
   // Finds the ranks of the elites, by key and then by place: the elites in lower bins of keys,
   // and in the same bin those before. Writes weights by place, and the elites by rank.
-  __device__ __forceinline__ void rank_elites() {
-    const int shift = max(0, bit_length(static_cast<Key>(limit - least)) - grid.log_bins);
-    const auto bin_of = [&](Key key) { return static_cast<int>((key - least) >> shift); };
+  CEM_TETRIS_DEVICE_FUNCTION void rank_elites() {
+    int shift = max(0, bit_length(Key(limit - least)) - grid.log_bins);
+    auto bin_of = [&](Key key) { return int((key - least) >> shift); };
 #pragma unroll 1
     for (int place = thread; place < usable; place += threads) {
-      const int bin = bin_of(arrays.list_key[place]);
-      arrays.next[place] = atomicExch(&arrays.head[bin], static_cast<uint32_t>(place));
+      int bin = bin_of(arrays.list_key[place]);
+      arrays.next[place] = atomicExch(&arrays.head[bin], uint32_t(place));
       atomicAdd(&arrays.count[bin], 1u);
     }
     __syncthreads();
     int within = 0;
-    const int below = take_bin(within);
-    if (thread < grid.bins) arrays.count[thread] = static_cast<uint32_t>(below);
+    int below = take_bin(within);
+    if (thread < grid.bins) arrays.count[thread] = uint32_t(below);
     __syncthreads();
 #pragma unroll 1
     for (int place = thread; place < usable; place += threads) {
-      const Key own_key = arrays.list_key[place];
-      const int bin = bin_of(own_key);
-      int rank = static_cast<int>(arrays.count[bin]);
+      Key own_key = arrays.list_key[place];
+      int bin = bin_of(own_key);
+      int rank = int(arrays.count[bin]);
 #pragma unroll 1
       for (uint32_t other = arrays.head[bin]; other != kNone; other = arrays.next[other]) {
         rank += arrays.list_key[other] < own_key ||
@@ -478,7 +468,7 @@ template <typename Key, typename T, int kItems> struct SingleBlock {
 
   // Writes the elites that have no ranks, and behind all elites the first candidates that
   // failed.
-  __device__ __forceinline__ void write_elites() {
+  CEM_TETRIS_DEVICE_FUNCTION void write_elites() {
     if (!settings.ranked) {
       for (int place = thread; place < usable; place += threads)
         job.elites[problem * wanted + place] = arrays.index[place];
@@ -495,10 +485,10 @@ template <typename Key, typename T, int kItems> struct SingleBlock {
 
   // Adds up the fitness of the elites, a warp a chunk, and writes the record. Warp 0 is the
   // last to get a chunk, because it finishes the tiles.
-  __device__ __forceinline__ void write_record_of_problem(int chunks) {
+  CEM_TETRIS_DEVICE_FUNCTION void write_record_of_problem(int chunks) {
     double sum = 0.0;
     for (int chunk = warp == 0 ? warps - 1 : warp - 1; chunk < chunks; chunk += warps) {
-      const int end = min(usable, (chunk + 1) * kChunk);
+      int end = min(usable, (chunk + 1) * kChunk);
       sum = 0.0;
 #pragma unroll 1
       for (int place = chunk * kChunk + lane; place < end; place += kWarp) {
@@ -510,9 +500,9 @@ template <typename Key, typename T, int kItems> struct SingleBlock {
     if (chunks > 1) __syncthreads();
     if (warp != 1) return;
     if (chunks > 1) sum = warp_fold(lane < chunks ? shared.fitness[lane] : 0.0);
-    const Key worst = warp_max(lane < warps ? shared.greatest[lane] : Key(0));
+    Key worst = warp_max(lane < warps ? shared.greatest[lane] : Key(0));
     if (lane == 0) {
-      const bool any = usable > 0;
+      bool any = usable > 0;
       write_record(job, problem, usable,
           any ? key_value(job.fitness_type, least, settings.maximize) : 0.0, sum,
           any ? key_value(job.fitness_type, worst, settings.maximize) : 0.0, generation);
@@ -521,15 +511,15 @@ template <typename Key, typename T, int kItems> struct SingleBlock {
 
   // Adds up the weights of the elites, and their squares, in the order of ranks: a warp a
   // chunk, then all warps the chunks' sums. Lane 0 of the last warp has both.
-  __device__ __forceinline__ void sum_weights(int chunks) {
-    total = squares = static_cast<double>(usable);
+  CEM_TETRIS_DEVICE_FUNCTION void sum_weights(int chunks) {
+    total = squares = double(usable);
     if (!weighted) return;
     for (int chunk = warps - 1 - warp; chunk < chunks; chunk += warps) {
-      const int end = min(usable, (chunk + 1) * kChunk);
+      int end = min(usable, (chunk + 1) * kChunk);
       total = squares = 0.0;
 #pragma unroll 1
       for (int rank = chunk * kChunk + lane; rank < end; rank += kWarp) {
-        const double w = job.weights[rank];
+        double w = job.weights[rank];
         total += w;
         squares += w * w;
       }
@@ -548,21 +538,21 @@ template <typename Key, typename T, int kItems> struct SingleBlock {
   }
 
   // Shares what the marginals of all dimensions need. The last two warps share the work.
-  __device__ __forceinline__ void share_scalars() {
+  CEM_TETRIS_DEVICE_FUNCTION void share_scalars() {
     if (warp == warps - 1 && lane == 0) {
       shared.extra_variance = extra_variance;
       shared.weight = make_weight(settings, total, squares);
       shared.newest = newest_share(settings, generation);
     }
     if (warp == warps - 2 && lane == 0) {
-      const double best_fitness = key_value(job.fitness_type, least, settings.maximize);
+      double best_fitness = key_value(job.fitness_type, least, settings.maximize);
       shared.better = is_better(best_fitness, best_known, settings.maximize);
     }
   }
 
   // Updates the marginals of a tile. All threads call it, after share_scalars().
-  __device__ __forceinline__ void update_tile(int tile) {
-    const TileThread mine(*this, tile);
+  CEM_TETRIS_DEVICE_FUNCTION void update_tile(int tile) {
+    const TileThread mine{*this, tile};
     if (tile != block) {
       load_marginals(tile);
       keep_marginals();
@@ -581,54 +571,42 @@ template <typename Key, typename T, int kItems> struct SingleBlock {
   // What a thread knows of a tile, hidden from the compiler: otherwise too few registers are
   // left for the loads.
   struct TileThread {
+    const SingleBlock& block;
+    int tile;
+    const Grid& grid = block.grid;
     int thread = hidden(threadIdx.x);
     int lane = thread % kWarp;
     int warp = thread / kWarp;
-    int usable, chunks;
-    int dimensions;
-    int slots;     // rows of threads: a thread works for a dimension of the tile
-    int slot;      // the thread's row
-    int own;       // the thread's dimension
-    bool few;      // then a row is for a quad, otherwise for a residue class
-    int log_rows;  // of a chunk: 8 quads or 32 residue classes
-    int units;     // chunks at once
-    int64_t problem;
-    const T* candidates;
-    int left;    // the tile's first dimension
-    int column;  // the thread's dimension, or the last one
-
-    __device__ __forceinline__ TileThread(const SingleBlock& block, int tile) {
-      const Grid& grid = block.grid;
-      usable = hidden(block.usable);
-      chunks = (usable + kChunk - 1) / kChunk;
-      dimensions = hidden(static_cast<int>(block.settings.dimensions));
-      slots = block.threads >> grid.log_width;
-      slot = thread >> grid.log_width;
-      own = thread & (block.width - 1);
-      few = block.settings.elites <= kFew;
-      log_rows = few ? 3 : 5;
-      units = max(1, slots >> log_rows);
-      problem = grid.blocks == 1 ? hidden(blockIdx.x)
-                                 : hidden(static_cast<int>(blockIdx.x) / grid.blocks);
-      candidates =
-          static_cast<const T*>(block.job.candidates) + problem * block.population * dimensions;
-      left = tile * block.width;
-      column = min(left + own, dimensions - 1);
-    }
+    int usable = hidden(block.usable);
+    int chunks = (usable + kChunk - 1) / kChunk;
+    int dimensions = hidden(int(block.settings.dimensions));
+    int slots = block.threads >> grid.log_width;  // rows of threads
+    int slot = thread >> grid.log_width;          // the thread's row
+    int own = thread & (block.width - 1);         // the thread's dimension
+    bool few =
+        block.settings.elites <= kFew;      // then a row is a quad, otherwise a residue class
+    int log_rows = few ? 3 : 5;             // of a chunk: 8 quads or 32 residue classes
+    int units = max(1, slots >> log_rows);  // chunks at once
+    int64_t problem =
+        grid.blocks == 1 ? hidden(blockIdx.x) : hidden(int(blockIdx.x) / grid.blocks);
+    const T* candidates =
+        static_cast<const T*>(block.job.candidates) + problem * block.population * dimensions;
+    int left = tile * block.width;                 // the tile's first dimension
+    int column = min(left + own, dimensions - 1);  // the thread's dimension, or the last one
   };
 
   // Adds up as many chunks at once as there are threads for: their residue classes, then the
   // tree. Of several chunks the sums go to chunk_sum; of one, those of the quads stay in
   // `part`.
-  __device__ __forceinline__ void sum_chunks(const TileThread& mine, int first_chunk) {
-    double* const second = arrays.part + grid.layout.moment_stride;
+  CEM_TETRIS_DEVICE_FUNCTION void sum_chunks(const TileThread& mine, int first_chunk) {
+    double* second = arrays.part + grid.layout.moment_stride;
 #pragma unroll 1
     for (int row = mine.slot; row < mine.units << mine.log_rows; row += mine.slots) {
-      const int begin = (first_chunk + (row >> mine.log_rows)) * kChunk;
-      const int place = begin + (row & ((1 << mine.log_rows) - 1));
+      int begin = (first_chunk + (row >> mine.log_rows)) * kChunk;
+      int place = begin + (row & ((1 << mine.log_rows) - 1));
       if (place >= mine.usable && !mine.few) continue;
-      const Moments sums = residue_moments(mine.candidates + mine.column, mine.dimensions,
-          best_value, place, min(mine.usable, begin + kChunk), mine.few, arrays.index,
+      Moments sums = residue_moments(mine.candidates + mine.column, mine.dimensions, best_value,
+          place, min(mine.usable, begin + kChunk), mine.few, arrays.index,
           weighted ? arrays.weight : nullptr);
       arrays.part[row * width + mine.own] = sums.first;
       second[row * width + mine.own] = sums.second;
@@ -637,20 +615,20 @@ template <typename Key, typename T, int kItems> struct SingleBlock {
     if (!mine.few) {
 #pragma unroll 1
       for (int quad = mine.slot; quad < mine.units * kQuads; quad += mine.slots) {
-        const int unit = quad / kQuads;
-        const int r = quad % kQuads;
-        const int rows = mine.usable - (first_chunk + unit) * kChunk;
-        double* const sum = arrays.part + (unit * kResidues + r) * width + mine.own;
+        int unit = quad / kQuads;
+        int r = quad % kQuads;
+        int rows = mine.usable - (first_chunk + unit) * kChunk;
+        double* sum = arrays.part + (unit * kResidues + r) * width + mine.own;
         add_quad(sum, width, r, rows);
         add_quad(sum + grid.layout.moment_stride, width, r, rows);
       }
       __syncthreads();
     }
     if (mine.chunks > 1) {
-      const int chunk = first_chunk + mine.slot;
+      int chunk = first_chunk + mine.slot;
       if (mine.slot < mine.units && chunk < mine.chunks) {
-        const double* const quads = arrays.part + mine.slot * kResidues * width + mine.own;
-        double* const to = arrays.chunk_sum + chunk * width + mine.own;
+        const double* quads = arrays.part + mine.slot * kResidues * width + mine.own;
+        double* to = arrays.chunk_sum + chunk * width + mine.own;
         to[0] = quads_sum(quads, width);
         to[grid.chunks * width] = quads_sum(quads + grid.layout.moment_stride, width);
       }
@@ -660,30 +638,29 @@ template <typename Key, typename T, int kItems> struct SingleBlock {
 
   // Adds up the chunks' sums, which then lie where those of chunk 0 did. A warp has a moment of
   // a dimension, a lane a chunk.
-  __device__ __forceinline__ void fold_chunks(const TileThread& mine) {
+  CEM_TETRIS_DEVICE_FUNCTION void fold_chunks(const TileThread& mine) {
     for (int j = mine.warp; j < 2 * width; j += warps) {
-      double* const sums = arrays.chunk_sum + (j < width ? j : j - width + grid.chunks * width);
-      const double sum = warp_fold(mine.lane < mine.chunks ? sums[mine.lane * width] : 0.0);
+      double* sums = arrays.chunk_sum + (j < width ? j : j - width + grid.chunks * width);
+      double sum = warp_fold(mine.lane < mine.chunks ? sums[mine.lane * width] : 0.0);
       if (mine.lane == 0) *sums = sum;
     }
     __syncthreads();
   }
 
   // Writes the new marginals, a thread a dimension.
-  __device__ __forceinline__ void write_marginals(const TileThread& mine) {
-    const int thread = mine.thread;
+  CEM_TETRIS_DEVICE_FUNCTION void write_marginals(const TileThread& mine) {
+    int thread = mine.thread;
     if (thread >= width || mine.left + thread >= mine.dimensions) return;
-    const int64_t place = mine.problem * kRows * mine.dimensions + mine.left + thread;
+    int64_t place = mine.problem * kRows * mine.dimensions + mine.left + thread;
     T old[kRows];
-#pragma unroll
+    CEM_TETRIS_UNROLL
     for (int row = 0; row < kRows; ++row) old[row] = shared.old[row][thread];
-    const double* const first = arrays.part + thread;
-    const double* const chunk_sum = arrays.chunk_sum + thread;
-    const Moments sums = mine.chunks > 1
-                             ? Moments{chunk_sum[0], chunk_sum[grid.chunks * width]}
-                             : Moments{quads_sum(first, width),
-                                   quads_sum(first + grid.layout.moment_stride, width)};
-    const double least_std = job.floors != nullptr ? double(shared.floor[thread]) : -HUGE_VAL;
+    const double* first = arrays.part + thread;
+    const double* chunk_sum = arrays.chunk_sum + thread;
+    Moments sums = mine.chunks > 1 ? Moments{chunk_sum[0], chunk_sum[grid.chunks * width]}
+                                   : Moments{quads_sum(first, width),
+                                         quads_sum(first + grid.layout.moment_stride, width)};
+    double least_std = job.floors ? double(shared.floor[thread]) : -HUGE_VAL;
     write_marginal(job, place, mine.usable > 0, shared.weight, sums, best_value, shared.better,
         old, shared.extra_variance, least_std, shared.newest);
   }
@@ -701,10 +678,10 @@ template <typename Key, typename T, int kItems> __global__ void __launch_bounds_
   block.find_range();
   block.find_limit();
   block.list_elites();
-  const bool has_tile = block.block < grid.tiles;
+  bool has_tile = block.block < grid.tiles;
   if (has_tile) block.load_best(block.block);
   if (block.ranks) block.rank_elites();
-  const int chunks = (block.usable + kChunk - 1) / kChunk;
+  int chunks = (block.usable + kChunk - 1) / kChunk;
   if (block.records) {
     block.write_elites();
     block.write_record_of_problem(chunks);
@@ -722,48 +699,48 @@ template <typename Key, typename T, int kItems> __global__ void __launch_bounds_
 template <typename Key, typename T, typename Launcher>
 void launch_single(const Launcher& device, const Job& job) {
   const Settings& settings = job.settings;
-  const int64_t problems = settings.problems;
-  const int64_t population = settings.population;
-  const int64_t elites = settings.elites;
-  const int64_t dimensions = settings.dimensions;
+  int64_t problems = settings.problems;
+  int64_t population = settings.population;
+  int64_t elites = settings.elites;
+  int64_t dimensions = settings.dimensions;
   STD_TORCH_CHECK(dimensions < int64_t{1} << 30, "cem_update: expected fewer dimensions");
 
-  const int64_t full = 2 * device.multiprocessors;  // blocks
-  const bool is_narrow = elites > kChunk && problems * divide_up(dimensions, kMinWidth) <= full;
-  const int64_t tiles = divide_up(dimensions, is_narrow ? kMinWidth : kMaxWidth);
-  const int64_t tile_blocks = std::max<int64_t>(1, std::min(tiles, full / problems));
-  const bool separate = problems * (tile_blocks + 1) <= full;  // the record then costs no time
-  const bool ranks = settings.ranked || job.weights != nullptr;
+  int64_t full = 2 * device.multiprocessors;  // blocks
+  bool is_narrow = elites > kChunk && problems * divide_up(dimensions, kMinWidth) <= full;
+  int64_t tiles = divide_up(dimensions, is_narrow ? kMinWidth : kMaxWidth);
+  int64_t tile_blocks = std::max<int64_t>(1, std::min(tiles, full / problems));
+  bool separate = problems * (tile_blocks + 1) <= full;  // the record then costs no time
+  bool ranks = settings.ranked || job.weights;
 
   auto* kernel = single_kernel<Key, T, 16>;
   int64_t threads = kThreads;
   if (population <= 4 * kThreads) {
-    const int items = population <= kThreads ? 1 : 4;
+    int items = population <= kThreads ? 1 : 4;
     kernel = items == 1 ? single_kernel<Key, T, 1> : single_kernel<Key, T, 4>;
-    const int64_t least = problems * tile_blocks <= full ? 256 : 128;
+    int64_t least = problems * tile_blocks <= full ? 256 : 128;
     threads = std::max(least, divide_up(population, items * kWarp) * kWarp);
   }
 
   Grid grid{};
-  grid.tiles = static_cast<int>(tiles);
+  grid.tiles = int(tiles);
   grid.log_width = is_narrow ? 3 : 5;
-  grid.blocks = static_cast<int>(tile_blocks + (separate ? 1 : 0));
-  grid.record_block = static_cast<int>(separate ? tile_blocks : 0);
-  grid.chunks = static_cast<int>(divide_up(elites, kChunk));
+  grid.blocks = int(tile_blocks + (separate ? 1 : 0));
+  grid.record_block = int(separate ? tile_blocks : 0);
+  grid.chunks = int(divide_up(elites, kChunk));
   grid.log_bins = 5;
   while (2 << grid.log_bins <= std::min<int64_t>(threads, kMaxBins)) ++grid.log_bins;
   grid.bins = 1 << grid.log_bins;
 
-  const int64_t width = int64_t{1} << grid.log_width;
-  const int64_t listed = divide_up(elites, kWarp) * kWarp;  // places that the arrays have
-  const int64_t rows = elites <= kFew ? kQuads : kResidues;
+  int64_t width = int64_t{1} << grid.log_width;
+  int64_t listed = divide_up(elites, kWarp) * kWarp;  // places that the arrays have
+  int64_t rows = elites <= kFew ? kQuads : kResidues;
   Layout& layout = grid.layout;
-  const auto place = [&](int& begin, int64_t bytes) {  // appends an array
+  auto place = [&](int& begin, int64_t bytes) {  // appends an array
     begin = layout.bytes;
-    layout.bytes += static_cast<int>(bytes);
+    layout.bytes += int(bytes);
   };
-  layout.moment_stride = static_cast<int>(std::max(threads, rows * width));
-  layout.bytes = ranks ? static_cast<int>(listed * sizeof(Key)) : 0;
+  layout.moment_stride = int(std::max(threads, rows * width));
+  layout.bytes = ranks ? int(listed * sizeof(Key)) : 0;
   place(layout.next, ranks ? listed * 4 : 0);
   place(layout.head, ranks ? grid.bins * 4 : 0);
   place(layout.count, grid.bins * 4);
@@ -772,8 +749,7 @@ void launch_single(const Launcher& device, const Job& job) {
   place(layout.weight, ranks ? listed * 8 : 0);
   place(layout.first_weights, ranks ? kFirstWeights * 8 : 0);
   place(layout.index, listed * 2);
-  device.launch_early(
-      kernel, problems * grid.blocks, static_cast<int>(threads), layout.bytes, job, grid);
+  device.launch_early(kernel, problems * grid.blocks, int(threads), layout.bytes, job, grid);
 }
 
 }  // namespace cem_tetris::update

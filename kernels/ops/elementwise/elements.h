@@ -4,7 +4,6 @@
 // on one element of every tensor; A is compute_t<T> for tensors of T.
 #pragma once
 
-#include "portable.h"
 #include "tensors.h"
 
 namespace cem_tetris {

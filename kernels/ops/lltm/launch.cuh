@@ -8,8 +8,8 @@
 namespace cem_tetris::lltm {
 namespace {
 
-// Up to here a pass takes the GPU less time than the BLAS's several launches take the host. A
-// block walks all columns forward, and the whole batch backward.
+// The largest small cell: a pass takes the GPU less time than the BLAS's several launches take
+// the host. A block walks all columns forward, and the whole batch backward.
 constexpr int64_t kSmallMultiplyAdds = int64_t{1} << 24;
 constexpr int64_t kSmallColumns = 512;
 constexpr int64_t kSmallBatch = 256;
@@ -19,17 +19,17 @@ bool is_small(const CellSizes& sizes, ScalarType) {
          sizes.multiply_adds() <= kSmallMultiplyAdds;
 }
 
+// Returns the grid of tiles of `width` by `height` that cover a matrix.
 dim3 tiles(int64_t wide, int width, int64_t high, int height) {
-  return dim3(static_cast<unsigned>(divide_up(wide, width)),
-      static_cast<unsigned>(divide_up(high, height)));
+  return dim3(unsigned(divide_up(wide, width)), unsigned(divide_up(high, height)));
 }
 
 // Launches a kernel with a thread an element of a tensor.
-template <typename... Parameters, typename... Given> void for_elements(const Tensor& like,
-    const CellSizes& sizes, void (*kernel)(Parameters...), const Given&... given) {
+template <typename... Parameters, typename... Arguments> void for_elements(const Tensor& like,
+    const CellSizes& sizes, void (*kernel)(Parameters...), const Arguments&... arguments) {
   Gpu(Device(like))
       .launch(kernel, tiles(sizes.batch, kRowsAtOnce, sizes.states, kWarp),
-          dim3(kWarp, kRowsAtOnce), 0, given..., sizes.batch, sizes.states);
+          dim3(kWarp, kRowsAtOnce), 0, arguments..., sizes.batch, sizes.states);
 }
 
 template <typename T> void forward_elements(const CellSizes& sizes, const Forward& pass) {
@@ -53,7 +53,7 @@ template <typename T> void forward_small(const CellSizes& sizes, const Forward& 
 }
 
 template <typename T> Pointers<T> pointers_of(const Backward& pass) {
-  const auto gradient = [](const std::optional<Tensor>& tensor) {
+  auto gradient = [](const std::optional<Tensor>& tensor) {
     return tensor ? Gradient<T>{const_data<T>(*tensor), tensor->stride(0), tensor->stride(1)}
                   : Gradient<T>{nullptr, 0, 0};
   };
@@ -68,8 +68,8 @@ template <typename T> void backward_elements(const CellSizes& sizes, const Backw
 }
 
 template <typename T> void backward_small(const CellSizes& sizes, const Backward& pass) {
-  const Gpu gpu{Device(pass.gates)};
-  const int64_t columns = sizes.columns();
+  Gpu gpu{Device(pass.gates)};
+  int64_t columns = sizes.columns();
   if (pass.of_parameters) {
     gpu.launch(small_parameters<T>, tiles(sizes.states, kTileStates, columns, kColumns),
         kSmallThreads, 0, joined_of<T>(sizes, pass), pointers_of<T>(pass),
@@ -78,8 +78,8 @@ template <typename T> void backward_small(const CellSizes& sizes, const Backward
     backward_elements<T>(sizes, pass);
   }
   // The columns of one that is not wanted are left out.
-  const int64_t first = pass.of_old_h ? 0 : sizes.states,
-                last = pass.of_input ? columns : sizes.states;
+  int64_t first = pass.of_old_h ? 0 : sizes.states;
+  int64_t last = pass.of_input ? columns : sizes.states;
   if (first >= last) return;
   gpu.launch(small_inputs<T>, tiles(last - first, kResultColumns, sizes.batch, kTileRows),
       kTileRows * kResultColumns, 0, const_data<T>(pass.d_gates), const_data<T>(pass.weights),
