@@ -38,7 +38,7 @@ constexpr int kQuads =
 // The first part is used twice, because the ranking has ended before the sums of a tile begin:
 //
 //   ranking:  | [key: Key[K]] | [next: u32[K]] | [head: u32[bins]] | count: u32[bins] |
-//   summing:  | part: double[2][moment_stride], a row of `width` numbers for each residue class |
+//   summing:  | part: double[2][moment_stride], `width` numbers for each residue class |
 //
 //   after it: | chunk_sum: double[2][chunks][width], for several chunks | [weight: double[K]]
 //             | [first_weights: double[kFirstWeights]] | index: u16[K] |
@@ -238,8 +238,9 @@ template <typename Key, typename T, int kItems> struct SingleBlock {
 
   // A warp has candidates in a row, a lane every 32nd of them, from `origin` on.
   int origin = warp * kItems * kWarp + lane;
-  Key (&key)
-      [kItems];  // outside: otherwise all of this is in memory until the loops over it are unrolled
+  // Outside of this struct: otherwise all of it is in memory until the loops over the keys are
+  // unrolled.
+  Key (&key)[kItems];
   Key least = kFailed;  // of all keys
   Key limit = 0;        // the key of the last elite; before, the greatest one that did not fail
   int passed = 0;       // candidates that did not fail

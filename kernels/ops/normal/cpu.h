@@ -19,7 +19,7 @@ constexpr int64_t kLaneDimensions = kTile * kLanes;
 // One number for each dimension and problem, in the order in which lanes read them. For kLanes
 // tiles:
 //
-//   | dimension 0 of tiles 0..31 | dimension 1 of tiles 0..31 | dimension 2 ... | dimension 3 ... |
+//   | dimension 0 of tiles 0..31 | dimension 1 of tiles 0..31 | dimension 2 | dimension 3 |
 //
 // The last tiles are filled up with zeros. Empty where there are no numbers.
 template <typename Real> struct ByLane {
