@@ -19,7 +19,7 @@ with one_line_interrupts():
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; return 1 where what was asked for cannot work, and 2 where it was not understood."""
+    """Run the command; return 1 where something does not work, and 2 for arguments that it does not know."""
     open_closed_streams()
     parser = _parser()
     words = sys.argv[1:] if argv is None else argv
@@ -33,9 +33,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     try:
-        found = json.dumps({"works": report.works, **asdict(report)}, indent=2) if arguments.json else report
-        print(found, flush=True)
-    except BrokenPipeError:  # its reader has seen enough
+        if arguments.json:
+            report_json = {"works": report.works, **asdict(report)}
+            print(json.dumps(report_json, indent=2), flush=True)
+        else:
+            print(report, flush=True)
+    except BrokenPipeError:  # the reader closed the pipe
         discard_stdout()
     return 0 if report.works else 1
 

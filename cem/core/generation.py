@@ -29,9 +29,9 @@ from cem.core.state import (
 )
 from cem.families.family import Family, OperatorFamily
 from kernels.ops.cem_update import cem_update, cem_update_reference
-from kernels.ops.cem_update.reference import rounded
+from kernels.ops.cem_update.reference import round_to
 from kernels.ops.cma_update import cma_update, cma_update_reference, draw_correlated
-from kernels.ops.cma_update.reference import added, factorised, ranked, with_paths
+from kernels.ops.cma_update.reference import adapt_covariance, extra_variances, factorise, rank_rows
 from kernels.ops.discrete.tables import Move, update_tables, update_tables_by, update_tables_reference
 from kernels.ops.normal import sample_normal_rows
 from kernels.ops.philox import signed64
@@ -219,16 +219,18 @@ def _adapted(old: State, new: State, candidates: Tensor, fitness: Tensor) -> Sta
     factor, paths, weights = old.factor, old.paths, old.weights
     if weights is None:
         weights = torch.ones(settings.num_elites, dtype=torch.float64, device=mean.device)
-    rows, weights, failed = ranked(fitness, candidates, weights, settings.maximize)
+    rows, weights, failed = rank_rows(fitness, candidates, weights, settings.maximize)
     all_failed = failed.all(-1, keepdim=True)
     if rates is not None and paths is not None:
         moved = new.distribution[..., MEAN, :].double()
-        variances, found = with_paths(std, rows, weights, mean, moved, paths.double(), old.generation, rates)
-        more = added(variances, old.generation, old.variance_schedule, old.std_floor)
+        variances, found = adapt_covariance(
+            std, rows, weights, mean, moved, paths.double(), old.generation, rates
+        )
+        more = extra_variances(variances, old.generation, old.variance_schedule, old.std_floor)
         next_std = (variances + more).sqrt()
         next_std = torch.where(all_failed | ~next_std.isfinite(), std, next_std)
         kept = all_failed.unsqueeze(-1) | ~found.isfinite()
-        paths = rounded(torch.where(kept, paths.double(), found), paths.dtype)
+        paths = round_to(torch.where(kept, paths.double(), found), paths.dtype)
     else:
         assert factor is not None
         lower = factor.double()
@@ -236,11 +238,11 @@ def _adapted(old: State, new: State, candidates: Tensor, fitness: Tensor) -> Sta
         covariance = of_elites(rows, weights, mean, config.variance_about)
         covariance = lower @ lower.mT + config.std_smoothing * (covariance - lower @ lower.mT)
         variances = covariance.diagonal(dim1=-2, dim2=-1)
-        more = added(variances, old.generation, old.variance_schedule, old.std_floor)
-        found, good = factorised(covariance + torch.diag_embed(more))
+        more = extra_variances(variances, old.generation, old.variance_schedule, old.std_floor)
+        found, good = factorise(covariance + torch.diag_embed(more))
         found = torch.where((all_failed | ~good.unsqueeze(-1)).unsqueeze(-1), lower, found)
-        next_std, factor = found.square().sum(-1).sqrt(), rounded(found, factor.dtype)
+        next_std, factor = found.square().sum(-1).sqrt(), round_to(found, factor.dtype)
     rest = new.distribution.unbind(-2)
-    next_std = rounded(next_std, rest[STD].dtype)
+    next_std = round_to(next_std, rest[STD].dtype)
     distribution = torch.stack([rest[MEAN], next_std, *rest[AVERAGED_MEAN:]], dim=-2)
     return State(distribution, new.record, new.generation, factor, paths, *new[5:])

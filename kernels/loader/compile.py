@@ -1,4 +1,4 @@
-"""The commands of a build: flags, macros, what a failed build says, and the files that one read."""
+"""The commands of a build: flags, macros, the error of a failed build, and the files that were read."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ NVCC_FLAGS = tuple(
 )
 
 GUARD = Path(__file__).with_name("guard.cpp")  # is part of every library
+# torch's functions, and those of guard.cpp that are called in their place.
 RENAMED = {
     "aoti_torch_library_init_def": "guarded_init_def",
     "aoti_torch_library_init_fragment": "guarded_init_fragment",
@@ -43,11 +44,11 @@ RENAMED = {
     "torch_library_impl": "guarded_impl",
 }
 
-_SHOWN_LINES = 40
+_SHOWN_LINES = 40  # of a failed build
 
 
 class Sources(NamedTuple):
-    """What a library is compiled of, see `Extension`; with ``archs`` it is linked with CUDA."""
+    """What a library is compiled from, see `Extension`; with ``archs`` it is linked with CUDA."""
 
     files: Sequence[Path]
     include_dirs: Sequence[Path]
@@ -59,7 +60,8 @@ class Sources(NamedTuple):
 
 def compile_library(work: Path, name: str, sources: Sources) -> set[Path]:
     """Compile sources and link them with torch in a work folder; return the files of `_read_files`."""
-    torch, compiler = find_torch(), find_compiler()
+    torch = find_torch()
+    compiler = find_compiler()
     compilations = _compilations(work, sources)
     compilations["guard.o"] = [*compiler.command, *CXX_FLAGS, "-c", str(GUARD), "-o", "guard.o"]
     library_dir = str(torch.root / "lib")
@@ -77,18 +79,19 @@ def compile_library(work: Path, name: str, sources: Sources) -> set[Path]:
 
 def _compilations(work: Path, sources: Sources) -> dict[str, list[str]]:
     """Return the commands that compile sources, by the names of their objects."""
-    torch, compiler = find_torch(), find_compiler()
-    # Zig takes -mtune for the name of the processor.
+    torch = find_torch()
+    compiler = find_compiler()
+    # Zig reads -mtune as the name of the processor.
     flags = [flag for flag in sources.flags if "ziglang" not in compiler.command or flag != "-mtune=generic"]
     begin = {".cpp": [*compiler.command, *CXX_FLAGS, *flags]}
     if sources.archs:
+        begin[".cu"] = [str(find_nvcc(torch.cuda).path), "-ccbin", compiler.program, *NVCC_FLAGS]
         # nvcc compiles for one architecture after another unless it may use as many threads.
-        more = [*NVCC_FLAGS, *gencode_flags(sources.archs), f"--threads={len(sources.archs)}"]
-        more += sources.nvcc_flags  # of a flag that is given twice nvcc takes the last
-        begin[".cu"] = [str(find_nvcc(torch.cuda).path), "-ccbin", compiler.program, *more]
+        begin[".cu"] += [*gencode_flags(sources.archs), f"--threads={len(sources.archs)}"]
+        begin[".cu"] += sources.nvcc_flags  # last, because nvcc takes the last of equal flags
     include = torch.root / "include"
     common = [f"-DTORCH_TARGET_VERSION={TORCH_TARGET_VERSION}", "-D_GLIBCXX_USE_CXX11_ABI=1"]
-    # Macros are in a header that every source includes first: nvcc would split -D at commas.
+    # Macros are in a header that every source includes first, because nvcc splits -D at commas.
     defines = (*RENAMED.items(), *sources.defines)
     macros = "".join(f"#define {name} {value}\n" for name, value in defines)
     (work / "defines.h").write_text(macros, encoding="utf-8")
@@ -131,9 +134,12 @@ def _run(steps: Mapping[str, Sequence[str]], work: Path) -> None:
 def _excerpt(output: str) -> str:
     """Return the first error of a compiler's output and what follows, or the end."""
     lines = [line for line in output.splitlines() if line.strip()]
-    last = max(0, len(lines) - _SHOWN_LINES)
-    first = next((index for index, line in enumerate(lines) if re.search(r"\b[Ee]rror\b", line)), last)
-    return "\n".join(lines[min(first, last) :][:_SHOWN_LINES])
+    begin = max(0, len(lines) - _SHOWN_LINES)
+    for index, line in enumerate(lines[:begin]):
+        if re.search(r"\b[Ee]rror\b", line):
+            begin = index
+            break
+    return "\n".join(lines[begin : begin + _SHOWN_LINES])
 
 
 def compile_check(
@@ -158,7 +164,7 @@ def compile_check(
         ValueError: an architecture or a define cannot be used.
     """
     archs = [arch] if isinstance(arch, str) else list(arch)
-    matches = [re.fullmatch(r"sm_(\d+)(\d[af]?)", each) for each in archs]
+    matches = [re.fullmatch(r"sm_(\d+)(\d[af]?)", name) for name in archs]
     if not archs or None in matches:
         got = ", ".join(map(repr, archs)) or "none"
         raise ValueError(f"expected architectures such as 'sm_90', got {got}")
@@ -171,7 +177,7 @@ def compile_check(
 
 
 def _read_files(work: Path, torch: Torch) -> set[Path]:
-    """Return the files that a build read, but for its own and those of torch, CUDA and the system."""
+    """Return the files that a build read, without its own and those of torch, CUDA and the system."""
     read = {(work / name).resolve() for listing in work.glob("*.d") for name in _dependencies(listing)}
     # nvcc, unlike g++, lists its own headers; all of them lie under the folder of cuda_runtime.h.
     foreign = [work.resolve(), torch.root.resolve()]

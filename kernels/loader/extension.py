@@ -37,11 +37,11 @@ from kernels.support.cores import usable_cores
 _Result = TypeVar("_Result")
 
 _KEY_FORMAT = 6
-_NVCC_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")  # of which nvcc takes options, too
+_NVCC_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")  # nvcc reads options from them
 HEADER_SUFFIXES = (".h", ".hpp", ".cuh", ".inc")
-"""How the names of headers end."""
+"""The endings of headers' names."""
 
-_loaded: dict[str, tuple[object, Path]] = {}  # by name: what it was built of, and where it is
+_loaded: dict[str, tuple[object, Path]] = {}  # by name: what it was built from, and its path
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ class Extension:
             library of a name: a second one would register the same operators.
         sources: the path of a .cpp or .cu file, or several.
         include_dirs: searched for headers. The headers directly in them and beside the sources are part of
-            the cache key; a build that reads any other header of the project is refused, for after a change
-            to that one the cache would hand out the old library.
+            the cache key. A build that reads any other header of the project fails, because after a change
+            of that header the cache would return the old library.
         defines: macros and their values, defined before the first line. Values may hold all but line breaks.
         native: compile for this machine's processor, which then is part of the cache key.
         reason: why it is built, for the line on stderr.
@@ -114,9 +114,9 @@ class Extension:
     def find(self) -> Path | None:
         """Return the library that ``load`` would take from the cache; None where it would build one.
 
-        It is the one that would be built. Where that is absent, one of the same sources, options and torch
-        that was built ahead will do: by the same tools for more GPUs, or where there are no tools by any. The
-        driver may then have to compile it for a newer GPU.
+        That is the library that would be built. Where the cache does not have it, a library of the same
+        sources, options and torch is taken that was built ahead: by the same tools for more GPUs, or, on a
+        machine without tools, by any. The driver may then have to compile it for a newer GPU.
         """
         try:
             tools = self._tools()
@@ -124,16 +124,19 @@ class Extension:
             tools = None
         if tools is not None and (exact := cache.locate(self._file_name(tools))):
             return exact
-        gpus = (tools["architectures"] if tools is not None else capabilities()) if self.cuda else ()
+        gpus: Sequence[str] = ()
+        if self.cuda:
+            gpus = tools["architectures"] if tools is not None else capabilities()
         other = None
         for library, manifest in cache.manifests(f"{self._stem()}-*"):
             archs = manifest.get("architectures", [])
             covers = set(gpus) <= {*archs, *(arch.removesuffix("+PTX") for arch in archs)}
             if tools is None:
-                fits = manifest["processor"] in (None, processor() if self.native else None)
+                own = processor() if self.native else None
+                fits = manifest["processor"] in (None, own)
             else:
-                same = (manifest[part] == tools[part] for part in tools if part != "architectures")
-                fits = covers and all(same)
+                parts = tools.keys() - {"architectures"}
+                fits = covers and all(manifest[part] == tools[part] for part in parts)
             if fits and not cache.objection(library):
                 if covers:
                     return library
@@ -143,7 +146,7 @@ class Extension:
     def build(self) -> Path:
         """Build the library unless the cache has exactly this one, and return its path.
 
-        Of several processes that start at once one builds and the others wait for it.
+        If several processes start at once, one of them builds and the others wait for it.
 
         Raises:
             CompilerMissingError: there is no compiler.
@@ -188,11 +191,12 @@ class Extension:
         except OSError as error:
             remedy = f"remove it, or if its disk is mounted noexec set {cache.VARIABLE} to another folder"
             raise BuildError(f"cannot load {library} ({error})", remedy) from error
-        refused = ctypes.CDLL(str(library)).refused_registration
-        refused.restype = ctypes.c_char_p
-        if what := refused().decode():
+        refused_registration = ctypes.CDLL(str(library)).refused_registration
+        refused_registration.restype = ctypes.c_char_p
+        refused = refused_registration().decode()
+        if refused:
             raise BuildError(
-                f"expected new operators and schemas that torch understands in {self.name}, got {what!r}",
+                f"expected new operators and schemas that torch understands in {self.name}, got {refused!r}",
                 "correct it, or restart Python where it is registered already",
             )
         _loaded[self.name] = content, library
@@ -201,8 +205,8 @@ class Extension:
     def _unfit(self) -> str:
         """Return why a library of this name in the cache is not used, as the end of a sentence."""
         for library, _ in cache.manifests(f"{self.name}-*"):
-            why = cache.objection(library) or "is for other sources, another torch or processor"
-            return f", and {library} {why}"
+            reason = cache.objection(library) or "is for other sources, another torch or processor"
+            return f", and {library} {reason}"
         return ""
 
     def _file_name(self, tools: dict[str, Any]) -> str:
@@ -227,7 +231,7 @@ class Extension:
         return f"{self.name}-{_digest_of(identity)}"
 
     def _tools(self) -> dict[str, Any]:
-        """Return the rest that the library is a function of: the compilers, and what they compile for."""
+        """Return what else shapes the library: the compilers, and what they compile for."""
         compiler = find_compiler()
         tools: dict[str, Any] = {
             "compiler": compiler.version,
@@ -236,7 +240,7 @@ class Extension:
         }
         if self.cuda:
             tools["nvcc"] = find_nvcc(self._torch().cuda).version
-            tools["options"] += [os.environ.get(each, "") for each in _NVCC_VARIABLES]
+            tools["options"] += [os.environ.get(variable, "") for variable in _NVCC_VARIABLES]
             tools["architectures"] = list(self.archs or architectures())
         return tools
 
@@ -268,8 +272,8 @@ class Extension:
                 files.append(work / f"{self.name}_{number}{suffix}")
                 files[-1].write_text(text, encoding="utf-8")
         archs = tools.get("architectures", ())
-        what = Sources(files, self.include_dirs, self.defines, flags, archs, self.cuda_cflags)
-        read = compile_library(work, library.name, what)
+        sources = Sources(files, self.include_dirs, self.defines, flags, archs, self.cuda_cflags)
+        read = compile_library(work, library.name, sources)
         unlisted = read - {path.resolve() for path in (*self.sources, *self._headers())}
         if unlisted:
             raise BuildError(
@@ -283,19 +287,19 @@ class Extension:
 
 
 def side_by_side(build: Callable[[Extension], _Result], extensions: Sequence[Extension]) -> list[_Result]:
-    """Return what ``build`` makes of each library, as many at once as there are processors."""
+    """Call ``build`` for each library, for as many at once as there are processors; return the results."""
     with ThreadPoolExecutor(min(len(extensions), usable_cores())) as pool:
         return list(pool.map(build, extensions))
 
 
 def build_missing(extensions: Iterable[Extension]) -> None:
-    """Build the libraries that loading would have to build; of one that fails, loading says why."""
+    """Build the libraries that loading would have to build; where that fails, loading raises the error."""
 
     def build(extension: Extension) -> None:
         with suppress(BuildError):
             extension.build()
 
-    if missing := [each for each in extensions if each.find() is None]:
+    if missing := [extension for extension in extensions if extension.find() is None]:
         side_by_side(build, missing)
 
 

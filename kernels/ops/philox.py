@@ -47,5 +47,6 @@ def philox4x32(counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]) -> tupl
             (product_0 >> 32 & WORD) ^ c3 ^ k1,
             product_0 & WORD,
         )
-        k0, k1 = (k0 + WEYL_0) & WORD, (k1 + WEYL_1) & WORD
+        k0 = (k0 + WEYL_0) & WORD
+        k1 = (k1 + WEYL_1) & WORD
     return c0, c1, c2, c3

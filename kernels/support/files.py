@@ -116,8 +116,9 @@ def discard_stdout() -> None:
 
 
 def _is_special(path: str | os.PathLike[str]) -> bool:
-    there = os.path.exists(path)
-    return there and (not os.path.isfile(path) or os.path.abspath(path).startswith(_DESCRIPTORS))
+    if not os.path.exists(path):
+        return False
+    return not os.path.isfile(path) or os.path.abspath(path).startswith(_DESCRIPTORS)
 
 
 def _replace(target: Path, content: bytes) -> None:

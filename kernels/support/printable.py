@@ -1,4 +1,4 @@
-"""Text for people: of others, such as a name in a file, made safe for a terminal and a page; and counts."""
+"""Text for people: text of others, such as a name in a file, made safe for terminals and pages; counts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def printable(text: object) -> str:
     text = str(text)
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def counted(count: int, noun: str) -> str:

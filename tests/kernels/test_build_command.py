@@ -75,7 +75,7 @@ def test_one_failure_does_not_stop_the_others(tiny: Path, capsys: pytest.Capture
 def test_architectures_reach_the_cuda_side_alone(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.version, "cuda", "13.0")
 
-    cpu, cuda = build.wanted(["one"], "all", ("8.0", "9.0+PTX"), portable=True)
+    cpu, cuda = build.choose_libraries(["one"], "all", ("8.0", "9.0+PTX"), portable=True)
     assert (cpu.archs, cpu.native) == ((), False)
     assert (cuda.name, cuda.archs) == ("one_cuda", ("8.0", "9.0+PTX"))
 
@@ -94,7 +94,9 @@ def test_without_a_gpu_the_cpu_side_is_built_and_cuda_is_absent_unless_it_was_as
 
 
 def test_build_and_check_take_the_same_names() -> None:
-    assert [each.name for each in build.wanted(["sigmoid"], "cpu", (), portable=False)] == ["elementwise"]
+    assert [each.name for each in build.choose_libraries(["sigmoid"], "cpu", (), portable=False)] == [
+        "elementwise"
+    ]
     assert choose(["elementwise"], sorted(CASES)) == ["elementwise_mult", "sigmoid", "vector_add"]
 
 
@@ -126,5 +128,5 @@ def test_a_machine_without_a_compiler_uses_what_was_built_ahead(
 
 def test_portable_libraries_are_for_any_processor_and_architectures_for_cuda_alone() -> None:
     for portable in (False, True):
-        cpu, cuda = build.wanted(["normal"], "all", ("9.0",), portable=portable)
+        cpu, cuda = build.choose_libraries(["normal"], "all", ("9.0",), portable=portable)
         assert (cpu.native, cpu.archs, cuda.archs) == (not portable, (), ("9.0",))

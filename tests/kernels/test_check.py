@@ -48,7 +48,7 @@ def prototype(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def walk(case: Case, device: str = "cpu") -> dict[str, Outcome]:
-    outcomes = check.walk("square", case, device)
+    outcomes = check.check_operator("square", case, device)
     return {outcome.name.removeprefix("square: "): outcome for outcome in outcomes}
 
 

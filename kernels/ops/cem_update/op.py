@@ -109,17 +109,35 @@ def cem_update(
     if variance_about not in VARIANCES:
         raise ValueError(f"expected variance_about of {', '.join(VARIANCES)}, got {variance_about!r}")
     result: Updated = _LIBRARY.call(
-        *("cem_update", fitness, candidates, distribution, record, generation, extra_variance),
-        *(weights, std_floor, num_elites, maximize, VARIANCES[variance_about], smoothing, std_smoothing),
-        *(mean_averaging, ranked),
+        "cem_update",
+        fitness,
+        candidates,
+        distribution,
+        record,
+        generation,
+        extra_variance,
+        weights,
+        std_floor,
+        num_elites,
+        maximize,
+        VARIANCES[variance_about],
+        smoothing,
+        std_smoothing,
+        mean_averaging,
+        ranked,
     )
     return result
 
 
 def fake(parts: int, fitness: Tensor, _: Tensor, *arguments: Any) -> Any:
-    """Return unset results: as many parts of the state, of which generation is the third, and the elites."""
-    elites = arguments[2].new_empty((*fitness.shape[:-1], arguments[parts + 3]))
-    return (*(x.new_empty(x.shape) for x in arguments[:parts]), elites)
+    """Return unset results: the first ``parts`` arguments of the state, and the elites.
+
+    The arguments after fitness and candidates begin with the state, whose third part is the generation.
+    """
+    num_elites = arguments[parts + 3]
+    state = [part.new_empty(part.shape) for part in arguments[:parts]]
+    generation = arguments[2]
+    return (*state, generation.new_empty((*fitness.shape[:-1], num_elites)))
 
 
 _LIBRARY = Library("cem_update", {"cem_update": partial(fake, 3)})

@@ -33,7 +33,8 @@ from kernels.ops.library import Library
 
 Updated = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
 
-MAX_DIMENSIONS, MAX_POPULATION = 64, 2048
+MAX_DIMENSIONS = 64
+MAX_POPULATION = 2048
 """The largest problem of ``cma_update``: its covariance lies in a block's shared memory."""
 
 
@@ -63,9 +64,9 @@ def draw_correlated(
     Returns:
         A new tensor, shape (..., N, d).
     """
+    limits = bounds or ()
     result: Tensor = _LIBRARY.call(
-        *("draw_correlated", distribution, factor, population_size, seed, generation),
-        *(bounds or ()),
+        "draw_correlated", distribution, factor, population_size, seed, generation, *limits
     )
     return result
 
@@ -117,8 +118,22 @@ def cma_update(
         factor, paths, and the indices of the elites in rank order, shape (..., K), int64.
     """
     result: Updated = _LIBRARY.call(
-        *("cma_update", fitness, candidates, distribution, record, generation, factor, paths),
-        *(weights, extra_variance, std_floor, num_elites, maximize, smoothing, mean_averaging, *rates),
+        "cma_update",
+        fitness,
+        candidates,
+        distribution,
+        record,
+        generation,
+        factor,
+        paths,
+        weights,
+        extra_variance,
+        std_floor,
+        num_elites,
+        maximize,
+        smoothing,
+        mean_averaging,
+        *rates,
     )
     return result
 

@@ -26,7 +26,7 @@ def sample_categorical(
 
     Args:
         table: shape (..., V, K), 1 <= K < 32768, float64, in [0, 1]: the probabilities of the K categories of
-            each of V variables. Those of a variable are divided by their sum; below 2^-49 they are 0.
+            each of V variables. They are divided by their sum; probabilities below 2^-49 are 0.
         num_samples: N, 0 or more.
         seed: shape (...), int64.
         generation: shape (), int64, taken modulo 2**63.
@@ -55,8 +55,8 @@ def sample_permutation(
 
     Args:
         table: shape (..., n + 1, n), float64, 1 <= n < 32768: in row 0 the probabilities of the first item,
-            in row 1 + i those of the item after item i. Those of the items left are divided by their sum.
-        num_samples: N; this and what follows is as of ``sample_categorical``, whose errors are the same.
+            in row 1 + i those of the item after item i. They are divided by the sum over the items left.
+        num_samples: N; the rest of the arguments and the errors are those of ``sample_categorical``.
         seed: shape (...).
         generation: shape ().
         dtype: of the result.

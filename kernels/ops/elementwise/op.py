@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernels.ops.library import Gradient, Library, is_transformed, refused
+from kernels.ops.library import Gradient, Library, is_transformed, public_error
 
 
 def sigmoid(x: Tensor) -> Tensor:
@@ -96,18 +96,20 @@ def elementwise_mult_reference(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _apply(name: str, *tensors: Tensor) -> Tensor:
-    """Return what an operator of the table makes of its arguments."""
+    """Call an operator of ``REFERENCES`` by its name."""
     if is_transformed():
         return REFERENCES[name](*tensors)
     try:
         _LIBRARY.ensure(tensors[0])
-        recorded = (tensors[0].requires_grad or tensors[-1].requires_grad) and torch.is_grad_enabled()
-        operator = getattr(torch.ops.cem_tetris, name if recorded else _UNRECORDED[name])
+        wants_gradient = tensors[0].requires_grad or tensors[-1].requires_grad
+        is_recorded = wants_gradient and torch.is_grad_enabled()
+        operator = getattr(torch.ops.cem_tetris, name if is_recorded else _UNRECORDED[name])
         result: Tensor = operator.default(*tensors)
     except (AttributeError, RuntimeError) as error:
-        if (refusal := refused(error)) is error:
-            torch.empty_like(tensors[0])  # where there is no memory, torch says so better
-        raise refusal from None
+        better = public_error(error)
+        if better is error:
+            torch.empty_like(tensors[0])  # where memory is short, torch has the better message
+        raise better from None
     return result
 
 
@@ -126,19 +128,20 @@ def _sigmoid_backward(ctx: Any, grad: Tensor) -> Any:
 def _sigmoid_double_backward(ctx: Any, grad_grad: Tensor) -> Any:
     grad, y = ctx.saved_tensors
     wants_grad, wants_y = ctx.needs_input_grad
-    return (
-        torch.ops.cem_tetris.sigmoid_backward(grad_grad, y) if wants_grad else None,
-        grad_grad * grad * (1 - 2 * y) if wants_y else None,
-    )
+    d_grad = torch.ops.cem_tetris.sigmoid_backward(grad_grad, y) if wants_grad else None
+    d_y = grad_grad * grad * (1 - 2 * y) if wants_y else None
+    return d_grad, d_y
 
 
 def _product_backward(ctx: Any, grad: Tensor) -> Any:
     a, b = ctx.saved_tensors
     wants_a, wants_b = ctx.needs_input_grad
-    if wants_a and wants_b and not torch.is_grad_enabled():  # which has no derivative itself
+    if wants_a and wants_b and not torch.is_grad_enabled():  # this operator has no derivative itself
         return torch.ops.cem_tetris.elementwise_mult_backward(grad, a, b)
     multiply = torch.ops.cem_tetris.elementwise_mult
-    return multiply(grad, b) if wants_a else None, multiply(grad, a) if wants_b else None
+    d_a = multiply(grad, b) if wants_a else None
+    d_b = multiply(grad, a) if wants_b else None
+    return d_a, d_b
 
 
 REFERENCES: dict[str, Callable[..., Tensor]] = {
