@@ -20,7 +20,14 @@ with one_line_interrupts():
     from kernels.support.cores import usable_cores
     from kernels.support.files import check_writable
     from kernels.support.names import unknown_name
-    from tetris.commands.command_line import Parser, one_line_errors, path_ending, run, seed, up_to
+    from tetris.commands.command_line import (
+        Parser,
+        one_line_errors,
+        path_ending,
+        run,
+        seed,
+        up_to,
+    )
 
 if TYPE_CHECKING:
     from torch import Tensor

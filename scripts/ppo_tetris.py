@@ -20,7 +20,13 @@ from kernels.support.interrupts import one_line_interrupts
 
 with one_line_interrupts():
     from kernels.support.files import check_writable
-    from tetris.commands.command_line import Parser, one_line_errors, positive_seconds, run, seed
+    from tetris.commands.command_line import (
+        Parser,
+        one_line_errors,
+        positive_seconds,
+        run,
+        seed,
+    )
 
 if TYPE_CHECKING:
     from tetris import LinearController

@@ -25,7 +25,15 @@ from cem.core.backend import torch_sampler
 from kernels import Extension
 from kernels.ops.normal import sample_normal
 from measure.provenance import Measured
-from measure.timing import Function, Plan, event_times, graph_times, host_times, latency_times, wall_times
+from measure.timing import (
+    Function,
+    Plan,
+    event_times,
+    graph_times,
+    host_times,
+    latency_times,
+    wall_times,
+)
 
 SAMPLES, SEED = 1024, 1
 ARTICLE, LARGE = (10, 100, 500, 1000, 2500, 5000), (10_000, 100_000, 1_000_000)

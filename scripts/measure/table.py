@@ -18,7 +18,14 @@ from kernels import BuildError
 from kernels.support.files import check_writable
 from tetris.commands import command_line
 from tetris.commands.arguments import DEFAULT_BOARD, add_device
-from tetris.commands.command_line import Parser, fail, one_line_errors, one_of, positive_int, up_to
+from tetris.commands.command_line import (
+    Parser,
+    fail,
+    one_line_errors,
+    one_of,
+    positive_int,
+    up_to,
+)
 from tetris.evaluation.comparison import table
 from tetris.play.devices import check_gpu, choose_device
 

@@ -21,10 +21,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from kernels.support.interrupts import one_line_interrupts
 
 with one_line_interrupts():
-    from measure import ROOT
-
     from kernels.support.files import write_text
-    from pages import api_blocks, literature_blocks, optimiser_blocks, score_blocks, speed_blocks
+    from measure import ROOT
+    from pages import (
+        api_blocks,
+        literature_blocks,
+        optimiser_blocks,
+        score_blocks,
+        speed_blocks,
+    )
     from pages.pictures import PICTURES
     from tetris.commands.command_line import Parser, run
 

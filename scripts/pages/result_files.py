@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from measure.provenance import RESULTS
-
 from pages.wording import digits, markdown
 
 

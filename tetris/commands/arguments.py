@@ -8,7 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tetris.commands.command_line import Parser, one_line_errors, one_of, positive_int, positive_seconds, seed
+from tetris.commands.command_line import (
+    Parser,
+    one_line_errors,
+    one_of,
+    positive_int,
+    positive_seconds,
+    seed,
+)
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.comparison import score_table
 from tetris.evaluation.scores import Trial

@@ -12,7 +12,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from tetris.commands.arguments import DEFAULT_SECONDS, add_option, print_scores, read_trials, score_parser
+from tetris.commands.arguments import (
+    DEFAULT_SECONDS,
+    add_option,
+    print_scores,
+    read_trials,
+    score_parser,
+)
 from tetris.commands.command_line import fail, joined_ranks, one_line_errors, up_to
 from tetris.evaluation import estimates
 from tetris.play.devices import NATIVE, choose_device

@@ -14,7 +14,13 @@ from pathlib import Path
 
 from kernels.support.files import write_text
 from kernels.support.printable import printable
-from tetris.commands.arguments import add_controller, add_game, add_option, controller_for, game_rules
+from tetris.commands.arguments import (
+    add_controller,
+    add_game,
+    add_option,
+    controller_for,
+    game_rules,
+)
 from tetris.commands.command_line import Parser, one_line_errors, path_ending
 from tetris.game.policy import Lookahead
 from tetris.record.numbers import file_size

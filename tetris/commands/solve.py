@@ -16,7 +16,13 @@ from collections.abc import Sequence
 
 from kernels.support.files import check_writable
 from kernels.support.printable import counted
-from tetris.commands.arguments import add_device, add_option, add_setting, game_rules, print_json
+from tetris.commands.arguments import (
+    add_device,
+    add_option,
+    add_setting,
+    game_rules,
+    print_json,
+)
 from tetris.commands.command_line import Parser, fail, one_line_errors, path_ending, seed, up_to
 from tetris.game.rules import PLACEMENT_RULES
 from tetris.play.devices import NATIVE, choose_device

@@ -18,8 +18,22 @@ from pathlib import Path
 from kernels.support.files import check_writable, read_bytes, write_text
 from kernels.support.printable import counted, printable
 from kernels.support.progress import progress
-from tetris.commands.arguments import GAME, add_controller, add_game, add_option, controller_for, game_rules
-from tetris.commands.command_line import Parser, between, fail, one_line_errors, path_ending, positive_int
+from tetris.commands.arguments import (
+    GAME,
+    add_controller,
+    add_game,
+    add_option,
+    controller_for,
+    game_rules,
+)
+from tetris.commands.command_line import (
+    Parser,
+    between,
+    fail,
+    one_line_errors,
+    path_ending,
+    positive_int,
+)
 from tetris.game.decisions import play
 from tetris.game.features import AfterState
 from tetris.game.piece_stream import PieceStream

@@ -18,7 +18,14 @@ from typing import Any
 
 from kernels.support.printable import counted as count_of
 from kernels.support.printable import printable
-from tetris.evaluation.estimates import MOST_ENDS, PLAYED, STREAMS, Estimate, estimate, games_ended
+from tetris.evaluation.estimates import (
+    MOST_ENDS,
+    PLAYED,
+    STREAMS,
+    Estimate,
+    estimate,
+    games_ended,
+)
 from tetris.evaluation.scores import Limit, Measurement, Trial, measure
 from tetris.game.feature_sets import feature_label
 from tetris.game.policy import Lookahead

@@ -10,7 +10,6 @@ from kernels.support.lazy import lazy_names
 
 if TYPE_CHECKING:
     from cem import Callback, Interrupted, StopRequest, TrainingResult
-
     from tetris.training.objective import LinesPerGame
     from tetris.training.run_folder import RunRecord, load_run
     from tetris.training.training import train

@@ -15,11 +15,11 @@ from functools import partial
 
 import numpy as np
 import torch
+from torch import Tensor
+
 from cem import Evaluation, StopRequest
 from cem.run import ranks
 from kernels.support.checks import check_integer
-from torch import Tensor
-
 from tetris import (
     Lookahead,
     Policy,

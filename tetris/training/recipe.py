@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
 from cem import describe_variance_schedule, parse_variance_schedule
 from cem.core.backend import AUTO, BACKENDS
 from kernels.support.checks import check_integer
 from kernels.support.files import read_bytes
 from kernels.support.names import unknown_name
-
 from tetris import LinearController, Lookahead, Rules, feature_names
 from tetris.game.feature_sets import feature_label
 from tetris.play.splitting import MOST_STREAMS, least_decisions

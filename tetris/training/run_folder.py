@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 import torch
+
 from kernels.support.cores import usable_cores
 from kernels.support.files import check_own, flock, named_errors, read_bytes, write_text
 from kernels.support.names import meant_path
 from kernels.support.printable import counted, printable
 from kernels.version import __version__
-
 from tetris import LinearController
 from tetris.play.controller import FILE_NAME
 from tetris.training.recipe import Recipe, read_settings
@@ -162,7 +162,7 @@ def versions() -> dict[str, str]:
 
 
 def start_record(device: str) -> dict[str, str]:
-    """Return date, command, commit and hardware of this process, for ``"cuda"`` its GPU, too."""
+    """Return date, command, commit and hardware of this process, for ``"cuda"`` its GPU."""
     program = sys.argv[0].split() if " " in sys.argv[0] else ["python", sys.argv[0]]
     hardware = [processor()["model name"], counted(usable_cores(), "core")]
     if device == "cuda" and torch.cuda.is_available():

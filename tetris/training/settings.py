@@ -19,7 +19,6 @@ from typing import Any
 
 from kernels.support.checks import check_integer
 from kernels.support.names import unknown_name
-
 from tetris.game.feature_sets import feature_sets
 from tetris.game.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH, RULES
 from tetris.play.devices import AUTO, DEVICES

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
 from cem import (
     Callback,
     CEMConfig,
@@ -27,7 +28,6 @@ from cem.run import ranks
 from cem.run.tensorboard import TensorBoardWriter, check_tensorboard
 from kernels.loader.extension import build_missing
 from kernels.ops import library
-
 from tetris import LinearController, Policy, Rollout, Streams, feature_names
 from tetris.play import engines as native
 from tetris.play.devices import NATIVE, check_gpu, choose_device
