@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from measure.__main__ import run
+
 from tetris.commands.arguments import add_device
 from tetris.commands.command_line import Parser, one_line_errors, path_ending, up_to
 from tetris.evaluation.comparison import table

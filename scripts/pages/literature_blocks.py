@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-
 from measure.work import least_lines
+
 from pages.result_files import load, load_all, with_provenance
 from pages.wording import markdown, score
 from tetris.evaluation.comparison import PUBLISHED_SCORES, PaperFigure

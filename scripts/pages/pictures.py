@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from measure.discrete import VALUES, Pairs
+from measure.provenance import RESULTS
+from measure.sampling import draw_sizes
 from PIL import Image
 
 from cem import CEMConfig, CrossEntropyMethod, rare_event_probability
 from cem.core.state import tables_of
 from cem.families import Categorical, Family, Permutation
 from cem.rare import Exponential
-from measure.discrete import VALUES, Pairs
-from measure.provenance import RESULTS
-from measure.sampling import draw_sizes
 from pages.result_files import load
 from pages.score_blocks import middle_run
 from tetris import published

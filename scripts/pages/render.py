@@ -21,8 +21,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from kernels.support.interrupts import one_line_interrupts
 
 with one_line_interrupts():
-    from kernels.support.files import write_text
     from measure import ROOT
+
+    from kernels.support.files import write_text
     from pages import (
         api_blocks,
         literature_blocks,

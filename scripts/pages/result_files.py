@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from measure.provenance import RESULTS
+
 from pages.wording import digits, markdown
 
 

@@ -8,6 +8,7 @@ import statistics
 from measure.provenance import RESULTS
 from measure.sampling import LABELS, median
 from measure.table import TOOLS
+
 from pages.result_files import crossed, figures, load, load_all, with_provenance
 from pages.wording import count, markdown
 from tetris.training.run_folder import read_records
