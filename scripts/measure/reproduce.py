@@ -39,8 +39,8 @@ from measure.work import least_lines
 from tetris import LinearController, Policy, Rules, Streams, feature_names, rollout
 from tetris.commands.command_line import fail, one_line_errors
 from tetris.evaluation.comparison import PUBLISHED_SCORES
-from tetris.evaluation.scores import Limit, Trial
-from tetris.evaluation.scores import measure as measure_score
+from tetris.evaluation.measurement import Limit, Trial
+from tetris.evaluation.measurement import measure as measure_score
 from tetris.play.controller import PUBLISHED, resolve
 
 NOISES = ("none", "constant:4.0", "linear:5.0,10.0")

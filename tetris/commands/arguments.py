@@ -18,7 +18,7 @@ from tetris.commands.command_line import (
 )
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.comparison import score_table
-from tetris.evaluation.scores import Trial
+from tetris.evaluation.measurement import Trial
 from tetris.game.policy import Lookahead
 from tetris.game.rules import RULES, Rules
 from tetris.play.controller import PUBLISHED, LinearController, known_names, resolve

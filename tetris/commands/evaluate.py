@@ -15,7 +15,7 @@ from tetris.commands.arguments import (
     score_parser,
 )
 from tetris.commands.command_line import joined_ranks, one_line_errors, positive_int
-from tetris.evaluation.scores import Limit, measure
+from tetris.evaluation.measurement import Limit, measure
 from tetris.play.devices import choose_device
 
 

@@ -25,7 +25,7 @@ from tetris import LinearController
 from tetris.commands.arguments import add_feature_header, add_option, add_setting
 from tetris.commands.command_line import Parser, joined_ranks, one_line_errors, positive_seconds
 from tetris.evaluation.comparison import LEARNED, Score, boards, compare, score_table, verdict
-from tetris.evaluation.scores import Trial
+from tetris.evaluation.measurement import Trial
 from tetris.game.feature_sets import feature_label
 from tetris.play.devices import AUTO, choose_device
 from tetris.record.numbers import format_lines
