@@ -1,5 +1,4 @@
-"""Compare a learned controller with published ones, on the boards of the literature and on its
-own.
+"""Compares a learned controller with published ones, on the literature's boards and its own.
 
 A score is played, or estimated by importance splitting for controllers that rarely lose. The
 package holds the scores of the published controllers on the boards of the literature: a score
@@ -53,12 +52,12 @@ MOST_ESTIMATED = 300_000_000
 _SHIPPED = Path(__file__).with_name("published_scores.json")
 
 Score = Mapping[str, Any]
-"""A score as plain values: `Measurement.to_dict`, `Estimate.to_dict` or `published_score` gives it."""
+"""A score as plain values, from `Measurement`, `Estimate` or `published_score`."""
 
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """Lines per game by the published rule, from the lowest to the highest figure of papers, approximate."""
+    """Approximate lines per game by the published rule: the papers' lowest and highest."""
 
     low: float
     high: float
@@ -92,8 +91,7 @@ def _shipped() -> tuple[dict[str, Any], ...]:
 
 
 def published_score(name: str, rules: Rules) -> dict[str, Any] | None:
-    """Return the score of a published controller in the package: on the boards of the
-    literature, if any.
+    """Return the package's score of a published controller, if it has one for these rules.
 
     ``measured`` has commit, date and machine.
     """

@@ -67,7 +67,7 @@ class Estimate:
 
     @property
     def resolved(self) -> bool:
-        """Whether the rate is high enough for the weights of streams: see `splitting.least_rate`."""
+        """Whether the rate is high enough for the weights of streams; see `least_rate`."""
         return not self.rate or self.rate >= least_rate(self.streams)
 
     @property
