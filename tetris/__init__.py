@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tetris.play.own_features import feature, feature_header
     from tetris.play.rollouts import Rollout, RolloutResult, rollout
     from tetris.play.splitting import SplitResult, split_rollout
-    from tetris.record.played_game import PlayedGame, play_game
+    from tetris.view.played_game import PlayedGame, play_game
     from tetris.record.score import Score
 
 __all__ = [
