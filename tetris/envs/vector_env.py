@@ -185,7 +185,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         if isinstance(seed, (int, np.integer)):
             seed = check_integer("seed", seed, 0, (1 << 64) - 1)
             super().reset(seed=seed)
-        elif not self._begun:  # for the games without a seed of their own
+        elif not self._is_reset:  # for the games without a seed of their own
             self._choose_pieces(int(self.np_random.integers(1 << 63)), chosen)
         if seed is not None:
             self._choose_pieces(seed, chosen)

@@ -101,7 +101,7 @@ def test_an_argument_out_of_range_is_refused(read: Callable[[str], Any], text: s
 
 
 def test_an_argument_may_be_either_end_of_its_range() -> None:
-    read = command_line.up_to(5, least=2)
+    read = command_line.up_to(5, low=2)
     assert [read("2"), read("5")] == [2, 5]
     for text in ("1", "6", "2.5"):
         with pytest.raises(argparse.ArgumentTypeError, match="a whole number from 2 to 5, got"):
