@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from tetris.play.own_features import feature, feature_header
     from tetris.play.rollouts import Rollout, RolloutResult, rollout
     from tetris.play.splitting import SplitResult, split_rollout
-    from tetris.view.played_game import PlayedGame, play_game
     from tetris.record.score import Score
+    from tetris.view.played_game import PlayedGame, play_game
 
 __all__ = [
     "LinearController",

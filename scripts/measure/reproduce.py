@@ -36,12 +36,12 @@ from kernels.loader.toolchain import find_compiler
 from kernels.support.progress import progress
 from measure.provenance import Measured
 from measure.work import least_lines
-from tetris import LinearController, Policy, Rules, Streams, feature_names, rollout
+from tetris import LinearController, Policy, Rules, Streams, feature_names, resolve, rollout
 from tetris.commands.command_line import fail, one_line_errors
 from tetris.evaluation.comparison import PUBLISHED_SCORES
 from tetris.evaluation.measurement import Limit, Trial
 from tetris.evaluation.measurement import measure as measure_score
-from tetris.play.controller import PUBLISHED, resolve
+from tetris.play.controller import PUBLISHED
 
 NOISES = ("none", "constant:4.0", "linear:5.0,10.0")
 POPULATION, ELITES, VARIANCE, MEAN_GAMES = 100, 10, 100.0, 30

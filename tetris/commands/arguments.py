@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tetris import LinearController, Lookahead, Rules, resolve
 from tetris.commands.command_line import (
     Parser,
     one_line_errors,
@@ -19,9 +20,8 @@ from tetris.commands.command_line import (
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.comparison import score_table
 from tetris.evaluation.measurement import Trial
-from tetris.game.policy import Lookahead
-from tetris.game.rules import RULES, Rules
-from tetris.play.controller import PUBLISHED, LinearController, known_names, resolve
+from tetris.game.rules import RULES
+from tetris.play.controller import PUBLISHED, known_names
 from tetris.play.devices import DEVICES
 from tetris.play.own_features import run_header
 from tetris.training.settings import SETTINGS

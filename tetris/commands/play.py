@@ -14,6 +14,7 @@ from pathlib import Path
 
 from kernels.support.files import write_text
 from kernels.support.printable import printable
+from tetris import Lookahead
 from tetris.commands.arguments import (
     add_controller,
     add_game,
@@ -22,7 +23,6 @@ from tetris.commands.arguments import (
     game_rules,
 )
 from tetris.commands.command_line import Parser, one_line_errors, path_ending
-from tetris.game.policy import Lookahead
 from tetris.record.numbers import file_size
 from tetris.view.play_page import play_page
 

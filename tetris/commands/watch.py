@@ -18,6 +18,7 @@ from pathlib import Path
 from kernels.support.files import check_writable, read_bytes, write_text
 from kernels.support.printable import counted, printable
 from kernels.support.progress import progress
+from tetris import LinearController, Lookahead, Rules
 from tetris.commands.arguments import (
     GAME,
     add_controller,
@@ -37,9 +38,7 @@ from tetris.commands.command_line import (
 from tetris.game.decisions import play
 from tetris.game.features import AfterState
 from tetris.game.piece_stream import PieceStream
-from tetris.game.policy import Lookahead, Player
-from tetris.game.rules import Rules
-from tetris.play.controller import LinearController
+from tetris.game.policy import Player
 from tetris.play.devices import choose_device
 from tetris.record.numbers import file_size
 from tetris.record.replay import FORMAT, DamagedReplayError, Replay

@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import logger
 
+from tetris import Rules
 from tetris.game.decisions import Rows
 from tetris.game.pieces import PIECES
-from tetris.game.rules import PIECE_LETTERS, Rules
+from tetris.game.rules import PIECE_LETTERS
 from tetris.view.game_view import (
     FALLING,
     HEADROOM,
@@ -65,11 +66,11 @@ class Painter:
         if mode == "ansi":
             return tuple(map(_text, observations))
         previous = chain(self._drawn, repeat((None, np.zeros(0, np.uint8))))
-        drawn = []
-        for observation, (last, cells) in zip(observations, previous, strict=False):
-            drawn.append((observation, self._next_cells(observation, last, cells)))
-        self._drawn = drawn
-        return tuple(starmap(_frame, drawn))
+        self._drawn = [
+            (observation, self._next_cells(observation, last, cells))
+            for observation, (last, cells) in zip(observations, previous, strict=False)
+        ]
+        return tuple(starmap(_frame, self._drawn))
 
     def _next_cells(
         self, observation: Mapping[str, Any], last: Mapping[str, Any] | None, cells: Cells

@@ -12,12 +12,13 @@ from gymnasium import spaces
 
 from kernels.support.checks import check_flags, check_integer
 from kernels.support.names import unknown_name
+from tetris import Rules
 from tetris.envs.rendering import EMPTY_HOLD, Painter
 from tetris.game.decisions import Rows, landing_row, place
 from tetris.game.features import column_heights
 from tetris.game.piece_stream import PieceStream, hole_column
 from tetris.game.pieces import PIECES, Shape
-from tetris.game.rules import GUIDELINE_POINTS, Rules
+from tetris.game.rules import GUIDELINE_POINTS
 
 Observation = dict[str, Any]
 

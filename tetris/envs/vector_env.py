@@ -17,10 +17,10 @@ from gymnasium.vector.utils import batch_space
 from kernels.ops.philox import signed64
 from kernels.support.checks import check_integer
 from kernels.support.names import unknown_name
+from tetris import feature_names
 from tetris.envs import native
 from tetris.envs.rendering import Painter
 from tetris.envs.tetris_env import MAX_ORIENTATIONS, REWARDS, TetrisEnv, option_of_reset
-from tetris.game.feature_sets import feature_names
 from tetris.game.piece_stream import packed_source
 from tetris.play.devices import check_gpu
 

@@ -9,10 +9,10 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
 
+from tetris import feature_names
 from tetris.envs.key_press_env import KeyPressTetrisEnv
 from tetris.envs.tetris_env import MAX_ORIENTATIONS, Observation, TetrisEnv
 from tetris.game.decisions import after_states
-from tetris.game.feature_sets import feature_names
 from tetris.game.features import feature_values
 
 

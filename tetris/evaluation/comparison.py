@@ -19,6 +19,7 @@ from typing import Any
 
 from kernels.support.printable import counted as count_of
 from kernels.support.printable import printable
+from tetris import LinearController, Lookahead, Rules, published
 from tetris.evaluation.estimates import (
     MOST_ENDS,
     PLAYED,
@@ -29,9 +30,6 @@ from tetris.evaluation.estimates import (
 )
 from tetris.evaluation.measurement import Limit, Measurement, Trial, measure
 from tetris.game.feature_sets import feature_label
-from tetris.game.policy import Lookahead
-from tetris.game.rules import Rules
-from tetris.play.controller import LinearController, published
 from tetris.play.devices import NATIVE
 from tetris.record.numbers import format_lines
 

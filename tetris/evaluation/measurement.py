@@ -12,9 +12,8 @@ import torch
 
 from kernels.support import ranks
 from kernels.support.progress import progress
-from tetris import LinearController, Lookahead, Policy, Rules, Score, Streams
+from tetris import LinearController, Lookahead, Policy, Rollout, Rules, Score, Streams
 from tetris.evaluation import DEFAULT_SEED
-from tetris.play.rollouts import Rollout
 from tetris.play.splitting import BURN_IN
 from tetris.record.score import ESTIMATOR, dispersion
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
+from tetris import Lookahead
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.comparison import (
     BEST_PUBLISHED,
@@ -22,7 +23,6 @@ from tetris.evaluation.comparison import (
 )
 from tetris.game.decisions import play
 from tetris.game.piece_stream import PieceStream
-from tetris.game.policy import Lookahead
 from tetris.record.numbers import format_lines
 from tetris.record.replay import Replay
 from tetris.training.run_folder import RunRecord, board, stages_of

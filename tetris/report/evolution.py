@@ -9,11 +9,8 @@ from pathlib import Path
 import torch
 
 from kernels.support.printable import counted
-from tetris.game.piece_stream import Streams
-from tetris.game.policy import Policy
-from tetris.game.rules import Rules
+from tetris import Policy, Rollout, Rules, Streams
 from tetris.play.devices import NATIVE
-from tetris.play.rollouts import Rollout
 from tetris.training.run_folder import RunRecord
 from tetris.view.game_view import FAINT, TEXT, GameTracker, board_kinds, scene_kinds, stack_rows
 from tetris.view.images import (

@@ -20,9 +20,9 @@ from markupsafe import Markup
 
 from kernels.support.files import check_own, write_text
 from kernels.support.printable import counted, printable
+from tetris import Lookahead
 from tetris.evaluation.comparison import LEARNED, interval_text, is_estimate, verdict
 from tetris.evaluation.estimates import METHOD
-from tetris.game.policy import Lookahead
 from tetris.record.numbers import format_lines
 from tetris.record.score import ESTIMATOR
 from tetris.report import data

@@ -26,10 +26,11 @@ from kernels.ops.philox import signed64
 from kernels.support.checks import check_integer
 from kernels.support.files import write_bytes
 from kernels.support.progress import progress
+from tetris import Rules
 from tetris.game.decisions import after_states
 from tetris.game.features import AfterState
 from tetris.game.piece_stream import packed_source
-from tetris.game.rules import PIECE_LETTERS, PLACEMENT_RULES, Rules
+from tetris.game.rules import PIECE_LETTERS, PLACEMENT_RULES
 from tetris.play.engines import load, operators_of
 
 MOST_CELLS = 32

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from tetris.game.policy import Lookahead
-from tetris.game.rules import Rules
+from tetris import Lookahead, Rules
 
 _LARGEST = 1e300  # The sum of all numbers of a run stays finite.
 

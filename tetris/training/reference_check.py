@@ -6,15 +6,12 @@ import hashlib
 
 import torch
 
+from tetris import Policy, Rollout, Rules, Streams
 from tetris.game.decisions import after_states
 from tetris.game.features import feature_values
-from tetris.game.piece_stream import Streams
 from tetris.game.pieces import PIECES
-from tetris.game.policy import Policy
-from tetris.game.rules import Rules
 from tetris.play.engines import feature_definitions
 from tetris.play.own_features import header_features, header_of
-from tetris.play.rollouts import Rollout
 
 # The games that compare a header with its references.
 DECISIONS = 100
