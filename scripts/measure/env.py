@@ -6,7 +6,6 @@ python scripts/measure env --num-envs 1024 --json env.json
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
@@ -30,9 +29,9 @@ def make_course(figure: str, count: int, **options: Any) -> Course:
     shape = (_DRAWN, count)
     drawn = torch.randint(0, int(envs.single_action_space.n), shape, generator=generator)
     if options.get("output") == "torch" or "device" in options:
-        actions: Sequence[Any] = drawn.to(envs.device)
+        actions: list[Any] = list(drawn.to(envs.device))
     else:
-        actions = drawn.numpy()
+        actions = list(drawn.numpy())
     envs.reset(seed=SEED)
 
     def play(steps: int) -> int:

@@ -13,6 +13,7 @@ import io
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from cogapp import Cog
 
@@ -40,7 +41,7 @@ BLOCKS = (api_blocks, literature_blocks, optimiser_blocks, score_blocks, speed_b
 
 def render(page: Path) -> str:
     """Return the text of a page with every block generated again."""
-    names = {}
+    names: dict[str, Any] = {}
     for module in BLOCKS:
         names |= {name: value for name, value in vars(module).items() if name[0] != "_"}
     output = io.StringIO()
@@ -59,12 +60,12 @@ def main() -> int:
     texts = {page: render(page) for page in [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]}
     outdated = [page for page, text in texts.items() if page.read_text() != text]
     for page in outdated:
-        name = page.relative_to(ROOT)
+        path = page.relative_to(ROOT)
         if arguments.check:
-            print(f"{name} differs: run python scripts/pages/render.py", file=sys.stderr)
+            print(f"{path} differs: run python scripts/pages/render.py", file=sys.stderr)
         else:
             write_text(page, texts[page])
-            print(f"wrote {name}")
+            print(f"wrote {path}")
     if arguments.check:
         return 1 if outdated else 0
     for name, draw in PICTURES.items():

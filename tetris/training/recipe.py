@@ -311,8 +311,7 @@ def _apply_layer(settings: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[
     elif "generations" not in layer:
         merged["generations"] = 0
     if "population" in layer and "elites" not in layer:
-        elites = -(
-            -settings["elites"] * layer["population"] // settings["population"]
-        )  # rounded up
+        population = settings["population"]
+        elites = -(-settings["elites"] * layer["population"] // population)  # Rounded up.
         merged["elites"] = max(2, elites)
     return merged
