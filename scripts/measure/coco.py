@@ -428,9 +428,8 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
         runs += [Run(suite, name, checkpoints, dim, *problem) for problem in problems]
     pool = None
     if arguments.jobs > 1:
-        spawn = multiprocessing.get_context(
-            "spawn"
-        )  # Threads of a library do not survive a fork.
+        # Threads of a library do not survive a fork.
+        spawn = multiprocessing.get_context("spawn")
         pool = spawn.Pool(arguments.jobs, torch.set_num_threads, (1,))
     with pool or contextlib.nullcontext():
         # The last runs take longest, and so come first.

@@ -34,9 +34,8 @@ CELL = 16
 EMPTY_HOLD = len(PIECES)
 """The observation ``hold`` while no piece is held."""
 
-_SLOT = (
-    5 * CELL
-)  # A piece in a square of 4 x 4 cells, with its label above and a margin beside it.
+# A piece in a square of 4 x 4 cells has its label above and a margin beside it.
+_SLOT = 5 * CELL
 
 
 class Painter:

@@ -202,9 +202,8 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             self._time = 0
             self._garbage_rows = 0
             self._draw_piece()
-        elif (
-            self.held is not None
-        ):  # The piece may have come by a swap: the stream's piece replaces it.
+        elif self.held is not None:
+            # The piece may have come by a swap. A game begins with the stream's piece.
             self._time -= 1
             self._draw_piece()
         self.rows = ()

@@ -69,9 +69,8 @@ def feature(definition: Feature) -> Feature:
     def checked(after: AfterState) -> float:
         value = definition(after)
         number = float("nan") if value is None else float(value)
-        if (
-            not abs(number) <= _LARGEST
-        ):  # This is also true of NaN, but abs(nan) > _LARGEST is not.
+        # This is also true of NaN, while abs(nan) > _LARGEST is not.
+        if not abs(number) <= _LARGEST:
             raise ValueError(f"feature {name}: expected a finite number (float32), got {value}")
         if name in _headers and (abs(number) > _LARGEST_INTEGER or number % 1):
             raise ValueError(

@@ -108,9 +108,8 @@ def _plot_series(
     axes.plot(
         _numbers(chart, across),
         _numbers(chart, key),
-        label=printable(label).replace(
-            "$", r"\$"
-        ),  # Between dollars matplotlib reads a formula.
+        # Between dollars matplotlib would read a formula.
+        label=printable(label).replace("$", r"\$"),
         color=COLORS[(number + 1) % len(COLORS)],
         linestyle=_DASHES[number % len(_DASHES)],
     )

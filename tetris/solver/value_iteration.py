@@ -39,10 +39,8 @@ MOST_CELLS = 32
 MOST_GAMES = 1_000_000_000
 """The most games that are played at once: 8 GB of lines."""
 
-_VALUES = {
-    1: 1,
-    2: 8,
-}  # Values of a board by the number of known pieces; the eighth is not used.
+# Values of a board by the number of known pieces. The eighth is not used: shifts are fast.
+_VALUES = {1: 1, 2: 8}
 _SOURCE = Path(__file__).parent / "iteration" / "iteration.cpp"
 _CHUNK = 1 << 27  # Boards that are searched at once.
 _SETTLED = 0.1  # Two estimates of the factor may differ by this share of its distance from 1.
@@ -180,9 +178,8 @@ class Solution:
                 solution["rules"] = rules
                 solution["values"] = torch.from_numpy(values.reshape(-1))
                 return cls(**solution)
-            except (
-                Exception
-            ) as error:  # Damaged bytes raise a dozen types of zipfile, NumPy and json.
+            except Exception as error:
+                # Damaged bytes raise a dozen types of errors in zipfile, NumPy and json.
                 reason = str(error) or type(error).__name__
                 raise ValueError(
                     f"expected {path} to be a solution that Solution.save wrote: {reason}"

@@ -57,16 +57,14 @@ def unit_length(weights: Tensor) -> Tensor:
     vectors.
     """
     squares = weights.double().square()
-    while (
-        count := squares.shape[1]
-    ) > 1:  # Add the second half to the first until one column is left.
+    # The second half of the columns is added to the first until one column is left.
+    while (count := squares.shape[1]) > 1:
         half = (count + 1) // 2
         second_half = torch.nn.functional.pad(squares[:, half:], (0, 2 * half - count))
         squares = squares[:, :half] + second_half
     if squares.device.type == "cpu":
-        length = torch.from_numpy(
-            np.sqrt(squares.numpy())
-        )  # torch's root may be off by one bit.
+        # torch's root on a CPU may differ by a bit from that of other processors.
+        length = torch.from_numpy(np.sqrt(squares.numpy()))
     else:
         length = squares.sqrt()
     return (weights / length.clamp(min=_SHORTEST)).to(weights.dtype)
@@ -167,9 +165,8 @@ class LinesPerGame:
             raise ValueError(
                 f"expected candidates of shape (N, {len(self.names)}), got {shape}"
             )
-        real_type = torch.promote_types(
-            weights.dtype, torch.float32
-        )  # Integers cannot have length 1.
+        # Integers cannot have length 1.
+        real_type = torch.promote_types(weights.dtype, torch.float32)
         players = unit_length(weights.to(real_type))
         return lines_per_game(self.games(players, generation).advance(self._decisions))
 

@@ -45,9 +45,8 @@ class RunFolder:
         self.controller = path / FILE_NAME  # Its provenance gets the scores after training.
         self.metrics = path / "metrics.jsonl"  # One JSON object per generation.
         self.checkpoints = path / "checkpoints"
-        self.starts = (
-            path / "starts.jsonl"
-        )  # One JSON object per start: hardware, commit, command.
+        # One JSON object per start: date, hardware, commit, command.
+        self.starts = path / "starts.jsonl"
         self.learning_curve = path / "learning_curve.png"
         self.evolution = path / "evolution.gif"  # An .mp4 of the same name is beside it.
         self.report = path / "report.html"
@@ -163,6 +162,7 @@ def versions() -> dict[str, str]:
 
 def start_record(device: str) -> dict[str, str]:
     """Return date, command, commit and hardware of this process, for ``"cuda"`` its GPU."""
+    # `python -m tetris train` puts these words into sys.argv[0]; a script has its path there.
     program = sys.argv[0].split() if " " in sys.argv[0] else ["python", sys.argv[0]]
     hardware = [processor()["model name"], counted(usable_cores(), "core")]
     if device == "cuda" and torch.cuda.is_available():

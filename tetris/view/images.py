@@ -94,15 +94,19 @@ GREY = (FALLING + len(PIECES)) * 3
 
 def board_picture(kinds: Cells, cell: int) -> Picture:
     """Return a picture of `board_kinds`, shape (rows * cell, width * cell)."""
-    edges = np.zeros((cell, cell), dtype=np.uint8)
+    # The pattern of a cell: 0 for its inside, 1 for the lit edge, 2 for the edge in the shade.
+    pattern = np.zeros((cell, cell), dtype=np.uint8)
     if 1 < cell < _SMALL:
-        edges[0, 0], edges[-1, -1] = 1, 2
+        pattern[0, 0] = 1
+        pattern[-1, -1] = 2
     elif cell > 1:
         width = max(1, cell // 10)
-        edges[:, -width:] = edges[-width:] = 2
-        edges[:-width, :width] = edges[:width, :-width] = 1
-    enlarged = 3 * kinds[::-1].repeat(cell, axis=0).repeat(cell, axis=1)
-    return enlarged + np.tile(edges, kinds.shape)
+        pattern[:, -width:] = 2
+        pattern[-width:] = 2
+        pattern[:-width, :width] = 1
+        pattern[:width, :-width] = 1
+    enlarged = kinds[::-1].repeat(cell, axis=0).repeat(cell, axis=1)
+    return 3 * enlarged + np.tile(pattern, kinds.shape)
 
 
 def framed_board(kinds: Cells, cell: int) -> Picture:
@@ -236,9 +240,8 @@ def write_mp4(path: Path, pictures: Iterable[Picture], speed: float) -> None:
         frames = write_frames(
             str(file), (width, height), "pal8", fps=speed, macro_block_size=2, **options
         )
-        with closing(
-            frames
-        ) as writer:  # Also after Ctrl-C its process must not use the folder.
+        # The writer's process must end before the folder is removed, after Ctrl-C, too.
+        with closing(frames) as writer:
             writer.send(None)
             for picture in chain([first], rest):
                 writer.send(picture.tobytes() + colors)

@@ -146,9 +146,8 @@ def screen(
     board = board_lines(rows, height, board_size.cell, colors=True)
     room = size.columns - board_size.columns
     beside = []
-    if (
-        room >= 8
-    ):  # The picture of the next piece is so wide; its escape sequences cannot be cut.
+    # The picture of the next piece has eight columns, which escape sequences forbid to cut.
+    if room >= 8:
         picture = half_blocks(piece_picture(scene.next_piece, 2))
         beside = ["next", *picture, *(printable(line)[:room] for line in panel)]
     empty = " " * (board_size.columns - len(_GAP))
