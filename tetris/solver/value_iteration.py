@@ -261,17 +261,7 @@ def solve(rules: Rules, pieces_known: int = 1, device: str = "cpu") -> Solution:
         last_factor = factor
         factor = abs(change / last_change) if last_change else 1.0
         has_settled = rounds > _PAUSE and abs(factor - last_factor) < _SETTLED * (1 - factor)
-        is_accurate = False
-        error = math.inf
-        if factor < 1:
-            # The sums of the geometric series of changes, and of rounding errors, that are to
-            # come.
-            remaining = abs(change) * factor / (1 - factor)
-            rounding = _ROUNDING * lines / (1 - factor)
-            error = max(remaining, rounding)
-            is_accurate = error <= max(_TOLERANCE * lines, rounding)
-        if not change:
-            error = _ROUNDING * lines
+        error, is_accurate = _estimate_error(lines, change, factor)
         accurate_rounds = accurate_rounds + 1 if rounds > _PAUSE and is_accurate else 0
         bar.set_postfix_str(f"{lines:,.6g} lines per game", refresh=False)
         bar.update(period(rules))
@@ -288,6 +278,19 @@ def solve(rules: Rules, pieces_known: int = 1, device: str = "cpu") -> Solution:
     bar.close()
     seconds = time.monotonic() - start_time
     return Solution(rules, pieces_known, values, lines, error, len(boards), bar.n, seconds)
+
+
+def _estimate_error(lines: float, change: float, factor: float) -> tuple[float, bool]:
+    """Return the estimated error of the lines after a round, and whether it is small enough.
+
+    The changes to come are a geometric series with this factor, and so are the rounding errors.
+    """
+    if factor >= 1:
+        return math.inf if change else _ROUNDING * lines, False
+    remaining = abs(change) * factor / (1 - factor)
+    rounding = _ROUNDING * lines / (1 - factor)
+    error = max(remaining, rounding) if change else _ROUNDING * lines
+    return error, error <= max(_TOLERANCE * lines, rounding)
 
 
 def period(rules: Rules) -> int:
