@@ -286,7 +286,8 @@ def _estimate_error(lines: float, change: float, factor: float) -> tuple[float, 
     The changes to come are a geometric series with this factor, and so are the rounding errors.
     """
     if factor >= 1:
-        return math.inf if change else _ROUNDING * lines, False
+        error = math.inf if change else _ROUNDING * lines
+        return error, False
     remaining = abs(change) * factor / (1 - factor)
     rounding = _ROUNDING * lines / (1 - factor)
     error = max(remaining, rounding) if change else _ROUNDING * lines
