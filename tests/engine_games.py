@@ -145,7 +145,7 @@ def decide(
 def totals(games: Rollout) -> list[torch.Tensor]:
     """All that two engines have in common after the same games."""
     return [
-        each.cpu().clone() for each in (games.columns, games.stream_lines, games.stream_games, games._made)
+        each.cpu().clone() for each in (games.columns, games.stream_lines, games.stream_games, games._placed)
     ]
 
 

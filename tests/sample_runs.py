@@ -11,7 +11,7 @@ from typing import Any
 
 from tetris import Rules, Score, published
 from tetris.evaluation.estimates import Estimate
-from tetris.evaluation.scores import Measurement, Trial
+from tetris.evaluation.measurement import Measurement, Trial
 from tetris.training.recipe import make_recipe
 from tetris.training.run_folder import RunFolder
 from tetris.training.training import Training

@@ -19,11 +19,11 @@ PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
     ("cem", PYTHON): 35_700,
-    ("tetris", PYTHON): 40_010,
+    ("tetris", PYTHON): 40_700,
     ("tetris", NATIVE): 52_300,
     ("kernels", PYTHON): 17_770,
     ("kernels", NATIVE): 45_100,
-    ("scripts", PYTHON): 20_900,
+    ("scripts", PYTHON): 21_160,
     ("tests", PYTHON + NATIVE): 118_600,
 }
 WORDS = 22_080  # of README and docs

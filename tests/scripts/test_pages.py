@@ -12,14 +12,14 @@ from pages.wording import count, digits, in_words, score, span
 pytest.importorskip("cogapp", reason='needs cog: pip install -e ".[test]"')
 from pages import render
 from pages.pictures import PICTURES
-from pages.score_blocks import middle_run
+from pages.score_blocks import median_run
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_the_pages_say_what_the_result_files_say() -> None:
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
-        assert render.rendered(page) == page.read_text(), f"{page.name}: run python scripts/pages/render.py"
+        assert render.render(page) == page.read_text(), f"{page.name}: run python scripts/pages/render.py"
 
 
 @pytest.mark.parametrize("name", ["sampling.png", "learning_curve.png", "choices.png", "route.png"])
@@ -44,7 +44,7 @@ def test_the_middle_of_runs_is_the_median_on_10x20() -> None:
         return {"score": scores}
 
     runs = [run(lines) for lines in (3.0, 1.0, 5.0, 2.0, 4.0)]
-    assert middle_run(runs) == run(3.0)
+    assert median_run(runs) == run(3.0)
 
 
 def test_the_index_names_every_page() -> None:

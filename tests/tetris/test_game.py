@@ -88,6 +88,6 @@ def test_the_next_game_starts_on_an_empty_board() -> None:
         *((0, 2, False), (0, 4, False), (2, 4, False), (2, 4, False)),
         *((0, 6, True), (0, 2, False)),
     ]
-    later = list(play([BAR, BAR, TEE, SQUARE], player, rules, played[1].rows, start=2, falls=SQUARE))
+    later = list(play([BAR, BAR, TEE, SQUARE], player, rules, played[1].rows, start=2, first_piece=SQUARE))
     assert later[0] == played[2]
     assert [after.shape.piece for after in later] == [SQUARE, SQUARE]

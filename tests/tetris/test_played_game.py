@@ -1,4 +1,4 @@
-"""tetris/record/played_game.py: a game from Python, with its boards."""
+"""tetris/view/played_game.py: a game from Python, with its boards."""
 
 from __future__ import annotations
 

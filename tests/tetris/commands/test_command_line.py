@@ -101,7 +101,7 @@ def test_an_argument_out_of_range_is_refused(read: Callable[[str], Any], text: s
 
 
 def test_an_argument_may_be_either_end_of_its_range() -> None:
-    read = command_line.up_to(5, least=2)
+    read = command_line.up_to(5, low=2)
     assert [read("2"), read("5")] == [2, 5]
     assert command_line.seed(f"{2**64 - 1}") == 2**64 - 1
     for text in ("1", "6", "2.5"):

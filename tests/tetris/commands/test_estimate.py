@@ -15,7 +15,7 @@ import torch
 from tetris import Rules, Streams, published
 from tetris.evaluation import DEFAULT_SEED, estimates
 from tetris.evaluation.estimates import METHOD, Estimate
-from tetris.evaluation.scores import Trial
+from tetris.evaluation.measurement import Trial
 
 Script = Callable[..., Any]
 HIGH = ("--board", "10x16", "--device", "cpu")

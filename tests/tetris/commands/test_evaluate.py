@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tetris import LinearController, Lookahead, Rules, Score, published
-from tetris.evaluation.scores import Limit, Trial, measure
+from tetris.evaluation.measurement import Limit, Trial, measure
 from tetris.record.score import ESTIMATOR
 
 Script = Callable[..., Any]
@@ -64,7 +64,7 @@ def test_it_looks_ahead_if_asked_to(
     lookahead: Lookahead,
     said: str,
 ) -> None:
-    monkeypatch.setattr("tetris.evaluation.scores.BURN_IN", 1)
+    monkeypatch.setattr("tetris.evaluation.measurement.BURN_IN", 1)
     arguments = ("dellacherie", *QUICK, "--decisions", 16, "--seed", 7, *flags)
     (measured,) = _evaluate(script, *arguments)
     trial = Trial("", published("dellacherie"), Rules(6, 6), "python", 7, lookahead)

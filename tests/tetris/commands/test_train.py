@@ -212,7 +212,7 @@ def test_folder_with_a_run_is_refused(script: Script, tmp_path: Path) -> None:
 def test_a_run_that_knows_the_next_piece_is_scored_and_resumed_knowing_it(
     script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tetris.evaluation.scores.BURN_IN", 1)
+    monkeypatch.setattr("tetris.evaluation.measurement.BURN_IN", 1)
     known = ("--pieces-known", 2, "--score-decisions", 8, "--streams", 1, "--decisions", 8)
     ended = _train(script, tmp_path / "a", *known, "--seed", 2)
     assert f"tetris watch --pieces-known 2 {tmp_path / 'a'}" in ended.out

@@ -12,7 +12,7 @@ from tetris import LinearController, Lookahead, Rules, Score, published
 from tetris.evaluation import comparison
 from tetris.evaluation.comparison import boards, compare, published_score, score_table, table, verdict
 from tetris.evaluation.estimates import PLAYED, Estimate
-from tetris.evaluation.scores import Measurement, Trial
+from tetris.evaluation.measurement import Measurement, Trial
 
 ROOT = Path(__file__).parents[3]
 LOW, HIGH = Rules(10, 10), Rules(10, 20)
@@ -47,7 +47,7 @@ def test_what_loses_is_played(ended: dict[str, int]) -> None:
 
 
 def test_with_the_next_piece_known_nothing_is_shipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tetris.evaluation.scores.BURN_IN", 1)
+    monkeypatch.setattr("tetris.evaluation.measurement.BURN_IN", 1)
     scores = list(compare(trial(LOW, "python", Lookahead.PREVIEW), 64))
     assert [(each["controller"], each["pieces_known"], each["decisions"]) for each in scores] == [
         *(("learned", 2, 64), ("bcts", 2, 64), ("dt20", 2, 64)),

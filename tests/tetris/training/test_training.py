@@ -77,7 +77,9 @@ def test_candidates_are_evaluated_at_length_1_on_streams_of_their_generation(tmp
     optimizer = _training_run(tmp_path, recipe).optimizer
     candidates = torch.tensor([[-3.0, -4.0], [1.0, 0.0], [0.0, -2.0]])
     for generation, (height, decisions) in enumerate([(6, 20), (6, 20), (7, 30), (7, 215)]):
-        evaluation = run_objective(recipe, optimizer, StopRequest().check)(candidates, generation)
+        evaluation = run_objective(recipe, lambda: optimizer.averaged_mean, StopRequest().check)(
+            candidates, generation
+        )
         players = unit_length(candidates)
         assert evaluation.candidates is not None
         torch.testing.assert_close(evaluation.candidates, players)
@@ -97,7 +99,7 @@ def test_the_better_half_of_each_round_plays_on_to_the_fitness_of_all_decisions(
     recipe = _recipe("cpu", **given, population=11, elites=2, streams=4, halvings=2)
     optimizer = _training_run(tmp_path, recipe).optimizer
     candidates, (stage,) = optimizer.ask(), recipe.stages
-    found = run_objective(recipe, optimizer, StopRequest().check)(candidates, 0)
+    found = run_objective(recipe, lambda: optimizer.averaged_mean, StopRequest().check)(candidates, 0)
     best, rounds = list(range(11)), recipe.rounds(stage)
     assert [count for _, count in rounds] == [11, 6, 3]
     for number in range(3):
@@ -161,7 +163,8 @@ def test_objective_reads_nothing_of_what_was_played(
     games = SimpleNamespace(advance=lambda *_: RolloutResult(*counts))
     monkeypatch.setattr(LinesPerGame, "games", lambda *_: games)
     recipe = _recipe("cuda" if device == "cuda" else "python", backend="torch", halvings=0)
-    objective = run_objective(recipe, _training_run(tmp_path, recipe).optimizer, StopRequest().check)
+    optimizer = _training_run(tmp_path, recipe).optimizer
+    objective = run_objective(recipe, lambda: optimizer.averaged_mean, StopRequest().check)
     candidates = torch.ones(3, 2, device=device)
     with _NothingRead():
         evaluation = objective(candidates, 0)
@@ -197,7 +200,7 @@ def test_controller_of_a_checkpoint_is_that_of_its_generation(
         mean = torch.tensor(record["mean"], dtype=torch.float64)
         assert controller.weights == pytest.approx(unit_length(mean.unsqueeze(0))[0].tolist())
     by_hand = _training_run(tmp_path / "by_hand", _recipe())
-    objective = run_objective(_recipe(), by_hand.optimizer, StopRequest().check)
+    objective = run_objective(_recipe(), lambda: by_hand.optimizer.averaged_mean, StopRequest().check)
     for generation, (controller, seconds) in enumerate([*zip(saved, elapsed, strict=True)]):
         evaluation = objective(by_hand.optimizer.ask(), generation)
         by_hand.optimizer.tell(evaluation.candidates, evaluation.fitness)

@@ -1,4 +1,4 @@
-"""Measuring controllers: limits, streams, the table of scores."""
+"""Measuring controllers: limits, streams, the table of measurement."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from tetris import Policy, Rollout, Rules, Score, Streams, published, rollout
-from tetris.evaluation import scores
-from tetris.evaluation.scores import (
+from tetris.evaluation import measurement
+from tetris.evaluation.measurement import (
     FEW_STREAMS,
     GPU_STREAMS,
     MOST_STREAMS,
@@ -76,8 +76,8 @@ def chunks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             games[0, 0] = sum(made) * self.streams // 10_000
             return games
 
-    monkeypatch.setattr(scores, "Rollout", Engine)
-    monkeypatch.setattr(scores.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(measurement, "Rollout", Engine)
+    monkeypatch.setattr(measurement.time, "perf_counter", lambda: clock[0])
     return made
 
 
@@ -101,7 +101,7 @@ def test_decisions_and_games_are_counted_without_the_clock(
         first = measure(Trial("dt20", DT20, Rules(), "cuda"), limit).score, list(chunks)
         chunks.clear()
         with monkeypatch.context() as slow:
-            slow.setattr(scores.time, "perf_counter", iter(range(10**6)).__next__)
+            slow.setattr(measurement.time, "perf_counter", iter(range(10**6)).__next__)
             assert (measure(Trial("dt20", DT20, Rules(), "cpu"), limit).score, chunks) == first
         chunks.clear()
 
