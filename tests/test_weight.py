@@ -23,7 +23,7 @@ CEILINGS = {
     ("tetris", NATIVE): 52_300,
     ("kernels", PYTHON): 17_600,
     ("kernels", NATIVE): 45_100,
-    ("scripts", PYTHON): 20_900,
+    ("scripts", PYTHON): 20_950,
     ("tests", PYTHON + NATIVE): 117_200,
 }
 WORDS = 22_080  # of README and docs

@@ -10,7 +10,7 @@ from measure.sampling import LABELS, median
 from measure.table import TOOLS
 
 from pages.result_files import crossed, figures, load, load_all, with_provenance
-from pages.wording import count, markdown
+from pages.wording import count, digits, markdown
 from tetris.training.run_folder import read_records
 
 _GPU = "h200"
@@ -123,6 +123,26 @@ def sampling_large() -> str:
     header = {place: f"d = {size['dim']:,}" for place, size in enumerate(sizes)}
     labels = {name: LABELS[name] for name in _LARGE}
     return crossed("GB/s written (share of fill_)", header, labels, cell, result)
+
+
+def sampling_steps() -> str:
+    """Return what a call of the article's kernel costs, and what ours do."""
+    result = load(f"{_GPU}/sampling")
+    times = figures(result, "sampling.")
+    columns = {
+        "{}host_us": "us that a call keeps the CPU",
+        "large.{}fraction_of_fill": "speed as a share of `fill_`'s, d = 1,000,000",
+    }
+    rows = {
+        "article.": "the article's kernel",
+        "shared.": "`sample_normal(shared_noise=True)`",
+        "": "`sample_normal`",
+    }
+
+    def cell(row: str, column: str) -> str:
+        return digits(times[column.format(row)])
+
+    return crossed("1,024 samples", columns, rows, cell, result)
 
 
 def generation_speed() -> str:
