@@ -77,7 +77,8 @@ def test_the_package_is_imported() -> None:
 
 def test_the_table_of_steps_is_what_the_check_does() -> None:
     steps = check.run(["sigmoid"]).outcomes
-    table = PAGE.read_text(encoding="utf-8").partition("| step |")[2].partition("\n\n")[0]
+    text = (PROJECT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = text.partition("| step | what has to hold |")[2].partition("\n\n")[0]
 
     named = re.findall(r"^\| ([A-Za-z][^|]*?) \|", table, re.MULTILINE)
     assert named == [each.name.removeprefix("sigmoid: ") for each in steps]

@@ -22,6 +22,12 @@ def test_the_pages_say_what_the_result_files_say() -> None:
         assert render.rendered(page) == page.read_text(), f"{page.name}: run python scripts/pages/render.py"
 
 
+def test_the_notebook_has_no_line_that_fills_a_screen() -> None:
+    text = render.NOTEBOOK.read_text()
+    assert render.with_short_lines(text) == text, "run python scripts/pages/render.py"
+    assert max(map(len, text.splitlines())) < 300
+
+
 @pytest.mark.parametrize("name", ["sampling.png", "learning_curve.png", "choices.png", "route.png"])
 def test_a_picture_is_drawn(tmp_path: Path, name: str) -> None:
     pytest.importorskip("matplotlib")

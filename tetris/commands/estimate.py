@@ -3,8 +3,9 @@
 python -m tetris estimate best dt20
 python -m tetris estimate runs/mine --board 10x20 --seconds 60
 
-It takes less than a minute each on two cores; evaluate_tetris.py takes hours. The spread of many
-estimates gives the interval. A score to be published is played instead: see docs/scores.md.
+An estimate takes less than a minute on two cores; python -m tetris evaluate takes hours. The
+spread of many estimates gives the interval. A score to be published is played instead: see
+docs/scores.md.
 """
 
 from __future__ import annotations
