@@ -151,7 +151,9 @@ def test_a_cut_is_greater_than_the_best_of_as_many_random_starts() -> None:
 
 
 def test_a_model_that_changes_twice_is_fitted() -> None:
-    result = run("docs/spaces.md", 2)["result"]
+    names: dict[str, Any] = {}
+    exec((DOCS / "ar_model.py").read_text(encoding="utf-8"), names)
+    result = names["result"]
     assert result.fun == pytest.approx(2.5572391, abs=1e-6)  # by least squares for all pairs of days
     assert (result.x["first"], result.x["second"], result.violation) == (99, 200, 0.0)
 
@@ -176,7 +178,7 @@ def example(title: str) -> dict[str, Any]:
 
 
 def test_a_function_in_numpy_is_minimised() -> None:
-    result = example("The optimiser on a function of yours")["result"]
+    result = example("The optimiser on your own function")["result"]
     assert result.x.tolist() == pytest.approx([2.0, 0.5, 4.0], abs=1e-2)
 
 

@@ -23,10 +23,10 @@ CEILINGS = {
     ("tetris", NATIVE): 52_300,
     ("kernels", PYTHON): 17_600,
     ("kernels", NATIVE): 45_100,
-    ("scripts", PYTHON): 20_950,
-    ("tests", PYTHON + NATIVE): 117_200,
+    ("scripts", PYTHON): 21_000,
+    ("tests", PYTHON + NATIVE): 117_300,
 }
-WORDS = 22_080  # of README and docs
+WORDS = 22_000  # of README and docs
 
 COUNTED = (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)

@@ -88,7 +88,7 @@ def sampling_claim() -> str:
         return None if speedup is None else f"{speedup:.2f}"
 
     host = (
-        f"A call keeps the host for {times['host_us']:.0f} us, one of plain PyTorch for "
+        f"A call keeps the CPU for {times['host_us']:.0f} us, one of plain PyTorch for "
         f"{times['eager.host_us']:.0f} us, one of `torch.compile` for {times['compile.host_us']:.0f} us."
     )
     corner = "times as fast, mean over d = 10 to 5,000, 1,024 samples"
@@ -104,8 +104,8 @@ def sampling_worth() -> str:
     seconds = statistics.median(record["seconds"] for record in records)
     words = (
         f"In training it is negligible: {sampling.data['samples']:,} samples of {_DRAWN_DIM} dimensions take "
-        f"{median(size, 'wall', 'ours'):.0f} us on a CPU, a generation of `quick`, which draws "
-        f"{run['config']['population']} of {len(run['weights'])}, {seconds:.2f} s."
+        f"{median(size, 'wall', 'ours'):.0f} us on a CPU; a generation of `quick`, which draws "
+        f"{run['config']['population']} of {len(run['weights'])}, takes {seconds:.2f} s."
     )
     return with_provenance(words, sampling, training)
 
