@@ -69,7 +69,9 @@ def _parser() -> argparse.ArgumentParser:
         "a GPU to compile for, such as 8.0, 9.0a or 9.0+PTX; may be given several times "
         "(default: $TORCH_CUDA_ARCH_LIST, else this machine's GPUs)"
     )
-    build.add_argument("--arch", dest="archs", action="append", default=[], metavar="X.Y", help=gpu)
+    build.add_argument(
+        "--arch", dest="archs", action="append", default=[], metavar="X.Y", help=gpu
+    )
     portable = "for any processor of this kind of machine, not for this very one"
     build.add_argument("--portable", action="store_true", help=portable)
     return parser
@@ -78,7 +80,11 @@ def _parser() -> argparse.ArgumentParser:
 def _report(arguments: argparse.Namespace) -> Any:
     # The doctor has to survive a torch that does not import; the others import it.
     command = importlib.import_module(f"kernels.ops.{arguments.command}")
-    options = {name: value for name, value in vars(arguments).items() if name not in ("command", "json")}
+    options = {
+        name: value
+        for name, value in vars(arguments).items()
+        if name not in ("command", "json")
+    }
     return command.run(**options)
 
 

@@ -2,7 +2,7 @@
 
 python scripts/ppo_tetris.py
 python scripts/ppo_tetris.py --seconds 300 --features dt_full --out ppo.json
-python scripts/evaluate_tetris.py ppo.json --board 10x10
+python -m tetris evaluate ppo.json --board 10x10
 
 One file, as in CleanRL. The policy is linear: it draws a placement by the softmax of the
 weighted sums of the features of the boards that the placements lead to. So it learns a

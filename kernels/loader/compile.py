@@ -17,16 +17,25 @@ import ninja
 
 from kernels.loader.cache import unusable
 from kernels.loader.cuda import find_nvcc, find_runtime, gencode_flags
-from kernels.loader.toolchain import TORCH_TARGET_VERSION, BuildError, Torch, find_compiler, find_torch
-
-# torch promises that the stable headers compile as C++17; its other headers ask for C++20 since 2.13.
-# No contraction of a * b + c into one rounding: the CPU, CUDA and Python engines then give the same floats.
-# Without errno a square root is one instruction, which has a vector form; its value is the same.
-CXX_FLAGS = tuple(
-    shlex.split("-std=c++17 -O3 -fPIC -fvisibility=hidden -ffp-contract=off -fno-math-errno -pthread")
+from kernels.loader.toolchain import (
+    TORCH_TARGET_VERSION,
+    BuildError,
+    Torch,
+    find_compiler,
+    find_torch,
 )
-# The templates go over lists of several hundred features; the usual depth is 200. Under USE_CUDA
-# torch/csrc/stable/c/shim.h declares the functions for streams.
+
+# torch promises that the stable headers compile as C++17; its other headers ask for C++20 since
+# 2.13. No contraction of a * b + c into one rounding: the CPU, CUDA and Python engines then
+# give the same floats. Without errno a square root is one instruction, which has a vector form;
+# its value is the same.
+CXX_FLAGS = tuple(
+    shlex.split(
+        "-std=c++17 -O3 -fPIC -fvisibility=hidden -ffp-contract=off -fno-math-errno -pthread"
+    )
+)
+# The templates go over lists of several hundred features; the usual depth is 200. Under
+# USE_CUDA torch/csrc/stable/c/shim.h declares the functions for streams.
 NVCC_FLAGS = tuple(
     shlex.split(
         "-std=c++17 -O3 --fmad=false --expt-relaxed-constexpr -ftemplate-depth=1000 -DUSE_CUDA "
@@ -65,10 +74,17 @@ def compile_library(work: Path, name: str, sources: Sources) -> set[Path]:
     compilations = _compilations(work, sources)
     compilations["guard.o"] = [*compiler.command, *CXX_FLAGS, "-c", str(GUARD), "-o", "guard.o"]
     library_dir = str(torch.root / "lib")
-    # -z defs: a function that nobody defines fails here, not in the middle of a run.
-    # Some compilers would link libstdc++ statically. With torch's there would be two in the process, and the
-    # first error message with a number in it would crash.
-    link = [*compiler.command, "-shared", "-pthread", "-Wl,-z,defs", *compilations, "-l:libstdc++.so.6"]
+    # -z defs: a function that nobody defines fails here, not in the middle of a run. Some
+    # compilers would link libstdc++ statically. With torch's there would be two in the process,
+    # and the first error message with a number in it would crash.
+    link = [
+        *compiler.command,
+        "-shared",
+        "-pthread",
+        "-Wl,-z,defs",
+        *compilations,
+        "-l:libstdc++.so.6",
+    ]
     link += ["-L", library_dir, "-Xlinker", "-rpath", "-Xlinker", library_dir]
     link += ["-ltorch", "-ltorch_cpu", "-lc10", "-o", name]
     if sources.archs:
@@ -82,10 +98,19 @@ def _compilations(work: Path, sources: Sources) -> dict[str, list[str]]:
     torch = find_torch()
     compiler = find_compiler()
     # Zig reads -mtune as the name of the processor.
-    flags = [flag for flag in sources.flags if "ziglang" not in compiler.command or flag != "-mtune=generic"]
+    flags = [
+        flag
+        for flag in sources.flags
+        if "ziglang" not in compiler.command or flag != "-mtune=generic"
+    ]
     begin = {".cpp": [*compiler.command, *CXX_FLAGS, *flags]}
     if sources.archs:
-        begin[".cu"] = [str(find_nvcc(torch.cuda).path), "-ccbin", compiler.program, *NVCC_FLAGS]
+        begin[".cu"] = [
+            str(find_nvcc(torch.cuda).path),
+            "-ccbin",
+            compiler.program,
+            *NVCC_FLAGS,
+        ]
         # nvcc compiles for one architecture after another unless it may use as many threads.
         begin[".cu"] += [*gencode_flags(sources.archs), f"--threads={len(sources.archs)}"]
         begin[".cu"] += sources.nvcc_flags  # last, because nvcc takes the last of equal flags
@@ -96,9 +121,16 @@ def _compilations(work: Path, sources: Sources) -> dict[str, list[str]]:
     macros = "".join(f"#define {name} {value}\n" for name, value in defines)
     (work / "defines.h").write_text(macros, encoding="utf-8")
     common += ["-include", "defines.h"]
-    common += [word for folder in sources.include_dirs for word in ("-I", os.path.abspath(folder))]
+    common += [
+        word for folder in sources.include_dirs for word in ("-I", os.path.abspath(folder))
+    ]
     # torch's headers are system headers: no warnings from them.
-    common += ["-isystem", str(include), "-isystem", str(include / "torch" / "csrc" / "api" / "include")]
+    common += [
+        "-isystem",
+        str(include),
+        "-isystem",
+        str(include / "torch" / "csrc" / "api" / "include"),
+    ]
     commands = {}
     for index, source in enumerate(sources.files):
         files = ["-MMD", "-MF", f"{index}.d", "-c", os.path.abspath(source), "-o", f"{index}.o"]
@@ -112,7 +144,10 @@ def _run(steps: Mapping[str, Sequence[str]], work: Path) -> None:
     lines = ["rule run", "  command = $words"]
     for output, words in steps.items():
         needs = " ".join(outputs[:-1]) if output == outputs[-1] else ""
-        lines += [f"build {output}: run {needs}", "  words = " + shlex.join(words).replace("$", "$$")]
+        lines += [
+            f"build {output}: run {needs}",
+            "  words = " + shlex.join(words).replace("$", "$$"),
+        ]
     (work / "build.ninja").write_text("\n".join(lines) + "\n", encoding="utf-8")
     done = subprocess.run(
         [Path(ninja.BIN_DIR) / "ninja", "-C", work],
@@ -178,8 +213,13 @@ def compile_check(
 
 def _read_files(work: Path, torch: Torch) -> set[Path]:
     """Return the files that a build read, without its own and those of torch, CUDA and the system."""
-    read = {(work / name).resolve() for listing in work.glob("*.d") for name in _dependencies(listing)}
-    # nvcc, unlike g++, lists its own headers; all of them lie under the folder of cuda_runtime.h.
+    read = {
+        (work / name).resolve()
+        for listing in work.glob("*.d")
+        for name in _dependencies(listing)
+    }
+    # nvcc, unlike g++, lists its own headers; all of them lie under the folder of
+    # cuda_runtime.h.
     foreign = [work.resolve(), torch.root.resolve()]
     foreign += [path.parent for path in read if path.name == "cuda_runtime.h"]
     return {path for path in read if not any(folder in path.parents for folder in foreign)}

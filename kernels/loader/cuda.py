@@ -17,7 +17,8 @@ CUDA_TORCH_REMEDY = "install a CUDA build of torch as https://pytorch.org/get-st
 # The variable that torch's own builds follow too: the architectures to compile for.
 ARCHITECTURES = "TORCH_CUDA_ARCH_LIST"
 
-# NVIDIA's package without content that pins all parts of one CUDA version: nvcc brings crt, nvvm and runtime.
+# NVIDIA's package without content that pins all parts of one CUDA version: nvcc brings crt,
+# nvvm and runtime.
 _WHEELS = "cuda-toolkit[nvcc,cccl]"
 
 
@@ -36,7 +37,8 @@ class Nvcc(NamedTuple):
 def find_nvcc(cuda: str | None = None) -> Nvcc:
     """Return nvcc: from ``$CUDA_HOME``, which a person chose, or from PATH or the packages on PyPI.
 
-    Of the last two, an nvcc of the major version of ``cuda``, for which torch was built, is preferred.
+    Of the last two, an nvcc of the major version of ``cuda``, for which torch was built, is
+    preferred.
 
     Raises:
         CompilerMissingError: there is none that works.
@@ -46,7 +48,9 @@ def find_nvcc(cuda: str | None = None) -> Nvcc:
         return chosen
     on_path = shutil.which("nvcc")
     paths = [Path(on_path)] if on_path is not None else []
-    paths += [folder / "cu13" / "bin" / "nvcc" for folder in _wheel_dirs()]  # CUDA 12's packages have none
+    paths += [
+        folder / "cu13" / "bin" / "nvcc" for folder in _wheel_dirs()
+    ]  # CUDA 12's packages have none
     compilers = [nvcc for nvcc in map(_ask, paths) if nvcc is not None]
     major = cuda.partition(".")[0] if cuda is not None else None
     if compilers:
@@ -55,7 +59,9 @@ def find_nvcc(cuda: str | None = None) -> Nvcc:
     if major != "12":
         version = f"=={cuda}.*" if cuda is not None else ""
         remedy += f", or run pip install '{_WHEELS}{version}'"
-    raise CompilerMissingError("no nvcc found (looked in $CUDA_HOME, PATH and the nvidia packages)", remedy)
+    raise CompilerMissingError(
+        "no nvcc found (looked in $CUDA_HOME, PATH and the nvidia packages)", remedy
+    )
 
 
 def _ask(path: Path) -> Nvcc | None:
@@ -67,7 +73,11 @@ def _ask(path: Path) -> Nvcc | None:
 def _wheel_dirs() -> list[Path]:
     """Return the folders of the namespace package ``nvidia``, in which the packages on PyPI lie."""
     spec = importlib.util.find_spec("nvidia")
-    return [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec is not None else []
+    return (
+        [Path(folder) for folder in (spec.submodule_search_locations or [])]
+        if spec is not None
+        else []
+    )
 
 
 def known_architectures(nvcc: Nvcc) -> tuple[str, ...]:
@@ -89,7 +99,8 @@ def find_runtime(nvcc: Nvcc) -> Path:
         for library in sorted(folder.glob(f"libcudart.so.{nvcc.major}*")):
             return library
     raise BuildError(
-        f"no libcudart.so.{nvcc.major} found beside {nvcc.path}", "run pip install nvidia-cuda-runtime"
+        f"no libcudart.so.{nvcc.major} found beside {nvcc.path}",
+        "run pip install nvidia-cuda-runtime",
     )
 
 
@@ -119,7 +130,9 @@ def gencode_flags(archs: Sequence[str]) -> list[str]:
     for arch in archs:
         match = re.fullmatch(r"(\d+)\.(\d[af]?)(\+PTX)?", arch)
         if match is None:
-            raise BuildError(f"expected architectures such as 9.0, 9.0a or 9.0+PTX, got {arch!r}")
+            raise BuildError(
+                f"expected architectures such as 9.0, 9.0a or 9.0+PTX, got {arch!r}"
+            )
         number = match[1] + match[2]
         flags.append(f"-gencode=arch=compute_{number},code=sm_{number}")
         if match[3]:

@@ -17,14 +17,19 @@ from kernels.ops.report import OK, Outcome, Report, ask
 from kernels.ops.schemas import FAMILIES
 
 
-def run(names: Sequence[str], device: str | None, archs: Sequence[str], *, portable: bool) -> Report:
+def run(
+    names: Sequence[str], device: str | None, archs: Sequence[str], *, portable: bool
+) -> Report:
     """Build the libraries that the arguments name, as many at once as there are processors.
 
-    Where nobody asks for CUDA and there is no GPU to compile for, the libraries for CUDA may be absent.
+    Where nobody asks for CUDA and there is no GPU to compile for, the libraries for CUDA may be
+    absent.
     """
     needs_cuda = bool(device or archs or os.environ.get(ARCHITECTURES) or capabilities())
     build = partial(_build, needs_cuda=needs_cuda)
-    return Report(side_by_side(build, choose_libraries(names, device, tuple(archs), portable=portable)))
+    return Report(
+        side_by_side(build, choose_libraries(names, device, tuple(archs), portable=portable))
+    )
 
 
 def _build(library: Extension, *, needs_cuda: bool) -> Outcome:
@@ -55,5 +60,7 @@ def choose_libraries(
         for device_type in devices:
             library = extension(name, device_type)
             native = library.native and not portable
-            libraries.append(replace(library, native=native, archs=archs if library.cuda else ()))
+            libraries.append(
+                replace(library, native=native, archs=archs if library.cuda else ())
+            )
     return libraries

@@ -29,7 +29,9 @@ class Case:
     reference: Callable[..., Any]  # in plain PyTorch: tensors to a tensor or a tuple of them
     operator: Callable[..., Any]  # the public function; the same arguments and results
     inputs: Callable[..., Tensors]  # of a generator and a size: float64, on the CPU
-    small: tuple[int, ...]  # the size for finite differences and for Numba's simulator, which is slow
+    small: tuple[
+        int, ...
+    ]  # the size for finite differences and for Numba's simulator, which is slow
     large: tuple[int, ...]  # the size for C++ and CUDA
     arguments: Mapping[str, Any] = field(default_factory=dict)  # by name, for the prototype too
     gradients: bool = True  # without a derivative, results alone are compared
@@ -49,7 +51,8 @@ def _make_case(
 ) -> Case:
     """Return the case of an operator in the last module, whose reference is in the first one.
 
-    With ``call``, both are called as ``call(function, *inputs, **arguments)``, and have no derivative.
+    With ``call``, both are called as ``call(function, *inputs, **arguments)``, and have no
+    derivative.
     """
     reference = getattr(modules[0], f"{name}_reference")
     operator = getattr(modules[-1], name)
@@ -57,7 +60,9 @@ def _make_case(
         reference = partial(call, reference)
         operator = partial(call, operator)
     folder = modules[-1].__name__.split(".")[2]
-    return Case(reference, operator, inputs, small, large, arguments, call is None, prototype, folder)
+    return Case(
+        reference, operator, inputs, small, large, arguments, call is None, prototype, folder
+    )
 
 
 def _randn(generator: Generator, *shape: int) -> Tensor:
@@ -72,7 +77,13 @@ def _elements(count: int, generator: Generator, size: int) -> Tensors:
 def _cell(generator: Generator, batch: int, inputs: int, states: int) -> Tensors:
     """Return input, weights, bias, old_h and old_cell; the gates' sums have a size of about 1."""
     columns = states + inputs
-    shapes = [(batch, inputs), (3 * states, columns), (3 * states,), (batch, states), (batch, states)]
+    shapes = [
+        (batch, inputs),
+        (3 * states, columns),
+        (3 * states,),
+        (batch, states),
+        (batch, states),
+    ]
     x, weights, *rest = (_randn(generator, *shape) for shape in shapes)
     return x, weights / columns**0.5, *rest
 
@@ -82,10 +93,13 @@ def _open_unit(upper: Tensor, lower: Tensor) -> Tensor:
     return upper.double() * 2.0**-32 + (lower >> 11).double() * 2.0**-53 + 2.0**-54
 
 
-def noise(dimensions: Tensor, samples: Tensor, seed: int, generation: int, dtype: torch.dtype) -> Tensor:
+def noise(
+    dimensions: Tensor, samples: Tensor, seed: int, generation: int, dtype: torch.dtype
+) -> Tensor:
     """Return z, (dimensions, samples), of the sampler: the noise of float64, or that of all other types.
 
-    Two samples in a row share a pair of uniform numbers, from which the Box-Muller transform makes them.
+    Two samples in a row share a pair of uniform numbers, from which the Box-Muller transform
+    makes them.
     """
     d = dimensions.unsqueeze(-1)
     block = samples // 4
@@ -93,7 +107,9 @@ def noise(dimensions: Tensor, samples: Tensor, seed: int, generation: int, dtype
     upper = generation >> 32 << 24 | d >> 32 << 12 | block >> 32
     if dtype is torch.float64:
         upper = upper | 1 << 31 | half << 30
-    key = split64(seed ^ int.from_bytes(b"normal z", "big"))  # other users of Philox have other keys
+    key = split64(
+        seed ^ int.from_bytes(b"normal z", "big")
+    )  # other users of Philox have other keys
     w = philox4x32((block & WORD, d & WORD, generation & WORD, upper), key)
     if dtype is torch.float64:
         u = _open_unit(w[0], w[1])
@@ -102,7 +118,11 @@ def noise(dimensions: Tensor, samples: Tensor, seed: int, generation: int, dtype
         radius_word = torch.where(half == 0, w[0], w[2])
         angle_word = torch.where(half == 0, w[1], w[3])
         # Rounded as in box_muller.h.
-        u = (radius_word.float().double() * (1.0 - 2.0**-23) * 2.0**-32 + 2.0**-33).float().double()
+        u = (
+            (radius_word.float().double() * (1.0 - 2.0**-23) * 2.0**-32 + 2.0**-33)
+            .float()
+            .double()
+        )
         u = torch.where(u > 0.5, 2.0 - (2.0 - u).float().double(), u)
         turn = (angle_word.double() + 0.5) * 2.0**-32
     radius = (-2.0 * u.log()).clamp(min=0.0).sqrt()
@@ -111,7 +131,9 @@ def noise(dimensions: Tensor, samples: Tensor, seed: int, generation: int, dtype
     return z
 
 
-def _sample_reference(mean: Tensor, std: Tensor, num_samples: int, seed: int, generation: int) -> Any:
+def _sample_reference(
+    mean: Tensor, std: Tensor, num_samples: int, seed: int, generation: int
+) -> Any:
     """Return what ``sample_normal`` promises, on the CPU."""
     z = noise(torch.arange(len(mean)), torch.arange(num_samples), seed, generation, mean.dtype)
     return sample_normal_reference(mean, std, z.to(mean.dtype))
@@ -139,16 +161,31 @@ def _update(update: Any, fitness: Tensor, *inputs: Tensor, num_elites: int) -> A
     record = torch.tensor([math.nan] * 4 + [0.0], dtype=torch.float64, device=fitness.device)
     generation = record[-1].long()
     candidates, distribution, *others = inputs
-    return update(fitness, candidates, distribution, record, generation, *others, num_elites, maximize=False)
+    return update(
+        fitness,
+        candidates,
+        distribution,
+        record,
+        generation,
+        *others,
+        num_elites,
+        maximize=False,
+    )
 
 
-def _adapt(update: Any, fitness: Tensor, candidates: Tensor, distribution: Tensor, num_elites: int) -> Any:
+def _adapt(
+    update: Any, fitness: Tensor, candidates: Tensor, distribution: Tensor, num_elites: int
+) -> Any:
     """Call ``cma_update`` with a diagonal factor and paths of 0; weights fall from 0.2 to -0.4."""
-    weights = torch.linspace(0.2, -0.4, len(fitness), dtype=torch.float64, device=fitness.device)
+    weights = torch.linspace(
+        0.2, -0.4, len(fitness), dtype=torch.float64, device=fitness.device
+    )
     update = partial(update, weights=weights, rates=(5.0, 0.3, 1.5, 0.2, 0.02, 0.1, 2.0))
     factor = torch.diag_embed(distribution[1])
     paths = 0 * distribution[:2]
-    return _update(update, fitness, candidates, distribution, factor, paths, num_elites=num_elites)
+    return _update(
+        update, fitness, candidates, distribution, factor, paths, num_elites=num_elites
+    )
 
 
 def _table(rows: int, values: int, generator: Generator) -> Tensors:
@@ -166,13 +203,18 @@ def _draw(sample: Any, table: Tensor) -> Any:
     return sample(table.double(), num_samples=33, seed=seed, generation=generation)
 
 
-_FAMILIES = [(5, 5, 7, None), (9, 10, 9, None)]  # 5 variables of 7 values; permutations of 9 items
+_FAMILIES = [
+    (5, 5, 7, None),
+    (9, 10, 9, None),
+]  # 5 variables of 7 values; permutations of 9 items
 
 
 def _generation(generator: Generator, size: int) -> Tensors:
     """Return fitness, candidates between 0 and 1, tables with a best candidate, and a record."""
     shapes = (size,), (size, 14), (139,), (5,)
-    return tuple(torch.rand(shape, generator=generator, dtype=torch.float64) for shape in shapes)
+    return tuple(
+        torch.rand(shape, generator=generator, dtype=torch.float64) for shape in shapes
+    )
 
 
 def _move(update: Any, fitness: Tensor, x: Tensor, table: Tensor, record: Tensor) -> Any:
@@ -182,11 +224,18 @@ def _move(update: Any, fitness: Tensor, x: Tensor, table: Tensor, record: Tensor
 
 
 _NUMBA = "kernels.ops.elementwise.prototype"
-_NOISE = {"num_samples": 13, "seed": 2**63 + 12345, "generation": 2**32 + 7}  # uses all of their words
+_NOISE = {
+    "num_samples": 13,
+    "seed": 2**63 + 12345,
+    "generation": 2**32 + 7,
+}  # uses all of their words
 
-# Sizes are no multiples of the kernels' tiles; those of lltm are the tutorial's that it comes from.
+# Sizes are no multiples of the kernels' tiles; those of lltm are the tutorial's that it comes
+# from.
 CASES = {
-    name: _make_case(name, [elementwise], partial(_elements, count), (37,), (10_007,), prototype=_NUMBA)
+    name: _make_case(
+        name, [elementwise], partial(_elements, count), (37,), (10_007,), prototype=_NUMBA
+    )
     for name, count in (("sigmoid", 1), ("vector_add", 2), ("elementwise_mult", 2))
 } | {
     "lltm": _make_case("lltm", [lltm], _cell, (2, 3, 5), (16, 32, 128)),
@@ -194,9 +243,15 @@ CASES = {
     "cem_update": _make_case(
         "cem_update", [cem_update], _search, (10, 3), (5000, 301), _update, num_elites=4
     ),
-    "cma_update": _make_case("cma_update", [cma_update], _search, (10, 3), (300, 20), _adapt, num_elites=3),
-    "categorical": _make_case("sample_categorical", [draws, op], partial(_table, 15, 300), (), (), _draw),
-    "permutation": _make_case("sample_permutation", [draws, op], partial(_table, 71, 70), (), (), _draw),
+    "cma_update": _make_case(
+        "cma_update", [cma_update], _search, (10, 3), (300, 20), _adapt, num_elites=3
+    ),
+    "categorical": _make_case(
+        "sample_categorical", [draws, op], partial(_table, 15, 300), (), (), _draw
+    ),
+    "permutation": _make_case(
+        "sample_permutation", [draws, op], partial(_table, 71, 70), (), (), _draw
+    ),
     "update_tables": _make_case("update_tables", [tables], _generation, (9,), (300,), _move),
 }
 

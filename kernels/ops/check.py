@@ -26,14 +26,16 @@ _SEED = 1
 def run(names: Sequence[str] = (), device: str = "cpu") -> Report:
     """Check operators, or all operators of folders; only ``"cuda"`` makes Numba and a GPU necessary."""
     chosen = choose(names, sorted(CASES))
-    return Report([outcome for name in chosen for outcome in check_operator(name, CASES[name], device)])
+    return Report(
+        [outcome for name in chosen for outcome in check_operator(name, CASES[name], device)]
+    )
 
 
 def check_operator(name: str, case: Case, device: str) -> list[Outcome]:
     """Take one operator through all steps.
 
-    The module of its prototype has ``NAME_forward(*inputs)`` and ``NAME_backward(*gradients, *inputs)``,
-    Numba kernels that take and return NumPy arrays.
+    The module of its prototype has ``NAME_forward(*inputs)`` and ``NAME_backward(*gradients,
+    *inputs)``, Numba kernels that take and return NumPy arrays.
     """
     outcomes: list[Outcome] = []
 
@@ -58,13 +60,17 @@ def _check_gradient(case: Case, function: Callable[..., Any], devices: Sequence[
     for device in devices:
         inputs = _make_inputs(case, case.small, torch.float64, device)
         # Its own tolerances would let an error of a thousandth pass.
-        torch.autograd.gradcheck(partial(function, **case.arguments), inputs, atol=1e-6, rtol=1e-5)
+        torch.autograd.gradcheck(
+            partial(function, **case.arguments), inputs, atol=1e-6, rtol=1e-5
+        )
     return ", ".join(devices)
 
 
 def _check_results(case: Case, device: str) -> tuple[float, str]:
     if device == "cuda" and not torch.cuda.is_available():
-        raise Unavailable("torch sees no GPU: see what python -m kernels doctor --device cuda says")
+        raise Unavailable(
+            "torch sees no GPU: see what python -m kernels doctor --device cuda says"
+        )
     evaluate = partial(_evaluate, case.operator, case, case.large, device=device)
     where = torch.cuda.get_device_name() if device == "cuda" else device
     return _largest_error(case, case.large, evaluate), where
@@ -75,13 +81,20 @@ def _check_numba(case: Case, name: str) -> tuple[float, str]:
     kernels = vars(importlib.import_module(case.prototype))
 
     def evaluate(dtype: torch.dtype) -> Tensors:
-        arrays = [tensor.detach().numpy() for tensor in _make_inputs(case, case.small, dtype, "cpu")]
+        arrays = [
+            tensor.detach().numpy() for tensor in _make_inputs(case, case.small, dtype, "cpu")
+        ]
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Grid size")  # small on purpose
             results = _as_tuple(kernels[f"{name}_forward"](*arrays, **case.arguments))
             if case.gradients:
-                weights = [weight.numpy() for weight in _draw_weights(list(map(torch.from_numpy, results)))]
-                results += _as_tuple(kernels[f"{name}_backward"](*weights, *arrays, **case.arguments))
+                weights = [
+                    weight.numpy()
+                    for weight in _draw_weights(list(map(torch.from_numpy, results)))
+                ]
+                results += _as_tuple(
+                    kernels[f"{name}_backward"](*weights, *arrays, **case.arguments)
+                )
         return tuple(map(torch.from_numpy, results))
 
     return _largest_error(case, case.small, evaluate), where
@@ -110,7 +123,11 @@ def _make_inputs(case: Case, size: tuple[int, ...], dtype: torch.dtype, device: 
 
 
 def _evaluate(
-    function: Callable[..., Any], case: Case, size: tuple[int, ...], dtype: torch.dtype, device: str
+    function: Callable[..., Any],
+    case: Case,
+    size: tuple[int, ...],
+    dtype: torch.dtype,
+    device: str,
 ) -> Tensors:
     """Return a function's results and the gradients of its inputs, if it has any."""
     inputs = _make_inputs(case, size, dtype, device)
@@ -118,27 +135,40 @@ def _evaluate(
     if not case.gradients:
         return outputs
     weights = [weight.to(device) for weight in _draw_weights(outputs)]
-    return (*(output.detach() for output in outputs), *torch.autograd.grad(outputs, inputs, weights))
+    return (
+        *(output.detach() for output in outputs),
+        *torch.autograd.grad(outputs, inputs, weights),
+    )
 
 
 def _draw_weights(outputs: Sequence[Tensor]) -> list[Tensor]:
     """Return the gradients that go into the backward pass: random, so that no two elements are equal."""
     generator = torch.Generator().manual_seed(_SEED + 1)
-    return [torch.randn(output.shape, dtype=output.dtype, generator=generator) for output in outputs]
+    return [
+        torch.randn(output.shape, dtype=output.dtype, generator=generator) for output in outputs
+    ]
 
 
 def _as_tuple(results: Any) -> tuple[Any, ...]:
     return tuple(results) if isinstance(results, (tuple, list)) else (results,)
 
 
-def _largest_error(case: Case, size: tuple[int, ...], evaluate: Callable[[torch.dtype], Tensors]) -> float:
+def _largest_error(
+    case: Case, size: tuple[int, ...], evaluate: Callable[[torch.dtype], Tensors]
+) -> float:
     """Return the largest difference from the reference, over all types; raise where one is too large."""
     largest = 0.0
     for dtype, tolerance in _TOLERANCE.items():
-        expected = [tensor.detach() for tensor in _evaluate(case.reference, case, size, dtype, "cpu")]
+        expected = [
+            tensor.detach() for tensor in _evaluate(case.reference, case, size, dtype, "cpu")
+        ]
         results = [tensor.detach().cpu() for tensor in evaluate(dtype)]
         torch.testing.assert_close(
-            results, expected, rtol=tolerance, atol=tolerance, msg=lambda text: " ".join(text.split())
+            results,
+            expected,
+            rtol=tolerance,
+            atol=tolerance,
+            msg=lambda text: " ".join(text.split()),
         )
         for got, want in zip(results, expected, strict=True):
             error = (got.double() - want.double()).abs() / (1.0 + want.double().abs())

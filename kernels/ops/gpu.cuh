@@ -32,7 +32,8 @@ inline int multiprocessors(int device) {
 }
 
 // N values that are loaded and stored at once. The address has to be a multiple of its size.
-template <typename T, int N> struct alignas(sizeof(T) * N) Pack {
+template <typename T, int N>
+struct alignas(sizeof(T) * N) Pack {
   T value[N];
 };
 
@@ -51,7 +52,8 @@ struct Gpu : Launcher {
 };
 
 // An operator on CUDA; `launch` is the function in the namespace of its work.
-template <typename Work> void run(const Work& work, Device device) {
+template <typename Work>
+void run(const Work& work, Device device) {
   launch(Gpu(device), work, device);
 }
 

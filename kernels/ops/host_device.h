@@ -24,7 +24,8 @@ namespace cem_tetris {
 inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Returns the same bits as a number of another type.
-template <typename To, typename From> CEM_TETRIS_FUNCTION To bit_cast(From from) {
+template <typename To, typename From>
+CEM_TETRIS_FUNCTION To bit_cast(From from) {
   static_assert(sizeof(To) == sizeof(From), "expected types of one size");
   To to;
   memcpy(&to, &from, sizeof to);

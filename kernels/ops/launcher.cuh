@@ -78,13 +78,15 @@ struct Launcher {
     return most;
   }
   // Gives a kernel so much dynamic shared memory.
-  template <typename Kernel> void give(Kernel* kernel, int64_t bytes) const {
+  template <typename Kernel>
+  void give(Kernel* kernel, int64_t bytes) const {
     check(
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes)));
   }
   // Gives it if a block may have so much beside its static shared memory, and returns whether
   // it may.
-  template <typename Kernel> bool gives(Kernel* kernel, int64_t bytes) const {
+  template <typename Kernel>
+  bool gives(Kernel* kernel, int64_t bytes) const {
     constexpr int kStatic = 256;
     if (bytes > block_memory() - kStatic) return false;
     give(kernel, bytes);

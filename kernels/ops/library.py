@@ -1,9 +1,10 @@
 """What all operators share: their two libraries, loaded on first use, and the errors they raise.
 
-An operator is a folder of this package and some lines of `schemas.py`: ``op.h`` has the code that CPU and
-CUDA share, ``cpu.h`` and ``launch.cuh`` have the rest; ``op.cpp`` and ``op.cu`` beside this file compile
-them, and ``.cu`` files of the folder compile at the same time what takes long. They are two libraries, so
-that the CPU works where there is no nvcc, and nothing is compiled for CUDA before the first CUDA tensor.
+An operator is a folder of this package and some lines of `schemas.py`: ``op.h`` has the code
+that CPU and CUDA share, ``cpu.h`` and ``launch.cuh`` have the rest; ``op.cpp`` and ``op.cu``
+beside this file compile them, and ``.cu`` files of the folder compile at the same time what
+takes long. They are two libraries, so that the CPU works where there is no nvcc, and nothing is
+compiled for CUDA before the first CUDA tensor.
 """
 
 from __future__ import annotations
@@ -97,7 +98,8 @@ class Library:
 
         Args:
             name: The folder.
-            fakes: For each operator, a function that returns unset results of the right shape and type.
+            fakes: For each operator, a function that returns unset results of the right shape
+                and type.
             gradients: The derivatives of the differentiable operators.
         """
         self.name = name
@@ -129,8 +131,8 @@ class Library:
     def fake(self, name: str, *arguments: Any) -> Any:
         """Return unset results of an operator, whose arguments are checked as the operator checks them.
 
-        The operator in C++ is called with tensors that have no data. A symbolic size stands for the number
-        that torch.compile traces with; where that is not known, nothing is checked.
+        The operator in C++ is called with tensors that have no data. A symbolic size stands for
+        the number that torch.compile traces with; where that is not known, nothing is checked.
         """
         _load(self.name, False)
         operator = getattr(torch.ops.cem_tetris, name).default
@@ -147,7 +149,9 @@ class Library:
                 continue
             device = device or argument.device
             if argument.device != device:
-                raise RuntimeError(f"expected all tensors on one device, got {schema.name} on another")
+                raise RuntimeError(
+                    f"expected all tensors on one device, got {schema.name} on another"
+                )
         return self.fakes[name](*arguments)
 
 
@@ -190,6 +194,7 @@ def _load(name: str, cuda: bool) -> None:
             library.ready.add(True)
 
 
-# With this mark Dynamo runs it and does not trace into it. torch.compiler.assume_constant_result does the
-# same, but imports Dynamo, which takes seconds, also for those who compile nothing.
+# With this mark Dynamo runs it and does not trace into it.
+# torch.compiler.assume_constant_result does the same, but imports Dynamo, which takes seconds,
+# also for those who compile nothing.
 _load._dynamo_marked_constant = True  # type: ignore[attr-defined]

@@ -47,7 +47,9 @@ class Report:
             note = outcome.note
             if outcome.error is not None:
                 note = f"error {outcome.error:.1e}, {note}"
-            lines.append(f"{outcome.result:<7}  {outcome.name:<{width}}  {outcome.seconds:6.1f} s  {note}")
+            lines.append(
+                f"{outcome.result:<7}  {outcome.name:<{width}}  {outcome.seconds:6.1f} s  {note}"
+            )
         return "\n".join([*lines, "", "works" if self.works else "does not work"])
 
 
@@ -71,7 +73,9 @@ def ask(
             note = answer
         else:
             difference, note = answer
-    except Exception as error:  # torch, Numba and kernels can break in any way, and the rest is still of use
+    except (
+        Exception
+    ) as error:  # torch, Numba and kernels can break in any way, and the rest is still of use
         result = ABSENT if isinstance(error, excused) and not needed else FAILED
         has_remedy = isinstance(error, (Unavailable, BuildError))
         note = str(error) if has_remedy else one_line(error)
@@ -82,4 +86,6 @@ def one_line(problem: Exception) -> str:
     """Return an error's type, the first line of its text, and where it was raised."""
     text = next((line for line in str(problem).splitlines() if line.strip()), "")
     place = traceback.extract_tb(problem.__traceback__)[-1]
-    return f"{type(problem).__name__}: {text} ({Path(place.filename).name}, line {place.lineno})"
+    return (
+        f"{type(problem).__name__}: {text} ({Path(place.filename).name}, line {place.lineno})"
+    )

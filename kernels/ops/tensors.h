@@ -47,12 +47,14 @@ constexpr int kMaxDimensions = 64;  // torch has no tensors of more
 // their bits, so that a sum or product rounded twice is what one rounding gives), and for the
 // small integers, whose arithmetic wraps, an unsigned one that C++ does not promote to a signed
 // one.
-template <typename T> using compute_t =
+template <typename T>
+using compute_t =
     std::conditional_t<std::is_integral_v<T>, std::conditional_t<sizeof(T) < 4, uint32_t, T>,
         std::conditional_t<std::is_same_v<T, double>, double, float>>;
 
 // Calls f(T{}) with the element type of a tensor.
-template <typename F> void visit_floating(const char* name, ScalarType type, const F& f,
+template <typename F>
+void visit_floating(const char* name, ScalarType type, const F& f,
     const char* types = "Float, Double, Half or BFloat16") {
   switch (type) {
     case ScalarType::Double: return f(double{});
@@ -128,16 +130,19 @@ inline Tensor dense(const Tensor& tensor) {
   return tensor.is_contiguous() ? tensor : torch::stable::contiguous(tensor);
 }
 
-template <typename T> const T* const_data(const Tensor& tensor) {
+template <typename T>
+const T* const_data(const Tensor& tensor) {
   return static_cast<const T*>(tensor.const_data_ptr());
 }
 
 // Returns null where there is no tensor.
-template <typename T> const T* const_data(const std::optional<Tensor>& tensor) {
+template <typename T>
+const T* const_data(const std::optional<Tensor>& tensor) {
   return tensor.has_value() ? const_data<T>(*tensor) : nullptr;
 }
 
-template <typename T> T* mutable_data(const Tensor& tensor) {
+template <typename T>
+T* mutable_data(const Tensor& tensor) {
   return static_cast<T*>(tensor.mutable_data_ptr());
 }
 

@@ -21,8 +21,8 @@ _LINE = "interrupted\n"
 def one_line_interrupts() -> Iterator[None]:
     """Turn Ctrl-C into one line on stderr and exit status 130.
 
-    In the middle of an import the process ends at once: a KeyboardInterrupt inside the extension modules of
-    NumPy and torch aborts, or becomes an ImportError.
+    In the middle of an import the process ends at once: a KeyboardInterrupt inside the
+    extension modules of NumPy and torch aborts, or becomes an ImportError.
 
     Raises:
         SystemExit: After Ctrl-C elsewhere.

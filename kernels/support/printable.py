@@ -6,8 +6,8 @@ from __future__ import annotations
 def printable(text: object) -> str:
     r"""Return text on one line without control characters: what Python's ``repr`` escapes is escaped.
 
-    These are newlines, escape sequences, marks that turn the direction of writing, and lone surrogates, which
-    no encoding of a terminal or a file takes.
+    These are newlines, escape sequences, marks that turn the direction of writing, and lone
+    surrogates, which no encoding of a terminal or a file takes.
 
     Examples:
         >>> print(printable("a\x1b[2Jb\nc"))

@@ -39,9 +39,9 @@ class RanksError(ConnectionError):
 def joined() -> Iterator[None]:
     """Join the other ranks; inside the block the work is shared. One process alone has nothing to join.
 
-    A process group that is there already is taken. Otherwise one is made until the process ends: a rank takes
-    the GPU of its number on the host, and its share of the cores. NCCL joins GPUs, gloo all else. Ctrl-C
-    while it is made ends the process at once.
+    A process group that is there already is taken. Otherwise one is made until the process
+    ends: a rank takes the GPU of its number on the host, and its share of the cores. NCCL joins
+    GPUs, gloo all else. Ctrl-C while it is made ends the process at once.
 
     Raises:
         RanksError: If the others cannot be reached.
@@ -49,7 +49,9 @@ def joined() -> Iterator[None]:
     """
     global _joined
     there = dist.is_available() and dist.is_initialized()
-    launched = int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ  # by torchrun
+    launched = (
+        int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
+    )  # by torchrun
     if _joined or not (there or launched):
         yield
         return
@@ -65,7 +67,9 @@ def joined() -> Iterator[None]:
 def _make_group() -> None:
     seconds = float(os.environ.get("CEM_TETRIS_RANK_TIMEOUT", TIMEOUT_S))
     if not 1 <= seconds <= 604_800:
-        raise ValueError(f"expected CEM_TETRIS_RANK_TIMEOUT in seconds, from 1 to 604,800, got {seconds}")
+        raise ValueError(
+            f"expected CEM_TETRIS_RANK_TIMEOUT in seconds, from 1 to 604,800, got {seconds}"
+        )
     timeout = datetime.timedelta(seconds=seconds)
     local = int(os.environ.get("LOCAL_RANK", "0"))
     of_host = int(os.environ.get("LOCAL_WORLD_SIZE", "0"))
@@ -82,7 +86,9 @@ def _make_group() -> None:
         store, own, world = next(rendezvous("env://", timeout=timeout))
         # Keys of this start, not those of ranks that were killed.
         store = PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
-        dist.init_process_group(backends, timeout=timeout, store=store, rank=own, world_size=world)
+        dist.init_process_group(
+            backends, timeout=timeout, store=store, rank=own, world_size=world
+        )
     atexit.register(dist.destroy_process_group)
 
 
@@ -114,13 +120,17 @@ def gather(rows: Tensor, total: int) -> Tensor:
         return rows
     most = -(-total // count())
     by_host = rows.is_cuda and "nccl" not in str(dist.get_backend_config())
-    padded = torch.zeros(most, *rows.shape[1:], dtype=rows.dtype, device="cpu" if by_host else rows.device)
+    padded = torch.zeros(
+        most, *rows.shape[1:], dtype=rows.dtype, device="cpu" if by_host else rows.device
+    )
     padded[: len(rows)] = rows
     gathered = [torch.empty_like(padded) for _ in range(count())]
     with _named_errors():
         dist.all_gather(gathered, padded)
     shares = (share(total, number) for number in range(count()))
-    parts = [padded[: part.stop - part.start] for padded, part in zip(gathered, shares, strict=True)]
+    parts = [
+        padded[: part.stop - part.start] for padded, part in zip(gathered, shares, strict=True)
+    ]
     return torch.cat(parts).to(rows.device)
 
 
@@ -128,7 +138,8 @@ def broadcast(make: Callable[[], _Result]) -> _Result:
     """Return what rank 0 makes, on every rank.
 
     Raises:
-        Exception: What ``make`` raises, on every rank; on all but the first a `RanksError` is the cause.
+        Exception: What ``make`` raises, on every rank; on all but the first a `RanksError` is
+            the cause.
     """
     if not _joined:
         return make()
@@ -196,4 +207,6 @@ def _named_errors() -> Iterator[None]:
         yield
     except RuntimeError as error:  # of gloo and NCCL, whose texts have many lines
         reason = str(error).strip().splitlines()[0][:300]
-        raise RanksError(f"expected all ranks to answer, but one has gone or hangs: {reason}") from error
+        raise RanksError(
+            f"expected all ranks to answer, but one has gone or hangs: {reason}"
+        ) from error

@@ -14,11 +14,9 @@ _SUITES = {
     "bbob-noisy": "30 functions of {}, with normal, uniform and Cauchy noise: the same "
     "targets, reached by "
     "a candidate's value without the noise.",
-    "bbob-constrained": "54 functions of {}, with 1 to 9 + 9 dim / 2 constraints: the same "
-    "targets, reached "
-    "by feasible candidates. An evaluation is one of the objective and of all constraints.",
-    "bbob-mixint": "24 functions of {}, of as many parameters with 2, 4, 8 and 16 values as "
-    "with any: {}.",
+    "bbob-constrained": "54 functions of {}, with 1 to 9 + 9 dim / 2 constraints: the same targets, reached "
+    "by feasible candidates. An evaluation is that of the objective and all constraints.",
+    "bbob-mixint": "24 functions of {}, with equally many parameters of 2, 4, 8, 16 and any values: {}.",
 }
 _TARGETS = "the share of 51 targets, from 100 down to 1e-8 above the optimum"
 _DIAGONAL = tuple(
@@ -54,15 +52,13 @@ def optimiser_claim() -> str:
         f"{solved('cem')} of the targets in 2,000 evaluations per parameter; pycma with BIPOP "
         "restarts "
         f"{solved('pycma_bipop')}, cmaes {solved('cmaes_cma')}, SciPy's dual annealing "
-        f"{solved('dual_annealing')}. With a tenth of the evaluations dual annealing is ahead "
-        "from "
-        "5 parameters on. A generation of this default, 12 candidates with 20 parameters on "
-        f"{on_cpu.hardware}, takes "
-        "{} us, of cmaes {} us, of pycma {} us. "
-        "A generation of the diagonal `CEMConfig()`, 1,024 candidates with 100 parameters on "
-        "one "
-        f"{on_gpu.hardware}, takes "
-        "{} us and in a CUDA graph {} us, ten lines of PyTorch {} and {} us."
+        f"{solved('dual_annealing')}. With a tenth of the evaluations dual annealing is ahead from "
+        "5 parameters on. A generation of 12 candidates with 20 parameters on "
+        f"{on_cpu.hardware} takes "
+        "{} us, with cmaes {} us, with pycma {} us. "
+        "With the diagonal `CEMConfig()` a generation of 1,024 candidates with 100 parameters on one "
+        f"{on_gpu.hardware} takes "
+        "{} us, in a CUDA graph {} us; ten lines of PyTorch take {} and {} us."
     )
     full = [on_cpu.us(name, "12x20") for name in _FULL]
     diagonal = [on_gpu.us(name, "1024x100") for name in _DIAGONAL]

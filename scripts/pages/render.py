@@ -1,6 +1,6 @@
 """Write the generated blocks of README and docs from benchmarks/results, and draw pictures.
 
-python scripts/pages/render.py            # writes them
+python scripts/pages/render.py            # writes them, and shortens the notebook's lines
 python scripts/pages/render.py --check    # exit 1 where the text of a page differs
 
 A block is the output of cog: its page calls a public function of one of the `*_blocks` modules
@@ -10,6 +10,7 @@ between [[[cog and ]]].
 from __future__ import annotations
 
 import io
+import json
 import os
 import sys
 from pathlib import Path
@@ -36,6 +37,8 @@ with one_line_interrupts():
     from tetris.commands.command_line import Parser, run
 
 DOCS = ROOT / "docs"
+NOTEBOOK = DOCS / "tetris.ipynb"
+WIDTH = 100  # characters of a line of a notebook's outputs
 BLOCKS = (api_blocks, literature_blocks, optimiser_blocks, score_blocks, speed_blocks)
 
 
@@ -48,6 +51,17 @@ def render(page: Path) -> str:
     Cog().process_file(io.StringIO(page.read_text()), output, str(page), globals=names)
     root = os.path.relpath(ROOT, page.parent)
     return output.getvalue().replace("{root}", "" if root == "." else f"{root}/")
+
+
+def with_short_lines(notebook: str) -> str:
+    """Return the text of a notebook whose outputs have short lines, so that grep prints no page of base64."""
+    content = json.loads(notebook)
+    for cell in content["cells"]:
+        for output in cell.get("outputs", ()):
+            for kind, lines in output.get("data", {}).items():
+                text = "".join(lines)
+                output["data"][kind] = [text[i : i + WIDTH] for i in range(0, len(text), WIDTH)]
+    return f"{json.dumps(content, indent=1, ensure_ascii=False)}\n"
 
 
 def main() -> int:
@@ -68,6 +82,7 @@ def main() -> int:
             print(f"wrote {path}")
     if arguments.check:
         return 1 if outdated else 0
+    write_text(NOTEBOOK, with_short_lines(NOTEBOOK.read_text()))
     for name, draw in PICTURES.items():
         draw(DOCS / name)
     return 0

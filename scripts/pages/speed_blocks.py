@@ -10,7 +10,7 @@ from measure.sampling import LABELS, median
 from measure.table import TOOLS
 
 from pages.result_files import crossed, figures, load, load_all, with_provenance
-from pages.wording import count, markdown
+from pages.wording import count, digits, markdown
 from tetris.training.run_folder import read_records
 
 _GPU = "h200"
@@ -97,9 +97,8 @@ def sampling_claim() -> str:
         return None if speedup is None else f"{speedup:.2f}"
 
     host = (
-        f"A call keeps the host for {times['host_us']:.0f} us, one of plain PyTorch for "
-        f"{times['eager.host_us']:.0f} us, one of `torch.compile` for "
-        f"{times['compile.host_us']:.0f} us."
+        f"A call keeps the CPU for {times['host_us']:.0f} us, one of plain PyTorch for "
+        f"{times['eager.host_us']:.0f} us, one of `torch.compile` for {times['compile.host_us']:.0f} us."
     )
     corner = "times as fast, mean over d = 10 to 5,000, 1,024 samples"
     return f"{host}\n\n{crossed(corner, _SPEEDUP_CLOCKS, _SPEEDUPS, cell, result)}"
@@ -114,10 +113,9 @@ def sampling_worth() -> str:
     records = read_records(RESULTS / f"epyc-2core/training-seed{run['seed']}.jsonl")
     seconds = statistics.median(record["seconds"] for record in records)
     words = (
-        f"In training it is negligible: {sampling.data['samples']:,} samples of {_DRAWN_DIM} "
-        "dimensions take "
-        f"{median(size, 'wall', 'ours'):.0f} us on a CPU, a generation of `quick`, which draws "
-        f"{run['config']['population']} of {len(run['weights'])}, {seconds:.2f} s."
+        f"In training it is negligible: {sampling.data['samples']:,} samples of {_DRAWN_DIM} dimensions take "
+        f"{median(size, 'wall', 'ours'):.0f} us on a CPU; a generation of `quick`, which draws "
+        f"{run['config']['population']} of {len(run['weights'])}, takes {seconds:.2f} s."
     )
     return with_provenance(words, sampling, training)
 
@@ -136,6 +134,26 @@ def sampling_large() -> str:
     header = {index: f"d = {size['dim']:,}" for index, size in enumerate(sizes)}
     labels = {name: LABELS[name] for name in _LARGE}
     return crossed("GB/s written (share of fill_)", header, labels, cell, result)
+
+
+def sampling_steps() -> str:
+    """Return what a call of the article's kernel costs, and what ours do."""
+    result = load(f"{_GPU}/sampling")
+    times = figures(result, "sampling.")
+    columns = {
+        "{}host_us": "us that a call keeps the CPU",
+        "large.{}fraction_of_fill": "speed as a share of `fill_`'s, d = 1,000,000",
+    }
+    rows = {
+        "article.": "the article's kernel",
+        "shared.": "`sample_normal(shared_noise=True)`",
+        "": "`sample_normal`",
+    }
+
+    def cell(row: str, column: str) -> str:
+        return digits(times[column.format(row)])
+
+    return crossed("1,024 samples", columns, rows, cell, result)
 
 
 def generation_speed() -> str:

@@ -3,8 +3,8 @@
 python -m tetris estimate best dt20
 python -m tetris estimate runs/mine --board 10x20 --seconds 60
 
-It takes less than a minute each on two cores; evaluate_tetris.py takes hours. The spread of
-many estimates gives the interval. A score to be published is played instead: see
+An estimate takes less than a minute on two cores; python -m tetris evaluate takes hours. The
+spread of many estimates gives the interval. A score to be published is played instead: see
 docs/scores.md.
 """
 

@@ -119,8 +119,7 @@ def compare(
 ) -> Iterator[Score]:
     """Yield the score of the learned controller on a board, then those of the published ones.
 
-    All play the same streams, those of ``evaluate_tetris.py``, for as many decisions; see
-    `measure`.
+    All play the streams of ``python -m tetris evaluate``, for as many decisions; see `measure`.
     """
     yield _score(trial, decisions, check).to_dict()
     for name in REFERENCES:

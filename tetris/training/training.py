@@ -51,14 +51,13 @@ def train(
     time_limit_s: float | None = None,
     **settings: Setting,
 ) -> LinearController:
-    """Train a controller as ``scripts/train_tetris.py`` does, without scores and page.
+    """Train a controller as ``python -m tetris train`` does, without scores and page.
 
     Examples:
         >>> from tetris.training import train
         >>> controller = train("quick", seed=1, out="runs/a")  # doctest: +SKIP
 
-    Ctrl-C raises KeyboardInterrupt; ``scripts/train_tetris.py --resume FOLDER`` resumes the
-    run.
+    Ctrl-C raises KeyboardInterrupt; ``python -m tetris train --resume FOLDER`` resumes the run.
 
     Args:
         preset: ``"quick"``, ``"standard"`` or ``"record"``.

@@ -11,7 +11,8 @@ namespace cem_tetris::update {
 namespace {
 
 // Calls f(Type{}) with the type of a fitness.
-template <typename F> void visit_fitness(Number type, const F& f) {
+template <typename F>
+void visit_fitness(Number type, const F& f) {
   type == Number::Float ? f(Float{}) : type == Number::Double ? f(Double{}) : f(Long{});
 }
 
@@ -45,7 +46,8 @@ using Outputs = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 // Checks the arguments of an update, and calls run(job, problems) with new tensors for the
 // results, which it returns. has_all_weights: whether there is a weight for each candidate, of
 // which the elites take the first ones.
-template <typename F> Outputs with_job(const Tensor& any_fitness, const Tensor& any_candidates,
+template <typename F>
+Outputs with_job(const Tensor& any_fitness, const Tensor& any_candidates,
     const Tensor& any_distribution, const Tensor& any_record, const Tensor& any_generation,
     std::optional<Tensor> extra_variance, std::optional<Tensor> weights,
     std::optional<Tensor> std_floor, int64_t elites, bool maximize, int64_t variance_about,
@@ -98,9 +100,9 @@ template <typename F> Outputs with_job(const Tensor& any_fitness, const Tensor& 
 }
 
 // The operator on a device.
-template <void (&run)(const Job&, Device)> Outputs cem_update(const Tensor& fitness,
-    const Tensor& candidates, const Tensor& distribution, const Tensor& record,
-    const Tensor& generation, std::optional<Tensor> extra_variance,
+template <void (&run)(const Job&, Device)>
+Outputs cem_update(const Tensor& fitness, const Tensor& candidates, const Tensor& distribution,
+    const Tensor& record, const Tensor& generation, std::optional<Tensor> extra_variance,
     std::optional<Tensor> weights, std::optional<Tensor> std_floor, int64_t num_elites,
     bool maximize, int64_t variance_about, double smoothing, double std_smoothing,
     double mean_averaging, bool ranked) {

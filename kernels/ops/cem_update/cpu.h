@@ -24,7 +24,8 @@ struct Selection {
 
 // Calls function(begin, end) for ranges of items, of some work each, on as many threads as it
 // is worth.
-template <typename F> void share(int64_t items, int64_t work, const F& function) {
+template <typename F>
+void share(int64_t items, int64_t work, const F& function) {
   // A parallel loop of one thread costs more than a call.
   if (items * work <= kGrain) return function(0, items);
   int64_t grain = kGrain / std::max<int64_t>(work, 1);
@@ -69,7 +70,8 @@ struct Work : Job {
 
 // Selects the elites of one problem. Places 0 to K - 1 hold those that did not fail in index
 // order, then the first ones that did.
-template <typename Key> class Selector {
+template <typename Key>
+class Selector {
  public:
   std::vector<Key> keys;
   std::vector<int64_t> rank;  // of each place, where set_ranks was called
@@ -152,7 +154,8 @@ constexpr int kTile = 64;  // dimensions that are added side by side
 
 // Adds the residues that numbers were added to as a tree, for each of `width` columns; the
 // others are 0.
-template <int kColumns> void fold(double (*sums)[kColumns], int residues, int width) {
+template <int kColumns>
+void fold(double (*sums)[kColumns], int residues, int width) {
   for (int half = kResidues / 2; half > 0; half /= 2) {
     for (int r = 0; r < half && r + half < residues; ++r) {
       for (int j = 0; j < width; ++j) sums[r][j] += sums[r + half][j];
@@ -163,7 +166,8 @@ template <int kColumns> void fold(double (*sums)[kColumns], int residues, int wi
 int residues_of(int64_t count) { return int(std::min<int64_t>(count, kResidues)); }
 
 // Returns the sum of number(p) over the places p, in the order of update.h.
-template <typename Number> double ordered_sum(int64_t count, const Number& number) {
+template <typename Number>
+double ordered_sum(int64_t count, const Number& number) {
   double chunks[kResidues][1] = {};
   for (int64_t first = 0; first < count; first += kChunk) {
     int64_t last = std::min(count, first + kChunk);
@@ -177,7 +181,8 @@ template <typename Number> double ordered_sum(int64_t count, const Number& numbe
 }
 
 // The moments of the elites in kTile or fewer dimensions, and the room to compute them.
-template <typename T> struct Tile {
+template <typename T>
+struct Tile {
   double base[kTile];
   double part[2][kResidues][kTile], chunks[2][kResidues][kTile];
 
@@ -215,8 +220,9 @@ template <typename T> struct Tile {
  private:
   // The residue class r of a chunk. A width that the compiler knows keeps the sums in
   // registers.
-  template <int kWidth> void add(const T* rows, int64_t stride, int width, const int64_t* index,
-      const double* weight, int64_t p, int64_t end, int r) {
+  template <int kWidth>
+  void add(const T* rows, int64_t stride, int width, const int64_t* index, const double* weight,
+      int64_t p, int64_t end, int r) {
     int count = kWidth > 0 ? kWidth : width;
     double sum1[kTile] = {}, sum2[kTile] = {};
     for (; p < end; p += kResidues) {
@@ -284,8 +290,9 @@ void select_elites(Work& job, int64_t problem, Selector<typename Type::Key>& sel
 }
 
 // Updates the marginals of a tile: dimensions `left` to `left` + `width` - 1 of a problem.
-template <typename T> void update_tile(const Work& job, Tile<T>& tile, int64_t problem,
-    int64_t left, int width, double newest, double extra_variance) {
+template <typename T>
+void update_tile(const Work& job, Tile<T>& tile, int64_t problem, int64_t left, int width,
+    double newest, double extra_variance) {
   const Settings& settings = job.settings;
   int64_t dimensions = settings.dimensions;
   const Selection& selection = job.selection[problem];
@@ -308,7 +315,8 @@ template <typename T> void update_tile(const Work& job, Tile<T>& tile, int64_t p
 }
 
 // Selects the elites of all problems.
-template <typename Type> void select(Work& job) {
+template <typename Type>
+void select(Work& job) {
   const Settings& settings = job.settings;
   share(settings.problems, settings.population, [&](int64_t begin, int64_t end) {
     Selector<typename Type::Key> selector(settings.population, settings.elites);
@@ -319,7 +327,8 @@ template <typename Type> void select(Work& job) {
 }
 
 // Updates the marginals of all problems and dimensions.
-template <typename T> void update(const Work& job) {
+template <typename T>
+void update(const Work& job) {
   const Settings& settings = job.settings;
   int64_t dimensions = settings.dimensions;
   int64_t tiles = divide_up(dimensions, kTile);

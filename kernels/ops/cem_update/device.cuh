@@ -21,8 +21,8 @@ CEM_TETRIS_DEVICE_FUNCTION double* dynamic_shared() {
 double* dynamic_shared();  // a test that runs the kernels on a CPU has its own
 #endif
 
-template <typename Type> CEM_TETRIS_DEVICE_FUNCTION
-    typename Type::Bits load(const void* data, int64_t i) {
+template <typename Type>
+CEM_TETRIS_DEVICE_FUNCTION typename Type::Bits load(const void* data, int64_t i) {
   return static_cast<const typename Type::Bits*>(data)[i];
 }
 
@@ -36,7 +36,8 @@ CEM_TETRIS_DEVICE_FUNCTION auto visit(Number type, const F& f) {
   }
 }
 
-template <typename Key> CEM_TETRIS_DEVICE_FUNCTION Key key_at(const Job& job, int64_t i) {
+template <typename Key>
+CEM_TETRIS_DEVICE_FUNCTION Key key_at(const Job& job, int64_t i) {
   return visit<Key>(job.fitness_type, [&](auto type) {
     return type.key(load<decltype(type)>(job.fitness, i), job.settings.maximize);
   });
@@ -75,7 +76,8 @@ CEM_TETRIS_DEVICE_FUNCTION uint64_t warp_max(uint64_t x) {
 }
 
 // Returns the sum over the lanes up to this one.
-template <typename Number> CEM_TETRIS_DEVICE_FUNCTION Number warp_scan(Number x, int lane) {
+template <typename Number>
+CEM_TETRIS_DEVICE_FUNCTION Number warp_scan(Number x, int lane) {
   CEM_TETRIS_UNROLL
   for (int step = 1; step < kWarp; step *= 2) {
     Number other = __shfl_up_sync(kAll, x, step);
@@ -84,12 +86,14 @@ template <typename Number> CEM_TETRIS_DEVICE_FUNCTION Number warp_scan(Number x,
   return x;
 }
 
-template <typename Key> CEM_TETRIS_DEVICE_FUNCTION Key warp_min(Key x) {
+template <typename Key>
+CEM_TETRIS_DEVICE_FUNCTION Key warp_min(Key x) {
   return ~warp_max(Key(~x));
 }
 
 // An elite in the sort.
-template <typename Key> struct alignas(2 * sizeof(Key)) Entry {
+template <typename Key>
+struct alignas(2 * sizeof(Key)) Entry {
   Key key, place;
   CEM_TETRIS_DEVICE_FUNCTION bool operator<(const Entry& other) const {
     return key < other.key || (key == other.key && place < other.place);
@@ -98,7 +102,8 @@ template <typename Key> struct alignas(2 * sizeof(Key)) Entry {
 
 // A bitonic sort of a power of two of entries. Those of a step up to a warp long belong to one
 // warp.
-template <typename Key> CEM_TETRIS_DEVICE_FUNCTION void sort(Entry<Key>* entry, int count) {
+template <typename Key>
+CEM_TETRIS_DEVICE_FUNCTION void sort(Entry<Key>* entry, int count) {
 #pragma unroll 1
   for (int size = 2; size <= count; size *= 2) {
 #pragma unroll 1
@@ -132,7 +137,8 @@ CEM_TETRIS_DEVICE_FUNCTION double warp_fold(double x) {
 }
 
 // Folds number(p) of the places from `first` to `last` - 1, by one warp; lane 0 has the sum.
-template <typename Number> CEM_TETRIS_DEVICE_FUNCTION double warp_folded(
+template <typename Number>
+CEM_TETRIS_DEVICE_FUNCTION double warp_folded(
     int64_t first, int64_t last, const Number& number) {
   double sum = 0.0;
 #pragma unroll 4

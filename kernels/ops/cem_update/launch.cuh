@@ -9,7 +9,8 @@ namespace cem_tetris::update {
 
 // Ranks a list of elites: writes job.elites where they should be ranked, and `weight` where it
 // is not null.
-template <typename Key, typename Gpu> void launch_ranks(
+template <typename Key, typename Gpu>
+void launch_ranks(
     const Gpu& device, const Job& job, const int64_t* index, Device where, double* weight) {
   int64_t elites = job.settings.elites;
   int64_t largest = kTile;  // slots of the tiles that the last pass merges
@@ -98,7 +99,8 @@ __global__ void count_kernel(Job job) { *job.new_generation = *job.generation + 
 
 // Launches an update. `Gpu` has a number of multiprocessors, launches kernels and zeroes
 // memory.
-template <typename Gpu> void launch(const Gpu& device, const Job& job, Device where) {
+template <typename Gpu>
+void launch(const Gpu& device, const Job& job, Device where) {
   const Settings& settings = job.settings;
   if (settings.problems == 0) return device.launch(count_kernel, 1, 1, 0, job);
   bool wide = is_wide(job);

@@ -1,6 +1,7 @@
 """The update of the cross-entropy method in plain PyTorch: what ``cem_update`` computes, for any device.
 
-It needs no compiler, waits for no device, and works under ``torch.compile`` and ``torch.func.vmap``.
+It needs no compiler, waits for no device, and works under ``torch.compile`` and
+``torch.func.vmap``.
 """
 
 from __future__ import annotations
@@ -39,10 +40,11 @@ def cem_update_reference(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return what ``cem_update`` returns, in plain PyTorch.
 
-    On a CPU the results are those of the operator bit for bit: the sums are added in the same order. Where
-    ``torch.sqrt`` does not round as IEEE 754 demands, std alone differs, by a unit in the last place of
-    float64. Without ``fixed_order`` torch adds the sums as it likes, in fewer steps, and elites are ranked in
-    any case. The other arguments are those of ``cem_update``; nothing is checked.
+    On a CPU the results are those of the operator bit for bit: the sums are added in the same
+    order. Where ``torch.sqrt`` does not round as IEEE 754 demands, std alone differs, by a unit
+    in the last place of float64. Without ``fixed_order`` torch adds the sums as it likes, in
+    fewer steps, and elites are ranked in any case. The other arguments are those of
+    ``cem_update``; nothing is checked.
     """
     all_scores, all_order = rank_candidates(fitness, maximize)
     scores = all_scores[..., :num_elites].double()
@@ -57,7 +59,8 @@ def cem_update_reference(
     by_rank = weight = rank_weights[..., None]
     index = order
     if fixed_order:
-        # `places` has the ranks of the elites in index order, and behind them those that failed.
+        # `places` has the ranks of the elites in index order, and behind them those that
+        # failed.
         places = torch.sort(torch.where(live, order, order + fitness.shape[-1])).indices
         index = order.gather(-1, places)
         total_score = total_score.gather(-2, places[..., None])
@@ -72,7 +75,9 @@ def cem_update_reference(
         terms.append(by_rank * by_rank)
     columns = torch.cat(terms, -1)
     sums = _sum_in_order(columns) if fixed_order else columns.sum(-2)
-    first, second, total_score, total, *squares = sums.split([term.shape[-1] for term in terms], -1)
+    first, second, total_score, total, *squares = sums.split(
+        [term.shape[-1] for term in terms], -1
+    )
 
     mean, std, averaged, _ = distribution.double().unbind(-2)
     share = total.reciprocal()
@@ -87,7 +92,8 @@ def cem_update_reference(
         variance = variance + step * step
     if extra_variance is not None:
         variance = variance + variance_of_generation(extra_variance, generation)
-    # False where mean or variance is NaN, as both are where all candidates failed: the weights sum to 0.
+    # False where mean or variance is NaN, as both are where all candidates failed: the weights
+    # sum to 0.
     changed = torch.maximum(new_mean.abs(), variance) < math.inf
 
     new_std = variance.sqrt()
@@ -104,7 +110,9 @@ def cem_update_reference(
 
     known, _, failed = record.split([1, 3, 1], -1)
     top_score = scores[..., :1]
-    better_of = torch.fmax if maximize else torch.fmin  # of a number and NaN they return the number
+    better_of = (
+        torch.fmax if maximize else torch.fmin
+    )  # of a number and NaN they return the number
     best_score = better_of(known, top_score)
     better = some & (best_score != known)
     old, best = distribution.split([3, 1], -2)
@@ -113,7 +121,13 @@ def cem_update_reference(
     best = torch.where(better[..., None], top, best)
     threshold = scores.gather(-1, (count - 1).clamp(min=0))
     after = generation + 1
-    figures = [best_score, top_score, total_score / count, threshold, torch.where(some, failed, after)]
+    figures = [
+        best_score,
+        top_score,
+        total_score / count,
+        threshold,
+        torch.where(some, failed, after),
+    ]
     new_distribution = torch.cat([marginals, best], -2)
     new_record = torch.cat(figures, -1)
     elite_indices = order if ranked else index

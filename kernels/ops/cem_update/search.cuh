@@ -283,7 +283,8 @@ constexpr int kRankThreads = 256;
 
 // Elites in the order of their slots: keys, and places in the list. Slots that are left over
 // have the largest key and places behind the list.
-template <typename Key> struct Slots {
+template <typename Key>
+struct Slots {
   Key* key;
   int32_t* place;
   int32_t count;  // of a problem
@@ -291,7 +292,8 @@ template <typename Key> struct Slots {
 
 // Sorts tiles of the list. Grid: a block for each tile. The list is in index order, as equal
 // keys should be.
-template <typename Key> __global__ void __launch_bounds__(kTile)
+template <typename Key>
+__global__ void __launch_bounds__(kTile)
     tile_kernel(Job job, const int64_t* index, Slots<Key> slots) {
   __shared__ Entry<Key> entry[kTile];
   int64_t elites = job.settings.elites;
@@ -312,7 +314,8 @@ template <typename Key> __global__ void __launch_bounds__(kTile)
 
 // Returns how many keys of the tiles from `first` to `last` - 1, of `size` slots each, are
 // below a bound.
-template <typename Key> CEM_TETRIS_DEVICE_FUNCTION int count_below(
+template <typename Key>
+CEM_TETRIS_DEVICE_FUNCTION int count_below(
     const Key* keys, int size, int first, int last, Key bound) {
   constexpr int kAtOnce = 4;  // searches whose loads are in flight together
   int sum = 0;
@@ -342,8 +345,9 @@ template <typename Key> CEM_TETRIS_DEVICE_FUNCTION int count_below(
 // Merges kMerged tiles of `size` slots, a power of two. Where these are all tiles of a problem,
 // it writes elites and weights by rank instead. `weight` may be null. Grid: a thread for each
 // slot.
-template <typename Key> __global__ void __launch_bounds__(kRankThreads) merge_kernel(Job job,
-    const int64_t* index, Slots<Key> from, Slots<Key> to, int32_t size, double* weight) {
+template <typename Key>
+__global__ void __launch_bounds__(kRankThreads) merge_kernel(Job job, const int64_t* index,
+    Slots<Key> from, Slots<Key> to, int32_t size, double* weight) {
   int slot = blockIdx.x * kRankThreads + threadIdx.x;
   int tile = slot / size;
   int problem = slot / from.count;

@@ -22,8 +22,8 @@ constexpr int kSinglePopulation = 16384;  // 1024 threads with 16 candidates eac
 constexpr int kSingleElites =
     8192;  // their 16-bit indices take a third of an H100's shared memory
 constexpr int kSingleChunks = kSingleElites / kChunk;
-template <typename Key> constexpr int64_t kSingleRanked =
-    8192 / sizeof(Key);  // elites with ranks
+template <typename Key>
+constexpr int64_t kSingleRanked = 8192 / sizeof(Key);  // elites with ranks
 
 constexpr int kMaxBins = 1024;      // of the radix search and of the ranking: one a thread
 constexpr int kFirstWeights = 256;  // weights by rank that a block copies to shared memory
@@ -65,7 +65,8 @@ struct Grid {
 
 // The arrays of the dynamic shared memory. The elites are in index order, and a place is a
 // position there.
-template <typename Key> struct Arrays {
+template <typename Key>
+struct Arrays {
   const Layout& layout;
   double* part = dynamic_shared();                   // sums of a tile's residue classes
   Key* list_key = at<Key>(0);                        // by place
@@ -77,13 +78,15 @@ template <typename Key> struct Arrays {
   double* first_weights = at<double>(layout.first_weights);  // by rank
   uint16_t* index = at<uint16_t>(layout.index);              // by place: the candidate
 
-  template <typename Number> CEM_TETRIS_DEVICE_FUNCTION Number* at(int begin) const {
+  template <typename Number>
+  CEM_TETRIS_DEVICE_FUNCTION Number* at(int begin) const {
     return reinterpret_cast<Number*>(reinterpret_cast<char*>(part) + begin);
   }
 };
 
 // What else the threads of a block share.
-template <typename Key, typename T> struct SingleShared {
+template <typename Key, typename T>
+struct SingleShared {
   T old[kRows][kMaxWidth];  // the marginals of a tile
   T floor[kMaxWidth];
   // One number for each warp, before the block combines them.
@@ -149,9 +152,9 @@ CEM_TETRIS_DEVICE_FUNCTION int hidden(int x) {
 // the best. The class has the places from `first` on, up to `end`; rows of candidates are
 // `stride` apart; `weight` is null where all are 1. Of few elites the thread has a quad: four
 // classes of one elite each.
-template <typename T> CEM_TETRIS_DEVICE_FUNCTION Moments residue_moments(const T* rows,
-    int stride, T best, int first, int end, bool few, const uint16_t* index,
-    const double* weight) {
+template <typename T>
+CEM_TETRIS_DEVICE_FUNCTION Moments residue_moments(const T* rows, int stride, T best, int first,
+    int end, bool few, const uint16_t* index, const double* weight) {
   constexpr int kAtOnce = kResidues / kQuads;  // loads in flight: none waits for a comparison
   int step = few ? kQuads : kResidues;
   Moments sums{0.0, 0.0};
@@ -208,7 +211,8 @@ CEM_TETRIS_DEVICE_FUNCTION double quads_sum(const double* row, int stride) {
 }
 
 // One thread of a block, with what its phases pass on.
-template <typename Key, typename T, int kItems> struct SingleBlock {
+template <typename Key, typename T, int kItems>
+struct SingleBlock {
   static constexpr Key kFailed = ~Key(0);
   static constexpr uint32_t kNone = ~0u;  // ends the list of a bin
 
@@ -667,7 +671,8 @@ template <typename Key, typename T, int kItems> struct SingleBlock {
   }
 };
 
-template <typename Key, typename T, int kItems> __global__ void __launch_bounds__(kThreads, 1)
+template <typename Key, typename T, int kItems>
+__global__ void __launch_bounds__(kThreads, 1)
     single_kernel(const __grid_constant__ Job job, const __grid_constant__ Grid grid) {
   __shared__ SingleShared<Key, T> shared;
   wait_for_kernel_before();

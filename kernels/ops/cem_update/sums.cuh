@@ -42,8 +42,8 @@ CEM_TETRIS_DEVICE_FUNCTION void sum_scalars(
 // them. Sums that wait are in `part`:
 //
 //   part[moment and dimension of the pack][height in the tree * threads + thread]
-template <typename T, int kPack> __global__ void __launch_bounds__(1024)
-    sums_kernel(Job job, Workspace work, int32_t tiles) {
+template <typename T, int kPack>
+__global__ void __launch_bounds__(1024) sums_kernel(Job job, Workspace work, int32_t tiles) {
   constexpr int kWidth = kPack * kWarp;        // dimensions of a tile
   constexpr int kAtOnce = kPack == 1 ? 8 : 4;  // packs in flight
   constexpr int kParts = kThreads / 2;  // half of 1024 threads, or two heights of kSumThreads
@@ -144,8 +144,8 @@ template <typename T, int kPack> __global__ void __launch_bounds__(1024)
 
 // Adds up the chunks' sums, and writes the marginals and, by one block of a problem, the
 // record. `tiles` blocks for each problem.
-template <typename T> __global__ void __launch_bounds__(1024)
-    finish_kernel(Job job, Workspace work, int32_t tiles) {
+template <typename T>
+__global__ void __launch_bounds__(1024) finish_kernel(Job job, Workspace work, int32_t tiles) {
   __shared__ double part[2][kResidues][kWarp + 1];
   __shared__ double total[kScalars];
   const Settings& settings = job.settings;

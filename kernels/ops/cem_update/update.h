@@ -64,7 +64,8 @@ struct Job {
 // unsigned key by which it is ranked, least first, and its value. A candidate that failed, NaN
 // or the infinity on the bad side, has the largest key, which no other float has. Integers
 // cannot fail.
-template <typename Real, typename Word, int kMantissa> struct Floating {
+template <typename Real, typename Word, int kMantissa>
+struct Floating {
   using Bits = Word;
   using Key = Word;
   static constexpr bool kCanFail = true;
@@ -139,7 +140,8 @@ struct Moments {
 CEM_TETRIS_FUNCTION bool is_finite(double x) { return x - x == 0.0; }
 
 // A number of a narrower type; what is too large for it becomes its largest one.
-template <typename T> CEM_TETRIS_FUNCTION T rounded(double x) {
+template <typename T>
+CEM_TETRIS_FUNCTION T rounded(double x) {
   constexpr double kLargest = sizeof(T) == 4 ? 0x1.fffffep127 : 0x1.fffffffffffffp1023;
   return T(x > kLargest ? kLargest : x < -kLargest ? -kLargest : x);
 }
@@ -152,8 +154,9 @@ template <typename T> CEM_TETRIS_FUNCTION T rounded(double x) {
 // place: of the dimension in row 0 of the distributions. best: of the generation's best elite;
 // better: whether that is better than the best candidate so far. floor: of the standard
 // deviation; minus infinity for none. newest: the share of the new mean in the averaged one.
-template <typename T> CEM_TETRIS_FUNCTION void write_marginal(const Job& job, int64_t place,
-    bool usable, Weight weight, Moments sums, T best, bool better, const T (&old)[kRows],
+template <typename T>
+CEM_TETRIS_FUNCTION void write_marginal(const Job& job, int64_t place, bool usable,
+    Weight weight, Moments sums, T best, bool better, const T (&old)[kRows],
     double extra_variance, double floor, double newest) {
   const Settings& settings = job.settings;
   double old_mean = double(old[kMean]);

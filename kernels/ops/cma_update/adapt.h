@@ -35,7 +35,8 @@ constexpr int kMostSlices = 8;
 constexpr int kSums = 240;  // tiles of all slices that a block's threads add up at once
 constexpr double kTiny = 0x1p-1022;  // the least normal number
 
-template <typename T> struct alignas(kSide * sizeof(T) < 16 ? kSide * sizeof(T) : 16) Four {
+template <typename T>
+struct alignas(kSide * sizeof(T) < 16 ? kSide * sizeof(T) : 16) Four {
   T value[kSide];
 };
 using Quad = Four<double>;
@@ -198,7 +199,8 @@ struct Place {
 
 // The update of one problem by one thread of a team. The phases are its methods, in the order
 // of adapt().
-template <typename T, typename Team> struct Adaptation {
+template <typename T, typename Team>
+struct Adaptation {
   const Team& team;
   const Call& call;
   const int64_t problem;
@@ -482,9 +484,9 @@ template <typename T, typename Team> struct Adaptation {
 
 // The update. order, value: all candidates and their fitness, best first; as many as `usable`
 // did not fail. memory: call.plan.doubles() numbers. All threads of a team call it.
-template <typename T, typename Team> CEM_TETRIS_DEVICE_FUNCTION void adapt(const Team& team,
-    const Call& call, int64_t problem, const uint16_t* order, const double* value, int usable,
-    double* memory) {
+template <typename T, typename Team>
+CEM_TETRIS_DEVICE_FUNCTION void adapt(const Team& team, const Call& call, int64_t problem,
+    const uint16_t* order, const double* value, int usable, double* memory) {
   const Adaptation<T, Team> self{
       team, call, problem, order, value, usable, {call.plan, memory}};
   self.load_state();

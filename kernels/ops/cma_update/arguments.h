@@ -10,10 +10,10 @@ namespace {
 
 using Outputs = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 
-template <void (&run)(const Call&, Device)> Outputs cma_update(const Tensor& fitness,
-    const Tensor& candidates, const Tensor& distribution, const Tensor& record,
-    const Tensor& generation, const Tensor& any_factor, const Tensor& any_paths,
-    const Tensor& weights, std::optional<Tensor> extra_variance,
+template <void (&run)(const Call&, Device)>
+Outputs cma_update(const Tensor& fitness, const Tensor& candidates, const Tensor& distribution,
+    const Tensor& record, const Tensor& generation, const Tensor& any_factor,
+    const Tensor& any_paths, const Tensor& weights, std::optional<Tensor> extra_variance,
     std::optional<Tensor> std_floor, int64_t num_elites, bool maximize, double smoothing,
     double mean_averaging, double mu_eff, double c_s, double d_s, double c_c, double c_1,
     double c_mu, double chi) {

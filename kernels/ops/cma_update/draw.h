@@ -30,9 +30,9 @@ struct Draw {
 
 // Sets the noise of a group, z[dimension * kGroup + sample]; `first` is the group's first
 // sample.
-template <typename T, typename Team> CEM_TETRIS_DEVICE_FUNCTION void set_noise(const Team& team,
-    const Draw& call, normal::Key key, uint64_t generation, int64_t first, int count,
-    double* z) {
+template <typename T, typename Team>
+CEM_TETRIS_DEVICE_FUNCTION void set_noise(const Team& team, const Draw& call, normal::Key key,
+    uint64_t generation, int64_t first, int count, double* z) {
   normal::LateKeys keys = normal::late_keys(key);
   constexpr int kBlocks = kGroup / normal::kTile;
   for (int u = team.thread; u < kBlocks * call.dimensions; u += team.threads) {
@@ -53,7 +53,8 @@ template <typename T, typename Team> CEM_TETRIS_DEVICE_FUNCTION void set_noise(c
 
 // Draws a group; all threads of a team call it. item: problem * groups + group. memory:
 // call.doubles() numbers.
-template <typename T, typename Team> CEM_TETRIS_DEVICE_FUNCTION void draw(
+template <typename T, typename Team>
+CEM_TETRIS_DEVICE_FUNCTION void draw(
     const Team& team, const Draw& call, int64_t item, double* memory) {
   uint32_t groups = uint32_t(call.groups);
   uint32_t group = uint32_t(item);

@@ -21,7 +21,8 @@ constexpr int kCounted =
     512;  // candidates whose ranks are counted; the ranks of more come from a sort
 
 // A block as a team, see One in cpu.h; its groups are warps. kOwned: kFew or kMany.
-template <int kOwned> struct Block {
+template <int kOwned>
+struct Block {
   static constexpr int lanes = update::kWarp;
   int thread = int(threadIdx.x);
   int threads = int(blockDim.x);
@@ -32,7 +33,8 @@ template <int kOwned> struct Block {
   CEM_TETRIS_DEVICE_FUNCTION void sync() const { __syncthreads(); }
   CEM_TETRIS_DEVICE_FUNCTION void sync_lanes() const { __syncwarp(); }
   CEM_TETRIS_DEVICE_FUNCTION bool all(bool good) const { return !__syncthreads_or(!good); }
-  template <int kAtOnce, typename Load, typename Store> CEM_TETRIS_DEVICE_FUNCTION void table(
+  template <int kAtOnce, typename Load, typename Store>
+  CEM_TETRIS_DEVICE_FUNCTION void table(
       int rows, int columns, const Load& load, const Store& store) const {
 #pragma unroll 1
     for (int k = lane; k < columns; k += lanes) {
@@ -163,9 +165,9 @@ CEM_TETRIS_DEVICE_FUNCTION int rank_candidates(
   return usable;
 }
 
-template <typename T, int kOwned> __global__ void __launch_bounds__(
-    kOwned == kFew ? kFewThreads : kManyThreads, kOwned == kFew ? 4 : 2)
-    adapt_kernel(const __grid_constant__ Call call) {
+template <typename T, int kOwned>
+__global__ void __launch_bounds__(kOwned == kFew ? kFewThreads : kManyThreads,
+    kOwned == kFew ? 4 : 2) adapt_kernel(const __grid_constant__ Call call) {
   wait_for_kernel_before();
   let_kernel_after_begin();
   int64_t population = call.job.settings.population;
@@ -176,14 +178,15 @@ template <typename T, int kOwned> __global__ void __launch_bounds__(
   adapt<T>(Block<kOwned>(), call, blockIdx.x, order, value, usable, memory);
 }
 
-template <typename T> __global__ void __launch_bounds__(kDrawThreads)
-    draw_kernel(const __grid_constant__ Draw call) {
+template <typename T>
+__global__ void __launch_bounds__(kDrawThreads) draw_kernel(const __grid_constant__ Draw call) {
   wait_for_kernel_before();
   draw<T>(Block<kFew>(), call, blockIdx.x, update::dynamic_shared());
 }
 
 // Launches an update, with as many candidates at once as there is memory for.
-template <typename Gpu> void launch(const Gpu& device, Call call, Device) {
+template <typename Gpu>
+void launch(const Gpu& device, Call call, Device) {
   int64_t problems = call.job.settings.problems;
   int64_t population = call.job.settings.population;
   if (problems == 0) return device.launch(update::count_kernel, 1, 1, 0, call.job);
@@ -204,7 +207,8 @@ template <typename Gpu> void launch(const Gpu& device, Call call, Device) {
   device.launch_early(kernel, problems, threads, bytes, call);
 }
 
-template <typename Gpu> void launch(const Gpu& device, const Draw& call, Device) {
+template <typename Gpu>
+void launch(const Gpu& device, const Draw& call, Device) {
   auto* kernel = call.type == ScalarType::Float ? draw_kernel<float> : draw_kernel<double>;
   int64_t bytes = call.doubles() * 8;
   if (bytes > kPlainMemory) device.gives(kernel, bytes);

@@ -1,6 +1,7 @@
 """The update of CMA-ES in plain PyTorch: what ``cma_update`` computes to rounding, for any device and size.
 
-It needs no compiler, waits for no device, and works under ``torch.compile`` and ``torch.func.vmap``.
+It needs no compiler, waits for no device, and works under ``torch.compile`` and
+``torch.func.vmap``.
 """
 
 from __future__ import annotations
@@ -107,9 +108,10 @@ def adapt_covariance(
 ) -> tuple[Tensor, Tensor]:
     """Return the next covariance and paths; of a diagonal covariance, the variances.
 
-    All tensors are float64, with any leading batch dimensions: the standard deviations, shape (..., d), or
-    the factor, shape (..., d, d), as ``scale``; candidates by rank, shape (..., N, d), and their weights; the
-    mean before and after, shape (..., d); the paths, shape (..., 2, d).
+    All tensors are float64, with any leading batch dimensions: the standard deviations, shape
+    (..., d), or the factor, shape (..., d, d), as ``scale``; candidates by rank, shape (..., N,
+    d), and their weights; the mean before and after, shape (..., d); the paths, shape (..., 2,
+    d).
     """
     mu_eff, c_s, d_s, c_c, c_1, c_mu, chi = rates
     step = moved - mean
@@ -123,7 +125,9 @@ def adapt_covariance(
     else:
         still = (scale.diagonal(dim1=-2, dim2=-1) == 0).to(scale.dtype)
         both = torch.cat([y, step.unsqueeze(-2)], dim=-2)
-        white = torch.linalg.solve_triangular(scale + torch.diag_embed(still), both.mT, upper=False).mT
+        white = torch.linalg.solve_triangular(
+            scale + torch.diag_embed(still), both.mT, upper=False
+        ).mT
         lengths = white[..., :-1, :].square().sum(-1)
         white_step = white[..., -1, :]
     shortened = weights * dim / lengths.clamp(min=_TINY)
@@ -139,14 +143,19 @@ def adapt_covariance(
     new_paths = torch.stack([p, ratio * q], dim=-2)
     if is_diagonal:
         rank_mu = (bounded * y.square()).sum(-2)
-        return ratio.square() * (kept * scale.square() + c_1 * q.square() + c_mu * rank_mu), new_paths
+        return ratio.square() * (
+            kept * scale.square() + c_1 * q.square() + c_mu * rank_mu
+        ), new_paths
     covariance = kept.unsqueeze(-1) * (scale @ scale.mT) + c_mu * ((y * bounded).mT @ y)
     covariance = covariance + c_1 * q.unsqueeze(-1) * q.unsqueeze(-2)
     return ratio.square().unsqueeze(-1) * covariance, new_paths
 
 
 def extra_variances(
-    variances: Tensor, generation: Tensor, extra_variance: Tensor | None, std_floor: Tensor | None
+    variances: Tensor,
+    generation: Tensor,
+    extra_variance: Tensor | None,
+    std_floor: Tensor | None,
 ) -> Tensor:
     """Return what the extra variance and the floor add to variances, shape (..., d), float64."""
     more = torch.zeros_like(variances)
@@ -160,10 +169,12 @@ def extra_variances(
 def factorise(covariance: Tensor) -> tuple[Tensor, Tensor]:
     """Return L with L L^T = covariance, shape (..., d, d), float64, and whether it exists, shape (...).
 
-    A matrix of too few elites is singular: a share of 1e-12 of each variance is added to the diagonal. A
-    dimension of variance 0 keeps it.
+    A matrix of too few elites is singular: a share of 1e-12 of each variance is added to the
+    diagonal. A dimension of variance 0 keeps it.
     """
     variances = covariance.diagonal(dim1=-2, dim2=-1)
-    factor, info = torch.linalg.cholesky_ex(covariance + torch.diag_embed(1e-12 * variances + _TINY))
+    factor, info = torch.linalg.cholesky_ex(
+        covariance + torch.diag_embed(1e-12 * variances + _TINY)
+    )
     good = (info == 0) & factor.isfinite().all(-1).all(-1)
     return torch.where(variances.unsqueeze(-1) > 0, factor, 0.0), good

@@ -96,7 +96,8 @@ constexpr int64_t kColumns = 64;  // of variables, whose sums one thread makes
 
 // Sets the weights of a problem's candidates, and its best one. Equal candidates share their
 // weights.
-template <typename Type> void rank(const Move& call, int64_t problem) {
+template <typename Type>
+void rank(const Move& call, int64_t problem) {
   int64_t samples = call.settings.population;
   const auto ranked = update::ranking<Type>(call, problem);
   call.best[problem] = ranked[0].second;
@@ -140,7 +141,8 @@ void move(const Move& call, const Family& family, int64_t problem, int64_t first
 }
 
 // Keeps the best candidate of a problem, if it is better than the one before.
-template <typename T> void keep_best(const Move& call, int64_t problem) {
+template <typename T>
+void keep_best(const Move& call, int64_t problem) {
   int64_t figure = problem * update::kFigures + update::kBestFitness;
   int64_t place = problem * call.width;
   double best = call.new_record[figure];

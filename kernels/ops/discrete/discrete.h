@@ -83,7 +83,8 @@ CEM_TETRIS_FUNCTION uint64_t multiply_high(uint64_t a, uint64_t b) {
 // Draws a variable for kCount candidates, whose words set(word) gives, by the probabilities p
 // of its categories; kAtOnce of them are loaded together. Sets the categories, as the number of
 // prefix sums at or below a random number below the total.
-template <int kAtOnce, int kCount, typename Set> CEM_TETRIS_FUNCTION void draw_category(
+template <int kAtOnce, int kCount, typename Set>
+CEM_TETRIS_FUNCTION void draw_category(
     const double* p, int size, const Set& set, int (&categories)[kCount]) {
   auto for_each_weight = [&](const auto& f) {  // and for some zeros behind the last one
 #pragma unroll 1
@@ -144,7 +145,8 @@ struct Move : update::Job {
   double* values;                       // P x N: the fitness of elites, NaN for all others
 
   // Returns a candidate's columns of a family.
-  template <typename T> CEM_TETRIS_FUNCTION const T* columns_of(
+  template <typename T>
+  CEM_TETRIS_FUNCTION const T* columns_of(
       int64_t problem, int64_t candidate, int64_t first_column) const {
     int64_t row = problem * settings.population + candidate;
     return static_cast<const T*>(candidates) + row * (width - cells) + first_column;
@@ -160,7 +162,8 @@ CEM_TETRIS_FUNCTION int64_t weight_of(const Move& call, int64_t first, int64_t l
 
 // The value that a number stands for; 0 for what is none. Without a branch: loads do not wait
 // for it.
-template <typename T> CEM_TETRIS_FUNCTION int value_of(const Family& family, T x) {
+template <typename T>
+CEM_TETRIS_FUNCTION int value_of(const Family& family, T x) {
   return int(x >= T(0) && x < T(family.values) ? x : T(0));
 }
 
@@ -180,9 +183,9 @@ CEM_TETRIS_FUNCTION double share(double p, double total) {
 // The operators over a device's `run`.
 namespace {
 
-template <void (&run)(const Call&, Device)> Tensor sample_discrete(const Tensor& any_table,
-    int64_t samples, const Tensor& any_seed, const Tensor& generation, ScalarType type,
-    bool is_permutation) {
+template <void (&run)(const Call&, Device)>
+Tensor sample_discrete(const Tensor& any_table, int64_t samples, const Tensor& any_seed,
+    const Tensor& generation, ScalarType type, bool is_permutation) {
   const char* shape =
       is_permutation ? "a table of shape (..., n + 1, n)" : "a table of shape (..., V, K)";
   Problems problems(any_table, 2, shape);

@@ -119,7 +119,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <typename Gpu> void launch(const Gpu& device, const Call& call, Device) {
+template <typename Gpu>
+void launch(const Gpu& device, const Call& call, Device) {
   int64_t candidates = call.problems * call.samples;
   STD_TORCH_CHECK(candidates < int64_t{1} << 31, "expected fewer candidates");
   if (call.is_permutation) {
@@ -138,7 +139,8 @@ constexpr int kTile = kAtOnce * kThreads;  // keys that a block loads together
 
 // A warp counts the candidates that are better than one, and those that are equal. blocks: of a
 // problem.
-template <typename Type> __global__ void __launch_bounds__(kThreads)
+template <typename Type>
+__global__ void __launch_bounds__(kThreads)
     rank_kernel(const __grid_constant__ Move call, uint32_t blocks) {
   wait_for_kernel_before();
   let_kernel_after_begin();
@@ -261,7 +263,8 @@ CEM_TETRIS_DEVICE_FUNCTION void finish(const Move& call, int64_t problem) {
 
 // Adds up the weights of all cells of a family, for tables that move_kernel has no room to
 // count: a warp has a candidate. sums: zeros, by problem, row and value.
-template <typename T> __global__ void __launch_bounds__(kThreads) count_kernel(
+template <typename T>
+__global__ void __launch_bounds__(kThreads) count_kernel(
     const __grid_constant__ Move call, const __grid_constant__ Family family, Sum* sums) {
   int64_t i = warp_of_grid();
   int64_t problem = i / call.settings.population;
@@ -280,7 +283,8 @@ template <typename T> __global__ void __launch_bounds__(kThreads) count_kernel(
 // Adds up the weights of the values of a block's rows, of candidates that every thread has of
 // its own: thread t has those of part t / kRowsOfBlock, and row t % kRowsOfBlock. sums: by
 // value and thread.
-template <typename T> CEM_TETRIS_DEVICE_FUNCTION void count_values(
+template <typename T>
+CEM_TETRIS_DEVICE_FUNCTION void count_values(
     const Move& call, const Family& family, uint32_t problem, int first, int rows, Sum* sums) {
   int thread = int(threadIdx.x);
   int samples = int(call.settings.population);
@@ -309,9 +313,9 @@ template <typename T> CEM_TETRIS_DEVICE_FUNCTION void count_values(
 // Moves a table. A block has kRowsOfBlock rows. It adds up the weights of their values in
 // shared memory; or they are in `counted` already. Where `blocks` has room for one more, that
 // block finishes the problem.
-template <typename T> __global__ void __launch_bounds__(kMoveThreads)
-    move_kernel(const __grid_constant__ Move call, const __grid_constant__ Family family,
-        uint32_t blocks, Sum* counted) {
+template <typename T>
+__global__ void __launch_bounds__(kMoveThreads) move_kernel(const __grid_constant__ Move call,
+    const __grid_constant__ Family family, uint32_t blocks, Sum* counted) {
   uint32_t problem = blockIdx.x / blocks;
   int first = int(blockIdx.x - problem * blocks) * kRowsOfBlock;
   int thread = int(threadIdx.x);
@@ -390,7 +394,8 @@ void move(const Gpu& device, const Move& call, const Family& family, Device wher
       uint32_t(blocks), counted);
 }
 
-template <typename Gpu> void launch(const Gpu& device, const Move& call, Device where) {
+template <typename Gpu>
+void launch(const Gpu& device, const Move& call, Device where) {
   int64_t problems = call.settings.problems;
   if (problems == 0) return device.launch(update::count_kernel, 1, 1, 0, call);
   int64_t blocks = divide_up(call.settings.population, kWarps);

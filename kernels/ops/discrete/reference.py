@@ -12,7 +12,12 @@ _ONE = 2.0**48  # the weight of probability 1
 
 
 def sample_categorical_reference(
-    table: Tensor, num_samples: int, *, seed: Tensor, generation: Tensor, dtype: torch.dtype = torch.int64
+    table: Tensor,
+    num_samples: int,
+    *,
+    seed: Tensor,
+    generation: Tensor,
+    dtype: torch.dtype = torch.int64,
 ) -> Tensor:
     """Return what ``sample_categorical`` returns; the arguments are the same, and nothing is checked."""
     weights = (table * _ONE).round().long()
@@ -24,7 +29,12 @@ def sample_categorical_reference(
 
 
 def sample_permutation_reference(
-    table: Tensor, num_samples: int, *, seed: Tensor, generation: Tensor, dtype: torch.dtype = torch.int64
+    table: Tensor,
+    num_samples: int,
+    *,
+    seed: Tensor,
+    generation: Tensor,
+    dtype: torch.dtype = torch.int64,
 ) -> Tensor:
     """Return what ``sample_permutation`` returns; the arguments are the same, and nothing is checked."""
     weights = (table * _ONE).round().long()
@@ -43,7 +53,9 @@ def sample_permutation_reference(
     return torch.cat(items, dim=-1).to(dtype)
 
 
-def random_words(seed: Tensor, generation: Tensor, candidates: int, places: int, mark: int) -> Tensor:
+def random_words(
+    seed: Tensor, generation: Tensor, candidates: int, places: int, mark: int
+) -> Tensor:
     """Return 64 random bits for every candidate and place, shape (..., N, places), int64; see discrete.h."""
     key = (seed ^ DOMAIN)[..., None, None]
     pair = torch.arange((candidates + 1) // 2, device=seed.device).unsqueeze(-1)

@@ -1,7 +1,7 @@
 """Move tables of probabilities by the ranks of candidates: the same bits on CPU, CUDA and in plain PyTorch.
 
-A table has a row for each variable, or for what comes before an item, and in it the probabilities of the
-values x. A generation of N candidates moves them by
+A table has a row for each variable, or for what comes before an item, and in it the
+probabilities of the values x. A generation of N candidates moves them by
 
     p' = max(p + beta sum of w_k [x_k = value], floor) / sum of its row        over all candidates by rank k
 
@@ -9,12 +9,13 @@ values x. A generation of N candidates moves them by
     beta = mu / (mu + 2 sqrt(rows (values - 1))), at most 0.7            with mu = 1 / sum of w_k^2, w_k > 0;
            mu / (mu + rows values / 2) for transitions, because a candidate has few of them
 
-The positive part is the smoothed maximum likelihood of weighted elites (P.-T. de Boer, D. Kroese, S. Mannor
-and R. Rubinstein, A Tutorial on the Cross-Entropy Method, Annals of Operations Research 134, 2005, sections 4
-and 5); as in CMA-ES worse candidates push away. Candidates of equal fitness have the mean of their weights;
-NaN and the infinity on the bad side are equal, and worst. A probability of 0 stays 0. Others stay above a
-floor, by which one row in three generations is expected to have another than its likeliest value: R. Hamano
-et al., CatCMA: Stochastic Optimization for Mixed-Category Problems, GECCO 2024.
+The positive part is the smoothed maximum likelihood of weighted elites (P.-T. de Boer, D.
+Kroese, S. Mannor and R. Rubinstein, A Tutorial on the Cross-Entropy Method, Annals of
+Operations Research 134, 2005, sections 4 and 5); as in CMA-ES worse candidates push away.
+Candidates of equal fitness have the mean of their weights; NaN and the infinity on the bad side
+are equal, and worst. A probability of 0 stays 0. Others stay above a floor, by which one row in
+three generations is expected to have another than its likeliest value: R. Hamano et al.,
+CatCMA: Stochastic Optimization for Mixed-Category Problems, GECCO 2024.
 
 Probabilities are multiples of 2^-40 and weights integers: sums are exact in any order.
 """
@@ -48,22 +49,30 @@ Move = tuple[int, int, Callable[[Tensor, Tensor, Tensor], Tensor]]
 
 
 def update_tables(
-    fitness: Tensor, candidates: Tensor, state: State, num_elites: int, families: Families, *, maximize: bool
+    fitness: Tensor,
+    candidates: Tensor,
+    state: State,
+    num_elites: int,
+    families: Families,
+    *,
+    maximize: bool,
 ) -> State:
     """Move tables of probabilities, and the best candidate after them; the results have no gradients.
 
-    Leading dimensions ``...`` are problems side by side. With a row for each column, column v counts in row
-    v; of transitions, with one more, the first column in row 0 and others in row 1 + value before. Errors are
-    those of ``sample_categorical``.
+    Leading dimensions ``...`` are problems side by side. With a row for each column, column v
+    counts in row v; of transitions, with one more, the first column in row 0 and others in row
+    1 + value before. Errors are those of ``sample_categorical``.
 
     Args:
         fitness: shape (..., N), N >= 2, a dtype of ``cem_update``.
-        candidates: shape (..., N, C), float32 or float64: the columns of one family after the other, whole
-            numbers from 0 to values - 1.
-        state: tables, shape (..., T + C), float64: row after row of each family, then the best candidate so
-            far; record, shape (..., 5), float64, and generation, shape (), int64, of ``cem_update``.
+        candidates: shape (..., N, C), float32 or float64: the columns of one family after the
+            other, whole numbers from 0 to values - 1.
+        state: tables, shape (..., T + C), float64: row after row of each family, then the best
+            candidate so far; record, shape (..., 5), float64, and generation, shape (), int64,
+            of ``cem_update``.
         num_elites: those of the record, from 1 to N.
-        families: of each the columns, C in all, the rows, the values of a row, T cells in all, and beta.
+        families: of each the columns, C in all, the rows, the values of a row, T cells in all,
+            and beta.
         maximize: True if a greater fitness is better.
 
     Returns:
@@ -71,7 +80,9 @@ def update_tables(
     """
     size = index(fitness.shape[-1])  # index: a number for Dynamo, where it has a symbol
     if fitness.is_cuda and size > _MOST:
-        return update_tables_reference(fitness, candidates, state, num_elites, families, maximize=maximize)
+        return update_tables_reference(
+            fitness, candidates, state, num_elites, families, maximize=maximize
+        )
     moves = []
     for columns, rows, values, beta in families:
         steps = _rate_and_floor((size, index(rows), index(values)), rows != columns, beta)
@@ -107,7 +118,9 @@ def update_tables_reference(
     """
     moves: list[Move] = []
     for columns, rows, values, beta in families:
-        rule = partial(move_table, rows=(rows, values), is_transition=rows != columns, beta=beta)
+        rule = partial(
+            move_table, rows=(rows, values), is_transition=rows != columns, beta=beta
+        )
         moves.append((columns, rows * values, rule))
     options = {"maximize": maximize, "fixed_order": fixed_order}
     return update_tables_by(fitness, candidates, state, num_elites, moves, **options)
@@ -168,13 +181,17 @@ def move_table(
         candidates: shape (..., N, columns); a number that is no value counts as 0.
         weights: w_k of each candidate, shape (..., N), float64.
         rows: the rows of the table, and the values in each.
-        is_transition: whether a column counts in row 1 + the value before, the first one in row 0; otherwise
-            column v counts in row v.
+        is_transition: whether a column counts in row 1 + the value before, the first one in row
+            0; otherwise column v counts in row v.
         beta: None: by the rule above.
     """
     values = rows[1]
     x = torch.where((candidates >= 0) & (candidates < values), candidates, 0).long()
-    row = pad(x[..., :-1] + 1, (1, 0)) if is_transition else torch.arange(rows[0], device=x.device)
+    row = (
+        pad(x[..., :-1] + 1, (1, 0))
+        if is_transition
+        else torch.arange(rows[0], device=x.device)
+    )
     cells = (row * values + x).flatten(-2)
     cell_weights = (weights * _ONE).long().unsqueeze(-1).expand(x.shape).flatten(-2)
     sums = torch.zeros_like(table, dtype=torch.int64)
@@ -223,7 +240,9 @@ def _weight_sums(size: int, device: torch.device) -> Tensor:
     return _rank_weights(size, device)[0]
 
 
-def _rate_and_floor(shape: tuple[int, ...], is_transition: bool, beta: float | None) -> tuple[float, float]:
+def _rate_and_floor(
+    shape: tuple[int, ...], is_transition: bool, beta: float | None
+) -> tuple[float, float]:
     """Return beta and the floor of candidates, rows and values."""
     size, rows, values = shape
     mu = _rank_weights(size, torch.device("cpu"))[1]
@@ -233,6 +252,7 @@ def _rate_and_floor(shape: tuple[int, ...], is_transition: bool, beta: float | N
     return rate, round(floor * _ONE) / _ONE
 
 
-# Dynamo runs them, as it does `_load` of kernels.ops.library, and does not trace into the cache.
+# Dynamo runs them, as it does `_load` of kernels.ops.library, and does not trace into the
+# cache.
 _weight_sums._dynamo_marked_constant = True  # type: ignore[attr-defined]
 _rate_and_floor._dynamo_marked_constant = True  # type: ignore[attr-defined]

@@ -20,7 +20,8 @@ constexpr int64_t kGrain = 32768;
 constexpr int kBlock = 512;
 
 // Converts numbers to the type of computation, or back.
-template <typename A, typename T> inline void convert(const T* from, A* to, int count) {
+template <typename A, typename T>
+inline void convert(const T* from, A* to, int count) {
   for (int i = 0; i < count; ++i) to[i] = A(from[i]);
 }
 
@@ -86,7 +87,8 @@ void for_each_element(const Elements<T, kIn, kOut>& x, const F& f, Device) {
 // Returns e^x for x <= 0, into the subnormal numbers; NaN for NaN. No branches, no calls and
 // always inlined, so that g++ turns a loop over it into vector code. x = n ln 2 + r with |r| <=
 // ln 2 / 2; e^r is its Taylor series, cut where the next term is below a tenth of the last bit.
-template <typename A> CEM_TETRIS_FUNCTION A exponential(A x) {
+template <typename A>
+CEM_TETRIS_FUNCTION A exponential(A x) {
   constexpr bool kSingle = sizeof(A) == sizeof(float);
   using Bits = std::conditional_t<kSingle, uint32_t, uint64_t>;
   constexpr int kMantissa = std::numeric_limits<A>::digits - 1;
@@ -119,8 +121,10 @@ template <typename A> CEM_TETRIS_FUNCTION A exponential(A x) {
   return sum * power_of_two(Bits{0} - half) * power_of_two(half - minus_n);
 }
 
-template <typename T> struct Sigmoid {
-  template <typename A> void operator()(const A (&in)[1], A (&out)[1]) const {
+template <typename T>
+struct Sigmoid {
+  template <typename A>
+  void operator()(const A (&in)[1], A (&out)[1]) const {
     A power = exponential(-std::fabs(in[0]));
     out[0] = (in[0] < A(0) ? power : A(1)) / (A(1) + power);
   }

@@ -8,7 +8,8 @@
 
 namespace cem_tetris {
 
-template <typename T, int kIn, int kOut> struct Elements {
+template <typename T, int kIn, int kOut>
+struct Elements {
   const T* in[kIn];
   T* out[kOut];
   int64_t size;

@@ -17,7 +17,8 @@ constexpr int kThreadBytes = 16;  // of each tensor
 constexpr int64_t kLaunch = int64_t{1} << 30;
 
 // Loads kWidth elements of every input, from `first` on.
-template <int kWidth, typename T, int kIn, int kOut> __device__ void load(
+template <int kWidth, typename T, int kIn, int kOut>
+__device__ void load(
     const Elements<T, kIn, kOut>& x, uint32_t first, Pack<T, kWidth> (&in)[kIn]) {
   CEM_TETRIS_UNROLL
   for (int i = 0; i < kIn; ++i)
@@ -111,7 +112,8 @@ __device__ float reciprocal(float x) {
   return result;
 }
 
-template <typename T> struct Sigmoid {
+template <typename T>
+struct Sigmoid {
   // 16 bits: the error of the fast exponential, at most 6e-6 where the result is not zero, is
   // far below a rounding of the result.
   __device__ void operator()(const float (&in)[1], float (&out)[1]) const {
@@ -120,7 +122,8 @@ template <typename T> struct Sigmoid {
   }
 };
 
-template <> struct Sigmoid<float> {
+template <>
+struct Sigmoid<float> {
   __device__ void operator()(const float (&in)[1], float (&out)[1]) const {
     float power = expf(-fabsf(in[0]));
     float numerator = in[0] < 0.0f ? power : 1.0f;
@@ -133,7 +136,8 @@ template <> struct Sigmoid<float> {
   }
 };
 
-template <> struct Sigmoid<double> {
+template <>
+struct Sigmoid<double> {
   __device__ void operator()(const double (&in)[1], double (&out)[1]) const {
     double power = exp(-fabs(in[0]));
     out[0] = (in[0] < 0.0 ? power : 1.0) / (1.0 + power);

@@ -15,14 +15,16 @@
 namespace cem_tetris {
 namespace {
 
-template <typename T> struct Add {
+template <typename T>
+struct Add {
   template <typename A>
   CEM_TETRIS_FUNCTION void operator()(const A (&in)[2], A (&out)[1]) const {
     out[0] = in[0] + in[1];
   }
 };
 
-template <typename T> struct Multiply {
+template <typename T>
+struct Multiply {
   template <typename A>
   CEM_TETRIS_FUNCTION void operator()(const A (&in)[2], A (&out)[1]) const {
     out[0] = in[0] * in[1];
@@ -30,7 +32,8 @@ template <typename T> struct Multiply {
 };
 
 // From the gradient, a and b: the gradients of a and b.
-template <typename T> struct MultiplyBackward {
+template <typename T>
+struct MultiplyBackward {
   template <typename A>
   CEM_TETRIS_FUNCTION void operator()(const A (&in)[3], A (&out)[2]) const {
     out[0] = in[0] * in[2];
@@ -39,7 +42,8 @@ template <typename T> struct MultiplyBackward {
 };
 
 // From the gradient and the result: the gradient of x.
-template <typename T> struct SigmoidBackward {
+template <typename T>
+struct SigmoidBackward {
   template <typename A>
   CEM_TETRIS_FUNCTION void operator()(const A (&in)[2], A (&out)[1]) const {
     out[0] = in[0] * (A(1) - in[1]) * in[1];
@@ -48,7 +52,8 @@ template <typename T> struct SigmoidBackward {
 
 // Calls f(T{}) with the element type of a tensor, a floating one or an integer.
 // Signed ones come as unsigned: sums and products that wrap have the same bits.
-template <typename F> void visit_number(const char* name, ScalarType type, const F& f) {
+template <typename F>
+void visit_number(const char* name, ScalarType type, const F& f) {
   switch (type) {
     case ScalarType::Byte:
     case ScalarType::Char: return f(uint8_t{});

@@ -1,7 +1,8 @@
 """The elementwise operators: public functions, their gradients, and a reference of each in plain PyTorch.
 
-The derivative of y = sigmoid(x) is y (1 - y): its backward pass needs the result alone. That of a
-product gives both gradients in one kernel, which reads three tensors where two products read four.
+The derivative of y = sigmoid(x) is y (1 - y): its backward pass needs the result alone. That of
+a product gives both gradients in one kernel, which reads three tensors where two products read
+four.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from kernels.ops.library import Gradient, Library, is_transformed, public_error
 def sigmoid(x: Tensor) -> Tensor:
     """Return ``1 / (1 + exp(-x))`` of every element, twice differentiable.
 
-    No x overflows, and the relative accuracy holds down to the subnormal results of large negative x, where
-    torch.sigmoid gives zero. NaN gives NaN, -inf 0 and inf 1.
+    No x overflows, and the relative accuracy holds down to the subnormal results of large
+    negative x, where torch.sigmoid gives zero. NaN gives NaN, -inf 0 and inf 1.
 
     Examples:
         >>> sigmoid(torch.tensor([-1000.0, 0.0, 1000.0]))
         tensor([0.0000, 0.5000, 1.0000])
 
     Args:
-        x: any shape; float16, bfloat16, float32 or float64; CPU or CUDA. A layout without gaps, transposed or
-            channels last for example, is kept; any other costs a copy.
+        x: any shape; float16, bfloat16, float32 or float64; CPU or CUDA. A layout without gaps,
+            transposed or channels last for example, is kept; any other costs a copy.
 
     Returns:
         A new tensor with the shape, dtype and device of x.
@@ -47,9 +48,10 @@ def vector_add(a: Tensor, b: Tensor) -> Tensor:
         tensor([11, 22])
 
     Args:
-        a: any shape; float16, bfloat16, float32, float64, uint8, int8, int16, int32 or int64; CPU or CUDA.
-        b: a tensor of the same shape, dtype and device. Where its layout differs from that of a, or a has
-            gaps, the sum costs a copy.
+        a: any shape; float16, bfloat16, float32, float64, uint8, int8, int16, int32 or int64;
+            CPU or CUDA.
+        b: a tensor of the same shape, dtype and device. Where its layout differs from that of
+            a, or a has gaps, the sum costs a copy.
 
     Returns:
         A new tensor with the shape, dtype, device and, but for gaps, the layout of a.
@@ -81,7 +83,9 @@ def elementwise_mult(a: Tensor, b: Tensor) -> Tensor:
 
 def sigmoid_reference(x: Tensor) -> Tensor:
     """Return what ``sigmoid`` computes, in plain PyTorch; any shape, floating type and device."""
-    power = torch.exp(torch.where(x < 0, x, -x))  # -|x|, but torch's derivative of that is 0 at 0
+    power = torch.exp(
+        torch.where(x < 0, x, -x)
+    )  # -|x|, but torch's derivative of that is 0 at 0
     return torch.where(x < 0, power, torch.ones_like(power)) / (1 + power)
 
 
@@ -136,7 +140,9 @@ def _sigmoid_double_backward(ctx: Any, grad_grad: Tensor) -> Any:
 def _product_backward(ctx: Any, grad: Tensor) -> Any:
     a, b = ctx.saved_tensors
     wants_a, wants_b = ctx.needs_input_grad
-    if wants_a and wants_b and not torch.is_grad_enabled():  # this operator has no derivative itself
+    if (
+        wants_a and wants_b and not torch.is_grad_enabled()
+    ):  # this operator has no derivative itself
         return torch.ops.cem_tetris.elementwise_mult_backward(grad, a, b)
     multiply = torch.ops.cem_tetris.elementwise_mult
     d_a = multiply(grad, b) if wants_a else None

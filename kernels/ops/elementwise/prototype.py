@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-# Any grid computes the same. It is small, because the simulator starts a Python thread for each of its
-# threads.
+# Any grid computes the same. It is small, because the simulator starts a Python thread for each
+# of its threads.
 BLOCKS = 2
 THREADS = 32
 

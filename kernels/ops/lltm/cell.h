@@ -13,7 +13,8 @@ namespace cem_tetris::lltm {
 constexpr int kGates = 3;
 enum Gate { kInput = 0, kOutput = 1, kCandidate = 2 };
 
-template <typename A> struct State {
+template <typename A>
+struct State {
   A h;
   A cell;
 };
@@ -28,12 +29,14 @@ CEM_TETRIS_FUNCTION State<A> forward(A input, A output, A candidate, A old_cell)
 }
 
 // Gradients with respect to the three sums that enter the gates, and to the old cell.
-template <typename A> struct Gradients {
+template <typename A>
+struct Gradients {
   A gate[kGates];
   A old_cell;
 };
 
-template <class Math, typename A> CEM_TETRIS_FUNCTION Gradients<A> backward(
+template <class Math, typename A>
+CEM_TETRIS_FUNCTION Gradients<A> backward(
     A input, A output, A candidate, A new_cell, A grad_h, A grad_cell) {
   A input_gate = Math::sigmoid(input);
   A output_gate = Math::sigmoid(output);

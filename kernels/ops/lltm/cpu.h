@@ -17,7 +17,8 @@ constexpr int64_t kGrainMultiplyAdds = int64_t{1} << 19;
 constexpr int64_t kGrainElements = 4096;
 
 // A matrix of batch rows and states with any strides, read and written a vector at a time.
-template <typename T> struct Matrix {
+template <typename T>
+struct Matrix {
   using A = compute_t<T>;
 
   T* data = nullptr;  // none: every element is 0
@@ -54,7 +55,8 @@ template <typename T> struct Matrix {
 
 // Calls f(row, column, lanes) for every vector of a batch x states matrix, on as many threads
 // as it is worth.
-template <int kWide, class F> void for_each_vector(const CellSizes& sizes, const F& f) {
+template <int kWide, class F>
+void for_each_vector(const CellSizes& sizes, const F& f) {
   int64_t in_row = (sizes.states + kWide - 1) / kWide;
   auto work = [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
@@ -65,7 +67,8 @@ template <int kWide, class F> void for_each_vector(const CellSizes& sizes, const
   parallel_for(0, sizes.batch * in_row, kGrainElements / kWide, work);
 }
 
-template <typename T> void forward_elements(const CellSizes& sizes, const Forward& pass) {
+template <typename T>
+void forward_elements(const CellSizes& sizes, const Forward& pass) {
   using A = compute_t<T>;
   int64_t states = sizes.states;
   Matrix<T> input(pass.gates, kInput * states);
@@ -82,7 +85,8 @@ template <typename T> void forward_elements(const CellSizes& sizes, const Forwar
   });
 }
 
-template <typename T> void backward_elements(const CellSizes& sizes, const Backward& pass) {
+template <typename T>
+void backward_elements(const CellSizes& sizes, const Backward& pass) {
   using A = compute_t<T>;
   int64_t states = sizes.states;
   Matrix<T> input(pass.gates, kInput * states);
@@ -126,11 +130,13 @@ Tensor join(const CellSizes& sizes, const Tensor& input, const Tensor& old_h) {
 
 // Calls f(first, last) for ranges of `count` items of some multiplications each, on as many
 // threads as it is worth.
-template <class F> void share(int64_t count, int64_t multiply_adds, const F& f) {
+template <class F>
+void share(int64_t count, int64_t multiply_adds, const F& f) {
   parallel_for(0, count, kGrainMultiplyAdds / (multiply_adds + 1) + 1, f);
 }
 
-template <typename T> void forward_small(const CellSizes& sizes, const Forward& pass) {
+template <typename T>
+void forward_small(const CellSizes& sizes, const Forward& pass) {
   if constexpr (std::is_same_v<T, compute_t<T>>) {
     Tensor joined = join<T>(sizes, pass.input, pass.old_h);
     const SmallCell<T> cell{sizes.batch, sizes.columns(), sizes.states, const_data<T>(joined),
@@ -143,7 +149,8 @@ template <typename T> void forward_small(const CellSizes& sizes, const Forward& 
   }
 }
 
-template <typename T> void backward_small(const CellSizes& sizes, const Backward& pass) {
+template <typename T>
+void backward_small(const CellSizes& sizes, const Backward& pass) {
   backward_elements<T>(sizes, pass);
   if constexpr (std::is_same_v<T, compute_t<T>>) {
     int64_t rows = sizes.batch;

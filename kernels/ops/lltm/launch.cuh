@@ -25,14 +25,16 @@ dim3 tiles(int64_t wide, int width, int64_t high, int height) {
 }
 
 // Launches a kernel with a thread an element of a tensor.
-template <typename... Parameters, typename... Arguments> void for_elements(const Tensor& like,
-    const CellSizes& sizes, void (*kernel)(Parameters...), const Arguments&... arguments) {
+template <typename... Parameters, typename... Arguments>
+void for_elements(const Tensor& like, const CellSizes& sizes, void (*kernel)(Parameters...),
+    const Arguments&... arguments) {
   Gpu(Device(like))
       .launch(kernel, tiles(sizes.batch, kRowsAtOnce, sizes.states, kWarp),
           dim3(kWarp, kRowsAtOnce), 0, arguments..., sizes.batch, sizes.states);
 }
 
-template <typename T> void forward_elements(const CellSizes& sizes, const Forward& pass) {
+template <typename T>
+void forward_elements(const CellSizes& sizes, const Forward& pass) {
   for_elements(pass.gates, sizes, forward_kernel<T>, const_data<T>(pass.gates),
       const_data<T>(pass.old_cell), mutable_data<T>(pass.new_h),
       mutable_data<T>(pass.new_cell));
@@ -44,7 +46,8 @@ Joined<T> joined_of(const CellSizes& sizes, const Pass& pass) {
       sizes.states};
 }
 
-template <typename T> void forward_small(const CellSizes& sizes, const Forward& pass) {
+template <typename T>
+void forward_small(const CellSizes& sizes, const Forward& pass) {
   Gpu(Device(pass.gates))
       .launch(small_forward<T>, tiles(sizes.states, kTileStates, sizes.batch, kTileRows),
           kSmallThreads, 0, joined_of<T>(sizes, pass), const_data<T>(pass.weights),
@@ -52,7 +55,8 @@ template <typename T> void forward_small(const CellSizes& sizes, const Forward& 
           mutable_data<T>(pass.new_cell), mutable_data<T>(pass.gates));
 }
 
-template <typename T> Pointers<T> pointers_of(const Backward& pass) {
+template <typename T>
+Pointers<T> pointers_of(const Backward& pass) {
   auto gradient = [](const std::optional<Tensor>& tensor) {
     return tensor ? Gradient<T>{const_data<T>(*tensor), tensor->stride(0), tensor->stride(1)}
                   : Gradient<T>{nullptr, 0, 0};
@@ -62,12 +66,14 @@ template <typename T> Pointers<T> pointers_of(const Backward& pass) {
       mutable_data<T>(pass.d_old_cell)};
 }
 
-template <typename T> void backward_elements(const CellSizes& sizes, const Backward& pass) {
+template <typename T>
+void backward_elements(const CellSizes& sizes, const Backward& pass) {
   if (sizes.batch * sizes.states == 0) return;
   for_elements(pass.gates, sizes, backward_kernel<T>, pointers_of<T>(pass));
 }
 
-template <typename T> void backward_small(const CellSizes& sizes, const Backward& pass) {
+template <typename T>
+void backward_small(const CellSizes& sizes, const Backward& pass) {
   Gpu gpu{Device(pass.gates)};
   int64_t columns = sizes.columns();
   if (pass.of_parameters) {

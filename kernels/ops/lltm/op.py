@@ -31,15 +31,16 @@ def lltm(
 ) -> tuple[Tensor, Tensor]:
     """Take one step of the LLTM cell; differentiable in every argument, as often as wanted.
 
-    All tensors are on one device and of one type: float32, float64, float16 or bfloat16. The 16-bit types are
-    multiplied as torch multiplies them; everything else is computed in float32. Autocast changes neither the
-    results nor their gradients, but for tensors of several types up to float32, which it makes float32; what
-    autograd derives further, and ``torch.func``, it reaches.
+    All tensors are on one device and of one type: float32, float64, float16 or bfloat16. The
+    16-bit types are multiplied as torch multiplies them; everything else is computed in
+    float32. Autocast changes neither the results nor their gradients, but for tensors of
+    several types up to float32, which it makes float32; what autograd derives further, and
+    ``torch.func``, it reaches.
 
     Args:
         input: (batch, inputs).
-        weights: (3 * states, states + inputs): rows for the input gate, the output gate and the candidate;
-            the columns of old_h come first.
+        weights: (3 * states, states + inputs): rows for the input gate, the output gate and the
+            candidate; the columns of old_h come first.
         bias: (3 * states,).
         old_h: (batch, states).
         old_cell: (batch, states).
@@ -66,12 +67,18 @@ def lltm(
             or input.requires_grad
         )
         is_recorded = wants_gradient and torch.is_grad_enabled()
-        if torch.compiler.is_compiling() or (is_recorded and torch._C._is_any_autocast_enabled()):
+        if torch.compiler.is_compiling() or (
+            is_recorded and torch._C._is_any_autocast_enabled()
+        ):
             new_h, new_cell, _ = operators.lltm.default(input, weights, bias, old_h, old_cell)
-        elif is_recorded:  # _Cell runs much less Python than an operator whose autograd is registered
+        elif (
+            is_recorded
+        ):  # _Cell runs much less Python than an operator whose autograd is registered
             new_h, new_cell, _ = _record(input, weights, bias, old_h, old_cell)
         else:
-            new_h, new_cell, _ = operators.lltm_forward.default(input, weights, bias, old_h, old_cell)
+            new_h, new_cell, _ = operators.lltm_forward.default(
+                input, weights, bias, old_h, old_cell
+            )
         return new_h, new_cell
     except (AttributeError, RuntimeError) as error:
         raise public_error(error) from None
@@ -102,8 +109,8 @@ def lltm_reference(
 class LLTM(nn.Module):
     """A recurrent cell like the LSTM without a forget gate, its state in one fused operator.
 
-    The parameters are named, shaped and drawn as in the tutorial, so that its state dicts load; a bias that
-    was saved as (1, 3 * state_size) has to be flattened.
+    The parameters are named, shaped and drawn as in the tutorial, so that its state dicts load;
+    a bias that was saved as (1, 3 * state_size) has to be flattened.
 
     Examples:
         >>> cell = LLTM(input_features=32, state_size=128)
@@ -161,7 +168,9 @@ def _backward(
 ) -> tuple[Tensor | None, ...]:
     *saved, bias, old_cell = ctx.saved_tensors
     of_input, of_weights, of_bias, of_old_h, _ = ctx.needs_input_grad
-    if torch.is_grad_enabled():  # create_graph=True: the reference's derivative, which has one itself
+    if (
+        torch.is_grad_enabled()
+    ):  # create_graph=True: the reference's derivative, which has one itself
         input, weights, old_h, new_cell, _ = saved  # noqa: A001
         if grad_h is None:
             grad_h = torch.zeros_like(new_cell)
@@ -195,10 +204,16 @@ _record: Any = _Cell.apply  # torch 2.13 does not annotate it
 
 def _fake_forward(*arguments: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     like, (batch, states) = arguments[0], arguments[3].shape
-    return like.new_empty(batch, states), like.new_empty(batch, states), like.new_empty(batch, 3 * states)
+    return (
+        like.new_empty(batch, states),
+        like.new_empty(batch, states),
+        like.new_empty(batch, 3 * states),
+    )
 
 
-def _fake_backward(grad_h: Tensor | None, grad_cell: Tensor | None, *others: Any) -> tuple[Tensor, ...]:
+def _fake_backward(
+    grad_h: Tensor | None, grad_cell: Tensor | None, *others: Any
+) -> tuple[Tensor, ...]:
     like, weights, old_h, _, _, of_input, of_parameters, of_old_h = others
 
     def new(shape: Sequence[int], is_wanted: bool) -> Any:

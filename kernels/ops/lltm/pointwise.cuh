@@ -11,18 +11,29 @@
 namespace cem_tetris::lltm {
 
 struct DeviceMath {
-  template <typename A> __device__ static A sigmoid(A x) { return A(1) / (A(1) + exp(-x)); }
-  template <typename A> __device__ static A elu(A x) { return x > A(0) ? x : expm1(x); }
-  template <typename A> __device__ static A tanh(A x) { return ::tanh(x); }
+  template <typename A>
+  __device__ static A sigmoid(A x) {
+    return A(1) / (A(1) + exp(-x));
+  }
+  template <typename A>
+  __device__ static A elu(A x) {
+    return x > A(0) ? x : expm1(x);
+  }
+  template <typename A>
+  __device__ static A tanh(A x) {
+    return ::tanh(x);
+  }
   // The derivative of elu at x, where it is `value`.
-  template <typename A> __device__ static A elu_slope(A x, A value) {
+  template <typename A>
+  __device__ static A elu_slope(A x, A value) {
     return x > A(0) ? A(1) : value + A(1);
   }
 };
 
 // A gradient with any strides: the gradient of a sum is one number, expanded. A gradient
 // without data is one of zeros.
-template <typename T> struct Gradient {
+template <typename T>
+struct Gradient {
   const T* data;
   int64_t row_stride;
   int64_t column_stride;
@@ -44,7 +55,8 @@ struct Element {
         state(blockIdx.y * int64_t(kWarp) + threadIdx.x) {}
 };
 
-template <typename T> __global__ void forward_kernel(
+template <typename T>
+__global__ void forward_kernel(
     const T* gates, const T* old_cell, T* new_h, T* new_cell, int64_t batch, int64_t states) {
   using A = compute_t<T>;
   Element own;
@@ -58,7 +70,8 @@ template <typename T> __global__ void forward_kernel(
 }
 
 // What the backward pass of the elements reads and writes.
-template <typename T> struct Pointers {
+template <typename T>
+struct Pointers {
   Gradient<T> grad_h, grad_cell;
   const T* gates;
   const T* new_cell;

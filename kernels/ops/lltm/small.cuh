@@ -14,13 +14,15 @@ constexpr int kTileStates = 8;  // states of a block
 constexpr int kSmallThreads = kTileRows * kTileStates;
 
 // Loads kPack neighbours at once.
-template <typename T, int kPack> __device__ inline Pack<T, kPack> load(const T* from) {
+template <typename T, int kPack>
+__device__ inline Pack<T, kPack> load(const T* from) {
   return *reinterpret_cast<const Pack<T, kPack>*>(from);
 }
 
 // X = [old_h, input], the matrix that the weights multiply: batch rows of states + inputs
 // columns.
-template <typename T> struct Joined {
+template <typename T>
+struct Joined {
   const T* old_h;
   const T* input;
   int64_t batch, inputs, states;
@@ -39,9 +41,9 @@ template <typename T> struct Joined {
 //
 //   x:  a batch row each, kDepth columns of X
 //   w:  a state of a gate each, gate * kTileStates + state, the same columns of the weights
-template <typename T> __global__ void __launch_bounds__(kSmallThreads)
-    small_forward(Joined<T> joined, const T* weights, const T* bias, const T* old_cell,
-        T* new_h, T* new_cell, T* gates) {
+template <typename T>
+__global__ void __launch_bounds__(kSmallThreads) small_forward(Joined<T> joined,
+    const T* weights, const T* bias, const T* old_cell, T* new_h, T* new_cell, T* gates) {
   using A = compute_t<T>;
   constexpr int kDepth = sizeof(A) == 8 ? 96 : 160;  // columns at a time
   constexpr int kWide = 16 / sizeof(A);              // columns that a load of 16 bytes has
@@ -121,7 +123,8 @@ constexpr int kColumns = 32;  // columns of a block's gradients
 //
 //   d:  the gradients of the gates, a batch row each, kTileStates states of each gate
 //   x:  the same batch rows, kColumns columns of X
-template <typename T> __global__ void __launch_bounds__(kSmallThreads)
+template <typename T>
+__global__ void __launch_bounds__(kSmallThreads)
     small_parameters(Joined<T> joined, Pointers<T> elements, T* d_weights, T* d_bias) {
   using A = compute_t<T>;
   constexpr int kWeightRows = kGates * kTileStates;
@@ -190,7 +193,8 @@ constexpr int kResultColumns = 16;
 // The gradients of old_h and input: d_gates times the weights, from column `first` on. Those
 // that are not wanted are null. Grid: x over kResultColumns columns, y over kTileRows batch
 // rows; a thread owns one number. Bound by the latency of kDepth rows of weights at a time.
-template <typename T> __global__ void __launch_bounds__(kTileRows* kResultColumns)
+template <typename T>
+__global__ void __launch_bounds__(kTileRows* kResultColumns)
     small_inputs(const T* d_gates, const T* weights, int64_t batch, int64_t inputs,
         int64_t states, int64_t first, T* d_old_h, T* d_input) {
   using A = compute_t<T>;

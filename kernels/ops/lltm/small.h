@@ -9,7 +9,8 @@ namespace cem_tetris::lltm {
 
 // The weights are read once, kWide states at a time, and multiplied with every batch row while
 // they lie in the first-level cache. kGates x kRows sums fill the registers.
-template <typename A> struct SmallCell {
+template <typename A>
+struct SmallCell {
   static constexpr int kRows = 4;
   static constexpr int kWide = kLanes<A>;
 
@@ -33,7 +34,8 @@ template <typename A> struct SmallCell {
 
  private:
   // Computes kWide states from `state` on in kCount batch rows from `row` on.
-  template <int kCount> void forward_tile(int64_t state, int64_t row) const {
+  template <int kCount>
+  void forward_tile(int64_t state, int64_t row) const {
     int lanes = int(std::min<int64_t>(kWide, states - state));
     Vector<A> partial[kGates][kCount][kWide] = {};
     for (int lane = 0; lane < lanes; ++lane) products<kCount>(state + lane, row, lane, partial);
@@ -53,7 +55,8 @@ template <typename A> struct SmallCell {
 
   // The products of one state's three weight rows with kCount batch rows; their lanes are still
   // to be summed. Not inlined, so that nothing but the sums competes for the registers.
-  template <int kCount> __attribute__((noinline)) void products(
+  template <int kCount>
+  __attribute__((noinline)) void products(
       int64_t state, int64_t row, int lane, Vector<A> (&partial)[kGates][kCount][kWide]) const {
     const A* weight = weights + state * columns;
     const A* rows = joined + row * columns;
@@ -91,7 +94,8 @@ template <typename A> struct SmallCell {
 //
 // A tile of kRows rows by kVectors vectors of the result stays in registers while k runs: a
 // step loads kVectors vectors and kRows numbers for kRows * kVectors products.
-template <typename A> struct Product {
+template <typename A>
+struct Product {
   static constexpr int kRows = 4;
   static constexpr int kVectors = 3;
   static constexpr int kWide = kLanes<A>;
@@ -111,7 +115,8 @@ template <typename A> struct Product {
   }
 
  private:
-  template <int kCount> void compute_columns(int64_t row) const {
+  template <int kCount>
+  void compute_columns(int64_t row) const {
     int64_t column = 0;
     for (; column + kVectors * kWide <= columns; column += kVectors * kWide) {
       tile<kCount, kVectors>(row, column);
@@ -122,7 +127,8 @@ template <typename A> struct Product {
     }
   }
 
-  template <int kCount, int kAcross> void tile(int64_t row, int64_t column) const {
+  template <int kCount, int kAcross>
+  void tile(int64_t row, int64_t column) const {
     Vector<A> sums[kCount][kAcross] = {};
     for (int64_t k = 0; k < depth; ++k) {
       Vector<A> across[kAcross];

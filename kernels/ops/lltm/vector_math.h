@@ -22,7 +22,8 @@ constexpr int kVectorBytes = 32;
 constexpr int kVectorBytes = 16;
 #endif
 
-template <typename A> struct Format {
+template <typename A>
+struct Format {
   static constexpr bool kSingle = sizeof(A) == sizeof(float);
   using Word = std::conditional_t<kSingle, uint32_t, uint64_t>;
   typedef A Vector __attribute__((vector_size(kVectorBytes)));  // g++ takes no `using` here
@@ -39,13 +40,16 @@ template <typename A> struct Format {
   static constexpr A kLn2Low = kSingle ? 9.0580006145e-06f : 1.90821492927058770002e-10;
 };
 
-template <typename A> using Vector = typename Format<A>::Vector;
+template <typename A>
+using Vector = typename Format<A>::Vector;
 
-template <typename A> constexpr int kLanes = kVectorBytes / int(sizeof(A));
+template <typename A>
+constexpr int kLanes = kVectorBytes / int(sizeof(A));
 
 // Loads `lanes` neighbours in memory; the lanes beyond them are 0. A full vector is a copy of a
 // size that is known.
-template <typename A> inline Vector<A> load_lanes(const A* from, int lanes) {
+template <typename A>
+inline Vector<A> load_lanes(const A* from, int lanes) {
   Vector<A> values = {};
   if (lanes == kLanes<A>) {
     std::memcpy(&values, from, sizeof values);
@@ -55,7 +59,8 @@ template <typename A> inline Vector<A> load_lanes(const A* from, int lanes) {
   return values;
 }
 
-template <typename V, typename A> inline void store_lanes(const V& values, A* to, int lanes) {
+template <typename V, typename A>
+inline void store_lanes(const V& values, A* to, int lanes) {
   if (lanes == kLanes<A>) {
     std::memcpy(to, &values, sizeof values);
   } else {
@@ -64,7 +69,8 @@ template <typename V, typename A> inline void store_lanes(const V& values, A* to
 }
 
 // a * b + c, with one rounding where the processor can do that at once.
-template <typename V> inline V multiply_add(V a, V b, V c) {
+template <typename V>
+inline V multiply_add(V a, V b, V c) {
 #if defined(__FMA__) && defined(__AVX__)
   if constexpr (std::is_same_v<V, Vector<float>>) {
     return _mm256_fmadd_ps(a, b, c);
@@ -77,7 +83,8 @@ template <typename V> inline V multiply_add(V a, V b, V c) {
 }
 
 // The sum of the lanes of every vector.
-template <typename A> inline Vector<A> lane_sums(const Vector<A> (&v)[kLanes<A>]) {
+template <typename A>
+inline Vector<A> lane_sums(const Vector<A> (&v)[kLanes<A>]) {
 #ifdef __AVX__
   if constexpr (std::is_same_v<A, float>) {
     const __m256 a = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));
@@ -97,7 +104,8 @@ template <typename A> inline Vector<A> lane_sums(const Vector<A> (&v)[kLanes<A>]
 #endif
 }
 
-template <typename A> struct VectorMath {
+template <typename A>
+struct VectorMath {
   using F = Format<A>;
   using V = typename F::Vector;
   using Bits = typename F::Bits;
@@ -143,7 +151,8 @@ template <typename A> struct VectorMath {
   };
 
   // 1 / k! + r / (k + 1)! + ...
-  template <int k> static V series(V r) {
+  template <int k>
+  static V series(V r) {
     constexpr A factor = A(1 / factorial(k));
     if constexpr (k == F::kTerms) {
       return V{} + factor;

@@ -17,7 +17,8 @@
 namespace cem_tetris::normal {
 
 // radius * (cosine, sine): two numbers of the noise.
-template <typename Real> struct Polar {
+template <typename Real>
+struct Polar {
   Real radius, cosine, sine;
 };
 

@@ -50,16 +50,19 @@ struct Call {
 constexpr int kTile = 4;
 
 // Philox blocks for each dimension and block of samples.
-template <typename Real> constexpr int kBlocks = sizeof(Real) / sizeof(float);
+template <typename Real>
+constexpr int kBlocks = sizeof(Real) / sizeof(float);
 
 // What the noise of a block of four samples has apart from its dimension.
-template <typename Real> struct Samples {
+template <typename Real>
+struct Samples {
   BlockPart part[kBlocks<Real>];
 };
 
 // Returns it for block + i, which has the upper bits of `block`; `dimension` is any with the
 // upper bits of those that it is for.
-template <typename Real> CEM_TETRIS_FUNCTION Samples<Real> samples_of(
+template <typename Real>
+CEM_TETRIS_FUNCTION Samples<Real> samples_of(
     Key key, uint64_t generation, uint64_t dimension, uint64_t block, int i = 0) {
   uint32_t word3 = upper(generation, dimension, block);
   if constexpr (kBlocks<Real> == 1) {
@@ -71,9 +74,9 @@ template <typename Real> CEM_TETRIS_FUNCTION Samples<Real> samples_of(
 }
 
 // Sets the noise of four samples of a dimension, by pair.
-template <typename Real> CEM_TETRIS_FUNCTION void set_pairs(const LateKeys& keys,
-    const DimensionPart& dimension, const Samples<Real>& samples,
-    Polar<Real> (&pair)[kTile / 2]) {
+template <typename Real>
+CEM_TETRIS_FUNCTION void set_pairs(const LateKeys& keys, const DimensionPart& dimension,
+    const Samples<Real>& samples, Polar<Real> (&pair)[kTile / 2]) {
   if constexpr (kBlocks<Real> == 1) {
     Words w = words(keys, dimension, samples.part[0]);
     pair[0] = polar(w.word[0], w.word[1]);
@@ -87,7 +90,8 @@ template <typename Real> CEM_TETRIS_FUNCTION void set_pairs(const LateKeys& keys
 }
 
 // Calls f(T{}) with the type of means and standard deviations, or of the result.
-template <typename F> void dispatch(ScalarType type, const F& f) {
+template <typename F>
+void dispatch(ScalarType type, const F& f) {
   visit_floating("sample_normal", type, f);
 }
 

@@ -22,7 +22,8 @@ constexpr int64_t kLaneDimensions = kTile * kLanes;
 //   | dimension 0 of tiles 0..31 | dimension 1 of tiles 0..31 | dimension 2 | dimension 3 |
 //
 // The last tiles are filled up with zeros. Empty where there are no numbers.
-template <typename Real> struct ByLane {
+template <typename Real>
+struct ByLane {
   int64_t size = 0;  // of a problem
   std::vector<Real> values;
 
@@ -52,7 +53,8 @@ template <typename Real> struct ByLane {
 // tile. If `across`, lane l has the dimensions from (tile + l) * kTile on and the samples from
 // block * kTile on; otherwise the dimensions from tile * kTile on and the samples from (block +
 // l) * kTile on. Where the noise is shared, dimension 0 has that of all.
-template <typename Real> struct Tiles {
+template <typename Real>
+struct Tiles {
   Real radius[kTile][kTile / 2][kLanes];
   Real direction[kTile][kTile][kLanes];
 
@@ -89,13 +91,14 @@ template <typename Real> struct Tiles {
 
  private:
   // Sets a pair of samples of dimension j from the words of each lane.
-  template <typename... Words> void set(int j, int half, const Words*... words) {
+  template <typename... Words>
+  void set(int j, int half, const Words*... words) {
     polar_lanes(radius[j][half], direction[j][2 * half], direction[j][2 * half + 1], words...);
   }
 
-  template <typename... Words> static void polar_lanes(Real* __restrict__ to_radius,
-      Real* __restrict__ to_cosine, Real* __restrict__ to_sine,
-      const Words* __restrict__... words) {
+  template <typename... Words>
+  static void polar_lanes(Real* __restrict__ to_radius, Real* __restrict__ to_cosine,
+      Real* __restrict__ to_sine, const Words* __restrict__... words) {
     for (int l = 0; l < kLanes; ++l) {
       Polar<Real> p = polar(words[l]...);
       to_radius[l] = p.radius;
@@ -113,7 +116,8 @@ template <typename Real> struct Tiles {
 };
 
 // The samples of kLanes tiles, which are computed and then stored.
-template <typename T, typename Real> struct Chunk {
+template <typename T, typename Real>
+struct Chunk {
   Noise noise;                          // of one problem
   const Real *mean, *std, *low, *high;  // of the first tile, as ByLane has them
   T* out;
@@ -121,7 +125,8 @@ template <typename T, typename Real> struct Chunk {
   Real x[kCells][kLanes];  // by dimension * kTile + sample
 
   // Computes x. kAcross: lanes have different dimensions.
-  template <bool kAcross> void compute() {
+  template <bool kAcross>
+  void compute() {
     for (int j = 0; j < kTile; ++j) {
       int source = noise.shared ? 0 : j;
       auto lane_value = [j](const Real* values, int l) {
@@ -188,7 +193,8 @@ template <typename T, typename Real> struct Chunk {
 };
 
 // Draws all samples of a call.
-template <typename T> void draw_as(const Call& call, T* out) {
+template <typename T>
+void draw_as(const Call& call, T* out) {
   using Real = compute_t<T>;
   const Noise& noise = call.noise;
   auto by_lane = [&](Vector vector) {

@@ -70,7 +70,8 @@ bool launch_small(const Gpu& gpu, const Call& call, T* out) {
   return true;
 }
 
-template <typename T> void launch(const Gpu& gpu, Call call, T* out) {
+template <typename T>
+void launch(const Gpu& gpu, Call call, T* out) {
   Noise& noise = call.noise;
   if (noise.samples == 1 || noise.dimensions == 1) {  // both layouts are the same in memory
     noise.dim_first = noise.dimensions == 1;

@@ -1,7 +1,8 @@
 """Sample ``mean + std * z`` with z ~ N(0, 1) drawn inside the kernel: function, gradients, reference.
 
-z is a pure function of (seed, generation, sample, dimension), so it is not stored: the backward pass draws it
-again. stream.h, call.h and box_muller.h say how: Philox4x32-10 and the Box-Muller transform.
+z is a pure function of (seed, generation, sample, dimension), so it is not stored: the backward
+pass draws it again. stream.h, call.h and box_muller.h say how: Philox4x32-10 and the Box-Muller
+transform.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ Bound = float | Tensor
 
 _REAL: Any = numbers.Real  # NumPy's scalars among them
 _SEEDS = 2**63 - 1  # seeds that are drawn are below
-_UNSEEDED = int.from_bytes(b"unseeded", "big")  # so that a generator's seed does not act as a seed argument
+_UNSEEDED = int.from_bytes(
+    b"unseeded", "big"
+)  # so that a generator's seed does not act as a seed argument
 
 
 def sample_normal(
@@ -43,16 +46,17 @@ def sample_normal(
 ) -> Tensor:
     """Draw ``mean[j] + std[j] * z[j, i]``, differentiable in mean and std, twice.
 
-    With a seed, ``z[j, i]`` is a pure function of (seed, generation, i, j): it depends neither on
-    ``num_samples``, nor on the number of dimensions, nor on the layout. float32, float16 and bfloat16 have
-    the same z, float64 another one. Samples have the same bits on every CPU with any number of threads, and
-    on every GPU; in float64 on both. In float32, CPU and CUDA differ by no more than 4e-6 times
-    ``|mean| + std * max(1, |z|)``. Without a seed, torch's generator gives one: torch.manual_seed,
-    torch.get_rng_state and CUDA graphs govern it as they do torch.randn, and every call differs.
+    With a seed, ``z[j, i]`` is a pure function of (seed, generation, i, j): it depends neither
+    on ``num_samples``, nor on the number of dimensions, nor on the layout. float32, float16 and
+    bfloat16 have the same z, float64 another one. Samples have the same bits on every CPU with
+    any number of threads, and on every GPU; in float64 on both. In float32, CPU and CUDA differ
+    by no more than 4e-6 times ``|mean| + std * max(1, |z|)``. Without a seed, torch's generator
+    gives one: torch.manual_seed, torch.get_rng_state and CUDA graphs govern it as they do
+    torch.randn, and every call differs.
 
-    Leading dimensions are a batch of problems, each with a seed of its own: problem p has the numbers of a
-    call with ``mean[p]``, ``std[p]`` and ``seed[p]``. A generation in the device's memory can change between
-    the replays of a CUDA graph.
+    Leading dimensions are a batch of problems, each with a seed of its own: problem p has the
+    numbers of a call with ``mean[p]``, ``std[p]`` and ``seed[p]``. A generation in the device's
+    memory can change between the replays of a CUDA graph.
 
     Examples:
         >>> x = sample_normal(torch.zeros(3), torch.ones(3), 1000, seed=1)
@@ -60,21 +64,25 @@ def sample_normal(
         torch.Size([3, 1000])
 
     Args:
-        mean: shape (..., d); float64, float32, float16 or bfloat16; CPU or CUDA. What is not contiguous is
-            copied; ``sample_normal_rows`` reads rows of a wider tensor where they are.
+        mean: shape (..., d); float64, float32, float16 or bfloat16; CPU or CUDA. What is not
+            contiguous is copied; ``sample_normal_rows`` reads rows of a wider tensor where they
+            are.
         std: like mean, of the same shape, dtype and device.
         num_samples: N, 0 or more.
-        seed: 0 <= seed < 2**64, for mean of shape (d,); or an int64 tensor of the batch shape on mean's
-            device, whose 64 bits are taken as an unsigned number.
-        generation: which of the independent sets of samples of a seed; 0 <= generation < 2**38; or an int64
-            tensor of shape () on mean's device, taken modulo 2**38.
-        generator: what gives the seeds where ``seed`` is None, of mean's device; torch's default one if None.
-        shared_noise: one z a sample, that of dimension 0, for all dimensions. All samples then lie on a line.
+        seed: 0 <= seed < 2**64, for mean of shape (d,); or an int64 tensor of the batch shape
+            on mean's device, whose 64 bits are taken as an unsigned number.
+        generation: which of the independent sets of samples of a seed; 0 <= generation < 2**38;
+            or an int64 tensor of shape () on mean's device, taken modulo 2**38.
+        generator: what gives the seeds where ``seed`` is None, of mean's device; torch's
+            default one if None.
+        shared_noise: one z a sample, that of dimension 0, for all dimensions. All samples then
+            lie on a line.
         antithetic: samples 2 k and 2 k + 1 have z and -z; z is what it would be without.
-        bounds: (low, high), numbers or tensors of shape (d,) or (..., d): each sample is clamped to them, and
-            has gradient 0 where it was. They themselves get no gradient.
+        bounds: (low, high), numbers or tensors of shape (d,) or (..., d): each sample is
+            clamped to them, and has gradient 0 where it was. They themselves get no gradient.
         dim_first: (..., d, N) if True, else (..., N, d).
-        dtype: of the result, mean's if None. float16 and bfloat16 are computed in float32 and rounded.
+        dtype: of the result, mean's if None. float16 and bfloat16 are computed in float32 and
+            rounded.
 
     Returns:
         A new contiguous tensor.
@@ -94,7 +102,9 @@ def sample_normal(
         ):  # the most common calls go to an operator of few arguments
             if seed is None:
                 if type(generation) is int and generation == 0:
-                    samples = _sample_unseeded(mean, std, num_samples, generator, dim_first, shared_noise)
+                    samples = _sample_unseeded(
+                        mean, std, num_samples, generator, dim_first, shared_noise
+                    )
                     if samples is not None:
                         return samples
             elif generator is None and type(seed) is type(generation) is int:
@@ -102,7 +112,9 @@ def sample_normal(
                     mean, std, num_samples, seed, generation, dim_first, shared_noise
                 )
     except (AttributeError, KeyError, RuntimeError, TypeError):
-        pass  # nothing was drawn: the general path loads the operator, or accepts the arguments, or raises
+        # nothing was drawn: the general path loads the operator, or accepts the arguments, or
+        # raises
+        pass
     try:
         _LIBRARY.ensure(mean)
         if dtype is None:  # types that differ are only accepted under autocast
@@ -114,7 +126,9 @@ def sample_normal(
             with forward_ad._set_fwd_grad_enabled(False), torch.no_grad():
                 z = _draw_noise(mean.shape, mean.device, num_samples, *noise, dtype)
             limits = None if low is None or high is None else (low, high)
-            return sample_normal_reference(mean, std, z, bounds=limits, dim_first=dim_first).to(dtype)
+            return sample_normal_reference(mean, std, z, bounds=limits, dim_first=dim_first).to(
+                dtype
+            )
         operators = torch.ops.cem_tetris
         is_recorded = (mean.requires_grad or std.requires_grad) and torch.is_grad_enabled()
         sample = operators.sample_normal if is_recorded else operators.sample_normal_no_grad
@@ -151,7 +165,9 @@ def sample_normal_rows(
     """
     try:
         if not (needs_dispatch() or (rows.requires_grad and torch.is_grad_enabled())):
-            return _direct["sample_normal_rows"](rows, num_samples, seed, generation, *(bounds or ()))
+            return _direct["sample_normal_rows"](
+                rows, num_samples, seed, generation, *(bounds or ())
+            )
     except (AttributeError, KeyError, RuntimeError, TypeError):
         pass  # not loaded yet, or bounds of another type: sample_normal accepts more, or raises
     if rows.dim() < 2 or rows.shape[-2] < 2:
@@ -164,7 +180,11 @@ def sample_normal_rows(
 
 
 def _sample_unseeded(
-    mean: Tensor, std: Tensor, num_samples: int, generator: torch.Generator | None, *layout: bool
+    mean: Tensor,
+    std: Tensor,
+    num_samples: int,
+    generator: torch.Generator | None,
+    *layout: bool,
 ) -> Tensor | None:
     """Return samples by a seed from torch's generator, or None where the general operator has to draw them.
 
@@ -180,8 +200,8 @@ def _sample_unseeded(
     if not mean.is_cuda:
         seed = torch.randint(_SEEDS, (), device="cpu", generator=generator).item()
         return _direct["sample_normal_seeded"](mean, std, num_samples, seed, 0, *layout)
-    # On CUDA the seed is the generator's, and the generation is its offset, which advances as it does for
-    # torch's kernels: drawing a number there would take one more kernel.
+    # On CUDA the seed is the generator's, and the generation is its offset, which advances as
+    # it does for torch's kernels: drawing a number there would take one more kernel.
     if generator is None:
         generator = torch.cuda.default_generators[mean.device.index]
     with _drawing:
@@ -190,13 +210,20 @@ def _sample_unseeded(
         except RuntimeError:
             return None  # it has no offset while a CUDA graph is captured
         seed = (generator.initial_seed() ^ _UNSEEDED) & _SEEDS
-        samples = _direct["sample_normal_seeded"](mean, std, num_samples, seed, offset // 4, *layout)
+        samples = _direct["sample_normal_seeded"](
+            mean, std, num_samples, seed, offset // 4, *layout
+        )
         generator.set_offset(offset + 4)  # torch asks for a multiple of 4
     return samples
 
 
 def sample_normal_reference(
-    mean: Tensor, std: Tensor, z: Tensor, *, bounds: tuple[Bound, Bound] | None = None, dim_first: bool = True
+    mean: Tensor,
+    std: Tensor,
+    z: Tensor,
+    *,
+    bounds: tuple[Bound, Bound] | None = None,
+    dim_first: bool = True,
 ) -> Tensor:
     """Return what ``sample_normal`` computes from the noise z, in plain PyTorch; torch differentiates it.
 
@@ -269,7 +296,9 @@ def _compute_type(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype is torch.float64 else torch.float32
 
 
-def _draw_noise(shape: tuple[int, ...], device: torch.device, num_samples: int, *noise: Any) -> Any:
+def _draw_noise(
+    shape: tuple[int, ...], device: torch.device, num_samples: int, *noise: Any
+) -> Any:
     """Return z for a mean of this shape; ``noise`` is as the operator takes it, then the samples' type."""
     ones = torch.ones(shape, dtype=_compute_type(noise[-1]), device=device)
     draw = torch.ops.cem_tetris.sample_normal_no_grad.default
@@ -277,7 +306,19 @@ def _draw_noise(shape: tuple[int, ...], device: torch.device, num_samples: int, 
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    mean, std, ctx.num_samples, seed, generation, seeds, generations, *flags, dtype, low, high = inputs
+    (
+        mean,
+        std,
+        ctx.num_samples,
+        seed,
+        generation,
+        seeds,
+        generations,
+        *flags,
+        dtype,
+        low,
+        high,
+    ) = inputs
     ctx.numbers = seed, generation
     ctx.flags = *flags, dtype
     ctx.mean_dtype = mean.dtype
@@ -297,14 +338,18 @@ def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     if mean is not None:
         with torch.no_grad():
             samples = mean.unsqueeze(sample_dim) + std.unsqueeze(sample_dim) * z
-            inside = (samples >= low.unsqueeze(sample_dim)) & (samples <= high.unsqueeze(sample_dim))
+            inside = (samples >= low.unsqueeze(sample_dim)) & (
+                samples <= high.unsqueeze(sample_dim)
+            )
         grad = torch.where(inside, grad, 0)
     d_mean = grad.sum(sample_dim).to(ctx.mean_dtype)
     d_std = (grad * z).sum(sample_dim).to(ctx.mean_dtype)
     return (d_mean, d_std, *(None,) * 11)  # the other eleven arguments have no gradients
 
 
-def _new_samples(mean: Tensor, count: int, dim_first: bool, dtype: torch.dtype | None = None) -> Tensor:
+def _new_samples(
+    mean: Tensor, count: int, dim_first: bool, dtype: torch.dtype | None = None
+) -> Tensor:
     """Return unset samples."""
     *batch, dimensions = mean.shape
     shape = (dimensions, count) if dim_first else (count, dimensions)
@@ -316,7 +361,9 @@ _FAKES: dict[str, Callable[..., Any]] = dict.fromkeys(
     lambda mean, std, count, *rest: _new_samples(mean, count, *rest[-4:-2]),
 )
 _FAKES |= {
-    "sample_normal_seeded": lambda mean, std, count, *rest: _new_samples(mean, count, *rest[2:3] or [True]),
+    "sample_normal_seeded": lambda mean, std, count, *rest: _new_samples(
+        mean, count, *rest[2:3] or [True]
+    ),
     "sample_normal_rows": lambda rows, count, *_: _new_samples(rows[..., 0, :], count, False),
 }
 _LIBRARY = Library("normal", _FAKES, {"sample_normal": Gradient(_gradients, _save)})

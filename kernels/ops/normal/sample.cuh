@@ -27,15 +27,16 @@ constexpr int kMaxEntries = 256;  // of the table in shared memory
 constexpr int64_t kGroup = 128;   // blocks along the fast side that run before those below them
 
 // How many blocks a multiprocessor holds; fewer leave each thread more registers.
-template <typename T, bool kPlain, bool kDimFirst> constexpr int kResident =
-    sizeof(T) == sizeof(double) ? 2
-    : kPlain && !kDimFirst      ? 4
-                                : 3;
+template <typename T, bool kPlain, bool kDimFirst>
+constexpr int kResident = sizeof(T) == sizeof(double) ? 2
+                          : kPlain && !kDimFirst      ? 4
+                                                      : 3;
 
 // Loads four consecutive elements from `first` on; beyond the end, the last one again. All
 // loads are issued before the first value is used: under a stream of stores a load takes
 // microseconds.
-template <typename Real> CEM_TETRIS_DEVICE_FUNCTION void load_four(
+template <typename Real>
+CEM_TETRIS_DEVICE_FUNCTION void load_four(
     Vector vector, int64_t first, int64_t count, Real (&to)[kTile]) {
   auto load = [&](auto zero) {
     using Stored = decltype(zero);
@@ -57,7 +58,8 @@ template <typename Real> CEM_TETRIS_DEVICE_FUNCTION void load_four(
 
 // The four dimensions of a tile: their part of the noise, and their parameters. A plain call
 // has no bounds.
-template <typename Real, bool kPlain> struct alignas(16) Column {
+template <typename Real, bool kPlain>
+struct alignas(16) Column {
   DimensionPart noise[kTile];
   Real mean[kTile];
   Real std[kTile];
@@ -146,7 +148,8 @@ CEM_TETRIS_DEVICE_FUNCTION void store_words(float* to, const Pack<float, 4>& x) 
       "f"(x.value[1]), "f"(x.value[2]), "f"(x.value[3])
       : "memory");
 }
-template <typename T> CEM_TETRIS_DEVICE_FUNCTION void store_words(T* to, const Pack<T, 4>& x) {
+template <typename T>
+CEM_TETRIS_DEVICE_FUNCTION void store_words(T* to, const Pack<T, 4>& x) {
   using Words = std::conditional_t<sizeof x == 8, uint2, uint4>;
   CEM_TETRIS_UNROLL
   for (int i = 0; i < int(sizeof x / sizeof(Words)); ++i) {
@@ -164,7 +167,8 @@ CEM_TETRIS_DEVICE_FUNCTION Pack<T, kCount> packed(const Real (&x)[kCount]) {
 
 // Stores a tile's row of four numbers, of which `count` lie within the result. Rows that are
 // not whole packs are not aligned: their numbers are stored one by one.
-template <typename T, typename Real> CEM_TETRIS_DEVICE_FUNCTION void store(
+template <typename T, typename Real>
+CEM_TETRIS_DEVICE_FUNCTION void store(
     T* to, const Real (&x)[kTile], int64_t count, bool is_aligned) {
   const auto pack = packed<T>(x);
   if (is_aligned) {
@@ -187,8 +191,9 @@ struct Shape {
 // Threads lie along the samples if kDimFirst, and the table holds dimensions; otherwise they
 // lie along the dimensions, and the table holds blocks of samples. kPlain: whole tiles of
 // independent noise, no bounds.
-template <typename T, bool kPlain, bool kDimFirst> __global__ __launch_bounds__(kThreads,
-    kResident<T, kPlain, kDimFirst>) void sample_kernel(Call call, Shape shape, T* out) {
+template <typename T, bool kPlain, bool kDimFirst>
+__global__ __launch_bounds__(kThreads, kResident<T, kPlain, kDimFirst>) void sample_kernel(
+    Call call, Shape shape, T* out) {
   using Real = compute_t<T>;
   using Dimensions = Column<Real, kPlain>;
   __shared__ alignas(16) std::conditional_t<kDimFirst, Dimensions, Samples<Real>>

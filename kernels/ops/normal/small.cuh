@@ -44,7 +44,8 @@ struct Small {
 };
 
 // Loads the numbers of a problem from a dimension on.
-template <int kRows> CEM_TETRIS_DEVICE_FUNCTION void load_rows(
+template <int kRows>
+CEM_TETRIS_DEVICE_FUNCTION void load_rows(
     Vector from, int64_t problem, int64_t dimension, float (&to)[kRows]) {
   const float* data = static_cast<const float*>(from.data);
   CEM_TETRIS_UNROLL
@@ -64,8 +65,9 @@ CEM_TETRIS_DEVICE_FUNCTION void store_some(T* to, const Pack<T, kCount>& x) {
 }
 
 // Computes x[sample][row] for the thread's samples and dimensions, without the bounds.
-template <int kRows> CEM_TETRIS_DEVICE_FUNCTION void sample_rows(const Call& call,
-    uint32_t problem, int64_t dimension, uint32_t block, float (&x)[kTile][kRows]) {
+template <int kRows>
+CEM_TETRIS_DEVICE_FUNCTION void sample_rows(const Call& call, uint32_t problem,
+    int64_t dimension, uint32_t block, float (&x)[kTile][kRows]) {
   Noise noise = call.noise;
   float means[kRows], stds[kRows];
   load_rows(call.mean, problem, dimension, means);
@@ -97,8 +99,9 @@ template <int kRows> CEM_TETRIS_DEVICE_FUNCTION void sample_rows(const Call& cal
 }
 
 // Replaces what lies beyond a bound by the bound; NaN stays.
-template <int kRows, typename IsBeyond> CEM_TETRIS_DEVICE_FUNCTION void clamp(Vector bound,
-    int64_t problem, int64_t dimension, const IsBeyond& is_beyond, float (&x)[kTile][kRows]) {
+template <int kRows, typename IsBeyond>
+CEM_TETRIS_DEVICE_FUNCTION void clamp(Vector bound, int64_t problem, int64_t dimension,
+    const IsBeyond& is_beyond, float (&x)[kTile][kRows]) {
   if (!bound.data) return;
   float limit[kRows];
   load_rows(bound, problem, dimension, limit);
@@ -111,7 +114,8 @@ template <int kRows, typename IsBeyond> CEM_TETRIS_DEVICE_FUNCTION void clamp(Ve
 
 // Stores the result of a block of (..., N, d) by way of shared memory: it lies in one piece,
 // which the threads write by whole lines. before: the threads of the blocks before.
-template <typename T, int kRows> CEM_TETRIS_DEVICE_FUNCTION void store_staged(
+template <typename T, int kRows>
+CEM_TETRIS_DEVICE_FUNCTION void store_staged(
     const Small& job, uint32_t before, const float (&x)[kTile][kRows], T* out) {
   __shared__ Pack<T, kRows> staged[kTile * kThreads];
   uint32_t width = job.of_slow.divisor;  // packs of a row
@@ -132,8 +136,9 @@ template <typename T, int kRows> CEM_TETRIS_DEVICE_FUNCTION void store_staged(
   }
 }
 
-template <typename T, int kRows, bool kDimFirst> __global__ __launch_bounds__(
-    kThreads) void small_kernel(const __grid_constant__ Small job, T* __restrict__ out) {
+template <typename T, int kRows, bool kDimFirst>
+__global__ __launch_bounds__(kThreads) void small_kernel(
+    const __grid_constant__ Small job, T* __restrict__ out) {
   wait_for_kernel_before();
   const Call& call = job.call;
   uint32_t before = blockIdx.x * blockDim.x;

@@ -54,7 +54,8 @@ def test_a_limit_is_reached_when_it_is_equalled() -> None:
 
 @pytest.fixture
 def chunks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The decisions of each call of an engine that makes two billion a second and ends a game in 10,000."""
+    """The decisions of each call of an engine that makes two billion a second and ends a game
+    in 10,000."""
     made: list[int] = []
     clock = [0.0]
 
@@ -82,12 +83,18 @@ def chunks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    "limit", [Limit(decisions=10**10), Limit(games=10**5), Limit(seconds=2.0)], ids=lambda limit: str(limit)
+    "limit",
+    [Limit(decisions=10**10), Limit(games=10**5), Limit(seconds=2.0)],
+    ids=lambda limit: str(limit),
 )
-def test_a_gpu_is_looked_at_seldom_but_a_few_times_a_second(chunks: list[int], limit: Limit) -> None:
+def test_a_gpu_is_looked_at_seldom_but_a_few_times_a_second(
+    chunks: list[int], limit: Limit
+) -> None:
     found = measure(Trial("dt20", DT20, Rules(), "cuda"), limit)
     assert limit.reached(found.score, found.seconds)
-    assert found.score.games < 1.01 * (limit.games or math.inf)  # the last part is what is missing
+    assert found.score.games < 1.01 * (
+        limit.games or math.inf
+    )  # the last part is what is missing
     assert chunks[:4] == [BURN_IN, 1, 2, 4]
     longest = max(chunks) * streams_for(limit, "cuda") / 2e9
     assert 0.02 < longest < 0.25
@@ -118,8 +125,8 @@ def test_measure_counts_what_the_rollout_counts_after_the_burn_in(device: str) -
 
 
 def test_the_interval_covers_the_mean_of_whole_games_on_a_small_board() -> None:
-    # 6 intervals of 95 % miss the mean more than twice with a probability of 0.2 %; without the burn-in
-    # most of them do.
+    # 6 intervals of 95 % miss the mean more than twice with a probability of 0.2 %; without the
+    # burn-in most of them do.
     who, rules = published("bcts"), Rules(6, 6)
     whole = rollout(who.policy(), Streams(rules, 2000, first=1 << 32, games=100), 1 << 20)
     truth = int(whole.lines) / int(whole.games)
