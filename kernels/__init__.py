@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from kernels.ops.cem_update import cem_update, cem_update_reference
     from kernels.ops.cma_update import cma_update, cma_update_reference, draw_correlated
     from kernels.ops.discrete.op import sample_categorical, sample_permutation
-    from kernels.ops.discrete.reference import sample_categorical_reference, sample_permutation_reference
+    from kernels.ops.discrete.reference import (
+        sample_categorical_reference,
+        sample_permutation_reference,
+    )
     from kernels.ops.discrete.tables import update_tables, update_tables_reference
     from kernels.ops.elementwise.op import (
         elementwise_mult,

@@ -19,7 +19,7 @@ with one_line_interrupts():
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; return 1 where what was asked for cannot work, and 2 where it was not understood."""
+    """Run the command; return 1 where something does not work, and 2 for arguments that it does not know."""
     open_closed_streams()
     parser = _parser()
     words = sys.argv[1:] if argv is None else argv
@@ -33,9 +33,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     try:
-        found = json.dumps({"works": report.works, **asdict(report)}, indent=2) if arguments.json else report
-        print(found, flush=True)
-    except BrokenPipeError:  # its reader has seen enough
+        if arguments.json:
+            report_json = {"works": report.works, **asdict(report)}
+            print(json.dumps(report_json, indent=2), flush=True)
+        else:
+            print(report, flush=True)
+    except BrokenPipeError:  # the reader closed the pipe
         discard_stdout()
     return 0 if report.works else 1
 
@@ -66,7 +69,9 @@ def _parser() -> argparse.ArgumentParser:
         "a GPU to compile for, such as 8.0, 9.0a or 9.0+PTX; may be given several times "
         "(default: $TORCH_CUDA_ARCH_LIST, else this machine's GPUs)"
     )
-    build.add_argument("--arch", dest="archs", action="append", default=[], metavar="X.Y", help=gpu)
+    build.add_argument(
+        "--arch", dest="archs", action="append", default=[], metavar="X.Y", help=gpu
+    )
     portable = "for any processor of this kind of machine, not for this very one"
     build.add_argument("--portable", action="store_true", help=portable)
     return parser
@@ -75,7 +80,11 @@ def _parser() -> argparse.ArgumentParser:
 def _report(arguments: argparse.Namespace) -> Any:
     # The doctor has to survive a torch that does not import; the others import it.
     command = importlib.import_module(f"kernels.ops.{arguments.command}")
-    options = {name: value for name, value in vars(arguments).items() if name not in ("command", "json")}
+    options = {
+        name: value
+        for name, value in vars(arguments).items()
+        if name not in ("command", "json")
+    }
     return command.run(**options)
 
 

@@ -1,4 +1,4 @@
-"""Estimate lines per game of controllers that hardly ever lose, by importance splitting."""
+"""Estimate lines per game of controllers that rarely lose, by importance splitting."""
 
 from tetris.__main__ import script
 

@@ -1,10 +1,10 @@
-"""Plan in a simulator, step by step, with the cross-entropy method: swing a pendulum up, make a cheetah run.
+"""Plan in a simulator with the cross-entropy method: swing a pendulum up, make a cheetah run.
 
 python scripts/plan_control.py pendulum
 python scripts/plan_control.py half_cheetah --gif cheetah.gif
 
-The cheetah needs MuJoCo: pip install -e ".[mujoco]". Where there is no display set MUJOCO_GL=egl for its
-movie; the movie of the pendulum needs pygame.
+The cheetah needs MuJoCo: pip install -e ".[mujoco]". Where there is no display set
+MUJOCO_GL=egl for its movie; the movie of the pendulum needs pygame.
 """
 
 from __future__ import annotations
@@ -20,35 +20,60 @@ with one_line_interrupts():
     from kernels.support.cores import usable_cores
     from kernels.support.files import check_writable
     from kernels.support.names import unknown_name
-    from tetris.commands.command_line import Parser, one_line_errors, path_ending, run, seed, up_to
+    from tetris.commands.command_line import (
+        Parser,
+        one_line_errors,
+        path_ending,
+        run,
+        seed,
+        up_to,
+    )
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+# A movie.
 FRAMES_PER_SECOND = 20.0
-_WIDTH, _COLORS = 320, 64  # of a movie
-_STEP, _TORQUE, _GRAVITY = 0.05, 3.0, 15.0  # Pendulum-v1: dt; 3 / (m l^2); 3 g / (2 l)
-_X = 1  # of a state of MuJoCo: time, then the positions, of which the cheetah's first one is x
-_CONTROL_COST = 0.1  # HalfCheetah-v5
+_WIDTH = 320
+_COLORS = 64
+
+# The equations of Pendulum-v1.
+_STEP = 0.05  # dt
+_TORQUE = 3.0  # 3 / (m l^2)
+_GRAVITY = 15.0  # 3 g / (2 l)
+
+# HalfCheetah-v5. A state of MuJoCo has the time and then the positions; the cheetah's first one
+# is x.
+_X = 1
+_CONTROL_COST = 0.1
 
 
 class Task(NamedTuple):
-    """An environment, and what a planner needs to know of it."""
+    """An environment with what a planner needs.
 
-    env: Any  # of Gymnasium, unwrapped
-    state: Callable[[], Any]  # the simulator's state, as the cost takes it
+    Attributes:
+        env: The environment of Gymnasium, unwrapped.
+        state: Returns the simulator's state, for the cost.
+        cost: Maps a state and plans to costs.
+        planner: The arguments of `cem.Planner` that belong to the task.
+    """
+
+    env: Any
+    state: Callable[[], Any]
     cost: Callable[[Any, Tensor], Any]
-    planner: dict[str, Any]  # arguments of `cem.Planner` that belong to the task
+    planner: dict[str, Any]
 
 
 def pendulum_cost(state: Tensor, plans: Tensor) -> Tensor:
-    """Return the cost of plans, shape ([B,] N): minus the sum of rewards, by the equations of Pendulum-v1.
+    """Return the cost of plans, shape ([B,] N): minus the sum of rewards of Pendulum-v1.
 
-    The state is angle and angular velocity, shape ([B,] 2), plans are torques, shape ([B,] N, horizon, 1).
+    The state is angle and angular velocity, shape ([B,] 2), plans are torques, shape ([B,] N,
+    horizon, 1).
     """
     import torch
 
-    angle, speed = state[..., None, 0], state[..., None, 1]
+    angle = state[..., None, 0]
+    speed = state[..., None, 1]
     total = torch.zeros(1, dtype=plans.dtype, device=plans.device)
     for torque in plans[..., 0].unbind(-1):
         error = torch.remainder(angle + torch.pi, 2 * torch.pi) - torch.pi
@@ -59,18 +84,24 @@ def pendulum_cost(state: Tensor, plans: Tensor) -> Tensor:
 
 
 def pendulum(seed: int, render: bool = False) -> Task:
-    """Make Pendulum-v1 at a random start: swing up with a torque that is too weak to do so at once."""
+    """Make Pendulum-v1 at a random start: its torque is too weak to swing up at once."""
     import gymnasium
     import torch
 
-    env: Any = gymnasium.make("Pendulum-v1", render_mode="rgb_array" if render else None).unwrapped
+    env: Any = gymnasium.make(
+        "Pendulum-v1", render_mode="rgb_array" if render else None
+    ).unwrapped
     env.reset(seed=seed)
-    known = {"action_dim": 1, "bounds": (-2.0, 2.0)}
-    return Task(env, lambda: torch.tensor(env.state, dtype=torch.float32), pendulum_cost, known)
+
+    def state() -> Tensor:
+        return torch.tensor(env.state, dtype=torch.float32)
+
+    planner = {"action_dim": 1, "bounds": (-2.0, 2.0)}
+    return Task(env, state, pendulum_cost, planner)
 
 
 def half_cheetah(seed: int, render: bool = False) -> Task:
-    """Make HalfCheetah-v5, planned on MuJoCo itself: the plans are simulated from the state as it is."""
+    """Make HalfCheetah-v5; MuJoCo itself simulates the plans from the current state."""
     import gymnasium
     import numpy as np
 
@@ -79,47 +110,70 @@ def half_cheetah(seed: int, render: bool = False) -> Task:
         from mujoco import rollout
     except ImportError as error:
         raise ValueError('expected MuJoCo, found none: pip install -e ".[mujoco]"') from error
-    mujoco.set_mju_user_warning(logging.getLogger("mujoco").warning)  # by default it writes a file, too
-    view = {"render_mode": "rgb_array", "camera_name": "track", "width": 640, "height": 360}
-    env: Any = gymnasium.make("HalfCheetah-v5", **(view if render else {})).unwrapped
+    # By default a warning also writes a file.
+    mujoco.set_mju_user_warning(logging.getLogger("mujoco").warning)
+    options: dict[str, Any] = {}
+    if render:
+        options = {
+            "render_mode": "rgb_array",
+            "camera_name": "track",
+            "width": 640,
+            "height": 360,
+        }
+    env: Any = gymnasium.make("HalfCheetah-v5", **options).unwrapped
     env.reset(seed=seed)
-    model, threads = env.model, usable_cores()
-    everything = mujoco.mjtState.mjSTATE_FULLPHYSICS
-    size = mujoco.mj_stateSize(model, everything)
-    data, pool = [mujoco.MjData(model) for _ in range(threads)], rollout.Rollout(nthread=threads)
+    model = env.model
+    threads = usable_cores()
+    data = [mujoco.MjData(model) for _ in range(threads)]
+    pool = rollout.Rollout(nthread=threads)
+    full_state = mujoco.mjtState.mjSTATE_FULLPHYSICS
+    size = mujoco.mj_stateSize(model, full_state)
 
     def state() -> Any:
         state = np.empty(size)
-        mujoco.mj_getState(model, env.data, state, everything)
+        mujoco.mj_getState(model, env.data, state, full_state)
         return state
 
     def cost(start: Tensor, plans: Tensor) -> Any:
-        """Minus the sum of rewards: forward velocities, less the squares of the actions."""
+        """Return minus the sum of rewards: forward velocities, less the squares of actions."""
         actions = plans.double().numpy()
         controls = actions.repeat(env.frame_skip, axis=1)
-        states, _ = pool.rollout(model, data, np.broadcast_to(start.numpy(), (len(actions), size)), controls)
+        starts = np.broadcast_to(start.numpy(), (len(actions), size))
+        states, _ = pool.rollout(model, data, starts, controls)
         forward = (states[:, -1, _X] - float(start[_X])) / env.dt
         return _CONTROL_COST * np.square(actions).sum((1, 2)) - forward
 
-    known = {"action_dim": model.nu, "bounds": (-1.0, 1.0), "num_samples": 40}
-    return Task(env, state, cost, known)
+    planner = {"action_dim": model.nu, "bounds": (-1.0, 1.0), "num_samples": 40}
+    return Task(env, state, cost, planner)
 
 
 TASKS: dict[str, Callable[..., Task]] = {"pendulum": pendulum, "half_cheetah": half_cheetah}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Control a task, and say what comes of it."""
+    """Control a task, and print the return."""
     parser = Parser(description=__doc__, usage="%(prog)s [option ...] TASK")
     parser.add_argument("task", metavar="TASK", help=", ".join(TASKS))
     parser.add_argument(
-        "--steps", type=up_to(1_000_000), default=200, help="of the episode (default: %(default)s)"
+        "--steps",
+        type=up_to(1_000_000),
+        default=200,
+        help="of the episode (default: %(default)s)",
     )
-    parser.add_argument("--seed", type=seed, default=2, help="of start and plans (default: %(default)s)")
-    parser.add_argument("--num-samples", type=up_to(100_000), metavar="N", help="plans per iteration")
-    parser.add_argument("--iterations", type=up_to(1_000), default=3, help="a step (default: %(default)s)")
     parser.add_argument(
-        "--horizon", type=up_to(1_000), default=30, help="actions per plan (default: %(default)s)"
+        "--seed", type=seed, default=2, help="of start and plans (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--num-samples", type=up_to(100_000), metavar="N", help="plans per iteration"
+    )
+    parser.add_argument(
+        "--iterations", type=up_to(1_000), default=3, help="a step (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--horizon",
+        type=up_to(1_000),
+        default=30,
+        help="actions per plan (default: %(default)s)",
     )
     parser.add_argument("--gif", type=path_ending(".gif"), metavar="FILE", help="write a movie")
     arguments = parser.parse_args(argv)
@@ -137,15 +191,21 @@ def main(argv: Sequence[str] | None = None) -> int:
             check_writable(arguments.gif)
             check_gif(FRAMES_PER_SECOND)
         task = TASKS[arguments.task](arguments.seed, render=arguments.gif is not None)
-        names = {*vars(arguments)} - {"task", "steps", "gif"}
-        given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
-        planner = Planner(task.cost, **{**task.planner, **given})
+        options = dict(task.planner)
+        for name in ("seed", "num_samples", "iterations", "horizon"):
+            value = getattr(arguments, name)
+            if value is not None:
+                options[name] = value
+        planner = Planner(task.cost, **options)
         while len(rewards) < arguments.steps:
-            rewards.append(float(task.env.step(planner.plan(task.state()).numpy())[1]))
-            try:
-                frames += [task.env.render()] if arguments.gif else []
-            except DependencyNotInstalled as error:
-                raise ValueError(f"a movie needs more: {error}") from error
+            action = planner.plan(task.state()).numpy()
+            _, reward, *_ = task.env.step(action)
+            rewards.append(float(reward))
+            if arguments.gif:
+                try:
+                    frames.append(task.env.render())
+                except DependencyNotInstalled as error:
+                    raise ValueError(f"a movie needs more: {error}") from error
             if len(rewards) % 25 == 0:
                 print(f"step {len(rewards)}: return {sum(rewards):,.1f}", flush=True)
     print(f"{arguments.task}: return {sum(rewards):,.1f} in {len(rewards)} steps")

@@ -1,4 +1,4 @@
-"""Train a Tetris controller with the cross-entropy method, and measure it beside published ones."""
+"""Train a Tetris controller with the cross-entropy method, and compare it with others."""
 
 from tetris.__main__ import script
 

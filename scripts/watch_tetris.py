@@ -1,4 +1,4 @@
-"""Watch a controller play, or a replay, in the terminal; or write it as GIF, MP4 or a web page."""
+"""Watch a controller play, or a replay, in the terminal, or as GIF, MP4 or a web page."""
 
 from tetris.__main__ import script
 

@@ -26,7 +26,8 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the slow tests that take longest, or a worker is left alone with one at the end."""
+    """Begin with the slow tests that take longest, or a worker is left alone with one at the
+    end."""
     markers = {item: item.get_closest_marker("slow") for item in items}
     items.sort(key=lambda item: markers[item] is None or "first" not in markers[item].kwargs)
 
@@ -40,7 +41,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture
 def browser_page(tmp_path: Path) -> Iterator[Page]:
-    """A page in a headless Chromium, about which nothing may be left to complain when the test ends."""
+    """A page in a headless Chromium, about which nothing may be left to complain when the test
+    ends."""
     program = find_chromium()
     if program is None:
         pytest.skip("needs Chromium or Chrome on the path")
@@ -50,8 +52,11 @@ def browser_page(tmp_path: Path) -> Iterator[Page]:
 
 
 @pytest.fixture(autouse=True)
-def _gpu(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Lets workers share the GPU, but for what is heavy or measures time: that has it for itself."""
+def _gpu(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """Lets workers share the GPU, but for what is heavy or measures time: that has it for
+    itself."""
     node = request.node
     if not WORKER or node.get_closest_marker("cuda") is None:
         yield
@@ -64,7 +69,8 @@ def _gpu(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(autouse=True)
 def _threads() -> Iterator[None]:
-    """Give the next test as many threads as this one had: with more, workers wait for each other's cores."""
+    """Give the next test as many threads as this one had: with more, workers wait for each
+    other's cores."""
     import torch
 
     before = torch.get_num_threads()
@@ -97,14 +103,19 @@ def gpu_and_nvcc(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
-    """Run a script, in this process to save the seconds of importing torch: ``script("name", "--flag")``."""
+def script(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Outcome]:
+    """Run a script, in this process to save the seconds of importing torch: ``script("name",
+    "--flag")``."""
 
     def run_script(name: str, *arguments: object) -> Outcome:
         monkeypatch.setattr(sys, "argv", [f"scripts/{name}.py", *map(str, arguments)])
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
-            importlib.import_module("tetris.commands.command_line").run(importlib.import_module(name).main)
+            importlib.import_module("tetris.commands.command_line").run(
+                importlib.import_module(name).main
+            )
         captured = capsys.readouterr()
         assert isinstance(ended.value.code, int)
         return Outcome(ended.value.code, captured.out, captured.err)

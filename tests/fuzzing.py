@@ -1,4 +1,5 @@
-"""Hypothesis for the tests: the same examples in every run, no database, few unless asked for more."""
+"""Hypothesis for the tests: the same examples in every run, no database, few unless asked for
+more."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from hypothesis import strategies as st  # noqa: E402
 
 
 def fuzz(check: Callable[..., None], count: int, seed: int = 0, **arguments: Any) -> None:
-    """Call ``check`` with ``count`` drawn values of strategies; the smallest that fails is reported."""
+    """Call ``check`` with ``count`` drawn values of strategies; the smallest that fails is
+    reported."""
     chosen = settings(
         max_examples=count,
         database=None,
@@ -26,7 +28,9 @@ def fuzz(check: Callable[..., None], count: int, seed: int = 0, **arguments: Any
     (hypothesis.seed(seed)(drawn) if seed else drawn)()
 
 
-TEXT = st.text(max_size=8) | st.sampled_from(["\udc80", "10x10", "NaN", "\x1b[2J", "<b>", "dt", ""])
+TEXT = st.text(max_size=8) | st.sampled_from(
+    ["\udc80", "10x10", "NaN", "\x1b[2J", "<b>", "dt", ""]
+)
 NUMBERS = (
     st.integers(-3, 30)
     | st.sampled_from([1 << 31, 1 << 63, 1 << 64, -(1 << 63)])
@@ -43,7 +47,8 @@ JSON = st.recursive(
 
 @st.composite
 def changed(draw: Any, values: Any, most: int = 3) -> Any:
-    """Plain values of JSON with up to ``most`` of them, at any depth, replaced, removed or added."""
+    """Plain values of JSON with up to ``most`` of them, at any depth, replaced, removed or
+    added."""
     for _ in range(draw(st.integers(1, most))):
         values = draw(_changed(values))
     return values

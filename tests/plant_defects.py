@@ -12,9 +12,9 @@ A list has one table per defect:
     tests = "tests/tetris/test_score.py"      # files or folders, separated by spaces
     what = "the sign in Student's correction"
 
-The defects are planted in a temporary worktree of git, which holds the tracked files as they are now. The
-checkout itself is never changed. The tests have to pass there before anything is planted. The exit status is
-1 if a defect survives, or if its text is no longer in its file.
+The defects are planted in a temporary worktree of git, which holds the tracked files as they
+are now. The checkout itself is never changed. The tests have to pass there before anything is
+planted. The exit status is 1 if a defect survives, or if its text is no longer in its file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,11 @@ import tomllib  # Python 3.11
 
 PROJECT = Path(__file__).parents[1]
 SECONDS = 600.0  # A defect that makes the tests hang for as long is caught.
-PASSED, FAILED, INTERRUPTED = 0, 1, 2  # The exit statuses of pytest; an error of an import interrupts it.
+PASSED, FAILED, INTERRUPTED = (
+    0,
+    1,
+    2,
+)  # The exit statuses of pytest; an error of an import interrupts it.
 
 
 def git(*arguments: str) -> str:
@@ -41,20 +45,36 @@ def git(*arguments: str) -> str:
 
 
 def tests_pass(files: list[str], folder: Path) -> bool:
-    """Run tests in a folder, without bytecode: of a file changed within a second Python would use the old."""
+    """Run tests in a folder, without bytecode: of a file changed within a second Python would
+    use the old."""
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-n0", "-x", "-q", "-p", "no:cacheprovider", *files]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-n0",
+        "-x",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        *files,
+    ]
     try:
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=SECONDS)
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, timeout=SECONDS
+        )
     except subprocess.TimeoutExpired:
         return False
     if done.returncode not in (PASSED, FAILED, INTERRUPTED):
-        raise SystemExit(f"expected tests that can run, got {shlex.join(command)}: {done.stdout.decode()}")
+        raise SystemExit(
+            f"expected tests that can run, got {shlex.join(command)}: {done.stdout.decode()}"
+        )
     return done.returncode == PASSED
 
 
 def plant(defect: dict[str, str], folder: Path) -> str:
-    """Return what becomes of a defect: caught, SURVIVED, or STALE where its text is not in the file once."""
+    """Return what becomes of a defect: caught, SURVIVED, or STALE where its text is not in the
+    file once."""
     path = folder / defect["file"]
     original = path.read_text(encoding="utf-8") if path.exists() else ""
     if original.count(defect["old"]) != 1:
@@ -67,11 +87,17 @@ def plant(defect: dict[str, str], folder: Path) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("lists", nargs="+", type=Path, metavar="LIST.toml")
-    parser.add_argument("--only", default="", metavar="TEXT", help="defects whose file or sentence has it")
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="defects whose file or sentence has it"
+    )
     arguments = parser.parse_args()
-    defects = [each for path in arguments.lists for each in tomllib.loads(path.read_text())["defect"]]
+    defects = [
+        each for path in arguments.lists for each in tomllib.loads(path.read_text())["defect"]
+    ]
     defects = [each for each in defects if arguments.only in f"{each['file']} {each['what']}"]
     results = []
     with tempfile.TemporaryDirectory() as temporary:
@@ -80,7 +106,9 @@ def main() -> int:
         try:
             files = sorted({file for defect in defects for file in defect["tests"].split()})
             if not tests_pass(files, folder):
-                raise SystemExit(f"expected tests that pass without a defect, got {' '.join(files)}")
+                raise SystemExit(
+                    f"expected tests that pass without a defect, got {' '.join(files)}"
+                )
             for defect in defects:
                 results.append(plant(defect, folder))
                 print(f"{results[-1]:8} {defect['file']}: {defect['what']}", flush=True)

@@ -41,7 +41,8 @@ class Pty:
             time.sleep(0.01)
 
     def close(self) -> None:
-        """Close the side, which ends the reader, and only then the hand, whose number others may take."""
+        """Close the side, which ends the reader, and only then the hand, whose number others
+        may take."""
         self.output.close()
         os.close(self.side)
         self.reader.join()

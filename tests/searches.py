@@ -36,11 +36,13 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def bits(state: Any) -> dict[str, Any]:
-    """Return the state of an optimizer, or one given as a dict, in a form that compares bit for bit."""
+    """Return the state of an optimizer, or one given as a dict, in a form that compares bit for
+    bit."""
     if isinstance(state, CrossEntropyMethod):
         state = state.state_dict()
     return {
-        name: value.numpy().tobytes() if torch.is_tensor(value) else value for name, value in state.items()
+        name: value.numpy().tobytes() if torch.is_tensor(value) else value
+        for name, value in state.items()
     }
 
 
@@ -54,7 +56,9 @@ def nobody_waits() -> Iterator[None]:
         torch.cuda.set_sync_debug_mode("default")
 
 
-def step(search: CrossEntropyMethod, objective: Callable[[Any], Any], generations: int = 1) -> None:
+def step(
+    search: CrossEntropyMethod, objective: Callable[[Any], Any], generations: int = 1
+) -> None:
     """Ask and tell so many generations."""
     for _ in range(generations):
         candidates = search.ask()

@@ -1,8 +1,9 @@
 """What SECURITY.md promises of files of others, where no other test holds it.
 
 That nothing is unpickled: tests/fuzz/test_readers.py. A pickle in place of a checkpoint:
-tests/cem/test_checkpoint.py. Control characters: tests/tetris/test_printable.py. The folder of compiled
-libraries: tests/kernels/test_cache.py. Modules in the current folder: tests/test_packaging.py.
+tests/cem/test_checkpoint.py. Control characters: tests/tetris/test_printable.py. The folder of
+compiled libraries: tests/kernels/test_cache.py. Modules in the current folder:
+tests/test_packaging.py.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ SMALL = Rules(6, 6)
 
 
 class Elements(HTMLParser):
-    """Collects the elements of a page with the names of their attributes, and what they link to."""
+    """Collects the elements of a page with the names of their attributes, and what they link
+    to."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -39,7 +41,9 @@ class Elements(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.found.append((tag, [name for name, _ in attrs]))
-        self.links += [value for name, value in attrs if name in {"src", "href", "action", "data"}]
+        self.links += [
+            value for name, value in attrs if name in {"src", "href", "action", "data"}
+        ]
 
 
 def test_a_name_adds_no_element_and_no_attribute_to_a_report(tmp_path: Path) -> None:
@@ -71,7 +75,9 @@ def test_a_name_adds_no_element_and_no_attribute_to_the_page_of_a_replay() -> No
     assert page(HOSTILE).links == []
 
 
-@pytest.mark.parametrize("features", ["holes>{}; int planted() {", "../../planted", "holes\n#include <x>"])
+@pytest.mark.parametrize(
+    "features", ["holes>{}; int planted() {", "../../planted", "holes\n#include <x>"]
+)
 def test_features_that_are_no_names_are_refused_before_anything_is_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, features: str
 ) -> None:
@@ -79,6 +85,8 @@ def test_features_that_are_no_names_are_refused_before_anything_is_compiled(
     monkeypatch.setenv("CEM_TETRIS_CACHE", str(cache))
     content = {**published("dt20").to_dict(), "features": features}
     (tmp_path / "controller.json").write_text(json.dumps(content))
-    with pytest.raises(ValueError, match=r"controller\.json holds no valid controller: expected a feature"):
+    with pytest.raises(
+        ValueError, match=r"controller\.json holds no valid controller: expected a feature"
+    ):
         LinearController.load(tmp_path / "controller.json")
     assert not cache.exists()

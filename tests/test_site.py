@@ -1,4 +1,5 @@
-"""The documentation as a site: it is built without a warning, and shows what the repository's pages show."""
+"""The documentation as a site: it is built without a warning, and shows what the repository's
+pages show."""
 
 from __future__ import annotations
 
@@ -31,7 +32,11 @@ def test_the_site_is_built_without_warnings(tmp_path: Path) -> None:
 
     for package, name in (("cem", "minimize"), ("tetris.report", "plot_learning_curve")):
         assert f'id="{package}.{name}"' in (tmp_path / "api" / f"{package}.html").read_text()
-    quoting = [page.name for page in (tmp_path / "api").glob("*.html") if "<blockquote>" in page.read_text()]
+    quoting = [
+        page.name
+        for page in (tmp_path / "api").glob("*.html")
+        if "<blockquote>" in page.read_text()
+    ]
     assert not quoting, "a program outside the section Examples, taken for quoted text"
     for page in tmp_path.rglob("*.html"):
         text = re.sub(r"<(pre|code).*?</\1>", "", page.read_text(), flags=re.DOTALL)
@@ -44,13 +49,15 @@ def test_a_link_leads_to_the_same_thing_on_the_site() -> None:
     from pages import site
 
     text = "[a](engine.md#pieces) [b](../README.md) [c](../benchmarks/notes/x-tried.txt) [d](https://e.f)"
-    with pytest.raises(ValueError, match=r"docs/faq\.md links to, found no benchmarks/notes/x-tried\.txt"):
+    with pytest.raises(
+        ValueError, match=r"docs/faq\.md links to, found no benchmarks/notes/x-tried\.txt"
+    ):
         site.with_site_links(text, "docs/faq.md")
     text = text.replace("x-tried", "dellacherie-ties")
     assert site.with_site_links(text, "docs/faq.md") == (
         "[a](engine.md#pieces) [b](start.md) "
         "[c](repository/benchmarks/notes/dellacherie-ties.txt) [d](https://e.f)"
     )
-    assert site.with_site_links("![a](docs/evolution.gif) [b](benchmarks/notes)", "README.md") == (
-        "![a](evolution.gif) [b](repository/benchmarks/notes/index.md)"
-    )
+    assert site.with_site_links(
+        "![a](docs/evolution.gif) [b](benchmarks/notes)", "README.md"
+    ) == ("![a](evolution.gif) [b](repository/benchmarks/notes/index.md)")

@@ -1,7 +1,8 @@
 """What each room may weigh, in tokens of code.
 
-Comments, docstrings, blank lines and brackets weigh nothing, and a token weighs the same on a short line and
-on a long one: naming a value or breaking a line costs next to nothing, a new concept costs what it weighs.
+Comments, docstrings, blank lines and brackets weigh nothing, and a token weighs the same on a
+short line and on a long one: naming a value or breaking a line costs next to nothing, a new
+concept costs what it weighs.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
     ("cem", PYTHON): 35_700,
-    ("tetris", PYTHON): 40_010,
+    ("tetris", PYTHON): 40_700,
     ("tetris", NATIVE): 52_300,
-    ("kernels", PYTHON): 17_600,
+    ("kernels", PYTHON): 17_770,
     ("kernels", NATIVE): 45_100,
-    ("scripts", PYTHON): 20_900,
-    ("tests", PYTHON + NATIVE): 118_600,
+    ("scripts", PYTHON): 21_300,
+    ("tests", PYTHON + NATIVE): 118_800,
 }
-WORDS = 22_080  # of README and docs
+WORDS = 22_000  # of README and docs
 
 COUNTED = (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -38,7 +39,9 @@ def docstring_lines(source: str) -> set[int]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
             docstring = node.body[0]
-            lines.update(range(docstring.lineno, (docstring.end_lineno or docstring.lineno) + 1))
+            lines.update(
+                range(docstring.lineno, (docstring.end_lineno or docstring.lineno) + 1)
+            )
     return lines
 
 

@@ -1,7 +1,8 @@
-"""Tetris for linear controllers: rules, features, rollouts, scores. Only `tetris.training` knows `cem`.
+"""Tetris for linear controllers: rules, features, rollouts, scores.
 
-The names below are imported when they are first used: an import of torch takes seconds, and the help of a
-command needs none. Begin with `game/rules.py`, or with `commands/train.py` for the way down to the kernels.
+The names below are imported when they are first used: an import of torch takes seconds, and the
+help of a command needs none. Only `tetris.training` uses `cem`. Begin with `game/rules.py`, or
+with `commands/train.py` for the way down to the kernels.
 """
 
 import os
@@ -9,12 +10,13 @@ from typing import TYPE_CHECKING
 
 import kernels
 
-# Threads of torch that wait for work sleep: on a machine with other work a search takes half as long.
+# Threads of torch that wait for work sleep. On a busy machine that halves the time of a search.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 if "Extension" not in getattr(kernels, "__all__", ()):
     raise ImportError(
-        f"expected this project's package kernels, got {kernels.__file__} (Hugging Face has a distribution "
+        f"expected this project's package kernels, got {kernels.__file__} (Hugging Face has a "
+        "distribution "
         "of that name): run python -m pip uninstall kernels, and install cem-tetris again"
     )
 
@@ -30,8 +32,8 @@ if TYPE_CHECKING:
     from tetris.play.own_features import feature, feature_header
     from tetris.play.rollouts import Rollout, RolloutResult, rollout
     from tetris.play.splitting import SplitResult, split_rollout
-    from tetris.record.played_game import PlayedGame, play_game
     from tetris.record.score import Score
+    from tetris.view.played_game import PlayedGame, play_game
 
 __all__ = [
     "LinearController",

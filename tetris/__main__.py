@@ -32,12 +32,12 @@ def main() -> NoReturn:
 
 
 def script(command: str, name: str) -> Callable[[], int]:
-    """Return the main function of a command, for a script; run it where that is the program."""
+    """Return the main function of a command; run it if the caller is the program."""
     with one_line_interrupts():
-        found = _main_of(command)
+        main_function = _main_of(command)
     if name == "__main__":
-        run(found)
-    return found
+        run(main_function)
+    return main_function
 
 
 def _command() -> int:
@@ -45,12 +45,17 @@ def _command() -> int:
     program = "python -m tetris" if name == "__main__.py" else name
     parser = Parser(
         prog=program,
-        description="\n\n".join([f"{program} {name}  # {what}" for name, what in COMMANDS.items()]),
+        description="\n\n".join(
+            f"{program} {command}  # {text}" for command, text in COMMANDS.items()
+        ),
         usage="%(prog)s COMMAND [option ...]",
     )
     parser.add_argument("--version", action="version", version=f"cem-tetris {__version__}")
     parser.add_argument(
-        "command", type=one_of("command", COMMANDS), metavar="COMMAND", help="has a --help of its own"
+        "command",
+        type=one_of("command", COMMANDS),
+        metavar="COMMAND",
+        help="has a --help of its own",
     )
     sys.argv[0] = program
     command = parser.parse_args(sys.argv[1:2] or ["--help"]).command
@@ -59,11 +64,15 @@ def _command() -> int:
 
 
 def _main_of(command: str) -> Callable[[], int]:
-    gc.disable()  # what modules make stays
-    found: Callable[[], int] = importlib.import_module(f"tetris.commands.{command}").main
+    # What modules create on import stays until the end: the garbage collector need not look at
+    # it.
+    gc.disable()
+    main_function: Callable[[], int] = importlib.import_module(
+        f"tetris.commands.{command}"
+    ).main
     gc.freeze()
     gc.enable()
-    return found
+    return main_function
 
 
 if __name__ == "__main__":

@@ -29,9 +29,14 @@ from cem.core.state import (
 )
 from cem.families.family import Family, OperatorFamily
 from kernels.ops.cem_update import cem_update, cem_update_reference
-from kernels.ops.cem_update.reference import rounded
+from kernels.ops.cem_update.reference import round_to
 from kernels.ops.cma_update import cma_update, cma_update_reference, draw_correlated
-from kernels.ops.cma_update.reference import added, factorised, ranked, with_paths
+from kernels.ops.cma_update.reference import (
+    adapt_covariance,
+    extra_variances,
+    factorise,
+    rank_rows,
+)
 from kernels.ops.discrete.tables import (
     Move,
     update_tables,
@@ -186,7 +191,7 @@ def _adapt_std(old: State, new: State, candidates: Tensor, fitness: Tensor) -> S
     weights = old.weights
     if weights is None:
         weights = old.record.new_ones(old.settings.num_elites)  # float64
-    rows, weights, failed = ranked(fitness, candidates, weights, old.settings.maximize)
+    rows, weights, failed = rank_rows(fitness, candidates, weights, old.settings.maximize)
     all_failed = failed.all(-1, keepdim=True)
     factor, paths = old.factor, old.paths
     if paths is None:
@@ -194,7 +199,7 @@ def _adapt_std(old: State, new: State, candidates: Tensor, fitness: Tensor) -> S
     else:
         std, paths = _adapt_by_paths(old, new, rows, weights, all_failed)
     parts = new.distribution.unbind(-2)
-    std = rounded(std, parts[STD].dtype)
+    std = round_to(std, parts[STD].dtype)
     distribution = torch.stack([parts[MEAN], std, *parts[AVERAGED_MEAN:]], dim=-2)
     return State(distribution, new.record, new.generation, factor, paths, *new[5:])
 
@@ -216,15 +221,15 @@ def _adapt_by_paths(
     new_mean = new.distribution[..., MEAN, :].double()
     std = old.distribution[..., STD, :].double()
     paths = old.paths.double()
-    variances, new_paths = with_paths(
+    variances, new_paths = adapt_covariance(
         std, rows, weights, mean, new_mean, paths, old.generation, old.settings.rates
     )
-    extra = added(variances, old.generation, old.variance_schedule, old.std_floor)
+    extra = extra_variances(variances, old.generation, old.variance_schedule, old.std_floor)
     new_std = (variances + extra).sqrt()
     new_std = torch.where(all_failed | ~new_std.isfinite(), std, new_std)
     is_unusable = all_failed.unsqueeze(-1) | ~new_paths.isfinite()
     new_paths = torch.where(is_unusable, paths, new_paths)
-    return new_std, rounded(new_paths, old.paths.dtype)
+    return new_std, round_to(new_paths, old.paths.dtype)
 
 
 def _adapt_factor(
@@ -246,12 +251,12 @@ def _adapt_factor(
     old_covariance = factor @ factor.mT
     covariance = old_covariance + config.std_smoothing * (elites - old_covariance)
     variances = covariance.diagonal(dim1=-2, dim2=-1)
-    extra = added(variances, old.generation, old.variance_schedule, old.std_floor)
-    new_factor, is_usable = factorised(covariance + torch.diag_embed(extra))
+    extra = extra_variances(variances, old.generation, old.variance_schedule, old.std_floor)
+    new_factor, is_usable = factorise(covariance + torch.diag_embed(extra))
     is_unusable = all_failed | ~is_usable.unsqueeze(-1)
     new_factor = torch.where(is_unusable.unsqueeze(-1), factor, new_factor)
     std = new_factor.square().sum(-1).sqrt()
-    return std, rounded(new_factor, old.factor.dtype)
+    return std, round_to(new_factor, old.factor.dtype)
 
 
 def _restore_best(

@@ -45,8 +45,16 @@ class Reason(str, Enum):
     XTOL = "xtol", "every standard deviation is below xtol", Then.END
     FTOL = "ftol", "the values of recent generations differ by less than ftol", Then.END
     STD = "std", "the standard deviations have become negligible", Then.COMPARE
-    FITNESS_RANGE = "fitness_range", "the differences of recent values have become negligible", Then.COMPARE
-    STAGNATION = "stagnation", "the best value has not improved for many generations", Then.RESTART
+    FITNESS_RANGE = (
+        "fitness_range",
+        "the differences of recent values have become negligible",
+        Then.COMPARE,
+    )
+    STAGNATION = (
+        "stagnation",
+        "the best value has not improved for many generations",
+        Then.RESTART,
+    )
     DIVERGED = (
         "diverged",
         "the standard deviations have grown without an end: the constraints do not hold the search",
@@ -54,7 +62,11 @@ class Reason(str, Enum):
     )
     NOISE = "noise", "the objective is noisy", Then.RESTART
     FAILED = "failed", "every candidate of the last generations failed", Then.RESTART
-    BUDGET = "budget", "the budget of evaluations is spent", Then.RESTART  # The budget of one search.
+    BUDGET = (
+        "budget",
+        "the budget of evaluations is spent",
+        Then.RESTART,
+    )  # The budget of one search.
     RESTARTS_AGREE = "restarts_agree", "restarts found the same", Then.END
     TIME_LIMIT = "time_limit", "the time limit has passed", Then.CUT_SHORT
     SIGNAL = "signal", "a signal, such as Ctrl-C, asked to stop", Then.CUT_SHORT

@@ -43,7 +43,9 @@ _SHRUNK = 1e-4  # the std at which a collapse is looked for, as a share of the f
 _SLOPE = 0.7  # of the move on a slope: the least move of a search that has collapsed
 _NEWEST = 0.1  # the weight of a generation's move in the average one
 _DIVERGED = 1e4  # the mean standard deviation of a search that has diverged, as a share of the first ones
-_PATIENCE = 3  # times as many generations without a better candidate where it also has to be feasible
+_PATIENCE = (
+    3  # times as many generations without a better candidate where it also has to be feasible
+)
 _EVERY = 8  # generations from one look for a collapse to the next
 
 
@@ -72,7 +74,9 @@ class Termination:
         self._real = np.delete(np.arange(settings.normal), integers)
         self.target = target
         self._maximize = settings.maximize
-        self._earlier = math.inf if earlier is None else -earlier if settings.maximize else earlier
+        self._earlier = (
+            math.inf if earlier is None else -earlier if settings.maximize else earlier
+        )
         self._first = torch.where(first_std > 0, first_std, 1.0).cpu().numpy()
         self._widest_std = float(self._first.max())
         dim, size = len(first_std), settings.population_size
@@ -106,7 +110,10 @@ class Termination:
         self._widest = max(self._widest, spread)
         full = len(seen) > 1 and seen[0] <= begun
         share = math.inf  # where the mean alone shows that it is above the least one
-        looks = self._collapse is not None and generation // _EVERY > self._collapse.before[0] // _EVERY
+        looks = (
+            self._collapse is not None
+            and generation // _EVERY > self._collapse.before[0] // _EVERY
+        )
         if looks or record.std_mean <= 2 * self._least * self._widest_std:
             share = float((record.std.numpy() / self._first).max())
         if self._collapse is not None and looks:
@@ -139,8 +146,13 @@ class _Collapse:
         normal = NormalDist()
         self._slope = normal.pdf(normal.inv_cdf(1.0 - share)) / share
         # Of elites that say nothing the mean has a variance of 1 / elites in every dimension.
-        self._chance = dim / effective(rank_weights(settings.num_elites, settings.config.weights))
-        self._move, self._shrunk = 0.0, False  # the squared move, averaged; whether it was compared
+        self._chance = dim / effective(
+            rank_weights(settings.num_elites, settings.config.weights)
+        )
+        self._move, self._shrunk = (
+            0.0,
+            False,
+        )  # the squared move, averaged; whether it was compared
         self.before: tuple[int, Any, Any, float] = 0, None, None, 0.0  # what the last look saw
 
     def look(self, record: GenerationRecord, share: float) -> None:
@@ -156,7 +168,9 @@ class _Collapse:
         square = square if math.isfinite(square) else 0.0
         # Several generations add up their moves, which shrink as the standard deviation did.
         count = max(1, generation - last)
-        shrink = min(1.0, (share / old_share) ** (1 / count)) if 0 < old_share < math.inf else 1.0
+        shrink = (
+            min(1.0, (share / old_share) ** (1 / count)) if 0 < old_share < math.inf else 1.0
+        )
         lengths = [shrink**i for i in range(count)]
         excess = (square - self._chance * sum(x * x for x in lengths)) / sum(lengths) ** 2
         self._move += (1 - (1 - _NEWEST) ** count) * (excess - self._move)

@@ -28,16 +28,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cem.core.bounds import ends_of
 from cem.core.checks import as_real, check_real
 from cem.core.evaluation import Evaluation, call_with_copies
 from cem.core.snapshot import Snapshot
-from cem.core.state import BEST, BEST_FITNESS, STD, bounds_of, with_integers
+from cem.core.state import BEST, BEST_FITNESS, STD, with_integers
 from cem.core.variance_schedule import describe_callable
 from cem.optimizer import CrossEntropyMethod
 
 TOLERANCE = 1e-6  # the most by which a constraint may be missed where no tolerance is given
 _SHARE, _DAMPING, _TINY, _HUGE = 3.0, 5.0, 1e-200, 1e100  # of (2), (3)
-_FEWEST = 3  # the violations of a constraint by which its width is estimated: fewer say too little
+_FEWEST = (
+    3  # the violations of a constraint by which its width is estimated: fewer say too little
+)
 _RATE, _AIM, _LEAST, _MOST = 0.1, 0.15, 0.2, 1.0  # of (4)
 
 
@@ -84,7 +87,10 @@ class Constraints:
                     f"{values.shape}: functions of one candidate need vectorize=True or vectorize='loop'"
                 )
             values = values.reshape(len(values), -1)
-            low, high = np.broadcast_to(low, values.shape[1]), np.broadcast_to(high, values.shape[1])
+            low, high = (
+                np.broadcast_to(low, values.shape[1]),
+                np.broadcast_to(high, values.shape[1]),
+            )
             used = np.isfinite(np.concatenate([np.where(low == high, -np.inf, low), high]))
             columns.append(np.concatenate([low - values, values - high], axis=1)[:, used])
             equal.append(np.tile(low == high, 2)[used])
@@ -183,11 +189,15 @@ class Constrained(CrossEntropyMethod):
         self._normal = self._state.settings.normal
         self._chosen = first[self._normal :].to(self._state.distribution)
         self._margin = _LEAST  # k
-        self._multipliers = np.zeros(0)  # one for each constraint, whose number the first call tells
+        self._multipliers = np.zeros(
+            0
+        )  # one for each constraint, whose number the first call tells
         self.within_tolerance = True
-        self.violation = self._value = math.inf  # of the best; its fitness, with the sign of minimisation
+        self.violation = self._value = (
+            math.inf
+        )  # of the best; its fitness, with the sign of minimisation
         weights, elites = self._state.weights, self.num_elites
-        self._widest = self._widest_std()
+        self._widest = self._widest_std(options.get("bounds"))
         self._weights = np.ones(elites) if weights is None else _numbers(weights[:elites])
 
     @property
@@ -212,10 +222,14 @@ class Constrained(CrossEntropyMethod):
         violations = missed.max(axis=1, initial=0.0)
         narrowly = (violations == 0) & (~equal & (g > 0)).any(axis=1)
         values[np.isnan(values)] = np.inf
-        violations[np.isnan(violations) | ((values == np.inf) & (violations == 0))] = np.inf  # it has failed
+        violations[np.isnan(violations) | ((values == np.inf) & (violations == 0))] = (
+            np.inf
+        )  # it has failed
         best = self._state.best
         feasible = (violations == 0) & ~narrowly
-        ranked = self._augmented(values, g, equal, violations, feasible, self._typical(candidates))
+        ranked = self._augmented(
+            values, g, equal, violations, feasible, self._typical(candidates)
+        )
         super().tell(candidates, self._sign * ranked)
         first = np.lexsort((values, narrowly, violations))[0]
         found = float(violations[first]), bool(narrowly[first]), float(values[first])
@@ -226,27 +240,33 @@ class Constrained(CrossEntropyMethod):
         distribution[BEST, : self._normal] = best[: self._normal]
         record[BEST_FITNESS] = self._sign * (math.inf if self.violation else self._value)
         factor = self._state.factor
-        # One by one: a parameter on which the objective does not depend must not hold the others back.
         excess = (distribution[STD] / self._widest).clamp(min=1.0)
+        if self.config.bound_handling != "transform":
+            excess = excess.max()  # The distribution keeps its shape.
+        # Through the smooth map the mean may be far outside, where the objective does not depend on a
+        # parameter: then its excess is its own, and does not hold the others back.
         distribution[STD] /= excess
-        factor = None if factor is None else factor / excess.unsqueeze(-1)
-        self._state = self._state._replace(distribution=distribution, record=record, factor=factor)
+        factor = None if factor is None else factor / excess.expand(self._normal).unsqueeze(-1)
+        self._state = self._state._replace(
+            distribution=distribution, record=record, factor=factor
+        )
         self._snapshot = None
         if (tables := self._state.discrete) is not None:
             columns = best[self._normal :].to(tables)
             tables = torch.cat([tables[: -len(columns)], columns])
             self._state = self._state._replace(discrete=tables)
 
-    def _widest_std(self) -> Tensor:
+    def _widest_std(self, bounds: Any) -> Tensor:
         """Return the greatest standard deviations, shape (d,): a quarter of the bounds' width, or the first.
 
         A wider distribution has most candidates at the faces of the box, where nothing tells it to shrink.
         """
-        first, bounds = self._state.distribution[STD], bounds_of(self._state)
+        widest = first = self._state.distribution[STD]
         if bounds is None:
             return torch.full_like(first, math.inf)
-        low, high = bounds
-        widest = torch.maximum(first, (high - low) / 4)
+        if self._normal:
+            low, high = (torch.as_tensor(end).to(first) for end in ends_of(bounds))
+            widest = torch.maximum(first, (high - low) / 4)
         return torch.where(widest > 0, widest, math.inf)  # one that is 0 stays so
 
     def _typical(self, candidates: Any) -> Any:
@@ -282,7 +302,9 @@ class Constrained(CrossEntropyMethod):
         ranked = values + (factors * c + square * c * c / 2).sum(axis=1)
         order = known[np.argsort(ranked[known], kind="stable")][: self.num_elites]
         weights = self._weights[: len(order), None]
-        moved = factors + square * (weights * shifted[order]).sum(axis=0) / weights.sum() / _DAMPING
+        moved = (
+            factors + square * (weights * shifted[order]).sum(axis=0) / weights.sum() / _DAMPING
+        )
         self._multipliers = np.clip(moved, np.where(equal, -_HUGE, 0.0), _HUGE)
         share = feasible.mean()
         self._margin = min(max(self._margin + _RATE * (_AIM - share), _LEAST), _MOST)
@@ -290,10 +312,18 @@ class Constrained(CrossEntropyMethod):
         outside = ~np.isfinite(values) & (violations > 0)
         return np.where(outside, ranked[known].max() + violations, ranked)
 
-    def snapshot(self, evaluation: Evaluation | None = None, *, copied: bool = True) -> Snapshot:
+    def snapshot(
+        self, evaluation: Evaluation | None = None, *, copied: bool = True
+    ) -> Snapshot:
         """Start a copy of the state, with the multipliers."""
         found = super().snapshot(evaluation, copied=copied)
-        mine = (self.violation, self.within_tolerance, self._value, self._margin, *self._multipliers)
+        mine = (
+            self.violation,
+            self.within_tolerance,
+            self._value,
+            self._margin,
+            *self._multipliers,
+        )
         found.more = {"constraints": torch.tensor(mine, dtype=torch.float64)}
         return found
 
@@ -308,6 +338,8 @@ class Constrained(CrossEntropyMethod):
         self._take(state)
 
     def _take(self, state: Mapping[str, Any]) -> None:
-        self.violation, narrowly, self._value, self._margin, *multipliers = state["constraints"].tolist()
+        self.violation, narrowly, self._value, self._margin, *multipliers = state[
+            "constraints"
+        ].tolist()
         self.within_tolerance = bool(narrowly)
         self._multipliers = np.array(multipliers)

@@ -68,7 +68,9 @@ class Evaluator:
         if vectorize not in (False, True, "loop"):
             raise ValueError(f"expected False, True or 'loop' for vectorize, got {vectorize!r}")
         if timeout_s is not None and not isinstance(workers, int):
-            raise ValueError("expected a number of workers for timeout_s: only a process can be killed")
+            raise ValueError(
+                "expected a number of workers for timeout_s: only a process can be killed"
+            )
         self.failures = self.evaluations = 0
         self.best: tuple[Any, float] | None = None
         self._sign = 1.0 if maximize else -1.0
@@ -84,12 +86,16 @@ class Evaluator:
         self._map: Callable[..., Iterable[Any]] = map
         self._pool: Pool | None = None
         self._set_workers(workers, timeout_s)
-        self._types_by_one: tuple[type, ...] = ()  # populations evaluated candidate by candidate
+        self._types_by_one: tuple[
+            type, ...
+        ] = ()  # populations evaluated candidate by candidate
         if vectorize == "loop" or workers is not None:
             self._types_by_one = (Tensor, np.ndarray)
         elif vectorize:
             self._types_by_one = (np.ndarray,)
-        self._running: dict[int, tuple[Any, object]] = {}  # candidates asked in any order, and by whom
+        self._running: dict[
+            int, tuple[Any, object]
+        ] = {}  # candidates asked in any order, and by whom
         self._numbers = count()
         self._journal: Journal | None = None
 
@@ -106,7 +112,9 @@ class Evaluator:
         if isinstance(workers, int):
             self.workers = workers
 
-    def open_journal(self, path: Path | None, search: Mapping[str, Any], generation: int = 0) -> None:
+    def open_journal(
+        self, path: Path | None, search: Mapping[str, Any], generation: int = 0
+    ) -> None:
         """Append each evaluated candidate to a file from now on, and do not evaluate those that are there.
 
         Those count as evaluated. The first line is ``search``; ``generation`` is the number of those that a
@@ -181,8 +189,12 @@ class Evaluator:
         if self.workers == 1 and pool is None:
             return self  # one worker finishes candidates in order
         if not self.workers or pool is None:
-            raise ValueError("expected workers, or an Executor that says how many, for asynchronous=True")
-        owner = object()  # what tells the candidates of this search from those of one before a restart
+            raise ValueError(
+                "expected workers, or an Executor that says how many, for asynchronous=True"
+            )
+        owner = (
+            object()
+        )  # what tells the candidates of this search from those of one before a restart
 
         def evaluate(population: Any, generation: int) -> Evaluation:
             candidates: list[Any] = []
@@ -270,7 +282,11 @@ class Evaluator:
             yield index, next(iterator)
 
     def _iterate_pool(
-        self, pool: Pool, items: Sequence[tuple[int, Any]], generation: int, device: torch.device | None
+        self,
+        pool: Pool,
+        items: Sequence[tuple[int, Any]],
+        generation: int,
+        device: torch.device | None,
     ) -> Iterator[tuple[int, float | None]]:
         missing = len(items)
         try:

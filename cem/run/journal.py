@@ -80,5 +80,7 @@ def _check_search(path: Path, expected: bytes, line: bytes) -> None:
     try:
         search = dict(json.loads(line))
     except (ValueError, TypeError) as error:
-        raise CheckpointError(f"{path}: expected a search in its first line, got {line!r}") from error
+        raise CheckpointError(
+            f"{path}: expected a search in its first line, got {line!r}"
+        ) from error
     check_same_run(path, json.loads(expected), search)

@@ -21,7 +21,9 @@ from cem.run.checkpoint import Checkpointer, CheckpointError
 from cem.run.stopping import Due, Interrupted, StopRequest
 from kernels.support.checks import check_integer
 
-GRACE_SECONDS = 1.0  # a stopped run waits so long for the results of a generation that is queued
+GRACE_SECONDS = (
+    1.0  # a stopped run waits so long for the results of a generation that is queued
+)
 _MOST_AT_ONCE, _AT_ONCE_SECONDS = 64, 4e-3  # of records that are copied together
 _IN_A_GRAPH = 16  # records of one graph, where as many take less than four times these seconds
 _QUERIES = 100  # of the device, some microseconds each, before the first nap
@@ -126,15 +128,21 @@ class Trainer:
         self.stop = StopRequest() if stop is None else stop
         self.elapsed_s = 0.0
         self._objective = objective
-        self._generations = None if generations is None else check_integer("generations", generations, 0)
-        self._time_limit_s = None if time_limit_s is None else check_real("time_limit_s", time_limit_s, 0.0)
+        self._generations = (
+            None if generations is None else check_integer("generations", generations, 0)
+        )
+        self._time_limit_s = (
+            None if time_limit_s is None else check_real("time_limit_s", time_limit_s, 0.0)
+        )
         self._callbacks = as_callbacks(callbacks)
         self._checkpointer = checkpointer
         self._owns_stop = stop is None
         self._costs = tuple(costs)
         self._record_every = check_integer("record_every", record_every, 1)
         self._graph = graph
-        self._steps: dict[tuple[int, int], Callable[[], list[Snapshot]]] = {}  # by generations and records
+        self._steps: dict[
+            tuple[int, int], Callable[[], list[Snapshot]]
+        ] = {}  # by generations and records
         self._defers_sync = defers_sync(optimizer.device)
         self._saved: int | None = None
 
@@ -144,7 +152,9 @@ class Trainer:
         Raises:
             CheckpointError: If there is no usable checkpoint, or it belongs to another run.
         """
-        assert self._checkpointer is not None, "a trainer without a checkpointer has nothing to resume"
+        assert self._checkpointer is not None, (
+            "a trainer without a checkpointer has nothing to resume"
+        )
         loaded = self._checkpointer.load_latest()
         try:
             elapsed_s = check_real("elapsed_s", loaded.state["elapsed_s"], 0.0)
@@ -173,7 +183,9 @@ class Trainer:
             begun = self.optimizer.generation
             plan = RunPlan(begun, self._generations, self._time_limit_s, self._costs)
             self._take_state_of_first()
-            self._called = [each for each in self._callbacks if each.on_every_rank or ranks.rank() == 0]
+            self._called = [
+                each for each in self._callbacks if each.on_every_rank or ranks.rank() == 0
+            ]
             for callback in self._called:
                 stack.callback(callback.on_end)
                 callback.on_start(plan)
@@ -184,7 +196,9 @@ class Trainer:
         return TrainingResult(reason, signum, self.optimizer.generation, self.elapsed_s)
 
     def _loop(self) -> Reason:
-        self._recorded = self.optimizer.snapshot()  # of the last generation recorded, or of the start
+        self._recorded = (
+            self.optimizer.snapshot()
+        )  # of the last generation recorded, or of the start
         self._failures = 0  # generations, one after another, in which every candidate failed
         self._saved_at = time.monotonic()
         self._give_up_at: float | None = None
@@ -230,18 +244,30 @@ class Trainer:
     def _advance(self) -> list[_Queued]:
         """Run the generations of a record, or of several in one graph."""
         began, optimizer = time.monotonic(), self.optimizer
-        count = self._record_every - optimizer.generation % self._record_every  # up to a multiple of it
-        left = math.inf if self._generations is None else self._generations - optimizer.generation
+        count = (
+            self._record_every - optimizer.generation % self._record_every
+        )  # up to a multiple of it
+        left = (
+            math.inf if self._generations is None else self._generations - optimizer.generation
+        )
         count = int(min(count, left))
         if self._graph:
-            records = self._at_once if count * self._at_once <= left and count == self._record_every else 1
+            records = (
+                self._at_once
+                if count * self._at_once <= left and count == self._record_every
+                else 1
+            )
             if (count, records) not in self._steps:
-                self._steps[count, records] = optimizer.capture_records(self._objective, count, records)
+                self._steps[count, records] = optimizer.capture_records(
+                    self._objective, count, records
+                )
             return [(snapshot, began) for snapshot in self._steps[count, records]()]
         for _ in range(count):
             candidates = optimizer.ask()
             # The objective gets a copy, because it may change its argument in place.
-            evaluation = as_evaluation(self._objective(copy_of(candidates), optimizer.generation))
+            evaluation = as_evaluation(
+                self._objective(copy_of(candidates), optimizer.generation)
+            )
             evaluated = candidates if evaluation.candidates is None else evaluation.candidates
             optimizer.tell(evaluated, evaluation.fitness)
         return [(optimizer.snapshot(evaluation, copied=False), began)]
@@ -263,7 +289,9 @@ class Trainer:
             if self._graph:
                 self._at_once = _IN_A_GRAPH if most >= 4 else 1
         for snapshot, _ in queued:
-            share = (snapshot.generation - self._recorded.generation) / (last.generation - first)
+            share = (snapshot.generation - self._recorded.generation) / (
+                last.generation - first
+            )
             self._record_one(snapshot, seconds * share)
 
     def _record_one(self, snapshot: Snapshot, seconds: float) -> None:
@@ -272,7 +300,9 @@ class Trainer:
         before, self._recorded = self._recorded, snapshot
         self._failures = self._failures + 1 if snapshot.failed else 0
         self.elapsed_s += seconds
-        record = snapshot.record(seconds, self.elapsed_s, snapshot.generation - before.generation)
+        record = snapshot.record(
+            seconds, self.elapsed_s, snapshot.generation - before.generation
+        )
         for callback in self._called:
             try:
                 callback.on_generation(record)

@@ -69,7 +69,10 @@ class Pool:
     """
 
     def __init__(
-        self, evaluate: Callable[..., float | None], workers: int | Executor, timeout_s: float | None
+        self,
+        evaluate: Callable[..., float | None],
+        workers: int | Executor,
+        timeout_s: float | None,
     ) -> None:
         """Set the function, which takes what ``submit`` is given, and the workers.
 
@@ -90,7 +93,9 @@ class Pool:
         try:
             self._pickled = pickle.dumps(evaluate)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise TypeError(f"{error}: define the function in a module, or give {_THREADS}") from error
+            raise TypeError(
+                f"{error}: define the function in a module, or give {_THREADS}"
+            ) from error
         # A process inherits the mask of its thread: signals are for this process, which ends the others. The
         # tracker of resources is started before, because its start would change the mask.
         resource_tracker.ensure_running()

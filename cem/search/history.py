@@ -64,16 +64,22 @@ class History:
         columns["population_size"].append(population_size)
 
 
-_NUMBERS = [name for name in GenerationRecord.__slots__ if name not in ("metrics", "mean", "std")]
+_NUMBERS = [
+    name for name in GenerationRecord.__slots__ if name not in ("metrics", "mean", "std")
+]
 
 
-def parse_record(line: Mapping[str, Any], best_if_missing: float, missing: float) -> GenerationRecord:
+def parse_record(
+    line: Mapping[str, Any], best_if_missing: float, missing: float
+) -> GenerationRecord:
     """Return the record of a line of a file.
 
     What is not finite is null there: ``best_fitness`` while no candidate is feasible, and the numbers of a
     generation that failed or of infinity on the good side.
     """
-    numbers: dict[str, Any] = {name: missing if line[name] is None else line[name] for name in _NUMBERS}
+    numbers: dict[str, Any] = {
+        name: missing if line[name] is None else line[name] for name in _NUMBERS
+    }
     if line["best_fitness"] is None:
         numbers["best_fitness"] = best_if_missing
     vectors: dict[str, Any] = {

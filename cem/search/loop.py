@@ -74,7 +74,9 @@ def run(plan: Plan) -> Result[Any]:
 def _run_searches(plan: Plan, session: Session) -> Result[Any]:
     """Search, and again, until there is a reason to end."""
     history, agreement = session.history, Agreement(plan.agreeing)
-    ended: list[Ended] = []  # the searches since the first one with a success, which is among them
+    ended: list[
+        Ended
+    ] = []  # the searches since the first one with a success, which is among them
     left = plan.budget
     attempt = Attempt(plan.population_size, left)
     for number in count():
@@ -89,7 +91,9 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
         history.evaluations += last.evaluations
         history.generations += last.optimizer.generation
         if number == 0:
-            plan = replace(plan, seed=last.optimizer.seed)  # that of a search that was resumed, or drawn
+            plan = replace(
+                plan, seed=last.optimizer.seed
+            )  # that of a search that was resumed, or drawn
         if reason is Reason.NOISE:
             if left >= plan.population_size:
                 plan = plan.adapted_to_noise(left)
@@ -101,7 +105,9 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
         if reason is Reason.FAILED:
             warnings.warn(_FAILED, RuntimeWarning, stacklevel=outside())
         if best is None and last.has_success:
-            plan = replace(plan, mean=start[0], std=start[1])  # restarts begin where one has succeeded
+            plan = replace(
+                plan, mean=start[0], std=start[1]
+            )  # restarts begin where one has succeeded
         elif best is None:
             plan = replace(plan, misses=plan.misses + 1)
         if best is not None or last.has_success:
@@ -129,7 +135,9 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
     return build_result(plan, session, ended or [last], reason)
 
 
-def _draw_start(plan: Plan, attempt: Attempt, number: int, has_success: bool) -> tuple[Any, Any]:
+def _draw_start(
+    plan: Plan, attempt: Attempt, number: int, has_success: bool
+) -> tuple[Any, Any]:
     """Return the first mean and standard deviation of a search.
 
     The mean of one with a smaller standard deviation is drawn so that the first candidates are in all as wide
@@ -152,7 +160,9 @@ def _draw_start(plan: Plan, attempt: Attempt, number: int, has_success: bool) ->
         std_of_mean = first_std = torch.where(is_boxed, std, std * (1 + plan.misses))
     assert plan.seed is not None, "the first search has drawn it"
     seed = mix_seed(mix_seed(plan.seed, number), 0)
-    source = CrossEntropyMethod(plan.mean, std_of_mean, attempt.population_size, **plan.settings, seed=seed)
+    source = CrossEntropyMethod(
+        plan.mean, std_of_mean, attempt.population_size, **plan.settings, seed=seed
+    )
     mean = source.ask()[0][: source.state.settings.normal]
     uniform = random.Random(f"start {seed}").uniform
     for index in (is_boxed & (std > 0)).nonzero().flatten().tolist():

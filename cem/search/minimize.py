@@ -26,13 +26,18 @@ def minimize(
 ) -> Result[NDArray[Any]]: ...
 @overload
 def minimize(
-    objective: Callable[..., Any], mean: Tensor | Sequence[float], std: Any = None, **options: Unpack[Options]
+    objective: Callable[..., Any],
+    mean: Tensor | Sequence[float],
+    std: Any = None,
+    **options: Unpack[Options],
 ) -> Result[Tensor]: ...
 @overload
 def minimize(
     objective: Callable[..., Any], mean: Mapping[str, Any], **options: Unpack[Options]
 ) -> Result[dict[str, Any]]: ...
-def minimize(objective: Callable[..., Any], mean: Any = None, std: Any = None, **options: Any) -> Result[Any]:
+def minimize(
+    objective: Callable[..., Any], mean: Any = None, std: Any = None, **options: Any
+) -> Result[Any]:
     """Search for the least value of a function.
 
     Examples:

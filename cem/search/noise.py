@@ -26,7 +26,9 @@ class NoiseDetector:
         """Set the objective, and the mean as a candidate, shape (dim,)."""
         self._evaluate = evaluate
         self._mean = mean
-        self._first: tuple[float, float] | None = None  # fitness of the mean, range of the first generation
+        self._first: tuple[float, float] | None = (
+            None  # fitness of the mean, range of the first generation
+        )
         self._difference = 0.0
         self._noisy_from = math.inf  # the first generation by which noise was seen
 
@@ -70,4 +72,6 @@ class NoiseDetector:
     def _with_difference(self, evaluation: Evaluation) -> Evaluation:
         if not self._difference:
             return evaluation
-        return replace(evaluation, metrics={**evaluation.metrics, _DIFFERENCE: self._difference})
+        return replace(
+            evaluation, metrics={**evaluation.metrics, _DIFFERENCE: self._difference}
+        )

@@ -121,7 +121,9 @@ class Plan:
         return replace(self, is_noisy=True, population_size=size, config=config)
 
 
-def choose_plan(objective: Any, mean: Any, std: Any, maximize: bool, options: dict[str, Any]) -> Plan:
+def choose_plan(
+    objective: Any, mean: Any, std: Any, maximize: bool, options: dict[str, Any]
+) -> Plan:
     """Check the arguments of ``minimize``, completed options among them, and choose what is left open."""
     check_flags(**{name: options[name] for name in _FLAGS})
     adapts_to_noise = options["config"] is None and options["population_size"] is None
@@ -216,7 +218,9 @@ def _start_within(bounds: Any, mean: Any, std: Any) -> tuple[Any, Any]:
     low, high = (np.asarray(end, dtype=np.float64) for end in ends_of(bounds))
     if mean is None:
         if low.ndim != 1 or not np.isfinite(low + high).all():
-            raise ValueError(f"expected mean, or a pair of finite numbers for each parameter, got {bounds!r}")
+            raise ValueError(
+                f"expected mean, or a pair of finite numbers for each parameter, got {bounds!r}"
+            )
         mean = (low + high) / 2
     if std is None:
         if not np.isfinite(high - low).all():
@@ -240,7 +244,9 @@ def _first_candidate(mean: Any, space: Space | None, options: Mapping[str, Any])
 
 
 def _choose_config(dim: int, options: Mapping[str, Any]) -> CEMConfig:
-    integers: dict[str, Any] = {} if options["integers"] is None else {"integers": options["integers"]}
+    integers: dict[str, Any] = (
+        {} if options["integers"] is None else {"integers": options["integers"]}
+    )
     config: CEMConfig | None = options["config"]
     if config is None:
         return CEMConfig.chosen(dim, options["bounds"] is not None, **integers)

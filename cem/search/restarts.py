@@ -110,7 +110,9 @@ class Agreement:
         self._enough = enough
         self._count = 0
 
-    def holds_after(self, search: Ended, best_before: float | None, fitness_range: float) -> bool:
+    def holds_after(
+        self, search: Ended, best_before: float | None, fitness_range: float
+    ) -> bool:
         """Count a search; return whether enough agree.
 
         Args:

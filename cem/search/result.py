@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from cem.search.plan import Plan
     from cem.search.single import Session
 
-_INFEASIBLE = "no candidate is feasible: the one of the least violation violates a constraint by {:.3g}"
+_INFEASIBLE = (
+    "no candidate is feasible: the one of the least violation violates a constraint by {:.3g}"
+)
 _Vector = TypeVar("_Vector")
 
 
@@ -119,7 +121,9 @@ def best_search(ended: Sequence[Ended], maximize: bool) -> CrossEntropyMethod | 
     return max(successes, key=quality, default=None)
 
 
-def build_result(plan: Plan, session: Session, ended: Sequence[Ended], reason: Reason) -> Result[Any]:
+def build_result(
+    plan: Plan, session: Session, ended: Sequence[Ended], reason: Reason
+) -> Result[Any]:
     """Return the result of searches, of which the first one may be without a success."""
     evaluator, history = session.evaluator, session.history
     best = best_search(ended, plan.maximize) or ended[0].optimizer

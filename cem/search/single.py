@@ -51,7 +51,12 @@ class Monitor(Callback):
     on_every_rank = True
 
     def __init__(
-        self, plan: Plan, history: History, termination: Termination, population_size: int, is_first: bool
+        self,
+        plan: Plan,
+        history: History,
+        termination: Termination,
+        population_size: int,
+        is_first: bool,
     ) -> None:
         """Begin with a search; the first one may end because the objective is noisy."""
         self.reason: Reason | None = None
@@ -123,13 +128,17 @@ class Search:
         )
         self.optimizer = optimizer
         self._attempt = attempt
-        self._monitor = Monitor(plan, session.history, termination, attempt.population_size, is_first)
+        self._monitor = Monitor(
+            plan, session.history, termination, attempt.population_size, is_first
+        )
         objective: Objective = session.evaluator
         if ranks.count() > 1:
             objective = ranks.shared(objective, session.stop)
         if options["asynchronous"]:
             objective = session.evaluator.in_any_order(optimizer.ask)
-        is_in_order = not options["asynchronous"] or objective is session.evaluator  # one worker is
+        is_in_order = (
+            not options["asynchronous"] or objective is session.evaluator
+        )  # one worker is
         if is_in_order and is_first and not (options["graph"] or has_constraints):
             candidate = _as_candidate(optimizer, start[0], plan.first)
             objective = self._monitor.detector = NoiseDetector(objective, candidate)
@@ -176,7 +185,9 @@ class Search:
             return lines, optimizer.state_dict()
 
         lines, state_of_first_rank = ranks.broadcast(load)
-        if ranks.rank() > 0:  # a search that has ended does not run, which would give them the state
+        if (
+            ranks.rank() > 0
+        ):  # a search that has ended does not run, which would give them the state
             optimizer.load_state_dict(state_of_first_rank)
         if monitor.detector is not None and lines:
             monitor.detector.restore(lines)
@@ -194,7 +205,9 @@ class Search:
 class _Files:
     """The folder of a search: checkpoints, records, and the values of candidates evaluated one by one."""
 
-    def __init__(self, plan: Plan, attempt: Attempt, number: int, optimizer: CrossEntropyMethod) -> None:
+    def __init__(
+        self, plan: Plan, attempt: Attempt, number: int, optimizer: CrossEntropyMethod
+    ) -> None:
         """Name the files, and the search that they belong to."""
         self.folder = Path(plan.options["checkpoint"]) / f"restart-{number:03d}"
         self.fingerprint: dict[str, Any] = {
@@ -215,9 +228,15 @@ class _Files:
 
 def _check_can_move(optimizer: CrossEntropyMethod, std: Any) -> None:
     state = optimizer.state
-    grows_by_itself = (state.std_floor, state.variance_schedule, state.discrete) != (None, None, None)
+    grows_by_itself = (state.std_floor, state.variance_schedule, state.discrete) != (
+        None,
+        None,
+        None,
+    )
     if not grows_by_itself and not state.std.any():
-        raise ValueError(f"expected std > 0 of a parameter at least, got {std}: nothing can move")
+        raise ValueError(
+            f"expected std > 0 of a parameter at least, got {std}: nothing can move"
+        )
 
 
 def _as_candidate(optimizer: CrossEntropyMethod, mean: Any, first: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """The folder of built libraries: where it is, who may build in it, how a finished file appears in it.
 
-For a library with the stem ``NAME-DIGEST-DIGEST`` it holds ``STEM.so`` and ``STEM.json`` (the manifest),
-``STEM.lock`` (empty, locked with flock while somebody builds) and ``STEM.XXXX.work`` (a build that goes on or
-was killed).
+For a library with the stem ``NAME-DIGEST-DIGEST`` it holds ``STEM.so`` and ``STEM.json`` (the
+manifest), ``STEM.lock`` (empty, locked with flock while somebody builds) and ``STEM.XXXX.work``
+(a build that goes on or was killed).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 def folders() -> list[Path]:
     """Return the folders in which a built library may lie; they need neither exist nor be writable.
 
-    ``$CEM_TETRIS_CACHE`` alone where that is set, else one in ``$XDG_CACHE_HOME`` or ``~/.cache``, and behind
-    it one of this user in the temporary folder.
+    ``$CEM_TETRIS_CACHE`` alone where that is set, else one in ``$XDG_CACHE_HOME`` or
+    ``~/.cache``, and behind it one of this user in the temporary folder.
     """
     chosen = os.environ.get(VARIABLE, "").strip()
     if chosen:
@@ -43,7 +43,9 @@ def folders() -> list[Path]:
     if not os.path.isabs(base):  # the XDG specification: a relative path is invalid and ignored
         base = os.path.expanduser("~/.cache")
     usual = [Path(base) / "cem-tetris"]
-    with contextlib.suppress(FileNotFoundError):  # where no folder for temporary files can be written
+    with contextlib.suppress(
+        FileNotFoundError
+    ):  # where no folder for temporary files can be written
         usual.append(Path(tempfile.gettempdir()) / f"cem-tetris-{os.getuid()}")
     return usual
 
@@ -75,7 +77,10 @@ def manifests(stems: str) -> Iterator[tuple[Path, dict[str, Any]]]:
         for name in sorted(glob.glob(f"{stems}.so", root_dir=folder)):
             library = folder / name
             with contextlib.suppress(OSError, ValueError):
-                yield library, json.loads(library.with_suffix(".json").read_text(encoding="utf-8"))
+                yield (
+                    library,
+                    json.loads(library.with_suffix(".json").read_text(encoding="utf-8")),
+                )
 
 
 def objection(library: Path) -> str:
@@ -98,7 +103,10 @@ def _distrust(path: Path) -> str:
     Root's is trusted: a container's libraries are built by root and loaded by another user.
     """
     status = path.stat()
-    if not {status.st_uid, path.lstat().st_uid} <= {0, os.getuid()}:  # lstat: a link can be anybody's
+    if not {status.st_uid, path.lstat().st_uid} <= {
+        0,
+        os.getuid(),
+    }:  # lstat: a link can be anybody's
         return "belongs to another user"
     return "can be written by others" if status.st_mode & _OTHERS_WRITE else ""
 
@@ -107,9 +115,9 @@ def _distrust(path: Path) -> str:
 def lock(library: Path) -> Iterator[None]:
     """Hold the right to build one library, waiting for whoever has it.
 
-    The kernel drops a flock with its process, so a killed build blocks nobody. (The package filelock waits
-    for ever on a file system without locks; here each process then builds for itself, and the last one's
-    library stays.)
+    The kernel drops a flock with its process, so a killed build blocks nobody. (The package
+    filelock waits for ever on a file system without locks; here each process then builds for
+    itself, and the last one's library stays.)
 
     Raises:
         BuildError: the cache folder cannot be written, or others can write to it.
@@ -122,7 +130,9 @@ def lock(library: Path) -> Iterator[None]:
                 f"expected a cache folder that you alone can write, but {folder} {reason}",
                 f"chown it or chmod go-w it, or set {VARIABLE} to a folder of yours",
             )
-        handle = os.open(library.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        handle = os.open(
+            library.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
+        )
     except OSError as error:
         raise unusable(folder, error) from error
     try:
@@ -133,7 +143,8 @@ def lock(library: Path) -> Iterator[None]:
             flock(handle, fcntl.LOCK_EX)
         yield
     finally:
-        # Unlocked first: a process forked meanwhile has the file open too, and closing it would not free it.
+        # Unlocked first: a process forked meanwhile has the file open too, and closing it would
+        # not free it.
         flock(handle, fcntl.LOCK_UN)
         os.close(handle)
 
@@ -155,15 +166,18 @@ def unusable(folder: Path, error: OSError) -> BuildError:
 def work_dir(library: Path) -> Iterator[Path]:
     """Make a fresh folder to build in, and remove it afterwards, with those of builds killed long ago.
 
-    Its name is never used twice: the compilers of a killed build may still run, and what they write must not
-    meet the next build's files. An error of the disk inside becomes a BuildError.
+    Its name is never used twice: the compilers of a killed build may still run, and what they
+    write must not meet the next build's files. An error of the disk inside becomes a
+    BuildError.
     """
     for left in library.parent.glob(f"*{_WORK_SUFFIX}"):
         with contextlib.suppress(OSError):
             if time.time() - left.stat().st_mtime > _STALE_SECONDS:
                 shutil.rmtree(left, ignore_errors=True)
     try:
-        work = Path(tempfile.mkdtemp(prefix=f"{library.stem}.", suffix=_WORK_SUFFIX, dir=library.parent))
+        work = Path(
+            tempfile.mkdtemp(prefix=f"{library.stem}.", suffix=_WORK_SUFFIX, dir=library.parent)
+        )
         try:
             yield work
         finally:
@@ -182,5 +196,7 @@ def install(built: Path, manifest: dict[str, Any], library: Path) -> None:
     for path, target in ((draft, library.with_suffix(".json")), (built, library)):
         path.chmod(path.stat().st_mode & ~_OTHERS_WRITE)  # whatever the umask
         with path.open("rb") as file:
-            os.fsync(file.fileno())  # one torn by a power cut would end the process that loads it (SIGBUS)
+            os.fsync(
+                file.fileno()
+            )  # one torn by a power cut would end the process that loads it (SIGBUS)
         os.replace(path, target)

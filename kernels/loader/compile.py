@@ -1,4 +1,4 @@
-"""The commands of a build: flags, macros, what a failed build says, and the files that one read."""
+"""The commands of a build: flags, macros, the error of a failed build, and the files that were read."""
 
 from __future__ import annotations
 
@@ -17,16 +17,25 @@ import ninja
 
 from kernels.loader.cache import unusable
 from kernels.loader.cuda import find_nvcc, find_runtime, gencode_flags
-from kernels.loader.toolchain import TORCH_TARGET_VERSION, BuildError, Torch, find_compiler, find_torch
-
-# torch promises that the stable headers compile as C++17; its other headers ask for C++20 since 2.13.
-# No contraction of a * b + c into one rounding: the CPU, CUDA and Python engines then give the same floats.
-# Without errno a square root is one instruction, which has a vector form; its value is the same.
-CXX_FLAGS = tuple(
-    shlex.split("-std=c++17 -O3 -fPIC -fvisibility=hidden -ffp-contract=off -fno-math-errno -pthread")
+from kernels.loader.toolchain import (
+    TORCH_TARGET_VERSION,
+    BuildError,
+    Torch,
+    find_compiler,
+    find_torch,
 )
-# The templates go over lists of several hundred features; the usual depth is 200. Under USE_CUDA
-# torch/csrc/stable/c/shim.h declares the functions for streams.
+
+# torch promises that the stable headers compile as C++17; its other headers ask for C++20 since
+# 2.13. No contraction of a * b + c into one rounding: the CPU, CUDA and Python engines then
+# give the same floats. Without errno a square root is one instruction, which has a vector form;
+# its value is the same.
+CXX_FLAGS = tuple(
+    shlex.split(
+        "-std=c++17 -O3 -fPIC -fvisibility=hidden -ffp-contract=off -fno-math-errno -pthread"
+    )
+)
+# The templates go over lists of several hundred features; the usual depth is 200. Under
+# USE_CUDA torch/csrc/stable/c/shim.h declares the functions for streams.
 NVCC_FLAGS = tuple(
     shlex.split(
         "-std=c++17 -O3 --fmad=false --expt-relaxed-constexpr -ftemplate-depth=1000 -DUSE_CUDA "
@@ -35,6 +44,7 @@ NVCC_FLAGS = tuple(
 )
 
 GUARD = Path(__file__).with_name("guard.cpp")  # is part of every library
+# torch's functions, and those of guard.cpp that are called in their place.
 RENAMED = {
     "aoti_torch_library_init_def": "guarded_init_def",
     "aoti_torch_library_init_fragment": "guarded_init_fragment",
@@ -43,11 +53,11 @@ RENAMED = {
     "torch_library_impl": "guarded_impl",
 }
 
-_SHOWN_LINES = 40
+_SHOWN_LINES = 40  # of a failed build
 
 
 class Sources(NamedTuple):
-    """What a library is compiled of, see `Extension`; with ``archs`` it is linked with CUDA."""
+    """What a library is compiled from, see `Extension`; with ``archs`` it is linked with CUDA."""
 
     files: Sequence[Path]
     include_dirs: Sequence[Path]
@@ -59,14 +69,22 @@ class Sources(NamedTuple):
 
 def compile_library(work: Path, name: str, sources: Sources) -> set[Path]:
     """Compile sources and link them with torch in a work folder; return the files of `_read_files`."""
-    torch, compiler = find_torch(), find_compiler()
+    torch = find_torch()
+    compiler = find_compiler()
     compilations = _compilations(work, sources)
     compilations["guard.o"] = [*compiler.command, *CXX_FLAGS, "-c", str(GUARD), "-o", "guard.o"]
     library_dir = str(torch.root / "lib")
-    # -z defs: a function that nobody defines fails here, not in the middle of a run.
-    # Some compilers would link libstdc++ statically. With torch's there would be two in the process, and the
-    # first error message with a number in it would crash.
-    link = [*compiler.command, "-shared", "-pthread", "-Wl,-z,defs", *compilations, "-l:libstdc++.so.6"]
+    # -z defs: a function that nobody defines fails here, not in the middle of a run. Some
+    # compilers would link libstdc++ statically. With torch's there would be two in the process,
+    # and the first error message with a number in it would crash.
+    link = [
+        *compiler.command,
+        "-shared",
+        "-pthread",
+        "-Wl,-z,defs",
+        *compilations,
+        "-l:libstdc++.so.6",
+    ]
     link += ["-L", library_dir, "-Xlinker", "-rpath", "-Xlinker", library_dir]
     link += ["-ltorch", "-ltorch_cpu", "-lc10", "-o", name]
     if sources.archs:
@@ -77,25 +95,42 @@ def compile_library(work: Path, name: str, sources: Sources) -> set[Path]:
 
 def _compilations(work: Path, sources: Sources) -> dict[str, list[str]]:
     """Return the commands that compile sources, by the names of their objects."""
-    torch, compiler = find_torch(), find_compiler()
-    # Zig takes -mtune for the name of the processor.
-    flags = [flag for flag in sources.flags if "ziglang" not in compiler.command or flag != "-mtune=generic"]
+    torch = find_torch()
+    compiler = find_compiler()
+    # Zig reads -mtune as the name of the processor.
+    flags = [
+        flag
+        for flag in sources.flags
+        if "ziglang" not in compiler.command or flag != "-mtune=generic"
+    ]
     begin = {".cpp": [*compiler.command, *CXX_FLAGS, *flags]}
     if sources.archs:
+        begin[".cu"] = [
+            str(find_nvcc(torch.cuda).path),
+            "-ccbin",
+            compiler.program,
+            *NVCC_FLAGS,
+        ]
         # nvcc compiles for one architecture after another unless it may use as many threads.
-        more = [*NVCC_FLAGS, *gencode_flags(sources.archs), f"--threads={len(sources.archs)}"]
-        more += sources.nvcc_flags  # of a flag that is given twice nvcc takes the last
-        begin[".cu"] = [str(find_nvcc(torch.cuda).path), "-ccbin", compiler.program, *more]
+        begin[".cu"] += [*gencode_flags(sources.archs), f"--threads={len(sources.archs)}"]
+        begin[".cu"] += sources.nvcc_flags  # last, because nvcc takes the last of equal flags
     include = torch.root / "include"
     common = [f"-DTORCH_TARGET_VERSION={TORCH_TARGET_VERSION}", "-D_GLIBCXX_USE_CXX11_ABI=1"]
-    # Macros are in a header that every source includes first: nvcc would split -D at commas.
+    # Macros are in a header that every source includes first, because nvcc splits -D at commas.
     defines = (*RENAMED.items(), *sources.defines)
     macros = "".join(f"#define {name} {value}\n" for name, value in defines)
     (work / "defines.h").write_text(macros, encoding="utf-8")
     common += ["-include", "defines.h"]
-    common += [word for folder in sources.include_dirs for word in ("-I", os.path.abspath(folder))]
+    common += [
+        word for folder in sources.include_dirs for word in ("-I", os.path.abspath(folder))
+    ]
     # torch's headers are system headers: no warnings from them.
-    common += ["-isystem", str(include), "-isystem", str(include / "torch" / "csrc" / "api" / "include")]
+    common += [
+        "-isystem",
+        str(include),
+        "-isystem",
+        str(include / "torch" / "csrc" / "api" / "include"),
+    ]
     commands = {}
     for index, source in enumerate(sources.files):
         files = ["-MMD", "-MF", f"{index}.d", "-c", os.path.abspath(source), "-o", f"{index}.o"]
@@ -109,7 +144,10 @@ def _run(steps: Mapping[str, Sequence[str]], work: Path) -> None:
     lines = ["rule run", "  command = $words"]
     for output, words in steps.items():
         needs = " ".join(outputs[:-1]) if output == outputs[-1] else ""
-        lines += [f"build {output}: run {needs}", "  words = " + shlex.join(words).replace("$", "$$")]
+        lines += [
+            f"build {output}: run {needs}",
+            "  words = " + shlex.join(words).replace("$", "$$"),
+        ]
     (work / "build.ninja").write_text("\n".join(lines) + "\n", encoding="utf-8")
     done = subprocess.run(
         [Path(ninja.BIN_DIR) / "ninja", "-C", work],
@@ -131,9 +169,12 @@ def _run(steps: Mapping[str, Sequence[str]], work: Path) -> None:
 def _excerpt(output: str) -> str:
     """Return the first error of a compiler's output and what follows, or the end."""
     lines = [line for line in output.splitlines() if line.strip()]
-    last = max(0, len(lines) - _SHOWN_LINES)
-    first = next((index for index, line in enumerate(lines) if re.search(r"\b[Ee]rror\b", line)), last)
-    return "\n".join(lines[min(first, last) :][:_SHOWN_LINES])
+    begin = max(0, len(lines) - _SHOWN_LINES)
+    for index, line in enumerate(lines[:begin]):
+        if re.search(r"\b[Ee]rror\b", line):
+            begin = index
+            break
+    return "\n".join(lines[begin : begin + _SHOWN_LINES])
 
 
 def compile_check(
@@ -158,7 +199,7 @@ def compile_check(
         ValueError: an architecture or a define cannot be used.
     """
     archs = [arch] if isinstance(arch, str) else list(arch)
-    matches = [re.fullmatch(r"sm_(\d+)(\d[af]?)", each) for each in archs]
+    matches = [re.fullmatch(r"sm_(\d+)(\d[af]?)", name) for name in archs]
     if not archs or None in matches:
         got = ", ".join(map(repr, archs)) or "none"
         raise ValueError(f"expected architectures such as 'sm_90', got {got}")
@@ -171,9 +212,14 @@ def compile_check(
 
 
 def _read_files(work: Path, torch: Torch) -> set[Path]:
-    """Return the files that a build read, but for its own and those of torch, CUDA and the system."""
-    read = {(work / name).resolve() for listing in work.glob("*.d") for name in _dependencies(listing)}
-    # nvcc, unlike g++, lists its own headers; all of them lie under the folder of cuda_runtime.h.
+    """Return the files that a build read, without its own and those of torch, CUDA and the system."""
+    read = {
+        (work / name).resolve()
+        for listing in work.glob("*.d")
+        for name in _dependencies(listing)
+    }
+    # nvcc, unlike g++, lists its own headers; all of them lie under the folder of
+    # cuda_runtime.h.
     foreign = [work.resolve(), torch.root.resolve()]
     foreign += [path.parent for path in read if path.name == "cuda_runtime.h"]
     return {path for path in read if not any(folder in path.parents for folder in foreign)}

@@ -17,7 +17,8 @@ CUDA_TORCH_REMEDY = "install a CUDA build of torch as https://pytorch.org/get-st
 # The variable that torch's own builds follow too: the architectures to compile for.
 ARCHITECTURES = "TORCH_CUDA_ARCH_LIST"
 
-# NVIDIA's package without content that pins all parts of one CUDA version: nvcc brings crt, nvvm and runtime.
+# NVIDIA's package without content that pins all parts of one CUDA version: nvcc brings crt,
+# nvvm and runtime.
 _WHEELS = "cuda-toolkit[nvcc,cccl]"
 
 
@@ -34,9 +35,9 @@ class Nvcc(NamedTuple):
 
 
 def find_nvcc(cuda: str | None = None) -> Nvcc:
-    """Return nvcc: that of ``$CUDA_HOME``, else of PATH, else of the packages on PyPI.
+    """Return nvcc: from ``$CUDA_HOME``, which a person chose, or from PATH or the packages on PyPI.
 
-    After ``$CUDA_HOME``, a person's choice, one of the major version ``cuda``, for which torch was built, is
+    Of the last two, an nvcc of the major version of ``cuda``, for which torch was built, is
     preferred.
 
     Raises:
@@ -47,15 +48,20 @@ def find_nvcc(cuda: str | None = None) -> Nvcc:
         return chosen
     on_path = shutil.which("nvcc")
     paths = [Path(on_path)] if on_path is not None else []
-    paths += [folder / "cu13" / "bin" / "nvcc" for folder in _wheel_dirs()]  # those for CUDA 12 hold none
-    found = [nvcc for nvcc in map(_ask, paths) if nvcc is not None]
+    paths += [
+        folder / "cu13" / "bin" / "nvcc" for folder in _wheel_dirs()
+    ]  # CUDA 12's packages have none
+    compilers = [nvcc for nvcc in map(_ask, paths) if nvcc is not None]
     major = cuda.partition(".")[0] if cuda is not None else None
-    if found:
-        return next((nvcc for nvcc in found if nvcc.major == major), found[0])
+    if compilers:
+        return next((nvcc for nvcc in compilers if nvcc.major == major), compilers[0])
     remedy = "install the CUDA toolkit or set CUDA_HOME to its folder"
     if major != "12":
-        remedy += f", or run pip install '{_WHEELS}{f'=={cuda}.*' if cuda is not None else ''}'"
-    raise CompilerMissingError("no nvcc found (looked in $CUDA_HOME, PATH and the nvidia packages)", remedy)
+        version = f"=={cuda}.*" if cuda is not None else ""
+        remedy += f", or run pip install '{_WHEELS}{version}'"
+    raise CompilerMissingError(
+        "no nvcc found (looked in $CUDA_HOME, PATH and the nvidia packages)", remedy
+    )
 
 
 def _ask(path: Path) -> Nvcc | None:
@@ -67,7 +73,11 @@ def _ask(path: Path) -> Nvcc | None:
 def _wheel_dirs() -> list[Path]:
     """Return the folders of the namespace package ``nvidia``, in which the packages on PyPI lie."""
     spec = importlib.util.find_spec("nvidia")
-    return [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec is not None else []
+    return (
+        [Path(folder) for folder in (spec.submodule_search_locations or [])]
+        if spec is not None
+        else []
+    )
 
 
 def known_architectures(nvcc: Nvcc) -> tuple[str, ...]:
@@ -89,17 +99,20 @@ def find_runtime(nvcc: Nvcc) -> Path:
         for library in sorted(folder.glob(f"libcudart.so.{nvcc.major}*")):
             return library
     raise BuildError(
-        f"no libcudart.so.{nvcc.major} found beside {nvcc.path}", "run pip install nvidia-cuda-runtime"
+        f"no libcudart.so.{nvcc.major} found beside {nvcc.path}",
+        "run pip install nvidia-cuda-runtime",
     )
 
 
 def architectures() -> tuple[str, ...]:
-    """Return what to compile for: ``$TORCH_CUDA_ARCH_LIST``, else the GPUs here; BuildError for neither."""
+    """Return what to compile for: ``$TORCH_CUDA_ARCH_LIST``, or the GPUs here; BuildError for neither."""
     listed = os.environ.get(ARCHITECTURES, "").strip()
-    found = tuple(dict.fromkeys(re.split(r"[\s;,]+", listed))) if listed else capabilities()
-    if not found:
+    if listed:
+        return tuple(dict.fromkeys(re.split(r"[\s;,]+", listed)))
+    gpus = capabilities()
+    if not gpus:
         raise BuildError("no GPU to compile for", f"set {ARCHITECTURES}, for example to 9.0")
-    return found
+    return gpus
 
 
 def capabilities() -> tuple[str, ...]:
@@ -107,8 +120,8 @@ def capabilities() -> tuple[str, ...]:
     import torch
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    found = sorted({torch.cuda.get_device_capability(index) for index in range(count)})
-    return tuple(f"{major}.{minor}" for major, minor in found)
+    versions = sorted({torch.cuda.get_device_capability(index) for index in range(count)})
+    return tuple(f"{major}.{minor}" for major, minor in versions)
 
 
 def gencode_flags(archs: Sequence[str]) -> list[str]:
@@ -117,7 +130,9 @@ def gencode_flags(archs: Sequence[str]) -> list[str]:
     for arch in archs:
         match = re.fullmatch(r"(\d+)\.(\d[af]?)(\+PTX)?", arch)
         if match is None:
-            raise BuildError(f"expected architectures such as 9.0, 9.0a or 9.0+PTX, got {arch!r}")
+            raise BuildError(
+                f"expected architectures such as 9.0, 9.0a or 9.0+PTX, got {arch!r}"
+            )
         number = match[1] + match[2]
         flags.append(f"-gencode=arch=compute_{number},code=sm_{number}")
         if match[3]:

@@ -1,8 +1,9 @@
 """Compiles native libraries on first use and loads them into torch.
 
 Every library is written against the LibTorch Stable ABI: a cold build takes about 2 s where
-``torch/extension.h`` takes 26 s. torch.utils.cpp_extension is not used: it needs setuptools, leaves its lock
-file behind when a build is killed, and cannot compile a .cu file with a CPU build of torch.
+``torch/extension.h`` takes 26 s. torch.utils.cpp_extension is not used: it needs setuptools,
+leaves its lock file behind when a build is killed, and cannot compile a .cu file with a CPU
+build of torch.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ from kernels.support.cores import usable_cores
 _Result = TypeVar("_Result")
 
 _KEY_FORMAT = 6
-_NVCC_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")  # of which nvcc takes options, too
+_NVCC_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")  # nvcc reads options from them
 HEADER_SUFFIXES = (".h", ".hpp", ".cuh", ".inc")
-"""How the names of headers end."""
+"""The endings of headers' names."""
 
-_loaded: dict[str, tuple[object, Path]] = {}  # by name: what it was built of, and where it is
+_loaded: dict[str, tuple[object, Path]] = {}  # by name: what it was built from, and its path
 
 
 @dataclass(frozen=True)
@@ -54,22 +55,24 @@ class Extension:
         >>> Extension("twice", cpp_sources="#include <torch/csrc/stable/library.h> ...").load()
 
     Attributes:
-        name: letters, digits, ``_`` and ``-``; the library's file name begins with it. A process loads one
-            library of a name: a second one would register the same operators.
+        name: letters, digits, ``_`` and ``-``; the library's file name begins with it. A
+            process loads one library of a name: a second one would register the same operators.
         sources: the path of a .cpp or .cu file, or several.
-        include_dirs: searched for headers. The headers directly in them and beside the sources are part of
-            the cache key; a build that reads any other header of the project is refused, for after a change
-            to that one the cache would hand out the old library.
-        defines: macros and their values, defined before the first line. Values may hold all but line breaks.
+        include_dirs: searched for headers. The headers directly in them and beside the sources
+            are part of the cache key. A build that reads any other header of the project fails,
+            because after a change of that header the cache would return the old library.
+        defines: macros and their values, defined before the first line. Values may hold all but
+            line breaks.
         native: compile for this machine's processor, which then is part of the cache key.
         reason: why it is built, for the line on stderr.
-        cuda: link with CUDA, as is done where there are CUDA sources; needs nvcc and a CUDA build of torch.
-        archs: what to compile the .cu files for, for example ``("8.0", "9.0+PTX")``; by default what
-            ``$TORCH_CUDA_ARCH_LIST`` says, else this machine's GPUs.
-        cflags: further flags of the C++ compiler. By default ``a * b + c`` is rounded twice, so that CPU and
-            CUDA give the same bits; ``-ffp-contract=fast`` changes that.
-        cuda_cflags: further flags of nvcc. ``--fmad=false`` is the default for the same reason, and makes
-            kernels slower that are bound by arithmetic; ``--fmad=true`` changes that.
+        cuda: link with CUDA, as is done where there are CUDA sources; needs nvcc and a CUDA
+            build of torch.
+        archs: what to compile the .cu files for, for example ``("8.0", "9.0+PTX")``; by default
+            what ``$TORCH_CUDA_ARCH_LIST`` says, else this machine's GPUs.
+        cflags: further flags of the C++ compiler. By default ``a * b + c`` is rounded twice, so
+            that CPU and CUDA give the same bits; ``-ffp-contract=fast`` changes that.
+        cuda_cflags: further flags of nvcc. ``--fmad=false`` is the default for the same reason,
+            and makes kernels slower that are bound by arithmetic; ``--fmad=true`` changes that.
         cpp_sources: C++ code, a text or several, compiled beside the files.
         cuda_sources: the same of CUDA code.
 
@@ -101,7 +104,9 @@ class Extension:
         for path in self.sources:
             if path.suffix not in (".cpp", ".cu"):
                 hint = "code is given as cpp_sources or cuda_sources"
-                raise ValueError(f"expected sources that end in .cpp or .cu, got {str(path)!r} ({hint})")
+                raise ValueError(
+                    f"expected sources that end in .cpp or .cu, got {str(path)!r} ({hint})"
+                )
         if not (self.sources or self.cpp_sources or self.cuda_sources):
             raise ValueError(f"expected a source of {self.name}, got none")
         if self.cuda_sources or any(path.suffix == ".cu" for path in self.sources):
@@ -114,9 +119,10 @@ class Extension:
     def find(self) -> Path | None:
         """Return the library that ``load`` would take from the cache; None where it would build one.
 
-        It is the one that would be built. Where that is absent, one of the same sources, options and torch
-        that was built ahead will do: by the same tools for more GPUs, or where there are no tools by any. The
-        driver may then have to compile it for a newer GPU.
+        That is the library that would be built. Where the cache does not have it, a library of
+        the same sources, options and torch is taken that was built ahead: by the same tools for
+        more GPUs, or, on a machine without tools, by any. The driver may then have to compile
+        it for a newer GPU.
         """
         try:
             tools = self._tools()
@@ -124,16 +130,19 @@ class Extension:
             tools = None
         if tools is not None and (exact := cache.locate(self._file_name(tools))):
             return exact
-        gpus = (tools["architectures"] if tools is not None else capabilities()) if self.cuda else ()
+        gpus: Sequence[str] = ()
+        if self.cuda:
+            gpus = tools["architectures"] if tools is not None else capabilities()
         other = None
         for library, manifest in cache.manifests(f"{self._stem()}-*"):
             archs = manifest.get("architectures", [])
             covers = set(gpus) <= {*archs, *(arch.removesuffix("+PTX") for arch in archs)}
             if tools is None:
-                fits = manifest["processor"] in (None, processor() if self.native else None)
+                own = processor() if self.native else None
+                fits = manifest["processor"] in (None, own)
             else:
-                same = (manifest[part] == tools[part] for part in tools if part != "architectures")
-                fits = covers and all(same)
+                parts = tools.keys() - {"architectures"}
+                fits = covers and all(manifest[part] == tools[part] for part in parts)
             if fits and not cache.objection(library):
                 if covers:
                     return library
@@ -143,7 +152,7 @@ class Extension:
     def build(self) -> Path:
         """Build the library unless the cache has exactly this one, and return its path.
 
-        Of several processes that start at once one builds and the others wait for it.
+        If several processes start at once, one of them builds and the others wait for it.
 
         Raises:
             CompilerMissingError: there is no compiler.
@@ -163,8 +172,9 @@ class Extension:
 
         Raises:
             CompilerMissingError: there is no compiler.
-            BuildError: it could not be built or loaded; or what it is built of has changed since a library of
-                its name was loaded; or another one has registered an operator of it.
+            BuildError: it could not be built or loaded; or what it is built of has changed
+                since a library of its name was loaded; or another one has registered an
+                operator of it.
         """
         content = self._stem(), self.native, self.archs
         if self.name in _loaded:
@@ -188,11 +198,12 @@ class Extension:
         except OSError as error:
             remedy = f"remove it, or if its disk is mounted noexec set {cache.VARIABLE} to another folder"
             raise BuildError(f"cannot load {library} ({error})", remedy) from error
-        refused = ctypes.CDLL(str(library)).refused_registration
-        refused.restype = ctypes.c_char_p
-        if what := refused().decode():
+        refused_registration = ctypes.CDLL(str(library)).refused_registration
+        refused_registration.restype = ctypes.c_char_p
+        refused = refused_registration().decode()
+        if refused:
             raise BuildError(
-                f"expected new operators and schemas that torch understands in {self.name}, got {what!r}",
+                f"expected new operators and schemas that torch understands in {self.name}, got {refused!r}",
                 "correct it, or restart Python where it is registered already",
             )
         _loaded[self.name] = content, library
@@ -201,8 +212,10 @@ class Extension:
     def _unfit(self) -> str:
         """Return why a library of this name in the cache is not used, as the end of a sentence."""
         for library, _ in cache.manifests(f"{self.name}-*"):
-            why = cache.objection(library) or "is for other sources, another torch or processor"
-            return f", and {library} {why}"
+            reason = (
+                cache.objection(library) or "is for other sources, another torch or processor"
+            )
+            return f", and {library} {reason}"
         return ""
 
     def _file_name(self, tools: dict[str, Any]) -> str:
@@ -222,12 +235,14 @@ class Extension:
             "nvcc_flags": [*NVCC_FLAGS, *self.cuda_cflags] if self.cuda else None,
             "defines": self.defines,
             "code": [self.cpp_sources, self.cuda_sources],
-            "files": [[path.name, _digest(path)] for path in (GUARD, *self.sources, *self._headers())],
+            "files": [
+                [path.name, _digest(path)] for path in (GUARD, *self.sources, *self._headers())
+            ],
         }
         return f"{self.name}-{_digest_of(identity)}"
 
     def _tools(self) -> dict[str, Any]:
-        """Return the rest that the library is a function of: the compilers, and what they compile for."""
+        """Return what else shapes the library: the compilers, and what they compile for."""
         compiler = find_compiler()
         tools: dict[str, Any] = {
             "compiler": compiler.version,
@@ -236,7 +251,7 @@ class Extension:
         }
         if self.cuda:
             tools["nvcc"] = find_nvcc(self._torch().cuda).version
-            tools["options"] += [os.environ.get(each, "") for each in _NVCC_VARIABLES]
+            tools["options"] += [os.environ.get(variable, "") for variable in _NVCC_VARIABLES]
             tools["architectures"] = list(self.archs or architectures())
         return tools
 
@@ -251,7 +266,9 @@ class Extension:
 
     def _headers(self) -> list[Path]:
         """Return the headers of the key, folder by folder in the order in which the compiler searches."""
-        folders = dict.fromkeys([*(source.parent for source in self.sources), *self.include_dirs])
+        folders = dict.fromkeys(
+            [*(source.parent for source in self.sources), *self.include_dirs]
+        )
         files = (path for folder in folders for path in sorted(folder.glob("*")))
         return [path for path in files if path.suffix in HEADER_SUFFIXES and path.is_file()]
 
@@ -268,8 +285,10 @@ class Extension:
                 files.append(work / f"{self.name}_{number}{suffix}")
                 files[-1].write_text(text, encoding="utf-8")
         archs = tools.get("architectures", ())
-        what = Sources(files, self.include_dirs, self.defines, flags, archs, self.cuda_cflags)
-        read = compile_library(work, library.name, what)
+        sources = Sources(
+            files, self.include_dirs, self.defines, flags, archs, self.cuda_cflags
+        )
+        read = compile_library(work, library.name, sources)
         unlisted = read - {path.resolve() for path in (*self.sources, *self._headers())}
         if unlisted:
             raise BuildError(
@@ -277,25 +296,29 @@ class Extension:
                 f"{min(unlisted)}"
             )
         if self.library_path() != library:
-            raise BuildError(f"the sources of {self.name} changed while it was built", "try again")
+            raise BuildError(
+                f"the sources of {self.name} changed while it was built", "try again"
+            )
         cache.install(work / library.name, tools, library)
         cache.say(f"{self.name} built in {time.monotonic() - began:.1f} s")
 
 
-def side_by_side(build: Callable[[Extension], _Result], extensions: Sequence[Extension]) -> list[_Result]:
-    """Return what ``build`` makes of each library, as many at once as there are processors."""
+def side_by_side(
+    build: Callable[[Extension], _Result], extensions: Sequence[Extension]
+) -> list[_Result]:
+    """Call ``build`` for each library, for as many at once as there are processors; return the results."""
     with ThreadPoolExecutor(min(len(extensions), usable_cores())) as pool:
         return list(pool.map(build, extensions))
 
 
 def build_missing(extensions: Iterable[Extension]) -> None:
-    """Build the libraries that loading would have to build; of one that fails, loading says why."""
+    """Build the libraries that loading would have to build; where that fails, loading raises the error."""
 
     def build(extension: Extension) -> None:
         with suppress(BuildError):
             extension.build()
 
-    if missing := [each for each in extensions if each.find() is None]:
+    if missing := [extension for extension in extensions if extension.find() is None]:
         side_by_side(build, missing)
 
 
@@ -304,7 +327,9 @@ def _paths(name: str, value: Any) -> tuple[Path, ...]:
     try:
         return tuple(map(Path, [value] if isinstance(value, (str, os.PathLike)) else value))
     except TypeError as error:
-        raise TypeError(f"expected {name} to be a path or a sequence of paths, got {value!r}") from error
+        raise TypeError(
+            f"expected {name} to be a path or a sequence of paths, got {value!r}"
+        ) from error
 
 
 def _digest_of(values: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
-// What the macros of torch/csrc/stable/library.h call to register operators, by the names of `RENAMED` in
-// compile.py. torch's functions return an error where an operator exists already or a schema is wrong; the
-// macros would throw it while the library is loaded, which ends the process. Here it is remembered, and
-// nothing more is registered.
+// What the macros of torch/csrc/stable/library.h call to register operators, by the names of
+// `RENAMED` in compile.py. torch's functions return an error where an operator exists already
+// or a schema is wrong; the macros would throw it while the library is loaded, which ends the
+// process. Here it is remembered, and nothing more is registered.
 #include <cstdint>
 #include <cstring>
 
@@ -11,7 +11,8 @@ using Function = void (*)(uint64_t*, uint64_t, uint64_t);
 extern "C" {
 int32_t aoti_torch_library_init_def(const char*, const char*, uint32_t, Library**);
 int32_t aoti_torch_library_init_fragment(const char*, const char*, uint32_t, Library**);
-int32_t aoti_torch_library_init_impl(const char*, const char*, const char*, uint32_t, Library**);
+int32_t aoti_torch_library_init_impl(
+    const char*, const char*, const char*, uint32_t, Library**);
 int32_t aoti_torch_library_def(Library*, const char*);
 int32_t torch_library_impl(Library*, const char*, Function, uint64_t);
 }
@@ -20,10 +21,12 @@ namespace {
 
 char refused[1000];  // the first name or schema that torch did not register
 
-// Calls one of torch's functions unless one has failed before. what: the name or schema that it registers.
+// Calls one of torch's functions unless one has failed before. what: the name or schema that it
+// registers.
 template <typename... Parameters, typename... Arguments>
 int32_t guard(const char* what, int32_t (*function)(Parameters...), Arguments... arguments) {
-  if (refused[0] == '\0' && function(arguments...) != 0) std::strncpy(refused, what, sizeof refused - 1);
+  if (refused[0] == '\0' && function(arguments...) != 0)
+    std::strncpy(refused, what, sizeof refused - 1);
   return 0;
 }
 
@@ -36,7 +39,8 @@ int32_t guarded_init_def(const char* name, const char* file, uint32_t line, Libr
   *library = nullptr;
   return guard(name, aoti_torch_library_init_def, name, file, line, library);
 }
-int32_t guarded_init_fragment(const char* name, const char* file, uint32_t line, Library** library) {
+int32_t guarded_init_fragment(
+    const char* name, const char* file, uint32_t line, Library** library) {
   *library = nullptr;
   return guard(name, aoti_torch_library_init_fragment, name, file, line, library);
 }

@@ -1,7 +1,7 @@
 """What a build needs of the machine: a C++ compiler, the installed torch, the processor's name.
 
-torch is imported inside the functions, so that ``python -m kernels doctor`` can report an installation of
-torch that does not import instead of dying with it.
+torch is imported inside the functions, so that ``python -m kernels doctor`` can report an
+installation of torch that does not import instead of dying with it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from typing import NamedTuple
 
 MINIMUM_TORCH = (2, 10)
 
-# torch/csrc/stable/version.h: [major][minor][patch][tag x 5]. With it the stable headers expose what 2.10
-# exports and nothing newer, so that a library compiled against 2.13 loads into 2.10 as well.
+# torch/csrc/stable/version.h: [major][minor][patch][tag x 5]. With it the stable headers expose
+# what 2.10 exports and nothing newer, so that a library compiled against 2.13 loads into 2.10
+# as well.
 TORCH_TARGET_VERSION = f"0x{MINIMUM_TORCH[0]:02x}{MINIMUM_TORCH[1]:02x}000000000000"
 
 _COMPILERS = (["c++"], ["g++"], ["clang++"], [sys.executable, "-m", "ziglang", "c++"])
 _COMPILER_WRAPPERS = ("ccache", "sccache", "distcc")
 
-# x86 names family and model and lists flags; ARM lists features and parts, which differ among cores.
+# x86 names family and model and lists flags; ARM lists features and parts, which differ among
+# cores.
 _PROCESSOR_FACTS = re.compile(
     r"(vendor_id|cpu family|model|flags|Features|CPU (implementer|architecture|part))\s*:"
 )
@@ -52,7 +54,9 @@ class Compiler(NamedTuple):
     @property
     def program(self) -> str:
         """The compiler itself, without a caching wrapper before it: what ``nvcc -ccbin`` wants."""
-        return next((word for word in self.command if Path(word).name not in _COMPILER_WRAPPERS), "c++")
+        return next(
+            (word for word in self.command if Path(word).name not in _COMPILER_WRAPPERS), "c++"
+        )
 
 
 class Torch(NamedTuple):
@@ -70,7 +74,9 @@ def find_torch() -> Torch:
     version = str(torch.__version__)
     if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < MINIMUM_TORCH:
         minimum = ".".join(map(str, MINIMUM_TORCH))
-        raise BuildError(f"expected torch >= {minimum}, got {version}", "run pip install -U torch")
+        raise BuildError(
+            f"expected torch >= {minimum}, got {version}", "run pip install -U torch"
+        )
     return Torch(version, Path(torch.__file__).parent, torch.version.cuda)
 
 
@@ -89,7 +95,8 @@ def find_compiler() -> Compiler:
             return Compiler((os.path.abspath(path), *rest), version.partition("\n")[0])
     if chosen:
         raise CompilerMissingError(
-            f"expected $CXX to name a working C++ compiler, got {chosen!r}", "unset it or correct it"
+            f"expected $CXX to name a working C++ compiler, got {chosen!r}",
+            "unset it or correct it",
         )
     raise CompilerMissingError(
         "no C++ compiler found (looked for $CXX, c++, g++, clang++ and the package ziglang)",

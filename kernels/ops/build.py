@@ -17,14 +17,19 @@ from kernels.ops.report import OK, Outcome, Report, ask
 from kernels.ops.schemas import FAMILIES
 
 
-def run(names: Sequence[str], device: str | None, archs: Sequence[str], *, portable: bool) -> Report:
-    """Build the libraries that are wanted, as many at once as there are processors.
+def run(
+    names: Sequence[str], device: str | None, archs: Sequence[str], *, portable: bool
+) -> Report:
+    """Build the libraries that the arguments name, as many at once as there are processors.
 
-    Where nobody asks for CUDA and there is no GPU to compile for, its libraries may be absent.
+    Where nobody asks for CUDA and there is no GPU to compile for, the libraries for CUDA may be
+    absent.
     """
     needs_cuda = bool(device or archs or os.environ.get(ARCHITECTURES) or capabilities())
     build = partial(_build, needs_cuda=needs_cuda)
-    return Report(side_by_side(build, wanted(names, device, tuple(archs), portable=portable)))
+    return Report(
+        side_by_side(build, choose_libraries(names, device, tuple(archs), portable=portable))
+    )
 
 
 def _build(library: Extension, *, needs_cuda: bool) -> Outcome:
@@ -37,18 +42,25 @@ def _build(library: Extension, *, needs_cuda: bool) -> Outcome:
 
     needed = needs_cuda or not library.cuda
     outcome = ask(library.name, build, needed=needed, excused=(BuildError,))
-    return replace(outcome, result="cached" if cached else "built") if outcome.result == OK else outcome
+    if outcome.result != OK:
+        return outcome
+    return replace(outcome, result="cached" if cached else "built")
 
 
-def wanted(
+def choose_libraries(
     names: Sequence[str], device: str | None, archs: tuple[str, ...], *, portable: bool
 ) -> list[Extension]:
-    """Return libraries; without names of all operators, without a device for all that torch was built for."""
+    """Return the libraries to build: by default all, for every device that torch was built for."""
     folders = choose(names, sorted(FAMILIES))
     gencode_flags(archs)
     both = device == "all" or (device is None and find_torch().cuda is not None)
     devices = ("cpu", "cuda") if both else (device or "cpu",)
-    found = [extension(name, each) for name in folders for each in devices]
-    return [
-        replace(each, native=each.native and not portable, archs=archs if each.cuda else ()) for each in found
-    ]
+    libraries = []
+    for name in folders:
+        for device_type in devices:
+            library = extension(name, device_type)
+            native = library.native and not portable
+            libraries.append(
+                replace(library, native=native, archs=archs if library.cuda else ())
+            )
+    return libraries

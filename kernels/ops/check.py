@@ -1,7 +1,6 @@
-"""Walk operators through the workflow in which they are written, and compare every stage with the first.
+"""Compare each operator with its reference in every form that it has: ``python -m kernels check``.
 
-This is ``python -m kernels check``. What to compare stands in `cases.py`; docs/writing_a_kernel.md walks the
-same way by hand.
+`cases.py` says what is compared; docs/writing_a_kernel.md takes the same steps by hand.
 """
 
 from __future__ import annotations
@@ -25,16 +24,18 @@ _SEED = 1
 
 
 def run(names: Sequence[str] = (), device: str = "cpu") -> Report:
-    """Walk operators or all those of folders; only for ``"cuda"`` does a step need Numba and a GPU."""
+    """Check operators, or all operators of folders; only ``"cuda"`` makes Numba and a GPU necessary."""
     chosen = choose(names, sorted(CASES))
-    return Report([outcome for name in chosen for outcome in walk(name, CASES[name], device)])
+    return Report(
+        [outcome for name in chosen for outcome in check_operator(name, CASES[name], device)]
+    )
 
 
-def walk(name: str, case: Case, device: str) -> list[Outcome]:
+def check_operator(name: str, case: Case, device: str) -> list[Outcome]:
     """Take one operator through all steps.
 
-    The module of its prototype has ``NAME_forward(*inputs)`` and ``NAME_backward(*gradients, *inputs)``,
-    Numba kernels that take and return NumPy arrays.
+    The module of its prototype has ``NAME_forward(*inputs)`` and ``NAME_backward(*gradients,
+    *inputs)``, Numba kernels that take and return NumPy arrays.
     """
     outcomes: list[Outcome] = []
 
@@ -43,49 +44,60 @@ def walk(name: str, case: Case, device: str) -> list[Outcome]:
         return outcomes[-1].result == OK
 
     if case.gradients:
-        step("gradcheck, reference", partial(_gradcheck, case, case.reference, ["cpu"]))
+        step("gradcheck, reference", partial(_check_gradient, case, case.reference, ["cpu"]))
     if case.prototype:
-        step("Numba kernel", partial(_numba, case, name), needed=False)
-    step("C++ kernel", partial(_operator, case, "cpu"))
-    on_gpu = step("CUDA kernel", partial(_operator, case, "cuda"), needed=False)
+        step("Numba kernel", partial(_check_numba, case, name), needed=False)
+    step("C++ kernel", partial(_check_results, case, "cpu"))
+    on_gpu = step("CUDA kernel", partial(_check_results, case, "cuda"), needed=False)
     if case.gradients:
         devices = ["cpu", "cuda"] if on_gpu else ["cpu"]
-        step("gradcheck, operator", partial(_gradcheck, case, case.operator, devices))
+        step("gradcheck, operator", partial(_check_gradient, case, case.operator, devices))
     return outcomes
 
 
-def _gradcheck(case: Case, function: Callable[..., Any], devices: Sequence[str]) -> str:
+def _check_gradient(case: Case, function: Callable[..., Any], devices: Sequence[str]) -> str:
     """Compare the derivative with finite differences, in float64."""
     for device in devices:
-        inputs = _inputs(case, case.small, torch.float64, device)
+        inputs = _make_inputs(case, case.small, torch.float64, device)
         # Its own tolerances would let an error of a thousandth pass.
-        torch.autograd.gradcheck(partial(function, **case.arguments), inputs, atol=1e-6, rtol=1e-5)
+        torch.autograd.gradcheck(
+            partial(function, **case.arguments), inputs, atol=1e-6, rtol=1e-5
+        )
     return ", ".join(devices)
 
 
-def _operator(case: Case, device: str) -> tuple[float, str]:
+def _check_results(case: Case, device: str) -> tuple[float, str]:
     if device == "cuda" and not torch.cuda.is_available():
-        raise Unavailable("torch sees no GPU: see what python -m kernels doctor --device cuda says")
-    actual = partial(_evaluate, case.operator, case, case.large, device=device)
+        raise Unavailable(
+            "torch sees no GPU: see what python -m kernels doctor --device cuda says"
+        )
+    evaluate = partial(_evaluate, case.operator, case, case.large, device=device)
     where = torch.cuda.get_device_name() if device == "cuda" else device
-    return _compare(case, case.large, actual), where
+    return _largest_error(case, case.large, evaluate), where
 
 
-def _numba(case: Case, name: str) -> tuple[float, str]:
+def _check_numba(case: Case, name: str) -> tuple[float, str]:
     where = load_numba()
-    found = vars(importlib.import_module(case.prototype))
+    kernels = vars(importlib.import_module(case.prototype))
 
-    def actual(dtype: torch.dtype) -> Tensors:
-        arrays = [tensor.detach().numpy() for tensor in _inputs(case, case.small, dtype, "cpu")]
+    def evaluate(dtype: torch.dtype) -> Tensors:
+        arrays = [
+            tensor.detach().numpy() for tensor in _make_inputs(case, case.small, dtype, "cpu")
+        ]
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Grid size")  # small on purpose
-            results = _tuple(found[f"{name}_forward"](*arrays, **case.arguments))
+            results = _as_tuple(kernels[f"{name}_forward"](*arrays, **case.arguments))
             if case.gradients:
-                weights = [weight.numpy() for weight in _weights(list(map(torch.from_numpy, results)))]
-                results += _tuple(found[f"{name}_backward"](*weights, *arrays, **case.arguments))
+                weights = [
+                    weight.numpy()
+                    for weight in _draw_weights(list(map(torch.from_numpy, results)))
+                ]
+                results += _as_tuple(
+                    kernels[f"{name}_backward"](*weights, *arrays, **case.arguments)
+                )
         return tuple(map(torch.from_numpy, results))
 
-    return _compare(case, case.small, actual), where
+    return _largest_error(case, case.small, evaluate), where
 
 
 def load_numba() -> str:
@@ -105,43 +117,60 @@ def load_numba() -> str:
     return f"{torch.cuda.get_device_name()}, numba {numba.__version__}"
 
 
-def _inputs(case: Case, size: tuple[int, ...], dtype: torch.dtype, device: str) -> Tensors:
-    made = case.inputs(torch.Generator().manual_seed(_SEED), *size)
-    return tuple(tensor.to(device, dtype).requires_grad_(case.gradients) for tensor in made)
+def _make_inputs(case: Case, size: tuple[int, ...], dtype: torch.dtype, device: str) -> Tensors:
+    tensors = case.inputs(torch.Generator().manual_seed(_SEED), *size)
+    return tuple(tensor.to(device, dtype).requires_grad_(case.gradients) for tensor in tensors)
 
 
 def _evaluate(
-    function: Callable[..., Any], case: Case, size: tuple[int, ...], dtype: torch.dtype, device: str
+    function: Callable[..., Any],
+    case: Case,
+    size: tuple[int, ...],
+    dtype: torch.dtype,
+    device: str,
 ) -> Tensors:
     """Return a function's results and the gradients of its inputs, if it has any."""
-    inputs = _inputs(case, size, dtype, device)
-    outputs = _tuple(function(*inputs, **case.arguments))
+    inputs = _make_inputs(case, size, dtype, device)
+    outputs = _as_tuple(function(*inputs, **case.arguments))
     if not case.gradients:
         return outputs
-    weights = [weight.to(device) for weight in _weights(outputs)]
-    return (*(output.detach() for output in outputs), *torch.autograd.grad(outputs, inputs, weights))
+    weights = [weight.to(device) for weight in _draw_weights(outputs)]
+    return (
+        *(output.detach() for output in outputs),
+        *torch.autograd.grad(outputs, inputs, weights),
+    )
 
 
-def _weights(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """Return the gradients that go into the backward pass: no two elements get the same."""
+def _draw_weights(outputs: Sequence[Tensor]) -> list[Tensor]:
+    """Return the gradients that go into the backward pass: random, so that no two elements are equal."""
     generator = torch.Generator().manual_seed(_SEED + 1)
-    return [torch.randn(output.shape, dtype=output.dtype, generator=generator) for output in outputs]
+    return [
+        torch.randn(output.shape, dtype=output.dtype, generator=generator) for output in outputs
+    ]
 
 
-def _tuple(results: Any) -> tuple[Any, ...]:
+def _as_tuple(results: Any) -> tuple[Any, ...]:
     return tuple(results) if isinstance(results, (tuple, list)) else (results,)
 
 
-def _compare(case: Case, size: tuple[int, ...], actual: Callable[[torch.dtype], Tensors]) -> float:
+def _largest_error(
+    case: Case, size: tuple[int, ...], evaluate: Callable[[torch.dtype], Tensors]
+) -> float:
     """Return the largest difference from the reference, over all types; raise where one is too large."""
     largest = 0.0
     for dtype, tolerance in _TOLERANCE.items():
-        expected = [tensor.detach() for tensor in _evaluate(case.reference, case, size, dtype, "cpu")]
-        results = [tensor.detach().cpu() for tensor in actual(dtype)]
+        expected = [
+            tensor.detach() for tensor in _evaluate(case.reference, case, size, dtype, "cpu")
+        ]
+        results = [tensor.detach().cpu() for tensor in evaluate(dtype)]
         torch.testing.assert_close(
-            results, expected, rtol=tolerance, atol=tolerance, msg=lambda text: " ".join(text.split())
+            results,
+            expected,
+            rtol=tolerance,
+            atol=tolerance,
+            msg=lambda text: " ".join(text.split()),
         )
-        for a, e in zip(results, expected, strict=True):
-            error = (a.double() - e.double()).abs() / (1.0 + e.double().abs())
+        for got, want in zip(results, expected, strict=True):
+            error = (got.double() - want.double()).abs() / (1.0 + want.double().abs())
             largest = max([largest, *error.flatten().tolist()])
     return largest

@@ -63,7 +63,9 @@ def _torch() -> str:
     try:
         torch = find_torch()
     except ImportError as error:
-        raise BuildError(f"torch does not import ({error})", "run pip install 'torch>=2.10'") from error
+        raise BuildError(
+            f"torch does not import ({error})", "run pip install 'torch>=2.10'"
+        ) from error
     return f"{torch.version} in {torch.root}"
 
 
@@ -80,7 +82,9 @@ def _packages() -> str:
 
 def _run(program: str, *words: str, cwd: Path) -> Any:
     command = [sys.executable, "-c", program, *words]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, errors="replace", check=False)
+    return subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, errors="replace", check=False
+    )
 
 
 def _compiler() -> str:
@@ -106,13 +110,16 @@ def _gpu() -> str:
     if torch.version.cuda is None:
         raise BuildError(f"torch {torch.__version__} is a CPU build", CUDA_TORCH_REMEDY)
     if not torch.cuda.is_available():
-        raise BuildError("torch sees none", "look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use device cpu")
+        raise BuildError(
+            "torch sees none", "look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use device cpu"
+        )
     names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     return f"{', '.join(names)} (CUDA {torch.version.cuda}), compiled for {' '.join(architectures())}"
 
 
 def _call(device: str) -> str:
-    # In a process of its own: a library that crashes is then a finding, and the caller has loaded nothing.
+    # In a process of its own: a library that crashes is then a finding, and the caller has
+    # loaded nothing.
     done = _run(_CALL, device, cwd=_ROOT)
     if done.returncode != 0:
         raise BuildError(done.stderr.strip() or f"it ended with status {done.returncode}")

@@ -1,5 +1,5 @@
-// What the CUDA side of every operator needs: the device, its stream, 16-byte accesses. A launch has a Gpu, and waits for
-// nothing, so that a CUDA graph can capture it.
+// What the CUDA side of every operator needs: the device, its stream, 16-byte accesses. A
+// launch goes through a Gpu, and waits for nothing, so that a CUDA graph can capture it.
 #pragma once
 
 #include "launcher.cuh"
@@ -12,16 +12,16 @@
 
 namespace cem_tetris {
 
-// The stream that PyTorch's own operators would use now on a device.
+// Returns the stream that PyTorch's own operators would use now on a device.
 inline cudaStream_t current_stream(int32_t device) {
   void* stream = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device, &stream));
   return static_cast<cudaStream_t>(stream);
 }
 
-// The number of streaming multiprocessors; the driver is asked once a device.
+// Returns the number of streaming multiprocessors; the driver is asked once for each device.
 inline int multiprocessors(int device) {
-  constexpr int kDevices = 64;
+  constexpr int kDevices = 64;  // whose numbers are remembered
   static std::atomic<int> known[kDevices] = {};
   int count = device < kDevices ? known[device].load(std::memory_order_relaxed) : 0;
   if (count == 0) {
@@ -32,7 +32,8 @@ inline int multiprocessors(int device) {
 }
 
 // N values that are loaded and stored at once. The address has to be a multiple of its size.
-template <typename T, int N> struct alignas(sizeof(T) * N) Pack {
+template <typename T, int N>
+struct alignas(sizeof(T) * N) Pack {
   T value[N];
 };
 
@@ -45,12 +46,16 @@ struct Gpu : Launcher {
   torch::stable::accelerator::DeviceGuard guard;
 
   explicit Gpu(Device device)
-      : Launcher{device.index, cem_tetris::multiprocessors(device.index), current_stream(device.index)},
+      : Launcher{device.index, cem_tetris::multiprocessors(device.index),
+            current_stream(device.index)},
         guard(device.index) {}
 };
 
-// An operator: `launch` is that of the namespace of its work.
-template <typename Work> void run(const Work& work, Device device) { launch(Gpu(device), work, device); }
+// An operator on CUDA; `launch` is the function in the namespace of its work.
+template <typename Work>
+void run(const Work& work, Device device) {
+  launch(Gpu(device), work, device);
+}
 
 }  // namespace cem_tetris
 #endif

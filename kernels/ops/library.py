@@ -1,9 +1,10 @@
-"""What all operators share: their two libraries, loaded on first use, and what refuses arguments.
+"""What all operators share: their two libraries, loaded on first use, and the errors they raise.
 
-An operator is a folder of this package and some lines of `schemas.py`: ``op.h`` has the host half of both
-sides, ``cpu.h`` and ``launch.cuh`` have the rest; ``op.cpp`` and ``op.cu`` beside this file compile the
-sides, and ``.cu`` files of the folder what takes long, at the same time. They are two libraries, so that the
-CPU side works where there is no nvcc, and CUDA is compiled for only when a CUDA tensor comes.
+An operator is a folder of this package and some lines of `schemas.py`: ``op.h`` has the code
+that CPU and CUDA share, ``cpu.h`` and ``launch.cuh`` have the rest; ``op.cpp`` and ``op.cu``
+beside this file compile them, and ``.cu`` files of the folder compile at the same time what
+takes long. They are two libraries, so that the CPU works where there is no nvcc, and nothing is
+compiled for CUDA before the first CUDA tensor.
 """
 
 from __future__ import annotations
@@ -23,37 +24,42 @@ from torch.utils._python_dispatch import _disable_current_modes
 from kernels.loader import Extension
 
 _HERE = Path(__file__).parent
-# Whose headers an operator includes beside its own.
+# The folders whose headers an operator includes beside its own.
 _INCLUDED = {"cma_update": ("cem_update", "normal"), "discrete": ("cem_update",)}
 _lock = threading.RLock()
 LIBRARIES: dict[str, Library] = {}
 
 
 def extension(name: str, device_type: str) -> Extension:
-    """Return what is compiled of one of the operators for ``"cpu"`` or for ``"cuda"``."""
-    headers = (_HERE, *(_HERE / other for other in (name, *_INCLUDED.get(name, ()))))
+    """Return the library of an operator family for ``"cpu"`` or for ``"cuda"``."""
+    folders = [_HERE, _HERE / name]
+    folders += [_HERE / other for other in _INCLUDED.get(name, ())]
     if device_type == "cuda":
-        sources = (_HERE / "op.cu", *sorted((_HERE / name).glob("*.cu")))
-        return Extension(f"{name}_cuda", sources, headers, reason="operator, CUDA", cuda=True)
-    return Extension(name, (_HERE / "op.cpp",), headers, native=True, reason="operator, CPU")
+        sources = [_HERE / "op.cu", *sorted((_HERE / name).glob("*.cu"))]
+        return Extension(f"{name}_cuda", sources, folders, reason="operator, CUDA", cuda=True)
+    return Extension(name, _HERE / "op.cpp", folders, native=True, reason="operator, CPU")
 
 
-def refused(error: Exception) -> Exception:
-    """Return the TypeError or ValueError that an operator's refusal in C++ is, or any other error itself."""
-    found = re.search("[Ee]xpected .*", str(error)) if type(error) is RuntimeError else None
-    if found is None:
-        return TypeError(f"expected a tensor: {error}") if type(error) is AttributeError else error
-    return (TypeError if " of type " in found[0] else ValueError)(found[0])
+def public_error(error: Exception) -> Exception:
+    """Return the TypeError or ValueError for a check that failed in C++; any other error as it is."""
+    if type(error) is AttributeError:
+        return TypeError(f"expected a tensor: {error}")
+    message = re.search("[Ee]xpected .*", str(error)) if type(error) is RuntimeError else None
+    if message is None:
+        return error
+    if " of type " in message[0]:
+        return TypeError(message[0])
+    return ValueError(message[0])
 
 
 def is_transformed() -> bool:
-    """Return whether forward-mode or ``torch.func`` is at work: only the references have rules for them."""
+    """Return whether a call is under forward-mode AD or ``torch.func``: only the references support them."""
     return forward_ad._current_level >= 0 or _are_transforms_active()
 
 
-def goes_long_way() -> bool:
-    """Return whether a call has to go the long way: Dynamo reads it, or ``is_transformed`` holds."""
-    # Of `is_transformed` the words, not a call: this is asked before each draw.
+def needs_dispatch() -> bool:
+    """Return whether a call must go through PyTorch's dispatcher: Dynamo traces it, or `is_transformed`."""
+    # `is_transformed` is written out, not called, because this is asked before every draw.
     return _is_traced() or forward_ad._current_level >= 0 or _are_transforms_active()
 
 
@@ -66,7 +72,7 @@ class Gradient(NamedTuple):
     """The derivative of an operator, as ``torch.library.register_autograd`` takes it."""
 
     backward: Callable[..., Any]
-    save: Callable[..., None] = lambda ctx, inputs, output: None  # for the backward pass
+    save: Callable[..., None] = lambda ctx, inputs, output: None  # what the backward pass needs
 
 
 class Library:
@@ -79,7 +85,7 @@ class Library:
         ...     return torch.ops.cem_tetris.sigmoid(x)
 
     Attributes:
-        ready: of ``tensor.is_cuda``, those for which the operators are loaded.
+        ready: the values of ``tensor.is_cuda`` for which the operators are loaded.
     """
 
     def __init__(
@@ -92,8 +98,9 @@ class Library:
 
         Args:
             name: The folder.
-            fakes: Of each operator, what returns unset results of the right shape and type.
-            gradients: Of each differentiable operator its derivative.
+            fakes: For each operator, a function that returns unset results of the right shape
+                and type.
+            gradients: The derivatives of the differentiable operators.
         """
         self.name = name
         self.ready: set[bool] = set()
@@ -107,7 +114,7 @@ class Library:
 
         Under torch.compile this happens while the caller is traced.
         """
-        # Asked in this order, for a traced function must not depend on what was loaded before it.
+        # In this order, because a traced function must not depend on what was loaded before it.
         if _is_compiling() or tensor.is_cuda not in self.ready:
             _load(self.name, tensor.is_cuda)
 
@@ -119,13 +126,13 @@ class Library:
                 return getattr(torch.ops.cem_tetris, name).default(*arguments)
             return self.direct[name](*arguments)
         except (AttributeError, RuntimeError) as error:
-            raise refused(error) from None
+            raise public_error(error) from None
 
     def fake(self, name: str, *arguments: Any) -> Any:
         """Return unset results of an operator, whose arguments are checked as the operator checks them.
 
-        The operator in C++ is called with tensors that have no data. A symbolic size counts as the number for
-        which torch.compile traces; where that is not known nothing is checked.
+        The operator in C++ is called with tensors that have no data. A symbolic size stands for
+        the number that torch.compile traces with; where that is not known, nothing is checked.
         """
         _load(self.name, False)
         operator = getattr(torch.ops.cem_tetris, name).default
@@ -135,12 +142,16 @@ class Library:
             except _UnknownSizeError:
                 pass
             except RuntimeError as error:  # a TypeError would be logged by torch.compile
-                raise RuntimeError(str(refused(error))) from None
-        pairs = zip(arguments, operator._schema.arguments, strict=False)
-        (first, _), *others = [pair for pair in pairs if isinstance(pair[0], Tensor)]
-        for tensor, schema in others:
-            if tensor.device != first.device:
-                raise RuntimeError(f"expected all tensors on one device, got {schema.name} on another")
+                raise RuntimeError(str(public_error(error))) from None
+        device = None
+        for argument, schema in zip(arguments, operator._schema.arguments, strict=False):
+            if not isinstance(argument, Tensor):
+                continue
+            device = device or argument.device
+            if argument.device != device:
+                raise RuntimeError(
+                    f"expected all tensors on one device, got {schema.name} on another"
+                )
         return self.fakes[name](*arguments)
 
 
@@ -149,14 +160,14 @@ class _UnknownSizeError(Exception):
 
 
 def _without_data(argument: Any) -> Any:
-    """Return a tensor without data in place of a tensor, and numbers as they are known."""
+    """Return a tensor without data for a tensor, and for a symbol the number that it stands for."""
     if not isinstance(argument, Tensor):
-        return _known(argument)
-    sizes = [_known(size) for size in argument.shape]
+        return _concrete(argument)
+    sizes = [_concrete(size) for size in argument.shape]
     return torch.empty(sizes, dtype=argument.dtype, device="meta")
 
 
-def _known(number: Any) -> Any:
+def _concrete(number: Any) -> Any:
     """Return the number that a symbol of torch.compile stands for while it traces; no guard is added."""
     node = getattr(number, "node", None)
     if node is None:
@@ -170,18 +181,20 @@ _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 
 
 def _load(name: str, cuda: bool) -> None:
+    """Build and load the libraries of a family: that of the CPU, and with ``cuda`` that of CUDA."""
     library = LIBRARIES[name]
     with _lock:
         if False not in library.ready:
             extension(name, "cpu").load()
-            for each in library.fakes:
-                library.direct[each] = getattr(torch.ops.cem_tetris, each).default._op
+            for operator in library.fakes:
+                library.direct[operator] = getattr(torch.ops.cem_tetris, operator).default._op
             library.ready.add(False)
         if cuda and True not in library.ready:
             extension(name, "cuda").load()
             library.ready.add(True)
 
 
-# Dynamo then runs it, where it would trace into it. torch.compiler.assume_constant_result does no more, but
-# imports Dynamo: seconds, also for those who compile nothing.
+# With this mark Dynamo runs it and does not trace into it.
+# torch.compiler.assume_constant_result does the same, but imports Dynamo, which takes seconds,
+# also for those who compile nothing.
 _load._dynamo_marked_constant = True  # type: ignore[attr-defined]

@@ -1,5 +1,6 @@
-// Philox4x32-10, the counter-based generator of Salmon, Moraes, Dror & Shaw, "Parallel random numbers: as
-// easy as 1, 2, 3" (SC 2011). A pure function of (counter, key), for host and device alike.
+// Philox4x32-10, the counter-based generator of Salmon, Moraes, Dror & Shaw, "Parallel random
+// numbers: as easy as 1, 2, 3" (SC 2011). A pure function of (counter, key), for host and
+// device alike.
 #pragma once
 
 #include <cstdint>
@@ -16,24 +17,28 @@ struct Block {
   uint32_t word[4];
 };
 
-// The four words of the block `counter` (two 64-bit halves, low word first) under the 64-bit `key`.
+// Returns the four words of the block `counter` (two 64-bit halves, low word first) under the
+// 64-bit `key`.
 PHILOX_FUNCTION Block block(uint64_t counter_low, uint64_t counter_high, uint64_t key) {
   constexpr uint32_t MULTIPLIER_0 = 0xD2511F53u, MULTIPLIER_1 = 0xCD9E8D57u;
   constexpr uint32_t WEYL_0 = 0x9E3779B9u, WEYL_1 = 0xBB67AE85u;
   constexpr int ROUNDS = 10;
-  uint32_t c0 = static_cast<uint32_t>(counter_low), c1 = static_cast<uint32_t>(counter_low >> 32);
-  uint32_t c2 = static_cast<uint32_t>(counter_high), c3 = static_cast<uint32_t>(counter_high >> 32);
-  uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
+  uint32_t c0 = uint32_t(counter_low);
+  uint32_t c1 = uint32_t(counter_low >> 32);
+  uint32_t c2 = uint32_t(counter_high);
+  uint32_t c3 = uint32_t(counter_high >> 32);
+  uint32_t k0 = uint32_t(key);
+  uint32_t k1 = uint32_t(key >> 32);
 #if defined(__CUDA_ARCH__)
 #pragma unroll
 #endif
   for (int round = 0; round < ROUNDS; ++round) {
-    const uint64_t product_0 = static_cast<uint64_t>(MULTIPLIER_0) * c0;
-    const uint64_t product_1 = static_cast<uint64_t>(MULTIPLIER_1) * c2;
-    c0 = static_cast<uint32_t>(product_1 >> 32) ^ c1 ^ k0;
-    c1 = static_cast<uint32_t>(product_1);
-    c2 = static_cast<uint32_t>(product_0 >> 32) ^ c3 ^ k1;
-    c3 = static_cast<uint32_t>(product_0);
+    uint64_t product_0 = uint64_t(MULTIPLIER_0) * c0;
+    uint64_t product_1 = uint64_t(MULTIPLIER_1) * c2;
+    c0 = uint32_t(product_1 >> 32) ^ c1 ^ k0;
+    c1 = uint32_t(product_1);
+    c2 = uint32_t(product_0 >> 32) ^ c3 ^ k1;
+    c3 = uint32_t(product_0);
     k0 += WEYL_0;
     k1 += WEYL_1;
   }

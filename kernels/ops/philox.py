@@ -1,9 +1,9 @@
 """Philox4x32-10 in plain Python: the reference of ``philox.h``.
 
-A counter-based generator has no state: four random words are a pure function of a 128-bit counter and a
-64-bit key, so any number of any stream can be computed anywhere, in any order. Constants and rounds follow
-Salmon, Moraes, Dror and Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011; the tests hold the
-paper's known answers.
+A counter-based generator has no state: four random words are a pure function of a 128-bit
+counter and a 64-bit key, so any number of any stream can be computed anywhere, in any order.
+Constants and rounds follow Salmon, Moraes, Dror and Shaw, "Parallel Random Numbers: As Easy as
+1, 2, 3", SC 2011; the tests hold the paper's known answers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ def signed64(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-def philox4x32(counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]) -> tuple[Any, Any, Any, Any]:
+def philox4x32(
+    counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]
+) -> tuple[Any, Any, Any, Any]:
     """Return the four random words of a counter under a key; all words are unsigned, of 32 bits.
 
     The words of counter and key are ints, or int64 tensors of shapes that broadcast.
@@ -42,10 +44,13 @@ def philox4x32(counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]) -> tupl
         product_0 = MULTIPLIER_0 * c0
         product_1 = MULTIPLIER_1 * c2
         c0, c1, c2, c3 = (
-            (product_1 >> 32 & WORD) ^ c1 ^ k0,  # a tensor's product has wrapped, and may be negative
+            (product_1 >> 32 & WORD)
+            ^ c1
+            ^ k0,  # a tensor's product has wrapped, and may be negative
             product_1 & WORD,
             (product_0 >> 32 & WORD) ^ c3 ^ k1,
             product_0 & WORD,
         )
-        k0, k1 = (k0 + WEYL_0) & WORD, (k1 + WEYL_1) & WORD
+        k0 = (k0 + WEYL_0) & WORD
+        k1 = (k1 + WEYL_1) & WORD
     return c0, c1, c2, c3

@@ -1,4 +1,4 @@
-"""What a command of ``python -m kernels`` found: outcomes, printed as a table or as JSON."""
+"""The report of a command of ``python -m kernels``: outcomes, printed as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Outcome:
     """The answer to one question."""
 
     name: str  # what was looked at
-    result: str  # "FAILED", or a word for what is well
-    note: str  # what is there, or what is wrong and what to do about it
+    result: str  # "FAILED", or a word for success
+    note: str  # the answer, or what is wrong and what to do about it
     seconds: float  # a build included
     error: float | None = None  # the largest difference, where something was compared
 
@@ -43,9 +43,13 @@ class Report:
         """The report as a table."""
         width = max(len(outcome.name) for outcome in self.outcomes)
         lines = []
-        for each in self.outcomes:
-            error = "" if each.error is None else f"error {each.error:.1e}, "
-            lines.append(f"{each.result:<7}  {each.name:<{width}}  {each.seconds:6.1f} s  {error}{each.note}")
+        for outcome in self.outcomes:
+            note = outcome.note
+            if outcome.error is not None:
+                note = f"error {outcome.error:.1e}, {note}"
+            lines.append(
+                f"{outcome.result:<7}  {outcome.name:<{width}}  {outcome.seconds:6.1f} s  {note}"
+            )
         return "\n".join([*lines, "", "works" if self.works else "does not work"])
 
 
@@ -60,13 +64,21 @@ def ask(
 
     An error is a failure, but for one that is excused where the answer is not needed.
     """
-    began, result, difference = time.perf_counter(), OK, None
+    began = time.perf_counter()
+    result = OK
+    difference = None
     try:
         answer = question()
-        difference, note = (None, answer) if isinstance(answer, str) else answer
-    except Exception as error:  # torch, Numba and kernels can break in any way, and the rest is still of use
+        if isinstance(answer, str):
+            note = answer
+        else:
+            difference, note = answer
+    except (
+        Exception
+    ) as error:  # torch, Numba and kernels can break in any way, and the rest is still of use
         result = ABSENT if isinstance(error, excused) and not needed else FAILED
-        note = str(error) if isinstance(error, (Unavailable, BuildError)) else one_line(error)
+        has_remedy = isinstance(error, (Unavailable, BuildError))
+        note = str(error) if has_remedy else one_line(error)
     return Outcome(name, result, note, round(time.perf_counter() - began, 3), difference)
 
 
@@ -74,4 +86,6 @@ def one_line(problem: Exception) -> str:
     """Return an error's type, the first line of its text, and where it was raised."""
     text = next((line for line in str(problem).splitlines() if line.strip()), "")
     place = traceback.extract_tb(problem.__traceback__)[-1]
-    return f"{type(problem).__name__}: {text} ({Path(place.filename).name}, line {place.lineno})"
+    return (
+        f"{type(problem).__name__}: {text} ({Path(place.filename).name}, line {place.lineno})"
+    )

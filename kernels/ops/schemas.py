@@ -65,8 +65,8 @@ FAMILIES = {
             f"sample_normal{_SAMPLE}",
             f"sample_normal_no_grad{_SAMPLE}",
             # What a plain call needs, of seeds below 2^63, and what an optimiser needs, of rows
-            # (..., R, d) as (..., N, d). An argument of a schema costs the host some 60 ns, passed
-            # or not, and a view for one a microsecond.
+            # (..., R, d) as (..., N, d). An argument of a schema costs the host some 60 ns,
+            # passed or not, and a view for one a microsecond.
             "sample_normal_seeded(Tensor mean, Tensor std, SymInt num_samples, SymInt seed, "
             "SymInt generation=0, bool dim_first=True, bool shared_noise=False) -> Tensor",
             "sample_normal_rows(Tensor rows, SymInt num_samples, Tensor seed, Tensor generation, "
@@ -108,7 +108,9 @@ FAMILIES = {
 }
 
 _LIBRARY = torch.library.Library("cem_tetris", "FRAGMENT")
-_AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU).add(torch._C.DispatchKey.AutocastCUDA)
+_AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU).add(
+    torch._C.DispatchKey.AutocastCUDA
+)
 
 
 def _home(family: str) -> Any:
@@ -147,14 +149,17 @@ def _promote(operator: Any, *arguments: Any) -> Any:
 def vmap_in_a_loop(operator: Any, info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> Any:
     """Call an operator for one slice after the other; a generation that all share stays one number."""
     pairs = list(zip(arguments, in_dims, strict=True))
-    has_numbers = any(isinstance(dim, int) and x.dim() == 1 for x, dim in pairs)  # that are not shared
+    has_numbers = any(
+        isinstance(dim, int) and x.dim() == 1 for x, dim in pairs
+    )  # that are not shared
 
     def stack(*slices: Tensor) -> tuple[Tensor, int | None]:
         is_shared = slices[0].dim() == 0 and not has_numbers
         return (slices[0], None) if is_shared else (torch.stack(slices), 0)
 
     calls = (
-        [x.select(dim, i) if isinstance(dim, int) else x for x, dim in pairs] for i in range(info.batch_size)
+        [x.select(dim, i) if isinstance(dim, int) else x for x, dim in pairs]
+        for i in range(info.batch_size)
     )
     results = [operator(*call) for call in calls]
     if isinstance(results[0], Tensor):
@@ -179,7 +184,9 @@ def _register(family: str, schema: str) -> None:
         torch.library.register_autograd(
             qualified,
             lambda ctx, *gradients: _home(family).gradients[name].backward(ctx, *gradients),
-            setup_context=lambda ctx, inputs, output: _home(family).gradients[name].save(ctx, inputs, output),
+            setup_context=lambda ctx, inputs, output: (
+                _home(family).gradients[name].save(ctx, inputs, output)
+            ),
             lib=_LIBRARY,
         )
     elif not FAMILIES[family].differentiable:

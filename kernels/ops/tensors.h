@@ -1,4 +1,4 @@
-// What the host half of every operator does with tensors, through torch's stable C interface.
+// What every operator's code on the host does with tensors, through torch's stable C interface.
 #pragma once
 
 #include <torch/csrc/stable/c/shim.h>
@@ -21,9 +21,10 @@
 #include <string>
 #include <type_traits>
 
-#include "portable.h"
+#include "host_device.h"
 
-// Which of an operator's two libraries is compiled: an op.h says `_IMPL(cem_tetris, CEM_TETRIS_DEVICE, m)`.
+// Which of an operator's two libraries is compiled: an op.h says `_IMPL(cem_tetris,
+// CEM_TETRIS_DEVICE, m)`.
 #ifdef __CUDACC__
 #define CEM_TETRIS_DEVICE CUDA
 #else
@@ -35,21 +36,26 @@ namespace cem_tetris {
 using torch::headeronly::BFloat16;
 using torch::headeronly::Half;
 using torch::headeronly::ScalarType;
+using torch::headeronly::toString;
+using torch::stable::parallel_for;
 using torch::stable::Tensor;
 using Sizes = torch::headeronly::IntHeaderOnlyArrayRef;
 
-constexpr int kMaxDimensions = 64;  // of a tensor, by torch
+constexpr int kMaxDimensions = 64;  // torch has no tensors of more
 
-// The type that numbers are computed in: float for the 16-bit floats (float has more than twice their bits,
-// so that a sum or product rounded twice is what one rounding gives), and for the small integers, whose
-// arithmetic wraps, an unsigned one that C++ does not promote to a signed one.
-template <typename T> using compute_t =
+// The type that numbers are computed in: float for the 16-bit floats (float has more than twice
+// their bits, so that a sum or product rounded twice is what one rounding gives), and for the
+// small integers, whose arithmetic wraps, an unsigned one that C++ does not promote to a signed
+// one.
+template <typename T>
+using compute_t =
     std::conditional_t<std::is_integral_v<T>, std::conditional_t<sizeof(T) < 4, uint32_t, T>,
         std::conditional_t<std::is_same_v<T, double>, double, float>>;
 
 // Calls f(T{}) with the element type of a tensor.
-template <typename F> void visit_floating(
-    const char* name, ScalarType type, const F& f, const char* types = "Float, Double, Half or BFloat16") {
+template <typename F>
+void visit_floating(const char* name, ScalarType type, const F& f,
+    const char* types = "Float, Double, Half or BFloat16") {
   switch (type) {
     case ScalarType::Double: return f(double{});
     case ScalarType::Float: return f(float{});
@@ -57,15 +63,15 @@ template <typename F> void visit_floating(
     case ScalarType::BFloat16: return f(BFloat16{});
     default:
       STD_TORCH_CHECK(
-          false, name, ": expected tensors of type ", types, ", got ", torch::headeronly::toString(type));
+          false, name, ": expected tensors of type ", types, ", got ", toString(type));
   }
 }
 
-// The type of a tensor, which has to be float32 or float64.
+// Returns the type of a tensor, which has to be float32 or float64.
 inline ScalarType real_type(const Tensor& tensor, const char* name) {
-  const ScalarType type = tensor.scalar_type();
+  ScalarType type = tensor.scalar_type();
   STD_TORCH_CHECK(type == ScalarType::Float || type == ScalarType::Double, "expected ", name,
-      " of type Float or Double, got ", torch::headeronly::toString(type));
+      " of type Float or Double, got ", toString(type));
   return type;
 }
 
@@ -77,17 +83,23 @@ struct Device {
     TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(tensor.get(), &type));
   }
   // Whether tensors have no data: then the arguments are checked, and nothing is computed.
-  bool is_meta() const { return type == static_cast<int32_t>(torch::headeronly::DeviceType::Meta); }
-  bool operator==(const Device& other) const { return type == other.type && index == other.index; }
+  bool is_meta() const { return type == int32_t(torch::headeronly::DeviceType::Meta); }
+  bool operator==(const Device& other) const {
+    return type == other.type && index == other.index;
+  }
 };
 
-// An unset contiguous tensor: the first `leading` of `sizes`, then `more`. torch::stable::empty does the same
-// through the dispatcher, which takes as long as a small kernel.
-inline Tensor empty(
-    Device device, ScalarType type, Sizes sizes, size_t leading, std::initializer_list<int64_t> more = {}) {
-  const int64_t count = static_cast<int64_t>(leading + more.size());
-  STD_TORCH_CHECK(count <= kMaxDimensions, "expected at most ", kMaxDimensions, " dimensions, got ", count);
-  int64_t size[kMaxDimensions], stride[kMaxDimensions], step = 1;
+// Returns an unset contiguous tensor; its sizes are the first `leading` of `sizes`, then
+// `more`. torch::stable::empty does the same through the dispatcher, which takes as long as a
+// small kernel.
+inline Tensor empty(Device device, ScalarType type, Sizes sizes, size_t leading,
+    std::initializer_list<int64_t> more = {}) {
+  int64_t count = int64_t(leading + more.size());
+  STD_TORCH_CHECK(
+      count <= kMaxDimensions, "expected at most ", kMaxDimensions, " dimensions, got ", count);
+  int64_t size[kMaxDimensions];
+  int64_t stride[kMaxDimensions];
+  int64_t step = 1;
   std::copy(more.begin(), more.end(), std::copy_n(sizes.begin(), leading, size));
   for (int64_t i = count; i-- > 0;) {
     stride[i] = step;
@@ -95,7 +107,7 @@ inline Tensor empty(
   }
   AtenTensorHandle result = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(
-      count, size, stride, static_cast<int32_t>(type), device.type, device.index, &result));
+      count, size, stride, int32_t(type), device.type, device.index, &result));
   return Tensor(result);
 }
 
@@ -103,88 +115,98 @@ inline Tensor empty(Device device, ScalarType type, std::initializer_list<int64_
   return empty(device, type, {}, 0, sizes);
 }
 
-// On the device and of the type of a tensor.
+// The same on the device and of the type of a tensor.
 inline Tensor empty(const Tensor& like, std::initializer_list<int64_t> sizes) {
   return empty(Device(like), like.scalar_type(), sizes);
 }
 
+// Returns an unset contiguous tensor of the same size, type and device.
 inline Tensor empty_as(const Tensor& like) {
   return empty(Device(like), like.scalar_type(), like.sizes(), like.sizes().size());
 }
 
-// `torch::stable::contiguous` is a call that costs a microsecond.
+// Returns a tensor contiguous. A call of `torch::stable::contiguous` costs a microsecond.
 inline Tensor dense(const Tensor& tensor) {
   return tensor.is_contiguous() ? tensor : torch::stable::contiguous(tensor);
 }
 
-template <typename T> const T* const_data(const Tensor& tensor) {
+template <typename T>
+const T* const_data(const Tensor& tensor) {
   return static_cast<const T*>(tensor.const_data_ptr());
 }
 
-// Null where there is none.
-template <typename T> const T* const_data(const std::optional<Tensor>& tensor) {
+// Returns null where there is no tensor.
+template <typename T>
+const T* const_data(const std::optional<Tensor>& tensor) {
   return tensor.has_value() ? const_data<T>(*tensor) : nullptr;
 }
 
-template <typename T> T* mutable_data(const Tensor& tensor) {
+template <typename T>
+T* mutable_data(const Tensor& tensor) {
   return static_cast<T*>(tensor.mutable_data_ptr());
 }
 
-// Sizes as Python writes a tuple, but for that of one number: "(2, 3)".
+// Returns sizes as Python writes a tuple, but "(2)" for one number.
 inline std::string text_of(Sizes sizes, Sizes more = {}) {
   std::string text = "(";
-  for (const Sizes each : {sizes, more}) {
-    for (const int64_t size : each) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
+  for (const Sizes part : {sizes, more}) {
+    for (const int64_t size : part)
+      text += (text.size() > 1 ? ", " : "") + std::to_string(size);
   }
   return text + ")";
 }
 
-// The problems of a call: a device, and the leading dimensions of nearly all of its tensors.
+// The problems of a call: a device, and the batch dimensions, which come first in nearly all of
+// its tensors.
 struct Problems {
   Device device;
   Sizes sizes;
 
-  // All dimensions of a tensor but the last `more`; shape: what it should have.
+  // The batch dimensions are those of a tensor but for the last `more`; shape: what it should
+  // have.
   Problems(const Tensor& tensor, size_t more, const char* shape)
       : device(tensor), sizes(tensor.sizes().data(), tensor.sizes().size() - more) {
-    STD_TORCH_CHECK(tensor.sizes().size() >= more, "expected ", shape, ", got ", text_of(tensor.sizes()));
+    STD_TORCH_CHECK(
+        tensor.sizes().size() >= more, "expected ", shape, ", got ", text_of(tensor.sizes()));
   }
   Problems(Device device, Sizes sizes) : device(device), sizes(sizes) {}
 
   int64_t count() const {
     return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<int64_t>());
   }
-  // An unset tensor of their leading dimensions, then these.
+  // Returns an unset tensor of the batch dimensions, then `more`.
   Tensor empty(ScalarType type, std::initializer_list<int64_t> more) const {
     return cem_tetris::empty(device, type, sizes, sizes.size(), more);
   }
-  // Checks a tensor of their leading dimensions, then these; or of these alone.
-  void require(const Tensor& tensor, const char* name, ScalarType type, std::initializer_list<int64_t> more,
-      bool leads = true) const {
-    const Sizes found = tensor.sizes(), leading = leads ? sizes : Sizes();
-    STD_TORCH_CHECK(found.size() == leading.size() + more.size() &&
-                        std::equal(leading.begin(), leading.end(), found.begin()) &&
-                        std::equal(more.begin(), more.end(), found.begin() + leading.size()),
-        "expected ", name, " of shape ", text_of(leading, {more.begin(), more.size()}), ", got ",
-        text_of(found));
+  // Checks a tensor of the batch dimensions, then `more`; without has_batch, of `more` alone.
+  void require(const Tensor& tensor, const char* name, ScalarType type,
+      std::initializer_list<int64_t> more, bool has_batch = true) const {
+    const Sizes got = tensor.sizes();
+    const Sizes leading = has_batch ? sizes : Sizes();
+    bool has_shape = got.size() == leading.size() + more.size() &&
+                     std::equal(leading.begin(), leading.end(), got.begin()) &&
+                     std::equal(more.begin(), more.end(), got.begin() + leading.size());
+    STD_TORCH_CHECK(has_shape, "expected ", name, " of shape ",
+        text_of(leading, {more.begin(), more.size()}), ", got ", text_of(got));
     STD_TORCH_CHECK(tensor.scalar_type() == type, "expected ", name, " of type ",
-        torch::headeronly::toString(type), ", got ", torch::headeronly::toString(tensor.scalar_type()));
-    STD_TORCH_CHECK(
-        Device(tensor) == device, "expected all tensors on one device, got ", name, " on another");
+        toString(type), ", got ", toString(tensor.scalar_type()));
+    STD_TORCH_CHECK(Device(tensor) == device, "expected all tensors on one device, got ", name,
+        " on another");
   }
-  // The same; returns it contiguous.
-  Tensor check(const Tensor& tensor, const char* name, ScalarType type, std::initializer_list<int64_t> more,
-      bool leads = true) const {
-    require(tensor, name, type, more, leads);
+  // Checks a tensor in this way, and returns it contiguous.
+  Tensor check(const Tensor& tensor, const char* name, ScalarType type,
+      std::initializer_list<int64_t> more, bool has_batch = true) const {
+    require(tensor, name, type, more, has_batch);
     return dense(tensor);
   }
-  // The same of numbers a dimension, for each problem or for all, where there are any. Returns the numbers
-  // from one problem's to the next one's.
-  int64_t check_row(std::optional<Tensor>& row, const char* name, ScalarType type, int64_t dimensions) const {
+  // Checks an optional row of one number for each dimension, for each problem or for all. Makes
+  // it contiguous, and returns the stride from one problem's row to the next one's, or 0.
+  int64_t check_row(
+      std::optional<Tensor>& row, const char* name, ScalarType type, int64_t dimensions) const {
     if (!row.has_value()) return 0;
-    const bool leads = row->dim() > 1;
-    row = check(*row, name, type, {dimensions}, leads);
-    return leads ? dimensions : 0;
+    bool has_batch = row->dim() > 1;
+    row = check(*row, name, type, {dimensions}, has_batch);
+    return has_batch ? dimensions : 0;
   }
 };
 

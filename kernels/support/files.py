@@ -18,8 +18,9 @@ _DESCRIPTORS = ("/dev/fd/", "/dev/std", "/proc/")
 def check_own(path: str | os.PathLike[str]) -> None:
     """Make sure that a path is a regular file or a folder by itself, or nothing, and so leads nowhere else.
 
-    What lies in the folder of a run is checked before it is opened: a stranger may have put a link to another
-    file there, or a pipe, which would be waited for. A path that the user names needs no check.
+    What lies in the folder of a run is checked before it is opened: a stranger may have put a
+    link to another file there, or a pipe, which would be waited for. A path that the user names
+    needs no check.
 
     Raises:
         OSError: If it is a link, a pipe or a device.
@@ -63,11 +64,13 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
     """Replace the content of a file: after a kill or a power cut the file is the old one or the new one.
 
-    A symbolic link stays, and the file that it names is replaced; its mode stays. What is no regular file (a
-    device, a pipe) and what is open already, as ``/dev/stdout``, is written to at its end.
+    A symbolic link stays, and the file that it names is replaced; its mode stays. What is no
+    regular file (a device, a pipe) and what is open already, as ``/dev/stdout``, is written to
+    at its end.
 
     Raises:
-        OSError: If it cannot be written, with the path that was given; a file that was there is untouched.
+        OSError: If it cannot be written, with the path that was given; a file that was there is
+            untouched.
     """
     with named_errors(path):
         if _is_special(path):
@@ -86,7 +89,9 @@ def check_writable(path: Path) -> None:
     if not special and not target.is_dir():
         raise FileNotFoundError(None, "expected a folder to write to, found none", str(target))
     if not os.access(target, os.W_OK):
-        raise PermissionError(None, "expected a file or a folder to write to, it is read-only", str(target))
+        raise PermissionError(
+            None, "expected a file or a folder to write to, it is read-only", str(target)
+        )
 
 
 def flock(descriptor: int, operation: int) -> bool:
@@ -116,8 +121,9 @@ def discard_stdout() -> None:
 
 
 def _is_special(path: str | os.PathLike[str]) -> bool:
-    there = os.path.exists(path)
-    return there and (not os.path.isfile(path) or os.path.abspath(path).startswith(_DESCRIPTORS))
+    if not os.path.exists(path):
+        return False
+    return not os.path.isfile(path) or os.path.abspath(path).startswith(_DESCRIPTORS)
 
 
 def _replace(target: Path, content: bytes) -> None:

@@ -21,8 +21,8 @@ _LINE = "interrupted\n"
 def one_line_interrupts() -> Iterator[None]:
     """Turn Ctrl-C into one line on stderr and exit status 130.
 
-    In the middle of an import the process ends at once: a KeyboardInterrupt inside the extension modules of
-    NumPy and torch aborts, or becomes an ImportError.
+    In the middle of an import the process ends at once: a KeyboardInterrupt inside the
+    extension modules of NumPy and torch aborts, or becomes an ImportError.
 
     Raises:
         SystemExit: After Ctrl-C elsewhere.
@@ -38,7 +38,7 @@ def one_line_interrupts() -> Iterator[None]:
 
 @contextmanager
 def handler_of_interrupts(handler: Any) -> Iterator[None]:
-    """Let a handler take SIGINT; Python allows that in the main thread alone, others change nothing."""
+    """Let a handler take SIGINT. Python allows that only in the main thread; in others nothing changes."""
     usual = signal.getsignal(signal.SIGINT)
     ours = threading.current_thread() is threading.main_thread() and callable(usual)
     if ours:

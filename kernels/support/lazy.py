@@ -16,7 +16,9 @@ def lazy_names(package: str) -> Callable[[str], Any]:
 
     @cache
     def homes() -> dict[str, str]:
-        blocks = ast.parse(Path(str(sys.modules[package].__file__)).read_text(encoding="utf-8")).body
+        blocks = ast.parse(
+            Path(str(sys.modules[package].__file__)).read_text(encoding="utf-8")
+        ).body
         return {
             alias.name: f"{imported.module}"
             for block in blocks

@@ -1,4 +1,4 @@
-"""Names a person types: the error that lists the known ones and points at the one that was meant."""
+"""Names that a person types: the error that lists the known ones and suggests the one that was meant."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from difflib import get_close_matches
 from pathlib import Path
 
 _FEW = 12
-"""The most names that an error lists before what was given."""
+"""The most names that an error lists before the name that was typed."""
 
 _OTHERWISE = {"gpu": "cuda", "nvidia": "cuda", "c++": "cpu", "cpp": "cpu"}
-"""What people call things for which a name that is spelt alike would be the wrong one."""
+"""Names that people type, for which the name of similar spelling would be the wrong suggestion."""
 
 
 def unknown_name(kind: str, text: str, known: Iterable[str]) -> ValueError:

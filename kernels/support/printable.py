@@ -1,4 +1,4 @@
-"""Text for people: of others, such as a name in a file, made safe for a terminal and a page; and counts."""
+"""Text for people: text of others, such as a name in a file, made safe for terminals and pages; counts."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from __future__ import annotations
 def printable(text: object) -> str:
     r"""Return text on one line without control characters: what Python's ``repr`` escapes is escaped.
 
-    These are newlines, escape sequences, marks that turn the direction of writing, and lone surrogates, which
-    no encoding of a terminal or a file takes.
+    These are newlines, escape sequences, marks that turn the direction of writing, and lone
+    surrogates, which no encoding of a terminal or a file takes.
 
     Examples:
         >>> print(printable("a\x1b[2Jb\nc"))
@@ -16,7 +16,7 @@ def printable(text: object) -> str:
     text = str(text)
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def counted(count: int, noun: str) -> str:

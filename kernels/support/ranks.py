@@ -1,4 +1,4 @@
-"""Ranks: the processes that ``torchrun`` started, on one host or many, which share some work.
+"""Ranks: processes that ``torchrun`` started, on one host or many, and that share some work.
 
 One process alone is rank 0 of 1: all functions then work without a process group.
 """
@@ -39,9 +39,9 @@ class RanksError(ConnectionError):
 def joined() -> Iterator[None]:
     """Join the other ranks; inside the block the work is shared. One process alone has nothing to join.
 
-    A process group that is there already is taken. Otherwise one is made until the process ends: a rank takes
-    the GPU of its number on the host, and its share of the cores. NCCL joins GPUs, gloo all else. Ctrl-C
-    while it is made ends the process at once.
+    A process group that is there already is taken. Otherwise one is made until the process
+    ends: a rank takes the GPU of its number on the host, and its share of the cores. NCCL joins
+    GPUs, gloo all else. Ctrl-C while it is made ends the process at once.
 
     Raises:
         RanksError: If the others cannot be reached.
@@ -49,7 +49,9 @@ def joined() -> Iterator[None]:
     """
     global _joined
     there = dist.is_available() and dist.is_initialized()
-    launched = int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ  # by torchrun
+    launched = (
+        int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
+    )  # by torchrun
     if _joined or not (there or launched):
         yield
         return
@@ -65,9 +67,12 @@ def joined() -> Iterator[None]:
 def _make_group() -> None:
     seconds = float(os.environ.get("CEM_TETRIS_RANK_TIMEOUT", TIMEOUT_S))
     if not 1 <= seconds <= 604_800:
-        raise ValueError(f"expected CEM_TETRIS_RANK_TIMEOUT in seconds, from 1 to 604,800, got {seconds}")
+        raise ValueError(
+            f"expected CEM_TETRIS_RANK_TIMEOUT in seconds, from 1 to 604,800, got {seconds}"
+        )
     timeout = datetime.timedelta(seconds=seconds)
-    local, of_host = (int(os.environ.get(f"LOCAL_{name}", "0")) for name in ("RANK", "WORLD_SIZE"))
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    of_host = int(os.environ.get("LOCAL_WORLD_SIZE", "0"))
     gpus = torch.cuda.device_count()
     if gpus:
         torch.cuda.set_device(local % gpus)
@@ -77,11 +82,13 @@ def _make_group() -> None:
     from torch.distributed import PrefixStore, rendezvous  # type: ignore[attr-defined]
 
     # SIGINT ends the process: Python's handlers do not run while torch waits.
-    with _answers(), handler_of_interrupts(signal.SIG_DFL):
+    with _named_errors(), handler_of_interrupts(signal.SIG_DFL):
         store, own, world = next(rendezvous("env://", timeout=timeout))
         # Keys of this start, not those of ranks that were killed.
         store = PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
-        dist.init_process_group(backends, timeout=timeout, store=store, rank=own, world_size=world)
+        dist.init_process_group(
+            backends, timeout=timeout, store=store, rank=own, world_size=world
+        )
     atexit.register(dist.destroy_process_group)
 
 
@@ -98,9 +105,9 @@ def rank() -> int:
 def share(total: int, of_rank: int | None = None) -> slice:
     """Return which of ``total`` rows a rank has: as many as the others, or one more."""
     number = rank() if of_rank is None else of_rank
-    each, more = divmod(total, count())
-    begin = number * each + min(number, more)
-    return slice(begin, begin + each + (number < more))
+    least, more = divmod(total, count())
+    begin = number * least + min(number, more)
+    return slice(begin, begin + least + (number < more))
 
 
 def gather(rows: Tensor, total: int) -> Tensor:
@@ -113,21 +120,26 @@ def gather(rows: Tensor, total: int) -> Tensor:
         return rows
     most = -(-total // count())
     by_host = rows.is_cuda and "nccl" not in str(dist.get_backend_config())
-    padded = torch.zeros(most, *rows.shape[1:], dtype=rows.dtype, device="cpu" if by_host else rows.device)
+    padded = torch.zeros(
+        most, *rows.shape[1:], dtype=rows.dtype, device="cpu" if by_host else rows.device
+    )
     padded[: len(rows)] = rows
-    found = [torch.empty_like(padded) for _ in range(count())]
-    with _answers():
-        dist.all_gather(found, padded)
+    gathered = [torch.empty_like(padded) for _ in range(count())]
+    with _named_errors():
+        dist.all_gather(gathered, padded)
     shares = (share(total, number) for number in range(count()))
-    cut = [each[: own.stop - own.start] for each, own in zip(found, shares, strict=True)]
-    return torch.cat(cut).to(rows.device)
+    parts = [
+        padded[: part.stop - part.start] for padded, part in zip(gathered, shares, strict=True)
+    ]
+    return torch.cat(parts).to(rows.device)
 
 
 def broadcast(make: Callable[[], _Result]) -> _Result:
     """Return what rank 0 makes, on every rank.
 
     Raises:
-        Exception: What ``make`` raises, on every rank; on all but the first a `RanksError` is the cause.
+        Exception: What ``make`` raises, on every rank; on all but the first a `RanksError` is
+            the cause.
     """
     if not _joined:
         return make()
@@ -137,7 +149,7 @@ def broadcast(make: Callable[[], _Result]) -> _Result:
             values[0] = make()
         except Exception as error:
             values[1] = error
-    with _answers():
+    with _named_errors():
         dist.broadcast_object_list(values, src=0, device=torch.device("cpu"))
     result, failure = values
     if failure is not None:
@@ -151,10 +163,10 @@ def all_reduce_max(numbers: list[int]) -> list[int]:
     """Return the maximum over all ranks of each number."""
     if not _joined:
         return numbers
-    found = torch.tensor(numbers)
-    with _answers():
-        dist.all_reduce(found, dist.ReduceOp.MAX)
-    return [int(number) for number in found]
+    maxima = torch.tensor(numbers)
+    with _named_errors():
+        dist.all_reduce(maxima, dist.ReduceOp.MAX)
+    return [int(number) for number in maxima]
 
 
 class Consensus(Protocol):
@@ -179,7 +191,8 @@ def run_collective(work: Callable[[], _Result], consensus: Consensus | None = No
     done: list[_Result] = []
     with contextlib.suppress(Interrupted):
         done.append(work())
-    left, *agreed = all_reduce_max([not done, *(consensus.own_reason if consensus else (0, 0))])
+    reason = consensus.own_reason if consensus else (0, 0)
+    left, *agreed = all_reduce_max([not done, *reason])
     if consensus:
         consensus.agree(*agreed)
     if left:
@@ -188,9 +201,12 @@ def run_collective(work: Callable[[], _Result], consensus: Consensus | None = No
 
 
 @contextlib.contextmanager
-def _answers() -> Iterator[None]:
+def _named_errors() -> Iterator[None]:
+    """Raise `RanksError` where gloo or NCCL fails."""
     try:
         yield
     except RuntimeError as error:  # of gloo and NCCL, whose texts have many lines
         reason = str(error).strip().splitlines()[0][:300]
-        raise RanksError(f"expected all ranks to answer, but one has gone or hangs: {reason}") from error
+        raise RanksError(
+            f"expected all ranks to answer, but one has gone or hangs: {reason}"
+        ) from error

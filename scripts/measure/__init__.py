@@ -1,4 +1,4 @@
-"""What measures: benchmarks, equality of engines, sanitizers, reproduction. Begin with `table.py`."""
+"""Measurements: benchmarks, equality of engines, sanitizers, studies. Begin with `table.py`."""
 
 from pathlib import Path
 

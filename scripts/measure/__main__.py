@@ -21,7 +21,7 @@ def main() -> int:
     """Run a measurement, or list them all."""
     name, *arguments = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help"):
-        rows = [f"{each.name:24}{' '.join(each.devices)}" for each in table.MEASUREMENTS.values()]
+        rows = [f"{row.name:24}{' '.join(row.devices)}" for row in table.MEASUREMENTS.values()]
         print(__doc__ or "", *rows, "", "NAME --help tells the options of one.", sep="\n")
         return 0
     if name not in table.MEASUREMENTS:

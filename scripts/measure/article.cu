@@ -16,7 +16,8 @@ namespace {
 using torch::stable::Tensor;
 using torch::stable::detail::from;
 
-__global__ void sample_kernel(const float* mean, const float* std, const float* noise, float* out) {
+__global__ void sample_kernel(
+    const float* mean, const float* std, const float* noise, float* out) {
   const int64_t dimension = blockIdx.x, sample = threadIdx.x;
   out[dimension * blockDim.x + sample] = mean[dimension] + std[dimension] * noise[sample];
 }
@@ -24,7 +25,8 @@ __global__ void sample_kernel(const float* mean, const float* std, const float* 
 // torch.randn is an empty tensor and this operator.
 void fill_normal(const Tensor& noise) {
   std::array<StableIValue, 4> stack{from(noise), from(0.0), from(1.0), from(std::nullopt)};
-  TORCH_ERROR_CODE_CHECK(torch_call_dispatcher("aten::normal_", "", stack.data(), TORCH_ABI_VERSION));
+  TORCH_ERROR_CODE_CHECK(
+      torch_call_dispatcher("aten::normal_", "", stack.data(), TORCH_ABI_VERSION));
   torch::stable::detail::to<Tensor>(stack[0]);
 }
 
@@ -35,8 +37,11 @@ Tensor sample(const Tensor& mean, const Tensor& std, int64_t samples) {
   const Tensor out = torch::stable::new_zeros(mean, {mean.size(0), samples});
   const Tensor noise = torch::stable::new_empty(mean, {samples});
   fill_normal(noise);
-  const auto data = [](const Tensor& tensor) { return static_cast<const float*>(tensor.const_data_ptr()); };
-  sample_kernel<<<static_cast<unsigned>(mean.size(0)), static_cast<unsigned>(samples), 0, gpu.stream>>>(
+  const auto data = [](const Tensor& tensor) {
+    return static_cast<const float*>(tensor.const_data_ptr());
+  };
+  sample_kernel<<<static_cast<unsigned>(mean.size(0)), static_cast<unsigned>(samples), 0,
+      gpu.stream>>>(
       data(mean), data(std), data(noise), static_cast<float*>(out.mutable_data_ptr()));
   cem_tetris::check(cudaGetLastError());
   return out;

@@ -3,18 +3,20 @@
 python scripts/measure coco --dims 2 5 --searches cem pycma
 python scripts/measure coco --suite bbob-mixint --dims 5 --jobs 14
 
-"solved" is the share of the 51 targets from f_opt + 100 down to f_opt + 1e-8, equal steps of the logarithm,
-over functions and instances, that candidates reach within the budget, and within a tenth of it. They count
+"solved" is the share of the 51 targets from f_opt + 100 down to f_opt + 1e-8, equal steps of
+the logarithm, over functions and instances, that candidates reach within the budget, and within
+a tenth of it. Candidates count
 
-bbob, bbob-mixint    as they are evaluated
+bbob, bbob-mixint    by their value
 bbob-noisy           by their value without the noise, which searches do not see
-bbob-constrained     where feasible; an objective and its constraints are one evaluation
+bbob-constrained     if they are feasible; an objective and its constraints are one evaluation
 
-Runs begin at 0 with a standard deviation of 2.5; with constraints at the suite's feasible start with 2; with
-integers in the middle of the bounds with a quarter of their range. All have settings of their own, but
-evotorch's 10 candidates per dimension. Optuna's TPE, which takes ever longer, has a tenth of the budget, up
-to 3 dimensions. Peers that are not installed are left out: pip install cma cmaes evotorch optuna scipy. The
-suites are those of coco-experiment (Hansen et al., COCO, Optimization Methods and Software 36, 2021).
+Runs begin at 0 with a standard deviation of 2.5; with constraints at the suite's feasible start
+with 2; with integers in the middle of the bounds with a quarter of their range. Searches have
+their default settings; evotorch, which has none, 10 candidates per dimension. Optuna's TPE,
+which takes ever longer, has a tenth of the budget, up to 3 dimensions. Peers that are not
+installed are left out: pip install cma cmaes evotorch optuna scipy. The suites are those of
+coco-experiment (Hansen et al., COCO, Optimization Methods and Software 36, 2021).
 """
 
 from __future__ import annotations
@@ -43,96 +45,125 @@ from kernels.support.progress import progress
 from measure.provenance import Measured
 from tetris.commands.command_line import one_line_errors
 
-TARGETS = tuple(10 ** (2 - k / 5) for k in range(51))  # above the optimum
+TARGETS = tuple(10 ** (2 - k / 5) for k in range(51))  # Distances from the optimum.
 FUNCTIONS = {"bbob": 24, "bbob-noisy": 30, "bbob-constrained": 54, "bbob-mixint": 24}
-POPULATION, RESTARTS = 10, 50  # per dimension; more than a budget has room for
+POPULATION = 10  # Candidates per dimension.
+RESTARTS = 50  # More than fit into a budget.
 
 
-class Spent(Exception):  # noqa: N818 - not an error: a search has reached the last target or spent its budget
-    """A search ends here."""
+class Spent(Exception):  # noqa: N818 - it is no error
+    """A search has reached the last target or spent its budget."""
 
 
 class Objective:
-    """A function to minimise with a budget: it counts, and remembers how close candidates came."""
+    """A function to minimise with a budget: it counts, and remembers how close candidates came.
 
-    def __init__(self, suite: str, dim: int, function: int, instance: int, looks: Sequence[int]) -> None:
-        """Take a function of a suite by its number, from 1, and when it is looked at; the last is the end."""
-        self._problem = self._truth = problem = _problem(suite, dim, function, instance)
-        self.dim, self.budget, self.made = dim, looks[-1], 0
+    Attributes:
+        best: The distance of the best candidate from the optimum, by the number of evaluations.
+    """
+
+    def __init__(
+        self, suite: str, dim: int, function: int, instance: int, checkpoints: Sequence[int]
+    ) -> None:
+        """Set up a function of a suite by its number, from 1.
+
+        ``checkpoints`` are the numbers of evaluations for `best`; the last one is the budget.
+        """
+        problem = _problem(suite, dim, function, instance)
+        self._problem = problem
+        self._noiseless = problem
+        self.dim = dim
+        self.budget = checkpoints[-1]
+        self.evaluations = 0
         self.integers = range(problem.number_of_integer_variables)
         self.box = np.array([problem.lower_bounds, problem.upper_bounds], dtype=np.float64)
         self.has_constraints = problem.number_of_constraints > 0
         self.start: Any = np.zeros(dim)
         self.std: Any = 2.5
         if self.has_constraints:
-            self.start, self.std = np.array(problem.initial_solution), 2.0
+            self.start = np.array(problem.initial_solution)
+            self.std = 2.0
         elif self.integers:
-            self.start, self.std = self.box.mean(0), np.diff(self.box, axis=0)[0] / 4
+            self.start = self.box.mean(0)
+            self.std = np.diff(self.box, axis=0)[0] / 4
         elif suite == "bbob-noisy":
-            # Three in a row are one function with normal, uniform and Cauchy noise. The last adds a constant,
-            # and noise now and then: a value that comes twice is without, if it is not below the optimum's.
-            self._truth = _problem(suite, dim, function + -function % 3, instance)
+            # Three in a row are one function with normal, uniform and Cauchy noise. Cauchy's
+            # adds a constant always and noise sometimes, so `_value` can see the value without
+            # noise.
+            self._noiseless = _problem(suite, dim, function + -function % 3, instance)
         self._optimum = -math.inf
         self._optimum = self._value(_optimal(problem))
-        self._known: dict[bytes, tuple[float, Any]] = {}
-        self.best = dict.fromkeys(looks, math.inf)
-        """How far from the optimum the best one is after so many evaluations."""
+        self._evaluated: dict[bytes, tuple[float, Any]] = {}
+        self.best = dict.fromkeys(checkpoints, math.inf)
 
     def __call__(self, candidates: Any) -> Any:
-        """Evaluate candidates, shape (N, dim); Spent at the last target and at the end of the budget."""
-        return np.array([self.one(x) for x in np.array(candidates, dtype=np.float64, order="C")])
+        """Evaluate candidates, shape (N, dim); raise Spent at the last target or evaluation."""
+        return np.array(
+            [self.one(x) for x in np.array(candidates, dtype=np.float64, order="C")]
+        )
 
     def one(self, x: Any) -> float:
         """Evaluate one candidate."""
-        return self._evaluated(x)[0]
+        value, _ = self._evaluate(x)
+        return value
 
     def constraints(self, x: Any) -> Any:
-        """Return the constraints of one candidate, which are at most 0 where it is feasible."""
-        return self._evaluated(x)[1]
+        """Return the constraints of one candidate, which are at most 0 if it is feasible."""
+        _, constraints = self._evaluate(x)
+        return constraints
 
-    def _evaluated(self, x: Any) -> tuple[float, Any]:
-        """Return objective and constraints; where there are any, again for nothing."""
-        if (key := x.tobytes()) in self._known:
-            return self._known[key]
-        if self.made == self.budget or self.best[self.budget] <= TARGETS[-1]:
+    def _evaluate(self, x: Any) -> tuple[float, Any]:
+        """Return objective and constraints; with constraints a second call does not count."""
+        key = x.tobytes()
+        if key in self._evaluated:
+            return self._evaluated[key]
+        if self.evaluations == self.budget or self.best[self.budget] <= TARGETS[-1]:
             raise Spent
-        self.made += 1
-        found = value, constraints = float(self._problem(x)), self._problem.constraint(x)
+        self.evaluations += 1
+        value = float(self._problem(x))
+        constraints = self._problem.constraint(x)
         if self.has_constraints:
-            self._known[key] = found
+            self._evaluated[key] = value, constraints
         if not self.has_constraints or (constraints <= 0).all():
-            gap = (value if self._truth is self._problem else self._value(x)) - self._optimum
+            noiseless = value if self._noiseless is self._problem else self._value(x)
+            gap = noiseless - self._optimum
             if gap < -1e-6:
-                raise RuntimeError(f"expected no value below the optimum of {self._problem.id}, got {gap:g}")
-            for until in (each for each in self.best if self.made <= each):
-                self.best[until] = min(self.best[until], max(gap, 0.0))
-        return found
+                raise RuntimeError(
+                    f"expected no value below the optimum of {self._problem.id}, got {gap:g}"
+                )
+            for checkpoint in self.best:
+                if self.evaluations <= checkpoint:
+                    self.best[checkpoint] = min(self.best[checkpoint], max(gap, 0.0))
+        return value, constraints
 
     def _value(self, x: Any) -> float:
-        """Return the value without noise, and for noisy functions a constant more."""
-        seen = set[float]()
-        while (value := float(self._truth(x))) not in seen or value < self._optimum - 1.0:
-            seen.add(value)
+        """Return the value without noise, and for noisy functions a constant more.
+
+        A value that occurs twice has no noise, unless it is below the optimum.
+        """
+        values = set[float]()
+        while (value := float(self._noiseless(x))) not in values or value < self._optimum - 1.0:
+            values.add(value)
         return value
 
 
 def _problem(suite: str, dim: int, function: int, instance: int) -> Any:
     import cocoex
 
-    chosen = f"dimensions:{dim} function_indices:{function}"
-    problem = cocoex.Suite(suite, f"instances:{instance}", chosen).get_problem(0)
+    selection = f"dimensions:{dim} function_indices:{function}"
+    problem = cocoex.Suite(suite, f"instances:{instance}", selection).get_problem(0)
     if (problem.dimension, problem.id_instance) != (dim, instance):
         raise ValueError(f"expected a dimension of {suite}, got {dim}")
     return problem
 
 
 def _optimal(problem: Any) -> Any:
-    """Return the best candidate, which the suite writes to a file of the working folder."""
-    here = os.getcwd()
+    """Return the best candidate, which the suite writes to a file in the working folder."""
+    working_folder = os.getcwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         problem._best_parameter("print")
-        os.chdir(here)
+        os.chdir(working_folder)
         return np.loadtxt(os.path.join(folder, "._bbob_problem_best_parameter.txt"))
 
 
@@ -140,19 +171,26 @@ def _cem(objective: Objective, seed: int) -> None:
     function: Any = objective
     options: dict[str, Any] = {"budget": objective.budget + 1, "seed": seed}
     if objective.has_constraints:
-        function, options["constraints"], options["vectorize"] = objective.one, objective.constraints, "loop"
+        function = objective.one
+        options |= {"constraints": objective.constraints, "vectorize": "loop"}
     if objective.integers:
         options |= {"bounds": objective.box.T, "integers": [*objective.integers]}
     minimize(function, objective.start, objective.std, **options)
 
 
 def _evotorch(objective: Objective, seed: int, *, algorithm: str, **settings: Any) -> None:
-    logging.disable(logging.INFO)  # evotorch sets the level of its loggers itself
+    logging.disable(logging.INFO)  # evotorch sets the levels of its loggers.
     import evotorch.algorithms
 
-    space = {"solution_length": objective.dim, "initial_bounds": (-5.0, 5.0), "dtype": torch.float64}
-    function = lambda x: torch.from_numpy(objective(x.numpy()))  # noqa: E731
-    problem = evotorch.Problem("min", function, vectorized=True, seed=seed, **space)
+    problem = evotorch.Problem(
+        "min",
+        lambda x: torch.from_numpy(objective(x.numpy())),
+        vectorized=True,
+        seed=seed,
+        solution_length=objective.dim,
+        initial_bounds=(-5.0, 5.0),
+        dtype=torch.float64,
+    )
     start = torch.from_numpy(objective.start)
     settings = {"popsize": POPULATION * objective.dim, "stdev_init": objective.std, **settings}
     searcher = getattr(evotorch.algorithms, algorithm)(problem, center_init=start, **settings)
@@ -170,31 +208,49 @@ def _cmaes(objective: Objective, seed: int, *, algorithm: str) -> None:
 
 
 def _cmawm(objective: Objective, seed: int) -> None:
-    """Restart from anywhere, each time with twice the population."""
+    """Restart at random, each time with twice the population."""
     import cmaes
 
-    steps = [1.0 if i in objective.integers else 0.0 for i in range(objective.dim)]
-    options: dict[str, Any] = {"sigma": 1.0, "bounds": objective.box.T, "cov": np.diag(objective.std**2)}
-    options["steps"] = np.array(steps)
-    mean, size = objective.start, 4 + int(3 * math.log(objective.dim))
+    steps = np.isin(range(objective.dim), objective.integers).astype(float)
+    mean = objective.start
+    size = 4 + int(3 * math.log(objective.dim))
     while True:
-        search = cmaes.CMAwM(mean=mean, population_size=size, seed=seed, **options)
+        search = cmaes.CMAwM(
+            mean=mean,
+            population_size=size,
+            seed=seed,
+            sigma=1.0,
+            bounds=objective.box.T,
+            cov=np.diag(objective.std**2),
+            steps=steps,
+        )
         while not search.should_stop():
-            asked = [search.ask() for _ in range(size)]
-            search.tell([(told, objective.one(x)) for x, told in asked])
-        seed, size = seed + 1, 2 * size
+            candidates = [search.ask() for _ in range(size)]
+            search.tell([(raw, objective.one(x)) for x, raw in candidates])
+        seed += 1
+        size *= 2
         mean = np.random.default_rng(seed).uniform(*objective.box)
 
 
 def _pycma(objective: Objective, seed: int, **settings: Any) -> None:
     import cma
 
-    options: dict[str, Any] = {"maxfevals": objective.budget, "seed": seed, "verbose": -9, "verb_log": 0}
+    options: dict[str, Any] = {
+        "maxfevals": objective.budget,
+        "seed": seed,
+        "verbose": -9,
+        "verb_log": 0,
+    }
     std = objective.std
     if objective.integers:
-        edge = 0.4999 * np.isin(range(objective.dim), objective.integers)
-        bounds = [objective.box[0] - edge, objective.box[1] + edge]
-        options |= {"integer_variables": [*objective.integers], "bounds": bounds, "CMA_stds": std}
+        # Numbers up to half a step beyond a bound are rounded to it.
+        margin = 0.4999 * np.isin(range(objective.dim), objective.integers)
+        bounds = [objective.box[0] - margin, objective.box[1] + margin]
+        options |= {
+            "integer_variables": [*objective.integers],
+            "bounds": bounds,
+            "CMA_stds": std,
+        }
         std = 1.0
     cma.fmin2(objective.one, objective.start, std, options, **settings)
 
@@ -212,8 +268,9 @@ def _pycma_constrained(objective: Objective, seed: int) -> None:
     import cma
 
     for restart in itertools.count():
-        both = objective.one, objective.constraints
-        fitness = cma.ConstrainedFitnessAL(*both, archives=False, logging=0)
+        fitness = cma.ConstrainedFitnessAL(
+            objective.one, objective.constraints, archives=False, logging=0
+        )
         options = {"seed": seed + restart, "verbose": -9, "verb_log": 0, "tolstagnation": 0}
         options["popsize"] = (4 + int(3 * math.log(objective.dim))) << restart
         cma.fmin2(fitness, objective.start, objective.std, options, callback=fitness.update)
@@ -234,18 +291,27 @@ def _optuna(objective: Objective, seed: int) -> None:
     study.enqueue_trial({str(i): 0.0 for i in range(objective.dim)})
     while True:
         trial = study.ask()
-        x = [trial.suggest_float(str(i), *bounds) for i, bounds in enumerate(objective.box.T.tolist())]
+        bounds = enumerate(objective.box.T.tolist())
+        x = [trial.suggest_float(str(i), low, high) for i, (low, high) in bounds]
         study.tell(trial, objective.one(np.array(x)))
 
 
 class Search(NamedTuple):
-    """A way to minimise: what tables call it, how it runs with an objective and a seed, what it imports."""
+    """A way to minimise.
+
+    Attributes:
+        label: Its name in tables.
+        run: Minimises an objective with a seed.
+        module: The module that it imports.
+        checkpoints: 2, or 1 with only a tenth of the budget.
+        max_dims: The most dimensions.
+    """
 
     label: str
     run: Callable[[Objective, int], None]
     module: str = "cem"
-    looks: int = 2  # 1: it has a tenth of the budget
-    dims: float = math.inf  # the most
+    checkpoints: int = 2
+    max_dims: float = math.inf
 
 
 _CEM = Search("cem, the default", _cem)
@@ -255,16 +321,22 @@ SEARCHES: Mapping[str, Mapping[str, Search]] = {
     "bbob": {
         "cem": _CEM,
         "evotorch_cem": Search("evotorch CEM, 20 % parents", _PARENTS, "evotorch"),
-        "evotorch_snes": Search("evotorch SNES", partial(_evotorch, algorithm="SNES"), "evotorch"),
+        "evotorch_snes": Search(
+            "evotorch SNES", partial(_evotorch, algorithm="SNES"), "evotorch"
+        ),
         "cmaes_cma": Search("cmaes CMA", partial(_cmaes, algorithm="CMA"), "cmaes"),
         "cmaes_sepcma": Search("cmaes SepCMA", partial(_cmaes, algorithm="SepCMA"), "cmaes"),
         "pycma": Search("pycma", _pycma, "cma"),
         "pycma_bipop": _BIPOP,
-        **{
-            name: Search(f"SciPy {name.replace('_', ' ')}", partial(_scipy, algorithm=name), "scipy")
-            for name in ("dual_annealing", "differential_evolution")
-        },
-        "optuna_tpe": Search("Optuna TPE", _optuna, "optuna", 1, dims=3),
+        "dual_annealing": Search(
+            "SciPy dual annealing", partial(_scipy, algorithm="dual_annealing"), "scipy"
+        ),
+        "differential_evolution": Search(
+            "SciPy differential evolution",
+            partial(_scipy, algorithm="differential_evolution"),
+            "scipy",
+        ),
+        "optuna_tpe": Search("Optuna TPE", _optuna, "optuna", 1, max_dims=3),
     },
     "bbob-noisy": {
         "cem": _CEM,
@@ -281,72 +353,105 @@ SEARCHES: Mapping[str, Mapping[str, Search]] = {
         "cmaes_cmawm": Search("cmaes CMAwM", _cmawm, "cmaes"),
     },
 }
-"""By suite and name."""
+"""The searches of each suite by name."""
 
 
 class Run(NamedTuple):
-    """A search on an instance of a function."""
+    """A search on an instance of a function.
+
+    Attributes:
+        checkpoints: Evaluations per dimension, a tenth of the budget and all of it.
+    """
 
     suite: str
     search: str
-    evaluations: tuple[int, ...]  # per dimension, after which it is looked at
+    checkpoints: tuple[int, ...]
     dim: int
     function: int
     instance: int
 
 
-def gaps_of(one: Run) -> list[float]:
-    """Return how far from the optimum a search is whenever it is looked at."""
-    search = SEARCHES[one.suite][one.search]
-    looks = [one.dim * each for each in one.evaluations[: search.looks]]
-    objective = Objective(one.suite, one.dim, one.function, one.instance, looks)
+def gaps_of(run: Run) -> list[float]:
+    """Return how far from the optimum the best candidate is at each checkpoint."""
+    search = SEARCHES[run.suite][run.search]
+    checkpoints = [
+        run.dim * evaluations for evaluations in run.checkpoints[: search.checkpoints]
+    ]
+    objective = Objective(run.suite, run.dim, run.function, run.instance, checkpoints)
+    seed = 1_000_000 + 10_000 * run.dim + 100 * run.function + run.instance
     with contextlib.suppress(Spent), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        search.run(objective, 1_000_000 + 10_000 * one.dim + 100 * one.function + one.instance)
+        search.run(objective, seed)
     return list(objective.best.values())
 
 
-def summary(gaps: Sequence[Sequence[float]], functions: int, evaluations: Sequence[int]) -> dict[str, Any]:
-    """Return shares of targets over runs, function by function; the standard error is from their spread."""
-    found: dict[str, Any] = {"gaps": gaps}
-    for place, until in enumerate(evaluations[: len(gaps[0])]):
-        solved = np.array([statistics.fmean(each[place] <= x for x in TARGETS) for each in gaps])
-        each = solved.reshape(functions, -1)
-        found[str(until)] = {"solved": float(solved.mean()), "standard_error": None}
-        if each.shape[1] > 1:
-            error = math.sqrt(each.var(1, ddof=1).sum() / each.shape[1]) / functions
-            found[str(until)]["standard_error"] = error
-    return found
+def summary(
+    gaps: Sequence[Sequence[float]], functions: int, checkpoints: Sequence[int]
+) -> dict[str, Any]:
+    """Return the shares of targets over runs, which are in the order of their functions.
+
+    The standard error is from the spread between the instances of a function.
+    """
+    cell: dict[str, Any] = {"gaps": gaps}
+    for index, evaluations in enumerate(checkpoints[: len(gaps[0])]):
+        solved = np.array([statistics.fmean(run[index] <= x for x in TARGETS) for run in gaps])
+        by_function = solved.reshape(functions, -1)
+        instances = by_function.shape[1]
+        error = None
+        if instances > 1:
+            error = math.sqrt(by_function.var(1, ddof=1).sum() / instances) / functions
+        cell[str(evaluations)] = {"solved": float(solved.mean()), "standard_error": error}
+    return cell
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Return the shares of targets of every search in every dimension."""
-    suite, known = arguments.suite, SEARCHES[arguments.suite]
-    evaluations = (max(1, arguments.budget // 10), arguments.budget)
+    suite = arguments.suite
+    searches = SEARCHES[suite]
+    checkpoints = (max(1, arguments.budget // 10), arguments.budget)
     functions = arguments.functions or range(1, 1 + FUNCTIONS[suite])
     instances = [*itertools.chain(*arguments.instances)]
     with one_line_errors():
-        if unknown := next((name for name in arguments.searches or () if name not in known), None):
-            raise unknown_name("search", unknown, known)
-        found = arguments.searches or [name for name in known if find_spec(known[name].module)]
+        for name in arguments.searches or ():
+            if name not in searches:
+                raise unknown_name("search", name, searches)
         for dim in arguments.dims:
             _problem(suite, dim, functions[0], instances[0])
-    cells = [(name, dim) for dim in sorted(arguments.dims) for name in found if dim <= known[name].dims]
-    kinds = [*itertools.product(functions, instances)]
-    runs = [Run(suite, name, evaluations, dim, *kind) for name, dim in cells for kind in kinds]
-    spawn, pool = multiprocessing.get_context("spawn"), None  # threads of a library do not survive a fork
+    installed = [name for name in searches if find_spec(searches[name].module)]
+    names = arguments.searches or installed
+    cells = []
+    for dim in sorted(arguments.dims):
+        cells += [(name, dim) for name in names if dim <= searches[name].max_dims]
+    problems = [*itertools.product(functions, instances)]
+    runs = []
+    for name, dim in cells:
+        runs += [Run(suite, name, checkpoints, dim, *problem) for problem in problems]
+    pool = None
     if arguments.jobs > 1:
+        # Threads of a library do not survive a fork.
+        spawn = multiprocessing.get_context("spawn")
         pool = spawn.Pool(arguments.jobs, torch.set_num_threads, (1,))
     with pool or contextlib.nullcontext():
-        done = (pool.imap if pool else map)(gaps_of, runs[::-1])  # what takes long comes first
-        gaps = list(progress(done, total=len(runs), desc=suite, unit=" runs"))[::-1]
-    details: dict[str, dict[str, Any]] = {name: {"label": known[name].label} for name in found}
+        # The last runs take longest, and so come first.
+        results = (pool.imap if pool else map)(gaps_of, runs[::-1])
+        gaps = list(progress(results, total=len(runs), desc=suite, unit=" runs"))[::-1]
+    details: dict[str, dict[str, Any]] = {
+        name: {"label": searches[name].label} for name in names
+    }
     figures: dict[str, float] = {}
-    for place, (name, dim) in enumerate(cells):
-        own = gaps[place * len(kinds) : (place + 1) * len(kinds)]
-        cell = details[name][f"d{dim}"] = summary(own, len(functions), evaluations)
-        for until in map(str, evaluations[: known[name].looks]):
-            figures[f"{suite}.{name}.d{dim}.{until}.solved"] = cell[until]["solved"]
-    data = {"suite": suite, "functions": [*functions], "instances": instances}
-    data |= {"evaluations_per_dimension": evaluations, "targets": TARGETS}
-    return Measured(figures, {**data, "searches": details})
+    for number, (name, dim) in enumerate(cells):
+        gaps_of_cell = gaps[number * len(problems) : (number + 1) * len(problems)]
+        cell = summary(gaps_of_cell, len(functions), checkpoints)
+        details[name][f"d{dim}"] = cell
+        for evaluations in checkpoints[: searches[name].checkpoints]:
+            figure = f"{suite}.{name}.d{dim}.{evaluations}.solved"
+            figures[figure] = cell[str(evaluations)]["solved"]
+    data = {
+        "suite": suite,
+        "functions": [*functions],
+        "instances": instances,
+        "evaluations_per_dimension": checkpoints,
+        "targets": TARGETS,
+        "searches": details,
+    }
+    return Measured(figures, data)

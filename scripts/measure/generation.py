@@ -1,13 +1,15 @@
-"""Measure a whole generation of the search, ask, objective and tell, on the sphere: ours and peers.
+"""Measure a generation of the search, ask, objective and tell, on the sphere: ours and peers.
 
 python scripts/measure generation --json generation.json
 
-The peers are ten lines of PyTorch, eager, compiled and in a CUDA graph, evotorch and SNES of EvoX. Up to 64
-dimensions ours has a full covariance and paths, too; of small populations on a CPU so have the peers cmaes
-and pycma. Those that are not installed are left out.
+The peers are ten lines of PyTorch, eager, compiled and in a CUDA graph, evotorch and SNES of
+EvoX. Up to 64 dimensions ours is also measured with a full covariance and paths, with small
+populations on a CPU beside the peers cmaes and pycma. Peers that are not installed are left
+out.
 
-Population x dimensions, or problems x population x dimensions. On a GPU the objective is
-``x.square().sum(-1)``, ``graph_compiled``'s compiled; 200 generations by the clock, the last one waited for.
+Shapes are population x dimensions, or problems x population x dimensions. The objective is
+``x.square().sum(-1)``; for ``graph_compiled`` it is compiled. The clock stops when the last of
+200 generations is done.
 """
 
 from __future__ import annotations
@@ -29,18 +31,26 @@ from measure.provenance import Measured
 from measure.timing import Function, Plan, capture, times_of
 
 SHAPES: dict[str, tuple[tuple[int, ...], ...]] = {
-    "cuda": ((128, 20), (1024, 100), (1024, 5000), (16_384, 100), (64, 128, 20), (1024, 128, 20)),
+    "cuda": (
+        (128, 20),
+        (1024, 100),
+        (1024, 5000),
+        (16_384, 100),
+        (64, 128, 20),
+        (1024, 128, 20),
+    ),
     "cpu": ((8, 5), (12, 20), (128, 20), (1000, 10), (1000, 1000)),
 }
-GENERATIONS, REPEATS = 200, 5
-EXTRA = 0.1  # variance, so that no search ends
-ELITES = 10  # one in as many; of smaller populations those of CMA-ES, half of them
-LARGEST_CMA = 64  # dimensions with a full covariance
-IN_A_GRAPH = 20  # generations
-_LONGEST = 50  # generations of a peer's search: one that has converged drifts off to infinity
+GENERATIONS = 200
+REPEATS = 5
+EXTRA = 0.1  # Variance that is added, so that no search ends.
+ELITES = 10  # One in so many candidates is an elite.
+LARGEST_CMA = 64  # The most dimensions with a full covariance.
+IN_A_GRAPH = 20  # Generations.
+_LONGEST = 50  # A peer's search restarts after so many generations, before it diverges.
 
 Run = Callable[[int], object]
-"""Runs a number of generations, and waits for none of them."""
+"""Runs a number of generations, without waiting for them."""
 Shape = tuple[int, ...]
 
 
@@ -49,14 +59,26 @@ def sphere(x: Tensor) -> Tensor:
     return x.square().sum(-1)
 
 
-def search_of(shape: Shape, device: str, backend: str = "auto", cma: bool = False) -> CrossEntropyMethod:
-    """Return a search that never ends, of (..., population, dimensions); without ``cma`` one elite in ten."""
+def search_of(
+    shape: Shape, device: str, backend: str = "auto", cma: bool = False
+) -> CrossEntropyMethod:
+    """Return a search that never ends; the shape is (..., population, dimensions)."""
     *batch, population, dim = shape
-    config = CEMConfig.cma(variance_schedule=f"constant:{EXTRA}")
-    if not cma:
-        config = CEMConfig(num_elites=population // ELITES, variance_schedule=f"constant:{EXTRA}")
-    options: dict[str, Any] = {"maximize": False, "config": config, "device": device, "backend": backend}
-    return CrossEntropyMethod(torch.ones((*batch, dim)), 1.0, population, seed=1, **options)
+    noise = f"constant:{EXTRA}"
+    if cma:
+        config = CEMConfig.cma(variance_schedule=noise)
+    else:
+        config = CEMConfig(num_elites=population // ELITES, variance_schedule=noise)
+    return CrossEntropyMethod(
+        torch.ones((*batch, dim)),
+        1.0,
+        population,
+        seed=1,
+        maximize=False,
+        config=config,
+        device=device,
+        backend=backend,
+    )
 
 
 def ask_and_tell(shape: Shape, device: str, backend: str = "auto", cma: bool = False) -> Run:
@@ -71,14 +93,16 @@ def ask_and_tell(shape: Shape, device: str, backend: str = "auto", cma: bool = F
     return run
 
 
-def _graph(shape: Shape, device: str, count: int, objective: Any = sphere, cma: bool = False) -> Run:
+def _graph(
+    shape: Shape, device: str, count: int, objective: Any = sphere, cma: bool = False
+) -> Run:
     state = search_of(shape, device, cma=cma).state
     graph = GenerationGraph(state, lambda x, _: objective(x), count)
     return lambda generations: graph(state, generations // count)
 
 
 def _step(mean: Tensor, std: Tensor, population: int) -> tuple[Tensor, Tensor]:
-    """The ten lines of PyTorch, for any leading dimensions."""
+    """Return mean and std after a generation: the ten lines of PyTorch."""
     noise = torch.randn((*mean.shape[:-1], population, mean.shape[-1]), device=mean.device)
     candidates = mean.unsqueeze(-2) + std.unsqueeze(-2) * noise
     fitness = sphere(candidates)
@@ -87,50 +111,60 @@ def _step(mean: Tensor, std: Tensor, population: int) -> tuple[Tensor, Tensor]:
     return elites.mean(-2), (elites.var(-2, correction=0) + EXTRA).sqrt()
 
 
-def _ten_lines(shape: Shape, device: str, step: Callable[..., tuple[Tensor, Tensor]] = _step) -> Run:
+def _ten_lines(
+    shape: Shape, device: str, step: Callable[..., tuple[Tensor, Tensor]] = _step
+) -> Run:
     *batch, population, dim = shape
-    held = [torch.ones((*batch, dim), device=device) for _ in range(2)]
+    mean = torch.ones((*batch, dim), device=device)
+    std = torch.ones_like(mean)
 
     def run(count: int) -> None:
+        nonlocal mean, std
         for _ in range(count):
-            held[:] = step(*held, population)
+            mean, std = step(mean, std, population)
 
     return run
 
 
 def _ten_lines_graph(shape: Shape, device: str, count: int) -> Run:
     *batch, population, dim = shape
-    held = [torch.ones((*batch, dim), device=device) for _ in range(2)]
+    first_mean = torch.ones((*batch, dim), device=device)
+    first_std = torch.ones_like(first_mean)
 
-    def generations() -> None:
-        mean, std = held
+    def run_in_place() -> None:
+        mean, std = first_mean, first_std
         for _ in range(count):
             mean, std = _step(mean, std, population)
-        held[0].copy_(mean)
-        held[1].copy_(std)
+        first_mean.copy_(mean)
+        first_std.copy_(std)
 
-    replay = capture(generations, 1)
-    return lambda all_of_them: [replay() for _ in range(all_of_them // count)]
+    replay = capture(run_in_place, 1)
+    return lambda generations: [replay() for _ in range(generations // count)]
 
 
 def _evotorch(shape: Shape, device: str) -> Run:
     from evotorch.algorithms.functional import cem, cem_ask, cem_tell
 
     *batch, population, dim = shape
-    options = {"stdev_init": 1.0, "stdev_min": EXTRA**0.5, "parenthood_ratio": 1 / ELITES}
-    start = torch.ones((*batch, dim), device=device)
-    state = [cem(center_init=start, objective_sense="min", **options)]
+    state = cem(
+        center_init=torch.ones((*batch, dim), device=device),
+        objective_sense="min",
+        stdev_init=1.0,
+        stdev_min=EXTRA**0.5,
+        parenthood_ratio=1 / ELITES,
+    )
 
     def run(count: int) -> None:
+        nonlocal state
         for _ in range(count):
-            x = cem_ask(state[0], popsize=population)
-            state[0] = cem_tell(state[0], x, sphere(x))
+            x = cem_ask(state, popsize=population)
+            state = cem_tell(state, x, sphere(x))
 
     return run
 
 
 def _evox(population: int, dim: int, device: str, compiled: bool = False) -> Run:
-    """Return generations of SNES, the fastest of EvoX's searches with a distribution of its own."""
+    """Return generations of SNES, the fastest of EvoX's searches with a distribution."""
     from evox.algorithms import SNES
     from evox.core import Problem
     from evox.core import compile as evox_compile
@@ -147,8 +181,10 @@ def _evox(population: int, dim: int, device: str, compiled: bool = False) -> Run
     return lambda count: [step() for _ in range(count)]
 
 
-def _peer(start: Callable[[], Any], ask: Callable[[Any], Any], tell: Callable[[Any, Any, Any], None]) -> Run:
-    """Return generations of a search that begins anew before it drifts off; NumPy's arrays."""
+def _peer(
+    start: Callable[[], Any], ask: Callable[[Any], Any], tell: Callable[[Any, Any, Any], None]
+) -> Run:
+    """Return generations of a search on NumPy's arrays, which restarts before it diverges."""
 
     def run(count: int) -> None:
         for generation in range(count):
@@ -178,56 +214,71 @@ def _pycma(population: int, dim: int) -> Run:
 
 
 def methods(shape: Shape, device: str) -> dict[str, Run]:
-    """Return what is timed at one shape, by the name of its figure."""
-    if shape[-2] < 2 * ELITES:
-        peers = {name: make for name, make in (("cmaes", _cmaes), ("cma", _pycma)) if find_spec(name)}
-        found = {"cem_cma": ask_and_tell(shape, device, cma=True)}
-        found |= {f"{name}_full": make(*shape) for name, make in peers.items()}
-        return {f"{name}.generation.eager": run for name, run in found.items()}
-    found = {"cem": ask_and_tell(shape, device), "torch": _ten_lines(shape, device)}
+    """Return the methods for a shape, by the names of their figures."""
+    if shape[-2] < 2 * ELITES:  # A small population, which only a full covariance suits.
+        small = {"cem_cma": ask_and_tell(shape, device, cma=True)}
+        for name, make in (("cmaes", _cmaes), ("cma", _pycma)):
+            if find_spec(name):
+                small[f"{name}_full"] = make(*shape)
+        return {f"{name}.generation.eager": run for name, run in small.items()}
+    eager = {"cem": ask_and_tell(shape, device), "torch": _ten_lines(shape, device)}
     if shape[-1] <= LARGEST_CMA:
-        found["cem_cma"] = ask_and_tell(shape, device, cma=True)
+        eager["cem_cma"] = ask_and_tell(shape, device, cma=True)
     if len(shape) == 2:
-        found["cem_torch"] = ask_and_tell(shape, device, "torch")
+        eager["cem_torch"] = ask_and_tell(shape, device, "torch")
     if find_spec("evotorch"):
-        found["evotorch"] = _evotorch(shape, device)
+        eager["evotorch"] = _evotorch(shape, device)
     if find_spec("evox") and len(shape) == 2:
-        found["evox"] = _evox(shape[0], shape[1], device)
-    runs = {f"{name}.generation.eager": run for name, run in found.items()}
+        eager["evox"] = _evox(shape[0], shape[1], device)
+    runs = {f"{name}.generation.eager": run for name, run in eager.items()}
     if device == "cuda":
         torch.compiler.reset()
         runs |= {
             "cem.generation.graph": _graph(shape, device, IN_A_GRAPH),
             "cem.generation.graph_of_one": _graph(shape, device, 1),
-            "cem.generation.graph_compiled": _graph(shape, device, IN_A_GRAPH, torch.compile(sphere)),
-            "torch.generation.compile": _ten_lines(shape, device, torch.compile(_step, dynamic=False)),
+            "cem.generation.graph_compiled": _graph(
+                shape, device, IN_A_GRAPH, torch.compile(sphere)
+            ),
+            "torch.generation.compile": _ten_lines(
+                shape, device, torch.compile(_step, dynamic=False)
+            ),
             "torch.generation.graph": _ten_lines_graph(shape, device, IN_A_GRAPH),
         }
-        if "cem_cma" in found:
+        if "cem_cma" in eager:
             runs["cem_cma.generation.graph"] = _graph(shape, device, IN_A_GRAPH, cma=True)
-        if "evox" in found:
+        if "evox" in eager:
             runs["evox.generation.compile"] = _evox(shape[0], shape[1], device, compiled=True)
     return runs
 
 
 def measure_shape(shape: Shape, device: str) -> dict[str, dict[str, float]]:
     """Return the microseconds of a generation by every method, in interleaved rounds."""
-    count = GENERATIONS if device == "cuda" or shape[-1] < 1000 else max(1, GENERATIONS // 10)
+    count = GENERATIONS
+    if device == "cpu" and shape[-1] >= 1000:
+        count = max(1, GENERATIONS // 10)
     wait: Function = torch.cuda.synchronize if device == "cuda" else lambda: None
 
     def once(function: Function) -> float:
         wait()
-        began = time.perf_counter()
+        start_time = time.perf_counter()
         function()
         wait()
-        return (time.perf_counter() - began) * 1e6 / count
+        return (time.perf_counter() - start_time) * 1e6 / count
 
-    timed: dict[str, Function] = {name: partial(run, count) for name, run in methods(shape, device).items()}
-    return times_of(timed, Plan(REPEATS, 1, 1), once)
+    functions: dict[str, Function] = {}
+    for name, run in methods(shape, device).items():
+        functions[name] = partial(run, count)
+    return times_of(functions, Plan(REPEATS, 1, 1), once)
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Return the medians as figures, and all times."""
-    found = {"x".join(map(str, shape)): measure_shape(shape, device) for shape in SHAPES[device]}
-    figures = {f"{name}.{at}.us": x["median"] for at, times in found.items() for name, x in times.items()}
-    return Measured(figures, {"elites": f"1 in {ELITES}", "extra_variance": EXTRA, "shapes": found})
+    times_by_shape = {}
+    figures = {}
+    for shape in SHAPES[device]:
+        label = "x".join(map(str, shape))
+        times_by_shape[label] = measure_shape(shape, device)
+        for name, times in times_by_shape[label].items():
+            figures[f"{name}.{label}.us"] = times["median"]
+    data = {"elites": f"1 in {ELITES}", "extra_variance": EXTRA, "shapes": times_by_shape}
+    return Measured(figures, data)

@@ -1,7 +1,7 @@
 """Result files: ``{commit, dirty, date, command, machine, versions, figures, data}``.
 
-``figures`` is a flat map from name to number, ``data`` holds the details as each measurement likes. A file is
-written by the command that measured, and by nothing else.
+``figures`` is a flat map from name to number, ``data`` has the details of the measurement. A
+file is written only by the command that measured.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tetris.training import run_folder
 
 RESULTS = ROOT / "benchmarks" / "results"
 COMMIT = "CEM_TETRIS_COMMIT"
-"""Environment variable with the commit that is measured, ``+`` where files differ, for a copy without git."""
+"""Environment variable with the measured commit, and ``+`` if files differ."""
 
 _VECTORS = {
     "AVX512": {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vpopcntdq"},
@@ -38,15 +38,22 @@ _SMI_FIELDS = ("driver_version", "clocks.sm", "clocks.max.sm", "clocks.mem", "po
 
 
 class Measured(NamedTuple):
-    """What a measurement returns."""
+    """The result of a measurement.
 
-    figures: Mapping[str, float]  # numbers by name
-    data: Mapping[str, Any]  # details, as plain values; "ranges" has least and most of figures
-    series: Mapping[str, Iterable[Mapping[str, Any]]] = {}  # records by the end of their file's name
+    Attributes:
+        figures: Numbers by name.
+        data: Details, as plain values; "ranges" has the least and the greatest value of
+            figures.
+        series: Records, by the end of their file's name.
+    """
+
+    figures: Mapping[str, float]
+    data: Mapping[str, Any]
+    series: Mapping[str, Iterable[Mapping[str, Any]]] = {}
 
 
 def write_result(path: Path, found: Measured, device: str, at: tuple[str | None, bool]) -> None:
-    """Write a result and its series; ``at`` is what `commit` returned before it was measured."""
+    """Write a result and its series; ``at`` is from `commit` before the measurement."""
     for ending, records in found.series.items():
         text = "".join(json.dumps(record) + "\n" for record in records)
         write_text(path.with_name(f"{path.stem}{ending}.jsonl"), text)
@@ -65,30 +72,31 @@ def write_result(path: Path, found: Measured, device: str, at: tuple[str | None,
 
 
 def commit() -> tuple[str | None, bool]:
-    """Return the commit of this checkout or of `COMMIT`, if any, and whether files differ from it."""
-    found = os.environ.get(COMMIT) or run_folder.commit()
-    return found.rstrip("+") or None, found.endswith("+") or not found
+    """Return the commit, from git or `COMMIT`, if any, and whether files differ from it."""
+    text = os.environ.get(COMMIT) or run_folder.commit()
+    return text.rstrip("+") or None, text.endswith("+") or not text
 
 
 def _command() -> str:
-    """Return the command that runs, without ``--json``; paths from the root, of those elsewhere the name."""
+    """Return this process's command without ``--json``; of paths elsewhere only the name."""
     words = list(sys.argv)
     while "--json" in words[:-1]:
-        place = words.index("--json")
-        del words[place : place + 2]
-    for place, path in enumerate(map(Path, words)):
+        index = words.index("--json")
+        del words[index : index + 2]
+    for index, path in enumerate(map(Path, words)):
         if path.is_absolute():
-            words[place] = str(path.relative_to(ROOT)) if ROOT in path.parents else path.name
+            words[index] = str(path.relative_to(ROOT)) if ROOT in path.parents else path.name
     return shlex.join(["python", *words])
 
 
 def machine(device: str) -> dict[str, Any]:
-    """Return the processor, the vectors the engine is compiled for, cores, threads, load, and a GPU."""
-    said = run_folder.processor()
-    flags = set(said.get("flags", "").split())
-    here = {
-        "processor": said["model name"],
-        "vectors": next((name for name, needed in _VECTORS.items() if needed <= flags), "no vectors"),
+    """Return processor, vectors of the engine, cores, threads, load, and a GPU."""
+    processor = run_folder.processor()
+    flags = set(processor.get("flags", "").split())
+    vectors = (name for name, required in _VECTORS.items() if required <= flags)
+    description = {
+        "processor": processor["model name"],
+        "vectors": next(vectors, "no vectors"),
         "architecture": platform.machine(),
         "system": f"{platform.system()} {platform.release()}",
         "cores": usable_cores(),
@@ -96,16 +104,16 @@ def machine(device: str) -> dict[str, Any]:
         "load_average": os.getloadavg()[0],
     }
     if device != "cuda":
-        return here
+        return description
     gpu = torch.cuda.get_device_properties(torch.cuda.current_device())
     query = ["nvidia-smi", f"--query-gpu={','.join(_SMI_FIELDS)}", f"--id=GPU-{gpu.uuid}"]
     query.append("--format=csv,noheader")
     try:
-        answer = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True).stdout
-        values = answer.strip().split(", ")
+        smi = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True)
+        values = smi.stdout.strip().split(", ")
     except (OSError, subprocess.SubprocessError):
         values = []
-    return here | {
+    return description | {
         "gpu": gpu.name,
         "gpu_memory_gib": round(gpu.total_memory / 2**30, 1),
         "multiprocessors": gpu.multi_processor_count,
@@ -115,10 +123,11 @@ def machine(device: str) -> dict[str, Any]:
 
 
 def machine_name(device: str) -> str:
-    """Return what the results of this machine are filed under: ``h200``, ``epyc-2core``."""
-    here = machine(device)
-    if "gpu" in here:
-        words = re.findall(r"[a-z0-9]+", str(here["gpu"]).lower())
+    """Return the folder of this machine's results: ``h200``, ``epyc-2core``."""
+    description = machine(device)
+    if "gpu" in description:
+        words = re.findall(r"[a-z0-9]+", str(description["gpu"]).lower())
         return "-".join(word for word in words if word not in ("nvidia", "geforce"))
-    known = re.search(r"epyc|xeon|ryzen|core|threadripper", here["processor"].lower())
-    return f"{known[0] if known else here['architecture']}-{here['cores']}core"
+    brand = re.search(r"epyc|xeon|ryzen|core|threadripper", description["processor"].lower())
+    processor = brand[0] if brand else description["architecture"]
+    return f"{processor}-{description['cores']}core"

@@ -1,4 +1,4 @@
-"""Measure how fast the engines play under good controllers, in steady play.
+"""Measure how fast the engines play with good controllers, in steady play.
 
 python scripts/measure rollout dt20 bcts --json rollout.json
 """
@@ -9,7 +9,7 @@ import argparse
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -23,99 +23,134 @@ SEED = 12345
 
 
 class Course(NamedTuple):
-    """One way to play that is measured."""
+    """A way to play that is measured.
 
-    figure: str  # its name
-    play: Callable[[int], int]  # plays steps, waits for the device, returns the placements
-    warm_up: int  # steps before the clock starts, twice
-    inverse: bool = False  # whether the figure is microseconds per placement, not placements per second
-
-
-def measure_courses(courses: Sequence[Course], repeats: int, seconds: float, **data: Any) -> Measured:
-    """Measure all of them, interleaved: what disturbs the machine for a moment then hits none alone.
-
-    Figures are medians; the details have ranges, and placements per second of all threads' processor time.
+    Attributes:
+        figure: The name of its figure.
+        play: Plays a number of steps, waits for the device, and returns the placements.
+        warm_up: Steps before the clock starts; they are played twice.
+        inverse: Whether the figure is in microseconds per placement, not placements per second.
     """
-    steps = [_steps(course, seconds) for course in courses]
+
+    figure: str
+    play: Callable[[int], int]
+    warm_up: int
+    inverse: bool = False
+
+
+def measure_courses(
+    courses: Sequence[Course], repeats: int, seconds: float, **data: Any
+) -> Measured:
+    """Measure courses in interleaved rounds: a disturbance then hits all of them.
+
+    Figures are medians; the details have ranges, and placements per second of all threads'
+    processor time.
+    """
+    steps = [_warm_up(course, seconds) for course in courses]
     speeds: dict[str, list[float]] = {course.figure: [] for course in courses}
-    of_processor: dict[str, list[float]] = {course.figure: [] for course in courses}
+    processor_speeds: dict[str, list[float]] = {course.figure: [] for course in courses}
     for _ in progress(range(repeats), leave=False, unit=" round"):
         for course, count in zip(courses, steps, strict=True):
-            began, processor = time.perf_counter(), time.process_time()
-            placed = course.play(count)
-            speed = placed / (time.perf_counter() - began)
+            start_time = time.perf_counter()
+            processor_start = time.process_time()
+            placements = course.play(count)
+            speed = placements / (time.perf_counter() - start_time)
+            processor_seconds = max(time.process_time() - processor_start, 1e-9)
             speeds[course.figure].append(1e6 / speed if course.inverse else speed)
-            of_processor[course.figure].append(placed / max(time.process_time() - processor, 1e-9))
+            processor_speeds[course.figure].append(placements / processor_seconds)
     details = {
+        **data,
         "repeats": repeats,
         "seconds": seconds,
         "ranges": {name: [min(values), max(values)] for name, values in speeds.items()},
-        "of_processor_time": {name: statistics.median(values) for name, values in of_processor.items()},
+        "of_processor_time": _medians(processor_speeds),
     }
-    return Measured({name: statistics.median(x) for name, x in speeds.items()}, {**data, **details})
+    return Measured(_medians(speeds), details)
 
 
-def _steps(course: Course, seconds: float) -> int:
-    """Play to steady play; return the steps that take a number of seconds."""
+def _medians(values: Mapping[str, list[float]]) -> dict[str, float]:
+    return {name: statistics.median(numbers) for name, numbers in values.items()}
+
+
+def _warm_up(course: Course, seconds: float) -> int:
+    """Play until play is steady; return the number of steps that take a time in seconds."""
     course.play(course.warm_up)
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     course.play(course.warm_up)
-    return max(1, math.ceil(course.warm_up * seconds / (time.perf_counter() - began)))
+    return max(1, math.ceil(course.warm_up * seconds / (time.perf_counter() - start_time)))
 
 
 class Engine(NamedTuple):
-    """A way to play that is measured."""
+    """An engine with a number of streams.
 
-    figure: str  # its name, with {task} for feature set and board
+    Attributes:
+        figure: The name of its figure, with {task} for feature set and board.
+        warm_up: Decisions on each stream from empty boards to steady play.
+        threads: Threads of torch; None: the default.
+        task: The only feature set and board to measure; None: all.
+    """
+
+    figure: str
     device: str
     streams: int
-    warm_up: int = 1000  # decisions on each stream before the clock starts, from empty boards to steady play
-    threads: int | None = None  # of torch; None: as many as it takes by itself
-    task: str | None = None  # the only one for which it is measured
+    warm_up: int = 1000
+    threads: int | None = None
+    task: str | None = None
 
 
 ENGINES = (
     Engine("rollout.python.{task}.decisions_per_second", "python", 4, 100),
     Engine("rollout.cpu.{task}.decisions_per_second_per_core", "cpu", 64, threads=1),
     Engine("rollout.cpu.{task}.decisions_per_second_all", "cpu", 64),
-    # As many streams as training by splitting has on an H100 or H200.
+    # Training with splitting plays so many streams on an H100 or H200.
     Engine("rollout.cuda.{task}.decisions_per_second", "cuda", 132 * 4096),
     Engine("rollout.cuda.single_game.us_per_decision", "cuda", 1, task="dt.10x20"),
 )
-"""Every engine there is, the slow ones first: where one works, those before it do, too."""
+"""The engines from slow to fast: if one works here, those before it do, too."""
 
 
-def make_course(engine: Engine, controller: LinearController, rules: Rules, task: str) -> Course:
-    """Return an engine, compiled, under a controller."""
+def make_course(
+    engine: Engine, controller: LinearController, rules: Rules, task: str
+) -> Course:
+    """Return the course of a compiled engine with a controller."""
     streams = Streams(rules, engine.streams, SEED)
     rollout = Rollout(controller.policy(), streams, engine.device)
 
     def play(decisions: int) -> int:
-        before = torch.get_num_threads()
-        torch.set_num_threads(engine.threads or before)
-        int(rollout.advance(decisions).lines.sum())  # waits for the device
-        torch.set_num_threads(before)
+        threads = torch.get_num_threads()
+        torch.set_num_threads(engine.threads or threads)
+        int(rollout.advance(decisions).lines.sum())  # This waits for the device.
+        torch.set_num_threads(threads)
         return decisions * engine.streams
 
-    return Course(engine.figure.format(task=task), play, engine.warm_up, inverse=engine.task is not None)
+    figure = engine.figure.format(task=task)
+    return Course(figure, play, engine.warm_up, inverse=engine.task is not None)
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Return the speeds of all engines up to the best that works here, or of those of one device."""
+    """Return the speeds of all engines up to the best that works here, or of one device's."""
     devices = [engine.device for engine in ENGINES]
-    chosen = devices[: devices.index(device) + 1] if arguments.device == "auto" else [arguments.device]
+    if arguments.device == "auto":
+        chosen = devices[: devices.index(device) + 1]
+    else:
+        chosen = [arguments.device]
+    courses = []
     with one_line_errors():
         rules = Rules(*Rules.parse_board(arguments.board))
         controllers = [resolve(text) for text in arguments.controllers]
-        if len({each.features for each in controllers}) < len(controllers):
-            fail(f"expected controllers of different feature sets, got {' '.join(arguments.controllers)}")
-        names = {each.name: list(each.names_on(rules)) for each in controllers}
-        courses = [
-            make_course(engine, each, rules, task)
-            for each in controllers
-            for task in [f"{each.features}.{rules.board}"]
-            for engine in ENGINES
-            if engine.device in chosen and engine.task in (None, task)
-        ]
-    length = (arguments.repeats, arguments.seconds)
-    return measure_courses(courses, *length, board=rules.board, controllers=names)
+        if len({controller.features for controller in controllers}) < len(controllers):
+            fail(
+                "expected controllers of different feature sets, "
+                f"got {' '.join(arguments.controllers)}"
+            )
+        names = {
+            controller.name: list(controller.names_on(rules)) for controller in controllers
+        }
+        for controller in controllers:
+            task = f"{controller.features}.{rules.board}"
+            for engine in ENGINES:
+                if engine.device in chosen and engine.task in (None, task):
+                    courses.append(make_course(engine, controller, rules, task))
+    return measure_courses(
+        courses, arguments.repeats, arguments.seconds, board=rules.board, controllers=names
+    )

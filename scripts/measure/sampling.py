@@ -1,9 +1,9 @@
-"""Measure how fast populations are drawn: PyTorch's own ways, torch.compile, and this project's kernel.
+"""Measure how fast populations are drawn: by PyTorch, torch.compile, and this project's kernel.
 
 python scripts/measure sampling --json sampling.json
 
-Noise is independent, or one value is shared by all dimensions of a sample, as in A. Kompella's article, whose
-kernel is then measured, too.
+Noise is independent, or one value is shared by all dimensions of a sample, as in A. Kompella's
+article, whose kernel is then measured, too.
 """
 
 from __future__ import annotations
@@ -25,17 +25,29 @@ from cem.core.backend import torch_sampler
 from kernels import Extension
 from kernels.ops.normal import sample_normal
 from measure.provenance import Measured
-from measure.timing import Function, Plan, event_times, graph_times, host_times, latency_times, wall_times
+from measure.timing import (
+    Function,
+    Plan,
+    event_times,
+    graph_times,
+    host_times,
+    latency_times,
+    wall_times,
+)
 
-SAMPLES, SEED = 1024, 1
-ARTICLE, LARGE = (10, 100, 500, 1000, 2500, 5000), (10_000, 100_000, 1_000_000)
+SAMPLES = 1024
+SEED = 1
+
+# Dimensions: the article's, those of a GPU's memory, and those of a CPU.
+ARTICLE = (10, 100, 500, 1000, 2500, 5000)
+LARGE = (10_000, 100_000, 1_000_000)
 CPU = (10, 100, 1000, 10_000)
 PLANS = {
     "event": Plan(10, 40, 3),
     "host": Plan(7, 3, 1),
     "graph": Plan(7, 5, 1),
-    # Interleaved call by call: one that computes much, many times over, takes a GPU to its power limit, which
-    # slows down what follows.
+    # A round has one call: many calls that compute much take a GPU to its power limit, which
+    # slows down the functions that follow.
     "large": Plan(40, 1, 0),
     "wall": Plan(5, 3, 0),
 }
@@ -45,12 +57,18 @@ Sample = Callable[[Tensor, Tensor, int], Tensor]
 
 
 class Method(NamedTuple):
-    """A way to draw a population."""
+    """A way to draw a population.
+
+    Attributes:
+        label: Its name in tables.
+        make: Makes the function; called for every size.
+        devices: The devices on which it is measured.
+    """
 
     name: str
     label: str
-    make: Callable[[], Sample]  # called again for every size
-    devices: tuple[str, ...] = ("cuda", "cpu")  # where it is of interest
+    make: Callable[[], Sample]
+    devices: tuple[str, ...] = ("cuda", "cpu")
 
 
 def _transform(mean: Tensor, std: Tensor, noise_rows: int, count: int) -> Tensor:
@@ -66,9 +84,10 @@ def _shared_eager(mean: Tensor, std: Tensor, count: int) -> Tensor:
     return _transform(mean, std, 1, count)
 
 
-def _compiled(function: Sample) -> Sample:
-    # One compilation a size, for that size: what the compiler can do best. It gives up after eight sizes of a
-    # function, hence the reset; `calls` makes all methods of a size before it calls one.
+def _compile(function: Sample) -> Sample:
+    # Compiled for one size, code is fastest. The compiler gives up after eight sizes of a
+    # function, hence the reset; `calls` makes all methods of a size before it calls the first
+    # one.
     torch.compiler.reset()
     return torch.compile(function, dynamic=False, fullgraph=True)
 
@@ -91,56 +110,73 @@ def _in_place(mean: Tensor, std: Tensor, count: int) -> Tensor:
 
 
 def _ours(**options: Any) -> Sample:
-    """Return the operator: with a seed, and a new generation for every call, as the optimizer has it."""
-    numbers = itertools.count()
+    """Return the operator with a seed and a new generation for every call."""
+    generations = itertools.count()
     draw: Callable[..., Tensor] = sample_normal
     seeded = partial(draw, seed=SEED, **options)
-    return lambda mean, std, count: seeded(mean, std, count, generation=next(numbers))
+    return lambda mean, std, count: seeded(mean, std, count, generation=next(generations))
+
+
+def _fill(mean: Tensor, std: Tensor, count: int) -> Tensor:
+    return _empty(mean, count).fill_(1.0)
 
 
 METHODS = (
     Method("eager", "mean + std * randn", lambda: _eager),
-    Method("compile", "torch.compile of it", lambda: _compiled(_eager), devices=("cuda",)),
+    Method("compile", "torch.compile of it", lambda: _compile(_eager), devices=("cuda",)),
     Method("normal_", "Tensor.normal_, addcmul", lambda: _in_place),
     Method(
-        *("backend_torch", "cem backend torch", lambda: partial(torch_sampler, seed=SEED, generation=0)),
+        "backend_torch",
+        "cem backend torch",
+        lambda: partial(torch_sampler, seed=SEED, generation=0),
         devices=("cpu",),
     ),
     Method("ours", "sample_normal", _ours),
-    # The optimizer's layout: a candidate a row.
+    # The optimizer's layout has a candidate per row.
     Method("rows", "sample_normal as (N, d)", lambda: _ours(dim_first=False)),
-    # On CUDA with the generator's own seed and offset, on a CPU with a seed that it draws.
+    # On CUDA this takes the generator's seed and offset, on a CPU it draws a seed.
     Method("unseeded", "sample_normal without a seed", lambda: sample_normal),
-    Method("fill", "fill_, the floor", lambda: lambda mean, std, n: _empty(mean, n).fill_(1.0)),
+    Method("fill", "fill_, the floor", lambda: _fill),
     Method("shared_eager", "mean + std * randn(1, N)", lambda: _shared_eager),
-    Method("shared_compile", "torch.compile of it", lambda: _compiled(_shared_eager), devices=("cuda",)),
+    Method(
+        "shared_compile",
+        "torch.compile of it",
+        lambda: _compile(_shared_eager),
+        devices=("cuda",),
+    ),
     Method("article", "the article's kernel", _article, devices=("cuda",)),
     Method("shared", "sample_normal, shared_noise", lambda: _ours(shared_noise=True)),
 )
-"""Every method there is."""
+"""All methods."""
 
-ARTICLE_SAMPLES = 1024  # at most, in the article's kernel
+ARTICLE_SAMPLES = 1024  # The most that the article's kernel can draw.
 
 NOISES = {
     "ours": ("independent noise", ("eager", "compile", "normal_", "fill")),
-    "shared": ("one noise value for all dimensions", ("shared_eager", "shared_compile", "article")),
+    "shared": (
+        "one noise value for all dimensions",
+        ("shared_eager", "shared_compile", "article"),
+    ),
 }
-"""Our method for each kind of noise: what the kind is called, and the methods that do the same work."""
+"""Our method of each kind of noise: the name of the kind, and methods that do the same."""
 
 RATIOS = (
-    *((name, ("compile", "eager")) for name in ("ours", "rows", "unseeded", "fill")),
+    ("ours", ("compile", "eager")),
+    ("rows", ("compile", "eager")),
+    ("unseeded", ("compile", "eager")),
+    ("fill", ("compile", "eager")),
     ("shared", ("shared_compile", "shared_eager", "article", "ours")),
     ("article", ("shared_compile", "shared_eager")),
 )
 """Methods, and those that each is compared with."""
 
 CLOCKS = {"latency": "", "event": "_busy", "graph": "_graph"}
-"""The clocks of the article's sizes, and how the names of their figures end."""
+"""The clocks of the article's sizes, and the endings of their figures' names."""
 
 CLOCK_LABELS = {"latency": "idle device", "graph": "CUDA graph", "wall": "CPU"}
 
 LABELS = {method.name: method.label for method in METHODS}
-"""What tables and pictures call them."""
+"""The names of methods in tables and pictures."""
 
 
 def median(size: Mapping[str, Any], clock: str, name: str) -> float:
@@ -148,37 +184,47 @@ def median(size: Mapping[str, Any], clock: str, name: str) -> float:
     return float(size[clock][name]["median"])
 
 
-def speedups(sizes: Sequence[Mapping[str, Any]], clock: str, over: str, of: str = "ours") -> list[float]:
-    """Return how many times as long one method takes as another, ours by default, size by size."""
+def speedups(
+    sizes: Sequence[Mapping[str, Any]], clock: str, over: str, of: str = "ours"
+) -> list[float]:
+    """Return how many times as long a method takes as another one, by size."""
     return [median(size, clock, over) / median(size, clock, of) for size in sizes]
 
 
-def calls(dim: int, device: str, samples: int, methods: Iterable[Method] = METHODS) -> dict[str, Function]:
-    """Return what is timed for one size, each called once, so that what has to be compiled is."""
+def calls(
+    dim: int, device: str, samples: int, methods: Iterable[Method] = METHODS
+) -> dict[str, Function]:
+    """Return the functions to be timed for a size; each was called once, and is compiled."""
     generator = torch.Generator(device).manual_seed(dim)
-    # Never zeros, which can be faster than data.
-    mean, std = (torch.rand(dim, device=device, generator=generator) + shift for shift in (-0.5, 0.5))
-    chosen = (method for method in methods if device in method.devices)
-    functions: dict[str, Function] = {x.name: partial(x.make(), mean, std, samples) for x in chosen}
+    # With zeros functions can be faster than with data.
+    mean = torch.rand(dim, device=device, generator=generator) - 0.5
+    std = torch.rand(dim, device=device, generator=generator) + 0.5
+    functions: dict[str, Function] = {}
+    for method in methods:
+        if device in method.devices:
+            functions[method.name] = partial(method.make(), mean, std, samples)
     for function in functions.values():
         function()
     return functions
 
 
-def draw_sizes(figure: Any, sizes: Sequence[Mapping[str, Any]], columns: Sequence[tuple[str, str]]) -> None:
-    """Draw the article's two plots, time and speed-up by dimension, for each (clock, our method)."""
+def draw_sizes(
+    figure: Any, sizes: Sequence[Mapping[str, Any]], columns: Sequence[tuple[str, str]]
+) -> None:
+    """Draw the article's plots, time and speed-up, for each (clock, our method)."""
     dimensions = [size["dim"] for size in sizes]
     panels = figure.subplots(2, len(columns), sharex=True, sharey="row", squeeze=False)
-    for times, ratios, (clock, ours) in zip(*panels, columns, strict=True):
+    for upper, lower, (clock, ours) in zip(*panels, columns, strict=True):
         noise, others = NOISES[ours]
         for name in (ours, *others):
             if name in sizes[0][clock]:
                 medians = [median(size, clock, name) for size in sizes]
-                times.plot(dimensions, medians, label=LABELS[name], marker="o", markersize=3)
-                ratios.plot(dimensions, speedups(sizes, clock, name, ours), marker="o", markersize=3)
-        times.set(title=f"{noise}, {CLOCK_LABELS[clock]}", yscale="log")
-        times.legend(fontsize="small")
-        ratios.set_xlabel("dimensions d")
+                ratios = speedups(sizes, clock, name, ours)
+                upper.plot(dimensions, medians, label=LABELS[name], marker="o", markersize=3)
+                lower.plot(dimensions, ratios, marker="o", markersize=3)
+        upper.set(title=f"{noise}, {CLOCK_LABELS[clock]}", yscale="log")
+        upper.legend(fontsize="small")
+        lower.set_xlabel("dimensions d")
     panels[0, 0].set_ylabel("time of a call [us, log scale]")
     panels[1, 0].set_ylabel("speed-up of sample_normal [times]")
     for axes in panels.flat:
@@ -186,7 +232,7 @@ def draw_sizes(figure: Any, sizes: Sequence[Mapping[str, Any]], columns: Sequenc
 
 
 def measure_article(dim: int) -> dict[str, Any]:
-    """Return one size of the article's range: events with the device busy and idle, host time, graph time."""
+    """Return times of one of the article's sizes by four clocks."""
     functions = calls(dim, "cuda", SAMPLES)
     return {
         "dim": dim,
@@ -198,52 +244,55 @@ def measure_article(dim: int) -> dict[str, Any]:
 
 
 def measure_large(dim: int) -> dict[str, Any] | None:
-    """Return a size whose time is that of its bytes; None where it does not fit into memory."""
+    """Return times of a size that memory bandwidth limits; None if it is too large."""
     gc.collect()
     torch.cuda.empty_cache()
     size = dim * SAMPLES * 4
-    if torch.cuda.mem_get_info()[0] < 5 * size:
+    free, _ = torch.cuda.mem_get_info()
+    if free < 5 * size:
         print(f"note: d = {dim:,} is left out, it needs {5 * size / 2**30:.0f} GiB free")
         return None
-    return {"dim": dim, "bytes": size, "event": event_times(calls(dim, "cuda", SAMPLES), PLANS["large"])}
+    times = event_times(calls(dim, "cuda", SAMPLES), PLANS["large"])
+    return {"dim": dim, "bytes": size, "event": times}
 
 
 def on_cpu() -> Measured:
     """Return the figures of a processor."""
-    sizes: list[dict[str, Any]] = [
-        {
-            "dim": dim,
-            "bytes": dim * SAMPLES * 4,
-            "wall": wall_times(calls(dim, "cpu", SAMPLES), PLANS["wall"]),
-        }
-        for dim in CPU
-    ]
-    figures = {
-        f"sampling.cpu.mean_speedup_over_{over}": statistics.fmean(speedups(sizes, "wall", over))
-        for over in ("eager", "backend_torch")
-    }
+    sizes: list[dict[str, Any]] = []
+    for dim in CPU:
+        times = wall_times(calls(dim, "cpu", SAMPLES), PLANS["wall"])
+        sizes.append({"dim": dim, "bytes": dim * SAMPLES * 4, "wall": times})
+    figures = {}
+    for over in ("eager", "backend_torch"):
+        mean = statistics.fmean(speedups(sizes, "wall", over))
+        figures[f"sampling.cpu.mean_speedup_over_{over}"] = mean
     shared = speedups(sizes, "wall", "shared_eager", "shared")
     figures["sampling.cpu.shared.mean_speedup_over_shared_eager"] = statistics.fmean(shared)
-    figures["sampling.cpu.largest.gb_per_s"] = sizes[-1]["bytes"] / median(sizes[-1], "wall", "ours") / 1e3
+    largest = sizes[-1]
+    bandwidth = largest["bytes"] / median(largest, "wall", "ours") / 1e3
+    figures["sampling.cpu.largest.gb_per_s"] = bandwidth
     return Measured(figures, {"samples": SAMPLES, "sizes": sizes})
 
 
 def on_gpu() -> Measured:
     """Return the figures of a GPU: over the article's range, and of the largest size."""
     article = [measure_article(dim) for dim in ARTICLE]
-    large = [each for each in map(measure_large, LARGE) if each is not None]
+    large = [size for size in map(measure_large, LARGE) if size is not None]
     figures: dict[str, float] = {}
-    for of, overs in RATIOS:
-        infix = "" if of == "ours" else f"{of}."
+    for method, overs in RATIOS:
+        infix = "" if method == "ours" else f"{method}."
         for over, (clock, suffix) in itertools.product(overs, CLOCKS.items()):
-            mean = statistics.fmean(speedups(article, clock, over, of))
+            mean = statistics.fmean(speedups(article, clock, over, method))
             figures[f"sampling.article.{infix}mean_speedup_over_{over}{suffix}"] = mean
-    for of in ("ours", "rows", "unseeded", "compile", "eager", "shared", "article"):
-        infix = "" if of == "ours" else f"{of}."
-        figures[f"sampling.{infix}host_us"] = statistics.median(median(x, "host", of) for x in article)
+    for method in ("ours", "rows", "unseeded", "compile", "eager", "shared", "article"):
+        infix = "" if method == "ours" else f"{method}."
+        host_times_of = [median(size, "host", method) for size in article]
+        figures[f"sampling.{infix}host_us"] = statistics.median(host_times_of)
         for size in large[-1:]:
-            figures[f"sampling.large.{infix}fraction_of_fill"] = speedups([size], "event", "fill", of)[0]
-            figures[f"sampling.large.{infix}gb_per_s"] = size["bytes"] / median(size, "event", of) / 1e3
+            (fraction,) = speedups([size], "event", "fill", method)
+            bandwidth = size["bytes"] / median(size, "event", method) / 1e3
+            figures[f"sampling.large.{infix}fraction_of_fill"] = fraction
+            figures[f"sampling.large.{infix}gb_per_s"] = bandwidth
     return Measured(figures, {"samples": SAMPLES, "article": article, "large": large})
 
 

@@ -1,9 +1,10 @@
-"""Measure what training without a flag comes to, and how long README's first command takes.
+"""Measure the results of training without a flag, and the time of README's first command.
 
 python scripts/measure training --json training.json
 python scripts/measure first_run --json first_run.json
 
-Every run is a process. ``first_run`` trains twice with one cache, which is empty before: cold and warm.
+Every run is a process. ``first_run`` trains twice with one cache, which is empty at first: cold
+and warm.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -27,38 +27,63 @@ from measure.provenance import Measured
 from tetris.training.run_folder import RunFolder, read_records
 
 SEEDS = range(1, 6)
-FLAGS: Sequence[str] = ()  # further ones of all runs
+FLAGS: Sequence[str] = ()  # Additional ones for all runs.
 
 
-def train(out: RunFolder, device: str, seed: int, **own: str) -> tuple[dict[str, Any], str]:
-    """Train in a process with variables of its own; what came of it, and what it printed."""
-    settings = ("--device", device, "--seed", str(seed), "--out", str(out.path), *FLAGS)
-    run = partial(subprocess.run, cwd=ROOT, env=os.environ | own, check=True, text=True)
-    began = time.perf_counter()
-    said = run([sys.executable, "-m", "tetris", "train", *settings], stdout=subprocess.PIPE).stdout
-    found = {"seed": seed, "total_seconds": time.perf_counter() - began}
-    learned = json.loads(out.controller.read_text(encoding="utf-8"))
-    known = learned["provenance"]
-    found |= {"training_seconds": known["seconds"], "weights": learned["weights"]}
-    return found | {key: known.get(key) or [] for key in ("decisions", "config", "score", "estimates")}, said
+def train(
+    out: RunFolder, device: str, seed: int, **variables: str
+) -> tuple[dict[str, Any], str]:
+    """Train in a process with additional variables; return the result and the output."""
+    command = [sys.executable, "-m", "tetris", "train", "--device", device, "--seed", str(seed)]
+    command += ["--out", str(out.path), *FLAGS]
+    environment = os.environ | variables
+    start_time = time.perf_counter()
+    process = subprocess.run(
+        command, cwd=ROOT, env=environment, check=True, text=True, stdout=subprocess.PIPE
+    )
+    seconds = time.perf_counter() - start_time
+    controller = json.loads(out.controller.read_text(encoding="utf-8"))
+    provenance = controller["provenance"]
+    run = {
+        "seed": seed,
+        "total_seconds": seconds,
+        "training_seconds": provenance["seconds"],
+        "weights": controller["weights"],
+    }
+    for key in ("decisions", "config", "score", "estimates"):
+        run[key] = provenance.get(key) or []
+    return run, process.stdout
+
+
+def first_run(folder: Path, device: str) -> Measured:
+    """Return the times of README's first command with an empty cache, and again."""
+    cache = str(folder / "cache")
+    figures = {}
+    runs = []
+    for state in ("cold", "warm"):
+        out = RunFolder(folder / state)
+        run, output = train(out, device, 1, CEM_TETRIS_CACHE=cache)
+        figures[f"first_run.{state}.seconds"] = run["total_seconds"]
+        runs.append(run)
+    figures["first_run.times_dt20"] = float(re.findall(r"([\d.]+) times dt20", output)[-1])
+    return Measured(figures, {"runs": runs})
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Return what the seeds come to, with the series of each, or how long the first command takes."""
+    """Return the results of the seeds, with the series of each, or of the first command."""
     with tempfile.TemporaryDirectory() as name:
         if arguments.what == "first_run":
-            cache, states = str(Path(name, "cache")), ("cold", "warm")
-            done = [train(RunFolder(Path(name, x)), device, 1, CEM_TETRIS_CACHE=cache) for x in states]
-            seconds = (run["total_seconds"] for run, _ in done)
-            figures = {f"first_run.{x}.seconds": each for x, each in zip(states, seconds, strict=True)}
-            figures["first_run.times_dt20"] = float(re.findall(r"([\d.]+) times dt20", done[-1][1])[-1])
-            return Measured(figures, {"runs": [run for run, _ in done]})
-        folders = {seed: RunFolder(Path(name, f"seed{seed}")) for seed in SEEDS}
-        runs = [train(folder, device, seed)[0] for seed, folder in folders.items()]
-        series = {f"-seed{seed}": read_records(folder.metrics) for seed, folder in folders.items()}
-    figures = {
-        f"train.quick.{what}_{kind.__name__}": kind(run[what] for run in runs)
-        for what in ("training_seconds", "total_seconds")
-        for kind in (median, max)
-    }
+            return first_run(Path(name), device)
+        runs = []
+        series = {}
+        for seed in SEEDS:
+            folder = RunFolder(Path(name, f"seed{seed}"))
+            run, _ = train(folder, device, seed)
+            runs.append(run)
+            series[f"-seed{seed}"] = read_records(folder.metrics)
+    figures = {}
+    for key in ("training_seconds", "total_seconds"):
+        seconds = [run[key] for run in runs]
+        figures[f"train.quick.{key}_median"] = median(seconds)
+        figures[f"train.quick.{key}_max"] = max(seconds)
     return Measured(figures, {"runs": runs}, series)

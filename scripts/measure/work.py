@@ -1,4 +1,4 @@
-"""What several measurements need: good controllers, engines compiled beforehand, scores of few games."""
+"""Helpers of several measurements: good controllers, compiled engines, scores of few games."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GOOD = {
     **{name: name for name in ("dellacherie", "bcts", "bertsekas", "bdu")},
     **dict.fromkeys(("dt", "dt_surface", "dt_full", "dt_columns", "dt_step_pairs"), "dt20"),
 }
-"""A good controller for every feature set, by name; features that it does not know have the weight 0."""
+"""A good controller for every feature set, by name; features that it lacks have weight 0."""
 
 
 def good_weights(features: str, width: int) -> list[float]:
@@ -27,18 +27,16 @@ def good_weights(features: str, width: int) -> list[float]:
 def build_engines(
     features: Iterable[tuple[str, int]], lookaheads: Iterable[Lookahead] = (Lookahead.NONE,)
 ) -> None:
-    """Compile, several at once, what feature sets on boards of a width need to play with some lookaheads."""
-    names = dict.fromkeys(feature_names(name, width) for name, width in features)
-    extensions = [
-        library
-        for lookahead in lookaheads
-        for each in names
-        for library in native.libraries(native.extension(each, lookahead), cuda=True)
-    ]
-    side_by_side(Extension.build, [*extensions, native.resampling_extension()])
+    """Compile the engines of feature sets on boards of a width, in parallel."""
+    lists = dict.fromkeys(feature_names(name, width) for name, width in features)
+    extensions = [native.resampling_extension()]
+    for lookahead in lookaheads:
+        for names in lists:
+            extensions += native.libraries(native.extension(names, lookahead), cuda=True)
+    side_by_side(Extension.build, extensions)
 
 
 def least_lines(measured: Mapping[str, Any]) -> float:
-    """Return lines per game; where no game ended, the least it can be."""
+    """Return lines per game; if no game ended, the lower end of their interval."""
     lines: float | None = measured["lines_per_game"]
     return float(measured["ci95"][0]) if lines is None else lines

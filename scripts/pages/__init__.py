@@ -1,4 +1,4 @@
-"""Turns the result files of benchmarks/results into tables and pictures of README and docs.
+"""Makes tables and pictures of README and docs from the result files of benchmarks/results.
 
-Begin with `render.py`; the functions of `*_blocks.py` are called in the pages.
+Begin with `render.py`; the pages call the functions of `*_blocks.py`.
 """

@@ -1,4 +1,4 @@
-"""Our figures beside the literature's: blocks of docs/results.md."""
+"""Blocks of docs/results.md: our figures beside the literature's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tetris.evaluation.comparison import PUBLISHED_SCORES, PaperFigure
 from tetris.record.numbers import format_lines
 
 TETR_AI = 270e6
-"""Lines per game on 10x20 of misakamm/tetr-ai 2.0 (2026), by its README: the mean of 200 games."""
+"""Lines per game on 10x20 of misakamm/tetr-ai 2.0 (2026), by its README: of 200 games."""
 
 LEARNED_SCORES = {
     ("bertsekas", "10x20"): PaperFigure(348_895, 348_895),  # Szita & Lőrincz 2006
@@ -20,47 +20,65 @@ LEARNED_SCORES = {
 """The papers' best scores of noisy cross-entropy searches by features and board."""
 
 OTHER_SCORES = {
-    "[tetr-ai](https://github.com/misakamm/tetr-ai) 2.0 (2026): hand-made features, weights by the "
-    "cross-entropy method on 10x13": {"10x10": "7,520", "10x16": "4.81 M", "10x20": format_lines(TETR_AI)},
-    "[PPO on bitboards](https://arxiv.org/abs/2603.26765) (2026), three minutes": {"10x10": "3,829"},
+    "[tetr-ai](https://github.com/misakamm/tetr-ai) 2.0 (2026): hand-made features, weights "
+    "by the "
+    "cross-entropy method on 10x13": {
+        "10x10": "7,520",
+        "10x16": "4.81 M",
+        "10x20": format_lines(TETR_AI),
+    },
+    "[PPO on bitboards](https://arxiv.org/abs/2603.26765) (2026), three minutes": {
+        "10x10": "3,829"
+    },
 }
-"""What others say of their controllers that are not linear, or that gradients learned, by board."""
+"""Figures of others for controllers that are not linear, or learned by gradients."""
 
 NOISES = {"none": "no noise", "constant": "constant 4", "linear": "max(5 - t / 10, 0)"}
-"""The noise schedules of the searches: how their name begins in a result, and how pages call them."""
+"""The noise schedules of the searches: the beginning of their name, and their name in pages."""
 
 
 def published() -> str:
     """Return the published controllers beside the papers' figures."""
     result = load("h200/published")
-    found = {(each["controller"], each["board"]): score(each) for each in result.data["measurements"]}
-    rows = []
-    for name in dict.fromkeys(name for name, _ in found):
-        cells = (
-            [found[name, board], str(PUBLISHED_SCORES[name].get(board, "-"))] for board in ("10x10", "10x20")
-        )
-        rows.append([name, *(cell for pair in cells for cell in pair)])
-    header = ["controller", "lines per game on 10x10", "papers, about", "on 10x20", "papers, about"]
-    return with_provenance(markdown(header, rows), result)
+    rows: dict[str, list[str]] = {}
+    for measurement in result.data["measurements"]:  # Each board for all controllers.
+        name = measurement["controller"]
+        paper = PUBLISHED_SCORES[name].get(measurement["board"], "-")
+        rows.setdefault(name, [name]).extend([score(measurement), str(paper)])
+    header = [
+        "controller",
+        "lines per game on 10x10",
+        "papers, about",
+        "on 10x20",
+        "papers, about",
+    ]
+    return with_provenance(markdown(header, rows.values()), result)
 
 
 def others() -> str:
-    """Return what others say of controllers that are not linear, or that gradients learned."""
+    """Return figures of others for controllers that are not linear, or learned by gradients."""
     boards = ("10x10", "10x16", "10x20")
-    rows = [[label, *(known.get(board, "-") for board in boards)] for label, known in OTHER_SCORES.items()]
+    rows = []
+    for label, figures in OTHER_SCORES.items():
+        rows.append([label, *(figures.get(board, "-") for board in boards)])
     return markdown(["lines per game", *boards], rows)
 
 
 def noisy_ce() -> str:
-    """Return what the noisy cross-entropy searches on 10x20 came to, beside the papers' best."""
-    results, rows = load_all("noisy_ce_bertsekas_10x20") + load_all("noisy_ce_bcts_10x20"), []
+    """Return the results of the noisy cross-entropy searches, beside the papers' best."""
+    results = load_all("noisy_ce_bertsekas_10x20") + load_all("noisy_ce_bcts_10x20")
+    rows = []
     for result in results:
-        plan, searches = result.data["plan"], result.data["searches"]
+        features = result.data["plan"]["features"]
+        paper = str(LEARNED_SCORES[features, result.data["plan"]["board"]])
         for noise, label in NOISES.items():
-            found = [each["score"] for each in searches if each["noise"].partition(":")[0] == noise]
-            middle, best = np.median([*map(least_lines, found)]), score(max(found, key=least_lines))
-            paper = str(LEARNED_SCORES[plan["features"], plan["board"]])
-            rows.append([plan["features"], label, format_lines(middle), best, paper])
+            scores = []
+            for search in result.data["searches"]:
+                if search["noise"].startswith(noise):
+                    scores.append(search["score"])
+            median = format_lines(np.median([*map(least_lines, scores)]))
+            best = score(max(scores, key=least_lines))
+            rows.append([features, label, median, best, paper])
     header = [
         "features",
         "noise",

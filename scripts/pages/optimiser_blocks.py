@@ -1,4 +1,4 @@
-"""How well and how fast the optimiser searches, beside its peers: blocks of README and docs/optimiser.md."""
+"""Blocks of README and docs/optimiser.md: how well and how fast the optimiser searches."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ from pages.result_files import Result, crossed, each_machine, figures, load_all,
 
 _DIMENSIONS = (2, 10, 20, 40)
 _SUITES = {
-    "bbob": "24 functions of {}, the same start for all: {}. The default was chosen on other instances; of "
+    "bbob": "24 functions of {}, the same start for all: {}. The default was chosen on other "
+    "instances; of "
     "the first two [ten more](../benchmarks/results/xeon-16core/bbob-again.json) say the same.",
-    "bbob-noisy": "30 functions of {}, with normal, uniform and Cauchy noise: the same targets, reached by "
+    "bbob-noisy": "30 functions of {}, with normal, uniform and Cauchy noise: the same "
+    "targets, reached by "
     "a candidate's value without the noise.",
     "bbob-constrained": "54 functions of {}, with 1 to 9 + 9 dim / 2 constraints: the same targets, reached "
-    "by feasible candidates. An evaluation is one of the objective and of all constraints.",
-    "bbob-mixint": "24 functions of {}, of as many parameters with 2, 4, 8 and 16 values as with any: {}.",
+    "by feasible candidates. An evaluation is that of the objective and all constraints.",
+    "bbob-mixint": "24 functions of {}, with equally many parameters of 2, 4, 8, 16 and any values: {}.",
 }
 _TARGETS = "the share of 51 targets, from 100 down to 1e-8 above the optimum"
-_DIAGONAL = tuple(f"{name}.generation.{mode}" for name in ("cem", "torch") for mode in ("eager", "graph"))
+_DIAGONAL = tuple(
+    f"{name}.generation.{mode}" for name in ("cem", "torch") for mode in ("eager", "graph")
+)
 _FULL = tuple(f"{name}.generation.eager" for name in ("cem_cma", "cmaes_full", "cma_full"))
 
 _DISCRETE = {
@@ -34,24 +38,27 @@ _FAMILIES = {
 
 
 def optimiser_claim() -> str:
-    """Return quality and speed of the optimiser, each of what it was measured with."""
-    quality, (on_cpu, *_, on_gpu) = load_all("bbob")[0], load_all("generation")
+    """Return the quality and the speed of the optimiser and its peers."""
+    quality = load_all("bbob")[0]
+    on_cpu, *_, on_gpu = load_all("generation")
 
     def solved(name: str) -> str:
         shares = [quality.figures[f"bbob.{name}.d{dim}.2000.solved"] for dim in _DIMENSIONS]
         return "{:.0%}, {:.0%}, {:.0%} and {:.0%}".format(*shares)
 
     words = (
-        "On the 24 BBOB functions with 2, 10, 20 and 40 parameters `minimize(f, mean, std)` reaches "
-        f"{solved('cem')} of the targets in 2,000 evaluations per parameter; pycma with BIPOP restarts "
+        "On the 24 BBOB functions with 2, 10, 20 and 40 parameters `minimize(f, mean, std)` "
+        "reaches "
+        f"{solved('cem')} of the targets in 2,000 evaluations per parameter; pycma with BIPOP "
+        "restarts "
         f"{solved('pycma_bipop')}, cmaes {solved('cmaes_cma')}, SciPy's dual annealing "
         f"{solved('dual_annealing')}. With a tenth of the evaluations dual annealing is ahead from "
-        "5 parameters on. A generation of this default, 12 candidates with 20 parameters on "
-        f"{on_cpu.hardware}, takes "
-        "{} us, of cmaes {} us, of pycma {} us. "
-        "A generation of the diagonal `CEMConfig()`, 1,024 candidates with 100 parameters on one "
-        f"{on_gpu.hardware}, takes "
-        "{} us and in a CUDA graph {} us, ten lines of PyTorch {} and {} us."
+        "5 parameters on. A generation of 12 candidates with 20 parameters on "
+        f"{on_cpu.hardware} takes "
+        "{} us, with cmaes {} us, with pycma {} us. "
+        "With the diagonal `CEMConfig()` a generation of 1,024 candidates with 100 parameters on one "
+        f"{on_gpu.hardware} takes "
+        "{} us, in a CUDA graph {} us; ten lines of PyTorch take {} and {} us."
     )
     full = [on_cpu.us(name, "12x20") for name in _FULL]
     diagonal = [on_gpu.us(name, "1024x100") for name in _DIAGONAL]
@@ -59,25 +66,34 @@ def optimiser_claim() -> str:
 
 
 def coco(*suites: str) -> str:
-    """Return the share of targets of each search on suites of COCO, after a tenth of the budget and all."""
+    """Return the share of targets of each search on suites of COCO."""
 
     def block(result: Result) -> str:
         data = result.data.get("quality", result.data)
-        found, budget = data["searches"], data["evaluations_per_dimension"]
-        dims = [key for key in found["cem"] if key != "label"]
+        searches = data["searches"]
+        checkpoints = data["evaluations_per_dimension"]
+        dims = [key for key in searches["cem"] if key != "label"]
 
-        def shares(name: str, dim: str, what: str = "solved") -> list[float]:
-            reached = found[name].get(dim, {})
-            return [reached[str(until)][what] for until in budget if str(until) in reached]
+        def shares(name: str, dim: str, key: str = "solved") -> list[float]:
+            cell = searches[name].get(dim, {})
+            return [cell[str(count)][key] for count in checkpoints if str(count) in cell]
 
-        best_first = sorted(found, key=lambda name: -sum(sum(shares(name, dim)) for dim in dims))
-        error = max(x for name in found for dim in dims for x in shares(name, dim, "standard_error"))
-        corner = f"{' / '.join(f'{x:,}' for x in budget)} evaluations per parameter"
+        def shares_text(name: str, dim: str) -> str | None:
+            return " / ".join(f"{share:.2f}" for share in shares(name, dim)) or None
+
+        totals = {name: sum(sum(shares(name, dim)) for dim in dims) for name in searches}
+        best_first = sorted(searches, key=lambda name: -totals[name])
+        errors = []
+        for name in searches:
+            for dim in dims:
+                errors += shares(name, dim, "standard_error")
+        budgets = " / ".join(f"{count:,}" for count in checkpoints)
         table = crossed(
-            f"share of targets: {corner} (standard error up to {error:.2f})",
+            f"share of targets: {budgets} evaluations per parameter "
+            f"(standard error up to {max(errors):.2f})",
             {dim: f"{dim[1:]} parameters" for dim in dims},
-            {name: found[name]["label"] for name in best_first},
-            lambda name, dim: " / ".join(f"{x:.2f}" for x in shares(name, dim)) or None,
+            {name: searches[name]["label"] for name in best_first},
+            shares_text,
             result,
         )
         suite = result.name.partition("/")[2]
@@ -88,13 +104,14 @@ def coco(*suites: str) -> str:
 
 
 def discrete() -> str:
-    """Return evaluations to the optimum of discrete parameters, or microseconds of a generation on a GPU."""
+    """Return evaluations to the optimum of discrete parameters, or times on a GPU."""
 
     def block(result: Result) -> str:
+        def time(search: str, family: str) -> str | None:
+            return result.us("discrete", search, family)
+
         if "gpu" in result.machine:
-            return crossed(
-                "us per generation", _FAMILIES, _DISCRETE, lambda *of: result.us("discrete", *of), result
-            )
+            return crossed("us per generation", _FAMILIES, _DISCRETE, time, result)
         header = {
             "{solved:.0f} of {runs:.0f}": "found the optimum",
             "{median:,.0f} ({least:,.0f}-{most:,.0f})": "evaluations for it, median (range)",
@@ -102,7 +119,8 @@ def discrete() -> str:
         }
 
         def cell(name: str, form: str) -> str | None:
-            with contextlib.suppress(KeyError):  # a search that never found it, or was not measured
+            # A search that never found the optimum, or was not measured, has no such figures.
+            with contextlib.suppress(KeyError):
                 return form.format(**figures(result, f"discrete.{name}."))
             return None
 

@@ -1,18 +1,20 @@
 """Write the generated blocks of README and docs from benchmarks/results, and draw pictures.
 
-python scripts/pages/render.py            # writes them
+python scripts/pages/render.py            # writes them, and shortens the notebook's lines
 python scripts/pages/render.py --check    # exit 1 where the text of a page differs
 
-A block is the output of cog: its page calls a public function of one of the `*_blocks` modules between
-[[[cog and ]]].
+A block is the output of cog: its page calls a public function of one of the `*_blocks` modules
+between [[[cog and ]]].
 """
 
 from __future__ import annotations
 
 import io
+import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from cogapp import Cog
 
@@ -24,38 +26,63 @@ with one_line_interrupts():
     from measure import ROOT
 
     from kernels.support.files import write_text
-    from pages import api_blocks, literature_blocks, optimiser_blocks, score_blocks, speed_blocks
+    from pages import (
+        api_blocks,
+        literature_blocks,
+        optimiser_blocks,
+        score_blocks,
+        speed_blocks,
+    )
     from pages.pictures import PICTURES
     from tetris.commands.command_line import Parser, run
 
 DOCS = ROOT / "docs"
+NOTEBOOK = DOCS / "tetris.ipynb"
+WIDTH = 100  # characters of a line of a notebook's outputs
 BLOCKS = (api_blocks, literature_blocks, optimiser_blocks, score_blocks, speed_blocks)
 
 
-def rendered(page: Path) -> str:
+def render(page: Path) -> str:
     """Return the text of a page with every block generated again."""
-    names = {name: value for module in BLOCKS for name, value in vars(module).items() if name[0] != "_"}
+    names: dict[str, Any] = {}
+    for module in BLOCKS:
+        names |= {name: value for name, value in vars(module).items() if name[0] != "_"}
     output = io.StringIO()
     Cog().process_file(io.StringIO(page.read_text()), output, str(page), globals=names)
     root = os.path.relpath(ROOT, page.parent)
     return output.getvalue().replace("{root}", "" if root == "." else f"{root}/")
 
 
+def with_short_lines(notebook: str) -> str:
+    """Return the text of a notebook whose outputs have short lines, so that grep prints no page of base64."""
+    content = json.loads(notebook)
+    for cell in content["cells"]:
+        for output in cell.get("outputs", ()):
+            for kind, lines in output.get("data", {}).items():
+                text = "".join(lines)
+                output["data"][kind] = [text[i : i + WIDTH] for i in range(0, len(text), WIDTH)]
+    return f"{json.dumps(content, indent=1, ensure_ascii=False)}\n"
+
+
 def main() -> int:
-    """Write the pages and the picture, or compare the pages; the exit code."""
+    """Write the pages and the pictures, or compare the pages; return the exit code."""
     parser = Parser(description=__doc__, usage="%(prog)s [option ...]")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where a page differs")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit 1 where a page differs"
+    )
     arguments = parser.parse_args()
-    texts = {page: rendered(page) for page in [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]}
-    old = [page for page, text in texts.items() if page.read_text() != text]
-    for page in old:
+    texts = {page: render(page) for page in [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]}
+    outdated = [page for page, text in texts.items() if page.read_text() != text]
+    for page in outdated:
+        path = page.relative_to(ROOT)
         if arguments.check:
-            print(f"{page.relative_to(ROOT)} differs: run python scripts/pages/render.py", file=sys.stderr)
+            print(f"{path} differs: run python scripts/pages/render.py", file=sys.stderr)
         else:
             write_text(page, texts[page])
-            print(f"wrote {page.relative_to(ROOT)}")
+            print(f"wrote {path}")
     if arguments.check:
-        return 1 if old else 0
+        return 1 if outdated else 0
+    write_text(NOTEBOOK, with_short_lines(NOTEBOOK.read_text()))
     for name, draw in PICTURES.items():
         draw(DOCS / name)
     return 0

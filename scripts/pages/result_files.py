@@ -1,4 +1,4 @@
-"""The result files in benchmarks/results, and the blocks that tell of them, with their origin."""
+"""The result files in benchmarks/results, and blocks of pages with their provenance."""
 
 from __future__ import annotations
 
@@ -14,12 +14,18 @@ from pages.wording import digits, markdown
 
 @dataclass(frozen=True)
 class Result:
-    """One measurement, as scripts/measure wrote it."""
+    """The result file of a measurement.
 
-    name: str  # machine/measurement: its path below benchmarks/results without the suffix
+    Attributes:
+        name: machine/measurement: the path below benchmarks/results without the suffix.
+        dirty: Whether the checkout differed from the commit.
+        date: ISO 8601.
+    """
+
+    name: str
     commit: str
-    dirty: bool  # whether the checkout differed from that commit
-    date: str  # ISO 8601
+    dirty: bool
+    date: str
     command: str
     machine: Mapping[str, Any]
     versions: Mapping[str, str]
@@ -33,14 +39,15 @@ class Result:
 
     @property
     def cores(self) -> str:
-        """The cores of the processor, with its vector instructions where they are known."""
+        """The cores of the processor, with its vector instructions if they are known."""
         name = str(self.machine["processor"]).replace("(R)", "").replace(" Processor", "")
-        vectors = f" ({self.machine['vectors']})" if self.machine.get("vectors") else ""
-        return f"{self.machine['cores']} cores of {name}{vectors}"
+        text = f"{self.machine['cores']} cores of {name}"
+        vectors = self.machine.get("vectors")
+        return f"{text} ({vectors})" if vectors else text
 
-    def us(self, *of: str) -> str | None:
-        """Return a figure in microseconds, if there is one."""
-        value = self.figures.get(".".join((*of, "us")))
+    def us(self, *parts: str) -> str | None:
+        """Return a figure in microseconds by the parts of its name, if there is one."""
+        value = self.figures.get(".".join((*parts, "us")))
         return None if value is None else digits(value)
 
 
@@ -50,24 +57,26 @@ def load(name: str) -> Result:
 
 
 def load_all(measurement: str) -> list[Result]:
-    """Return what was measured under one name, GPUs last, each the oldest first; empty where nothing was."""
-    results = [
-        load(f"{path.parent.name}/{path.stem}") for path in sorted(RESULTS.glob(f"*/{measurement}.json"))
-    ]
+    """Return the results of all machines, by date, those with GPUs last."""
+    paths = sorted(RESULTS.glob(f"*/{measurement}.json"))
+    results = [load(f"{path.parent.name}/{path.stem}") for path in paths]
     return sorted(results, key=lambda result: ("gpu" in result.machine, result.date))
 
 
 def with_provenance(text: str, *results: Result) -> str:
-    """Return a block's text with the machines that measured it, and links to their results by commit.
+    """Return a text followed by the machines that measured it, with links to their results.
 
-    ``{root}`` in a link stands for the way from the page to the root of the repository.
+    ``{root}`` in a link stands for the path from the page to the root of the repository.
     """
-    files: dict[str, list[str]] = {}
+    links: dict[str, list[str]] = {}
     for result in results:
-        link = f"[{result.name}@{result.commit[:7]}]({{root}}benchmarks/results/{result.name}.json)"
-        files.setdefault(f"{result.hardware}{' (changed sources)' * result.dirty}", []).append(link)
-    origins = "; ".join(f"{machine}: {', '.join(links)}" for machine, links in files.items())
-    return f"{text}\n\n<sub>{origins}</sub>"
+        machine = result.hardware
+        if result.dirty:
+            machine += " (changed sources)"
+        file = f"{{root}}benchmarks/results/{result.name}.json"
+        links.setdefault(machine, []).append(f"[{result.name}@{result.commit[:7]}]({file})")
+    origins = (f"{machine}: {', '.join(links[machine])}" for machine in links)
+    return f"{text}\n\n<sub>{'; '.join(origins)}</sub>"
 
 
 def crossed(
@@ -77,20 +86,28 @@ def crossed(
     cell: Callable[[Any, Any], str | None],
     *results: Result,
 ) -> str:
-    """Return a table of what ``cell`` says of a row and a column, None where nothing is known.
+    """Return a table whose cells are a function of the keys of row and column.
 
-    The header has the columns by key, the labels the rows; a row without anything is left out.
+    The header has the columns by key, the labels the rows. A cell may be None; a row without
+    any other cell is left out.
     """
-    rows = {row: [cell(row, column) for column in header] for row in labels}
-    lines = [[labels[row], *(each or "-" for each in cells)] for row, cells in rows.items() if any(cells)]
-    return with_provenance(markdown([corner, *header.values()], lines), *results)
+    rows = []
+    for row, label in labels.items():
+        cells = [cell(row, column) for column in header]
+        if any(cells):
+            rows.append([label, *(text or "-" for text in cells)])
+    return with_provenance(markdown([corner, *header.values()], rows), *results)
 
 
 def each_machine(name: str, block: Callable[[Result], str]) -> str:
-    """Return a block of every machine that measured something, GPUs first; empty where none did."""
+    """Return a block for every machine with a result of a name, GPUs first."""
     return "\n\n".join(map(block, load_all(name)[::-1]))
 
 
 def figures(result: Result, prefix: str) -> dict[str, float]:
-    """Return the figures whose names begin so, by the rest of their names."""
-    return {name.removeprefix(prefix): x for name, x in result.figures.items() if name.startswith(prefix)}
+    """Return the figures whose names have a prefix, by the rest of their names."""
+    values = {}
+    for name, value in result.figures.items():
+        if name.startswith(prefix):
+            values[name.removeprefix(prefix)] = value
+    return values

@@ -1,7 +1,8 @@
-"""The hook of mkdocs.yml: makes the links of the repository's pages work on the site, adds docstrings.
+"""The hook of mkdocs.yml: links of the repository's pages work on the site, with docstrings.
 
-A link to a file outside docs/ leads to a copy of it, one to a folder to a page that lists its files. README
-and its neighbours, the notebook and the notes are pages of the site, and so is the page to play on.
+A link to a file outside docs/ leads to a copy of it, one to a folder to a page that lists its
+files. README and its neighbours, the notebook and the notes are pages of the site, and so is
+the page to play on.
 """
 
 from __future__ import annotations
@@ -37,23 +38,25 @@ _COMMENT = re.compile(r"^<!-- .*? -->\n", re.MULTILINE)
 
 def on_files(files: Any, config: Any) -> Any:
     """Add the pages of the root, the notebook, and all that the pages link to outside docs/."""
-    own = {f"docs/{each}" for each in files.src_uris if each.endswith(".md")}
-    waiting = [*sorted(own), *PAGES]
-    found = {*waiting}
-    files.append(File.generated(config, "tetris.md", content=notebook_page(ROOT / "docs" / NOTEBOOK)))
+    docs = {f"docs/{name}" for name in files.src_uris if name.endswith(".md")}
+    waiting = [*sorted(docs), *PAGES]
+    known = {*waiting}
+    files.append(
+        File.generated(config, "tetris.md", content=notebook_page(ROOT / "docs" / NOTEBOOK))
+    )
     for page, text in api_pages(_COMMENT.sub("", _text("docs/api.md"))).items():
         files.append(File.generated(config, page, content=text))
     page = play_page(published("best"), Rules())
     files.append(File.generated(config, "play.html", content=page))
     while waiting:
         path = waiting.pop(0)
-        if path not in own:
+        if path not in docs:
             files.append(_file(path, config))
         if path.endswith(".md") or (ROOT / path).is_dir():
-            more = dict.fromkeys(targets(_text(path), path))
-            new = [each for each in more if each not in found and not each.startswith("docs/")]
-            found.update(new)
-            waiting += new
+            for target in targets(_text(path), path):
+                if target not in known and not target.startswith("docs/"):
+                    known.add(target)
+                    waiting.append(target)
     return files
 
 
@@ -66,7 +69,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def site_path(path: str) -> str:
-    """Return where a file or folder of the repository lies on the site, as mkdocs names a source."""
+    """Return the path of a repository's file or folder on the site, as mkdocs names it."""
     if path == f"docs/{NOTEBOOK}":
         return "tetris.md"
     if path.startswith("docs/"):
@@ -77,7 +80,7 @@ def site_path(path: str) -> str:
 
 
 def repository_path(page: str) -> str:
-    """Return the file or folder of the repository that a page of the site shows: undoes `site_path`."""
+    """Return the file or folder that a page of the site shows: the inverse of `site_path`."""
     if page.startswith(f"{COPIES}/"):
         return page.removeprefix(f"{COPIES}/").removesuffix("/index.md")
     return {name: path for path, name in PAGES.items()}.get(page, f"docs/{page}")
@@ -96,7 +99,8 @@ def with_site_links(text: str, path: str) -> str:
     def moved(match: re.Match[str]) -> str:
         if _external(match[2]):
             return match[0]
-        return f"{match[1]}{posixpath.relpath(site_path(_target(match[2], path)), start)}{match[3]}"
+        target = posixpath.relpath(site_path(_target(match[2], path)), start)
+        return f"{match[1]}{target}{match[3]}"
 
     parts = _FENCE.split(text)
     parts[::2] = [_LINK.sub(moved, part) for part in parts[::2]]
@@ -104,23 +108,26 @@ def with_site_links(text: str, path: str) -> str:
 
 
 def api_pages(text: str) -> dict[str, str]:
-    """Return a page for each package of docs/api.md: its table, and what mkdocstrings makes of every name."""
+    """Return a page for each package of docs/api.md: its table and its docstrings."""
     sections = re.split(r"^## (\S+)$", text, flags=re.MULTILINE)[1:]
-    pages, places = dict[str, str](), dict[int, str]()
+    pages = {}
+    home: dict[int, str] = {}  # Where a thing that several packages have is documented.
     row = re.compile(r"^\| `(\w+)` \|", re.MULTILINE)
     for package, section in zip(sections[::2], sections[1::2], strict=True):
         module = importlib.import_module(package)
-        own = {name: f"{package}.{name}" for name in row.findall(section)}
-        # A thing that several packages have stands where it is met first.
-        links = {name: places.setdefault(id(getattr(module, name)), place) for name, place in own.items()}
-        table = row.sub(lambda match, links=links: f"| [`{match[1]}`][{links[match[1]]}] |", section)
-        new = "".join(f"::: {place}\n\n" for name, place in own.items() if links[name] == place)
-        pages[f"api/{package}.md"] = f"# {package}{table.rstrip()}\n\n{new}"
+        docstrings = ""
+        for name in row.findall(section):
+            path = f"{package}.{name}"
+            link = home.setdefault(id(getattr(module, name)), path)
+            section = section.replace(f"| `{name}` |", f"| [`{name}`][{link}] |")
+            if link == path:
+                docstrings += f"::: {path}\n\n"
+        pages[f"api/{package}.md"] = f"# {package}{section.rstrip()}\n\n{docstrings}"
     return pages
 
 
 def notebook_page(notebook: Path) -> str:
-    """Return a notebook as the text of a page: its texts, programs and what they showed."""
+    """Return a notebook as the text of a page: its texts, programs and their outputs."""
     parts = []
     for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
         text = "".join(cell["source"])
@@ -144,16 +151,16 @@ def _file(path: str, config: Any) -> Any:
 
 
 def _text(path: str) -> str:
-    """Return the text of a page of the repository; that of a folder is the list of its files."""
+    """Return the text of a page of the repository; for a folder a list of its files."""
     if not (ROOT / path).is_dir():
         return (ROOT / path).read_text(encoding="utf-8")
     listed = subprocess.run(
         ["git", "ls-files", "--", path], cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout.splitlines()
-    lines = [
-        f"- [{each.removeprefix(path + '/')}]({posixpath.relpath(each, posixpath.dirname(path))})"
-        for each in listed
-    ]
+    lines = []
+    for file in listed:
+        link = posixpath.relpath(file, posixpath.dirname(path))
+        lines.append(f"- [{file.removeprefix(path + '/')}]({link})")
     return "\n".join([f"# {path}", "", *lines])
 
 
@@ -163,10 +170,10 @@ def _target(link: str, path: str) -> str:
     Raises:
         ValueError: If there is nothing.
     """
-    found = posixpath.normpath(posixpath.join(posixpath.dirname(path), link))
-    if not (ROOT / found).exists():
-        raise ValueError(f"expected a file or folder that {path} links to, found no {found}")
-    return found
+    target = posixpath.normpath(posixpath.join(posixpath.dirname(path), link))
+    if not (ROOT / target).exists():
+        raise ValueError(f"expected a file or folder that {path} links to, found no {target}")
+    return target
 
 
 def _external(link: str) -> bool:

@@ -1,4 +1,4 @@
-"""How fast operators, engines and environments are, on a GPU and on processors: blocks of README and docs."""
+"""Blocks of README and docs: the speed of operators, engines and environments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from measure.sampling import LABELS, median
 from measure.table import TOOLS
 
 from pages.result_files import crossed, figures, load, load_all, with_provenance
-from pages.wording import count, markdown
+from pages.wording import count, digits, markdown
 from tetris.training.run_folder import read_records
 
 _GPU = "h200"
@@ -23,7 +23,7 @@ _SPEEDUPS = {
     ("shared.", "article"): "shared noise, over the article's kernel",
     ("article.", "shared_compile"): "the article's kernel over `torch.compile`",
 }
-"""Rows of a table by our method and the one that it is compared with, as the names of figures have them."""
+"""Rows of a table by our method and the one compared with it, as in the names of figures."""
 
 _SPEEDUP_CLOCKS = {"": "called one by one", "_graph": "in a CUDA graph"}
 _DRAWN_DIM = 100
@@ -44,8 +44,13 @@ _ENVIRONMENTS = {
     "cuda": "CUDA engine, torch tensors on the GPU",
     "cuda.dt": 'CUDA engine, `features="dt"`',
 }
-_ENVIRONMENT_FIGURE = re.compile(r"env\.(?P<engine>[a-z.]+?)(\.(?P<games>\d+))?\.placements_per_second")
-_GENERATIONS = {"128x20": "128 candidates, 20 parameters", "1000x100": "1,000 candidates, 100 parameters"}
+_ENVIRONMENT_FIGURE = re.compile(
+    r"env\.(?P<engine>[a-z.]+?)(\.(?P<games>\d+))?\.placements_per_second"
+)
+_GENERATIONS = {
+    "128x20": "128 candidates, 20 parameters",
+    "1000x100": "1,000 candidates, 100 parameters",
+}
 _SHAPES = {
     (-1, "1024x100"): "1,024 x 100",
     (-1, "1024x128x20"): "1,024 problems of 128 x 20",
@@ -53,7 +58,8 @@ _SHAPES = {
     (0, "1000x10"): "1,000 x 10",
 }
 _SEARCHES = {
-    "cem.generation.graph_compiled": "`cem`, diagonal, CUDA graph, objective by `torch.compile`",
+    "cem.generation.graph_compiled": "`cem`, diagonal, CUDA graph, objective by "
+    "`torch.compile`",
     "cem.generation.graph": "`cem`, diagonal, CUDA graph",
     "cem.generation.eager": "`cem`, diagonal",
     "cem_cma.generation.eager": "`cem`, the default: full covariance",
@@ -67,18 +73,21 @@ _SEARCHES = {
 _PEERS = {
     "Jumanji, 1,024 games of 10x10": ("ours.1024", r"jumanji\.\w+\.1024"),
     "Tetris-Gymnasium, one game, hard drops on 10x10": ("ours.1", r"tetris_gymnasium\.1"),
-    "Tetris-Gymnasium, one game, placements by its wrapper on 10x10": ("ours.1", r"\w+_grouped\.1"),
+    "Tetris-Gymnasium, one game, placements by its wrapper on 10x10": (
+        "ours.1",
+        r"\w+_grouped\.1",
+    ),
     **{
         f"evosax {name}, {label}": (f"cem_auto.{shape}", rf"evosax_{name}\.\w+\.{shape}")
         for shape, label in _GENERATIONS.items()
         for name in ("SimpleES", "Sep_CMA_ES")
     },
 }
-"""What is compared with peers: ours, and the pattern of theirs, of which the fastest counts."""
+"""Comparisons with peers: our figure, and the pattern of theirs; the fastest one counts."""
 
 
 def sampling_claim() -> str:
-    """Return how many times as fast the sampler is as others that do the same work, and times of the host."""
+    """Return the speed-ups of the sampler over others that do the same, and host times."""
     result = load(f"{_GPU}/sampling")
     times = figures(result, "sampling.")
 
@@ -88,7 +97,7 @@ def sampling_claim() -> str:
         return None if speedup is None else f"{speedup:.2f}"
 
     host = (
-        f"A call keeps the host for {times['host_us']:.0f} us, one of plain PyTorch for "
+        f"A call keeps the CPU for {times['host_us']:.0f} us, one of plain PyTorch for "
         f"{times['eager.host_us']:.0f} us, one of `torch.compile` for {times['compile.host_us']:.0f} us."
     )
     corner = "times as fast, mean over d = 10 to 5,000, 1,024 samples"
@@ -96,92 +105,127 @@ def sampling_claim() -> str:
 
 
 def sampling_worth() -> str:
-    """Return how long drawing takes beside a generation of training on a CPU."""
-    sampling, training = load("epyc-2core/sampling"), load("epyc-2core/training")
+    """Return the time of drawing beside that of a generation of training on a CPU."""
+    sampling = load("epyc-2core/sampling")
+    training = load("epyc-2core/training")
     (size,) = (size for size in sampling.data["sizes"] if size["dim"] == _DRAWN_DIM)
     run = training.data["runs"][0]
     records = read_records(RESULTS / f"epyc-2core/training-seed{run['seed']}.jsonl")
     seconds = statistics.median(record["seconds"] for record in records)
     words = (
         f"In training it is negligible: {sampling.data['samples']:,} samples of {_DRAWN_DIM} dimensions take "
-        f"{median(size, 'wall', 'ours'):.0f} us on a CPU, a generation of `quick`, which draws "
-        f"{run['config']['population']} of {len(run['weights'])}, {seconds:.2f} s."
+        f"{median(size, 'wall', 'ours'):.0f} us on a CPU; a generation of `quick`, which draws "
+        f"{run['config']['population']} of {len(run['weights'])}, takes {seconds:.2f} s."
     )
     return with_provenance(words, sampling, training)
 
 
 def sampling_large() -> str:
-    """Return the large sizes as a table: GB/s written, and the share of the floor's."""
+    """Return a table of large sizes: GB/s written, and the share of the speed of fill_."""
     result = load(f"{_GPU}/sampling")
     sizes = result.data["large"]
 
-    def cell(name: str, place: int) -> str:
-        times = sizes[place]["bytes"] / 1e3, median(sizes[place], "event", "fill")
-        own = median(sizes[place], "event", name)
-        return f"{times[0] / own:,.0f} ({times[1] / own:.0%})"
+    def cell(name: str, index: int) -> str:
+        size = sizes[index]
+        time = median(size, "event", name)
+        fill_time = median(size, "event", "fill")
+        return f"{size['bytes'] / 1e3 / time:,.0f} ({fill_time / time:.0%})"
 
-    header = {place: f"d = {size['dim']:,}" for place, size in enumerate(sizes)}
+    header = {index: f"d = {size['dim']:,}" for index, size in enumerate(sizes)}
     labels = {name: LABELS[name] for name in _LARGE}
     return crossed("GB/s written (share of fill_)", header, labels, cell, result)
 
 
+def sampling_steps() -> str:
+    """Return what a call of the article's kernel costs, and what ours do."""
+    result = load(f"{_GPU}/sampling")
+    times = figures(result, "sampling.")
+    columns = {
+        "{}host_us": "us that a call keeps the CPU",
+        "large.{}fraction_of_fill": "speed as a share of `fill_`'s, d = 1,000,000",
+    }
+    rows = {
+        "article.": "the article's kernel",
+        "shared.": "`sample_normal(shared_noise=True)`",
+        "": "`sample_normal`",
+    }
+
+    def cell(row: str, column: str) -> str:
+        return digits(times[column.format(row)])
+
+    return crossed("1,024 samples", columns, rows, cell, result)
+
+
 def generation_speed() -> str:
-    """Return microseconds of a generation of some searches, at two sizes on a GPU and on a processor."""
+    """Return microseconds of a generation of some searches, on a GPU and on a processor."""
     results = load_all("generation")
-    header = {(at, shape): f"{results[at].hardware}, {label}" for (at, shape), label in _SHAPES.items()}
+    header = {}
+    for (machine, shape), label in _SHAPES.items():
+        header[machine, shape] = f"{results[machine].hardware}, {label}"
 
     def cell(name: str, column: tuple[int, str]) -> str | None:
-        return results[column[0]].us(name, column[1])
+        machine, shape = column
+        return results[machine].us(name, shape)
 
     return crossed("us per generation", header, _SEARCHES, cell, results[-1], results[0])
 
 
 def peers() -> str:
-    """Return how many times as fast as its peers ours is, by processor time of one run on one core."""
-    result, rows = load_all("peers")[0], []
-    found = {
-        name.split(".", 1)[1].rpartition(".")[0]: x for name, x in result.data["of_processor_time"].items()
-    }
+    """Return how many times as fast as its peers ours is, by processor time on one core."""
+    result = load_all("peers")[0]
+    speeds = {}
+    for figure, speed in result.data["of_processor_time"].items():
+        _, name = figure.split(".", 1)  # peers.NAME.placements_per_second
+        speeds[name.rpartition(".")[0]] = speed
+    rows = []
     for label, (ours, pattern) in _PEERS.items():
-        theirs = [value for name, value in found.items() if re.fullmatch(pattern, name)]
-        rows += [[label, f"{found[ours] / max(theirs):.2g}"]] if theirs else []
+        theirs = [speed for name, speed in speeds.items() if re.fullmatch(pattern, name)]
+        if theirs:
+            rows.append([label, f"{speeds[ours] / max(theirs):.2g}"])
     versions = ", ".join(f"{name} {version}" for name, version in result.data["peers"].items())
     table = markdown(["one core", "ours is faster by a factor of"], rows)
     return with_provenance(f"{table}\n\n{versions}.", result)
 
 
 def rollout() -> str:
-    """Return decisions per second of the engines on the machines that were measured."""
+    """Return decisions per second of the engines on the measured machines."""
     results = {result.name: result for result in load_all("rollout")}
 
     def cell(name: str, machine: str) -> str | None:
-        value = results[machine].figures.get(name, 0.0)
-        return count(1e6 / value if name.endswith("us_per_decision") else value) if value else None
+        value = results[machine].figures.get(name)
+        if not value:
+            return None
+        return count(1e6 / value if name.endswith("us_per_decision") else value)
 
-    machines = {
-        name: " beside ".join(dict.fromkeys((each.hardware, each.cores))) for name, each in results.items()
-    }
+    machines = {}
+    for name, result in results.items():
+        machines[name] = " beside ".join(dict.fromkeys((result.hardware, result.cores)))
     return crossed("decisions/s, dt20 on 10x20", machines, _ENGINES, cell, *results.values())
 
 
 def equality() -> str:
-    """Return how much both engines played with the same result, and what sanitizers find."""
+    """Return how much both engines played alike, and the sanitizers' findings."""
     result = load_all("equality")[-1]
-    found = figures(result, "equality.")
+    numbers = figures(result, "equality.")
     tools = [load_all(tool)[-1] for tool in TOOLS]
-    errors = sum(x for each in tools for name, x in each.figures.items() if name.endswith(".errors"))
+    errors = 0.0
+    for tool, tool_result in zip(TOOLS, tools, strict=True):
+        errors += tool_result.figures[f"sanitizer.{tool}.errors"]
     words = (
-        f"Played on the CPU and on the GPU: {count(found['decisions'])} decisions in "
-        f"{found['configurations']:,} configurations of features, board, rule, pieces, weights "
-        f"and streams. Differences in lines, games or boards: {found['differences']}. Under "
-        f"compute-sanitizer's {', '.join(TOOLS)} the GPU tests find {errors} errors in our kernels."
+        f"Played on the CPU and on the GPU: {count(numbers['decisions'])} decisions in "
+        f"{numbers['configurations']:,} configurations of features, board, rule, pieces, "
+        "weights "
+        f"and streams. Differences in lines, games or boards: {numbers['differences']}. Under "
+        f"compute-sanitizer's {', '.join(TOOLS)} the GPU tests find {errors:.0f} errors in our "
+        "kernels."
     )
     return with_provenance(words, result, *tools)
 
 
 def environments() -> str:
-    """Return placements per second of random play; from a machine with a GPU the CUDA engine's alone."""
-    results, rows = load_all("env"), []
+    """Return placements per second of random play, of a machine with a GPU only on the GPU."""
+    results = load_all("env")
+    rows = []
     for result in results:
         for name, value in result.figures.items():
             match = _ENVIRONMENT_FIGURE.fullmatch(name)

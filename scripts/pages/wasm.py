@@ -1,4 +1,6 @@
-"""Compile the engine of a page to WebAssembly: ``tetris/engine/browser.wasm``. Needs ``pip install ziglang``.
+"""Compile the engine of a page to WebAssembly: ``tetris/engine/browser.wasm``.
+
+It needs ``pip install ziglang``.
 
 PYTHONPATH=.:scripts python scripts/pages/wasm.py
 """
@@ -18,25 +20,30 @@ from tetris.play.quantized_weights import engine_features
 ENGINE = INCLUDES[0]
 LIBRARY = ENGINE / "browser.wasm"
 STRUCTS = ",".join(map(feature_struct, engine_features(BUILT_IN)))
-FLAGS = "-target wasm32-wasi -mexec-model=reactor -std=c++17 -O3 -fno-exceptions -fno-rtti -Wl,--strip-all"
+FLAGS = (
+    "-target wasm32-wasi -mexec-model=reactor -std=c++17 -O3 -fno-exceptions -fno-rtti "
+    "-Wl,--strip-all"
+)
 
 
 def sources(path: Path = ENGINE / "browser.cpp") -> set[Path]:
     """Return a source and all headers of this project that it includes."""
     names = re.findall(r'^#include "([\w.]+)"', path.read_text(encoding="utf-8"), re.M)
-    folders = (path.parent, *INCLUDES)
-    found = (next(folder / name for folder in folders if (folder / name).is_file()) for name in names)
-    return {path}.union(*map(sources, found))
+    files = {path}
+    for name in names:
+        paths = (folder / name for folder in (path.parent, *INCLUDES))
+        files |= sources(next(filter(Path.is_file, paths)))
+    return files
 
 
 def digest() -> bytes:
-    """Return the SHA-256 digest of all that the library is compiled from, its last 32 bytes."""
+    """Return the SHA-256 digest of the library's sources and flags; its file ends with it."""
     texts = [path.read_bytes() for path in sorted(sources())]
     return hashlib.sha256(b"\0".join([*texts, STRUCTS.encode(), FLAGS.encode()])).digest()
 
 
 def main() -> None:
-    """Compile it, and write the digest behind it, in a section that no browser reads."""
+    """Compile the library, and append the digest in a section that browsers ignore."""
     folders = [f"-I{folder}" for folder in INCLUDES]
     command = [sys.executable, "-m", "ziglang", "c++", *FLAGS.split(), *folders]
     command += [f"-DTETRIS_FEATURES={STRUCTS}", str(ENGINE / "browser.cpp"), "-o", str(LIBRARY)]

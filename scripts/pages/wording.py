@@ -1,4 +1,4 @@
-"""Numbers, scores and tables as people read them, in Markdown."""
+"""Numbers, scores and tables for readers, in Markdown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ _UNITS = ((1e9, "G"), (1e6, "M"))
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a Markdown table."""
-    return "\n".join("| " + " | ".join(row) + " |" for row in [header, ["---"] * len(header), *rows])
+    return "\n".join(
+        "| " + " | ".join(row) + " |" for row in [header, ["---"] * len(header), *rows]
+    )
 
 
 def count(value: float) -> str:
@@ -25,7 +27,7 @@ def count(value: float) -> str:
 
 
 def digits(value: float) -> str:
-    """Return a measured time or rate with three digits, or with all before the point."""
+    """Return a measured time or rate with three digits, or rounded to an integer."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
@@ -36,7 +38,7 @@ def span(low: float, high: float) -> str:
 
 
 def score(measurement: Mapping[str, Any]) -> str:
-    """Return lines per game with their 95 % interval in brackets; where no game ended, the least."""
+    """Return lines per game with their 95 % interval, or its lower end if no game ended."""
     low, high = measurement["ci95"]
     if high is None:
         return f"> {format_lines(low)}"
@@ -45,5 +47,6 @@ def score(measurement: Mapping[str, Any]) -> str:
 
 def in_words(value: float) -> str:
     """Return a large number with three digits: ``51 million``, ``1.38 billion``."""
-    size, name = (1e9, "billion") if value >= 1e9 else (1e6, "million")
-    return f"{value / size:.3g} {name}"
+    if value >= 1e9:
+        return f"{value / 1e9:.3g} billion"
+    return f"{value / 1e6:.3g} million"

@@ -1,4 +1,5 @@
-"""A headless Chromium for tests, driven by its DevTools protocol over two pipes: nothing to install."""
+"""A headless Chromium for tests, driven by its DevTools protocol over two pipes: nothing to
+install."""
 
 from __future__ import annotations
 
@@ -15,7 +16,14 @@ from typing import Any
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome", "chromium-headless-shell")
 _SECONDS = 60.0
-_KEY_CODES = {"End": 35, "Home": 36, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
+_KEY_CODES = {
+    "End": 35,
+    "Home": 36,
+    "ArrowLeft": 37,
+    "ArrowUp": 38,
+    "ArrowRight": 39,
+    "ArrowDown": 40,
+}
 
 
 def find_chromium() -> str | None:
@@ -31,12 +39,15 @@ class Page:
     """A page in a browser of its own: ``with Page(program, folder) as page: page.open(file)``.
 
     Attributes:
-        problems: What the page wrote to the console as a warning or an error, exceptions it did not catch,
-            and requests for anything but files.
+        problems: What the page wrote to the console as a warning or an error, exceptions it did
+            not catch, and requests for anything but files.
     """
 
-    def __init__(self, program: str, profile: Path, width: int = 1000, height: int = 800) -> None:
-        """Start the browser; ``profile`` is a folder for what it keeps, the size the window's, in pixels."""
+    def __init__(
+        self, program: str, profile: Path, width: int = 1000, height: int = 800
+    ) -> None:
+        """Start the browser; ``profile`` is a folder for what it keeps, the size the window's,
+        in pixels."""
         self.problems: list[str] = []
         self._size = width, height
         self._number = 0
@@ -45,11 +56,18 @@ class Page:
         theirs, self._to = os.pipe()
         self._from, answers = os.pipe()
         command = [
-            *(program, "--headless", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu"),
+            *(
+                program,
+                "--headless",
+                "--remote-debugging-pipe",
+                "--no-sandbox",
+                "--disable-gpu",
+            ),
             *("--no-first-run", "--disable-extensions", "--disable-dev-shm-usage"),
             f"--user-data-dir={profile}",
         ]
-        # The browser reads from descriptor 3 and writes to 4, whatever numbers the pipes have here.
+        # The browser reads from descriptor 3 and writes to 4, whatever numbers the pipes have
+        # here.
         moved = f'exec 3<&{theirs} 4>&{answers}; exec "$@"'
         self._process = subprocess.Popen(
             ["bash", "-c", moved, "bash", *command],
@@ -66,7 +84,9 @@ class Page:
         self._session: str = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
-        self.call("Emulation.setFocusEmulationEnabled", enabled=True)  # keys are for it, whatever is in front
+        self.call(
+            "Emulation.setFocusEmulationEnabled", enabled=True
+        )  # keys are for it, whatever is in front
         self.resize(*self._size)
         return self
 
@@ -80,9 +100,12 @@ class Page:
         os.close(self._from)
 
     def open(self, file: Path | str, ready: str = "true") -> None:
-        """Open a file or an address and wait until it is loaded and an expression of JavaScript is true."""
+        """Open a file or an address and wait until it is loaded and an expression of JavaScript
+        is true."""
         self._loaded = False
-        self.call("Page.navigate", url=file if isinstance(file, str) else file.resolve().as_uri())
+        self.call(
+            "Page.navigate", url=file if isinstance(file, str) else file.resolve().as_uri()
+        )
         due = time.monotonic() + _SECONDS
         while not self._loaded:
             assert time.monotonic() < due, f"{file} does not load; {self.problems}"
@@ -100,7 +123,9 @@ class Page:
 
     def evaluate(self, expression: str) -> Any:
         """Return the value of an expression of JavaScript, awaited, as plain values."""
-        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        answer = self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
@@ -119,7 +144,8 @@ class Page:
         self.call("Emulation.setEmulatedMedia", features=[feature])
 
     def touch(self, *points: tuple[float, float]) -> None:
-        """Put a finger on the first point of the window, move it along the others and lift it."""
+        """Put a finger on the first point of the window, move it along the others and lift
+        it."""
         self.call("Emulation.setTouchEmulationEnabled", enabled=True)
         for number, (x, y) in enumerate(points):
             kind = "touchMove" if number else "touchStart"
@@ -135,7 +161,9 @@ class Page:
         """Call a method of the DevTools protocol on the page."""
         return self._call(method, self._session, **parameters)
 
-    def _call(self, method: str, session: str | None = None, **parameters: Any) -> dict[str, Any]:
+    def _call(
+        self, method: str, session: str | None = None, **parameters: Any
+    ) -> dict[str, Any]:
         self._number += 1
         message = {"id": self._number, "method": method, "params": parameters}
         if session is not None:
@@ -167,7 +195,11 @@ class Page:
             self._loaded = True
         elif event == "Runtime.exceptionThrown":
             self.problems.append(json.dumps(params["exceptionDetails"]))
-        elif event == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning", "assert"):
+        elif event == "Runtime.consoleAPICalled" and params["type"] in (
+            "error",
+            "warning",
+            "assert",
+        ):
             self.problems.append(json.dumps(params["args"]))
         elif event == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
             self.problems.append(json.dumps(params["entry"]))

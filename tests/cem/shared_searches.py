@@ -17,10 +17,19 @@ def sphere(x):
 
 def found(**options):
     result = minimize(
-        sphere, torch.zeros(5), 1.0, budget=4000, population_size=51, distributed=True, **options
+        sphere,
+        torch.zeros(5),
+        1.0,
+        budget=4000,
+        population_size=51,
+        distributed=True,
+        **options,
     )
     return {
-        **{name: getattr(result, name) for name in ("fun", "reason", "evaluations", "restarts", "history")},
+        **{
+            name: getattr(result, name)
+            for name in ("fun", "reason", "evaluations", "restarts", "history")
+        },
         "x": result.x.tolist(),
         "std": result.std.tolist(),
     }
@@ -62,9 +71,13 @@ def main(folder):
         "saved": found(seed=4, checkpoint=Path(folder, "search")),
         "saved again": found(checkpoint=Path(folder, "search")),
         "interrupted by a callback": interrupted_by_a_callback(),
-        "metrics": refused(lambda: minimize(with_metrics, torch.zeros(2), 1.0, distributed=True)),
+        "metrics": refused(
+            lambda: minimize(with_metrics, torch.zeros(2), 1.0, distributed=True)
+        ),
         "failed": refused(
-            lambda: minimize(lambda x: x[:, 0] * math.nan, torch.zeros(2), 1.0, distributed=True)
+            lambda: minimize(
+                lambda x: x[:, 0] * math.nan, torch.zeros(2), 1.0, distributed=True
+            )
         ),
         "list": of_a_list(),
         "seedless": found()["fun"],

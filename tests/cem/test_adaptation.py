@@ -30,7 +30,13 @@ def ellipsoid(x, condition, turned=None):
 
 
 def make(kind, dim=5, population_size=60, *, std=1.0, mean=1.0, **options):
-    options = {"maximize": False, "seed": 1, "dtype": torch.float64, "config": KINDS[kind], **options}
+    options = {
+        "maximize": False,
+        "seed": 1,
+        "dtype": torch.float64,
+        "config": KINDS[kind],
+        **options,
+    }
     return CrossEntropyMethod(torch.full((dim,), mean), std, population_size, **options)
 
 
@@ -40,19 +46,23 @@ def minimised(search, objective, generations):
 
 
 def test_candidates_have_the_covariance_of_the_search():
-    # An entry of a sample covariance of n draws has a standard error below sqrt(2 / n) of the variances:
-    # one of 9 is beyond 5 of them with a probability below 6e-6.
+    # An entry of a sample covariance of n draws has a standard error below sqrt(2 / n) of the
+    # variances: one of 9 is beyond 5 of them with a probability below 6e-6.
     search = minimised(make("full", 3, 40_000), lambda x: ellipsoid(x, 10.0, rotation(3)), 2)
     expected, std = search.covariance, search.std
     found = torch.cov(search.ask().T)
-    assert bool(((found - expected).abs() < 5 * math.sqrt(2 / 40_000) * std[:, None] * std).all())
+    assert bool(
+        ((found - expected).abs() < 5 * math.sqrt(2 / 40_000) * std[:, None] * std).all()
+    )
 
 
 @pytest.mark.parametrize("kind", ["full", "full paths"])
 def test_a_rotated_ellipsoid_needs_the_full_covariance(kind):
     turned = rotation(6)
     found = {
-        name: minimised(make(name, 6, std=2.0), lambda x: ellipsoid(x, 1e3, turned), 150).best_fitness
+        name: minimised(
+            make(name, 6, std=2.0), lambda x: ellipsoid(x, 1e3, turned), 150
+        ).best_fitness
         for name in ("diagonal", kind)
     }
     assert found[kind] < 1e-8
@@ -68,7 +78,9 @@ def test_paths_solve_the_ellipsoid():
 @pytest.mark.parametrize("kind", ["paths", "full paths"])
 def test_the_step_size_stays_where_nothing_is_better(kind):
     # Elites picked at random. The mean over 100 problems has a standard error of about 0.05.
-    search = CrossEntropyMethod(torch.zeros(100, 5), 1.0, 20, maximize=False, seed=1, config=KINDS[kind])
+    search = CrossEntropyMethod(
+        torch.zeros(100, 5), 1.0, 20, maximize=False, seed=1, config=KINDS[kind]
+    )
     noise = torch.Generator().manual_seed(1)
     minimised(search, lambda x: torch.rand(100, 20, generator=noise), 30)
     assert abs(float(search.std.amax(-1).log().mean())) < 0.5
@@ -118,8 +130,11 @@ def test_a_search_that_runs_off_to_infinity_stays_finite(kind):
 
 
 def test_none_of_200_searches_on_the_sphere_collapses():
-    # Dimension 10, from mean 1 and std 1, 60 generations of 100: the method as published loses 47 to 75 %.
-    search = CrossEntropyMethod(torch.ones(200, 10), 1.0, 100, maximize=False, config=CEMConfig(), seed=0)
+    # Dimension 10, from mean 1 and std 1, 60 generations of 100: the method as published loses
+    # 47 to 75 %.
+    search = CrossEntropyMethod(
+        torch.ones(200, 10), 1.0, 100, maximize=False, config=CEMConfig(), seed=0
+    )
     step(search, sphere, 60)
     missed = search.mean.abs().amax(-1) > 1e-3
     assert int(missed.sum()) == 0
@@ -128,7 +143,8 @@ def test_none_of_200_searches_on_the_sphere_collapses():
 @pytest.mark.parametrize(("dim", "size"), [(1, 4), (2, 6), (10, 10), (40, 16), (3, 200)])
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
 def test_rates_and_weights_are_those_of_the_tutorial(dim, size, covariance):
-    """N. Hansen, arXiv:1604.00772: equations (49) to (58) of its appendix, with mu = lambda / 2."""
+    """N. Hansen, arXiv:1604.00772: equations (49) to (58) of its appendix, with mu = lambda /
+    2."""
     state = make("paths", dim, size, config=CEMConfig.cma(covariance)).state
     mu = size // 2
     raw = [math.log((size + 1) / 2) - math.log(rank) for rank in range(1, size + 1)]
@@ -137,7 +153,10 @@ def test_rates_and_weights_are_those_of_the_tutorial(dim, size, covariance):
     mu_eff_of_bad = sum(bad) ** 2 / sum(weight**2 for weight in bad)
     alpha_cov = 2 * ((dim + 2) / 3 if covariance == "diagonal" else 1)  # Ros and Hansen (2008)
     c_1 = min(1, alpha_cov / ((dim + 1.3) ** 2 + mu_eff))
-    c_mu = min(1 - c_1, alpha_cov * (0.25 + mu_eff + 1 / mu_eff - 2) / ((dim + 2) ** 2 + 2 * mu_eff / 2))
+    c_mu = min(
+        1 - c_1,
+        alpha_cov * (0.25 + mu_eff + 1 / mu_eff - 2) / ((dim + 2) ** 2 + 2 * mu_eff / 2),
+    )
     c_sigma = (mu_eff + 2) / (dim + mu_eff + 5)
     expected = {
         "mu_eff": mu_eff,
@@ -152,6 +171,10 @@ def test_rates_and_weights_are_those_of_the_tutorial(dim, size, covariance):
     length = math.sqrt(2) * math.exp(math.lgamma((dim + 1) / 2) - math.lgamma(dim / 2))
     assert found.pop("chi") == pytest.approx(length, rel=1e-3)
     assert found == pytest.approx(expected, rel=1e-9)
-    least = min(1 + c_1 / c_mu, 1 + 2 * mu_eff_of_bad / (mu_eff + 2), max(0, (1 - c_1 - c_mu) / (dim * c_mu)))
+    least = min(
+        1 + c_1 / c_mu,
+        1 + 2 * mu_eff_of_bad / (mu_eff + 2),
+        max(0, (1 - c_1 - c_mu) / (dim * c_mu)),
+    )
     weights = [each / sum(good) for each in good] + [-least * each / sum(bad) for each in bad]
     assert state.weights.tolist() == pytest.approx(weights, abs=1e-11)

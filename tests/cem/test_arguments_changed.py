@@ -1,4 +1,5 @@
-"""A function that changes its argument in place: the search goes on as with one that does not."""
+"""A function that changes its argument in place: the search goes on as with one that does
+not."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -48,7 +49,9 @@ def through_numpy(x):
         (changing, {"workers": map, "constraints": lambda x: 1 - x.sum(-1)}, np.zeros(3)),
     ],
 )
-def test_a_search_does_not_depend_on_what_its_objective_does_with_its_argument(function, options, mean):
+def test_a_search_does_not_depend_on_what_its_objective_does_with_its_argument(
+    function, options, mean
+):
     expected, found = (minimize(f, mean, 2.0, **options, **OPTIONS) for f in (pure, function))
     np.testing.assert_array_equal(found.x, expected.x)
     assert found.fun == expected.fun == float(pure(found.x))
@@ -121,7 +124,9 @@ def test_a_planner_copies_plans_and_state():
         return cost(state.clone(), plans.clone())
 
     state = torch.zeros(2)
-    planners = [Planner(f, 3, 2, (-1.0, 1.0), num_samples=20, seed=1) for f in (pure_cost, cost)]
+    planners = [
+        Planner(f, 3, 2, (-1.0, 1.0), num_samples=20, seed=1) for f in (pure_cost, cost)
+    ]
     actions = [planner.plan(state) for planner in planners]
     assert actions[0].equal(actions[1])
     assert state.equal(torch.zeros(2))
@@ -133,7 +138,9 @@ def test_a_planner_copies_plans_and_state():
 @pytest.mark.parametrize("parts", [1, 4])
 def test_a_search_shares_no_memory_with_what_it_gave_and_got(config, parts):
     def run(change):
-        search = CrossEntropyMethod(torch.zeros(3), 1.0, 20, maximize=False, config=config, seed=1)
+        search = CrossEntropyMethod(
+            torch.zeros(3), 1.0, 20, maximize=False, config=config, seed=1
+        )
         for _ in range(3):
             x = search.ask()
             fitness = pure(x)

@@ -16,12 +16,21 @@ ALPHA = 1e-6
 LOW = [-1.0, -INF, 0.5, -INF, 2.0, -3.0]
 HIGH = [2.0, 1.0, INF, INF, 2.0, 1e3]
 START = [0.0, 0.5, 0.5, 0.0, 2.0, 999.0]
-"""An interval, an upper bound, a lower bound, none, a single point, a wide interval near its end."""
+"""An interval, an upper bound, a lower bound, none, a single point, a wide interval near its
+end."""
 
 
 def make(mean, std, population_size, low, high, handling, **options):
-    config = CEMConfig(bound_handling=handling, covariance=options.pop("covariance", "diagonal"))
-    settings = {"maximize": False, "seed": 1, "bounds": Bounds(low, high), "config": config, **options}
+    config = CEMConfig(
+        bound_handling=handling, covariance=options.pop("covariance", "diagonal")
+    )
+    settings = {
+        "maximize": False,
+        "seed": 1,
+        "bounds": Bounds(low, high),
+        "config": config,
+        **options,
+    }
     return CrossEntropyMethod(mean, std, population_size, **settings)
 
 
@@ -33,11 +42,13 @@ def assert_inside(x, low=LOW, high=HIGH):
 def assert_distributed(x, distribution):
     """The distance of n samples from their distribution is below eps but for 2 exp(-2 n eps^2).
 
-    P. Massart, The Tight Constant in the Dvoretzky-Kiefer-Wolfowitz Inequality, Annals of Probability 18,
-    1990.
+    P. Massart, The Tight Constant in the Dvoretzky-Kiefer-Wolfowitz Inequality, Annals of
+    Probability 18, 1990.
     """
     ordered, size = x.double().sort().values, len(x)
-    expected = torch.tensor([distribution(value) for value in ordered.tolist()], dtype=torch.float64)
+    expected = torch.tensor(
+        [distribution(value) for value in ordered.tolist()], dtype=torch.float64
+    )
     steps = torch.arange(size + 1, dtype=torch.float64) / size
     distance = torch.maximum(expected - steps[:-1], steps[1:] - expected).max()
     assert float(distance) < math.sqrt(math.log(2 / ALPHA) / (2 * size))
@@ -50,7 +61,9 @@ def test_all_candidates_and_means_are_inside(handling):
         {"std": 5.0, "covariance": "full", "dtype": torch.float64},
         {"std": 1e4, "backend": "torch"},
     ):
-        search = make(START, population_size=500, low=LOW, high=HIGH, handling=handling, **options)
+        search = make(
+            START, population_size=500, low=LOW, high=HIGH, handling=handling, **options
+        )
         for _ in range(8):
             candidates = search.ask()
             search.tell(candidates, (candidates - 3.0).square().sum(-1))
@@ -60,7 +73,9 @@ def test_all_candidates_and_means_are_inside(handling):
 
 
 @pytest.mark.parametrize("handling", get_args(BoundHandling))
-def test_problems_of_a_batch_have_bounds_of_their_own_and_find_optima_on_a_face_and_inside(handling):
+def test_problems_of_a_batch_have_bounds_of_their_own_and_find_optima_on_a_face_and_inside(
+    handling,
+):
     low, high = torch.tensor([[-2.0, -2.0], [2.0, 2.0]]), torch.tensor([[1.0, 4.0], [3.0, 3.5]])
     search = make((low + high) / 2, 1.0, 100, low, high, handling, dtype=torch.float64)
     for _ in range(80):
@@ -70,7 +85,9 @@ def test_problems_of_a_batch_have_bounds_of_their_own_and_find_optima_on_a_face_
     assert search.best.flatten().tolist() == pytest.approx([1.0, 3.0, 3.0, 3.0], abs=1e-2)
 
 
-@pytest.mark.parametrize(("mean", "std", "low", "high"), [(0.0, 1.0, 0.0, 0.1), (1.0, 3.0, -INF, 1.5)])
+@pytest.mark.parametrize(
+    ("mean", "std", "low", "high"), [(0.0, 1.0, 0.0, 0.1), (1.0, 3.0, -INF, 1.5)]
+)
 def test_candidates_are_distributed_as_the_handling_says(mean, std, low, high):
     resampled, clamped = (
         make([mean], std, 20_000, low, high, handling, dtype=torch.float64).ask()[:, 0]
@@ -100,7 +117,10 @@ class TestTransform:
         x = into_box(torch.cat([-far, y, far]), low, high)
         assert_inside(x)
         assert bool((x.diff(dim=0) >= 0).all())
-        floor, ceiling = torch.where(low.isfinite(), low, -30.0), torch.where(high.isfinite(), high, 30.0)
+        floor, ceiling = (
+            torch.where(low.isfinite(), low, -30.0),
+            torch.where(high.isfinite(), high, 30.0),
+        )
         x = floor + torch.linspace(0.0, 1.0, 1001)[:, None] * (ceiling - floor)
         there = out_of_box(x, low, high)
         assert there.isfinite().all()
@@ -108,10 +128,12 @@ class TestTransform:
         assert bool(((into_box(there, low, high) - x).abs() <= 2e-6 * width).all())
 
     @pytest.mark.parametrize(
-        ("low", "high", "mean"), [(0.0, 1e3, 999.0), (0.0, 1e3, 500.0), (0.0, INF, 0.0), (-INF, 0.0, -2.0)]
+        ("low", "high", "mean"),
+        [(0.0, 1e3, 999.0), (0.0, 1e3, 500.0), (0.0, INF, 0.0), (-INF, 0.0, -2.0)],
     )
     def test_a_start_is_as_wide_in_the_box_as_its_std_says(self, low, high, mean):
-        # The middle half of a generation; near a face the map bends, so no more than the order is asked for.
+        # The middle half of a generation; near a face the map bends, so no more than the order
+        # is asked for.
         x = make([mean], 1.0, 4000, low, high, "transform").ask()[:, 0].double()
         quartiles = torch.quantile(x, torch.tensor([0.25, 0.75], dtype=torch.float64))
         assert 0.5 < float(quartiles[1] - quartiles[0]) < 2.5  # 1.35 of a normal
@@ -119,8 +141,14 @@ class TestTransform:
 
     @pytest.mark.parametrize(("optimum", "high"), [(20.0, 1000.0), (500.0, INF)])
     def test_an_optimum_far_from_a_start_on_a_face_is_found(self, optimum, high):
-        options = {"bounds": (0.0, high), "config": CEMConfig.cma(bound_handling="transform"), "seed": 1}
-        found = minimize(lambda x: (x - optimum).square().sum(-1), torch.zeros(3), 1.0, **options)
+        options = {
+            "bounds": (0.0, high),
+            "config": CEMConfig.cma(bound_handling="transform"),
+            "seed": 1,
+        }
+        found = minimize(
+            lambda x: (x - optimum).square().sum(-1), torch.zeros(3), 1.0, **options
+        )
         assert bool(((found.x - optimum).abs() < 1e-3).all())
 
 
@@ -137,4 +165,6 @@ def test_by_transform_a_start_on_a_face_begins_half_a_standard_deviation_inside(
         assert float(make([start], std, 10, 0.0, 100.0, "transform").mean) == pytest.approx(
             expected, rel=1e-5
         )
-    assert float(make([50.0], 999.0, 10, 0.0, 100.0, "transform").std) == 50.0  # it fills the box
+    assert (
+        float(make([50.0], 999.0, 10, 0.0, 100.0, "transform").std) == 50.0
+    )  # it fills the box

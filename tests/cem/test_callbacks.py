@@ -18,7 +18,9 @@ class Terminal(io.StringIO):
 
 def record(generation, best=1.0, mean=None, std=None, **metrics):
     seconds = 2.0, 2.0 * generation
-    return GenerationRecord(generation, best, best, best / 2, best / 4, 0.1, *seconds, mean, std, metrics)
+    return GenerationRecord(
+        generation, best, best, best / 2, best / 4, 0.1, *seconds, mean, std, metrics
+    )
 
 
 def write(path, *records, start=0, **options):
@@ -39,11 +41,19 @@ class TestMetricsWriter:
         return tmp_path / "m.jsonl"
 
     def test_a_line_holds_the_record_the_metrics_and_the_distribution_if_asked_for(self, path):
-        whole = record(1, mean=torch.tensor([1.0, -2.0]), std=torch.tensor([0.5, 0.0]), games=10)
+        whole = record(
+            1, mean=torch.tensor([1.0, -2.0]), std=torch.tensor([0.5, 0.0]), games=10
+        )
         write(path, whole)
         plain = {
             **{"generation": 1, "best_fitness": 1.0, "generation_best": 1.0, "elite_mean": 0.5},
-            **{"elite_threshold": 0.25, "std_mean": 0.1, "seconds": 2.0, "elapsed_s": 2.0, "games": 10},
+            **{
+                "elite_threshold": 0.25,
+                "std_mean": 0.1,
+                "seconds": 2.0,
+                "elapsed_s": 2.0,
+                "games": 10,
+            },
         }
         assert json.loads(path.read_text()) == plain
         write(path, whole, distribution=True)
@@ -81,7 +91,9 @@ class TestMetricsWriter:
         writer = MetricsWriter(path)
         writer.on_start(RunPlan(0, None, None))
         synchronised = []
-        monkeypatch.setattr(os, "fsync", lambda descriptor: synchronised.append(os.fstat(descriptor).st_ino))
+        monkeypatch.setattr(
+            os, "fsync", lambda descriptor: synchronised.append(os.fstat(descriptor).st_ino)
+        )
         writer.on_checkpoint(1, {})
         writer.on_end()
         assert synchronised == [path.stat().st_ino]
@@ -92,7 +104,9 @@ class TestProgressBar:
         bar = ProgressBar(("lines/s",), file=file, **options)
         bar.on_start(plan)
         for generation in range(plan.generation + 1, plan.generation + count + 1):
-            bar.on_generation(record(generation, best=1234.5, **{"lines/s": 12_345_678.0, "other": 1.0}))
+            bar.on_generation(
+                record(generation, best=1234.5, **{"lines/s": 12_345_678.0, "other": 1.0})
+            )
         bar.on_end()
         return file.getvalue()
 
@@ -103,13 +117,17 @@ class TestProgressBar:
             "generation 20/20, best 1234.5, elites 617.25, 12.3M lines/s, 00:00 left",
         ]
 
-    def test_the_time_left_is_the_nearer_of_the_two_ends_and_weighs_generations_by_their_costs(self):
+    def test_the_time_left_is_the_nearer_of_the_two_ends_and_weighs_generations_by_their_costs(
+        self,
+    ):
         assert "00:09 left" in self.play(io.StringIO(), RunPlan(0, 20, 10.0), 1)
         assert "00:02 left" in self.play(io.StringIO(), RunPlan(0, 3, 10.0), 2, interval_s=0.0)
         plan = RunPlan(0, 10, None, (1.0,) * 5 + (3.0,) * 5)
         # 2 s per generation; the first of a run says nothing of the others.
         assert "left" not in self.play(io.StringIO(), plan, 1)
-        assert "00:30 left" in self.play(io.StringIO(), plan, 5, interval_s=0.0).splitlines()[-1]
+        assert (
+            "00:30 left" in self.play(io.StringIO(), plan, 5, interval_s=0.0).splitlines()[-1]
+        )
 
     def test_a_long_generation_gets_a_line_in_a_log_when_it_is_asked_for_one(self):
         file = io.StringIO()

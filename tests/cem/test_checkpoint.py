@@ -19,7 +19,11 @@ def test_tensors_come_back_bit_for_bit_and_all_else_as_it_was(path):
         "whole": torch.arange(6).reshape(2, 3).T,
         "scalar": torch.tensor(2),
     }
-    rest = {"a": [1, 0.1, True, None, "Lőrincz"], "b": {"tensor": {"d": 2**63}, "e": [[], {}]}, "f": 1e308}
+    rest = {
+        "a": [1, 0.1, True, None, "Lőrincz"],
+        "b": {"tensor": {"d": 2**63}, "e": [[], {}]},
+        "f": 1e308,
+    }
     write_checkpoint(path, {**rest, **tensors}, {"seed": 1})
     state, fingerprint = read_checkpoint(path)
     for name, tensor in tensors.items():
@@ -29,7 +33,9 @@ def test_tensors_come_back_bit_for_bit_and_all_else_as_it_was(path):
     assert (state, fingerprint) == (rest, {"seed": 1})
 
 
-@pytest.mark.parametrize(("value", "error"), [(object(), AttributeError), (math.nan, ValueError)])
+@pytest.mark.parametrize(
+    ("value", "error"), [(object(), AttributeError), (math.nan, ValueError)]
+)
 def test_of_what_could_not_come_back_no_file_is_made(path, value, error):
     with pytest.raises(error):
         write_checkpoint(path, {"x": value}, {})
@@ -40,7 +46,10 @@ def test_a_file_torn_or_changed_anywhere_is_an_error(path):
     write_checkpoint(path, {"x": torch.arange(3.0), "y": 5}, {})
     whole = path.read_bytes()
     for place in range(len(whole)):
-        for changed in (whole[:place], whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]):
+        for changed in (
+            whole[:place],
+            whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :],
+        ):
             path.write_bytes(changed)
             with pytest.raises(CheckpointError, match=r"^c\.json: torn or damaged: "):
                 read_checkpoint(path)
@@ -65,16 +74,22 @@ def test_the_newest_files_are_kept_and_what_a_killed_write_left_is_swept(tmp_pat
 
 def test_a_damaged_file_is_passed_over_for_the_one_before_it(tmp_path):
     checkpointer = Checkpointer(tmp_path)
-    with pytest.raises(CheckpointError, match=r"got none .no file named checkpoint-NNNNNN.json"):
+    with pytest.raises(
+        CheckpointError, match=r"got none .no file named checkpoint-NNNNNN.json"
+    ):
         checkpointer.load_latest()
     for step in (1, 2):
         newest = checkpointer.save(step, {"step": step})
     newest.write_bytes(newest.read_bytes()[:-20])
     found = checkpointer.load_latest()
     assert (found.step, found.state) == (1, {"step": 1})
-    assert found.passed_over[0].startswith("checkpoint-000002.json: torn or damaged: its SHA-256 does not")
+    assert found.passed_over[0].startswith(
+        "checkpoint-000002.json: torn or damaged: its SHA-256 does not"
+    )
     found.path.write_text("")
-    with pytest.raises(CheckpointError, match=r"got none .*000002.json: torn.*000001.json: torn"):
+    with pytest.raises(
+        CheckpointError, match=r"got none .*000002.json: torn.*000001.json: torn"
+    ):
         checkpointer.load_latest()
 
 
@@ -82,7 +97,11 @@ def test_another_run_is_an_error_that_names_the_setting(tmp_path):
     run = {"board": "10x10", "seed": 1, "sizes": (1, 2)}
     Checkpointer(tmp_path, fingerprint=run).save(1, {})
     assert Checkpointer(tmp_path, fingerprint=run).load_latest().step == 1
-    with pytest.raises(CheckpointError, match=r"01\.json: belongs to another run: .* seed = 2, got 1"):
+    with pytest.raises(
+        CheckpointError, match=r"01\.json: belongs to another run: .* seed = 2, got 1"
+    ):
         Checkpointer(tmp_path, fingerprint={**run, "seed": 2}).load_latest()
-    with pytest.raises(CheckpointError, match=r"another run: expected board = None, got '10x10'"):
+    with pytest.raises(
+        CheckpointError, match=r"another run: expected board = None, got '10x10'"
+    ):
         Checkpointer(tmp_path, fingerprint={"seed": 1, "sizes": (1, 2)}).load_latest()

@@ -21,7 +21,9 @@ def plain(shift=3, comment=""):
 
 
 def with_helper(shift):
-    return define(f"def helper(x):\n    return x - {shift}\ndef f(x):\n    return helper(x) @ helper(x)")
+    return define(
+        f"def helper(x):\n    return x - {shift}\ndef f(x):\n    return helper(x) @ helper(x)"
+    )
 
 
 def closing(shift):
@@ -57,7 +59,13 @@ def decorated(function):
 
 @pytest.mark.parametrize(
     "make",
-    [plain, with_helper, closing, lambda k: partial(plain(), k), lambda k: decorated(lru_cache(plain(k)))],
+    [
+        plain,
+        with_helper,
+        closing,
+        lambda k: partial(plain(), k),
+        lambda k: decorated(lru_cache(plain(k))),
+    ],
 )
 def test_a_change_that_can_matter_is_noticed_and_no_other(make):
     assert digest_code(make(3)) == digest_code(make(3)) != digest_code(make(4))
@@ -84,7 +92,9 @@ def test_a_changed_function_does_not_get_the_old_answer(tmp_path, changed):
 
     search(5)
     for _ in range(2):
-        with pytest.raises(CheckpointError, match=f"{tmp_path}.* got another: choose another folder"):
+        with pytest.raises(
+            CheckpointError, match=f"{tmp_path}.* got another: choose another folder"
+        ):
             search(6)
         for path in tmp_path.glob("*/checkpoint-*"):  # the journal knows it, too
             path.unlink()
@@ -110,7 +120,13 @@ def test_what_cannot_be_compared_is_taken(tmp_path):
 
 
 def test_a_corrected_function_with_arguments_is_not_taken_for_the_old_one(tmp_path):
-    options = {"args": (1.0,), "vectorize": "loop", "budget": 60, "seed": 1, "checkpoint": tmp_path}
+    options = {
+        "args": (1.0,),
+        "vectorize": "loop",
+        "budget": 60,
+        "seed": 1,
+        "checkpoint": tmp_path,
+    }
     old = define("def f(x, a):\n    return float(((x - a) ** 2).sum())")
     corrected = define("def f(x, a):\n    return float(((x + a) ** 2).sum())")
     minimize(old, np.zeros(2), 1.0, **options)

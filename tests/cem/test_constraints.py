@@ -1,4 +1,5 @@
-"""Constraints of minimize: what is found, in every form they are given, and what a resumed search repeats."""
+"""Constraints of minimize: what is found, in every form they are given, and what a resumed
+search repeats."""
 
 import math
 from statistics import NormalDist
@@ -32,7 +33,9 @@ class TestOptimum:
     @pytest.mark.parametrize("config", [None, CEMConfig.cma("diagonal"), CEMConfig()])
     def test_of_a_sphere_in_a_corner(self, config):
         start = torch.full((5,), 3.0, dtype=torch.float64)
-        result = minimize(sphere, start, 1.0, constraints=outside, budget=4000, config=config, seed=1)
+        result = minimize(
+            sphere, start, 1.0, constraints=outside, budget=4000, config=config, seed=1
+        )
         assert (result.success, result.violation) == (True, 0.0)
         assert bool((result.x[:2] >= 1).all())
         assert result.fun == float(sphere(result.x)) == pytest.approx(2, abs=1e-5)
@@ -40,9 +43,13 @@ class TestOptimum:
     @pytest.mark.parametrize("bounds", [None, (-2, 2)])
     def test_of_rosenbrock_in_a_disk(self, bounds):
         disk = SimpleNamespace(fun=lambda x: x @ x, lb=-np.inf, ub=1.0)
-        result = minimize(rosenbrock, np.zeros(2), 0.5, bounds=bounds, constraints=disk, budget=3000, seed=1)
+        result = minimize(
+            rosenbrock, np.zeros(2), 0.5, bounds=bounds, constraints=disk, budget=3000, seed=1
+        )
         assert result.x @ result.x <= 1.0
-        assert result.fun == pytest.approx(0.045674808, abs=1e-6)  # that of SciPy's trust-constr
+        assert result.fun == pytest.approx(
+            0.045674808, abs=1e-6
+        )  # that of SciPy's trust-constr
 
     @pytest.mark.parametrize("sign", [1, -1])
     def test_of_a_bowl_on_a_plane(self, sign):
@@ -63,7 +70,9 @@ class TestOptimum:
     def test_of_no_feasible_candidate_is_that_of_the_least_violation(self):
         contradictory = [lambda x: 1 - x[:, 0], lambda x: x[:, 0] + 1]
         with pytest.warns(RuntimeWarning, match="no candidate is feasible.* by 1$"):
-            result = minimize(sphere, START, 1.0, constraints=contradictory, budget=1000, seed=1)
+            result = minimize(
+                sphere, START, 1.0, constraints=contradictory, budget=1000, seed=1
+            )
         assert not result.success
         assert result.message.endswith("by 1")
         assert result.violation == pytest.approx(1)
@@ -92,7 +101,9 @@ class TestOptimum:
         assert result.fun == pytest.approx(1 / 3, abs=1e-5)
 
     def test_a_tolerance_does_not_loosen_an_inequality_that_can_be_met(self):
-        result = minimize(sphere, START, 1.0, constraints=outside, tolerance=0.1, budget=2000, seed=1)
+        result = minimize(
+            sphere, START, 1.0, constraints=outside, tolerance=0.1, budget=2000, seed=1
+        )
         assert bool((result.x[:2] >= 1).all())
 
 
@@ -118,19 +129,28 @@ def vessel(x):
 def vessel_constraints(x):
     shell, head, radius, length = x.T
     volume = np.pi * radius**2 * (length + 4 / 3 * radius)
-    return np.stack([0.0193 * radius - shell, 0.00954 * radius - head, 1_296_000 - volume], axis=1)
+    return np.stack(
+        [0.0193 * radius - shell, 0.00954 * radius - head, 1_296_000 - volume], axis=1
+    )
 
 
 def truss_constraints(x):
     outer, inner = x.T
     root = math.sqrt(2)
     both = root * outer**2 + 2 * outer * inner
-    return np.stack([(root * outer + inner) / both, inner / both, 1 / (outer + root * inner)], axis=1) - 1
+    return (
+        np.stack(
+            [(root * outer + inner) / both, inner / both, 1 / (outer + root * inner)], axis=1
+        )
+        - 1
+    )
 
 
 def spring_constraints(x):
     wire, coil, turns = x.T
-    shear = (4 * coil**2 - wire * coil) / (12566 * wire**3 * (coil - wire)) + 1 / (5108 * wire**2)
+    shear = (4 * coil**2 - wire * coil) / (12566 * wire**3 * (coil - wire)) + 1 / (
+        5108 * wire**2
+    )
     deflection = 1 - coil**3 * turns / (71785 * wire**4)
     surge = 1 - 140.45 * wire / (coil**2 * turns)
     return np.stack([deflection, shear - 1, surge, (wire + coil) / 1.5 - 1], axis=1)
@@ -148,8 +168,12 @@ PROBLEMS = {
         6059.714,
         [0, 1],
     ),
-    "vessel": Problem(vessel, vessel_constraints, [(0.0625, 6.1875)] * 2 + [(10, 200)] * 2, 5885.333),
-    "truss": Problem(lambda x: 100 * (x @ [math.sqrt(8), 1]), truss_constraints, [(0, 1)] * 2, 263.8958),
+    "vessel": Problem(
+        vessel, vessel_constraints, [(0.0625, 6.1875)] * 2 + [(10, 200)] * 2, 5885.333
+    ),
+    "truss": Problem(
+        lambda x: 100 * (x @ [math.sqrt(8), 1]), truss_constraints, [(0, 1)] * 2, 263.8958
+    ),
     "spring": Problem(
         lambda x: (x[:, 2] + 2) * x[:, 1] * x[:, 0] ** 2,
         spring_constraints,
@@ -201,13 +225,17 @@ class TestForms:
             {"type": "ineq", "fun": lambda x, low: x[:2] - low, "args": (1.0,)},
         ]
         options = {"budget": 300, "seed": 1}
-        first, *others = (minimize(sphere, START, 1.0, constraints=form, **options) for form in forms)
+        first, *others = (
+            minimize(sphere, START, 1.0, constraints=form, **options) for form in forms
+        )
         for other in others:
             assert (first.x == other.x).all()
             assert first.history == other.history
 
     @pytest.mark.parametrize("start", [START, torch.from_numpy(START)])
-    @pytest.mark.parametrize("options", [{"vectorize": True}, {"vectorize": "loop"}, {"workers": map}])
+    @pytest.mark.parametrize(
+        "options", [{"vectorize": True}, {"vectorize": "loop"}, {"workers": map}]
+    )
     def test_of_one_candidate(self, start, options):
         def one(x):
             assert (type(x), x.shape) == (type(start), (3,))
@@ -218,7 +246,9 @@ class TestForms:
         assert (result.x == known.x).all()
 
     def test_of_one_candidate_for_a_population_is_an_error(self):
-        with pytest.raises(ValueError, match=r"shape \(7, m\) or \(7,\), got \(2,\): .*vectorize='loop'"):
+        with pytest.raises(
+            ValueError, match=r"shape \(7, m\) or \(7,\), got \(2,\): .*vectorize='loop'"
+        ):
             minimize(sphere, START, 1.0, constraints=lambda x: 1 - x[:2, 0], seed=1)
         with pytest.raises(ValueError, match="expected no constraints with graph=True"):
             minimize(sphere, START, 1.0, constraints=outside, graph=True)
@@ -229,7 +259,13 @@ class TestForms:
 def test_a_resumed_search_ends_as_one_that_was_not_interrupted(tmp_path, last):
     def search(**options):
         constraints = lambda x: 4 - x[:, :2]  # noqa: E731
-        options = {"constraints": constraints, "budget": 2000, "restarts": 1, "seed": 1, **options}
+        options = {
+            "constraints": constraints,
+            "budget": 2000,
+            "restarts": 1,
+            "seed": 1,
+            **options,
+        }
         found = minimize(sphere, torch.zeros(3), 0.1, **options)
         return found.x.tolist(), found.violation, found.reason, found.history
 
@@ -245,7 +281,10 @@ def test_a_resumed_search_ends_as_one_that_was_not_interrupted(tmp_path, last):
 
 def test_the_objects_of_scipy_have_the_names_that_are_read():
     optimize = pytest.importorskip("scipy.optimize")
-    linear, nonlinear = optimize.LinearConstraint([[1.0]], 0, 1), optimize.NonlinearConstraint(abs, 0, 1)
+    linear, nonlinear = (
+        optimize.LinearConstraint([[1.0]], 0, 1),
+        optimize.NonlinearConstraint(abs, 0, 1),
+    )
     assert {"A", "lb", "ub"} <= vars(linear).keys()
     assert {"fun", "lb", "ub"} <= vars(nonlinear).keys()
     assert {"lb", "ub"} <= vars(optimize.Bounds(0, 1)).keys()
@@ -259,7 +298,9 @@ def test_after_a_search_that_diverged_constraints_are_steeper():
 
 
 def test_the_worst_constraint_is_the_violation_and_the_margin_grows_where_few_are_feasible():
-    both = Constraints(lambda x: x.new_tensor([0.3, 0.5]).expand(len(x), 2), by_one=False, vmap=False)
+    both = Constraints(
+        lambda x: x.new_tensor([0.3, 0.5]).expand(len(x), 2), by_one=False, vmap=False
+    )
     search = Constrained([0.0], 1.0, 8, maximize=False, constraints=both, first=torch.zeros(1))
     search.tell(search.ask(), torch.arange(8.0))
     assert search.violation == 0.5

@@ -8,7 +8,15 @@ import pytest
 import torch
 from searches import ON_A_GPU, bits, nobody_waits
 
-from cem import Callback, CEMConfig, Checkpointer, CrossEntropyMethod, Evaluation, MetricsWriter, Trainer
+from cem import (
+    Callback,
+    CEMConfig,
+    Checkpointer,
+    CrossEntropyMethod,
+    Evaluation,
+    MetricsWriter,
+    Trainer,
+)
 
 pytestmark = ON_A_GPU
 NOISY = CEMConfig(variance_schedule="linear:0.5,20", smoothing=0.8)
@@ -23,7 +31,11 @@ def make(**options):
 
 def sphere(candidates, generation):
     fitness = candidates.square().sum(dim=1)
-    metrics = {"stage": 1, "worst": fitness.max(), "evaluated": torch.full_like(fitness, 2).long().sum()}
+    metrics = {
+        "stage": 1,
+        "worst": fitness.max(),
+        "evaluated": torch.full_like(fitness, 2).long().sum(),
+    }
     return Evaluation(fitness, metrics, rates=["evaluated"])
 
 
@@ -35,7 +47,9 @@ def step(optimizer):
 @pytest.fixture(scope="module")
 def sleep():
     """Keep the device busy for some seconds, without waiting."""
-    Trainer(make(), sphere, generations=4).run()  # what is done once, such as loading kernels, is done
+    Trainer(
+        make(), sphere, generations=4
+    ).run()  # what is done once, such as loading kernels, is done
     cycles = 20_000_000
     torch.cuda._sleep(cycles)
     began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -68,7 +82,9 @@ def test_a_snapshot_brings_all_dtypes_and_devices():
 
 
 @pytest.mark.timing
-def test_snapshot_and_rewind_do_not_wait_and_a_snapshot_is_read_before_what_is_queued_behind_it(sleep):
+def test_snapshot_and_rewind_do_not_wait_and_a_snapshot_is_read_before_what_is_queued_behind_it(
+    sleep,
+):
     expected, rewound = make(bounds=(-3.0, 3.0)), make(bounds=(-3.0, 3.0))
     with nobody_waits():
         for optimizer in (expected, rewound):
@@ -92,12 +108,16 @@ def test_snapshot_and_rewind_do_not_wait_and_a_snapshot_is_read_before_what_is_q
 def test_deferred_and_immediate_sync_leave_the_same_files(tmp_path, monkeypatch):
     outcomes = []
     for deferred in (False, True):
-        monkeypatch.setattr("cem.run.trainer.defers_sync", lambda device, deferred=deferred: deferred)
+        monkeypatch.setattr(
+            "cem.run.trainer.defers_sync", lambda device, deferred=deferred: deferred
+        )
         folder = tmp_path / str(deferred)
         folder.mkdir()
         optimizer, checkpointer = make(config=NOISY), Checkpointer(folder)
         metrics = MetricsWriter(folder / "metrics.jsonl")
-        Trainer(optimizer, sphere, generations=7, callbacks=[metrics], checkpointer=checkpointer).run()
+        Trainer(
+            optimizer, sphere, generations=7, callbacks=[metrics], checkpointer=checkpointer
+        ).run()
         lines = [json.loads(line) for line in metrics.path.read_text().splitlines()]
         timeless = [{name: line[name] for name in line if name not in TIMES} for line in lines]
         saved = checkpointer.load_latest().state["optimizer"]
@@ -106,7 +126,9 @@ def test_deferred_and_immediate_sync_leave_the_same_files(tmp_path, monkeypatch)
 
 
 @pytest.mark.timing
-def test_the_device_works_on_the_next_generation_while_one_is_recorded_and_saved(sleep, tmp_path):
+def test_the_device_works_on_the_next_generation_while_one_is_recorded_and_saved(
+    sleep, tmp_path
+):
     queued, busy = [], []
 
     def objective(candidates, generation):
@@ -124,7 +146,11 @@ def test_the_device_works_on_the_next_generation_while_one_is_recorded_and_saved
             busy.append(not queued[-1].query())
 
     trainer = Trainer(
-        make(), objective, generations=6, callbacks=[Busy()], checkpointer=Checkpointer(tmp_path)
+        make(),
+        objective,
+        generations=6,
+        callbacks=[Busy()],
+        checkpointer=Checkpointer(tmp_path),
     )
     trainer.run()
     assert busy == [True] * 10 + [False] * 2

@@ -30,7 +30,9 @@ def test_help_is_help() -> None:
 
 
 def test_a_picture_is_as_large_as_asked_with_the_optimum_where_it_is() -> None:
-    drawn = demo.picture({demo.OPTIMUM: torch.ones(2), demo.MEAN: torch.tensor([9.0, 9.0])}, 78, 21)
+    drawn = demo.picture(
+        {demo.OPTIMUM: torch.ones(2), demo.MEAN: torch.tensor([9.0, 9.0])}, 78, 21
+    )
     rows = re.sub(r"\x1b\[[0-9;]*m", "", drawn).splitlines()
     assert {len(row) for row in rows} == {78}
     ((row, column),) = [(y, row.index("★")) for y, row in enumerate(rows) if "★" in row]

@@ -15,7 +15,12 @@ import pytest
             "cem.search.minimize",
             "cem.plan.planner",
         ),
-        *("cem.rare.event", "cem.space", "cem.families.categorical", "cem.families.permutation"),
+        *(
+            "cem.rare.event",
+            "cem.space",
+            "cem.families.categorical",
+            "cem.families.permutation",
+        ),
         *("cem.policy.gym_objective", "cem.policy.parameter_vector"),
     ],
 )

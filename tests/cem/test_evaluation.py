@@ -26,7 +26,14 @@ def test_numbers_and_tensors_become_numbers_in_their_order_with_the_rates_after_
         ["one", "stage"],
     )
     assert list(found.items()) == [
-        *(("stage", 1), ("mean", 0.5), ("games", 2**40 + 1), ("one", 3), ("one/s", 1.5), ("stage/s", 0.5))
+        *(
+            ("stage", 1),
+            ("mean", 0.5),
+            ("games", 2**40 + 1),
+            ("one", 3),
+            ("one/s", 1.5),
+            ("stage/s", 0.5),
+        )
     ]
     assert [type(value) for value in found.values()] == [int, float, int, int, float, float]
     assert read({"lines": 1}, ["lines"], 0.0)["lines/s"] == pytest.approx(1e9)  # no time at all

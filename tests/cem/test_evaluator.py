@@ -92,7 +92,9 @@ def test_a_candidate_of_the_loop_is_its_own():
     assert evaluate.best[0].tolist() == [0, 1]
 
 
-@pytest.mark.parametrize("function", [lambda x: x[0] ** 2 + x[1] ** 2, lambda x: (x**2).sum(), sum])
+@pytest.mark.parametrize(
+    "function", [lambda x: x[0] ** 2 + x[1] ** 2, lambda x: (x**2).sum(), sum]
+)
 def test_who_forgets_vectorize_is_told(function):
     with pytest.raises(ValueError, match="vectorize=True"):
         evaluator(function)(POPULATION, 0)
@@ -106,7 +108,11 @@ def test_an_error_of_a_function_of_the_population_is_its_own():
 
 @pytest.mark.parametrize(
     "function",
-    [lambda x: x.sum().item(), lambda x: torch.tensor(x.numpy().sum()), lambda x: x[0] if x[0] > 0 else x[1]],
+    [
+        lambda x: x.sum().item(),
+        lambda x: torch.tensor(x.numpy().sum()),
+        lambda x: x[0] if x[0] > 0 else x[1],
+    ],
 )
 def test_where_vmap_fails_the_loop_is_named_and_works(function):
     with pytest.raises(RuntimeError) as caught:
@@ -149,23 +155,38 @@ def test_what_has_no_value_has_failed_however_it_says_so(maximize, bad):
     values = [1.0, bad, math.nan]
     several = evaluator(lambda x: torch.tensor(values), maximize=maximize)
     one = evaluator(lambda x: values[int(x[0]) % 4 - 1], vectorize="loop", maximize=maximize)
-    assert several(POPULATION, 0).fitness[0] == one(torch.tensor([[1.0], [2.0], [3.0]]), 0).fitness[0] == 1
+    assert (
+        several(POPULATION, 0).fitness[0]
+        == one(torch.tensor([[1.0], [2.0], [3.0]]), 0).fitness[0]
+        == 1
+    )
     assert several.failures == one.failures == 2
 
 
 class TestAsynchronous:
     def test_workers_do_not_wait_for_each_other(self):
-        # A candidate ends only while eight are running: a search that waited for one would go on for ever.
-        options = {"budget": 320, "population_size": 8, "restarts": 0, "workers": Shuffled(8), "seed": 1}
-        result = minimize(sphere, np.ones(3), 1.0, asynchronous=True, time_limit_s=20.0, **options)
+        # A candidate ends only while eight are running: a search that waited for one would go
+        # on for ever.
+        options = {
+            "budget": 320,
+            "population_size": 8,
+            "restarts": 0,
+            "workers": Shuffled(8),
+            "seed": 1,
+        }
+        result = minimize(
+            sphere, np.ones(3), 1.0, asynchronous=True, time_limit_s=20.0, **options
+        )
         assert (result.reason, result.evaluations) == ("budget", 320)
 
     def test_any_order_finds_nearly_as_much_with_as_many_evaluations(self):
-        # The share of targets from 100 to 1e-8 on three functions, ten seeds each: generations that overlap
-        # are slower in a valley, 0.62 to 0.69.
+        # The share of targets from 100 to 1e-8 on three functions, ten seeds each: generations
+        # that overlap are slower in a valley, 0.62 to 0.69.
         functions = (
             sphere,
-            lambda x: float(sum(10.0**i * (x[i] - x[i - 1]) ** 2 for i in range(5))) + sphere(x),
+            lambda x: (
+                float(sum(10.0**i * (x[i] - x[i - 1]) ** 2 for i in range(5))) + sphere(x)
+            ),
             lambda x: float((100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()),
         )
         shares = []
@@ -173,10 +194,20 @@ class TestAsynchronous:
             runs = ((function, seed) for function in functions for seed in range(10))
             found = []
             for function, seed in runs:
-                options = {"workers": Shuffled(8), "asynchronous": True} if asynchronous else {"workers": map}
+                options = (
+                    {"workers": Shuffled(8), "asynchronous": True}
+                    if asynchronous
+                    else {"workers": map}
+                )
                 found.append(
                     minimize(
-                        function, np.full(5, 2.0), 1.0, budget=1000, restarts=0, seed=seed, **options
+                        function,
+                        np.full(5, 2.0),
+                        1.0,
+                        budget=1000,
+                        restarts=0,
+                        seed=seed,
+                        **options,
                     ).fun
                 )
             shares.append(float(np.mean(np.clip((2 - np.log10(found)) / 10, 0, 1))))
@@ -184,9 +215,16 @@ class TestAsynchronous:
 
     @pytest.mark.parametrize(
         ("options", "size"),
-        [({}, 12), ({"population_size": 8}, 8), ({"budget": 200}, 10), ({"asynchronous": False}, 8)],
+        [
+            ({}, 12),
+            ({"population_size": 8}, 8),
+            ({"budget": 200}, 10),
+            ({"asynchronous": False}, 8),
+        ],
     )
-    def test_half_as_many_candidates_as_workers_come_to_a_population_that_is_not_given(self, options, size):
+    def test_half_as_many_candidates_as_workers_come_to_a_population_that_is_not_given(
+        self, options, size
+    ):
         options = {"budget": 400, "asynchronous": True, "restarts": 0, **options}
         workers = Shuffled(8) if options["asynchronous"] else map
         result = minimize(sphere, np.ones(5), 1.0, workers=workers, seed=1, **options)
@@ -194,7 +232,13 @@ class TestAsynchronous:
         assert result.history["population_size"][0] == size
 
     def test_restarts_do_not_mix(self):
-        options = {"workers": Shuffled(8), "asynchronous": True, "budget": 3000, "restarts": 2, "seed": 1}
+        options = {
+            "workers": Shuffled(8),
+            "asynchronous": True,
+            "budget": 3000,
+            "restarts": 2,
+            "seed": 1,
+        }
         result = minimize(sphere, np.full(2, 2.0), 1.0, **options)
         assert (result.restarts, result.fun) == (2, sphere(result.x))
 
@@ -273,7 +317,12 @@ def test_a_journal_spares_the_candidates_of_a_former_run(tmp_path):
 
 @pytest.mark.parametrize(
     "options",
-    [{"vectorize": "loops"}, {"workers": 0}, {"timeout_s": 1.0}, {"timeout_s": 1.0, "workers": map}],
+    [
+        {"vectorize": "loops"},
+        {"workers": 0},
+        {"timeout_s": 1.0},
+        {"timeout_s": 1.0, "workers": map},
+    ],
 )
 def test_options_that_make_no_sense_are_refused(options):
     with pytest.raises(ValueError, match="expected"):
@@ -295,15 +344,23 @@ def shifted(x, *others):
     ],
 )
 def test_args_follow_the_candidate_as_scipy_has_it(options):
-    found = minimize(shifted, x0=np.zeros(2), std=2.0, args=(1.0, 2.0), budget=100, seed=1, **options)
-    plain = minimize(lambda x: shifted(x, 1.0, 2.0), np.zeros(2), 2.0, vectorize="loop", budget=100, seed=1)
+    found = minimize(
+        shifted, x0=np.zeros(2), std=2.0, args=(1.0, 2.0), budget=100, seed=1, **options
+    )
+    plain = minimize(
+        lambda x: shifted(x, 1.0, 2.0), np.zeros(2), 2.0, vectorize="loop", budget=100, seed=1
+    )
     assert (found.x == plain.x).all()
 
 
 def test_one_argument_needs_no_tuple_and_populations_and_dicts_get_it_too():
-    population = minimize(lambda x, a: ((x - a) ** 2).sum(-1), torch.zeros(2), 1.0, args=2.0, seed=1)
+    population = minimize(
+        lambda x, a: ((x - a) ** 2).sum(-1), torch.zeros(2), 1.0, args=2.0, seed=1
+    )
     assert population.x == pytest.approx([2.0, 2.0], abs=1e-3)
-    named = minimize(lambda p, a: (p["x"] - a) ** 2, {"x": Float(0, 3)}, args=(2.0,), budget=200, seed=1)
+    named = minimize(
+        lambda p, a: (p["x"] - a) ** 2, {"x": Float(0, 3)}, args=(2.0,), budget=200, seed=1
+    )
     assert named.x["x"] == pytest.approx(2.0, abs=1e-3)
     with pytest.raises(TypeError, match="expected mean or x0"):
         minimize(sphere, [0.0], 1.0, x0=[0.0])
@@ -321,7 +378,9 @@ def test_whoever_is_killed_in_an_evaluation_has_those_before_it_on_the_disk(work
         evaluate.open_journal(path, {"objective": "f"})
         for generation in range(3):
             evaluate(POPULATION, generation)
-    assert lines[1:] == [1 + evaluated for evaluated in range(1, 9)]  # and the line of the search
+    assert lines[1:] == [
+        1 + evaluated for evaluated in range(1, 9)
+    ]  # and the line of the search
 
 
 def test_a_journal_counts_a_failure_once_and_spares_no_other_candidate(tmp_path):
@@ -354,8 +413,15 @@ def test_a_function_may_change_its_array_and_a_restart_takes_no_candidate_of_the
     population = POPULATION.numpy().copy()
     evaluator(overwrite, vectorize="loop")(population, 0)
     assert population.tolist() == POPULATION.tolist()
-    options = {"workers": Shuffled(8), "asynchronous": True, "budget": 3000, "restarts": 2, "seed": 1}
+    options = {
+        "workers": Shuffled(8),
+        "asynchronous": True,
+        "budget": 3000,
+        "restarts": 2,
+        "seed": 1,
+    }
     result = minimize(sphere, np.full(2, 2.0), 1.0, **options)
     assert result.restarts == 2
-    # Of eight that run at once seven are left when a search ends; they are evaluated, and belong to none.
+    # Of eight that run at once seven are left when a search ends; they are evaluated, and
+    # belong to none.
     assert result.evaluations == result.history["evaluations"][-1] + 2 * 7

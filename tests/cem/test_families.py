@@ -17,7 +17,11 @@ ONE = 2**40
 
 
 def search(families, size=40, *, mean=(), seed=1, **options):
-    options = {"maximize": False, "config": CEMConfig.cma("diagonal", families=families), **options}
+    options = {
+        "maximize": False,
+        "config": CEMConfig.cma("diagonal", families=families),
+        **options,
+    }
     return CrossEntropyMethod(torch.tensor(mean), 1.0, size, seed=seed, **options)
 
 
@@ -30,7 +34,8 @@ def run(optimizer, f, generations):
 
 @dataclass(frozen=True)
 class Chain:
-    """A Markov chain: the rows of its table are the first state's, and those after each state."""
+    """A Markov chain: the rows of its table are the first state's, and those after each
+    state."""
 
     steps: int
     states: int
@@ -55,7 +60,9 @@ class Chain:
 
     def sample(self, table, size, *, seed, generation, **_):
         numbers = iter(uniforms(seed, generation, size, self.steps).split(1, dim=-1))
-        return self.walk(table, lambda row: (row.cumsum(-1)[..., :-1] <= next(numbers)).sum(-1, keepdim=True))
+        return self.walk(
+            table, lambda row: (row.cumsum(-1)[..., :-1] <= next(numbers)).sum(-1, keepdim=True)
+        )
 
     def walk(self, table, choose):
         p = table.unflatten(-1, self.rows)
@@ -101,11 +108,16 @@ def test_a_table_moves_by_the_equation(size):
         expected[x[i, 0]] += beta * weights[i]
     expected = [max(p, floor) for p in expected]
     expected = [p / sum(expected) for p in expected]
-    tables, record = torch.cat([table, torch.zeros(2)]), torch.full((5,), math.nan, dtype=torch.float64)
+    tables, record = (
+        torch.cat([table, torch.zeros(2)]),
+        torch.full((5,), math.nan, dtype=torch.float64),
+    )
     families = [(2, 2, 3, None)]  # columns, rows, values, beta
     state = tables, record, torch.tensor(0)
     found, *_ = update_tables(fitness, x.float(), state, 2, families, maximize=False)
-    torch.testing.assert_close(found[:3], torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-8)
+    torch.testing.assert_close(
+        found[:3], torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-8
+    )
     assert found[3:6].tolist() == [1.0, 0.0, 0.0]  # what is impossible stays so
     assert found[6:].tolist() == x[order[0]].tolist()  # the best candidate
     assert (found * ONE == (found * ONE).round()).all()
@@ -139,7 +151,9 @@ def test_problems_of_a_batch_are_searches_of_their_own_and_functions_are_the_cla
 def test_plain_pytorch_gives_the_bits_of_the_operators():
     families = [Bernoulli(20), Permutation(7)]
     f = lambda x: x[:, :20].sum(1) + x[:, 20] + x[:, 21] / 2  # noqa: E731
-    states = [run(search(families, backend=name), f, 10).state.discrete for name in ("cpu", "torch")]
+    states = [
+        run(search(families, backend=name), f, 10).state.discrete for name in ("cpu", "torch")
+    ]
     assert states[0].equal(states[1])
 
 
@@ -150,7 +164,11 @@ def test_a_search_resumes():
     resumed = search([Categorical([5] * 4)], mean=[9.0])
     resumed.load_state_dict(half.state_dict())
     run(resumed, f, 4)
-    assert all(a.equal(b) for a, b in zip(resumed.state[:6], whole.state[:6], strict=True) if a is not None)
+    assert all(
+        a.equal(b)
+        for a, b in zip(resumed.state[:6], whole.state[:6], strict=True)
+        if a is not None
+    )
     with pytest.raises(ValueError, match="families"):
         search([Categorical([5] * 3 + [4])], mean=[9.0]).load_state_dict(half.state_dict())
 
@@ -159,9 +177,14 @@ def test_a_search_resumes():
 @pytest.mark.parametrize("backend", ["cpu", "torch"])
 def test_a_family_of_ones_own_draws_and_moves_as_it_says(steps, backend):
     chain = Chain(steps, 6)
-    cycle = torch.cat([torch.eye(6)[2:3], torch.eye(6).roll(1, 1)]).double().flatten()  # 2 3 4 5 0 1 ...
+    cycle = (
+        torch.cat([torch.eye(6)[2:3], torch.eye(6).roll(1, 1)]).double().flatten()
+    )  # 2 3 4 5 0 1 ...
     seed, generation = torch.tensor(1), torch.tensor(0)
-    assert (chain.sample(cycle, 5, seed=seed, generation=generation) == (torch.arange(steps) + 2) % 6).all()
+    assert (
+        chain.sample(cycle, 5, seed=seed, generation=generation)
+        == (torch.arange(steps) + 2) % 6
+    ).all()
 
     def broken(x):  # links that are not those of the cycle
         return (x[..., 1:] != (x[..., :-1] + 1) % 6).sum(-1) + (x[..., 0] != 2)
@@ -174,7 +197,10 @@ def test_a_family_of_ones_own_draws_and_moves_as_it_says(steps, backend):
     assert optimizer.best[1:].tolist() == [0, *((step + 2) % 6 for step in range(steps))]
     assert optimizer.mean[2:].equal(optimizer.best[2:])
     assert optimizer.std.shape == (steps + 2,)
-    assert minimize(broken, torch.zeros(0), 1.0, config=optimizer.config, budget=4000, seed=1).fun == 0
+    assert (
+        minimize(broken, torch.zeros(0), 1.0, config=optimizer.config, budget=4000, seed=1).fun
+        == 0
+    )
 
 
 def test_own_families_take_batches_failures_and_resume():
@@ -200,7 +226,9 @@ def test_what_a_family_lacks_or_returns_wrong_is_named():
     class Table:
         columns, rows = 3, (3, 4)
 
-    with pytest.raises(ValueError, match=r"expected sample of .* shape \(40, 4\), got \(40, 3\)"):
+    with pytest.raises(
+        ValueError, match=r"expected sample of .* shape \(40, 4\), got \(40, 3\)"
+    ):
         search([Short(4, 3)]).ask()
     with pytest.raises(TypeError, match=r"expected the members of cem\.families\.Family"):
         search([Table()])
@@ -210,7 +238,8 @@ def test_what_a_family_lacks_or_returns_wrong_is_named():
 
 
 def test_pairs_that_depend_on_each_other_are_found():
-    # One right value of a pair gains 0.4 of what both do. Seeds are fixed; 20 of 20 seeds took 640 to 1,300.
+    # One right value of a pair gains 0.4 of what both do. Seeds are fixed; 20 of 20 seeds took
+    # 640 to 1,300.
     def f(x):
         right = (x == 3).view(len(x), 10, 2).float().sum(-1)
         return (1 - 0.4 * right - 0.2 * (right == 2)).sum(-1)
@@ -228,7 +257,10 @@ def test_a_short_route_is_found():
         order = x.long()
         return distances[order, order.roll(-1, -1)].sum(-1)
 
-    shortest = min(length(torch.tensor([[0, *rest]])).item() for rest in itertools.permutations(range(1, 7)))
+    shortest = min(
+        length(torch.tensor([[0, *rest]])).item()
+        for rest in itertools.permutations(range(1, 7))
+    )
     optimizer = run(search([Permutation(7)], 200), length, 40)
     assert optimizer.best_fitness == pytest.approx(shortest)
     assert length(optimizer.mean[None]).item() == pytest.approx(shortest)
@@ -246,36 +278,53 @@ class TestIntegers:
         ],
     )
     def test_flags_are_those_of_scipy_and_other_numbers_indices(self, integers, expected):
-        found = minimize(lambda x: (x - 0.4).square().sum(-1), torch.zeros(2), 2.0, integers=integers, seed=1)
+        found = minimize(
+            lambda x: (x - 0.4).square().sum(-1), torch.zeros(2), 2.0, integers=integers, seed=1
+        )
         assert (np.flatnonzero(found.x == found.x.round()) == expected).all()
 
-    @pytest.mark.parametrize("integers", [[True], [0, 0], [2, 2], [5], [-1], [1, 0, 0, 1], [0.5], 1, True])
+    @pytest.mark.parametrize(
+        "integers", [[True], [0, 0], [2, 2], [5], [-1], [1, 0, 0, 1], [0.5], 1, True]
+    )
     def test_integers_of_other_parameters_are_refused(self, integers):
         with pytest.raises(ValueError, match=r"expected .* for integers, got"):
             minimize(lambda x: x.sum(-1), torch.zeros(3), 1.0, integers=integers)
         with pytest.raises(ValueError, match=r"expected .* for integers, got"):
-            CrossEntropyMethod([0.0] * 3, 1.0, maximize=True, config=CEMConfig(integers=integers))
+            CrossEntropyMethod(
+                [0.0] * 3, 1.0, maximize=True, config=CEMConfig(integers=integers)
+            )
 
     def test_candidates_are_integers_within_the_bounds(self):
-        config, bounds = CEMConfig.cma(integers=[False, True, True]), [(None, None), (-1.5, 2), (0, None)]
+        config, bounds = (
+            CEMConfig.cma(integers=[False, True, True]),
+            [(None, None), (-1.5, 2), (0, None)],
+        )
         start = [0.5, 0.0, 3.0], 2.0, 200
-        optimizer = CrossEntropyMethod(*start, maximize=False, config=config, bounds=bounds, seed=1)
+        optimizer = CrossEntropyMethod(
+            *start, maximize=False, config=config, bounds=bounds, seed=1
+        )
         x = optimizer.ask()
         assert (x[:, 1:] == x[:, 1:].round()).all()
         assert (x[:, 0] != x[:, 0].round()).all()
         assert sorted(set(x[:, 1].tolist())) == [-1, 0, 1, 2]
         assert x[:, 2].min() == 0
 
-    @pytest.mark.parametrize("options", [{}, {"constraints": lambda x: 0.5 - x[:, 1]}, {"budget": 300}])
+    @pytest.mark.parametrize(
+        "options", [{}, {"constraints": lambda x: 0.5 - x[:, 1]}, {"budget": 300}]
+    )
     def test_all_that_is_evaluated_and_found_is_one(self, options):
         seen = []
         noise = torch.Generator().manual_seed(1)
 
         def f(x):
             seen.append(x.copy())
-            return (x**2).sum(1) + (torch.rand(len(x), generator=noise).numpy() if "budget" in options else 0)
+            return (x**2).sum(1) + (
+                torch.rand(len(x), generator=noise).numpy() if "budget" in options else 0
+            )
 
-        found = minimize(f, bounds=[(0, 7), (0, 1)], integers=[0], seed=1, **{"budget": 100, **options})
+        found = minimize(
+            f, bounds=[(0, 7), (0, 1)], integers=[0], seed=1, **{"budget": 100, **options}
+        )
         assert found.settings["noise"] == ("budget" in options)
         for x in (*np.concatenate(seen), found.x):
             assert x[0] == round(x[0])
@@ -284,7 +333,9 @@ class TestIntegers:
         # A start far narrower than an integer: the margin lets candidates leave it.
         target = torch.tensor([7.0, -4.0, 2.0])
         config = CEMConfig.cma(integers=[0, 1, 2])
-        optimizer = CrossEntropyMethod(torch.zeros(3), 1e-3, maximize=False, config=config, seed=1)
+        optimizer = CrossEntropyMethod(
+            torch.zeros(3), 1e-3, maximize=False, config=config, seed=1
+        )
         run(optimizer, lambda x: (x - target).square().sum(1), 200)
         assert optimizer.best.equal(target)
         margin = optimizer.state.std_floor[0]
@@ -307,7 +358,8 @@ def test_a_graph_gives_the_bits_of_a_cpu(device):
 @pytest.mark.parametrize("family", [Categorical((5,) * 8), Permutation(8)])
 def test_two_families_of_one_kind_have_noise_of_their_own(family, backend):
     first, second = search([family, family], 100, backend=backend).ask().split(8, dim=-1)
-    # By chance a fifth, or an eighth, of 800 pairs is equal, more than 0.3 with a probability below 1e-10.
+    # By chance a fifth, or an eighth, of 800 pairs is equal, more than 0.3 with a probability
+    # below 1e-10.
     assert float((first == second).double().mean()) < 0.3
 
 
@@ -324,5 +376,7 @@ def test_one_integer_of_a_population_is_expected_beside_the_nearest_to_the_mean(
     config = CEMConfig.cma("diagonal", integers=[False, True, True])
     floor = search((), size, mean=[0.0] * dim, config=config).state.std_floor
     assert floor[0] == 0.0
-    beyond = torch.erfc(0.5 / floor[1:].double() / math.sqrt(2))  # the probability that |x| > 1 / 2
+    beyond = torch.erfc(
+        0.5 / floor[1:].double() / math.sqrt(2)
+    )  # the probability that |x| > 1 / 2
     assert (size * dim * beyond).tolist() == pytest.approx([1.0, 1.0], rel=1e-4)

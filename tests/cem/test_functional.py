@@ -14,7 +14,8 @@ MEANS = torch.tensor([[1.0, 2.0, 3.0, 4.0], [0.0, 0.0, 0.0, 0.0], [-5.0, 3.0, 2.
 STDS = torch.tensor([[1.0], [2.0], [0.5]]).expand(3, 4)
 SEEDS = [5, 2**63 + 9, 7]
 ROUNDED = ("transform", "full paths", "cma")
-"""What runs through vectorised operations of torch: a batch differs from single searches in the last bits."""
+"""What runs through vectorised operations of torch: a batch differs from single searches in the
+last bits."""
 
 
 def quadratic(x):
@@ -23,7 +24,9 @@ def quadratic(x):
 
 
 def make(options="default", mean=MEANS, std=STDS, seed=SEEDS, **more):
-    return CrossEntropyMethod(mean, std, 23, maximize=False, seed=seed, **KINDS[options], **more)
+    return CrossEntropyMethod(
+        mean, std, 23, maximize=False, seed=seed, **KINDS[options], **more
+    )
 
 
 def generation(state):
@@ -37,7 +40,10 @@ def tensors(state):
 
 def assert_equal(found, expected, **tolerances):
     torch.testing.assert_close(
-        tensors(found), tensors(expected), equal_nan=True, **(tolerances or {"rtol": 0, "atol": 0})
+        tensors(found),
+        tensors(expected),
+        equal_nan=True,
+        **(tolerances or {"rtol": 0, "atol": 0}),
     )
 
 
@@ -54,7 +60,8 @@ def test_problems_of_a_batch_are_searches_of_their_own(options, backend):
     where = {"backend": backend, "device": "cuda" if backend == "cuda" else "cpu"}
     batch = make(options, **where)
     singles = [
-        make(options, mean, std, seed, **where) for mean, std, seed in zip(MEANS, STDS, SEEDS, strict=True)
+        make(options, mean, std, seed, **where)
+        for mean, std, seed in zip(MEANS, STDS, SEEDS, strict=True)
     ]
     for _ in range(6):
         for search in (batch, *singles):
@@ -115,7 +122,9 @@ def test_the_class_is_the_functions_which_change_nothing_in_place(options):
         assert after.distribution.data_ptr() != state.distribution.data_ptr()
         state = after
     # The class makes the extra variance of later generations when they come.
-    assert_equal(state._replace(variance_schedule=None), optimizer.state._replace(variance_schedule=None))
+    assert_equal(
+        state._replace(variance_schedule=None), optimizer.state._replace(variance_schedule=None)
+    )
     assert torch.equal(state.mean, optimizer.mean)
 
 
@@ -168,7 +177,9 @@ def test_tell_and_a_generation_of_the_operators_are_mapped_over_problems(options
     state = generation(make(options, backend=backend).state)
     candidates, state = ask(state)
     fitness, dims = quadratic(candidates), mapped_dims(state)
-    mapped = torch.func.vmap(tell, in_dims=(dims, 0, 0), out_dims=dims)(state, candidates, fitness)
+    mapped = torch.func.vmap(tell, in_dims=(dims, 0, 0), out_dims=dims)(
+        state, candidates, fitness
+    )
     assert isinstance(mapped, State)
     assert_equal(mapped, tell(state, candidates, fitness), rtol=1e-5, atol=1e-5)
     if backend == "cpu":  # the noise of torch is that of its global generator

@@ -11,9 +11,13 @@ from cem.core.graph import GenerationGraph
 from cem.functional import ask, init, tell
 
 
-def make(options="default", mean=(2.0, 2.0, 2.0, 2.0), population_size=48, device="cuda", **more):
+def make(
+    options="default", mean=(2.0, 2.0, 2.0, 2.0), population_size=48, device="cuda", **more
+):
     settings = {"maximize": False, "seed": 3, **KINDS[options], **more}
-    return CrossEntropyMethod(torch.tensor(mean), 1.0, population_size, device=device, **settings)
+    return CrossEntropyMethod(
+        torch.tensor(mean), 1.0, population_size, device=device, **settings
+    )
 
 
 def step(search, objective=sphere):
@@ -23,11 +27,15 @@ def step(search, objective=sphere):
 
 def test_a_graph_is_refused_on_the_cpu():
     search = make(device="cpu")
-    with pytest.raises(ValueError, match="expected a search with backend 'cuda' for a CUDA graph, got 'cpu'"):
+    with pytest.raises(
+        ValueError, match="expected a search with backend 'cuda' for a CUDA graph, got 'cpu'"
+    ):
         search.capture(sphere)
     with pytest.raises(ValueError, match="expected generations >= 1, got 0"):
         search.capture(sphere, 0)
-    with pytest.raises(ValueError, match="expected a search with backend 'cuda' for a CUDA graph"):
+    with pytest.raises(
+        ValueError, match="expected a search with backend 'cuda' for a CUDA graph"
+    ):
         Trainer(search, sphere, generations=1, graph=True).run()
 
 
@@ -58,13 +66,17 @@ class TestGraph:
             Trainer(eager, changing, generations=eager.generation + 1).run()
             step(pure, lambda candidates, generation: sphere(2 * candidates, generation))
         assert bits(eager) == bits(pure)
-        with pytest.raises(ValueError, match="expected a function that leaves its arguments as they are"):
+        with pytest.raises(
+            ValueError, match="expected a function that leaves its arguments as they are"
+        ):
             make().capture(changing)()
 
     def test_of_a_batch_with_metrics_and_other_candidates_is_the_generations_one_by_one(self):
         def objective(candidates, generation):
             repaired = candidates.round(decimals=1)
-            return Evaluation(sphere(repaired), {"mean": repaired.mean(), "t": generation}, repaired)
+            return Evaluation(
+                sphere(repaired), {"mean": repaired.mean(), "t": generation}, repaired
+            )
 
         mean = torch.arange(12.0).view(3, 4).tolist()
         eager, graph = (make(mean=mean, seed=[1, 2, 3]) for _ in range(2))
@@ -149,7 +161,9 @@ class TestGraph:
             ).run()
             assert (result.reason, result.generation) == ("finished", generations)
             written = (folder / "metrics.jsonl").read_text().splitlines()
-            figures = [line.split('"seconds"')[0] + line.split('"worst"')[1] for line in written]
+            figures = [
+                line.split('"seconds"')[0] + line.split('"worst"')[1] for line in written
+            ]
             outcomes.append((bits(search), figures))
         assert outcomes[0] == outcomes[1]
         assert len(outcomes[0][1]) == lines
@@ -162,7 +176,9 @@ class TestGraph:
                 if record.generation == 103:
                     raise StopIteration
 
-            trainer = Trainer(search, lambda x, t: sphere(x), callbacks=[at_103], graph=bool(graph))
+            trainer = Trainer(
+                search, lambda x, t: sphere(x), callbacks=[at_103], graph=bool(graph)
+            )
             assert trainer.run().generation == search.generation == 103
             step(search)
         assert bits(searches[0]) == bits(searches[1])
@@ -179,7 +195,9 @@ class TestOnAGpu:
                 for _ in range(70):  # beyond the first table of extra variances
                     step(search)
 
-    @pytest.mark.parametrize(("options", "dtype"), [("default", torch.float64), ("classic", torch.float32)])
+    @pytest.mark.parametrize(
+        ("options", "dtype"), [("default", torch.float64), ("classic", torch.float32)]
+    )
     def test_a_search_has_the_bits_of_the_cpu(self, options, dtype):
         found, expected = make(options, dtype=dtype), make(options, dtype=dtype, device="cpu")
         for _ in range(20):

@@ -32,7 +32,14 @@ from cem.core.reasons import Reason
 from cem.search.options import Options
 from cem.search.restarts import Attempt, Bipop, Ended, Ipop
 
-COLUMNS = ["evaluations", "best_fitness", "generation_best", "elite_mean", "std_mean", "population_size"]
+COLUMNS = [
+    "evaluations",
+    "best_fitness",
+    "generation_best",
+    "elite_mean",
+    "std_mean",
+    "population_size",
+]
 START = (1.0, 2.0, 3.0)
 
 
@@ -44,7 +51,11 @@ def rastrigin(x):
 def same(one, other):
     """Whether two results are the same, bit for bit."""
     assert one.reason == other.reason
-    assert (one.evaluations, one.restarts, one.fun) == (other.evaluations, other.restarts, other.fun)
+    assert (one.evaluations, one.restarts, one.fun) == (
+        other.evaluations,
+        other.restarts,
+        other.fun,
+    )
     for name in ("x", "mean", "std"):
         assert torch.equal(getattr(one, name), getattr(other, name))
     assert one.history == other.history
@@ -106,7 +117,8 @@ class TestResult:
 
     def test_rare_records_end_a_search_no_later_than_the_next_record(self):
         each, some = (
-            minimize(rosenbrock, [0.0] * 5, 1.0, restarts=0, record_every=k, seed=1) for k in (1, 50)
+            minimize(rosenbrock, [0.0] * 5, 1.0, restarts=0, record_every=k, seed=1)
+            for k in (1, 50)
         )
         assert each.generations <= some.generations < each.generations + 50
 
@@ -120,7 +132,9 @@ class TestReasons:
             calls.append(len(x))
             return sphere(x)
 
-        result = minimize(objective, START, 1.0, budget=budget, population_size=30, restarts=3, seed=1)
+        result = minimize(
+            objective, START, 1.0, budget=budget, population_size=30, restarts=3, seed=1
+        )
         assert sum(calls) == result.evaluations <= budget
         assert result.evaluations > budget - 30
 
@@ -154,7 +168,9 @@ class TestReasons:
         assert (result.reason, result.generations, result.success) == ("requested", 3, False)
 
     @pytest.mark.parametrize(("good", "reason"), [(0, "failed"), (2, "budget")])
-    def test_where_all_candidates_fail_the_search_begins_again_while_there_is_budget(self, good, reason):
+    def test_where_all_candidates_fail_the_search_begins_again_while_there_is_budget(
+        self, good, reason
+    ):
         calls = []
 
         def fails(x):
@@ -163,7 +179,12 @@ class TestReasons:
                 raise ZeroDivisionError
             return float(sphere(x))
 
-        options = {"vectorize": "loop", "catch": ZeroDivisionError, "population_size": 8, "seed": 1}
+        options = {
+            "vectorize": "loop",
+            "catch": ZeroDivisionError,
+            "population_size": 8,
+            "seed": 1,
+        }
         with pytest.warns(RuntimeWarning) as warned:
             result = minimize(fails, START, 1.0, budget=200, **options)
         assert {"all 8", "every"} <= {str(each.message)[:5] for each in warned}
@@ -192,7 +213,9 @@ class TestRestarts:
         generations = []  # of each search
         count = lambda record: generations.append(record.generation)  # noqa: E731
         options = {"population_size": 10, "budget": 20_000, "callbacks": [count], "seed": 1}
-        result = minimize(rastrigin, START, 1.0, **options)  # restarts of the sphere would soon agree
+        result = minimize(
+            rastrigin, START, 1.0, **options
+        )  # restarts of the sphere would soon agree
         ends = [k for k, number in enumerate(generations) if [*generations, 1][k + 1] == 1]
         sizes = [int(result.history["population_size"][end]) for end in ends]
         spent = [size * generations[end] for size, end in zip(sizes, ends, strict=True)]
@@ -202,7 +225,9 @@ class TestRestarts:
         assert 0.3 < sum(spent[k] for k in large) / sum(spent[1:]) < 0.8
         assert result.restarts == len(sizes) - 1 > 4
         assert result.fun == min(result.history["generation_best"])
-        assert result.history["best_fitness"] == sorted(result.history["best_fitness"], reverse=True)
+        assert result.history["best_fitness"] == sorted(
+            result.history["best_fitness"], reverse=True
+        )
 
     def test_a_narrow_search_begins_at_a_place_of_its_own(self):
         first = []  # records of the first generations
@@ -226,7 +251,9 @@ class TestRestarts:
 
     @pytest.mark.parametrize("name", ["xtol", "ftol"])
     def test_a_precision_that_is_asked_for_ends_the_search(self, name):
-        coarse, fine = (minimize(sphere, START, 1.0, seed=1, **{name: tol}) for tol in (1e-2, 1e-6))
+        coarse, fine = (
+            minimize(sphere, START, 1.0, seed=1, **{name: tol}) for tol in (1e-2, 1e-6)
+        )
         assert coarse.reason == fine.reason == name
         assert coarse.evaluations < fine.evaluations < 1000
         assert fine.fun < 1e-6
@@ -237,7 +264,9 @@ class TestRestarts:
         both = lambda p: abs(p["a"] - 3) + (p["b"] - 0.2) ** 2  # noqa: E731
         result = minimize(both, space, budget=3000, xtol=1e-4, seed=1)
         assert (result.reason, result.x["a"]) == ("xtol", 3)
-        alone = minimize(lambda p: abs(p["a"] - 3), {"a": Int(0, 9)}, budget=100, xtol=1e-4, seed=1)
+        alone = minimize(
+            lambda p: abs(p["a"] - 3), {"a": Int(0, 9)}, budget=100, xtol=1e-4, seed=1
+        )
         assert alone.reason == "budget"
 
     @pytest.mark.parametrize("std", [0.0, [0.0, 0.0, 0.0]])
@@ -246,19 +275,30 @@ class TestRestarts:
             minimize(sphere, START, std)
 
 
-@pytest.mark.filterwarnings("ignore:all .* candidates of generation", "ignore:every candidate of several")
+@pytest.mark.filterwarnings(
+    "ignore:all .* candidates of generation", "ignore:every candidate of several"
+)
 class TestUndefined:
     """Where the function has no value: the search goes on elsewhere."""
 
     @pytest.mark.parametrize("bad", [math.inf, math.nan, None])
     def test_a_start_or_a_restart_without_a_value_does_not_end_the_search(self, bad):
         def positive(x):
-            return float(((x - 3) ** 2).sum()) if (x > 0).all() else 1 / 0 if bad is None else bad
+            return (
+                float(((x - 3) ** 2).sum()) if (x > 0).all() else 1 / 0 if bad is None else bad
+            )
 
         options = {"vectorize": "loop", "catch": ZeroDivisionError, "seed": 0}
-        for dim, budget in ((1, 800), (5, 2000)):  # the seed of five parameters begins without a value
+        for dim, budget in (
+            (1, 800),
+            (5, 2000),
+        ):  # the seed of five parameters begins without a value
             result = minimize(positive, bounds=[(-10, 10)] * dim, budget=budget, **options)
-            assert (result.success, result.fun < 1e-9, result.failures > 20) == (True, True, True)
+            assert (result.success, result.fun < 1e-9, result.failures > 20) == (
+                True,
+                True,
+                True,
+            )
 
     @pytest.mark.parametrize("take", [np.array, torch.tensor])
     def test_without_bounds_it_looks_ever_further_away(self, take):
@@ -297,10 +337,19 @@ class TestDefaults:
             (5, {}, (CEMConfig.cma(), 8, None)),
             (201, {"budget": 3000}, (CEMConfig.cma("diagonal"), 19, None)),
             (5, {"budget": 1e2}, (CEMConfig.cma(), 5, None)),
-            (5, {"config": CEMConfig.cma("diagonal"), "budget": 1000}, (CEMConfig.cma("diagonal"), 8, None)),
+            (
+                5,
+                {"config": CEMConfig.cma("diagonal"), "budget": 1000},
+                (CEMConfig.cma("diagonal"), 8, None),
+            ),
             (5, {"config": CEMConfig(), "budget": 1000}, (CEMConfig(), 50, 0)),
             pytest.param(5, {"device": "cuda"}, (CEMConfig.cma(), 128, None), marks=ON_A_GPU),
-            pytest.param(5, {"device": "cuda", "budget": 3000}, (CEMConfig.cma(), 20, None), marks=ON_A_GPU),
+            pytest.param(
+                5,
+                {"device": "cuda", "budget": 3000},
+                (CEMConfig.cma(), 20, None),
+                marks=ON_A_GPU,
+            ),
         ],
     )
     def test_what_is_chosen_stands_in_the_result(self, dim, options, expected):
@@ -309,8 +358,8 @@ class TestDefaults:
         assert tuple(result.settings[name] for name in names) == expected
 
     def test_noise_is_seen_and_the_mean_of_a_larger_population_is_the_answer(self):
-        # Standard deviation 1 on a sphere in ten dimensions. A small population ends at a gap of 0.4 and more
-        # (five seeds of five), this one at 0.04 (0.02 to 0.07).
+        # Standard deviation 1 on a sphere in ten dimensions. A small population ends at a gap
+        # of 0.4 and more (five seeds of five), this one at 0.04 (0.02 to 0.07).
         noise = torch.Generator().manual_seed(1)
         noisy = lambda x: sphere(x - 1.0) + torch.randn(len(x), generator=noise)  # noqa: E731
         result = minimize(noisy, [0.0] * 10, 2.0, budget=10_000, seed=1)
@@ -320,7 +369,9 @@ class TestDefaults:
         assert torch.equal(result.x, result.mean)
 
     @pytest.mark.parametrize(("options", "size"), [({"budget": 8}, 4), ({"restarts": 0}, 5)])
-    def test_noise_costs_no_restart_and_is_nothing_to_a_budget_that_is_spent(self, options, size):
+    def test_noise_costs_no_restart_and_is_nothing_to_a_budget_that_is_spent(
+        self, options, size
+    ):
         noise = torch.Generator().manual_seed(1)
         noisy = lambda x: sphere(x) + torch.randn(len(x), generator=noise)  # noqa: E731
         result = minimize(noisy, START, 1.0, seed=1, **{"budget": 100, **options})
@@ -351,7 +402,9 @@ class TestDefaults:
         assert (
             len(torch.cat(seen).unique(dim=0)) == 19
         )  # of five generations of four: once more in the second
-        result = minimize(lambda x: Evaluation(sphere(x - 3.0)), [3.0, 3.0], 9.0, budget=40, seed=1)
+        result = minimize(
+            lambda x: Evaluation(sphere(x - 3.0)), [3.0, 3.0], 9.0, budget=40, seed=1
+        )
         assert (result.x.tolist(), result.fun) == ([3.0, 3.0], 0.0)
 
 
@@ -365,7 +418,11 @@ class TestDefaults:
             TypeError,
             r"minimize\(\) got an unexpected option 'budgett'; did you mean 'budget'",
         ),
-        ({"paths": True}, TypeError, r"unexpected option 'paths': give it as config=CEMConfig\(paths="),
+        (
+            {"paths": True},
+            TypeError,
+            r"unexpected option 'paths': give it as config=CEMConfig\(paths=",
+        ),
         ({"graph": True}, ValueError, "expected a search with backend 'cuda' for a CUDA graph"),
     ],
 )
@@ -397,7 +454,9 @@ def test_mypy_sees_a_typo_and_what_comes_out(tmp_path):
     (tmp_path / "typed.py").write_text(TYPED)
     mypy = pytest.importorskip("mypy.api")
     out, _, _ = mypy.run(["--cache-dir", str(tmp_path / "cache"), str(tmp_path / "typed.py")])
-    array, tensor, typo = (line for line in out.splitlines() if re.search("Revealed|Unexpected", line))
+    array, tensor, typo = (
+        line for line in out.splitlines() if re.search("Revealed|Unexpected", line)
+    )
     assert "numpy.ndarray" in array
     assert "torch._tensor.Tensor" in tensor
     assert "budgett" in typo
@@ -412,7 +471,9 @@ def test_a_generation_costs_little_more_than_one_of_ask_and_tell():
             search.tell(candidates, sphere(candidates))
 
     def whole():
-        minimize(sphere, torch.zeros(20), 1.0, population_size=200, budget=20_000, restarts=0, seed=1)
+        minimize(
+            sphere, torch.zeros(20), 1.0, population_size=200, budget=20_000, restarts=0, seed=1
+        )
 
     times = {by_hand: [], whole: []}
     for _ in range(20):
@@ -444,7 +505,9 @@ class TestResume:
         ("options", "last", "ctrl_c"),
         [("no seed", 2, True), ("double", 45, False), ("recorded every third", 200, False)],
     )
-    def test_an_interrupted_search_is_resumed_bit_for_bit(self, tmp_path, options, last, ctrl_c):
+    def test_an_interrupted_search_is_resumed_bit_for_bit(
+        self, tmp_path, options, last, ctrl_c
+    ):
         options = self.SEARCHES[options]
         whole = self.minimized(**options)
         interrupted = self.minimized(tmp_path, [Interruption(last, ctrl_c)], **options)
@@ -455,7 +518,9 @@ class TestResume:
         else:  # it ended before
             assert same(interrupted, whole)
         torch.rand(5)  # torch's generator is elsewhere by then
-        with pytest.warns(RuntimeWarning, match="had ended: this is its result, without a new evaluation"):
+        with pytest.warns(
+            RuntimeWarning, match="had ended: this is its result, without a new evaluation"
+        ):
             assert same(self.minimized(tmp_path, **options), whole)
 
     def test_lines_after_the_checkpoint_are_not_counted(self, tmp_path):
@@ -463,25 +528,33 @@ class TestResume:
         self.minimized(tmp_path, [Interruption(20)], seed=3, restarts=0)
         metrics = tmp_path / "restart-000" / "metrics.jsonl"
         lines = metrics.read_text().splitlines(keepends=True)
-        # As after a crash: the lines of generations of which there is no checkpoint, and a torn one.
+        # As after a crash: the lines of generations of which there is no checkpoint, and a torn
+        # one.
         later = lines[-1].replace('"generation": 20', '"generation": 21')
         metrics.write_text("".join([*lines, later, later[:40]]))
         assert same(self.minimized(tmp_path, seed=3, restarts=0), whole)
 
     def test_a_folder_of_another_search_is_refused(self, tmp_path):
         self.minimized(tmp_path, seed=3)
-        with pytest.raises(CheckpointError, match="expected a state saved with seed = 4, got 3"):
+        with pytest.raises(
+            CheckpointError, match="expected a state saved with seed = 4, got 3"
+        ):
             self.minimized(tmp_path, seed=4)
-        with pytest.raises(CheckpointError, match="another run: expected population_size = 20, got 10"):
+        with pytest.raises(
+            CheckpointError, match="another run: expected population_size = 20, got 10"
+        ):
             self.minimized(tmp_path, seed=3, population_size=20)
         with pytest.raises(CheckpointError, match="belongs to another run: expected std ="):
             self.minimized(tmp_path, seed=3, bounds=(-9, 9))
         for objective, std, name in ((sphere, 2.0, "std"), (rosenbrock, 1.0, "objective")):
-            with pytest.raises(CheckpointError, match=f"belongs to another run: expected {name} ="):
+            with pytest.raises(
+                CheckpointError, match=f"belongs to another run: expected {name} ="
+            ):
                 minimize(objective, START, std, population_size=10, seed=3, checkpoint=tmp_path)
 
     def interrupted(self, folder, *stops):
-        """Searches in a folder, one after the other; a signal ends each at a number of all evaluations."""
+        """Searches in a folder, one after the other; a signal ends each at a number of all
+        evaluations."""
         calls = []
 
         def objective(x):
@@ -490,11 +563,21 @@ class TestResume:
                 signal.raise_signal(signal.SIGTERM)
             return float(sphere(x)) if calls[-1][0] % 4 else 1 / 0
 
-        options = {"vectorize": "loop", "catch": ZeroDivisionError, "restarts": 0, "budget": 200, "seed": 3}
+        options = {
+            "vectorize": "loop",
+            "catch": ZeroDivisionError,
+            "restarts": 0,
+            "budget": 200,
+            "seed": 3,
+        }
         searches = range(len(stops) + 1)
-        return [minimize(objective, START, 1.0, checkpoint=folder, **options) for _ in searches], calls
+        return [
+            minimize(objective, START, 1.0, checkpoint=folder, **options) for _ in searches
+        ], calls
 
-    def test_no_candidate_is_evaluated_twice_however_often_a_search_is_interrupted(self, tmp_path):
+    def test_no_candidate_is_evaluated_twice_however_often_a_search_is_interrupted(
+        self, tmp_path
+    ):
         (whole,), expected = self.interrupted(None)
         results, calls = self.interrupted(tmp_path, 3, 47, 49, 158)
         assert [each.reason for each in results] == ["signal"] * 4 + ["budget"]
@@ -507,7 +590,9 @@ class TestResume:
         assert [each.evaluations for each in results] == [21, 43, whole.evaluations]
         assert results[-1].failures == whole.failures > 0
 
-    def test_an_asynchronous_search_goes_on_from_its_journal_and_is_what_it_has_told(self, tmp_path):
+    def test_an_asynchronous_search_goes_on_from_its_journal_and_is_what_it_has_told(
+        self, tmp_path
+    ):
         calls = []
 
         def objective(x):
@@ -526,13 +611,17 @@ class TestResume:
             one._max_workers = 5  # five candidates are asked ahead
             while not reasons or reasons[-1] == "signal":
                 before, evaluated = len(calls), [line["x"] for line in lines]
-                result = minimize(objective, np.ones(3), 1.0, workers=one, asynchronous=True, **options)
+                result = minimize(
+                    objective, np.ones(3), 1.0, workers=one, asynchronous=True, **options
+                )
                 reasons.append(result.reason)
                 lines = journalled()
                 assert not any(x in evaluated for x in calls[before:])
                 assert [line["x"] for line in lines[: len(evaluated)]] == evaluated
         assert len(reasons) > 1
-        assert [(line["generation"], line["index"]) for line in lines] == [divmod(k, 8) for k in range(160)]
+        assert [(line["generation"], line["index"]) for line in lines] == [
+            divmod(k, 8) for k in range(160)
+        ]
         by_hand = CrossEntropyMethod(np.ones(3), 1.0, 8, maximize=False)
         for line in lines:
             by_hand.tell(np.array([line["x"]]), [line["fitness"]])
@@ -540,13 +629,17 @@ class TestResume:
         assert (result.fun, result.generations) == (by_hand.best_fitness, 20)
 
     @pytest.mark.parametrize("last", [1, 2])
-    def test_noise_is_seen_though_the_search_was_stopped_before_the_second_generation(self, tmp_path, last):
+    def test_noise_is_seen_though_the_search_was_stopped_before_the_second_generation(
+        self, tmp_path, last
+    ):
         def noisy(x, generation):
             return sphere(x) + torch.cos(1e3 * (torch.arange(len(x)) + generation))
 
         options = {"with_generation": True, "budget": 2000, "seed": 1}
         whole = minimize(noisy, START, 1.0, **options)
-        minimize(noisy, START, 1.0, checkpoint=tmp_path, callbacks=[Interruption(last)], **options)
+        minimize(
+            noisy, START, 1.0, checkpoint=tmp_path, callbacks=[Interruption(last)], **options
+        )
         resumed = minimize(noisy, START, 1.0, checkpoint=tmp_path, **options)
         assert resumed.settings["noise"]
         assert same(resumed, whole)
@@ -560,7 +653,9 @@ class TestResume:
             "checkpoint": tmp_path,
         }
         minimize(lambda x: float(sphere(x)), START, 1.0, budget=8, **options)
-        for path in (tmp_path / "restart-000").glob("checkpoint-*"):  # as if killed in the first generation
+        for path in (tmp_path / "restart-000").glob(
+            "checkpoint-*"
+        ):  # as if killed in the first generation
             path.unlink()
         with pytest.raises(CheckpointError):
             minimize(lambda x: 9 + float(rosenbrock(x)), START, 1.0, budget=80, **options)
@@ -595,9 +690,17 @@ def test_the_first_standard_deviation_is_a_quarter_of_the_width_of_the_bounds():
         return x[:, 0] * 0.0
 
     config = CEMConfig(bound_handling="clamp")
-    minimize(constant, bounds=[(0, 4), (-40, 40)], population_size=4000, budget=4000, config=config, seed=1)
+    minimize(
+        constant,
+        bounds=[(0, 4), (-40, 40)],
+        population_size=4000,
+        budget=4000,
+        config=config,
+        seed=1,
+    )
     assert seen[0][0].tolist() == [2.0, 0.0]  # the middle
-    # Clamped at two standard deviations a normal has one of 0.9594; its estimate has an error of 0.01.
+    # Clamped at two standard deviations a normal has one of 0.9594; its estimate has an error
+    # of 0.01.
     assert (seen[0].std(axis=0) / 0.9594).tolist() == pytest.approx([1.0, 20.0], rel=0.05)
 
 
@@ -634,11 +737,15 @@ def test_the_policy_of_restarts_can_be_exchanged():
 
 
 def test_the_print_says_what_the_result_says():
-    result = minimize(sphere, [1.0] * 3, 1.0, population_size=8, restarts=0, budget=1600, seed=1)
+    result = minimize(
+        sphere, [1.0] * 3, 1.0, population_size=8, restarts=0, budget=1600, seed=1
+    )
     lines = dict(line.split(": ", 1) for line in repr(result).splitlines())
     counts = f"{result.evaluations:,} in {result.generations:,} generations"
     assert lines["evaluations"].startswith(f"{counts}, ")
     assert result.evaluations == 8 * result.generations
     assert lines["message"] == f"{result.message} ({result.reason!r})"
     assert lines["fun"] == f"{result.fun:.6g}"
-    assert lines["settings"].startswith("full covariance, evolution paths, 8 candidates per generation")
+    assert lines["settings"].startswith(
+        "full covariance, evolution paths, 8 candidates per generation"
+    )

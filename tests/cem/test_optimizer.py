@@ -12,10 +12,14 @@ from cem import CEMConfig, CrossEntropyMethod
 NAN, INF = math.nan, math.inf
 
 
-def make(dim=2, population_size=6, *, maximize=True, backend="auto", seed=0, dtype=None, **config):
+def make(
+    dim=2, population_size=6, *, maximize=True, backend="auto", seed=0, dtype=None, **config
+):
     config = CEMConfig.classic(**{"num_elites": 3, **config})
     options = {"config": config, "backend": backend, "seed": seed, "dtype": dtype}
-    return CrossEntropyMethod(torch.zeros(dim), 1.0, population_size, maximize=maximize, **options)
+    return CrossEntropyMethod(
+        torch.zeros(dim), 1.0, population_size, maximize=maximize, **options
+    )
 
 
 def tell_rows(optimizer, rows, fitness):
@@ -65,7 +69,12 @@ class ByNumPy:
     [("old_mean", "log", False), ("new_mean", "equal", True), ("new_mean", "log", True)],
 )
 def test_generations_are_those_of_the_formulas(about, weights, maximize, covariance, backend):
-    kind = {"weights": weights, "variance_about": about, "covariance": covariance, "num_elites": 7}
+    kind = {
+        "weights": weights,
+        "variance_about": about,
+        "covariance": covariance,
+        "num_elites": 7,
+    }
     config = CEMConfig(
         **kind, smoothing=0.8, std_smoothing=0.7, mean_averaging=0.5, variance_schedule="linear:0.5,4",
         std_floor=0.3, relative_std_floor=0.2,
@@ -77,7 +86,9 @@ def test_generations_are_those_of_the_formulas(about, weights, maximize, covaria
     bad = -INF if maximize else INF
     for t in range(8):
         x = search.ask().numpy().copy()
-        fitness = np.square(x - 1.0).sum(axis=1).round(0) * (-1.0 if maximize else 1.0)  # with equal ones
+        fitness = np.square(x - 1.0).sum(axis=1).round(0) * (
+            -1.0 if maximize else 1.0
+        )  # with equal ones
         if t % 3 == 1:
             fitness[5:] = [NAN, bad] * 17 + [NAN]  # five successes, fewer than elites
         if t == 5:
@@ -113,7 +124,9 @@ def test_a_generation_of_failures_counts_and_changes_nothing_else(maximize, bad)
     assert math.isnan(optimizer.statistics()["elite_mean"])
     tell_rows(optimizer, [[1.0, 0.0], [2.0, 0.0], [3.0, 0.0]], [1.0, 2.0, 3.0])
     before = optimizer.state
-    with pytest.warns(RuntimeWarning, match="all 3 candidates of generation 1 failed") as warned:
+    with pytest.warns(
+        RuntimeWarning, match="all 3 candidates of generation 1 failed"
+    ) as warned:
         optimizer.tell(optimizer.ask(), [bad, NAN, bad])
     assert warned[0].filename == __file__
     assert optimizer.generation == 2
@@ -140,7 +153,9 @@ class TestExtraVariance:
             if t == 0:
                 optimizer.rewind(early)
             tell_rows(optimizer, [[0.0], [2.0]], [1.0, 1.0])
-            assert optimizer.std.item() == pytest.approx(math.sqrt(1.0 + 1.0 / (t + 1)), rel=1e-12)
+            assert optimizer.std.item() == pytest.approx(
+                math.sqrt(1.0 + 1.0 / (t + 1)), rel=1e-12
+            )
         assert seen == list(range(len(seen)))
 
     @pytest.mark.parametrize("variance", [-1.0, NAN])
@@ -149,7 +164,9 @@ class TestExtraVariance:
         for _ in range(2):
             optimizer.tell(optimizer.ask(), torch.arange(6.0))
         before = bits(optimizer)
-        with pytest.raises(ValueError, match="expected the extra variance of generation 2 finite and >= 0"):
+        with pytest.raises(
+            ValueError, match="expected the extra variance of generation 2 finite and >= 0"
+        ):
             optimizer.tell(optimizer.ask(), torch.arange(6.0))
         assert bits(optimizer) == before
 
@@ -240,7 +257,9 @@ class TestCandidates:
         assert parts.generation == 2
 
     def test_gradients_are_left_behind(self):
-        optimizer = CrossEntropyMethod(torch.zeros(2, requires_grad=True), 1.0, 5, maximize=True)
+        optimizer = CrossEntropyMethod(
+            torch.zeros(2, requires_grad=True), 1.0, 5, maximize=True
+        )
         candidates = optimizer.ask() * torch.ones(2, requires_grad=True)
         optimizer.tell(candidates, candidates.sum(dim=1))
         for found in (optimizer.mean, optimizer.std, optimizer.best, optimizer.ask()):

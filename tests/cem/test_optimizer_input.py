@@ -17,16 +17,31 @@ BAD_VALUES = [
     ({"config": CEMConfig(num_elites=11)}, r"expected num_elites from 2 to 10, got 11"),
     ({"bounds": (1.0, -1.0)}, "expected bounds with low <= high"),
     ({"bounds": (0.5, 1.0)}, "expected a mean within the bounds"),
-    ({"backend": "cuda"}, "expected a CUDA device for backend 'cuda', got 'cpu': take device 'cuda', or"),
-    ({"config": CEMConfig(variance_schedule=lambda t: -1.0)}, "expected the extra variance of generation 0 "),
-    ({"mean": torch.zeros(3, 2), "seed": [1, 2]}, r"expected one seed, or seeds of shape \(3,\), got"),
-    ({"dtype": torch.float16}, "expected torch.float32 or torch.float64 for dtype, got torch.float16"),
+    (
+        {"backend": "cuda"},
+        "expected a CUDA device for backend 'cuda', got 'cpu': take device 'cuda', or",
+    ),
+    (
+        {"config": CEMConfig(variance_schedule=lambda t: -1.0)},
+        "expected the extra variance of generation 0 ",
+    ),
+    (
+        {"mean": torch.zeros(3, 2), "seed": [1, 2]},
+        r"expected one seed, or seeds of shape \(3,\), got",
+    ),
+    (
+        {"dtype": torch.float16},
+        "expected torch.float32 or torch.float64 for dtype, got torch.float16",
+    ),
     ({"seed": -1}, "expected seed from 0 to 18446744073709551615, got -1"),
 ]
 BAD_TYPES = [
     ({"std": "wide"}, "expected numbers for std, got str"),
     ({"maximize": 1}, "expected maximize to be a bool, got 1"),
-    ({"bounds": ([0.0] * 3, [1.0] * 3)}, r"expected a pair \(low, high\) for each of 2 parameters"),
+    (
+        {"bounds": ([0.0] * 3, [1.0] * 3)},
+        r"expected a pair \(low, high\) for each of 2 parameters",
+    ),
 ]
 
 
@@ -40,16 +55,28 @@ BAD_TYPES = [
 def test_bad_arguments_are_refused_with_what_was_expected_and_got(options, error, message):
     with pytest.raises(error, match=message):
         CrossEntropyMethod(
-            **{"mean": [0.0, 0.0], "std": 1.0, "population_size": 10, "maximize": True, **options}
+            **{
+                "mean": [0.0, 0.0],
+                "std": 1.0,
+                "population_size": 10,
+                "maximize": True,
+                **options,
+            }
         )
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"elite_fraction": 0.5, "num_elites": 5}, "expected elite_fraction or num_elites, got both"),
+        (
+            {"elite_fraction": 0.5, "num_elites": 5},
+            "expected elite_fraction or num_elites, got both",
+        ),
         ({"smoothing": 0.0}, "expected smoothing finite and > 0 and <= 1, got 0.0"),
-        ({"covariance": "sparse"}, "expected a value for covariance among diagonal, full; got 'sparse'"),
+        (
+            {"covariance": "sparse"},
+            "expected a value for covariance among diagonal, full; got 'sparse'",
+        ),
     ],
 )
 def test_bad_values_of_a_config_are_refused(options, message):
@@ -71,7 +98,9 @@ def test_bounds_are_pairs_for_each_parameter_as_scipy_s_or_named(bounds):
 
 
 def test_a_side_without_a_bound_is_none_and_two_numbers_are_for_all():
-    state = CrossEntropyMethod([0.5, 0.5], 1.0, maximize=False, bounds=[(None, 1), (0, None)]).state
+    state = CrossEntropyMethod(
+        [0.5, 0.5], 1.0, maximize=False, bounds=[(None, 1), (0, None)]
+    ).state
     assert (state.low.tolist(), state.high.tolist()) == ([-math.inf, 0.0], [1.0, math.inf])
     state = CrossEntropyMethod([0.5] * 3, 1.0, maximize=False, bounds=(0, 1)).state
     assert (state.low.tolist(), state.high.tolist()) == ([0.0] * 3, [1.0] * 3)
@@ -89,7 +118,8 @@ def test_a_cuda_device_that_is_not_there_is_refused():
 
 
 @pytest.mark.parametrize(
-    "make", [np.random.default_rng, np.random.RandomState, lambda n: torch.Generator().manual_seed(n)]
+    "make",
+    [np.random.default_rng, np.random.RandomState, lambda n: torch.Generator().manual_seed(n)],
 )
 def test_a_seed_may_be_drawn_from_a_generator(make):
     def search(seed):
@@ -99,7 +129,10 @@ def test_a_seed_may_be_drawn_from_a_generator(make):
     first, second, again = search(generator), search(generator), search(make(1))
     assert first.seed == again.seed != second.seed
     assert first.ask().equal(again.ask())
-    results = [minimize(lambda x: x.square().sum(-1), [1.0], 1.0, budget=60, seed=make(n)) for n in (1, 1, 2)]
+    results = [
+        minimize(lambda x: x.square().sum(-1), [1.0], 1.0, budget=60, seed=make(n))
+        for n in (1, 1, 2)
+    ]
     assert results[0].x == results[1].x != results[2].x
 
 
@@ -126,7 +159,9 @@ def test_a_value_that_a_family_does_not_have_is_refused(value):
     search = CrossEntropyMethod([0.0], 1.0, 10, maximize=False, config=config, seed=1)
     x = search.ask()
     x[4, 2] = value
-    with pytest.raises(ValueError, match="expected numbers from 0 to 2 in the columns of Categorical"):
+    with pytest.raises(
+        ValueError, match="expected numbers from 0 to 2 in the columns of Categorical"
+    ):
         search.tell(x, x[:, 0])
     assert search.generation == 0
 

@@ -13,7 +13,11 @@ from searches import step as steps
 from cem import Bounds, CEMConfig, CrossEntropyMethod
 
 SEARCHES = {
-    "default": {"config": CEMConfig(variance_schedule="hyperbolic:0.1", smoothing=0.9, mean_averaging=0.4)},
+    "default": {
+        "config": CEMConfig(
+            variance_schedule="hyperbolic:0.1", smoothing=0.9, mean_averaging=0.4
+        )
+    },
     "torch": {"config": CEMConfig(), "backend": "torch", "bounds": (-math.inf, 4.0)},
     "double": {"config": CEMConfig.classic("linear:1,5"), "dtype": torch.float64, "seed": None},
     "batch": {"mean": torch.ones(2, 3), "seed": None},
@@ -23,7 +27,9 @@ SEARCHES = {
 
 
 def make(mean=(1.0, 2.0, 3.0), std=1.0, population_size=12, **options):
-    return CrossEntropyMethod(mean, std, population_size, **{"maximize": False, "seed": 1, **options})
+    return CrossEntropyMethod(
+        mean, std, population_size, **{"maximize": False, "seed": 1, **options}
+    )
 
 
 def step(search, generations=1):
@@ -118,7 +124,9 @@ class TestState:
             assert torch.equal(other.ask(), search.ask())
 
     def test_the_population_and_the_elites_may_be_others(self):
-        small, large = (make(population_size=size, config=CEMConfig.classic()) for size in (12, 40))
+        small, large = (
+            make(population_size=size, config=CEMConfig.classic()) for size in (12, 40)
+        )
         step(small, 3)
         large.load_state_dict(small.state_dict())
         assert torch.equal(large.mean, small.mean)
@@ -171,7 +179,9 @@ def test_candidates_asked_one_by_one_begin_with_the_first_of_each_generation():
 
 
 def test_candidates_told_beyond_a_population_belong_to_the_next():
-    by_part, at_once = (CrossEntropyMethod(torch.zeros(2), 1.0, 6, maximize=False, seed=1) for _ in range(2))
+    by_part, at_once = (
+        CrossEntropyMethod(torch.zeros(2), 1.0, 6, maximize=False, seed=1) for _ in range(2)
+    )
     x = torch.cat([by_part.ask(), 2 * by_part.ask()])
     for part in x.split((4, 5, 3)):
         by_part.tell(part, part.square().sum(-1))
@@ -182,7 +192,9 @@ def test_candidates_told_beyond_a_population_belong_to_the_next():
 
 
 @pytest.mark.parametrize(("maximize", "best"), [(False, 1.0), (True, 8.0)])
-def test_statistics_are_of_the_last_generation_and_of_a_batch_the_best_and_the_means(maximize, best):
+def test_statistics_are_of_the_last_generation_and_of_a_batch_the_best_and_the_means(
+    maximize, best
+):
     options = {"maximize": maximize, "seed": 1, "config": CEMConfig(num_elites=2)}
     search = CrossEntropyMethod(torch.zeros(2, 3), 1.0, 4, **options)
     fitness = torch.tensor([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]])

@@ -12,7 +12,9 @@ from optuna.testing import pytest_samplers as suite  # noqa: E402
 from cem.optuna import CemSampler  # noqa: E402
 
 
-class TestOptuna(suite.BasicSamplerTestCase, suite.RelativeSamplerTestCase, suite.SingleOnlySamplerTestCase):
+class TestOptuna(
+    suite.BasicSamplerTestCase, suite.RelativeSamplerTestCase, suite.SingleOnlySamplerTestCase
+):
     @pytest.fixture
     def sampler(self):
         return partial(CemSampler, seed=1)
@@ -49,7 +51,11 @@ def trials_of(study, objective, number):
 @pytest.mark.parametrize("kind", ["in memory", "sqlite"])
 def test_another_sampler_goes_on_with_the_search_of_the_storage(kind, tmp_path, monkeypatch):
     monkeypatch.setattr("cem.optuna._PART", 300)  # the state in several
-    storage = f"sqlite:///{tmp_path}/study.db" if kind == "sqlite" else optuna.storages.InMemoryStorage()
+    storage = (
+        f"sqlite:///{tmp_path}/study.db"
+        if kind == "sqlite"
+        else optuna.storages.InMemoryStorage()
+    )
     sampler = partial(CemSampler, population_size=4)
     whole = trials_of(study_of(sampler=sampler), hard_loss, 22)
     trials_of(study_of(sampler=sampler, storage=storage, study_name="parts"), hard_loss, 13)
@@ -77,7 +83,9 @@ def test_workers_share_a_search_and_no_trial_is_lost():
     study.optimize(loss, n_trials=150, n_jobs=4)
     items = [each for trial in study.trials for each in trial.system_attrs.items()]
     assert len({key for key, _ in items if key.count(":") == 1}) == 1
-    assert max(value[0] for key, value in items if key.count(":") == 1) >= 7  # moves, by 18 trials each
+    assert (
+        max(value[0] for key, value in items if key.count(":") == 1) >= 7
+    )  # moves, by 18 trials each
 
 
 def test_a_pruned_trial_counts_by_its_last_value_as_a_completed_one_does():
@@ -90,12 +98,16 @@ def test_a_pruned_trial_counts_by_its_last_value_as_a_completed_one_does():
         return value
 
     sampler = partial(CemSampler, population_size=4)
-    assert trials_of(study_of(sampler=sampler), pruned, 14) == trials_of(study_of(sampler=sampler), loss, 14)
+    assert trials_of(study_of(sampler=sampler), pruned, 14) == trials_of(
+        study_of(sampler=sampler), loss, 14
+    )
 
 
 def test_the_search_begins_after_the_startup_trials():
     study = study_of(sampler=partial(CemSampler, n_startup_trials=3))
     study.optimize(loss, n_trials=5)
-    searched = [any(key.startswith("cem:") for key in trial.system_attrs) for trial in study.trials]
+    searched = [
+        any(key.startswith("cem:") for key in trial.system_attrs) for trial in study.trials
+    ]
     assert searched == [False] * 3 + [True] * 2
     assert study.ask().relative_params["layers"] in range(1, 16, 2)

@@ -42,7 +42,8 @@ class Recorder:
         return costs
 
     def best(self, iteration: int, count: int) -> Tensor:
-        """The best plans of an iteration, shape (count, horizon, A); without a leading dimension."""
+        """The best plans of an iteration, shape (count, horizon, A); without a leading
+        dimension."""
         order = self.costs[iteration].sort(stable=True).indices[:count]
         return self.plans[iteration][order]
 
@@ -58,7 +59,9 @@ def steps(planner: Planner, count: int = 1, state: Any = 0.0) -> Tensor:
     return torch.stack([planner.plan(torch.as_tensor(state)) for _ in range(count)])
 
 
-@pytest.mark.parametrize(("execute", "beta", "backend"), [("best", 0.0, "auto"), ("mean", 1.0, "torch")])
+@pytest.mark.parametrize(
+    ("execute", "beta", "backend"), [("best", 0.0, "auto"), ("mean", 1.0, "torch")]
+)
 def test_the_action_comes_near_the_best_one(execute: str, beta: float, backend: str) -> None:
     planner = make(execute=execute, beta=beta, backend=backend, iterations=8)
     assert torch.allclose(steps(planner, 4)[-1], GOAL, atol=0.05)
@@ -73,14 +76,18 @@ def test_plans_lie_within_the_bounds_of_each_dimension() -> None:
     assert plans.amax((0, 1)).tolist() == high.tolist()
 
 
-def test_the_best_plans_are_candidates_of_the_next_iteration_and_shifted_of_the_next_step() -> None:
+def test_the_best_plans_are_candidates_of_the_next_iteration_and_shifted_of_the_next_step() -> (
+    None
+):
     recorder = Recorder()
     steps(make(recorder, num_elites=6, keep=0.5, iterations=3), 2)
     for iteration in (1, 2):
         assert torch.equal(recorder.plans[iteration][:3], recorder.best(iteration - 1, 3))
     shifted, last = recorder.plans[3][:3], recorder.best(2, 3)[:, -1]
     assert torch.equal(shifted[:, :-1], recorder.best(2, 3)[:, 1:])
-    assert not torch.equal(shifted[:, -1], last)  # the action that enters the horizon is a drawn one
+    assert not torch.equal(
+        shifted[:, -1], last
+    )  # the action that enters the horizon is a drawn one
     assert len(shifted[:, -1].unique(dim=0)) == 3
 
 
@@ -104,13 +111,16 @@ def test_the_search_begins_at_the_shifted_mean_with_the_first_std() -> None:
     assert torch.equal(recorder.plans[1][0], torch.cat([mean[1:], mean[-1:]]))
     first, second = (plans[1:] - plans[0] for plans in recorder.plans)
     assert not torch.allclose(first, second, atol=0.01)  # the noise of each step is its own
-    # Means of 3,999 numbers with a standard deviation of 0.1: five standard errors are 0.008. The error
-    # probability of the ten means is 6e-6, that of the ten standard deviations as small.
+    # Means of 3,999 numbers with a standard deviation of 0.1: five standard errors are 0.008.
+    # The error probability of the ten means is 6e-6, that of the ten standard deviations as
+    # small.
     assert torch.allclose(drawn.mean(0), recorder.plans[1][0], atol=0.008)
     assert torch.allclose(drawn.std(0), torch.tensor(0.1), atol=0.006)
 
 
-def test_the_population_shrinks_to_twice_the_elites_and_the_best_evaluated_is_executed() -> None:
+def test_the_population_shrinks_to_twice_the_elites_and_the_best_evaluated_is_executed() -> (
+    None
+):
     recorder = Recorder()
     planner = make(recorder, num_elites=5, shrink=2.0, iterations=4)
     action = planner.plan(torch.zeros(()))
@@ -121,7 +131,9 @@ def test_the_population_shrinks_to_twice_the_elites_and_the_best_evaluated_is_ex
     assert float(planner.best_cost) == float(recorder.costs[lowest].min())
 
 
-def test_a_plan_whose_cost_is_nan_is_never_chosen_and_where_none_is_usable_the_plan_goes_on() -> None:
+def test_a_plan_whose_cost_is_nan_is_never_chosen_and_where_none_is_usable_the_plan_goes_on() -> (
+    None
+):
     least = 0.3
 
     def cost(state: Tensor, plans: Tensor) -> Tensor:
@@ -190,11 +202,23 @@ def test_autocast_changes_no_plan_and_a_copy_goes_on_as_the_original() -> None:
     [
         ({"bounds": (1.0, -1.0)}, ValueError, "expected bounds with low < high"),
         ({"num_elites": 21}, ValueError, "num_elites"),
-        ({"momentum": 1.0}, ValueError, "expected 1 - momentum finite and > 0 and <= 1, got 0.0"),
+        (
+            {"momentum": 1.0},
+            ValueError,
+            "expected 1 - momentum finite and > 0 and <= 1, got 0.0",
+        ),
     ],
 )
-def test_bad_arguments_are_named(options: dict[str, Any], error: type[Exception], message: str) -> None:
-    arguments = {"cost": quadratic, "horizon": 5, "action_dim": 2, "bounds": (-1.0, 1.0), "num_samples": 40}
+def test_bad_arguments_are_named(
+    options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    arguments = {
+        "cost": quadratic,
+        "horizon": 5,
+        "action_dim": 2,
+        "bounds": (-1.0, 1.0),
+        "num_samples": 40,
+    }
     with pytest.raises(error, match=message):
         Planner(**{**arguments, **options})
 
@@ -236,7 +260,9 @@ def test_a_compiled_cost_gives_the_same_plan(
     torch.compiler.reset()
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=backend))
     compiled, plain = (make(device=device, compile=compiles) for compiles in (True, False))
-    assert torch.allclose(steps(compiled, 3), steps(plain, 3), atol=1e-5 if device == "cpu" else 1e-4)
+    assert torch.allclose(
+        steps(compiled, 3), steps(plain, 3), atol=1e-5 if device == "cpu" else 1e-4
+    )
 
 
 @pytest.mark.parametrize(("length", "beta"), [(1, 2.5), (7, 0.0), (30, 1.0)])
@@ -280,7 +306,9 @@ class TestGraph:
         for factor, goal in ((1.0, 0.5), (1.0, -0.5), (-1.0, -0.5)):
             weight.fill_(factor)
             actions = steps(planner, 4, torch.tensor([goal, goal], device="cuda"))
-            assert torch.allclose(actions[-1], torch.full_like(actions[-1], factor * goal), atol=0.05)
+            assert torch.allclose(
+                actions[-1], torch.full_like(actions[-1], factor * goal), atol=0.05
+            )
 
 
 def test_costs_that_are_all_unusable_are_warned_of() -> None:
@@ -339,7 +367,9 @@ def test_after_a_reset_nothing_is_left_of_the_steps_before(backend: str) -> None
 
 @pytest.mark.parametrize("backend", ["auto", "torch"])
 @pytest.mark.parametrize("beta", [0.0, 2.0])
-def test_the_noise_of_no_two_iterations_and_steps_is_the_same(backend: str, beta: float) -> None:
+def test_the_noise_of_no_two_iterations_and_steps_is_the_same(
+    backend: str, beta: float
+) -> None:
     recorder = Recorder()
     momentum = 1 - 1e-7  # the distribution stays as it is: the plans show the noise alone
     options: dict[str, Any] = {"std": 0.1, "momentum": momentum, "keep": 0.0, "beta": beta}
@@ -347,15 +377,20 @@ def test_the_noise_of_no_two_iterations_and_steps_is_the_same(backend: str, beta
     assert len(recorder.plans) == 6
     for number, plans in enumerate(recorder.plans):
         for others in recorder.plans[:number]:
-            assert float((plans - others)[1:].abs().mean()) > 0.05  # the first one may be the mean
+            assert (
+                float((plans - others)[1:].abs().mean()) > 0.05
+            )  # the first one may be the mean
 
 
 def test_the_first_standard_deviation_is_a_third_of_the_width_of_the_bounds() -> None:
     recorder = Recorder()
     steps(make(recorder, num_samples=2000, bounds=(-3.0, 1.0)))
-    # Clamped at one and a half: the share of each face is 0.0668, its standard error over 20,000 is 0.0018.
+    # Clamped at one and a half: the share of each face is 0.0668, its standard error over
+    # 20,000 is 0.0018.
     for face in (-3.0, 1.0):
-        assert float((recorder.plans[0] == face).double().mean()) == pytest.approx(0.0668, abs=0.009)
+        assert float((recorder.plans[0] == face).double().mean()) == pytest.approx(
+            0.0668, abs=0.009
+        )
 
 
 def test_the_share_of_elites_that_are_candidates_again_is_rounded_up() -> None:

@@ -1,4 +1,5 @@
-"""cem.ParameterVector and cem.GymObjective: populations of modules, alone and in environments."""
+"""cem.ParameterVector and cem.GymObjective: populations of modules, alone and in
+environments."""
 
 from __future__ import annotations
 
@@ -20,14 +21,20 @@ from cem.policy.gym_objective import EnvironmentPolicy
 
 def network() -> nn.Module:
     torch.manual_seed(1)
-    return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Linear(4, 2)).double().eval()
+    return (
+        nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Linear(4, 2))
+        .double()
+        .eval()
+    )
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=ON_A_GPU)])
 def test_a_population_of_modules_is_what_each_module_is(device: str) -> None:
     parameters = ParameterVector(network().to(device))
     assert (parameters.vector.dtype, parameters.vector.device.type) == (torch.float64, device)
-    candidates = torch.randn(5, parameters.dim, dtype=torch.float64).mT.contiguous().mT.to(device)
+    candidates = (
+        torch.randn(5, parameters.dim, dtype=torch.float64).mT.contiguous().mT.to(device)
+    )
     inputs = torch.randn(5, 6, 3, dtype=torch.float64, device=device)
     own = parameters.population(candidates, in_dims=0)(inputs)
     shared = parameters.population(candidates)(inputs[0])
@@ -64,7 +71,9 @@ def test_tied_parameters_stand_once_and_frozen_ones_stay() -> None:
     assert torch.allclose(parameters.population(candidates)(x), expected, atol=1e-5)
     parameters.write(candidates[0])
     assert torch.allclose(parameters.module(x), expected[0], atol=1e-5)
-    with pytest.raises(ValueError, match=r"expected candidates of shape \(N, 6\), got \(3, 5\)"):
+    with pytest.raises(
+        ValueError, match=r"expected candidates of shape \(N, 6\), got \(3, 5\)"
+    ):
         parameters.population(candidates[:, :5])
 
 
@@ -72,7 +81,9 @@ class Counter(gymnasium.Env[Any, Any]):
     """Observes seed and step, ends after 1 + seed % 3 steps, and rewards with the action."""
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float64)
-    action_space: Any = gymnasium.spaces.Box(np.array([-1.0, 0.0]), np.array([3.0, np.inf]), dtype=np.float64)
+    action_space: Any = gymnasium.spaces.Box(
+        np.array([-1.0, 0.0]), np.array([3.0, np.inf]), dtype=np.float64
+    )
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         self.start, self.count = seed or 0, 0
@@ -100,8 +111,12 @@ def test_statistics_are_those_of_the_generations_before() -> None:
     assert policy.mean.tolist() == pytest.approx(seen.mean(0))
     assert policy.std.tolist() == pytest.approx(np.maximum(seen.std(0), 0.1))
     weight, bias = candidates[:, :4].reshape(5, 2, 2).numpy(), candidates[:, 4:].numpy()
-    y = np.einsum("ts,nas->nta", seen, weight) + bias[:, None]  # as they are: nothing was seen before
-    actions = np.stack([1 + 2 * y[..., 0].clip(-1, 1), y[..., 1].clip(0)], axis=-1)  # to [-1, 3], [0, inf]
+    y = (
+        np.einsum("ts,nas->nta", seen, weight) + bias[:, None]
+    )  # as they are: nothing was seen before
+    actions = np.stack(
+        [1 + 2 * y[..., 0].clip(-1, 1), y[..., 1].clip(0)], axis=-1
+    )  # to [-1, 3], [0, inf]
     assert first.fitness.tolist() == pytest.approx(actions.sum((1, 2)) / 2)
     state = found.state_dict()
     second, again = found(candidates, 1).fitness, found(candidates, 1).fitness
@@ -120,7 +135,10 @@ def test_statistics_are_those_of_the_generations_before() -> None:
         ("Pendulum-v1", [nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 1)], {}),
         ("CartPole-v1", [nn.Linear(4, 2)], {"normalize_observations": False}),
         pytest.param(
-            "CartPole-v1", [nn.Linear(4, 2)], {"vectorization_mode": "async"}, marks=pytest.mark.slow
+            "CartPole-v1",
+            [nn.Linear(4, 2)],
+            {"vectorization_mode": "async"},
+            marks=pytest.mark.slow,
         ),
     ],
 )

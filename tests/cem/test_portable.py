@@ -1,4 +1,5 @@
-"""A seed gives the same bits on any processor: digests of short searches, whatever torch is made to do."""
+"""A seed gives the same bits on any processor: digests of short searches, whatever torch is
+made to do."""
 
 import hashlib
 import os
@@ -11,7 +12,11 @@ import torch
 from cem import CEMConfig, CrossEntropyMethod
 
 CLASSIC = CEMConfig.classic(
-    "hyperbolic:0.1", smoothing=0.7, std_smoothing=0.4, relative_std_floor=None, mean_averaging=0.5
+    "hyperbolic:0.1",
+    smoothing=0.7,
+    std_smoothing=0.4,
+    relative_std_floor=None,
+    mean_averaging=0.5,
 )
 DIGESTS = [
     "d1ba42197cab934e784c081fe8bbe6d0a406e8abb6decba989ca83bff029a33a",
@@ -20,7 +25,11 @@ DIGESTS = [
     "1e5425eacefa5ef4b9438966bbf95672ecfc12819460fac203f468aeddcd9380",
 ]
 NO_VECTORS = {
-    **{"ATEN_CPU_CAPABILITY": "default", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2", "MKL_CBWR": "COMPATIBLE"},
+    **{
+        "ATEN_CPU_CAPABILITY": "default",
+        "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
+        "MKL_CBWR": "COMPATIBLE",
+    },
     **{"OMP_NUM_THREADS": "2", "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-FMA,-AVX2"},
 }
 HERE = Path(__file__)

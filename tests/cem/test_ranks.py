@@ -41,7 +41,9 @@ def test_ranks_find_what_one_process_finds(tmp_path):
         assert {name: report[name] for name in same} == {name: alone[name] for name in same}
         assert report["saved again"]["x"] == report["saved"]["x"]
         assert report["interrupted by a callback"] == ["requested", True]
-        assert report["metrics"].startswith("ValueError: expected fitness alone of an objective")
+        assert report["metrics"].startswith(
+            "ValueError: expected fitness alone of an objective"
+        )
         assert report["seedless"] == reports[0]["seedless"]
 
 

@@ -1,6 +1,7 @@
 """rare_event_probability and its families against closed forms.
 
-Seeds are fixed. At four standard errors a check fails for one seed in 10,000, if the errors are right.
+Seeds are fixed. At four standard errors a check fails for one seed in 10,000, if the errors are
+right.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ def shortest_path(x: Tensor) -> Tensor:
 
 
 def poisson_tail(rate: float, count: int) -> float:
-    return sum(math.exp(k * math.log(rate) - rate - math.lgamma(k + 1)) for k in range(count, count + 200))
+    return sum(
+        math.exp(k * math.log(rate) - rate - math.lgamma(k + 1))
+        for k in range(count, count + 200)
+    )
 
 
 def binomial_tail(n: int, p: float, count: int) -> float:
@@ -39,7 +43,8 @@ def binomial_tail(n: int, p: float, count: int) -> float:
 
 
 def gamma_tail(shape: int, x: float) -> float:
-    """P(sum of exponentials of mean 1 >= x): a Poisson process has fewer than ``shape`` events by x."""
+    """P(sum of exponentials of mean 1 >= x): a Poisson process has fewer than ``shape`` events
+    by x."""
     return sum(math.exp(-x + k * math.log(x) - math.lgamma(k + 1)) for k in range(shape))
 
 
@@ -51,10 +56,25 @@ CLOSED_FORMS = {
     "bridge": (Exponential(MEANS), shortest_path, 2.0, 1.34246e-5),  # by quadrature
     "exponential sum, 1e-9": (Exponential([1.0] * 5), total, 31.4, gamma_tail(5, 31.4)),
     "least exponential": (Exponential([1.0] * 2), lambda x: x.amin(-1), 5.76, math.exp(-11.52)),
-    "small exponentials": (Exponential([1.0] * 2), lambda x: -x.amax(-1), -3e-5, math.expm1(-3e-5) ** 2),
+    "small exponentials": (
+        Exponential([1.0] * 2),
+        lambda x: -x.amax(-1),
+        -3e-5,
+        math.expm1(-3e-5) ** 2,
+    ),
     "normal mean": (Normal([0.0] * 9, 1.0), lambda x: 3 * x.mean(-1), 4.27, normal_tail(4.27)),
-    "normal mean, 1e-9": (Normal([0.0] * 9, 1.0), lambda x: 3 * x.mean(-1), 6.0, normal_tail(6.0)),
-    "both sides": (Normal([0.0], 1.0, fit_std=True), lambda x: x[:, 0].abs(), 6.0, 2 * normal_tail(6.0)),
+    "normal mean, 1e-9": (
+        Normal([0.0] * 9, 1.0),
+        lambda x: 3 * x.mean(-1),
+        6.0,
+        normal_tail(6.0),
+    ),
+    "both sides": (
+        Normal([0.0], 1.0, fit_std=True),
+        lambda x: x[:, 0].abs(),
+        6.0,
+        2 * normal_tail(6.0),
+    ),
     "Weibull": (Weibull([0.5], 2.0), total, 860.0, math.exp(-math.sqrt(430.0))),
     "least Weibull": (Weibull([2.0] * 2, 1.0), lambda x: x.amin(-1), 2.4, math.exp(-11.52)),
     "Poisson sum": (Poisson([2.0] * 5), total, 25, poisson_tail(10.0, 25)),
@@ -78,10 +98,13 @@ def test_the_estimate_is_the_closed_form(name: str) -> None:
 
 
 def test_the_levels_and_means_are_those_of_the_tutorial() -> None:
-    """Its table 1: levels 0.575, 1.032, 1.502, 1.917, 2 and means 1.692, 1.901, 0.129, 0.712, 0.564."""
+    """Its table 1: levels 0.575, 1.032, 1.502, 1.917, 2 and means 1.692, 1.901, 0.129, 0.712,
+    0.564."""
     found = rare_event_probability(Exponential(MEANS), shortest_path, 2.0, seed=0)
     assert found.levels == pytest.approx((0.575, 1.032, 1.502, 1.917, 2.0), abs=0.1)
-    assert found.parameters.mean.tolist() == pytest.approx([1.692, 1.901, 0.129, 0.712, 0.564], abs=0.1)
+    assert found.parameters.mean.tolist() == pytest.approx(
+        [1.692, 1.901, 0.129, 0.712, 0.564], abs=0.1
+    )
     assert repr(found).startswith(f"estimate: {found.estimate:.4g}, 95 % interval ")
 
 
@@ -89,18 +112,26 @@ def test_the_interval_covers() -> None:
     """Of 100 intervals of 95 % between 89 and 99 cover, but for a probability of 0.01."""
     expected, covered = gamma_tail(5, 20.7), 0
     for seed in range(100):
-        found = rare_event_probability(Exponential([1.0] * 5), total, 20.7, final_samples=2000, seed=seed)
+        found = rare_event_probability(
+            Exponential([1.0] * 5), total, 20.7, final_samples=2000, seed=seed
+        )
         covered += found.interval[0] <= expected <= found.interval[1]
     assert 89 <= covered <= 99
 
 
 def same(one: RareEvent[Family], other: RareEvent[Family]) -> bool:
-    return (one.estimate, one.levels, one.samples) == (other.estimate, other.levels, other.samples)
+    return (one.estimate, one.levels, one.samples) == (
+        other.estimate,
+        other.levels,
+        other.samples,
+    )
 
 
 def test_the_result_is_a_function_of_the_seed() -> None:
     first, again, other = (
-        rare_event_probability(Exponential(MEANS), shortest_path, 1.0, final_samples=5000, seed=seed)
+        rare_event_probability(
+            Exponential(MEANS), shortest_path, 1.0, final_samples=5000, seed=seed
+        )
         for seed in (3, 3, 4)
     )
     assert same(first, again)
@@ -160,12 +191,21 @@ def test_degenerate_weights_are_doubtful() -> None:
 
 
 @pytest.mark.parametrize(
-    "family", [Exponential([2.0]), Weibull(2.0, [3.0]), Normal([1.0], 2.0), Poisson([3.0]), Bernoulli([0.3])]
+    "family",
+    [
+        Exponential([2.0]),
+        Weibull(2.0, [3.0]),
+        Normal([1.0], 2.0),
+        Poisson([3.0]),
+        Bernoulli([0.3]),
+    ],
 )
 def test_samples_have_the_moments_and_a_fit_finds_the_parameters(family: Family) -> None:
     x = family.sample(100_001, seed=1)
     assert x.shape == (100_001, 1)
-    assert float((x.mean() - family.law.mean) / family.law.stddev) == pytest.approx(0, abs=4 / 316)
+    assert float((x.mean() - family.law.mean) / family.law.stddev) == pytest.approx(
+        0, abs=4 / 316
+    )
     weights = torch.full((100_001,), 1 / 100_001, dtype=torch.float64)
     for name, fitted in family.fit(x, weights).parameters.items():
         assert torch.allclose(fitted, family.parameters[name], rtol=0.03)
@@ -176,7 +216,9 @@ def test_noise_is_philox_and_depends_on_neither_size_nor_dimension() -> None:
     key = split64((2**64 - 1) ^ int.from_bytes(b"uniform ", "big"))
     words = philox4x32((2, 1, 7, 0), key)
     assert noise[4, 1] == ((words[0] << 20 | words[1] >> 12) + 0.5) / 2**52
-    assert torch.equal(noise[:4, :2], uniform_noise(4, 2, seed=2**64 - 1, generation=7, device=noise.device))
+    assert torch.equal(
+        noise[:4, :2], uniform_noise(4, 2, seed=2**64 - 1, generation=7, device=noise.device)
+    )
 
 
 def test_what_is_no_distribution_is_refused() -> None:
@@ -208,6 +250,9 @@ def test_the_interval_is_of_95_percent_and_every_population_has_its_own_noise() 
 def test_fits_are_the_greatest_likelihood_worked_out_by_hand() -> None:
     x, weights = torch.tensor([[1.0], [3.0]]).double(), torch.tensor([0.25, 0.75]).double()
     fitted = Weibull(2.0, [1.0]).fit(x, weights)
-    assert (float(fitted.shape), float(fitted.scale)) == (2.0, pytest.approx(math.sqrt(0.25 + 0.75 * 9)))
+    assert (float(fitted.shape), float(fitted.scale)) == (
+        2.0,
+        pytest.approx(math.sqrt(0.25 + 0.75 * 9)),
+    )
     normal = Normal([0.0], 1.0, fit_std=True).fit(x, weights)
     assert (float(normal.mean), float(normal.std)) == pytest.approx((2.5, math.sqrt(0.75)))

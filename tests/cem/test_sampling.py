@@ -12,18 +12,22 @@ CPU = torch.device("cpu")
 
 
 def draw(dim, population, seed, generation=0):
-    return torch_sampler(torch.zeros(dim), torch.ones(dim), population, seed=seed, generation=generation)
+    return torch_sampler(
+        torch.zeros(dim), torch.ones(dim), population, seed=seed, generation=generation
+    )
 
 
 def test_a_sample_is_a_function_of_seed_and_generation():
     first = draw(3, 10, 1, 5)
     assert torch.equal(draw(3, 10, 1, 5), first)
-    assert not any(torch.equal(first, draw(3, 10, *other)) for other in [(1, 6), (2, 5), (1 + 2**32, 5)])
+    assert not any(
+        torch.equal(first, draw(3, 10, *other)) for other in [(1, 6), (2, 5), (1 + 2**32, 5)]
+    )
 
 
 def test_entries_are_independent_standard_normal_numbers():
-    # 500 x 400 numbers, seed fixed. Each bound is 5 standard errors, so a right sampler fails one of the five
-    # with a probability below 5 * 6e-7.
+    # 500 x 400 numbers, seed fixed. Each bound is 5 standard errors, so a right sampler fails
+    # one of the five with a probability below 5 * 6e-7.
     z = draw(400, 500, seed=3).double()
     n = z.numel()
     assert abs(z.mean()) < 5 / math.sqrt(n)
@@ -35,7 +39,8 @@ def test_entries_are_independent_standard_normal_numbers():
 
 
 def test_mixed_seed_is_splitmix64_twice():
-    # The first outputs of the reference implementation (S. Vigna, prng.di.unimi.it) for two seeds.
+    # The first outputs of the reference implementation (S. Vigna, prng.di.unimi.it) for two
+    # seeds.
     first_of_0, first_of_1234567 = 0xE220A8397B1DCDAF, 6457827717110365317
     assert mix_seed(0, (1234567 - first_of_0) % 2**64) == first_of_1234567
 
@@ -79,6 +84,8 @@ def test_without_a_compiler_auto_takes_torch_and_a_backend_asked_for_is_refused_
             RuntimeWarning, match=r"taking backend 'torch', which is slower: no C\+\+ compiler"
         ):
             assert choose_backend("auto", torch.device(device)) == "torch"
-    with pytest.raises(ValueError, match=r"no C\+\+ compiler.*install g\+\+.*; or use backend 'torch'$") as e:
+    with pytest.raises(
+        ValueError, match=r"no C\+\+ compiler.*install g\+\+.*; or use backend 'torch'$"
+    ) as e:
         cpu_search("cpu")
     assert "\n" not in str(e.value)

@@ -37,17 +37,30 @@ def loss(p):
 def batch_loss(p):
     assert p["epochs"] == 10
     assert p["bias"].dtype in (torch.bool, np.bool_)
-    log10, log2 = (torch.log10, torch.log2) if isinstance(p["rate"], torch.Tensor) else (np.log10, np.log2)
+    log10, log2 = (
+        (torch.log10, torch.log2)
+        if isinstance(p["rate"], torch.Tensor)
+        else (np.log10, np.log2)
+    )
     order = sum(abs(p["order"][:, place] - place) for place in range(3))
     numbers = (log10(p["rate"]) + 3) ** 2 + (p["layers"] - 5) ** 2 + log2(p["width"] / 64) ** 2
     return numbers + (p["activation"] != 2) + ~p["bias"] + order
 
 
-@pytest.mark.parametrize("options", [{}, {"vectorize": False}, {"vectorize": False, "backend": "torch"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"vectorize": False}, {"vectorize": False, "backend": "torch"}]
+)
 def test_named_parameters_are_searched(options):
     result = minimize(batch_loss if options else loss, SPACE, budget=2500, seed=1, **options)
     assert result.x["rate"] == pytest.approx(1e-3, rel=1e-2)
-    expected = {"layers": 5, "width": 64, "activation": None, "bias": True, "order": [0, 1, 2], "epochs": 10}
+    expected = {
+        "layers": 5,
+        "width": 64,
+        "activation": None,
+        "bias": True,
+        "order": [0, 1, 2],
+        "epochs": 10,
+    }
     assert {name: result.x[name] for name in expected} == expected
     assert list(result.x) == list(SPACE)
     assert result.fun == pytest.approx(loss(result.x))
@@ -67,7 +80,11 @@ def test_the_first_candidate_is_the_given_one_and_maximize_is_the_other_way():
     maximum = maximize(gain, SPACE, budget=300, x0=first, seed=3)
     assert (minimum.x, minimum.fun) == (maximum.x, -maximum.fun)
     assert seen[0].pop("rate") == pytest.approx(0.02)
-    assert seen[0] == {**{name: first[name] for name in seen[0] if name in first}, "width": 62, "epochs": 10}
+    assert seen[0] == {
+        **{name: first[name] for name in seen[0] if name in first},
+        "width": 62,
+        "epochs": 10,
+    }
 
 
 def fails_without_bias(p):
@@ -83,7 +100,9 @@ def test_processes_and_failures_change_nothing(tmp_path):
     assert alone.x["bias"] is True
     with_workers = minimize(fails_without_bias, SPACE, workers=2, **options)
     assert (with_workers.x, with_workers.failures) == (alone.x, alone.failures)
-    half = minimize(fails_without_bias, SPACE, checkpoint=tmp_path, **{**options, "budget": 100})
+    half = minimize(
+        fails_without_bias, SPACE, checkpoint=tmp_path, **{**options, "budget": 100}
+    )
     whole = minimize(fails_without_bias, SPACE, checkpoint=tmp_path, **options)
     assert half.evaluations < whole.evaluations
     assert (whole.x, whole.history["best_fitness"]) == (alone.x, alone.history["best_fitness"])
@@ -91,12 +110,18 @@ def test_processes_and_failures_change_nothing(tmp_path):
 
 def test_choices_alone_are_a_space():
     result = minimize(
-        lambda p: sum(p.values()), {str(i): Choice(3, 1, 2) for i in range(6)}, seed=1, budget=600
+        lambda p: sum(p.values()),
+        {str(i): Choice(3, 1, 2) for i in range(6)},
+        seed=1,
+        budget=600,
     )
     assert set(result.x.values()) == {1}
 
 
-WORTH, WEIGHT = np.array([60, 100, 120, 30, 70, 90, 40, 55]), np.array([10, 20, 30, 6, 15, 21, 9, 12])
+WORTH, WEIGHT = (
+    np.array([60, 100, 120, 30, 70, 90, 40, 55]),
+    np.array([10, 20, 30, 6, 15, 21, 9, 12]),
+)
 SACK = {**{str(i): Bool() for i in range(8)}, "first": Permutation(3)}
 
 
@@ -117,17 +142,28 @@ def test_a_knapsack_is_filled_by_a_function_as_constraint(vectorize, total, tmp_
         seen.append(p)
         return total(WEIGHT)(p) - 60
 
-    options = {"constraints": [constraint], "vectorize": vectorize, "population_size": 20, "seed": 1}
+    options = {
+        "constraints": [constraint],
+        "vectorize": vectorize,
+        "population_size": 20,
+        "seed": 1,
+    }
     options["checkpoint"] = tmp_path
     first = {"0": True, "7": True, "first": [2, 0, 1]}
     maximize(total(WORTH), SACK, x0=first, budget=200, **options)
     result = maximize(total(WORTH), SACK, x0=first, budget=2000, **options)
     best = max(
-        WORTH[bits].sum() for bits in np.indices((2,) * 8).reshape(8, -1).T > 0 if WEIGHT[bits].sum() <= 60
+        WORTH[bits].sum()
+        for bits in np.indices((2,) * 8).reshape(8, -1).T > 0
+        if WEIGHT[bits].sum() <= 60
     )
     assert (result.fun, result.violation) == (best, 0.0)
     assert total(WEIGHT)(result.x) <= 60
-    row = seen[0] if vectorize is None else {name: column[0].tolist() for name, column in seen[0].items()}
+    row = (
+        seen[0]
+        if vectorize is None
+        else {name: column[0].tolist() for name, column in seen[0].items()}
+    )
     assert row == {**{str(i): i in (0, 7) for i in range(8)}, "first": [2, 0, 1]}
 
 
@@ -153,7 +189,9 @@ def test_constraints_of_scipy_get_named_parameters(vectorize):
 
 
 def test_a_matrix_does_not_constrain_a_dict():
-    linear = SimpleNamespace(A=np.ones((1, 8)), lb=0, ub=3)  # as scipy.optimize.LinearConstraint has them
+    linear = SimpleNamespace(
+        A=np.ones((1, 8)), lb=0, ub=3
+    )  # as scipy.optimize.LinearConstraint has them
     with pytest.raises(TypeError, match="of which a matrix does not know the names, got"):
         minimize(loss, SPACE, constraints=[linear], seed=1)
     with pytest.raises(TypeError, match="expected neither std, bounds, integers nor families"):
@@ -165,7 +203,9 @@ def test_families_stand_beside_a_numeric_mean():
         return (x[:, :2] - 1).square().sum(-1) + (x[:, 2:] - torch.arange(4)).abs().sum(-1)
 
     config = CEMConfig.cma(families=[Permutation(4)])
-    result = minimize(distance, torch.zeros(2), 1.0, config=config, budget=2000, restarts=0, seed=1)
+    result = minimize(
+        distance, torch.zeros(2), 1.0, config=config, budget=2000, restarts=0, seed=1
+    )
     assert result.x.tolist() == pytest.approx([1, 1, 0, 1, 2, 3], abs=1e-3)
     alone = minimize(
         lambda x: distance(torch.nn.functional.pad(x, (2, 0), value=1.0)),
@@ -180,7 +220,14 @@ def test_families_stand_beside_a_numeric_mean():
 
 def test_values_become_columns_and_back():
     space = Space(SPACE)
-    values = {"rate": 1e-4, "layers": 8, "width": 100, "activation": None, "bias": False, "order": [1, 2, 0]}
+    values = {
+        "rate": 1e-4,
+        "layers": 8,
+        "width": 100,
+        "activation": None,
+        "bias": False,
+        "order": [1, 2, 0],
+    }
     found = space.decode(space.encode(values))
     assert found.pop("rate") == pytest.approx(1e-4)
     assert found == {**{name: values[name] for name in found if name in values}, "epochs": 10}
@@ -195,13 +242,19 @@ def test_values_become_columns_and_back():
         (lambda: Choice(), "expected one choice or more"),
         (lambda: Choice("a", "a"), "expected choices that differ"),
         (lambda: Choice(["a", [1], [1]]), "expected choices that differ"),
-        (lambda: minimize(loss, SPACE, x0={"epochs": 20}), "expected epochs=10, which is fixed, got 20"),
+        (
+            lambda: minimize(loss, SPACE, x0={"epochs": 20}),
+            "expected epochs=10, which is fixed, got 20",
+        ),
         (lambda: Float(0.0, 1.0, log=True), "expected low finite and > 0"),
         (lambda: Int(3, 2), "expected high from 3 to"),
         (lambda: minimize(loss, {"epochs": 10}), "expected Float, Int, Choice"),
         (lambda: minimize(loss, SPACE, x0={"layer": 2}), "layers"),
         (lambda: minimize(loss, SPACE, x0={"bias": 3}), "expected bias out of"),
-        (lambda: minimize(loss, SPACE, x0={"order": [0, 0, 1]}), "expected order as an order of 0"),
+        (
+            lambda: minimize(loss, SPACE, x0={"order": [0, 0, 1]}),
+            "expected order as an order of 0",
+        ),
         (lambda: minimize(loss, SPACE, vectorize=True), "'loop' or False"),
     ],
 )
@@ -237,7 +290,12 @@ def test_choices_without_an_order_are_refused(alone):
 
 def test_a_number_of_equal_ends_is_fixed_and_a_result_is_a_start():
     data = np.arange(3.0)
-    space = {"x": Float(-1, 2), "one": Int(3, 3), "half": Float(0.5, 0.5), "two": Float(2, 2.4, step=0.5)}
+    space = {
+        "x": Float(-1, 2),
+        "one": Int(3, 3),
+        "half": Float(0.5, 0.5),
+        "two": Float(2, 2.4, step=0.5),
+    }
 
     def f(p):
         assert (p["one"], p["half"], p["two"]) == (3, 0.5, 2)
@@ -257,7 +315,9 @@ def test_a_float_with_steps_lies_on_a_grid(vectorize):
         seen.update(np.atleast_1d(p["thickness"]).tolist())
         return abs(p["thickness"] - 0.7) + p["x"] ** 2
 
-    result = minimize(f, space, x0={"thickness": 6.1875}, vectorize=vectorize, budget=600, seed=1)
+    result = minimize(
+        f, space, x0={"thickness": 6.1875}, vectorize=vectorize, budget=600, seed=1
+    )
     assert result.x["thickness"] == 0.6875
     assert max(seen) == 6.1875
     assert all((value / 0.0625).is_integer() for value in seen)
@@ -266,19 +326,29 @@ def test_a_float_with_steps_lies_on_a_grid(vectorize):
 
 @pytest.mark.parametrize("kind", [np.array, torch.tensor])
 def test_values_by_column_are_within_their_ends_and_those_of_the_candidates(kind):
-    space = Space({"share": Float(0.1, 0.7, log=True), "width": Int(1, 7, log=True), "layers": Int(2, 5)})
+    space = Space(
+        {"share": Float(0.1, 0.7, log=True), "width": Int(1, 7, log=True), "layers": Int(2, 5)}
+    )
     (low, high), (narrow, wide), _ = space.bounds
-    rows = [[low - 1e-9, narrow, 1.0], [high + 1e-9, wide, 6.0], [math.log(0.2), math.log(3), 4.0]]
+    rows = [
+        [low - 1e-9, narrow, 1.0],
+        [high + 1e-9, wide, 6.0],
+        [math.log(0.2), math.log(3), 4.0],
+    ]
     x = kind(rows, dtype=torch.float64 if kind is torch.tensor else float)
     values = {name: column.tolist() for name, column in space.by_column(x).items()}
     assert values["share"][:2] == [0.1, 0.7]
     assert (values["width"], values["layers"]) == ([1, 7, 3], [2, 5, 4])
     for number, row in enumerate(x):
-        assert space.decode(row) == pytest.approx({name: each[number] for name, each in values.items()})
+        assert space.decode(row) == pytest.approx(
+            {name: each[number] for name, each in values.items()}
+        )
 
 
 def test_ends_of_integers_leave_each_value_the_same_room():
-    space = Space({"layers": Int(2, 5), "width": Int(1, 8, log=True), "rate": Float(0.1, 10.0, log=True)})
+    space = Space(
+        {"layers": Int(2, 5), "width": Int(1, 8, log=True), "rate": Float(0.1, 10.0, log=True)}
+    )
     ends = [math.log(end) for end in (0.5, 8.5, 0.1, 10.0)]
     assert [x for pair in space.bounds[1:] for x in pair] == pytest.approx(ends)
     assert (space.mean[0], space.std[0]) == (3.5, 0.75)

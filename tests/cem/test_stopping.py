@@ -65,7 +65,11 @@ def test_the_first_of_several_signals_is_the_reason():
 
 
 def test_afterwards_the_handlers_are_those_from_before():
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    before = [
+        signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    ]
     with StopRequest():
         assert signal.getsignal(signal.SIGTERM) != before[1]
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before
+    assert [
+        signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    ] == before

@@ -23,7 +23,8 @@ def curves(folder: Path) -> dict[str, list[tuple[int, float]]]:
     events = EventAccumulator(str(folder))
     events.Reload()
     return {
-        tag: [(each.step, each.value) for each in events.Scalars(tag)] for tag in events.Tags()["scalars"]
+        tag: [(each.step, each.value) for each in events.Scalars(tag)]
+        for tag in events.Tags()["scalars"]
     }
 
 
@@ -40,10 +41,14 @@ def test_a_run_becomes_a_curve_for_each_number(tmp_path: Path) -> None:
 
     def objective(candidates: torch.Tensor, generation: int) -> Evaluation:
         fitness = candidates.sum(dim=1)
-        return Evaluation(fitness, {"learned_mean_fitness": fitness.mean(), "games": 7}, rates=("games",))
+        return Evaluation(
+            fitness, {"learned_mean_fitness": fitness.mean(), "games": 7}, rates=("games",)
+        )
 
     optimizer = CrossEntropyMethod([0.0, 0.0], 1.0, 20, maximize=True)
-    writer = TensorBoardWriter(tmp_path / "curves", ("holes", "wells"), texts={"settings": "seed 0"})
+    writer = TensorBoardWriter(
+        tmp_path / "curves", ("holes", "wells"), texts={"settings": "seed 0"}
+    )
     Trainer(
         optimizer,
         objective,
@@ -53,7 +58,13 @@ def test_a_run_becomes_a_curve_for_each_number(tmp_path: Path) -> None:
     ).run()
     found = curves(tmp_path / "curves")
     assert set(found) >= {
-        *("fitness/best", "fitness/best so far", "fitness/elites", "fitness/learned_mean", "search/std"),
+        *(
+            "fitness/best",
+            "fitness/best so far",
+            "fitness/elites",
+            "fitness/learned_mean",
+            "search/std",
+        ),
         *("time/seconds per generation", "speed/games a second", "metrics/games"),
         *("mean/holes", "mean/wells", "std/holes", "std/wells"),
     }
@@ -66,12 +77,22 @@ def test_what_a_resumed_run_plays_again_replaces_what_was_there(tmp_path: Path) 
     pytest.importorskip("tensorboard", reason=REASON)
     write(tmp_path, 0, range(1, 6), 1.0)
     write(tmp_path, 3, range(4, 6), 2.0)
-    assert curves(tmp_path)["fitness/best"] == [(1, 1.0), (2, 1.0), (3, 1.0), (4, 2.0), (5, 2.0)]
+    assert curves(tmp_path)["fitness/best"] == [
+        (1, 1.0),
+        (2, 1.0),
+        (3, 1.0),
+        (4, 2.0),
+        (5, 2.0),
+    ]
 
 
-def test_without_tensorboard_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_tensorboard_the_remedy_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(ValueError, match=r'package tensorboard: pip install -e "\.\[tensorboard\]"'):
+    with pytest.raises(
+        ValueError, match=r'package tensorboard: pip install -e "\.\[tensorboard\]"'
+    ):
         TensorBoardWriter(tmp_path / "curves").on_start(RunPlan(0, None, None))
 
 
@@ -82,9 +103,13 @@ def test_what_is_written_stands_under_its_tag_and_step(
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", package)
     writer = TensorBoardWriter(tmp_path, ["height"])
     writer.on_start(RunPlan(7, None, None))
-    package.SummaryWriter.assert_called_once_with(str(tmp_path), purge_step=8)  # the first that it writes
+    package.SummaryWriter.assert_called_once_with(
+        str(tmp_path), purge_step=8
+    )  # the first that it writes
     metrics = {"games": 3, "games/s": 1.5}
-    writer.on_generation(GenerationRecord(8, 9.0, 5.0, 4.0, 3.0, 0.5, 2.0, 60.0, None, None, metrics))
+    writer.on_generation(
+        GenerationRecord(8, 9.0, 5.0, 4.0, 3.0, 0.5, 2.0, 60.0, None, None, metrics)
+    )
     writer.on_checkpoint(8, {"distribution": torch.tensor([[1.0], [2.0], [3.0], [4.0]])})
     writer.on_end()
     *scalars, flush, close = package.SummaryWriter.return_value.method_calls

@@ -26,9 +26,16 @@ def reasons(
 ):
     """The reasons after each generation of the best values of a search, or after every few."""
     config = CEMConfig.cma("diagonal", **changes)
-    search = CrossEntropyMethod([0.0] * dim, 1.0, population_size, maximize=maximize, config=config)
+    search = CrossEntropyMethod(
+        [0.0] * dim, 1.0, population_size, maximize=maximize, config=config
+    )
     termination = Termination(
-        search.state.settings, search.state.std, target, earlier=earlier, xtol=xtol, constrained=constrained
+        search.state.settings,
+        search.state.std,
+        target,
+        earlier=earlier,
+        xtol=xtol,
+        constrained=constrained,
     )
     sign = -1.0 if maximize else 1.0
     best, found = math.inf, []
@@ -37,7 +44,16 @@ def reasons(
         worst = value + sign if threshold is None else threshold
         if generation % every == 0:
             width = torch.tensor(std).expand(dim)
-            numbers = (generation, sign * best, value, value, worst, width.mean().item(), 0.0, 0.0)
+            numbers = (
+                generation,
+                sign * best,
+                value,
+                value,
+                worst,
+                width.mean().item(),
+                0.0,
+                0.0,
+            )
             found.append(termination.reasons(GenerationRecord(*numbers, mean=width, std=width)))
     return found
 
@@ -47,7 +63,9 @@ def first(found):
     return next((generation, each) for generation, each in enumerate(found, 1) if each)
 
 
-@pytest.mark.parametrize(("maximize", "reached"), [(False, [False, True, True]), (True, [True, True, True])])
+@pytest.mark.parametrize(
+    ("maximize", "reached"), [(False, [False, True, True]), (True, [True, True, True])]
+)
 def test_a_target_is_reached_when_the_best_is_as_good(maximize, reached):
     found = reasons([5.0, 3.0, 4.0], maximize=maximize, target=3.0)
     assert [("target" in each) for each in found] == reached
@@ -69,7 +87,9 @@ def test_a_precision_is_asked_of_every_parameter():
     ("maximize", "dim", "population_size", "window"),
     [(False, 3, 30, 13), (True, 30, 30, 40), (False, 1, 1000, 11)],
 )
-def test_a_fitness_that_spans_nothing_ends_the_search_after_a_window(maximize, dim, population_size, window):
+def test_a_fitness_that_spans_nothing_ends_the_search_after_a_window(
+    maximize, dim, population_size, window
+):
     search = {"maximize": maximize, "dim": dim, "population_size": population_size}
     found = reasons([1.0] * (window + 1), threshold=1.0, **search)
     assert found == [()] * (window - 1) + [("fitness_range",)] * 2
@@ -79,7 +99,9 @@ def test_a_fitness_that_spans_nothing_ends_the_search_after_a_window(maximize, d
 
 @pytest.mark.parametrize(("sign", "maximize"), [(1.0, False), (-1.0, True)])
 def test_a_search_ends_where_it_no_longer_comes_near_an_earlier_one(sign, maximize):
-    flat = [sign * (5.0 - 0.001 * t) for t in range(20)]  # 0.012 within a window of 13 generations
+    flat = [
+        sign * (5.0 - 0.001 * t) for t in range(20)
+    ]  # 0.012 within a window of 13 generations
     options = {"maximize": maximize, "threshold": flat[-1]}
     assert first(reasons(flat, earlier=sign * 3.0, **options)) == (13, ("fitness_range",))
     assert not any(reasons(flat, earlier=sign * 4.5, **options))
@@ -88,10 +110,15 @@ def test_a_search_ends_where_it_no_longer_comes_near_an_earlier_one(sign, maximi
 
 def test_a_best_fitness_that_does_not_improve_ends_the_search():
     # 100 + 50 * 3 / 30 generations without a better one.
-    assert first(reasons([0.0] + [1.0 + t % 7 for t in range(200)])) == (1 + 105 + 1, ("stagnation",))
+    assert first(reasons([0.0] + [1.0 + t % 7 for t in range(200)])) == (
+        1 + 105 + 1,
+        ("stagnation",),
+    )
     assert not any(reasons([1.0 + t % 7 - t / 100 for t in range(300)]))
     # Late in a search patience grows: a fifth of all generations.
-    late, _ = first(reasons([-float(t) for t in range(2000)] + [0.0 + t % 7 for t in range(600)]))
+    late, _ = first(
+        reasons([-float(t) for t in range(2000)] + [0.0 + t % 7 for t in range(600)])
+    )
     assert late - 2000 == pytest.approx(2000 / 4, abs=2)
 
 
@@ -104,7 +131,10 @@ def test_a_search_with_constraints_has_more_patience_and_can_diverge():
 
 def test_windows_count_generations_however_many_are_looked_at():
     each, some = (first(reasons([1.0] * 200, threshold=1.0, every=every)) for every in (1, 5))
-    assert (each, some) == ((13, ("fitness_range",)), (4, ("fitness_range",)))  # after 13 and 20
+    assert (each, some) == (
+        (13, ("fitness_range",)),
+        (4, ("fitness_range",)),
+    )  # after 13 and 20
     late = first(reasons([0.0] + [1.0 + t % 7 for t in range(200)], every=10))
     assert late == (12, ("stagnation",))
 

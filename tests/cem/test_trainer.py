@@ -1,7 +1,7 @@
 """The training loop: its records, its ends and how it is resumed.
 
-The trainer defers host sync on a GPU; tests defer it on the CPU, too. A test of a slow device decides when
-its results are ready.
+The trainer defers host sync on a GPU; tests defer it on the CPU, too. A test of a slow device
+decides when its results are ready.
 """
 
 import errno
@@ -39,7 +39,9 @@ INT, TERM = signal.SIGINT, signal.SIGTERM
 
 def make():
     config = CEMConfig(variance_schedule="linear:0.5,20", smoothing=0.8)
-    return CrossEntropyMethod(torch.full((4,), 2.0), 1.0, 40, maximize=False, config=config, seed=3)
+    return CrossEntropyMethod(
+        torch.full((4,), 2.0), 1.0, 40, maximize=False, config=config, seed=3
+    )
 
 
 def sphere(candidates, generation):
@@ -55,7 +57,8 @@ def _all_checkpoints_are_kept(monkeypatch):
 
 @pytest.fixture
 def sync(monkeypatch):
-    """Choose the host sync of the trainer: "immediate", "deferred", or that of several "at once"."""
+    """Choose the host sync of the trainer: "immediate", "deferred", or that of several "at
+    once"."""
 
     def choose(how):
         monkeypatch.setattr("cem.run.trainer.defers_sync", lambda device: how != "immediate")
@@ -76,7 +79,8 @@ class Training(Callback):
         folder: The folder; a run that is there is resumed.
         place: Where something happens, in generation ``EVENT``: "objective", "on_generation" or
             "on_checkpoint".
-        act: What happens, called with the trainer; an objective returns its result, if there is one.
+        act: What happens, called with the trainer; an objective returns its result, if there is
+            one.
     """
 
     def __init__(self, folder, place=None, act=None):
@@ -131,12 +135,17 @@ class Training(Callback):
         return [call[1] for call in self.calls if call[0] == "play"]
 
     def lines(self):
-        lines = [json.loads(line) for line in (self.folder / "metrics.jsonl").read_text().splitlines()]
+        lines = [
+            json.loads(line)
+            for line in (self.folder / "metrics.jsonl").read_text().splitlines()
+        ]
         return [{name: line[name] for name in line if name not in TIMES} for line in lines]
 
     def files(self):
         paths = self.checkpointer.paths()
-        return self.lines(), {step: bits(read_checkpoint(paths[step])[0]["optimizer"]) for step in paths}
+        return self.lines(), {
+            step: bits(read_checkpoint(paths[step])[0]["optimizer"]) for step in paths
+        }
 
     def outcome(self):
         heard = [call for call in self.calls if call[0] != "play"]
@@ -197,7 +206,9 @@ SITUATIONS = {  # where, what is done, and how the run ends
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
-def test_deferred_sync_leaves_the_files_of_immediate_sync_and_can_be_resumed(sync, tmp_path, name):
+def test_deferred_sync_leaves_the_files_of_immediate_sync_and_can_be_resumed(
+    sync, tmp_path, name
+):
     place, act, ending = SITUATIONS[name]
     outcomes, handlers = [], [signal.getsignal(number) for number in (INT, TERM)]
     for how in ("immediate", "deferred", "at once"):
@@ -223,7 +234,9 @@ def assert_goes_on(folder, name):
 
 
 @pytest.mark.parametrize(("record_every", "most"), [(1, 9), (10, 10)])
-def test_the_records_of_a_millisecond_are_copied_together(sync, monkeypatch, record_every, most):
+def test_the_records_of_a_millisecond_are_copied_together(
+    sync, monkeypatch, record_every, most
+):
     def since(snapshot, earlier):
         return 2e-4 * (snapshot.generation - earlier.generation)
 
@@ -236,7 +249,9 @@ def test_the_records_of_a_millisecond_are_copied_together(sync, monkeypatch, rec
     monkeypatch.setattr("cem.run.trainer._AT_ONCE_SECONDS", 1e-3)
     monkeypatch.setattr(Snapshot, "seconds_since", since)
     ahead, optimizer = [], make()
-    Trainer(optimizer, sphere, generations=100, callbacks=[Ahead()], record_every=record_every).run()
+    Trainer(
+        optimizer, sphere, generations=100, callbacks=[Ahead()], record_every=record_every
+    ).run()
     assert max(ahead) == most
 
 
@@ -256,9 +271,13 @@ def test_three_failed_generations_one_after_another_end_a_run():
     assert math.isfinite(optimizer.best_fitness)
 
 
-def test_ctrl_c_ends_a_run_within_two_seconds_though_the_device_is_busy(sync, monkeypatch, tmp_path):
+def test_ctrl_c_ends_a_run_within_two_seconds_though_the_device_is_busy(
+    sync, monkeypatch, tmp_path
+):
     ready_at = {}  # when the results of a generation are there, by its number
-    ready = property(lambda snapshot: time.monotonic() >= ready_at.get(snapshot.generation, 0.0))
+    ready = property(
+        lambda snapshot: time.monotonic() >= ready_at.get(snapshot.generation, 0.0)
+    )
     monkeypatch.setattr(Snapshot, "ready", ready)
     sync("deferred")
 
@@ -315,7 +334,9 @@ def test_a_stop_comes_after_the_generations_of_a_record():
 
 def test_a_fresh_run_does_not_mix_with_an_old_one(tmp_path):
     Trainer(make(), sphere, generations=2, checkpointer=Checkpointer(tmp_path)).run()
-    with pytest.raises(CheckpointError, match="expected a folder without checkpoints for a fresh run"):
+    with pytest.raises(
+        CheckpointError, match="expected a folder without checkpoints for a fresh run"
+    ):
         Trainer(make(), sphere, generations=4, checkpointer=Checkpointer(tmp_path)).run()
 
 
@@ -323,7 +344,9 @@ def test_saves_keep_the_interval_and_the_last_state_is_always_saved(tmp_path, mo
     records = []  # one a second
     monkeypatch.setattr("cem.run.trainer.time", SimpleNamespace(monotonic=lambda: len(records)))
     checkpointer = Checkpointer(tmp_path, interval_s=3)
-    Trainer(make(), sphere, generations=7, callbacks=[records.append], checkpointer=checkpointer).run()
+    Trainer(
+        make(), sphere, generations=7, callbacks=[records.append], checkpointer=checkpointer
+    ).run()
     assert list(checkpointer.paths()) == [7, 6, 3]
 
 

@@ -15,7 +15,11 @@ from cem.core.variance_schedule import NamedSchedule, extend_table
             [5, 4.5, 0, 0],
         ),  # Szita & Lorincz 2006: max(5 - t / 10, 0)
         (" Linear:1e-2,30 ", NamedSchedule("linear", (0.01, 30.0)), [0.01, 0, 0, 0]),
-        ("hyperbolic:3", NamedSchedule("hyperbolic", (3.0,)), [3, 3 / 6, 3 / 51, 3 / (10**9 + 1)]),
+        (
+            "hyperbolic:3",
+            NamedSchedule("hyperbolic", (3.0,)),
+            [3, 3 / 6, 3 / 51, 3 / (10**9 + 1)],
+        ),
     ],
 )
 def test_text_names_a_schedule_that_follows_its_formula(text, schedule, expected):
@@ -29,7 +33,9 @@ def test_text_names_a_schedule_that_follows_its_formula(text, schedule, expected
 
 @pytest.mark.parametrize("text", ["", "linear:5,10,3", "constant:x"])
 def test_text_that_names_no_schedule_is_refused_with_the_known_forms(text):
-    with pytest.raises(ValueError, match=r"expected a schedule of the form none, constant:A.*got"):
+    with pytest.raises(
+        ValueError, match=r"expected a schedule of the form none, constant:A.*got"
+    ):
         parse_variance_schedule(text)
 
 
@@ -39,7 +45,9 @@ def test_a_variance_that_is_none_is_refused():
 
 
 def test_a_custom_schedule_is_described_by_its_qualified_name():
-    assert describe_variance_schedule(parse_variance_schedule).endswith(".parse_variance_schedule")
+    assert describe_variance_schedule(parse_variance_schedule).endswith(
+        ".parse_variance_schedule"
+    )
 
 
 def test_a_constant_variance_is_that_of_all_generations():

@@ -17,7 +17,10 @@ from tetris.envs import TetrisVectorEnv
 
 VALUES = (float("nan"), -1, torch.ones(3, dtype=torch.complex64))
 RULES = tetris.Rules(6, 6)
-PLAY: dict[str, Any] = {"policy": tetris.Policy([[-1.0] * 9]), "streams": tetris.Streams(RULES, 4)}
+PLAY: dict[str, Any] = {
+    "policy": tetris.Policy([[-1.0] * 9]),
+    "streams": tetris.Streams(RULES, 4),
+}
 
 
 def step(action: Any, **arguments: Any) -> None:
@@ -39,11 +42,20 @@ CASES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "TetrisVectorEnv": (
         step,
         {"num_envs": 2, "action": torch.zeros(2).long()}
-        | {"width": 6, "height": 6, "clear_on_overflow": False, "pieces": "bag", "render_mode": None}
+        | {
+            "width": 6,
+            "height": 6,
+            "clear_on_overflow": False,
+            "pieces": "bag",
+            "render_mode": None,
+        }
         | {"pieces_known": 2, "reward": "lines"},
     ),
 }
-ENTRIES = {"Rollout": tetris.Rollout, "TetrisVectorEnv": TetrisVectorEnv}  # the rest are called as they are
+ENTRIES = {
+    "Rollout": tetris.Rollout,
+    "TetrisVectorEnv": TetrisVectorEnv,
+}  # the rest are called as they are
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -72,5 +84,8 @@ def counts(result: tetris.RolloutResult) -> list[list[int]]:
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int8])
 def test_numbers_of_every_real_type_are_taken(dtype: torch.dtype) -> None:
     weights = torch.tensor([[-1.0, 1, -1, -3, 2, -4, -1, -9, 1]], dtype=dtype)
-    ours, plain = (tetris.rollout(tetris.Policy(x), PLAY["streams"], 200) for x in (weights, weights.float()))
+    ours, plain = (
+        tetris.rollout(tetris.Policy(x), PLAY["streams"], 200)
+        for x in (weights, weights.float())
+    )
     assert counts(ours) == counts(plain)

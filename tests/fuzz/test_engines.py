@@ -1,4 +1,5 @@
-"""Random games on the C++ engine, in vectors and without, are the reference implementation's, bit for bit."""
+"""Random games on the C++ engine, in vectors and without, are the reference implementation's,
+bit for bit."""
 
 from __future__ import annotations
 
@@ -18,8 +19,13 @@ STREAMS = 2
 
 @st.composite
 def rules(draw: Any) -> Rules:
-    width, height = draw(st.integers(MIN_WIDTH, MAX_WIDTH)), draw(st.integers(MIN_HEIGHT, MAX_HEIGHT))
-    letters = st.lists(st.sampled_from("IOTZSJL"), min_size=1, max_size=7, unique=True).map("".join)
+    width, height = (
+        draw(st.integers(MIN_WIDTH, MAX_WIDTH)),
+        draw(st.integers(MIN_HEIGHT, MAX_HEIGHT)),
+    )
+    letters = st.lists(st.sampled_from("IOTZSJL"), min_size=1, max_size=7, unique=True).map(
+        "".join
+    )
     rule = draw(st.sampled_from(RULES))
     return Rules.of(width, height, rule, draw(st.sampled_from(["uniform", "bag"]) | letters))
 
@@ -31,7 +37,9 @@ def test_games_are_the_same_in_cpp_and_python() -> None:
         nonlocal decisions
         names = feature_names("dt", rules.width)
         weight = data.draw(st.sampled_from([st.floats(-10, 10), st.sampled_from(EXTREMES)]))
-        weights = data.draw(st.just(GOOD) | st.lists(weight, min_size=len(names), max_size=len(names)))
+        weights = data.draw(
+            st.just(GOOD) | st.lists(weight, min_size=len(names), max_size=len(names))
+        )
         streams = Streams(
             rules,
             STREAMS,
@@ -41,7 +49,9 @@ def test_games_are_the_same_in_cpp_and_python() -> None:
             shared=data.draw(st.booleans()),
         )
         parts = data.draw(st.lists(st.integers(0, 50), min_size=1, max_size=3))
-        python, other = (Rollout(Policy(weights), streams, device) for device in ("python", "cpu"))
+        python, other = (
+            Rollout(Policy(weights), streams, device) for device in ("python", "cpu")
+        )
         for part in parts:
             expected = python.advance(part)
             found = other.advance(part)

@@ -1,4 +1,5 @@
-"""Every reader of files of others takes what is right and raises what it documents about anything else."""
+"""Every reader of files of others takes what is right and raises what it documents about
+anything else."""
 
 from __future__ import annotations
 
@@ -56,19 +57,27 @@ def check_file(path: Path, read: Reader) -> None:
 
 
 def checkpoint(path: Path) -> dict[str, Any]:
-    state = {"mean": torch.ones(2, 3), "ints": torch.arange(3), "text": "x", "list": [1, None, {"a": 0.5}]}
+    state = {
+        "mean": torch.ones(2, 3),
+        "ints": torch.arange(3),
+        "text": "x",
+        "list": [1, None, {"a": 0.5}],
+    }
     write_checkpoint(path, state, {"seed": 1})
     values: dict[str, Any] = json.loads(path.read_text())
     return values
 
 
 def signed_text(content: Any) -> str:
-    """Return values as JSON, with the digest of the others in the place of one that is there."""
+    """Return values as JSON, with the digest of the others in the place of one that is
+    there."""
     if isinstance(content, dict) and "digest" in content:
         with contextlib.suppress(ValueError):  # NaN
             content = {**content, "digest": replay_digest(content)}
     if isinstance(content, dict) and "sha256" in content and len(content) > 1:
-        return _sign(json.dumps({key: value for key, value in content.items() if key != "sha256"}))
+        return _sign(
+            json.dumps({key: value for key, value in content.items() if key != "sha256"})
+        )
     return json.dumps(content)
 
 
@@ -82,7 +91,10 @@ def solution(path: Path) -> bytes:
 READERS: dict[str, tuple[Reader, Callable[[Path], Any]]] = {
     "controller.json": (LinearController.load, lambda path: published("dt20").to_dict()),
     "replay.json": (watch, lambda path: replay().to_dict()),
-    "settings.json": (read_settings, lambda path: {"preset": "quick", "seed": 3, "averaging": 0.5}),
+    "settings.json": (
+        read_settings,
+        lambda path: {"preset": "quick", "seed": 3, "averaging": 0.5},
+    ),
     "checkpoint-000001.json": (read_checkpoint, checkpoint),
     "metrics.jsonl": (
         read_records,
@@ -115,7 +127,11 @@ def test_no_file_is_executed() -> None:
         r"|\b(np|numpy)\.load\((?!\w+, allow_pickle=False\))"
     )
     project = Path(__file__).parents[2]
-    files = [path for package in ("cem", "kernels", "tetris") for path in (project / package).rglob("*.py")]
+    files = [
+        path
+        for package in ("cem", "kernels", "tetris")
+        for path in (project / package).rglob("*.py")
+    ]
     assert len(files) > 100
     found = [path.name for path in files if loaders.search(path.read_text(encoding="utf-8"))]
     assert found == ["evaluate.py"]  # what a process of workers is sent, no file

@@ -1,4 +1,5 @@
-"""A key of any file of a run that is missing, renamed or of another type: commands end in a line."""
+"""A key of any file of a run that is missing, renamed or of another type: commands end in a
+line."""
 
 from __future__ import annotations
 
@@ -77,11 +78,16 @@ def test_a_strange_file_is_reported_or_named_in_an_error(
                 report_page([record])
 
 
-def test_the_command_and_the_list_of_runs_name_the_file_and_the_key(run: Path, script: Any) -> None:
+def test_the_command_and_the_list_of_runs_name_the_file_and_the_key(
+    run: Path, script: Any
+) -> None:
     metrics = run / "metrics.jsonl"
     metrics.write_text(metrics.read_text().replace('"lines"', '"line"'))
     said = f"{metrics}: line 1: expected the key 'lines', got ["
-    for name, options in (("report_tetris", ()), ("watch_tetris", ("--evolution", run / "a.gif"))):
+    for name, options in (
+        ("report_tetris", ()),
+        ("watch_tetris", ("--evolution", run / "a.gif")),
+    ):
         ended = script(name, run, *options)
         assert (ended.status, ended.err.count("\n")) == (2, 1)
         assert said in ended.err
@@ -90,7 +96,12 @@ def test_the_command_and_the_list_of_runs_name_the_file_and_the_key(run: Path, s
 
 def test_a_resumed_run_names_a_score_without_its_board(run: Path, script: Any) -> None:
     controller = run / "controller.json"
-    controller.write_text(controller.read_text().replace('"board": "10x10"', '"size": "10x10"', 1))
+    controller.write_text(
+        controller.read_text().replace('"board": "10x10"', '"size": "10x10"', 1)
+    )
     ended = script("train_tetris", "--resume", run)
     assert ended.status == 2
-    assert f"{controller}: provenance: score: 1: expected the key 'board'" in ended.err.splitlines()[-1]
+    assert (
+        f"{controller}: provenance: score: 1: expected the key 'board'"
+        in ended.err.splitlines()[-1]
+    )

@@ -1,4 +1,5 @@
-"""What the tests of the loader share: a cache of their own, and small libraries to build in it."""
+"""What the tests of the loader share: a cache of their own, and small libraries to build in
+it."""
 
 from __future__ import annotations
 
@@ -25,9 +26,12 @@ def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def write_library(tmp_path: Path) -> Callable[..., Extension]:
-    """Writes a library with one C function ``answer``; without torch's headers it compiles in a moment."""
+    """Writes a library with one C function ``answer``; without torch's headers it compiles in a
+    moment."""
 
-    def write(body: str = "return 42;", folder: str = "sources", top: str = "", **options: Any) -> Extension:
+    def write(
+        body: str = "return 42;", folder: str = "sources", top: str = "", **options: Any
+    ) -> Extension:
         source = tmp_path / folder / "answer.cpp"
         source.parent.mkdir(parents=True, exist_ok=True)
         visible = '__attribute__((visibility("default")))'

@@ -1,9 +1,11 @@
-"""What every operator promises beyond its numbers, as functions that test_contract.py calls for all.
+"""What every operator promises beyond its numbers, as functions that test_contract.py calls for
+all.
 
-A check takes a function of tensors, ``f(*inputs) -> Tensor`` or a tuple of them, and the inputs; bind all
-other arguments with a lambda. ``f`` has to be pure: an operator that draws random numbers is given its seed.
-Inputs that require gradients keep doing so. Results have to be equal bit for bit unless tolerances
-(``rtol=`` and ``atol=``) are given. Nothing here knows an operator.
+A check takes a function of tensors, ``f(*inputs) -> Tensor`` or a tuple of them, and the
+inputs; bind all other arguments with a lambda. ``f`` has to be pure: an operator that draws
+random numbers is given its seed. Inputs that require gradients keep doing so. Results have to
+be equal bit for bit unless tolerances (``rtol=`` and ``atol=``) are given. Nothing here knows
+an operator.
 
     check_device(f, *inputs)           CUDA: the bits of the CPU
     check_compiles(backend, f, *inputs)  torch.compile(fullgraph=True): results, and gradients of the inputs
@@ -11,7 +13,8 @@ Inputs that require gradients keep doing so. Results have to be equal bit for bi
     check_noncontiguous(f, *inputs)    every layout of ``layouts`` gives what contiguous inputs give, and no
                                        input is written, nor its neighbours in memory
     check_misfits(f, *inputs)          a tensor of another size, type or device than the others is refused,
-                                       and with the same words where torch.compile or export traces
+                                       and with the same words where torch.compile or export
+                                       traces
     check_autocast(f, *inputs)         under autocast an input may be bfloat16; the others keep their bits
     check_graph_replay(f, *inputs)     CUDA: a captured graph, replayed with other values in the same memory
     check_cuda(f, *inputs)             CUDA: that, and the current stream orders the work, not the default one
@@ -33,7 +36,9 @@ from torch.utils._pytree import tree_map_only
 
 Function = Callable[..., Any]
 
-_needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU and a CUDA build of torch")
+_needs_gpu = pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="needs a GPU and a CUDA build of torch"
+)
 DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.cuda, _needs_gpu])]
 
 
@@ -52,24 +57,31 @@ def skip_unless_free(count: int) -> None:
 
 def assert_same(actual: Any, expected: Any, **tolerances: float) -> None:
     """Compares tensors, or tuples of them: values (NaN equals NaN), types and devices."""
-    torch.testing.assert_close(actual, expected, equal_nan=True, **(tolerances or {"rtol": 0, "atol": 0}))
+    torch.testing.assert_close(
+        actual, expected, equal_nan=True, **(tolerances or {"rtol": 0, "atol": 0})
+    )
 
 
 def check_device(f: Function, *inputs: Any, **given: Any) -> None:
     """Compares a call, bit for bit, with that of the same tensors on CUDA."""
     there, given_there = tree_map_only(Tensor, Tensor.cuda, (inputs, given))
-    assert_same(tree_map_only(Tensor, Tensor.cpu, f(*there, **given_there)), f(*inputs, **given))
+    assert_same(
+        tree_map_only(Tensor, Tensor.cpu, f(*there, **given_there)), f(*inputs, **given)
+    )
 
 
 def check_compiles(backend: str, f: Function, *inputs: Tensor, **tolerances: float) -> None:
     """Compares ``torch.compile(f, fullgraph=True)`` with ``f``."""
     torch.compiler.reset()
     compiled = torch.compile(f, fullgraph=True, backend=backend)
-    assert_same(results_and_gradients(compiled, inputs), results_and_gradients(f, inputs), **tolerances)
+    assert_same(
+        results_and_gradients(compiled, inputs), results_and_gradients(f, inputs), **tolerances
+    )
 
 
 def layouts(tensor: Tensor) -> dict[str, Tensor]:
-    """Returns views with the tensor's values whose memory is not contiguous or not aligned, by name."""
+    """Returns views with the tensor's values whose memory is not contiguous or not aligned, by
+    name."""
     other = torch.zeros_like(tensor)
     flat = torch.cat([other.flatten()[:1], tensor.flatten()])
     result = {
@@ -78,20 +90,26 @@ def layouts(tensor: Tensor) -> dict[str, Tensor]:
     }
     if tensor.dim() >= 2:
         result["transposed"] = tensor.transpose(0, 1).contiguous().transpose(0, 1)
-        result["rows of a wider tensor"] = torch.cat([tensor, other], dim=-1)[..., : tensor.shape[-1]]
+        result["rows of a wider tensor"] = torch.cat([tensor, other], dim=-1)[
+            ..., : tensor.shape[-1]
+        ]
     if tensor.dim() == 4:
         result["channels last"] = tensor.contiguous(memory_format=torch.channels_last)
     return result
 
 
 def check_noncontiguous(f: Function, *inputs: Tensor, **tolerances: float) -> None:
-    """Calls ``f`` with all inputs, then with one of them, in each of ``layouts``; it has to keep them."""
+    """Calls ``f`` with all inputs, then with one of them, in each of ``layouts``; it has to
+    keep them."""
     plain = [x.detach().contiguous() for x in inputs]
     expected = f(*plain)
     views = [layouts(x) for x in plain]
     for name in dict.fromkeys(name for view in views for name in view):
         every = [view.get(name, x) for view, x in zip(views, plain, strict=True)]
-        for arguments in [every, *([*plain[:i], every[i], *plain[i + 1 :]] for i in range(len(plain)))]:
+        for arguments in [
+            every,
+            *([*plain[:i], every[i], *plain[i + 1 :]] for i in range(len(plain))),
+        ]:
             try:
                 assert_same(f(*arguments), expected, **tolerances)
             except AssertionError as error:
@@ -109,7 +127,8 @@ def _check_inputs_kept(f: Function, *inputs: Tensor) -> None:
 
 
 def check_misfits(f: Function, *inputs: Tensor, free: Mapping[str, Sequence[int]]) -> None:
-    """Calls ``f`` with each input replaced in turn. free: where any size, type or device does."""
+    """Calls ``f`` with each input replaced in turn. free: where any size, type or device
+    does."""
     f(*inputs)
     for position, x in enumerate(inputs):
         misfits = {
@@ -124,7 +143,9 @@ def check_misfits(f: Function, *inputs: Tensor, free: Mapping[str, Sequence[int]
                 with FakeTensorMode(allow_non_fake_inputs=True) as mode:
                     refusal_of_fake = _refusal(f, *map(mode.from_tensor, arguments))
                 if what == "device":  # of two devices either one may be called the other
-                    refusal, refusal_of_fake = (x.partition(", got")[0] for x in (refusal, refusal_of_fake))
+                    refusal, refusal_of_fake = (
+                        x.partition(", got")[0] for x in (refusal, refusal_of_fake)
+                    )
                 assert refusal_of_fake == refusal
 
 
@@ -151,7 +172,8 @@ def check_autocast(f: Function, *inputs: Tensor, **tolerances: float) -> None:
 
 
 def check_graph_replay(f: Function, *inputs: Tensor, **tolerances: float) -> None:
-    """Captures ``f`` in a CUDA graph and replays it with the inputs and then with other values."""
+    """Captures ``f`` in a CUDA graph and replays it with the inputs and then with other
+    values."""
     static = [_copy(x) for x in inputs]
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
@@ -177,7 +199,8 @@ def check_cuda(f: Function, *inputs: Tensor, **tolerances: float) -> None:
 
 
 def _check_side_stream(f: Function, *inputs: Tensor, **tolerances: float) -> None:
-    """Calls ``f`` on a stream where its inputs get their values late; torch's streams wait for no other."""
+    """Calls ``f`` on a stream where its inputs get their values late; torch's streams wait for
+    no other."""
     expected = f(*inputs)
     late = [_copy(x) for x in inputs]
     with torch.no_grad():
@@ -201,8 +224,11 @@ def results_and_gradients(f: Function, inputs: Sequence[Tensor]) -> list[Tensor]
     wanted = [x for x in arguments if x.requires_grad]
     if not wanted:
         return list(results)
-    # A different weight for every element: gradients of a plain sum hide a wrong order of elements.
-    weights = [torch.linspace(0.5, 1.5, y.numel()).view(y.shape).to(y.device, y.dtype) for y in results]
+    # A different weight for every element: gradients of a plain sum hide a wrong order of
+    # elements.
+    weights = [
+        torch.linspace(0.5, 1.5, y.numel()).view(y.shape).to(y.device, y.dtype) for y in results
+    ]
     return [*results, *torch.autograd.grad(results, wanted, weights)]
 
 

@@ -13,7 +13,8 @@
 
 namespace {
 
-template <class T> T __shfl_xor_sync(unsigned mask, T value, int step) {
+template <class T>
+T __shfl_xor_sync(unsigned mask, T value, int step) {
   return __shfl_sync(mask, value, static_cast<int>(threadIdx.x % 32) ^ step);
 }
 int __syncthreads_count(bool value) {
@@ -27,10 +28,12 @@ int __syncthreads_count(bool value) {
 }
 bool __syncthreads_or(bool value) { return __syncthreads_count(value) > 0; }
 uint32_t atomicExch(uint32_t* word, uint32_t value) { return std::exchange(*word, value); }
-template <class T> T atomicMin(T* word, std::common_type_t<T> value) {
+template <class T>
+T atomicMin(T* word, std::common_type_t<T> value) {
   return std::exchange(*word, std::min(*word, value));
 }
-template <class T> T atomicMax(T* word, std::common_type_t<T> value) {
+template <class T>
+T atomicMax(T* word, std::common_type_t<T> value) {
   return std::exchange(*word, std::max(*word, value));
 }
 using std::max;
@@ -56,24 +59,32 @@ struct Emulated {
   using Launcher = Emulated;
   inline static int multiprocessors = 1;
 
-  template <typename... Parameters, typename... Given> void launch(void (*kernel)(Parameters...),
-      int64_t blocks, int threads, int64_t bytes, const Given&... arguments) const {
+  template <typename... Parameters, typename... Given>
+  void launch(void (*kernel)(Parameters...), int64_t blocks, int threads, int64_t bytes,
+      const Given&... arguments) const {
     cuda_emulation::launch(static_cast<unsigned>(blocks), static_cast<unsigned>(threads),
         static_cast<size_t>(bytes), [&] { kernel(arguments...); });
   }
-  template <typename... Parameters, typename... Given> void launch_early(void (*kernel)(Parameters...),
-      int64_t blocks, int threads, int64_t bytes, const Given&... arguments) const {
+  template <typename... Parameters, typename... Given>
+  void launch_early(void (*kernel)(Parameters...), int64_t blocks, int threads, int64_t bytes,
+      const Given&... arguments) const {
     launch(kernel, blocks, threads, bytes, arguments...);
   }
-  void zero(void* memory, int64_t bytes) const { std::memset(memory, 0, static_cast<size_t>(bytes)); }
+  void zero(void* memory, int64_t bytes) const {
+    std::memset(memory, 0, static_cast<size_t>(bytes));
+  }
   // Blocks with little shared memory: few candidates at once where there are many dimensions.
-  template <typename Kernel> bool gives(Kernel*, int64_t bytes) const { return bytes <= 64 << 10; }
+  template <typename Kernel>
+  bool gives(Kernel*, int64_t bytes) const {
+    return bytes <= 64 << 10;
+  }
 };
 
 void set_multiprocessors(const Tensor&, int64_t count) {
   Emulated::multiprocessors = static_cast<int>(count);
 }
-template <typename Work> void run(const Work& work, cem_tetris::Device device) {
+template <typename Work>
+void run(const Work& work, cem_tetris::Device device) {
   launch(Emulated(), work, device);
 }
 

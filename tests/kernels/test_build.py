@@ -1,4 +1,5 @@
-"""The loader: what it builds and with what, when it builds anew, and what it says when it cannot."""
+"""The loader: what it builds and with what, when it builds anew, and what it says when it
+cannot."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ def leftovers(cache_folder: Path) -> set[str]:
     return {path.suffix for path in cache_folder.iterdir()} - {".lock"}
 
 
-def test_libraries_target_the_stable_abi_of_torch_2_10(cache_folder: Path, write_library: Write) -> None:
+def test_libraries_target_the_stable_abi_of_torch_2_10(
+    cache_folder: Path, write_library: Write
+) -> None:
     top = (
         "#include <torch/csrc/stable/version.h>\n"
         "static_assert(TORCH_FEATURE_VERSION == ((2ULL << 56) | (10ULL << 48)));"
@@ -65,7 +68,8 @@ def test_without_another_compiler_it_is_that_of_the_package_ziglang(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setattr(
-        "kernels.loader.toolchain.answer", lambda *words: "clang 1.0" if "ziglang" in words else ""
+        "kernels.loader.toolchain.answer",
+        lambda *words: "clang 1.0" if "ziglang" in words else "",
     )
     assert find_compiler() == Compiler((sys.executable, "-m", "ziglang", "c++"), "clang 1.0")
     monkeypatch.setattr("kernels.loader.toolchain.answer", lambda *words: "")
@@ -84,7 +88,10 @@ def test_a_build_says_what_it_does_and_is_used_again_in_silence(
     first, last = err.splitlines()
     assert first == f"kernels: building answer (feature set dt) into {cache_folder} ..."
     assert last.startswith("kernels: answer built in ")
-    assert json.loads(library.with_suffix(".json").read_text())["compiler"] == find_compiler().version
+    assert (
+        json.loads(library.with_suffix(".json").read_text())["compiler"]
+        == find_compiler().version
+    )
     assert leftovers(cache_folder) == {".so", ".json"}
 
     made = library.stat().st_mtime_ns
@@ -99,7 +106,9 @@ def test_an_edited_library_asks_for_a_restart(
     first = dataclasses.replace(write_library(), name="edited")
     library = first.load()
     assert dataclasses.replace(first, reason="another reason").load() == library
-    with pytest.raises(BuildError, match="another version of edited is loaded already: restart Python"):
+    with pytest.raises(
+        BuildError, match="another version of edited is loaded already: restart Python"
+    ):
         dataclasses.replace(first, defines=(("SIZE", "3"),)).load()
     header = first.sources[0].with_name("included.h")
     for file in (header, first.sources[0]):
@@ -109,23 +118,37 @@ def test_an_edited_library_asks_for_a_restart(
             first.load()
 
 
-def test_operators_that_exist_and_wrong_schemas_do_not_end_the_process(cache_folder: Path) -> None:
+def test_operators_that_exist_and_wrong_schemas_do_not_end_the_process(
+    cache_folder: Path,
+) -> None:
     code = TWICE.read_text().replace("cem_test_twice", "cem_test_registered")
     Extension("registered", cpp_sources=code).load()
     assert torch.ops.cem_test_registered.twice(torch.ones(1)).item() == 2
-    wrong_schema = code.replace("cem_test_registered", "cem_test_wrong").replace("Tensor x)", "Tensor x")
+    wrong_schema = code.replace("cem_test_registered", "cem_test_wrong").replace(
+        "Tensor x)", "Tensor x"
+    )
     for name, text in (("again", code.replace("2.0f", "3.0f")), ("wrong", wrong_schema)):
-        with pytest.raises(BuildError, match=rf"in {name}, got 'twice\(Tensor x.*': correct it, or restart"):
+        with pytest.raises(
+            BuildError, match=rf"in {name}, got 'twice\(Tensor x.*': correct it, or restart"
+        ):
             Extension(name, cpp_sources=text).load()
     assert torch.ops.cem_test_registered.twice(torch.ones(1)).item() == 2
 
 
 def test_sources_are_paths_or_code() -> None:
-    assert Extension("one", "a.cpp").sources == Extension("one", [Path("a.cpp")]).sources == (Path("a.cpp"),)
+    assert (
+        Extension("one", "a.cpp").sources
+        == Extension("one", [Path("a.cpp")]).sources
+        == (Path("a.cpp"),)
+    )
     assert Extension("one", cuda_sources="code").cuda
-    with pytest.raises(ValueError, match=r"sources that end in \.cpp or \.cu, got 'code' \(code is given as"):
+    with pytest.raises(
+        ValueError, match=r"sources that end in \.cpp or \.cu, got 'code' \(code is given as"
+    ):
         Extension("one", ("code",))
-    with pytest.raises(TypeError, match="expected sources to be a path or a sequence of paths, got 3"):
+    with pytest.raises(
+        TypeError, match="expected sources to be a path or a sequence of paths, got 3"
+    ):
         Extension("one", 3)
     with pytest.raises(ValueError, match="expected a source of one, got none"):
         Extension("one")
@@ -137,7 +160,12 @@ def test_the_path_follows_options_sources_and_headers(
     include, (compiler, *_) = tmp_path / "include", find_compiler().command
     include.mkdir()
     extension = write_library(include_dirs=(include,))
-    changes: list[dict[str, Any]] = [{}, {"name": "other"}, {"defines": (("SIZE", "3"),)}, {"native": True}]
+    changes: list[dict[str, Any]] = [
+        {},
+        {"name": "other"},
+        {"defines": (("SIZE", "3"),)},
+        {"native": True},
+    ]
     changes += [{"cflags": ("-funroll-loops",)}]
     paths = [dataclasses.replace(extension, **change).library_path() for change in changes]
     monkeypatch.setenv("CXX", f"{compiler} -fsanitize=address")
@@ -155,7 +183,9 @@ def test_the_path_of_a_cuda_library_follows_the_options_of_nvcc(
     cache_folder: Path, write_library: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = find_torch()._replace(cuda="13.0")
-    monkeypatch.setattr(extension_module, "find_nvcc", lambda cuda: Nvcc(Path("nvcc"), "13.0.88"))
+    monkeypatch.setattr(
+        extension_module, "find_nvcc", lambda cuda: Nvcc(Path("nvcc"), "13.0.88")
+    )
     monkeypatch.setattr(extension_module, "find_torch", lambda: here)
     host, device = write_library(), write_library(cuda=True, archs=("9.0",))
     before = host.library_path(), device.library_path()
@@ -173,7 +203,9 @@ def test_paths_and_values_of_defines_may_hold_blanks_quotes_and_dollars(
     monkeypatch.setenv("CEM_TETRIS_CACHE", str(tmp_path / "it's a $cache: #1"))
     body = f"return SIX + std::strcmp(TEXT(VALUE), {json.dumps(value)});"
     top = f'{TEXT_OF_MACRO}#include "six.h"'
-    extension = write_library(body, folder="it's $a (source) #1", top=top, defines=(("VALUE", value),))
+    extension = write_library(
+        body, folder="it's $a (source) #1", top=top, defines=(("VALUE", value),)
+    )
     (extension.sources[0].parent / "six.h").write_text("#define SIX 6\n")
     assert call(extension.build()) == 6
 
@@ -188,7 +220,9 @@ def test_a_header_outside_the_key_is_refused(cache_folder: Path, write_library: 
     assert leftovers(cache_folder) == set()
 
 
-def test_a_failing_compile_shows_the_first_error(cache_folder: Path, write_library: Write) -> None:
+def test_a_failing_compile_shows_the_first_error(
+    cache_folder: Path, write_library: Write
+) -> None:
     errors = "".join(f'static_assert(false, "number {index}");\n' for index in range(60))
     with pytest.raises(BuildError, match="number 0") as caught:
         write_library(top=errors).build()

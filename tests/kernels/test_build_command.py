@@ -1,4 +1,5 @@
-"""``python -m kernels build``: what it builds, what it says, and its use on a machine without a compiler."""
+"""``python -m kernels build``: what it builds, what it says, and its use on a machine without a
+compiler."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ print(vector_add(torch.ones(2), torch.ones(2)).tolist())
 
 @pytest.fixture
 def tiny(cache_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two small operators in the place of the package's own; returns the folder of the first."""
+    """Two small operators in the place of the package's own; returns the folder of the
+    first."""
     for name in ("one", "two"):
         (tmp_path / "ops" / name).mkdir(parents=True)
         (tmp_path / "ops" / "op.cpp").write_text('#include "op.h"\n')
@@ -37,7 +39,9 @@ def tiny(cache_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return tmp_path / "ops" / "one"
 
 
-def test_all_operators_are_built_and_then_found(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_operators_are_built_and_then_found(
+    tiny: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["build", "one", "two", "--device", "cpu"]) == 0
     out, err = capsys.readouterr()
     first, second = out.splitlines()[:2]
@@ -55,27 +59,38 @@ def test_all_operators_are_built_and_then_found(tiny: Path, capsys: pytest.Captu
     ]
 
 
-def test_what_cannot_be_built_is_refused_at_once(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_built_is_refused_at_once(
+    tiny: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["build", "three"])
     assert "expected an operator among one, two; got 'three'" in capsys.readouterr().err
     assert main(["build", "--arch", "sm_90"]) == 1
-    assert re.search(r"expected architectures such as 9\.0, .* got 'sm_90'", capsys.readouterr().err)
+    assert re.search(
+        r"expected architectures such as 9\.0, .* got 'sm_90'", capsys.readouterr().err
+    )
 
 
-def test_one_failure_does_not_stop_the_others(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_failure_does_not_stop_the_others(
+    tiny: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tiny / "op.h").write_text("no C++\n")
 
     assert main(["build", "one", "two", "--device", "cpu"]) == 1
     out = capsys.readouterr().out
-    assert [line.split()[0] for line in out.splitlines() if " s  " in line] == ["FAILED", "built"]
+    assert [line.split()[0] for line in out.splitlines() if " s  " in line] == [
+        "FAILED",
+        "built",
+    ]
     assert "the compiler failed" in out
 
 
-def test_architectures_reach_the_cuda_side_alone(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_architectures_reach_the_cuda_side_alone(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(torch.version, "cuda", "13.0")
 
-    cpu, cuda = build.wanted(["one"], "all", ("8.0", "9.0+PTX"), portable=True)
+    cpu, cuda = build.choose_libraries(["one"], "all", ("8.0", "9.0+PTX"), portable=True)
     assert (cpu.archs, cpu.native) == ((), False)
     assert (cuda.name, cuda.archs) == ("one_cuda", ("8.0", "9.0+PTX"))
 
@@ -94,8 +109,14 @@ def test_without_a_gpu_the_cpu_side_is_built_and_cuda_is_absent_unless_it_was_as
 
 
 def test_build_and_check_take_the_same_names() -> None:
-    assert [each.name for each in build.wanted(["sigmoid"], "cpu", (), portable=False)] == ["elementwise"]
-    assert choose(["elementwise"], sorted(CASES)) == ["elementwise_mult", "sigmoid", "vector_add"]
+    assert [
+        each.name for each in build.choose_libraries(["sigmoid"], "cpu", (), portable=False)
+    ] == ["elementwise"]
+    assert choose(["elementwise"], sorted(CASES)) == [
+        "elementwise_mult",
+        "sigmoid",
+        "vector_add",
+    ]
 
 
 def test_a_machine_without_a_compiler_uses_what_was_built_ahead(
@@ -126,5 +147,5 @@ def test_a_machine_without_a_compiler_uses_what_was_built_ahead(
 
 def test_portable_libraries_are_for_any_processor_and_architectures_for_cuda_alone() -> None:
     for portable in (False, True):
-        cpu, cuda = build.wanted(["normal"], "all", ("9.0",), portable=portable)
+        cpu, cuda = build.choose_libraries(["normal"], "all", ("9.0",), portable=portable)
         assert (cpu.native, cpu.archs, cuda.archs) == (not portable, (), ("9.0",))

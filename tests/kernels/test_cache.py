@@ -1,4 +1,5 @@
-"""The cache folder: where it is; builds that meet, are killed or cannot write; libraries built ahead."""
+"""The cache folder: where it is; builds that meet, are killed or cannot write; libraries built
+ahead."""
 
 from __future__ import annotations
 
@@ -48,10 +49,13 @@ def building(extension: Extension) -> Iterator[subprocess.Popen[str]]:
 
 
 def slow_compiler(folder: Path, seconds: float) -> Path:
-    """Writes a compiler that sleeps before it compiles; to the cache key it is the usual one."""
+    """Writes a compiler that sleeps before it compiles; to the cache key it is the usual
+    one."""
     path = folder / "slow-c++"
     compiler = find_compiler().command[0]
-    path.write_text(f'#!/bin/sh\ncase "$*" in *-c*) sleep {seconds};; esac\nexec {compiler} "$@"\n')
+    path.write_text(
+        f'#!/bin/sh\ncase "$*" in *-c*) sleep {seconds};; esac\nexec {compiler} "$@"\n'
+    )
     path.chmod(0o755)
     return path
 
@@ -106,7 +110,9 @@ def test_the_folder_is_the_variable_then_xdg_then_home(
     assert cache.cache_dir() == tmp_path / "home" / ".cache" / "cem-tetris"
 
 
-def test_nothing_is_built_or_loaded_where_others_can_write(cache_folder: Path, write_library: Write) -> None:
+def test_nothing_is_built_or_loaded_where_others_can_write(
+    cache_folder: Path, write_library: Write
+) -> None:
     before = os.umask(0)
     write_library().build()
     os.umask(before)
@@ -118,14 +124,19 @@ def test_nothing_is_built_or_loaded_where_others_can_write(cache_folder: Path, w
         write_library().build()
 
 
-def test_a_link_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_of_another_user_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "cache"
     folder.symlink_to(tmp_path)
     if os.getuid() == 0:
         os.chown(folder, 1, -1, follow_symlinks=False)
     else:
         monkeypatch.setattr(os, "getuid", lambda: 1)
-    with pytest.raises(BuildError, match="belongs to another user"), cache.lock(folder / "answer.so"):
+    with (
+        pytest.raises(BuildError, match="belongs to another user"),
+        cache.lock(folder / "answer.so"),
+    ):
         pass
 
 
@@ -136,7 +147,11 @@ def test_without_a_usual_folder_a_private_one_is_used(
     monkeypatch.delenv("CEM_TETRIS_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    assert write_library().build().parent == cache.cache_dir() == tmp_path / f"cem-tetris-{os.getuid()}"
+    assert (
+        write_library().build().parent
+        == cache.cache_dir()
+        == tmp_path / f"cem-tetris-{os.getuid()}"
+    )
     assert write_library().find()
 
 
@@ -163,7 +178,9 @@ def test_a_folder_that_cannot_be_used_is_named_in_one_sentence(
     folder: str, write_library: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CEM_TETRIS_CACHE", folder)
-    with pytest.raises(BuildError, match=f"^expected a cache folder that .*{folder}.* set CEM_TETRIS_CACHE"):
+    with pytest.raises(
+        BuildError, match=f"^expected a cache folder that .*{folder}.* set CEM_TETRIS_CACHE"
+    ):
         write_library().load()
 
 
@@ -185,7 +202,9 @@ def test_a_disk_that_is_full_is_named_in_place_of_what_the_compiler_says(
 ) -> None:
     compiler = tmp_path / "full-c++"
     output = "fatal error: error writing to answer.s: No space left on device"
-    compiler.write_text(f'#!/bin/sh\ncase "$*" in *-c*) echo "{output}"; exit 1;; esac\necho 1.0\n')
+    compiler.write_text(
+        f'#!/bin/sh\ncase "$*" in *-c*) echo "{output}"; exit 1;; esac\necho 1.0\n'
+    )
     compiler.chmod(0o755)
     monkeypatch.setenv("CXX", str(compiler))
     with pytest.raises(BuildError) as raised:
@@ -213,7 +232,10 @@ def test_a_library_for_another_processor_or_of_other_sources_is_refused_with_the
 
 
 def test_a_usual_folder_that_became_read_only_is_still_used(
-    write_library: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    write_library: Write,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.delenv("CEM_TETRIS_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
@@ -229,7 +251,8 @@ def test_a_usual_folder_that_became_read_only_is_still_used(
 
 @pytest.fixture
 def put(cache_folder: Path, write_library: Write, monkeypatch: pytest.MonkeyPatch) -> Put:
-    """Puts a library for some GPUs into the cache of a machine with nvcc and two GPUs, of 8.0 and of 8.6."""
+    """Puts a library for some GPUs into the cache of a machine with nvcc and two GPUs, of 8.0
+    and of 8.6."""
     torch, nvcc = find_torch()._replace(cuda="13.0"), Nvcc(Path("nvcc"), "13.0.88")
     monkeypatch.setattr(loader, "find_torch", lambda: torch)
     monkeypatch.setattr(loader, "find_nvcc", lambda cuda: nvcc)
@@ -275,12 +298,17 @@ def test_a_library_that_a_group_or_others_can_write_is_not_loaded(tmp_path: Path
     for path, mode in ((library, 0o644), (tmp_path, 0o755)):
         for more in (0o020, 0o002):
             path.chmod(mode | more)
-            assert cache.objection(library) == f"is not loaded, for {path} can be written by others"
+            assert (
+                cache.objection(library)
+                == f"is not loaded, for {path} can be written by others"
+            )
         path.chmod(mode)
         assert cache.objection(library) == ""
 
 
-def test_a_library_appears_after_its_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_appears_after_its_manifest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "built.so").touch()
     appeared: list[Path] = []
     monkeypatch.setattr(os, "replace", lambda path, target: appeared.append(target))

@@ -20,7 +20,8 @@ from kernels import cem_update, cem_update_reference
 
 NAN, INF = math.nan, math.inf
 FITNESS = [torch.float64, torch.float32, torch.bfloat16, torch.int64, torch.int8, torch.bool]
-# batch, N, K, d: no multiples of 32 or 512; more elites than a chunk; more than a block of the GPU ranks.
+# batch, N, K, d: no multiples of 32 or 512; more elites than a chunk; more than a block of the
+# GPU ranks.
 SHAPES = [
     ((), 1, 1, 1),
     ((5,), 33, 7, 3),
@@ -50,10 +51,13 @@ def problem(
 ) -> tuple[Tensor, ...]:
     """Returns fitness, candidates, distribution, record and generation 3.
 
-    failed: the share each of NaN, inf and -inf in a floating fitness. ties: so many different values, or 0.
+    failed: the share each of NaN, inf and -inf in a floating fitness. ties: so many different
+    values, or 0.
     """
     generator = torch.Generator().manual_seed(1)
-    candidates = torch.randn(*batch, population, width, generator=generator, dtype=dtype) * 2 + 3
+    candidates = (
+        torch.randn(*batch, population, width, generator=generator, dtype=dtype) * 2 + 3
+    )
     scores = candidates.double().square().sum(dim=-1)
     if ties:
         scores = scores.remainder(ties).floor()
@@ -78,9 +82,12 @@ def options(elites: int, width: int, dtype: torch.dtype) -> dict[str, Any]:
 
 
 def assert_matches(actual: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
-    """Compares bit for bit; std, where it is float64, to the last place: torch.sqrt may not be IEEE's."""
+    """Compares bit for bit; std, where it is float64, to the last place: torch.sqrt may not be
+    IEEE's."""
     if actual[0].dtype is torch.float64:
-        torch.testing.assert_close(actual[0][..., 1, :], expected[0][..., 1, :], rtol=5e-16, atol=0)
+        torch.testing.assert_close(
+            actual[0][..., 1, :], expected[0][..., 1, :], rtol=5e-16, atol=0
+        )
         actual[0][..., 1, :] = expected[0][..., 1, :]
     assert_same(actual, expected)
 
@@ -92,7 +99,9 @@ def test_it_is_the_reference(dtype: torch.dtype) -> None:
         for maximize in (False, True):
             for extra in ({}, {"ranked": False}, options(elites, width, dtype)):
                 actual = cem_update(*inputs, elites, maximize=maximize, **extra)
-                assert_matches(actual, cem_update_reference(*inputs, elites, maximize=maximize, **extra))
+                assert_matches(
+                    actual, cem_update_reference(*inputs, elites, maximize=maximize, **extra)
+                )
 
 
 @pytest.mark.parametrize("failed", [0.1, 1.0])
@@ -100,11 +109,17 @@ def test_sums_in_any_order_are_the_same_but_for_rounding(failed: float) -> None:
     inputs = problem((2, 3), 100, 70, dtype=torch.float64, failed=failed, ties=50)
     for about in ("new_mean", "new_mean_unbiased", "old_mean"):
         for maximize in (False, True):
-            given = {**options(60, 70, torch.float64), "variance_about": about, "maximize": maximize}
+            given = {
+                **options(60, 70, torch.float64),
+                "variance_about": about,
+                "maximize": maximize,
+            }
             for extra in (given, {**given, "weights": None}):
                 actual = cem_update_reference(*inputs, 60, fixed_order=False, **extra)
                 expected = cem_update(*inputs, 60, **extra)
-                torch.testing.assert_close(actual, expected, rtol=1e-12, atol=1e-12, equal_nan=True)
+                torch.testing.assert_close(
+                    actual, expected, rtol=1e-12, atol=1e-12, equal_nan=True
+                )
                 assert_same(actual[3], expected[3])
 
 
@@ -140,7 +155,9 @@ def test_failed_candidates_rank_last_and_move_nothing() -> None:
 def test_the_unbiased_std_of_one_elite_stays() -> None:
     _, candidates, distribution, *state = problem((), 2, 3)
     given = torch.tensor([NAN, 1.0]), candidates, distribution, *state
-    moved, *_ = cem_update_reference(*given, 2, maximize=False, variance_about="new_mean_unbiased")
+    moved, *_ = cem_update_reference(
+        *given, 2, maximize=False, variance_about="new_mean_unbiased"
+    )
     assert_same((moved[0], moved[1]), (candidates[1], distribution[1]))
 
 
@@ -163,11 +180,14 @@ def test_what_overflows_becomes_the_largest_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "digest"), [(torch.float32, "1ea3236785f7166d"), (torch.float64, "434e61fc96b47026")]
+    ("dtype", "digest"),
+    [(torch.float32, "1ea3236785f7166d"), (torch.float64, "434e61fc96b47026")],
 )
 def test_the_bits_are_the_same_on_every_processor(dtype: torch.dtype, digest: str) -> None:
     numbers = torch.arange(2 * 1500 * 70, dtype=torch.int64).view(2, 1500, 70)
-    candidates = (numbers * 7919 % 100_003).double() / 1000  # divided, so rounded: IEEE does it everywhere
+    candidates = (
+        numbers * 7919 % 100_003
+    ).double() / 1000  # divided, so rounded: IEEE does it everywhere
     fitness = (numbers[..., 0] * 104_729 % 1009).to(dtype)
     distribution = candidates[:, :4].to(dtype)
     record = torch.tensor([NAN] * 4 + [0.0], dtype=torch.float64).repeat(2, 1)
@@ -183,16 +203,22 @@ def test_vmap_is_a_loop() -> None:
     arguments = (*of_problems, torch.tensor([3, 5]))  # of each a generation of its own
     update = functools.partial(cem_update, num_elites=5, maximize=False, mean_averaging=0.5)
     single = [update(*(x[i] for x in arguments)) for i in range(2)]
-    assert_same(torch.func.vmap(update)(*arguments), tuple(map(torch.stack, zip(*single, strict=True))))
+    assert_same(
+        torch.func.vmap(update)(*arguments), tuple(map(torch.stack, zip(*single, strict=True)))
+    )
 
 
 @cuda
 @pytest.mark.parametrize("shapes", [SHAPES, LARGE], ids=["small", "large"])
-def test_cuda_gives_the_bits_of_the_cpu(shapes: list[tuple[tuple[int, ...], int, int, int]]) -> None:
+def test_cuda_gives_the_bits_of_the_cpu(
+    shapes: list[tuple[tuple[int, ...], int, int, int]],
+) -> None:
     for batch, population, elites, width in shapes:
         dtype = torch.float64 if population in (33, 1500, 300000) else torch.float32
         for failed, ties in ((0.0, 0), (0.1, 0), (0.05, 7), (1.0, 0)):
-            inputs = problem(batch, population, width, dtype=dtype, fitness=dtype, failed=failed, ties=ties)
+            inputs = problem(
+                batch, population, width, dtype=dtype, fitness=dtype, failed=failed, ties=ties
+            )
             for extra in ({}, {"ranked": False}, options(elites, width, dtype)):
                 for maximize in (False, True):
                     check_device(cem_update, *inputs, elites, maximize=maximize, **extra)
@@ -215,7 +241,11 @@ def test_each_problem_of_a_batch_has_its_own_floor(update: Any) -> None:
     distribution = torch.tensor([2.0, 1.0, 2.0, NAN])[:, None].expand(3, 4, 2)
     record = torch.full((3, 5), NAN, dtype=torch.float64)
     state = distribution, record, torch.tensor(0)
-    moved, *_ = update(candidates[..., 0], candidates, *state, 3, maximize=False, std_floor=floor)
+    moved, *_ = update(
+        candidates[..., 0], candidates, *state, 3, maximize=False, std_floor=floor
+    )
     assert torch.equal(moved[:, 1], floor)
-    moved, *_ = update(candidates[..., 0], candidates, *state, 3, maximize=False, std_floor=floor[2])
+    moved, *_ = update(
+        candidates[..., 0], candidates, *state, 3, maximize=False, std_floor=floor[2]
+    )
     assert torch.equal(moved[:, 1], floor[2].expand(3, 2))

@@ -1,4 +1,5 @@
-"""The CUDA kernels of both updates on emulated threads: what they compute, not when; they need no GPU."""
+"""The CUDA kernels of both updates on emulated threads: what they compute, not when; they need
+no GPU."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ pytestmark = pytest.mark.slow
 
 HERE, KERNELS = Path(__file__).parent, Path(kernels.ops.__file__).parent
 FAILURES = ((0.1, 0), (0.05, 7), (1.0, 0))
-# batch, N, K, d: one kernel with 1, 4 and 16 candidates a thread; ranks in a block, and by one pass
-# over tiles and by two; narrow and wide tiles; the search.
+# batch, N, K, d: one kernel with 1, 4 and 16 candidates a thread; ranks in a block, and by one
+# pass over tiles and by two; narrow and wide tiles; the search.
 SHAPES = [
     ((), 1, 1, 1),
     ((5,), 33, 7, 3),
@@ -47,14 +48,18 @@ def emulated() -> dict[str, Any]:
     for family in ("cem_update", "cma_update", "discrete"):
         for schema in FAMILIES[family].schemas:
             name = schema.partition("(")[0]
-            if not hasattr(torch.ops.emulated, name):  # another test imports this module a second time
+            if not hasattr(
+                torch.ops.emulated, name
+            ):  # another test imports this module a second time
                 torch.library.define(f"emulated::{name}", schema[len(name) :])
     names = ("cem_update", "cma_update", "draw_correlated", "set_multiprocessors")
     names += ("sample_discrete", "update_tables")
     return {name: getattr(torch.ops.emulated, name) for name in names}
 
 
-def check(f: Callable[..., Any], *inputs: Any, multiprocessors: int = 132, **given: Any) -> None:
+def check(
+    f: Callable[..., Any], *inputs: Any, multiprocessors: int = 132, **given: Any
+) -> None:
     """Compares a call, bit for bit, with that of the emulated kernels."""
     expected = f(*inputs, **given)
     emulated()["set_multiprocessors"](inputs[0], multiprocessors)
@@ -64,13 +69,22 @@ def check(f: Callable[..., Any], *inputs: Any, multiprocessors: int = 132, **giv
         assert_same(f(*inputs, **given), expected)
 
 
-@pytest.mark.parametrize(("multiprocessors", "dtype"), [(1, torch.float64), (132, torch.float32)])
+@pytest.mark.parametrize(
+    ("multiprocessors", "dtype"), [(1, torch.float64), (132, torch.float32)]
+)
 @pytest.mark.parametrize(("batch", "population", "elites", "width"), SHAPES)
 def test_they_give_the_bits_of_the_cpu(
-    batch: tuple[int, ...], population: int, elites: int, width: int, dtype: torch.dtype, multiprocessors: int
+    batch: tuple[int, ...],
+    population: int,
+    elites: int,
+    width: int,
+    dtype: torch.dtype,
+    multiprocessors: int,
 ) -> None:
     for run, (failed, ties) in enumerate(FAILURES):
-        inputs = problem(batch, population, width, dtype=dtype, fitness=dtype, failed=failed, ties=ties)
+        inputs = problem(
+            batch, population, width, dtype=dtype, fitness=dtype, failed=failed, ties=ties
+        )
         given = ({"ranked": False}, {}, options(elites, width, dtype))
         for extra in given if population < 5000 else given[run : run + 1]:
             extra = {"maximize": run > 0, "multiprocessors": multiprocessors} | extra
@@ -92,7 +106,9 @@ def test_no_problems_count_too() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(("batch", "population", "width"), [*CMA_SHAPES, ((), 700, 33)])
-def test_those_of_cma_es_do(batch: tuple[int, ...], population: int, width: int, dtype: torch.dtype) -> None:
+def test_those_of_cma_es_do(
+    batch: tuple[int, ...], population: int, width: int, dtype: torch.dtype
+) -> None:
     for failed, ties in FAILURES:
         inputs, given = start(batch, population, width, dtype=dtype, failed=failed, ties=ties)
         for more in ({}, cma_options(width, dtype)):

@@ -17,9 +17,13 @@ from kernels.ops import check
 from kernels.ops.cases import Case
 from kernels.ops.report import Outcome, Report
 
-REFERENCES = [name.removesuffix("_reference") for name in kernels.__all__ if name.endswith("_reference")]
+REFERENCES = [
+    name.removesuffix("_reference") for name in kernels.__all__ if name.endswith("_reference")
+]
 OPERATORS = {name.removeprefix("sample_") for name in REFERENCES}
-no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="is about a machine without a GPU")
+no_gpu = pytest.mark.skipif(
+    torch.cuda.is_available(), reason="is about a machine without a GPU"
+)
 
 
 def square(x: Tensor) -> Tensor:
@@ -29,7 +33,9 @@ def square(x: Tensor) -> Tensor:
 CASE = Case(
     reference=square,
     operator=square,
-    inputs=lambda generator, size: (torch.randn(size, generator=generator, dtype=torch.float64),),
+    inputs=lambda generator, size: (
+        torch.randn(size, generator=generator, dtype=torch.float64),
+    ),
     small=(5,),
     large=(100,),
     prototype="a_prototype",
@@ -48,7 +54,7 @@ def prototype(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def walk(case: Case, device: str = "cpu") -> dict[str, Outcome]:
-    outcomes = check.walk("square", case, device)
+    outcomes = check.check_operator("square", case, device)
     return {outcome.name.removeprefix("square: "): outcome for outcome in outcomes}
 
 
@@ -76,7 +82,11 @@ class WrongDerivative(torch.autograd.Function):
 @pytest.mark.parametrize(
     ("change", "step", "note"),
     [
-        ({"operator": lambda x: x * x + 0.25 * (x == x.max())}, "C++ kernel", "difference: 0.25 at index"),
+        (
+            {"operator": lambda x: x * x + 0.25 * (x == x.max())},
+            "C++ kernel",
+            "difference: 0.25 at index",
+        ),
         ({"operator": WrongDerivative.apply}, "C++ kernel", "are not close! "),
         ({"operator": WrongDerivative.apply}, "gradcheck, operator", "GradcheckError"),
         ({"reference": WrongDerivative.apply}, "gradcheck, reference", "GradcheckError"),
@@ -122,7 +132,9 @@ def test_without_numba_the_prototype_is_skipped(monkeypatch: pytest.MonkeyPatch)
 @no_gpu
 @pytest.mark.usefixtures("prototype")
 @pytest.mark.parametrize(("device", "result"), [("cpu", "absent"), ("cuda", "FAILED")])
-def test_a_missing_gpu_is_a_failure_only_where_it_was_asked_for(device: str, result: str) -> None:
+def test_a_missing_gpu_is_a_failure_only_where_it_was_asked_for(
+    device: str, result: str
+) -> None:
     found = walk(CASE, device)["CUDA kernel"]
 
     assert found.result == result
@@ -139,20 +151,30 @@ def test_every_operator_of_the_project_passes() -> None:
 
 
 @pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU and a CUDA build of torch")
+@pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="needs a GPU and a CUDA build of torch"
+)
 def test_every_operator_of_the_project_passes_on_a_gpu() -> None:
     found = {each.name: each.result for each in check.run().outcomes}
 
     assert {found[f"{operator}: CUDA kernel"] for operator in OPERATORS} == {"ok"}, found
 
 
-def test_the_difference_that_is_shown_is_the_largest_of_all_results(prototype: ModuleType) -> None:
+def test_the_difference_that_is_shown_is_the_largest_of_all_results(
+    prototype: ModuleType,
+) -> None:
     difference = 2e-13  # within the tolerances of both types
 
     def first_is_off(x: Tensor) -> tuple[Tensor, Tensor]:
         return x * x + difference * (1 + x * x), x
 
-    case = replace(CASE, reference=lambda x: (x * x, x), operator=first_is_off, gradients=False, prototype="")
+    case = replace(
+        CASE,
+        reference=lambda x: (x * x, x),
+        operator=first_is_off,
+        gradients=False,
+        prototype="",
+    )
     found = walk(case)["C++ kernel"]
     assert found.error is not None
     assert found.error == pytest.approx(difference, rel=0.1)

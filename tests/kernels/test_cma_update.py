@@ -1,4 +1,5 @@
-"""CMA-ES's generation: against the reference and the noise, what failed, CUDA's bits against the CPU's.
+"""CMA-ES's generation: against the reference and the noise, what failed, CUDA's bits against
+the CPU's.
 
 What it learns: tests/cem/test_adaptation.py.
 """
@@ -17,12 +18,25 @@ from test_cem_update import problem
 from torch import Tensor
 
 from cem.core.adaptation import all_weights, rank_weights, rates
-from kernels import cem_update, cma_update, cma_update_reference, draw_correlated, sample_normal_rows
+from kernels import (
+    cem_update,
+    cma_update,
+    cma_update_reference,
+    draw_correlated,
+    sample_normal_rows,
+)
 
 Given = dict[str, Any]
-# batch, N, d: one tile and many; slices of one and of several rows; more candidates than a chunk, than are
-# ranked by counting.
-SHAPES = [((), 1, 1), ((3,), 8, 5), ((2, 2), 12, 20), ((), 128, 20), ((), 40, 64), ((2,), 300, 2)]
+# batch, N, d: one tile and many; slices of one and of several rows; more candidates than a
+# chunk, than are ranked by counting.
+SHAPES = [
+    ((), 1, 1),
+    ((3,), 8, 5),
+    ((2, 2), 12, 20),
+    ((), 128, 20),
+    ((), 40, 64),
+    ((2,), 300, 2),
+]
 FAILURES = [(0.0, 0), (0.1, 3), (1.0, 0)]
 
 
@@ -36,7 +50,9 @@ def start(
     ties: int = 0,
 ) -> tuple[list[Tensor], Given]:
     """Return the tensors of an update up to the paths and K, and the rest by name."""
-    inputs = problem(batch, population, width, dtype=dtype, fitness=dtype, failed=failed, ties=ties)
+    inputs = problem(
+        batch, population, width, dtype=dtype, fitness=dtype, failed=failed, ties=ties
+    )
     generator = torch.Generator().manual_seed(3)
     mixed = torch.randn(*batch, width, width, generator=generator, dtype=torch.float64)
     factor = torch.linalg.cholesky(mixed @ mixed.mT / width + 0.1 * torch.eye(width)).to(dtype)
@@ -53,7 +69,10 @@ def start(
 def options(width: int, dtype: torch.dtype) -> Given:
     """Return all else that an update can be asked for."""
     extra = torch.tensor([0.0, 0.0, 0.0, 0.3, 0.7], dtype=torch.float64)
-    tensors = {"extra_variance": extra, "std_floor": torch.linspace(0.1, 2.0, width, dtype=dtype)}
+    tensors = {
+        "extra_variance": extra,
+        "std_floor": torch.linspace(0.1, 2.0, width, dtype=dtype),
+    }
     return {**tensors, "smoothing": 0.75, "mean_averaging": 0.5, "maximize": True}
 
 
@@ -64,17 +83,27 @@ def close(actual: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(("batch", "population", "width"), SHAPES)
-def test_it_is_the_reference(batch: tuple[int, ...], population: int, width: int, dtype: torch.dtype) -> None:
+def test_it_is_the_reference(
+    batch: tuple[int, ...], population: int, width: int, dtype: torch.dtype
+) -> None:
     for failed, ties in FAILURES:
         inputs, given = start(batch, population, width, dtype=dtype, failed=failed, ties=ties)
         for more in ({}, options(width, dtype)):
-            close(cma_update(*inputs, **given | more), cma_update_reference(*inputs, **given | more))
+            close(
+                cma_update(*inputs, **given | more),
+                cma_update_reference(*inputs, **given | more),
+            )
 
 
 def test_the_mean_and_the_record_are_those_of_cem_update() -> None:
     inputs, given = start((3,), 40, 5, failed=0.1)
-    (moved, record, generation, *_, elites), num = cma_update(*inputs, **given), given["num_elites"]
-    expected = cem_update(*inputs[:5], num, maximize=False, weights=given["weights"][:num].clone())
+    (moved, record, generation, *_, elites), num = (
+        cma_update(*inputs, **given),
+        given["num_elites"],
+    )
+    expected = cem_update(
+        *inputs[:5], num, maximize=False, weights=given["weights"][:num].clone()
+    )
     kept = [0, 2, 3]
     close((moved[..., kept, :], record), (expected[0][..., kept, :], expected[1]))
     assert_same((generation, elites), expected[2:])
@@ -147,7 +176,9 @@ def test_the_bits_are_the_same_on_every_processor() -> None:
     inputs[6] = numbers[:, 6:8] / 100
     given["rates"] = (40.0, 0.3, 1.5, 0.2, 0.02, 0.1, 2.9)
     given["weights"] = (60 - torch.arange(150).double()) / 4000
-    drawn = draw_correlated(inputs[2], inputs[5], 40, seed=torch.tensor([1, 2]), generation=torch.tensor(5))
+    drawn = draw_correlated(
+        inputs[2], inputs[5], 40, seed=torch.tensor([1, 2]), generation=torch.tensor(5)
+    )
     results = (*cma_update(*inputs, **given | {"num_elites": 60}), drawn)
     whole = b"".join(tensor.numpy().tobytes() for tensor in results)
     assert hashlib.sha256(whole).hexdigest()[:16] == "3c0c4ccbc76112fe"
@@ -156,9 +187,13 @@ def test_the_bits_are_the_same_on_every_processor() -> None:
 @cuda
 def test_cuda_gives_the_bits_of_the_cpu() -> None:
     shapes = [*SHAPES, ((5,), 700, 33), ((), 2048, 64), ((2000,), 24, 20)]
-    for (batch, population, width), dtype in itertools.product(shapes, (torch.float32, torch.float64)):
+    for (batch, population, width), dtype in itertools.product(
+        shapes, (torch.float32, torch.float64)
+    ):
         for failed, ties in FAILURES:
-            inputs, given = start(batch, population, width, dtype=dtype, failed=failed, ties=ties)
+            inputs, given = start(
+                batch, population, width, dtype=dtype, failed=failed, ties=ties
+            )
             for more in ({}, options(width, dtype)):
                 check_device(cma_update, *inputs, **given | more)
         noise = {"seed": torch.arange(math.prod(batch)).reshape(batch), "generation": inputs[4]}
@@ -180,7 +215,9 @@ def test_bounds_and_generations_of_a_draw_are_of_each_problem_and_modulo_2_to_th
     high = torch.tensor([[0.1, 0.2, 0.3], [-0.3, -0.2, -0.1]], dtype=torch.float64)
     seed = torch.tensor([1, 2])
     drawn, again = (
-        draw_correlated(distribution, factor, 50, seed=seed, generation=generation, bounds=(high - 1, high))
+        draw_correlated(
+            distribution, factor, 50, seed=seed, generation=generation, bounds=(high - 1, high)
+        )
         for generation in (torch.tensor(5), torch.tensor(2**38 + 5))
     )
     assert torch.equal(drawn.amax(1), high)
@@ -188,7 +225,9 @@ def test_bounds_and_generations_of_a_draw_are_of_each_problem_and_modulo_2_to_th
     assert torch.equal(drawn, again)
 
 
-def test_the_covariance_stalls_where_the_path_is_longer_than_the_bound_of_the_tutorial() -> None:
+def test_the_covariance_stalls_where_the_path_is_longer_than_the_bound_of_the_tutorial() -> (
+    None
+):
     inputs, given = start(population=12, width=4)
     inputs[1][:] = inputs[2][0]  # all candidates are the mean, and the path but shrinks
     inputs[4] = torch.tensor(0)

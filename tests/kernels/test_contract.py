@@ -48,7 +48,10 @@ class Operator:
 
 def elements(count: int, dtype: torch.dtype) -> Callable[[str], list[Tensor]]:
     generator = torch.Generator().manual_seed(5)
-    drawn = [torch.randn(4, 3, 20, 25, generator=generator, dtype=torch.float64) for _ in range(count)]
+    drawn = [
+        torch.randn(4, 3, 20, 25, generator=generator, dtype=torch.float64)
+        for _ in range(count)
+    ]
     return lambda device: [x.to(device, dtype) for x in drawn]
 
 
@@ -82,7 +85,11 @@ def draw_rows(rows: Tensor, seeds: Tensor, generation: Tensor) -> Tensor:
 def search(population: int) -> Callable[[str], tuple[Tensor, ...]]:
     def inputs(device: str) -> tuple[Tensor, ...]:
         given = options(5, 3, torch.float32)
-        most = given["weights"], given["extra_variance"], given["std_floor"].expand(2, 3).contiguous()
+        most = (
+            given["weights"],
+            given["extra_variance"],
+            given["std_floor"].expand(2, 3).contiguous(),
+        )
         return tuple(x.to(device) for x in (*problem((2,), population), *most))
 
     return inputs
@@ -91,7 +98,13 @@ def search(population: int) -> Callable[[str], tuple[Tensor, ...]]:
 def update(*inputs: Tensor) -> tuple[Tensor, ...]:
     *most, weights, extra, floor = inputs
     return cem_update(
-        *most, 5, maximize=False, weights=weights, extra_variance=extra, std_floor=floor, **EVERYTHING
+        *most,
+        5,
+        maximize=False,
+        weights=weights,
+        extra_variance=extra,
+        std_floor=floor,
+        **EVERYTHING,
     )
 
 
@@ -107,7 +120,12 @@ def correlated(device: str) -> tuple[Tensor, ...]:
 def adapt(*inputs: Tensor) -> tuple[Tensor, ...]:
     *most, weights, extra, floor = inputs
     return cma_update(
-        *(*most, 20), maximize=True, rates=RATES, weights=weights, extra_variance=extra, std_floor=floor
+        *(*most, 20),
+        maximize=True,
+        rates=RATES,
+        weights=weights,
+        extra_variance=extra,
+        std_floor=floor,
     )
 
 
@@ -119,7 +137,12 @@ def draws(device: str) -> tuple[Tensor, ...]:
 
 
 def draw_rotated(
-    distribution: Tensor, factor: Tensor, seeds: Tensor, generation: Tensor, low: Tensor, high: Tensor
+    distribution: Tensor,
+    factor: Tensor,
+    seeds: Tensor,
+    generation: Tensor,
+    low: Tensor,
+    high: Tensor,
 ) -> Tensor:
     noise = {"seed": seeds, "generation": generation}
     return draw_correlated(distribution, factor, 12, **noise, bounds=(low, high))
@@ -128,7 +151,9 @@ def draw_rotated(
 def tables(*shape: int) -> Callable[[str], tuple[Tensor, ...]]:
     """Return two problems' probabilities, their seeds and a generation."""
     p = torch.linspace(0, 1, 2 * math.prod(shape), dtype=torch.float64).view(2, *shape)
-    return lambda device: tuple(x.to(device) for x in (p, torch.tensor([3, 1]), torch.tensor(5)))
+    return lambda device: tuple(
+        x.to(device) for x in (p, torch.tensor([3, 1]), torch.tensor(5))
+    )
 
 
 def draw_categories(table: Tensor, seeds: Tensor, generation: Tensor) -> Tensor:
@@ -143,13 +168,16 @@ def ranked(device: str) -> tuple[Tensor, ...]:
     """Return what ``move_tables`` takes: a variable and two transitions of two problems."""
     fitness, x, distribution, record, generation, *_ = problem((2,), 40, 3)
     p = torch.cat(
-        [torch.linspace(0, 1, 16, dtype=torch.float64).view(2, 8), distribution[:, 0].double()], dim=-1
+        [torch.linspace(0, 1, 16, dtype=torch.float64).view(2, 8), distribution[:, 0].double()],
+        dim=-1,
     )
     return tuple(y.to(device) for y in (fitness, (x > 0).to(x), p, record, generation))
 
 
 def move_tables(fitness: Tensor, x: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-    return update_tables(fitness, x, state, 7, [(1, 1, 2, None), (2, 3, 2, None)], maximize=True)
+    return update_tables(
+        fitness, x, state, 7, [(1, 1, 2, None), (2, 3, 2, None)], maximize=True
+    )
 
 
 SUMS = {"rtol": 1e-5, "atol": 1e-5}  # of gradients, whose order a compiler chooses
@@ -158,14 +186,18 @@ OPERATORS = {
     name: Operator(
         function,
         elements(count, dtype),
-        {} if name in EXACT else {"rtol": 10 * torch.finfo(dtype).eps, "atol": torch.finfo(dtype).eps},
+        {}
+        if name in EXACT
+        else {"rtol": 10 * torch.finfo(dtype).eps, "atol": torch.finfo(dtype).eps},
     )
     # Among them, numbers of every width.
     for (name, (function, _, _, count)), dtype in zip(
         ELEMENTWISE.items(), cycle([torch.float32, torch.float16, torch.float64]), strict=False
     )
 } | {
-    "lltm": Operator(lltm, lambda device: cell_inputs((5, 6, 7), device), {"rtol": 1e-5, "atol": 1e-5}),
+    "lltm": Operator(
+        lltm, lambda device: cell_inputs((5, 6, 7), device), {"rtol": 1e-5, "atol": 1e-5}
+    ),
     "sample_normal": Operator(draw, parameters, SUMS),
     "sample_normal of a batch": Operator(draw_problems, problems, SUMS),
     "sample_normal_rows": Operator(draw_rows, rows, SUMS),
@@ -189,12 +221,16 @@ ALL = OPERATORS | LARGE
 @pytest.mark.parametrize("device", DEVICES)
 def test_any_layout_gives_the_same_and_is_kept(device: str, name: str) -> None:
     operator = ALL[name]
-    contract.check_noncontiguous(operator.function, *operator.inputs(device), **operator.tolerances)
+    contract.check_noncontiguous(
+        operator.function, *operator.inputs(device), **operator.tolerances
+    )
 
 
 @pytest.mark.parametrize("name", OPERATORS)
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)]
+)
 def test_it_compiles_with_its_gradients(backend: str, device: str, name: str) -> None:
     operator = OPERATORS[name]
     inputs = operator.inputs(device)
@@ -210,7 +246,15 @@ def test_graphs_streams_and_devices(name: str) -> None:
     contract.check_cuda(operator.function, *operator.inputs("cuda"))
 
 
-FAMILIES = (*ELEMENTWISE, "lltm", "sample_", "cem_update", "cma_update", "draw_correlated", "update_tables")
+FAMILIES = (
+    *ELEMENTWISE,
+    "lltm",
+    "sample_",
+    "cem_update",
+    "cma_update",
+    "draw_correlated",
+    "update_tables",
+)
 
 
 class Recorder(TorchDispatchMode):
@@ -220,7 +264,9 @@ class Recorder(TorchDispatchMode):
         super().__init__()
         self.calls: dict[str, list[tuple[Any, ...]]] = {}
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         if function.namespace == "cem_tetris":
             self.calls.setdefault(function.__name__.partition(".")[0], []).append(args)
         return function(*args, **(kwargs or {}))
@@ -228,25 +274,39 @@ class Recorder(TorchDispatchMode):
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_opcheck(device: str) -> None:
-    """Every operator, with the arguments that the public functions and their gradients give it."""
+    """Every operator, with the arguments that the public functions and their gradients give
+    it."""
     with Recorder() as recorder:
         for each in OPERATORS.values():
             each.function(*each.inputs(device))
             if each.differentiable:
-                leaves = [x.requires_grad_() if x.is_floating_point() else x for x in each.inputs(device)]
+                leaves = [
+                    x.requires_grad_() if x.is_floating_point() else x
+                    for x in each.inputs(device)
+                ]
                 contract.results_and_gradients(each.function, leaves)
     calls = recorder.calls | {  # those that may be seen as what they call
         **{f"{name}_forward": [tuple(OPERATORS[name].inputs(device))] for name in ELEMENTWISE},
         "lltm": [tuple(x.requires_grad_() for x in cell_inputs((5, 6, 7), device))],
-        "sample_normal_seeded": [(*parameters(device), 6, 2, 1), (*parameters(device), 6, 2, 1, True, True)],
+        "sample_normal_seeded": [
+            (*parameters(device), 6, 2, 1),
+            (*parameters(device), 6, 2, 1, True, True),
+        ],
     }
-    known = {each.removeprefix("cem_tetris::") for each in torch._C._dispatch_get_all_op_names()}
+    known = {
+        each.removeprefix("cem_tetris::") for each in torch._C._dispatch_get_all_op_names()
+    }
     assert calls.keys() == {each for each in known if each.startswith(FAMILIES)}
     for name, recorded in calls.items():
         operator = getattr(torch.ops.cem_tetris, name).default
-        has_gradient = torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), "Autograd")
+        has_gradient = torch._C._dispatch_has_kernel_for_dispatch_key(
+            operator.name(), "Autograd"
+        )
         for arguments in recorded:
-            given = (x.detach() if isinstance(x, Tensor) and not has_gradient else x for x in arguments)
+            given = (
+                x.detach() if isinstance(x, Tensor) and not has_gradient else x
+                for x in arguments
+            )
             torch.library.opcheck(operator, tuple(given))
 
 
@@ -304,25 +364,57 @@ def test_numbers_and_types_that_no_tensor_gives_away_are_refused() -> None:
     x, counts = torch.zeros(3), torch.arange(3)
     state = problem((), 8)
     wrong(sigmoid, "expected tensors of type Float.*got Long", counts)
-    wrong(vector_add, "expected tensors of type Byte, .*Long, Float.*got Bool", x.bool(), x.bool())
-    wrong(lltm, "expected tensors of type Float.*got Long", *(each.long() for each in cell_inputs((2, 3, 4))))
+    wrong(
+        vector_add, "expected tensors of type Byte, .*Long, Float.*got Bool", x.bool(), x.bool()
+    )
+    wrong(
+        lltm,
+        "expected tensors of type Float.*got Long",
+        *(each.long() for each in cell_inputs((2, 3, 4))),
+    )
     wrong(sample_normal, "expected tensors of type Float.*got Long", counts, counts, 4)
-    wrong(sample_normal, "expected tensors of type Float.*got Long", counts, counts, 4, dtype=x.dtype)
+    wrong(
+        sample_normal,
+        "expected tensors of type Float.*got Long",
+        counts,
+        counts,
+        4,
+        dtype=x.dtype,
+    )
     wrong(sample_normal, "num_samples.*got -1", x, x, -1)
     wrong(sample_normal, r"seed < 2\*\*64, got 18446744073709551616", x, x, 4, seed=2**64)
     wrong(sample_normal, "generation.*got 274877906944", x, x, 4, seed=1, generation=2**38)
-    wrong(sample_normal, "seed or a generator, got both", x, x, 4, seed=1, generator=torch.Generator())
+    wrong(
+        sample_normal,
+        "seed or a generator, got both",
+        x,
+        x,
+        4,
+        seed=1,
+        generator=torch.Generator(),
+    )
     wrong(sample_normal, r"low <= high, got \(1, 0\)", x, x, 4, bounds=(1, 0))
     wrong(sample_normal, "tensor of seeds of the batch shape", x[None], x[None], 4, seed=1)
-    wrong(sample_normal_rows, r"R >= 2, got \(1, 3\)", x[None], 4, seed=counts[0], generation=counts[0])
+    wrong(
+        sample_normal_rows,
+        r"R >= 2, got \(1, 3\)",
+        x[None],
+        4,
+        seed=counts[0],
+        generation=counts[0],
+    )
     wrong(cem_update, "num_elites from 1 to 8, got 9", *state, 9, maximize=False)
     wrong(cem_update, "got 'mean'", *state, 2, maximize=False, variance_about="mean")
     empty = torch.zeros(0, dtype=torch.float64)
     inputs, given = start((), 8, 65)
     wrong(cma_update, "at most 2048 candidates, got 65 and 8", *inputs, **given)
     noise = {"seed": counts[0], "generation": counts[0]}
-    wrong(draw_correlated, "1 to 64 dimensions .*, got 65 and 8", inputs[2], inputs[5], 8, **noise)
+    wrong(
+        draw_correlated, "1 to 64 dimensions .*, got 65 and 8", inputs[2], inputs[5], 8, **noise
+    )
     p = torch.zeros(4, 3, dtype=torch.float64)
-    wrong(sample_categorical, r"V, K\) with 1 to 32767 values, got \(4, 0\)", p[:, :0], 8, **noise)
+    wrong(
+        sample_categorical, r"V, K\) with 1 to 32767 values, got \(4, 0\)", p[:, :0], 8, **noise
+    )
     wrong(sample_permutation, r"n \+ 1, n\) with .*, got \(3, 3\)", p[:3], 8, **noise)
     wrong(cem_update, r"T >= 1, got \(0\)", *state, 2, maximize=False, extra_variance=empty)

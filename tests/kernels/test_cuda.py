@@ -1,4 +1,5 @@
-"""nvcc, the CUDA runtime and the architectures, and that every .cu file compiles: without a GPU.
+"""nvcc, the CUDA runtime and the architectures, and that every .cu file compiles: without a
+GPU.
 
 The tests that compile skip where no nvcc is.
 """
@@ -48,7 +49,9 @@ def fake_nvcc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeNvcc:
 
     def write(path: Path, version: str) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {version}, V{version}.88'\n")
+        path.write_text(
+            f"#!/bin/sh\necho 'Cuda compilation tools, release {version}, V{version}.88'\n"
+        )
         path.chmod(0o755)
         return path
 
@@ -79,7 +82,8 @@ def test_nvcc_of_cuda_home_comes_before_path_and_packages(
 
 def test_a_missing_nvcc_names_packages_of_the_version_of_torch(fake_nvcc: FakeNvcc) -> None:
     with pytest.raises(
-        CompilerMissingError, match=r"no nvcc found .*pip install 'cuda-toolkit\[nvcc,cccl\]==13\.2\.\*'$"
+        CompilerMissingError,
+        match=r"no nvcc found .*pip install 'cuda-toolkit\[nvcc,cccl\]==13\.2\.\*'$",
     ):
         find_nvcc("13.2")
     with pytest.raises(CompilerMissingError, match=r"set CUDA_HOME to its folder$"):
@@ -104,7 +108,9 @@ def test_the_runtime_of_the_packages_comes_before_that_of_the_toolkit(
         find_runtime(nvcc)
 
 
-def test_architectures_are_those_of_the_variable_or_of_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_architectures_are_those_of_the_variable_or_of_the_gpus(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     gpus = [(9, 0), (8, 6), (9, 0)]
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "8.0 9.0a;12.0+PTX")
     assert architectures() == ("8.0", "9.0a", "12.0+PTX")

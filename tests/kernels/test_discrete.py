@@ -1,4 +1,5 @@
-"""Categorical variables and permutations: bits of the reference, distributions, what a draw depends on."""
+"""Categorical variables and permutations: bits of the reference, distributions, what a draw
+depends on."""
 
 from __future__ import annotations
 
@@ -56,7 +57,9 @@ def test_the_reference_gives_the_same_bits(call: int, device: str) -> None:
     drawn = getattr(kernels, name)(*arguments, **given)
     assert_same(drawn, getattr(kernels, f"{name}_reference")(*arguments, **given))
     if name == "sample_permutation":
-        assert_same(drawn.sort(-1).values, torch.arange(drawn.shape[-1]).to(drawn).expand_as(drawn))
+        assert_same(
+            drawn.sort(-1).values, torch.arange(drawn.shape[-1]).to(drawn).expand_as(drawn)
+        )
 
 
 @cuda
@@ -71,7 +74,9 @@ def test_cuda_gives_the_bits_of_the_cpu() -> None:
 @pytest.mark.parametrize("multiprocessors", [1, 132])
 def test_emulated_cuda_gives_the_bits_of_the_cpu(multiprocessors: int) -> None:
     for name, arguments, given in CALLS:
-        check_emulated(getattr(kernels, name), *arguments, multiprocessors=multiprocessors, **given)
+        check_emulated(
+            getattr(kernels, name), *arguments, multiprocessors=multiprocessors, **given
+        )
 
 
 @pytest.mark.parametrize("is_permutation", [0, 1])
@@ -96,26 +101,37 @@ def fits(found: Tensor, probabilities: Tensor) -> bool:
 def test_variables_are_independent_and_have_their_probabilities() -> None:
     p = torch.tensor([[0.1, 0.0, 0.003], [0.9, 0.4, 0.7], [0.0, 0.0, 0.0]], dtype=torch.float64)
     drawn = sample_categorical(p, 200_000, **noise())
-    shares = p[0] / p[0].sum(), p[1] / p[1].sum(), p[2] + 1 / 3  # of zeros alone, all are as likely
+    shares = (
+        p[0] / p[0].sum(),
+        p[1] / p[1].sum(),
+        p[2] + 1 / 3,
+    )  # of zeros alone, all are as likely
     together = torch.einsum("a,b,c->abc", *shares).flatten()
     assert fits((drawn @ torch.tensor([9, 3, 1])).bincount(minlength=27), together)
 
 
 def test_permutations_have_the_probabilities_of_their_transitions() -> None:
-    table = torch.tensor([[0.5, 0.3, 0], [0, 0.7, 0.2], [0, 0.5, 0], [0.4, 0.1, 0.9]], dtype=torch.float64)
+    table = torch.tensor(
+        [[0.5, 0.3, 0], [0, 0.7, 0.2], [0, 0.5, 0], [0.4, 0.1, 0.9]], dtype=torch.float64
+    )
     drawn = sample_permutation(table, 200_000, **noise())
     found, share = torch.zeros(6), torch.zeros(6, dtype=torch.float64)
     for k, (a, b, c) in enumerate(itertools.permutations(range(3))):
         found[k] = (drawn == torch.tensor([a, b, c])).all(-1).sum()
         either = table[1 + a, b] + table[1 + a, c]  # 0 after item 1: both are as likely
-        share[k] = table[0, a] / table[0].sum() * (table[1 + a, b] / either if either > 0 else 0.5)
+        share[k] = (
+            table[0, a] / table[0].sum() * (table[1 + a, b] / either if either > 0 else 0.5)
+        )
     assert found.sum() == 200_000
     assert fits(found, share)
 
 
 def test_a_draw_depends_on_its_own_place_alone() -> None:
     table, rows, given = table_of(2, 4, 6), table_of(2, 9, 8), noise((2,))
-    drawn, tours = sample_categorical(table, 101, **given), sample_permutation(rows, 101, **given)
+    drawn, tours = (
+        sample_categorical(table, 101, **given),
+        sample_permutation(rows, 101, **given),
+    )
     assert_same(sample_categorical(table, 40, **given), drawn[:, :40])
     assert_same(sample_categorical(table[:, :2], 101, **given), drawn[..., :2])
     assert_same(sample_permutation(rows, 40, **given), tours[:, :40])

@@ -30,7 +30,9 @@ def no_operator(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_call", lambda device: "not built")
 
 
-def test_the_cpu_works_where_the_operator_was_built_and_called(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_cpu_works_where_the_operator_was_built_and_called(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["doctor"]) == 0
 
     printed = capsys.readouterr().out
@@ -58,7 +60,9 @@ def test_what_only_cuda_needs_does_not_stop_the_cpu(no_operator: None) -> None:
         assert report.works == (device == "cpu")
 
 
-def test_a_cache_that_cannot_be_written_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_cannot_be_written_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("CEM_TETRIS_CACHE", str(tmp_path / "file" / "cache"))
     report = doctor.run("cpu")
@@ -91,7 +95,9 @@ def test_an_import_names_a_package_that_hides_this_one(package: str, tmp_path: P
         check=False,
     )
     assert answer.returncode == 1
-    assert answer.stderr.splitlines()[-1].startswith("ImportError: expected this project's package kernels")
+    assert answer.stderr.splitlines()[-1].startswith(
+        "ImportError: expected this project's package kernels"
+    )
     assert "Hugging Face" in answer.stderr
 
 
@@ -103,17 +109,25 @@ def test_the_doctor_names_a_package_that_hides_one_of_these(
     (tmp_path / package / "__init__.py").write_text("")
     project = Path(doctor.__file__).parents[2]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(project)]))
-    with pytest.raises(BuildError, match=f"expected this project's package {package}, got {tmp_path}"):
+    with pytest.raises(
+        BuildError, match=f"expected this project's package {package}, got {tmp_path}"
+    ):
         doctor._packages()
     monkeypatch.setenv("PYTHONPATH", str(project))
     assert doctor._packages() == f"cem, kernels and tetris in {project}"
 
 
-def test_where_the_operator_was_built_ahead_no_compiler_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_operator_was_built_ahead_no_compiler_is_needed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def missing() -> str:
         raise RuntimeError("missing")
 
-    for name, answer in {"_call": lambda device: "called", "_gpu": lambda: "one", "_nvcc": missing}.items():
+    for name, answer in {
+        "_call": lambda device: "called",
+        "_gpu": lambda: "one",
+        "_nvcc": missing,
+    }.items():
         monkeypatch.setattr(doctor, name, answer)
     monkeypatch.setattr(doctor, "_compiler", missing)
     report = doctor.run("cuda")

@@ -1,4 +1,5 @@
-"""sigmoid, vector_add and elementwise_mult: any size, type and memory, gradients, how accurate sigmoid is."""
+"""sigmoid, vector_add and elementwise_mult: any size, type and memory, gradients, how accurate
+sigmoid is."""
 
 from __future__ import annotations
 
@@ -15,8 +16,15 @@ from kernels import elementwise_mult, sigmoid, sigmoid_reference, vector_add
 from kernels.ops.elementwise import op
 
 TORCHS = {"sigmoid": torch.sigmoid, "vector_add": torch.add, "elementwise_mult": torch.mul}
-OPERATORS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor], Callable[..., Tensor], int]] = {
-    name: (getattr(op, name), reference, TORCHS[name], len(inspect.signature(reference).parameters))
+OPERATORS: dict[
+    str, tuple[Callable[..., Tensor], Callable[..., Tensor], Callable[..., Tensor], int]
+] = {
+    name: (
+        getattr(op, name),
+        reference,
+        TORCHS[name],
+        len(inspect.signature(reference).parameters),
+    )
     for name, reference in op.REFERENCES.items()
 }
 """The function, its reference, torch's, and how many tensors it takes."""
@@ -28,19 +36,35 @@ FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 NUMBERS = (*FLOATING, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 # About the vector's width, beyond a block, and beyond what threads take at once.
 SHAPES = [(), (0,), (3, 0, 2), (1,), (15,), (17,), (2049,), (40_001,)]
-SPECIAL = [float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1e-40, 20.0, -20.0, 1e30, -1e30]
+SPECIAL = [
+    float("nan"),
+    float("inf"),
+    -float("inf"),
+    0.0,
+    -0.0,
+    1e-40,
+    20.0,
+    -20.0,
+    1e30,
+    -1e30,
+]
 MOST_ULPS = {"cpu": 2.5, "cuda": 3.0}
-"""float32 against float64 over all finite values, in units in the last place; measured: 2.33 on a CPU."""
+"""float32 against float64 over all finite values, in units in the last place; measured: 2.33 on
+a CPU."""
 each_operator = pytest.mark.parametrize("name", OPERATORS)
 
 
-def inputs(name: str, *shape: int, device: str = "cpu", dtype: torch.dtype = torch.float32) -> list[Tensor]:
+def inputs(
+    name: str, *shape: int, device: str = "cpu", dtype: torch.dtype = torch.float32
+) -> list[Tensor]:
     """Returns tensors for an operator; those of integers use all of the type's range."""
     generator = torch.Generator().manual_seed(5)
 
     def draw() -> Tensor:
         if dtype.is_floating_point:
-            return (6 * torch.randn(shape, generator=generator, dtype=torch.float64)).to(device, dtype)
+            return (6 * torch.randn(shape, generator=generator, dtype=torch.float64)).to(
+                device, dtype
+            )
         return torch.randint(-(2**63), 2**63 - 1, shape, generator=generator).to(device, dtype)
 
     return [draw() for _ in range(OPERATORS[name][3])]
@@ -51,7 +75,12 @@ def inputs(name: str, *shape: int, device: str = "cpu", dtype: torch.dtype = tor
 def test_every_size_and_type_matches_torch(device: str, name: str) -> None:
     f, reference, torchs, _ = OPERATORS[name]
     types = NUMBERS if name in EXACT else FLOATING
-    cases = [(shape, dtype) for shape in SHAPES for dtype in (torch.float32, torch.int8) if dtype in types]
+    cases = [
+        (shape, dtype)
+        for shape in SHAPES
+        for dtype in (torch.float32, torch.int8)
+        if dtype in types
+    ]
     for shape, dtype in [*cases, *(((3001,), dtype) for dtype in types)]:
         values = inputs(name, *shape, device=device, dtype=dtype)
         exact = {} if name in EXACT else {"rtol": 3 * torch.finfo(dtype).eps, "atol": 0.0}
@@ -110,7 +139,8 @@ def test_more_than_2_to_the_31_elements() -> None:
 
 
 def ulps(actual: Tensor, exact: Tensor) -> float:
-    """Returns the largest error in units in the last place of the exact value's neighbour in the type."""
+    """Returns the largest error in units in the last place of the exact value's neighbour in
+    the type."""
     size = exact.to(actual.dtype).abs()
     unit = torch.nextafter(size, torch.full_like(size, float("inf"))).double() - size.double()
     return float(((actual.double() - exact).abs() / unit).max())
@@ -119,7 +149,9 @@ def ulps(actual: Tensor, exact: Tensor) -> float:
 def every_float32(device: str, step: int) -> Iterator[Tensor]:
     """Yields the finite float32 numbers, every ``step``-th of them, some millions at a time."""
     for begin in range(-(2**31), 2**31, step * 2**24):
-        bits = torch.arange(begin, min(begin + step * 2**24, 2**31), step, dtype=torch.int64, device=device)
+        bits = torch.arange(
+            begin, min(begin + step * 2**24, 2**31), step, dtype=torch.int64, device=device
+        )
         x = bits.to(torch.int32).view(torch.float32)
         yield x[x.isfinite()]
 

@@ -1,4 +1,5 @@
-"""An operator's two libraries: loaded on first use, once, for the device of the tensor, by any thread."""
+"""An operator's two libraries: loaded on first use, once, for the device of the tensor, by any
+thread."""
 
 from __future__ import annotations
 
@@ -41,16 +42,21 @@ A_CUDA_TENSOR: Any = SimpleNamespace(is_cuda=True)
 def write_operator(
     cache_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Library]:
-    """Declares an operator of the test's own, ``twice``; a process can have one of each name."""
+    """Declares an operator of the test's own, ``twice``; a process can have one of each
+    name."""
     monkeypatch.setattr(library, "_HERE", tmp_path)
 
     (tmp_path / "op.cu").write_text("")
     (tmp_path / "op.cpp").write_text('#include "op.h"\n')
 
-    def write(name: str, register: Callable[[], None] | None = None, source: str = "") -> Library:
+    def write(
+        name: str, register: Callable[[], None] | None = None, source: str = ""
+    ) -> Library:
         folder = tmp_path / name
         folder.mkdir()
-        (folder / "op.h").write_text(source or TWICE.read_text().replace("cem_test_twice", name))
+        (folder / "op.h").write_text(
+            source or TWICE.read_text().replace("cem_test_twice", name)
+        )
         extension = library.extension(name, "cpu")
 
         def load() -> None:
@@ -91,7 +97,9 @@ def test_threads_that_come_at_once_load_once(write_operator: Callable[..., Libra
     assert seen == [1] * 4
 
 
-def test_the_first_use_may_be_inside_a_compiled_function(write_operator: Callable[..., Library]) -> None:
+def test_the_first_use_may_be_inside_a_compiled_function(
+    write_operator: Callable[..., Library],
+) -> None:
     def register() -> None:
         torch.library.register_fake("cem_test_compiled::twice", torch.empty_like)
 
@@ -114,7 +122,9 @@ def test_a_cuda_tensor_without_nvcc_names_the_remedy_and_leaves_the_cpu_working(
     monkeypatch.setattr(kernels.loader.extension, "find_torch", lambda: here)
     monkeypatch.setattr(kernels.loader.cuda, "_ask", lambda path: None)
 
-    with pytest.raises(CompilerMissingError, match=r"no nvcc found .*cuda-toolkit\[nvcc,cccl\]==13\.0\.\*"):
+    with pytest.raises(
+        CompilerMissingError, match=r"no nvcc found .*cuda-toolkit\[nvcc,cccl\]==13\.0\.\*"
+    ):
         tiny.ensure(A_CUDA_TENSOR)
     tiny.ensure(torch.ones(1))
 
@@ -132,5 +142,7 @@ def test_saved_programs_load_where_no_operator_was_called(tmp_path: Path) -> Non
 
 
 def test_a_tensor_that_is_not_dense_is_refused() -> None:
-    with pytest.raises(NotImplementedError, match=r"expected dense tensors .*, got torch\.sparse_coo on cpu"):
+    with pytest.raises(
+        NotImplementedError, match=r"expected dense tensors .*, got torch\.sparse_coo on cpu"
+    ):
         torch.ops.cem_tetris.sigmoid(torch.eye(2).to_sparse())

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from kernels import LLTM, lltm, lltm_reference
 
-# Batch, inputs, states: the tutorial's, sizes that fill no vector and no tile, one number, more than one tile
-# of columns and rows, and three that the GPU leaves to the BLAS.
+# Batch, inputs, states: the tutorial's, sizes that fill no vector and no tile, one number, more
+# than one tile of columns and rows, and three that the GPU leaves to the BLAS.
 SIZES = [
     ((16, 32, 128), torch.float32),
     ((3, 5, 7), torch.float64),
@@ -32,12 +32,22 @@ TOLERANCES = {
 
 
 def cell_inputs(
-    size: tuple[int, int, int], device: str = "cpu", dtype: torch.dtype = torch.float32, seed: int = 0
+    size: tuple[int, int, int],
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    seed: int = 0,
 ) -> list[Tensor]:
-    """input, weights, bias, old_h, old_cell; drawn on the CPU in float64, so alike on every device."""
+    """input, weights, bias, old_h, old_cell; drawn on the CPU in float64, so alike on every
+    device."""
     batch, inputs, states = size
     generator = torch.Generator().manual_seed(seed)
-    shapes = [(batch, inputs), (3 * states, states + inputs), (3 * states,), (batch, states), (batch, states)]
+    shapes = [
+        (batch, inputs),
+        (3 * states, states + inputs),
+        (3 * states,),
+        (batch, states),
+        (batch, states),
+    ]
     bound = 1 / math.sqrt(max(states, 1))
     scales = [1.0, bound, bound, 1.0, 1.0]
     return [
@@ -50,7 +60,9 @@ def results_and_gradients(cell, inputs: list[Tensor]) -> list[Tensor]:
     return contract.results_and_gradients(cell, [x.detach().requires_grad_() for x in inputs])
 
 
-@pytest.mark.parametrize(("size", "dtype"), SIZES, ids=lambda x: re.sub(r"[(, )]+", "x", str(x)).strip("x"))
+@pytest.mark.parametrize(
+    ("size", "dtype"), SIZES, ids=lambda x: re.sub(r"[(, )]+", "x", str(x)).strip("x")
+)
 @pytest.mark.parametrize("device", contract.DEVICES)
 def test_results_and_gradients_match_the_reference_in_float64(device, size, dtype):
     inputs = cell_inputs(size, device, dtype)
@@ -118,11 +130,15 @@ def test_second_derivatives_are_those_of_finite_differences(device):
 @pytest.mark.parametrize("device", contract.DEVICES)
 def test_large_numbers_nan_and_infinities_come_out_as_from_torch(device):
     states = 9
-    values = torch.tensor([0.0, 1e-20, -1e-20, 100.0, -100.0, 1e30, -1e30, math.inf, -math.inf, math.nan])
+    values = torch.tensor(
+        [0.0, 1e-20, -1e-20, 100.0, -100.0, 1e30, -1e30, math.inf, -math.inf, math.nan]
+    )
     bias = torch.cat([values[:states], values[1:], values[:1].expand(states)])
     bias[2 * states :] = values.flip(0)[:states]
     nothing = torch.zeros(2, 0), torch.zeros(3 * states, states)
-    inputs = [x.to(device) for x in (*nothing, bias, torch.zeros(2, states), torch.ones(2, states))]
+    inputs = [
+        x.to(device) for x in (*nothing, bias, torch.zeros(2, states), torch.ones(2, states))
+    ]
     torch.testing.assert_close(lltm(*inputs), lltm_reference(*inputs), equal_nan=True)
 
 
@@ -186,14 +202,18 @@ def test_results_of_more_than_two_to_the_31_elements():
     _, weights, bias, _, _ = cell_inputs((1, inputs, states), "cuda", torch.bfloat16)
     torch.manual_seed(0)
     x = torch.randn(batch, inputs, device="cuda", dtype=torch.bfloat16)
-    old_h, old_cell = (torch.randn(batch, states, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    old_h, old_cell = (
+        torch.randn(batch, states, device="cuda", dtype=torch.bfloat16) for _ in range(2)
+    )
     results = lltm(x, weights, bias, old_h, old_cell)
     for rows in (
         slice(0, 1000),
         slice(2**31 // states - 500, 2**31 // states + 500),
         slice(batch - 1000, batch),
     ):
-        inputs_here = [t.double() for t in (x[rows], weights, bias, old_h[rows], old_cell[rows])]
+        inputs_here = [
+            t.double() for t in (x[rows], weights, bias, old_h[rows], old_cell[rows])
+        ]
         for actual, expected in zip(results, lltm_reference(*inputs_here), strict=True):
             torch.testing.assert_close(actual[rows].double(), expected, rtol=4e-2, atol=8e-2)
 
@@ -212,5 +232,7 @@ def test_under_autocast_an_input_of_16_bits_is_as_one_of_32(device):
         new_h, _ = lltm(narrow, *inputs[1:])
     assert (narrow.dtype, new_h.dtype) == (torch.bfloat16, torch.float32)
     expected, _ = lltm(narrow.float(), *inputs[1:])
-    gradients = (torch.autograd.grad(h.sum(), inputs, retain_graph=True) for h in (new_h, expected))
+    gradients = (
+        torch.autograd.grad(h.sum(), inputs, retain_graph=True) for h in (new_h, expected)
+    )
     contract.assert_same((new_h, *next(gradients)), (expected, *next(gradients)))

@@ -15,7 +15,9 @@ from kernels import sample_normal, sample_normal_reference
 TO_HIGH = torch.tensor([0.3, 0.5, 0.7, 0.9, 1.1], dtype=torch.float64)
 
 
-def parameters(d: int, dtype: torch.dtype = torch.float32, device: str = "cpu") -> tuple[Tensor, Tensor]:
+def parameters(
+    d: int, dtype: torch.dtype = torch.float32, device: str = "cpu"
+) -> tuple[Tensor, Tensor]:
     return (
         torch.linspace(-2, 3, d, dtype=dtype, device=device),
         torch.linspace(0.1, 1.5, d, dtype=dtype, device=device),
@@ -53,11 +55,15 @@ def test_samples_and_gradients_are_those_of_the_reference(
     eps = torch.finfo(dtype).eps
     torch.testing.assert_close(samples.double(), expected, rtol=max(1e-6, eps), atol=1e-6)
 
-    weights = torch.linspace(-1, 1, samples.numel(), device=device).view(samples.shape).to(dtype)
+    weights = (
+        torch.linspace(-1, 1, samples.numel(), device=device).view(samples.shape).to(dtype)
+    )
     gradients = torch.autograd.grad(samples, (mean, std), weights)
     assert [gradient.dtype for gradient in gradients] == [dtype] * 2
     # A sample within rounding of a bound may fall to the other side: one weight of 1.
-    for ours, theirs in zip(gradients, torch.autograd.grad(expected, wide, weights.double()), strict=True):
+    for ours, theirs in zip(
+        gradients, torch.autograd.grad(expected, wide, weights.double()), strict=True
+    ):
         torch.testing.assert_close(ours.double(), theirs, rtol=max(2e-5, 2 * eps), atol=2e-2)
 
 
@@ -66,7 +72,9 @@ def test_samples_and_gradients_are_those_of_the_reference(
     "options",
     [{"shared_noise": True, "dim_first": False}, {"bounds": (-0.4, 0.8), "antithetic": True}],
 )
-def test_derivatives_are_those_of_finite_differences(device: str, options: dict[str, Any]) -> None:
+def test_derivatives_are_those_of_finite_differences(
+    device: str, options: dict[str, Any]
+) -> None:
     mean, std = (x.requires_grad_() for x in parameters(5, torch.float64, device))
 
     def f(mean: Tensor, std: Tensor) -> Tensor:
@@ -81,7 +89,9 @@ def test_parameters_of_another_type_than_the_result() -> None:
     samples = sample_normal(mean, std, 10, seed=1, dtype=torch.bfloat16)
     expected = sample_normal(mean.detach().float(), std.detach().float(), 10, seed=1).bfloat16()
     assert_same(samples.detach(), expected)
-    assert [g.dtype for g in torch.autograd.grad(samples.sum(), (mean, std))] == [torch.float64] * 2
+    assert [g.dtype for g in torch.autograd.grad(samples.sum(), (mean, std))] == [
+        torch.float64
+    ] * 2
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -104,7 +114,9 @@ def test_antithetic_pairs_mirror_the_even_samples(device: str) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("dimensions", "samples"), [(9, 50), (2004, 1024)])
-def test_shared_noise_is_that_of_dimension_0(device: str, dimensions: int, samples: int) -> None:
+def test_shared_noise_is_that_of_dimension_0(
+    device: str, dimensions: int, samples: int
+) -> None:
     alone = noise_of(1, samples, torch.float32, device, seed=5).expand(dimensions, samples)
     for dim_first in (True, False):
         options: Any = {"dim_first": dim_first, "shared_noise": True}
@@ -201,7 +213,9 @@ def test_replays_of_a_graph_without_a_seed_differ() -> None:
 def test_a_new_generation_or_seed_is_not_compiled_anew() -> None:
     mean, std = (x.requires_grad_() for x in parameters(3))
     compiled = torch.compile(
-        lambda mean, std, seed, generation: sample_normal(mean, std, 8, seed=seed, generation=generation),
+        lambda mean, std, seed, generation: sample_normal(
+            mean, std, 8, seed=seed, generation=generation
+        ),
         fullgraph=True,
         backend="aot_eager",
     )

@@ -11,18 +11,31 @@ from torch import Tensor
 
 from kernels import sample_normal, sample_normal_rows
 
-SEEDS = [1, -1, 2**62 + 5, -(2**63), 7, 0]  # of six problems; negative ones are seeds above 2^63 - 1
+SEEDS = [
+    1,
+    -1,
+    2**62 + 5,
+    -(2**63),
+    7,
+    0,
+]  # of six problems; negative ones are seeds above 2^63 - 1
 
 
 def packed(
-    d: int, device: str = "cpu", dtype: torch.dtype = torch.float32, batch: tuple[int, ...] = (2, 3)
+    d: int,
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    batch: tuple[int, ...] = (2, 3),
 ) -> Tensor:
-    """Returns (..., 4, d): what an optimiser keeps of a problem, the mean first, then the deviation."""
+    """Returns (..., 4, d): what an optimiser keeps of a problem, the mean first, then the
+    deviation."""
     count = 4 * d * torch.Size(batch).numel()
     return torch.linspace(0.25, 2, count, dtype=dtype, device=device).view(*batch, 4, d)
 
 
-def single(mean: Tensor, std: Tensor, n: int, generation: int, options: dict[str, Any]) -> Tensor:
+def single(
+    mean: Tensor, std: Tensor, n: int, generation: int, options: dict[str, Any]
+) -> Tensor:
     """Returns the samples of a batch (2, 3), one call a problem."""
     problems = zip(mean.flatten(0, 1), std.flatten(0, 1), SEEDS, strict=True)
     calls = [
@@ -61,17 +74,28 @@ def test_a_problem_has_the_numbers_of_a_call_of_its_own(
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize(("problems", "d", "n"), [(1024, 20, 128), (3, 5000, 40), (70000, 4, 4)])
+@pytest.mark.parametrize(
+    ("problems", "d", "n"), [(1024, 20, 128), (3, 5000, 40), (70000, 4, 4)]
+)
 def test_many_problems(device: str, problems: int, d: int, n: int) -> None:
-    """More than a side of the grid has blocks, and as many dimensions a thread as there are variants."""
+    """More than a side of the grid has blocks, and as many dimensions a thread as there are
+    variants."""
     mean = torch.linspace(-1, 1, problems * d).view(1, problems, d).to(device)
     std = torch.ones(d, device=device)
     seeds = torch.arange(problems, device=device).view(1, problems)
     samples = sample_normal(
-        mean, std.expand_as(mean), n, seed=seeds, generation=torch.tensor(3, device=device), dim_first=False
+        mean,
+        std.expand_as(mean),
+        n,
+        seed=seeds,
+        generation=torch.tensor(3, device=device),
+        dim_first=False,
     )
     for p in {0, 1, problems // 2, problems - 1}:
-        assert_same(samples[0, p], sample_normal(mean[0, p], std, n, seed=p, generation=3, dim_first=False))
+        assert_same(
+            samples[0, p],
+            sample_normal(mean[0, p], std, n, seed=p, generation=3, dim_first=False),
+        )
     across = sample_normal(mean, std.expand_as(mean), n, seed=seeds, generation=3)
     assert_same(across, samples.mT)
 
@@ -89,10 +113,21 @@ def test_rows_are_mean_and_standard_deviation(
         rows = packed(d, device, dtype, batch)
         low, high = rows[..., 2, :] - 1, rows[..., 3, :]
         for bounds in (None, (low, high), (low.new_full((d,), 0.3), low.new_full((d,), 0.9))):
-            options: dict[str, Any] = {"seed": seeds, "generation": generation, "bounds": bounds}
-            expected = sample_normal(rows[..., 0, :], rows[..., 1, :], n, dim_first=False, **options)
+            options: dict[str, Any] = {
+                "seed": seeds,
+                "generation": generation,
+                "bounds": bounds,
+            }
+            expected = sample_normal(
+                rows[..., 0, :], rows[..., 1, :], n, dim_first=False, **options
+            )
             assert expected.shape == (*batch, n, d)
-            for given in (rows, rows[..., :2, :], rows.mT.contiguous().mT, rows.clone().requires_grad_()):
+            for given in (
+                rows,
+                rows[..., :2, :],
+                rows.mT.contiguous().mT,
+                rows.clone().requires_grad_(),
+            ):
                 assert_same(sample_normal_rows(given, n, **options).detach(), expected)
 
 
@@ -115,4 +150,6 @@ def test_rows_of_a_packed_tensor_are_not_copied() -> None:
     sample_normal_rows(rows, 12, seed=seeds, generation=generation)  # loads the operators
     with torch.profiler.profile() as profile:
         sample_normal_rows(rows, 12, seed=seeds, generation=generation)
-    assert not {"aten::contiguous", "aten::clone", "aten::copy_"} & {event.key for event in profile.events()}
+    assert not {"aten::contiguous", "aten::clone", "aten::copy_"} & {
+        event.key for event in profile.events()
+    }

@@ -1,4 +1,5 @@
-"""The CPU's draws have the same bits on every processor, with every vector width and number of threads."""
+"""The CPU's draws have the same bits on every processor, with every vector width and number of
+threads."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ def digest(dtype: torch.dtype) -> str:
 def digests_of_a_process(**variables: str) -> str:
     """Returns what a fresh process with these variables of the environment finds."""
     code = "import test_normal_portable as t; print(*map(t.digest, t.DIGESTS))"
-    path = os.pathsep.join([str(ROOT), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join(
+        [str(ROOT), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    )
     result = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONPATH": path, **variables},

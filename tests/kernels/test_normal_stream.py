@@ -21,9 +21,21 @@ from kernels.ops.philox import philox4x32
 
 SEED = 0xFEDCBA9876543210
 KNOWN_ANSWERS = [  # counter, key, result: the philox4x32 10 lines of Random123's kat_vectors
-    ("00000000 00000000 00000000 00000000", "00000000 00000000", "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
-    ("ffffffff ffffffff ffffffff ffffffff", "ffffffff ffffffff", "408f276d 41c83b0e a20bc7c6 6d5451fd"),
-    ("243f6a88 85a308d3 13198a2e 03707344", "a4093822 299f31d0", "d16cfe09 94fdcceb 5001e420 24126ea1"),
+    (
+        "00000000 00000000 00000000 00000000",
+        "00000000 00000000",
+        "6627e8d5 e169c58d bc57ac4c 9b00dbd8",
+    ),
+    (
+        "ffffffff ffffffff ffffffff ffffffff",
+        "ffffffff ffffffff",
+        "408f276d 41c83b0e a20bc7c6 6d5451fd",
+    ),
+    (
+        "243f6a88 85a308d3 13198a2e 03707344",
+        "a4093822 299f31d0",
+        "d16cfe09 94fdcceb 5001e420 24126ea1",
+    ),
 ]
 
 
@@ -42,10 +54,18 @@ def test_philox_has_the_known_answers() -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-6), (torch.float64, 1e-13)])
-def test_it_is_the_python_implementation(device: str, dtype: torch.dtype, tolerance: float) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float32, 2e-6), (torch.float64, 1e-13)]
+)
+def test_it_is_the_python_implementation(
+    device: str, dtype: torch.dtype, tolerance: float
+) -> None:
     for seed, generation in ((SEED, 5), (2**64 - 1, 2**38 - 1)):
-        x = noise(7, 13, device=device, dtype=dtype, seed=seed, generation=generation).cpu().double()
+        x = (
+            noise(7, 13, device=device, dtype=dtype, seed=seed, generation=generation)
+            .cpu()
+            .double()
+        )
         expected = cases.noise(torch.arange(7), torch.arange(13), seed, generation, dtype)
         torch.testing.assert_close(x, expected, rtol=tolerance, atol=tolerance)
 
@@ -54,7 +74,16 @@ def test_it_is_the_python_implementation(device: str, dtype: torch.dtype, tolera
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_number_depends_on_its_place_alone(device: str, dtype: torch.dtype) -> None:
     whole = noise(260, 2053, device=device, dtype=dtype)
-    for d, n in [(1, 1), (1, 2053), (260, 1), (4, 64), (9, 130), (130, 1024), (257, 999), (130, 7)]:
+    for d, n in [
+        (1, 1),
+        (1, 2053),
+        (260, 1),
+        (4, 64),
+        (9, 130),
+        (130, 1024),
+        (257, 999),
+        (130, 7),
+    ]:
         for dim_first in (True, False):
             part = noise(d, n, device=device, dtype=dtype, dim_first=dim_first)
             assert part.shape == ((d, n) if dim_first else (n, d))
@@ -63,7 +92,8 @@ def test_a_number_depends_on_its_place_alone(device: str, dtype: torch.dtype) ->
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_plain_case_is_the_others(device: str) -> None:
-    """It has kernels of its own, one of few and one of many rows; a sample more is the others' case."""
+    """It has kernels of its own, one of few and one of many rows; a sample more is the others'
+    case."""
     for dtype, d, n in (
         (torch.float32, 8, 128),
         (torch.float16, 131, 1024),
@@ -73,7 +103,10 @@ def test_the_plain_case_is_the_others(device: str) -> None:
         mean = torch.linspace(-3, 3, d + 1, device=device)[1:]  # begins where 16 bytes do not
         std = torch.linspace(0, 2, d, device=device)
         x = sample_normal(mean, std, n, seed=SEED, dtype=dtype)
-        assert torch.equal(x, sample_normal(mean, std, n + 1, seed=SEED, dtype=dtype)[:, :n]), (dtype, d)
+        assert torch.equal(x, sample_normal(mean, std, n + 1, seed=SEED, dtype=dtype)[:, :n]), (
+            dtype,
+            d,
+        )
 
 
 @cuda
@@ -90,7 +123,9 @@ def test_cpu_and_cuda_draw_the_same(dtype: torch.dtype, options: dict[str, Any])
         mean = torch.linspace(-3, 3, d, dtype=dtype)
         std = torch.linspace(0, 2, d, dtype=dtype)
         cpu = sample_normal(mean, std, n, seed=SEED, generation=9, **options)
-        gpu = sample_normal(mean.cuda(), std.cuda(), n, seed=SEED, generation=9, **options).cpu()
+        gpu = sample_normal(
+            mean.cuda(), std.cuda(), n, seed=SEED, generation=9, **options
+        ).cpu()
         if dtype is torch.float64:  # IEEE operations alone
             assert torch.equal(cpu, gpu)
         else:
@@ -103,7 +138,12 @@ def test_cpu_and_cuda_draw_the_same(dtype: torch.dtype, options: dict[str, Any])
 @cuda
 def test_more_than_2_to_the_31_elements_and_places_beyond_2_to_the_32() -> None:
     """The block's number and the dimension's are counted in 64 bits."""
-    for d, n, gigabytes in ((3, 2**30, 10), (2**30, 3, 10), (1, 2**34 + 2, 48), (2**32 + 1, 1, 48)):
+    for d, n, gigabytes in (
+        (3, 2**30, 10),
+        (2**30, 3, 10),
+        (1, 2**34 + 2, 48),
+        (2**32 + 1, 1, 48),
+    ):
         skip_unless_free(gigabytes * 2**30)
         zeros = torch.zeros(d, device="cuda", dtype=torch.float16)
         x = sample_normal(zeros, torch.ones_like(zeros), n, seed=7)
@@ -139,20 +179,25 @@ def test_dimensions_are_uncorrelated(ten_million: NDArray[np.float64]) -> None:
 
 
 def test_samples_are_uncorrelated(ten_million: NDArray[np.float64]) -> None:
-    """1000 samples over 1000 dimensions, as above; and their squares, which a shared radius would show."""
+    """1000 samples over 1000 dimensions, as above; and their squares, which a shared radius
+    would show."""
     some = ten_million[:, :1000]
     for values in (some, (some**2 - 1) / math.sqrt(2)):
         correlations = values.T @ values / values.shape[0]
         np.fill_diagonal(correlations, 0)
         # The squares' products have heavier tails than normal ones.
-        assert np.abs(correlations).max() < (6.5 if values is some else 14) / math.sqrt(values.shape[0])
+        assert np.abs(correlations).max() < (6.5 if values is some else 14) / math.sqrt(
+            values.shape[0]
+        )
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_generations_and_seeds_are_uncorrelated(device: str) -> None:
     """21 pairs on 200,000 numbers, 5.5 standard errors: error probability 1e-6."""
     sets = [(1, 0), (1, 1), (1, 2), (2, 0), (2, 1), (2, 2), (2**32 + 1, 0)]
-    draws = [noise(50, 4000, device=device, seed=s, generation=g).flatten().double() for s, g in sets]
+    draws = [
+        noise(50, 4000, device=device, seed=s, generation=g).flatten().double() for s, g in sets
+    ]
     correlations = torch.stack(draws) @ torch.stack(draws).T / draws[0].numel()
     correlations.fill_diagonal_(0)
     assert float(correlations.abs().max()) < 5.5 / math.sqrt(draws[0].numel())

@@ -1,4 +1,5 @@
-"""kernels/support: files are written whole or not at all; integers; the error for an unknown name."""
+"""kernels/support: files are written whole or not at all; integers; the error for an unknown
+name."""
 
 from __future__ import annotations
 
@@ -23,11 +24,15 @@ def test_what_leads_elsewhere_is_told_from_a_file_and_a_folder(tmp_path: Path) -
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("file")
     for name, kind in {"pipe": "a pipe, socket or device", "link": "a link"}.items():
-        with pytest.raises(OSError, match=rf"expected a file of its own, got {kind}: '.*/{name}'"):
+        with pytest.raises(
+            OSError, match=rf"expected a file of its own, got {kind}: '.*/{name}'"
+        ):
             files.check_own(tmp_path / name)
 
 
-@pytest.mark.parametrize("problem", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+@pytest.mark.parametrize(
+    "problem", [OSError(28, "No space left on device"), KeyboardInterrupt()]
+)
 def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: BaseException
 ) -> None:
@@ -38,7 +43,9 @@ def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(
         raise problem
 
     monkeypatch.setattr(os, "fsync", interrupted)
-    with pytest.raises(type(problem), match=r"a\.txt'$" if isinstance(problem, OSError) else None):
+    with pytest.raises(
+        type(problem), match=r"a\.txt'$" if isinstance(problem, OSError) else None
+    ):
         files.write_text(target, "new")
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]
@@ -77,7 +84,9 @@ def test_the_mode_of_a_file_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("parts", [("missing", "a.json"), (".",)])
-def test_unwritable_output_is_found_before_any_work(tmp_path: Path, parts: tuple[str, ...]) -> None:
+def test_unwritable_output_is_found_before_any_work(
+    tmp_path: Path, parts: tuple[str, ...]
+) -> None:
     with pytest.raises(OSError, match="expected a f"):
         files.check_writable(tmp_path.joinpath(*parts))
 
@@ -104,11 +113,19 @@ def test_what_is_out_of_range_is_refused() -> None:
 def test_the_error_lists_the_known_names_and_the_nearest() -> None:
     error = names.unknown_name("preset", "Quik", ("quick", "standard"))
 
-    assert str(error) == "expected a preset among quick, standard; got 'Quik'; did you mean 'quick'?"
-    assert str(names.unknown_name("operator", "x", ("lltm",))) == "expected an operator among lltm; got 'x'"
+    assert (
+        str(error)
+        == "expected a preset among quick, standard; got 'Quik'; did you mean 'quick'?"
+    )
+    assert (
+        str(names.unknown_name("operator", "x", ("lltm",)))
+        == "expected an operator among lltm; got 'x'"
+    )
 
 
-@pytest.mark.parametrize(("typed", "meant"), [("gpu", "cuda"), ("C++", "cpu"), ("phyton", "python")])
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("gpu", "cuda"), ("C++", "cpu"), ("phyton", "python")]
+)
 def test_a_device_by_another_name_is_known(typed: str, meant: str) -> None:
     assert names.did_you_mean(typed, DEVICES) == f"; did you mean {meant!r}?"
 
@@ -122,4 +139,8 @@ def test_a_path_is_near_by_its_own_name(tmp_path: Path) -> None:
 
 def test_ranks_share_rows_without_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranks, "count", lambda: 3)
-    assert [ranks.share(7, number) for number in range(3)] == [slice(0, 3), slice(3, 5), slice(5, 7)]
+    assert [ranks.share(7, number) for number in range(3)] == [
+        slice(0, 3),
+        slice(3, 5),
+        slice(5, 7),
+    ]

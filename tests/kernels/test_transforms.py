@@ -1,4 +1,5 @@
-"""Forward-mode differentiation and torch.func's transforms of every operator: right, never silently zero."""
+"""Forward-mode differentiation and torch.func's transforms of every operator: right, never
+silently zero."""
 
 from __future__ import annotations
 
@@ -13,7 +14,10 @@ from torch.func import grad, jacfwd, jvp, vmap
 from kernels import cem_update, elementwise_mult, lltm, sample_normal, sigmoid
 
 OTHER = torch.linspace(-1, 1, 3, dtype=torch.float64)
-X, DIRECTION = torch.tensor([0.3, -0.7, 1.1], dtype=torch.float64), torch.ones(3, dtype=torch.float64)
+X, DIRECTION = (
+    torch.tensor([0.3, -0.7, 1.1], dtype=torch.float64),
+    torch.ones(3, dtype=torch.float64),
+)
 REST = [
     torch.randn(shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     for shape in [(6, 5), (6,), (1, 2), (1, 2)]
@@ -51,9 +55,13 @@ def test_they_are_under_torch_compile_too(f: Callable[[Tensor], Tensor]) -> None
     expected = torch.autograd.functional.jacobian(f, X)
     compiled = torch.compile(grad(lambda x: f(x).sum()), backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(compiled(X), expected.flatten(0, -2).sum(0))
-    compiled = torch.compile(lambda x: jvp(f, (x,), (DIRECTION,))[1], backend="aot_eager", fullgraph=True)
+    compiled = torch.compile(
+        lambda x: jvp(f, (x,), (DIRECTION,))[1], backend="aot_eager", fullgraph=True
+    )
     torch.testing.assert_close(compiled(X), expected.sum(-1))
-    compiled = torch.compile(f, backend="aot_eager")  # torch 2.15 breaks the graph at an input with a tangent
+    compiled = torch.compile(
+        f, backend="aot_eager"
+    )  # torch 2.15 breaks the graph at an input with a tangent
     compiled(X)  # without a tangent at first
     with forward_ad.dual_level():
         dual = compiled(forward_ad.make_dual(X, DIRECTION))
@@ -69,19 +77,30 @@ def test_vmap_is_a_loop(f: Callable[[Tensor], Tensor]) -> None:
 @pytest.mark.parametrize("in_dims", [(None, 0, None), (1, None, None), (1, 0, 0)])
 def test_vmap_draws_what_each_problem_draws_by_itself(in_dims: tuple[int | None, ...]) -> None:
     everything = torch.arange(6.0).view(3, 2), torch.tensor([5, 6]), torch.tensor([3, 7])
-    arguments = [x if dim is not None else x[..., 0] for x, dim in zip(everything, in_dims, strict=True)]
+    arguments = [
+        x if dim is not None else x[..., 0] for x, dim in zip(everything, in_dims, strict=True)
+    ]
 
     def draw(mean: Tensor, seed: Tensor, generation: Tensor) -> Tensor:
         return sample_normal(mean, torch.ones(3), 4, seed=seed, generation=generation)
 
     pairs = list(zip(arguments, in_dims, strict=True))
-    rows = [draw(*(x if dim is None else x.select(dim, i) for x, dim in pairs)) for i in range(2)]
-    torch.testing.assert_close(vmap(draw, in_dims)(*arguments), torch.stack(rows), rtol=0, atol=1e-6)
+    rows = [
+        draw(*(x if dim is None else x.select(dim, i) for x, dim in pairs)) for i in range(2)
+    ]
+    torch.testing.assert_close(
+        vmap(draw, in_dims)(*arguments), torch.stack(rows), rtol=0, atol=1e-6
+    )
 
 
 def test_generations_of_problems_under_vmap_are_counted_each() -> None:
     fitness, distribution = torch.rand(2, 4), torch.rand(2, 4, 3)
-    record, generation = torch.full((2, 5), torch.nan, dtype=torch.float64), torch.tensor([3, 7])
+    record, generation = (
+        torch.full((2, 5), torch.nan, dtype=torch.float64),
+        torch.tensor([3, 7]),
+    )
     update = lambda *state: cem_update(*state, 2, maximize=False)  # noqa: E731
-    moved = torch.func.vmap(update)(fitness, torch.rand(2, 4, 3), distribution, record, generation)
+    moved = torch.func.vmap(update)(
+        fitness, torch.rand(2, 4, 3), distribution, record, generation
+    )
     assert moved[2].tolist() == [4, 8]

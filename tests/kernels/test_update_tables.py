@@ -17,8 +17,8 @@ from kernels.ops.discrete import tables as rules
 
 NAN, INF = math.nan, math.inf
 VARIABLES, TRANSITIONS, LARGE = (9, 9, 3, None), (20, 21, 20, 0.1), (3, 3, 70, None)
-# batch, families, N: odd and even N, partial groups of columns, sums of a thread and of all, more elites than
-# a sum takes at once.
+# batch, families, N: odd and even N, partial groups of columns, sums of a thread and of all,
+# more elites than a sum takes at once.
 CASES = [
     ((), [VARIABLES], 33),
     ((2, 3), [VARIABLES, TRANSITIONS, (1, 1, 1, None)], 20),
@@ -36,7 +36,8 @@ def problem(
     kind: torch.dtype = torch.float32,
     dtype: torch.dtype = torch.float32,
 ) -> tuple[Any, ...]:
-    """Return arguments: candidates inside wider ones, ties, failures, and a problem where all have failed."""
+    """Return arguments: candidates inside wider ones, ties, failures, and a problem where all
+    have failed."""
     generator = torch.Generator().manual_seed(size)
     fitness = torch.randn(*batch, size, generator=generator).mul(4).round().to(kind)
     if fitness.is_floating_point():
@@ -44,7 +45,10 @@ def problem(
         if batch:
             fitness[0] = NAN
     parts = [torch.zeros(*batch, size, 2)]
-    parts += [torch.randint(k, (*batch, size, columns), generator=generator) for columns, _, k, _ in families]
+    parts += [
+        torch.randint(k, (*batch, size, columns), generator=generator)
+        for columns, _, k, _ in families
+    ]
     whole = torch.cat([part.to(dtype) for part in parts], dim=-1)
     cells = sum(rows * values for _, rows, values, _ in families)
     tables = torch.rand(*batch, cells, generator=generator).mul(2**36).round().double() / 2**40
@@ -100,7 +104,9 @@ def test_better_values_become_likelier_and_what_is_impossible_stays_so() -> None
     assert math.isclose(sum(p), 1.0, abs_tol=2**-38)
 
 
-def test_without_a_difference_nothing_moves_and_no_candidate_is_better_than_the_record() -> None:
+def test_without_a_difference_nothing_moves_and_no_candidate_is_better_than_the_record() -> (
+    None
+):
     table = torch.tensor([0.375, 0.625, 7.0], dtype=torch.float64)
     record = torch.full((5,), 1.0, dtype=torch.float64)
     for value in (1.0, NAN):

@@ -1,4 +1,5 @@
-"""Calls of every operator on the CPU, with work for several threads: what tests run under sanitizers."""
+"""Calls of every operator on the CPU, with work for several threads: what tests run under
+sanitizers."""
 
 from __future__ import annotations
 
@@ -25,11 +26,21 @@ def call_operators() -> None:
             for dim_first in (False, True):
                 mean, std = (torch.rand(d).to(dtype).requires_grad_() for _ in range(2))
                 x = sample_normal(
-                    mean, std, n, seed=7, dim_first=dim_first, bounds=(-1.0, 1.0), antithetic=True
+                    mean,
+                    std,
+                    n,
+                    seed=7,
+                    dim_first=dim_first,
+                    bounds=(-1.0, 1.0),
+                    antithetic=True,
                 )
                 x.sum().backward()
         sample_normal(torch.zeros(5, 33).to(dtype), torch.ones(5, 33).to(dtype), 65)
-    for batch, population, d, elites in (((), 33, 5, 3), ((), 5000, 300, 500), ((40,), 100, 20, 10)):
+    for batch, population, d, elites in (
+        ((), 33, 5, 3),
+        ((), 5000, 300, 500),
+        ((40,), 100, 20, 10),
+    ):
         for weights in (None, torch.ones(elites, dtype=torch.float64) / elites):
             cem_update(
                 *(
@@ -42,11 +53,20 @@ def call_operators() -> None:
                 weights=weights,
             )
     for batch, population, d in (((), 12, 5), ((40,), 200, 20), ((3,), 40, 64)):
-        distribution, factor = torch.rand(*batch, 4, d), torch.rand(*batch, d, d).tril() + torch.eye(d)
+        distribution, factor = (
+            torch.rand(*batch, 4, d),
+            torch.rand(*batch, d, d).tril() + torch.eye(d),
+        )
         generation, seed = torch.tensor(1), torch.zeros(batch, dtype=torch.int64)
         x = draw_correlated(distribution, factor, population, seed=seed, generation=generation)
         cma_update(
-            *(x.square().sum(-1), x, distribution, torch.zeros(*batch, 5, dtype=torch.float64), generation),
+            *(
+                x.square().sum(-1),
+                x,
+                distribution,
+                torch.zeros(*batch, 5, dtype=torch.float64),
+                generation,
+            ),
             *(factor, torch.zeros(*batch, 2, d), population // 2),
             maximize=True,
             rates=(4.0, 0.3, 1.5, 0.2, 0.02, 0.1, 2.0),
@@ -55,9 +75,14 @@ def call_operators() -> None:
     seeds, generation = torch.arange(3), torch.tensor(1)
     for n in (1, 33, 150):
         sample_categorical(torch.rand(3, 5, n).double(), 200, seed=seeds, generation=generation)
-        sample_permutation(torch.rand(3, n + 1, n).double(), 50, seed=seeds, generation=generation)
+        sample_permutation(
+            torch.rand(3, n + 1, n).double(), 50, seed=seeds, generation=generation
+        )
         for rows in (n, n + 1):
-            x, tables = torch.rand(3, 200, n).mul(n).floor(), torch.rand(3, rows * n + n).double()
+            x, tables = (
+                torch.rand(3, 200, n).mul(n).floor(),
+                torch.rand(3, rows * n + n).double(),
+            )
             record = torch.zeros(3, 5, dtype=torch.float64)
             state = tables, record, generation
             update_tables(x.sum(-1), x, state, 20, [(n, rows, n, None)], maximize=True)

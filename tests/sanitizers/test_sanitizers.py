@@ -30,7 +30,10 @@ def runtime(compiler: list[str], name: str) -> str:
 
 @pytest.mark.slow(first=True)
 def test_operators_and_games_have_nothing_to_report(tmp_path: Path) -> None:
-    library, flags = "libasan.so", "-fsanitize=address,undefined -fno-sanitize-recover=undefined"
+    library, flags = (
+        "libasan.so",
+        "-fsanitize=address,undefined -fno-sanitize-recover=undefined",
+    )
     try:
         command = list(find_compiler().command)
     except CompilerMissingError as error:
@@ -38,7 +41,9 @@ def test_operators_and_games_have_nothing_to_report(tmp_path: Path) -> None:
     # The C++ library too: Python loads it later than the sanitizers look for its functions.
     preloaded = f"{runtime(command, library)} {runtime(command, 'libstdc++.so')}"
     compiler = tmp_path / "c++"
-    compiler.write_text(f'#!/bin/sh\nunset LD_PRELOAD\nexec {shlex.join(command)} "$@" {flags} -g1 -O1\n')
+    compiler.write_text(
+        f'#!/bin/sh\nunset LD_PRELOAD\nexec {shlex.join(command)} "$@" {flags} -g1 -O1\n'
+    )
     compiler.chmod(0o755)
     variables = {
         "CXX": str(compiler),
@@ -48,7 +53,10 @@ def test_operators_and_games_have_nothing_to_report(tmp_path: Path) -> None:
         "ASAN_OPTIONS": "detect_leaks=0",  # Python and torch leak as they end
     }
     started = subprocess.run(
-        [sys.executable, "-c", ""], env={**os.environ, **variables}, capture_output=True, check=False
+        [sys.executable, "-c", ""],
+        env={**os.environ, **variables},
+        capture_output=True,
+        check=False,
     )
     if started.returncode:
         pytest.skip(f"Python does not start with {library}")

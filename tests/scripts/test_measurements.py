@@ -1,4 +1,5 @@
-"""Every measurement of the table, at tiny sizes: it runs, and its result has the form of a result."""
+"""Every measurement of the table, at tiny sizes: it runs, and its result has the form of a
+result."""
 
 from __future__ import annotations
 
@@ -61,10 +62,29 @@ TINY: dict[str, dict[str, Any]] = {
         **{"CPU": (10,), "ARTICLE": (10,), "LARGE": (100,), "SAMPLES": 16},
         "PLANS": dict.fromkeys(sampling.PLANS, _ONCE),
     },
-    "generation": {"SHAPES": dict.fromkeys(("cpu", "cuda"), ((20, 4),)), "GENERATIONS": 20, "REPEATS": 1},
+    "generation": {
+        "SHAPES": dict.fromkeys(("cpu", "cuda"), ((20, 4),)),
+        "GENERATIONS": 20,
+        "REPEATS": 1,
+    },
     "discrete": {
-        **{"PAIRS": 2, "VALUES": 3, "SEEDS": 1, "FEW": 1, "LOOK": 20, "TRIALS": 20, "MOST": 200},
-        **{"BITS": 4, "CATEGORIES": (3, 4), "ITEMS": 5, "POPULATION": 16, "ELITES": 3, "PLAN": _ONCE},
+        **{
+            "PAIRS": 2,
+            "VALUES": 3,
+            "SEEDS": 1,
+            "FEW": 1,
+            "LOOK": 20,
+            "TRIALS": 20,
+            "MOST": 200,
+        },
+        **{
+            "BITS": 4,
+            "CATEGORIES": (3, 4),
+            "ITEMS": 5,
+            "POPULATION": 16,
+            "ELITES": 3,
+            "PLAN": _ONCE,
+        },
     },
     "operators": {
         **{"ELEMENTS": {"cpu": 64, "cuda": 64}, "ROUNDS": 1, "DTYPES": (torch.float32,)},
@@ -78,7 +98,11 @@ TINY: dict[str, dict[str, Any]] = {
     },
     "env": {"GPU_ENVS": 2, "GPU_FEATURE_ENVS": 2},
     "reproduce": {
-        "PLANS": {f"noisy_ce_{x}_{y}": _PLAN for x in ("bcts", "bertsekas") for y in ("10x10", "10x20")},
+        "PLANS": {
+            f"noisy_ce_{x}_{y}": _PLAN
+            for x in ("bcts", "bertsekas")
+            for y in ("10x10", "10x20")
+        },
         **{"PUBLISHED": ["dt20"], "decisions_for": lambda *given: 640},
         **{"QUICK_SECONDS": 0.01, "SECONDS": 0.01},
     },
@@ -86,7 +110,13 @@ TINY: dict[str, dict[str, Any]] = {
     "training": {
         "SEEDS": (1,),
         "FLAGS": [
-            *("--curriculum=", "--board=6x6", "--generations=1", "--population=16", "--elites=4"),
+            *(
+                "--curriculum=",
+                "--board=6x6",
+                "--generations=1",
+                "--population=16",
+                "--elites=4",
+            ),
             *("--streams=2", "--decisions=20", "--score-decisions=640"),
         ],
     },
@@ -130,14 +160,20 @@ def check(script: Script, folder: Path, name: str, device: str) -> None:
     assert "--json" not in result["command"]
     assert ("gpu" in result["machine"]) == (device == "cuda")
     assert result["figures"]
-    assert all(math.isfinite(value) and figure in ended.out for figure, value in result["figures"].items())
+    assert all(
+        math.isfinite(value) and figure in ended.out
+        for figure, value in result["figures"].items()
+    )
 
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize(
-    "name", [x.name for x in MEASUREMENTS.values() if "cpu" in x.devices and x.name not in BY_HAND]
+    "name",
+    [x.name for x in MEASUREMENTS.values() if "cpu" in x.devices and x.name not in BY_HAND],
 )
-def test_a_measurement_runs_and_writes_its_result(script: Script, tmp_path: Path, name: str) -> None:
+def test_a_measurement_runs_and_writes_its_result(
+    script: Script, tmp_path: Path, name: str
+) -> None:
     pytest.importorskip("cocoex" if MEASUREMENTS[name].module == "coco" else "numpy")
     check(script, tmp_path, name, "cpu")
 
@@ -153,7 +189,9 @@ def test_a_measurement_runs_on_a_gpu(script: Script, tmp_path: Path, name: str) 
     check(script, tmp_path, name, "cuda")
 
 
-def test_the_ways_to_draw_are_timed_by_dimension_and_drawn(script: Script, tmp_path: Path) -> None:
+def test_the_ways_to_draw_are_timed_by_dimension_and_drawn(
+    script: Script, tmp_path: Path
+) -> None:
     pytest.importorskip("matplotlib")
     picture = tmp_path / "sampling.png"
     words = ("--dims", "30", "10", "--samples", "16", "--device", "cpu", "--plot", picture)
@@ -198,7 +236,9 @@ def test_committed_results_have_the_form_of_a_result() -> None:
         assert len(result["commit"]) == 40, path
         assert result["command"].startswith("python scripts/"), path
         assert {"processor", "cores"} <= result["machine"].keys(), path
-        assert all(isinstance(value, (int, float)) for value in result["figures"].values()), path
+        assert all(isinstance(value, (int, float)) for value in result["figures"].values()), (
+            path
+        )
 
 
 @pytest.mark.parametrize(
@@ -207,24 +247,37 @@ def test_committed_results_have_the_form_of_a_result() -> None:
         (["samplng"], "did you mean 'sampling'?"),
         (["equality"], "expected a GPU for what is measured"),
         pytest.param(
-            ["bbob-mixint", "--dims", "2"], "expected a dimension of bbob-mixint, got 2", marks=NEEDS_COCO
+            ["bbob-mixint", "--dims", "2"],
+            "expected a dimension of bbob-mixint, got 2",
+            marks=NEEDS_COCO,
         ),
-        (["published"] * 2 + ["--json", "x.json"], "expected one experiment with --json, got 2"),
+        (
+            ["published"] * 2 + ["--json", "x.json"],
+            "expected one experiment with --json, got 2",
+        ),
     ],
 )
 @pytest.mark.usefixtures("no_gpu")
-def test_what_cannot_be_measured_is_one_line(script: Script, words: list[str], message: str) -> None:
+def test_what_cannot_be_measured_is_one_line(
+    script: Script, words: list[str], message: str
+) -> None:
     ended = script("measure.__main__", *words)
     assert (ended.status, len(ended.err.splitlines())) == (2, 1), ended.err
     assert message in ended.err
 
 
-def test_a_run_of_another_checkout_is_told_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_run_of_another_checkout_is_told_apart(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(
-        "sys.argv", [str(provenance.ROOT / "scripts" / "x.py"), "--json", "x.json", "/else/where"]
+        "sys.argv",
+        [str(provenance.ROOT / "scripts" / "x.py"), "--json", "x.json", "/else/where"],
     )
     provenance.write_result(
-        tmp_path / "x.json", Measured({"a": 1.0}, {}, {"-1": [{"b": 2}]}), "cpu", provenance.commit()
+        tmp_path / "x.json",
+        Measured({"a": 1.0}, {}, {"-1": [{"b": 2}]}),
+        "cpu",
+        provenance.commit(),
     )
     assert read_result(tmp_path / "x.json")["command"] == "python scripts/x.py where"
     assert json.loads((tmp_path / "x-1.jsonl").read_text()) == {"b": 2}
@@ -242,13 +295,17 @@ def test_a_result_names_the_commit_that_was_there_when_the_measurement_began(
 
     monkeypatch.setenv(provenance.COMMIT, "a" * 40)
     monkeypatch.setattr(rollout, "measure", measure)
-    ended = script("measure.__main__", "rollout", "--device", "python", "--json", tmp_path / "x.json")
+    ended = script(
+        "measure.__main__", "rollout", "--device", "python", "--json", tmp_path / "x.json"
+    )
     assert ended.status == 0, ended.err
     assert read_result(tmp_path / "x.json")["commit"] == "a" * 40
 
 
 @pytest.mark.usefixtures("small")
-def test_engines_are_compared_and_one_bit_of_difference_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engines_are_compared_and_one_bit_of_difference_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert equality.measure(SimpleNamespace(), "python").figures["equality.configurations"] == 4
 
     class Wrong(Rollout):
@@ -259,7 +316,9 @@ def test_engines_are_compared_and_one_bit_of_difference_is_found(monkeypatch: py
             return super().advance(0)
 
     monkeypatch.setattr(equality, "Rollout", Wrong)
-    one = equality.Configuration("random", 3, (4, 5), "dt", Lookahead.NONE, Streams(Rules(6, 8), 2, 1))
+    one = equality.Configuration(
+        "random", 3, (4, 5), "dt", Lookahead.NONE, Streams(Rules(6, 8), 2, 1)
+    )
     with pytest.raises(RuntimeError, match="got other boards of candidate 1 and 0 more"):
         equality.compare(one, "python")
 
@@ -270,7 +329,9 @@ def test_configurations_cover_what_a_rollout_can_be_asked_for() -> None:
     assert {each.features for each in chosen} == equality.WIDTHS.keys()
     assert {each.weights for each in chosen} == set(equality.WEIGHTS)
     assert {each.streams.seed for each in chosen} == set(equality.SEEDS)
-    assert {(each.population, each.streams.count, sum(each.parts)) for each in chosen} == set(equality.SHAPES)
+    assert {(each.population, each.streams.count, sum(each.parts)) for each in chosen} == set(
+        equality.SHAPES
+    )
     assert {each.streams.games for each in chosen} == set(equality.GAMES)
     assert {each.streams.rules.board for each in chosen} >= {"4x4", "10x24", "10x20"}
 
@@ -285,7 +346,9 @@ def test_the_gap_of_a_noisy_function_is_that_without_the_noise() -> None:
         assert len(set(values)) > 1
 
 
-def test_constraints_are_evaluated_with_the_objective_and_what_violates_them_does_not_count() -> None:
+def test_constraints_are_evaluated_with_the_objective_and_what_violates_them_does_not_count() -> (
+    None
+):
     pytest.importorskip("cocoex")
     objective = coco.Objective("bbob-constrained", 2, 1, 41, [1, 2])
     inside, outside = objective.start, 2.0 * coco._optimal(objective._problem) - objective.start
@@ -299,9 +362,14 @@ def test_constraints_are_evaluated_with_the_objective_and_what_violates_them_doe
 
 @pytest.mark.usefixtures("small")
 def test_a_search_of_the_papers_learns() -> None:
-    plan = reproduce.Plan("dt", "10x10", seeds=1, generations=4, limit=2000, score_decisions=64_000)
+    plan = reproduce.Plan(
+        "dt", "10x10", seeds=1, generations=4, limit=2000, score_decisions=64_000
+    )
     experiment = reproduce.run_experiment(plan, "cpu")
-    assert experiment["searches"] == reproduce.run_experiment(plan._replace(seeds=2), "cpu")["searches"][:3]
+    assert (
+        experiment["searches"]
+        == reproduce.run_experiment(plan._replace(seeds=2), "cpu")["searches"][:3]
+    )
     for search in experiment["searches"]:  # zero weights pile everything up in a corner
         assert search["mean_lines"][0] < 1.0
         assert search["mean_lines"][-1] > 10.0
@@ -312,7 +380,9 @@ def test_the_first_command_comes_twice_with_one_cache(monkeypatch: pytest.Monkey
 
     def train(out: Any, *of: Any, **own: str) -> tuple[dict[str, float], str]:
         caches.append(own["CEM_TETRIS_CACHE"])
-        return {"total_seconds": 50.0 if out.path.name == "cold" else 40.0}, "270 M: 5.3 times dt20, the best"
+        return {
+            "total_seconds": 50.0 if out.path.name == "cold" else 40.0
+        }, "270 M: 5.3 times dt20, the best"
 
     monkeypatch.setattr(training, "train", train)
     found = training.measure(SimpleNamespace(what="first_run"), "cpu").figures
@@ -335,7 +405,11 @@ LOG = """\
     ("program", "passed", "failed"),
     [
         ('echo "91 passed, 3 skipped in 12.3s"', 91, 0),
-        ('echo "FAILED tests/a.py::b - assert 0"; echo "1 failed, 2 passed in 1s"; exit 1', 2, 1),
+        (
+            'echo "FAILED tests/a.py::b - assert 0"; echo "1 failed, 2 passed in 1s"; exit 1',
+            2,
+            1,
+        ),
         ("kill -SEGV $$", 0, 1),
     ],
 )
@@ -347,7 +421,11 @@ def test_findings_and_crashes_under_a_sanitizer_are_counted(
     (tmp_path / "log").write_text(LOG)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     found = sanitizers.run_file("memcheck", tmp_path / "log", "test_nothing.py")
-    assert (found["passed"], found["failed"], len(found["failures"])) == (passed, failed, failed)
+    assert (found["passed"], found["failed"], len(found["failures"])) == (
+        passed,
+        failed,
+        failed,
+    )
     assert (found["errors"], found["elsewhere"]) == (1, 1)
 
 
@@ -364,8 +442,16 @@ def test_times_are_in_microseconds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "Event", lambda enable_timing: event)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(timing, "_wake", lambda: None)
-    assert timing.latency_times({"call": call}, Plan(1, 1, 0))["call"]["mean"] == pytest.approx(4.0)
-    spread = {"median": 4.0, "mean": 20.0, "least": 3.0, "most": 5.0, "calls": 6}  # medians of rounds
+    assert timing.latency_times({"call": call}, Plan(1, 1, 0))["call"]["mean"] == pytest.approx(
+        4.0
+    )
+    spread = {
+        "median": 4.0,
+        "mean": 20.0,
+        "least": 3.0,
+        "most": 5.0,
+        "calls": 6,
+    }  # medians of rounds
     assert timing._summary([[1.0, 5.0, 9.0], [2.0, 3.0, 100.0]]) == spread
 
 
@@ -384,7 +470,9 @@ def test_an_interval_of_three_percent_needs_61_million_decisions_of_a_score_of_4
     assert reproduce.decisions_for("dt20", "10x10", 0.03) == 61_000_000
 
 
-def test_a_figure_is_placements_a_second_or_microseconds_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_figure_is_placements_a_second_or_microseconds_for_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     clock = [0.0]
 
     def play(steps: int) -> int:

@@ -12,17 +12,27 @@ from pages.wording import count, digits, in_words, score, span
 pytest.importorskip("cogapp", reason='needs cog: pip install -e ".[test]"')
 from pages import render
 from pages.pictures import PICTURES
-from pages.score_blocks import middle_run
+from pages.score_blocks import median_run
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_the_pages_say_what_the_result_files_say() -> None:
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
-        assert render.rendered(page) == page.read_text(), f"{page.name}: run python scripts/pages/render.py"
+        assert render.render(page) == page.read_text(), (
+            f"{page.name}: run python scripts/pages/render.py"
+        )
 
 
-@pytest.mark.parametrize("name", ["sampling.png", "learning_curve.png", "choices.png", "route.png"])
+def test_the_notebook_has_no_line_that_fills_a_screen() -> None:
+    text = render.NOTEBOOK.read_text()
+    assert render.with_short_lines(text) == text, "run python scripts/pages/render.py"
+    assert max(map(len, text.splitlines())) < 300
+
+
+@pytest.mark.parametrize(
+    "name", ["sampling.png", "learning_curve.png", "choices.png", "route.png"]
+)
 def test_a_picture_is_drawn(tmp_path: Path, name: str) -> None:
     pytest.importorskip("matplotlib")
     PICTURES[name](tmp_path / name)
@@ -30,7 +40,12 @@ def test_a_picture_is_drawn(tmp_path: Path, name: str) -> None:
 
 
 def test_numbers_are_written_for_people() -> None:
-    assert [count(x) for x in (3670.4, 8.771e6, 999_999, 3.16e9)] == ["3,670", "8.77 M", "1 M", "3.16 G"]
+    assert [count(x) for x in (3670.4, 8.771e6, 999_999, 3.16e9)] == [
+        "3,670",
+        "8.77 M",
+        "1 M",
+        "3.16 G",
+    ]
     assert [digits(x) for x in (1.2345, 99.95, 1234.5)] == ["1.23", "100", "1,234"]
     assert [in_words(x) for x in (51e6, 1.3793e9)] == ["51 million", "1.38 billion"]
     assert span(953e6, 1540e6) == "953-1,540 M"
@@ -40,26 +55,39 @@ def test_numbers_are_written_for_people() -> None:
 def test_the_middle_of_runs_is_the_median_on_10x20() -> None:
     def run(lines: float) -> dict[str, Any]:
         boards = {"10x10": -lines, "10x20": lines}
-        scores = [{"controller": "learned", "board": on, "lines_per_game": x} for on, x in boards.items()]
+        scores = [
+            {"controller": "learned", "board": on, "lines_per_game": x}
+            for on, x in boards.items()
+        ]
         return {"score": scores}
 
     runs = [run(lines) for lines in (3.0, 1.0, 5.0, 2.0, 4.0)]
-    assert middle_run(runs) == run(3.0)
+    assert median_run(runs) == run(3.0)
 
 
 def test_the_index_names_every_page() -> None:
     pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}
-    assert set(re.findall(r"\]\((\w+\.md)\)", (ROOT / "docs" / "index.md").read_text())) == pages
+    assert (
+        set(re.findall(r"\]\((\w+\.md)\)", (ROOT / "docs" / "index.md").read_text())) == pages
+    )
 
 
 def test_links_lead_somewhere() -> None:
-    for file in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/notes/*.md")]:
+    for file in [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/*.md"),
+        *ROOT.glob("benchmarks/notes/*.md"),
+    ]:
         for target in re.findall(r"\]\(([\w./-]+)\)", file.read_text()):
             assert (file.parent / target).exists(), f"{file.name} links to {target}"
 
 
 def test_every_table_has_a_header_and_rows_as_wide_as_it() -> None:
-    for file in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/notes/*.md")]:
+    for file in [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/*.md"),
+        *ROOT.glob("benchmarks/notes/*.md"),
+    ]:
         text = re.sub(r"^```.*?^```", "", file.read_text(), flags=re.DOTALL | re.MULTILINE)
         for table in re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE):
             rows = [re.sub(r"`[^`]*`", "", row).count("|") for row in table.splitlines()]

@@ -27,7 +27,9 @@ def test_a_movie_is_a_gif_of_all_frames(tmp_path: Path) -> None:
     image = pytest.importorskip("PIL.Image")
     import plan_control
 
-    ramp = np.broadcast_to(np.linspace(0, 255, 480).astype(np.uint8)[:, None, None], (480, 480, 3))
+    ramp = np.broadcast_to(
+        np.linspace(0, 255, 480).astype(np.uint8)[:, None, None], (480, 480, 3)
+    )
     frames = [np.roll(ramp, shift, axis=0) for shift in (0, 100, 200)]
     plan_control.write_movie(frames, tmp_path / "a.gif")
     with image.open(tmp_path / "a.gif") as gif:
@@ -41,7 +43,9 @@ def test_a_movie_is_a_gif_of_all_frames(tmp_path: Path) -> None:
         (("pendulum", "--num-samples", "3"), "num_samples"),
     ],
 )
-def test_bad_input_is_one_line_and_status_2(script: Script, arguments: tuple[str, ...], message: str) -> None:
+def test_bad_input_is_one_line_and_status_2(
+    script: Script, arguments: tuple[str, ...], message: str
+) -> None:
     ended = script("plan_control", *arguments)
     assert (ended.status, ended.out) == (2, "")
     assert message in ended.err

@@ -68,7 +68,10 @@ def stack() -> Callable[..., tuple[int, ...]]:
     """Read a drawing, top row first and ``X`` for a full cell, as the rows of a stack."""
 
     def read(*drawing: str) -> tuple[int, ...]:
-        return tuple(sum(1 << x for x, cell in enumerate(line) if cell == "X") for line in reversed(drawing))
+        return tuple(
+            sum(1 << x for x, cell in enumerate(line) if cell == "X")
+            for line in reversed(drawing)
+        )
 
     return read
 

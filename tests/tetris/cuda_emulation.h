@@ -124,12 +124,14 @@ inline void launch(
   }
 }
 
-template <class T> uint64_t to_bits(T value) {
+template <class T>
+uint64_t to_bits(T value) {
   uint64_t bits = 0;
   std::memcpy(&bits, &value, sizeof value);
   return bits;
 }
-template <class T> T from_bits(uint64_t bits) {
+template <class T>
+T from_bits(uint64_t bits) {
   T value;
   std::memcpy(&value, &bits, sizeof value);
   return value;
@@ -156,11 +158,16 @@ inline void emulated_barrier(int number, int threads) {
     while (barrier.passed == before) cuda_emulation::give_way();
   }
 }
-inline void __syncthreads() { emulated_barrier(0, static_cast<int>(cuda_emulation::block->threads.size())); }
-template <class T> T __shfl_sync(unsigned mask, T value, int lane) {
-  return cuda_emulation::from_bits<T>(cuda_emulation::meet(mask, cuda_emulation::to_bits(value))[lane & 31]);
+inline void __syncthreads() {
+  emulated_barrier(0, static_cast<int>(cuda_emulation::block->threads.size()));
 }
-template <class T> T __shfl_up_sync(unsigned mask, T value, int step) {
+template <class T>
+T __shfl_sync(unsigned mask, T value, int lane) {
+  return cuda_emulation::from_bits<T>(
+      cuda_emulation::meet(mask, cuda_emulation::to_bits(value))[lane & 31]);
+}
+template <class T>
+T __shfl_up_sync(unsigned mask, T value, int step) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   return __shfl_sync(mask, value, lane >= step ? lane - step : lane);
 }
@@ -175,24 +182,29 @@ inline unsigned __match_any_sync(unsigned mask, int value) {
   const auto values = cuda_emulation::meet(mask, cuda_emulation::to_bits(value));
   unsigned result = 0;
   for (int i = 0; i < 32; ++i) {
-    result |= (mask >> i & 1) != 0 && cuda_emulation::from_bits<int>(values[i]) == value ? 1u << i : 0u;
+    result |= (mask >> i & 1) != 0 && cuda_emulation::from_bits<int>(values[i]) == value
+                  ? 1u << i
+                  : 0u;
   }
   return result;
 }
-template <class T> T __shfl_down_sync(unsigned mask, T value, int step) {
+template <class T>
+T __shfl_down_sync(unsigned mask, T value, int step) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   return __shfl_sync(mask, value, lane + step < 32 ? lane + step : lane);
 }
 inline int __reduce_add_sync(unsigned mask, int value) {
   const auto values = cuda_emulation::meet(mask, cuda_emulation::to_bits(value));
   int result = 0;
-  for (int i = 0; i < 32; ++i) result += (mask >> i & 1) != 0 ? cuda_emulation::from_bits<int>(values[i]) : 0;
+  for (int i = 0; i < 32; ++i)
+    result += (mask >> i & 1) != 0 ? cuda_emulation::from_bits<int>(values[i]) : 0;
   return result;
 }
 inline unsigned __reduce_or_sync(unsigned mask, unsigned value) {
   const auto values = cuda_emulation::meet(mask, value);
   unsigned result = 0;
-  for (int i = 0; i < 32; ++i) result |= (mask >> i & 1) != 0 ? static_cast<unsigned>(values[i]) : 0u;
+  for (int i = 0; i < 32; ++i)
+    result |= (mask >> i & 1) != 0 ? static_cast<unsigned>(values[i]) : 0u;
   return result;
 }
 inline unsigned __reduce_max_sync(unsigned mask, unsigned value) {
@@ -204,14 +216,18 @@ inline unsigned __reduce_max_sync(unsigned mask, unsigned value) {
   return result;
 }
 // Whoever waits for a word to change asks again and again.
-template <class T> T atomicAdd(T* word, std::common_type_t<T> value) {
+template <class T>
+T atomicAdd(T* word, std::common_type_t<T> value) {
   cuda_emulation::give_way();
   const T old = *word;
   *word += value;
   return old;
 }
-inline uint32_t atomicSub(uint32_t* word, uint32_t value) { return atomicAdd(word, 0u - value); }
-template <class T> T atomicCAS(T* word, T expected, T value) {
+inline uint32_t atomicSub(uint32_t* word, uint32_t value) {
+  return atomicAdd(word, 0u - value);
+}
+template <class T>
+T atomicCAS(T* word, T expected, T value) {
   cuda_emulation::give_way();
   const T old = *word;
   if (old == expected) *word = value;
@@ -219,7 +235,9 @@ template <class T> T atomicCAS(T* word, T expected, T value) {
 }
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 inline int __popcll(uint64_t bits) { return __builtin_popcountll(bits); }
-inline int __clz(int bits) { return bits == 0 ? 32 : __builtin_clz(static_cast<unsigned>(bits)); }
+inline int __clz(int bits) {
+  return bits == 0 ? 32 : __builtin_clz(static_cast<unsigned>(bits));
+}
 inline int __ffs(unsigned bits) { return __builtin_ffs(static_cast<int>(bits)); }
 inline uint32_t min(uint32_t a, uint32_t b) { return a < b ? a : b; }
 inline int min(int a, int b) { return a < b ? a : b; }

@@ -12,9 +12,10 @@ namespace {
 using namespace tetris;
 
 struct Emulated {
-  template <class List> static void write(const Tensor&, const FeatureTensors& all) {
-    cuda_emulation::launch(static_cast<unsigned>(all.count), WARP, sizeof(PlacementMemory<List>),
-        [&] { placements_kernel<List>(all); });
+  template <class List>
+  static void write(const Tensor&, const FeatureTensors& all) {
+    cuda_emulation::launch(static_cast<unsigned>(all.count), WARP,
+        sizeof(PlacementMemory<List>), [&] { placements_kernel<List>(all); });
   }
 };
 using Features = FeatureList<TETRIS_FEATURES>;

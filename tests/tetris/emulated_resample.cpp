@@ -27,4 +27,6 @@ struct Emulated {
 }  // namespace
 
 STABLE_TORCH_LIBRARY_FRAGMENT(TETRIS_LIBRARY, m) { m.def(TETRIS_RESAMPLE_SCHEMA); }
-STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CPU, m) { m.impl("resample", TORCH_BOX(&resample<Emulated>)); }
+STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CPU, m) {
+  m.impl("resample", TORCH_BOX(&resample<Emulated>));
+}

@@ -25,14 +25,18 @@ void launch_as(int64_t blocks, int64_t warps) {
 }
 
 struct Emulated {
-  template <class List> static void play(const RolloutArguments& all, const Tensor&) {
+  template <class List>
+  static void play(const RolloutArguments& all, const Tensor&) {
     if constexpr (Lookahead::TETRIS_LOOKAHEAD == Lookahead::preview) play_pairs<List>(all);
     else if (launched_warps > 0) play_pool<List>(all);
-    else cuda_emulation::launch(static_cast<unsigned>(all.total), WARP, 0, [&] { rollout_warp<List>(all); });
+    else
+      cuda_emulation::launch(
+          static_cast<unsigned>(all.total), WARP, 0, [&] { rollout_warp<List>(all); });
   }
 
  private:
-  template <class List> static void play_pairs(const RolloutArguments& all) {
+  template <class List>
+  static void play_pairs(const RolloutArguments& all) {
     constexpr unsigned WARPS = 2;
     const PairsJob job{all, warp_bytes<List>()};
     const auto blocks = static_cast<unsigned>((all.total + WARPS - 1) / WARPS);
@@ -41,14 +45,16 @@ struct Emulated {
       else rollout_pairs<List, 0>(job);
     });
   }
-  template <class List> static void play_pool(const RolloutArguments& all) {
+  template <class List>
+  static void play_pool(const RolloutArguments& all) {
     std::vector<GameState> states(all.total);
     const auto [warps, groups] =
         block_warps<List>(static_cast<int>(launched_warps), all.total / launched_blocks);
     const PoolJob job{all, states.data(), warp_bytes<List>(), groups, 256};
     const int bytes = PieceQueues::bytes(job.capacity) + warps * job.warp_bytes;
     cuda_emulation::launch(launched_blocks, static_cast<unsigned>(warps) * WARP, bytes, [&] {
-      if (all.rules.width == MAX_WIDTH) rollout_pool<List, MAX_WIDTH, Lookahead::TETRIS_LOOKAHEAD>(job);
+      if (all.rules.width == MAX_WIDTH)
+        rollout_pool<List, MAX_WIDTH, Lookahead::TETRIS_LOOKAHEAD>(job);
       else rollout_pool<List, 0, Lookahead::TETRIS_LOOKAHEAD>(job);
     });
   }

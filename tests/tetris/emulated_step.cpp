@@ -18,9 +18,11 @@ namespace {
 using namespace tetris;
 
 struct Emulated {
-  static void step(const Tensor&, const Environments& all, const StepTensors& tensors, const Task& task) {
+  static void step(
+      const Tensor&, const Environments& all, const StepTensors& tensors, const Task& task) {
     const auto kernel = tensors.actions == nullptr ? step_kernel<true> : step_kernel<false>;
-    cuda_emulation::launch(step_blocks(all.count), STEP_THREADS, 0, [&] { kernel({all, tensors, task}); });
+    cuda_emulation::launch(
+        step_blocks(all.count), STEP_THREADS, 0, [&] { kernel({all, tensors, task}); });
   }
 };
 }  // namespace

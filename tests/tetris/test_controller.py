@@ -16,7 +16,9 @@ from tetris.play.controller import PUBLISHED, LinearController, known_names, pub
 
 def _controller() -> LinearController:
     rules = Rules(8, 12, clear_on_overflow=True, pieces="SZ")
-    return LinearController("holes,max_height", (-4.0, -0.1), rules, "mine", {"seed": 3, "parents": ["dt20"]})
+    return LinearController(
+        "holes,max_height", (-4.0, -0.1), rules, "mine", {"seed": 3, "parents": ["dt20"]}
+    )
 
 
 def test_save_and_load_round_trip(tmp_path: Path) -> None:
@@ -84,7 +86,9 @@ def test_file_with_a_wrong_value_is_refused_with_its_name_and_the_reason(
     assert message in str(error.value)
 
 
-@pytest.mark.parametrize(("text", "name"), [("dt20", "dt20"), ("DT-20", "dt20"), ("dt_10", "dt10")])
+@pytest.mark.parametrize(
+    ("text", "name"), [("dt20", "dt20"), ("DT-20", "dt20"), ("dt_10", "dt10")]
+)
 def test_published_names_may_be_spelt_freely(text: str, name: str) -> None:
     assert resolve(text) is published(name)
     assert published(name).provenance["source"]
@@ -102,12 +106,16 @@ def test_a_controller_is_itself() -> None:
 
 def test_the_run_that_was_meant_is_named(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
-    with pytest.raises(ValueError, match=r"found no such file or folder; did you mean '.*/mine'\?"):
+    with pytest.raises(
+        ValueError, match=r"found no such file or folder; did you mean '.*/mine'\?"
+    ):
         resolve(str(tmp_path / "mien"))
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"expected a controller at .*none\.json, found no such file"):
+    with pytest.raises(
+        ValueError, match=r"expected a controller at .*none\.json, found no such file"
+    ):
         resolve(str(tmp_path / "none.json"))
     with pytest.raises(ValueError, match=r"to hold controller\.json, found none"):
         resolve(str(tmp_path))
@@ -120,4 +128,10 @@ def test_learned_controllers_come_with_the_package_and_tell_how_they_came_about(
         controller = resolve(name)
         assert controller == resolve(f" {name.upper()} ")
         assert controller.name == name
-        assert {"command", "config", "seed", "versions", "score"} <= controller.provenance.keys()
+        assert {
+            "command",
+            "config",
+            "seed",
+            "versions",
+            "score",
+        } <= controller.provenance.keys()

@@ -15,7 +15,9 @@ from tetris import Policy, Rollout, Streams
 from tetris.envs import PlacementFeatures, TetrisEnv, TetrisVectorEnv
 
 DUPLICATES = [copy.deepcopy, lambda games: pickle.loads(pickle.dumps(games))]
-_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU and a CUDA build of torch")
+_gpu = pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="needs a GPU and a CUDA build of torch"
+)
 CUDA_PICKLED = pytest.param("cuda", DUPLICATES[1], marks=[pytest.mark.cuda, _gpu])
 
 
@@ -36,7 +38,9 @@ def test_a_vector_environment(device: str, duplicate: Callable[[Any], Any]) -> N
 
 
 @pytest.mark.parametrize("duplicate", DUPLICATES)
-def test_games_in_progress_say_that_they_cannot_be_copied(duplicate: Callable[[Any], Any]) -> None:
+def test_games_in_progress_say_that_they_cannot_be_copied(
+    duplicate: Callable[[Any], Any],
+) -> None:
     games = Rollout(Policy([[-1.0]], "holes"), Streams(), "python")
     with pytest.raises(TypeError, match=r"a Rollout .* can be neither copied nor pickled"):
         duplicate(games)
@@ -44,9 +48,14 @@ def test_games_in_progress_say_that_they_cannot_be_copied(duplicate: Callable[[A
 
 @pytest.mark.parametrize(
     ("wrap", "duplicate"),
-    [(lambda env: env, DUPLICATES[1]), (lambda env: PlacementFeatures(env, "dt"), DUPLICATES[0])],
+    [
+        (lambda env: env, DUPLICATES[1]),
+        (lambda env: PlacementFeatures(env, "dt"), DUPLICATES[0]),
+    ],
 )
-def test_an_environment(wrap: Callable[[TetrisEnv], Any], duplicate: Callable[[Any], Any]) -> None:
+def test_an_environment(
+    wrap: Callable[[TetrisEnv], Any], duplicate: Callable[[Any], Any]
+) -> None:
     env = wrap(TetrisEnv())
     env.reset(seed=1)
     env.step(0)

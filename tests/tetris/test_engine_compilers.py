@@ -1,4 +1,5 @@
-"""The engine by other compilers: for 64-bit ARM, played on an emulator, and for old and new GPUs."""
+"""The engine by other compilers: for 64-bit ARM, played on an emulator, and for old and new
+GPUs."""
 
 from __future__ import annotations
 
@@ -22,7 +23,16 @@ PROGRAM = Path(__file__).with_name("arm_games.cpp")
 def _games(folder: Path, compiler: list[str], emulator: list[str]) -> str:
     program = folder / Path(compiler[0]).name
     includes = [f"-I{folder}" for folder in native.INCLUDES]
-    command = [*compiler, *CXX_FLAGS, *native.ENGINE_FLAGS, "-static", *includes, PROGRAM, "-o", program]
+    command = [
+        *compiler,
+        *CXX_FLAGS,
+        *native.ENGINE_FLAGS,
+        "-static",
+        *includes,
+        PROGRAM,
+        "-o",
+        program,
+    ]
     subprocess.run(command, check=True, capture_output=True, timeout=300)
     return subprocess.run(
         [*emulator, program], check=True, capture_output=True, text=True, timeout=300

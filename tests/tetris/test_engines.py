@@ -1,4 +1,5 @@
-"""The engines agree bit for bit: Python, the C++ engine's lanes, and the CUDA engine on emulated threads."""
+"""The engines agree bit for bit: Python, the C++ engine's lanes, and the CUDA engine on
+emulated threads."""
 
 from __future__ import annotations
 
@@ -38,21 +39,29 @@ PLAYED = [
     *((NONE, engine) for engine in ("cpu", "warps", "threads")),
     *((PREVIEW, engine) for engine in ("cpu", "warps")),
     *((EXPECTIMAX, engine) for engine in ("cpu", "portable", "threads")),
-    *(pytest.param(each, engine, marks=SLOW) for each, engine in ((NONE, "portable"), (PREVIEW, "avx2"))),
+    *(
+        pytest.param(each, engine, marks=SLOW)
+        for each, engine in ((NONE, "portable"), (PREVIEW, "avx2"))
+    ),
 ]
-"""Every way to look ahead on every kind of engine, and every kind of lanes by one of the ways."""
+"""Every way to look ahead on every kind of engine, and every kind of lanes by one of the
+ways."""
 
 
 def rows_of(columns: list[int]) -> tuple[int, ...]:
     height = max(columns).bit_length()
-    return tuple(sum((column >> y & 1) << c for c, column in enumerate(columns)) for y in range(height))
+    return tuple(
+        sum((column >> y & 1) << c for c, column in enumerate(columns)) for y in range(height)
+    )
 
 
 @functools.cache
 def chosen(rules: Rules) -> tuple[torch.Tensor, torch.Tensor, list[int], list[Any]]:
-    """Weights, boards and pieces, and what the features of all placements in Python say of them.
+    """Weights, boards and pieces, and what the features of all placements in Python say of
+    them.
 
-    Each feature alone decides, as many as possible and as few as possible of it, and several together.
+    Each feature alone decides, as many as possible and as few as possible of it, and several
+    together.
     """
     features = feature_names(every_feature(rules.width), rules.width)
     alone = torch.eye(len(features))
@@ -63,17 +72,27 @@ def chosen(rules: Rules) -> tuple[torch.Tensor, torch.Tensor, list[int], list[An
         after = list(after_states(rows_of(board), piece, rules))
         alive = [each for each in after if not each.game_over] or after[:1]
         values = np.array([feature_values(each, features) for each in alive], dtype=np.float64)
-        best = [int(weighted_sums(values, row).argmax()) for row in played_weights(weights, features).numpy()]
+        best = [
+            int(weighted_sums(values, row).argmax())
+            for row in played_weights(weights, features).numpy()
+        ]
         found.append([(alive[i].rows, alive[i].lines, alive[i].game_over) for i in best])
     return weights, stacked, pieces, found
 
 
 @pytest.mark.parametrize(
     "engine",
-    ["cpu", "warps", "threads", *(pytest.param(lanes, marks=SLOW) for lanes in ("portable", "avx2"))],
+    [
+        "cpu",
+        "warps",
+        "threads",
+        *(pytest.param(lanes, marks=SLOW) for lanes in ("portable", "avx2")),
+    ],
 )
 @pytest.mark.parametrize("rules", BOARDS, ids=str)
-def test_a_decision_on_any_board_is_that_of_every_placement_tried(rules: Rules, engine: str) -> None:
+def test_a_decision_on_any_board_is_that_of_every_placement_tried(
+    rules: Rules, engine: str
+) -> None:
     weights, boards, pieces, expected = chosen(rules)
     count = 7 if engine == "warps" else len(pieces)  # which takes 32 emulated threads per game
     columns, lines, games = decide(
@@ -89,7 +108,8 @@ def test_a_decision_on_any_board_is_that_of_every_placement_tried(rules: Rules, 
 
 
 def play(engine: str, streams: Streams, lookahead: Lookahead) -> list[list[torch.Tensor]]:
-    """What games became, part by part; some begin on stacks, and streams change boards before each part."""
+    """What games became, part by part; some begin on stacks, and streams change boards before
+    each part."""
     games = played_by(engine, policy_for(lookahead, streams.rules.width), streams)
     games.columns[:, 1:] = stacks(streams.rules, 2)
     found = []
@@ -127,9 +147,13 @@ def test_the_cases_end_games_and_clear_lines(lookahead: Lookahead) -> None:
     ids=str,
 )
 @pytest.mark.parametrize(
-    "rules", [Rules(10, 20), Rules(10, 11, original=True), Rules(6, 22, clear_on_overflow=True)], ids=str
+    "rules",
+    [Rules(10, 20), Rules(10, 11, original=True), Rules(6, 22, clear_on_overflow=True)],
+    ids=str,
 )
-def test_lanes_of_every_width_agree_for_long(rules: Rules, lookahead: Lookahead, engine: str) -> None:
+def test_lanes_of_every_width_agree_for_long(
+    rules: Rules, lookahead: Lookahead, engine: str
+) -> None:
     """Stacks that rise and fall go from lanes of 16 bits to others and back."""
     policy = policy_for(lookahead, rules.width, 5)
     one, other = (played_by(each, policy, Streams(rules, 3)) for each in ("cpu", engine))
@@ -146,7 +170,8 @@ def test_the_greatest_weights_are_added_up_alike(lookahead: Lookahead) -> None:
     weights = torch.full_like(torch.as_tensor(policy.weights)[:2], 3e38)
     weights[1, ::2] *= -1
     one, other = (
-        played_by(each, replace(policy, weights=weights), Streams(Rules(5, 9))) for each in ("python", "cpu")
+        played_by(each, replace(policy, weights=weights), Streams(Rules(5, 9)))
+        for each in ("python", "cpu")
     )
     for games in (one, other):
         games.play_on(15)
@@ -185,7 +210,9 @@ def test_a_feature_of_ones_own_is_played_alike(
     feature(last_column)
     feature_header(header)
     policy = Policy([[-1.0, -1.0], [-1.0, 1.0]], "holes, last_column")
-    one, other = (played_by(each, policy, Streams(Rules(6, 8), 3)) for each in ("python", engine))
+    one, other = (
+        played_by(each, policy, Streams(Rules(6, 8), 3)) for each in ("python", engine)
+    )
     for games in (one, other):
         games.play_on(41)
     assert same(totals(one), totals(other))

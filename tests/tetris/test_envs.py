@@ -1,4 +1,5 @@
-"""The Gymnasium environment: its interface, and its games against those of the reference implementation."""
+"""The Gymnasium environment: its interface, and its games against those of the reference
+implementation."""
 
 from __future__ import annotations
 
@@ -79,7 +80,9 @@ def test_random_legal_play_is_by_the_rules(options: dict[str, Any]) -> None:
             assert observation["next_pieces"].tolist() == [pieces[time + i] for i in ahead]
         if env.has_hold:
             assert observation["hold"] == (EMPTY_HOLD if held is None else held)
-            choices.append((pieces[time], piece, time + 1) if held is None else (held, piece, time))
+            choices.append(
+                (pieces[time], piece, time + 1) if held is None else (held, piece, time)
+            )
         if env.garbage_every is not None:
             assert observation["since_garbage"] == placed % env.garbage_every
         assert env.action_masks().dtype == np.bool_
@@ -99,10 +102,16 @@ def test_random_legal_play_is_by_the_rules(options: dict[str, Any]) -> None:
             garbage, over = garbage + 1, len(rows) > rules.height
         piece, time = pieces[time], time + 1
         observation, reward, terminated, truncated, info = env.step(action)
-        expected = {"lines": after.lines, "points": GUIDELINE_POINTS[after.lines], "survival": -over}
+        expected = {
+            "lines": after.lines,
+            "points": GUIDELINE_POINTS[after.lines],
+            "survival": -over,
+        }
         assert (reward, terminated, truncated) == (expected[env.reward], over, False)
         assert np.array_equal(observation["board"], cells(rows, rules))
-        if over or step % 97 == 96:  # in the middle of a game, too, with the last piece of the stream
+        if (
+            over or step % 97 == 96
+        ):  # in the middle of a game, too, with the last piece of the stream
             observation, info = env.reset()
             rows, held, placed, games, piece = (), None, 0, games + 1, pieces[time - 1]
     assert games > 5
@@ -123,14 +132,18 @@ def test_a_swapped_piece_does_not_outlive_its_game() -> None:
 def test_garbage_rows_have_one_hole_anywhere_and_do_not_depend_on_the_pieces() -> None:
     rules = Rules(7, 20)
     holes = [hole_column(rules, 1, 0, n) for n in range(700)]
-    assert np.bincount(holes, minlength=7).min() > 70  # 100 expected: below 70 once in some hundred seeds
+    assert (
+        np.bincount(holes, minlength=7).min() > 70
+    )  # 100 expected: below 70 once in some hundred seeds
     assert holes != [PieceStream(rules, 1, 0)[n] for n in range(700)]
 
 
 @pytest.mark.parametrize(
     ("reward", "expected"), [("pieces", [1.0, 1.0, 0.0]), ("survival", [0.0, 0.0, -1.0])]
 )
-def test_the_piece_that_ends_the_game_is_not_rewarded(reward: str, expected: list[float]) -> None:
+def test_the_piece_that_ends_the_game_is_not_rewarded(
+    reward: str, expected: list[float]
+) -> None:
     env = TetrisEnv(height=5, pieces="O", reward=reward)
     env.reset(seed=0)
     assert [env.step(0)[1] for _ in range(3)] == expected
@@ -199,11 +212,15 @@ def test_features_are_those_of_every_after_state(options: dict[str, Any]) -> Non
             part = slice(half * count, (half + 1) * count)
             mask, features = info["action_mask"][part] != 0, observation["features"][part]
             afters = list(after_states(inner.rows, piece, inner.rules))
-            expected = np.array([feature_values(after, env.names) for after in afters], dtype=np.float32)
+            expected = np.array(
+                [feature_values(after, env.names) for after in afters], dtype=np.float32
+            )
             expected[[after.game_over for after in afters]] = 0
             assert np.array_equal(features[mask], expected)
             assert not features[~mask].any()
-            assert info["ends_game"][part][mask].tolist() == [after.game_over for after in afters]
+            assert info["ends_game"][part][mask].tolist() == [
+                after.game_over for after in afters
+            ]
         action = env.action_space.sample(mask=info["action_mask"])
         observation, _, terminated, _, info = env.step(action)
         if terminated:
@@ -235,16 +252,22 @@ def test_render_without_a_mode_says_so() -> None:
         assert env.render() is None
 
 
-@pytest.mark.parametrize("name", ["Tetris-v0", "Tetris-Garbage-v0", "Tetris-Hold-v0", "Tetris-KeyPress-v0"])
+@pytest.mark.parametrize(
+    "name", ["Tetris-v0", "Tetris-Garbage-v0", "Tetris-Hold-v0", "Tetris-KeyPress-v0"]
+)
 def test_a_cell_has_the_colour_of_its_piece(name: str) -> None:
-    env = gymnasium.make(f"CemTetris/{name}", height=8, width=4, pieces="O", render_mode="rgb_array")
+    env = gymnasium.make(
+        f"CemTetris/{name}", height=8, width=4, pieces="O", render_mode="rgb_array"
+    )
     observation, info = env.reset(seed=1)
     env.action_space.seed(1)
     shown, ended = set(), False
     while not ended:
         cells = np.asarray(env.render())[16 * 4 + 8 :: 16, 8 : 16 * 4 : 16][::-1]
         shown |= {tuple(color) for color in cells[observation["board"] == 1]}
-        observation, _, ended, _, info = env.step(env.action_space.sample(mask=info["action_mask"]))
+        observation, _, ended, _, info = env.step(
+            env.action_space.sample(mask=info["action_mask"])
+        )
     grey = {tuple(PALETTE[3 * (STACK + UNKNOWN - 1)])} if "Garbage" in name else set()
     assert shown == {tuple(PALETTE[3 * (STACK + 1)])} | grey
 
@@ -271,16 +294,25 @@ def test_text_and_frame_show_the_held_and_the_next_pieces() -> None:
     env.reset(seed=1)
     letters = ["IOTZSJL"[PieceStream(env.rules, 1, 0)[t]] for t in range(5)]
     current, first, second, third, _ = letters
-    assert str(env.render()).splitlines()[0] == f"piece {current}, next {first} {second}, hold -"
+    assert (
+        str(env.render()).splitlines()[0] == f"piece {current}, next {first} {second}, hold -"
+    )
     env.step(40)
-    assert str(env.render()).splitlines()[0] == f"piece {second}, next {third} {letters[4]}, hold {current}"
+    assert (
+        str(env.render()).splitlines()[0]
+        == f"piece {second}, next {third} {letters[4]}, hold {current}"
+    )
     env.render_mode = "rgb_array"
     before = env.render()
     assert (before.shape, before.dtype) == ((16 * 24, 16 * 15, 3), np.uint8)
-    assert {tuple(color) for color in before.reshape(-1, 3)} <= {tuple(color) for color in PALETTE}
+    assert {tuple(color) for color in before.reshape(-1, 3)} <= {
+        tuple(color) for color in PALETTE
+    }
     env.step(0)
     assert not np.array_equal(before, env.render())
-    most = TetrisEnv(pieces_known=7, hold=True, render_mode="rgb_array")  # two columns of pieces
+    most = TetrisEnv(
+        pieces_known=7, hold=True, render_mode="rgb_array"
+    )  # two columns of pieces
     most.reset(seed=1)
     assert most.render().shape == (16 * 24, 16 * 20, 3)
 

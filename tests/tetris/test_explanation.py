@@ -32,16 +32,30 @@ def test_leads_say_which_feature_made_the_choice() -> None:
     player = controller.player(RULES)
     upright = next(after for after in after_states((), 0, RULES) if after.shape.height == 4)
     explained = explain((), upright, player)
-    assert explained.leads == (0.0, 1.5, -3.0)  # as against a flat one: a taller stack, and 1.5 higher
+    assert explained.leads == (
+        0.0,
+        1.5,
+        -3.0,
+    )  # as against a flat one: a taller stack, and 1.5 higher
     assert sum(explained.leads) == explained.margin == -1.5
     lines = explanation_lines(explained, 10)
-    assert [line.split()[0] for line in lines] == ["margin", "value", "landing_height", "max_height", "holes"]
+    assert [line.split()[0] for line in lines] == [
+        "margin",
+        "value",
+        "landing_height",
+        "max_height",
+        "holes",
+    ]
 
 
 def test_without_a_choice_there_is_no_margin() -> None:
     stack, player = tuple([0b111110] * 8), published("dt20").player(RULES)
     into_the_well, flat = (
-        next(after for after in after_states(stack, 0, RULES) if after.shape.orientation == orientation)
+        next(
+            after
+            for after in after_states(stack, 0, RULES)
+            if after.shape.orientation == orientation
+        )
         for orientation in (0, 1)
     )
     assert (into_the_well.lines, flat.game_over) == (4, True)
@@ -55,7 +69,8 @@ def test_with_the_next_piece_known_the_features_are_those_of_the_best_pair() -> 
     player = controller.player(rules, Lookahead.PREVIEW)
     after = choose((), 0, player, rules, 1)
     explained = explain((), after, player, 1)
-    # The bar lies at the bottom, and the square on it, at 1.5: three rows. Side by side they would have four.
+    # The bar lies at the bottom, and the square on it, at 1.5: three rows. Side by side they
+    # would have four.
     assert explained.features == (1.5, 3.0)
     assert explained.value == pair_value(after, 1, player) == -31.5
     assert explained.margin == 0.0  # the bar one column further on

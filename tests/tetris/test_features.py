@@ -18,7 +18,8 @@ Stack = Callable[..., tuple[int, ...]]
 
 
 def _by_definition(after: AfterState) -> dict[str, float]:
-    """The features of a stack read off cell by cell, with no bit operation in common with the engine."""
+    """The features of a stack read off cell by cell, with no bit operation in common with the
+    engine."""
     width, height = after.rules.width, after.rules.height
     top = max(height, len(after.rows))
     full = {(x, y) for y, row in enumerate(after.rows) for x in range(width) if row >> x & 1}
@@ -43,13 +44,19 @@ def _by_definition(after: AfterState) -> dict[str, float]:
     rows_with_holes = {y for _, y in covered}
 
     def triples(*pattern: int) -> int:
-        return sum((tall[x] - tall[x - 1], tall[x + 1] - tall[x]) == pattern for x in range(1, width - 1))
+        return sum(
+            (tall[x] - tall[x - 1], tall[x + 1] - tall[x]) == pattern
+            for x in range(1, width - 1)
+        )
 
     def sunk(x: int, depth: int) -> bool:
-        return all(tall[side] >= tall[x] + depth for side in (x - 1, x + 1) if 0 <= side < width)
+        return all(
+            tall[side] >= tall[x] + depth for side in (x - 1, x + 1) if 0 <= side < width
+        )
 
     def places(letter: str) -> int:
-        """Columns where a piece can have a cell of the stack or the floor under each of its own.
+        """Columns where a piece can have a cell of the stack or the floor under each of its
+        own.
 
         Only those that hold no fewer columns where it can.
         """
@@ -79,7 +86,9 @@ def _by_definition(after: AfterState) -> dict[str, float]:
         "diversity": len({d for d in differences if abs(d) <= 2}),
         "wells_fast": sum(len(run_down(x, y, empty)) for x, y in below_a_well),
         "max_height": max(tall),
-        **{f"deep_wells_{depth}": sum(sunk(x, depth) for x in range(width)) for depth in (2, 3)},
+        **{
+            f"deep_wells_{depth}": sum(sunk(x, depth) for x in range(width)) for depth in (2, 3)
+        },
         "squared_deep_wells_3": sum(sunk(x, 3) for x in range(width)) ** 2,
         "bumpiness": sum(abs(d) for d in differences),
         "flat_steps": differences.count(0),
@@ -96,7 +105,9 @@ def _by_definition(after: AfterState) -> dict[str, float]:
         "highest_hole": highest + 1,
         "upper_hole_rows": sum(y in rows_with_holes for y in range(highest - 3, highest + 1)),
         "columns_with_holes": len({x for x, _ in covered}),
-        "gaps_over_holes": sum(gaps(y + 1) for y in rows_with_holes - {y - 1 for y in rows_with_holes}),
+        "gaps_over_holes": sum(
+            gaps(y + 1) for y in rows_with_holes - {y - 1 for y in rows_with_holes}
+        ),
         "gaps_over_highest_hole": gaps(highest + 1) if rows_with_holes else 0,
         "adjacent_rows_with_holes": sum({y, y + 1} <= rows_with_holes for y in range(top)),
         "nearly_full_rows": sum(gaps(y) == 1 for y in range(top)),
@@ -124,7 +135,9 @@ def test_board_features_follow_their_definitions(width: int) -> None:
         rows = _random_stack(rng, rules)
         shape = rng.choice(PIECES[rng.randrange(7)])
         column = rng.randint(0, width - shape.width)
-        after = place(rows, shape, column, landing_row(column_heights(rows, width), shape, column), rules)
+        after = place(
+            rows, shape, column, landing_row(column_heights(rows, width), shape, column), rules
+        )
         overflowed += len(after.rows) > rules.height
         expected = _by_definition(after)
         names = tuple(expected)
@@ -133,12 +146,30 @@ def test_board_features_follow_their_definitions(width: int) -> None:
 
 
 HAND_WORKED = [  # a drawing, top row first, the height of the board, and features of it
-    (("....",), 10, {"row_transitions": 20, "column_transitions": 4, "holes": 0, "wells": 0, "diversity": 1}),
-    ((".XX.", "X.X.", "X.XX"), 4, {"wells": 1 + 3 + 3, "holes": 2}),  # columns 0, 1, covered, and 3
+    (
+        ("....",),
+        10,
+        {
+            "row_transitions": 20,
+            "column_transitions": 4,
+            "holes": 0,
+            "wells": 0,
+            "diversity": 1,
+        },
+    ),
+    (
+        (".XX.", "X.X.", "X.XX"),
+        4,
+        {"wells": 1 + 3 + 3, "holes": 2},
+    ),  # columns 0, 1, covered, and 3
     (("X.XX", "..XX", "X.XX"), 4, {"wells": 3 + 1, "wells_fast": 3 + 2 + 1}),  # no wall below
     (("X...", "....", "X...", "X...", ".X..", "XX.."), 8, {"hole_depth": 3}),
     # Columns 0, 2 and 7; 0 and 2. Side walls are higher than anything.
-    (("...X....", ".X.X....", ".X.X..X.", ".X.X..X."), 8, {"deep_wells_2": 3, "deep_wells_3": 2}),
+    (
+        ("...X....", ".X.X....", ".X.X..X.", ".X.X..X."),
+        8,
+        {"deep_wells_2": 3, "deep_wells_3": 2},
+    ),
     (  # heights 1 1 2 0 2 1 3 0 1 1: steps 0 1 -2 2 -1 2 -3 1 0
         ("......X...", "..X.X.X...", "XXX.XXX.XX"),
         8,
@@ -150,16 +181,35 @@ HAND_WORKED = [  # a drawing, top row first, the height of the board, and featur
     (("X....", "XXXXX"), 8, {"flat_pairs": 2, "rising_pairs": 0, "falling_pairs": 1}),
     (("X...", "X.X.", "X.X."), 8, {"fitting_pieces": len("IJL"), "fits_s": 0, "fits_z": 0}),
     (("X..X", "XX.X", "XXXX"), 8, {"fitting_pieces": len("ITSJ"), "fits_s": 1, "fits_z": 0}),
-    (("X..X", "X..X", "X.XX", "XXXX"), 8, {"fitting_pieces": len("ITZJ"), "fits_s": 0, "fits_z": 1}),
+    (
+        ("X..X", "X..X", "X.XX", "XXXX"),
+        8,
+        {"fitting_pieces": len("ITZJ"), "fits_s": 0, "fits_z": 1},
+    ),
     (("......",), 8, {"spare_pieces": len("IOTJL")}),  # steps 0 0 0 0 0
     (("X.....", "XX...."), 8, {"spare_pieces": len("IOTSJL")}),  # -1 -1 0 0 0
     (("X.X.X.",), 8, {"spare_pieces": len("ITZS")}),  # -1 1 -1 1 -1
-    (("X...X.",) * 4, 8, {"spare_pieces": len("IOJL")}),  # -4 0 0 4 -4: two flat steps, one pair of them
     (
-        ("X.....", "..XX.X", "X..X.X", "XX..XX", "XXX.XX"),  # columns 0 and 2; holes in rows 0 to 3
+        ("X...X.",) * 4,
+        8,
+        {"spare_pieces": len("IOJL")},
+    ),  # -4 0 0 4 -4: two flat steps, one pair of them
+    (
+        (
+            "X.....",
+            "..XX.X",
+            "X..X.X",
+            "XX..XX",
+            "XXX.XX",
+        ),  # columns 0 and 2; holes in rows 0 to 3
         8,
         {
-            **{"thin_covers": 2, "highest_hole": 4, "adjacent_rows_with_holes": 3, "nearly_full_rows": 1},
+            **{
+                "thin_covers": 2,
+                "highest_hole": 4,
+                "adjacent_rows_with_holes": 3,
+                "nearly_full_rows": 1,
+            },
             **{"upper_hole_rows": 4, "columns_with_holes": 3},
             **{"gaps_over_holes": 5, "gaps_over_highest_hole": 5},
         },
@@ -167,7 +217,12 @@ HAND_WORKED = [  # a drawing, top row first, the height of the board, and featur
     (  # holes in columns 2, 3 and 5 at the bottom, and in column 4 under a lid, in rows 3 and 4
         ("....X.", "X...XX", "X.X..X", "XXX..X", "XX.XXX", "XXX.XX", "XX.XX."),
         10,
-        {"rows_with_holes": 5, "upper_hole_rows": 4, "gaps_over_holes": 3, "gaps_over_highest_hole": 3},
+        {
+            "rows_with_holes": 5,
+            "upper_hole_rows": 4,
+            "gaps_over_holes": 3,
+            "gaps_over_highest_hole": 3,
+        },
     ),
 ]
 
@@ -185,23 +240,45 @@ def test_boards_worked_out_by_hand(
 def test_what_the_placement_did(stack: Stack) -> None:
     rows = stack("XXX.", "XX..")
     rules = Rules(4, 8)
-    after = place(rows, PIECES[0][0], 3, 0, rules)  # I upright: the upper row goes with one of its cells
+    after = place(
+        rows, PIECES[0][0], 3, 0, rules
+    )  # I upright: the upper row goes with one of its cells
     assert feature_values(after, ("landing_height", "eroded_cells")) == [1.5, 1]
-    after = place(stack("XX..", "XX.."), PIECES[1][0], 2, 0, rules)  # O: two lines with two cells each
+    after = place(
+        stack("XX..", "XX.."), PIECES[1][0], 2, 0, rules
+    )  # O: two lines with two cells each
     assert feature_values(after, ("landing_height", "eroded_cells")) == [0.5, 8]
 
 
 def test_sets_are_in_the_order_of_their_weights() -> None:
     placement = ("landing_height", "eroded_cells", "row_transitions", "column_transitions")
     assert feature_names("dellacherie") == (*placement, "holes", "wells")
-    assert feature_names("bcts")[6:] == feature_names("DU")[6:] == ("hole_depth", "rows_with_holes")
+    assert (
+        feature_names("bcts")[6:]
+        == feature_names("DU")[6:]
+        == ("hole_depth", "rows_with_holes")
+    )
     assert feature_names("dt")[:5] == (*placement, "holes")
-    assert feature_names("dt")[5:] == ("wells_fast", "hole_depth", "rows_with_holes", "diversity")
+    assert feature_names("dt")[5:] == (
+        "wells_fast",
+        "hole_depth",
+        "rows_with_holes",
+        "diversity",
+    )
     heights = tuple(f"column_height_{i}" for i in range(10))
     bertsekas = (*heights, *(f"height_difference_{i}" for i in range(9)), "max_height", "holes")
     assert feature_names("bertsekas") == bertsekas
-    assert feature_names("bdu") == (*bertsekas, *placement, "wells", "hole_depth", "rows_with_holes")
-    larger = [feature_names(name) for name in ("dt", "dt_surface", "dt_full", "dt_columns", "dt_steps")]
+    assert feature_names("bdu") == (
+        *bertsekas,
+        *placement,
+        "wells",
+        "hole_depth",
+        "rows_with_holes",
+    )
+    larger = [
+        feature_names(name)
+        for name in ("dt", "dt_surface", "dt_full", "dt_columns", "dt_steps")
+    ]
     assert [len(names) for names in larger] == [9, 19, 33, 52, 106]
     assert all(more[: len(names)] == names for names, more in pairwise(larger))
 
@@ -220,13 +297,20 @@ def test_a_long_list_has_its_length_as_a_label() -> None:
 
 
 def test_features_can_be_listed() -> None:
-    assert feature_names("holes, Max_Height,column_height_9") == ("holes", "max_height", "column_height_9")
+    assert feature_names("holes, Max_Height,column_height_9") == (
+        "holes",
+        "max_height",
+        "column_height_9",
+    )
 
 
 @pytest.mark.parametrize(
     ("features", "message"),
     [
-        ("dellachery", r"got 'dellachery'; did you mean 'dellacherie'\?; one of your own needs"),
+        (
+            "dellachery",
+            r"got 'dellachery'; did you mean 'dellacherie'\?; one of your own needs",
+        ),
         ("dt,holes", "or a set that stands alone, got 'dt' in 'dt,holes'"),
         ("holes,wels", r"expected a feature set or feature, got 'wels'; did you mean 'wells'"),
         ("holes,wells,holes", "every feature once, got 'holes' twice"),
@@ -242,11 +326,15 @@ def test_what_is_no_list_of_features_is_refused(features: str, message: str) -> 
 
 def test_steps_are_told_apart_by_three_cells_up_and_down() -> None:
     heights = (0, 5, 2, 2, 4, 3)
-    rows = tuple(sum((height > y) << x for x, height in enumerate(heights)) for y in range(max(heights)))
+    rows = tuple(
+        sum((height > y) << x for x, height in enumerate(heights)) for y in range(max(heights))
+    )
     after = AfterState(Rules(6, 8), PIECES[0][0], 0, 0, rows, 0, 0, game_over=False)
     steps = [6, 0, 3, 5, 2]
     for name in feature_names("dt_step_pairs", 6):
         if name.startswith("step_"):
-            column, *classes = map(int, name.removeprefix("step_").removeprefix("pair_").split("_"))
+            column, *classes = map(
+                int, name.removeprefix("step_").removeprefix("pair_").split("_")
+            )
             expected = steps[column : column + len(classes)] == classes
             assert feature_values(after, (name,)) == [expected], name

@@ -46,14 +46,18 @@ def bottoms_block() -> str:
         bottoms = _bottoms(piece)
         shown = "; ".join(", ".join(map(str, bottom)) or "none" for bottom in bottoms)
         owners = "; ".join(
-            " and ".join(str(shape.orientation) for shape in shapes if bottom_of(shape) == bottom)
+            " and ".join(
+                str(shape.orientation) for shape in shapes if bottom_of(shape) == bottom
+            )
             for bottom in bottoms
         )
         lines.append(f"| {letter} | {shown} | {owners} |")
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize(("name", "block"), [("pieces", pieces_block), ("bottoms", bottoms_block)])
+@pytest.mark.parametrize(
+    ("name", "block"), [("pieces", pieces_block), ("bottoms", bottoms_block)]
+)
 def test_its_tables_are_what_the_code_says(name: str, block: Callable[[], str]) -> None:
     assert f"<!-- begin: {name} -->\n{block()}\n<!-- end: {name} -->" in TEXT
 
@@ -61,7 +65,9 @@ def test_its_tables_are_what_the_code_says(name: str, block: Callable[[], str]) 
 def test_it_lists_every_feature_and_set() -> None:
     rows = [line.split("|")[1] for line in TEXT.splitlines() if line.startswith("| `")]
     listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-    numbered = {re.sub(r"(column_height|height_difference)_\d+", r"\1_N", name) for name in FEATURES}
+    numbered = {
+        re.sub(r"(column_height|height_difference)_\d+", r"\1_N", name) for name in FEATURES
+    }
     numbered = {re.sub(r"(step_pair|step)_\d+_\d+", r"\1_N_K", name) for name in numbered}
     numbered = {re.sub(r"(step_pair_N_K)_\d+", r"\1_M", name) for name in numbered}
     assert listed == numbered | set(feature_sets())

@@ -55,7 +55,9 @@ def test_clear_on_overflow_goes_on_where_the_lines_make_room(stack: Stack) -> No
     assert (after.lines, after.game_over) == (2, False)
 
 
-def test_clear_on_overflow_counts_the_lines_of_the_placement_that_ends_the_game(stack: Stack) -> None:
+def test_clear_on_overflow_counts_the_lines_of_the_placement_that_ends_the_game(
+    stack: Stack,
+) -> None:
     rows = stack("XXX.", "X.X.", "X.X.", "X.XX")
     after = place(rows, PIECES[BAR][0], 3, 3, Rules(4, 4, clear_on_overflow=True))
     assert after.rows == stack("...X", "...X", "...X", "X.X.", "X.X.", "X.XX")
@@ -63,10 +65,12 @@ def test_clear_on_overflow_counts_the_lines_of_the_placement_that_ends_the_game(
 
 
 def test_placements_are_tried_by_orientation_and_then_left_to_right() -> None:
-    tried = [(after.shape.orientation, after.column) for after in after_states((), TEE, Rules(5, 8))]
-    assert tried == [(0, c) for c in range(4)] + [(1, c) for c in range(3)] + [(2, c) for c in range(4)] + [
-        (3, c) for c in range(3)
+    tried = [
+        (after.shape.orientation, after.column) for after in after_states((), TEE, Rules(5, 8))
     ]
+    assert tried == [(0, c) for c in range(4)] + [(1, c) for c in range(3)] + [
+        (2, c) for c in range(4)
+    ] + [(3, c) for c in range(3)]
 
 
 def test_the_first_of_the_greatest_values_is_chosen() -> None:
@@ -88,6 +92,10 @@ def test_the_next_game_starts_on_an_empty_board() -> None:
         *((0, 2, False), (0, 4, False), (2, 4, False), (2, 4, False)),
         *((0, 6, True), (0, 2, False)),
     ]
-    later = list(play([BAR, BAR, TEE, SQUARE], player, rules, played[1].rows, start=2, falls=SQUARE))
+    later = list(
+        play(
+            [BAR, BAR, TEE, SQUARE], player, rules, played[1].rows, start=2, first_piece=SQUARE
+        )
+    )
     assert later[0] == played[2]
     assert [after.shape.piece for after in later] == [SQUARE, SQUARE]

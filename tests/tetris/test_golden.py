@@ -1,6 +1,7 @@
 """The engines against what the reference simulator, MDPTetris, did: every step, every feature.
 
-The traces in ``golden`` are of the simulator of Thiery and Scherrer; their first lines name the columns.
+The traces in ``golden`` are of the simulator of Thiery and Scherrer; their first lines name the
+columns.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def _records(name: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize(("trace", "pieces", "clear_on_overflow", "games"), TRACES)
-def test_bcts_plays_the_trace(trace: str, pieces: str, clear_on_overflow: bool, games: int) -> None:
+def test_bcts_plays_the_trace(
+    trace: str, pieces: str, clear_on_overflow: bool, games: int
+) -> None:
     rules = Rules(10, 10, clear_on_overflow)
     player = published("bcts").player(rules)
     sequence = [int(piece) for piece in _read(pieces).split()]
@@ -59,8 +62,8 @@ def test_bcts_plays_the_trace(trace: str, pieces: str, clear_on_overflow: bool, 
         assert step.rows == _rows(record[9]), record
         features = feature_values(step, player.names)
         assert features == [float(field) for field in record[10:18]], record
-        # Weights are rounded to 15 bits here, and not in the trace, in which -1e100 marks the end of a
-        # game.
+        # Weights are rounded to 15 bits here, and not in the trace, in which -1e100 marks the
+        # end of a game.
         assert step.game_over or np.dot(features, player.weights) == pytest.approx(
             float(record[18]), rel=1e-4
         ), record
@@ -75,7 +78,10 @@ def test_the_engine_in_cpp_makes_the_decisions_of_the_trace(
     over = torch.tensor([int(record[8]) for record in records])
     stacks = [_rows(record[9]) for record in records]
     after = torch.tensor(
-        [[sum((row >> c & 1) << y for y, row in enumerate(each)) for c in range(10)] for each in stacks]
+        [
+            [sum((row >> c & 1) << y for y, row in enumerate(each)) for c in range(10)]
+            for each in stacks
+        ]
     )
     after[over == 1] = 0
     boards = torch.cat([torch.zeros_like(after[:1]), after[:-1]])
@@ -101,10 +107,18 @@ def test_every_placement_and_all_ten_features() -> None:
         shape, column = PIECES[int(record[1])][int(record[2])], int(record[3]) - 1
         row = landing_row(column_heights(rows, rules.width), shape, column)
         after = place(rows, shape, column, row, rules)
-        ours = [after.lines, after.landing_row, after.piece_cells_removed, len(after.rows), after.game_over]
+        ours = [
+            after.lines,
+            after.landing_row,
+            after.piece_cells_removed,
+            len(after.rows),
+            after.game_over,
+        ]
         assert ours == [int(field) for field in record[4:9]], record
         assert after.rows == _rows(record[9]), record
-        assert feature_values(after, ALL_TEN) == [float(field) for field in record[10:20]], record
+        assert feature_values(after, ALL_TEN) == [float(field) for field in record[10:20]], (
+            record
+        )
         compared += 1
         overflowed += after.game_over
     assert (compared, overflowed) == (2800, 287)
@@ -117,4 +131,6 @@ def test_every_orientation_is_that_of_the_simulator() -> None:
     expected = [tuple(record) for record in _records("pieces_table.txt")]
     numbers = [(s.piece, s.orientation, s.width, s.height) for shapes in PIECES for s in shapes]
     drawings = [drawing(shape.rows, shape.width) for shapes in PIECES for shape in shapes]
-    assert [(*map(str, each), drawn) for each, drawn in zip(numbers, drawings, strict=True)] == expected
+    assert [
+        (*map(str, each), drawn) for each, drawn in zip(numbers, drawings, strict=True)
+    ] == expected

@@ -11,7 +11,9 @@ from kernels import CompilerMissingError
 from tetris.envs import IDS, REFERENCE_IDS, native
 
 PAGE = Path(__file__).parents[2] / "docs" / "gymnasium.md"
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+BLOCKS = re.findall(
+    r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+)
 
 
 @pytest.mark.parametrize("block", BLOCKS)

@@ -1,4 +1,5 @@
-"""Launches: bounded in length, ahead of the device, with a device that is made of arithmetic."""
+"""Launches: bounded in length, ahead of the device, with a device that is made of
+arithmetic."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from tetris.play.launch_pacing import LAUNCH_SECONDS, LaunchPacer
 
 
 class Device:
-    """A device on which a step takes ``pace`` seconds; the host takes no time but where it waits."""
+    """A device on which a step takes ``pace`` seconds; the host takes no time but where it
+    waits."""
 
     def __init__(self, pace: float) -> None:
         self.pace = pace

@@ -1,4 +1,5 @@
-"""What a decision considers beside the piece that falls: a preview, or all pieces that may come next."""
+"""What a decision considers beside the piece that falls: a preview, or all pieces that may come
+next."""
 
 from __future__ import annotations
 
@@ -39,7 +40,9 @@ def surviving(rows: Rows, piece: int, rules: Rules) -> list[AfterState]:
     return [after for after in after_states(rows, piece, rules) if not after.game_over]
 
 
-def by_pairs(rows: Rows, piece: int, weights: Weights, rules: Rules, after_it: int) -> AfterState | None:
+def by_pairs(
+    rows: Rows, piece: int, weights: Weights, rules: Rules, after_it: int
+) -> AfterState | None:
     """The first placement of the best pair; None where no pair survives."""
     best, chosen = -np.inf, None
     for first in surviving(rows, piece, rules):
@@ -50,17 +53,23 @@ def by_pairs(rows: Rows, piece: int, weights: Weights, rules: Rules, after_it: i
     return chosen
 
 
-def by_prospects(rows: Rows, piece: int, weights: Weights, rules: Rules, _: int) -> AfterState | None:
+def by_prospects(
+    rows: Rows, piece: int, weights: Weights, rules: Rules, _: int
+) -> AfterState | None:
     """The placement by the words of `choose`; None where every placement ends the game."""
     firsts = surviving(rows, piece, rules)
-    ranked = sorted(firsts, key=lambda after: -value_of(after, weights))  # stable: the first of equals first
+    ranked = sorted(
+        firsts, key=lambda after: -value_of(after, weights)
+    )  # stable: the first of equals first
     most, chosen = (-1, 0.0), None
     for first in ranked[:2]:
         survived, total = 0, 0.0
         for following in rules.piece_set:
             if seconds := surviving(first.rows, following, rules):
                 survived += 1
-                total += max(value_of(a, weights) for a in seconds) + value_of(first, weights, True)
+                total += max(value_of(a, weights) for a in seconds) + value_of(
+                    first, weights, True
+                )
         if (survived, total) > most:
             most, chosen = (survived, total), first
     return chosen
@@ -73,7 +82,11 @@ def by_prospects(rows: Rows, piece: int, weights: Weights, rules: Rules, _: int)
 )
 @pytest.mark.parametrize(
     "rules",
-    [Rules(4, 4), Rules(4, 7, clear_on_overflow=True), Rules(5, 5, clear_on_overflow=True, pieces="SZ")],
+    [
+        Rules(4, 4),
+        Rules(4, 7, clear_on_overflow=True),
+        Rules(5, 5, clear_on_overflow=True, pieces="SZ"),
+    ],
     ids=str,
 )
 def test_it_is_what_all_next_pieces_tried_by_hand_give(
@@ -82,7 +95,9 @@ def test_it_is_what_all_next_pieces_tried_by_hand_give(
     generator = np.random.default_rng(rules.height)
     compared = changed = 0
     for piece, after_it in product(range(7), (0, 2, 4, 6)):
-        weights = (1024 * generator.normal(size=len(NAMES))).round()  # whole, so that sums are exact
+        weights = (
+            1024 * generator.normal(size=len(NAMES))
+        ).round()  # whole, so that sums are exact
         height = generator.integers(0, rules.height)
         rows = tuple(map(int, generator.integers(1, rules.full_row, size=height)))
         player = Player(NAMES, weights, lookahead)
@@ -103,46 +118,64 @@ def test_a_well_is_kept_open_for_the_bar_that_follows(stack: Stack) -> None:
 
 
 def test_landing_height_and_eroded_cells_count_for_both_and_the_board_once() -> None:
-    flat = next(after for after in after_states((), BAR, Rules(4, 8)) if after.shape.orientation == 1)
+    flat = next(
+        after for after in after_states((), BAR, Rules(4, 8)) if after.shape.orientation == 1
+    )
     player = player_of(PREVIEW, landing_height=1, eroded_cells=100, max_height=10)
     assert flat.rows == ()
-    # A row of four cells goes with the first piece, and the square on the floor is two rows high.
+    # A row of four cells goes with the first piece, and the square on the floor is two rows
+    # high.
     assert pair_value(flat, SQUARE, player) == 400 + 0.5 + 20
     # The square lands on a bar two rows up.
-    low = next(after for after in after_states((), BAR, Rules(5, 8)) if after.shape.orientation == 1)
+    low = next(
+        after for after in after_states((), BAR, Rules(5, 8)) if after.shape.orientation == 1
+    )
     assert pair_value(low, SQUARE, player) == 0 + 1.5 + 30
     assert pair_value(low, BAR, player_of(PREVIEW, landing_height=1)) == 0.5 + 2
 
 
 def test_where_no_pair_survives_the_next_piece_does_not_count(stack: Stack) -> None:
-    rows = stack("XX.X", "X.XX")  # a square comes to rest below the top row, and a bar nowhere after it
+    rows = stack(
+        "XX.X", "X.XX"
+    )  # a square comes to rest below the top row, and a bar nowhere after it
     player, rules = player_of(PREVIEW, column_height_2=1), Rules(4, 4)
-    assert all(pair_value(after, BAR, player) == -np.inf for after in after_states(rows, SQUARE, rules))
+    assert all(
+        pair_value(after, BAR, player) == -np.inf for after in after_states(rows, SQUARE, rules)
+    )
     assert choose(rows, SQUARE, player, rules, BAR).column == 1
 
 
 @pytest.mark.parametrize("lookahead", Lookahead)
-def test_where_every_placement_ends_the_game_it_is_the_first(stack: Stack, lookahead: Lookahead) -> None:
+def test_where_every_placement_ends_the_game_it_is_the_first(
+    stack: Stack, lookahead: Lookahead
+) -> None:
     rows = stack("X.X.", ".X.X", "X.X.", ".X.X")
     after = choose(rows, SQUARE, player_of(lookahead, landing_height=-1), Rules(4, 4), BAR)
     assert (after.shape.orientation, after.column, after.game_over) == (0, 0, True)
 
 
 def test_what_more_pieces_survive_is_chosen(stack: Stack) -> None:
-    # An upright bar goes up to the top: in column 2 five pieces can follow it, at the wall all seven.
-    rows, rules, player = stack(".X..", "X..."), Rules(4, 4), player_of(EXPECTIMAX, max_height=100)
+    # An upright bar goes up to the top: in column 2 five pieces can follow it, at the wall all
+    # seven.
+    rows, rules, player = (
+        stack(".X..", "X..."),
+        Rules(4, 4),
+        player_of(EXPECTIMAX, max_height=100),
+    )
     assert choose(rows, BAR, replace(player, lookahead=NONE), rules).column == 2
     chosen = choose(rows, BAR, player, rules)
     assert (chosen.column, prospect(chosen, player)) == (3, (7, 7 * 400.0))
 
 
 def test_the_more_is_considered_the_longer_games_last() -> None:
-    # 7.7, 10.1 and 26.8 lines per game. The ratio of the first two has a standard error of a tenth, and is
-    # below 1 for one seed in a hundred; 100 games are within a third of the third, but for one case in a
-    # thousand.
+    # 7.7, 10.1 and 26.8 lines per game. The ratio of the first two has a standard error of a
+    # tenth, and is below 1 for one seed in a hundred; 100 games are within a third of the
+    # third, but for one case in a thousand.
     features, streams = few_features(10), Streams(Rules(10, 4), 32, 1)
     weights = weights_for(features, 10, 1)
-    none, preview, expectimax = (rollout(Policy(weights, features, each), streams, 300) for each in Lookahead)
+    none, preview, expectimax = (
+        rollout(Policy(weights, features, each), streams, 300) for each in Lookahead
+    )
     least = none.lines / none.games
     assert preview.lines / preview.games > 2 * least
     assert expectimax.lines / expectimax.games > least
@@ -158,14 +191,19 @@ def test_results_say_it_by_two_keys(lookahead: Lookahead) -> None:
 
 @pytest.mark.parametrize(("pieces_known", "lookahead", "most"), [(3, False, 2), (2, True, 1)])
 def test_what_it_cannot_be_is_refused(pieces_known: int, lookahead: bool, most: int) -> None:
-    with pytest.raises(ValueError, match=f"expected pieces_known from 1 to {most}, got {pieces_known}"):
+    with pytest.raises(
+        ValueError, match=f"expected pieces_known from 1 to {most}, got {pieces_known}"
+    ):
         Lookahead.of(pieces_known, lookahead)
     with pytest.raises(ValueError, match="'far' is not a valid Lookahead"):
         Policy([1.0] * 9, lookahead="far")
 
 
 def test_the_known_piece_goes_with_a_board_that_is_copied() -> None:
-    rules, player = Rules(4, 8), player_of(PREVIEW, holes=-1, max_height=-2, landing_height=-0.5)
+    rules, player = (
+        Rules(4, 8),
+        player_of(PREVIEW, holes=-1, max_height=-2, landing_height=-0.5),
+    )
     policy = Policy(player.weights, ",".join(player.names), "preview")
     games = Rollout(policy, Streams(rules, 3, 7), "python")
     games.advance(6)

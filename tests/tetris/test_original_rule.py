@@ -42,7 +42,13 @@ def test_a_piece_appears_where_none_of_its_cells_is_full(
 
 
 def test_it_appears_in_the_middle_columns() -> None:
-    for width, piece, column in ((10, BAR, 4), (10, SQUARE, 4), (9, SQUARE, 3), (10, 6, 3), (4, 6, 0)):
+    for width, piece, column in (
+        (10, BAR, 4),
+        (10, SQUARE, 4),
+        (9, SQUARE, 3),
+        (10, 6, 3),
+        (4, 6, 0),
+    ):
         shape, rules = PIECES[piece][0], Rules(width, 8, original=True)
         taken = {
             c
@@ -61,7 +67,10 @@ def test_lines_go_first_and_count_where_the_next_piece_does_not_appear(stack: St
     player = Player(("landing_height",), np.array([-1.0]))
     first, second = play([BAR, BAR], player, SMALL, rows)
     assert (first.column, first.lines, first.game_over, first.rows) == (3, 1, True, after.rows)
-    assert (second.column, second.game_over) == (0, False)  # on the empty board; no piece of the list follows
+    assert (second.column, second.game_over) == (
+        0,
+        False,
+    )  # on the empty board; no piece of the list follows
 
 
 def test_who_knows_the_next_piece_leaves_room_for_it() -> None:
@@ -85,7 +94,9 @@ def test_a_board_is_copied_with_its_next_piece(device: str) -> None:
 
 
 def test_a_replay_without_a_seed_does_not_know_the_piece_after_it() -> None:
-    with pytest.raises(ValueError, match="expected a seed and a stream by the original rule, got neither"):
+    with pytest.raises(
+        ValueError, match="expected a seed and a stream by the original rule, got neither"
+    ):
         Replay(SMALL, bytes([0]), 0, 0)
 
 

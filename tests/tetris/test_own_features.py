@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 
 from kernels.loader import CompilerMissingError
-from tetris import Policy, Rollout, Rules, Streams, feature, feature_header, feature_names, play_game
+from tetris import (
+    Policy,
+    Rollout,
+    Rules,
+    Streams,
+    feature,
+    feature_header,
+    feature_names,
+    play_game,
+)
 from tetris.game.features import AfterState, feature_values
 from tetris.play.controller import LinearController
 from tetris.play.own_features import run_header
@@ -39,7 +48,9 @@ def test_a_feature_that_gives_no_finite_number_is_named(value: Any, shown: str) 
         play_game(LinearController("holes, forgot", (1.0, 1.0)), most_pieces=1)
 
 
-def test_a_run_with_own_features_is_trained_and_the_same_in_python(header: Path, tmp_path: Path) -> None:
+def test_a_run_with_own_features_is_trained_and_the_same_in_python(
+    header: Path, tmp_path: Path
+) -> None:
     run_header(header)
     settings: dict[str, Any] = {
         "features": "holes, empty_columns, right_edge, corners, removed, volume",
@@ -59,18 +70,29 @@ def test_a_run_with_own_features_is_trained_and_the_same_in_python(header: Path,
     except CompilerMissingError as error:
         pytest.skip(str(error))
     assert found[0].weights == found[1].weights
-    assert json.loads((tmp_path / "cpu" / "config.json").read_text())["features"].count("empty_columns") == 1
-    checkpoints = [json.loads(path.read_text()) for path in tmp_path.glob("*/checkpoints/*2.json")]
+    assert (
+        json.loads((tmp_path / "cpu" / "config.json").read_text())["features"].count(
+            "empty_columns"
+        )
+        == 1
+    )
+    checkpoints = [
+        json.loads(path.read_text()) for path in tmp_path.glob("*/checkpoints/*2.json")
+    ]
     one, other = (each["fingerprint"]["own_features"] for each in checkpoints)
     assert one == other  # either engine resumes the run of the other
 
 
 def test_a_feature_without_its_reference_says_so_in_a_line(header: Path) -> None:
     header.with_suffix(".py").unlink()
-    with pytest.raises(ValueError, match=r"mine.h: expected a reference of EmptyColumns in Python"):
+    with pytest.raises(
+        ValueError, match=r"mine.h: expected a reference of EmptyColumns in Python"
+    ):
         run_header(header)
     feature(function_of("empty_columns", 0))
-    with pytest.raises(ValueError, match=r"expected features that the C\+\+ engine has, got 'empty_columns'"):
+    with pytest.raises(
+        ValueError, match=r"expected features that the C\+\+ engine has, got 'empty_columns'"
+    ):
         Rollout(Policy([0.0, 1.0], "holes, empty_columns"), Streams())
 
 
@@ -92,7 +114,9 @@ def test_a_name_that_is_taken_or_none_is_refused(name: str) -> None:
 def test_a_reference_gives_what_the_engines_can_multiply(header: Path, value: float) -> None:
     run_header(header)
     feature(function_of("empty_columns", value))
-    with pytest.raises(ValueError, match="feature empty_columns: expected a whole number of at most 4095"):
+    with pytest.raises(
+        ValueError, match="feature empty_columns: expected a whole number of at most 4095"
+    ):
         Rollout(Policy([1.0], "empty_columns"), Streams(Rules(4, 4)), "python").advance(1)
 
 
@@ -111,7 +135,9 @@ def test_features_of_two_headers_do_not_go_together(header: Path, tmp_path: Path
     other.write_text("TETRIS_FEATURE(Zero) { return 0; }")
     feature(function_of("zero", 0))
     feature_header(other)
-    with pytest.raises(ValueError, match=r"expected features of one header, got .*mine.h, .*other.h"):
+    with pytest.raises(
+        ValueError, match=r"expected features of one header, got .*mine.h, .*other.h"
+    ):
         Rollout(Policy([0.0, 0.0], "corners, zero"), Streams())
 
 
@@ -119,7 +145,16 @@ def test_the_command_line_reads_a_header(header: Path, tmp_path: Path, script: A
     controller = tmp_path / "own.json"
     LinearController("holes, wells", (-1.0, -1.0), Rules(6, 8)).save(controller)
     controller.write_text(controller.read_text().replace("wells", "right_edge"))
-    given = ("evaluate_tetris", controller, "--board", "6x8", "--decisions", 50, "--device", "python")
+    given = (
+        "evaluate_tetris",
+        controller,
+        "--board",
+        "6x8",
+        "--decisions",
+        50,
+        "--device",
+        "python",
+    )
     refused = script(*given)
     assert refused.status == 2
     assert "one of your own needs @tetris.feature or --feature-header" in refused.err
@@ -129,11 +164,32 @@ def test_the_command_line_reads_a_header(header: Path, tmp_path: Path, script: A
     assert "none.h" in missing.err
 
 
-def test_the_commands_that_follow_a_run_name_its_header(header: Path, tmp_path: Path, script: Any) -> None:
-    given = ("--board", "5x6", "--generations", 1, "--population", 6, "--streams", 1, "--decisions", 10)
+def test_the_commands_that_follow_a_run_name_its_header(
+    header: Path, tmp_path: Path, script: Any
+) -> None:
+    given = (
+        "--board",
+        "5x6",
+        "--generations",
+        1,
+        "--population",
+        6,
+        "--streams",
+        1,
+        "--decisions",
+        10,
+    )
     out = tmp_path / "a"
     ended = script(
-        *("train_tetris", "--device", "python", "--features", "holes,right_edge", "--feature-header", header),
+        *(
+            "train_tetris",
+            "--device",
+            "python",
+            "--features",
+            "holes,right_edge",
+            "--feature-header",
+            header,
+        ),
         *(*given, "--score-decisions", 50, "--out", out),
     )
     assert ended.status == 0, ended.err

@@ -1,4 +1,5 @@
-"""The programs of docs that no other test runs; every page with programs has a test that runs them."""
+"""The programs of docs that no other test runs; every page with programs has a test that runs
+them."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ RUN_HERE = {"features.md", "scale.md", "training.md", "watching.md"}
 
 def blocks(page: str, language: str = "python") -> list[str]:
     """Return the blocks of a page in a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", (DOCS / page).read_text(), re.MULTILINE | re.DOTALL)
+    return re.findall(
+        rf"^```{language}\n(.*?)^```$", (DOCS / page).read_text(), re.MULTILINE | re.DOTALL
+    )
 
 
 def run(page: str, **names: Any) -> dict[str, Any]:
@@ -43,8 +46,13 @@ def run(page: str, **names: Any) -> dict[str, Any]:
 
 
 def test_every_page_with_programs_is_run() -> None:
-    assert {page.name for page in DOCS.glob("*.md") if blocks(page.name)} == RUN_HERE | RUN_ELSEWHERE.keys()
-    assert all(page in (DOCS.parent / "tests" / test).read_text() for page, test in RUN_ELSEWHERE.items())
+    assert {
+        page.name for page in DOCS.glob("*.md") if blocks(page.name)
+    } == RUN_HERE | RUN_ELSEWHERE.keys()
+    assert all(
+        page in (DOCS.parent / "tests" / test).read_text()
+        for page, test in RUN_ELSEWHERE.items()
+    )
 
 
 @pytest.mark.usefixtures("own_features_forgotten")
@@ -58,13 +66,15 @@ def test_the_feature_of_ones_own_plays_and_is_that_of_the_header(
 
 
 def test_a_search_of_one_rank_is_distributed() -> None:
-    found = run("scale.md", objective=lambda x: (x - 3.0).square().sum(-1), mean=torch.zeros(2), std=1.0)[
-        "result"
-    ]
+    found = run(
+        "scale.md", objective=lambda x: (x - 3.0).square().sum(-1), mean=torch.zeros(2), std=1.0
+    )["result"]
     assert torch.allclose(found.x, torch.full((2,), 3.0), atol=1e-3)
 
 
-def test_a_page_holds_the_player_of_a_replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_holds_the_player_of_a_replay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     play_game(published("dt20"), seed=1, most_pieces=30).replay().save("game.json")
     run("watching.md")
@@ -74,7 +84,13 @@ def test_a_page_holds_the_player_of_a_replay(tmp_path: Path, monkeypatch: pytest
 def test_a_controller_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a small board for a few generations: the whole preset takes minutes."""
     monkeypatch.chdir(tmp_path)
-    small = {"population": 8, "streams": 4, "features": "dt", "curriculum": "6x6:3:50", "board": "6x6"}
+    small = {
+        "population": 8,
+        "streams": 4,
+        "features": "dt",
+        "curriculum": "6x6:3:50",
+        "board": "6x6",
+    }
     monkeypatch.setattr(training, "train", functools.partial(training.train, **small))
     try:
         controller = run("training.md")["controller"]

@@ -1,4 +1,4 @@
-"""tetris/record/played_game.py: a game from Python, with its boards."""
+"""tetris/view/played_game.py: a game from Python, with its boards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ SHORT = LinearController("holes, max_height", (1.0, 1.0), Rules(6, 6), "lost")
 
 def test_a_game_is_that_of_the_rollout() -> None:
     game = play_game(SHORT, seed=3, stream=5)
-    result = rollout(SHORT.policy(), Streams(SHORT.rules, seed=3, first=5), len(game.steps), "python")
+    result = rollout(
+        SHORT.policy(), Streams(SHORT.rules, seed=3, first=5), len(game.steps), "python"
+    )
     assert game.over
     assert (game.lines, 1, len(game.steps)) == (
         result.lines.item(),
@@ -41,7 +43,10 @@ def test_a_game_becomes_a_replay() -> None:
     game = play_game(published("best"), seed=7, rules=Rules(10, 10), most_pieces=60)
     after = list(game.replay().after_states())
     assert [state.rows for state in after] == [step.rows for step in game.steps]
-    assert repr(game) == f"<PlayedGame of best on 10x10: {game.lines} lines, 60 pieces, unfinished>"
+    assert (
+        repr(game)
+        == f"<PlayedGame of best on 10x10: {game.lines} lines, 60 pieces, unfinished>"
+    )
 
 
 def test_a_controller_may_be_the_folder_of_a_run(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""Names and paths of others reach terminal, page and picture without control characters or markup."""
+"""Names and paths of others reach terminal, page and picture without control characters or
+markup."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ from tetris.view.game_view import scene_kinds, scenes
 from tetris.view.terminal import screen
 
 ROOT = Path(__file__).parents[2]
-# Ends a script element, clears the screen, sets the window's title, turns the writing, has no encoding.
+# Ends a script element, clears the screen, sets the window's title, turns the writing, has no
+# encoding.
 HOSTILE = "</script><b>\x1b[2J\x1b]0;mine\x07\r\n\x9b31m\u202e\u2028\udc80\x00$\\frac$"
 CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u202e\ud800-\udfff]")  # newlines aside
 SMALL = Rules(6, 6)
@@ -45,7 +47,10 @@ def test_every_character_becomes_one_that_can_be_printed_and_written() -> None:
 
 
 def test_tables_have_the_lines_that_they_should() -> None:
-    scores = [{**each, "controller": HOSTILE, "features": "dt", "pieces": HOSTILE} for each in measurements()]
+    scores = [
+        {**each, "controller": HOSTILE, "features": "dt", "pieces": HOSTILE}
+        for each in measurements()
+    ]
     text = score_table(scores)
     assert not CONTROL.search(text)
     assert len(text.splitlines()) == 3 + len(scores)
@@ -69,11 +74,15 @@ def test_labels_of_progress_are_text(
     error = capsys.readouterr().err
     assert "</script>" in error
     assert not CONTROL.search(error)
-    done = [line.rpartition(": ")[2].removesuffix(" after 00:00") for line in error.splitlines()]
+    done = [
+        line.rpartition(": ")[2].removesuffix(" after 00:00") for line in error.splitlines()
+    ]
     assert done == ["0%", "50%", "0 steps", "1 steps"]
 
 
-def test_a_replay_of_a_hostile_name_is_watched(tmp_path: Path, script: Callable[..., Any]) -> None:
+def test_a_replay_of_a_hostile_name_is_watched(
+    tmp_path: Path, script: Callable[..., Any]
+) -> None:
     hostile_replay().save(tmp_path / "replay.json")
     for output in ([], ["--html", tmp_path / "out.html"]):
         ended = script("watch_tetris", tmp_path / "replay.json", *output)

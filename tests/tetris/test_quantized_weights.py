@@ -47,7 +47,9 @@ def test_weights_are_the_nearest_multiples_of_a_power_of_two() -> None:
 def test_the_length_of_a_weight_vector_does_not_matter() -> None:
     weights = _weights(8, len(NAMES))
     for scale in (2.0**-120, 0.5, 2.0**100):
-        assert torch.equal(quantized_weights(weights * scale, NAMES)[0], quantized_weights(weights, NAMES)[0])
+        assert torch.equal(
+            quantized_weights(weights * scale, NAMES)[0], quantized_weights(weights, NAMES)[0]
+        )
 
 
 def test_each_candidate_is_rounded_on_its_own() -> None:
@@ -66,8 +68,12 @@ def test_each_candidate_is_rounded_on_its_own() -> None:
         ((1.0, float("nan")), (1 << 14, 0)),
     ],
 )
-def test_the_greatest_weight_has_15_bits(weights: tuple[float, ...], whole: tuple[int, ...]) -> None:
-    assert tuple(quantized_weights(torch.tensor(weights), ("holes", "wells"))[0].tolist()) == whole
+def test_the_greatest_weight_has_15_bits(
+    weights: tuple[float, ...], whole: tuple[int, ...]
+) -> None:
+    assert (
+        tuple(quantized_weights(torch.tensor(weights), ("holes", "wells"))[0].tolist()) == whole
+    )
 
 
 def test_a_controller_plays_whatever_the_default_device_is() -> None:
@@ -93,7 +99,10 @@ def test_a_sum_is_the_same_in_any_order() -> None:
         rows = () if after.game_over else after.rows
         values = np.array([feature_values(after, NAMES)], dtype=np.float64)
         rng.shuffle(order)
-        assert sum(values[0, i] * weights[i] for i in order) == weighted_sums(values, weights).item()
+        assert (
+            sum(values[0, i] * weights[i] for i in order)
+            == weighted_sums(values, weights).item()
+        )
 
 
 STEPS = ("step_0_1", "holes", "step_pair_3_0_6", "step_8_6", "wells")
@@ -112,7 +121,10 @@ def test_the_tables_lie_behind_the_weights() -> None:
     assert row[:4] == [20, 50, 0, 0]
     single, double = row[4 : 4 + 16 * 8], row[4 + 16 * 8 :]
     assert len(double) == 16 * 64
-    assert {place: value for place, value in enumerate(single) if value} == {2 * 8 + 1: 10, 10 * 8 + 6: 40}
+    assert {place: value for place, value in enumerate(single) if value} == {
+        2 * 8 + 1: 10,
+        10 * 8 + 6: 40,
+    }
     assert {place: value for place, value in enumerate(double) if value} == {5 * 64 + 6: 30}
 
 

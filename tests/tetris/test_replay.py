@@ -33,7 +33,9 @@ def sealed(values: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "rules", [Rules(10, 10), SMALL, Rules(5, 8, pieces="SZ"), Rules(6, 6, original=True)], ids=str
+    "rules",
+    [Rules(10, 10), SMALL, Rules(5, 8, pieces="SZ"), Rules(6, 6, original=True)],
+    ids=str,
 )
 def test_a_replay_is_the_game_that_the_engines_play(rules: Rules) -> None:
     for count in range(40, 60):  # the last placement ends a game, or not
@@ -114,5 +116,7 @@ def test_other_lines_than_those_told_are_noticed_at_the_end() -> None:
 def test_a_file_is_named_with_what_is_wrong_in_it(tmp_path: Path) -> None:
     file = tmp_path / "replay.json"
     file.write_text('{"format": "cem-tetris-replay", "ver')
-    with pytest.raises(ValueError, match=r"replay.json holds no valid replay: Unterminated string"):
+    with pytest.raises(
+        ValueError, match=r"replay.json holds no valid replay: Unterminated string"
+    ):
         Replay.load(file)

@@ -1,4 +1,5 @@
-"""Importance splitting: emulated threads, a GPU and the engine on the CPU resample as the Python does."""
+"""Importance splitting: emulated threads, a GPU and the engine on the CPU resample as the
+Python does."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ def operators() -> Any:
 def shuffled(games: Rollout, generator: torch.Generator) -> None:
     """Give the streams stacks of all heights, and let some have ended."""
     tall = torch.randint(0, 25, games.columns.shape[:2], generator=generator).unsqueeze(-1)
-    height = (tall + torch.randint(-4, 5, games.columns.shape, generator=generator)).clamp(0, 24)
+    height = (tall + torch.randint(-4, 5, games.columns.shape, generator=generator)).clamp(
+        0, 24
+    )
     games.columns.copy_((1 << height) - 1)
     ended = torch.rand(games.stream_games.shape, generator=generator) < 0.1
     games._games += ended.long().to(games._games.device)
@@ -31,9 +34,12 @@ def shuffled(games: Rollout, generator: torch.Generator) -> None:
 def check_resampling(
     operators: Any, streams: int, rules: Rules, population: int, shared: bool, device: str
 ) -> None:
-    """Resample the same streams some times by the Python on the CPU and by the kernel on a device."""
+    """Resample the same streams some times by the Python on the CPU and by the kernel on a
+    device."""
     games, same = (
-        Rollout(Policy(torch.zeros(population, 9)), Streams(rules, streams, shared=shared), where)
+        Rollout(
+            Policy(torch.zeros(population, 9)), Streams(rules, streams, shared=shared), where
+        )
         for where in ("cpu", device)
     )
     expected, actual = StreamWeights(games), StreamWeights(same, operators)
@@ -71,9 +77,12 @@ def test_it_resamples_as_the_python_does(
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize(
-    ("streams", "population", "shared"), [(31, 513, False), (1100, 2, True), (MOST_STREAMS, 3, True)]
+    ("streams", "population", "shared"),
+    [(31, 513, False), (1100, 2, True), (MOST_STREAMS, 3, True)],
 )
-def test_a_gpu_resamples_as_the_python_does(streams: int, population: int, shared: bool) -> None:
+def test_a_gpu_resamples_as_the_python_does(
+    streams: int, population: int, shared: bool
+) -> None:
     operators = native.load(native.resampling_extension())
     check_resampling(operators, streams, Rules(10, 24), population, shared, "cuda")
 
@@ -82,7 +91,14 @@ def test_arguments_are_checked(operators: Any) -> None:
     games = Rollout(Policy([0.0], "holes"), Streams(count=4), "python")
     weights = StreamWeights(games)
     good = [
-        *(games.columns, games.stream_games, weights._before, weights._weight, weights._held, weights._unit),
+        *(
+            games.columns,
+            games.stream_games,
+            weights._before,
+            weights._weight,
+            weights._held,
+            weights._unit,
+        ),
         *(weights.ended, 1, True, 0, 0),
     ]
     operators.resample(*good)
@@ -99,6 +115,13 @@ def test_arguments_are_checked(operators: Any) -> None:
     many = StreamWeights(wide)
     with pytest.raises(RuntimeError, match="at most 8192 streams"):
         operators.resample(
-            *(wide.columns, wide.stream_games, many._before, many._weight, many._held, many._unit),
+            *(
+                wide.columns,
+                wide.stream_games,
+                many._before,
+                many._weight,
+                many._held,
+                many._unit,
+            ),
             *(many.ended, 1, True, 0, 0),
         )

@@ -16,7 +16,10 @@ from tetris import Policy, Rollout, Rules, Streams, rollout
 def test_a_stream_stops_where_its_last_game_ends(device: str) -> None:
     weights, streams = weights_for("dt", 10), Streams(Rules(10, 8), 2, 5)
     limit = 200 if device == "python" else 20_000
-    one = {games: Rollout(Policy(weights), replace(streams, games=games), device) for games in (1, 2)}
+    one = {
+        games: Rollout(Policy(weights), replace(streams, games=games), device)
+        for games in (1, 2)
+    }
     first, second = (each.advance(limit) for each in one.values())
     assert torch.equal(first.games[1:], torch.tensor([2, 2]))  # the random ones
     assert torch.equal(second.games[1:], torch.tensor([4, 4]))
@@ -24,12 +27,16 @@ def test_a_stream_stops_where_its_last_game_ends(device: str) -> None:
     assert torch.equal(one[1].advance(limit).decisions[1:], first.decisions[1:])
     # The second game begins with the piece after the first one's last.
     endless = Rollout(Policy(weights[1]), replace(streams, count=1), device)
-    assert int(endless.advance(int(one[2]._made[1, 0])).lines) == int(one[2].stream_lines[1, 0])
+    assert int(endless.advance(int(one[2]._placed[1, 0])).lines) == int(
+        one[2].stream_lines[1, 0]
+    )
 
 
 def test_streams_that_have_stopped_cost_next_to_nothing() -> None:
     games = Rollout(Policy(torch.zeros(100, 9)), Streams(Rules(10, 10), 10, games=1))
-    assert int(games.advance(1 << 40).games.sum()) == 1000  # a million seconds where they went on
+    assert (
+        int(games.advance(1 << 40).games.sum()) == 1000
+    )  # a million seconds where they went on
 
 
 @pytest.mark.parametrize("device", ["python", "cpu"])
@@ -74,4 +81,6 @@ def test_bad_streams_counts_and_devices_are_refused() -> None:
     with pytest.raises(ValueError, match="expected device to be cpu, cuda, python, got 'tpu'"):
         rollout(Policy([1.0] * 9), Streams(), device="tpu")
     with pytest.raises(ValueError, match=r"expected source of shape \(1, 2\), got \(1, 1\)"):
-        Rollout(Policy([1.0] * 9), Streams(count=2), "python").branch(torch.zeros(1, 1, dtype=torch.int64))
+        Rollout(Policy([1.0] * 9), Streams(count=2), "python").branch(
+            torch.zeros(1, 1, dtype=torch.int64)
+        )

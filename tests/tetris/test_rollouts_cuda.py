@@ -24,7 +24,10 @@ from engine_games import (
 
 from tetris import Lookahead, Policy, Rollout, Rules, Streams, rollout
 
-pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
+]
 
 MANY, FEW = 20_000, 40
 """Games that get a thread each, and a warp each, on any GPU."""
@@ -44,7 +47,9 @@ def both(policy: Policy, *streams: Any) -> tuple[Rollout, Rollout]:
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("games", [FEW, MANY])
-@pytest.mark.parametrize("features", [every_feature(10), "dt_columns"], ids=["every feature", "columns"])
+@pytest.mark.parametrize(
+    "features", [every_feature(10), "dt_columns"], ids=["every feature", "columns"]
+)
 def test_features_play_as_on_the_cpu(features: str, games: int) -> None:
     policy = Policy(weights_for(features, 10, 4), features)
     assert_equal(*both(policy, Rules(10, 12), games // 4, 3), 60, 1, 140)
@@ -63,10 +68,15 @@ def test_each_feature_alone_decides_as_on_the_cpu() -> None:
 
 @pytest.mark.parametrize("streams", GAMES, ids=str)
 @pytest.mark.parametrize(
-    ("lookahead", "games"), [(NONE, FEW), (NONE, MANY), (PREVIEW, FEW), (EXPECTIMAX, FEW)], ids=str
+    ("lookahead", "games"),
+    [(NONE, FEW), (NONE, MANY), (PREVIEW, FEW), (EXPECTIMAX, FEW)],
+    ids=str,
 )
 def test_games_are_those_of_the_cpu(streams: Streams, lookahead: Lookahead, games: int) -> None:
-    policy, streams = policy_for(lookahead, streams.rules.width, 4), replace(streams, count=games // 4)
+    policy, streams = (
+        policy_for(lookahead, streams.rules.width, 4),
+        replace(streams, count=games // 4),
+    )
     one, other = Rollout(policy, streams, "cpu"), Rollout(policy, streams, "cuda")
     source = torch.arange(games // 4).flip(0).expand(4, -1)
     for decisions in (1, 80):

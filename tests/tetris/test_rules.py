@@ -16,7 +16,9 @@ def test_defaults_are_the_published_game() -> None:
 
 @pytest.mark.parametrize(("width", "height", "got"), [(3, 20, 3), (11, 20, 11), (10, 25, 25)])
 def test_boards_out_of_range_are_refused(width: int, height: int, got: int) -> None:
-    with pytest.raises(ValueError, match=f"expected the board's (width|height) from .*, got {got}"):
+    with pytest.raises(
+        ValueError, match=f"expected the board's (width|height) from .*, got {got}"
+    ):
         Rules(width, height)
 
 
@@ -28,7 +30,9 @@ def test_boards_out_of_range_are_refused(width: int, height: int, got: int) -> N
         ("LJSZTOI", "uniform", (0, 1, 2, 3, 4, 5, 6)),
     ],
 )
-def test_pieces_have_one_canonical_spelling(given: str, canonical: str, piece_set: tuple[int, ...]) -> None:
+def test_pieces_have_one_canonical_spelling(
+    given: str, canonical: str, piece_set: tuple[int, ...]
+) -> None:
     rules = Rules(pieces=given)
     assert (rules.pieces, rules.piece_set) == (canonical, piece_set)
 
@@ -57,7 +61,9 @@ def test_a_rule_by_its_name(rule: str) -> None:
 
 
 def test_an_unknown_rule_and_two_rules_are_refused() -> None:
-    with pytest.raises(ValueError, match="published or clear-on-overflow or original, got 'modern'"):
+    with pytest.raises(
+        ValueError, match="published or clear-on-overflow or original, got 'modern'"
+    ):
         Rules.of(10, 20, "modern")
     with pytest.raises(ValueError, match="expected clear_on_overflow or original, got both"):
         Rules(clear_on_overflow=True, original=True)

@@ -10,7 +10,8 @@ import torch
 from tetris.record.score import Score, chi2_quantile, dispersion
 
 
-# Tabulated quantiles (NIST/SEMATECH e-Handbook of Statistical Methods, table 1.3.6.7.4), to its three digits.
+# Tabulated quantiles (NIST/SEMATECH e-Handbook of Statistical Methods, table 1.3.6.7.4), to its
+# three digits.
 @pytest.mark.parametrize(
     ("probability", "degrees", "value"),
     [
@@ -22,7 +23,9 @@ from tetris.record.score import Score, chi2_quantile, dispersion
         (0.025, 100, 74.222),
     ],
 )
-def test_chi2_quantiles_are_the_tabulated_ones(probability: float, degrees: int, value: float) -> None:
+def test_chi2_quantiles_are_the_tabulated_ones(
+    probability: float, degrees: int, value: float
+) -> None:
     assert chi2_quantile(probability, degrees) == pytest.approx(value, abs=5.001e-4)
 
 
@@ -47,7 +50,8 @@ def test_dispersion_divides_the_counts() -> None:
 
 
 def test_dispersion_of_thirty_streams_by_hand() -> None:
-    # Ten lines and a game each, but for one stream with two games and one with none: squares of 1 and 1.
+    # Ten lines and a game each, but for one stream with two games and one with none: squares of
+    # 1 and 1.
     counts = torch.tensor([[10, 1]] * 28 + [[10, 2], [10, 0]])
     student, normal = 2.04523, 1.95996  # 97.5 % quantiles, the first with 29 degrees of freedom
     expected = (2 * 30 / 29 * (student / normal) ** 2 + 1) / (30 + 1)

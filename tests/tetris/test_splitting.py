@@ -11,16 +11,23 @@ from engine_games import NONE, PREVIEW, few_features, weights_for
 
 from tetris import Lookahead, Policy, Rollout, Rules, Streams, published, rollout, split_rollout
 from tetris.play import splitting
-from tetris.play.splitting import MOST_STREAMS, StreamWeights, least_rate, levels, resampled, systematic
+from tetris.play.splitting import (
+    MOST_STREAMS,
+    StreamWeights,
+    least_rate,
+    levels,
+    resampled,
+    systematic,
+)
 
 DT20 = published("dt20")
 EIGHT = Policy([DT20.weights] * 8)
 
 
 def test_the_rate_is_that_of_long_play() -> None:
-    # Both estimates are unbiased but for some percent; that they are further apart than five standard errors
-    # and that has a probability below 1e-5. Boards that changed bags in the middle ended games half as often
-    # again.
+    # Both estimates are unbiased but for some percent; that they are further apart than five
+    # standard errors and that has a probability below 1e-5. Boards that changed bags in the
+    # middle ended games half as often again.
     rules = Rules(10, 7, pieces="bag")
     played = rollout(DT20.policy(), Streams(rules, 256, 1), 20_000)
     rate = int(played.games) / int(played.decisions)
@@ -57,7 +64,8 @@ def test_the_engines_find_the_same(rules: Rules, count: int, lookahead: Lookahea
     features = few_features(rules.width)
     policy = Policy(weights_for(features, rules.width, 2), features, lookahead)
     one, other = (
-        split_rollout(policy, Streams(rules, count, 4, first=5), 213, device) for device in ("cpu", "python")
+        split_rollout(policy, Streams(rules, count, 4, first=5), 213, device)
+        for device in ("cpu", "python")
     )
     for name in ("rate", "lines_per_game", "lines", "games", "decisions"):
         assert torch.equal(getattr(one, name), getattr(other, name))
@@ -71,17 +79,21 @@ def test_where_no_game_ends_the_rate_is_zero() -> None:
 
 
 def test_a_rate_that_rounded_weights_bias_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
-    # It is 1.32e-5 for DT-20 on 10x12 (benchmarks/notes/splitting-weights.md), and here 8.3 times as much.
+    # It is 1.32e-5 for DT-20 on 10x12 (benchmarks/notes/splitting-weights.md), and here 8.3
+    # times as much.
     monkeypatch.setattr(splitting, "_WEIGHT", 1 << 16)
     monkeypatch.setattr(splitting, "_PARTS", 1)
-    monkeypatch.setattr(splitting, "StreamWeights", lambda games, _: StreamWeights(games))  # in Python
+    monkeypatch.setattr(
+        splitting, "StreamWeights", lambda games, _: StreamWeights(games)
+    )  # in Python
     split = split_rollout(EIGHT, Streams(Rules(10, 12), 264, 2, shared=False), 803)
     assert float(split.rate.mean()) > 4 * 1.32e-5
     assert not split.resolved.any()
 
 
 class Walk:
-    """Stacks that rise by a row in one decision of ten and fall by one otherwise; a game ends above `TOP`."""
+    """Stacks that rise by a row in one decision of ten and fall by one otherwise; a game ends
+    above `TOP`."""
 
     TOP, RISES, streams = 22, 0.1, Streams(shared=False)
 
@@ -103,14 +115,17 @@ class Walk:
 
     def rate(self) -> float:
         """In the long run as many stacks fall from a row, or end, as rise to it."""
-        shares = [1 / self.RISES]  # of the decisions on the rows from the top, where one game ends
+        shares = [
+            1 / self.RISES
+        ]  # of the decisions on the rows from the top, where one game ends
         for _ in range(self.TOP):
             shares.append((shares[-1] * (1 - self.RISES) + 1) / self.RISES)
         return 1 / sum(shares)
 
 
 def test_a_rate_of_one_in_ten_thousand_million_million_million_is_measured() -> None:
-    # The mean is further away than five standard errors with a probability below 1e-3: the spread is skew.
+    # The mean is further away than five standard errors with a probability below 1e-3: the
+    # spread is skew.
     games, steps, burn_in, bits = Walk(32, 1024), 600, 300, random.Random(1)
     weights = StreamWeights(cast("Rollout", games))
     for step in range(steps):
@@ -143,8 +158,12 @@ def doubles(*shape: int, fill: float = 0.0) -> torch.Tensor:
 def test_levels_get_equal_numbers_and_keep_their_weight() -> None:
     level = torch.tensor([[0] * 60 + [5] * 4])
     held, weight = doubles(1, 32), doubles(1, 64, fill=2.0**44)
-    source, weight = resampled(weight, level, held, doubles(1, 1, fill=1), 1, torch.tensor([[77]]))
-    assert torch.bincount(level.gather(1, source)[0]).tolist() == pytest.approx([32, 0, 0, 0, 0, 32], abs=1)
+    source, weight = resampled(
+        weight, level, held, doubles(1, 1, fill=1), 1, torch.tensor([[77]])
+    )
+    assert torch.bincount(level.gather(1, source)[0]).tolist() == pytest.approx(
+        [32, 0, 0, 0, 0, 32], abs=1
+    )
     assert torch.bincount(source[0])[60:].tolist() == pytest.approx([8] * 4, abs=1)
     for at, held_there in ((0, 60), (5, 4)):
         there = weight[0, level.gather(1, source)[0] == at]
@@ -158,7 +177,9 @@ def test_weights_have_parts_once_one_of_them_is_below_1() -> None:
     level = torch.tensor([[0] * 62 + [5] * 2]).expand(2, -1)
     unit, weight = doubles(2, 1, fill=1), doubles(2, 64, fill=2.0**44)
     weight[:, 62:] = torch.tensor([[6000.0], [3.0]])
-    source, weight = resampled(weight, level, doubles(2, 32), unit, 1, torch.tensor([[77], [77]]))
+    source, weight = resampled(
+        weight, level, doubles(2, 32), unit, 1, torch.tensor([[77], [77]])
+    )
     assert unit[:, 0].tolist() == [1, 2.0**-40]
     for each, held_there in ((0, 12000), (1, 6)):
         there = weight[each, level[each].gather(0, source[each]) == 5]
@@ -183,7 +204,9 @@ def test_whole_numbers_suffice_for_the_most_streams_there_are() -> None:
     weight[0, 0] = 2.0**50
     level, unit = torch.arange(MOST_STREAMS).unsqueeze(0) % 32, doubles(1, 1, fill=1)
     source, after = resampled(weight, level, doubles(1, 32), unit, 1, torch.tensor([[4095]]))
-    assert torch.bincount(level.gather(1, source)[0]).tolist() == pytest.approx([256] * 32, abs=1)
+    assert torch.bincount(level.gather(1, source)[0]).tolist() == pytest.approx(
+        [256] * 32, abs=1
+    )
     assert float(after.min()) > 0
     assert int(after.sum()) == pytest.approx(1 << 50, rel=1e-6)
 
@@ -228,21 +251,36 @@ def test_bad_counts_are_refused(streams: Streams, decisions: int, message: str) 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize(
     ("population", "count", "shared", "lookahead"),
-    [(2, 100, True, NONE), (300, 100, True, NONE), (3, 1100, False, NONE), (3, 100, False, PREVIEW)],
-    ids=["warps", "threads", "several streams a thread of the resampling", "the next piece known"],
+    [
+        (2, 100, True, NONE),
+        (300, 100, True, NONE),
+        (3, 1100, False, NONE),
+        (3, 100, False, PREVIEW),
+    ],
+    ids=[
+        "warps",
+        "threads",
+        "several streams a thread of the resampling",
+        "the next piece known",
+    ],
 )
 def test_a_gpu_finds_what_the_cpu_does(
     population: int, count: int, shared: bool, lookahead: Lookahead
 ) -> None:
     weights = torch.randn(population, 9, generator=torch.Generator().manual_seed(1))
     weights[0] = torch.tensor(DT20.weights)
-    policy, streams = Policy(weights, lookahead=lookahead), Streams(Rules(10, 10), count, 4, 5, shared)
+    policy, streams = (
+        Policy(weights, lookahead=lookahead),
+        Streams(Rules(10, 10), count, 4, 5, shared),
+    )
     one, other = (split_rollout(policy, streams, 260, device) for device in ("cpu", "cuda"))
     for name in ("rate", "lines_per_game", "lines", "games", "decisions"):
         assert torch.equal(getattr(one, name), getattr(other, name).cpu())
 
 
-@pytest.mark.parametrize(("pieces", "decisions", "rate"), [("uniform", 40, 1 / 16), ("bag", 42, 1 / 28)])
+@pytest.mark.parametrize(
+    ("pieces", "decisions", "rate"), [("uniform", 40, 1 / 16), ("bag", 42, 1 / 28)]
+)
 def test_the_rate_is_what_ended_after_the_burn_in_by_the_decisions_after_it(
     monkeypatch: pytest.MonkeyPatch, pieces: str, decisions: int, rate: float
 ) -> None:

@@ -1,4 +1,5 @@
-"""The vector environment: its games and features are those of single environments, in every mode."""
+"""The vector environment: its games and features are those of single environments, in every
+mode."""
 
 from __future__ import annotations
 
@@ -27,13 +28,18 @@ def plain(value: Any) -> Any:
     """Arrays and tensors as lists, for comparison."""
     if isinstance(value, dict):
         return {name: plain(each) for name, each in value.items()}
-    if isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.dtype == object):
+    if isinstance(value, (list, tuple)) or (
+        isinstance(value, np.ndarray) and value.dtype == object
+    ):
         return [plain(each) for each in value]
-    return value.tolist() if isinstance(value, (np.ndarray, np.generic, torch.Tensor)) else value
+    return (
+        value.tolist() if isinstance(value, (np.ndarray, np.generic, torch.Tensor)) else value
+    )
 
 
 def play_beside(fast: Any, slow: Any, steps: int, seeds: list[int]) -> tuple[int, set[float]]:
-    """Play random actions in both and compare all they return; how many games ended, and the rewards seen."""
+    """Play random actions in both and compare all they return; how many games ended, and the
+    rewards seen."""
     rng = np.random.default_rng(0)
     assert plain(fast.reset(seed=seeds)) == plain(slow.reset(seed=seeds))
     ended, rewards = 0, set()
@@ -47,9 +53,14 @@ def play_beside(fast: Any, slow: Any, steps: int, seeds: list[int]) -> tuple[int
         assert plain(results[0]) == plain(results[1])
         if fast.metadata["autoreset_mode"] is AutoresetMode.DISABLED and done.any():
             options = [{"reset_mask": done.copy()} for _ in range(2)]
-            again = [envs.reset(options=option) for envs, option in zip((fast, slow), options, strict=True)]
+            again = [
+                envs.reset(options=option)
+                for envs, option in zip((fast, slow), options, strict=True)
+            ]
             assert plain(again[0][0]) == plain(again[1][0])
-            assert plain(again[0][1]["action_mask"][done]) == plain(again[1][1]["action_mask"][done])
+            assert plain(again[0][1]["action_mask"][done]) == plain(
+                again[1][1]["action_mask"][done]
+            )
     return ended, rewards
 
 
@@ -62,18 +73,42 @@ LINES, POINTS = {0.0, 1.0, 2.0, 3.0}, {0.0, 100.0, 300.0, 500.0, 800.0}
         (Rules(10, 20), MODES[2], 7, {}, {0.0}),
         (Rules(7, 8, clear_on_overflow=True), MODES[1], None, {"features": FEATURES}, {0.0}),
         (Rules(4, 4), MODES[2], None, {"reward": "pieces", "features": FEATURES}, {0.0, 1.0}),
-        (Rules(6, 6), MODES[0], None, {"reward": "survival", "features": FEATURES}, {-1.0, 0.0}),
-        (Rules(10, 24, pieces="bag"), MODES[1], 7, {"pieces_known": 7, "features": FEATURES}, {0.0}),
-        (Rules(4, 8, clear_on_overflow=True, pieces="IJ"), MODES[0], 9, {"reward": "points"}, POINTS),
+        (
+            Rules(6, 6),
+            MODES[0],
+            None,
+            {"reward": "survival", "features": FEATURES},
+            {-1.0, 0.0},
+        ),
+        (
+            Rules(10, 24, pieces="bag"),
+            MODES[1],
+            7,
+            {"pieces_known": 7, "features": FEATURES},
+            {0.0},
+        ),
+        (
+            Rules(4, 8, clear_on_overflow=True, pieces="IJ"),
+            MODES[0],
+            9,
+            {"reward": "points"},
+            POINTS,
+        ),
         (Rules(4, 8, clear_on_overflow=True, pieces="IJ"), MODES[1], 9, {}, LINES),
     ],
     ids=lambda value: str(value) if isinstance(value, Rules) else None,
 )
 def test_it_plays_as_single_environments_do(
-    rules: Rules, mode: AutoresetMode, limit: int | None, options: dict[str, Any], rewards: set[float]
+    rules: Rules,
+    mode: AutoresetMode,
+    limit: int | None,
+    options: dict[str, Any],
+    rewards: set[float],
 ) -> None:
     count = 40 if len(rewards) > 2 else 5  # four lines at once are rare
-    make: Any = partial(gymnasium.make_vec, "CemTetris/Tetris-v0", count, max_episode_steps=limit)
+    make: Any = partial(
+        gymnasium.make_vec, "CemTetris/Tetris-v0", count, max_episode_steps=limit
+    )
     fast = make(autoreset_mode=mode, **rules.to_dict(), **options)
     assert isinstance(fast, TetrisVectorEnv)
     single: Any = {name: options[name] for name in options if name != "features"}
@@ -105,7 +140,10 @@ def test_the_number_of_threads_does_not_matter() -> None:
 
 
 def test_torch_and_numpy_say_the_same() -> None:
-    both = [TetrisVectorEnv(6, 6, 6, output=each, autoreset_mode="SameStep") for each in ("numpy", "torch")]
+    both = [
+        TetrisVectorEnv(6, 6, 6, output=each, autoreset_mode="SameStep")
+        for each in ("numpy", "torch")
+    ]
     for envs in both:
         envs.reset(seed=1)
     generator = torch.Generator().manual_seed(0)
@@ -147,7 +185,9 @@ def test_a_seed_of_some_games_leaves_the_others_alone() -> None:
     envs = TetrisVectorEnv(3, pieces="bag")
     envs.reset(seed=[5, 6, None])
     envs.step([0, 0, 0])
-    observation, _ = envs.reset(seed=[None, 9, 10], options={"reset_mask": np.array([True, True, False])})
+    observation, _ = envs.reset(
+        seed=[None, 9, 10], options={"reset_mask": np.array([True, True, False])}
+    )
     rules = Rules(pieces="bag")
     expected = [PieceStream(rules, 5, 0)[1], PieceStream(rules, 9, 0)[0]]
     assert observation["piece"][:2].tolist() == expected
@@ -227,15 +267,25 @@ def test_a_gpu_that_is_not_there_raises() -> None:
     ("arguments", "error", "message"),
     [
         ({"actions": [0]}, ValueError, r"expected actions of shape \(2,\), got \(1,\)"),
-        ({"actions": [0.0, 1.0]}, TypeError, "expected actions to be integers, got torch.float64"),
+        (
+            {"actions": [0.0, 1.0]},
+            TypeError,
+            "expected actions to be integers, got torch.float64",
+        ),
         ({"actions": [0, 40]}, ValueError, "expected actions from 0 to 39, got 40"),
         ({"actions": [-1, 0]}, ValueError, "expected actions from 0 to 39, got -1"),
         ({"seed": [1]}, ValueError, "expected 2 seeds, got 1"),
         ({"options": {"stream": 3}}, ValueError, "option of reset.*reset_mask.*got 'stream'"),
-        ({"options": {"reset_mask": np.zeros(2)}}, ValueError, "expected reset_mask to hold bools"),
+        (
+            {"options": {"reset_mask": np.zeros(2)}},
+            ValueError,
+            "expected reset_mask to hold bools",
+        ),
     ],
 )
-def test_bad_calls_raise(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
+def test_bad_calls_raise(
+    arguments: dict[str, Any], error: type[Exception], message: str
+) -> None:
     envs = TetrisVectorEnv(2)
     envs.reset(seed=0)
     with pytest.raises(error, match=message):

@@ -1,4 +1,5 @@
-"""The vector environment's CUDA kernels: they compile, and emulated threads play what the CPU plays."""
+"""The vector environment's CUDA kernels: they compile, and emulated threads play what the CPU
+plays."""
 
 from __future__ import annotations
 
@@ -32,13 +33,19 @@ LIBRARIES = {
 def emulated_env() -> type[TetrisVectorEnv]:
     """The environment by the operators of emulated_step.cpp and emulated_placements.cpp."""
     step, placements = (emulated(library(), name) for name, library in LIBRARIES.items())
-    return type("Emulated", (TetrisVectorEnv,), {"_operators": step, "_feature_operators": placements})
+    return type(
+        "Emulated", (TetrisVectorEnv,), {"_operators": step, "_feature_operators": placements}
+    )
 
 
 def same(one: Any, other: Any) -> bool:
     if isinstance(one, torch.Tensor):
         return torch.equal(one, other.cpu())
-    pairs = [(one[key], other[key]) for key in one] if isinstance(one, dict) else zip(one, other, strict=True)
+    pairs = (
+        [(one[key], other[key]) for key in one]
+        if isinstance(one, dict)
+        else zip(one, other, strict=True)
+    )
     return all(same(*pair) for pair in pairs)
 
 
@@ -53,7 +60,13 @@ def make_both(
     ("rules", "count", "mode", "reward", "features"),
     [
         (Rules(10, 20), THREADS + 1, AutoresetMode.NEXT_STEP, "survival", None),
-        (Rules(5, 5, clear_on_overflow=True), 2 * THREADS + 3, AutoresetMode.SAME_STEP, "pieces", None),
+        (
+            Rules(5, 5, clear_on_overflow=True),
+            2 * THREADS + 3,
+            AutoresetMode.SAME_STEP,
+            "pieces",
+            None,
+        ),
         (Rules(7, 7, pieces="bag"), THREADS, AutoresetMode.DISABLED, "lines", None),
         (Rules(4, 8, pieces="IJ"), 200, AutoresetMode.SAME_STEP, "points", None),
         (Rules(7, 8), 9, AutoresetMode.SAME_STEP, "survival", FEATURES),
@@ -61,9 +74,18 @@ def make_both(
     ids=lambda value: "features" if value == FEATURES else None,
 )
 def test_it_plays_what_the_cpu_plays(
-    emulated_env: Any, rules: Rules, count: int, mode: AutoresetMode, reward: str, features: str | None
+    emulated_env: Any,
+    rules: Rules,
+    count: int,
+    mode: AutoresetMode,
+    reward: str,
+    features: str | None,
 ) -> None:
-    options: dict[str, Any] = {"max_episode_steps": 25, "first_stream": 1 << 40, "pieces_known": 3}
+    options: dict[str, Any] = {
+        "max_episode_steps": 25,
+        "first_stream": 1 << 40,
+        "pieces_known": 3,
+    }
     options |= {"reward": reward, "features": features}
     both = make_both(emulated_env, count, rules, autoreset_mode=mode, **options)
     assert same(*(envs.reset(seed=(1 << 64) - 3) for envs in both))
@@ -113,7 +135,11 @@ def test_the_cuda_kernels_compile_for_old_and_new_gpus(name: str, oldest: bool) 
     [
         (Rules(), AutoresetMode.NEXT_STEP, {"reward": "lines"}),
         (Rules(), AutoresetMode.SAME_STEP, {"reward": "survival"}),
-        (Rules(10, 24, pieces="bag"), AutoresetMode.DISABLED, {"reward": "pieces", "features": FEATURES}),
+        (
+            Rules(10, 24, pieces="bag"),
+            AutoresetMode.DISABLED,
+            {"reward": "pieces", "features": FEATURES},
+        ),
         (Rules(7, 8), AutoresetMode.SAME_STEP, {"max_episode_steps": 30, "features": FEATURES}),
         (Rules(4, 4), AutoresetMode.SAME_STEP, {"reward": "points", "features": FEATURES}),
     ],
@@ -126,7 +152,9 @@ def test_a_gpu_plays_what_the_cpu_plays_and_nothing_waits_for_it(
     cpu, gpu = (TetrisVectorEnv(count, device=device, **options) for device in ("cpu", "cuda"))
     cpu.reset(seed=1)
     gpu.reset(seed=1)
-    actions = torch.randint(0, 4 * rules.width, (60, count), generator=torch.Generator().manual_seed(0))
+    actions = torch.randint(
+        0, 4 * rules.width, (60, count), generator=torch.Generator().manual_seed(0)
+    )
     there = actions.cuda()
     torch.cuda.set_sync_debug_mode("error")
     try:

@@ -8,13 +8,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tetris.commands.command_line import Parser, one_line_errors, one_of, positive_int, positive_seconds, seed
+from tetris import LinearController, Lookahead, Rules, resolve
+from tetris.commands.command_line import (
+    Parser,
+    one_line_errors,
+    one_of,
+    positive_int,
+    positive_seconds,
+    seed,
+)
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.comparison import score_table
-from tetris.evaluation.scores import Trial
-from tetris.game.policy import Lookahead
-from tetris.game.rules import RULES, Rules
-from tetris.play.controller import PUBLISHED, LinearController, known_names, resolve
+from tetris.evaluation.measurement import Trial
+from tetris.game.rules import RULES
+from tetris.play.controller import PUBLISHED, known_names
 from tetris.play.devices import DEVICES
 from tetris.play.own_features import run_header
 from tetris.training.settings import SETTINGS
@@ -34,19 +41,26 @@ GAME = {
 }
 """The options of a game, by default."""
 
-DEFAULT_CONTROLLER, DEFAULT_ELSEWHERE = "best", "anywidth"
-"""The default controllers: the best one of the package, for ten columns, and that for boards of any width."""
+DEFAULT_CONTROLLER = "best"
+"""The default controller on ten columns."""
+
+DEFAULT_ELSEWHERE = "anywidth"
+"""The default controller on other boards."""
 
 Group = argparse._ActionsContainer
 """A parser, an argument group, or a mutually exclusive group."""
 
 
-def score_parser(description: str | None, devices: Sequence[str] = DEVICES) -> tuple[Parser, Group]:
-    """Return the parser of a command that scores controllers, and its group of lengths.
+def score_parser(
+    description: str | None, devices: Sequence[str] = DEVICES
+) -> tuple[Parser, Group]:
+    """Return the parser of a command that scores controllers, and its exclusive lengths.
 
-    `read_trials` reads its arguments, and `print_scores` prints what was found; a length excludes the others.
+    `read_trials` reads its arguments, and `print_scores` prints the scores.
     """
-    parser = Parser(description=description, usage="%(prog)s [option ...] CONTROLLER [CONTROLLER ...]")
+    parser = Parser(
+        description=description, usage="%(prog)s [option ...] CONTROLLER [CONTROLLER ...]"
+    )
     parser.add_argument(
         "controllers",
         nargs="+",
@@ -64,7 +78,7 @@ def score_parser(description: str | None, devices: Sequence[str] = DEVICES) -> t
 
 
 def add_game(parser: argparse.ArgumentParser, **of_seed: Any) -> argparse._ArgumentGroup:
-    """Add and return the group of a game: board, rule, pieces, what is known, seed, features of one's own.
+    """Add and return the group of a game: rules, pieces known, seed, and the user's features.
 
     ``of_seed`` are options of the seed, see `add_setting`.
     """
@@ -72,25 +86,32 @@ def add_game(parser: argparse.ArgumentParser, **of_seed: Any) -> argparse._Argum
     add_setting(game, "board")
     add_setting(game, "rule")
     add_setting(game, "pieces")
-    either = game.add_mutually_exclusive_group()
-    add_setting(either, "pieces_known", choices=(1, 2), metavar=None)
-    text = "compare the two best placements by all pieces that may come next: some 15 times as slow"
-    either.add_argument("--lookahead", action="store_true", help=text)
+    lookahead = game.add_mutually_exclusive_group()
+    add_setting(lookahead, "pieces_known", choices=(1, 2), metavar=None)
+    text = (
+        "compare the two best placements by all pieces that may come next: "
+        "some 15 times as slow"
+    )
+    lookahead.add_argument("--lookahead", action="store_true", help=text)
     add_setting(game, "seed", **{"read": seed, "text": "of the pieces"} | of_seed)
     add_feature_header(game)
     return game
 
 
-def add_controller(parser: argparse.ArgumentParser, also: str = "") -> None:
-    """Add a controller that `controller_for` reads, or that there is none; ``also``: what else it may be."""
-    text = f"one by name ({', '.join(known_names())}), a controller.json, a run folder{also} (default: "
-    text += f"{DEFAULT_CONTROLLER}; on a board that is not ten columns wide {DEFAULT_ELSEWHERE})"
+def add_controller(parser: argparse.ArgumentParser, alternative: str = "") -> None:
+    """Add an optional controller, which `controller_for` reads, or an alternative to one."""
+    text = (
+        f"one by name ({', '.join(known_names())}), a controller.json, a run folder"
+        f"{alternative} (default: {DEFAULT_CONTROLLER}; on a board that is not ten columns "
+        f"wide {DEFAULT_ELSEWHERE})"
+    )
     parser.add_argument("source", nargs="?", metavar="CONTROLLER", help=text)
 
 
 def controller_for(source: str | None, rules: Rules) -> tuple[str, LinearController]:
-    """Return the controller of an argument, or the default one on a board, and its label."""
-    source = source or (DEFAULT_CONTROLLER if rules.width == 10 else DEFAULT_ELSEWHERE)
+    """Return the label and the controller of an argument, or of the default on a board."""
+    if not source:
+        source = DEFAULT_CONTROLLER if rules.width == 10 else DEFAULT_ELSEWHERE
     controller = resolve(source)
     controller.names_on(rules)
     return controller_label(controller, Path(source).resolve().name), controller
@@ -110,24 +131,29 @@ def print_scores(scores: Sequence[Mapping[str, Any]], as_json: bool) -> None:
 
 
 def add_option(
-    group: Group, name: str, metavar: str | None, text: str, read: Callable[[str], Any] = str, **options: Any
+    group: Group,
+    name: str,
+    metavar: str | None,
+    text: str,
+    read: Callable[[str], Any] = str,
+    **options: Any,
 ) -> None:
-    """Add an option with a value, which ``read`` checks; its help is the text, with a default, if any."""
+    """Add an option whose value ``read`` checks; the help has the default, if any."""
     if options.get("default", argparse.SUPPRESS) is not argparse.SUPPRESS:
         text += " (default: %(default)s)"
     group.add_argument(name, metavar=metavar, help=text, type=read, **options)
 
 
 def add_setting(group: Group, name: str, **options: Any) -> None:
-    """Add the option of a setting of a run, by default as in `GAME`; ``options`` are of `add_option`."""
+    """Add the option of a setting of a run; ``options`` replace those that follow from it."""
     setting = SETTINGS[name]
-    own = {
+    defaults = {
         "read": {"int": int, "float": float, "str": str}[str(setting.type)],
         "metavar": setting.metadata["metavar"],
         "text": setting.metadata["help"],
         "default": GAME.get(name),
     }
-    add_option(group, f"--{name.replace('_', '-')}", **own | options)
+    add_option(group, f"--{name.replace('_', '-')}", **defaults | options)
 
 
 def add_device(group: Group, known: Sequence[str] = DEVICES, *, what: str = "engine") -> None:
@@ -138,14 +164,17 @@ def add_device(group: Group, known: Sequence[str] = DEVICES, *, what: str = "eng
 
 def add_feature_header(group: Group) -> None:
     """Add ``--feature-header``, which is read as soon as it is parsed."""
-    text = "features of your own in C++, beside FILE.py with their references (docs/features.md)"
-    add_option(group, "--feature-header", "FILE.h", text, _feature_header)
+    text = (
+        "features of your own in C++, beside FILE.py with their references (docs/features.md)"
+    )
+    add_option(group, "--feature-header", "FILE.h", text, _read_header)
 
 
-def _feature_header(text: str) -> Path:
+def _read_header(text: str) -> Path:
+    header = Path(text)
     with one_line_errors():
-        run_header(Path(text))
-    return Path(text)
+        run_header(header)
+    return header
 
 
 def game_rules(arguments: argparse.Namespace) -> Rules:
@@ -154,8 +183,9 @@ def game_rules(arguments: argparse.Namespace) -> Rules:
 
 
 def read_trials(arguments: argparse.Namespace, device: str) -> list[Trial]:
-    """Return the trial of each controller of the arguments; it is labelled as `controller_label` says."""
-    rules, lookahead = game_rules(arguments), Lookahead.of(arguments.pieces_known, arguments.lookahead)
+    """Return the trial of each controller of the arguments."""
+    rules = game_rules(arguments)
+    lookahead = Lookahead.of(arguments.pieces_known, arguments.lookahead)
     trials = []
     for text in arguments.controllers:
         controller = resolve(text)
@@ -165,7 +195,7 @@ def read_trials(arguments: argparse.Namespace, device: str) -> list[Trial]:
     return trials
 
 
-def controller_label(controller: LinearController, given: str) -> str:
-    """Return the label of a controller: the name of a published one, otherwise the argument."""
-    known = controller.name in PUBLISHED and controller is resolve(controller.name)
-    return controller.name if known else given
+def controller_label(controller: LinearController, argument: str) -> str:
+    """Return the label of a controller: the name of a published one, otherwise its argument."""
+    is_published = controller.name in PUBLISHED and controller is resolve(controller.name)
+    return controller.name if is_published else argument

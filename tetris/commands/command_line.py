@@ -21,25 +21,29 @@ from kernels.support.names import did_you_mean, unknown_name
 from kernels.support.printable import printable
 
 BAD_INPUT = 2
+"""Exit status after a wrong argument or file."""
+
 Number = TypeVar("Number", int, float)
-_FULL_MEMORY = ("allocate memory", "bad_alloc", "out of memory")  # in an error of torch, on a CPU or a GPU
-_silent: tuple[int, TextIO] | None = None  # the number of this rank, if not the first, and its stderr
+_FULL_MEMORY = ("allocate memory", "bad_alloc", "out of memory")  # Parts of torch's errors.
+_silenced: tuple[int, TextIO] | None = None
+"""The number of this rank and its stderr; None for the first rank, which prints."""
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Fills paragraphs to the width of the terminal; paragraphs of commands keep their lines."""
+    """Fills paragraphs to the terminal's width; paragraphs of commands keep their lines."""
 
     def __init__(self, prog: str, **options: Any) -> None:
         super().__init__(prog, max_help_position=28, **options)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        paragraphs = map(textwrap.dedent, re.split(r"\n\s*\n", text.strip("\n")))
-        return "\n\n".join(
-            textwrap.indent(paragraph.rstrip(), "  ")
-            if re.match(r"(python|cem-tetris) \D", paragraph)  # not "cem-tetris 1.0", the version
-            else textwrap.fill(" ".join(paragraph.split()), width)
-            for paragraph in paragraphs
-        )
+        paragraphs = []
+        for paragraph in map(textwrap.dedent, re.split(r"\n\s*\n", text.strip("\n"))):
+            # "cem-tetris 1.0" is no command, but the version.
+            if re.match(r"(python|cem-tetris) \D", paragraph):
+                paragraphs.append(textwrap.indent(paragraph.rstrip(), "  "))
+            else:
+                paragraphs.append(textwrap.fill(" ".join(paragraph.split()), width))
+        return "\n\n".join(paragraphs)
 
 
 class Parser(argparse.ArgumentParser):
@@ -50,30 +54,36 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         """Set up as `argparse.ArgumentParser` does."""
-        super().__init__(**{"prog": Path(sys.argv[0]).name, "formatter_class": _HelpFormatter, **options})
+        super().__init__(
+            **{"prog": Path(sys.argv[0]).name, "formatter_class": _HelpFormatter, **options}
+        )
 
     def error(self, message: str) -> NoReturn:
-        """Print the line, with what was probably meant, and exit with status 2."""
+        """Print the line, with the option that was probably meant, and exit with status 2."""
         unknown = re.match(r"unrecognized arguments: (-[^\s=]+)", message)
-        fail(message + (did_you_mean(unknown[1], self._option_string_actions) if unknown else ""))
+        if unknown:
+            message += did_you_mean(unknown[1], self._option_string_actions)
+        fail(message)
 
 
 def fail(error: object) -> NoReturn:
     """Print an error as one line on stderr and exit with status 2.
 
-    Of several ranks the first prints all errors, and another those that it alone may have: of files and
-    builds, with its number before them.
+    The first of several ranks prints all errors. Another rank prints only errors that it may be
+    alone with, those of files and builds, after its number.
     """
-    stream, prefix = sys.stderr, ""
-    if _silent and isinstance(error, (OSError, BuildError)):
-        from kernels.support.ranks import RanksError  # torch
+    stream = sys.stderr
+    prefix = ""
+    if _silenced and isinstance(error, (OSError, BuildError)):
+        from kernels.support.ranks import RanksError  # It imports torch.
 
         if not isinstance(error, RanksError) and not isinstance(error.__cause__, RanksError):
-            stream, prefix = _silent[1], f"rank {_silent[0]}: "
+            rank, stream = _silenced
+            prefix = f"rank {rank}: "
     if isinstance(error, OSError) and error.strerror:
         error = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     line = printable(" ".join(str(error).split()))
-    with contextlib.suppress(OSError):  # of a terminal that was closed
+    with contextlib.suppress(OSError):  # The terminal may be closed.
         print(f"{prefix}{Path(sys.argv[0]).name}: error: {line}", file=stream, flush=True)
     raise SystemExit(BAD_INPUT)
 
@@ -82,8 +92,8 @@ def fail(error: object) -> NoReturn:
 def one_line_errors() -> Iterator[None]:
     """Turn errors of input, files and machine into one line and exit status 2.
 
-    For code that reads or checks input or writes output only: a ValueError of the program itself keeps its
-    traceback.
+    For code that reads or checks input or writes output only: a ValueError of the program
+    itself keeps its traceback.
     """
     try:
         yield
@@ -94,13 +104,14 @@ def one_line_errors() -> Iterator[None]:
 
 
 def run(main: Callable[[], int]) -> NoReturn:
-    """Run a command to its exit status.
+    """Run a command and exit with its status.
 
-    Ctrl-C, a closed pipe, a full disk, full memory and a build that fails end it without a traceback.
+    Ctrl-C, a closed pipe, a full disk, full memory and a build that fails end it without a
+    traceback.
     """
     open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a character that the terminal lacks is no error
+        if isinstance(stream, io.TextIOWrapper):  # The terminal may lack a character.
             stream.reconfigure(errors="backslashreplace")
     try:
         with one_line_interrupts():
@@ -111,7 +122,9 @@ def run(main: Callable[[], int]) -> NoReturn:
     except (OSError, BuildError) as error:
         fail(error)
     except (MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and not any(text in str(error) for text in _FULL_MEMORY):
+        if isinstance(error, RuntimeError) and not any(
+            text in str(error) for text in _FULL_MEMORY
+        ):
             raise
         fail(f"out of memory: {str(error) or 'none is left'}")
     finally:
@@ -121,13 +134,13 @@ def run(main: Callable[[], int]) -> NoReturn:
 
 @contextlib.contextmanager
 def joined_ranks() -> Iterator[None]:
-    """Join the processes that ``torchrun`` started (`kernels.support.ranks`); all but the first are silent.
+    """Join the processes that ``torchrun`` started; only the first one prints, see `fail`.
 
-    Errors that they alone have are printed nevertheless, see `fail`. Where they cannot be reached, or the
-    environment does not say how, the command ends in one line.
+    If they cannot be reached, or the environment does not say how, the command ends with an
+    error in one line. See `kernels.support.ranks`.
     """
-    global _silent
-    from kernels.support import ranks  # torch
+    global _silenced
+    from kernels.support import ranks  # It imports torch.
 
     with contextlib.ExitStack() as stack:
         with one_line_errors():
@@ -135,12 +148,12 @@ def joined_ranks() -> Iterator[None]:
         if ranks.rank() > 0:
             nowhere = stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
             stack.enter_context(contextlib.redirect_stdout(nowhere))
-            _silent = ranks.rank(), sys.stderr
+            _silenced = ranks.rank(), sys.stderr
             stack.enter_context(contextlib.redirect_stderr(nowhere))
         try:
             yield
         finally:
-            _silent = None
+            _silenced = None
 
 
 def one_of(kind: str, known: Iterable[str]) -> Callable[[str], str]:
@@ -156,33 +169,35 @@ def one_of(kind: str, known: Iterable[str]) -> Callable[[str], str]:
 
 
 def path_ending(*suffixes: str) -> Callable[[str], Path]:
-    """Return the ``type`` of an argument that is a file name with one of some suffixes such as ``.gif``."""
+    """Return the ``type`` of an argument that is a file name with one of some suffixes."""
 
     def read(text: str) -> Path:
         path = Path(text)
         if path.suffix.lower() not in suffixes:
-            wanted = f"a file name that ends in {', '.join(suffixes)}"
-            raise argparse.ArgumentTypeError(f"expected {wanted}, got {text!r}")
+            raise argparse.ArgumentTypeError(
+                f"expected a file name that ends in {', '.join(suffixes)}, got {text!r}"
+            )
         return path
 
     return read
 
 
-def between(low: Number, high: Number, wanted: str) -> Callable[[str], Number]:
-    """Return the ``type`` of an argument from ``low`` to ``high``: whole numbers, if these are."""
+def between(low: Number, high: Number, description: str) -> Callable[[str], Number]:
+    """Return the ``type`` of an argument from ``low`` to ``high``, of the type of these."""
 
     def read(text: str) -> Number:
         with contextlib.suppress(ValueError):
-            if low <= (number := type(low)(text)) <= high:
+            number = type(low)(text)
+            if low <= number <= high:
                 return number
-        raise argparse.ArgumentTypeError(f"expected {wanted}, got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected {description}, got {text!r}")
 
     return read
 
 
-def up_to(most: int, least: int = 1) -> Callable[[str], int]:
+def up_to(high: int, low: int = 1) -> Callable[[str], int]:
     """Return the ``type`` of an argument that is a whole number in a range."""
-    return between(least, most, f"a whole number from {least} to {most:,}")
+    return between(low, high, f"a whole number from {low} to {high:,}")
 
 
 positive_int = between(1, 1 << 62, "a whole number from 1 to 2^62")

@@ -3,8 +3,9 @@
 python -m tetris estimate best dt20
 python -m tetris estimate runs/mine --board 10x20 --seconds 60
 
-It takes less than a minute each on two cores; evaluate_tetris.py takes hours. The spread of many
-estimates gives the interval. A score to be published is played instead: see docs/scores.md.
+An estimate takes less than a minute on two cores; python -m tetris evaluate takes hours. The
+spread of many estimates gives the interval. A score to be published is played instead: see
+docs/scores.md.
 """
 
 from __future__ import annotations
@@ -12,7 +13,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from tetris.commands.arguments import DEFAULT_SECONDS, add_option, print_scores, read_trials, score_parser
+from tetris.commands.arguments import (
+    DEFAULT_SECONDS,
+    add_option,
+    print_scores,
+    read_trials,
+    score_parser,
+)
 from tetris.commands.command_line import fail, joined_ranks, one_line_errors, up_to
 from tetris.evaluation import estimates
 from tetris.play.devices import NATIVE, choose_device
@@ -21,8 +28,9 @@ from tetris.play.splitting import MOST_STREAMS
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
-    parser = score_parser(__doc__, ("auto", *NATIVE))[0]
-    text, read = f"of each estimate, 2 to {MOST_STREAMS}", up_to(MOST_STREAMS, least=2)
+    parser, _ = score_parser(__doc__, ("auto", *NATIVE))
+    text = f"of each estimate, 2 to {MOST_STREAMS}"
+    read = up_to(MOST_STREAMS, low=2)
     add_option(parser, "--streams", "N", text, read, default=estimates.STREAMS)
     return parser.parse_args(argv)
 
@@ -34,21 +42,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     with one_line_errors():
         device = choose_device(arguments.device)
         if device not in NATIVE:
-            raise ValueError("expected a compiler for the C++ engine: in Python an estimate takes hours")
+            raise ValueError(
+                "expected a compiler for the C++ engine: in Python an estimate takes hours"
+            )
         trials = read_trials(arguments, device)
-    seconds = arguments.seconds or (0.0 if arguments.decisions else DEFAULT_SECONDS)
-    least = arguments.decisions or 0
+    seconds = arguments.seconds or 0.0
+    decisions = arguments.decisions or 0
+    if not seconds and not decisions:
+        seconds = DEFAULT_SECONDS
 
-    def enough(made: estimates.Estimate) -> bool:
-        return made.seconds >= seconds and made.decisions >= least
+    def is_enough(estimate: estimates.Estimate) -> bool:
+        return estimate.seconds >= seconds and estimate.decisions >= decisions
 
-    found = []
+    scores = []
     for trial in trials:
         if (games := estimates.games_ended(trial)) > estimates.MOST_ENDS:
             fail(
                 f"{trial.label} ends {games:,} games in {estimates.PLAYED:,} decisions on "
                 f"{trial.rules.board}: evaluate scores it by them"
             )
-        found.append(estimates.estimate(trial, enough, arguments.streams))
-    print_scores([each.to_dict() for each in found], arguments.json)
+        scores.append(estimates.estimate(trial, is_enough, arguments.streams).to_dict())
+    print_scores(scores, arguments.json)
     return 0

@@ -7,9 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tetris.commands.arguments import DEFAULT_SECONDS, add_option, print_scores, read_trials, score_parser
+from tetris.commands.arguments import (
+    DEFAULT_SECONDS,
+    add_option,
+    print_scores,
+    read_trials,
+    score_parser,
+)
 from tetris.commands.command_line import joined_ranks, one_line_errors, positive_int
-from tetris.evaluation.scores import Limit, measure
+from tetris.evaluation.measurement import Limit, measure
 from tetris.play.devices import choose_device
 
 

@@ -1,4 +1,4 @@
-"""Play Tetris against a controller in a browser: writes a page that needs no network, and opens it.
+"""Play Tetris against a controller in a browser: writes an offline page, and opens it.
 
 python -m tetris play
 python -m tetris play dt20 --board 10x10 --seed 7 --no-open
@@ -14,9 +14,15 @@ from pathlib import Path
 
 from kernels.support.files import write_text
 from kernels.support.printable import printable
-from tetris.commands.arguments import add_controller, add_game, add_option, controller_for, game_rules
+from tetris import Lookahead
+from tetris.commands.arguments import (
+    add_controller,
+    add_game,
+    add_option,
+    controller_for,
+    game_rules,
+)
 from tetris.commands.command_line import Parser, one_line_errors, path_ending
-from tetris.game.policy import Lookahead
 from tetris.record.numbers import file_size
 from tetris.view.play_page import play_page
 
@@ -28,13 +34,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     text = "of the pieces (default: other ones whenever the page is opened)"
     add_game(parser, default=argparse.SUPPRESS, text=text)
     output = parser.add_argument_group("output")
-    add_option(output, "--out", "FILE.html", "the page", path_ending(".html"), default=Path("play.html"))
+    add_option(
+        output,
+        "--out",
+        "FILE.html",
+        "the page",
+        path_ending(".html"),
+        default=Path("play.html"),
+    )
     output.add_argument("--no-open", action="store_true", help="write the page alone")
     arguments = parser.parse_args(argv)
     with one_line_errors():
-        rules, lookahead = game_rules(arguments), Lookahead.of(arguments.pieces_known, arguments.lookahead)
+        rules = game_rules(arguments)
+        lookahead = Lookahead.of(arguments.pieces_known, arguments.lookahead)
         label, controller = controller_for(arguments.source, rules)
-        page = play_page(replace(controller, name=label), rules, getattr(arguments, "seed", None), lookahead)
+        labelled = replace(controller, name=label)
+        page = play_page(labelled, rules, getattr(arguments, "seed", None), lookahead)
         write_text(arguments.out, page)
     print(f"{printable(arguments.out)}: {file_size(arguments.out.stat().st_size)}")
     if not arguments.no_open:

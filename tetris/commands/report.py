@@ -37,7 +37,9 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add_option(parser, "--out", "FILE.html", text, path_ending(".html"))
     text = f"a picture, too: {', '.join(PICTURE_SUFFIXES)} (needs matplotlib)"
     add_option(parser, "--plot", "FILE", text, path_ending(*PICTURE_SUFFIXES))
-    text = "write nothing, but show the page on this machine alone, again whenever a run changes"
+    text = (
+        "write nothing, but show the page on this machine alone, again whenever a run changes"
+    )
     parser.add_argument("--serve", action="store_true", help=text)
     add_option(parser, "--port", "N", "the port of --serve (default: a free one)", up_to(65535))
     add_feature_header(parser)
@@ -52,17 +54,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     if arguments.serve:
         return serve(arguments)
-    one = len(arguments.runs) == 1
+    paths = arguments.runs
     with one_line_errors():
-        runs = [load_run(path) for path in arguments.runs]
-        out = arguments.out or (RunFolder(arguments.runs[0]).report if one else COMPARISON)
-        for path in filter(None, (out, arguments.plot)):
-            check_writable(path)
-        if arguments.plot is not None:
-            draw_runs(runs, arguments.plot)
-            print(f"{printable(arguments.plot)}: {file_size(arguments.plot.stat().st_size)}")
-        write_report(out, runs)
-        print(f"{printable(out)}: {file_size(out.stat().st_size)}")
+        runs = [load_run(path) for path in paths]
+        default_page = RunFolder(paths[0]).report if len(paths) == 1 else COMPARISON
+        page = arguments.out or default_page
+        picture = arguments.plot
+        check_writable(page)
+        if picture is not None:
+            check_writable(picture)
+            draw_runs(runs, picture)
+            print(f"{printable(picture)}: {file_size(picture.stat().st_size)}")
+        write_report(page, runs)
+        print(f"{printable(page)}: {file_size(page.stat().st_size)}")
     return 0
 
 
@@ -70,14 +74,15 @@ def serve(arguments: argparse.Namespace) -> int:
     """Show the page of runs until Ctrl-C."""
     with one_line_errors():
         for path in arguments.runs:
-            if len(arguments.runs) == 1 and next(path.glob("*/config.json"), None):
-                break  # a folder of runs
-            RunFolder(path).recipe()  # there is a run, maybe without a generation yet
+            is_folder_of_runs = next(path.glob("*/config.json"), None) is not None
+            if not is_folder_of_runs or len(arguments.runs) > 1:
+                RunFolder(path).recipe()  # This fails without a run; it needs no generation.
     try:
         server = ReportServer(arguments.runs, arguments.port or 0)
     except OSError as error:
         fail(f"--port {arguments.port}: {error.strerror}: take another, or none for a free one")
     with server:
-        print(f"{server.url} follows {', '.join(map(printable, arguments.runs))}; Ctrl-C ends it", flush=True)
+        folders = ", ".join(map(printable, arguments.runs))
+        print(f"{server.url} follows {folders}; Ctrl-C ends it", flush=True)
         server.serve_forever()
     return 0

@@ -1,11 +1,11 @@
-"""Solve Tetris on a small board: the lines per game of perfect play, by value iteration over all boards.
+"""Solve Tetris on a small board: the lines of perfect play, by value iteration over all boards.
 
 python -m tetris solve --board 5x5
 python -m tetris solve --board 4x6 --pieces-known 2 --games 100000
 python -m tetris solve --board 4x6 --out solution.npz
 
-Boards have at most 32 cells. 5x5 takes a minute on four cores. The values are checked by games, which the
-engines' rules play; their mean lies within two standard errors in 95 of 100 runs.
+Boards have at most 32 cells. 5x5 takes a minute on four cores. The values are checked by games,
+which the engines' rules play; their mean lies within two standard errors in 95 of 100 runs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,13 @@ from collections.abc import Sequence
 
 from kernels.support.files import check_writable
 from kernels.support.printable import counted
-from tetris.commands.arguments import add_device, add_option, add_setting, game_rules, print_json
+from tetris.commands.arguments import (
+    add_device,
+    add_option,
+    add_setting,
+    game_rules,
+    print_json,
+)
 from tetris.commands.command_line import Parser, fail, one_line_errors, path_ending, seed, up_to
 from tetris.game.rules import PLACEMENT_RULES
 from tetris.play.devices import NATIVE, choose_device
@@ -30,7 +36,9 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     game = parser.add_argument_group("game")
     add_setting(game, "board", default="5x5")
     add_setting(game, "rule", text=", ".join(PLACEMENT_RULES))
-    add_setting(game, "pieces", metavar="LETTERS", text="letters of IOTZSJL such as SZ, or all seven")
+    add_setting(
+        game, "pieces", metavar="LETTERS", text="letters of IOTZSJL such as SZ, or all seven"
+    )
     add_setting(game, "pieces_known", choices=(1, 2), metavar=None)
     add_device(game, ("auto", *NATIVE), what="processor")
     check = parser.add_argument_group("check")
@@ -43,7 +51,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Solve a board, play, and print what came of it."""
+    """Solve a board, play games, and print the result."""
     arguments = parse_arguments(argv)
     with one_line_errors():
         rules = game_rules(arguments)
@@ -54,12 +62,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             check_writable(arguments.out)
         solution = solve(rules, arguments.pieces_known, device)
         games = arguments.games
-        played = solution.play(games, arguments.seed).double()
-        mean = float(played.mean())
-        error = float(played.std() / games**0.5) if games > 1 else None
-        count = 0 if arguments.out is None else solution.save(arguments.out)
-    if arguments.out is not None:
-        print(f"wrote {arguments.out}: {count:,} boards, all others have value 0", file=sys.stderr)
+        lines = solution.play(games, arguments.seed).double()
+        mean = float(lines.mean())
+        standard_error = float(lines.std() / games**0.5) if games > 1 else None
+        if arguments.out is not None:
+            count = solution.save(arguments.out)
+            text = f"wrote {arguments.out}: {count:,} boards, all others have value 0"
+            print(text, file=sys.stderr)
     if arguments.json:
         print_json(
             {
@@ -71,15 +80,18 @@ def main(argv: Sequence[str] | None = None) -> int:
                 "games": games,
                 "seed": arguments.seed,
                 "mean_of_games": mean,
-                "standard_error": error,
+                "standard_error": standard_error,
             }
         )
         return 0
     known = "the next piece known" if solution.pieces_known == 2 else "one piece known"
-    print(f"{rules.board}, {rules.rule} rule, pieces {rules.pieces}, {known}: perfect play clears")
-    print(f"{solution.lines_per_game:,.6g} lines per game (error about {solution.error:.1g})")
-    spread = "" if error is None else f" +- {error:.2g}"
-    print(f"{mean:,.6g}{spread} in {counted(games, 'game')} (seed {arguments.seed})")
-    work = f"{solution.sweeps:,} sweeps in {solution.seconds:.1f} s"
-    print(f"{solution.boards:,} boards can be reached, mirror images once; {work}")
+    spread = "" if standard_error is None else f" +- {standard_error:.2g}"
+    print(
+        f"{rules.board}, {rules.rule} rule, pieces {rules.pieces}, {known}: perfect play "
+        f"clears\n{solution.lines_per_game:,.6g} lines per game "
+        f"(error about {solution.error:.1g})\n"
+        f"{mean:,.6g}{spread} in {counted(games, 'game')} (seed {arguments.seed})\n"
+        f"{solution.boards:,} boards can be reached, mirror images once; "
+        f"{solution.sweeps:,} sweeps in {solution.seconds:.1f} s"
+    )
     return 0

@@ -25,7 +25,7 @@ from tetris import LinearController
 from tetris.commands.arguments import add_feature_header, add_option, add_setting
 from tetris.commands.command_line import Parser, joined_ranks, one_line_errors, positive_seconds
 from tetris.evaluation.comparison import LEARNED, Score, boards, compare, score_table, verdict
-from tetris.evaluation.scores import Trial
+from tetris.evaluation.measurement import Trial
 from tetris.game.feature_sets import feature_label
 from tetris.play.devices import AUTO, choose_device
 from tetris.record.numbers import format_lines
@@ -43,90 +43,116 @@ _WITH_RESUME = ("resume", "time_limit", "tensorboard", "feature_header")
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line; arguments that are not given are absent from the result."""
+    """Read the command line; options that the user left out are absent from the result."""
     parser = Parser(
         description=__doc__,
         argument_default=argparse.SUPPRESS,
         usage="%(prog)s [--preset NAME] [option ...]",
         epilog="What is not given comes from --config, then from --preset.",
     )
-    groups = {
-        name: parser.add_argument_group(name) for name in ("recipe", "game", "search", "machine", "run")
-    }
+    group_names = ("recipe", "game", "search", "machine", "run")
+    groups = {name: parser.add_argument_group(name) for name in group_names}
     for name, setting in SETTINGS.items():
         add_setting(groups[setting.metadata["group"]], name, default=argparse.SUPPRESS)
     text = "settings as JSON, such as the config.json of a run"
     add_option(groups["recipe"], "--config", "FILE", text, Path)
     add_feature_header(groups["game"])
     run = groups["run"]
-    where = run.add_mutually_exclusive_group()
-    add_option(where, "--out", "FOLDER", "a new folder (default: runs/DATE-TIME-seedN)", Path)
-    add_option(where, "--resume", "FOLDER", "a stopped run goes on, by its settings", Path)
-    add_option(run, "--time-limit", "S", "train at most S seconds, then measure", positive_seconds)
-    run.add_argument("--tensorboard", action="store_true", help="curves for TensorBoard (extra tensorboard)")
-    given = parser.parse_args(argv)
-    fixed = [f"--{name.replace('_', '-')}" for name in vars(given) if name not in _WITH_RESUME]
-    if "resume" in given and fixed:
-        parser.error(f"a resumed run keeps its settings: expected no {', '.join(fixed)}")
-    return given
+    folder = run.add_mutually_exclusive_group()
+    add_option(folder, "--out", "FOLDER", "a new folder (default: runs/DATE-TIME-seedN)", Path)
+    add_option(folder, "--resume", "FOLDER", "a stopped run goes on, by its settings", Path)
+    add_option(
+        run, "--time-limit", "S", "train at most S seconds, then measure", positive_seconds
+    )
+    run.add_argument(
+        "--tensorboard", action="store_true", help="curves for TensorBoard (extra tensorboard)"
+    )
+    options = parser.parse_args(argv)
+    if "resume" in options:
+        fixed = [
+            f"--{name.replace('_', '-')}" for name in vars(options) if name not in _WITH_RESUME
+        ]
+        if fixed:
+            parser.error(f"a resumed run keeps its settings: expected no {', '.join(fixed)}")
+    return options
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Train a controller, or resume a run.
 
-    The way down: a recipe is made of the arguments, a `Training` of the recipe. Its trainer asks
-    `run_objective` for the fitness of each generation, which `tetris.rollout` plays on an engine.
+    On the way down a recipe is made of the options, and a `Training` of the recipe. Its trainer
+    asks `run_objective` for the fitness of each generation, which `tetris.rollout` plays on an
+    engine.
     """
-    given = parse_arguments(argv)
+    options = parse_arguments(argv)
     with ExitStack() as stack:
         with one_line_errors():
             stack.enter_context(joined_ranks())
-            recipe, folder, is_new = ranks.broadcast(lambda: run_of(given))
-            choose_device(recipe.device, _CPU)
-            prepare_engine(recipe)
-            first = ranks.rank() == 0
-            callbacks = [tensorboard_writer(recipe, folder)] if "tensorboard" in given else []
-            training = Training(recipe, folder, getattr(given, "time_limit", None), callbacks)
-            if first:
-                stack.enter_context(folder.claimed(recipe if is_new else None))
-            if not is_new and ranks.broadcast(lambda: is_finished(folder, recipe)):
-                path, total = printable(folder.path), recipe.total_generations
-                print(f"{path} is finished: all {total} generations are played and measured")
-                return 0
-            if not is_new:
-                ranks.broadcast(lambda: restore(training))
-            if first:
-                folder.add_start(recipe.device)
+            training = open_training(options, stack)
+        if training is None:
+            return 0
         announce(training)
-        if "tensorboard" in given:
+        folder = training.folder
+        if "tensorboard" in options:
             note(f"curves: tensorboard --logdir {shlex.quote(str(folder.tensorboard))}")
         with training.stop:
             try:
-                return train(training, given)
-            except OSError:  # a full disk, for example: the last checkpoint is there
-                note(f"to go on when that is mended: {command_for(folder, given, 'train', '--resume')}")
+                return train(training, options)
+            except OSError:  # For example a full disk; the last checkpoint exists.
+                resume = command_for(folder, options, "train", "--resume")
+                note(f"to go on when that is mended: {resume}")
                 raise
 
 
-def run_of(given: argparse.Namespace) -> tuple[Recipe, RunFolder, bool]:
+def open_training(options: argparse.Namespace, stack: ExitStack) -> Training | None:
+    """Return the training of a new or a resumed run, whose folder stays locked in the stack.
+
+    If the run is finished, print so and return None.
+    """
+    recipe, folder, is_new = ranks.broadcast(lambda: run_of(options))
+    choose_device(recipe.device, _CPU)
+    prepare_engine(recipe)
+    callbacks = [tensorboard_writer(recipe, folder)] if "tensorboard" in options else []
+    training = Training(recipe, folder, getattr(options, "time_limit", None), callbacks)
+    is_first_rank = ranks.rank() == 0
+    if is_first_rank:
+        stack.enter_context(folder.claimed(recipe if is_new else None))
+    if not is_new:
+        if ranks.broadcast(lambda: is_finished(folder, recipe)):
+            total = recipe.total_generations
+            print(
+                f"{printable(folder.path)} is finished: all {total} generations are played "
+                "and measured"
+            )
+            return None
+        ranks.broadcast(lambda: restore(training))
+    if is_first_rank:
+        folder.add_start(recipe.device)
+    return training
+
+
+def run_of(options: argparse.Namespace) -> tuple[Recipe, RunFolder, bool]:
     """Return the recipe and the folder of a run, and whether it is a new one.
 
-    What ``torchrun`` starts again goes on with the run of ``--out``.
+    A process that ``torchrun`` starts again resumes the run of ``--out``.
     """
-    out: Path | None = getattr(given, "out", None)
-    old: Path | None = getattr(given, "resume", None)
-    if old is None and int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")):
+    out: Path | None = getattr(options, "out", None)
+    resumed: Path | None = getattr(options, "resume", None)
+    if resumed is None and int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")):
         if out is None:
-            raise ValueError("expected --out FOLDER with --max-restarts: what is started again goes on there")
-        if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) and RunFolder(out).config.is_file():
-            old = out
-    if old is not None:
-        folder = RunFolder(old)
+            raise ValueError(
+                "expected --out FOLDER with --max-restarts: what is started again goes on there"
+            )
+        is_restart = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+        if is_restart and RunFolder(out).config.is_file():
+            resumed = out
+    if resumed is not None:
+        folder = RunFolder(resumed)
         return folder.recipe(), folder, False
-    options = {name: value for name, value in vars(given).items() if name in SETTINGS}
-    config = read_settings(given.config) if "config" in given else {}
-    device = choose_device(str((config | options).get("device", AUTO)), _CPU)
-    recipe = make_recipe(device, config, options)
+    settings = {name: value for name, value in vars(options).items() if name in SETTINGS}
+    config = read_settings(options.config) if "config" in options else {}
+    device = choose_device(str((config | settings).get("device", AUTO)), _CPU)
+    recipe = make_recipe(device, config, settings)
     return recipe, new_folder(out, recipe.seed), True
 
 
@@ -136,20 +162,21 @@ def note(text: object) -> None:
 
 
 def is_finished(folder: RunFolder, recipe: Recipe) -> bool:
-    """Return whether the controller of a run was learned in all generations, and measured on all boards."""
+    """Return whether all generations of a run are trained, and all its boards scored."""
     if not folder.controller.is_file():
         return False
     controller = folder.learned()
-    known = controller.provenance
-    if known.get("generation") != recipe.total_generations:
+    provenance = controller.provenance
+    if provenance.get("generation") != recipe.total_generations:
         return False
-    measured = {each["board"] for kind in ("score", "estimates") for each in known.get(kind) or ()}
-    wanted = {rules.board for rules in boards(controller, recipe.rules)}
-    return not recipe.score_decisions or measured >= wanted
+    scores = (provenance.get("score") or []) + (provenance.get("estimates") or [])
+    scored_boards = {score["board"] for score in scores}
+    all_boards = {rules.board for rules in boards(controller, recipe.rules)}
+    return not recipe.score_decisions or scored_boards >= all_boards
 
 
 def restore(training: Training) -> None:
-    """Go on from the newest usable checkpoint of a run, if any, with notes on damaged ones."""
+    """Resume from the newest usable checkpoint of a run, if any, with notes on damaged ones."""
     if any(training.folder.checkpoints.glob("checkpoint-*.json")):
         for problem in training.trainer.resume():
             note(f"passed over {problem}")
@@ -160,122 +187,147 @@ def announce(training: Training) -> None:
     """Print on stderr which run begins or resumes, and its folder."""
     recipe = training.recipe
     stages = ", ".join(f"{stage.generations} on {stage.rules.board}" for stage in recipe.stages)
-    begun = training.optimizer.generation
+    generation = training.optimizer.generation
+    progress = f"going on after {generation} of " if generation else ""
     print(
-        f"{printable(training.folder.path)}: {f'going on after {begun} of ' if begun else ''}"
-        f"{recipe.total_generations} generations ({stages}), features {feature_label(recipe.features)}, "
-        f"population {recipe.population}, engine {recipe.device}, sampler {recipe.backend}, "
-        f"seed {recipe.seed}\n"
-        "lines per game of the best candidate of a generation, which is a lucky one, and of its elites:",
+        f"{printable(training.folder.path)}: {progress}"
+        f"{recipe.total_generations} generations ({stages}), features "
+        f"{feature_label(recipe.features)}, population {recipe.population}, "
+        f"engine {recipe.device}, sampler {recipe.backend}, seed {recipe.seed}\n"
+        "lines per game of a generation's best candidate, best by chance, and of its elites:",
         file=sys.stderr,
     )
 
 
-def train(training: Training, given: argparse.Namespace) -> int:
+def train(training: Training, options: argparse.Namespace) -> int:
     """Train, draw, score and report; return the exit status."""
-    recipe, folder = training.recipe, training.folder
+    recipe = training.recipe
+    folder = training.folder
     result = training.trainer.run()
     controller = training.save_controller()
-    first = ranks.rank() == 0
     progress = f"after {result.generation} of {recipe.total_generations} generations"
     if result.reason == "signal":
-        if first and controller is not None:
+        if ranks.rank() == 0 and controller is not None:
             report(folder)
-        return stopped(training, given, progress)
-    said = None
+        return stopped(training, options, progress)
+    conclusion = None
     if controller is None:
-        note("the time limit came before the first generation was over: there is no controller yet")
+        note(
+            "the time limit came before the first generation was over: no controller exists yet"
+        )
     else:
         decisions = recipe.decisions_until(result.generation)
+        speed = decisions / max(result.elapsed_s, 1e-9)
         print(
-            f"{printable(folder.controller)}: learned in {result.generation} of {recipe.total_generations} "
-            f"generations, {format_lines(decisions)} decisions, {result.elapsed_s:.0f} s "
-            f"({format_lines(decisions / max(result.elapsed_s, 1e-9))} decisions/s)",
+            f"{printable(folder.controller)}: learned in {result.generation} of "
+            f"{recipe.total_generations} generations, {format_lines(decisions)} decisions, "
+            f"{result.elapsed_s:.0f} s ({format_lines(speed)} decisions/s)",
             flush=True,
         )
-        drawing = threading.Thread(target=draw, args=(training,))
-        if first:
-            drawing.start()
-            drawing.join(0 if recipe.device == "cuda" else None)  # a GPU plays for the scores meanwhile
-        if recipe.score_decisions:
-            with suppress(Interrupted):
-                said = measure(training, controller)
-        if first:
-            drawing.join()
-            report(folder)
-        if recipe.score_decisions and said is None:
-            return stopped(training, given, f"while measuring {folder.controller}")
+        conclusion = draw_and_measure(training, controller)
+        if recipe.score_decisions and conclusion is None:
+            return stopped(training, options, f"while measuring {folder.controller}")
     if result.reason == "time_limit":
-        note(f"time is up {progress}; to go on: {command_for(folder, given, 'train', '--resume')}")
-    if said is not None:
+        resume = command_for(folder, options, "train", "--resume")
+        note(f"time is up {progress}; to go on: {resume}")
+    if conclusion is not None:
         known = [] if recipe.pieces_known == 1 else ["--pieces-known", str(recipe.pieces_known)]
-        watch = command_for(folder, given, "watch", *known)
-        print(f"\n{said}\nto watch it play: {printable(watch)}", flush=True)
+        watch = command_for(folder, options, "watch", *known)
+        print(f"\n{conclusion}\nto watch it play: {printable(watch)}", flush=True)
     return 0
+
+
+def draw_and_measure(training: Training, controller: LinearController) -> str | None:
+    """Draw and score a learned controller, and write the report.
+
+    Returns:
+        The verdict on the scores; None if no scores are due, or a signal stopped them.
+    """
+    is_first_rank = ranks.rank() == 0
+    drawing = threading.Thread(target=draw, args=(training,))
+    if is_first_rank:
+        drawing.start()
+        # A GPU plays for the scores meanwhile; a CPU is needed for the drawing.
+        drawing.join(0 if training.recipe.device == "cuda" else None)
+    conclusion = None
+    if training.recipe.score_decisions:
+        with suppress(Interrupted):
+            conclusion = measure(training, controller)
+    if is_first_rank:
+        drawing.join()
+        report(training.folder)
+    return conclusion
 
 
 def draw(training: Training) -> None:
     """Draw the learning curve and the evolution."""
     folder = training.folder
-    if find_spec("matplotlib"):  # without it the report alone has the curves
-        with kept(folder.learning_curve):
+    if find_spec("matplotlib"):  # Without it only the report has the curves.
+        with optional_file(folder.learning_curve):
             draw_runs([load_run(folder.path)], folder.learning_curve)
-    with kept(folder.evolution, "the means of three generations play the same pieces"):
+    with optional_file(folder.evolution, "the means of three generations play the same pieces"):
         write_evolution(folder.evolution, load_run(folder.path), training.recipe.device)
 
 
 def report(folder: RunFolder) -> None:
     """Write the report and print its path and what it holds."""
-    with kept(folder.report, "curves, weights and a game, for a browser"):
+    with optional_file(folder.report, "curves, weights and a game, for a browser"):
         write_report(folder.report, [load_run(folder.path)])
 
 
 @contextmanager
-def kept(file: Path, what: str = "") -> Iterator[None]:
-    """Make a file that a run can do without, and print what it is: an error is a note."""
+def optional_file(file: Path, description: str = "") -> Iterator[None]:
+    """Print a description after the context has written a file; its errors become notes."""
     try:
         yield
-        with suppress(OSError):  # of a terminal that was closed
-            print(*[f"{printable(file)}: {what}\n"] * bool(what), end="", flush=True)
+        if description:
+            with suppress(OSError):  # The terminal may be closed.
+                print(f"{printable(file)}: {description}", flush=True)
     except Exception as error:
         note(f"no {file}: {type(error).__name__}: {error}")
 
 
 def measure(training: Training, controller: LinearController) -> str:
-    """Print and save the scores board by board; return the verdict on the board of the controller."""
+    """Print and save the scores board by board; return the verdict on the run's board."""
     recipe = training.recipe
-    found: list[Score] = []
-    said = ""
+    all_scores: list[Score] = []
+    conclusion = ""
     for rules in boards(controller, recipe.rules):
         ranks.run_collective(training.stop.check)
         print(f"scoring on {rules.board} ...", file=sys.stderr, flush=True)
         trial = Trial(LEARNED, controller, rules, recipe.device, lookahead=recipe.lookahead)
         scores = list(compare(trial, recipe.score_decisions, training.stop.check))
-        found += scores
-        if any(each["lines_per_game"] is not None for each in scores):
+        all_scores += scores
+        if any(score["lines_per_game"] is not None for score in scores):
             print(f"\n{score_table(scores)}", flush=True)
-        training.save_controller(scores=found)
-        said = verdict(scores) if rules == recipe.rules or not said else said
-    return said
+        training.save_controller(scores=all_scores)
+        if rules == recipe.rules or not conclusion:
+            conclusion = verdict(scores)
+    return conclusion
 
 
-def command_for(folder: RunFolder, given: argparse.Namespace, name: str, *options: str) -> str:
-    """Return a command for the folder of a run, with the header of features that this one was given."""
-    words = [*options, str(folder.path)]
-    if "feature_header" in given:
-        words += ["--feature-header", os.path.relpath(given.feature_header)]
+def command_for(
+    folder: RunFolder, options: argparse.Namespace, name: str, *arguments: str
+) -> str:
+    """Return a command for the folder of a run, with the feature header of this command."""
+    words = [*arguments, str(folder.path)]
+    if "feature_header" in options:
+        words += ["--feature-header", os.path.relpath(options.feature_header)]
     return f"python -m tetris {name} {shlex.join(words)}"
 
 
-def stopped(training: Training, given: argparse.Namespace, where: str) -> int:
-    """Print how to resume, and return the exit status."""
+def stopped(training: Training, options: argparse.Namespace, progress: str) -> int:
+    """Print how to resume a run that a signal stopped, and return the exit status."""
     number = training.stop.signum or 0
-    with suppress(RanksError):
+    with suppress(RanksError):  # Another rank may have got the signal.
         (number,) = ranks.all_reduce_max([number])
     number = number or signal.SIGINT
-    name, how = signal.Signals(number).name, command_for(training.folder, given, "train", "--resume")
-    with suppress(OSError):  # of a terminal that was closed
+    resume = command_for(training.folder, options, "train", "--resume")
+    with suppress(OSError):  # The terminal may be closed.
         print(
-            f"stopped by {name} {printable(where)}; to go on: {printable(how)}", file=sys.stderr, flush=True
+            f"stopped by {signal.Signals(number).name} {printable(progress)}; "
+            f"to go on: {printable(resume)}",
+            file=sys.stderr,
+            flush=True,
         )
     return 128 + number

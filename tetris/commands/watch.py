@@ -18,14 +18,27 @@ from pathlib import Path
 from kernels.support.files import check_writable, read_bytes, write_text
 from kernels.support.printable import counted, printable
 from kernels.support.progress import progress
-from tetris.commands.arguments import GAME, add_controller, add_game, add_option, controller_for, game_rules
-from tetris.commands.command_line import Parser, between, fail, one_line_errors, path_ending, positive_int
+from tetris import LinearController, Lookahead, Rules
+from tetris.commands.arguments import (
+    GAME,
+    add_controller,
+    add_game,
+    add_option,
+    controller_for,
+    game_rules,
+)
+from tetris.commands.command_line import (
+    Parser,
+    between,
+    fail,
+    one_line_errors,
+    path_ending,
+    positive_int,
+)
 from tetris.game.decisions import play
 from tetris.game.features import AfterState
 from tetris.game.piece_stream import PieceStream
-from tetris.game.policy import Lookahead, Player
-from tetris.game.rules import Rules
-from tetris.play.controller import LinearController
+from tetris.game.policy import Player
 from tetris.play.devices import choose_device
 from tetris.record.numbers import file_size
 from tetris.record.replay import FORMAT, DamagedReplayError, Replay
@@ -45,26 +58,30 @@ EXPORTS = {
     "gif": (".gif", "an animation"),
     "mp4": (".mp4", "a video"),
 }
-"""What it writes by option: suffix and help."""
+"""The files that it can write, by their options: suffix and help."""
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
-    parser = Parser(description=__doc__, usage="%(prog)s [option ...] [CONTROLLER | replay.json]")
+    parser = Parser(
+        description=__doc__, usage="%(prog)s [option ...] [CONTROLLER | replay.json]"
+    )
     add_controller(parser, ", or a replay")
     add_game(parser)
     length = parser.add_argument_group("length, one of the first two, and speed")
     limit = length.add_mutually_exclusive_group()
     add_option(limit, "--games", "N", "play until N games have ended", positive_int)
-    text = f"play N pieces (default: {DEFAULT_DECISIONS} into a file or a pipe, no end in a terminal)"
-    add_option(limit, "--decisions", "N", text, positive_int)
+    default = f"{DEFAULT_DECISIONS} into a file or a pipe, no end in a terminal"
+    add_option(limit, "--decisions", "N", f"play N pieces (default: {default})", positive_int)
     read = between(0.1, 1000, "a number of pieces per second from 0.1 to 1000")
     add_option(length, "--speed", "N", "pieces per second", read, default=5.0)
     text = "begin with piece N: the terminal, GIF and MP4"
     add_option(length, "--from", "N", text, positive_int, default=1, dest="first")
     output = parser.add_argument_group("instead of watching in the terminal")
-    for name, (suffix, what) in EXPORTS.items():
-        add_option(output, f"--{name}", f"OUT{suffix}", f"write {what}", path_ending(suffix))
+    for name, (suffix, description) in EXPORTS.items():
+        add_option(
+            output, f"--{name}", f"OUT{suffix}", f"write {description}", path_ending(suffix)
+        )
     text = "write what generations of a run folder play, side by side, and an MP4 beside it"
     add_option(output, "--evolution", "OUT.gif", text, path_ending(".gif"))
     return parser.parse_args(argv)
@@ -72,7 +89,10 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 @dataclass(frozen=True)
 class Show:
-    """The games to show: of a controller, or a replay, whose seed and controller may be unknown."""
+    """The games to show: those of a controller, or of a replay.
+
+    The seed and the controller of a replay may be unknown.
+    """
 
     rules: Rules
     controller: LinearController | None
@@ -83,37 +103,44 @@ class Show:
 
     @property
     def title(self) -> list[str]:
-        """The title, in lines for the screen."""
-        source = self.rules.pieces if self.seed is None else f"{self.rules.pieces}, seed {self.seed}"
-        board = f"{self.label} on {self.rules.board}, {self.rules.rule} rule"
-        return [board, f"pieces {source}{self.lookahead.phrase}"]
+        """The lines of the title."""
+        seed = "" if self.seed is None else f", seed {self.seed}"
+        return [
+            f"{self.label} on {self.rules.board}, {self.rules.rule} rule",
+            f"pieces {self.rules.pieces}{seed}{self.lookahead.phrase}",
+        ]
 
     def player(self) -> Player | None:
         """Return the controller on the board; None without one."""
-        return None if self.controller is None else self.controller.player(self.rules, self.lookahead)
+        return (
+            None
+            if self.controller is None
+            else self.controller.player(self.rules, self.lookahead)
+        )
 
     def played(self) -> Iterator[AfterState]:
         """Return the after-states from the beginning."""
         if self.replay is not None:
             return self.replay.after_states()
-        player, seed = self.player(), self.seed
+        player = self.player()
         assert player is not None
-        assert seed is not None
-        return play(PieceStream(self.rules, seed, 0), player, self.rules)
+        assert self.seed is not None
+        return play(PieceStream(self.rules, self.seed, 0), player, self.rules)
 
 
 def read_show(arguments: argparse.Namespace) -> Show:
     """Return the games of the arguments."""
     source = arguments.source
     if source is not None and _is_replay(Path(source)):
-        for name, usual in GAME.items():
-            if getattr(arguments, name) != usual:
+        for name, default in GAME.items():
+            if getattr(arguments, name) != default:
                 flag = name.replace("_", "-")
                 raise ValueError(f"a replay has its own rules and pieces: expected no --{flag}")
         replay = Replay.load(source)
         if not replay.placements:
             raise ValueError(f"{source}: expected a replay of at least one placement, got none")
-        label = (replay.controller.name if replay.controller else "a person") or Path(source).stem
+        player = replay.controller.name if replay.controller else "a person"
+        label = player or Path(source).stem
         return Show(replay.rules, replay.controller, replay.seed, label, replay)
     rules = game_rules(arguments)
     label, controller = controller_for(source, rules)
@@ -122,58 +149,74 @@ def read_show(arguments: argparse.Namespace) -> Show:
 
 
 def _is_replay(path: Path) -> bool:
-    return path.suffix == ".json" and path.is_file() and f'"{FORMAT}"'.encode() in read_bytes(path)
+    return (
+        path.suffix == ".json" and path.is_file() and f'"{FORMAT}"'.encode() in read_bytes(path)
+    )
 
 
-def limited(played: Iterator[AfterState], most: int | None, most_games: int | None) -> Iterator[AfterState]:
+def limit(
+    played: Iterator[AfterState], pieces: int | None, games: int | None
+) -> Iterator[AfterState]:
     """Yield placements up to a number of pieces or games; None: no limit."""
-    games = 0
-    for after in islice(played, most):
+    games_ended = 0
+    for after in islice(played, pieces):
         yield after
-        games += after.game_over
-        if games == most_games:
+        games_ended += after.game_over
+        if games_ended == games:
             return
 
 
-def begun(shown: Iterator[Scene], first: int) -> Iterator[Scene]:
-    """Return the scenes from a piece on; the program ends where there is none."""
-    rest = islice(shown, first - 1, None)
+def skip_to(first: int, all_scenes: Iterator[Scene]) -> Iterator[Scene]:
+    """Return the scenes from piece ``first`` on; end the program if there are fewer."""
+    rest = islice(all_scenes, first - 1, None)
     if (scene := next(rest, None)) is None:
         fail(f"expected --from up to the last piece, got {first:,}")
     return chain([scene], rest)
 
 
-def export(show: Show, played: Iterator[AfterState], most: int | None, arguments: argparse.Namespace) -> None:
-    """Play, write the files and print their names."""
-    most = min(most or sys.maxsize, len(show.replay.placements)) if show.replay else most
-    with progress(played, desc="playing", total=most, unit=" pieces", leave=False) as bar:
-        stream = show.replay.stream if show.replay else 0
+def export(
+    show: Show, played: Iterator[AfterState], pieces: int | None, arguments: argparse.Namespace
+) -> None:
+    """Play up to a number of pieces, write the files and print their names."""
+    stream: int | None = 0
+    if show.replay is not None:
+        stream = show.replay.stream
+        pieces = min(pieces or sys.maxsize, len(show.replay.placements))
+    with progress(played, desc="playing", total=pieces, unit=" pieces", leave=False) as bar:
         replay = Replay.of(bar, show.rules, show.seed, stream, show.controller)
-    total = len(replay.placements) - arguments.first + 1
-    for name, path in asked_for(arguments).items():
+    count = len(replay.placements)
+    for name, path in export_paths(arguments).items():
         with one_line_errors():
             if name == "replay":
                 replay.save(path)
             elif name == "html":
-                write_text(path, player_page(replay, show.label, arguments.speed, show.lookahead))
+                page = player_page(replay, show.label, arguments.speed, show.lookahead)
+                write_text(path, page)
             else:
-                write, cell = (write_gif, 12) if name == "gif" else (write_mp4, 24)
-                shown = begun(scenes(replay.rules, replay.after_states()), arguments.first)
-                bar = progress(shown, desc=f"drawing {path.name}", total=total, unit=" pictures", leave=False)
-                with closing(bar):  # it goes before anything else is said
-                    write(path, (frame(scene, show.label, cell) for scene in bar), arguments.speed)
+                write_movie(path, replay, show.label, arguments)
         size = file_size(path.stat().st_size)
-        print(f"{printable(path)}: {counted(len(replay.placements), 'piece')}, {size}")
+        print(f"{printable(path)}: {counted(count, 'piece')}, {size}")
 
 
-def asked_for(arguments: argparse.Namespace) -> dict[str, Path]:
+def write_movie(path: Path, replay: Replay, label: str, arguments: argparse.Namespace) -> None:
+    """Write a replay as a GIF or an MP4, by the suffix of the path."""
+    shown = skip_to(arguments.first, scenes(replay.rules, replay.after_states()))
+    total = len(replay.placements) - arguments.first + 1
+    desc = f"drawing {path.name}"
+    bar = progress(shown, desc=desc, total=total, unit=" pictures", leave=False)
+    write, cell = (write_gif, 12) if path.suffix.lower() == ".gif" else (write_mp4, 24)
+    with closing(bar):  # The bar disappears before anything else is printed.
+        write(path, (frame(scene, label, cell) for scene in bar), arguments.speed)
+
+
+def export_paths(arguments: argparse.Namespace) -> dict[str, Path]:
     """Return the files to write by kind, in writing order."""
     return {name: path for name in EXPORTS if (path := getattr(arguments, name)) is not None}
 
 
 def check_exports(arguments: argparse.Namespace) -> None:
     """Check that all files can be written."""
-    paths = asked_for(arguments)
+    paths = export_paths(arguments)
     for path in paths.values():
         check_writable(path)
     if "gif" in paths:
@@ -183,21 +226,24 @@ def check_exports(arguments: argparse.Namespace) -> None:
 
 
 def show_evolution(source: str | None, path: Path) -> None:
-    """Write the clip of a run, the engine of which plays, and print its name."""
+    """Write the clip of a run, played on the engine of the run, and print its name."""
     from tetris.report.evolution import write_evolution
     from tetris.training.run_folder import load_run
 
     check_writable(path)
     run = load_run(source or "")
     device = run.recipe.device
-    write_evolution(path, run, choose_device("auto") if device == "cuda" else device)
-    print(f"{printable(path)}: {counted(run.generations, 'generation')}, {file_size(path.stat().st_size)}")
+    if device == "cuda":  # The run may come from another machine.
+        device = choose_device("auto")
+    write_evolution(path, run, device)
+    size = file_size(path.stat().st_size)
+    print(f"{printable(path)}: {counted(run.generations, 'generation')}, {size}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Watch or write."""
     arguments = parse_arguments(argv)
-    exports = bool(asked_for(arguments))
+    writes_files = bool(export_paths(arguments))
     interactive = is_interactive(sys.stdout)
     with one_line_errors():
         if arguments.evolution is not None:
@@ -205,15 +251,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         show = read_show(arguments)
         check_exports(arguments)
-    endless = arguments.games or show.replay or (interactive and not exports)
-    most = arguments.decisions or (None if endless else DEFAULT_DECISIONS)
-    most = most and most + arguments.first - 1
-    played = limited(show.played(), most, arguments.games)
+    has_end = arguments.games or show.replay
+    pieces = arguments.decisions
+    if pieces is None and not has_end and (writes_files or not interactive):
+        pieces = DEFAULT_DECISIONS
+    if pieces is not None:
+        pieces += arguments.first - 1
+    played = limit(show.played(), pieces, arguments.games)
     try:
-        if exports:
-            export(show, played, most, arguments)
+        if writes_files:
+            export(show, played, pieces, arguments)
             return 0
-        shown = begun(scenes(show.rules, played), arguments.first)
+        shown = skip_to(arguments.first, scenes(show.rules, played))
         if interactive:
             with Terminal(sys.stdout, sys.stdin.fileno()) as terminal:
                 Watcher(terminal, shown, show.player(), show.title, arguments.speed).run()

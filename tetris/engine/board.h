@@ -1,4 +1,8 @@
-// The board as columns, and a piece dropped on it. Bit TOP - r of a column is row r (see lanes_scalar.h).
+// The board as columns, and a piece dropped on it.
+//
+// A column is an unsigned word: row r is bit L::TOP - r, so that the floor is the most
+// significant bit. `Slots` of a row of columns are drawn in lanes_scalar.h: side wall, the
+// board's columns, side wall.
 #pragma once
 
 #include "lanes_scalar.h"
@@ -6,215 +10,275 @@
 
 namespace tetris {
 
-// The rules of a game, but for its pieces.
+// The rules of a game, without its pieces.
 struct GameRules {
   int width, height;
   bool clear_on_overflow;
   bool original = false;  // after a landing the next piece has to appear
 
-  // `rule`: its place in RULES of tetris/game/rules.py.
-  static GameRules of(int width, int height, int64_t rule) { return {width, height, rule == 1, rule == 2}; }
-};
-
-// The rules of a game, and what follows from the size of its board.
-template <class L> struct Geometry : GameRules {
-  using Word = typename L::Word;
-  typename L::ColumnBits inside;  // all ones in the board's columns
-  typename L::ColumnBits pairs;   // all ones in the columns that have a board column to their right
-  typename L::ColumnBits edges;   // as `pairs`, but side walls count as columns
-  typename L::ColumnBits walls;   // the two side walls, full from below the floor to beyond the top
-  typename L::ColumnInts far;     // WALL_HEIGHT beside the board, where no piece fits
-  Word above;                     // the rows above the top
-
-  TETRIS_FUNCTION explicit Geometry(const GameRules& rules) : GameRules(rules) {
-    Word in[16] = {}, pair[16] = {}, edge[16] = {}, wall[16] = {}, beside[16] = {};
-    const Word ones = static_cast<Word>(~Word(0));
-    TETRIS_UNROLL for (int i = 0; i < L::SLOTS; ++i) {
-      const int column = i - FIRST_COLUMN;
-      in[i] = column >= 0 && column < width ? ones : Word(0);
-      pair[i] = column >= 0 && column < width - 1 ? ones : Word(0);
-      edge[i] = column >= -1 && column < width ? ones : Word(0);
-      wall[i] = column == -1 || column == width ? ones : Word(0);
-      beside[i] = static_cast<Word>(in[i] != 0 ? 0 : WALL_HEIGHT);
-    }
-    inside = L::load(in);
-    pairs = L::load(pair);
-    edges = L::load(edge);
-    walls = L::load(wall);
-    far = L::as_ints(L::load(beside));
-    above = height > L::TOP ? Word(0) : static_cast<Word>((Word(2) << (L::TOP - height)) - 1);
+  // `rule` is the index of the rule in RULES of tetris/game/rules.py.
+  static GameRules of(int width, int height, int64_t rule) {
+    return {width, height, rule == 1, rule == 2};
   }
 };
 
-// The columns of a board with side walls, from words `column(c)` in which row r is bit 31 - r.
+// The rules of a game, and masks that follow from the size of its board.
+template <class L>
+struct Geometry : GameRules {
+  using Word = typename L::Word;
+  typename L::ColumnBits inside;  // all ones in the columns of the board
+  typename L::ColumnBits
+      pairs;  // all ones in the columns with a column of the board to their right
+  typename L::ColumnBits edges;  // as `pairs`, but a side wall counts as a column
+  typename L::ColumnBits
+      walls;  // the two side walls, full from below the floor to beyond the top
+  typename L::ColumnInts
+      outside_heights;  // WALL_HEIGHT outside the board, where no piece fits; else 0
+  Word rows_above_top;
+
+  // Makes the masks. Slot FIRST_COLUMN is column 0; columns -1 and `width` are the side walls.
+  TETRIS_FUNCTION explicit Geometry(const GameRules& rules) : GameRules(rules) {
+    Word inside_slots[16] = {}, pair_slots[16] = {}, edge_slots[16] = {}, wall_slots[16] = {};
+    Word outside_slots[16] = {};
+    Word ones = Word(~Word(0));
+    TETRIS_UNROLL for (int slot = 0; slot < L::SLOTS; ++slot) {
+      int column = slot - FIRST_COLUMN;
+      bool is_inside = column >= 0 && column < width;
+      inside_slots[slot] = is_inside ? ones : Word(0);
+      pair_slots[slot] = column >= 0 && column < width - 1 ? ones : Word(0);
+      edge_slots[slot] = column >= -1 && column < width ? ones : Word(0);
+      wall_slots[slot] = column == -1 || column == width ? ones : Word(0);
+      outside_slots[slot] = Word(is_inside ? 0 : WALL_HEIGHT);
+    }
+    inside = L::load(inside_slots);
+    pairs = L::load(pair_slots);
+    edges = L::load(edge_slots);
+    walls = L::load(wall_slots);
+    outside_heights = L::as_ints(L::load(outside_slots));
+    rows_above_top = height > L::TOP ? Word(0) : Word((Word(2) << (L::TOP - height)) - 1);
+  }
+};
+
+// Returns the columns of a board with side walls. `column(c)` returns column c as 32 bits, row
+// r in bit 31 - r.
 template <class L, class Column>
-TETRIS_FUNCTION typename L::ColumnBits walled(const Geometry<L>& geometry, const Column& column) {
+TETRIS_FUNCTION auto add_walls(const Geometry<L>& geometry, const Column& column) {
   typename L::Word slots[16] = {};
   for (int c = 0; c < geometry.width; ++c) {
-    slots[FIRST_COLUMN + c] = static_cast<typename L::Word>(column(c) >> (31 - L::TOP));
+    slots[FIRST_COLUMN + c] = typename L::Word(column(c) >> (31 - L::TOP));
   }
   return L::load(slots) | geometry.walls;
 }
 
-// A board, and the piece whose landing made it.
-template <class L> struct Board {
+// A board, and what the features know of the landing that led to it.
+template <class L>
+struct Board {
   const Geometry<L>& geometry;
   typename L::ColumnBits cells;    // side walls included
-  typename L::ColumnBits filled;   // every row up to the topmost cell of the column
-  typename L::ColumnInts heights;  // far from any height beside the board
+  typename L::ColumnBits filled;   // in each column every row up to its topmost cell
+  typename L::ColumnInts heights;  // WALL_HEIGHT and more outside the board
   int twice_landing_height = 0;
   int eroded_cells = 0;
-#if defined(TETRIS_FEATURE_HEADER)  // no other engine pays for what it does not read
-  int lines = 0;                    // that the landing removed
+#if defined(TETRIS_FEATURE_HEADER)  // Only features of a header ask for it.
+  int lines = 0;                    // the number of rows that the landing removed
 #endif
-  mutable typename L::Keeper keeper;
+  mutable typename L::ColumnCache column_cache;
 
-  TETRIS_FUNCTION Board(const Geometry<L>& g, typename L::ColumnBits c, typename L::Keeper k = {})
-      : geometry(g), cells(c), filled(c | -c), heights(L::popcount(filled) | g.far), keeper(k) {}
+  TETRIS_FUNCTION Board(const Geometry<L>& board_geometry, typename L::ColumnBits board_cells,
+      typename L::ColumnCache cache = {})
+      : geometry(board_geometry),
+        cells(board_cells),
+        filled(board_cells | -board_cells),
+        heights(L::popcount(filled) | board_geometry.outside_heights),
+        column_cache(cache) {}
 
-  TETRIS_FUNCTION typename L::ColumnBits holes() const { return filled ^ cells; }
-  // Columns that are asked for while placements are scored; T holds their numbers.
-  template <class T, class Columns> TETRIS_FUNCTION auto keep(const Columns& columns) const {
-    return keeper.template keep<T>(columns);
-  }
+  TETRIS_FUNCTION auto holes() const { return filled ^ cells; }
 };
 
-// What a piece falls on.
-template <class L> struct Ground {
-  using Columns = typename L::template Kept<typename L::Word, typename L::ColumnBits>;
+// Returns columns of a board in a form that is indexed cheaply while placements are scored; T
+// holds their numbers.
+template <class T, class L, class Columns>
+TETRIS_FUNCTION auto cache(const Board<L>& board, const Columns& columns) {
+  return board.column_cache.template cache<T>(columns);
+}
+
+// The surface that a piece falls on.
+template <class L>
+struct Ground {
+  using Columns = typename L::template Cached<typename L::Word, typename L::ColumnBits>;
   Columns cells;
-  typename L::template Kept<uint8_t, typename L::ColumnInts> heights;
-  Columns gaps_up_to, gaps_from;  // the rows with an empty cell in a column up to each one, and from it on
+  typename L::template Cached<uint8_t, typename L::ColumnInts> heights;
+  Columns gaps_up_to;  // for each slot the rows with an empty cell in a column up to it
+  Columns gaps_from;   // for each slot the rows with an empty cell in a column from it on
 
   TETRIS_FUNCTION explicit Ground(const Board<L>& board)
       : Ground(board, L::without(board.geometry.inside, board.cells)) {}
 
  private:
   TETRIS_FUNCTION Ground(const Board<L>& board, const typename L::ColumnBits& empty)
-      : cells(board.template keep<typename L::Word>(board.cells)),
-        heights(board.template keep<uint8_t>(board.heights)),
-        gaps_up_to(board.template keep<typename L::Word>(L::or_up_to(empty))),
-        gaps_from(board.template keep<typename L::Word>(L::or_from(empty))) {}
+      : cells(cache<typename L::Word>(board, board.cells)),
+        heights(cache<uint8_t>(board, board.heights)),
+        gaps_up_to(cache<typename L::Word>(board, L::prefix_or(empty))),
+        gaps_from(cache<typename L::Word>(board, L::suffix_or(empty))) {}
 };
 
-// The rows in which every column has a cell.
+// Returns the rows in which every column of the board has a cell.
 template <class L>
-TETRIS_FUNCTION typename L::Word full_rows(const Geometry<L>& geometry, const typename L::ColumnBits& cells) {
-  return static_cast<typename L::Word>(~L::or_columns(L::without(geometry.inside, cells)));
+TETRIS_FUNCTION auto full_rows(
+    const Geometry<L>& geometry, const typename L::ColumnBits& cells) {
+  auto empty = L::without(geometry.inside, cells);
+  return typename L::Word(~L::or_columns(empty));
 }
 
-// Removes the full rows, topmost first; what is above moves down.
-template <class L> TETRIS_FUNCTION typename L::ColumnBits remove_rows(
+// Removes the rows whose bits are set in `full`, topmost first; the rows above each move down
+// by one.
+template <class L>
+TETRIS_FUNCTION auto remove_rows(
     const Geometry<L>& geometry, typename L::ColumnBits cells, typename L::Word full) {
   using Word = typename L::Word;
   while (full != 0) {
-    const auto row = static_cast<Word>(full & (~full + 1));
-    const auto above = static_cast<Word>(row - 1);
-    // cells = below + row + above, and row is set in every column: below + 2 above.
-    cells = (cells - L::bits_everywhere(row)) + (cells & L::bits_everywhere(above));
-    full = static_cast<Word>(full & (full - 1));
+    Word row = Word(full & (~full + 1));
+    Word rows_above = Word(row - 1);
+    // Every column has this row, so that cells = below + row + above. Wanted is below + 2 *
+    // above.
+    auto without_row = cells - L::bits_everywhere(row);
+    cells = without_row + (cells & L::bits_everywhere(rows_above));
+    full = Word(full & (full - 1));
   }
   return (cells & geometry.inside) | geometry.walls;
 }
 
-// A piece come to rest, and what became of the board.
-template <class L> struct Landing {
-  typename L::ColumnBits cells;  // full rows removed
-  int row;                       // of the piece's bottom, before removal
+// The result of a placement: the piece has come to rest, and full rows are removed.
+template <class L>
+struct Landing {
+  typename L::ColumnBits cells;  // after the removal
+  int row;                       // the row of the piece's bottom, before the removal
   int lines = 0;
-  int eroded_cells = 0;  // lines x cells of the piece in them
+  int eroded_cells = 0;  // lines times the number of the piece's cells in them
   bool over = false;     // the game has ended
 
-  TETRIS_FUNCTION Landing(const Board<L>& board, int piece, int place) : cells(board.cells) {
-    using Word = typename L::Word;
-    const int orientation = orientation_of(place), column = column_of(place);
-    row = L::landing_row(board.heights, shape_of(piece, orientation), column);
+  // Drops a piece on a board. If it reaches above the top, the game ends, unless the rule is
+  // clear_on_overflow: then full rows are removed first, and the game ends if cells are left
+  // above the top.
+  TETRIS_FUNCTION Landing(const Board<L>& board, int piece, int placement)
+      : cells(board.cells) {
     const Geometry<L>& geometry = board.geometry;
-    const bool exceeds = row + shape_of(piece, orientation).height > geometry.height;
-    over = exceeds;
-    if (exceeds && !geometry.clear_on_overflow) return;
-    const auto dropped = L::piece_columns(piece, orientation, column, row);
+    int orientation = orientation_of(placement);
+    int column = column_of(placement);
+    row = L::landing_row(board.heights, shape_of(piece, orientation), column);
+    bool overflows = row + shape_of(piece, orientation).height > geometry.height;
+    over = overflows;
+    if (overflows && !geometry.clear_on_overflow) return;
+
+    auto dropped = L::piece_columns(piece, orientation, column, row);
     cells = cells | dropped;
-    const Word full = full_rows(geometry, cells);
+    const typename L::Word full = full_rows(geometry, cells);
     if (full != 0) {
+      int piece_cells_removed = L::count_bits(dropped & L::bits_everywhere(full));
       lines = popcount(full);
-      eroded_cells = lines * L::count_bits(dropped & L::bits_everywhere(full));
+      eroded_cells = lines * piece_cells_removed;
       cells = remove_rows(geometry, cells, full);
     }
-    if (exceeds) over = L::any(cells & geometry.inside & L::bits_everywhere(geometry.above));
+    if (overflows) {
+      auto cells_above_top =
+          cells & geometry.inside & L::bits_everywhere(geometry.rows_above_top);
+      over = L::any(cells_above_top);
+    }
   }
 };
 
-// Whether a piece appears inside the board (see `appears` of tetris/game/decisions.py): none of the cells that it takes is full.
+// Returns whether a piece appears inside the board (`appears` of tetris/game/decisions.py): all
+// its cells are empty.
 template <class L>
-TETRIS_FUNCTION bool appears(const Geometry<L>& geometry, const typename L::ColumnBits& cells, int piece) {
+TETRIS_FUNCTION bool appears(
+    const Geometry<L>& geometry, const typename L::ColumnBits& cells, int piece) {
   const Shape& shape = shape_of(piece, 0);
-  const int row = geometry.height - shape.height;
-  if (row > L::TOP) return true;  // above all that these lanes hold
-  return !L::any(cells & L::piece_columns(piece, 0, (geometry.width - shape.width) / 2, row));
+  int row = geometry.height - shape.height;
+  if (row > L::TOP) return true;  // above all cells that these lanes hold
+  int column = (geometry.width - shape.width) / 2;
+  return !L::any(cells & L::piece_columns(piece, 0, column, row));
 }
 
-// Whether a game ends because its next piece does not appear.
-template <class L> TETRIS_FUNCTION bool ends_by_next(
+// Returns whether a game ends because its next piece does not appear.
+template <class L>
+TETRIS_FUNCTION bool ends_by_next(
     const Geometry<L>& geometry, const typename L::ColumnBits& cells, int next) {
   return geometry.original && !appears(geometry, cells, next);
 }
 
-// A piece of WIDTH columns dropped on the board, one placement a lane. Nothing is removed yet.
-template <class L, int WIDTH> struct Drop {
+// A piece of WIDTH columns dropped on the board, one placement a lane. No row is removed.
+//
+// Column k of a placement is the board column k columns right of the piece's left edge. k from
+// 0 to WIDTH - 1 are the columns under the piece, -1 and WIDTH those beside it.
+template <class L, int WIDTH>
+struct Drop {
   using Bits = typename L::Bits;
   using Ints = typename L::Ints;
 
   const Ground<L>& ground;
   const ShapeLanes<L, WIDTH>& shape;
-  Ints support[WIDTH];    // the row in which the piece's bottom would rest if there were only this column
-  Ints row;               // of the piece's bottom
-  typename L::Unit unit;  // takes the patterns of the shape to this row
+  Ints support[WIDTH];    // the row of the piece's bottom if it rested on column k alone
+  Ints row;               // the row of the piece's bottom
+  typename L::Unit unit;  // moves the patterns of the shape to this row
 
-  TETRIS_FUNCTION Drop(const Ground<L>& g, const ShapeLanes<L, WIDTH>& s) : ground(g), shape(s) {
-    TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) support[k] = height_before(k) - L::ints(shape.bottom[k]);
-    // A piece has a cell in its lowest row, so that the row can't be negative.
+  // The piece rests on the column that supports it highest.
+  TETRIS_FUNCTION Drop(const Ground<L>& board_ground, const ShapeLanes<L, WIDTH>& shapes)
+      : ground(board_ground), shape(shapes) {
+    TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
+      support[k] = height_before(k) - L::ints(shape.bottom[k]);
+    }
+    // A piece has a cell in its lowest row, so that the row is never negative.
     row = support[0];
     TETRIS_UNROLL for (int k = 1; k < WIDTH; ++k) row = L::maximum(row, support[k]);
     unit = L::row_unit(row);
   }
 
   TETRIS_FUNCTION Ints column() const { return L::ints(shape.column); }
-  // The height of the piece's uppermost cells.
-  TETRIS_FUNCTION Ints end() const { return row + L::ints(shape.height); }
-  // The value at the piece's column k (its left edge is column 0; others are the board's).
-  template <class Columns> TETRIS_FUNCTION auto at(const Columns& columns, int k) const {
-    return L::template at<WIDTH>(columns, shape, k);
+  // The row above the piece's uppermost cells.
+  TETRIS_FUNCTION Ints top() const { return row + L::ints(shape.height); }
+  template <class Columns>
+  TETRIS_FUNCTION auto at_offset(const Columns& columns, int k) const {
+    return L::template at_offset<WIDTH>(columns, shape, k);
   }
-  TETRIS_FUNCTION Bits before(int k) const { return at(ground.cells, k); }
-  TETRIS_FUNCTION Ints height_before(int k) const { return at(ground.heights, k); }
-  TETRIS_FUNCTION Bits rows(const typename L::Constant& pattern) const { return L::rows(pattern, unit); }
-  TETRIS_FUNCTION Bits after(int k) const {
-    return k >= 0 && k < WIDTH ? before(k) | rows(shape.piece[k]) : before(k);
+  TETRIS_FUNCTION Bits cells_before(int k) const { return at_offset(ground.cells, k); }
+  TETRIS_FUNCTION Bits cells_after(int k) const {
+    return k >= 0 && k < WIDTH ? cells_before(k) | piece_rows(shape.piece[k]) : cells_before(k);
   }
-  // The number of empty cells that column k of the piece covers, and whether there are any.
+  TETRIS_FUNCTION Ints height_before(int k) const { return at_offset(ground.heights, k); }
+  // A pattern of the shape, moved to the row in which the piece rests.
+  TETRIS_FUNCTION Bits piece_rows(const typename L::Constant& pattern) const {
+    return L::rows(pattern, unit);
+  }
+  // The number of empty cells between column k and the piece, and whether there are any.
   TETRIS_FUNCTION Ints gap(int k) const { return row - support[k]; }
-  TETRIS_FUNCTION auto covers(int k) const { return L::exceeds(row, support[k]); }
-  // The rows that the piece completes: no column has an empty cell there.
+  TETRIS_FUNCTION auto covers_gap(int k) const { return L::exceeds(row, support[k]); }
+  // The rows that the piece completes: no column of the board has an empty cell there.
   TETRIS_FUNCTION Bits completed() const {
-    const Bits gap = at(ground.gaps_up_to, -1) | at(ground.gaps_from, WIDTH);
-    Bits full = after(0);
-    TETRIS_UNROLL for (int k = 1; k < WIDTH; ++k) full = full & after(k);
-    return L::without(full, gap);
+    Bits gaps_left = at_offset(ground.gaps_up_to, -1);
+    Bits gaps_right = at_offset(ground.gaps_from, WIDTH);
+    Bits full = cells_after(0);
+    TETRIS_UNROLL for (int k = 1; k < WIDTH; ++k) full = full & cells_after(k);
+    return L::without(full, gaps_left | gaps_right);
   }
-  // The steps at the piece's sides, + STEP.
-  TETRIS_FUNCTION Ints first_step() const { return row + L::ints(shape.first_step) - height_before(-1); }
-  TETRIS_FUNCTION Ints last_step() const { return height_before(WIDTH) - (row + L::ints(shape.last_step)); }
-  // The step from column k to the next one before the drop, + STEP.
+  // The steps at the left and the right side of the piece, plus STEP.
+  TETRIS_FUNCTION Ints first_step() const {
+    return row + L::ints(shape.first_step) - height_before(-1);
+  }
+  TETRIS_FUNCTION Ints last_step() const {
+    return height_before(WIDTH) - (row + L::ints(shape.last_step));
+  }
+  // The step from column k to the next one before the drop, plus STEP.
   TETRIS_FUNCTION Ints step_before(int k) const {
     return height_before(k + 1) - height_before(k) + L::ints(STEP);
   }
-  // The height of board column i.
-  TETRIS_FUNCTION Ints column_height(int i) const {
-    Ints result = L::ints(static_cast<int>(ground.heights[FIRST_COLUMN + i]));
+  // The height of column `board_column` of the board after the drop.
+  TETRIS_FUNCTION Ints column_height(int board_column) const {
+    int before = ground.heights[FIRST_COLUMN + board_column];
+    Ints result = L::ints(before);
     TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
-      const Ints height = row + L::ints(shape.bottom[k]) + L::ints(shape.cells[k]);
-      result = L::select(column() == L::ints(i - k), height, result);
+      Ints height = row + L::ints(shape.bottom[k]) + L::ints(shape.cells[k]);
+      auto is_column_k = column() == L::ints(board_column - k);
+      result = L::select(is_column_k, height, result);
     }
     return result;
   }

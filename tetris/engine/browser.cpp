@@ -1,6 +1,7 @@
-// The engine of a web page: decisions, landings and features of one board at a time, compiled to WebAssembly by
-// scripts/pages/wasm.py. TETRIS_FEATURES is the list of all feature structs. tetris/view/play_page.js calls it: it writes weights
-// and a board to where `weights_at` and `board_at` say, and calls `prepare` after the former.
+// The engine of a web page: decisions, landings and features of one board at a time.
+// scripts/pages/wasm.py compiles it to WebAssembly; TETRIS_FEATURES is the list of all feature
+// structs. tetris/view/play_page.js writes weights and a board to the addresses that
+// `weights_at` and `board_at` return, and calls `prepare` once the weights are written.
 
 #include <new>
 
@@ -17,27 +18,36 @@ using List = FeatureList<TETRIS_FEATURES>;
 struct Engine {
   Geometry<L> geometry;
   Chooser<L, List> chooser;
-  Engine(const GameRules& rules, const int32_t* weights) : geometry(rules), chooser(geometry, weights) {}
+  Engine(const GameRules& rules, const int32_t* weights)
+      : geometry(rules), chooser(geometry, weights) {}
 };
 
-alignas(Engine) unsigned char place_of_engine[sizeof(Engine)];
+alignas(Engine) unsigned char engine_memory[sizeof(Engine)];
 Engine* engine;
-int32_t weights[List::ROW];
+int32_t weights[List::WEIGHTS_PER_CANDIDATE];
 uint32_t columns[MAX_WIDTH];  // bit y is row y
 int numerators[List::COUNT];
 PieceStream pieces;
 
 Board<L> board() {
-  return {engine->geometry, walled(engine->geometry, [](int c) { return reversed_bits(columns[c]); })};
+  return {engine->geometry,
+      add_walls(engine->geometry, [](int c) { return reversed_bits(columns[c]); })};
 }
 
-// Once in the library, however often they are called for.
-TETRIS_OUTLINE Choice best(const Board<L>& on, int piece) { return engine->chooser.choose(on, piece); }
-TETRIS_OUTLINE Landing<L> landed(const Board<L>& on, int piece, int place) { return {on, piece, place}; }
-TETRIS_OUTLINE int value(const Board<L>& after) { return List::value<L>(weights, after, Nothing()); }
+// These are not inlined, so that the library has them once.
+TETRIS_OUTLINE Choice best(const Board<L>& on, int piece) {
+  return engine->chooser.choose(on, piece);
+}
+TETRIS_OUTLINE Landing<L> landed(const Board<L>& on, int piece, int placement) {
+  return {on, piece, placement};
+}
+TETRIS_OUTLINE int value(const Board<L>& after) {
+  return List::value(weights, after, Nothing());
+}
 
-// Adds the features of a first placement to those of the pair that it begins.
-template <class... Features> void add_first(FeatureList<Features...>, const Board<L>& first) {
+// Adds the features of a first placement to the numerators of the pair that it begins.
+template <class... Features>
+void add_first(FeatureList<Features...>, const Board<L>& first) {
   int i = 0;
   ((numerators[i++] += Features::of_placement ? Features::of(first) : 0), ...);
 }
@@ -48,53 +58,69 @@ TETRIS_EXPORT(weights_at) int32_t* weights_at() { return weights; }
 TETRIS_EXPORT(board_at) uint32_t* board_at() { return columns; }
 TETRIS_EXPORT(numerators_at) int* numerators_at() { return numerators; }
 
-// `rule`: see GameRules::of. The pieces: see PieceSource; the seed in two halves.
+// Makes the engine. `rule` is that of GameRules::of, `packed`, `count` and `bag` are those of
+// PieceSource, and `low` and `high` are the halves of the seed.
 TETRIS_EXPORT(prepare)
-void prepare(
-    int width, int height, int rule, uint32_t packed, int count, int bag, uint32_t low, uint32_t high) {
-  engine = new (place_of_engine) Engine(GameRules::of(width, height, rule), weights);
-  pieces = {{packed, count, bag != 0}, static_cast<uint64_t>(high) << 32 | low, 0};
+void prepare(int width, int height, int rule, uint32_t packed, int count, int bag, uint32_t low,
+    uint32_t high) {
+  engine = new (engine_memory) Engine(GameRules::of(width, height, rule), weights);
+  pieces = {{packed, count, bag != 0}, uint64_t(high) << 32 | low, 0};
 }
 
-TETRIS_EXPORT(piece_at) int piece_at(double t) { return pieces.piece(static_cast<uint64_t>(t)); }
+// Returns piece t of the stream.
+TETRIS_EXPORT(piece_at) int piece_at(double t) { return pieces.piece(uint64_t(t)); }
 
-// The placement of a piece that is chosen, by its place in the order; `lookahead` is one of `Lookahead`.
+// Returns the placement of a piece that is chosen, numbered as in plan.h; `lookahead` is a
+// value of `Lookahead`.
 TETRIS_EXPORT(choose) int choose(int piece, int next, int lookahead) {
-  const Board<L> now = board();
-  if (lookahead == static_cast<int>(Lookahead::preview))
-    return choose_by_pairs<List>(now, weights, piece, next, best).made();
-  if (lookahead == static_cast<int>(Lookahead::none)) return best(now, piece).made();
-  const auto score = [&](int place) { return engine->chooser.score_whole(now, piece, place); };
+  Board<L> now = board();
+  if (lookahead == int(Lookahead::preview)) {
+    return choose_by_pairs<List>(now, weights, piece, next, best).placement_to_play();
+  }
+  if (lookahead == int(Lookahead::none)) return best(now, piece).placement_to_play();
+  auto score_alone = [&](int placement) {
+    return engine->chooser.score_after_state(now, piece, placement);
+  };
+  auto search_on = [](const Board<L>& on) { return &on; };
+  auto choose_on = [](const Board<L>* on, int falls) { return best(*on, falls); };
   return choose_by_prospects<List>(
-      now, weights, piece, pieces.source, score, [](const Board<L>& on) { return &on; },
-      [](const Board<L>* on, int falls) { return best(*on, falls); })
-      .made();
+      now, weights, piece, pieces.source, score_alone, search_on, choose_on)
+      .placement_to_play();
 }
 
-// Places a piece, of which `next` is the one after it. Returns the row of its bottom, and from bit 8 on the lines that it
-// completes, from bit 16 on whether the game is over; the board is empty then.
-TETRIS_EXPORT(land) int land(int piece, int place, int next) {
+// Places a piece; `next` is the piece after it. Returns the row of its bottom in bits 0 to 7,
+// the number of rows that it completes in bits 8 to 15, and whether the game is over in bit 16;
+// then the board is empty.
+TETRIS_EXPORT(land) int land(int piece, int placement, int next) {
   const Geometry<L>& geometry = engine->geometry;
-  const Landing<L> landing = landed(board(), piece, place);
-  const bool over = landing.over || ends_by_next(geometry, landing.cells, next);
+  Landing<L> landing = landed(board(), piece, placement);
+  bool over = landing.over || ends_by_next(geometry, landing.cells, next);
   L::Word slots[16];
   L::store(over ? geometry.walls : landing.cells, slots);
-  for (int c = 0; c < geometry.width; ++c)
+  for (int c = 0; c < geometry.width; ++c) {
     columns[c] = reversed_bits(slots[FIRST_COLUMN + c]) >> (31 - L::TOP);
+  }
   return landing.row | landing.lines << 8 | (over ? 1 << 16 : 0);
 }
 
-// The score of a placement, with the numerators of its features: of the best pair that it begins with the `next` piece, of it
-// alone where that is negative. NEVER where the game ends.
-TETRIS_EXPORT(score) int score(int piece, int place, int next) {
-  const Board<L> now = board();
-  const Landing<L> landing = landed(now, piece, place);
-  if (landing.over || (next >= 0 && ends_by_next(engine->geometry, landing.cells, next))) return NEVER;
-  const AfterState<L> after(now, landing, piece, place);
-  const Choice second = next < 0 ? Choice{value(after), 0} : best(after, next);
-  if (second.place == Choice::NONE) return NEVER;
-  if (next < 0) return List::numerators(after, numerators), second.score;
-  List::numerators(AfterState<L>(after, landed(after, next, second.place), next, second.place), numerators);
+// Returns the score of a placement, or NEVER if the game ends, and writes the numerators of its
+// features. With a `next` piece they are those of the best pair of placements that it begins;
+// `next` is negative if there is none.
+TETRIS_EXPORT(score) int score(int piece, int placement, int next) {
+  bool has_next = next >= 0;
+  Board<L> now = board();
+  Landing<L> landing = landed(now, piece, placement);
+  if (landing.over) return NEVER;
+  if (has_next && ends_by_next(engine->geometry, landing.cells, next)) return NEVER;
+  AfterState<L> after(now, landing, piece, placement);
+  if (!has_next) {
+    List::numerators(after, numerators);
+    return value(after);
+  }
+  Choice second = best(after, next);
+  if (second.placement == Choice::NONE) return NEVER;
+  Landing<L> second_landing = landed(after, next, second.placement);
+  List::numerators(AfterState<L>(after, second_landing, next, second.placement), numerators);
   add_first(List(), after);
-  return second.score + List::placement_value<L>(weights, after);
+  return second.score + List::placement_value(weights, after);
 }

@@ -1,73 +1,89 @@
-// Features that belong to one column each, the height of it or the size of its step to the next one, scored together. Their
-// sum follows from that of the board before the drop by what changes in the columns that the drop touches: scores are whole
-// numbers, and may be added in any order.
+// Features that belong to one column each, its height or the size of its step to the next one,
+// scored together.
+//
+// Their sum after a drop is that of the board before it, plus what changes in the columns that
+// the drop touches. Scores are integers, which may be added in any order.
 #pragma once
 
 #include "board.h"
 
 namespace tetris {
 
-// What a list of features weighs each column's height with, and the size of its step to the column right of it.
-template <class L> struct ColumnWeights {
-  typename L::ColumnInts height, step;  // a step at a wall weighs nothing
+// The weights of each column's height, and of the size of the step to the column right of it.
+template <class L>
+struct ColumnWeights {
+  typename L::ColumnInts height, step;  // a step to a wall has the weight 0
 
-  TETRIS_FUNCTION ColumnWeights(const int32_t (&heights)[MAX_WIDTH], const int32_t (&steps)[MAX_WIDTH])
-      : height(columns(heights)), step(columns(steps)) {}
+  TETRIS_FUNCTION ColumnWeights(
+      const int32_t (&heights)[MAX_WIDTH], const int32_t (&steps)[MAX_WIDTH])
+      : height(load(heights)), step(load(steps)) {}
 
  private:
-  TETRIS_FUNCTION static typename L::ColumnInts columns(const int32_t (&weights)[MAX_WIDTH]) {
+  TETRIS_FUNCTION static typename L::ColumnInts load(const int32_t (&weights)[MAX_WIDTH]) {
     typename L::Word slots[16] = {};
-    TETRIS_UNROLL for (int i = 0; i < MAX_WIDTH; ++i) slots[FIRST_COLUMN + i] = L::weight_word(weights[i]);
+    TETRIS_UNROLL for (int i = 0; i < MAX_WIDTH; ++i) {
+      slots[FIRST_COLUMN + i] = L::weight_word(weights[i]);
+    }
     return L::as_ints(L::load(slots));
   }
 };
 
-template <class L> struct ColumnScores {
+template <class L>
+struct ColumnScores {
   using Ints = typename L::Ints;
   using Scores = typename L::Scores;
-  using Weights = typename L::template Kept<int16_t, typename L::ColumnInts>;
+  using Weights = typename L::template Cached<int16_t, typename L::ColumnInts>;
 
   Weights height_weights, step_weights;
-  typename L::template Kept<uint8_t, typename L::ColumnInts> steps;
+  typename L::template Cached<uint8_t, typename L::ColumnInts> step_sizes;
   Scores before;  // the sum over the board before the drop
 
   TETRIS_FUNCTION ColumnScores(const Board<L>& board, const ColumnWeights<L>& weights)
-      : ColumnScores(board, weights, sizes(board)) {}
+      : ColumnScores(board, weights, sizes_of(board)) {}
 
-  // The sum over a whole board.
+  // Returns the sum over a board.
   TETRIS_FUNCTION static int of(const Board<L>& board, const ColumnWeights<L>& weights) {
-    return L::first(L::sum_of_products(weights.height, board.heights, weights.step, sizes(board)));
+    return L::first_lane(
+        L::sum_of_products(weights.height, board.heights, weights.step, sizes_of(board)));
   }
 
-  // The sums after a drop that completes no row, added to `sums`.
-  template <int WIDTH> TETRIS_FUNCTION Scores after(Scores sums, const Drop<L, WIDTH>& drop) const {
+  // Adds to `sums` the sums after drops that complete no row.
+  template <int WIDTH>
+  TETRIS_FUNCTION Scores after(Scores sums, const Drop<L, WIDTH>& drop) const {
     sums = sums + before;
-    const Ints left = size(drop.first_step()) - drop.at(steps, -1);
-    sums = L::add_products(sums, L::weights(drop.at(step_weights, -1), L::ints(0)), left, L::ints(0));
+    // The step from the column left of the piece changes; that column's height does not.
+    Ints left_growth = size(drop.first_step()) - drop.at_offset(step_sizes, -1);
+    auto left_weights = L::weights(drop.at_offset(step_weights, -1), L::ints(0));
+    sums = L::add_products(sums, left_weights, left_growth, L::ints(0));
     TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
-      const Ints step = k + 1 < WIDTH ? L::ints(drop.shape.inner_sizes[k]) : size(drop.last_step());
-      sums = L::add_products(sums, L::weights(drop.at(height_weights, k), drop.at(step_weights, k)),
-          drop.gap(k) + L::ints(drop.shape.cells[k]), step - drop.at(steps, k));
+      bool is_inner = k + 1 < WIDTH;
+      Ints step = is_inner ? L::ints(drop.shape.inner_sizes[k]) : size(drop.last_step());
+      Ints step_growth = step - drop.at_offset(step_sizes, k);
+      Ints height_growth = drop.gap(k) + L::ints(drop.shape.cells[k]);
+      auto weights =
+          L::weights(drop.at_offset(height_weights, k), drop.at_offset(step_weights, k));
+      sums = L::add_products(sums, weights, height_growth, step_growth);
     }
     return sums;
   }
 
  private:
-  TETRIS_FUNCTION ColumnScores(
-      const Board<L>& board, const ColumnWeights<L>& weights, const typename L::ColumnInts& sizes)
-      : height_weights(board.template keep<int16_t>(weights.height)),
-        step_weights(board.template keep<int16_t>(weights.step)),
-        steps(board.template keep<uint8_t>(sizes)),
+  TETRIS_FUNCTION ColumnScores(const Board<L>& board, const ColumnWeights<L>& weights,
+      const typename L::ColumnInts& sizes)
+      : height_weights(cache<int16_t>(board, weights.height)),
+        step_weights(cache<int16_t>(board, weights.step)),
+        step_sizes(cache<uint8_t>(board, sizes)),
         before(L::sum_of_products(weights.height, board.heights, weights.step, sizes)) {}
 
-  TETRIS_FUNCTION static typename L::ColumnInts sizes(const Board<L>& board) {
-    const auto step = L::right(board.heights) - board.heights;
+  // Returns the size of the step from each column to the next one.
+  TETRIS_FUNCTION static typename L::ColumnInts sizes_of(const Board<L>& board) {
+    auto step = L::right(board.heights) - board.heights;
     return L::maximum(step, -step);
   }
-  // Of a step + STEP.
-  TETRIS_FUNCTION static Ints size(const Ints& step) {
-    const Ints difference = step - L::ints(STEP);
-    return L::maximum(difference, -difference);
+  // Returns the size of a step to which STEP has been added.
+  TETRIS_FUNCTION static Ints size(const Ints& step_plus_offset) {
+    Ints step = step_plus_offset - L::ints(STEP);
+    return L::maximum(step, -step);
   }
 };
 

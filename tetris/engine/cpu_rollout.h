@@ -1,4 +1,5 @@
-// A stream of games on the CPU: decision after decision, until as many decisions or games as asked for.
+// A stream of games on the CPU: decision after decision, until as many decisions or games as
+// asked for.
 #pragma once
 
 #include <optional>
@@ -12,7 +13,7 @@ struct Totals {
   int64_t lines = 0, games = 0;
 };
 
-// Where a stream stops: before a decision, or when so many games have ended.
+// Where a stream stops: before decision `decision`, or when `games` games have ended.
 struct Goal {
   uint64_t decision;
   int64_t games;
@@ -21,37 +22,41 @@ struct Goal {
   }
 };
 
-// A board of ScalarLanes' columns, without side walls.
+// A board of ScalarLanes' columns, without side walls: row r of a column is bit 31 - r.
 struct StoredBoard {
   uint32_t columns[MAX_WIDTH];
 };
 
 // A game that restarts when it ends, played in lanes L.
-template <class L, class List, Lookahead LOOKAHEAD> class LaneRollout {
+template <class L, class List, Lookahead LOOKAHEAD>
+class LaneRollout {
  public:
   using Word = typename L::Word;
   static constexpr int ROWS = L::TOP + 1;
   TETRIS_FUNCTION LaneRollout(const GameRules& rules, const int32_t* weights)
       : geometry_(rules), chooser_(geometry_, weights) {}
-  LaneRollout(const LaneRollout&) = delete;  // the chooser refers to the geometry
-  LaneRollout& operator=(const LaneRollout&) = delete;
+  LaneRollout(const LaneRollout&) = delete;  // The chooser refers to the geometry.
 
-  // Plays until the goal is reached, while a column is higher than `limit` if `above`, and otherwise while none is, and none
-  // is lower than `least`.
-  TETRIS_FUNCTION void play(StoredBoard& stored, PieceReader& pieces, const Goal& goal, int limit, bool above,
-      Totals& totals, int least = 0) const {
-    const Word high = limit >= ROWS ? Word(0) : static_cast<Word>((Word(1) << (ROWS - limit)) - 1);
-    const typename L::ColumnBits higher = L::bits_everywhere(high) & geometry_.inside;
-    const Word low = least == 0 ? Word(0) : static_cast<Word>(Word(1) << (ROWS - least));
-    const typename L::ColumnBits covered = L::bits_everywhere(low) & geometry_.inside;
-    typename L::ColumnBits cells = walled(geometry_, [&](int c) { return stored.columns[c]; });
-    while (!goal.reached(pieces, totals) && L::any(cells & higher) == above &&
-           !L::any(L::without(covered, cells | -cells))) {
-      const int piece = pieces.next();
-      if constexpr (LOOKAHEAD == Lookahead::preview) cells = decide(cells, totals, piece, pieces.known);
-      else if constexpr (LOOKAHEAD == Lookahead::expectimax)
+  // Plays until the goal is reached. It stops earlier when the stack leaves its range: if
+  // `above`, when no column is higher than `limit`; otherwise when one is, or when one is lower
+  // than `least_height`.
+  TETRIS_FUNCTION void play(StoredBoard& stored, PieceReader& pieces, const Goal& goal,
+      int limit, bool above, Totals& totals, int least_height = 0) const {
+    Word rows_above_limit = limit >= ROWS ? Word(0) : Word((Word(1) << (ROWS - limit)) - 1);
+    Word least_row = least_height == 0 ? Word(0) : Word(Word(1) << (ROWS - least_height));
+    auto above_limit = L::bits_everywhere(rows_above_limit) & geometry_.inside;
+    auto least_cells = L::bits_everywhere(least_row) & geometry_.inside;
+    auto cells = add_walls(geometry_, [&](int c) { return stored.columns[c]; });
+    while (!goal.reached(pieces, totals) && L::any(cells & above_limit) == above &&
+           !L::any(L::without(least_cells, cells | -cells))) {
+      int piece = pieces.next();
+      if constexpr (LOOKAHEAD == Lookahead::preview) {
+        cells = decide(cells, totals, piece, pieces.known);
+      } else if constexpr (LOOKAHEAD == Lookahead::expectimax) {
         cells = decide(cells, totals, piece, pieces.source);
-      else cells = decide(cells, totals, piece);
+      } else {
+        cells = decide(cells, totals, piece);
+      }
       if (ends_by_next(geometry_, cells, pieces.known)) {
         ++totals.games;
         cells = geometry_.walls;
@@ -61,12 +66,14 @@ template <class L, class List, Lookahead LOOKAHEAD> class LaneRollout {
   }
 
  private:
-  // One decision; the new columns. `next`: the next piece, or the source of it.
-  template <class... Next> TETRIS_FUNCTION typename L::ColumnBits decide(
-      const typename L::ColumnBits& cells, Totals& totals, int piece, const Next&... next) const {
-    const Board<L> board(geometry_, cells);
-    const Choice choice = chooser_.choose(board, piece, next...);
-    const Landing<L> landing(board, piece, choice.made());
+  // Makes one decision and returns the new columns. `next` is the next piece, or its source, if
+  // the decision asks for it.
+  template <class... Next>
+  TETRIS_FUNCTION typename L::ColumnBits decide(const typename L::ColumnBits& cells,
+      Totals& totals, int piece, const Next&... next) const {
+    Board<L> board(geometry_, cells);
+    Choice choice = chooser_.choose(board, piece, next...);
+    Landing<L> landing(board, piece, choice.placement_to_play());
     totals.lines += landing.lines;
     totals.games += landing.over ? 1 : 0;
     return landing.over ? geometry_.walls : landing.cells;
@@ -75,8 +82,8 @@ template <class L, class List, Lookahead LOOKAHEAD> class LaneRollout {
   TETRIS_FUNCTION void store(const typename L::ColumnBits& cells, StoredBoard& stored) const {
     Word slots[16];
     L::store(cells, slots);
-    for (int i = 0; i < geometry_.width; ++i) {
-      stored.columns[i] = static_cast<uint32_t>(slots[FIRST_COLUMN + i]) << (32 - ROWS);
+    for (int c = 0; c < geometry_.width; ++c) {
+      stored.columns[c] = uint32_t(slots[FIRST_COLUMN + c]) << (32 - ROWS);
     }
   }
 
@@ -84,83 +91,110 @@ template <class L, class List, Lookahead LOOKAHEAD> class LaneRollout {
   const Chooser<L, List> chooser_;
 };
 
-// LaneRollout::play, in a source of its own.
-template <class Lanes> void play_apart(const Lanes& lanes, StoredBoard& board, PieceReader& pieces,
-    const Goal& goal, int limit, bool above, Totals& totals) {
+// LaneRollout::play, which rollout_tall.cpp compiles for the tall lanes.
+template <class Lanes>
+void play_apart(const Lanes& lanes, StoredBoard& board, PieceReader& pieces, const Goal& goal,
+    int limit, bool above, Totals& totals) {
   lanes.play(board, pieces, goal, limit, above, totals);
 }
 
-// A stream in lanes L, and in lanes Tall while the stack, but for its buried rows, is too high for those.
+// A stream of games, played in lanes L while the stack fits them, and in lanes Tall while it is
+// too high.
 //
-// All rows below the lowest column's top hold a hole: none is completed. Let every column have a cell in those from row b + 3
-// on. Then a placement, whatever it completes, changes nothing in rows 0 to b + 3 and uncovers none of them, and their part
-// of its features is that of any other placement; so it is if row b alone is left of rows 0 to b, empty where one of them is.
-// Of four rows from a hole downwards (`UpperHoleRows`) none is missing.
-template <class L, class Tall, class List, Lookahead LOOKAHEAD = Lookahead::none> class StreamRollout {
+// A stack that is too high may fit lanes L without its buried rows. Every row below the top of
+// the lowest column holds a hole, so that it is never completed while the columns stay as high.
+// Let every column have a cell among those rows from row b + 3 on. Then no placement, whatever
+// rows it completes, changes rows 0 to b + 3 or uncovers one of their holes, and their part of
+// the features is the same for all placements. The choice remains the same if rows 0 to b are
+// replaced by one row, with a cell in columns where all of them have one. Three rows above it
+// suffice for the feature that looks furthest down: UpperHoleRows looks at four rows from a
+// hole downwards.
+template <class L, class Tall, class List, Lookahead LOOKAHEAD = Lookahead::none>
+class StreamRollout {
  public:
-  StreamRollout(const GameRules& rules, const int32_t* weights) : rules_(rules), weights_(weights) {}
+  StreamRollout(const GameRules& rules, const int32_t* weights)
+      : rules_(rules), weights_(weights) {}
 
   // Plays until the goal is reached.
   void play(StoredBoard& board, PieceReader& pieces, const Goal& goal, Totals& totals) {
     while (!goal.reached(pieces, totals)) {
-      uint32_t any = 0;
-      for (const uint32_t column : board.columns) any |= column;
-      if constexpr (std::is_same_v<L, Tall>)
-        play_apart(made(tall_), board, pieces, goal, highest(), false, totals);
-      else if (any << highest() == 0) made(low_[0]).play(board, pieces, goal, highest(), false, totals);
-      else if (!play_upper(board, pieces, goal, totals))
-        play_apart(made(tall_), board, pieces, goal, highest(), true, totals);
+      uint32_t rows_with_cells = 0;
+      for (const uint32_t column : board.columns) rows_with_cells |= column;
+      if constexpr (std::is_same_v<L, Tall>) {
+        play_apart(get(tall_), board, pieces, goal, highest(), false, totals);
+      } else if (rows_with_cells << highest() == 0) {
+        get(low_[0]).play(board, pieces, goal, highest(), false, totals);
+      } else if (!play_upper(board, pieces, goal, totals)) {
+        play_apart(get(tall_), board, pieces, goal, highest(), true, totals);
+      }
     }
   }
 
  private:
-  // Plays without the rows that are buried as long as they are; false where there are none.
+  // Plays in lanes L without the buried rows, as long as these stay buried. Returns false if
+  // there are too few of them.
   bool play_upper(StoredBoard& board, PieceReader& pieces, const Goal& goal, Totals& totals) {
-    constexpr int MOST = L::MAX_STACK + 1;  // a column that is not empty leaves no well of 16 rows
-    constexpr uint32_t FLOOR = 1u << 31;
+    constexpr int MOST_ROWS =
+        L::MAX_STACK + 1;  // one more than usual: no column is empty, and no well has 16 rows
+    constexpr uint32_t FLOOR = 1u << 31;  // row 0
 #if defined(TETRIS_FEATURE_HEADER)
-    return false;  // a feature of one's own may be another one
+    return false;  // A feature of a header may look at any row.
 #endif
     if constexpr (LOOKAHEAD != Lookahead::none) return false;
-    uint32_t any = 0, below = ~0u;  // the lowest column's top
+    uint32_t rows_with_cells = 0;
+    uint32_t below_lowest_top = ~0u;  // the rows up to the top of the lowest column
     for (int c = 0; c < rules_.width; ++c) {
-      any |= board.columns[c];
-      below &= board.columns[c] | (0u - board.columns[c]);
+      uint32_t filled = board.columns[c] | (0u - board.columns[c]);
+      rows_with_cells |= board.columns[c];
+      below_lowest_top &= filled;
     }
-    const int rows = 32 - lowest_bit(any) - MOST;
-    if (rows < 0) return false;
+    int stack = 32 - lowest_bit(rows_with_cells);
+    int removed = stack - MOST_ROWS;  // rows 0 to `removed` become one
+    if (removed < 0) return false;
     StoredBoard upper{};
     for (int c = 0; c < rules_.width; ++c) {
-      const uint32_t column = board.columns[c];
-      if ((column & below & ~0u >> (rows + 3)) == 0) return false;
-      upper.columns[c] = (column << rows & ~FLOOR) | (~column >> (31 - rows) == 0 ? FLOOR : 0);
+      uint32_t column = board.columns[c];
+      bool stays_buried = (column & below_lowest_top & ~0u >> (removed + 3)) != 0;
+      if (!stays_buried) return false;
+      bool is_full = ~column >> (31 - removed) == 0;  // in rows 0 to `removed`
+      upper.columns[c] = (column << removed & ~FLOOR) | (is_full ? FLOOR : 0);
     }
-    const int64_t games = totals.games;
-    made(low_[rows], rows).play(upper, pieces, goal, MOST, false, totals, popcount(below) - rows);
-    const uint32_t kept = totals.games == games ? ~(~FLOOR >> rows) : 0;
-    for (int c = 0; c < rules_.width; ++c)
-      board.columns[c] = (board.columns[c] & kept) | (upper.columns[c] & ~FLOOR) >> rows;
+
+    int64_t games_before = totals.games;
+    int least_height = popcount(below_lowest_top) - removed;
+    get(low_[removed], removed)
+        .play(upper, pieces, goal, MOST_ROWS, false, totals, least_height);
+    // The rows come back unless the game has ended, and with it the board.
+    uint32_t removed_rows = ~(~FLOOR >> removed);
+    uint32_t restored = totals.games == games_before ? removed_rows : 0;
+    for (int c = 0; c < rules_.width; ++c) {
+      uint32_t above = (upper.columns[c] & ~FLOOR) >> removed;
+      board.columns[c] = (board.columns[c] & restored) | above;
+    }
     return true;
   }
 
-  // The highest stack that lanes L are for. The next piece, where it counts, falls on a stack that may have risen by a piece,
-  // but is no higher than the board.
+  // Returns the highest stack that lanes L are for. With a lookahead the next piece falls on a
+  // stack that may have risen by a piece, though no higher than the board.
   int highest() const {
-    const bool one_piece = LOOKAHEAD == Lookahead::none || rules_.height <= L::MAX_STACK;
+    bool one_piece = LOOKAHEAD == Lookahead::none || rules_.height <= L::MAX_STACK;
     return one_piece ? L::MAX_STACK : L::MAX_STACK - MAX_PIECE_SIZE;
   }
 
-  // Construction takes as long as some decisions, and few streams need all. `rows` are taken away from the board.
-  template <class Lanes> const Lanes& made(std::optional<Lanes>& lanes, int rows = 0) {
+  // Returns a rollout, which is made when first asked for: that takes as long as some
+  // decisions, and few streams need all of them. Its board has `removed` rows less.
+  template <class Lanes>
+  const Lanes& get(std::optional<Lanes>& lanes, int removed = 0) {
     if (lanes) return *lanes;
     GameRules rules = rules_;
-    rules.height -= rows;
+    rules.height -= removed;
     return lanes.emplace(rules, weights_);
   }
 
   const GameRules& rules_;
   const int32_t* weights_;
-  std::optional<LaneRollout<L, List, LOOKAHEAD>> low_[MAX_HEIGHT];  // by the rows taken away
+  std::optional<LaneRollout<L, List, LOOKAHEAD>>
+      low_[MAX_HEIGHT];  // by the number of removed rows
   std::optional<LaneRollout<Tall, List, LOOKAHEAD>> tall_;
 };
 

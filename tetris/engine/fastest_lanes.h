@@ -1,4 +1,5 @@
-// The lanes that suit the processor that the compiler was told to compile for, and those for stacks too high for them.
+// The lanes that suit the processor that the compiler was told to compile for, and those for
+// stacks too high for them.
 #pragma once
 
 #include "lanes_scalar.h"
@@ -6,17 +7,19 @@
 
 namespace tetris {
 
-#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__) && \
-    defined(__AVX512VPOPCNTDQ__)
-using FastestLanes = VectorLanes<Register<int32_t, 16>, Register<uint32_t, 16>, Register<int32_t, 16>>;
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && \
+    defined(__AVX512VL__) && defined(__AVX512VPOPCNTDQ__)
+using FastestLanes =
+    VectorLanes<Register<int32_t, 16>, Register<uint32_t, 16>, Register<int32_t, 16>>;
 using TallLanes = FastestLanes;
 #elif defined(__AVX2__)
-using FastestLanes = VectorLanes<Register<int16_t, 16>, Register<uint16_t, 16>, Pair<Register<int32_t, 8>>>;
-using TallLanes =
-    VectorLanes<Pair<Register<int32_t, 8>>, Pair<Register<uint32_t, 8>>, Pair<Register<int32_t, 8>>>;
-#elif defined(__SSE4_1__) || defined(__aarch64__)
 using FastestLanes =
-    VectorLanes<Pair<Register<int16_t, 8>>, Pair<Register<uint16_t, 8>>, Pair<Pair<Register<int32_t, 4>>>>;
+    VectorLanes<Register<int16_t, 16>, Register<uint16_t, 16>, Pair<Register<int32_t, 8>>>;
+using TallLanes = VectorLanes<Pair<Register<int32_t, 8>>, Pair<Register<uint32_t, 8>>,
+    Pair<Register<int32_t, 8>>>;
+#elif defined(__SSE4_1__) || defined(__aarch64__)
+using FastestLanes = VectorLanes<Pair<Register<int16_t, 8>>, Pair<Register<uint16_t, 8>>,
+    Pair<Pair<Register<int32_t, 4>>>>;
 using TallLanes = ScalarLanes;
 #else
 using FastestLanes = ScalarLanes;

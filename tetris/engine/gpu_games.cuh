@@ -1,4 +1,5 @@
-// What the rollout operator launches on a GPU, each in a source of its own: nvcc compiles them at the same time.
+// The launches of the rollout operator on a GPU. Each has a source of its own, so that nvcc
+// compiles them at the same time.
 #pragma once
 
 #include "launcher.cuh"
@@ -8,11 +9,13 @@ namespace tetris {
 
 using cem_tetris::Launcher;
 
-constexpr int64_t STATE_WORDS = 16;  // of 32 bits, for each game side by side
+constexpr int64_t STATE_WORDS = 16;  // 32-bit words of the state of a game
 
-// A warp a game; false where there are too many of them.
+// Plays with a warp per game. Returns false, and does nothing, if there are too many games for
+// that.
 bool play_few(const RolloutArguments& all, const Launcher& gpu);
-// The games of a board BOARD_WIDTH columns wide, of any width where that is 0. `states`: room for those of all games.
+// Plays on boards BOARD_WIDTH columns wide, or of any width for 0. `states` has room for the
+// states of all games.
 template <int BOARD_WIDTH>
 void play_side_by_side(const RolloutArguments& all, void* states, const Launcher& gpu);
 

@@ -1,6 +1,9 @@
-// Sixteen placements at a time, in the vectors of an x86-64 or ARM processor (vectors.h). Of 16 bits they hold columns of 16 rows: the
-// engine takes them while no column is higher than 11 (a piece adds four rows at most, and a well of 16 rows would overflow
-// `triangle`). Those of 32 bits hold every board. See lanes_scalar.h for what the names mean.
+// Sixteen placements at a time, in the vectors of an x86-64 or ARM processor (vectors.h). The
+// names are explained in lanes_scalar.h.
+//
+// Lanes of 16 bits hold columns of 16 rows. The engine uses them while no column is higher than
+// 11: a piece adds at most four rows, and a well of 16 rows would overflow `triangle`. Lanes of
+// 32 bits hold every board.
 #pragma once
 
 #if defined(__SSE4_1__) || defined(__aarch64__)
@@ -8,7 +11,7 @@
 #include "lanes_scalar.h"
 #include "vectors.h"
 
-// The constraint of a vector in a register.
+// The constraint of inline assembly for a vector in a register.
 #if defined(__aarch64__)
 #define TETRIS_IN_REGISTER "+w"
 #else
@@ -17,54 +20,71 @@
 
 namespace tetris {
 
+// Tables by a number below 16: 1 + 2 + ... + n; the high byte of row_unit(n) (a byte of 16 bits
+// is looked up by row, the other one by row + 8); step_flag(n). SWAPPED_BYTES is an index that
+// swaps the bytes of every 16 bits.
 inline Bytes TRIANGLES = {0, 1, 3, 6, 10, 15, 21, 28, 36, 45, 55, 66, 78, 91, 105, 120};
 inline Bytes ROW_UNITS = {0, 0, 0, 0, 0, 128, 64, 32, 16, 8, 4, 2, 1, 0, 0, 0};
 inline Bytes STEP_FLAGS = {0, 1, 2, 4, 8, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
 inline Bytes SWAPPED_BYTES = {1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14};
-// Small numbers in every lane, and the sums 1 + 2 + ... + n.
+// The numbers below 32 in every lane, and the sums 1 + 2 + ... + n.
 struct alignas(64) SmallNumbers {
   int16_t number[32][16];
   int32_t triangle[32];
   constexpr SmallNumbers() : number(), triangle() {
     for (int n = 0; n < 32; ++n) {
-      for (int16_t& each : number[n]) each = static_cast<int16_t>(n);
+      for (int16_t& lane : number[n]) lane = int16_t(n);
       triangle[n] = n * (n + 1) / 2;
     }
   }
 };
 inline SmallNumbers small_numbers;
-// What 32-bit numbers alone need; the counts of a shift may be beyond the word, which gives 0.
 #if defined(__AVX2__)
-template <class V, class C> TETRIS_FUNCTION V shift_left(V a, C n) {
-  const auto shift = [](auto x, auto count) TETRIS_INLINE {
+// Returns a << n, number by number, for 32-bit numbers; n may exceed 31, which gives 0.
+template <class V, class C>
+TETRIS_FUNCTION V shift_left(V a, C n) {
+  auto shift = [](auto x, auto count) TETRIS_INLINE {
     using R = decltype(x);
-    TETRIS_512(return (R)_mm512_sllv_epi32((__m512i)x, (__m512i)count);)
-    return (R)_mm256_sllv_epi32((__m256i)x, (__m256i)count);
+    if constexpr (sizeof(R) == 64) return (R)_mm512_sllv_epi32((__m512i)x, (__m512i)count);
+    else return (R)_mm256_sllv_epi32((__m256i)x, (__m256i)count);
   };
   return map(shift, a, n);
 }
-template <class V> TETRIS_FUNCTION V triangle_of(V n) {
-  const auto triangle = [](auto x) TETRIS_INLINE {
+// Returns n (n + 1) / 2, number by number, for 32-bit numbers below 32.
+template <class V>
+TETRIS_FUNCTION V triangle_of(V n) {
+  auto triangle = [](auto x) TETRIS_INLINE {
     using R = decltype(x);
-    TETRIS_512(const auto* table = small_numbers.triangle; return (R)_mm512_permutex2var_epi32(
-        _mm512_load_si512(table), (__m512i)x, _mm512_load_si512(table + 16));)
-    return (R)_mm256_madd_epi16((__m256i)x, (__m256i)(x + 1)) >>
-           1;  // n (n + 1) / 2 of numbers that 16 bits hold
+    if constexpr (sizeof(R) == 64) {
+      auto low = _mm512_load_si512(small_numbers.triangle);
+      auto high = _mm512_load_si512(small_numbers.triangle + 16);
+      return (R)_mm512_permutex2var_epi32(low, (__m512i)x, high);
+    } else {
+      // The product fits the lower 16 bits of each number.
+      return (R)_mm256_madd_epi16((__m256i)x, (__m256i)(x + 1)) >> 1;
+    }
   };
   return map(triangle, n);
 }
 #endif
 
-template <class Ints_, class Bits_, class Scores_> struct VectorLanes {
+template <class Ints_, class Bits_, class Scores_>
+struct VectorLanes {
   using Ints = Ints_;
   using Bits = Bits_;
-  using Scores = Scores_;  // of 16-bit numbers those of lanes 0-3 and 8-11, and those of lanes 4-7 and 12-15
-  using Mask = Ints;       // all ones or all zeros a lane
-  using Unit = Bits;       // a power of two, or of 32 bits how far a pattern is shifted
-  struct Both {
+  // Scores have 32 bits. Those of 16-bit lanes are two vectors: lanes 0-3 and 8-11, and lanes
+  // 4-7 and 12-15.
+  using Scores = Scores_;
+  using Mask = Ints;  // all ones or all zeros a lane
+  using Unit =
+      // a power of two for words of 16 bits, the number of bits of a shift for words of 32
+      Bits;
+  // The weights of two features. Those of 16-bit lanes are the two halves of 32-bit numbers, in
+  // the order of Scores.
+  struct TwoWeights {
     Ints first, second;
   };
-  using Weights = std::conditional_t<sizeof(NumberOf<Ints>) == 2, Scores, Both>;
+  using Weights = std::conditional_t<sizeof(NumberOf<Ints>) == 2, Scores, TwoWeights>;
   using ColumnBits = Bits;
   using ColumnInts = Ints;
   using Number = NumberOf<Ints>;
@@ -78,77 +98,90 @@ template <class Ints_, class Bits_, class Scores_> struct VectorLanes {
 
   struct alignas(64) Constant {
     Number value[LANES] = {};
-    constexpr void set(int lane, int v) { value[lane] = static_cast<Number>(v); }
+    constexpr void set(int lane, int v) { value[lane] = Number(v); }
   };
 
   // See ScalarLanes.
-  template <class T, class Columns> using Kept = Columns;
-  using Keeper = ScalarLanes::Keeper;
+  template <class T, class Columns>
+  using Cached = Columns;
+  using ColumnCache = ScalarLanes::ColumnCache;
 
   TETRIS_FUNCTION static Ints ints(const Constant& c) { return tetris::load<Ints>(c.value); }
   TETRIS_FUNCTION static Bits bits(const Constant& c) { return as<Word>(ints(c)); }
   TETRIS_FUNCTION static Ints ints(int value) {
     if constexpr (SHORT) {
-      if (__builtin_constant_p(value) && value > 0 && value < 32)
+      // A load from memory is cheaper than the instructions that spread a constant.
+      if (__builtin_constant_p(value) && value > 0 && value < 32) {
         return tetris::load<Ints>(small_numbers.number[value]);
+      }
     }
-    return repeat<Ints>(static_cast<Number>(value));
+    return repeat<Ints>(Number(value));
   }
   TETRIS_FUNCTION static Bits bits(Word value) { return repeat<Bits>(value); }
   TETRIS_FUNCTION static ColumnBits bits_everywhere(Word value) { return bits(value); }
   TETRIS_FUNCTION static ColumnInts ints_everywhere(int value) { return ints(value); }
   TETRIS_FUNCTION static Scores scores(int value) { return repeat<Scores>(value); }
   TETRIS_FUNCTION static Ints as_ints(Bits value) { return as<Number>(value); }
-  // In the halves of every number, or in the lower half of two; products with values of 15 bits then have no upper half.
   TETRIS_FUNCTION static Weights weights(int32_t first, int32_t second) {
-    return weights(as_ints(bits(weight_word(first))), as_ints(bits(weight_word(second))));
+    Ints all_first = as_ints(bits(weight_word(first)));
+    Ints all_second = as_ints(bits(weight_word(second)));
+    return weights(all_first, all_second);
   }
   TETRIS_FUNCTION static Weights weights(Ints first, Ints second) {
-    if constexpr (SHORT) return interleaved(first, second);
+    if constexpr (SHORT) return interleave(first, second);
     else return {first, second};
   }
-  TETRIS_FUNCTION static Scores add_products(Scores sum, Weights weights, Ints first, Ints second) {
-    const auto add = [](auto x, auto y, auto z) TETRIS_INLINE {
-      auto result = x + multiply_add(y, z);
-      if constexpr (SHORT)
-        asm(""
-            : TETRIS_IN_REGISTER(result));  // now, not when all values have been computed and wait in memory
+  TETRIS_FUNCTION static Scores add_products(
+      Scores sum, Weights weights, Ints first, Ints second) {
+    auto add = [](auto partial_sum, auto values, auto factors) TETRIS_INLINE {
+      auto result = partial_sum + multiply_add(values, factors);
+      // The compiler must add now, not when all values have been computed and wait in memory.
+      if constexpr (SHORT) asm("" : TETRIS_IN_REGISTER(result));
       return result;
     };
-    if constexpr (SHORT) return map(add, sum, interleaved(first, second), weights);
+    if constexpr (SHORT) return map(add, sum, interleave(first, second), weights);
     else return map(add, map(add, sum, first, weights.first), second, weights.second);
   }
-  TETRIS_FUNCTION static Word weight_word(int32_t weight) { return static_cast<Word>(weight & 0xFFFF); }
-  TETRIS_FUNCTION static int first(Scores scores) { return scores[0]; }
+  // multiply_add adds the products of both halves of 32-bit numbers. A weight whose upper half
+  // is 0 leaves the product of the lower halves.
+  TETRIS_FUNCTION static Word weight_word(int32_t weight) { return Word(weight & 0xFFFF); }
+  TETRIS_FUNCTION static int first_lane(Scores scores) { return scores[0]; }
   TETRIS_FUNCTION static Scores sum_of_products(
       ColumnInts weights, ColumnInts values, ColumnInts more_weights, ColumnInts more_values) {
-    const Scores all =
-        add_products(scores(0), VectorLanes::weights(weights, more_weights), values, more_values);
-    return repeat<Scores>(reduced(all, ADD)[0]);
+    Scores all = add_products(
+        scores(0), VectorLanes::weights(weights, more_weights), values, more_values);
+    return repeat<Scores>(reduce(all, ADD)[0]);
   }
 
+  // Returns table[index] as a weight, for each lane: AVX-512 gathers them, other processors
+  // load them one by one.
   TETRIS_FUNCTION static Ints weights_at(const int32_t* table, Ints index) {
 #if defined(__AVX512F__)
     if constexpr (sizeof(Ints) == 64 && !IS_PAIR<Ints>) {
-      return (Ints)_mm512_i32gather_epi32((__m512i)index, table, sizeof(*table)) & ints(0xFFFF);
+      auto entries = _mm512_i32gather_epi32((__m512i)index, table, sizeof(*table));
+      return (Ints)entries & ints(0xFFFF);
     }
 #endif
-    alignas(64) Number place[LANES], found[LANES];
-    tetris::store(index, place);
-    TETRIS_UNROLL for (int lane = 0; lane < LANES; ++lane) found[lane] =
-        static_cast<Number>(weight_word(table[place[lane]]));
-    return tetris::load<Ints>(found);
+    alignas(64) Number indices[LANES], weights[LANES];
+    tetris::store(index, indices);
+    TETRIS_UNROLL for (int lane = 0; lane < LANES; ++lane) {
+      weights[lane] = Number(weight_word(table[indices[lane]]));
+    }
+    return tetris::load<Ints>(weights);
   }
 
   TETRIS_FUNCTION static Ints popcount(Bits value) { return count_bits_in({value}); }
-  template <int COUNT> TETRIS_FUNCTION static Ints popcount_sum(const Bits (&words)[COUNT]) {
+  template <int COUNT>
+  TETRIS_FUNCTION static Ints popcount_sum(const Bits (&words)[COUNT]) {
     return count_bits_in(words);
   }
+  // Returns 1 + 2 + ... + n.
   TETRIS_FUNCTION static Ints triangle(Ints n) {
     if constexpr (SHORT) return look_up(TRIANGLES, n);
     else return triangle_of(n);
   }
-  // Turned by half a word, the bits of the second word fit beside those of the first.
+  // The two halves of the second word change places, and then its bits lie beside those of the
+  // first word.
   TETRIS_FUNCTION static Ints popcount_near(Bits first, Bits second) {
     if constexpr (SHORT) return popcount(first | look_up(second, SWAPPED_BYTES));
     else return popcount(first | (second << 16) | (second >> 16));
@@ -160,20 +193,33 @@ template <class Ints_, class Bits_, class Scores_> struct VectorLanes {
 
   TETRIS_FUNCTION static Mask exceeds(Ints a, Ints b) { return a > b; }
   TETRIS_FUNCTION static Mask flag(Ints value) { return value; }
-  template <class T> TETRIS_FUNCTION static T without(T a, T b) { return and_not(a, b); }
+  template <class T>
+  TETRIS_FUNCTION static T without(T a, T b) {
+    return and_not(a, b);
+  }
   TETRIS_FUNCTION static unsigned lanes(Mask condition) { return signs(condition); }
   TETRIS_FUNCTION static Ints maximum(Ints a, Ints b) { return greater_of(a, b); }
-  template <class T> TETRIS_FUNCTION static T select(Mask condition, T a, T b) {
+  template <class T>
+  TETRIS_FUNCTION static T select(Mask condition, T a, T b) {
     return choose(condition, a, b);
   }
-  TETRIS_FUNCTION static Ints where(Mask condition, Ints value) { return condition & value; }
-  TETRIS_FUNCTION static Bits bits_where(Mask condition, Bits value) { return as<Word>(condition) & value; }
-  TETRIS_FUNCTION static Ints count(Mask condition) { return -condition; }
+  TETRIS_FUNCTION static Ints ints_where(Mask condition, Ints value) {
+    return condition & value;
+  }
+  TETRIS_FUNCTION static Bits bits_where(Mask condition, Bits value) {
+    return as<Word>(condition) & value;
+  }
+  TETRIS_FUNCTION static Ints one_where(Mask condition) { return -condition; }
   TETRIS_FUNCTION static bool any(Bits value) { return any_bit(value); }
-  // Of 16 bits for rows 0 .. 12: the two bytes of the word, looked up by row and by row + 8 (the table wraps at 16).
+  // For words of 16 bits rows go from 0 to 12. The low byte of a word is looked up by row, the
+  // high byte by row + 8.
   TETRIS_FUNCTION static Unit row_unit(Ints row) {
-    if constexpr (SHORT) return as<Word>(look_up(ROW_UNITS, row + ((row + ints(8)) << 8)));
-    else return as<Word>(ints(TOP - 3) - row);
+    if constexpr (SHORT) {
+      Ints index = row + ((row + ints(8)) << 8);
+      return as<Word>(look_up(ROW_UNITS, index));
+    } else {
+      return as<Word>(ints(TOP - 3) - row);
+    }
   }
   TETRIS_FUNCTION static Bits rows(const Constant& pattern, Unit unit) {
     if constexpr (SHORT) return unit * bits(pattern);
@@ -181,114 +227,158 @@ template <class Ints_, class Bits_, class Scores_> struct VectorLanes {
   }
   TETRIS_FUNCTION static Bits step_flag(Ints step) {
     if constexpr (SHORT) {
-      const Bits index = as<Word>(step), most = as<Word>(ints(15));
-      return look_up(STEP_FLAGS, choose(index > most, most, index));
+      Bits index = as<Word>(step);
+      Bits last = as<Word>(ints(15));
+      return look_up(STEP_FLAGS, choose(index > last, last, index));
     } else {
       return shift_left(bits(Word(1)), step - ints(1)) & bits(Word(31));
     }
   }
   TETRIS_FUNCTION static Ints nonzero(Bits columns) { return columns != bits(Word(0)); }
 
-  TETRIS_FUNCTION static uint32_t negative(Ints columns) { return signs(columns) >> (FIRST_COLUMN - 1); }
+  TETRIS_FUNCTION static uint32_t negative(Ints columns) {
+    return signs(columns) >> (FIRST_COLUMN - 1);
+  }
   template <uint32_t PATTERN, int WIDTH>
   TETRIS_FUNCTION static Bits in_columns(const ShapeLanes<VectorLanes, WIDTH>&) {
     return tetris::load<Bits>(COLUMN_SETS<Word, PATTERN, WIDTH>.lane);
   }
-  template <class Shapes> TETRIS_FUNCTION static Bits in_columns(const Constant& pattern, const Shapes&) {
+  template <class Shapes>
+  TETRIS_FUNCTION static Bits in_columns(const Constant& pattern, const Shapes&) {
     return bits(pattern);
   }
 
-  // Three columns wide, two shapes share a vector: both halves see the same columns.
+  // Returns for each placement the value of the column k columns right of its left edge. Lane x
+  // is the placement over column x, so that the vector is shifted by a number of slots, which
+  // the instructions want to know at compile time.
   template <int WIDTH, class T>
-  TETRIS_FUNCTION static T at(T columns, const ShapeLanes<VectorLanes, WIDTH>&, int k) {
+  TETRIS_FUNCTION static T at_offset(T columns, const ShapeLanes<VectorLanes, WIDTH>&, int k) {
     switch (k + FIRST_COLUMN) {
-      case 0: return from<WIDTH, 0>(columns);
-      case 1: return from<WIDTH, 1>(columns);
-      case 2: return from<WIDTH, 2>(columns);
-      case 3: return from<WIDTH, 3>(columns);
-      case 4: return from<WIDTH, 4>(columns);
-      case 5: return from<WIDTH, 5>(columns);
-      case 6: return from<WIDTH, 6>(columns);
-      default: return from<WIDTH, 7>(columns);
+      case 0: return slots_from<WIDTH, 0>(columns);
+      case 1: return slots_from<WIDTH, 1>(columns);
+      case 2: return slots_from<WIDTH, 2>(columns);
+      case 3: return slots_from<WIDTH, 3>(columns);
+      case 4: return slots_from<WIDTH, 4>(columns);
+      case 5: return slots_from<WIDTH, 5>(columns);
+      case 6: return slots_from<WIDTH, 6>(columns);
+      default: return slots_from<WIDTH, 7>(columns);
     }
   }
-  template <class T> TETRIS_FUNCTION static T left(T columns) { return window<SLOTS - 1>(T{}, columns); }
-  template <class T> TETRIS_FUNCTION static T right(T columns) { return window<1>(columns, T{}); }
-  TETRIS_FUNCTION static int sum(Ints columns) { return reduced(columns, ADD)[0]; }
-  TETRIS_FUNCTION static Ints total(Ints columns) { return repeat_first<Ints>(reduced(columns, ADD)); }
+  template <class T>
+  TETRIS_FUNCTION static T left(T columns) {
+    return window<SLOTS - 1>(T{}, columns);
+  }
+  template <class T>
+  TETRIS_FUNCTION static T right(T columns) {
+    return window<1>(columns, T{});
+  }
+  TETRIS_FUNCTION static int sum(Ints columns) { return reduce(columns, ADD)[0]; }
+  TETRIS_FUNCTION static Ints total(Ints columns) {
+    return repeat_first<Ints>(reduce(columns, ADD));
+  }
   TETRIS_FUNCTION static int count_bits(Bits columns) { return count_all_bits(columns)[0]; }
   TETRIS_FUNCTION static Ints count_bits_everywhere(Bits columns) {
     return repeat_first<Ints>(count_all_bits(columns));
   }
-  TETRIS_FUNCTION static Word or_columns(Bits columns) { return reduced(columns, JOIN)[0]; }
-  TETRIS_FUNCTION static Bits or_all(Bits columns) { return repeat_first<Bits>(reduced(columns, JOIN)); }
-  TETRIS_FUNCTION static Bits or_up_to(Bits columns) { return united_up(columns); }
-  TETRIS_FUNCTION static Bits or_from(Bits columns) { return united_down(columns); }
+  TETRIS_FUNCTION static Word or_columns(Bits columns) {
+    return reduce(columns, BITWISE_OR)[0];
+  }
+  TETRIS_FUNCTION static Bits or_all(Bits columns) {
+    return repeat_first<Bits>(reduce(columns, BITWISE_OR));
+  }
+  TETRIS_FUNCTION static Bits prefix_or(Bits columns) { return prefix_union(columns); }
+  TETRIS_FUNCTION static Bits suffix_or(Bits columns) { return suffix_union(columns); }
   TETRIS_FUNCTION static void count_rows(Bits columns, Bits (&digit)[ROW_DIGITS]) {
     digit[0] = columns;
-    add_lanes(digit, [](auto step, Bits word) TETRIS_INLINE { return window<step.value>(word, word); });
+    auto rotate = [](auto step, Bits word)
+                      TETRIS_INLINE { return window<step.value>(word, word); };
+    add_lanes(digit, rotate);
   }
   TETRIS_FUNCTION static Bits load(const Word* slots) { return tetris::load<Bits>(slots); }
-  TETRIS_FUNCTION static void store(Bits columns, Word* slots) { tetris::store(columns, slots); }
+  TETRIS_FUNCTION static void store(Bits columns, Word* slots) {
+    tetris::store(columns, slots);
+  }
 
+  // The cells at rest in row 0 lie in a table, in a row of zeros. Where it is read from chooses
+  // the column.
   TETRIS_FUNCTION static Bits piece_columns(int piece, int orientation, int column, int row) {
-    const Word* slots = PIECE_COLUMNS<Word>.slots[piece][orientation] + PieceColumns<Word>::OFFSET;
-    return load(slots - FIRST_COLUMN - column) >> row;
+    const Word* first_cells =
+        PIECE_COLUMNS<Word>.slots[piece][orientation] + PieceColumns<Word>::OFFSET;
+    return load(first_cells - FIRST_COLUMN - column) >> row;
   }
   TETRIS_FUNCTION static int landing_row(const Ints& heights, const Shape& shape, int x) {
-    const auto* near = reinterpret_cast<const Number*>(&heights) + FIRST_COLUMN + x;
-    return reduced(four_of(near) - four_of(shape.first_row), MOST)[0];
+    const auto* height = reinterpret_cast<const Number*>(&heights) + FIRST_COLUMN + x;
+    return reduce(load_four(height) - load_four(shape.first_row), MAXIMUM)[0];
   }
 
-  // The scores of all groups of placements so far, NEVER for what is no candidate.
+  // The scores of the groups that have been scored, with NEVER for lanes that are no
+  // candidates. A group's two halves of eight lanes are numbered 2 * group and 2 * group + 1.
   struct Best {
     Scores score[MAX_GROUPS];
-    const int* order[MAX_GROUPS];
+    const int* first_placement[MAX_GROUPS];  // of the two halves
     int groups = 0;
-    TETRIS_FUNCTION Best() {}  // the scores stay unwritten
+    TETRIS_FUNCTION Best() {}  // leaves the scores unwritten
     TETRIS_FUNCTION void clear() { groups = 0; }
+    TETRIS_FUNCTION int first_of_half(int half) const {
+      return first_placement[half / 2][half % 2];
+    }
   };
-  TETRIS_FUNCTION static bool worthwhile(Mask) { return true; }
-  template <int WIDTH> TETRIS_FUNCTION static void consider(
+  TETRIS_FUNCTION static bool is_worth_scoring(Mask) { return true; }
+  // Keeps the scores of a group; lanes that are no candidates get NEVER.
+  template <int WIDTH>
+  TETRIS_FUNCTION static void consider(
       Best& best, Scores score, Mask candidate, const Group<VectorLanes, WIDTH>& group) {
-    if constexpr (SHORT) score = choose(interleaved(candidate, candidate), score, scores(NEVER));
-    else score = choose(candidate, score, scores(NEVER));
+    if constexpr (SHORT) {
+      score = choose(interleave(candidate, candidate), score, scores(NEVER));
+    } else {
+      score = choose(candidate, score, scores(NEVER));
+    }
     best.score[best.groups] = score;
-    best.order[best.groups] = group.order;
+    best.first_placement[best.groups] = group.first_placement;
     ++best.groups;
   }
   TETRIS_FUNCTION static Choice first_best(const Best& best) {
     Scores most = scores(NEVER);
     for (int i = 0; i < best.groups; ++i) most = greater_of(best.score[i], most);
-    const int score = reduced(most, MOST)[0];
+    int score = reduce(most, MAXIMUM)[0];
     return score == NEVER ? NO_CHOICE : Choice{score, lowest_bit(at_least(best, score))};
   }
-  // The placements of this score or a higher one, a bit a place in the order.
+  // Returns the set of placements with this score or a higher one.
   TETRIS_FUNCTION static uint64_t at_least(const Best& best, int score) {
-    uint64_t places = 0;
+    uint64_t placements = 0;
     for (int i = 0; i < best.groups; ++i) {
-      const unsigned found = where_greater(best.score[i], scores(score - 1));
-      places |= static_cast<uint64_t>(found & 0xFF) << best.order[i][0] | static_cast<uint64_t>(found >> 8)
-                                                                              << best.order[i][1];
+      unsigned lanes = where_greater(best.score[i], scores(score - 1));
+      uint64_t lower_half = lanes & 0xFF;
+      uint64_t upper_half = lanes >> 8;
+      placements |=
+          lower_half << best.first_placement[i][0] | upper_half << best.first_placement[i][1];
     }
-    return places;
+    return placements;
   }
-  TETRIS_FUNCTION static int score_at(const Best& best, int place) {
-    int half = 0;  // of the groups
-    while (static_cast<unsigned>(place - best.order[half / 2][half % 2]) >= 8) ++half;
-    const int lane = place - best.order[half / 2][half % 2] + 8 * (half % 2);
-    const int at = SHORT && !IS_PAIR<Ints> ? (lane & 3) | (lane & 8) >> 1 | (lane & 4) << 1 : lane;
-    return reinterpret_cast<const int*>(&best.score[half / 2])[at];
+  // Returns the score of a placement, which has been scored.
+  TETRIS_FUNCTION static int score_at(const Best& best, int placement) {
+    int half = 0;
+    while (unsigned(placement - best.first_of_half(half)) >= 8) ++half;
+    int lane = placement - best.first_of_half(half) + 8 * (half % 2);
+    // Scores of 16-bit lanes in one register are in the order of lanes 0-3, 8-11, 4-7, 12-15:
+    // bits 2 and 3 change places.
+    bool is_interleaved = SHORT && !IS_PAIR<Ints>;
+    int swapped = (lane & 3) | (lane & 8) >> 1 | (lane & 4) << 1;
+    int index = is_interleaved ? swapped : lane;
+    return reinterpret_cast<const int*>(&best.score[half / 2])[index];
   }
 
  private:
-  template <int WIDTH, int FIRST, class T> TETRIS_FUNCTION static T from(T columns) {
-    if constexpr (WIDTH == 3) return twice<FIRST>(columns);
+  // Returns for each lane the number of the slot FIRST slots on. Three columns wide, both
+  // halves see the same slots.
+  template <int WIDTH, int FIRST, class T>
+  TETRIS_FUNCTION static T slots_from(T columns) {
+    if constexpr (WIDTH == 3) return window_in_both_halves<FIRST>(columns);
     else return window<FIRST>(columns, T{});
   }
-  // A bit a lane.
+  // Returns where a > b, a bit a lane.
   TETRIS_FUNCTION static unsigned where_greater(Scores a, Scores b) {
-    if constexpr (SHORT) return signs(packed(a > b));
+    if constexpr (SHORT) return signs(pack(a > b));
     else return signs(a > b);
   }
 };

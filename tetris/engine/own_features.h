@@ -1,4 +1,4 @@
-// Features of a header of one's own (tetris.feature_header), which TETRIS_FEATURE_HEADER names.
+// Features of a user's header (tetris.feature_header), which TETRIS_FEATURE_HEADER names.
 //
 //     TETRIS_FEATURE(EmptyColumns) {
 //         int count = 0;
@@ -6,40 +6,50 @@
 //         return count;
 //     }
 //
-// It is called for the after-state of every placement that does not end the game, and has to give what the Python
-// function `empty_columns` gives, a whole number from -4095 to 4095. A struct as in feature_definitions.h can do with what a drop touches, and is faster.
+// A feature is called for the after-state of every placement that does not end the game. It has
+// to return what the Python function `empty_columns` returns, an integer from -4095 to 4095. A
+// struct as in feature_definitions.h is faster, because it can follow the columns that a drop
+// touches.
 #pragma once
 
 #include "feature_definitions.h"
 
 namespace tetris {
 
+// Returns a word with its bits in the opposite order: neighbours change places, then pairs,
+// fours, bytes and halves.
 TETRIS_FUNCTION uint32_t reversed_bits(uint32_t bits) {
-  bits = (bits >> 1 & 0x55555555u) | (bits & 0x55555555u) << 1;
-  bits = (bits >> 2 & 0x33333333u) | (bits & 0x33333333u) << 2;
-  bits = (bits >> 4 & 0x0F0F0F0Fu) | (bits & 0x0F0F0F0Fu) << 4;
-  bits = (bits >> 8 & 0x00FF00FFu) | (bits & 0x00FF00FFu) << 8;
-  return bits >> 16 | bits << 16;
+  TETRIS_UNROLL for (int size = 1; size < 32; size *= 2) {
+    uint32_t lower = ~0u / ((1u << size) + 1);  // `size` ones, then `size` zeros, and so on
+    bits = (bits >> size & lower) | (bits & lower) << size;
+  }
+  return bits;
 }
 
 // A board in plain numbers, full rows removed.
 struct PlainBoard {
   int width, height;         // of the board, in cells
   int twice_landing_height;  // as `landing_height` in tetris/game/features.py, times two
-  int eroded_cells;          // as there
-  int lines;                 // that the placement removed
+  int eroded_cells;          // as `eroded_cells` there
+  int lines;                 // the number of rows that the placement removed
 
-  template <class L> TETRIS_FUNCTION explicit PlainBoard(const Board<L>& board)
+  // Copies the columns of a board in lanes L, whose words have row r in bit L::TOP - r.
+  template <class L>
+  TETRIS_FUNCTION explicit PlainBoard(const Board<L>& board)
       : width(board.geometry.width),
         height(board.geometry.height),
         twice_landing_height(board.twice_landing_height),
         eroded_cells(board.eroded_cells),
         lines(board.lines) {
+    using Word = typename L::Word;
     TETRIS_UNROLL for (int c = 0; c < MAX_WIDTH; ++c) {
-      typename L::Word slots[16] = {};
-      slots[FIRST_COLUMN + c] = static_cast<typename L::Word>(~typename L::Word(0));
-      const auto only = board.geometry.inside & L::load(slots);
-      columns_[c] = reversed_bits(static_cast<uint32_t>(L::or_columns(board.cells & only)) << (31 - L::TOP));
+      // Lanes may keep columns in a vector, which has no index. All columns but c are masked
+      // out, and the union of all is column c.
+      Word only_column_c[16] = {};
+      only_column_c[FIRST_COLUMN + c] = Word(~Word(0));
+      auto mask = board.geometry.inside & L::load(only_column_c);
+      uint32_t column = L::or_columns(board.cells & mask);
+      columns_[c] = reversed_bits(column << (31 - L::TOP));
     }
   }
 
@@ -65,14 +75,15 @@ struct PlainBoard {
 
 }  // namespace tetris
 
-#define TETRIS_FEATURE(Name)                                                          \
-  struct Name : tetris::FeatureBase {                                                 \
-    static constexpr bool whole_board_only = true;                                    \
-    template <class L> TETRIS_FUNCTION static int of(const tetris::Board<L>& board) { \
-      return value(tetris::PlainBoard(board));                                        \
-    }                                                                                 \
-    TETRIS_FUNCTION static int value(const tetris::PlainBoard& board);                \
-  };                                                                                  \
+#define TETRIS_FEATURE(Name)                                           \
+  struct Name : tetris::FeatureBase {                                  \
+    static constexpr bool whole_board_only = true;                     \
+    template <class L>                                                 \
+    TETRIS_FUNCTION static int of(const tetris::Board<L>& board) {     \
+      return value(tetris::PlainBoard(board));                         \
+    }                                                                  \
+    TETRIS_FUNCTION static int value(const tetris::PlainBoard& board); \
+  };                                                                   \
   TETRIS_FUNCTION int Name::value(const tetris::PlainBoard& board)
 
 #if defined(TETRIS_FEATURE_HEADER)

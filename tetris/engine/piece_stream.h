@@ -1,4 +1,5 @@
-// The pieces of a stream on all processors: a pure function of (seed, stream, t), as in tetris/game/piece_stream.py.
+// The pieces of a stream on all processors: a pure function of (seed, stream, t), as in
+// tetris/game/piece_stream.py.
 #pragma once
 
 #include "philox.h"
@@ -6,18 +7,19 @@
 
 namespace tetris {
 
-// Where pieces are drawn from: `count` four-bit fields of `pieces`, or bags of all seven.
+// The pieces that are drawn: `count` four-bit fields of `pieces`, each drawn independently, or
+// bags of all seven.
 struct PieceSource {
   uint32_t pieces;
   int count;
   bool bag;
 
-  // One of them.
+  // Returns piece `index` of `pieces`.
   TETRIS_FUNCTION int at(int index) const { return nth_field(pieces, index); }
 
-  // From what `packed_source` of tetris/game/piece_stream.py returns.
+  // Returns a source from the numbers of `packed_source` in tetris/game/piece_stream.py.
   static PieceSource of(int64_t pieces, int64_t count, bool bag) {
-    return {static_cast<uint32_t>(pieces), static_cast<int>(count), bag};
+    return {uint32_t(pieces), int(count), bag};
   }
 };
 
@@ -25,44 +27,50 @@ struct PieceStream {
   PieceSource source;
   uint64_t seed, stream;
 
-  // Piece t.
+  // Returns piece t. Four pieces that are drawn independently share a block of four random
+  // words.
   TETRIS_FUNCTION int piece(uint64_t t) const {
-    if (source.bag) return nth_field(bag_of(t / PIECES), static_cast<int>(t % PIECES));
-    const philox::Block block = block_of(t / 4);
-    // Chosen, not indexed, so that the block can lie in registers.
-    const int at = static_cast<int>(t % 4);
-    const uint32_t early = at == 0 ? block.word[0] : block.word[1],
-                   late = at == 2 ? block.word[2] : block.word[3];
-    return drawn_by(at < 2 ? early : late);
+    if (source.bag) return nth_field(bag_of(t / PIECES), int(t % PIECES));
+    philox::Block block = block_of(t / 4);
+    // The word is selected, not indexed, so that the block can lie in registers.
+    int number = int(t % 4);
+    uint32_t early = number == 0 ? block.word[0] : block.word[1];
+    uint32_t late = number == 2 ? block.word[2] : block.word[3];
+    return drawn_by(number < 2 ? early : late);
   }
 
  protected:
   TETRIS_FUNCTION philox::Block block_of(uint64_t number) const {
     return philox::block(number, stream, seed);
   }
+  // Returns the piece that a random word draws: word / 2^32 of the count, rounded down.
   TETRIS_FUNCTION int drawn_by(uint32_t word) const {
-    return source.at(static_cast<int>((static_cast<uint64_t>(source.count) * word) >> 32));
+    return source.at(int((uint64_t(source.count) * word) >> 32));
   }
-  // The order of a bag, four-bit fields: Fisher-Yates with the first six words of two blocks.
+  // Returns the order of a bag, as four-bit fields: a Fisher-Yates shuffle with the first six
+  // words of two blocks.
   TETRIS_FUNCTION uint32_t bag_of(uint64_t number) const {
-    const philox::Block one = block_of(2 * number), two = block_of(2 * number + 1);
-    const uint32_t words[6] = {one.word[0], one.word[1], one.word[2], one.word[3], two.word[0], two.word[1]};
+    philox::Block one = block_of(2 * number);
+    philox::Block two = block_of(2 * number + 1);
+    const uint32_t words[6] = {
+        one.word[0], one.word[1], one.word[2], one.word[3], two.word[0], two.word[1]};
     uint32_t order = 0x6543210;
     TETRIS_UNROLL for (int i = PIECES - 1; i >= 1; --i) {
-      const int j = static_cast<int>((static_cast<uint64_t>(i + 1) * words[PIECES - 1 - i]) >> 32);
-      const uint32_t differ = ((order >> (4 * i)) ^ (order >> (4 * j))) & 15u;
-      order ^= (differ << (4 * i)) | (differ << (4 * j));
+      int j = int((uint64_t(i + 1) * words[PIECES - 1 - i]) >> 32);
+      // Fields i and j change places: both are xored with their difference.
+      uint32_t difference = ((order >> (4 * i)) ^ (order >> (4 * j))) & 15u;
+      order ^= (difference << (4 * i)) | (difference << (4 * j));
     }
     return order;
   }
 };
 
-// The pieces of a stream one after the other: a block or a bag is computed once.
+// Reads the pieces of a stream one after the other, and computes each block or bag once.
 struct PieceReader : PieceStream {
-  uint64_t t;           // of the next piece
-  int known;            // that piece; at first it may be another stream's
-  philox::Block block;  // t's
-  uint32_t order;       // the bag of t
+  uint64_t t;           // number of the next piece
+  int known;            // the next piece; at first it may be that of another stream
+  philox::Block block;  // the block of piece t
+  uint32_t order;       // the bag of piece t
 
   TETRIS_FUNCTION PieceReader(const PieceStream& pieces, uint64_t first_t)
       : PieceStream(pieces), t(first_t), block(), order(0) {
@@ -70,8 +78,9 @@ struct PieceReader : PieceStream {
     known = drawn();
   }
 
+  // Returns the next piece and moves on to the one after it.
   TETRIS_FUNCTION int next() {
-    const int falls = known;
+    int falls = known;
     ++t;
     if (position() == 0) refill();
     known = drawn();
@@ -82,7 +91,7 @@ struct PieceReader : PieceStream {
   TETRIS_FUNCTION int drawn() const {
     return source.bag ? nth_field(order, position()) : drawn_by(block.word[position()]);
   }
-  TETRIS_FUNCTION int position() const { return static_cast<int>(t % (source.bag ? PIECES : 4)); }
+  TETRIS_FUNCTION int position() const { return int(t % (source.bag ? PIECES : 4)); }
   TETRIS_FUNCTION void refill() {
     if (source.bag) order = bag_of(t / PIECES);
     else block = block_of(t / 4);

@@ -1,8 +1,13 @@
-// The seven pieces and their orientations (order I O T Z S J L; tetris/game/pieces.py is the source, a test compares them).
-// A piece is described by its columns: column k holds the cells of rows bottom(k) .. top(k) - 1 of its bounding box.
+// The seven pieces and their orientations, in the order I O T Z S J L. tetris/game/pieces.py is
+// the source; a test compares them. A piece is described by its columns, from left to right:
+// column k holds the cells of rows bottom(k) to top(k) - 1 of its bounding box. For the T that
+// points down, with a width of 3 and a height of 2:
+//
+//     row 1   # # #     bottoms  1 0 1
+//     row 0   . # .     tops     2 2 2
 #pragma once
 
-#include "portable.h"
+#include "host_device.h"
 
 namespace tetris {
 
@@ -10,35 +15,42 @@ constexpr int PIECES = 7;
 constexpr int MAX_ORIENTATIONS = 4;
 constexpr int MAX_PIECE_SIZE = 4;
 constexpr int NO_ROW = 127;  // above every height
-constexpr int STEP = 3;  // added to a difference of heights: 1 .. 5 are those that `diversity` tells apart
-constexpr int INNER_STEPS = 2;  // no shape has neighbouring columns whose tops differ by more
+constexpr int STEP =
+    3;  // added to a step between two heights: 1 .. 5 are the steps of the feature `diversity`
+constexpr int INNER_STEPS =
+    2;  // tops of neighbouring columns of a shape differ by at most this
 
-// Of a number of four-bit fields, which the compiler folds where it is known, and a register holds where it is not.
+// Returns field n of a number of four-bit fields. Unlike an array such a number can stay in a
+// register while n varies.
 TETRIS_FUNCTION constexpr int nth_field(uint32_t fields, int n) {
-  return static_cast<int>(fields >> (4 * n)) & 15;
+  return int(fields >> (4 * n)) & 15;
 }
 
 struct Shape {
   int width, height;
-  uint32_t bottoms, tops;            // field k: column k
-  uint32_t patterns;                 // field k: rows of column k, row j is bit 3 - j
-  int8_t first_row[MAX_PIECE_SIZE];  // of each column; NO_ROW beyond the width
+  uint32_t bottoms, tops;            // field k is that of column k
+  uint32_t patterns;                 // field k is the rows of column k: row j is bit 3 - j
+  int8_t first_row[MAX_PIECE_SIZE];  // bottom(k); NO_ROW beyond the width
 
   TETRIS_FUNCTION constexpr int bottom(int k) const { return nth_field(bottoms, k); }
   TETRIS_FUNCTION constexpr int top(int k) const { return nth_field(tops, k); }
 };
 
-// `bottoms` and `tops` are written left to right, one hexadecimal digit a column.
+// Returns a shape. `bottoms` and `tops` are written as the columns are seen, one hexadecimal
+// digit a column.
 constexpr Shape make_shape(int width, uint32_t bottoms, uint32_t tops) {
   Shape shape{width, 0, 0, 0, 0, {NO_ROW, NO_ROW, NO_ROW, NO_ROW}};
   for (int k = 0; k < width; ++k) {
-    const int shift = 4 * (width - 1 - k);
-    shape.bottoms |= ((bottoms >> shift) & 15u) << (4 * k);
-    shape.tops |= ((tops >> shift) & 15u) << (4 * k);
-    shape.patterns |= ((16u >> shape.bottom(k)) - (16u >> shape.top(k))) << (4 * k);
-    shape.first_row[k] = static_cast<int8_t>(shape.bottom(k));
+    int digit = width - 1 - k;  // the leftmost column is the most significant digit
+    uint32_t bottom = nth_field(bottoms, digit);
+    uint32_t top = nth_field(tops, digit);
+    uint32_t rows = (16u >> bottom) - (16u >> top);  // bits 3 - bottom down to 3 - (top - 1)
+    shape.bottoms |= bottom << (4 * k);
+    shape.tops |= top << (4 * k);
+    shape.patterns |= rows << (4 * k);
+    shape.first_row[k] = int8_t(bottom);
+    if (int(top) > shape.height) shape.height = top;
   }
-  for (int k = 0; k < width; ++k) shape.height = shape.top(k) > shape.height ? shape.top(k) : shape.height;
   return shape;
 }
 
@@ -62,7 +74,8 @@ constexpr ShapeTable SHAPES = {{
 }};
 
 #if defined(__CUDACC__)
-__device__ const ShapeTable DEVICE_SHAPES = SHAPES;  // device code cannot look a host's table up
+__device__ const ShapeTable DEVICE_SHAPES =
+    SHAPES;  // device code cannot look a host's table up
 #endif
 
 TETRIS_FUNCTION const Shape& shape_of(int piece, int orientation) {
@@ -73,103 +86,145 @@ TETRIS_FUNCTION const Shape& shape_of(int piece, int orientation) {
 #endif
 }
 
-// What a search needs to know of the shapes of WIDTH columns, one shape a lane. A pattern is a number whose bit 3 - j
-// stands for row j of the piece: times 2^(TOP - 3 - row) it is those rows of a column, with the piece's bottom at `row`.
-template <class L, int WIDTH> struct ShapeLanes {
-  typename L::Constant column;                // left edge of the placement
-  typename L::Constant height;                // of the piece
-  typename L::Constant bottom[WIDTH];         // first row of each of its columns
-  typename L::Constant cells[WIDTH];          // cells of each column
-  typename L::Constant piece[WIDTH];          // pattern: rows of each column
-  typename L::Constant floor[WIDTH];          // pattern: the row below each column
-  typename L::Constant contact[WIDTH + 2];    // pattern: rows of column k - 1 beside the piece
-  typename L::Constant rows[WIDTH];           // pattern: rows with n + 1 cells
-  typename L::Constant lone[WIDTH];           // 1 for each column of one cell, else 0
-  typename L::Constant first_step;            // height of the leftmost column + STEP
-  typename L::Constant last_step;             // height of the rightmost column - STEP
-  typename L::Constant inner_flags;           // step_flag of the differences between its columns' tops
-  typename L::Constant inner_sizes[WIDTH];    // of the steps from each column to the next; the last is 0
-  typename L::Constant inner_sum;             // of these sizes
-  typename L::Constant inner_classes[WIDTH];  // these steps + STEP; the last is 0
-  // Sets (see `in_columns`), bit k: column k - 1 is higher by at least 1, 2 than column k; and column k by so much than
-  // column k - 1, in the upper half of a word that has room for both.
+// The shapes of WIDTH columns as a search needs them, one shape a lane.
+//
+// A pattern is a number of four bits: bit 3 - j is row j of the piece. Times 2^(TOP - 3 - row)
+// it is these rows in a column of the board, where the bottom of the piece rests in `row`.
+template <class L, int WIDTH>
+struct ShapeLanes {
+  using Constant = typename L::Constant;
+  Constant column;         // left edge of the placement
+  Constant height;         // height of the piece
+  Constant bottom[WIDTH];  // first row of column k
+  Constant cells[WIDTH];   // number of cells of column k
+  Constant piece[WIDTH];   // pattern: the rows of column k
+  Constant floor[WIDTH];   // pattern: the row below column k
+  typename L::Constant
+      contact[WIDTH + 2];  // pattern: the rows of column k - 1 that touch a side of the piece
+  Constant rows[WIDTH];    // pattern: the rows with k + 1 cells
+  Constant lone[WIDTH];    // 1 if column k has one cell, else 0
+  Constant first_step;     // height of the leftmost column + STEP
+  Constant last_step;      // height of the rightmost column - STEP
+  Constant inner_flags;    // step_flag of every step between the tops of its columns
+  typename L::Constant
+      inner_sizes[WIDTH];         // size of the step from column k to the next; the last is 0
+  Constant inner_sum;             // sum of these sizes
+  Constant inner_classes[WIDTH];  // this step + STEP; the last is 0
+  // The columns after which the tops fall, and after which they rise, by more than n: sets as
+  // for `in_columns`, where bit k is the step from column k - 1 to column k. A word of 32 bits
+  // holds both, the rises in its upper half; with 16 bits they are two words.
   static constexpr int STEP_WORDS = sizeof(typename L::Word) > 2 ? 1 : 2;
-  typename L::Constant inner_steps[INNER_STEPS][STEP_WORDS];
+  Constant inner_steps[INNER_STEPS][STEP_WORDS];
 
   constexpr ShapeLanes() = default;
 
-  // Lane `lane` becomes the placement of `shape` at `left`.
+  // Makes lane `lane` the placement of `shape` with its left edge over column `left`.
   constexpr void set(int lane, const Shape& shape, int left) {
     column.set(lane, left);
     height.set(lane, shape.height);
-    uint32_t flags = 0, falls[INNER_STEPS] = {}, rises[INNER_STEPS] = {};
-    int sum = 0;
+    set_columns(lane, shape);
+    set_rows(lane, shape);
+    set_steps(lane, shape, left);
+  }
+
+ private:
+  // Sets what each column of the shape is by itself.
+  constexpr void set_columns(int lane, const Shape& shape) {
     for (int k = 0; k < WIDTH; ++k) {
-      const int low = shape.bottom(k), high = shape.top(k);
+      int low = shape.bottom(k);
+      int high = shape.top(k);
       bottom[k].set(lane, low);
       cells[k].set(lane, high - low);
       piece[k].set(lane, (16 >> low) - (16 >> high));
       floor[k].set(lane, 16 >> low);
       lone[k].set(lane, high - low == 1 ? 1 : 0);
-      if (k > 0) {
-        const int difference = high - shape.top(k - 1);
-        if (difference >= -2 && difference <= 2) flags |= 1u << (difference + 2);
-        inner_sizes[k - 1].set(lane, difference < 0 ? -difference : difference);
-        inner_classes[k - 1].set(lane, difference + STEP);
-        sum += difference < 0 ? -difference : difference;
-        for (int n = 0; n < INNER_STEPS; ++n) {
-          falls[n] |= (difference < -n ? 1u : 0u) << k;
-          rises[n] |= (difference > n ? 1u : 0u) << k;
-        }
-      }
     }
-    int beside[WIDTH + 2] = {}, of_count[WIDTH] = {};
-    for (int j = 0; j < shape.height; ++j) {
+  }
+
+  // Sorts the rows of the piece by their number of cells, and marks the columns to the left and
+  // right of each.
+  constexpr void set_rows(int lane, const Shape& shape) {
+    int beside[WIDTH + 2] = {};      // by column + 1
+    int with_cells[WIDTH + 1] = {};  // by number of cells
+    for (int row = 0; row < shape.height; ++row) {
       int first = WIDTH, last = 0, count = 0;
       for (int k = 0; k < WIDTH; ++k) {
-        if (j < shape.bottom(k) || j >= shape.top(k)) continue;
+        if (row < shape.bottom(k) || row >= shape.top(k)) continue;
         first = first < k ? first : k;
         last = k;
         ++count;
       }
-      beside[first] |= 8 >> j;
-      beside[last + 2] |= 8 >> j;
-      of_count[count - 1] |= 8 >> j;
+      int pattern = 8 >> row;
+      beside[first] |= pattern;     // column first - 1
+      beside[last + 2] |= pattern;  // column last + 1
+      with_cells[count] |= pattern;
     }
     for (int k = 0; k < WIDTH + 2; ++k) contact[k].set(lane, beside[k]);
-    for (int n = 0; n < WIDTH; ++n) rows[n].set(lane, of_count[n]);
+    for (int n = 0; n < WIDTH; ++n) rows[n].set(lane, with_cells[n + 1]);
+  }
+
+  // Sets the steps between the tops of neighbouring columns, and the heights at both ends of
+  // the shape.
+  constexpr void set_steps(int lane, const Shape& shape, int left) {
+    uint32_t flags = 0, falls[INNER_STEPS] = {}, rises[INNER_STEPS] = {};
+    int sum = 0;
+    for (int k = 1; k < WIDTH; ++k) {
+      int step = shape.top(k) - shape.top(k - 1);
+      int size = step < 0 ? -step : step;
+      if (size <= 2) flags |= 1u << (step + 2);
+      inner_sizes[k - 1].set(lane, size);
+      inner_classes[k - 1].set(lane, step + STEP);
+      sum += size;
+      for (int n = 0; n < INNER_STEPS; ++n) {
+        falls[n] |= (step < -n ? 1u : 0u) << k;
+        rises[n] |= (step > n ? 1u : 0u) << k;
+      }
+    }
     first_step.set(lane, shape.top(0) + STEP);
     last_step.set(lane, shape.top(WIDTH - 1) - STEP);
-    inner_flags.set(lane, static_cast<int>(flags));
+    inner_flags.set(lane, int(flags));
     inner_sum.set(lane, sum);
-    // Where a lane is one placement of many it is that of its column; a lane on its own may be sent to any column.
-    const int shift = L::LANES > 1 ? left : 0;
+    // Lanes of a vector are placements over fixed columns, and their sets lie at these. A lane
+    // on its own is moved over any column, and `in_columns` moves its sets.
+    int shift = L::LANES > 1 ? left : 0;
     for (int n = 0; n < INNER_STEPS; ++n) {
-      const uint32_t upper = STEP_WORDS == 1 ? rises[n] << 16 : 0u;
-      inner_steps[n][0].set(lane, static_cast<int>((falls[n] | upper) << shift));
-      if (STEP_WORDS > 1) inner_steps[n][STEP_WORDS - 1].set(lane, static_cast<int>(rises[n] << shift));
+      uint32_t upper_half = STEP_WORDS == 1 ? rises[n] << 16 : 0u;
+      inner_steps[n][0].set(lane, int((falls[n] | upper_half) << shift));
+      if (STEP_WORDS > 1) inner_steps[n][STEP_WORDS - 1].set(lane, int(rises[n] << shift));
     }
   }
 };
 
-// The columns of every shape at rest in row 0, in slots OFFSET onwards of a row of zeros, for words whose most significant
-// bit is row 0.
-template <class Word> struct PieceColumns {
+// The cells of every shape at rest in row 0, as columns of words whose most significant bit is
+// row 0. A shape's columns begin at index OFFSET of a row of zeros. Read from OFFSET - n on,
+// they are the piece moved n columns right.
+template <class Word>
+struct PieceColumns {
   static constexpr int OFFSET = 16;
-  Word slots[PIECES][MAX_ORIENTATIONS][32];
+  Word slots[PIECES][MAX_ORIENTATIONS][2 * OFFSET];
+
   constexpr PieceColumns() : slots() {
-    constexpr int ROWS = 8 * sizeof(Word);
     for (int piece = 0; piece < PIECES; ++piece) {
-      for (int o = 0; o < ORIENTATIONS[piece]; ++o) {
-        const Shape shape = SHAPES.shape[piece][o];
+      for (int orientation = 0; orientation < ORIENTATIONS[piece]; ++orientation) {
+        const Shape& shape = SHAPES.shape[piece][orientation];
         for (int k = 0; k < shape.width; ++k) {
-          slots[piece][o][OFFSET + k] = static_cast<Word>(
-              (uint64_t(1) << (ROWS - shape.bottom(k))) - (uint64_t(1) << (ROWS - shape.top(k))));
+          slots[piece][orientation][OFFSET + k] =
+              column_of_cells(shape.bottom(k), shape.top(k));
         }
       }
     }
   }
+
+ private:
+  // Returns a column with cells in the rows bottom to top - 1.
+  static constexpr Word column_of_cells(int bottom, int top) {
+    constexpr int ROWS = 8 * sizeof(Word);
+    uint64_t from_bottom = uint64_t(1) << (ROWS - bottom);
+    uint64_t from_top = uint64_t(1) << (ROWS - top);
+    return Word(from_bottom - from_top);
+  }
 };
-template <class Word> inline constexpr PieceColumns<Word> PIECE_COLUMNS{};
+template <class Word>
+inline constexpr PieceColumns<Word> PIECE_COLUMNS{};
 
 }  // namespace tetris

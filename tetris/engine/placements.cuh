@@ -1,4 +1,4 @@
-// The placements of a piece as the searches of the GPU go through them.
+// The placements of a piece, as the searches of the GPU go through them.
 #pragma once
 
 #include "decision.h"
@@ -7,91 +7,113 @@
 
 namespace tetris {
 
-// The shapes of WIDTH columns as the search wants them.
-template <class L, int WIDTH> struct ShapeConstants {
+// The shapes of WIDTH columns, over column 0.
+template <class L, int WIDTH>
+struct ShapeConstants {
   ShapeLanes<L, WIDTH> shape[PIECES][MAX_ORIENTATIONS];
   constexpr ShapeConstants() {
     for (int piece = 0; piece < PIECES; ++piece) {
       for (int i = 0; i < ORIENTATIONS[piece]; ++i) {
-        if (SHAPES.shape[piece][i].width == WIDTH) shape[piece][i].set(0, SHAPES.shape[piece][i], 0);
+        const Shape& source = SHAPES.shape[piece][i];
+        if (source.width == WIDTH) shape[piece][i].set(0, source, 0);
       }
     }
   }
 };
-template <class L, int WIDTH> __constant__ const ShapeConstants<L, WIDTH> SHAPE_CONSTANTS =
-    ShapeConstants<L, WIDTH>();
+template <class L, int WIDTH>
+__constant__ const ShapeConstants<L, WIDTH> SHAPE_CONSTANTS = ShapeConstants<L, WIDTH>();
 
 struct Widths {
-  int count[PIECES];                    // orientations
-  int width[PIECES][MAX_ORIENTATIONS];  // columns of each
-  constexpr Widths() : count(), width() {
+  int orientations[PIECES];             // how many a piece has
+  int width[PIECES][MAX_ORIENTATIONS];  // in columns
+  constexpr Widths() : orientations(), width() {
     for (int piece = 0; piece < PIECES; ++piece) {
-      count[piece] = ORIENTATIONS[piece];
-      for (int i = 0; i < ORIENTATIONS[piece]; ++i) width[piece][i] = SHAPES.shape[piece][i].width;
+      orientations[piece] = ORIENTATIONS[piece];
+      for (int i = 0; i < ORIENTATIONS[piece]; ++i) {
+        width[piece][i] = SHAPES.shape[piece][i].width;
+      }
     }
   }
 };
 __constant__ const Widths WIDTHS = Widths();
 
-// The orientations of a piece that are WIDTH columns wide: none, one or two, four bits each. Not a table, which a warp that is
-// alone would wait for.
 constexpr int NO_ORIENTATION = 15;
-template <int WIDTH> constexpr uint64_t packed_orientations() {
-  uint64_t all = 0;
+
+// Returns the orientations of every piece that are WIDTH columns wide, in one number: eight
+// bits a piece, four bits an orientation. There are at most two, and NO_ORIENTATION fills the
+// rest. This is not a table, because a warp that is alone on its multiprocessor would wait for
+// a load.
+template <int WIDTH>
+constexpr uint64_t packed_orientations() {
+  uint64_t all_pieces = 0;
   for (int piece = 0; piece < PIECES; ++piece) {
-    uint64_t found = 0xFF;
-    for (int i = ORIENTATIONS[piece]; i-- > 0;) {
-      if (SHAPES.shape[piece][i].width == WIDTH) found = (found << 4 | i) & 0xFF;
+    uint64_t of_piece = 0xFF;
+    for (int i = ORIENTATIONS[piece] - 1; i >= 0; --i) {
+      if (SHAPES.shape[piece][i].width == WIDTH) of_piece = (of_piece << 4 | i) & 0xFF;
     }
-    all |= found << (8 * piece);
+    all_pieces |= of_piece << (8 * piece);
   }
-  return all;
+  return all_pieces;
 }
-template <int WIDTH> __device__ inline int nth_orientation(int piece, int nth) {
+// Returns orientation `nth`, 0 or 1, of a piece among those that are WIDTH columns wide, or
+// NO_ORIENTATION.
+template <int WIDTH>
+__device__ inline int nth_orientation(int piece, int nth) {
   constexpr uint64_t ALL = packed_orientations<WIDTH>();
-  return static_cast<int>(ALL >> (8 * piece + 4 * nth)) & 15;
+  return int(ALL >> (8 * piece + 4 * nth)) & 15;
 }
-template <int WIDTH> __device__ inline bool has_width(int piece) {
+template <int WIDTH>
+__device__ inline bool has_width(int piece) {
   return nth_orientation<WIDTH>(piece, 0) != NO_ORIENTATION;
 }
 
-// Of the placements of all orientations of one width the one that falls to this thread of a warp. A thread without one has one
-// that is too high, over the first column.
-template <class L, int WIDTH> __device__ inline Group<L, WIDTH> group_of_thread(int piece) {
-  constexpr int PLACES = MAX_WIDTH - WIDTH + 1;
-  const int nth = L::lane() / PLACES;
-  const int orientation = nth < 2 ? nth_orientation<WIDTH>(piece, nth) : NO_ORIENTATION;
+// Distributes the placements of a piece's orientations of WIDTH columns over the threads of a
+// warp, orientation after orientation, and returns this thread's as a group of one. A thread
+// without a placement has a shape that is too high.
+template <class L, int WIDTH>
+__device__ inline Group<L, WIDTH> group_of_thread(int piece) {
+  constexpr int COLUMNS = MAX_WIDTH - WIDTH + 1;  // placements of one orientation
+  int nth = L::lane() / COLUMNS;
+  int orientation = nth < 2 ? nth_orientation<WIDTH>(piece, nth) : NO_ORIENTATION;
   Group<L, WIDTH> group;
   if (orientation != NO_ORIENTATION) {
     group.shapes = SHAPE_CONSTANTS<L, WIDTH>.shape[piece][orientation];
-    group.shapes.column.value = L::lane() % PLACES;
+    group.shapes.column.value = L::lane() % COLUMNS;
   }
-  group.order[0] = orientation * ORDER_STRIDE + group.shapes.column.value;
+  group.first_placement[0] = placement_number(orientation, group.shapes.column.value);
   return group;
 }
 
-// The placements of a piece on a board of a width that need not fit its height, and one of them by number.
-__device__ inline int placements_of(int piece, int width) {
+// Returns the number of placements of a piece on a board of any height.
+__device__ inline int count_placements(int piece, int width) {
   int count = 0;
-  for (int i = 0; i < WIDTHS.count[piece]; ++i) count += width + 1 - WIDTHS.width[piece][i];
+  for (int i = 0; i < WIDTHS.orientations[piece]; ++i) {
+    count += width + 1 - WIDTHS.width[piece][i];
+  }
   return count;
 }
-__device__ inline int nth_place(int piece, int width, int nth) {
+// Returns one of these placements, counted from 0.
+__device__ inline int nth_placement(int piece, int width, int nth) {
   int orientation = 0;
-  for (; nth > width - WIDTHS.width[piece][orientation]; ++orientation)
+  for (; nth > width - WIDTHS.width[piece][orientation]; ++orientation) {
     nth -= width + 1 - WIDTHS.width[piece][orientation];
-  return orientation * ORDER_STRIDE + nth;
+  }
+  return placement_number(orientation, nth);
 }
 
-// The best of what each thread of a warp found: the highest score, and of equals the first place.
+// Returns the best of the choices of a warp's threads: the highest score, and of equal scores
+// the first placement.
 __device__ inline Choice best_of_warp(const Choice& own) {
-  const unsigned key =
-      static_cast<unsigned>(own.score) ^ 0x80000000u;  // in the order of scores; 0 is NEVER's
-  const unsigned highest = greatest_of_warp(key);
+  // A warp finds the greatest of unsigned numbers. With the sign bit flipped scores are in the
+  // order of unsigned numbers, and NEVER is 0.
+  constexpr unsigned SIGN = 0x80000000u;
+  unsigned score = unsigned(own.score) ^ SIGN;
+  unsigned highest = greatest_of_warp(score);
   if (highest == 0) return NO_CHOICE;
-  const auto first =
-      static_cast<int>(~greatest_of_warp(key == highest ? ~static_cast<unsigned>(own.place) : 0u));
-  return {static_cast<int>(highest ^ 0x80000000u), first};
+  // The least of numbers is the complement of the greatest complement.
+  unsigned complement = score == highest ? ~unsigned(own.placement) : 0u;
+  unsigned first = ~greatest_of_warp(complement);
+  return {int(highest ^ SIGN), int(first)};
 }
 
 }  // namespace tetris

@@ -1,4 +1,8 @@
-// In which lanes the placements of each piece are scored.
+// The placements of each piece, and in which lanes they are scored.
+//
+// A placement is numbered by its place in the order of the search: orientation *
+// ORIENTATION_STRIDE + column, where column is that of the piece's left edge. Numbers lie below
+// 64, so that a set of placements is a word of 64 bits.
 #pragma once
 
 #include "pieces.h"
@@ -6,38 +10,54 @@
 namespace tetris {
 
 constexpr int MAX_WIDTH = 10;
-constexpr int ORDER_STRIDE = 16;  // a place in the order of the search: orientation * ORDER_STRIDE + column
-TETRIS_FUNCTION constexpr int orientation_of(int place) {
-  return static_cast<int>(static_cast<unsigned>(place) / ORDER_STRIDE);
+constexpr int ORIENTATION_STRIDE = 16;  // a power of two that exceeds MAX_WIDTH
+TETRIS_FUNCTION constexpr int placement_number(int orientation, int column) {
+  return orientation * ORIENTATION_STRIDE + column;
 }
-TETRIS_FUNCTION constexpr int column_of(int place) {
-  return static_cast<int>(static_cast<unsigned>(place) % ORDER_STRIDE);
+TETRIS_FUNCTION constexpr int orientation_of(int placement) {
+  return int(unsigned(placement) / ORIENTATION_STRIDE);
+}
+TETRIS_FUNCTION constexpr int column_of(int placement) {
+  return int(unsigned(placement) % ORIENTATION_STRIDE);
 }
 
-// PATTERN moved to the column of every lane: lane x of a vector is column x, or three columns wide both halves are.
-template <class Number, uint32_t PATTERN, int WIDTH> struct alignas(64) ColumnSets {
+// A set of columns, written for a piece over column 0, moved to the column of every lane (see
+// Group).
+template <class Number, uint32_t PATTERN, int WIDTH>
+struct alignas(64) ColumnSets {
   Number lane[16];
   constexpr ColumnSets() : lane() {
-    for (int i = 0; i < 16; ++i) lane[i] = static_cast<Number>(PATTERN << (WIDTH == 3 ? i % 8 : i));
+    for (int i = 0; i < 16; ++i) lane[i] = Number(PATTERN << (WIDTH == 3 ? i % 8 : i));
   }
 };
 template <class Number, uint32_t PATTERN, int WIDTH>
 inline constexpr ColumnSets<Number, PATTERN, WIDTH> COLUMN_SETS{};
 
-// Shapes of one width that are scored at once.
-template <class L, int WIDTH> struct Group {
-  // Placements of one orientation, side by side: all there are, or half a vector of the eight that three columns allow.
-  static constexpr int CHUNK = L::LANES > 8 && WIDTH == 3 ? 8 : L::LANES;
+// Placements of shapes of one width that are scored at once, one a lane. Lanes of a vector of
+// sixteen are columns:
+//
+//     WIDTH 1, 2, 4    lanes 0 .. 15: one orientation over columns 0 .. 15
+//     WIDTH 3          lanes 0 .. 7: one orientation over columns 0 .. 7
+//                      lanes 8 .. 15: another one over the same columns
+//
+// A lane beyond the board has no placement, and a shape of height NO_ROW.
+template <class L, int WIDTH>
+struct Group {
   static constexpr int HALF = L::LANES > 8 ? 8 : L::LANES;
+  // The lanes of one orientation.
+  static constexpr int CHUNK = WIDTH == 3 ? HALF : L::LANES;
 
   ShapeLanes<L, WIDTH> shapes;
-  int order[2] = {0, 0};  // place in the order of the first lane, and of the lane in the middle
+  int first_placement[2] = {
+      0, 0};  // of the first lane of each half; a half's placements are numbered consecutively
 
-  // A bit a lane to a bit a place in the order.
-  TETRIS_FUNCTION uint64_t in_order(unsigned lanes) const {
-    if constexpr (L::LANES == 1) return static_cast<uint64_t>(lanes) << order[0];
-    return static_cast<uint64_t>(lanes & ((1u << HALF) - 1)) << order[0] |
-           static_cast<uint64_t>(lanes >> HALF) << order[1];
+  // Turns a set of lanes into a set of placements.
+  TETRIS_FUNCTION uint64_t placements_of_lanes(unsigned lanes) const {
+    if constexpr (L::LANES == 1) return uint64_t(lanes) << first_placement[0];
+    unsigned lower_half = lanes & ((1u << HALF) - 1);
+    unsigned upper_half = lanes >> HALF;
+    return uint64_t(lower_half) << first_placement[0] | uint64_t(upper_half)
+                                                            << first_placement[1];
   }
 
   constexpr Group() {
@@ -45,31 +65,41 @@ template <class L, int WIDTH> struct Group {
   }
 };
 
-template <class L, int WIDTH, int CAPACITY> struct Groups {
+// The groups of a piece's orientations of one width.
+template <class L, int WIDTH, int CAPACITY>
+struct Groups {
   Group<L, WIDTH> group[CAPACITY];
   int count = 0;
 
+  // Adds the placements of an orientation. Three columns wide, the second orientation fills the
+  // upper half of the first one's group.
   constexpr void add(const Shape& shape, int orientation) {
-    using G = Group<L, WIDTH>;
-    for (int first = 0; first <= MAX_WIDTH - WIDTH; first += G::CHUNK) {
-      const bool joins = G::CHUNK < L::LANES && count > 0 && group[count - 1].order[1] == 0;
-      const int lane = joins ? G::CHUNK : 0;
+    constexpr int CHUNK = Group<L, WIDTH>::CHUNK;
+    constexpr int LAST_COLUMN = MAX_WIDTH - WIDTH;
+    for (int first = 0; first <= LAST_COLUMN; first += CHUNK) {
+      bool has_halves = CHUNK < L::LANES;
+      bool joins = has_halves && count > 0 && group[count - 1].first_placement[1] == 0;
       if (!joins) ++count;
-      G& target = group[count - 1];
-      for (int x = first; x < first + G::CHUNK && x <= MAX_WIDTH - WIDTH; ++x) {
-        target.shapes.set(lane + x - first, shape, x);
+      Group<L, WIDTH>& target = group[count - 1];
+      int first_lane = joins ? CHUNK : 0;
+      for (int i = 0; i < CHUNK && first + i <= LAST_COLUMN; ++i) {
+        target.shapes.set(first_lane + i, shape, first + i);
       }
-      const int place = orientation * ORDER_STRIDE + first;
-      target.order[joins ? 1 : 0] = place;
-      if (G::CHUNK == L::LANES) target.order[1] = place + G::HALF;
+      int placement = placement_number(orientation, first);
+      target.first_placement[joins ? 1 : 0] = placement;
+      if (!has_halves) target.first_placement[1] = placement + Group<L, WIDTH>::HALF;
     }
   }
 };
 
 // All groups of a piece, by width.
-template <class L> struct Plan {
+template <class L>
+struct Plan {
+  // One lane at a time, every placement is a group of its own. In vectors an orientation is a
+  // group, and three columns wide two of them share one.
   static constexpr int capacity(int width, int orientations) {
-    return L::LANES == 1 ? orientations * (MAX_WIDTH - width + 1) : (width == 3 ? 1 : orientations);
+    if (L::LANES == 1) return orientations * (MAX_WIDTH - width + 1);
+    return width == 3 ? 1 : orientations;
   }
   Groups<L, 1, capacity(1, 1)> ones;
   Groups<L, 2, capacity(2, 2)> twos;
@@ -87,7 +117,8 @@ template <class L> struct Plan {
   }
 };
 
-template <class L> inline constexpr Plan<L> PLANS[PIECES] = {
+template <class L>
+inline constexpr Plan<L> PLANS[PIECES] = {
     Plan<L>(0), Plan<L>(1), Plan<L>(2), Plan<L>(3), Plan<L>(4), Plan<L>(5), Plan<L>(6)};
 
 }  // namespace tetris

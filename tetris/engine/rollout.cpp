@@ -1,7 +1,9 @@
-// The rollout operator on the CPU: every candidate's streams, spread over torch's threads; and the resampling operator.
+// The rollout operator on the CPU: every candidate's streams, spread over torch's threads; and
+// the resampling operator.
 //
-// Compiled once per feature set and lookahead: TETRIS_FEATURES is the list of feature structs in their order,
-// TETRIS_LOOKAHEAD one of `Lookahead`, TETRIS_LIBRARY the namespace under torch.ops. tetris/play/engines.py calls it.
+// Compiled once per feature set and lookahead: TETRIS_FEATURES is the list of feature structs
+// in their order, TETRIS_LOOKAHEAD one of `Lookahead`, TETRIS_LIBRARY the namespace under
+// torch.ops. tetris/play/engines.py calls it.
 
 #include <torch/csrc/stable/library.h>
 
@@ -14,53 +16,67 @@
 
 namespace tetris {
 using Features = FeatureList<TETRIS_FEATURES>;
-extern template void play_apart(const LaneRollout<TallLanes, Features, Lookahead::TETRIS_LOOKAHEAD>&,
-    StoredBoard&, PieceReader&, const Goal&, int, bool, Totals&);
+extern template void play_apart(
+    const LaneRollout<TallLanes, Features, Lookahead::TETRIS_LOOKAHEAD>&, StoredBoard&,
+    PieceReader&, const Goal&, int, bool, Totals&);
 }  // namespace tetris
 
 namespace {
 
 using namespace tetris;
-template <class List> using Games = StreamRollout<FastestLanes, TallLanes, List, Lookahead::TETRIS_LOOKAHEAD>;
+template <class List>
+using Games = StreamRollout<FastestLanes, TallLanes, List, Lookahead::TETRIS_LOOKAHEAD>;
 
 struct Cpu {
-  template <class List> static void play(const RolloutArguments& all, const Tensor&) {
-    // Streams are handed out one by one: they take unequally long, and a fixed share would wait for the slowest.
+  // Plays all streams, spread over torch's threads.
+  template <class List>
+  static void play(const RolloutArguments& all, const Tensor&) {
+    // Streams are handed out one by one: they take unequally long, and a fixed share would wait
+    // for the slowest. Streams of a candidate follow one another, so that a thread prepares its
+    // weights once.
     std::atomic<int64_t> next{0};
-    // Those of a candidate follow one another, and its weights are prepared once on each thread.
-    const auto work = [&](int64_t, int64_t) {
+    auto play_streams = [&](int64_t, int64_t) {
       std::optional<Games<List>> games;
-      int64_t prepared = -1;
+      int64_t prepared_candidate = -1;
       for (int64_t i = next++; i < all.total; i = next++) {
         if (all.games_left(i) <= 0) continue;
-        const int64_t candidate = all.candidate_of(i);
-        if (candidate != prepared) games.emplace(all.rules, all.weights + candidate * List::ROW);
-        prepared = candidate;
+        int64_t candidate = all.candidate_of(i);
+        if (candidate != prepared_candidate) {
+          games.emplace(all.rules, all.weights_of<List>(i));
+        }
+        prepared_candidate = candidate;
         play_stream<List>(all, i, *games);
       }
     };
-    torch::stable::parallel_for(0, torch::stable::get_num_threads(), 1, work);
+    torch::stable::parallel_for(0, torch::stable::get_num_threads(), 1, play_streams);
   }
 
-  template <class List> static void play_stream(const RolloutArguments& all, int64_t i, Games<List>& games) {
+  // Plays stream i and writes its board back. In tensors row r of a column is bit r, in the
+  // engine bit 31 - r.
+  template <class List>
+  static void play_stream(const RolloutArguments& all, int64_t i, Games<List>& games) {
     PieceReader pieces(all.pieces_of(i), all.start);
     if (all.known_in != nullptr) pieces.known = all.first_piece(i);
     uint32_t* columns = all.boards + i * all.rules.width;
-    // Rows of a column count from the least significant bit in tensors, from the most significant one in the engine.
     StoredBoard board{};
     for (int c = 0; c < all.rules.width; ++c) board.columns[c] = reversed_bits(columns[c]);
+    Goal goal{all.start + uint64_t(all.decisions), all.games_left(i)};
     Totals totals;
-    games.play(board, pieces, {all.start + static_cast<uint64_t>(all.decisions), all.games_left(i)}, totals);
+    games.play(board, pieces, goal, totals);
     for (int c = 0; c < all.rules.width; ++c) columns[c] = reversed_bits(board.columns[c]);
     all.lines[i] += totals.lines;
     all.games[i] += totals.games;
-    all.made[i] += static_cast<int64_t>(pieces.t - all.start);
+    all.made[i] += int64_t(pieces.t - all.start);
   }
 
+  // Resamples every candidate. So few candidates that waking another thread takes longer stay
+  // on one thread.
   static void launch(const Tensor&, const Resampling& job, unsigned population) {
-    const int64_t few = 1 + 4096 / job.streams;  // candidates, for which waking another thread takes longer
-    torch::stable::parallel_for(0, population, few, [&](int64_t begin, int64_t end) {
-      for (int64_t candidate = begin; candidate < end; ++candidate) resample_candidate(job.of(candidate));
+    int64_t grain = 1 + 4096 / job.streams;
+    torch::stable::parallel_for(0, population, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t candidate = begin; candidate < end; ++candidate) {
+        resample_candidate(job.of_candidate(candidate));
+      }
     });
   }
 };

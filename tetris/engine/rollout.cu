@@ -1,4 +1,5 @@
-// The rollout operator on CUDA: the schema is rollout.cpp's, the results are bit for bit its own. It waits for nothing.
+// The rollout operator on CUDA. Its schema is that of rollout.cpp, and its results are the same
+// bit for bit. It does not wait for the GPU.
 
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
@@ -13,14 +14,18 @@ namespace {
 using namespace tetris;
 
 struct Cuda {
-  template <class List> static void play(const RolloutArguments& all, const Tensor& boards) {
-    STD_TORCH_CHECK(all.total < int64_t{1} << 31 && all.decisions < int64_t{1} << 31,
+  // Launches the kernel that is fastest for so many games of this width.
+  template <class List>
+  static void play(const RolloutArguments& all, const Tensor& boards) {
+    constexpr int64_t LIMIT = int64_t{1} << 31;
+    STD_TORCH_CHECK(all.total < LIMIT && all.decisions < LIMIT,
         "expected less than 2^31 games and decisions, got ", all.total, " and ", all.decisions);
-    const cem_tetris::Gpu gpu{cem_tetris::Device(boards)};
+    cem_tetris::Gpu gpu{cem_tetris::Device(boards)};
     if (play_few(all, gpu)) return;
     Tensor states = torch::stable::new_empty(boards, {all.total, STATE_WORDS});
-    const bool usual = all.rules.width == MAX_WIDTH;
-    (usual ? play_side_by_side<MAX_WIDTH> : play_side_by_side<0>)(all, states.mutable_data_ptr(), gpu);
+    void* memory = states.mutable_data_ptr();
+    if (all.rules.width == MAX_WIDTH) play_side_by_side<MAX_WIDTH>(all, memory, gpu);
+    else play_side_by_side<0>(all, memory, gpu);
   }
 };
 

@@ -1,4 +1,4 @@
-// Few games: a warp to each.
+// Few games: a warp per game.
 #include "gpu_games.cuh"
 #include "rollout_warp.cuh"
 
@@ -6,11 +6,12 @@ namespace tetris {
 
 bool play_few(const RolloutArguments& all, const Launcher& gpu) {
   using List = FeatureList<TETRIS_FEATURES>;
-  // With fewer games a multiprocessor a warp to each is faster. Where the next piece counts, there is no such kernel.
+  // A warp per game is faster than a thread with fewer games per multiprocessor. There is no
+  // such kernel for lookaheads.
   constexpr int64_t FEW = List::has_columns ? 48 : 108;
   if constexpr (Lookahead::TETRIS_LOOKAHEAD == Lookahead::none) {
     if (all.total < FEW * gpu.multiprocessors) {
-      gpu.launch(rollout_warp<List>, static_cast<unsigned>(all.total), WARP, 0, all);
+      gpu.launch(rollout_warp<List>, unsigned(all.total), WARP, 0, all);
       return true;
     }
   }

@@ -1,4 +1,5 @@
-// Rollouts on a GPU, many games: a thread a game, and 32 games that wait for the same piece to a warp.
+// Rollouts on a GPU, many games: a thread per game, and 32 games that wait for the same piece
+// to a warp.
 #pragma once
 
 #include <algorithm>
@@ -12,187 +13,245 @@ namespace tetris {
 struct PoolJob : RolloutArguments {
   GameState* states;
   int warp_bytes;
-  int groups;    // of a block's warps
-  int capacity;  // games that a block has in hand at a time, a power of two
+  int groups;    // groups of warps of a block
+  int capacity;  // games that a block has in its queues at a time, a power of two
 };
 
-constexpr int LEAST_IN_HAND = 1024, MOST_IN_HAND = 4096;  // games that a block has room for
+constexpr int LEAST_CAPACITY = 1024;
+constexpr int MOST_CAPACITY = 4096;
 
-template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD> struct PoolRollout {
+template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD>
+struct PoolRollout {
   using L = ThreadLanes;
   using Decision = Chooser<L, List>;
   const PoolJob& job;
   PieceQueues& queues;
   const int lane = threadIdx.x % WARP;
   const WarpGroup warps{job.groups};
-  // Of a game. Where all that may come next counts each has one of the two placements that are compared.
+  // The number of threads of a game. For expectimax each of two threads looks behind one of the
+  // two best placements.
   static constexpr int THREADS = LOOKAHEAD == Lookahead::none ? 1 : 2;
 
   __device__ int piece_of(uint32_t game, uint32_t made) const {
     return job.pieces_of(game).piece(job.start + made);
   }
 
-  // A block's queues come first in its memory; what each of its warps has there follows.
+  // The memory of a block: its queues, then a stretch of `warp_bytes` for each warp.
   __device__ WarpMemory& warp_memory() {
-    unsigned char* first = reinterpret_cast<unsigned char*>(&queues) + PieceQueues::bytes(job.capacity);
-    return *reinterpret_cast<WarpMemory*>(first + static_cast<int>(threadIdx.x / WARP) * job.warp_bytes);
+    unsigned char* first =
+        reinterpret_cast<unsigned char*>(&queues) + PieceQueues::bytes(job.capacity);
+    int warp = int(threadIdx.x / WARP);
+    return *reinterpret_cast<WarpMemory*>(first + warp * job.warp_bytes);
   }
 
-  // One decision; whether it ends the game. The search needs the registers that the game's state would take: it is read again.
+  // Makes one decision. Returns whether it ends the game. The state is read after the search,
+  // which needs the registers.
   __device__ __forceinline__ bool decide(GameState& game, uint32_t index, int piece) {
-    uint32_t two = 0;
+    uint32_t next_best_two = 0;
     Choice choice;
     if constexpr (LOOKAHEAD == Lookahead::none) choice = choose(index, piece);
-    else choice = choose_ahead(index, piece, two);
+    else choice = choose_ahead(index, piece, next_best_two);
     game = job.states[index];
-    const auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
-    const Board<L> board(geometry, with_walls(geometry, game.columns));
+    auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
+    Board<L> board(geometry, with_walls(geometry, game.columns));
     ++game.made;
-    game.two = two;
+    game.best_two = next_best_two;
+    // Both threads of a game land its own piece; `piece` is that of the warp.
     return land(board, THREADS > 1 ? game.piece : piece, choice, game);
   }
 
-  __device__ __forceinline__ const int32_t* weights_of(uint32_t index) const {
-    return job.weights + int64_t(job.candidate_of(index)) * List::ROW;
-  }
-
+  // Returns the best placement of a piece, by all threads of a warp, each for its own game.
   __device__ __forceinline__ Choice choose(uint32_t index, int piece) {
-    const auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
-    const Decision decision(geometry, weights_of(index));
+    auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
+    Decision decision(geometry, job.weights_of<List>(index));
     WarpMemory& memory = warp_memory();
-    const GameState game = job.states[index];  // as a whole, in few reads
-    const Board<L> board(geometry, with_walls(geometry, game.columns), {memory.kept(), lane});
+    GameState game = job.states[index];  // all of it, in few reads
+    Board<L> board(
+        geometry, with_walls(geometry, game.columns), {memory.cached_columns(), lane});
     return ThreadSearch<List, BOARD_WIDTH>{job.rules, memory}.choose(decision, board, piece);
   }
 
-  // As in decision.h: each of two threads searches behind one of the placements that are compared. The two best ones of the
-  // piece that falls next are among what is found, and kept with the game as `two`. The next decision begins with them, and
-  // `piece` counts only where they are not known.
-  __device__ __forceinline__ Choice choose_ahead(uint32_t index, int piece, uint32_t& two) {
-    const auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
-    ThreadSearch<List, BOARD_WIDTH> search{job.rules, warp_memory()};
-    const int next = piece_of(index, job.states[index].made + 1);
-    uint32_t best = job.states[index].two;
-    Prospect found{0, 0};
-    for (bool behind = !__any_sync(~0u, best == 0);; behind = true) {
-      const Decision decision(geometry, weights_of(index));
-      auto cells = with_walls(geometry, job.states[index].columns);
-      uint32_t ends = 0;  // the game, a bit a piece
-      int once = 0;       // the part of a pair's value that is the first placement's
-      if (behind) {
-        const Board<L> before(geometry, cells);
-        const int place = Choice{0, place_of(best, lane % 2)}.made();
-        const int own = job.states[index].piece;
-        const Landing<L> landing(before, own, place);
-        once =
-            List::template placement_value<L>(decision.weights, AfterState<L>(before, landing, own, place));
-        cells = landing.cells;
-        for (int i = 0; geometry.original && i < PIECES; ++i) {
-          ends |= (appears(geometry, cells, i) ? 0u : 1u) << i;
-        }
-      }
-      const Board<L> board(geometry, cells, {search.memory.kept(), lane});
-      typename Decision::Search on(decision, board);
-      for (int k = 0; k < (behind ? job.pieces.source.count : 1); ++k) {
-        const int falls = behind ? job.pieces.source.at(k) : piece;
-        const BestTwo places = search.best_two(decision, on, falls);
-        if (!behind && best == 0) best = packed(places);
-        if (behind && falls == next) two = packed(places);
-        if (behind && places.first.place != Choice::NONE && (ends >> falls & 1) == 0) {
-          ++found.survived;
-          found.sum += places.first.score + once;
-        }
-      }
-      if (behind) break;
+  // Two placements as a number that is not 0: bits 8 to 15 are the first one plus 1, bits 0 to
+  // 7 the second one plus 1.
+  __device__ static uint32_t pack(const BestTwo& best) {
+    return 1u << 16 | (best.first.placement + 1) << 8 | (best.second.placement + 1);
+  }
+  __device__ static int unpack(uint32_t best_two, int which) {
+    return int(best_two >> (which == 0 ? 8 : 0) & 255) - 1;
+  }
+
+  // Chooses as choose_by_prospects of decision.h does, by two threads a game, lanes 2 n and 2 n
+  // + 1: each looks at all pieces that may come next behind one of the two best placements.
+  //
+  // This finds the two best placements of the piece that does come next, too. They become
+  // `next_best_two`, are kept with the game, and the next decision begins with them. A game
+  // without them, which has just begun, makes the whole warp search the boards as they are for
+  // `piece` first.
+  __device__ __forceinline__ Choice choose_ahead(
+      uint32_t index, int piece, uint32_t& next_best_two) {
+    int next = piece_of(index, job.states[index].made + 1);
+    uint32_t best_two = job.states[index].best_two;
+    Prospect prospect{0, 0};
+    for (bool is_behind = !__any_sync(~0u, best_two == 0);; is_behind = true) {
+      if (search_once(index, piece, next, is_behind, best_two, next_best_two, prospect)) break;
     }
-    const Prospect other{__shfl_sync(~0u, found.survived, lane ^ 1), __shfl_sync(~0u, found.sum, lane ^ 1)};
-    const bool second = lane % 2 == 1 ? found.exceeds(other) : other.exceeds(found);
-    const int taken = second && place_of(best, 1) != Choice::NONE ? 1 : 0;
-    two = __shfl_sync(~0u, two, (lane & ~1) + taken);
-    return {0, place_of(best, taken)};
+    return better_of_two(best_two, next_best_two, prospect);
   }
 
-  // Two placements as a number that is not 0, and one of them.
-  __device__ static uint32_t packed(const BestTwo& best) {
-    return 1u << 16 | (best.first.place + 1) << 8 | (best.second.place + 1);
-  }
-  __device__ static int place_of(uint32_t two, int which) {
-    return static_cast<int>(two >> (which == 0 ? 8 : 0) & 255) - 1;
+  // Searches the board of a game, or if `is_behind` the board behind this thread's placement of
+  // `best_two`. Returns `is_behind`.
+  __device__ __forceinline__ bool search_once(uint32_t index, int piece, int next,
+      bool is_behind, uint32_t& best_two, uint32_t& next_best_two, Prospect& prospect) {
+    auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
+    Decision decision(geometry, job.weights_of<List>(index));
+    ThreadSearch<List, BOARD_WIDTH> search{job.rules, warp_memory()};
+    auto cells = with_walls(geometry, job.states[index].columns);
+    uint32_t ending = 0;  // the set of next pieces that do not appear
+    int first_value = 0;  // the part of a pair's score that belongs to the first placement
+    if (is_behind) {
+      Board<L> before(geometry, cells);
+      int placement = Choice{0, unpack(best_two, lane % 2)}.placement_to_play();
+      int falling = job.states[index].piece;
+      Landing<L> landing(before, falling, placement);
+      AfterState<L> after(before, landing, falling, placement);
+      first_value = List::placement_value(decision.weights, after);
+      cells = landing.cells;
+      for (int i = 0; geometry.original && i < PIECES; ++i) {
+        ending |= (appears(geometry, cells, i) ? 0u : 1u) << i;
+      }
+    }
+    Board<L> board(geometry, cells, {search.memory.cached_columns(), lane});
+    typename Decision::Search on(decision, board);
+    int count = is_behind ? job.pieces.source.count : 1;
+    for (int k = 0; k < count; ++k) {
+      int falls = is_behind ? job.pieces.source.at(k) : piece;
+      BestTwo found = search.best_two(decision, on, falls);
+      if (!is_behind && best_two == 0) best_two = pack(found);
+      if (is_behind && falls == next) next_best_two = pack(found);
+      bool goes_on = found.first.placement != Choice::NONE && (ending >> falls & 1) == 0;
+      if (is_behind && goes_on) {
+        ++prospect.survived;
+        prospect.sum += found.first.score + first_value;
+      }
+    }
+    return is_behind;
   }
 
-  // Plays games first .. first + count - 1.
+  // Compares the prospects of the two threads of a game and returns the better placement.
+  // `next_best_two` becomes that of its thread, in both.
+  __device__ __forceinline__ Choice better_of_two(
+      uint32_t best_two, uint32_t& next_best_two, const Prospect& own) {
+    int partner = lane ^ 1;
+    Prospect other{__shfl_sync(~0u, own.survived, partner), __shfl_sync(~0u, own.sum, partner)};
+    bool is_second_better = lane % 2 == 1 ? own.exceeds(other) : other.exceeds(own);
+    bool has_second = unpack(best_two, 1) != Choice::NONE;
+    int chosen = is_second_better && has_second ? 1 : 0;
+    int first_thread = lane & ~1;
+    next_best_two = __shfl_sync(~0u, next_best_two, first_thread + chosen);
+    return {0, unpack(best_two, chosen)};
+  }
+
+  // Plays games first to first + count - 1, by all threads of a block.
   __device__ void play(uint32_t first, uint32_t count) {
     __syncthreads();
     queues.clear(job.capacity, count);
     __syncthreads();
+    queue_games(first, count);
+    int slot, piece;
+    while (queues.template take<THREADS>(warps, slot, piece)) {
+      bool has_game = slot >= 0;
+      if (__any_sync(~0u, has_game)) advance(first, slot, piece, has_game);
+    }
+  }
+
+ private:
+  // Puts the games into the queues of the pieces that they wait for. A queue has the games'
+  // numbers from 0.
+  __device__ __forceinline__ void queue_games(uint32_t first, uint32_t count) {
     for (uint32_t base = 0; base < count; base += blockDim.x) {
-      const uint32_t i = base + threadIdx.x;
-      const bool exists = i < count;
-      const bool stopped = exists && job.games_left(first + i) <= 0;
-      const bool plays = exists && !stopped;
-      const int piece = plays ? job.first_piece(first + i) : 0;
+      uint32_t i = base + threadIdx.x;
+      bool exists = i < count;
+      bool is_stopped = exists && job.games_left(first + i) <= 0;
+      bool plays = exists && !is_stopped;
+      int piece = plays ? job.first_piece(first + i) : 0;
       if (plays) {
         job.states[first + i] = first_state(job, first + i);
         if (THREADS > 1) job.states[first + i].piece = piece;
       }
-      queues.put(plays, static_cast<int>(i), piece);
+      queues.put(plays, int(i), piece);
       __syncwarp();
-      queues.finish(__popc(__ballot_sync(~0u, stopped)));
+      queues.finish(__popc(__ballot_sync(~0u, is_stopped)));
     }
-    const auto decisions = static_cast<uint32_t>(job.decisions);
-    int slot, piece;
-    while (queues.template take<THREADS>(warps, slot, piece)) {
-      const bool exists = slot >= 0;
-      if (!__any_sync(~0u, exists)) continue;
-      // Lanes without a game of their own play along.
-      slot = __shfl_sync(~0u, slot, exists ? lane : lane % THREADS);
-      const uint32_t index = first + slot;
-      GameState game;
-      bool over = decide(game, index, piece);
-      const int next = piece_of(index, game.made);
-      if (end_by_next(geometry_of<BOARD_WIDTH>(job.rules), next, game)) over = true;
-      if (over) game.two = 0;
-      // The stream's games are looked up where one has ended, and not kept at hand during all decisions.
-      const bool finished = game.made == decisions || (over && exists && game.games >= job.games_left(index));
-      __syncwarp();  // lanes that play along have read it
-      const bool keeps = exists && lane % THREADS == 0;
-      game.piece = next;
-      if (keeps && !finished) job.states[index] = game;
-      if (keeps && finished) write_result(job, index, game);
-      queues.put(keeps && !finished, slot, game.two != 0 ? 0 : next);
-      __syncwarp();
-      queues.finish(__popc(__ballot_sync(~0u, keeps && finished)));
-    }
+  }
+
+  // Makes one decision of the games of a warp, which all wait for `piece`, and puts them back
+  // into the queues.
+  __device__ __forceinline__ void advance(uint32_t first, int slot, int piece, bool has_game) {
+    // Lanes without a game play the first one of the warp along, and write nothing.
+    slot = __shfl_sync(~0u, slot, has_game ? lane : lane % THREADS);
+    uint32_t index = first + slot;
+    GameState game;
+    bool over = decide(game, index, piece);
+    int next = piece_of(index, game.made);
+    if (end_by_next(geometry_of<BOARD_WIDTH>(job.rules), next, game)) over = true;
+    if (over) game.best_two = 0;
+    // The number of a stream's games is looked up only where one has ended, to keep no register
+    // for it.
+    bool is_finished = game.made == uint32_t(job.decisions) ||
+                       (over && has_game && game.games >= job.games_left(index));
+    __syncwarp();  // Lanes that play along have read the state.
+    bool writes = has_game && lane % THREADS == 0;
+    game.piece = next;
+    if (writes && !is_finished) job.states[index] = game;
+    if (writes && is_finished) write_result(job, index, game);
+    // A game with known placements for its next piece may wait in any queue: it searches behind
+    // them.
+    queues.put(writes && !is_finished, slot, game.best_two != 0 ? 0 : next);
+    __syncwarp();
+    queues.finish(__popc(__ballot_sync(~0u, writes && is_finished)));
   }
 };
 
-// Many features are much code. With fewer warps each has more registers, and all of them together are one group: then each
-// instruction is fetched once. With few features waiting for each other costs more.
-template <class List> constexpr bool LONG_CODE = List::APART > 16;
-template <class List, Lookahead LOOKAHEAD> constexpr int POOL_WARPS =
-    LONG_CODE<List> ? 12 : (LOOKAHEAD == Lookahead::none ? 20 : 16);
-// Warps of a block of up to `warps`, and groups of equal size that they form, for so many games a multiprocessor.
+// Many features are much code. Fewer warps then have more registers each, and form one group,
+// so that each instruction is fetched once for all of them. With few features it costs more to
+// wait for each other.
+template <class List>
+constexpr bool LONG_CODE = List::NOT_BY_COLUMN > 16;
+template <class List, Lookahead LOOKAHEAD>
+constexpr int POOL_WARPS = LONG_CODE<List> ? 12 : (LOOKAHEAD == Lookahead::none ? 20 : 16);
 struct BlockWarps {
   int count, groups;
 };
-template <class List> BlockWarps block_warps(int warps, int64_t games) {
-  if (games < 1536) warps = std::min(warps, 16);  // they are as fast as twenty, or faster
-  const int groups = LONG_CODE<List> ? 1 : MAX_WARP_GROUPS;
+// Returns how many of at most `warps` warps a block has, and how many groups of equal size they
+// form. `games` is the number of games of a multiprocessor.
+template <class List>
+BlockWarps block_warps(int warps, int64_t games) {
+  if (games < 1536)
+    warps = std::min(warps, 16);  // sixteen are then as fast as twenty, or faster
+  int groups = LONG_CODE<List> ? 1 : MAX_WARP_GROUPS;
   if (warps < groups) return {warps, warps};
   return {warps / groups * groups, groups};
 }
 
-template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD> __global__ void __launch_bounds__(
-    POOL_WARPS<List, LOOKAHEAD>* WARP, 1) rollout_pool(const __grid_constant__ PoolJob job) {
-  PoolRollout<List, BOARD_WIDTH, LOOKAHEAD> rollout{job, *static_cast<PieceQueues*>(shared_memory())};
-  // Every block has as many games as the others, but for one, in as few and as equal batches as its memory allows.
-  const uint32_t begin = uint64_t(job.total) * blockIdx.x / gridDim.x,
-                 end = uint64_t(job.total) * (blockIdx.x + 1) / gridDim.x;
-  const uint32_t batches = (end - begin + job.capacity - 1) / job.capacity;
+// Returns where part `i` of `parts` of `count` begins, if all are of equal size but for one.
+__device__ __forceinline__ uint32_t begin_of_part(uint64_t count, uint32_t i, uint32_t parts) {
+  return count * i / parts;
+}
+
+// A block plays its share of the games, in as few batches of equal size as its memory allows.
+template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD>
+__global__ void __launch_bounds__(POOL_WARPS<List, LOOKAHEAD>* WARP, 1)
+    rollout_pool(const __grid_constant__ PoolJob job) {
+  PoolRollout<List, BOARD_WIDTH, LOOKAHEAD> rollout{
+      job, *static_cast<PieceQueues*>(shared_memory())};
+  uint32_t begin = begin_of_part(job.total, blockIdx.x, gridDim.x);
+  uint32_t end = begin_of_part(job.total, blockIdx.x + 1, gridDim.x);
+  uint32_t count = end - begin;
+  uint32_t batches = (count + job.capacity - 1) / job.capacity;
   for (uint32_t i = 0; i < batches; ++i) {
-    const uint32_t from = begin + uint64_t(end - begin) * i / batches,
-                   to = begin + uint64_t(end - begin) * (i + 1) / batches;
-    rollout.play(from, to - from);
+    uint32_t first = begin + begin_of_part(count, i, batches);
+    uint32_t last = begin + begin_of_part(count, i + 1, batches);
+    rollout.play(first, last - first);
   }
 }
 

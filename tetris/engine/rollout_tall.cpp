@@ -4,6 +4,6 @@
 
 namespace tetris {
 template void play_apart(
-    const LaneRollout<TallLanes, FeatureList<TETRIS_FEATURES>, Lookahead::TETRIS_LOOKAHEAD>&, StoredBoard&,
-    PieceReader&, const Goal&, int, bool, Totals&);
+    const LaneRollout<TallLanes, FeatureList<TETRIS_FEATURES>, Lookahead::TETRIS_LOOKAHEAD>&,
+    StoredBoard&, PieceReader&, const Goal&, int, bool, Totals&);
 }  // namespace tetris

@@ -1,4 +1,5 @@
-// Rollouts on a GPU, few games: a warp a game, a thread a placement and a column.
+// Rollouts on a GPU, few games: a warp per game. Each thread has a placement, and a column of
+// the board.
 #pragma once
 
 #include "placements.cuh"
@@ -7,35 +8,46 @@
 
 namespace tetris {
 
-template <class List> struct WarpRollout {
+template <class List>
+struct WarpRollout {
   using L = WarpLanes;
   using Decision = Chooser<L, List>;
   const RolloutArguments& job;
+  int placement = 0;  // the one that this thread has scored last
 
-  // Scores the placements of all orientations of one width, one a thread; whether this thread's completes a row.
-  template <int WIDTH> __device__ __forceinline__ bool score(
+  // Scores the placements of all orientations of one width, one a thread. Returns whether this
+  // thread's is left to be scored by its after-state.
+  template <int WIDTH>
+  __device__ __forceinline__ bool score(
       const Decision& decision, typename Decision::Search& search, int piece) {
-    const auto group = group_of_thread<L, WIDTH>(piece);
-    place = group.order[0];
+    auto group = group_of_thread<L, WIDTH>(piece);
+    placement = group.first_placement[0];
     return decision.score(search, group) != 0;
   }
 
-  // Of the threads' placements, those whose flag is set, one after the other: all threads work on one.
-  __device__ __forceinline__ void score_rest(
-      const Decision& decision, const Board<L>& board, bool flag, int piece, Choice& choice) {
-    for (unsigned rest = __ballot_sync(~0u, flag); rest != 0; rest &= rest - 1) {
-      const int each = __shfl_sync(~0u, place, __ffs(rest) - 1);
-      choice.consider(whole_score<List>(board, decision.weights, piece, each, decision.column_weights));
+  // Scores the placements of threads with `is_unscored`, one after the other: all threads work
+  // on one after-state.
+  __device__ __forceinline__ void score_after_states(const Decision& decision,
+      const Board<L>& board, bool is_unscored, int piece, Choice& choice) {
+    unsigned threads = __ballot_sync(~0u, is_unscored);
+    for (; threads != 0; threads &= threads - 1) {
+      int thread = __ffs(threads) - 1;
+      int unscored = __shfl_sync(~0u, placement, thread);
+      choice.consider(after_state_score<List>(
+          board, decision.weights, piece, unscored, decision.column_weights));
     }
   }
 
-  template <int WIDTH> __device__ __forceinline__ void score_all(
+  template <int WIDTH>
+  __device__ __forceinline__ void score_all(
       const Decision& decision, typename Decision::Search& search, int piece, Choice& choice) {
     if (!has_width<WIDTH>(piece)) return;
-    score_rest(decision, search.board, score<WIDTH>(decision, search, piece), piece, choice);
+    bool is_unscored = score<WIDTH>(decision, search, piece);
+    score_after_states(decision, search.board, is_unscored, piece, choice);
   }
 
-  __device__ __forceinline__ Choice choose(const Decision& decision, const Board<L>& board, int piece) {
+  __device__ __forceinline__ Choice choose(
+      const Decision& decision, const Board<L>& board, int piece) {
     typename Decision::Search search(decision, board);
     Choice choice = NO_CHOICE;
     score_all<1>(decision, search, piece, choice);
@@ -46,50 +58,51 @@ template <class List> struct WarpRollout {
     return choice;
   }
 
+  // Plays a game by all threads of a warp.
   __device__ void play(uint32_t index) {
-    const int64_t games_left = job.games_left(index);
+    int64_t games_left = job.games_left(index);
     if (games_left <= 0) return;
-    const PieceStream stream = job.pieces_of(index);
-    const Geometry<L> geometry(job.rules);
-    const Decision decision(geometry, job.weights + int64_t(job.candidate_of(index)) * List::ROW);
-    const int column = L::lane() - FIRST_COLUMN;
-    const bool inside = column >= 0 && column < job.rules.width;
+    PieceStream stream = job.pieces_of(index);
+    Geometry<L> geometry(job.rules);
+    Decision decision(geometry, job.weights_of<List>(index));
+    // This thread's column. In tensors row r of it is bit r, and __brev turns it round.
+    int column = L::lane() - FIRST_COLUMN;
+    bool is_inside = column >= 0 && column < job.rules.width;
     uint32_t* stored = job.boards + int64_t(index) * job.rules.width + column;
     L::ColumnBits cells = geometry.walls;
-    if (inside) cells.own = __brev(*stored);
+    if (is_inside) cells.own = __brev(*stored);
     uint32_t made = 0, lines = 0, ended = 0;
-    int pieces = 0;
+    int pieces = 0;  // of 32 decisions, one in each thread
     for (; made < job.decisions && ended < games_left; ++made) {
-      // Each thread knows the piece of one of 32 decisions.
       if (made % WARP == 0) {
         pieces = stream.piece(job.start + made + L::lane());
         if (made == 0 && L::lane() == 0) pieces = job.first_piece(index);
       }
-      const int piece = __shfl_sync(~0u, pieces, static_cast<int>(made % WARP));
-      const Board<L> board(geometry, cells);
-      const Choice choice = choose(decision, board, piece);
-      const Landing<L> landing(board, piece, choice.made());
+      int piece = __shfl_sync(~0u, pieces, int(made % WARP));
+      Board<L> board(geometry, cells);
+      Choice choice = choose(decision, board, piece);
+      Landing<L> landing(board, piece, choice.placement_to_play());
       lines += landing.lines;
       ended += landing.over ? 1 : 0;
       cells = landing.over ? geometry.walls : landing.cells;
-      // The next piece is drawn only where it decides.
-      if (geometry.original && ends_by_next(geometry, cells, stream.piece(job.start + made + 1))) {
+      // The next piece is drawn only under the rule by which it can end the game.
+      if (geometry.original &&
+          ends_by_next(geometry, cells, stream.piece(job.start + made + 1))) {
         ++ended;
         cells = geometry.walls;
       }
     }
-    if (inside) *stored = __brev(cells.own);
+    if (is_inside) *stored = __brev(cells.own);
     if (L::lane() == 0) {
       job.lines[index] += lines;
       job.games[index] += ended;
       job.made[index] += made;
     }
   }
-
-  int place = 0;
 };
 
-template <class List> __global__ void __launch_bounds__(WARP)
+template <class List>
+__global__ void __launch_bounds__(WARP)
     rollout_warp(const __grid_constant__ RolloutArguments job) {
   WarpRollout<List>{job}.play(blockIdx.x);
 }

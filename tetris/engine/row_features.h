@@ -1,142 +1,192 @@
-// The features of rows: those that hold holes, and what rows lack (definitions in tetris/game/features.py; see
-// feature_definitions.h).
+// The features of rows: the rows that hold holes, and the empty cells of rows (definitions in
+// tetris/game/features.py; see feature_definitions.h).
+//
+// A set of rows is a word as a column is: the highest row is the lowest bit, and a shift to the
+// right moves up a row.
 #pragma once
 
 #include "feature_definitions.h"
 
 namespace tetris {
 
-// The rows that hold a hole, for features of these.
+// The source of features of the rows that hold a hole: their set.
 struct HoleRows {
-  template <class L> TETRIS_FUNCTION static typename L::Bits prepare(const Board<L>& board) {
+  template <class L>
+  TETRIS_FUNCTION static auto prepare(const Board<L>& board) {
     return L::or_all(board.holes());
   }
-  // Covered are the cells from the board's topmost one up to the piece. Its bit is the one above (numerically) those of
-  // the rows over it, and of the row below the piece.
+  // Returns the set after drops. New holes, and old ones, are the empty cells of a column from
+  // its topmost cell up to the piece: the piece's floor is the row below it, and `topmost -
+  // floor` sets the bits from the floor to the row above the topmost cell.
   template <class L, int WIDTH>
-  TETRIS_FUNCTION static typename L::Bits after(typename L::Bits rows, const Drop<L, WIDTH>& drop) {
+  TETRIS_FUNCTION static auto after(typename L::Bits rows, const Drop<L, WIDTH>& drop) {
     TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
-      const typename L::Bits topmost = drop.before(k) & -drop.before(k);
-      rows = rows | (topmost - drop.rows(drop.shape.floor[k]));
+      auto topmost = drop.cells_before(k) & -drop.cells_before(k);
+      auto floor = drop.piece_rows(drop.shape.floor[k]);
+      rows = rows | (topmost - floor);
     }
     return rows;
   }
 };
 
-// A count of rows that are chosen by which rows hold holes: `Self::chosen(rows)`. Bits from that of the highest row to that of
-// the floor stand for rows further and further down.
-template <class Self> struct HoleRowCount : FeatureBase {
+// A number of rows that `Self::select(rows)` selects, where `rows` are those that hold holes.
+template <class Self>
+struct HoleRowCount : FeatureBase {
   using Source = HoleRows;
-  template <class L> TETRIS_FUNCTION static int of(const Board<L>& board) {
-    return popcount(Self::chosen(static_cast<uint32_t>(L::or_columns(board.holes()))));
+  template <class L>
+  TETRIS_FUNCTION static int of(const Board<L>& board) {
+    return popcount(Self::select(uint32_t(L::or_columns(board.holes()))));
   }
   template <class L, int WIDTH>
-  TETRIS_FUNCTION static typename L::Ints after(typename L::Bits before, const Drop<L, WIDTH>& drop) {
-    return L::popcount(Self::chosen(HoleRows::after<L>(before, drop)));
+  TETRIS_FUNCTION static auto after(typename L::Bits before, const Drop<L, WIDTH>& drop) {
+    return L::popcount(Self::select(HoleRows::after<L>(before, drop)));
   }
 };
 
 struct RowsWithHoles : HoleRowCount<RowsWithHoles> {
-  template <class Bits> TETRIS_FUNCTION static Bits chosen(Bits rows) { return rows; }
+  template <class Bits>
+  TETRIS_FUNCTION static Bits select(Bits rows) {
+    return rows;
+  }
 };
 
 struct AdjacentRowsWithHoles : HoleRowCount<AdjacentRowsWithHoles> {
-  template <class Bits> TETRIS_FUNCTION static Bits chosen(Bits rows) { return rows & (rows >> 1); }
-};
-
-// Rows with holes among the four from the highest one of them downwards.
-struct UpperHoleRows : HoleRowCount<UpperHoleRows> {
-  template <class Bits> TETRIS_FUNCTION static Bits chosen(Bits rows) {
-    const Bits highest = rows & -rows;
-    return rows & ((highest << 4) - highest);
+  template <class Bits>
+  TETRIS_FUNCTION static Bits select(Bits rows) {
+    return rows & (rows >> 1);
   }
 };
 
+// The rows with holes among four rows: the highest one with a hole, and the three below it.
+struct UpperHoleRows : HoleRowCount<UpperHoleRows> {
+  template <class Bits>
+  TETRIS_FUNCTION static Bits select(Bits rows) {
+    Bits highest = rows & -rows;
+    Bits four_rows = (highest << 4) - highest;
+    return rows & four_rows;
+  }
+};
+
+// The height of the highest hole: the number of rows from it to the floor.
 struct HighestHole : FeatureBase {
   using Source = HoleRows;
-  // The bits from that of the highest row to that of the floor.
-  template <class L> TETRIS_FUNCTION static int of(const Board<L>& board) {
-    const uint32_t rows = L::or_columns(board.holes());
-    return popcount(static_cast<typename L::Word>(rows | (0u - rows)));
+  template <class L>
+  TETRIS_FUNCTION static int of(const Board<L>& board) {
+    uint32_t rows = L::or_columns(board.holes());
+    return popcount(typename L::Word(rows | (0u - rows)));
   }
   template <class L, int WIDTH>
-  TETRIS_FUNCTION static typename L::Ints after(typename L::Bits before, const Drop<L, WIDTH>& drop) {
-    const typename L::Bits rows = HoleRows::after<L>(before, drop);
+  TETRIS_FUNCTION static auto after(typename L::Bits before, const Drop<L, WIDTH>& drop) {
+    auto rows = HoleRows::after<L>(before, drop);
     return L::popcount(rows | -rows);
   }
 };
 
-// How many empty cells each row has.
+// The source of features of the empty cells of rows.
 struct RowGaps {
-  template <class L> struct Prepared {
-    typename L::Bits exactly[MAX_PIECE_SIZE + 2];  // the rows with 0, 1, 2, ... of them; 0 is not needed
-    typename L::Bits digit[ROW_DIGITS];            // of their number
+  static constexpr int MOST_EXACT = MAX_PIECE_SIZE + 1;
+  template <class L>
+  struct Prepared {
+    typename L::Bits
+        exactly[MOST_EXACT + 1];  // exactly[n]: the rows with n empty cells, for n from 1
+    typename L::Bits
+        digit[ROW_DIGITS];  // the numbers of empty cells, in binary (see ROW_DIGITS)
   };
-  template <class L> TETRIS_FUNCTION static Prepared<L> prepare(const Board<L>& board) {
+  template <class L>
+  TETRIS_FUNCTION static Prepared<L> prepare(const Board<L>& board) {
     Prepared<L> prepared;
     L::count_rows(L::without(board.geometry.inside, board.cells), prepared.digit);
-    TETRIS_UNROLL for (int n = 1; n <= MAX_PIECE_SIZE + 1; ++n) {
-      typename L::Bits rows = prepared.digit[lowest_bit(static_cast<uint64_t>(n))];
-      TETRIS_UNROLL for (int i = 0; i < ROW_DIGITS; ++i) {
-        rows = (n >> i & 1) != 0 ? rows & prepared.digit[i] : L::without(rows, prepared.digit[i]);
-      }
-      prepared.exactly[n] = rows;
+    TETRIS_UNROLL for (int n = 1; n <= MOST_EXACT; ++n) {
+      prepared.exactly[n] = rows_with<L>(prepared.digit, n);
     }
     return prepared;
   }
-  // The empty cells that some rows have left when the piece has come to rest.
-  template <class L, int WIDTH> TETRIS_FUNCTION static typename L::Ints count(
+  // Returns the number of empty cells in some rows after drops: those before it, minus the
+  // cells of the piece.
+  template <class L, int WIDTH>
+  TETRIS_FUNCTION static auto count(
       const Prepared<L>& prepared, const Drop<L, WIDTH>& drop, typename L::Bits rows) {
-    typename L::Ints gaps = L::ints(0);
-    TETRIS_UNROLL for (int i = ROW_DIGITS - 1; i >= 0; --i) gaps =
-        gaps + gaps + L::popcount(prepared.digit[i] & rows);
-    TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) gaps =
-        gaps - L::popcount(drop.rows(drop.shape.piece[k]) & rows);
+    auto gaps = L::ints(0);
+    TETRIS_UNROLL for (int i = ROW_DIGITS - 1; i >= 0; --i) {
+      gaps = gaps + gaps + L::popcount(prepared.digit[i] & rows);
+    }
+    TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
+      gaps = gaps - L::popcount(drop.piece_rows(drop.shape.piece[k]) & rows);
+    }
     return gaps;
   }
-  // The empty cells of some rows of a board.
-  template <class L> TETRIS_FUNCTION static int of(const Board<L>& board, uint32_t rows) {
-    const auto empty = L::without(board.geometry.inside, board.cells);
-    return L::count_bits(empty & L::bits_everywhere(static_cast<typename L::Word>(rows)));
+  // Returns the number of empty cells in some rows of a board.
+  template <class L>
+  TETRIS_FUNCTION static int of(const Board<L>& board, uint32_t rows) {
+    auto empty = L::without(board.geometry.inside, board.cells);
+    return L::count_bits(empty & L::bits_everywhere(typename L::Word(rows)));
+  }
+
+ private:
+  // Returns the rows whose count, in binary, is n > 0.
+  template <class L>
+  TETRIS_FUNCTION static auto rows_with(const typename L::Bits (&digit)[ROW_DIGITS], int n) {
+    auto rows = digit[lowest_bit(uint64_t(n))];
+    TETRIS_UNROLL for (int i = 0; i < ROW_DIGITS; ++i) {
+      bool is_one = (n >> i & 1) != 0;
+      rows = is_one ? rows & digit[i] : L::without(rows, digit[i]);
+    }
+    return rows;
   }
 };
 
-// The empty cells of rows that are chosen by which rows hold holes: `Self::covers(rows)`.
-template <class Self> struct GapsOverHoleRows : FeatureBase {
+// The number of empty cells in rows that `Self::select(rows)` selects, where `rows` are those
+// that hold holes.
+template <class Self>
+struct GapsOverHoleRows : FeatureBase {
   using Source = HoleRows;
   using SecondSource = RowGaps;
-  template <class L> TETRIS_FUNCTION static int of(const Board<L>& board) {
-    return RowGaps::of(board, Self::covers(static_cast<uint32_t>(L::or_columns(board.holes()))));
+  template <class L>
+  TETRIS_FUNCTION static int of(const Board<L>& board) {
+    return RowGaps::of(board, Self::select(uint32_t(L::or_columns(board.holes()))));
   }
-  template <class L, int WIDTH> TETRIS_FUNCTION static typename L::Ints after(
+  template <class L, int WIDTH>
+  TETRIS_FUNCTION static auto after(
       typename L::Bits before, const RowGaps::Prepared<L>& gaps, const Drop<L, WIDTH>& drop) {
-    return RowGaps::count<L>(gaps, drop, Self::covers(HoleRows::after<L>(before, drop)));
+    return RowGaps::count<L>(gaps, drop, Self::select(HoleRows::after<L>(before, drop)));
   }
 };
 
+// In the rows above rows with holes that hold none themselves.
 struct GapsOverHoles : GapsOverHoleRows<GapsOverHoles> {
-  template <class Bits> TETRIS_FUNCTION static Bits covers(Bits rows) { return (rows | (rows >> 1)) ^ rows; }
+  template <class Bits>
+  TETRIS_FUNCTION static Bits select(Bits rows) {
+    return (rows | (rows >> 1)) ^ rows;
+  }
 };
 
+// In the row above the highest row with a hole.
 struct GapsOverHighestHole : GapsOverHoleRows<GapsOverHighestHole> {
-  template <class Bits> TETRIS_FUNCTION static Bits covers(Bits rows) { return (rows & -rows) >> 1; }
+  template <class Bits>
+  TETRIS_FUNCTION static Bits select(Bits rows) {
+    return (rows & -rows) >> 1;
+  }
 };
 
-// Rows with exactly one empty cell.
+// The number of rows with exactly one empty cell.
 struct NearlyFullRows : FeatureBase {
   using Source = RowGaps;
-  template <class L> TETRIS_FUNCTION static int of(const Board<L>& board) {
-    const auto empty = L::without(board.geometry.inside, board.cells);
-    // Less the rows with one that has another to its left.
-    return popcount(L::or_columns(empty) & ~L::or_columns(empty & L::left(L::or_up_to(empty))));
+  template <class L>
+  TETRIS_FUNCTION static int of(const Board<L>& board) {
+    auto empty = L::without(board.geometry.inside, board.cells);
+    auto empty_to_the_left = L::left(L::prefix_or(empty));
+    auto with_several = L::or_columns(empty & empty_to_the_left);
+    return popcount(L::or_columns(empty) & ~with_several);
   }
-  // A row that gets n cells has to have n + 1 empty ones before. The piece that is four columns wide has one row.
-  template <class L, int WIDTH> TETRIS_FUNCTION static typename L::Ints after(
+  // A row to which the piece adds n cells must have n + 1 empty cells before. The only piece
+  // that is four columns wide adds four cells to one row.
+  template <class L, int WIDTH>
+  TETRIS_FUNCTION static auto after(
       const RowGaps::Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
-    typename L::Bits rows = prepared.exactly[1];
+    auto rows = prepared.exactly[1];
     TETRIS_UNROLL for (int n = WIDTH == MAX_PIECE_SIZE ? WIDTH : 1; n <= WIDTH; ++n) {
-      const typename L::Bits filled = drop.rows(drop.shape.rows[n - 1]);
-      rows = L::without(rows, filled) | (filled & prepared.exactly[n + 1]);
+      auto with_n_cells = drop.piece_rows(drop.shape.rows[n - 1]);
+      rows = L::without(rows, with_n_cells) | (with_n_cells & prepared.exactly[n + 1]);
     }
     return L::popcount(rows);
   }

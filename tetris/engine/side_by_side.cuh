@@ -9,37 +9,47 @@
 
 namespace tetris {
 
-// A warp a game, side by side in blocks of as many as there is memory for, unless there are few.
-template <class List, int BOARD_WIDTH> void launch_pairs(const PairsJob& job, const Launcher& gpu) {
-  const int64_t spread = (job.total + gpu.multiprocessors - 1) / gpu.multiprocessors;
-  const int warps =
-      static_cast<int>(std::min<int64_t>({MAX_PAIRS_WARPS, gpu.block_memory() / job.warp_bytes, spread}));
-  STD_TORCH_CHECK(warps > 0, "expected a GPU with ", job.warp_bytes, " bytes of shared memory a block");
-  gpu.launch(rollout_pairs<List, BOARD_WIDTH>, static_cast<unsigned>((job.total + warps - 1) / warps),
-      warps * WARP, warps * job.warp_bytes, job);
+// Launches a warp per game. Blocks have as many warps as there is memory for; few games are
+// spread over all multiprocessors.
+template <class List, int BOARD_WIDTH>
+void launch_pairs(const PairsJob& job, const Launcher& gpu) {
+  int64_t spread = (job.total + gpu.multiprocessors - 1) / gpu.multiprocessors;
+  int64_t room = gpu.block_memory() / job.warp_bytes;
+  int warps = int(std::min<int64_t>({MAX_PAIRS_WARPS, room, spread}));
+  STD_TORCH_CHECK(
+      warps > 0, "expected a GPU with ", job.warp_bytes, " bytes of shared memory a block");
+  unsigned blocks = unsigned((job.total + warps - 1) / warps);
+  gpu.launch(
+      rollout_pairs<List, BOARD_WIDTH>, blocks, warps * WARP, warps * job.warp_bytes, job);
 }
 
-// A thread a game, in as many warps as there is memory for.
-template <class List, int BOARD_WIDTH> void launch_pool(PoolJob job, const Launcher& gpu) {
-  const int room = gpu.block_memory(), least = PieceQueues::bytes(LEAST_IN_HAND) + job.warp_bytes;
-  STD_TORCH_CHECK(room >= least, "expected a GPU with ", least, " bytes of shared memory a block");
-  const auto block_of = [&](int capacity) {
-    const int fit = std::max(0, (room - PieceQueues::bytes(capacity)) / job.warp_bytes);
-    return block_warps<List>(
-        std::min(POOL_WARPS<List, Lookahead::TETRIS_LOOKAHEAD>, fit), job.total / gpu.multiprocessors);
+// Launches a thread per game, in one block per multiprocessor with as many warps as there is
+// memory for. The memory is shared between queues for `capacity` games and the warps: the
+// capacity is halved as long as that makes room for more warps.
+template <class List, int BOARD_WIDTH>
+void launch_pool(PoolJob job, const Launcher& gpu) {
+  constexpr int MOST_WARPS = POOL_WARPS<List, Lookahead::TETRIS_LOOKAHEAD>;
+  int memory = gpu.block_memory();
+  int least = PieceQueues::bytes(LEAST_CAPACITY) + job.warp_bytes;
+  STD_TORCH_CHECK(
+      memory >= least, "expected a GPU with ", least, " bytes of shared memory a block");
+  auto warps_beside_queues = [&](int capacity) {
+    int room = std::max(0, (memory - PieceQueues::bytes(capacity)) / job.warp_bytes);
+    int64_t games = job.total / gpu.multiprocessors;
+    return block_warps<List>(std::min(MOST_WARPS, room), games);
   };
-  job.capacity = MOST_IN_HAND;
-  BlockWarps block = block_of(job.capacity);
-  // Fewer games in hand where their room takes more warps.
-  while (
-      job.capacity > LEAST_IN_HAND && (block.count == 0 || block_of(job.capacity / 2).count > block.count)) {
+  job.capacity = MOST_CAPACITY;
+  BlockWarps warps = warps_beside_queues(job.capacity);
+  while (job.capacity > LEAST_CAPACITY) {
+    BlockWarps with_half = warps_beside_queues(job.capacity / 2);
+    if (warps.count > 0 && with_half.count <= warps.count) break;
     job.capacity /= 2;
-    block = block_of(job.capacity);
+    warps = with_half;
   }
-  job.groups = block.groups;
-  const int bytes = PieceQueues::bytes(job.capacity) + block.count * job.warp_bytes;
+  job.groups = warps.groups;
+  int bytes = PieceQueues::bytes(job.capacity) + warps.count * job.warp_bytes;
   gpu.launch(rollout_pool<List, BOARD_WIDTH, Lookahead::TETRIS_LOOKAHEAD>, gpu.multiprocessors,
-      block.count * WARP, bytes, job);
+      warps.count * WARP, bytes, job);
 }
 
 template <int BOARD_WIDTH>
@@ -49,7 +59,8 @@ void play_side_by_side(const RolloutArguments& all, void* states, const Launcher
   if constexpr (Lookahead::TETRIS_LOOKAHEAD == Lookahead::preview) {
     launch_pairs<List, BOARD_WIDTH>({all, warp_bytes<List>()}, gpu);
   } else {
-    launch_pool<List, BOARD_WIDTH>({all, static_cast<GameState*>(states), warp_bytes<List>(), 0, 0}, gpu);
+    auto* game_states = static_cast<GameState*>(states);
+    launch_pool<List, BOARD_WIDTH>({all, game_states, warp_bytes<List>(), 0, 0}, gpu);
   }
 }
 

@@ -6,76 +6,91 @@
 namespace tetris {
 
 struct ThreadLanes : ScalarLanes {
-  // Columns in memory. An array that a variable indexes cannot lie in registers, and what the compiler keeps elsewhere
-  // for a thread is memory of the device: this is shared memory. The threads of a warp have their numbers side by side.
-  template <class T> struct KeptColumns {
+  // A row of columns in shared memory. An array that is indexed by a variable cannot lie in
+  // registers, and the compiler would put it into the thread's local memory, which is far away.
+  // The numbers of the threads of a warp for one slot lie side by side:
+  //
+  //     slot 0: lane 0, lane 1, ... lane 31; slot 1: lane 0, ...
+  template <class T>
+  struct CachedColumns {
     static constexpr int STRIDE = 32;
-    T* data;
+    T* data;  // this thread's number of slot 0
     TETRIS_FUNCTION T operator[](int slot) const { return data[slot * STRIDE]; }
-    TETRIS_FUNCTION T& at(int slot) { return data[slot * STRIDE]; }
-    // The same columns of the board that the thread `lane` lanes on has.
-    TETRIS_FUNCTION KeptColumns of_lane(int lane) const { return {data + lane}; }
+    TETRIS_FUNCTION void set(int slot, T value) { data[slot * STRIDE] = value; }
+    // Returns the columns of the thread `distance` lanes on.
+    TETRIS_FUNCTION CachedColumns of_neighbour(int distance) const { return {data + distance}; }
   };
-  template <class T, class Columns> using Kept = KeptColumns<T>;
+  template <class T, class Columns>
+  using Cached = CachedColumns<T>;
 
-  // Hands out memory, array after array. Without any it counts how much there would have to be.
-  struct Keeper {
-    unsigned char* memory = nullptr;  // of a warp
-    int lane = 0;                     // of the thread
-    int used = 0;                     // bytes, of all lanes
+  // Hands out shared memory, one row of columns after the other. Without memory it counts how
+  // much it would need.
+  struct ColumnCache {
+    unsigned char* memory = nullptr;  // the warp's
+    int lane = 0;
+    int used = 0;  // bytes, by all lanes
 
-    template <class T, class Columns> TETRIS_FUNCTION KeptColumns<T> keep(const Columns& columns) {
-      KeptColumns<T> kept = {reinterpret_cast<T*>(memory + used) + lane};
-      used += SLOTS * KeptColumns<T>::STRIDE * static_cast<int>(sizeof(T));
+    template <class T, class Columns>
+    TETRIS_FUNCTION CachedColumns<T> cache(const Columns& columns) {
+      CachedColumns<T> cached = {reinterpret_cast<T*>(memory + used) + lane};
+      used += SLOTS * CachedColumns<T>::STRIDE * int(sizeof(T));
       if (memory != nullptr) {
-        TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) kept.at(i) = static_cast<T>(columns.slot[i]);
+        TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) cached.set(i, T(columns.slot[i]));
       }
-      return kept;
+      return cached;
     }
   };
 
-  // The value of the column k columns right of the placement's left edge.
-  template <int WIDTH, class T> TETRIS_FUNCTION static auto at(
-      const KeptColumns<T>& columns, const ShapeLanes<ThreadLanes, WIDTH>& shape, int k) {
+  template <int WIDTH, class T>
+  TETRIS_FUNCTION static auto at_offset(
+      const CachedColumns<T>& columns, const ShapeLanes<ThreadLanes, WIDTH>& shape, int k) {
     return columns[shape.column.value + k + FIRST_COLUMN];
   }
-  // Flags are numbers, 1 or 0, which are added and multiplied at no more cost than predicates are set.
+  // Masks of comparisons are numbers here, 1 or 0: to add and multiply them costs no more than
+  // to set predicates.
   TETRIS_FUNCTION static int exceeds(Ints a, Ints b) { return minimum(a - b, 1); }
   TETRIS_FUNCTION static int flag(Ints value) { return value; }
-  template <class Columns> TETRIS_FUNCTION static auto nonzero(const Columns& columns) {
-    return mapped([](uint32_t x) { return x != 0 ? 1 : 0; }, columns);
+  template <class Columns>
+  TETRIS_FUNCTION static auto nonzero(const Columns& columns) {
+    return map_slots([](uint32_t x) { return x != 0 ? 1 : 0; }, columns);
   }
-  TETRIS_FUNCTION static Ints where(int flag, Ints value) { return flag * value; }
-  TETRIS_FUNCTION static Ints count(int flag) { return flag; }
-  // What takes the patterns of a shape to a row. A shift by 32 or more gives 0.
+  TETRIS_FUNCTION static Ints ints_where(int flag, Ints value) { return flag * value; }
+  TETRIS_FUNCTION static Ints one_where(int flag) { return flag; }
+  // As ScalarLanes::row_unit, but a row from 32 on gives 0.
   TETRIS_FUNCTION static Unit row_unit(Ints row) {
 #if defined(__CUDA_ARCH__)
-    return __funnelshift_rc(0x10000000u, 0u, static_cast<unsigned>(row));
+    return __funnelshift_rc(0x10000000u, 0u, unsigned(row));
 #else
     return row < 32 ? 0x10000000u >> row : 0u;
 #endif
   }
-  // Threads that branch apart wait for each other.
-  TETRIS_FUNCTION static bool worthwhile(bool) { return true; }
-  // The row in which the bottom of a shape comes to rest with its left edge over column x. Six bits a height fit into a
-  // register, which a variable may shift.
+  // Threads that branch apart wait for each other, so that all of them score.
+  TETRIS_FUNCTION static bool is_worth_scoring(bool) { return true; }
+  // Returns the row in which the bottom of a shape comes to rest with its left edge over column
+  // x. The heights are packed into a register, six bits each, because a variable cannot index
+  // an array of registers, but can shift one.
   TETRIS_FUNCTION static int landing_row(const ColumnInts& heights, const Shape& shape, int x) {
+    constexpr int BITS = 6;
+    constexpr int MASK = (1 << BITS) - 1;
     uint64_t packed = 0;
     TETRIS_UNROLL for (int i = 0; i < MAX_WIDTH; ++i) {
-      packed |= static_cast<uint64_t>(heights.slot[FIRST_COLUMN + i] & 63) << (6 * i);
+      packed |= uint64_t(heights.slot[FIRST_COLUMN + i] & MASK) << (BITS * i);
     }
-    packed >>= 6 * x;
+    packed >>= BITS * x;
     int row = 0;
     TETRIS_UNROLL for (int k = 0; k < MAX_PIECE_SIZE; ++k) {
-      row = maximum(row, static_cast<int>(packed >> (6 * k) & 63) - shape.first_row[k]);
+      int height = int(packed >> (BITS * k) & MASK);
+      row = maximum(row, height - shape.first_row[k]);
     }
     return row;
   }
-  // Of equals the first seen.
+  // Of equal scores the first one seen is kept: placements come in the order of the search.
   template <class Group>
-  TETRIS_FUNCTION static void consider(Best& best, Scores score, bool candidate, const Group& group) {
-    best.take({score, group.order[0]}, candidate && score > best.first.score,
-        candidate && score > best.second.score);
+  TETRIS_FUNCTION static void consider(
+      Best& best, Scores score, bool candidate, const Group& group) {
+    bool is_best = candidate && score > best.first.score;
+    bool is_better = candidate && score > best.second.score;
+    best.insert({score, group.first_placement[0]}, is_best, is_better);
   }
 };
 

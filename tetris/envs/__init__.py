@@ -1,4 +1,6 @@
-"""Gymnasium environments: importing this package makes their ids known, `TetrisEnv` describes them.
+"""Gymnasium environments; importing this package registers their ids.
+
+`TetrisEnv` describes them.
 
 Begin with `tetris_env.py`.
 """
@@ -21,10 +23,10 @@ __all__ = [
     "TetrisVectorEnv",
 ]
 
-# By their ids, the arguments that differ from the defaults of `TetrisEnv`.
+# The arguments that differ from the defaults of `TetrisEnv`, by the id of the environment.
 _VARIANTS: dict[str, dict[str, Any]] = {
     "CemTetris/Tetris-v0": {},
-    "CemTetris/Tetris-10x10-v0": {"height": 10},  # the small board of the literature
+    "CemTetris/Tetris-10x10-v0": {"height": 10},  # The small board of the literature.
     "CemTetris/Tetris-ClearOnOverflow-v0": {"clear_on_overflow": True},
     "CemTetris/Tetris-10x10-ClearOnOverflow-v0": {"height": 10, "clear_on_overflow": True},
     "CemTetris/Tetris-Bag-v0": {"pieces": "bag"},
@@ -38,15 +40,16 @@ _REFERENCE_VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 IDS = tuple(_VARIANTS)
-"""The ids of the environments that have a vector environment, too, as `gymnasium.make` takes them."""
+"""The ids of the environments that have a vector environment, too."""
 
 REFERENCE_IDS = tuple(_REFERENCE_VARIANTS)
 """The ids of the others: `gymnasium.make_vec` steps them one after another."""
 
 for _name, _arguments in (_VARIANTS | _REFERENCE_VARIANTS).items():
+    _class = "KeyPressTetrisEnv" if "KeyPress" in _name else "TetrisEnv"
     register(
         _name,
-        f"tetris.envs:{'KeyPressTetrisEnv' if 'KeyPress' in _name else 'TetrisEnv'}",
+        f"tetris.envs:{_class}",
         vector_entry_point="tetris.envs:TetrisVectorEnv" if _name in IDS else None,
         kwargs=_arguments,
     )

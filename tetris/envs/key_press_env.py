@@ -19,50 +19,53 @@ NOTHING, LEFT, RIGHT, ROTATE, DOWN, DROP, HOLD = range(7)
 
 
 def collides(rows: Rows, shape: Shape, column: int, row: int) -> bool:
-    """Return whether a piece with this left edge and bottom would lie on the stack or below the floor."""
+    """Return whether a piece with this left edge and bottom overlaps the stack or the floor."""
     if row < 0:
         return True
-    return any(cells << column & below for cells, below in zip(shape.rows, rows[row:], strict=False))
+    overlap = zip(shape.rows, rows[row:], strict=False)
+    return any(cells << column & stack_row for cells, stack_row in overlap)
 
 
 class KeyPressTetrisEnv(TetrisEnv):
-    """Tetris, one key press a step: pieces are moved and turned while they fall, and slide under overhangs.
+    """Tetris, one key press per step: a piece moves and turns while it falls.
 
-    All that is not said here is as in `TetrisEnv`, whose arguments this environment has, too.
+    It can slide under overhangs.
 
-    ## Description
-    A piece comes in the middle, right above the board. After every `gravity`-th step it falls by one row. It
-    comes to rest when it should fall, by gravity or by a key, and cannot.
+    Everything else is as in `TetrisEnv`, whose arguments this environment has, too.
+
+    ## Description A piece appears in the middle, right above the board. After every
+    `gravity`-th step it falls by one row. It comes to rest when it should fall, by gravity or
+    by a key, and cannot.
 
     ## Action Space
     `Discrete(6)`; `Discrete(7)` with a hold slot.
 
-    | Action | Key   | Effect                                                                            |
-    | ------ | ----- | --------------------------------------------------------------------------------- |
-    | 0      |       | none                                                                              |
-    | 1      | left  | one column to the left                                                            |
-    | 2      | right | one column to the right                                                           |
-    | 3      | up    | turns by 90 degrees counter-clockwise; the left bottom corner of the box stays,   |
-    |        |       | and a piece that would stick out on the right stands at the right wall            |
-    | 4      | down  | falls by one row (soft drop)                                                      |
-    | 5      | space | falls as far as it can and comes to rest (hard drop)                              |
-    | 6      | c     | swaps with the hold slot, once a piece; what comes begins above the board         |
+    | Action | Key   | Effect                                                                |
+    | ------ | ----- | --------------------------------------------------------------------- |
+    | 0      |       | none                                                                  |
+    | 1      | left  | one column to the left                                                |
+    | 2      | right | one column to the right                                               |
+    | 3      | up    | turns by 90 degrees counter-clockwise around the lower left corner of |
+    |        |       | its box, and moves left where it would stick out on the right         |
+    | 4      | down  | falls by one row (soft drop)                                          |
+    | 5      | space | falls as far as it can and comes to rest (hard drop)                  |
+    | 6      | c     | swaps with the hold slot, once per piece; the other begins on top     |
 
-    `info["action_mask"]` (int8) is 0 for the keys that would change nothing: a side, a turn or a swap that is
-    not possible. They are allowed and do what action 0 does.
+    `info["action_mask"]` (int8) is 0 for the keys that would change nothing: a move, a turn or
+    a swap that is not possible. They are allowed and do what action 0 does.
 
     ## Observation Space
-    `Dict` of those of `TetrisEnv` and
+    `Dict` of the entries of `TetrisEnv` and
 
-    | Key             | Space                                  | Meaning                                     |
-    | --------------- | -------------------------------------- | ------------------------------------------- |
-    | `falling`       | `Box(0, 1, (height + 4, width), int8)` | the falling piece, as `board` and above it  |
-    | `since_gravity` | `Discrete(gravity)`                    | steps since gravity acted                   |
-    | `may_hold`      | `Discrete(2)`, with a hold slot        | whether the piece may be swapped            |
+    | Key             | Space                                  | Meaning                     |
+    | --------------- | -------------------------------------- | --------------------------- |
+    | `falling`       | `Box(0, 1, (height + 4, width), int8)` | the falling piece           |
+    | `since_gravity` | `Discrete(gravity)`                    | steps since gravity acted   |
+    | `may_hold`      | `Discrete(2)`, with a hold slot        | if the piece may be swapped |
 
-    ## Rewards
-    0 but in the step in which the piece comes to rest. With `reward="points"` also a point for each row of a
-    soft drop and two for each row of a hard drop (Tetris guideline).
+    ## Rewards 0 except in the step in which the piece comes to rest. With `reward="points"`
+    also a point for each row of a soft drop and two for each row of a hard drop (Tetris
+    guideline).
 
     Args:
         gravity: Steps from one fall by gravity to the next, at least 1.
@@ -87,38 +90,45 @@ class KeyPressTetrisEnv(TetrisEnv):
         self._row = self.rules.height
         self._may_hold = self.has_hold
 
-    def step(self, action: SupportsIndex) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(
+        self, action: SupportsIndex
+    ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Press a key by its number in the action space; see `TetrisEnv.step`."""
-        number = self._number_of(action)
-        top, placed = self._row, self._placed
-        reward, dropped = 0.0, 0
-        if number in (DOWN, DROP):
-            while not collides(self.rows, self._shape, self._column, self._row - 1):
+        key = self._checked_number(action)
+        placed = self._placed
+        reward = 0.0
+        dropped_rows = 0
+        if key in (DOWN, DROP):
+            top = self._row
+            while self._can_fall():
                 self._row -= 1
-                if number == DOWN:
+                if key == DOWN:
                     break
-            dropped = top - self._row
-            if number == DROP or not dropped:
+            dropped_rows = top - self._row
+            if key == DROP or not dropped_rows:
                 reward = self._come_to_rest()
-        elif number == HOLD:
+        elif key == HOLD:
             if self._may_hold:
                 self._swap()
                 self._begin_piece()
                 self._may_hold = False
-        elif number != NOTHING and (moved := self._moved(number)) is not None:
-            self._shape, self._column = moved
+        elif key != NOTHING and (place := self._place_after(key)) is not None:
+            self._shape, self._column = place
         self._since_gravity = (self._since_gravity + 1) % self.gravity
         if self._since_gravity == 0 and self._placed == placed:
-            if collides(self.rows, self._shape, self._column, self._row - 1):
-                reward = self._come_to_rest()
-            else:
+            if self._can_fall():
                 self._row -= 1
+            else:
+                reward = self._come_to_rest()
         if self.reward == "points":
-            reward += dropped * (2 if number == DROP else 1)
+            reward += dropped_rows * (2 if key == DROP else 1)
         return self._observation(), reward, self.is_over, False, {"action_mask": self._mask()}
 
+    def _can_fall(self) -> bool:
+        return not collides(self.rows, self._shape, self._column, self._row - 1)
+
     def get_keys_to_action(self) -> dict[tuple[int, ...], int]:
-        """Return the keys of `gymnasium.utils.play` by their SDL codes: arrows or wasd, space, c."""
+        """Return the keys of `gymnasium.utils.play` by SDL code: arrows or wasd, space, c."""
         right, left, down, up = range(0x4000004F, 0x40000053)
         keys = {left: LEFT, right: RIGHT, up: ROTATE, down: DOWN, ord(" "): DROP}
         keys |= {ord("a"): LEFT, ord("d"): RIGHT, ord("w"): ROTATE, ord("s"): DOWN}
@@ -131,27 +141,31 @@ class KeyPressTetrisEnv(TetrisEnv):
         self._begin_piece()
         return reward
 
-    def _moved(self, key: int) -> tuple[Shape, int] | None:
-        """The piece's shape and column after a side or a turn; None where it is not possible."""
-        shape, column = self._shape, self._column
+    def _place_after(self, key: int) -> tuple[Shape, int] | None:
+        """Return the piece's shape and column after a move or turn; None if impossible."""
+        shape = self._shape
+        column = self._column
         if key == ROTATE:
             orientations = PIECES[shape.piece]
             shape = orientations[(shape.orientation + 1) % len(orientations)]
             column = min(column, self.rules.width - shape.width)
         else:
             column += 1 if key == RIGHT else -1
-        on_board = 0 <= column <= self.rules.width - shape.width
-        if not on_board or (shape, column) == (self._shape, self._column):
+        if not 0 <= column <= self.rules.width - shape.width:
             return None
-        return None if collides(self.rows, shape, column, self._row) else (shape, column)
+        is_same = (shape, column) == (self._shape, self._column)
+        if is_same or collides(self.rows, shape, column, self._row):
+            return None
+        return shape, column
 
     def _spaces(self) -> dict[str, spaces.Space[Any]]:
-        seen = super()._spaces()
-        seen["falling"] = spaces.Box(0, 1, (self.rules.height + HEADROOM, self.rules.width), np.int8)
-        seen["since_gravity"] = spaces.Discrete(self.gravity)
+        space_of = super()._spaces()
+        shape = self.rules.height + HEADROOM, self.rules.width
+        space_of["falling"] = spaces.Box(0, 1, shape, np.int8)
+        space_of["since_gravity"] = spaces.Discrete(self.gravity)
         if self.has_hold:
-            seen["may_hold"] = spaces.Discrete(2)
-        return seen
+            space_of["may_hold"] = spaces.Discrete(2)
+        return space_of
 
     def _observation(self) -> Observation:
         falling = np.zeros((self.rules.height + HEADROOM, self.rules.width), dtype=np.int8)
@@ -166,6 +180,6 @@ class KeyPressTetrisEnv(TetrisEnv):
     def _mask(self) -> npt.NDArray[np.int8]:
         mask = np.ones(HOLD + self.has_hold, dtype=np.int8)
         for key in (LEFT, RIGHT, ROTATE):
-            mask[key] = self._moved(key) is not None
+            mask[key] = self._place_after(key) is not None
         mask[HOLD:] = self._may_hold
         return mask

@@ -1,4 +1,4 @@
-"""Loads the step operators: a C++ and a CUDA library, compiled on this machine when first wanted."""
+"""Loads the step operators, in C++ and CUDA, which are compiled here on first use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 from kernels.loader import Extension
 from tetris.play.engines import ENGINE_FLAGS, feature_definitions, load, operators_of
 
-_STEP, _FEATURES = (Path(__file__).parent / name for name in ("step", "features"))
+_STEP = Path(__file__).parent / "step"
+_FEATURES = Path(__file__).parent / "features"
 
 
 def extension() -> Extension:
@@ -18,14 +19,19 @@ def extension() -> Extension:
 
 
 def feature_extension(names: tuple[str, ...]) -> Extension:
-    """Return the library of the placements' features; ValueError if one is defined in Python only."""
+    """Return the library of the placements' features; ValueError if Python alone has one."""
     digest, includes, defines = feature_definitions(names)
-    name, source = f"tetris_placements_{digest}", _FEATURES / "placement_features.cpp"
-    reason = f"Tetris vector environment, {len(names)} features"
-    return operators_of(name, source, reason, (_STEP, *includes), defines, cflags=ENGINE_FLAGS)
+    return operators_of(
+        f"tetris_placements_{digest}",
+        _FEATURES / "placement_features.cpp",
+        f"Tetris vector environment, {len(names)} features",
+        (_STEP, *includes),
+        defines,
+        cflags=ENGINE_FLAGS,
+    )
 
 
 @functools.cache
 def operators(names: tuple[str, ...] = (), *, cuda: bool = False) -> Any:
-    """Return the step operators, or with names that of the placements' features; see `engines.load`."""
+    """Return the step operators, or with names the operator of the placements' features."""
     return load(feature_extension(names) if names else extension(), cuda=cuda)

@@ -1,4 +1,4 @@
-"""Pictures of what an environment observes, by `tetris.view.text` and `tetris.view.images`."""
+"""Pictures of an environment's observations, by `tetris.view.text` and `tetris.view.images`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import logger
 
+from tetris import Rules
 from tetris.game.decisions import Rows
 from tetris.game.pieces import PIECES
-from tetris.game.rules import PIECE_LETTERS, Rules
+from tetris.game.rules import PIECE_LETTERS
 from tetris.view.game_view import (
     FALLING,
     HEADROOM,
@@ -31,15 +32,17 @@ CELL = 16
 """Pixels of a cell's side: video encoders want the sides of a frame to be multiples of it."""
 
 EMPTY_HOLD = len(PIECES)
-"""What the observation ``hold`` is while no piece is held."""
+"""The observation ``hold`` while no piece is held."""
 
-_SLOT = 5 * CELL  # pixels: a piece in a square of 4 x 4 cells, its label above and a margin beside it
+# A piece in a square of 4 x 4 cells has its label above and a margin beside it.
+_SLOT = 5 * CELL
 
 
 class Painter:
-    """Draws games by what is observed of them, one or many.
+    """Draws one or many games from their observations.
 
-    A cell has its piece's colour where the board before the piece was drawn, too; otherwise it is grey.
+    A cell has its piece's colour if the board was also drawn before the piece came; otherwise
+    it is grey.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -47,88 +50,109 @@ class Painter:
         self._rules = rules
         self._drawn: list[tuple[Mapping[str, Any] | None, Cells]] = []
 
-    def draw(self, mode: str | None, observations: Iterable[Mapping[str, Any]]) -> tuple[Any, ...] | None:
+    def draw(
+        self, mode: str | None, observations: Iterable[Mapping[str, Any]]
+    ) -> tuple[Any, ...] | None:
         """Return a picture of each game: text (``"ansi"``), a frame (``"rgb_array"``) or None.
 
-        A frame is red, green and blue, shape (16 * (height + 4), 16 * width, 3), uint8. The held piece and
-        those that follow are on the right of the board; each column of them makes it wider by 80.
+        A frame is red, green and blue, shape (16 * (height + 4), 16 * width, 3), uint8. The
+        held piece and the next ones are on the right of the board; each column of them makes
+        the frame wider by 80.
         """
         if mode is None:
             logger.warn("You are calling render method without specifying any render mode.")
             return None
         if mode == "ansi":
             return tuple(map(_text, observations))
-        before = chain(self._drawn, repeat((None, np.zeros(0, np.uint8))))
+        previous = chain(self._drawn, repeat((None, np.zeros(0, np.uint8))))
         self._drawn = [
-            (now, self._cells(now, *last)) for now, last in zip(observations, before, strict=False)
+            (observation, self._next_cells(observation, last, cells))
+            for observation, (last, cells) in zip(observations, previous, strict=False)
         ]
         return tuple(starmap(_frame, self._drawn))
 
-    def _cells(self, now: Mapping[str, Any], last: Mapping[str, Any] | None, cells: Cells) -> Cells:
-        """Return the pieces of the cells of a board, from those of the board that was drawn last."""
-        board = np.pad(now["board"], ((0, HEADROOM), (0, 0)))
+    def _next_cells(
+        self, observation: Mapping[str, Any], last: Mapping[str, Any] | None, cells: Cells
+    ) -> Cells:
+        """Return the piece of each cell of a board, from the cells of the board drawn last."""
+        board = np.pad(observation["board"], ((0, HEADROOM), (0, 0)))
         unknown: Cells = board.astype(np.uint8) * np.uint8(UNKNOWN)
-        if last is None or np.array_equal(now["board"], last["board"]):
-            return unknown if last is None else cells
-        held, piece = last.get("hold"), last["piece"]
-        if held != now.get("hold"):
+        if last is None:
+            return unknown
+        if np.array_equal(observation["board"], last["board"]):
+            return cells
+        held = last.get("hold")
+        piece = last["piece"]
+        if held != observation.get("hold"):
             piece = last["next_pieces"][0] if held == EMPTY_HOLD else held
-        risen = now.get("since_garbage") == 0
-        if risen:
+        # Without the garbage row that has risen, the piece came to rest on this board.
+        has_risen = observation.get("since_garbage") == 0
+        if has_risen:
             board = np.roll(board, -1, axis=0)
             board[-1] = 0
         tracker = GameTracker(self._rules)
-        tracker.cells, tracker.rows = cells, _rows(cells > 0)
-        if (board >= (cells > 0)).all():
+        tracker.cells = cells
+        tracker.rows = _stack(cells > 0)
+        if (board >= (cells > 0)).all():  # No row was removed: the new cells are the piece's.
             cells = np.where(cells > 0, cells, board.astype(np.uint8) * np.uint8(piece + 1))
-        elif tracker.follow(piece, _rows(board > 0)) is not None:
+        elif tracker.follow(piece, _stack(board > 0)) is not None:
             cells = tracker.cells
         else:
             return unknown
-        if risen:
+        if has_risen:
             cells = np.vstack([unknown[:1], cells[:-1]])
         return cells
 
 
-def _rows(full: npt.NDArray[np.bool_]) -> Rows:
+def _stack(full: npt.NDArray[np.bool_]) -> Rows:
+    """Return the rows of a stack from its full cells."""
     return stack_rows((full << np.arange(full.shape[1])).sum(axis=1).tolist())
 
 
 def _text(observation: Mapping[str, Any]) -> str:
     title = f"piece {PIECE_LETTERS[observation['piece']]}"
     if "next_pieces" in observation:
-        title += f", next {' '.join(PIECE_LETTERS[piece] for piece in observation['next_pieces'])}"
+        title += (
+            f", next {' '.join(PIECE_LETTERS[piece] for piece in observation['next_pieces'])}"
+        )
     if "hold" in observation:
         title += f", hold {(*PIECE_LETTERS, '-')[observation['hold']]}"
     board = np.pad(observation["board"], ((0, HEADROOM), (0, 0)))
-    kinds, height = _kinds(observation, board.astype(np.uint8) * np.uint8(UNKNOWN)), len(observation["board"])
-    top = np.flatnonzero((kinds >= FALLING).any(axis=1))[-1] + 1
-    return "\n".join([title, *board_lines(kinds[: max(top, height)], height)])
+    kinds = _kinds(observation, board.astype(np.uint8) * np.uint8(UNKNOWN))
+    height = len(observation["board"])
+    top_of_piece = np.flatnonzero((kinds >= FALLING).any(axis=1))[-1] + 1
+    return "\n".join([title, *board_lines(kinds[: max(top_of_piece, height)], height)])
 
 
 def _frame(observation: Mapping[str, Any], cells: Cells) -> npt.NDArray[np.uint8]:
+    """Return the board, and beside it the held piece and the next ones under their labels."""
     picture = board_picture(_kinds(observation, cells), CELL)
-    labelled = [("HOLD", observation["hold"])] if "hold" in observation else []
-    # Each has a label: the first one of a further column would stand beside the held one without.
+    pieces = []
+    if "hold" in observation:
+        pieces.append(("HOLD", observation["hold"]))
     for number, piece in enumerate(observation.get("next_pieces", ()), start=1):
-        labelled.append((f"NEXT {number}" if number > 1 else "NEXT", piece))
-    slots = len(picture) // _SLOT  # in a column
-    for first in range(0, len(labelled), slots):
-        shown = [
-            np.vstack([fitted(text_picture(label, 12), CELL, 4 * CELL), piece_picture(piece, CELL)])
-            for label, piece in labelled[first : first + slots]
-        ]
-        panel = np.pad(np.vstack(shown), ((0, 0), (CELL // 2, 0)), constant_values=3 * PAGE)
+        pieces.append((f"NEXT {number}" if number > 1 else "NEXT", piece))
+    slots = len(picture) // _SLOT
+    for first in range(0, len(pieces), slots):  # Each turn of the loop adds a column.
+        column = []
+        for label, piece in pieces[first : first + slots]:
+            column += [
+                fitted(text_picture(label, 12), CELL, 4 * CELL),
+                piece_picture(piece, CELL),
+            ]
+        panel = np.pad(np.vstack(column), ((0, 0), (CELL // 2, 0)), constant_values=3 * PAGE)
         picture = np.hstack([picture, fitted(panel, len(picture), _SLOT)])
     return PALETTE[picture]
 
 
 def _kinds(observation: Mapping[str, Any], cells: Cells) -> Cells:
-    """Return the kind of each cell, with the piece in the rows above the board unless it falls elsewhere."""
-    piece, (height, width) = observation["piece"], observation["board"].shape
-    kinds, shape = board_kinds(cells, height), PIECES[piece][0]
+    """Return the kind of each cell; a piece without a place waits above the board."""
+    piece = observation["piece"]
+    height, width = observation["board"].shape
+    kinds = board_kinds(cells, height)
     if "falling" in observation:
         kinds[observation["falling"] == 1] = FALLING + piece
     else:
+        shape = PIECES[piece][0]
         put(kinds, shape, (width - shape.width) // 2, height, FALLING + piece)
     return kinds

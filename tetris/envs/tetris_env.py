@@ -1,4 +1,4 @@
-"""Tetris as a Gymnasium environment, on the reference implementation: one action places one piece."""
+"""Tetris as a Gymnasium environment in Python: one action places one piece."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from gymnasium import spaces
 
 from kernels.support.checks import check_flags, check_integer
 from kernels.support.names import unknown_name
+from tetris import Rules
 from tetris.envs.rendering import EMPTY_HOLD, Painter
 from tetris.game.decisions import Rows, landing_row, place
 from tetris.game.features import column_heights
 from tetris.game.piece_stream import PieceStream, hole_column
 from tetris.game.pieces import PIECES, Shape
-from tetris.game.rules import GUIDELINE_POINTS, Rules
+from tetris.game.rules import GUIDELINE_POINTS
 
 Observation = dict[str, Any]
 
@@ -43,73 +44,76 @@ def action_mask(piece: int, width: int) -> npt.NDArray[np.int8]:
 
 
 def option_of_reset(options: dict[str, Any] | None, name: str) -> Any:
-    """Return the only option that ``reset`` has; None where it is not given."""
+    """Return the value of the only option that ``reset`` has, or None."""
     options = options or {}
-    for other in options.keys() - {name}:
-        raise unknown_name("option of reset", str(other), [name])
+    for unknown in options.keys() - {name}:
+        raise unknown_name("option of reset", str(unknown), [name])
     return options.get(name)
 
 
 class TetrisEnv(gymnasium.Env[Observation, np.int64]):
-    """Tetris, one placement a step, by the rules on which controllers are scored in the research literature.
+    """Tetris, one placement per step, by the rules of the research literature.
 
-    ## Description
-    The game is *simplified Tetris* (Bertsekas & Ioffe 1996; Thiery & Scherrer 2009). A piece is turned and
-    moved sideways above the board, falls straight down and rests where it first would collide. Full rows are
-    removed.
+    ## Description The game is *simplified Tetris* (Bertsekas & Ioffe 1996; Thiery & Scherrer
+    2009). A piece is turned and moved sideways above the board, falls straight down and rests
+    where it first would collide. Full rows are removed.
 
-    ## Action Space
-    `Discrete(4 * width)`: action `orientation * width + column`, with `column` the column of the left edge of
-    the piece's bounding box and `orientation` its turns by 90 degrees counter-clockwise. Pieces 0 to 6 are I,
-    O, T, Z, S, J, L and have 2, 1, 4, 2, 2, 4 and 4 orientations.
+    ## Action Space `Discrete(4 * width)`: action `orientation * width + column`, with `column`
+    the column of the left edge of the piece's bounding box and `orientation` its turns by 90
+    degrees counter-clockwise. Pieces 0 to 6 are I, O, T, Z, S, J, L and have 2, 1, 4, 2, 2, 4
+    and 4 orientations.
 
-    `info["action_mask"]` (int8, one number per action) is 1 for the different placements of the piece;
-    `action_space.sample(mask=info["action_mask"])` draws one. Any other action is played as one of them:
-    orientations repeat, and a piece that would stick out on the right stands at the right wall.
+    `info["action_mask"]` (int8, one number per action) is 1 for the different placements of the
+    piece; `action_space.sample(mask=info["action_mask"])` draws one. Any other action is played
+    as one of them: orientations repeat, and a piece that would stick out on the right stands at
+    the right wall.
 
     ## Observation Space
     `Dict` of
 
-    | Key             | Space                                     | Meaning                                  |
-    | --------------- | ----------------------------------------- | ---------------------------------------- |
-    | `board`         | `Box(0, 1, (height, width), int8)`        | 1 for a full cell; row 0 the **bottom**  |
-    | `piece`         | `Discrete(7)`                             | to be placed                             |
-    | `next_pieces`   | `MultiDiscrete([7] * (pieces_known - 1))` | those that follow, if `pieces_known` > 1 |
-    | `hold`          | `Discrete(8)`                             | with `hold`: held piece, 7 while none is |
-    | `since_garbage` | `Discrete(garbage_every)`                 | pieces placed since the last garbage row |
+    | Key             | Space                                     | Meaning                    |
+    | --------------- | ----------------------------------------- | -------------------------- |
+    | `board`         | `Box(0, 1, (height, width), int8)`        | 1: full; row 0: **bottom** |
+    | `piece`         | `Discrete(7)`                             | the piece to be placed     |
+    | `next_pieces`   | `MultiDiscrete([7] * (pieces_known - 1))` | with `pieces_known` > 1    |
+    | `hold`          | `Discrete(8)`                             | held piece, 7 for none     |
+    | `since_garbage` | `Discrete(garbage_every)`                 | pieces since a garbage row |
 
-    After the placement that ends the game `board` shows that piece, too, as far as it is on the board.
+    After the placement that ends the game `board` shows that piece, too, as far as it is on the
+    board.
 
-    ## Variants
-    *Hold* (Tetris guideline): of `Discrete(8 * width)` actions `4 * width + a` swaps the piece with that in
-    the slot, the next one if it is empty, then plays `a` with it. `hold` needs `pieces_known` of at least 2:
-    the observation shows what a swap brings.
+    ## Variants *Hold* (Tetris guideline): the actions are `Discrete(8 * width)`. Action `4 *
+    width + a` swaps the piece with the one in the slot, or with the next one if the slot is
+    empty, and then plays `a` with it. `hold` needs `pieces_known` of at least 2: the
+    observation shows the piece that a swap brings.
 
-    *Garbage* (as opponents send it): after every `garbage_every` pieces of a game a row that is full but for
-    one cell rises under the stack. The hole of row `n` is a pure function of seed, stream and `n`.
+    *Garbage* (as opponents send it): after every `garbage_every` pieces of a game a row with
+    one empty cell rises under the stack. The hole of row `n` is a pure function of seed, stream
+    and `n`.
 
-    ## Rewards
-    By `reward`: `"lines"` that the placement removed, 0 to 4: the return is the score of the game; `"points"`
-    of the Tetris guideline for them, level 1: 0, 100, 300, 500 or 800; `"pieces"`: 1, and 0 for the piece
-    that ends the game; `"survival"`: 0, and -1 for the terminating step.
+    ## Rewards `reward` is `"lines"`: the lines that the placement removed, 0 to 4, so that the
+    return is the score of the game; `"points"`: their points by the Tetris guideline on level
+    1, 0, 100, 300, 500 or 800; `"pieces"`: 1, and 0 for the piece that ends the game; or
+    `"survival"`: 0, and -1 for the terminating step.
 
-    ## Starting State
-    An empty board. `reset(seed=s)` begins stream 0 of seed `s`, `reset(seed=s, options={"stream": n})` stream
-    `n`, and `reset()` the next game on the same stream, with the piece that the last observation showed.
-    Piece `t` is a pure function of seed, stream and `t`, so the games are those of `tetris.rollout` with this
-    seed, if the same placements are chosen. Without any seed the first `reset()` draws one.
+    ## Starting State An empty board. `reset(seed=s)` begins stream 0 of seed `s`,
+    `reset(seed=s, options={"stream": n})` stream `n`, and `reset()` the next game on the same
+    stream, with the piece that the last observation showed. Piece `t` is a pure function of
+    seed, stream and `t`, so the games are those of `tetris.rollout` with this seed, if the same
+    placements are chosen. Without any seed the first `reset()` draws one.
 
-    ## Episode End
-    The episode terminates when a piece comes to rest with a cell above the top row; the lines it completed do
-    not count. With `clear_on_overflow` they are removed and counted first, and the episode terminates only if
-    the stack is still higher than the board. It also terminates when a garbage row lifts the stack above the
-    top row. It is never truncated: `gymnasium.make(..., max_episode_steps=n)` sets a limit.
+    ## Episode End The episode terminates when a piece comes to rest with a cell above the top
+    row; the lines it completed do not count. With `clear_on_overflow` they are removed and
+    counted first, and the episode terminates only if the stack is still higher than the board.
+    It also terminates when a garbage row lifts the stack above the top row. It is never
+    truncated: `gymnasium.make(..., max_episode_steps=n)` sets a limit.
 
     Args:
         width: Columns of the board, 4 to 10.
         height: Rows of the board, 4 to 24.
         clear_on_overflow: See Episode End.
-        pieces: ``"uniform"``, ``"bag"`` (all seven, then all seven again), or letters of ``IOTZSJL``.
+        pieces: ``"uniform"``, ``"bag"`` (all seven, then all seven again), or letters of
+            ``IOTZSJL``.
         render_mode: ``"ansi"`` or ``"rgb_array"``; of `gymnasium.make` also ``"human"``.
         pieces_known: Pieces that the observation shows, 1 to 7.
         hold: Whether there is a hold slot.
@@ -117,7 +121,8 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         reward: See Rewards.
 
     Raises:
-        ValueError: If an argument is out of range or unknown, or a hold slot comes without a preview.
+        ValueError: If an argument is out of range or unknown, or a hold slot comes without a
+            preview.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}  # noqa: RUF012
@@ -146,9 +151,13 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             raise ValueError("expected pieces_known of at least 2 with a hold slot, got 1")
         if garbage_every is not None:
             garbage_every = check_integer("garbage_every", garbage_every, 1, (1 << 31) - 1)
-        self.render_mode, self._painter = render_mode, Painter(self.rules)
-        self.has_hold, self.garbage_every, self.reward = hold, garbage_every, reward
-        self.action_space: spaces.Discrete = spaces.Discrete(MAX_ORIENTATIONS * width * (2 if hold else 1))
+        self.render_mode = render_mode
+        self._painter = Painter(self.rules)
+        self.has_hold = hold
+        self.garbage_every = garbage_every
+        self.reward = reward
+        placements = MAX_ORIENTATIONS * width
+        self.action_space: spaces.Discrete = spaces.Discrete(placements * (1 + hold))
         self._masks = [action_mask(piece, width) for piece in range(len(PIECES))]
         self.observation_space: spaces.Dict = spaces.Dict(self._spaces())
         self.rows: Rows = ()
@@ -157,9 +166,9 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         """Number of the piece in the hold slot."""
         self.piece = 0
         """Number of the piece to be placed."""
-        self._time = 0  # of the next piece in the stream; 0 until the first reset
-        self._placed = 0  # in this game
-        self._garbage_rows = 0  # in this stream
+        self._time = 0  # Number of the next piece in the stream; 0 until the first reset.
+        self._placed = 0  # Pieces of this game.
+        self._garbage_rows = 0  # Garbage rows of this stream.
         self.is_over = True
         """Whether no game is in progress."""
 
@@ -174,44 +183,56 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         """Begin a game; see Starting State. Seeds and streams are 0 to 2^64 - 1.
 
         Raises:
-            ValueError: If one is out of range, a stream comes without a seed, or an option is unknown.
+            ValueError: If one is out of range, a stream comes without a seed, or an option is
+                unknown.
         """
         stream = option_of_reset(options, "stream")
+        if seed is None and stream is not None:
+            raise ValueError(
+                f"expected a seed with the option stream, got stream {stream!r} alone"
+            )
+        stream = check_integer("stream", 0 if stream is None else stream, 0, (1 << 64) - 1)
         if seed is not None:
             seed = check_integer("seed", seed, 0, (1 << 64) - 1)
-            stream = check_integer("stream", 0 if stream is None else stream, 0, (1 << 64) - 1)
-        elif stream is not None:
-            raise ValueError(f"expected a seed with the option stream, got stream {stream!r} alone")
         super().reset(seed=seed)
-        if seed is not None or self._time == 0:
-            chosen = int(self.np_random.integers(1 << 63)) if seed is None else seed
-            self._stream, self._time, self._garbage_rows = PieceStream(self.rules, chosen, stream or 0), 0, 0
+        if seed is None and self._time == 0:
+            seed = int(self.np_random.integers(1 << 63))
+        if seed is not None:
+            self._stream = PieceStream(self.rules, seed, stream)
+            self._time = 0
+            self._garbage_rows = 0
             self._draw_piece()
-        elif self.held is not None:  # a swapped piece does not outlive its game
+        elif self.held is not None:
+            # The piece may have come by a swap. A game begins with the stream's piece.
             self._time -= 1
             self._draw_piece()
-        self.rows, self.held, self._placed, self.is_over = (), None, 0, False
+        self.rows = ()
+        self.held = None
+        self._placed = 0
+        self.is_over = False
         self._begin()
         return self._observation(), {"action_mask": self._mask()}
 
-    def step(self, action: SupportsIndex) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(
+        self, action: SupportsIndex
+    ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Place the piece by an action of the action space.
 
         Raises:
             gymnasium.error.ResetNeeded: If no game is in progress.
             ValueError: If the action is not of the action space.
         """
-        number = self._number_of(action)
-        swap, number = divmod(number, MAX_ORIENTATIONS * self.rules.width)
+        width = self.rules.width
+        swap, number = divmod(self._checked_number(action), MAX_ORIENTATIONS * width)
         if swap:
             self._swap()
-        shape, column = placement(number, self.piece, self.rules.width)
-        row = landing_row(column_heights(self.rows, self.rules.width), shape, column)
+        shape, column = placement(number, self.piece, width)
+        row = landing_row(column_heights(self.rows, width), shape, column)
         reward = self._settle(shape, column, row)
         return self._observation(), reward, self.is_over, False, {"action_mask": self._mask()}
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
-        """Return which actions are placements of their own, bools, as sb3-contrib's MaskablePPO asks."""
+        """Return which actions are placements of their own, as bools, for sb3-contrib."""
         return self._mask().astype(np.bool_)
 
     def render(self) -> Any:
@@ -219,31 +240,35 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         pictures = self._painter.draw(self.render_mode, [self._observation()])
         return pictures and pictures[0]
 
-    def _number_of(self, action: SupportsIndex) -> int:
-        """Check that a game is in progress and the action one of its own, and return its number."""
+    def _checked_number(self, action: SupportsIndex) -> int:
+        """Return the number of an action; an error if it is none, or no game is in progress."""
         if self.is_over:
-            raise gymnasium.error.ResetNeeded("expected a game in progress, got step() before reset()")
+            raise gymnasium.error.ResetNeeded(
+                "expected a game in progress, got step() before reset()"
+            )
         number = index(action)
         if number not in self.action_space:
             raise ValueError(f"expected an action of {self.action_space}, got {action!r}")
         return number
 
     def _begin(self) -> None:
-        """Prepare what a game by placements does not have."""
+        """Prepare the state that a subclass adds to a game."""
 
     def _spaces(self) -> dict[str, spaces.Space[Any]]:
-        """The spaces of what is observed, by the keys of `_observation`."""
-        seen: dict[str, spaces.Space[Any]] = {
+        """The space of each value of `_observation`, by its key."""
+        space_of: dict[str, spaces.Space[Any]] = {
             "board": spaces.Box(0, 1, (self.rules.height, self.rules.width), np.int8),
             "piece": spaces.Discrete(len(PIECES)),
         }
         if self.pieces_known > 1:
-            seen["next_pieces"] = spaces.MultiDiscrete([len(PIECES)] * (self.pieces_known - 1))
+            space_of["next_pieces"] = spaces.MultiDiscrete(
+                [len(PIECES)] * (self.pieces_known - 1)
+            )
         if self.has_hold:
-            seen["hold"] = spaces.Discrete(len(PIECES) + 1)
+            space_of["hold"] = spaces.Discrete(len(PIECES) + 1)
         if self.garbage_every is not None:
-            seen["since_garbage"] = spaces.Discrete(self.garbage_every)
-        return seen
+            space_of["since_garbage"] = spaces.Discrete(self.garbage_every)
+        return space_of
 
     def _observation(self) -> Observation:
         rows = np.zeros(self.rules.height, dtype=np.int32)
@@ -253,7 +278,8 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         observation: Observation = {"board": board, "piece": np.int64(self.piece)}
         if self.pieces_known > 1:
             times = range(self._time, self._time + self.pieces_known - 1)
-            observation["next_pieces"] = np.array([self._stream[time] for time in times], dtype=np.int64)
+            next_pieces = [self._stream[time] for time in times]
+            observation["next_pieces"] = np.array(next_pieces, dtype=np.int64)
         if self.has_hold:
             observation["hold"] = np.int64(EMPTY_HOLD if self.held is None else self.held)
         if self.garbage_every is not None:
@@ -261,35 +287,46 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         return observation
 
     def _mask(self) -> npt.NDArray[np.int8]:
-        mask = self._masks[self.piece]
-        return np.concatenate([mask, self._masks[self.swapped_piece]]) if self.has_hold else mask.copy()
+        masks = [self._masks[self.piece]]
+        if self.has_hold:
+            masks.append(self._masks[self.swapped_piece])
+        return np.concatenate(masks)
 
     def _draw_piece(self) -> None:
         self.piece = self._stream[self._time]
         self._time += 1
 
     def _swap(self) -> None:
-        """Put the piece into the hold slot; take the one that was in it, or the next one."""
-        held, self.held = self.held, self.piece
+        """Swap the piece with the one in the hold slot, or with the next one if it is empty."""
+        held = self.held
+        self.held = self.piece
         if held is None:
             self._draw_piece()
         else:
             self.piece = held
 
     def _settle(self, shape: Shape, column: int, row: int) -> float:
-        """Let the piece come to rest: lines go, garbage rises, the next piece comes. Return the reward."""
+        """Let the piece rest, garbage rise and the next piece come; return the reward."""
         after = place(self.rows, shape, column, row, self.rules)
-        self.rows, self.is_over = after.rows, after.game_over
+        self.rows = after.rows
+        self.is_over = after.game_over
         self._placed += 1
-        if self.garbage_every is not None and self._placed % self.garbage_every == 0 and not self.is_over:
-            hole = hole_column(self.rules, self._stream.seed, self._stream.stream, self._garbage_rows)
-            self.rows = (self.rules.full_row & ~(1 << hole), *self.rows)
-            self._garbage_rows += 1
-            self.is_over = len(self.rows) > self.rules.height
+        is_due = self.garbage_every is not None and self._placed % self.garbage_every == 0
+        if is_due and not self.is_over:
+            self._raise_garbage()
         self._draw_piece()
-        return {  # as in step.h
+        rewards = {  # The vector environment's are in step.h.
             "lines": float(after.lines),
             "points": float(GUIDELINE_POINTS[after.lines]),
             "pieces": 1.0 - self.is_over,
             "survival": 0.0 - self.is_over,
-        }[self.reward]
+        }
+        return rewards[self.reward]
+
+    def _raise_garbage(self) -> None:
+        """Lift the stack by a row with one hole, which may end the game."""
+        stream = self._stream
+        hole = hole_column(self.rules, stream.seed, stream.stream, self._garbage_rows)
+        self.rows = (self.rules.full_row & ~(1 << hole), *self.rows)
+        self._garbage_rows += 1
+        self.is_over = len(self.rows) > self.rules.height

@@ -9,10 +9,10 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
 
+from tetris import feature_names
 from tetris.envs.key_press_env import KeyPressTetrisEnv
 from tetris.envs.tetris_env import MAX_ORIENTATIONS, Observation, TetrisEnv
 from tetris.game.decisions import after_states
-from tetris.game.feature_sets import feature_names
 from tetris.game.features import feature_values
 
 
@@ -21,13 +21,13 @@ class PlacementFeatures(
 ):
     """Adds the features of every placement's after-state to the observation.
 
-    The observation gets the key ``features``: shape (actions, features), float32, a row for each action, 0
-    for those that `info["action_mask"]` excludes and for those that end the game, which have 1 in
-    `info["ends_game"]` (int8). A linear controller plays the action with the greatest ``features @ weights``
-    of the others.
+    The observation gets the key ``features``: shape (actions, features), float32, a row for
+    each action. A row is 0 if `info["action_mask"]` excludes the action, or if it ends the
+    game; then `info["ends_game"]` (int8) is 1. A linear controller plays the action with the
+    greatest ``features @ weights`` among the others.
 
-    It wraps one single environment; ``gymnasium.make_vec(..., features="dt")`` has the engine do the same for
-    many. The features are those before a garbage row rises.
+    It wraps a single environment; with ``gymnasium.make_vec(..., features="dt")`` the engine
+    does the same for many. The features are those before a garbage row rises.
 
     Args:
         env: A `TetrisEnv`, or a wrapper of one; TypeError for any other.
@@ -45,31 +45,41 @@ class PlacementFeatures(
         self.names = feature_names(features, inner.rules.width)
         """Names of the features, in the order of their columns."""
         assert isinstance(env.observation_space, spaces.Dict)
-        space = spaces.Box(-np.inf, np.inf, (int(inner.action_space.n), len(self.names)), np.float32)
-        self.observation_space = spaces.Dict({**env.observation_space.spaces, "features": space})
+        shape = int(inner.action_space.n), len(self.names)
+        space = spaces.Box(-np.inf, np.inf, shape, np.float32)
+        self.observation_space = spaces.Dict(
+            {**env.observation_space.spaces, "features": space}
+        )
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
         """Begin a game; see `TetrisEnv.reset`."""
-        return self._extended(*self.env.reset(seed=seed, options=options))
+        observation, info = self.env.reset(seed=seed, options=options)
+        return self._add_features(observation, info)
 
     def step(self, action: np.int64) -> tuple[Observation, Any, bool, bool, dict[str, Any]]:
         """Place the piece; see `TetrisEnv.step`."""
         observation, reward, terminated, truncated, info = self.env.step(action)
-        extended, info = self._extended(observation, info)
-        return extended, reward, terminated, truncated, info
+        observation, info = self._add_features(observation, info)
+        return observation, reward, terminated, truncated, info
 
-    def _extended(self, observation: Observation, info: dict[str, Any]) -> tuple[Observation, dict[str, Any]]:
-        inner, width = self._env, self._env.rules.width
-        pieces = [inner.piece, inner.swapped_piece] if inner.has_hold else [inner.piece]
-        ends = np.zeros_like(info["action_mask"])
-        values = np.zeros((len(ends), len(self.names)), dtype=np.float32)
-        # Where a game is over, its stack is no board to place a piece on.
-        for swap, piece in enumerate([] if inner.is_over else pieces):
-            for after in after_states(inner.rows, piece, inner.rules):
-                action = (swap * MAX_ORIENTATIONS + after.shape.orientation) * width + after.column
-                ends[action] = after.game_over
+    def _add_features(
+        self, observation: Observation, info: dict[str, Any]
+    ) -> tuple[Observation, dict[str, Any]]:
+        game = self._env
+        pieces = []
+        if not game.is_over:  # After the end of a game no piece can be placed.
+            pieces.append(game.piece)
+            if game.has_hold:
+                pieces.append(game.swapped_piece)
+        ends_game = np.zeros_like(info["action_mask"])
+        features = np.zeros((len(ends_game), len(self.names)), dtype=np.float32)
+        for swap, piece in enumerate(pieces):
+            for after in after_states(game.rows, piece, game.rules):
+                row = swap * MAX_ORIENTATIONS + after.shape.orientation
+                action = row * game.rules.width + after.column
+                ends_game[action] = after.game_over
                 if not after.game_over:
-                    values[action] = feature_values(after, self.names)
-        return {**observation, "features": values}, {**info, "ends_game": ends}
+                    features[action] = feature_values(after, self.names)
+        return {**observation, "features": features}, {**info, "ends_game": ends_game}

@@ -1,9 +1,10 @@
-"""Compare a learned controller with published ones, on the boards of the literature and on its own.
+"""Compares a learned controller with published ones, on the literature's boards and its own.
 
-A score is played, or estimated by importance splitting for controllers that rarely lose. The package holds
-the scores of the published controllers on the boards of the literature: a score is a function of controller,
-rules, pieces and seed, on any machine. The figures of the papers are quoted from memory; papers round them
-and give no intervals. Fahey's 660,000 for Dellacherie's controller is left out: it has other rules.
+A score is played, or estimated by importance splitting for controllers that rarely lose. The
+package holds the scores of the published controllers on the boards of the literature: a score
+is a function of controller, rules, pieces and seed, on any machine. The figures of the papers
+are quoted from memory; papers round them and give no intervals. Fahey's 660,000 for
+Dellacherie's controller is left out: it has other rules.
 """
 
 from __future__ import annotations
@@ -18,12 +19,17 @@ from typing import Any
 
 from kernels.support.printable import counted as count_of
 from kernels.support.printable import printable
-from tetris.evaluation.estimates import MOST_ENDS, PLAYED, STREAMS, Estimate, estimate, games_ended
-from tetris.evaluation.scores import Limit, Measurement, Trial, measure
+from tetris import LinearController, Lookahead, Rules, published
+from tetris.evaluation.estimates import (
+    MOST_ENDS,
+    PLAYED,
+    STREAMS,
+    Estimate,
+    estimate,
+    games_ended,
+)
+from tetris.evaluation.measurement import Limit, Measurement, Trial, measure
 from tetris.game.feature_sets import feature_label
-from tetris.game.policy import Lookahead
-from tetris.game.rules import Rules
-from tetris.play.controller import LinearController, published
 from tetris.play.devices import NATIVE
 from tetris.record.numbers import format_lines
 
@@ -31,23 +37,25 @@ LEARNED = "learned"
 """The label of the learned controller among the scores of its run."""
 
 REFERENCES = ("bcts", "dt20")
+"""The published controllers that a learned one is compared with."""
+
 BEST_PUBLISHED = "dt20"
 
 BOARDS = ((10, 10), (10, 20))
 """The boards on which the literature scores controllers."""
 
 MOST_ESTIMATED = 300_000_000
-"""Decisions of an estimate: those of a score or that many, in whole batches of `estimate`."""
+"""Decisions after which an estimate is good enough, though a score would have more."""
 
 _SHIPPED = Path(__file__).with_name("published_scores.json")
 
 Score = Mapping[str, Any]
-"""A score as plain values: `Measurement.to_dict`, `Estimate.to_dict` or `published_score` gives it."""
+"""A score as plain values, from `Measurement`, `Estimate` or `published_score`."""
 
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """Lines per game by the published rule, from the lowest to the highest figure of papers, approximate."""
+    """Approximate lines per game by the published rule: the papers' lowest and highest."""
 
     low: float
     high: float
@@ -55,9 +63,10 @@ class PaperFigure:
     def __str__(self) -> str:
         """Return the figures as text: ``4,300``, ``31-36 M``."""
         if self.high < 1e6:
-            return f"{self.low:,.0f}" if self.low == self.high else f"{self.low:,.0f}-{self.high:,.0f}"
-        ends = dict.fromkeys(f"{value / 1e6:g}" for value in (self.low, self.high))
-        return f"{'-'.join(ends)} M"
+            unit, low, high = "", f"{self.low:,.0f}", f"{self.high:,.0f}"
+        else:
+            unit, low, high = " M", f"{self.low / 1e6:g}", f"{self.high / 1e6:g}"
+        return f"{low}{unit}" if low == high else f"{low}-{high}{unit}"
 
 
 PUBLISHED_SCORES: Mapping[str, Mapping[str, PaperFigure]] = {
@@ -69,7 +78,8 @@ PUBLISHED_SCORES: Mapping[str, Mapping[str, PaperFigure]] = {
 }
 """The papers' scores of the published controllers by name and board.
 
-Thiery & Scherrer 2009: the first three; Gabillon, Ghavamzadeh & Scherrer 2013: all but the first."""
+Thiery & Scherrer 2009 have the first three; Gabillon, Ghavamzadeh & Scherrer 2013 all but the
+first."""
 
 
 @cache
@@ -79,70 +89,92 @@ def _shipped() -> tuple[dict[str, Any], ...]:
 
 
 def published_score(name: str, rules: Rules) -> dict[str, Any] | None:
-    """Return the score of a published controller in the package: on the boards of the literature, if any.
+    """Return the package's score of a published controller, if it has one for these rules.
 
     ``measured`` has commit, date and machine.
     """
-    wanted = name, rules.board, rules.rule, rules.pieces
-    keys = "controller", "board", "rule", "pieces"
-    return next((dict(each) for each in _shipped() if tuple(map(each.get, keys)) == wanted), None)
+    game = name, rules.board, rules.rule, rules.pieces
+    for score in _shipped():
+        if (score["controller"], score["board"], score["rule"], score["pieces"]) == game:
+            return dict(score)
+    return None
 
 
-def boards(controller: LinearController, own: Rules) -> list[Rules]:
-    """Return its own rules and, by the same rule and pieces, those boards of the literature that suit it."""
-    known = [replace(own, width=width, height=height) for width, height in BOARDS]
-    found = []
-    for rules in dict.fromkeys([*known, own]):
+def boards(controller: LinearController, own_rules: Rules) -> list[Rules]:
+    """Return the rules on which a learned controller is scored, its own ones last.
+
+    The others have the same rule and pieces, on the boards of the literature where it can play.
+    """
+    candidates = [replace(own_rules, width=width, height=height) for width, height in BOARDS]
+    playable = []
+    for rules in dict.fromkeys([*candidates, own_rules]):
         with suppress(ValueError):
             controller.names_on(rules)
-            found.append(rules)
-    return found
+            playable.append(rules)
+    return playable
 
 
-def compare(trial: Trial, decisions: int, check: Callable[[], None] | None = None) -> Iterator[Score]:
+def compare(
+    trial: Trial, decisions: int, check: Callable[[], None] | None = None
+) -> Iterator[Score]:
     """Yield the score of the learned controller on a board, then those of the published ones.
 
-    All play the same streams, those of ``evaluate_tetris.py``, for as many decisions; see `measure`.
+    All play the streams of ``python -m tetris evaluate``, for as many decisions; see `measure`.
     """
     yield _score(trial, decisions, check).to_dict()
     for name in REFERENCES:
-        known = published_score(name, trial.rules) if trial.lookahead is Lookahead.NONE else None
-        other = replace(trial, label=name, controller=published(name))
-        yield known or _score(other, decisions, check).to_dict()
+        shipped = (
+            published_score(name, trial.rules) if trial.lookahead is Lookahead.NONE else None
+        )
+        reference = replace(trial, label=name, controller=published(name))
+        yield shipped or _score(reference, decisions, check).to_dict()
 
 
-def _score(trial: Trial, decisions: int, check: Callable[[], None] | None) -> Measurement | Estimate:
+def _score(
+    trial: Trial, decisions: int, check: Callable[[], None] | None
+) -> Measurement | Estimate:
+    """Estimate the score of a controller that rarely loses, if that pays; otherwise play."""
     if trial.device in NATIVE and decisions >= PLAYED and games_ended(trial) <= MOST_ENDS:
-        least = min(decisions, MOST_ESTIMATED)
+        enough = min(decisions, MOST_ESTIMATED)
         streams = STREAMS if decisions > 2 * PLAYED else STREAMS // 2
-        return estimate(trial, lambda found: found.decisions >= least, streams, check)
+        return estimate(trial, lambda result: result.decisions >= enough, streams, check)
     return measure(trial, Limit(decisions=decisions), check)
 
 
 def verdict(scores: Sequence[Score]) -> str:
     """Return a line that compares the first score, the learned one, with that of dt20."""
     learned = scores[0]
-    value = learned["lines_per_game"]
-    how = "estimated" if is_estimate(learned) else "played"
+    lines = learned["lines_per_game"]
+    method = "estimated" if is_estimate(learned) else "played"
     interval = interval_text(learned)
-    if value is None:
+    if lines is None:
         return f"{interval} lines per game on {learned['board']}: no game ended"
-    text = f"{format_lines(value)} lines per game on {learned['board']} ({how}, 95 % interval {interval})"
-    best = next((each["lines_per_game"] for each in scores if each["controller"] == BEST_PUBLISHED), None)
-    times = value / best if best else 0.0
+    text = f"{format_lines(lines)} lines per game on {learned['board']} "
+    text += f"({method}, 95 % interval {interval})"
+    published_lines = (
+        score["lines_per_game"] for score in scores if score["controller"] == BEST_PUBLISHED
+    )
+    best = next(published_lines, None)
+    times = lines / best if best else 0.0
     if times < 0.1:
         return text
-    literature = learned["board"], learned["rule"], learned["pieces"]
-    one_known = Lookahead.from_dict(learned) is not Lookahead.PREVIEW
-    is_record = literature == ("10x20", "published", "uniform") and one_known
-    known = ", the best published linear one" if is_record else ""
-    return f"{text}: {times:{'.0f' if times >= 10 else '.2g'}} times {BEST_PUBLISHED}{known}"
+    text += f": {times:.0f}" if times >= 10 else f": {times:.2g}"
+    text += f" times {BEST_PUBLISHED}"
+    game = learned["board"], learned["rule"], learned["pieces"]
+    knows_next = Lookahead.from_dict(learned) is Lookahead.PREVIEW
+    if game == ("10x20", "published", "uniform") and not knows_next:
+        text += ", the best published linear one"
+    return text
 
 
 def interval_text(score: Score) -> str:
-    """Return the 95 % interval of a score, or its lower end where it has no other."""
-    low, high = map(format_lines, score["ci95"])
-    return f"{low} - {high}" if score["ci95"][1] is not None else f"> {low}"
+    """Return the 95 % interval of a score, or its lower end if there is no upper one."""
+    low, high = score["ci95"]
+    return (
+        f"> {format_lines(low)}"
+        if high is None
+        else f"{format_lines(low)} - {format_lines(high)}"
+    )
 
 
 def is_estimate(score: Score) -> bool:
@@ -151,48 +183,64 @@ def is_estimate(score: Score) -> bool:
 
 
 def counted(score: Score) -> str:
-    """Return from how many games or estimates a score comes."""
+    """Return the number of games or estimates of a score, as text."""
     kind = "estimate" if is_estimate(score) else "game"
     return count_of(score[f"{kind}s"], kind)
 
 
 def score_table(scores: Sequence[Score]) -> str:
-    """Return the scores on a board with intervals, counts and speed, or the origin of shipped ones."""
-    first, rows, notes = scores[0], [], ""
-    pieces = f"{first['pieces']} (seed {first['seed']})"
+    """Return a table of the scores on a board, under a title."""
+    rows = []
+    notes = ""
     for score in scores:
-        seconds, shipped = score.get("seconds"), score.get("measured")
-        speed = f"{format_lines(score['decisions'] / seconds)}/s" if seconds else "-"
+        name = score["controller"]
         rows.append(
             [
-                score["controller"],
-                feature_label(score.get("features") or published(score["controller"]).features),
+                name,
+                feature_label(score.get("features") or published(name).features),
                 format_lines(score["lines_per_game"]),
                 interval_text(score),
                 counted(score),
                 f"{score['decisions']:,}",
-                f"{shipped['machine']}, {shipped['date'][:10]}" if shipped else speed,
+                _speed_or_origin(score),
             ]
         )
         if not score.get("resolved", True):
-            name = printable(score["controller"])
-            notes += f"\n{name}: beyond what the weights of streams resolve; the estimate is biased"
-    pieces += Lookahead.from_dict(first).phrase
-    where = f"board {first['board']}, {first['rule']} rule, pieces {pieces}"
-    title = f"{where}, engine {first['device']}"
-    header = ["controller", "features", "lines/game", "95 % interval", "from", "decisions", "speed"]
+            notes += (
+                f"\n{printable(name)}: beyond what the weights of streams resolve; "
+                "the estimate is biased"
+            )
+    first = scores[0]
+    pieces = f"{first['pieces']} (seed {first['seed']}){Lookahead.from_dict(first).phrase}"
+    game = f"board {first['board']}, {first['rule']} rule, pieces {pieces}"
+    title = f"{game}, engine {first['device']}"
+    header = [
+        "controller",
+        "features",
+        "lines/game",
+        "95 % interval",
+        "from",
+        "decisions",
+        "speed",
+    ]
     return f"{printable(title)}\n{table(header, rows)}{notes}"
+
+
+def _speed_or_origin(score: Score) -> str:
+    """Return the decisions per second of a score; for a shipped one its machine and date."""
+    if shipped := score.get("measured"):
+        return f"{shipped['machine']}, {shipped['date'][:10]}"
+    seconds = score.get("seconds")
+    return f"{format_lines(score['decisions'] / seconds)}/s" if seconds else "-"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table as text: the first column flush left, the others flush right."""
     rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    lines = [header, ["-" * width for width in widths], *rows]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if index else cell.ljust(width)
-            for index, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
+    lines = []
+    for row in [header, ["-" * width for width in widths], *rows]:
+        first, *others = row
+        cells = [first.ljust(widths[0]), *map(str.rjust, others, widths[1:])]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)

@@ -1,7 +1,8 @@
-"""The game and the decision: how a piece falls, when a game ends, which placement a controller chooses.
+"""The game and its decisions: falling pieces, the end of a game, the choice of a placement.
 
-This module is the reference implementation; the fast engines match it bit for bit. A stack is a tuple of rows
-from the bottom. Bit c of a row is column c. The top row is not empty, so that the empty board is ``()``.
+This module is the reference implementation; the fast engines match it bit for bit. A stack is a
+tuple of rows from the bottom. Bit c of a row is column c. The top row is not empty, so that the
+empty board is ``()``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,13 @@ from itertools import count
 import numpy as np
 import numpy.typing as npt
 
-from tetris.game.features import PLACEMENT_FEATURES, AfterState, column_heights, feature_values
+from tetris.game.features import (
+    FEATURES,
+    PLACEMENT_FEATURES,
+    AfterState,
+    column_heights,
+    feature_values,
+)
 from tetris.game.piece_stream import PieceStream
 from tetris.game.pieces import PIECES, Shape
 from tetris.game.policy import Lookahead, Player
@@ -32,45 +39,54 @@ def landing_row(heights: list[int], shape: Shape, column: int) -> int:
 
 
 def place(rows: Rows, shape: Shape, column: int, row: int, rules: Rules) -> AfterState:
-    """Return the after-state of a placement: the piece comes to rest, full rows go, the game may end.
+    """Return the after-state of a placement: the piece rests, full rows go, the game may end.
 
     ``column`` and ``row`` are those of the lower left corner of the piece's bounding box.
     """
     stack = list(rows) + [0] * (row + shape.height - len(rows))
     for y, cells in enumerate(shape.rows, start=row):
         stack[y] |= cells << column
-    overflow = row + shape.height > rules.height
-    if overflow and not rules.clear_on_overflow:
+    overflows = row + shape.height > rules.height
+    if overflows and not rules.clear_on_overflow:
         return AfterState(rules, shape, column, row, tuple(stack), 0, 0, game_over=True)
-    full = rules.full_row
-    removed = [cells.bit_count() for y, cells in enumerate(shape.rows, start=row) if stack[y] == full]
-    if removed:
-        stack = [cells for cells in stack if cells != full]
+    lines = 0
+    piece_cells = 0
+    for y, cells in enumerate(shape.rows, start=row):
+        if stack[y] == rules.full_row:
+            lines += 1
+            piece_cells += cells.bit_count()
+    if lines:
+        stack = [cells for cells in stack if cells != rules.full_row]
     game_over = len(stack) > rules.height
-    return AfterState(rules, shape, column, row, tuple(stack), len(removed), sum(removed), game_over)
+    return AfterState(rules, shape, column, row, tuple(stack), lines, piece_cells, game_over)
 
 
 def appears(rows: Rows, piece: int, rules: Rules) -> bool:
-    """Return whether a piece appears inside the board: none of the cells that it takes is full.
+    """Return whether a piece appears inside the board: whether its cells are empty there.
 
-    It appears in its first orientation, its uppermost cells in the top row, in the middle columns: the left
-    edge is (width - the piece's width) // 2, rounded down. The stack is no higher than the board.
+    It appears in its first orientation, its uppermost cells in the top row, in the middle
+    columns: the left edge is (width - the piece's width) // 2. The stack is no higher than the
+    board.
     """
     shape = PIECES[piece][0]
     column = (rules.width - shape.width) // 2
-    taken = rows[rules.height - shape.height :]
-    return not any(row & cells << column for row, cells in zip(taken, shape.rows, strict=False))
+    top_rows = rows[rules.height - shape.height :]
+    return not any(
+        row & cells << column for row, cells in zip(top_rows, shape.rows, strict=False)
+    )
 
 
 def with_next(after: AfterState, next_piece: int | None) -> AfterState:
-    """Return an after-state when the next piece is known; by the original rule that piece has to appear."""
+    """Return an after-state; by the original rule a known next piece must appear."""
     if not after.rules.original or after.game_over or next_piece is None:
         return after
-    return after if appears(after.rows, next_piece, after.rules) else replace(after, game_over=True)
+    if appears(after.rows, next_piece, after.rules):
+        return after
+    return replace(after, game_over=True)
 
 
 def after_states(rows: Rows, piece: int, rules: Rules) -> Iterator[AfterState]:
-    """Yield the after-state of every placement by orientation, and in each by column from the left."""
+    """Yield the after-state of every placement by orientation, then by column from the left."""
     heights = column_heights(rows, rules.width)
     for shape in PIECES[piece]:
         for column in range(rules.width - shape.width + 1):
@@ -80,45 +96,53 @@ def after_states(rows: Rows, piece: int, rules: Rules) -> Iterator[AfterState]:
 def weighted_sums(values: npt.NDArray[np.float64], weights: Weights) -> npt.NDArray[np.float64]:
     """Return the value of each after-state: the sum of its features times the weights.
 
-    With features that are whole numbers, or halves of them, it is exact under weights that
-    `quantized_weights.played_weights` made: all engines choose the same placement, in whatever order they
-    add. The values have shape (after-states, features).
+    The sum is exact if features are integers or halves of them, and weights are made by
+    `quantized_weights.played_weights`: all engines choose the same placement, in whatever order
+    they add. The values have shape (after-states, features).
     """
     sums: npt.NDArray[np.float64] = (values * weights).sum(-1)
     return sums
 
 
-def choose(rows: Rows, piece: int, player: Player, rules: Rules, next_piece: int | None = None) -> AfterState:
+def choose(
+    rows: Rows, piece: int, player: Player, rules: Rules, next_piece: int | None = None
+) -> AfterState:
     """Return the after-state of the placement that a player chooses.
 
-    It is the first placement of the greatest value among those that do not end the game. If there is none, it
-    is orientation 0 in column 0.
+    It is the first placement of the greatest value among those that do not end the game. If all
+    end it, it is orientation 0 in column 0.
 
-    With a preview a placement's value is that of the best pair it begins: see `pair_value`. Where every pair
-    ends the game, or there is no next piece, it decides as if that were not known.
+    With a preview a placement's value is that of the best pair that it begins: see
+    `pair_value`. If every pair ends the game, or there is no next piece, it decides as if the
+    next piece were not known.
 
-    By expectimax, of depth two, the two placements of the greatest values are compared by their `prospect`,
-    an expectation over the next piece; the second one is chosen if its prospect is greater.
+    By expectimax, of depth two, the two placements of the greatest values are compared by their
+    `prospect`, an expectation over the next piece; the second one is chosen if its prospect is
+    greater.
     """
     candidates = list(after_states(rows, piece, rules))
-    best = None
     if player.lookahead is Lookahead.PREVIEW and next_piece is not None:
         best = _first_best([pair_value(after, next_piece, player) for after in candidates])
+        if best is not None:
+            return candidates[best]
+    values = _values(candidates, player)
+    best = _first_best(values)
     if best is None:
-        values = _values(candidates, player)
-        best = _first_best(values)
-        if player.lookahead is Lookahead.EXPECTIMAX and best is not None:
-            second = _first_best([*values[:best], _NEVER, *values[best + 1 :]])
-            two = [best] if second is None else [best, second]
-            best = max(two, key=lambda index: prospect(candidates[index], player))
-    return candidates[best or 0]
+        return candidates[0]
+    if player.lookahead is Lookahead.EXPECTIMAX:
+        values[best] = _NEVER
+        second = _first_best(values)
+        if second is not None:
+            best = max(best, second, key=lambda index: prospect(candidates[index], player))
+    return candidates[best]
 
 
 def prospect(after: AfterState, player: Player) -> tuple[int, float]:
-    """Return how a placement does with the pieces that may come next, each as likely as the others.
+    """Return how good a placement is with the pieces that may come next, all equally likely.
 
-    That is with how many of them the game goes on, and the sum of `pair_value` over these, compared in this
-    order. In bags all seven may come, whatever the bag has left.
+    That is the number of pieces with which the game goes on, and the sum of `pair_value` over
+    these; tuples compare them in this order. In bags all seven pieces may come, whatever the
+    bag has left.
     """
     values = [pair_value(after, piece, player) for piece in after.rules.piece_set]
     surviving = [value for value in values if value > _NEVER]
@@ -126,7 +150,7 @@ def prospect(after: AfterState, player: Player) -> tuple[int, float]:
 
 
 def pair_value(after: AfterState, next_piece: int, player: Player) -> float:
-    """Return the weighted sum of `pair_features`; minus infinity where every such pair ends the game."""
+    """Return the weighted sum of `pair_features`; -inf if every pair ends the game."""
     features = pair_features(after, next_piece, player)
     if features is None:
         return _NEVER
@@ -136,8 +160,8 @@ def pair_value(after: AfterState, next_piece: int, player: Player) -> float:
 def pair_features(after: AfterState, next_piece: int, player: Player) -> list[float] | None:
     """Return the features of a placement and the best one of the next piece after it.
 
-    The board counts after both placements, `PLACEMENT_FEATURES` (landing height and eroded cells) for each of
-    them. None where every such pair ends the game.
+    Features of the board are those after both placements, `PLACEMENT_FEATURES` (landing height
+    and eroded cells) the sum of both. None if every pair ends the game.
     """
     if with_next(after, next_piece).game_over:
         return None
@@ -145,20 +169,22 @@ def pair_features(after: AfterState, next_piece: int, player: Player) -> list[fl
     best = _first_best(_values(candidates, player))
     if best is None:
         return None
-    own = tuple(name for name in player.names if name in PLACEMENT_FEATURES)
-    first = dict(zip(own, feature_values(after, own), strict=True))
-    second = zip(player.names, feature_values(candidates[best], player.names), strict=True)
-    return [value + first.get(name, 0.0) for name, value in second]
+    features = feature_values(candidates[best], player.names)
+    for index, name in enumerate(player.names):
+        if name in PLACEMENT_FEATURES:
+            features[index] += FEATURES[name](after)
+    return features
 
 
 def _values(candidates: list[AfterState], player: Player) -> list[float]:
-    """Return the value of each after-state, minus infinity where the game is over."""
+    """Return the value of each after-state, minus infinity if the game is over."""
     surviving = [after for after in candidates if not after.game_over]
     if not surviving:
         return [_NEVER] * len(candidates)
-    values = np.array([feature_values(after, player.names) for after in surviving], dtype=np.float64)
-    sums = iter(weighted_sums(values, player.weights).tolist())
-    return [_NEVER if after.game_over else next(sums) for after in candidates]
+    features = [feature_values(after, player.names) for after in surviving]
+    sums = weighted_sums(np.array(features, dtype=np.float64), player.weights)
+    next_sum = iter(sums.tolist())
+    return [_NEVER if after.game_over else next(next_sum) for after in candidates]
 
 
 def _first_best(values: list[float]) -> int | None:
@@ -168,14 +194,24 @@ def _first_best(values: list[float]) -> int | None:
 
 
 def play(
-    pieces: Pieces, player: Player, rules: Rules, rows: Rows = (), start: int = 0, falls: int | None = None
+    pieces: Pieces,
+    player: Player,
+    rules: Rules,
+    rows: Rows = (),
+    start: int = 0,
+    first_piece: int | None = None,
 ) -> Iterator[AfterState]:
-    """Yield the after-state of every decision; a game over is followed by an empty board.
+    """Yield the after-state of every decision; after a game over the board is empty.
 
-    After the last piece of a list no next piece is known. ``rows`` is the stack before decision ``start``,
-    ``falls`` the piece of that decision where it is one of another stream.
+    Args:
+        pieces: A stream, or a list of pieces, after whose last one no next piece is known.
+        player: The controller.
+        rules: The rules of the games.
+        rows: The stack before the first decision.
+        start: The number of the first decision.
+        first_piece: The piece of that decision, if it comes from another stream.
     """
-    piece = pieces[start] if falls is None else falls
+    piece = pieces[start] if first_piece is None else first_piece
     for t in count(start + 1):
         next_piece: int | None
         try:
@@ -186,4 +222,5 @@ def play(
         yield after
         if next_piece is None:
             return
-        rows, piece = () if after.game_over else after.rows, next_piece
+        rows = () if after.game_over else after.rows
+        piece = next_piece

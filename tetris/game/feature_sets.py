@@ -14,29 +14,31 @@ from tetris.game.features import FEATURES, PLACEMENT_FEATURES
 from tetris.game.rules import MAX_WIDTH, MIN_WIDTH
 
 _LABEL_WIDTH = 40
-_FURTHER = {"column_height": 0, "height_difference": 1, "step": 1, "step_pair": 2}
-"""The families of features of a column, and how many columns further they look."""
+_COLUMNS_BEYOND = {"column_height": 0, "height_difference": 1, "step": 1, "step_pair": 2}
+"""The families of features of a column, and how many columns beyond it they look at."""
 
-_OF_COLUMN = re.compile(rf"({'|'.join(_FURTHER)})_(\d+)")
+_OF_COLUMN = re.compile(rf"({'|'.join(_COLUMNS_BEYOND)})_(\d+)")
 _FORMS = ("step_pair_N_K_M", "step_N_K", "column_height_N", "height_difference_N")
 
 _SURFACE = """
-    max_height deep_wells_2 deep_wells_3 bumpiness flat_steps single_steps double_steps highest_hole
-    fitting_pieces nearly_full_rows
+    max_height deep_wells_2 deep_wells_3 bumpiness flat_steps single_steps double_steps
+    highest_hole fitting_pieces nearly_full_rows
 """
 _FULL = """
-    thin_covers adjacent_rows_with_holes fits_s fits_z flat_pairs rising_pairs falling_pairs peaks
-    spare_pieces squared_deep_wells_3 upper_hole_rows columns_with_holes gaps_over_holes
+    thin_covers adjacent_rows_with_holes fits_s fits_z flat_pairs rising_pairs falling_pairs
+    peaks spare_pieces squared_deep_wells_3 upper_hole_rows columns_with_holes gaps_over_holes
     gaps_over_highest_hole
 """
-"""What `dt_surface` has besides `dt`, and `dt_full` besides that."""
+"""What `dt_surface` adds to `dt`, and `dt_full` to `dt_surface`."""
 
 
 def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
-    """Return the feature sets by name, each in its order, those of columns for a board of this width."""
-    dellacherie = (*PLACEMENT_FEATURES, "row_transitions", "column_transitions", "holes", "wells")
-    bcts = (*dellacherie, "hole_depth", "rows_with_holes")
-    dt = (*("wells_fast" if name == "wells" else name for name in bcts), "diversity")
+    """Return the features of each set in their order, with the columns of a board's width."""
+    first = (*PLACEMENT_FEATURES, "row_transitions", "column_transitions", "holes")
+    thiery = ("hole_depth", "rows_with_holes")
+    dellacherie = (*first, "wells")
+    bcts = (*dellacherie, *thiery)
+    dt = (*first, "wells_fast", *thiery, "diversity")
     dt_surface = (*dt, *_SURFACE.split())
     dt_full = (*dt_surface, *_FULL.split())
     surface = (*_family("column_height", width), *_family("height_difference", width))
@@ -46,7 +48,7 @@ def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
     return {
         "dellacherie": dellacherie,
         "bcts": bcts,
-        "du": bcts,  # another name
+        "du": bcts,  # Another name of BCTS.
         "dt": dt,
         "dt_surface": dt_surface,
         "dt_full": dt_full,
@@ -66,11 +68,13 @@ def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
         ('holes', 'wells')
 
     Args:
-        features: Name of a feature set, or feature names separated by commas; case and blanks do not matter.
+        features: Name of a feature set, or feature names separated by commas; case and blanks
+            do not matter.
         width: Columns of the board.
 
     Raises:
-        ValueError: If a name is unknown, comes twice, or names a column that the board does not have.
+        ValueError: If a name is unknown, comes twice, or names a column that the board does not
+            have.
     """
     width = check_integer("the board's width", width, MIN_WIDTH, MAX_WIDTH)
     text = features.strip().lower()
@@ -81,13 +85,18 @@ def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
     for name in names:
         if name in sets:
             raise ValueError(
-                f"expected a list of features, or a set that stands alone, got {name!r} in {text!r}"
+                f"expected a list of features, or a set that stands alone, got {name!r} in "
+                f"{text!r}"
             )
         if name not in FEATURES:
-            on_any_board = [known for known in FEATURES if _last_column(known) is None]
-            known = [*(sets if len(names) == 1 else ()), *on_any_board, *_FORMS]
-            error = unknown_name("feature set or feature", name, known)
-            raise ValueError(f"{error}; one of your own needs @tetris.feature or --feature-header")
+            suggestions = [known for known in FEATURES if _last_column(known) is None]
+            suggestions += _FORMS
+            if len(names) == 1:
+                suggestions = [*sets, *suggestions]
+            error = unknown_name("feature set or feature", name, suggestions)
+            raise ValueError(
+                f"{error}; one of your own needs @tetris.feature or --feature-header"
+            )
         last = _last_column(name)
         if last is not None and last >= width:
             raise ValueError(f"expected features of a board of width {width}, got {name!r}")
@@ -99,18 +108,22 @@ def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
 @cache
 def _family(family: str, width: int) -> tuple[str, ...]:
     """Return the names of a family of features on a board, left to right."""
-    found = filter(None, map(_OF_COLUMN.match, FEATURES))
-    return tuple(
-        each.string for each in found if each[1] == family and int(each[2]) + _FURTHER[family] < width
-    )
+    names = []
+    for name in FEATURES:
+        match = _OF_COLUMN.match(name)
+        if match and match[1] == family and int(match[2]) + _COLUMNS_BEYOND[family] < width:
+            names.append(name)
+    return tuple(names)
 
 
 def _last_column(name: str) -> int | None:
     """Return the last column that a feature looks at; None if it looks at all."""
-    found = _OF_COLUMN.match(name)
-    return int(found[2]) + _FURTHER[found[1]] if found else None
+    match = _OF_COLUMN.match(name)
+    return int(match[2]) + _COLUMNS_BEYOND[match[1]] if match else None
 
 
 def feature_label(features: str) -> str:
-    """Return a short label of a feature set, for tables and titles; of a long list its length."""
-    return features if len(features) <= _LABEL_WIDTH else f"{features.count(',') + 1} features"
+    """Return a short label of a feature set, for tables and titles."""
+    if len(features) <= _LABEL_WIDTH:
+        return features
+    return f"{features.count(',') + 1} features"

@@ -1,10 +1,10 @@
 """The features of an after-state, by name.
 
-Sources: the first six are Pierre Dellacherie's (Fahey 2003); hole_depth and rows_with_holes are Thiery and
-Scherrer's (2009); diversity is from Gabillon, Ghavamzadeh and Scherrer (2013); heights and differences are
-those of Bertsekas and Ioffe (1996). docs/features.md is a table of all. A stack that overflows the board
-(where a game ends) has features, too: cells above the top row are cells like any other, with one exception
-that `row_transitions` names.
+Sources: the first six are Pierre Dellacherie's (Fahey 2003); hole_depth and rows_with_holes are
+Thiery and Scherrer's (2009); diversity is from Gabillon, Ghavamzadeh and Scherrer (2013);
+heights and differences are those of Bertsekas and Ioffe (1996). docs/features.md is a table of
+all. A stack that overflows the board (where a game ends) has features, too: cells above the top
+row are cells like any other, with one exception that `row_transitions` names.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ class AfterState:
         shape: The piece as it was turned.
         column: Column of the left edge of the piece's bounding box, from 0.
         landing_row: Row of the piece's bottom where it came to rest, before lines were removed.
-        rows: Rows of the board after line removal, from the bottom; bit c is column c. No empty row on top.
-            After a game over, the stack that overflowed, or in which the next piece does not appear.
+        rows: Rows of the board after line removal, from the bottom; bit c is column c. No empty
+            row on top. After a game over, the stack that overflowed, or in which the next piece
+            does not appear.
         lines: Lines removed.
         piece_cells_removed: Cells of this piece that were in the removed lines.
         game_over: Whether the game ended; the next piece then falls on an empty board.
@@ -61,10 +62,10 @@ class AfterState:
 
 
 PLACEMENT_FEATURES = ("landing_height", "eroded_cells")
-"""The features that tell of the placement; all others tell of the board it leads to."""
+"""The features that describe the placement; all others describe the board after it."""
 
 DENOMINATORS = {"landing_height": 2}
-"""Times which features are whole numbers, where they are not as they are."""
+"""The factor that makes a feature an integer; the values of all others are integers."""
 
 Feature = Callable[[AfterState], float]
 _Family = Callable[..., float]
@@ -80,27 +81,28 @@ def _feature(definition: Feature) -> Feature:
 
 
 def _family(*endings: Iterable[int | str]) -> Callable[[_Family], _Family]:
-    """Register a feature for all endings of its name, which are the function's first arguments."""
+    """Register a feature for all endings of its name, the function's first arguments."""
 
-    def enter(definition: _Family) -> _Family:
-        for each in product(*endings):
-            FEATURES["_".join(map(str, (definition.__name__, *each)))] = partial(definition, *each)
+    def register(definition: _Family) -> _Family:
+        for ending in product(*endings):
+            name = "_".join(map(str, (definition.__name__, *ending)))
+            FEATURES[name] = partial(definition, *ending)
         return definition
 
-    return enter
+    return register
 
 
 def column_heights(rows: Sequence[int], width: int) -> list[int]:
     """Return the row above the highest full cell of each column, left to right."""
     heights = [0] * width
-    missing = (1 << width) - 1
+    empty_columns = (1 << width) - 1  # The columns without a cell in the rows seen so far.
     for height in range(len(rows), 0, -1):
-        found = rows[height - 1] & missing
-        missing ^= found
-        while found:
-            lowest = found & -found
-            heights[lowest.bit_length() - 1] = height
-            found ^= lowest
+        topped = rows[height - 1] & empty_columns
+        empty_columns ^= topped
+        while topped:
+            lowest_bit = topped & -topped
+            heights[lowest_bit.bit_length() - 1] = height
+            topped ^= lowest_bit
     return heights
 
 
@@ -118,7 +120,7 @@ def eroded_cells(after: AfterState) -> int:
 
 @_feature
 def row_transitions(after: AfterState) -> int:
-    """Adjacent full/empty pairs in each row, both side walls full; an empty row has 2, all rows count.
+    """Adjacent full/empty pairs in each row, both side walls full; an empty row has 2.
 
     A row above the board counts its pairs minus the 2 of an empty row (as in MDPTetris).
     """
@@ -127,8 +129,8 @@ def row_transitions(after: AfterState) -> int:
     pairs = (1 << (width + 1)) - 1
     transitions = 2 * after.rules.height
     for row in after.rows:
-        walled = row << 1 | walls
-        transitions += ((walled ^ walled >> 1) & pairs).bit_count() - 2
+        add_walls = row << 1 | walls
+        transitions += ((add_walls ^ add_walls >> 1) & pairs).bit_count() - 2
     return transitions
 
 
@@ -151,7 +153,7 @@ def holes(after: AfterState) -> int:
 
 @_feature
 def wells(after: AfterState) -> int:
-    """For every empty cell between full neighbours: the empty cells from it downwards, itself included."""
+    """For every empty cell between full neighbours: the empty cells from it downwards."""
     return _empty_cells_downwards(after, _well_cells(after))
 
 
@@ -176,7 +178,7 @@ def rows_with_holes(after: AfterState) -> int:
 
 @_feature
 def diversity(after: AfterState) -> int:
-    """Number of different values of -2..2 among the height differences of neighbouring columns."""
+    """Number of different height differences of neighbouring columns among -2..2."""
     return len({right - left for left, right in pairwise(after.heights)} & {-2, -1, 0, 1, 2})
 
 
@@ -211,12 +213,11 @@ def height_difference(index: int, after: AfterState) -> int:
 
 @_family((2, 3))
 def deep_wells(depth: int, after: AfterState) -> int:
-    """Columns lower than both neighbours by at least ``depth``; a side wall is higher than any column."""
+    """Columns lower than both neighbours by at least ``depth``; side walls are higher."""
     wall = max_height(after) + depth
     heights = [wall, *after.heights, wall]
-    return sum(
-        min(heights[i - 1], heights[i + 1]) - heights[i] >= depth for i in range(1, after.rules.width + 1)
-    )
+    neighbours = zip(heights, heights[1:], heights[2:], strict=False)
+    return sum(min(left, right) - height >= depth for left, height, right in neighbours)
 
 
 @_family((3,))
@@ -234,7 +235,7 @@ def bumpiness(after: AfterState) -> int:
 @_feature
 def peaks(after: AfterState) -> int:
     """Columns higher than both neighbours; a side wall is higher than any column."""
-    return sum(before > 0 > behind for before, behind in _successive_steps(after))
+    return sum(step > 0 > next_step for step, next_step in _successive_steps(after))
 
 
 @_feature
@@ -263,19 +264,19 @@ def flat_pairs(after: AfterState) -> int:
 
 @_feature
 def rising_pairs(after: AfterState) -> int:
-    """Number of pairs of neighbouring columns of the same height whose right neighbour is higher by 1."""
+    """Pairs of neighbouring columns of the same height whose right neighbour is higher by 1."""
     return _successive_steps(after).count((0, 1))
 
 
 @_feature
 def falling_pairs(after: AfterState) -> int:
-    """Number of pairs of neighbouring columns of the same height whose left neighbour is higher by 1."""
+    """Pairs of neighbouring columns of the same height whose left neighbour is higher by 1."""
     return _successive_steps(after).count((-1, 0))
 
 
 @_feature
 def fitting_pieces(after: AfterState) -> int:
-    """Number of pieces that fit the surface: in some orientation and column they make no new hole.
+    """Number of pieces that fit the surface: somewhere they make no new hole.
 
     Line removal and the top of the board do not matter.
     """
@@ -286,7 +287,8 @@ def fitting_pieces(after: AfterState) -> int:
 def spare_pieces(after: AfterState) -> int:
     """Number of pieces that fit the surface, as in `fitting_pieces`, in at least two places.
 
-    A bottom that contains another orientation's bottom does not count: where a J can lie flat, it can stand.
+    A bottom that contains another orientation's bottom does not count: where a J can lie flat,
+    it can stand.
     """
     return sum(places >= 2 for places in _places(_steps(after)))
 
@@ -294,7 +296,8 @@ def spare_pieces(after: AfterState) -> int:
 @_family("sz")
 def fits(letter: str, after: AfterState) -> int:
     """1 if the S, or the Z, is one of the `fitting_pieces`, else 0."""
-    return int(_places(_steps(after))[PIECE_LETTERS.index(letter.upper())] >= 1)
+    piece = PIECE_LETTERS.index(letter.upper())
+    return int(_places(_steps(after))[piece] >= 1)
 
 
 @_feature
@@ -312,7 +315,7 @@ def adjacent_rows_with_holes(after: AfterState) -> int:
 
 @_feature
 def upper_hole_rows(after: AfterState) -> int:
-    """Rows with holes among four board rows: the highest row with a hole and the three below it."""
+    """Rows with holes among the highest row with a hole and the three below it."""
     rows = _rows_of_holes(after)
     return sum(row > max(rows) - 4 for row in rows)
 
@@ -348,35 +351,40 @@ def nearly_full_rows(after: AfterState) -> int:
 
 @_feature
 def thin_covers(after: AfterState) -> int:
-    """Columns whose topmost full cell stands alone, directly on an empty cell."""
-    tops = ((column, height - 1) for column, height in enumerate(after.heights))
-    return sum(top > 0 and not after.rows[top - 1] >> column & 1 for column, top in tops)
+    """Columns whose topmost full cell is directly above an empty cell."""
+    covers = 0
+    for column, height in enumerate(after.heights):
+        if height > 1:
+            covers += not after.rows[height - 2] >> column & 1
+    return covers
 
 
 STEP_CLASSES = 7
-"""Classes of the steps from a column to the next one: 3 or more down, 2, 1, none, 1 up, 2, 3 or more."""
+"""Classes of a step to the next column: 3 or more down, 2, 1, none, 1 up, 2, 3 or more."""
 
 
 def _step_class(after: AfterState, column: int) -> int:
-    """The step at a column's right side as a number: the difference of heights, from -3 to 3, plus 3."""
+    """The class of the step at a column's right side: the difference of heights plus 3."""
     heights = after.heights
     return min(max(heights[column + 1] - heights[column] + 3, 0), STEP_CLASSES - 1)
 
 
+# One class of a step, and one pair of classes, has no feature: the other features tell when it
+# occurs.
 _LEVEL = STEP_CLASSES // 2
-# Not all classes of a step, nor of two: one of them is there always, and the last one would say nothing new.
 
 
-@_family(range(MAX_WIDTH - 1), [each for each in range(STEP_CLASSES) if each != _LEVEL])
-def step(column: int, own: int, after: AfterState) -> int:
+@_family(range(MAX_WIDTH - 1), [number for number in range(STEP_CLASSES) if number != _LEVEL])
+def step(column: int, step_class: int, after: AfterState) -> int:
     """1 if the step from a column to the next one is of a class, else 0."""
-    return int(_step_class(after, column) == own)
+    return int(_step_class(after, column) == step_class)
 
 
 @_family(range(MAX_WIDTH - 2), range(STEP_CLASSES), range(STEP_CLASSES))
-def step_pair(column: int, own: int, following: int, after: AfterState) -> int:
-    """1 if the step from a column to the next one is of a class and the one after it of another, else 0."""
-    return int(_step_class(after, column) == own and _step_class(after, column + 1) == following)
+def step_pair(column: int, step_class: int, next_class: int, after: AfterState) -> int:
+    """1 if the step after a column is of a class, and the next step of another, else 0."""
+    classes = _step_class(after, column), _step_class(after, column + 1)
+    return int(classes == (step_class, next_class))
 
 
 for _column in range(MAX_WIDTH - 2):
@@ -394,20 +402,30 @@ def _successive_steps(after: AfterState) -> list[tuple[int, int]]:
 
 def _occurrences(part: tuple[int, ...], steps: tuple[int, ...]) -> int:
     """In how many places of a surface the steps are those of a part."""
-    return sum(steps[start : start + len(part)] == part for start in range(len(steps) - len(part) + 1))
+    places = range(len(steps) - len(part) + 1)
+    return sum(steps[place : place + len(part)] == part for place in places)
 
 
 @cache
 def _bottoms(piece: int) -> list[tuple[int, ...]]:
-    """The steps along the bottom of each orientation; bottoms that contain another one are left out."""
-    bottoms = [tuple(right - left for left, right in pairwise(shape.bottoms)) for shape in PIECES[piece]]
-    return [own for own in bottoms if not any(own != part and _occurrences(part, own) for part in bottoms)]
+    """The steps along the bottom of each orientation, unless they contain another's."""
+    bottoms = []
+    for shape in PIECES[piece]:
+        bottoms.append(tuple(right - left for left, right in pairwise(shape.bottoms)))
+    minimal = []
+    for bottom in bottoms:
+        if not any(part != bottom and _occurrences(part, bottom) for part in bottoms):
+            minimal.append(bottom)
+    return minimal
 
 
 @lru_cache(maxsize=256)
 def _places(steps: tuple[int, ...]) -> list[int]:
-    """For each piece, the number of places of a surface whose steps are those of one of its `_bottoms`."""
-    return [sum(_occurrences(bottom, steps) for bottom in _bottoms(piece)) for piece in range(len(PIECES))]
+    """For each piece, the number of places of a surface that one of its `_bottoms` fits."""
+    counts = []
+    for piece in range(len(PIECES)):
+        counts.append(sum(_occurrences(bottom, steps) for bottom in _bottoms(piece)))
+    return counts
 
 
 def _gaps(after: AfterState, row: int) -> int:
@@ -430,7 +448,7 @@ def _hole_cells(after: AfterState) -> list[int]:
 
 
 def _well_cells(after: AfterState) -> list[int]:
-    """The empty cells of each row whose left and right neighbours are cells or side walls, from the bottom.
+    """The empty cells of each row, from the bottom, between full cells or side walls.
 
     A board has at least four columns, so there are none above the stack.
     """
@@ -439,7 +457,7 @@ def _well_cells(after: AfterState) -> list[int]:
 
 
 def _empty_cells_downwards(after: AfterState, cells: Sequence[int]) -> int:
-    """Sum over the given empty cells: the unbroken empty cells from each downwards, itself included."""
+    """Sum over some empty cells: the unbroken empty cells from each downwards."""
     rows = after.rows
     total = 0
     for height, run in enumerate(cells):

@@ -1,8 +1,8 @@
-"""Where the pieces come from: piece t of a stream is a pure function of (rules, seed, stream, t).
+"""The source of pieces: piece t of a stream is a pure function of rules, seed, stream and t.
 
-All engines draw from Philox4x32-10 with key = seed and counter = (block, stream), each as low and high 32
-bits; a block gives four words. Nothing is remembered between pieces, so a stream can be entered at any t, on
-any device.
+All engines draw from Philox4x32-10 with key = seed and counter = (block, stream), each as low
+and high 32 bits; a block gives four words. Nothing is remembered between pieces, so a stream
+can be entered at any t, on any device.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _GARBAGE = 0x4741524241474521  # "GARBAGE!" in ASCII
 
 @lru_cache(maxsize=256)
 def words(seed: int, stream: int, block: int) -> tuple[int, int, int, int]:
-    """Return the four random 32-bit words of one block of a stream; all three are unsigned, of 64 bits."""
+    """Return the four random 32-bit words of one block of a stream; arguments have 64 bits."""
     return philox4x32((*split64(block), *split64(stream)), split64(seed))
 
 
 @lru_cache(maxsize=256)
 def bag(seed: int, stream: int, index: int) -> tuple[int, ...]:
-    """Return the seven pieces of one bag in the order they come.
+    """Return the seven pieces of one bag in their order.
 
-    A Fisher-Yates shuffle of 0..6 from the back, with the first six words of blocks 2 * index and
-    2 * index + 1.
+    A Fisher-Yates shuffle of 0..6 from the back, with the first six words of blocks 2 * index
+    and 2 * index + 1.
     """
     random_words = words(seed, stream, 2 * index) + words(seed, stream, 2 * index + 1)
     pieces = list(range(_BAG_SIZE))
@@ -40,9 +40,10 @@ def bag(seed: int, stream: int, index: int) -> tuple[int, ...]:
 
 
 def hole_column(rules: Rules, seed: int, stream: int, n: int) -> int:
-    """Return the column of the hole of garbage row n, counted from 0 over all games of the stream.
+    """Return the column of the hole of garbage row n, from 0 over all games of the stream.
 
-    Garbage rises under the stack, as in games of two players. The key of its own tells nothing of the pieces.
+    Garbage rises under the stack, as in games of two players. Its words have a key of their
+    own, so that they reveal nothing about the pieces.
     """
     return (rules.width * words(seed ^ _GARBAGE, stream, n // 4)[n % 4]) >> 32
 
@@ -50,11 +51,13 @@ def hole_column(rules: Rules, seed: int, stream: int, n: int) -> int:
 def packed_source(rules: Rules) -> tuple[int, int, bool]:
     """Return the piece source of the rules as the C++ engine takes it.
 
-    That is the pieces to draw from, four bits each, the first lowest; their number; and whether they come in
-    bags.
+    Returns:
+        The pieces to draw from, four bits each, the first one lowest; their number; and whether
+        they come in bags.
     """
     pieces = rules.piece_set
-    return sum(piece << 4 * i for i, piece in enumerate(pieces)), len(pieces), rules.pieces == "bag"
+    packed = sum(piece << 4 * i for i, piece in enumerate(pieces))
+    return packed, len(pieces), rules.pieces == "bag"
 
 
 @dataclass(frozen=True)
@@ -66,26 +69,27 @@ class PieceStream:
     stream: int
 
     def __getitem__(self, t: int) -> int:
-        """Return piece t (0 to 6), counted from 0 over all games; ValueError if a number is out of range."""
+        """Return piece t (0 to 6), counted from 0 over all games."""
         if self.rules.pieces == "bag":
             return bag(self.seed, self.stream, t // _BAG_SIZE)[t % _BAG_SIZE]
         piece_set = self.rules.piece_set
-        return piece_set[(len(piece_set) * words(self.seed, self.stream, t // 4)[t % 4]) >> 32]
+        word = words(self.seed, self.stream, t // 4)[t % 4]
+        return piece_set[(len(piece_set) * word) >> 32]
 
 
 @dataclass(frozen=True)
 class Streams:
-    """Streams of pieces, the same number for every candidate; one game follows another on each.
+    """Streams of pieces, the same number for every candidate; on each, game follows game.
 
     Attributes:
         rules: The rules of the games.
         count: Streams of a candidate, at least 1.
         seed: Chooses the pieces, 0 to 2^64 - 1.
         first: Number of the first stream, 0 to 2^62.
-        shared: Whether all candidates play on the streams ``first`` onwards (common random numbers);
-            otherwise candidate i has its own, from ``first + i * count`` onwards.
-        games: A stream stops at the end of this many games, at least 1, and costs almost nothing afterwards.
-            None: streams never stop.
+        shared: Whether all candidates play on the streams ``first`` onwards (common random
+            numbers); otherwise candidate i has its own, from ``first + i * count`` onwards.
+        games: A stream stops at the end of this many games, at least 1, and costs almost
+            nothing afterwards. None: streams never stop.
 
     Raises:
         ValueError: If a number is out of range.
@@ -108,5 +112,7 @@ class Streams:
 
     def pieces(self, candidate: int, index: int) -> PieceStream:
         """Return the pieces of a candidate's stream, by its number from 0."""
-        number = self.first + (index if self.shared else candidate * self.count + index)
+        number = self.first + index
+        if not self.shared:
+            number += candidate * self.count
         return PieceStream(self.rules, self.seed, number)

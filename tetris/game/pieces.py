@@ -1,13 +1,15 @@
 """The seven pieces and their orientations.
 
-Every engine takes its tables from here. Numbering, first orientation and sense of rotation are those of
-MDPTetris, the simulator of Thiery and Scherrer, "Building Controllers for Tetris", ICGA Journal 32, 2009.
+Every engine takes its tables from here. Numbering, first orientation and sense of rotation are
+those of MDPTetris, the simulator of Thiery and Scherrer, "Building Controllers for Tetris",
+ICGA Journal 32, 2009.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import chain
 
 from tetris.game.rules import PIECE_LETTERS
 
@@ -32,11 +34,14 @@ class Shape:
 
     @cached_property
     def bottoms(self) -> tuple[int, ...]:
-        """Row of the lowest cell of each column of the box. One of them is 0."""
-        return tuple(min(y for y, row in enumerate(self.rows) if row >> x & 1) for x in range(self.width))
+        """Row of the lowest cell in each column of the box; at least one is 0."""
+        bottoms = []
+        for x in range(self.width):
+            bottoms.append(min(y for y, row in enumerate(self.rows) if row >> x & 1))
+        return tuple(bottoms)
 
     def turned(self) -> Shape:
-        """Return the next orientation: 90 degrees counter-clockwise, (x, y) to (height - 1 - y, x)."""
+        """Return the next orientation: turned by 90 degrees counter-clockwise."""
         rows = [0] * self.width
         for y, row in enumerate(self.rows):
             for x in range(self.width):
@@ -44,9 +49,9 @@ class Shape:
         return Shape(self.piece, self.orientation + 1, self.height, self.width, tuple(rows))
 
 
-# The first orientation of each piece as it is drawn, top row first, and how many different orientations it
-# has.
-_FIRST = {
+# A drawing of the first orientation of each piece, top row first, and the number of different
+# orientations.
+_DRAWINGS = {
     "I": (("X", "X", "X", "X"), 2),
     "O": (("XX", "XX"), 1),
     "T": (("X.", "XX", "X."), 4),
@@ -58,15 +63,19 @@ _FIRST = {
 
 
 def _orientations(piece: int) -> tuple[Shape, ...]:
-    drawing, count = _FIRST[PIECE_LETTERS[piece]]
-    rows = tuple(sum(1 << x for x, cell in enumerate(line) if cell == "X") for line in reversed(drawing))
-    shapes = [Shape(piece, 0, len(drawing[0]), len(drawing), rows)]
+    drawing, count = _DRAWINGS[PIECE_LETTERS[piece]]
+    rows = []
+    for line in reversed(drawing):
+        rows.append(sum(1 << x for x, cell in enumerate(line) if cell == "X"))
+    shapes = [Shape(piece, 0, len(drawing[0]), len(drawing), tuple(rows))]
     while len(shapes) < count:
         shapes.append(shapes[-1].turned())
     return tuple(shapes)
 
 
-PIECES: tuple[tuple[Shape, ...], ...] = tuple(_orientations(piece) for piece in range(len(PIECE_LETTERS)))
+PIECES: tuple[tuple[Shape, ...], ...] = tuple(
+    _orientations(piece) for piece in range(len(PIECE_LETTERS))
+)
 """``PIECES[piece][orientation]``, in the order in which a decision tries them."""
 
 
@@ -74,11 +83,14 @@ PIECES: tuple[tuple[Shape, ...], ...] = tuple(_orientations(piece) for piece in 
 def placements_on(width: int) -> tuple[tuple[Shape, int], ...]:
     """Return every placement on a board as (shape, column), in the order of its number.
 
-    That is by piece, then orientation, then column of the left edge: 162 on a board ten columns wide.
+    They are ordered by piece, then orientation, then column of the left edge. A board ten
+    columns wide has 162 placements.
     """
-    return tuple(
-        (shape, column) for shapes in PIECES for shape in shapes for column in range(width - shape.width + 1)
-    )
+    placements = []
+    for shape in chain.from_iterable(PIECES):
+        for column in range(width - shape.width + 1):
+            placements.append((shape, column))
+    return tuple(placements)
 
 
 @lru_cache

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class Lookahead(str, Enum):
-    """What a decision considers beside the piece that falls; `tetris.game.decisions.choose` defines each.
+    """What a decision considers beside the piece that falls; `choose` defines each.
 
     Attributes:
         NONE: Nothing.
         PREVIEW: The next piece, which is known. A decision takes some twenty times as long.
-        EXPECTIMAX: All pieces that may come next, for the two best placements. A decision takes 13 to 26
-            times as long.
+        EXPECTIMAX: All pieces that may come next, for the two best placements. A decision takes
+            13 to 26 times as long.
     """
 
     NONE = "none"
@@ -32,41 +32,52 @@ class Lookahead(str, Enum):
 
     @classmethod
     def of(cls, pieces_known: int = 1, lookahead: bool = False) -> Lookahead:
-        """Return what ``--pieces-known`` (1 or 2) and ``--lookahead`` mean; ValueError for 2 with it."""
+        """Return the lookahead of ``--pieces-known`` (1 or 2) and ``--lookahead``.
+
+        Raises:
+            ValueError: If two pieces are known with ``--lookahead``.
+        """
         check_integer("pieces_known", pieces_known, 1, 1 if lookahead else 2)
-        return cls.PREVIEW if pieces_known > 1 else cls.EXPECTIMAX if lookahead else cls.NONE
+        if lookahead:
+            return cls.EXPECTIMAX
+        return cls.PREVIEW if pieces_known == 2 else cls.NONE
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Lookahead:
-        """Return the lookahead of a result that `to_dict` is part of; none where it has no such keys."""
+        """Return the lookahead of a result that has the keys of `to_dict`, or none of them."""
         return cls.of(values.get("pieces_known", 1), values.get("lookahead", False))
 
     def to_dict(self) -> dict[str, Any]:
         """Return its keys in results, for JSON."""
-        return {"pieces_known": 1 + (self is self.PREVIEW), "lookahead": self is self.EXPECTIMAX}
+        return {
+            "pieces_known": 1 + (self is self.PREVIEW),
+            "lookahead": self is self.EXPECTIMAX,
+        }
 
     @property
     def phrase(self) -> str:
-        """What titles say behind the pieces; nothing for `NONE`."""
-        return {"preview": ", the next one known", "expectimax": ", lookahead"}.get(self.value, "")
+        """The end of a title; empty for `NONE`."""
+        return {"preview": ", the next one known", "expectimax": ", lookahead"}.get(
+            self.value, ""
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Policy:
-    """Linear policies with the same features and lookahead: a population of weight vectors, or one.
+    """Linear policies with the same features and lookahead: a population, or one.
 
     Examples:
         >>> Policy([-1.0, -4.0], "max_height, holes", "preview").lookahead
         <Lookahead.PREVIEW: 'preview'>
 
     Attributes:
-        weights: Shape (population, features) or (features,), finite; used as float32, and rounded as
-            `tetris.play.quantized_weights` says.
+        weights: Shape (population, features) or (features,), finite; used as float32, and
+            rounded as `tetris.play.quantized_weights` says.
         features: Name of a feature set, or feature names separated by commas.
         lookahead: A `Lookahead`, or its value.
 
     Raises:
-        ValueError: If there is no such lookahead; what plays checks the others.
+        ValueError: If there is no such lookahead. The others are checked by what plays.
     """
 
     weights: npt.ArrayLike | torch.Tensor
@@ -82,6 +93,6 @@ class Policy:
 class Player:
     """One policy as the reference implementation plays it."""
 
-    names: tuple[str, ...]  # of the features
-    weights: npt.NDArray[np.float64]  # quantized, one for each feature
+    names: tuple[str, ...]  # The features.
+    weights: npt.NDArray[np.float64]  # A quantized weight for each feature.
     lookahead: Lookahead = Lookahead.NONE

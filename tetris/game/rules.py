@@ -16,16 +16,18 @@ RULES = ("published", "clear-on-overflow", "original")
 """The names of the game-over rules; see ``clear_on_overflow`` and ``original`` of `Rules`."""
 
 PLACEMENT_RULES = RULES[:2]
-"""Those by which a placement alone tells whether the game is over; the exact solver knows no others."""
+"""The rules by which a placement alone can end a game; the exact solver knows only these."""
 
 SOURCES = ("uniform", "bag")
 """The named piece sources; others are letters of `PIECE_LETTERS`."""
 
 GUIDELINE_POINTS = (0, 100, 300, 500, 800)
-"""Points of the Tetris guideline for 0 to 4 lines at once, on level 1: no T-spins, combos or back-to-back."""
+"""Points of the Tetris guideline for 0 to 4 lines at once, on level 1, without bonuses."""
 
-MIN_WIDTH, MAX_WIDTH = 4, 10
-MIN_HEIGHT, MAX_HEIGHT = 4, 24
+MIN_WIDTH = 4
+MAX_WIDTH = 10
+MIN_HEIGHT = 4
+MAX_HEIGHT = 24
 
 
 @dataclass(frozen=True)
@@ -41,20 +43,22 @@ class Rules:
     Attributes:
         width: Columns of the board, 4 to 10.
         height: Rows of the board, 4 to 24.
-        clear_on_overflow: The game-over rule for a piece that comes to rest with a cell above the top row.
-            False, the published rule: the game is over, and lines that the piece completes neither clear nor
-            count. True: lines clear and count first; the game is over if the stack is still higher than the
-            board.
-        pieces: ``"uniform"``: the seven pieces, drawn independently and uniformly. ``"bag"``: seven at a
-            time, each piece once in a random order. Letters of ``IOTZSJL`` such as ``"SZ"``: these pieces
-            alone, uniformly; they are kept in the order of the piece numbers, and all seven are
-            ``"uniform"``.
-        original: The rule of the original game, which goes beyond the published one: after a landing the next
-            piece has to appear inside the board, or the game is over; see `tetris.game.decisions.appears`.
+        clear_on_overflow: The game-over rule for a piece that comes to rest with a cell above
+            the top row. False, the published rule: the game is over, and lines that the piece
+            completes neither clear nor count. True: lines clear and count first; the game is
+            over if the stack is still higher than the board.
+        pieces: ``"uniform"``: the seven pieces, drawn independently and uniformly. ``"bag"``:
+            seven at a time, each piece once in a random order. Letters of ``IOTZSJL`` such as
+            ``"SZ"``: these pieces, drawn uniformly; the letters are put in the order of the
+            piece numbers, and all seven become ``"uniform"``.
+        original: The rule of the original game, in addition to the published one: after a
+            landing the next piece has to appear inside the board, or the game is over; see
+            `tetris.game.decisions.appears`.
 
     Raises:
         TypeError: If a value has the wrong type.
-        ValueError: If the board is out of range, the piece source is unknown, or two rules are asked for.
+        ValueError: If the board is out of range, the piece source is unknown, or two rules are
+            true.
     """
 
     width: int = 10
@@ -70,9 +74,9 @@ class Rules:
         check_flags(clear_on_overflow=self.clear_on_overflow, original=self.original)
         if self.clear_on_overflow and self.original:
             raise ValueError("expected clear_on_overflow or original, got both")
-        canonical = {"width": width, "height": height, "pieces": _canonical_pieces(self.pieces)}
-        for name, value in canonical.items():
-            object.__setattr__(self, name, value)
+        object.__setattr__(self, "width", width)
+        object.__setattr__(self, "height", height)
+        object.__setattr__(self, "pieces", _canonical_pieces(self.pieces))
 
     @property
     def board(self) -> str:
@@ -82,11 +86,13 @@ class Rules:
     @property
     def rule(self) -> str:
         """Name of the game-over rule: one of `RULES`."""
-        return RULES[2 if self.original else self.clear_on_overflow]
+        if self.original:
+            return "original"
+        return "clear-on-overflow" if self.clear_on_overflow else "published"
 
     @cached_property
     def full_row(self) -> int:
-        """A row with every cell full: one bit a column."""
+        """A row with every cell full: one bit per column."""
         return (1 << self.width) - 1
 
     @cached_property
@@ -98,14 +104,16 @@ class Rules:
 
     @classmethod
     def of(cls, width: int, height: int, rule: str, pieces: str = "uniform") -> Rules:
-        """Return the rules with the game-over rule of a name; ValueError if it is none of `RULES`."""
+        """Return the rules with the game-over rule of a name, one of `RULES`."""
         if rule not in RULES:
             raise ValueError(f"expected rule to be {' or '.join(RULES)}, got {rule!r}")
-        return cls(width, height, rule == "clear-on-overflow", pieces, original=rule == "original")
+        return cls(
+            width, height, rule == "clear-on-overflow", pieces, original=rule == "original"
+        )
 
     @staticmethod
     def parse_board(text: str) -> tuple[int, int]:
-        """Read ``"10x20"`` as width 10 and height 20; ValueError if it is no board, or out of range."""
+        """Read ``"10x20"`` as width 10 and height 20; ValueError if it is no such board."""
         width, _, height = text.strip().lower().partition("x")
         if not (width.isdecimal() and height.isdecimal()):
             raise ValueError(f"expected a board as WIDTHxHEIGHT such as 10x20, got {text!r}")
@@ -113,16 +121,17 @@ class Rules:
         return size.width, size.height
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the rules as plain values, for JSON; ``original`` only where it is true."""
+        """Return the rules as plain values, for JSON; ``original`` only if it is true."""
         values = asdict(self)
         return values if self.original else {name: values[name] for name in _WRITTEN}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Rules:
-        """Return the rules that ``to_dict`` wrote; ValueError if a key is missing or unknown."""
+        """Return the rules that ``to_dict`` wrote; ValueError for missing or unknown keys."""
         if set(values) - {"original"} != set(_WRITTEN):
             raise ValueError(
-                f"expected the rules to hold {', '.join(_WRITTEN)}; got {', '.join(map(str, values))}"
+                f"expected the rules to hold {', '.join(_WRITTEN)}; "
+                f"got {', '.join(map(str, values))}"
             )
         return cls(**values)
 
@@ -136,7 +145,8 @@ def _canonical_pieces(pieces: str) -> str:
     letters = set(pieces.upper())
     if not letters or not letters <= set(PIECE_LETTERS) or len(letters) < len(pieces):
         raise ValueError(
-            f"expected pieces to be uniform, bag or letters of {PIECE_LETTERS}, each once; got {pieces!r}"
+            f"expected pieces to be uniform, bag or letters of {PIECE_LETTERS}, each once; "
+            f"got {pieces!r}"
         )
-    chosen = "".join(letter for letter in PIECE_LETTERS if letter in letters)
-    return "uniform" if chosen == PIECE_LETTERS else chosen
+    in_order = "".join(letter for letter in PIECE_LETTERS if letter in letters)
+    return "uniform" if in_order == PIECE_LETTERS else in_order

@@ -1,1 +1,1 @@
-"""Controllers at play on any engine: rollouts, splitting, loading of engines. Begin with `rollouts.py`."""
+"""Controllers at play on any engine: rollouts, splitting, engines. Begin with `rollouts.py`."""

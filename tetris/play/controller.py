@@ -1,9 +1,9 @@
-"""Linear controllers: a feature set and its weights, on disk as JSON; published and learned ones by name.
+"""Linear controllers: a feature set and its weights; JSON files, published and learned ones.
 
-Published weights, as far as they are known: Fahey (2003) for Pierre Dellacherie's; Thiery and Scherrer,
-"Building Controllers for Tetris" (ICGA Journal 32, 2009) for BCTS, also called DU, and BDU; Gabillon,
-Ghavamzadeh and Scherrer, "Approximate Dynamic Programming Finally Performs Well in the Game of Tetris" (NIPS
-2013) for DT-10 and DT-20.
+Published weights, as far as they are known: Fahey (2003) for Pierre Dellacherie's; Thiery and
+Scherrer, "Building Controllers for Tetris" (ICGA Journal 32, 2009) for BCTS, also called DU,
+and BDU; Gabillon, Ghavamzadeh and Scherrer, "Approximate Dynamic Programming Finally Performs
+Well in the Game of Tetris" (NIPS 2013) for DT-10 and DT-20.
 """
 
 from __future__ import annotations
@@ -50,15 +50,17 @@ class LinearController:
 
     Attributes:
         features: Name of a feature set, or feature names separated by commas.
-        weights: One finite number a feature, in their order. Kept in float64, played as `played_weights`.
-        rules: The rules it was made for. It plays by others, too, if its features exist for them.
+        weights: A finite number for each feature, in their order, as float64; it plays with
+            `played_weights`.
+        rules: The rules it was made for. It plays by others, too, if its features exist for
+            them.
         name: Its name in tables; may be empty.
         provenance: Its origin, as plain JSON values.
 
     Raises:
         TypeError: If weights are no numbers.
-        ValueError: If the features are unknown, or the weights do not fit them or are not finite in float32,
-            or 0 there, all of them, though not here.
+        ValueError: If the features are unknown, the weights do not fit them or are not finite
+            in float32, or all of them round to 0 in float32.
     """
 
     features: str
@@ -70,34 +72,46 @@ class LinearController:
     def __post_init__(self) -> None:
         """Validate, and normalise features and weights."""
         if not isinstance(self.name, str) or not isinstance(self.provenance, Mapping):
-            raise TypeError(f"expected a str and a mapping, got {self.name!r} and {self.provenance!r}")
-        object.__setattr__(self, "features", _canonical_features(self.features, self.rules.width))
+            raise TypeError(
+                f"expected a str and a mapping, got {self.name!r} and {self.provenance!r}"
+            )
+        object.__setattr__(
+            self, "features", _canonical_features(self.features, self.rules.width)
+        )
         object.__setattr__(self, "weights", _checked_weights(self.weights))
         self.names_on(self.rules)
 
     @property
     def played_weights(self) -> npt.NDArray[np.float64]:
-        """The weights it plays with, rounded by `quantized_weights`: shape (features,), float64."""
+        """The weights it plays with, rounded by `quantized_weights`: (features,), float64."""
         weights = torch.tensor(self.weights, dtype=torch.float32, device="cpu")
         return played_weights(weights, self.names_on(self.rules)).numpy()
 
     def names_on(self, rules: Rules) -> tuple[str, ...]:
-        """Return the names of the features on a board, in their order; ValueError if it cannot play there."""
+        """Return the names of the features on a board, in their order.
+
+        Raises:
+            ValueError: If the controller cannot play on the board.
+        """
         names = feature_names(self.features, rules.width)
         if len(names) == len(self.weights):
             return names
         if rules.width != self.rules.width:
-            needed = f"a board of width {self.rules.width} for the features {self.features}"
-            raise ValueError(f"expected {needed}, got {rules.board}")
-        needed = f"{len(names)} weights for the features {self.features} on a board of width {rules.width}"
-        raise ValueError(f"expected {needed}, got {len(self.weights)}")
+            raise ValueError(
+                f"expected a board of width {self.rules.width} for the features "
+                f"{self.features}, got {rules.board}"
+            )
+        raise ValueError(
+            f"expected {len(names)} weights for the features {self.features} on a board of "
+            f"width {rules.width}, got {len(self.weights)}"
+        )
 
     def policy(self, lookahead: Lookahead | str = Lookahead.NONE) -> Policy:
-        """Return it as the policy of a rollout."""
+        """Return the policy of a rollout."""
         return Policy(self.weights, self.features, lookahead)
 
     def player(self, rules: Rules, lookahead: Lookahead = Lookahead.NONE) -> Player:
-        """Return it as the reference implementation plays it on a board; errors as of `names_on`."""
+        """Return the player of the reference implementation on a board; see `names_on`."""
         return Player(self.names_on(rules), self.played_weights, lookahead)
 
     def to_dict(self) -> dict[str, Any]:
@@ -114,18 +128,22 @@ class LinearController:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> LinearController:
-        """Return the controller that ``to_dict`` wrote; TypeError or ValueError if it is none."""
+        """Return the controller that ``to_dict`` wrote; TypeError or ValueError otherwise."""
         if not isinstance(values, Mapping) or values.get("format") != FORMAT:
             raise ValueError(f'expected an object with "format": "{FORMAT}"')
         if values.get("version") != VERSION:
-            raise ValueError(f"expected version {VERSION} of the format, got {values.get('version')!r}")
+            raise ValueError(
+                f"expected version {VERSION} of the format, got {values.get('version')!r}"
+            )
         if set(values) != set(_KEYS):
-            raise ValueError(f"expected the keys {', '.join(_KEYS)}; got {', '.join(map(str, values))}")
-        own = {key: values[key] for key in _KEYS[2:]}
-        return cls(**{**own, "rules": Rules.from_dict(own["rules"])})
+            raise ValueError(
+                f"expected the keys {', '.join(_KEYS)}; got {', '.join(map(str, values))}"
+            )
+        fields = {key: values[key] for key in _KEYS[2:]}
+        return cls(**{**fields, "rules": Rules.from_dict(fields["rules"])})
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the controller as JSON, whole or not at all; OSError if the file cannot be written."""
+        """Write the controller as JSON, atomically; OSError if the file cannot be written."""
         write_text(path, json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n")
 
     @classmethod
@@ -133,14 +151,18 @@ class LinearController:
         """Read a controller from a JSON file, or from the folder of a run.
 
         Raises:
-            OSError: If the file cannot be read, or that of a folder is a link, a pipe or a device.
-            ValueError: If it holds no valid controller; the message names the file and the reason.
+            OSError: If the file cannot be read, or the file in a folder is a link, a pipe or a
+                device.
+            ValueError: If it holds no valid controller; the message names the file and the
+                reason.
         """
         if os.path.isdir(path):
             path = Path(path, FILE_NAME)
             check_own(path)
             if not path.is_file():
-                raise ValueError(f"expected the run folder {path.parent} to hold {FILE_NAME}, found none")
+                raise ValueError(
+                    f"expected the run folder {path.parent} to hold {FILE_NAME}, found none"
+                )
         try:
             return cls.from_dict(json.loads(read_bytes(path).decode()))
         except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
@@ -159,7 +181,9 @@ def _checked_weights(weights: Any) -> tuple[float, ...]:
     numbers = torch.as_tensor(weights, dtype=torch.float64, device="cpu")
     rounded = numbers.float()
     if numbers.dim() != 1 or not rounded.isfinite().all():
-        raise ValueError(f"expected a list of weights that are finite in float32, got {weights!r}")
+        raise ValueError(
+            f"expected a list of weights that are finite in float32, got {weights!r}"
+        )
     if numbers.any() and not rounded.any():
         raise ValueError(f"expected weights that are not all 0 in float32, got {weights!r}")
     return tuple(numbers.tolist())
@@ -173,17 +197,17 @@ def _packaged(name: str) -> LinearController:
 def published(name: str) -> LinearController:
     """Return a controller of the package.
 
-    ``dellacherie``, ``bcts`` (or ``du``), ``bdu``, ``dt10`` and ``dt20`` are those of the literature;
-    ``best``, ``bertsekas`` and ``anywidth`` were learned here. Case, blanks, hyphens and underscores do not
-    matter: ``"DT-20"`` is ``"dt20"``.
+    ``dellacherie``, ``bcts`` (or ``du``), ``bdu``, ``dt10`` and ``dt20`` are from the
+    literature; ``best``, ``bertsekas`` and ``anywidth`` were learned here. Case, blanks,
+    hyphens and underscores do not matter: ``"DT-20"`` is ``"dt20"``.
 
     Raises:
-        ValueError: If there is none of that name.
+        ValueError: If no controller has this name.
     """
-    plain = _plain(name)
-    if plain not in known_names():
+    canonical_name = _canonical_name(name)
+    if canonical_name not in known_names():
         raise unknown_name("controller", name, known_names())
-    return _packaged(plain)
+    return _packaged(canonical_name)
 
 
 def known_names() -> tuple[str, ...]:
@@ -195,28 +219,32 @@ def known_names() -> tuple[str, ...]:
 def resolve(source: str | os.PathLike[str] | LinearController) -> LinearController:
     """Return a controller by its name in the package, its file or its run folder.
 
-    Names win over files: a folder called ``dt20`` is ``./dt20``. In names case, blanks, hyphens and
-    underscores do not matter. A controller is itself.
+    Names win over files: a folder called ``dt20`` is ``./dt20``. In names case, blanks, hyphens
+    and underscores do not matter. A controller is returned as it is.
 
     Raises:
         OSError: If the file cannot be read.
-        TypeError: If it is none of these.
+        TypeError: If ``source`` has another type.
         ValueError: If it is neither a known name nor a file or folder with a valid controller.
     """
     if isinstance(source, LinearController):
         return source
     text = os.fspath(source)
-    if _plain(text) in known_names():
+    if _canonical_name(text) in known_names():
         return published(text)
     path = Path(text)
     if text and path.exists():
         return LinearController.load(path)
     if path.suffix == ".json" or os.sep in text:
-        raise ValueError(f"expected a controller at {text}, found no such file or folder{meant_path(text)}")
+        raise ValueError(
+            f"expected a controller at {text}, found no such file or folder{meant_path(text)}"
+        )
     error = unknown_name("file, a run folder or a controller", text, known_names())
-    raise error if did_you_mean(text, known_names()) else ValueError(f"{error}{meant_path(text)}")
+    if did_you_mean(text, known_names()):
+        raise error
+    raise ValueError(f"{error}{meant_path(text)}")
 
 
-def _plain(name: str) -> str:
-    plain = name.strip().lower().translate({ord(mark): None for mark in "-_ "})
-    return "bcts" if plain == "du" else plain
+def _canonical_name(name: str) -> str:
+    canonical_name = name.strip().lower().translate({ord(mark): None for mark in "-_ "})
+    return "bcts" if canonical_name == "du" else canonical_name

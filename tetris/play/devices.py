@@ -28,9 +28,13 @@ DEVICES = (AUTO, *ENGINES)
 def choose_device(requested: str, instead: str = "--device cpu") -> str:
     """Return the engine to play on.
 
-    ``auto`` is CUDA with a GPU and nvcc, else C++ with a compiler, else the reference implementation. It
-    prints on stderr why a GPU is not used, or that Python plays. An engine that is requested by name raises
-    CompilerMissingError without its compiler, and ValueError, with the advice ``instead``, without a GPU.
+    ``auto`` is CUDA with a GPU and nvcc, else C++ with a compiler, else the reference
+    implementation. It prints on stderr why a GPU is not used, or that Python plays.
+
+    Raises:
+        CompilerMissingError: If an engine is requested by name, and its compiler is missing.
+        ValueError: If ``cuda`` is requested and there is no GPU; the message advises to take
+            ``instead``.
     """
     if requested not in DEVICES:
         raise unknown_name("device", requested, DEVICES)
@@ -43,7 +47,10 @@ def choose_device(requested: str, instead: str = "--device cpu") -> str:
     except CompilerMissingError as error:
         if requested != "auto":
             raise
-        print(f"note: playing in Python, some thousand times slower than in C++: {error}", file=sys.stderr)
+        print(
+            f"note: playing in Python, some thousand times slower than in C++: {error}",
+            file=sys.stderr,
+        )
         return "python"
     import torch
 
@@ -59,13 +66,14 @@ def choose_device(requested: str, instead: str = "--device cpu") -> str:
     return "cuda"
 
 
-def check_gpu(what: str, instead: str) -> None:
-    """Raise ValueError where torch finds no GPU for something, with the advice what works without."""
+def check_gpu(purpose: str, instead: str) -> None:
+    """Raise ValueError if torch finds no GPU for a purpose; the message advises ``instead``."""
     import torch
 
     if torch.cuda.is_available():
         return
     remedy = "look at nvidia-smi" if torch.version.cuda else CUDA_TORCH_REMEDY
     raise ValueError(
-        f"expected a GPU for {what}, torch {torch.__version__} finds none: {remedy}, or take {instead}"
+        f"expected a GPU for {purpose}, torch {torch.__version__} finds none: {remedy}, "
+        f"or take {instead}"
     )

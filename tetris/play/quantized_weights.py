@@ -1,12 +1,12 @@
-"""Weights as whole numbers: what a controller plays with, and how the engines get them.
+"""Weights as integers: what a controller plays with, and how the engines get them.
 
-Features are whole numbers, or halves of them. Where weights are whole numbers, too, a score comes out the
-same in whatever order it is added up, and every engine may add as suits it. But for their rounding a
-controller's choices do not depend on the length of its weight vector, so weights may be multiples of any
-step. It is a power of two that leaves `BITS` bits and a sign to the greatest weight: a vector twice as long
-has the same quantized weights.
+Features are integers or halves of them. If weights are integers, too, a score is the same in
+whatever order it is added up, and every engine can choose its own order. A controller's choices
+do not depend on the length of its weight vector, so weights may be multiples of any step. The
+step is a power of two that leaves `BITS` bits and a sign to the greatest weight: a vector twice
+as long has the same quantized weights.
 
-The engines look features of steps up in tables of weights, whichever of them there are: `engine_weights`.
+The engines look the features of steps up in tables of weights: see `engine_weights`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import chain
 
 import torch
 from torch import Tensor
@@ -22,82 +21,110 @@ from torch import Tensor
 from tetris.game.features import DENOMINATORS
 
 BITS = 15
-"""Bits of the greatest weight, so that products of two numbers of 16 bits and a sign make a score."""
+"""Bits of the greatest weight: products of two such numbers and a sign fit into a score."""
 
-_SMALLEST = 2.0**-200  # that a weight counts as; float32 has none but 0 below 2^-149
-_MANTISSA_BITS = 52  # of float64; the exponent is above them
-_SLOTS, _FIRST, _CLASSES = 16, 2, 8  # TABLE_SLOTS, FIRST_COLUMN and 1 << CLASS_BITS of tetris/engine
+_SMALLEST = 2.0**-200  # Below any weight but 0: float32 has none below 2^-149.
+_MANTISSA_BITS = 52  # In a float64 the exponent is above them.
+
+# The layout of the engine's tables: TABLE_SLOTS, FIRST_COLUMN and 1 << CLASS_BITS of
+# tetris/engine.
+_SLOTS = 16
+_FIRST_COLUMN = 2
+_CLASSES = 8
 _TABLES = (
     (re.compile(r"step_(\d+)_(\d+)"), "step_features_1"),
     (re.compile(r"step_pair_(\d+)_(\d+)_(\d+)"), "step_features_2"),
 )
+"""The features that share a table, and the engine's feature that adds its entries."""
 
 
 def quantized_weights(weights: Tensor, names: Sequence[str]) -> tuple[Tensor, Tensor]:
-    """Return weights as whole numbers, and what 1 stands for.
+    """Return weights as integers, and the step: the weight that 1 stands for.
 
-    A weight is about ``whole * step * denominator`` of its feature: the nearest such number, of two the even
-    one, but never one of 16 bits; NaN counts as 0. IEEE operations alone, so that every processor has the
-    same. Weights and whole numbers, int32, are of shape (..., features), steps, powers of two, (..., 1).
+    A weight is rounded to the nearest ``integer * step * denominator`` of its feature, a tie to
+    the even integer, within `BITS` bits; NaN counts as 0. Only IEEE operations are used, so
+    that every processor has the same result.
+
+    Args:
+        weights: Shape (..., features).
+        names: The names of the features.
+
+    Returns:
+        Integers, int32, shape (..., features), and steps, float64, shape (..., 1).
     """
-    parts = torch.nan_to_num(weights.double() / _denominators(names, weights.device))
-    greatest = parts.abs().amax(-1, keepdim=True).clamp(min=_SMALLEST)
-    exponent = greatest.view(torch.int64) >> _MANTISSA_BITS  # of its highest bit, and the format's bias
+    weights = torch.nan_to_num(weights.double() / _denominators(names, weights.device))
+    greatest = weights.abs().amax(-1, keepdim=True).clamp(min=_SMALLEST)
+    # Read the exponent from the bits of the float64, lower it, and make a float64 of it: a
+    # power of two.
+    exponent = greatest.view(torch.int64) >> _MANTISSA_BITS
     step = ((exponent - (BITS - 1)) << _MANTISSA_BITS).view(torch.float64)
-    most = (1 << BITS) - 1
-    return (parts / step).round().clamp(-most, most).int(), step
+    limit = (1 << BITS) - 1
+    return (weights / step).round().clamp(-limit, limit).int(), step
 
 
 def played_weights(weights: Tensor, names: Sequence[str]) -> Tensor:
-    """Return weights rounded as `quantized_weights` does, float64; weighted sums of features are exact."""
-    whole, step = quantized_weights(weights, names)
-    return whole * step * _denominators(names, weights.device)
+    """Return weights rounded by `quantized_weights`, float64: weighted sums are exact."""
+    integers, step = quantized_weights(weights, names)
+    return integers * step * _denominators(names, weights.device)
 
 
 def _denominators(names: Sequence[str], device: torch.device) -> Tensor:
-    numbers = torch.ones(len(names), dtype=torch.float64, device=device)
+    denominators = torch.ones(len(names), dtype=torch.float64, device=device)
     for index, name in enumerate(names):
         if name in DENOMINATORS:
-            numbers[index].fill_(DENOMINATORS[name])  # to assign it would copy it to a GPU, and wait
-    return numbers
+            # An assignment would copy the number to a GPU, and wait for it.
+            denominators[index].fill_(DENOMINATORS[name])
+    return denominators
 
 
 def engine_features(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the features of an engine that plays a list of them: one feature for all that share a table."""
-    others = (name for name in names if not any(kind.fullmatch(name) for kind, _ in _TABLES))
-    tables = (table for kind, table in _TABLES if any(kind.fullmatch(name) for name in names))
+    """Return the features of an engine that plays with a list of features.
+
+    They are the same, except that one feature replaces all those that share a table.
+    """
+    others = (name for name in names if not any(form.fullmatch(name) for form, _ in _TABLES))
+    tables = (table for form, table in _TABLES if any(map(form.fullmatch, names)))
     return (*others, *tables)
 
 
 def engine_weights(weights: Tensor, names: Sequence[str]) -> Tensor:
-    """Return the quantized weights of a list of features as its engine wants them.
+    """Return the quantized weights of a list of features in the layout of its engine.
 
-    Shape (candidates, features of the engine and entries of its tables), int32: those of `engine_features`, 0
-    for the tables; then the tables. Each has a number for every column and class of a step, or for every
-    column and classes of two, 0 where there is no such feature.
+    The result has shape (candidates, numbers), int32: first a number for each of
+    `engine_features`, which is 0 for a table, then the tables. A table has an entry for every
+    column and class of its step, or for every column and classes of its two steps; it is 0
+    without such a feature.
     """
-    whole, _ = quantized_weights(weights, names)
-    places = _places(tuple(names), whole.device)
-    return whole if places is None else torch.cat([whole, torch.zeros_like(whole[:, :1])], 1)[:, places]
+    integers, _ = quantized_weights(weights, names)
+    sources = _sources(tuple(names), integers.device)
+    if sources is None:
+        return integers
+    zero = torch.zeros_like(integers[:, :1])
+    return torch.cat([integers, zero], 1)[:, sources]
 
 
 @lru_cache(maxsize=64)
-def _places(names: tuple[str, ...], device: torch.device) -> Tensor | None:
-    """Return the feature of each number, or their count where it has none; None: all stay where they are."""
-    features, none = {name: index for index, name in enumerate(names)}, len(names)
-    engine = engine_features(names)
-    if engine == names:
+def _sources(names: tuple[str, ...], device: torch.device) -> Tensor | None:
+    """Return for each number of an engine the index of its feature; None if nothing moves.
+
+    A number without a feature has the index behind the last feature, where `engine_weights`
+    puts a zero.
+    """
+    engine_names = engine_features(names)
+    if engine_names == names:
         return None
-    places = [[features.get(name, none) for name in engine]]
-    for kind, table in _TABLES:
-        if table in engine:
-            entries = [none] * (_SLOTS * _CLASSES ** (kind.groups - 1))
-            for name, index in features.items():
-                if found := kind.fullmatch(name):
-                    column, *classes = map(int, found.groups())
-                    place = _FIRST + column
-                    for each in classes:
-                        place = place * _CLASSES + each
-                    entries[place] = index
-            places.append(entries)
-    return torch.tensor(list(chain.from_iterable(places)), device=device)
+    index_of = {name: index for index, name in enumerate(names)}
+    zero = len(names)
+    sources = [index_of.get(name, zero) for name in engine_names]
+    for form, table in _TABLES:
+        if table in engine_names:
+            entries = [zero] * (_SLOTS * _CLASSES ** (form.groups - 1))
+            for name, index in index_of.items():
+                if match := form.fullmatch(name):
+                    column, *classes = map(int, match.groups())
+                    entry = _FIRST_COLUMN + column
+                    for step_class in classes:
+                        entry = entry * _CLASSES + step_class
+                    entries[entry] = index
+            sources += entries
+    return torch.tensor(sources, device=device)

@@ -1,26 +1,29 @@
-"""Termination rates of good controllers, by importance splitting: games near an end are continued many times.
+"""Termination rates of good controllers, by importance splitting.
 
-A controller that ends one game in a hundred million decisions ends none in a million, and neither does one
-that is ten times as good. But a game ends from a high stack only, and a stack rises row by row. Every stream
-has a weight; the sum over a candidate's streams is constant. Every few decisions the streams of a candidate
-are resampled, so that about the same number is at every level reached:
+A controller that ends one game in a hundred million decisions ends none in a million, and
+neither does one that is ten times as good. But a game ends from a high stack only, and a stack
+rises row by row. So games near an end are continued many times. Every stream has a weight; the
+sum over a candidate's streams is constant. Every few decisions the streams of a candidate are
+resampled, so that about the same number is at every level reached:
 
-    level = max(0, 0.6 rows to the highest cell + 0.9 rows to the highest cell of a column, in the mean - 6)
+    level = max(0, 0.6 * height of the highest column + 0.9 * mean height of the columns - 6)
 
-A stream with a low stack is dropped or continues with more weight. A stream at a rare level is continued
-several times, with less weight each. The mean weight of a level is learned during the rollout, for each
-candidate separately. A level that holds more than its mean counts with what it holds, so that a rare climb
-does not crowd out the streams below. The termination rate, games ended per decision, is estimated by
+A stream with a low stack is dropped or continues with more weight. A stream at a rare level is
+continued several times, with less weight each. The mean weight of a level is learned during the
+rollout, for each candidate separately. A level that holds more than its mean counts with what
+it holds, so that a rare climb does not crowd out the streams below. The termination rate, games
+ended per decision, is estimated by
 
     rate = mean over time of  weight of the streams that ended / weight of all streams.
 
-Splitting and roulette are H. Kahn and T. Harris, Estimation of Particle Transmission by Random Sampling,
-1951; streams in equal number at all levels are the weighted ensemble of G. Huber and S. Kim,
-Weighted-ensemble Brownian dynamics simulations for protein association reactions, Biophysical Journal 70,
-1996. Resampling is systematic (G. Kitagawa, Monte Carlo Filter and Smoother, Journal of Computational and
-Graphical Statistics 5, 1996). Weights are multiples of a unit, sums are of integers, and all else is
-elementwise, so that all engines resample the same and give the same rate. The unit is 1 while all weights of
-a candidate are at least 1, and 2^-40 from then on.
+Splitting and roulette are H. Kahn and T. Harris, Estimation of Particle Transmission by Random
+Sampling, 1951; streams in equal number at all levels are the weighted ensemble of G. Huber and
+S. Kim, Weighted-ensemble Brownian dynamics simulations for protein association reactions,
+Biophysical Journal 70, 1996. Resampling is systematic (G. Kitagawa, Monte Carlo Filter and
+Smoother, Journal of Computational and Graphical Statistics 5, 1996). Weights are multiples of a
+unit, sums are of integers, and all else is elementwise, so that all engines resample the same
+and give the same rate. The unit is 1 while all weights of a candidate are at least 1, and 2^-40
+from then on.
 """
 
 from __future__ import annotations
@@ -46,19 +49,21 @@ BAG_STEP = 7
 """The same with bags of pieces: no bag is divided between streams."""
 
 BURN_IN = 203
-"""Decisions of the burn-in on each stream, which do not count: stacks reach their stationary height."""
+"""Decisions on each stream that do not count, in which stacks reach their stationary height."""
 
 MOST_STREAMS = 1 << 13
 """The greatest number of streams: 64-bit integers suffice for it."""
 
-_LEVELS = 32  # the highest stack there can be, all columns 24 rows high, is at 30
-_WEIGHT = 1 << 50  # of all streams of a candidate, about
-_PARTS = 1 << 40  # of 1, where a weight of the candidate has been below 1
-_COPIES = 1 << 20  # of a stream that holds the whole weight of its level; only their ratios count
+_LEVELS = 32  # The highest possible stack, all columns 24 rows high, is at level 30.
+_WEIGHT = 1 << 50  # The weight of all streams of a candidate, about.
+_PARTS = 1 << 40  # The unit of a candidate's weights is 1 / _PARTS once one fell below 1.
+_COPIES = 1 << 20  # Copies of a stream with all the weight of its level; only ratios count.
 _RANDOM_BITS = 12
-_OWN = 2531  # offset from one candidate to the next, which spreads them evenly: 4096 by the golden ratio, odd
-_CELLS = 4  # of a piece
-_LEAST_ENDED = 4  # weight that ends in a decision, by streams
+# Candidates with pieces of their own draw at offsets that spread them evenly: 4096 divided by
+# the golden ratio, as an odd number.
+_CANDIDATE_OFFSET = 2531
+_CELLS = 4  # A piece has four.
+_LEAST_ENDED = 4  # Below so many units per stream and decision, rounding biases a rate.
 
 _Rate = TypeVar("_Rate", float, torch.Tensor)
 
@@ -68,12 +73,12 @@ class SplitResult(RolloutResult):
     """The estimates and counts of a rollout with splitting by candidate.
 
     Attributes:
-        lines: As in `RolloutResult`, and so are games, of any weight, and decisions.
-        rate: Termination rate, games ended per decision, estimated; of the same shape and device, float64. 0
-            where no game ended.
-        lines_per_game: From the rate, see `lines_per_game`; infinite where no game ended.
-        resolved: Whether the rate is at least `least_rate`, bool. Otherwise no game ended, or the rate is
-            biased by the rounding of weights.
+        lines: As in `RolloutResult`, and so are decisions and games, whatever their weight.
+        rate: Estimated termination rate, games ended per decision; of the same shape and
+            device, float64. It is 0 if no game ended.
+        lines_per_game: From the rate, see `lines_per_game`; infinite if no game ended.
+        resolved: Whether the rate is at least `least_rate`, bool. Otherwise no game ended, or
+            the rate is biased by the rounding of weights.
     """
 
     rate: torch.Tensor
@@ -84,16 +89,17 @@ class SplitResult(RolloutResult):
 def least_rate(streams: int) -> float:
     """Return the termination rate below which the rounding of weights biases an estimate.
 
-    Weights are multiples of 2^-40, rounded down, and add up to 2^50. At a tenth of this rate an estimate is a
-    tenth too low, at a hundredth a third; no estimate is below a 180th: see
+    Weights are multiples of 2^-40, rounded down, and add up to 2^50. At a tenth of this rate an
+    estimate is a tenth too low, at a hundredth a third; no estimate is below a 180th: see
     benchmarks/notes/splitting-weights.md.
     """
     return _LEAST_ENDED * streams / _WEIGHT / _PARTS
 
 
 def least_decisions(burn_in: int = BURN_IN) -> int:
-    """Return the least decisions on each stream: a step after the burn-in counts, of bags, too."""
-    return -(-burn_in // BAG_STEP) * BAG_STEP + 10
+    """Return the fewest decisions on each stream, so that a step after the burn-in counts."""
+    burn_in_of_bags = -(-burn_in // BAG_STEP) * BAG_STEP  # rounded up to whole bags
+    return burn_in_of_bags + 10
 
 
 def split_rollout(
@@ -106,17 +112,18 @@ def split_rollout(
 ) -> SplitResult:
     """Estimate the termination rate of each candidate, by importance splitting.
 
-    It needs enough streams for all levels. With DT-20 on 10x14, 2000 decisions each, the mean of the
-    estimates agrees with long play to some percent from 128 streams on, and their standard deviation is a
-    quarter of it (with 264 a sixth, with 2048 a sixteenth); with 32 streams it is two thirds, and the rate a
-    sixth too high in the mean. For controllers that lose often, a plain rollout is as fast.
+    It needs enough streams for all levels. With DT-20 on 10x14, 2000 decisions each, the mean
+    of the estimates agrees with long play to some percent from 128 streams on, and their
+    standard deviation is a quarter of it (with 264 a sixth, with 2048 a sixteenth); with 32
+    streams it is two thirds, and the rate a sixth too high in the mean. For controllers that
+    lose often, a plain rollout is as fast.
 
     Args:
         policy: The candidates.
-        streams: The rules and the pieces: 2 to 8192 streams that do not stop. Their seed and first stream
-            choose the resampling, too.
-        decisions: Pieces to place on every stream, at least ten more than `BURN_IN`. Those after it count, up
-            to the last resampling.
+        streams: The rules and the pieces: 2 to 8192 streams that do not stop. Their seed and
+            first stream choose the resampling, too.
+        decisions: Pieces to place on every stream, at least ten more than `BURN_IN`. Those
+            after it count, up to the last resampling.
         device: As for `Rollout`, and so are the errors.
         check: Called a few times a second; an exception ends the rollout.
     """
@@ -124,95 +131,143 @@ def split_rollout(
 
 
 class SplitRollout:
-    """Games in progress with importance splitting; arguments as of `split_rollout`, and its burn-in."""
+    """Games in progress with importance splitting; for arguments see `split_rollout`."""
 
-    def __init__(self, policy: Policy, streams: Streams, device: str = "cpu", burn_in: int = BURN_IN) -> None:
+    def __init__(
+        self, policy: Policy, streams: Streams, device: str = "cpu", burn_in: int = BURN_IN
+    ) -> None:
         """Set up empty boards, with equal weights."""
         check_integer("count of streams", streams.count, 2, MOST_STREAMS)
         if streams.games is not None:
             raise ValueError(f"expected streams that do not stop, got games={streams.games}")
         self._games = Rollout(policy, streams, device)
-        operators = self._games.operators if device != "cuda" else native.load(native.resampling_extension())
-        self._weighted = StreamWeights(self._games, operators)
-        self._size = BAG_STEP if streams.rules.pieces == "bag" else STEP
-        self._burn_in, self._steps = -(-burn_in // self._size), 0
-        self._least = least_decisions(burn_in)
+        operators = self._games.operators
+        if device == "cuda":
+            operators = native.load(native.resampling_extension())
+        self._weights = StreamWeights(self._games, operators)
+        self._step_size = BAG_STEP if streams.rules.pieces == "bag" else STEP
+        self._burn_in_steps = -(-burn_in // self._step_size)  # rounded up
+        self._steps = 0
+        self._least_decisions = least_decisions(burn_in)
         self._generator = random.Random(f"splitting {streams.seed} {streams.first}")
-        self.keep = self._weighted.keep
+        self.keep = self._weights.keep
 
     def advance(self, decisions: int, check: Callable[[], None] | None = None) -> SplitResult:
         """Play on, beyond the burn-in; return the estimates since then, and the totals."""
-        games, size = self._games, self._size
-        until = check_integer("decisions", games.decisions + decisions, self._least, 1 << 62)
-        known = int(games.next_drawn)  # of the pieces to come; that of a bag's last goes with its board
-        for step in range(self._steps, until // size):
-            games.play_on((step + 1) * size - known - games.decisions, check)
+        games = self._games
+        total = games.decisions + decisions
+        check_integer("decisions", total, self._least_decisions, 1 << 62)
+        # Where the next piece is drawn, a resampling comes one decision earlier: that piece
+        # goes with its board, and no bag is divided.
+        pieces_drawn = int(games.next_drawn)
+        steps = total // self._step_size
+        for step in range(self._steps, steps):
+            resampling_at = (step + 1) * self._step_size - pieces_drawn
+            games.play_on(resampling_at - games.decisions, check)
             bits = self._generator.getrandbits(_RANDOM_BITS)
-            games.branch(*self._weighted.resample(bits, counts=step >= self._burn_in))
-        self._steps = until // size
-        result, ended = games.advance(until - games.decisions, check), self._weighted.ended
-        # Divided by a number, a GPU would multiply by its inverse, which now and then rounds otherwise.
-        rate = ended / torch.full_like(ended, (self._steps - self._burn_in) * size)
-        lines, resolved = lines_per_game(games.streams.rules, rate), rate >= least_rate(games.streams.count)
-        return SplitResult(**vars(result), rate=rate, lines_per_game=lines, resolved=resolved)
+            counts = step >= self._burn_in_steps
+            games.branch(*self._weights.resample(bits, counts=counts))
+        self._steps = steps
+        result = games.advance(total - games.decisions, check)
+        ended = self._weights.ended
+        # Both operands are tensors, because to divide by a number a GPU multiplies by its
+        # inverse, which is rounded differently now and then.
+        rate = ended / torch.full_like(
+            ended, (self._steps - self._burn_in_steps) * self._step_size
+        )
+        return SplitResult(
+            **vars(result),
+            rate=rate,
+            lines_per_game=lines_per_game(games.streams.rules, rate),
+            resolved=rate >= least_rate(games.streams.count),
+        )
 
 
 class StreamWeights:
     """The weights of the streams of a rollout; at first they are equal.
 
     Attributes:
-        ended: The share of a candidate's weight on streams that ended, summed over the resamplings; shape
-            (population,), float64, on the device that plays.
+        ended: The share of a candidate's weight on streams that ended, summed over the
+            resamplings; shape (population,), float64, on the device that plays.
     """
 
     def __init__(self, games: Rollout, operators: Any = None) -> None:
-        """With ``operators``, of an engine or `engines.resampling_extension`, a resampling is one of them."""
-        self._games, self._operators = games, operators
-        self._before = games.stream_games
-        population, streams = self._before.shape
-        doubles: dict[str, Any] = {"dtype": torch.float64, "device": self._before.device}
+        """Set up equal weights.
+
+        ``operators`` are those of an engine or of `engines.resampling_extension`, which has the
+        resampling as one operator; with None it is made of torch's.
+        """
+        self._games = games
+        self._operators = operators
+        self._last_games = games.stream_games
+        population, streams = self._last_games.shape
+        doubles: dict[str, Any] = {"dtype": torch.float64, "device": self._last_games.device}
         self._weight = torch.full((population, streams), _WEIGHT // streams, **doubles)
         self._unit = torch.ones((population, 1), **doubles)
-        self._held = torch.zeros((population, _LEVELS), **doubles)
+        self._level_sums = torch.zeros((population, _LEVELS), **doubles)
         self.ended = torch.zeros(population, **doubles)
         self._count = 0
         # Candidates that share pieces share the resampling, too.
-        self._offset = 0 if games.streams.shared else _OWN
-        self._offsets = torch.arange(population, device=self._before.device).unsqueeze(1) * self._offset
+        self._offset = 0 if games.streams.shared else _CANDIDATE_OFFSET
+        numbers = torch.arange(population, device=self._last_games.device)
+        self._offsets = numbers.unsqueeze(1) * self._offset
 
     def keep(self, candidates: torch.Tensor) -> None:
-        """Go on with some candidates, and with their games: see `Rollout.keep`."""
+        """Drop all candidates but these, and their games: see `Rollout.keep`."""
         self._games.keep(candidates)
-        for name in ("_before", "_weight", "_unit", "_held", "ended", "_offsets"):
-            setattr(self, name, getattr(self, name)[candidates])
+        self._last_games = self._last_games[candidates]
+        self._weight = self._weight[candidates]
+        self._unit = self._unit[candidates]
+        self._level_sums = self._level_sums[candidates]
+        self.ended = self.ended[candidates]
+        self._offsets = self._offsets[candidates]
 
-    def resample(self, bits: int, *, counts: bool = True) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def resample(
+        self, bits: int, *, counts: bool = True
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Resample the streams; return the arguments of `Rollout.branch`.
 
-        ``bits`` are as for `systematic`; ``counts``: games that ended since the last resampling count.
+        Args:
+            bits: As for `systematic`.
+            counts: Whether games that ended since the last resampling count.
         """
         self._count += 1
         if self._operators is not None:
-            played = self._games.columns, self._games._games
-            kept = self._before, self._weight, self._held, self._unit, self.ended, self._count
-            return self._operators.resample(*played, *kept, counts, bits, self._offset)  # type: ignore[no-any-return]
+            return self._operators.resample(  # type: ignore[no-any-return]
+                self._games.columns,
+                self._games._games,
+                self._last_games,
+                self._weight,
+                self._level_sums,
+                self._unit,
+                self.ended,
+                self._count,
+                counts,
+                bits,
+                self._offset,
+            )
         games = self._games.stream_games
         if counts:
-            ended = games - self._before
+            ended = games - self._last_games
             weight_ended = _sum(self._weight, lambda part: (part * ended).sum(1))
             self.ended += weight_ended / self._weight.long().sum(1).double()
-        self._before = games
-        level = levels(self._games)
+        self._last_games = games
         source, self._weight = resampled(
-            *(self._weight, level, self._held, self._unit, self._count, bits + self._offsets)
+            self._weight,
+            levels(self._games),
+            self._level_sums,
+            self._unit,
+            self._count,
+            bits + self._offsets,
         )
         return source, None
 
 
 def lines_per_game(rules: Rules, rate: _Rate) -> _Rate:
-    """Return the lines per game of a termination rate; the cells left at the end of a game are neglected.
+    """Return the lines per game of a termination rate.
 
-    A piece adds four cells, a line removes as many as there are columns.
+    A piece adds four cells, a line removes as many as there are columns. The cells left at a
+    game's end are neglected.
     """
     return _CELLS / rules.width / rate
 
@@ -221,6 +276,7 @@ def levels(games: Rollout) -> torch.Tensor:
     """Return the level of each stack: shape (population, streams), int64, 0 to 31."""
     heights = games.column_heights
     width = heights.shape[-1]
+    # 0.6 times the greatest height plus 0.9 times the mean height, in integers, rounded down.
     danger = 3 * (2 * width * heights.amax(-1) + 3 * heights.sum(-1)) // (10 * width)
     return (danger - 6).clamp(0, _LEVELS - 1)
 
@@ -228,53 +284,74 @@ def levels(games: Rollout) -> torch.Tensor:
 def resampled(
     weight: torch.Tensor,
     level: torch.Tensor,
-    held: torch.Tensor,
+    level_sums: torch.Tensor,
     unit: torch.Tensor,
     count: int,
     bits: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Resample the streams, about the same number at every level, and divide their weights.
 
-    Weights, multiples of their unit above 0, and levels are of shape (population, streams), and so are the
-    source streams that are returned, in the order of their levels, and their weights. ``held``, the weight of
-    each level summed over all resamplings, shape (population, levels), grows by that of this one; ``unit``,
-    shape (population, 1), changes where a weight falls below 1. ``count`` is of the resamplings, this one
-    included; ``bits`` as for `systematic`.
+    Args:
+        weight: Multiples of their unit, above 0; shape (population, streams), float64.
+        level: Of the same shape, int64.
+        level_sums: The weight of each level, summed over all resamplings; shape (population,
+            levels). It grows by the weights of this one.
+        unit: Shape (population, 1); it changes if a weight of the candidate falls below 1.
+        count: The number of resamplings, this one included.
+        bits: As for `systematic`.
+
+    Returns:
+        The source of every stream, in the order of the levels, and the new weights; both have
+        the shape of ``weight``.
     """
-    empty = torch.zeros(held.shape, dtype=torch.int64, device=held.device)
-    now = _sum(weight, lambda part: empty.scatter_add(1, level, part))
-    held += now
-    usual = held / torch.full_like(held, count)
-    share = weight / torch.maximum(usual, now).gather(1, level)
+    empty = torch.zeros(level_sums.shape, dtype=torch.int64, device=level_sums.device)
+    level_weight = _sum(weight, lambda part: empty.scatter_add(1, level, part))
+    level_sums += level_weight
+    mean_level_weight = level_sums / torch.full_like(level_sums, count)
+    share = weight / torch.maximum(mean_level_weight, level_weight).gather(1, level)
     copies = (share * _COPIES).long().clamp(min=1)
-    # In the order of the levels, so that every level has its number to less than one stream.
+    # In the order of the levels, every level gets its number of streams to less than one
+    # stream.
     order = level.sort(dim=1, stable=True).indices
     source = order.gather(1, systematic(copies.gather(1, order), bits))
-    # In the mean a stream is taken copies / sum of copies x streams times, and its weight is divided by that.
-    each = weight * copies.sum(1, keepdim=True).double() / (copies * weight.shape[1]).double()
-    after = each.gather(1, source)
-    unit.masked_fill_((after < 1).any(1, keepdim=True), 1 / _PARTS)
-    after = (after / unit).floor() * unit
-    scale = torch.full_like(unit, _WEIGHT) / after.long().sum(1, keepdim=True).double()
-    return source, torch.maximum((after * scale / unit).floor() * unit, unit)
+    # On average a stream is drawn copies / sum of copies * streams times; its weight is divided
+    # by that.
+    total_copies = copies.sum(1, keepdim=True).double()
+    weight_of_copy = weight * total_copies / (copies * weight.shape[1]).double()
+    new_weight = weight_of_copy.gather(1, source)
+    # Round down to multiples of the unit, scale to the sum _WEIGHT, and round again.
+    unit.masked_fill_((new_weight < 1).any(1, keepdim=True), 1 / _PARTS)
+    new_weight = (new_weight / unit).floor() * unit
+    scale = torch.full_like(unit, _WEIGHT) / new_weight.long().sum(1, keepdim=True).double()
+    new_weight = (new_weight * scale / unit).floor() * unit
+    return source, torch.maximum(new_weight, unit)
 
 
 def _sum(weight: torch.Tensor, add: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
-    """Return a sum of weights, float64, the same in any order: whole parts and others added as integers."""
-    whole = weight.floor()
-    return add(whole.long()).double() + add(((weight - whole) * _PARTS).long()).double() / _PARTS
+    """Return a sum of weights, float64, the same in any order, since it adds integers.
+
+    ``add`` is called with the integer parts of the weights, then with their fractions times
+    `_PARTS`.
+    """
+    integer_part = weight.floor()
+    fraction = ((weight - integer_part) * _PARTS).long()
+    return add(integer_part.long()).double() + add(fraction).double() / _PARTS
 
 
 def systematic(copies: torch.Tensor, bits: torch.Tensor) -> torch.Tensor:
-    """Draw as many streams as there are, in their order, each in proportion to its copies, up or down.
+    """Draw as many streams as there are, in their order, each in proportion to its copies.
 
-    Copies are of shape (population, streams), int64, at least 1, and the sum of a row times the number of
-    streams is below 2^63. ``bits``, the offset of the first stream, is of shape (population, 1): twelve
-    random bits; others are ignored.
+    A stream is drawn as often as its share says, rounded up or down.
+
+    Args:
+        copies: Shape (population, streams), int64, at least 1; the sum of a row times the
+            number of streams is below 2^63.
+        bits: The offset of the first draw, shape (population, 1): twelve random bits; higher
+            bits are ignored.
     """
     streams = copies.shape[1]
-    until = copies.cumsum(1)
-    total = until[:, -1:]
-    first = total * (bits % (1 << _RANDOM_BITS)) >> _RANDOM_BITS
-    points = torch.arange(streams, device=copies.device) * total + first
-    return torch.searchsorted(until * streams, points, right=True)
+    ends = copies.cumsum(1)
+    total = ends[:, -1:]
+    offset = total * (bits % (1 << _RANDOM_BITS)) >> _RANDOM_BITS
+    points = torch.arange(streams, device=copies.device) * total + offset
+    return torch.searchsorted(ends * streams, points, right=True)

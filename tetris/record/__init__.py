@@ -1,1 +1,1 @@
-"""What is kept of play: scores, played games, replays, explanations. Begin with `score.py`."""
+"""Records of play: scores, replays, explanations. Begin with `score.py`."""

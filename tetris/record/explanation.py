@@ -18,11 +18,11 @@ class Explanation:
     Attributes:
         names: Names of the features, in their order.
         features: Their values.
-        leads: What each feature adds to the margin: its weighted value minus the best other placement's;
-            without a margin the weighted value alone.
+        leads: What each feature adds to the margin: its weighted value minus that of the best
+            other placement; without a margin, its weighted value.
         value: The weighted sum.
-        margin: The value minus that of the best other placement; negative where the controller
-            prefers another. None where the placement, or every other one, ends the game.
+        margin: The value minus that of the best other placement; negative if the controller
+            prefers that one. None if the placement, or every other one, ends the game.
     """
 
     names: tuple[str, ...]
@@ -32,31 +32,39 @@ class Explanation:
     margin: float | None
 
 
-def explain(rows: Rows, after: AfterState, player: Player, next_piece: int | None = None) -> Explanation:
+def explain(
+    rows: Rows, after: AfterState, player: Player, next_piece: int | None = None
+) -> Explanation:
     """Return the features, the value and the margin of one placement.
 
     With a preview they are those of the best pair that a placement begins, see
-    `tetris.game.decisions.choose`; where no pair with this placement survives, those of the placement alone.
-    ``rows`` is the stack before the placement.
+    `tetris.game.decisions.choose`; if no pair with this placement survives, those of the
+    placement alone. ``rows`` is the stack before the placement.
     """
-    names, weights = player.names, player.weights
-    next_piece = next_piece if player.lookahead is Lookahead.PREVIEW else None
-    others = [
-        other
-        for other in after_states(rows, after.shape.piece, after.rules)
-        if not other.game_over and (other.shape, other.column) != (after.shape, after.column)
-    ]
-    features = [
-        feature_values(each, names) if next_piece is None else pair_features(each, next_piece, player)
-        for each in (after, *others)
-    ]
+    if player.lookahead is not Lookahead.PREVIEW:
+        next_piece = None
+
+    def features_of(placement: AfterState) -> list[float] | None:
+        if next_piece is None:
+            return feature_values(placement, player.names)
+        return pair_features(placement, next_piece, player)
+
+    features = [features_of(after)]
     if features[0] is None:
         return explain(rows, after, player)
-    values = np.array([each for each in features if each is not None], dtype=np.float64)
-    sums = weighted_sums(values, weights).tolist()
-    weighted = values * weights
-    leads, margin = weighted[0], None
-    if len(values) > 1 and not after.game_over:
-        margin = sums[0] - max(sums[1:])
-        leads = weighted[0] - weighted[1 + sums[1:].index(max(sums[1:]))]
-    return Explanation(names, tuple(values[0].tolist()), tuple(leads.tolist()), sums[0], margin)
+    for other in after_states(rows, after.shape.piece, after.rules):
+        is_same = (other.shape, other.column) == (after.shape, after.column)
+        if not is_same and not other.game_over:
+            features.append(features_of(other))
+    values = np.array([row for row in features if row is not None], dtype=np.float64)
+    value, *other_values = weighted_sums(values, player.weights).tolist()
+    weighted = values * player.weights
+    leads = weighted[0]
+    margin = None
+    if other_values and not after.game_over:
+        best = max(other_values)
+        margin = value - best
+        leads = weighted[0] - weighted[1 + other_values.index(best)]
+    return Explanation(
+        player.names, tuple(values[0].tolist()), tuple(leads.tolist()), value, margin
+    )

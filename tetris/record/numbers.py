@@ -6,7 +6,7 @@ from kernels.support.printable import counted
 
 
 def format_lines(value: float | None) -> str:
-    """Return a number of lines, or another one, with three or four digits."""
+    """Return a number of lines, or another number, with three or four digits."""
     if value is None:
         return "-"
     if value < 100:
@@ -18,5 +18,5 @@ def format_lines(value: float | None) -> str:
 
 
 def file_size(size: int) -> str:
-    """Return the size of a file, given in bytes, in kilobytes; below one in bytes."""
+    """Return a number of bytes as text: in kilobytes, or in bytes below one kilobyte."""
     return counted(size, "byte") if size < 1000 else f"{size / 1e3:,.0f} kB"

@@ -1,9 +1,10 @@
 """Replays: the rules, the seed, the controller, and every placement as a byte.
 
-A placement's byte is its number among all placements on a board of that width, by piece, orientation and
-column: 162 on ten columns. The bytes hold the pieces, too, so that a viewer needs no random numbers. They are
-compressed by zlib and written in base64: a megabyte for a million pieces. A digest detects damage. Reading is
-fast; `Replay.after_states` plays the game and checks pieces, lines and games against seed and counts.
+A placement's byte is its number among all placements on a board of that width, by piece,
+orientation and column: 162 on ten columns. The bytes hold the pieces, too, so that a viewer
+needs no random numbers. They are compressed by zlib and written in base64: a megabyte for a
+million pieces. A digest detects damage. Reading is fast; `Replay.after_states` plays the game
+and checks pieces, lines and games against seed and counts.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ FORMAT = "cem-tetris-replay"
 VERSION = 2
 
 MOST_PLACEMENTS = 1 << 30
-"""The most placements of a replay: a small hostile file must not unpack to fill the memory."""
+"""The most placements of a replay: a small hostile file must not fill the memory."""
 
 
 class DamagedReplayError(ValueError):
@@ -46,14 +47,15 @@ class Replay:
         placements: The number of every placement, a byte each.
         lines: Lines removed, those of an unfinished game included.
         games: Games that ended.
-        seed: Seed of the pieces; None for pieces of another source. The original rule needs one, for
-            the piece after the last placement.
-        stream: Number of their stream; None where there is no seed.
+        seed: Seed of the pieces; None for pieces of another source. The original rule needs a
+            seed, for the piece after the last placement.
+        stream: Number of their stream; None without a seed.
         controller: The controller that played; None for a person.
 
     Raises:
-        ValueError: If a placement does not exist under the rules, the controller cannot play by them, the
-            seed or stream is no unsigned 64-bit integer, or the original rule has none.
+        ValueError: If a placement does not exist under the rules, the controller cannot play by
+            them, the seed or stream is no unsigned 64-bit integer, or the original rule comes
+            without them.
     """
 
     rules: Rules
@@ -66,9 +68,11 @@ class Replay:
 
     def __post_init__(self) -> None:
         """Check the values without playing."""
-        table = placements_on(self.rules.width)
-        known = [number for number, (shape, _) in enumerate(table) if shape.piece in self.rules.piece_set]
-        for wrong in set(self.placements).difference(known):
+        possible = set()
+        for number, (shape, _) in enumerate(placements_on(self.rules.width)):
+            if shape.piece in self.rules.piece_set:
+                possible.add(number)
+        for wrong in set(self.placements) - possible:
             rules = f"{self.rules.board} with pieces {self.rules.pieces}"
             raise ValueError(f"expected placements of {rules}, got number {wrong}")
         if self.controller is not None:
@@ -91,7 +95,8 @@ class Replay:
         controller: LinearController | None = None,
     ) -> Replay:
         """Return the replay of after-states in order; see the class for the other arguments."""
-        numbers, placements = placement_numbers(rules.width), bytearray()
+        numbers = placement_numbers(rules.width)
+        placements = bytearray()
         lines = games = 0
         for after in played:
             placements.append(numbers[after.piece, after.orientation, after.column])
@@ -101,25 +106,28 @@ class Replay:
 
     @property
     def pieces(self) -> PieceStream | None:
-        """The pieces of seed and stream; None where there is no seed."""
-        return None if self.seed is None else PieceStream(self.rules, self.seed, self.stream or 0)
+        """The pieces of seed and stream; None without a seed."""
+        return (
+            None if self.seed is None else PieceStream(self.rules, self.seed, self.stream or 0)
+        )
 
     def after_states(self) -> Iterator[AfterState]:
-        """Yield the after-states in order; after a game over the next game begins on an empty board.
+        """Yield the after-states in order; each game begins on an empty board.
 
         Raises:
-            DamagedReplayError: At the placement whose piece is not that of the seed, or at the end, if
-                lines and games are not those of the replay.
+            DamagedReplayError: At a placement whose piece is not that of the seed, or at the
+                end, if lines and games are not those of the replay.
         """
-        table, pieces = placements_on(self.rules.width), self.pieces
+        placements = placements_on(self.rules.width)
+        pieces = self.pieces
         rows: Rows = ()
         lines = games = 0
         for t, number in enumerate(self.placements):
-            shape, column = table[number]
+            shape, column = placements[number]
             if pieces is not None and pieces[t] != shape.piece:
-                expected, got = PIECE_LETTERS[pieces[t]], PIECE_LETTERS[shape.piece]
                 raise DamagedReplayError(
-                    f"expected {expected} as piece {t + 1} of seed {self.seed}, got {got}"
+                    f"expected {PIECE_LETTERS[pieces[t]]} as piece {t + 1} of seed "
+                    f"{self.seed}, got {PIECE_LETTERS[shape.piece]}"
                 )
             row = landing_row(column_heights(rows, self.rules.width), shape, column)
             after = place(rows, shape, column, row, self.rules)
@@ -130,8 +138,10 @@ class Replay:
             yield after
             rows = () if after.game_over else after.rows
         if (lines, games) != (self.lines, self.games):
-            expected = f"{self.lines} lines and {self.games} games"
-            raise DamagedReplayError(f"expected {expected} from the placements, got {lines} and {games}")
+            raise DamagedReplayError(
+                f"expected {self.lines} lines and {self.games} games from the placements, "
+                f"got {lines} and {games}"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the replay as plain values, for JSON."""
@@ -155,17 +165,24 @@ class Replay:
         if not isinstance(values, Mapping) or values.get("format") != FORMAT:
             raise ValueError(f'expected an object with "format": "{FORMAT}"')
         if values.get("version") != VERSION:
-            raise ValueError(f"expected version {VERSION} of the format, got {values.get('version')!r}")
+            raise ValueError(
+                f"expected version {VERSION} of the format, got {values.get('version')!r}"
+            )
         if values.get("digest") != _digest(values):
             raise ValueError("the digest does not match: the file is damaged or was edited")
-        rules, controller = Rules.from_dict(values["rules"]), values.get("controller")
-        placements = _unpacked(values["placements"], values["count"])
-        controller = LinearController.from_dict(controller) if controller else None
-        lines, games = values["lines"], values["games"]
-        return cls(rules, placements, lines, games, values.get("seed"), values.get("stream"), controller)
+        controller = values.get("controller")
+        return cls(
+            Rules.from_dict(values["rules"]),
+            _unpack(values["placements"], values["count"]),
+            values["lines"],
+            values["games"],
+            values.get("seed"),
+            values.get("stream"),
+            LinearController.from_dict(controller) if controller else None,
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the replay as JSON, whole or not at all; OSError if the file cannot be written."""
+        """Write the replay as JSON, atomically; OSError if the file cannot be written."""
         write_text(path, json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n")
 
     @classmethod
@@ -178,7 +195,14 @@ class Replay:
         """
         try:
             return cls.from_dict(json.loads(read_bytes(path).decode()))
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError, zlib.error) as error:
+        except (
+            ValueError,
+            TypeError,
+            LookupError,
+            AttributeError,
+            RecursionError,
+            zlib.error,
+        ) as error:
             raise ValueError(f"{path} holds no valid replay: {error}") from error
 
 
@@ -188,11 +212,12 @@ def _digest(values: Mapping[str, Any]) -> str:
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-def _unpacked(text: str, count: int) -> bytes:
-    """Return the placements of a file, no more than its count: a small one must not fill the memory."""
+def _unpack(text: str, count: int) -> bytes:
+    """Return the placements of a file; unpack at most one more than it counts."""
     if not 0 <= count <= MOST_PLACEMENTS:
         raise ValueError(f"expected a count of 0 to {MOST_PLACEMENTS}, got {count!r}")
     placements = zlib.decompressobj().decompress(base64.b64decode(text), count + 1)
     if len(placements) != count:
-        raise ValueError(f"expected {count} placements, got {'more' if len(placements) > count else 'fewer'}")
+        difference = "more" if len(placements) > count else "fewer"
+        raise ValueError(f"expected {count} placements, got {difference}")
     return placements

@@ -1,14 +1,15 @@
 """Scores: lines per game with its interval.
 
-Streams of games restart when a game ends; lines over games ended estimates the mean. Long games are very
-nearly exponentially distributed, so the number N of games that end within a fixed number of decisions is a
-Poisson variable with mean lines / mean. The interval is Garwood's ("Fiducial Limits for the Poisson
-Distribution", Biometrika 28, 1936), which Epstein ("Estimation from Life Test Data", Technometrics 2, 1960)
-gives for life tests that stop at a fixed time: chi-square quantiles with 2N degrees of freedom for the upper
-end of the lines per game, with 2N + 2 for the lower end. Where sampling stops at the N-th game instead, the
-lower end is conservative. Short games vary less, and their lines are few: N and the lines are divided by the
-dispersion that the streams show, the usual quasi-Poisson correction (McCullagh and Nelder, Generalized Linear
-Models, 1989).
+Streams of games restart when a game ends; lines over games ended estimates the mean. Long games
+are very nearly exponentially distributed, so the number N of games that end within a fixed
+number of decisions is a Poisson variable with mean lines / mean. The interval is Garwood's
+("Fiducial Limits for the Poisson Distribution", Biometrika 28, 1936), which Epstein
+("Estimation from Life Test Data", Technometrics 2, 1960) gives for life tests that stop at a
+fixed time: chi-square quantiles with 2N degrees of freedom for the upper end of the lines per
+game, with 2N + 2 for the lower end. Where sampling stops at the N-th game instead, the lower
+end is conservative. Short games vary less, and their lines are few: N and the lines are divided
+by the dispersion that the streams show, the usual quasi-Poisson correction (McCullagh and
+Nelder, Generalized Linear Models, 1989).
 """
 
 from __future__ import annotations
@@ -18,18 +19,21 @@ from dataclasses import dataclass
 
 import torch
 
-ESTIMATOR = "lines / games ended, Poisson interval (Garwood 1936) with the dispersion of the streams"
+ESTIMATOR = (
+    "lines / games ended, Poisson interval (Garwood 1936) with the dispersion of the streams"
+)
 
 
 @dataclass(frozen=True)
 class Score:
-    """Lines, games ended and decisions of one controller, and the estimate of its lines per game.
+    """Lines, games and decisions of one controller, and the estimate of its lines per game.
 
     Attributes:
         lines: Lines removed, those of unfinished games included.
         games: Games ended.
         decisions: Pieces placed.
-        dispersion: Variance of the estimate by that of exponential games, see `dispersion`.
+        dispersion: Variance of the estimate divided by that of exponential games; see
+            `dispersion`.
     """
 
     lines: int
@@ -39,55 +43,64 @@ class Score:
 
     @property
     def lines_per_game(self) -> float | None:
-        """The estimate of the mean; None where no game has ended."""
+        """The estimate of the mean; None if no game has ended."""
         return self.lines / self.games if self.games else None
 
     @property
     def ci95(self) -> tuple[float, float | None]:
-        """The 95 % interval of the mean; where no game has ended it is one-sided, and its upper end None."""
+        """The 95 % interval of the mean; its upper end is None if no game has ended."""
         if not self.games:
             return 2 * self.lines / chi2_quantile(0.95, 2), None
-        lines, games = self.lines / self.dispersion, self.games / self.dispersion
-        return 2 * lines / chi2_quantile(0.975, 2 * games + 2), 2 * lines / chi2_quantile(0.025, 2 * games)
+        lines = self.lines / self.dispersion
+        games = self.games / self.dispersion
+        low = 2 * lines / chi2_quantile(0.975, 2 * games + 2)
+        high = 2 * lines / chi2_quantile(0.025, 2 * games)
+        return low, high
 
 
 def dispersion(counts: torch.Tensor) -> float:
-    """Return the variance of lines / games ended by that of exponential games, which is 1 / games.
+    """Return the variance of lines / games ended, divided by that of exponential games.
 
-    The variance is that of a ratio estimator, between streams, with Student's correction for their number:
-    his quantile, squared, over the normal one's, to the second order (Cornish and Fisher 1938). One game by
-    the theory of long ones is added: it decides where none has ended.
+    The variance is that of a ratio estimator between streams. Student's correction for their
+    number is the square of his quantile over the normal one's, to the second order (Cornish and
+    Fisher 1938). One game with the variance of an exponential one is added: it decides if no
+    game has ended.
 
     Args:
         counts: Lines and games ended of each stream, shape (streams, 2), int64, on the CPU.
 
     Returns:
-        The same for the same counts in any order, on any machine; 1 for fewer than four streams.
+        The same for the same counts in any order, on any machine; 1 for fewer than four
+        streams.
     """
-    streams, (lines, games) = len(counts), counts.sum(0).tolist()
+    streams = len(counts)
+    lines, games = counts.sum(0).tolist()
     if streams < 4:
         return 1.0
-    excess = counts[:, 0].double() * (games / max(lines, 1)) - counts[:, 1].double()
+    # The games that a stream lacks, by its lines at the common ratio.
+    residuals = counts[:, 0].double() * (games / max(lines, 1)) - counts[:, 1].double()
     student = 1 + 2.42 / (streams - 2.7)
-    variance = math.fsum(excess.square().tolist()) * streams / (streams - 1) * student
+    variance = math.fsum(residuals.square().tolist()) * streams / (streams - 1) * student
     return (variance + 1) / (int(games) + 1)
 
 
 def chi2_quantile(probability: float, degrees: float) -> float:
-    """Return the value below which a chi-square variable lies with the given probability.
+    """Return the value below which a chi-square variable lies with this probability.
 
-    Inverts the regularised incomplete gamma function by bisection, to the last bits of a double.
+    Inverts the regularised incomplete gamma function by bisection, to the last bits of a
+    double.
     """
     half_degrees = torch.tensor(degrees / 2, dtype=torch.float64)
 
-    def below(value: float) -> float:
-        return float(torch.special.gammainc(half_degrees, torch.tensor(value / 2, dtype=torch.float64)))
+    def probability_below(value: float) -> float:
+        half_value = torch.tensor(value / 2, dtype=torch.float64)
+        return float(torch.special.gammainc(half_degrees, half_value))
 
     low, high = 0.0, float(degrees)
-    while below(high) < probability:
+    while probability_below(high) < probability:
         low, high = high, 2 * high
     while low < (middle := (low + high) / 2) < high:
-        if below(middle) < probability:
+        if probability_below(middle) < probability:
             low = middle
         else:
             high = middle

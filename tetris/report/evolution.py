@@ -1,4 +1,4 @@
-"""The clip of a training run: the means of three of its generations play the same pieces side by side."""
+"""The clip of a training run: the means of three generations play the same pieces."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from pathlib import Path
 import torch
 
 from kernels.support.printable import counted
-from tetris.game.piece_stream import Streams
-from tetris.game.policy import Policy
-from tetris.game.rules import Rules
+from tetris import Policy, Rollout, Rules, Streams
 from tetris.play.devices import NATIVE
-from tetris.play.rollouts import Rollout
 from tetris.training.run_folder import RunRecord
 from tetris.view.game_view import FAINT, TEXT, GameTracker, board_kinds, scene_kinds, stack_rows
 from tetris.view.images import (
@@ -28,18 +25,21 @@ from tetris.view.images import (
     write_mp4,
 )
 
-_SECONDS, _STILL = 8.5, 1.5  # of play, and of its last picture
-_FASTEST = 20.0  # pictures a second
-_WIDTH, _TEXT = 800, 26  # pixels: the least width, and the height of the letters
-_STEP = 10  # pieces from one look at the games to the next while pieces are chosen
+_SECONDS = 8.5  # Length of the play.
+_STILL_SECONDS = 1.5  # How long the last picture is shown.
+_FASTEST = 20.0  # Pictures per second.
+_MIN_WIDTH = 800  # Pixels.
+_TEXT_SIZE = 26  # Height of the letters in pixels.
+_STEP = 10  # Decisions between two looks at the games that choose the pieces.
 
 
 def write_evolution(path: Path, run: RunRecord, device: str) -> None:
-    """Write the clip of a run as a looping GIF; as an MP4 beside it, too, where imageio-ffmpeg is installed.
+    """Write the clip of a run as a looping GIF; with imageio-ffmpeg also as an MP4 beside it.
 
-    The means of the first, a middle and the last generation play on the lowest board of the run. Of 256
-    sequences of pieces (of four, where the device is Python) they play the one on which the games of the
-    earlier two end soonest, the first one first, while the last one's goes on.
+    The means of the first, a middle and the last generation play on the lowest board of the
+    run. They play one of 256 sequences of pieces (of four, if the device is Python): the one on
+    which the games of the first two end soonest, in this order, and the game of the last one
+    goes on.
     """
     pictures, speed = _evolution(run, device)
     write_gif(path, pictures, speed)
@@ -48,57 +48,75 @@ def write_evolution(path: Path, run: RunRecord, device: str) -> None:
 
 
 def _evolution(run: RunRecord, device: str) -> tuple[list[Picture], float]:
-    """Return the pictures of the clip, and how many of them a second has."""
+    """Return the pictures of the clip, and its pictures per second."""
     rules = min((stage.rules for stage in run.recipe.stages), key=lambda rules: rules.height)
     numbers = sorted({1, round(math.sqrt(run.generations)), run.generations})
     means = [run.metrics[number - 1]["mean"] for number in numbers]
     policy = Policy(means, run.recipe.features, run.recipe.lookahead)
-    count, most = (256, 600) if device in NATIVE else (4, 60)
-    streams = Streams(rules, count, run.recipe.seed, games=1)
-    games, ends = Rollout(policy, streams, device), torch.zeros(len(numbers), count, dtype=torch.int64)
-    for _ in range(0, most, _STEP):
-        games.advance(_STEP)
-        ends += _STEP * (games.stream_games.cpu() == 0)
-    unsorted = (ends.diff(dim=0) <= 0).sum(0)
-    chosen = int((ends[:-1].sum(0) - ends[-1] + 3 * most * unsorted).argmin())
-    length = min(most, int(1.3 * ends[max(0, len(numbers) - 2), chosen]) + _STEP)
-    shown = math.ceil(length / (_FASTEST * _SECONDS))  # pieces from one picture to the next
-    streams = replace(streams, count=1, first=chosen)
-    games, pieces = Rollout(policy, streams, device), streams.pieces(0, 0)
+    streams, length = _choose_stream(policy, rules, run.recipe.seed, device)
+    games = Rollout(policy, streams, device)
+    pieces = streams.pieces(0, 0)
     boards = [_Board(f"generation {number}", rules, len(numbers)) for number in numbers]
+    pieces_per_picture = math.ceil(length / (_FASTEST * _SECONDS))
     pictures = []
     for t in range(length):
         games.advance(1)
-        stacks, ended = games.boards[:, 0].tolist(), games.stream_games[:, 0].tolist()
-        for board, stack, over in zip(boards, stacks, ended, strict=True):
-            board.place(pieces[t], stack, bool(over))
-        if t % shown == 0:
+        stacks = games.boards[:, 0].tolist()
+        games_ended = games.stream_games[:, 0].tolist()
+        for board, stack, is_over in zip(boards, stacks, games_ended, strict=True):
+            board.place(pieces[t], stack, bool(is_over))
+        if t % pieces_per_picture == 0:
             pictures.append(on_page([board.picture() for board in boards], 8))
     speed = min(_FASTEST, len(pictures) / _SECONDS)
-    return pictures + pictures[-1:] * round(_STILL * speed), speed
+    return pictures + pictures[-1:] * round(_STILL_SECONDS * speed), speed
+
+
+def _choose_stream(policy: Policy, rules: Rules, seed: int, device: str) -> tuple[Streams, int]:
+    """Return the stream whose games end in the best order, and how many pieces to show."""
+    count, limit = (256, 600) if device in NATIVE else (4, 60)
+    streams = Streams(rules, count, seed, games=1)
+    games = Rollout(policy, streams, device)
+    lengths = torch.zeros_like(games.stream_games, device="cpu")
+    for _ in range(0, limit, _STEP):
+        games.advance(_STEP)
+        lengths += _STEP * (games.stream_games.cpu() == 0)
+    # Short games of the earlier means and a long one of the last; a pair in the wrong order
+    # costs most.
+    wrong_order = (lengths.diff(dim=0) <= 0).sum(0)
+    costs = lengths[:-1].sum(0) - lengths[-1] + 3 * limit * wrong_order
+    stream = int(costs.argmin())
+    last_but_one = lengths[max(0, len(lengths) - 2), stream]
+    length = min(limit, int(1.3 * last_but_one) + _STEP)
+    return replace(streams, count=1, first=stream), length
 
 
 class _Board:
     """A board of the clip with its captions."""
 
     def __init__(self, caption: str, rules: Rules, count: int) -> None:
-        """Set up an empty board, one of so many beside each other."""
-        self._caption, self._tracker, self._over = caption, GameTracker(rules), False
-        self._cell = math.ceil(_WIDTH / count / rules.width)
+        """Set up an empty board; ``count`` of them are beside each other."""
+        self._caption = caption
+        self._tracker = GameTracker(rules)
+        self._is_over = False
+        self._cell = math.ceil(_MIN_WIDTH / count / rules.width)
         self._kinds = board_kinds(self._tracker.cells, rules.height)
 
-    def place(self, piece: int, stack: list[int], over: bool) -> None:
-        """Place a piece as the engine did, whose stack is then this one; where the game is over, it stays."""
-        self._over = self._over or over
-        if not self._over:
+    def place(self, piece: int, stack: list[int], is_over: bool) -> None:
+        """Place a piece so that the stack becomes the engine's; nothing after the game."""
+        self._is_over = self._is_over or is_over
+        if not self._is_over:
             scene = self._tracker.follow(piece, stack_rows(stack))
             assert scene is not None
             self._kinds = scene_kinds(scene)
 
     def picture(self) -> Picture:
-        """Return the board, in grey where the game is over, between its captions."""
-        board, size = framed_board(self._kinds, self._cell), _TEXT
-        lines = counted(self._tracker.lines, "line")
-        words = f"over after {lines}" if self._over else lines
-        below = text_picture(words, size, FAINT if self._over else TEXT)
-        return column([text_picture(self._caption, size), board + GREY * self._over, below], board.shape[1])
+        """Return the board between its captions, in grey if the game is over."""
+        board = framed_board(self._kinds, self._cell)
+        text = counted(self._tracker.lines, "line")
+        color = TEXT
+        if self._is_over:
+            board = board + GREY
+            text = f"over after {text}"
+            color = FAINT
+        title = text_picture(self._caption, _TEXT_SIZE)
+        return column([title, board, text_picture(text, _TEXT_SIZE, color)], board.shape[1])

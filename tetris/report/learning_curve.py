@@ -1,4 +1,4 @@
-"""Pictures of training with matplotlib: lines per game of one run, stage by stage, or of several runs."""
+"""Pictures of training with matplotlib: lines per game of one run or of several."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ from kernels.support.printable import printable
 from tetris.report.data import chart_values, distinct_names
 from tetris.training.run_folder import RunRecord, load_run
 
-ACROSS = {"generation": "generation", "decisions": "decisions", "seconds": "wall time of training [s]"}
+ACROSS = {
+    "generation": "generation",
+    "decisions": "decisions",
+    "seconds": "wall time of training [s]",
+}
 """The quantities of a learning curve's x axis, with its label."""
 
 # Without dates and versions the same data give the same file.
@@ -26,7 +30,7 @@ PICTURE_SUFFIXES = tuple(_DATED)
 """The suffixes of the picture formats."""
 
 COLORS = ("#000000", "#d55e00", "#0072b2", "#cc79a7", "#009e73", "#e69f00", "#56b4e9")
-"""Black, vermilion, blue, purple, green, orange, sky: the colour-blind-safe palette of Okabe and Ito."""
+"""Black and the colours of the colour-blind-safe palette of Okabe and Ito."""
 
 _SIZE = (8.0, 4.5)  # inches
 _RUN = [  # the curves of one run
@@ -42,10 +46,10 @@ def plot_learning_curve(
     axes: Any = None,
     across: str = "generation",
 ) -> Any:
-    """Plot the best candidate, the elites and the mean of a run, or the elites of several, by matplotlib.
+    """Plot the best candidate, the elites and the mean of a run, or the elites of several.
 
     Args:
-        runs: A run, or several: what `load_run` returned, or folders of runs.
+        runs: One run or several, as results of `load_run` or as folders.
         axes: The axes to plot on; None: those of a new figure of pyplot.
         across: The x axis: ``"generation"``, ``"decisions"`` or ``"seconds"``.
 
@@ -57,8 +61,9 @@ def plot_learning_curve(
         OSError: If a file of a run cannot be read.
         ValueError: If a folder holds no run, or ``across`` is unknown.
     """
-    given = [runs] if isinstance(runs, RunRecord | str | os.PathLike) else list(runs)
-    loaded = [run if isinstance(run, RunRecord) else load_run(run) for run in given]
+    if isinstance(runs, RunRecord | str | os.PathLike):
+        runs = [runs]
+    loaded = [run if isinstance(run, RunRecord) else load_run(run) for run in runs]
     if across not in ACROSS:
         raise ValueError(f"expected across to be one of {', '.join(ACROSS)}, got {across!r}")
     if not loaded:
@@ -67,60 +72,92 @@ def plot_learning_curve(
         from matplotlib import pyplot
 
         _, axes = pyplot.subplots(figsize=_SIZE, layout="constrained")
-    charted = [chart_values(run, name) for run, name in zip(loaded, distinct_names(loaded), strict=True)]
-    one = len(loaded) == 1
-    curves = _RUN if one else [("elite_mean", values["name"]) for values in charted]
-    for n, (key, label) in enumerate(curves):
-        values, text = charted[0 if one else n], printable(label).replace("$", r"\$")  # no formula
-        look = {"color": COLORS[(n + 1) % len(COLORS)], "linestyle": _DASHES[n % len(_DASHES)]}
-        axes.plot(_numbers(values, across), _numbers(values, key), label=text, **look)
-    if one:
-        x, low, high = (_numbers(charted[0], key) for key in (across, "elite_threshold", "generation_best"))
-        axes.fill_between(x, low, high, label="elites, from worst to best", color=COLORS[3], alpha=0.15)
+    names = distinct_names(loaded)
+    charts = [chart_values(run, name) for run, name in zip(loaded, names, strict=True)]
+    first = charts[0]
+    if len(charts) == 1:
+        title = loaded[0].recipe.title
+        for number, (key, label) in enumerate(_RUN):
+            _plot_series(axes, first, across, key, label, number)
+        x = _numbers(first, across)
+        low = _numbers(first, "elite_threshold")
+        high = _numbers(first, "generation_best")
+        label = "elites, from worst to best"
+        axes.fill_between(x, low, high, label=label, color=COLORS[3], alpha=0.15)
+    else:
+        title = "mean of the elites"
+        for number, chart in enumerate(charts):
+            _plot_series(axes, chart, across, "elite_mean", chart["name"], number)
     axes.xaxis.get_major_locator().set_params(integer=across != "seconds")
     axes.set_yscale("symlog", linthresh=1.0)
     axes.set_ylim(bottom=0.0)
     axes.set(xlabel=ACROSS[across], ylabel="lines per game (in training, log scale)")
-    axes.set_title(loaded[0].recipe.title if one else "mean of the elites", loc="left", fontsize="medium")
+    axes.set_title(title, loc="left", fontsize="medium")
     axes.grid(axis="y", color="0.9")
     axes.legend(loc="lower right")
-    stages = [_stages(values, across) for values in charted]
-    if all(each == stages[0] for each in stages):
-        for begin in stages[0][1:]:
-            axes.axvline(begin, color="0.3", linewidth=0.8)
-        above = axes.secondary_xaxis("top")
-        boards: dict[float, str] = {}  # by where their stage begins; those without room join the one before
-        room, last = 0.08 * (charted[0][across][-1] - charted[0][across][0]), -np.inf
-        for begin, stage in zip(stages[0], charted[0]["stages"], strict=True):
-            joins = begin - last < room * boards.get(last, "").count("x")
-            last = last if joins else begin
-            boards[last] = f"{boards[last]}, {stage['board']}" if joins else stage["board"]
-        above.set_xticks(list(boards), list(boards.values()), ha="left")
-        above.tick_params(length=0)
+    stage_starts = _stage_starts(first, across)
+    if all(_stage_starts(chart, across) == stage_starts for chart in charts):
+        _mark_stages(axes, first, across)
     return axes
 
 
+def _plot_series(
+    axes: Any, chart: Mapping[str, Any], across: str, key: str, label: str, number: int
+) -> None:
+    """Plot a series in the look of a number."""
+    axes.plot(
+        _numbers(chart, across),
+        _numbers(chart, key),
+        # Between dollars matplotlib would read a formula.
+        label=printable(label).replace("$", r"\$"),
+        color=COLORS[(number + 1) % len(COLORS)],
+        linestyle=_DASHES[number % len(_DASHES)],
+    )
+
+
+def _mark_stages(axes: Any, chart: Mapping[str, Any], across: str) -> None:
+    """Draw a line where each stage begins, and write the boards above the axes."""
+    starts = _stage_starts(chart, across)
+    for start in starts[1:]:
+        axes.axvline(start, color="0.3", linewidth=0.8)
+    x = chart[across]
+    width_of_board = 0.08 * (x[-1] - x[0])
+    boards: dict[float, list[str]] = {}
+    place = -np.inf
+    for start, stage in zip(starts, chart["stages"], strict=True):
+        # A board without room of its own joins the one before.
+        if start - place >= width_of_board * len(boards.get(place, ())):
+            place = start
+        boards.setdefault(place, []).append(stage["board"])
+    labels = list(map(", ".join, boards.values()))
+    top = axes.secondary_xaxis("top")
+    top.set_xticks(list(boards), labels, ha="left")
+    top.tick_params(length=0)
+
+
 def draw_runs(runs: Sequence[RunRecord], picture: Path) -> None:
-    """Draw the learning curve of runs into a PNG, SVG or PDF, by its suffix, atomically; see `new_figure`."""
+    """Draw the learning curve of runs into a PNG, SVG or PDF, by the suffix, atomically."""
     figure = new_figure(*_SIZE)
     plot_learning_curve(runs, figure.add_subplot(), first_axis(runs))
     save_figure(figure, picture)
 
 
 def first_axis(runs: Sequence[RunRecord]) -> str:
-    """Return the x axis of a learning curve at first: runs are compared by what they have played."""
+    """Return the first x axis of a learning curve: several runs are compared by decisions."""
     return "generation" if len(runs) == 1 else "decisions"
 
 
 def _numbers(values: Mapping[str, Any], key: str) -> npt.NDArray[np.float64]:
-    """Return a series with a gap where the board changes: scores on two boards are no line."""
+    """Return a series with a gap where the board changes, so that no line joins boards."""
     changes = [stage["place"] for stage in values["stages"][1:]]
-    return np.insert(np.array(values[key], dtype=np.float64), changes, np.nan)  # None is not a number
+    series = np.array(values[key], dtype=np.float64)  # NaN for None
+    return np.insert(series, changes, np.nan)
 
 
-def _stages(values: Mapping[str, Any], across: str) -> list[float]:
-    """Return where each stage begins, half-way from the generation before."""
-    x, places = values[across], [stage["place"] for stage in values["stages"]]
+def _stage_starts(values: Mapping[str, Any], across: str) -> list[float]:
+    """Return where each stage begins: half-way from the generation before."""
+    x = values[across]
+    places = [stage["place"] for stage in values["stages"]]
     return [(x[place - 1] + x[place]) / 2 if place else x[0] for place in places]
 
 
@@ -136,6 +173,7 @@ def new_figure(width: float, height: float) -> Any:
 
 def save_figure(figure: Any, picture: Path) -> None:
     """Write a figure in the format of the suffix, atomically."""
-    image, suffix = io.BytesIO(), picture.suffix.lower()
+    image = io.BytesIO()
+    suffix = picture.suffix.lower()
     figure.savefig(image, format=suffix[1:], metadata={_DATED[suffix]: None})
     write_bytes(picture, image.getvalue())

@@ -1,40 +1,41 @@
-// Follows a run: asks its server for the page now and then, and takes over what has changed.
+// Follows a run: every two seconds it asks the server of the page for a new version, and shows what has changed.
 
 let version = document.documentElement.dataset.version;
 
-/** Shows what another version of this page holds; what the reader has opened, and a game at play, stay. */
-function take(page) {
-  const places = document.querySelectorAll("[data-live]"), news = page.querySelectorAll("[data-live]");
-  places.forEach((place, number) => {
-    const open = [...place.querySelectorAll("details")].map((each) => each.open);
-    place.replaceChildren(...news[number].childNodes);
-    place.querySelectorAll("details").forEach((each, at) => { each.open = open[at] ?? false; });
+/** Shows the contents of a new version of this page. Details that the reader has opened stay open, and a game goes on. */
+function showVersion(page) {
+  const oldParts = document.querySelectorAll("[data-live]");
+  const newParts = page.querySelectorAll("[data-live]");
+  oldParts.forEach((part, number) => {
+    const wereOpen = [...part.querySelectorAll("details")].map((details) => details.open);
+    part.replaceChildren(...newParts[number].childNodes);
+    part.querySelectorAll("details").forEach((details, i) => { details.open = wereOpen[i] ?? false; });
   });
   document.title = page.title;
   ({ runs } = JSON.parse(page.getElementById("report-data").textContent));
   document.querySelectorAll("tetris-player").forEach((player, number) => {
     if (!player.playing) player.replaceWith(page.querySelectorAll("tetris-player")[number]);
   });
-  begin();
+  startGame();
   redraw();
   watchWidths();
 }
 
 /** Starts the game of a run, unless the reader wants no motion. */
-function begin() {
+function startGame() {
   const player = document.querySelector("tetris-player");
-  if (!player.board) setTimeout(begin, 100);
-  else if (!player.still.matches && !several) player.setPlaying(true);
+  if (!player.board) setTimeout(startGame, 100);
+  else if (!player.still.matches && !isComparison) player.setPlaying(true);
 }
 
-async function follow() {
+async function fetchVersion() {
   const now = (await fetch(location.href, { method: "HEAD" })).headers.get("ETag");
   if (now === null || now === version) return;
   const page = new DOMParser().parseFromString(await (await fetch(location.href)).text(), "text/html");
-  if (!page.documentElement.dataset.version) return; // a run that is waited for
+  if (!page.documentElement.dataset.version) return; // the run has not begun
   version = page.documentElement.dataset.version;
-  take(page);
+  showVersion(page);
 }
 
-begin();
-setInterval(() => { if (!document.hidden) follow().catch(() => null); }, 2000);
+startGame();
+setInterval(() => { if (!document.hidden) fetchVersion().catch(() => null); }, 2000);

@@ -1,71 +1,74 @@
-// The charts of a report: what the figures of the page show of the runs in report-data.
+// The charts of a report. The runs are in the JSON of the element report-data.
 
 let { runs, across } = JSON.parse(document.getElementById("report-data").textContent);
 const exact = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
-const several = runs.length > 1;
+const isComparison = runs.length > 1;
 const state = { across, curve: "elite_mean", zoom: null };
 const charts = [];
 
-/** The unit in which wall time is shown, by the longest run. */
+/** Returns the unit of wall time and its seconds, by the longest run. */
 function unitOfTime() {
   const longest = Math.max(...runs.map((run) => run.seconds.at(-1)));
-  return longest > 4 * 3600 ? ["h", 3600] : longest > 600 ? ["min", 60] : ["s", 1];
+  if (longest > 4 * 3600) return ["h", 3600];
+  return longest > 600 ? ["min", 60] : ["s", 1];
 }
 
 const xTitle = () => (state.across === "seconds" ? `wall time [${unitOfTime()[0]}]` : state.across);
 
-const amount = (value) => (value === null || value === undefined ? "unknown" : exact.format(value));
+const formatNumber = (value) => (value === null || value === undefined ? "unknown" : exact.format(value));
 
-function xOf(run) {
+function xValues(run) {
   return state.across === "seconds" ? run.seconds.map((value) => value / unitOfTime()[1]) : run[state.across];
 }
 
-/** The last place at or before a value; the first where there is none. */
-function placeIn(x, value) {
-  return Math.max(x.findLastIndex((each) => each <= value), 0);
+/** Returns the index of the last number that is at most a value, or 0 if there is none. */
+function indexAt(x, value) {
+  return Math.max(x.findLastIndex((number) => number <= value), 0);
 }
 
-/** Where the stages of a run begin on the x-axis: half-way from the generation before. */
-function stagesOf(run) {
-  const x = xOf(run);
+/** Returns the stages of a run with `at`, where they begin on the x-axis: half-way from the generation before. */
+function stagesOnAxis(run) {
+  const x = xValues(run);
   return run.stages.map(({ board, place, dt20 }) => ({ board, place, dt20, at: place ? (x[place - 1] + x[place]) / 2 : x[0] }));
 }
 
-/** The stages of all runs, where all have the same ones at the same places. */
+/** Returns the stages of all runs if they have the same ones at the same places, else none. */
 function commonStages() {
-  const [first, ...others] = runs.map(stagesOf);
+  const [first, ...others] = runs.map(stagesOnAxis);
   return others.every((stages) => JSON.stringify(stages) === JSON.stringify(first)) ? first : [];
 }
 
-/** Where on the x-axis the cursor is; of one run with all that is known of the generation there. */
+/** Describes a place on the x-axis; for one run with the figures of the generation there. */
 function describeX(x) {
-  if (several) return `${xTitle()} ${amount(x)}`;
-  const [run] = runs, place = placeIn(xOf(run), x);
-  return `generation ${amount(run.generation[place])} (${run.board[place]}), ` +
-    `${amount(run.decisions[place])} decisions, ${amount(run.seconds[place])} s`;
+  if (isComparison) return `${xTitle()} ${formatNumber(x)}`;
+  const [run] = runs, place = indexAt(xValues(run), x);
+  return `generation ${formatNumber(run.generation[place])} (${run.board[place]}), ` +
+    `${formatNumber(run.decisions[place])} decisions, ${formatNumber(run.seconds[place])} s`;
 }
 
-/** Values of a run with a gap where the board changes: scores on two boards are no line. */
-function withGaps(run, values) {
-  const found = { x: [...xOf(run)], ...Object.fromEntries(Object.entries(values).map(([key, list]) => [key, [...list]])) };
-  for (const { at, place } of stagesOf(run).toReversed()) {
-    if (place) for (const key in found) found[key].splice(place, 0, key === "x" ? at : null);
+/** Returns values of a run with gaps where the board changes: scores on two boards are no line. */
+function withGapsAtStages(run, values) {
+  const copies = Object.entries({ x: xValues(run), ...values }).map(([key, list]) => [key, [...list]]);
+  const lists = Object.fromEntries(copies);
+  for (const { at, place } of stagesOnAxis(run).toReversed()) {
+    if (!place) continue;
+    for (const key in lists) lists[key].splice(place, 0, key === "x" ? at : null);
   }
-  return found;
+  return lists;
 }
 
-/** A line, or a band with low and high; `text` describes a place, and `describe` what is under the cursor. */
-function seriesOf(label, x, values, style, text) {
+/** Returns a line, or a band with low and high. `text` describes the value of an index, `describe` the one under the cursor. */
+function makeSeries(label, x, values, style, text) {
   const describe = (at) => {
-    if (several && at < x[0]) return `first value at ${amount(x[0])}`;
-    if (several && at > x.at(-1)) return `last value at ${amount(x.at(-1))}`;
-    return text(placeIn(x, at));
+    if (isComparison && at < x[0]) return `first value at ${formatNumber(x[0])}`;
+    if (isComparison && at > x.at(-1)) return `last value at ${formatNumber(x.at(-1))}`;
+    return text(indexAt(x, at));
   };
   return { label, x, ...values, style, describe };
 }
 
-/** Adds a chart; `make` returns what is its own of the spec, again when a choice changes. */
-function add(plot, make) {
+/** Adds a chart. `make` returns its part of the spec, and is called again when the reader chooses something else. */
+function addChart(plot, make) {
   charts.push(new Chart(plot, () => ({
     xTitle: xTitle(), whole: state.across !== "seconds", stages: commonStages(), describeX, zoom, ...make(),
   })));
@@ -73,19 +76,19 @@ function add(plot, make) {
 
 function redraw() {
   for (const chart of charts) chart.draw();
-  document.querySelector("a[download]").href = csvOfRuns();
+  document.querySelector("a[download]").href = makeCsv();
   zoom(state.zoom);
 }
 
-/** Shows a part of the x-axis in all charts; null for all of it. */
+/** Shows a range of the x-axis in all charts; null means all of it. */
 function zoom(range) {
   state.zoom = range;
   for (const chart of charts) chart.show(range);
   for (const button of document.querySelectorAll("button.whole")) button.hidden = !range;
 }
 
-/** The values of the runs as a CSV file, which the page itself holds. */
-function csvOfRuns() {
+/** Returns the values of the runs as the address of a CSV file, which the address itself contains. */
+function makeCsv() {
   const columns = ["board", "generation", "decisions", "seconds", "generation_best", "elite_mean", "elite_threshold",
     "learned_mean_fitness", "std_mean"];
   const rows = runs.flatMap(({ name, ...run }) => run.generation.map((_, place) =>
@@ -97,13 +100,13 @@ function csvOfRuns() {
 const LINES = { yTitle: "lines per game, in training (log scale)", least: 1 };
 
 function learning([plot]) {
-  add(plot, () => {
+  addChart(plot, () => {
     const [run] = runs;
-    const line = (label, y, style, text = (place) => amount(y[place])) =>
-      ({ ...seriesOf(label, xOf(run), {}, style, text), ...withGaps(run, { y }) });
+    const line = (label, y, style, text = (place) => formatNumber(y[place])) =>
+      ({ ...makeSeries(label, xValues(run), {}, style, text), ...withGapsAtStages(run, { y }) });
     const [low, high] = [run.elite_threshold, run.generation_best];
     const elites = { color: "--series-1", dash: [7, 4] };
-    const range = (place) => `${amount(low[place])} – ${amount(high[place])}`;
+    const range = (place) => `${formatNumber(low[place])} – ${formatNumber(high[place])}`;
     const best = run.generation.map((_, place) => run.stages.findLast((stage) => stage.place <= place).dt20);
     return {
       name: "Learning curve",
@@ -113,57 +116,57 @@ function learning([plot]) {
         line("mean of the elites", run.elite_mean, elites),
         line("learned mean", run.learned_mean_fitness, { color: "--series-0", width: 2.5 }),
         ...(best.some((value) => value) ? [line("dt20, the best published linear controller", best, { color: "--series-2", dash: [14, 4] })] : []),
-        { ...seriesOf("elites, from worst to best", xOf(run), {}, elites, range), ...withGaps(run, { low, high }) },
+        { ...makeSeries("elites, from worst to best", xValues(run), {}, elites, range), ...withGapsAtStages(run, { low, high }) },
       ],
     };
   });
 }
 
-/** Runs that differ in the seed alone, as lists. */
-const groups = () => [...new Set(runs.map(({ group }) => group))].map((each) => runs.filter(({ group }) => group === each));
-state.bands ??= groups().some((group) => group.length > 2);
+/** Returns lists of runs that differ only in their seeds. */
+const groupsOfRuns = () => [...new Set(runs.map(({ group }) => group))].map((name) => runs.filter(({ group }) => group === name));
+state.bands ??= groupsOfRuns().some((group) => group.length > 2);
 
-/** The median of a group and its range, where all its runs have got to. */
-function medians(group, key, style) {
-  const xs = group.map(xOf);
+/** Returns two series, the median of a group and its range, over the part of the x-axis that all its runs have reached. */
+function medianSeries(group, key, style) {
+  const xs = group.map(xValues);
   const [from, to] = [Math.max(...xs.map((x) => x[0])), Math.min(...xs.map((x) => x.at(-1)))];
   const x = xs[0].filter((value) => value >= from && value <= to);
-  const sorted = x.map((at) => group.map((run, number) => run[key][placeIn(xs[number], at)])
+  const sorted = x.map((at) => group.map((run, number) => run[key][indexAt(xs[number], at)])
     .filter((value) => value !== null).sort((a, b) => a - b));
   const pick = (share) => sorted.map((values) => {
     const place = share * (values.length - 1);
     return values.length ? (values[Math.floor(place)] + values[Math.ceil(place)]) / 2 : null;
   });
   const [low, y, high] = [0, 0.5, 1].map(pick);
-  const text = (place) => `${amount(y[place])} (${amount(low[place])} – ${amount(high[place])})`;
+  const text = (place) => `${formatNumber(y[place])} (${formatNumber(low[place])} – ${formatNumber(high[place])})`;
   const name = `${group[0].name} and ${group.length - 1} more`;
-  return [seriesOf(name, x, { y }, style, text), { x, low, high, style }];
+  return [makeSeries(name, x, { y }, style, text), { x, low, high, style }];
 }
 
-/** A chart with a curve a run, or with the median and the range of each group of runs. */
-function perRun([plot], key, what, spec) {
+/** Adds a chart with a curve per run, or with the median and the range of each group of runs. */
+function addCurves([plot], key, what, spec) {
   const curve = ([run, ...others], number) => {
-    if (others.length) return medians([run, ...others], key(), look(number));
-    const text = (place) => amount(run[key()][place]) + (several ? ` on ${run.board[place]}` : "");
-    return seriesOf(several ? run.name : what, xOf(run), { y: run[key()] }, look(number), text);
+    if (others.length) return medianSeries([run, ...others], key(), look(number));
+    const text = (place) => formatNumber(run[key()][place]) + (isComparison ? ` on ${run.board[place]}` : "");
+    return makeSeries(isComparison ? run.name : what, xValues(run), { y: run[key()] }, look(number), text);
   };
-  add(plot, () => ({ series: (state.bands ? groups() : runs.map((run) => [run])).flatMap(curve), ...spec }));
+  addChart(plot, () => ({ series: (state.bands ? groupsOfRuns() : runs.map((run) => [run])).flatMap(curve), ...spec }));
 }
 
 function curves(plots) {
-  perRun(plots, () => state.curve, "", { name: "Learning curves", ...LINES });
+  addCurves(plots, () => state.curve, "", { name: "Learning curves", ...LINES });
 }
 
 function spread(plots) {
   const values = runs.flatMap((run) => run.std_mean.filter((value) => value > 0));
   const least = 10 ** Math.floor(Math.log10(values.length ? Math.min(...values) : 1));
   const yTitle = "standard deviation, mean over the weights (log scale)";
-  perRun(plots, () => "std_mean", "standard deviation", { name: "Spread", yTitle, least });
+  addCurves(plots, () => "std_mean", "standard deviation", { name: "Spread", yTitle, least });
 }
 
 function speed(plots) {
   const yTitle = "decisions per second";
-  perRun(plots, () => "speed", yTitle, { name: "Throughput", yTitle, zero: true });
+  addCurves(plots, () => "speed", yTitle, { name: "Throughput", yTitle, zero: true });
 }
 
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);

@@ -1,8 +1,9 @@
-"""The report of a training run, and the comparison of several: one HTML file each that needs no network.
+"""The page of a training run, or of several for comparison: an HTML file that needs no network.
 
-Every number comes from the run's folder. The game is the controller's on stream 0 of the pieces of scores,
-the same in every report. ``page.html``, a template of Jinja, is the page; its style and charts are
-``page.css``, ``chart.js`` and ``page.js``, beside this file; uPlot in ``vendor`` draws the charts.
+Every number comes from the run's folder. In every report the controller plays the same pieces,
+those of stream 0 of scores. The page is ``page.html``, a template of Jinja, beside this file;
+its style and charts are ``page.css``, ``chart.js`` and ``page.js``; uPlot in ``vendor`` draws
+the charts.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from markupsafe import Markup
 
 from kernels.support.files import check_own, write_text
 from kernels.support.printable import counted, printable
+from tetris import Lookahead
 from tetris.evaluation.comparison import LEARNED, interval_text, is_estimate, verdict
 from tetris.evaluation.estimates import METHOD
-from tetris.game.policy import Lookahead
 from tetris.record.numbers import format_lines
 from tetris.record.score import ESTIMATOR
 from tetris.report import data
@@ -38,17 +39,22 @@ def write_report(path: Path, runs: Sequence[RunRecord]) -> None:
 
 
 def report_page(runs: Sequence[RunRecord], *, live: bool = False, running: bool = False) -> str:
-    """Return the page of `write_report`; ``live``: for a server, which it asks for what has changed.
+    """Return the page of `write_report`.
 
-    ``running``: whether the run goes on, for a page that says how far it is.
+    Args:
+        runs: One run or several.
+        live: Whether the page comes from a server, which it asks for changes.
+        running: Whether the run is in progress; then the page shows how far it is.
     """
-    run, names = runs[0], data.distinct_names(runs)
-    named = list(zip(names, runs, strict=True))
-    charts = {"across": first_axis(runs), "runs": [data.chart_values(each, name) for name, each in named]}
-    players = [
-        player_fragment(data.recorded_game(each), name, lookahead=each.recipe.lookahead, assets=False)
-        for name, each in named
-    ]
+    run = runs[0]
+    names = data.distinct_names(runs)
+    charts: dict[str, Any] = {"across": first_axis(runs), "runs": []}
+    players = []
+    for name, one_run in zip(names, runs, strict=True):
+        charts["runs"].append(data.chart_values(one_run, name))
+        game = data.recorded_game(one_run)
+        lookahead = one_run.recipe.lookahead
+        players.append(Markup(player_fragment(game, name, lookahead=lookahead, assets=False)))
     differences, settings = data.settings_tables(runs, names)
     return _template("page.html").render(
         live=live,
@@ -62,8 +68,8 @@ def report_page(runs: Sequence[RunRecord], *, live: bool = False, running: bool 
         badge=_badge(run) if running else None,
         tiles=_tiles(run),
         bars=data.weight_bars(run),
-        **_scores(named),
-        players=list(map(Markup, players)),
+        **_scores(runs, names),
+        players=players,
         weights=data.weight_table(runs, names),
         cost=data.cost_table(runs, names),
         differences=differences,
@@ -75,16 +81,15 @@ def report_page(runs: Sequence[RunRecord], *, live: bool = False, running: bool 
 
 
 def runs_page(folder: Path) -> str:
-    """Return the list of the runs in a folder: a page that sorts them, and compares those that are ticked."""
+    """Return a page that lists the runs in a folder, and compares the ticked ones."""
     paths = (path for path in folder.iterdir() if os.path.isfile(RunFolder(path).config))
     newest_first = sorted(paths, key=lambda path: -path.stat().st_mtime)
-    return _template("runs.html").render(
-        folder=folder, rows=[(path.name, _row(path)) for path in newest_first]
-    )
+    rows = [(path.name, _list_row(path)) for path in newest_first]
+    return _template("runs.html").render(folder=folder, rows=rows)
 
 
-def _row(path: Path) -> list[str]:
-    """What the list says of a run, or why it cannot be read."""
+def _list_row(path: Path) -> list[str]:
+    """Return the row of a run in the list, or of the error that it cannot be read for."""
     running = ""
     try:
         check_own(path)
@@ -92,11 +97,15 @@ def _row(path: Path) -> list[str]:
         run = load_run(path)
     except (OSError, ValueError) as error:
         return [running, str(error), *[""] * 5]
-    state = f"{run.generations:,} of {run.recipe.total_generations:,}"
-    started = run.starts[0].get("date", "") if run.starts else ""
-    took = str(timedelta(seconds=round(run.seconds)))
-    said = _verdict(run) or "not scored yet"
-    return [running, said, run.recipe.preset, run.recipe.board, state, took, started]
+    return [
+        running,
+        _verdict(run) or "not scored yet",
+        run.recipe.preset,
+        run.recipe.board,
+        f"{run.generations:,} of {run.recipe.total_generations:,}",
+        str(timedelta(seconds=round(run.seconds))),
+        run.starts[0].get("date", "") if run.starts else "",
+    ]
 
 
 @cache
@@ -104,57 +113,89 @@ def _template(name: str) -> Template:
     environment = Environment(
         loader=FileSystemLoader(_FOLDER),
         autoescape=True,
-        finalize=lambda value: value if isinstance(value, Markup) else printable(value),
+        finalize=_printable_value,
         trim_blocks=True,
         undefined=StrictUndefined,
     )
-    environment.globals["file"] = lambda name: Markup((_FOLDER / name).read_text(encoding="utf-8").rstrip())
+    environment.globals["file"] = _file_content
     return environment.get_template(name)
 
 
+def _printable_value(value: object) -> object:
+    return value if isinstance(value, Markup) else printable(value)
+
+
+def _file_content(name: str) -> Markup:
+    return Markup((_FOLDER / name).read_text(encoding="utf-8").rstrip())
+
+
 def _verdict(run: RunRecord) -> str | None:
-    """The learned controller beside the best published linear one, on its own board if that was measured."""
-    scores = sorted(run.scores, key=lambda each: each["controller"] != LEARNED)
-    boards = dict.fromkeys(each["board"] for each in scores if each["controller"] == LEARNED)
-    on = run.recipe.board if run.recipe.board in boards else next(reversed(boards), None)
-    return verdict([each for each in scores if each["board"] == on]) if on else None
+    """Compare the learned controller with the best published linear one.
+
+    That is on the board of the run, or if it was not scored there on the last board that it
+    was.
+    """
+    scores = sorted(run.scores, key=lambda score: score["controller"] != LEARNED)
+    learned = (score["board"] for score in scores if score["controller"] == LEARNED)
+    boards = list(dict.fromkeys(learned))
+    if not boards:
+        return None
+    board = run.recipe.board if run.recipe.board in boards else boards[-1]
+    return verdict([score for score in scores if score["board"] == board])
 
 
 def _badge(run: RunRecord) -> str:
-    """How far a run that goes on is, and the time that is left if a decision takes what it took last."""
+    """Return how far a run is, and the time left at the speed of the last generation."""
     costs = [stage.cost for _, stage in run.recipe.schedule]
-    cost = costs[min(run.generations, len(costs)) - 1]
-    seconds = sum(costs[run.generations :]) / cost * run.metrics[-1]["seconds"]
-    state = f"running: generation {run.generations:,} of {len(costs):,}"
-    return f"{state}, {timedelta(seconds=round(seconds))} left" if seconds else f"{state}: scores are played"
+    last_cost = costs[min(run.generations, len(costs)) - 1]
+    seconds = sum(costs[run.generations :]) / last_cost * run.metrics[-1]["seconds"]
+    progress = f"running: generation {run.generations:,} of {len(costs):,}"
+    if not seconds:
+        return f"{progress}: scores are played"
+    return f"{progress}, {timedelta(seconds=round(seconds))} left"
 
 
 def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
-    """The learned controller's score or estimate on each board, and what training took."""
-    tiles, learned = [], [score for score in run.scores if score["controller"] == LEARNED]
-    for score in {score["board"]: score for score in learned}.values():
-        bounded = score["ci95"][1] is not None
-        value = format_lines(score["lines_per_game"]) if bounded else interval_text(score)
-        more = ["estimated"] * is_estimate(score) + [f"95 %: {interval_text(score)}"] * bounded
-        tiles.append((f"Lines per game, {score['board']}", value, "; ".join(more) or "no game ended"))
+    """Return tiles of title, value and note: scores by board, time and decisions."""
+    tiles = []
+    last_scores = {
+        score["board"]: score for score in run.scores if score["controller"] == LEARNED
+    }
+    for board, score in last_scores.items():
+        notes = []
+        if is_estimate(score):
+            notes.append("estimated")
+        value = interval = interval_text(score)
+        if score["ci95"][1] is not None:
+            value = format_lines(score["lines_per_game"])
+            notes.append(f"95 %: {interval}")
+        tiles.append((f"Lines per game, {board}", value, "; ".join(notes) or "no game ended"))
+    generations = (
+        f"{run.generations:,} of {counted(run.recipe.total_generations, 'generation')}"
+    )
+    tiles.append(("Training", str(timedelta(seconds=round(run.seconds))), generations))
     speed = format_lines(run.decisions / max(run.seconds, 1e-9))
-    state = f"{run.generations:,} of {counted(run.recipe.total_generations, 'generation')}"
-    tiles.append(("Training", str(timedelta(seconds=round(run.seconds))), state))
     tiles.append(("Decisions", format_lines(run.decisions), f"{speed} per second"))
     return tiles
 
 
-def _scores(runs: Sequence[tuple[str, RunRecord]]) -> dict[str, Any]:
-    """The scores of learned controllers, then those of published ones, equal ones once, and what they are."""
-    kept: dict[Any, tuple[str, dict[str, Any]]] = {}
-    for name, run in runs:
+def _scores(runs: Sequence[RunRecord], names: Sequence[str]) -> dict[str, Any]:
+    """Return the scores of the page, without repetitions, and how they were measured.
+
+    Those of learned controllers come first.
+    """
+    labelled: dict[Any, tuple[str, dict[str, Any]]] = {}
+    for name, run in zip(names, runs, strict=True):
         for score in run.scores:
-            named = len(runs) > 1 and score["controller"] == LEARNED
-            label = name if named else score["controller"]
+            label = score["controller"]
+            needs_name = len(runs) > 1 and label == LEARNED
+            if needs_name:
+                label = name
             settings = [score[key] for key in ("board", "rule", "pieces", "decisions")]
-            what = (named, label, is_estimate(score), Lookahead.from_dict(score), *settings)
-            kept.setdefault(what, (label, score))
-    scored = sorted(kept.values(), key=lambda each: each[1]["controller"] != LEARNED)
+            lookahead = Lookahead.from_dict(score)
+            identity = (needs_name, label, is_estimate(score), lookahead, *settings)
+            labelled.setdefault(identity, (label, score))
+    scored = sorted(labelled.values(), key=lambda row: row[1]["controller"] != LEARNED)
     played = [score for _, score in scored if not is_estimate(score)]
     return {
         "score_tables": data.score_tables(scored),

@@ -21,7 +21,7 @@ _HOSTS = (ADDRESS, "localhost")
 
 
 class ReportServer(ThreadingHTTPServer):
-    """Serves the report of a run, the comparison of several, or the runs of a folder, on `ADDRESS`."""
+    """Serves the report of a run, a comparison, or the runs of a folder, on `ADDRESS`."""
 
     daemon_threads = True
 
@@ -34,9 +34,10 @@ class ReportServer(ThreadingHTTPServer):
         self._latest = "", ""  # a version and its page, replaced together
 
     def page(self, names: Sequence[str] = ()) -> tuple[str, str | None]:
-        """Return the page of now, of the runs of a folder that are named, and its version.
+        """Return the current page and its version; of a folder's runs, only the named ones.
 
-        OSError or ValueError where a run cannot be read.
+        Raises:
+            OSError, ValueError: If a run cannot be read.
         """
         runs = self._runs
         if self._folder is not None:
@@ -45,41 +46,44 @@ class ReportServer(ThreadingHTTPServer):
             runs = [self._folder / Path(name).name for name in dict.fromkeys(names)]
             for run in runs:
                 check_own(run)
-        version = _state(runs)
-        known, page = self._latest
-        if version != known:
-            # Without a lock: whoever asks for another page does not wait for this one.
-            records, running = [load_run(run) for run in runs], RunFolder(runs[0]).in_use()
-            page = report_page(records, live=True, running=running)
+        version = _version(runs)
+        latest_version, page = self._latest
+        if version != latest_version:
+            # There is no lock, so that a request for another page does not wait for this one.
+            records = [load_run(run) for run in runs]
+            page = report_page(records, live=True, running=RunFolder(runs[0]).in_use())
             page = page.replace("<html ", f'<html data-version="{version}" ', 1)
             self._latest = version, page
         return page, version
 
 
-def _state(runs: Sequence[Path]) -> str:
-    """What changes when a file of a run does."""
+def _version(runs: Sequence[Path]) -> str:
+    """Return a digest that changes with the files of the runs."""
     folders = [RunFolder(run) for run in runs]
-    files = [file for run in folders for file in (run.config, run.metrics, run.controller, run.starts)]
-    stats = [file.stat() if file.exists() else None for file in files]
-    state = (
-        [(str(run.path), run.in_use()) for run in folders],
-        [stat and (stat.st_mtime_ns, stat.st_size) for stat in stats],
-    )
-    return hashlib.sha256(repr(state).encode()).hexdigest()[:16]
+    in_use = [(str(run.path), run.in_use()) for run in folders]
+    stats = []
+    for run in folders:
+        for file in (run.config, run.metrics, run.controller, run.starts):
+            stat = file.stat() if file.exists() else None
+            stats.append(stat and (stat.st_mtime_ns, stat.st_size))
+    return hashlib.sha256(repr((in_use, stats)).encode()).hexdigest()[:16]
 
 
 class _Handler(BaseHTTPRequestHandler):
     server: ReportServer
     error_message_format = (
-        '<!doctype html>\n<html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="2">'
+        '<!doctype html>\n<html lang="en"><meta charset="utf-8">'
+        '<meta http-equiv="refresh" content="2">'
         "<title>Waiting</title><p>%(explain)s</p></html>\n"
     )
 
     def do_GET(self) -> None:
         """Answer with the page."""
-        # A page of another site may reach this server by a name of its own: DNS rebinding.
+        # A page of another site could reach this server by a name of that site (DNS rebinding).
         if self.headers.get("Host", "").rpartition(":")[0] not in _HOSTS:
-            self.send_error(HTTPStatus.FORBIDDEN, explain="expected the host 127.0.0.1 or localhost")
+            self.send_error(
+                HTTPStatus.FORBIDDEN, explain="expected the host 127.0.0.1 or localhost"
+            )
             return
         path, _, query = self.path.partition("?")
         if path != "/":
@@ -87,7 +91,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         try:
             page, version = self.server.page(parse_qs(query).get("run", ()))
-        except Exception as error:  # the page says so: others are still served
+        except Exception as error:  # The page shows it; other pages are still served.
             self.send_error(HTTPStatus.SERVICE_UNAVAILABLE, explain=printable(error))
             return
         content = page.encode()

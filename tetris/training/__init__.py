@@ -1,7 +1,7 @@
-"""Training: presets, curriculum, recipe, objective, the folder of a run. Joins `cem` and the games.
+"""Training joins `cem` and the games: presets, curriculum, recipe, objective, folder of a run.
 
-The names below are imported when they are first used: other commands need the settings alone. Begin with
-`training.py`.
+The names below are imported when they are first used: other commands need the settings alone.
+Begin with `training.py`.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,8 @@
-"""The objective of a training run: candidates play a generation's games, and their fitness is lines per game.
+"""The objective of a training run: candidates play games, and fitness is lines per game.
 
-The choices of a linear controller do not depend on the length of its weight vector: it is scaled to length 1
-before it plays, and the optimizer is given the scaled one. No stream is a stream of a score.
+The choices of a linear controller do not depend on the length of its weight vector: it is
+scaled to length 1 before it plays, and the optimizer gets the scaled vector. Training never
+plays the pieces of a score.
 """
 
 from __future__ import annotations
@@ -16,10 +17,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cem import CrossEntropyMethod, Evaluation, StopRequest
+from cem import Evaluation, StopRequest
 from cem.run import ranks
 from kernels.support.checks import check_integer
-from tetris import Lookahead, Policy, Rollout, RolloutResult, Rules, SplitResult, Streams, feature_names
+from tetris import (
+    Lookahead,
+    Policy,
+    Rollout,
+    RolloutResult,
+    Rules,
+    SplitResult,
+    Streams,
+    feature_names,
+)
 from tetris.play.devices import choose_device
 from tetris.play.splitting import BURN_IN, SplitRollout
 from tetris.training.recipe import Recipe
@@ -27,11 +37,11 @@ from tetris.training.recipe import Recipe
 MOST_LINES = 1e12
 """Lines per game of a candidate for which splitting saw no game end."""
 
-_LEAST_LENGTH = 1e-12
+_SHORTEST = 1e-12  # Shorter vectors are divided by this: a zero vector stays zero.
 
 
 def piece_seed(seed: int) -> int:
-    """Return the seed of the pieces of a run: the first 64 bits of SHA-256 of a text with the run's seed.
+    """Return the seed of the pieces of a run: 64 bits of a SHA-256 digest of the run's seed.
 
     Scores use the seed itself, so that training plays none of their streams.
     """
@@ -40,37 +50,46 @@ def piece_seed(seed: int) -> int:
 
 
 def unit_length(weights: Tensor) -> Tensor:
-    """Return weight vectors, shape (population, features), scaled to length 1; a zero vector stays zero.
+    """Return weight vectors, shape (population, features), scaled to length 1.
 
-    Squares are added in float64 as a tree, and NumPy takes the root on the CPU: the same bits on every
-    processor. The order of torch's own sums follows the width of its vectors.
+    A zero vector stays zero. The result has the same bits on every processor. torch.sum would
+    not give them, because it adds in an order that follows the width of the processor's
+    vectors.
     """
-    total = weights.double().square()
-    while (count := total.shape[1]) > 1:
+    squares = weights.double().square()
+    # The second half of the columns is added to the first until one column is left.
+    while (count := squares.shape[1]) > 1:
         half = (count + 1) // 2
-        total = total[:, :half] + torch.nn.functional.pad(total[:, half:], (0, 2 * half - count))
-    length = torch.from_numpy(np.sqrt(total.numpy())) if total.device.type == "cpu" else total.sqrt()
-    return (weights / length.clamp(min=_LEAST_LENGTH)).to(weights.dtype)
+        second_half = torch.nn.functional.pad(squares[:, half:], (0, 2 * half - count))
+        squares = squares[:, :half] + second_half
+    if squares.device.type == "cpu":
+        # torch's root on a CPU may differ by a bit from that of other processors.
+        length = torch.from_numpy(np.sqrt(squares.numpy()))
+    else:
+        length = squares.sqrt()
+    return (weights / length.clamp(min=_SHORTEST)).to(weights.dtype)
 
 
 def lines_per_game(result: RolloutResult | SplitResult) -> Tensor:
-    """Return lines per game ended, shape (population,), float64; with none ended, half a game counts.
+    """Return lines per game that ended, shape (population,), float64.
 
-    A candidate without a game over has greater fitness than one with as many lines and a game over. With
-    importance splitting it is the estimate, at most `MOST_LINES`.
+    If no game ended, half a game counts. So a candidate without a game over has greater fitness
+    than one with as many lines and a game over. With importance splitting the value is the
+    estimate, at most `MOST_LINES`.
     """
     if isinstance(result, SplitResult):
         return result.lines_per_game.clamp(max=MOST_LINES)
-    lines, games = result.lines.double(), result.games.double()
+    lines = result.lines.double()
+    games = result.games.double()
     return torch.where(games > 0, lines / games.clamp(min=1), 2 * lines)
 
 
 class LinesPerGame:
     """Lines per game of linear controllers, as an objective for `cem.maximize`.
 
-    Weights are scaled to length 1 before they play. All candidates of a generation play the same streams of
-    pieces (common random numbers), and every generation has new ones: the same arguments give the same
-    fitness.
+    Weights are scaled to length 1 before they play. All candidates of a generation play the
+    same streams of pieces (common random numbers), and every generation has new ones: the same
+    arguments give the same fitness.
 
     Examples:
         >>> import torch
@@ -82,11 +101,13 @@ class LinesPerGame:
         >>> result.mean.shape
         torch.Size([2])
 
-    With noisy fitness the mean of the distribution is the result; the best candidate is the luckiest one.
+    Fitness is noisy: take the mean of the distribution as the result. The best candidate is the
+    best by chance.
 
     Attributes:
-        names: The names of the features, a dimension of a candidate each.
-        with_generation: True: `cem.maximize` passes the number of the generation, which chooses the pieces.
+        names: The names of the features; a candidate has a weight for each.
+        with_generation: True: `cem.maximize` passes the number of the generation, which chooses
+            the pieces.
     """
 
     with_generation = True
@@ -110,9 +131,9 @@ class LinesPerGame:
             features: Name of a feature set, or feature names separated by commas.
             rules: The rules of the games.
             streams: Streams of games that a candidate plays.
-            decisions: Decisions on each.
-            split: Estimate by importance splitting, for controllers whose games hardly end.
-            burn_in: With it, decisions on each stream before they count.
+            decisions: Decisions on each stream.
+            split: Estimate by importance splitting, for controllers whose games rarely end.
+            burn_in: With ``split``, decisions on each stream before they count.
             lookahead: What decisions consider; see `tetris.Policy`.
             seed: Chooses the pieces; 0 to 2^64 - 1.
             device: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"python"``.
@@ -120,51 +141,68 @@ class LinesPerGame:
         Raises:
             ValueError: If an argument is out of range, or there is no GPU.
         """
-        number = piece_seed(check_integer("seed", seed, 0, (1 << 64) - 1))
-        self.streams = Streams(Rules() if rules is None else rules, streams, number)
+        seed_of_pieces = piece_seed(check_integer("seed", seed, 0, (1 << 64) - 1))
+        self.streams = Streams(rules or Rules(), streams, seed_of_pieces)
         self.names = feature_names(features, self.streams.rules.width)
-        self._features, self._lookahead = features, Lookahead(lookahead)
-        self._burn_in = burn_in if split else None
+        self._features = features
+        self._lookahead = Lookahead(lookahead)
+        self._split = split
+        self._burn_in = burn_in
         self._decisions = check_integer("decisions", decisions, 1)
         self._device = choose_device(device)
 
     def __call__(self, candidates: Tensor, generation: int = 0) -> Tensor:
-        """Return the fitness of weight vectors, shape (N, features): shape (N,), float64, without gradient.
+        """Return the fitness of weight vectors, shape (N, features), as float64, shape (N,).
+
+        It has no gradient.
 
         Raises:
-            ValueError: If their shape is another one, or a number is not finite.
+            ValueError: If the shape is another one, or a number is not finite.
         """
         weights = torch.as_tensor(candidates).detach()
         if weights.dim() != 2 or weights.shape[1] != len(self.names):
-            wanted = f"candidates of shape (N, {len(self.names)})"
-            raise ValueError(f"expected {wanted}, got {tuple(weights.shape)}")
-        real = torch.promote_types(weights.dtype, torch.float32)  # whole numbers have no length 1
-        return lines_per_game(self.games(unit_length(weights.to(real)), generation).advance(self._decisions))
+            shape = tuple(weights.shape)
+            raise ValueError(
+                f"expected candidates of shape (N, {len(self.names)}), got {shape}"
+            )
+        # Integers cannot have length 1.
+        real_type = torch.promote_types(weights.dtype, torch.float32)
+        players = unit_length(weights.to(real_type))
+        return lines_per_game(self.games(players, generation).advance(self._decisions))
 
     def games(self, players: Tensor, generation: int) -> Rollout | SplitRollout:
-        """Return the games of weight vectors of length 1, shape (players, features), in a generation."""
+        """Return a generation's games of players of length 1, shape (players, features)."""
+        policy = Policy(players, self._features, self._lookahead)
         streams = replace(self.streams, first=generation * self.streams.count)
-        games = Policy(players, self._features, self._lookahead), streams, self._device
-        return Rollout(*games) if self._burn_in is None else SplitRollout(*games, self._burn_in)
+        if self._split:
+            return SplitRollout(policy, streams, self._device, self._burn_in)
+        return Rollout(policy, streams, self._device)
 
 
 def run_objective(
     recipe: Recipe,
-    optimizer: CrossEntropyMethod,
+    current_mean: Callable[[], Tensor],
     check: Callable[[], None],
     stop: StopRequest | None = None,
 ) -> Callable[[Tensor, int], Evaluation]:
     """Return the objective of a run, from (candidates, generation) to fitness and metrics.
 
-    The averaged mean of the optimizer plays as well, to the end. With halvings, candidates race: those that
-    drop out after a round of `Recipe.rounds` have fitness minus infinity, the others play on and have in the
-    end what they have without halvings. It is successive halving (K. Jamieson and A. Talwalkar,
-    Non-stochastic Best Arm Identification and Hyperparameter Optimization, AISTATS 2016) for the best few.
+    With halvings, candidates race: those that drop out after a round of `Recipe.rounds` have
+    fitness minus infinity; the others play on, and end with the fitness that they would have
+    without halvings. This is successive halving (K. Jamieson and A. Talwalkar, Non-stochastic
+    Best Arm Identification and Hyperparameter Optimization, AISTATS 2016) for the best few.
 
-    Ranks play their share of the candidates each; see `cem.run.ranks`. ``check`` is called a few times a
-    second and may raise, ``stop`` is that of `cem.run.ranks.run_collective`.
+    Each rank plays its share of the candidates; see `cem.run.ranks`.
+
+    Args:
+        recipe: Settings of the games and of the rounds.
+        current_mean: Returns the mean that the optimizer would give as its result, shape
+            (features,). It plays beside the candidates in every generation, and never drops
+            out.
+        check: Called a few times a second; it may raise.
+        stop: The request of `cem.run.ranks.run_collective`.
     """
-    stages = [
+    objectives = [
         LinesPerGame(
             recipe.features,
             stage.rules,
@@ -180,41 +218,86 @@ def run_objective(
     ]
 
     def evaluate(candidates: Tensor, generation: int) -> Evaluation:
-        def play(decisions: int) -> Tensor:
-            if len(playing):
-                result = games.advance(decisions, check)
-                found = [lines_per_game(result).view(torch.int64), result.lines, result.games]
-                own_rows[playing] = torch.stack([*found, result.decisions], dim=1)
-            return own_rows
-
-        number, stage = recipe.schedule[generation]
-        players = unit_length(torch.cat([candidates, optimizer.averaged_mean.unsqueeze(0)]))
-        own = ranks.share(len(players))
-        games = stages[number].games(players[own], generation)
-        own_rows = torch.zeros(own.stop - own.start, 4, dtype=torch.int64, device=device)
-        playing = torch.arange(len(own_rows), device=device)
-        going_on = torch.ones(len(players), dtype=torch.bool, device=device)
-        fitness = torch.zeros(len(players), dtype=torch.float64, device=device)
-        for decisions, count in recipe.rounds(stage):
-            if count < len(candidates):
-                worse = fitness[:-1].argsort(descending=True, stable=True)[count:]
-                left = going_on.index_fill_(0, worse, False)[own][playing].nonzero().squeeze(1)
-                playing = playing[left]
-                if len(playing):
-                    games.keep(left)
-            rows = ranks.gather(ranks.run_collective(partial(play, decisions), stop), len(players))
-            fitness = rows[:, 0].contiguous().view(torch.float64).masked_fill(~going_on, -math.inf)
-        lines, ended, made = rows[:, 1:].unbind(1)
+        stage_number, stage = recipe.schedule[generation]
+        players = unit_length(torch.cat([candidates, current_mean().unsqueeze(0)]))
+        race = _Race(len(players), device)
+        games = objectives[stage_number].games(players[race.share], generation)
+        for decisions, survivors in recipe.rounds(stage):
+            if survivors < len(candidates):
+                race.drop_all_but(survivors, games)
+            scores = ranks.run_collective(partial(race.play, games, decisions, check), stop)
+            race.record(ranks.gather(scores, len(players)))
         metrics: dict[str, float | Tensor] = {
-            "stage": number + 1,
+            "stage": stage_number + 1,
             "board_width": stage.rules.width,
             "board_height": stage.rules.height,
-            "learned_mean_fitness": fitness[-1],
-            "lines": lines.sum(),
-            "games": ended.sum(),
-            "decisions": made.sum(),
+            "learned_mean_fitness": race.fitness[-1],
+            "lines": race.lines.sum(),
+            "games": race.games.sum(),
+            "decisions": race.decisions.sum(),
         }
-        return Evaluation(fitness[:-1], metrics, players[:-1], rates=("lines", "decisions"))
+        return Evaluation(
+            race.fitness[:-1], metrics, players[:-1], rates=("lines", "decisions")
+        )
 
     device = "cuda" if recipe.device == "cuda" else "cpu"
     return evaluate
+
+
+class _Race:
+    """A generation's players: the candidates, then the mean, which never drops out.
+
+    A rank plays the players of its share; all ranks know the scores of all players.
+
+    Attributes:
+        share: The players of this rank, a slice.
+        fitness: Lines per game, shape (players,), float64; minus infinity for who has dropped
+            out.
+        lines, games, decisions: Their counts, shape (players,), int64.
+    """
+
+    lines: Tensor
+    games: Tensor
+    decisions: Tensor
+
+    def __init__(self, players: int, device: str) -> None:
+        self.share = ranks.share(players)
+        own_players = self.share.stop - self.share.start
+        self.fitness = torch.zeros(players, dtype=torch.float64, device=device)
+        self._is_playing = torch.ones(players, dtype=torch.bool, device=device)
+        # Rows of the share that its games still have. A player that drops out leaves its last
+        # scores.
+        self._playing_rows = torch.arange(own_players, device=device)
+        self._own_scores = torch.zeros(own_players, 4, dtype=torch.int64, device=device)
+
+    def drop_all_but(self, survivors: int, games: Rollout | SplitRollout) -> None:
+        """Drop all candidates but the fittest from the race and from the games of this rank."""
+        worse = self.fitness[:-1].argsort(descending=True, stable=True)[survivors:]
+        self._is_playing.index_fill_(0, worse, False)
+        plays_on = self._is_playing[self.share][self._playing_rows]
+        remaining = plays_on.nonzero().squeeze(1)
+        self._playing_rows = self._playing_rows[remaining]
+        if len(remaining):
+            games.keep(remaining)
+
+    def play(
+        self, games: Rollout | SplitRollout, decisions: int, check: Callable[[], None]
+    ) -> Tensor:
+        """Play a round; return the scores of this rank's players, shape (players, 4), int64.
+
+        A row has lines per game, lines, games and decisions. Lines per game travel by the bits
+        of a float64: the ranks must agree on them bit for bit, and one gather is enough for all
+        four.
+        """
+        if len(self._playing_rows):
+            result = games.advance(decisions, check)
+            fitness_bits = lines_per_game(result).view(torch.int64)
+            columns = [fitness_bits, result.lines, result.games, result.decisions]
+            self._own_scores[self._playing_rows] = torch.stack(columns, dim=1)
+        return self._own_scores
+
+    def record(self, scores: Tensor) -> None:
+        """Record the scores of all players, shape (players, 4), gathered from `play`."""
+        fitness = scores[:, 0].contiguous().view(torch.float64)
+        self.fitness = fitness.masked_fill(~self._is_playing, -math.inf)
+        self.lines, self.games, self.decisions = scores[:, 1:].unbind(1)

@@ -1,4 +1,4 @@
-"""The recipe of a training run: settings by their sources and precedence, and what follows from them.
+"""The recipe of a training run: its settings, merged by precedence, and what follows from them.
 
 Its curriculum is a line of text: the stages before the run's own board.
 """
@@ -39,13 +39,13 @@ FORMAT = "cem-tetris-run"
 VERSION = 1
 
 SPLIT_COST = 1.7
-"""Relative cost of a decision with splitting on a high board, for the time left; 1 without, on a low one.
+"""The cost of a decision with splitting, relative to one without; it estimates the time left.
 
-1.8 on an H200 and 1.6 on two cores, by the training metrics of benchmarks/results."""
+It is 1.8 on an H200 and 1.6 on two cores, by the training metrics of benchmarks/results."""
 
-_MOST_GENERATIONS = 1_000_000  # the stage of each is kept in a list
+_MOST_GENERATIONS = 1_000_000  # A list holds the stage of every generation.
 _WITHOUT_EFFECT = ("preset", "device", "score_decisions")
-_NUMBER = re.compile(r"[:,]\s*[^,\s]+")  # in the text of a schedule
+_NUMBER = re.compile(r"[:,]\s*[^,\s]+")  # A number in the text of a variance schedule.
 _ENTRY = re.compile(r"([^:]*):([1-9]\d{0,17})(?::([1-9]\d{0,17}))?(:split)?")
 
 
@@ -58,27 +58,31 @@ class Stage:
 
     rules: Rules
     generations: int
-    decisions: int  # on each stream; 0: those of the recipe
+    decisions: int  # On each stream; 0 stands for the recipe's.
     split: bool = False
 
     def __str__(self) -> str:
         """Return the entry as text."""
-        decisions = f":{self.decisions}" if self.decisions else ""
-        return f"{self.rules.board}:{self.generations}{decisions}{':split' if self.split else ''}"
+        text = f"{self.rules.board}:{self.generations}"
+        if self.decisions:
+            text += f":{self.decisions}"
+        return text + ":split" if self.split else text
 
     @property
     def cost(self) -> float:
-        """The relative cost of a generation: its decisions, times `SPLIT_COST` with splitting."""
+        """The relative cost of a generation: decisions, with splitting times `SPLIT_COST`."""
         return self.decisions * (SPLIT_COST if self.split else 1.0)
 
 
 def parse_curriculum(text: str, rules: Rules | None = None) -> list[Stage]:
     """Read stages such as ``"10x10:22,10x12:14:4000"``: board, generations, decisions, split.
 
-    ``rules`` are those of the games, but for the board.
+    The stages play by ``rules``, on boards of their own.
     """
+    if not text.strip():
+        return []
     stages = []
-    for entry in text.split(",") if text.strip() else []:
+    for entry in text.split(","):
         match = _ENTRY.fullmatch("".join(entry.split()))
         if match is None:
             raise ValueError(
@@ -93,42 +97,61 @@ def parse_curriculum(text: str, rules: Rules | None = None) -> list[Stage]:
 
 
 def cut_to_board(text: str, width: int, height: int) -> str:
-    """Return a curriculum on boards of this width and at most this height, with the same generations."""
-    return ",".join(
-        str(replace(each, rules=replace(each.rules, width=width, height=min(each.rules.height, height))))
-        for each in parse_curriculum(text)
-    )
+    """Return a curriculum with the same generations on boards of a width, at most so high."""
+    stages = []
+    for stage in parse_curriculum(text):
+        rules = replace(stage.rules, width=width, height=min(stage.rules.height, height))
+        stages.append(replace(stage, rules=rules))
+    return ",".join(map(str, stages))
 
 
 @dataclass(frozen=True)
 class Recipe(Settings):
-    """The settings of a run, and what follows from them; TypeError or ValueError names a wrong one."""
+    """The settings of a run and what follows from them; an error names a wrong setting.
+
+    Raises:
+        TypeError, ValueError: If a setting is wrong, or they do not fit one another.
+    """
 
     def __post_init__(self) -> None:
         """Validate, and normalise texts."""
         self._set(check_settings(asdict(self)))
         noise = describe_variance_schedule(parse_variance_schedule(self.noise))
+        # A schedule without numbers has the literature's, which suit another scale.
         if len(_NUMBER.findall(noise)) > len(_NUMBER.findall(self.noise)):
             raise ValueError(
-                f"expected noise with all its numbers, got {self.noise!r}: {noise} of the literature is for "
-                "weights that begin with a variance of 100, these have length 1"
+                f"expected noise with all its numbers, got {self.noise!r}: {noise} of the "
+                "literature is for weights that begin with a variance of 100, "
+                "these have length 1"
             )
         curriculum = ",".join(map(str, parse_curriculum(self.curriculum)))
         names = feature_names(self.features, self.rules.width)
         controller = LinearController(self.features, (0.0,) * len(names), self.rules)
         for stage in self.stages:
             controller.names_on(stage.rules)
-        self._set({"board": self.rules.board, "pieces": self.rules.pieces, "features": controller.features})
-        self._set({"noise": noise, "curriculum": curriculum})
+        self._set(
+            {
+                "board": self.rules.board,
+                "pieces": self.rules.pieces,
+                "features": controller.features,
+                "noise": noise,
+                "curriculum": curriculum,
+            }
+        )
         check_integer("all generations", self.total_generations, 1, _MOST_GENERATIONS)
         check_integer("elites of the population", self.elites, 2, self.population)
-        least = least_decisions(self.burn_in)
-        fewest = min((self.rounds(stage)[0][0] for stage in self.stages if stage.split), default=least)
-        if self.splits and not (fewest >= least and 2 <= self.streams <= MOST_STREAMS):
+        if self.splits:
+            self._check_splitting()
+
+    def _check_splitting(self) -> None:
+        """Check that the first round of every stage with splitting is long enough."""
+        required = least_decisions(self.burn_in)
+        shortest = min(self.rounds(stage)[0][0] for stage in self.stages if stage.split)
+        if shortest < required or not 2 <= self.streams <= MOST_STREAMS:
             raise ValueError(
-                f"expected stages with split to have at least {least} decisions in the first round on 2 to "
-                f"{MOST_STREAMS} streams, got {fewest} on {self.streams} in the curriculum "
-                f"{self.curriculum}: give another one, too"
+                f"expected stages with split to have at least {required} decisions in the "
+                f"first round on 2 to {MOST_STREAMS} streams, got {shortest} on {self.streams} "
+                f"in the curriculum {self.curriculum}: give another one, too"
             )
 
     def _set(self, values: Mapping[str, Any]) -> None:
@@ -156,7 +179,9 @@ class Recipe(Settings):
         stages = parse_curriculum(self.curriculum, self.rules)
         if self.generations:
             stages.append(Stage(self.rules, self.generations, self.decisions))
-        return tuple(replace(each, decisions=each.decisions or self.decisions) for each in stages)
+        return tuple(
+            replace(stage, decisions=stage.decisions or self.decisions) for stage in stages
+        )
 
     @property
     def total_generations(self) -> int:
@@ -166,22 +191,34 @@ class Recipe(Settings):
     @cached_property
     def schedule(self) -> list[tuple[int, Stage]]:
         """The stage of each generation, and its number from 0."""
-        return [(number, stage) for number, stage in enumerate(self.stages) for _ in range(stage.generations)]
+        schedule = []
+        for number, stage in enumerate(self.stages):
+            schedule += [(number, stage)] * stage.generations
+        return schedule
 
     def rounds(self, stage: Stage) -> list[tuple[int, int]]:
-        """Return the rounds of a generation: decisions of each on every stream, and candidates that play it.
+        """Return the rounds of a generation: decisions on every stream, and candidates.
 
-        Half drop out after each round but the last, never so many that elites are missing; the decisions
-        that count, all rounds together, double from round to round.
+        After each round but the last half of the candidates drop out, but as many as the elites
+        always stay. The total of decisions after the burn-in doubles from round to round.
         """
-        burn_in, numbers = self.burn_in if stage.split else 0, range(self.halvings + 1)
-        ends = [0, *(burn_in + (stage.decisions - burn_in >> self.halvings - number) for number in numbers)]
-        return [(ends[x + 1] - ends[x], max(self.elites, -(-self.population >> x))) for x in numbers]
+        burn_in = self.burn_in if stage.split else 0
+        rounds = []
+        played = 0
+        for number in range(self.halvings + 1):
+            total = burn_in + (stage.decisions - burn_in >> self.halvings - number)
+            candidates = -(-self.population >> number)  # Half of an odd number is rounded up.
+            rounds.append((total - played, max(self.elites, candidates)))
+            played = total
+        return rounds
 
     def decisions_until(self, generation: int) -> int:
-        """Return the decisions of the first generations; the averaged mean plays beside the candidates."""
-        played = [each for _, stage in self.schedule[:generation] for each in self.rounds(stage)]
-        return self.streams * sum(decisions * (candidates + 1) for decisions, candidates in played)
+        """Return the decisions of the first generations, with those of the averaged mean."""
+        per_stream = 0
+        for _, stage in self.schedule[:generation]:
+            for decisions, candidates in self.rounds(stage):
+                per_stream += decisions * (candidates + 1)
+        return self.streams * per_stream
 
     @property
     def title(self) -> str:
@@ -189,8 +226,10 @@ class Recipe(Settings):
         return f"{feature_label(self.features)}, population {self.population}, seed {self.seed}"
 
     def fingerprint(self) -> dict[str, Setting]:
-        """Return the settings that determine the weights; the device is none of them, since engines agree."""
-        return {name: value for name, value in asdict(self).items() if name not in _WITHOUT_EFFECT}
+        """Return the settings that determine the weights; the device is none of them."""
+        return {
+            name: value for name, value in asdict(self).items() if name not in _WITHOUT_EFFECT
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content of ``config.json``."""
@@ -198,39 +237,50 @@ class Recipe(Settings):
 
 
 def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
-    """Merge settings into a recipe: the preset for the engine (not ``auto``), then the layers; the last wins.
+    """Merge settings into a recipe: the preset for the engine, then layers; the last one wins.
 
-    A layer that names one of several related settings changes the others: generations without a curriculum
-    drop the curriculum; a curriculum without generations has none after it; a population without elites keeps
-    their share; decisions without a curriculum apply to all its stages; a board without a curriculum cuts the
-    preset's curriculum to its width and height.
+    A layer that names one of several related settings changes the others: generations without a
+    curriculum drop the curriculum; a curriculum without generations has none after it; a
+    population without elites keeps their share; decisions without a curriculum apply to all its
+    stages; a board without a curriculum cuts the preset's curriculum to its width and height.
+
+    Args:
+        device: The engine by name; not ``auto``.
+        layers: Settings by name, such as those of a config file and of a command line.
     """
-    given: dict[str, Any] = {}
+    requested: dict[str, Any] = {}
     for layer in layers:
-        given |= check_settings(layer)
-    preset = given.get("preset", DEFAULT_PRESET)
+        requested |= check_settings(layer)
+    preset = requested.get("preset", DEFAULT_PRESET)
     if preset not in PRESETS:
         raise unknown_name("preset", preset, PRESETS)
-    settings: dict[str, Any] = {"backend": AUTO, **PRESETS[preset], **_changes(preset, device)}
-    if "board" in given:
-        settings["curriculum"] = cut_to_board(settings["curriculum"], *Rules.parse_board(given["board"]))
+    settings: dict[str, Any] = {
+        "backend": AUTO,
+        **PRESETS[preset],
+        **_engine_settings(preset, device),
+    }
+    if "board" in requested:
+        width, height = Rules.parse_board(requested["board"])
+        settings["curriculum"] = cut_to_board(settings["curriculum"], width, height)
     for layer in layers:
-        settings = _overlaid(settings, layer)
-    if settings["backend"] == AUTO:  # what compiles the engine compiles the operators
+        settings = _apply_layer(settings, layer)
+    if settings["backend"] == AUTO:  # A compiler for the engine can compile the operators, too.
         settings["backend"] = device if device in BACKENDS else "torch"
     return Recipe(**{**settings, "preset": preset, "device": device})
 
 
-def _changes(preset: str, device: str) -> dict[str, Setting]:
-    """Return the changes of a preset for an engine, and for the size of the GPU."""
-    changes = dict({"python": PYTHON_PRESETS, "cuda": CUDA_PRESETS}.get(device, {}).get(preset, {}))
-    if device == "cuda" and changes and torch.cuda.is_available():
-        share = torch.cuda.get_device_properties().multi_processor_count / CUDA_PRESETS_MULTIPROCESSORS
-        splits = any(stage.split for stage in parse_curriculum(str(changes["curriculum"])))
-        least = LEAST_SPLIT_STREAMS if splits else 1
-        changes["streams"] = max(least, round(int(changes["streams"]) * share))
-        changes["score_decisions"] = max(1, round(int(changes["score_decisions"]) * share))
-    return changes
+def _engine_settings(preset: str, device: str) -> dict[str, Setting]:
+    """Return the settings of a preset that differ on an engine, scaled to the GPU's size."""
+    presets_by_device = {"python": PYTHON_PRESETS, "cuda": CUDA_PRESETS}
+    settings = dict(presets_by_device.get(device, {}).get(preset, {}))
+    if device == "cuda" and settings and torch.cuda.is_available():
+        multiprocessors = torch.cuda.get_device_properties().multi_processor_count
+        scale = multiprocessors / CUDA_PRESETS_MULTIPROCESSORS
+        splits = any(stage.split for stage in parse_curriculum(str(settings["curriculum"])))
+        least_streams = LEAST_SPLIT_STREAMS if splits else 1
+        settings["streams"] = max(least_streams, round(int(settings["streams"]) * scale))
+        settings["score_decisions"] = max(1, round(int(settings["score_decisions"]) * scale))
+    return settings
 
 
 def read_settings(path: Path) -> dict[str, Setting]:
@@ -239,24 +289,29 @@ def read_settings(path: Path) -> dict[str, Setting]:
         values = json.loads(read_bytes(path).decode())
         if not isinstance(values, dict):
             raise ValueError(f"expected an object with settings, got {type(values).__name__}")
-        for name, wanted in (("format", FORMAT), ("version", VERSION)):
-            if values.pop(name, wanted) != wanted:
-                raise ValueError(f"expected a config file of {name} {wanted}")
+        for name, expected in (("format", FORMAT), ("version", VERSION)):
+            if values.pop(name, expected) != expected:
+                raise ValueError(f"expected a config file of {name} {expected}")
         return check_settings(values)
     except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{path}: {error}") from error
 
 
-def _overlaid(settings: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
+def _apply_layer(settings: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings with those of a layer and what these change: see `make_recipe`."""
     merged = {**settings, **layer}
     if "curriculum" not in layer:
         if "generations" in layer:
             merged["curriculum"] = ""
         elif "decisions" in layer:
             stages = parse_curriculum(settings["curriculum"])
-            merged["curriculum"] = ",".join(str(replace(each, decisions=0)) for each in stages)
+            merged["curriculum"] = ",".join(
+                str(replace(stage, decisions=0)) for stage in stages
+            )
     elif "generations" not in layer:
         merged["generations"] = 0
     if "population" in layer and "elites" not in layer:
-        merged["elites"] = max(2, -(-settings["elites"] * layer["population"] // settings["population"]))
+        population = settings["population"]
+        elites = -(-settings["elites"] * layer["population"] // population)  # Rounded up.
+        merged["elites"] = max(2, elites)
     return merged

@@ -1,23 +1,22 @@
-"""What the files of a run have to hold: keys and types of the records that reports and resumed runs read."""
+"""Checks of a run's files: keys and types of the records that reports and resumed runs read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from tetris.game.policy import Lookahead
-from tetris.game.rules import Rules
+from tetris import Lookahead, Rules
 
-_LARGEST = 1e300  # sums of as many numbers as a run has stay finite
+_LARGEST = 1e300  # The sum of all numbers of a run stays finite.
 
 
 def whole_number(value: Any) -> bool:
-    """Return whether a value of JSON is a count, which True is not."""
+    """Return whether a value of JSON is a count; True is none."""
     return type(value) is int and 0 <= value < 1 << 62
 
 
 def finite_number(value: Any) -> bool:
-    """Return whether a value is a number, which NaN is not."""
+    """Return whether a value is a number; NaN is none."""
     return type(value) in (int, float) and abs(value) <= _LARGEST
 
 
@@ -37,7 +36,7 @@ def board(value: Any) -> bool:
 
 
 def score_with_a_lookahead(value: Any) -> bool:
-    """Return whether a score says what its player knew of the pieces, or nothing of it."""
+    """Return whether the lookahead of a score's player is known, or the score has none."""
     return _accepts(Lookahead.from_dict, value)
 
 
@@ -51,11 +50,18 @@ def _accepts(read: Callable[[Any], object], value: Any) -> bool:
 
 _GENERATION = {
     **dict.fromkeys(
-        ("generation", "stage", "board_width", "board_height", "lines", "decisions"), whole_number
+        ("generation", "stage", "board_width", "board_height", "lines", "decisions"),
+        whole_number,
     ),
     **dict.fromkeys(("seconds", "elapsed_s"), finite_number),
     **dict.fromkeys(
-        ("generation_best", "elite_mean", "elite_threshold", "learned_mean_fitness", "std_mean"),
+        (
+            "generation_best",
+            "elite_mean",
+            "elite_threshold",
+            "learned_mean_fitness",
+            "std_mean",
+        ),
         number_or_null,
     ),
 }
@@ -69,54 +75,59 @@ _SCORE = {
 _SHIPPED = {"measured": dict.fromkeys(("commit", "date", "machine"), text)}
 
 
-def _check(value: Any, wanted: Any, where: str) -> None:
-    """Check a value of JSON; the ValueError begins with ``where``.
+def _check(value: Any, schema: Any, place: str) -> None:
+    """Check a value of JSON; the ValueError begins with ``place``.
 
     Args:
         value: The value.
-        wanted: A function that says whether it fits; a dictionary of what is wanted by key, others being
-            allowed; or a tuple, of what each value of a list is.
-        where: The file, and the place in it.
+        schema: A function that returns whether the value is valid; for an object a dictionary
+            of schemas by key, where the value may have other keys; or for a list a tuple of the
+            schemas of its items.
+        place: The file, and the place of the value in it.
     """
-    if isinstance(wanted, Mapping):
-        _expect(isinstance(value, Mapping), "an object", value, where)
-        for key, inner in wanted.items():
-            _expect(key in value, f"the key {key!r}", list(value), where)
-            _check(value[key], inner, f"{where}: {key}")
-    elif isinstance(wanted, tuple):
-        _expect(isinstance(value, list), "a list", value, where)
-        _expect(len(value) == len(wanted), f"{len(wanted)} values", value, where)
-        for place, inner in enumerate(wanted):
-            _check(value[place], inner, f"{where}: {place + 1}")
+    if isinstance(schema, Mapping):
+        _expect(isinstance(value, Mapping), "an object", value, place)
+        for key, schema_of_key in schema.items():
+            _expect(key in value, f"the key {key!r}", list(value), place)
+            _check(value[key], schema_of_key, f"{place}: {key}")
+    elif isinstance(schema, tuple):
+        _expect(isinstance(value, list), "a list", value, place)
+        _expect(len(value) == len(schema), f"{len(schema)} values", value, place)
+        for index, schema_of_item in enumerate(schema):
+            _check(value[index], schema_of_item, f"{place}: {index + 1}")
     else:
-        _expect(wanted(value), f"a {wanted.__name__.replace('_', ' ')}", value, where)
+        _expect(schema(value), f"a {schema.__name__.replace('_', ' ')}", value, place)
 
 
-def _expect(fits: bool, what: str, value: object, where: str) -> None:
-    if not fits:
-        raise ValueError(f"{where}: expected {what}, got {value!r:.80}")
+def _expect(is_valid: bool, expected: str, value: object, place: str) -> None:
+    if not is_valid:
+        raise ValueError(f"{place}: expected {expected}, got {value!r:.80}")
 
 
 def check_generations(records: Iterable[Any], features: int, path: object) -> None:
-    """Check the records of all generations of a run with so many features; ValueError names file and key."""
+    """Check the records of all generations of a run; ValueError names file and key."""
     weights = (finite_number,) * features
     for number, record in enumerate(records, start=1):
-        where = f"{path}: line {number}"
-        _check(record, {**_GENERATION, "mean": weights, "std": weights}, where)
-        _check(f"{record['board_width']}x{record['board_height']}", board, where)
-        _expect(record["generation"] == number, f"generation {number}", record["generation"], where)
+        place = f"{path}: line {number}"
+        _check(record, {**_GENERATION, "mean": weights, "std": weights}, place)
+        _check(f"{record['board_width']}x{record['board_height']}", board, place)
+        _expect(
+            record["generation"] == number, f"generation {number}", record["generation"], place
+        )
 
 
-def check_provenance(known: Mapping[str, Any], path: object) -> None:
-    """Check what a learned controller tells of its training and its scores."""
-    where = f"{path}: provenance"
-    _check(known.get("versions", {}), {}, f"{where}: versions")
-    for kind in ("score", "estimates"):
-        scores = known.get(kind) or []
-        _expect(isinstance(scores, list), "a list", scores, f"{where}: {kind}")
+def check_provenance(provenance: Mapping[str, Any], path: object) -> None:
+    """Check what the file of a learned controller says of its training and its scores."""
+    top = f"{path}: provenance"
+    _check(provenance.get("versions", {}), {}, f"{top}: versions")
+    for key in ("score", "estimates"):
+        scores = provenance.get(key) or []
+        _expect(isinstance(scores, list), "a list", scores, f"{top}: {key}")
         for number, score in enumerate(scores, start=1):
-            place = f"{where}: {kind}: {number}"
+            place = f"{top}: {key}: {number}"
             _check(score, score_with_a_lookahead, place)
             count = "estimates" if "estimates" in score else "games"
-            shipped = _SHIPPED if "measured" in score else {}
-            _check(score, {**_SCORE, count: whole_number, **shipped}, place)
+            schema = {**_SCORE, count: whole_number}
+            if "measured" in score:
+                schema |= _SHIPPED
+            _check(score, schema, place)

@@ -1,4 +1,4 @@
-"""Features of one's own in C++ are compared with their references in Python before a run trains with them."""
+"""Compares a user's features in C++ with their references in Python before training."""
 
 from __future__ import annotations
 
@@ -6,53 +6,65 @@ import hashlib
 
 import torch
 
+from tetris import Policy, Rollout, Rules, Streams
 from tetris.game.decisions import after_states
 from tetris.game.features import feature_values
-from tetris.game.piece_stream import Streams
 from tetris.game.pieces import PIECES
-from tetris.game.policy import Policy
-from tetris.game.rules import Rules
 from tetris.play.engines import feature_definitions
 from tetris.play.own_features import header_features, header_of
-from tetris.play.rollouts import Rollout
 
-DECISIONS, CANDIDATES, STREAMS, SEED = 100, 4, 2, 1
-"""The games by which a header is compared with its references."""
+# The games that compare a header with its references.
+DECISIONS = 100
+CANDIDATES = 4
+STREAMS = 2
+SEED = 1
 
 
 def fingerprint(names: tuple[str, ...], rules: Rules) -> dict[str, str]:
-    """Return a digest of the features of a header, if any: of its text and of the references' values."""
-    own = header_features(names)
-    if not own:
+    """Return a digest of a header's features: of its text and the references' values."""
+    own_features = header_features(names)
+    if not own_features:
         return {}
     rows: tuple[int, ...] = ()
     values = []
-    for t in range(DECISIONS):
-        placements = list(after_states(rows, t % len(PIECES), rules))
-        values += [feature_values(after, own) for after in placements if not after.game_over]
-        after = placements[t * t % len(placements)]
+    for decision in range(DECISIONS):
+        placements = list(after_states(rows, decision % len(PIECES), rules))
+        values += [
+            feature_values(after, own_features) for after in placements if not after.game_over
+        ]
+        after = placements[decision * decision % len(placements)]
         rows = () if after.game_over else after.rows
-    text = f"{feature_definitions(own)[0]} {values}"
+    digest_of_header, _, _ = feature_definitions(own_features)
+    text = f"{digest_of_header} {values}"
     return {"own_features": hashlib.sha256(text.encode()).hexdigest()[:16]}
 
 
 def check_references(names: tuple[str, ...], rules: Rules, device: str) -> None:
-    """Compare the choices of the engine that will play with the references', in games for each feature.
+    """Compare an engine's choices with those of the reference implementation, by feature.
 
-    ValueError names a feature by which they differ. What no choice depends on is not compared: a header that
-    always gives one more than its reference plays the same.
+    Only choices are compared: a header that always returns one more than its reference plays
+    the same.
+
+    Raises:
+        ValueError: If the choices differ; the message names the feature.
     """
-    generator, own = torch.Generator().manual_seed(SEED), header_features(names)
-    for number, name in enumerate(own, start=1):
+    generator = torch.Generator().manual_seed(SEED)
+    own_features = header_features(names)
+    for number, name in enumerate(own_features, start=1):
+        # The feature weighs +1 or -1, and those that were not compared yet weigh nothing.
         weights = torch.randn(CANDIDATES, len(names), generator=generator) / 4
-        weights[:, [names.index(later) for later in own[number:]]] = 0.0
+        weights[:, [names.index(later) for later in own_features[number:]]] = 0.0
         weights[:, names.index(name)] = 1 - 2 * (torch.arange(CANDIDATES) % 2)
-        policy, streams = Policy(weights, ",".join(names)), Streams(rules, STREAMS, SEED)
-        fast, slow = (Rollout(policy, streams, each) for each in (device, "python"))
+        policy = Policy(weights, ",".join(names))
+        streams = Streams(rules, STREAMS, SEED)
+        engine_games = Rollout(policy, streams, device)
+        reference_games = Rollout(policy, streams, "python")
         for decision in range(DECISIONS):
-            fast.play_on(1)
-            slow.play_on(1)
-            if not torch.equal(fast.boards, slow.boards):
+            engine_games.play_on(1)
+            reference_games.play_on(1)
+            if not torch.equal(engine_games.boards, reference_games.boards):
                 path, _ = header_of([name]) or ("", "")
-                found = f"they differ by decision {decision + 1} of games that weigh it most"
-                raise ValueError(f"{path}: {name} is not its reference in Python: on {rules.board} {found}")
+                raise ValueError(
+                    f"{path}: {name} is not its reference in Python: on {rules.board} they "
+                    f"differ by decision {decision + 1} of games that weigh it most"
+                )

@@ -1,4 +1,4 @@
-"""The folder of a training run: its files, its lock, where it comes from, and what is read from it."""
+"""The folder of a training run: its files, its lock, its origin, and what is read from it."""
 
 from __future__ import annotations
 
@@ -41,70 +41,86 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         """Name the files in the folder; nothing is read or written."""
         self.path = path
-        self.config = path / "config.json"  # the recipe; a folder without it holds no run
-        self.controller = path / FILE_NAME  # learned, with its provenance and, after training, its scores
-        self.metrics = path / "metrics.jsonl"  # one JSON object per generation
+        self.config = path / "config.json"  # The recipe; a folder without it holds no run.
+        self.controller = path / FILE_NAME  # Its provenance gets the scores after training.
+        self.metrics = path / "metrics.jsonl"  # One JSON object per generation.
         self.checkpoints = path / "checkpoints"
-        self.starts = path / "starts.jsonl"  # one JSON object per start: hardware, commit, command
+        # One JSON object per start: date, hardware, commit, command.
+        self.starts = path / "starts.jsonl"
         self.learning_curve = path / "learning_curve.png"
-        self.evolution = path / "evolution.gif"  # and .mp4
+        self.evolution = path / "evolution.gif"  # An .mp4 of the same name is beside it.
         self.report = path / "report.html"
-        self.tensorboard = path / "tensorboard"  # with --tensorboard
+        self.tensorboard = path / "tensorboard"  # Exists with --tensorboard.
 
     def check_free(self) -> None:
-        """Check that a new run can use the folder."""
-        if self.path.is_dir() and any(not entry.name.startswith(".") for entry in self.path.iterdir()):
-            more = f", or go on with --resume {self.path}" if self.config.exists() else ""
-            raise ValueError(f"expected a new or an empty folder, got {self.path}: take another{more}")
+        """Check that a new run can use the folder: that it has no entries but hidden ones."""
+        if not self.path.is_dir() or all(
+            entry.name.startswith(".") for entry in self.path.iterdir()
+        ):
+            return
+        resume = f", or go on with --resume {self.path}" if self.config.exists() else ""
+        raise ValueError(
+            f"expected a new or an empty folder, got {self.path}: take another{resume}"
+        )
 
     def recipe(self) -> Recipe:
-        """Enter an existing run: check that all in its folder is its own, and read its recipe."""
-        for folder in (self.path, self.checkpoints, self.tensorboard):
-            for entry in folder.iterdir() if folder.is_dir() else ():
+        """Read the recipe of an existing run; first check that no entry leads elsewhere."""
+        for folder in filter(Path.is_dir, (self.path, self.checkpoints, self.tensorboard)):
+            for entry in folder.iterdir():
                 check_own(entry)
         if not self.config.is_file():
             hint = "" if self.path.exists() else meant_path(self.path)
-            raise ValueError(f"expected a run in {self.path}, found no {self.config.name} there{hint}")
-        settings = {"halvings": 0, "burn_in": 203, **read_settings(self.config)}  # where it has none, as then
+            raise ValueError(
+                f"expected a run in {self.path}, found no {self.config.name} there{hint}"
+            )
+        # Runs from before these two settings existed played with these values.
+        settings = {"halvings": 0, "burn_in": 203, **read_settings(self.config)}
         try:
             return Recipe(**settings)  # type: ignore[arg-type]
         except (ValueError, TypeError) as error:
             raise ValueError(f"{self.config}: {error}") from error
 
     def learned(self) -> LinearController:
-        """Read the controller and what it tells of its training; ValueError names the file and the key."""
+        """Read the controller and check its provenance; a ValueError names the file and key."""
         controller = LinearController.load(self.controller)
         check_provenance(controller.provenance, self.controller)
         return controller
 
     @contextlib.contextmanager
-    def claimed(self, new: Recipe | None) -> Iterator[None]:
-        """Lock the folder against other processes; the system releases the lock when the process dies.
+    def claimed(self, new_recipe: Recipe | None) -> Iterator[None]:
+        """Lock the folder against other processes, until this one leaves the context or dies.
 
-        With the recipe of a new run the folder is made, and the recipe written. ValueError where another
-        process holds the lock, or the folder of a new run is not empty.
+        With the recipe of a new run the folder is made, and the recipe written.
+
+        Raises:
+            ValueError: If another process holds the lock, or the folder of a new run is not
+                empty.
         """
-        if new is not None:
+        if new_recipe is not None:
             self.path.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             try:
                 locked = flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                text = f"expected {self.path} to be at rest, but another process is training there"
-                raise ValueError(text) from error
+                raise ValueError(
+                    f"expected {self.path} to be at rest, but another process is training there"
+                ) from error
             if not locked:
-                warning = "is on a file system without locks: keep a second process from training there"
-                print(f"note: {printable(self.path)} {warning}", file=sys.stderr)
-            if new is not None:
+                print(
+                    f"note: {printable(self.path)} is on a file system without locks: "
+                    "keep a second process from training there",
+                    file=sys.stderr,
+                )
+            if new_recipe is not None:
                 self.check_free()
-                write_text(self.config, json.dumps(new.to_dict(), indent=2) + "\n")
+                write_text(self.config, json.dumps(new_recipe.to_dict(), indent=2) + "\n")
             yield
         finally:
             os.close(descriptor)
 
     def in_use(self) -> bool:
-        """Return whether another process holds the lock: a run that goes on."""
+        """Return whether another process holds the lock: whether the run is in progress."""
         descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -115,17 +131,20 @@ class RunFolder:
         return False
 
     def add_start(self, device: str) -> None:
-        """Append the record of a start of the run, of this process, as a line."""
+        """Append a line: the record of this process, which starts or resumes the run."""
         with named_errors(self.starts), self.starts.open("a") as file:
             file.write(json.dumps(start_record(device)) + "\n")
 
 
 def new_folder(out: Path | None, seed: int) -> RunFolder:
-    """Return the folder of a new run, which is free; without ``out`` under ``runs``, by time and seed."""
+    """Return the free folder of a new run; without ``out`` it is named by time and seed."""
     if out is None:
         name = f"{datetime.datetime.now():%Y-%m-%d-%H%M%S}-seed{seed}"
-        numbered = (RUNS / (name if count == 1 else f"{name}-{count}") for count in itertools.count(1))
-        out = next(path for path in numbered if not path.exists())
+        out = RUNS / name
+        for number in itertools.count(2):
+            if not out.exists():
+                break
+            out = RUNS / f"{name}-{number}"
     folder = RunFolder(out)
     folder.check_free()
     return folder
@@ -142,41 +161,54 @@ def versions() -> dict[str, str]:
 
 
 def start_record(device: str) -> dict[str, str]:
-    """Return date, command, commit and hardware of this process; the GPU where the device is ``"cuda"``."""
-    words = sys.argv[0].split() if " " in sys.argv[0] else ["python", sys.argv[0]]
-    gpu = [torch.cuda.get_device_name()] if device == "cuda" and torch.cuda.is_available() else []
-    cores = counted(usable_cores(), "core")
+    """Return date, command, commit and hardware of this process, for ``"cuda"`` its GPU."""
+    # `python -m tetris train` puts these words into sys.argv[0]; a script has its path there.
+    program = sys.argv[0].split() if " " in sys.argv[0] else ["python", sys.argv[0]]
+    hardware = [processor()["model name"], counted(usable_cores(), "core")]
+    if device == "cuda" and torch.cuda.is_available():
+        hardware.insert(0, torch.cuda.get_device_name())
     return {
         "date": f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC",
-        "command": shlex.join([*words, *sys.argv[1:]]),
+        "command": shlex.join([*program, *sys.argv[1:]]),
         "commit": commit(),
-        "hardware": ", ".join([*gpu, processor()["model name"], cores]),
+        "hardware": ", ".join(hardware),
     }
 
 
 def commit() -> str:
-    """Return the commit of a checkout, with a ``+`` where files other than results differ; else nothing."""
+    """Return the commit of the checkout, with a ``+`` if files other than results differ.
+
+    Outside a checkout, or without git, it is empty.
+    """
     if not (_ROOT / ".git").exists():
         return ""
-    changed = ("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks")
     try:
-        found, changes = (
-            subprocess.run(
-                ["git", *words], cwd=_ROOT, capture_output=True, text=True, timeout=30, check=True
-            ).stdout.strip()
-            for words in (("rev-parse", "HEAD"), changed)
+        head = _run_git("rev-parse", "HEAD")
+        changes = _run_git(
+            "status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks"
         )
     except (OSError, subprocess.SubprocessError):
         return ""
-    return found + "+" * bool(changes)
+    return f"{head}+" if changes else head
+
+
+def _run_git(*arguments: str) -> str:
+    command = ["git", *arguments]
+    process = subprocess.run(
+        command, cwd=_ROOT, capture_output=True, text=True, timeout=30, check=True
+    )
+    return process.stdout.strip()
 
 
 def processor() -> dict[str, str]:
-    """Return what Linux says of a processor, by name; ``model name`` is there everywhere."""
+    """Return the entries of /proc/cpuinfo; ``model name`` exists on every system."""
+    entries = {"model name": platform.processor() or platform.machine()}
     cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text(errors="replace").splitlines() if cpuinfo.is_file() else []
-    said = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    return {"model name": platform.processor() or platform.machine(), **said}
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text(errors="replace").splitlines():
+            name, _, value = line.partition(":")
+            entries[name.strip()] = value.strip()
+    return entries
 
 
 @dataclass(frozen=True)
@@ -199,9 +231,9 @@ class RunRecord:
 
     @property
     def scores(self) -> list[dict[str, Any]]:
-        """Scores, played, then estimated, as plain values; empty before the end of training."""
-        known = self.controller.provenance
-        return [*(known.get("score") or ()), *(known.get("estimates") or ())]
+        """Played scores, then estimates, as plain values; empty before the end of training."""
+        provenance = self.controller.provenance
+        return (provenance.get("score") or []) + (provenance.get("estimates") or [])
 
     @property
     def generations(self) -> int:
@@ -224,10 +256,10 @@ class RunRecord:
         return self.controller.names_on(self.controller.rules)
 
     def __repr__(self) -> str:
-        """Return the run in a line: not its generations."""
+        """Return a line that describes the run, without its records."""
         generations = counted(self.generations, "generation")
-        what = f"{self.recipe.title}, on {self.controller.rules.board}, {generations}"
-        return f"<RunRecord {printable(self.name)}: {printable(what)}>"
+        summary = f"{self.recipe.title}, on {self.controller.rules.board}, {generations}"
+        return f"<RunRecord {printable(self.name)}: {printable(summary)}>"
 
 
 def board(record: Mapping[str, Any]) -> str:
@@ -249,23 +281,33 @@ def load_run(path: str | os.PathLike[str]) -> RunRecord:
 
     Raises:
         OSError: If a file cannot be read.
-        ValueError: If it is no run, has no generation, or a file is no JSON or lacks a value; the message
-            names the file.
+        ValueError: If it is no run, has no generation, or a file is not JSON or lacks a value;
+            the message names the file.
     """
     folder = RunFolder(Path(path))
-    recipe, metrics = folder.recipe(), read_records(folder.metrics)
+    recipe = folder.recipe()
+    metrics = read_records(folder.metrics)
     if not metrics:
-        raise ValueError(f"expected a run of at least one generation in {path}, found none over yet")
+        raise ValueError(
+            f"expected a run of at least one generation in {path}, found none over yet"
+        )
     controller = folder.learned()
     check_generations(metrics, len(controller.weights), folder.metrics)
-    return RunRecord(folder.path.resolve().name, recipe, metrics, controller, read_records(folder.starts))
+    return RunRecord(
+        folder.path.resolve().name, recipe, metrics, controller, read_records(folder.starts)
+    )
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
-    """Read the objects of a file, one a line; an incomplete last line, of a run in progress, is left out."""
+    """Read the objects of a file, one per line, without an incomplete last line.
+
+    A run in progress may be about to write that one.
+    """
     records: list[dict[str, Any]] = []
+    if not path.exists():
+        return records
     try:
-        content = read_bytes(path).decode(errors="replace") if path.exists() else ""
+        content = read_bytes(path).decode(errors="replace")
         for line in content.split("\n")[:-1]:
             records.append(dict(json.loads(line)))
     except (ValueError, TypeError, RecursionError) as error:

@@ -1,12 +1,14 @@
-"""The settings of a training run, a field each with its range and its help, and their presets.
+"""The settings of a training run, with their ranges and their help, and the presets.
 
-The options of the command, config files and `tetris.training.recipe.Recipe` are made of these fields.
+The options of the command, config files and `tetris.training.recipe.Recipe` are made of these
+fields.
 
-Every preset names all settings of a recipe except device and backend. A curriculum is a list of stages
-BOARD:GENERATIONS:DECISIONS[:split], decisions on each stream. A low board comes first: its games are short
-and tell bad candidates apart quickly. The best weights there are not the best on a high board.
-There no game of a good candidate ends within the decisions, and importance splitting estimates fitness. Noise
-keeps the search from converging on the low board's optimum. It fades, so that the search converges.
+Every preset names all settings of a recipe except device and backend. A curriculum is a list of
+stages BOARD:GENERATIONS:DECISIONS[:split], decisions on each stream. A low board comes first:
+its games are short and tell bad candidates apart quickly. The best weights on a low board are
+not the best on a high one. On a high board no game of a good candidate ends within the
+decisions, and importance splitting estimates fitness. Noise keeps the search from converging on
+the low board's optimum. It fades, so that the search converges.
 """
 
 from __future__ import annotations
@@ -88,13 +90,14 @@ PYTHON_PRESETS: Mapping[str, Mapping[str, Setting]] = {
         "score_decisions": 6_400,
     },
 }
-"""The changes of a preset on the Python engine; other presets have none."""
+"""The settings of a preset that differ on the Python engine; other presets do not differ."""
 
-# A multiprocessor has up to 4,096 games in hand. 513 candidates, the mean among them, are 2,036 for each of
-# 132 on 524 streams. Many streams of few decisions keep a GPU busy, since splitting makes four decisions at
-# a time, and estimate as well as few streams of many: benchmarks/notes/h200-splitting-tried.txt. Estimates
-# of candidates that end a game in a billion decisions are noisy: hence many elites, and the average of many
-# means. The features depend on the column: the best controllers sort the pieces into lanes.
+# A multiprocessor plays up to 4,096 games at a time. 513 candidates, the mean among them, on
+# 524 streams are 2,036 games for each of 132 multiprocessors. Splitting makes four decisions at
+# a time, so many streams of few decisions keep a GPU busy; they estimate as well as few streams
+# of many decisions (benchmarks/notes/h200-splitting-tried.txt). Estimates of candidates that
+# end a game in a billion decisions are noisy: hence many elites, and the average of many means.
+# The features depend on the column, because the best controllers sort the pieces into lanes.
 _CUDA: Mapping[str, Setting] = {
     "features": "dt_columns",
     "noise": "hyperbolic:0.01",
@@ -118,25 +121,29 @@ CUDA_PRESETS: Mapping[str, Mapping[str, Setting]] = {
         "score_decisions": 20_000_000_000,
     },
 }
-"""The changes of a preset on a GPU."""
+"""The settings of a preset that differ on a GPU."""
 
 CUDA_PRESETS_MULTIPROCESSORS = 132
-"""Multiprocessors of the GPU of these presets; streams and score decisions scale with the GPU in use."""
+"""Multiprocessors of the GPU of these presets; streams and score decisions scale with them."""
 
 LEAST_SPLIT_STREAMS = 128
-"""The least streams of a preset with importance splitting on a small GPU: see `tetris.split_rollout`."""
+"""The fewest streams of a preset with splitting on a small GPU: see `tetris.split_rollout`."""
 
 
-def _setting(group: str, metavar: str, text: str, least: int = 0, most: int | None = None) -> Any:
-    """Return a field: the group of its option, what its value is called there, its help, and its range."""
-    return field(metadata={"group": group, "metavar": metavar, "help": text, "least": least, "most": most})
+def _setting(group: str, metavar: str, text: str, low: int = 0, high: int | None = None) -> Any:
+    """Return a field with the group, metavar and help of its option, and its range."""
+    return field(
+        metadata={"group": group, "metavar": metavar, "help": text, "low": low, "high": high}
+    )
 
 
 @dataclass(frozen=True)
 class Settings:
     """All settings of a run and of its scores; the content of ``config.json``."""
 
-    preset: str = _setting("recipe", "NAME", f"{', '.join(PRESETS)} (default: {DEFAULT_PRESET})")
+    preset: str = _setting(
+        "recipe", "NAME", f"{', '.join(PRESETS)} (default: {DEFAULT_PRESET})"
+    )
     board: str = _setting(
         "game", "WxH", f"columns x rows, {MIN_WIDTH}..{MAX_WIDTH} x {MIN_HEIGHT}..{MAX_HEIGHT}"
     )
@@ -148,7 +155,7 @@ class Settings:
     curriculum: str = _setting(
         "search",
         "STAGES",
-        "BOARD:GENERATIONS[:DECISIONS][:split],... such as 10x10:22,10x12:14:4000; where it is given, "
+        "BOARD:GENERATIONS[:DECISIONS][:split],... such as 10x10:22,10x12:14:4000; with it, "
         "--board is played only with --generations",
     )
     generations: int = _setting(
@@ -156,13 +163,18 @@ class Settings:
     )
     population: int = _setting("search", "N", "candidates per generation", 2)
     elites: int = _setting("search", "N", "candidates that make the next generation", 2)
-    noise: str = _setting("search", "SCHEDULE", "none, constant:A, linear:A,B or hyperbolic:A, a variance")
+    noise: str = _setting(
+        "search", "SCHEDULE", "none, constant:A, linear:A,B or hyperbolic:A, a variance"
+    )
     averaging: float = _setting(
         "search",
         "SHARE",
-        "learn an average of means, mostly over this share of the generations; 0: the last mean",
+        "learn an average of means, mostly over this share of the generations; "
+        "0: the last mean",
     )
-    halvings: int = _setting("search", "N", "how often the worse half drops out in a generation", 0, 16)
+    halvings: int = _setting(
+        "search", "N", "how often the worse half drops out in a generation", 0, 16
+    )
     streams: int = _setting("search", "N", "streams of games per candidate", 1)
     burn_in: int = _setting("search", "N", "with split, decisions per stream before they count")
     decisions: int = _setting("search", "N", "decisions on each stream", 1, 1 << 62)
@@ -174,24 +186,27 @@ class Settings:
     score_decisions: int = _setting(
         "run",
         "N",
-        "decisions per controller and board in the final comparison (0: none; estimates need 2.5 M)",
+        "decisions per controller and board in the final comparison "
+        "(0: none; estimates need 2.5 M)",
     )
     pieces_known: int = _setting("game", "N", "1, or 2: the next piece is known, too", 1, 2)
 
 
-SETTINGS = {each.name: each for each in fields(Settings)}
+SETTINGS = {setting.name: setting for setting in fields(Settings)}
 """The settings by name; their ``metadata`` are the arguments of `_setting`."""
 
 
 def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings by name; TypeError and ValueError name a wrong one."""
+    """Return checked settings by name; TypeError and ValueError name a wrong one."""
     checked = dict(settings)
     for name, value in settings.items():
         if name not in SETTINGS:
             raise unknown_name("setting", name, SETTINGS)
         setting = SETTINGS[name]
         if setting.type == "int":
-            checked[name] = check_integer(name, value, setting.metadata["least"], setting.metadata["most"])
+            checked[name] = check_integer(
+                name, value, setting.metadata["low"], setting.metadata["high"]
+            )
         elif setting.type == "float":
             if not isinstance(value, int | float) or isinstance(value, bool):
                 raise TypeError(f"expected {name} to be a number, got {value!r}")

@@ -1,6 +1,7 @@
 """A training run: optimizer, objective and files.
 
-The learned weights are the mean of the last distribution, or the average of means, scaled to length 1.
+The learned weights are the mean of the last distribution, or the average of means, scaled to
+length 1.
 """
 
 from __future__ import annotations
@@ -50,30 +51,33 @@ def train(
     time_limit_s: float | None = None,
     **settings: Setting,
 ) -> LinearController:
-    """Train a controller as ``scripts/train_tetris.py`` does, without scores and page.
+    """Train a controller as ``python -m tetris train`` does, without scores and page.
 
     Examples:
         >>> from tetris.training import train
         >>> controller = train("quick", seed=1, out="runs/a")  # doctest: +SKIP
 
-    Ctrl-C raises KeyboardInterrupt; ``scripts/train_tetris.py --resume FOLDER`` resumes the run.
+    Ctrl-C raises KeyboardInterrupt; ``python -m tetris train --resume FOLDER`` resumes the run.
 
     Args:
         preset: ``"quick"``, ``"standard"`` or ``"record"``.
         seed: Same seed, same controller; 0 to 2^64 - 1.
-        out: The folder of the run, new or empty; None: one under ``runs``, named after time and seed.
+        out: The folder of the run, new or empty; None: one under ``runs``, named after time and
+            seed.
         device: The engine that plays: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"python"``.
-        time_limit_s: How long to train at most, in seconds.
-        settings: Settings of a `Recipe` that replace those of the preset, such as ``board="8x16"``.
+        time_limit_s: The time limit of training, in seconds; None: no limit.
+        settings: Settings of a `Recipe` that replace those of the preset, such as
+            ``board="8x16"``.
 
     Returns:
-        The learned controller; ``controller.json`` in the folder holds it, too.
+        The learned controller; it is also in ``controller.json`` in the folder.
 
     Raises:
         BuildError: If the engine cannot be built here.
         OSError: If the folder cannot be written.
         RuntimeError: If no generation ended within the time limit.
-        TypeError, ValueError: If a setting is wrong, the folder is not empty, or there is no GPU.
+        TypeError, ValueError: If a setting is wrong, the folder is not empty, or there is no
+            GPU.
     """
     recipe = make_recipe(choose_device(device), {**settings, "preset": preset, "seed": seed})
     folder = new_folder(None if out is None else Path(out), recipe.seed)
@@ -89,33 +93,55 @@ def train(
 
 
 def prepare_engine(recipe: Recipe) -> None:
-    """Compile the engine of a run if needed, before anything is written."""
+    """Compile the libraries of a run if needed, load its engine and check the user's features.
+
+    What fails does so here, before anything is written.
+    """
     if recipe.backend == "cuda":
         check_gpu("backend cuda", "--backend torch in a new run")
     names = feature_names(recipe.features, recipe.rules.width)
-    cuda = recipe.device == "cuda"
-    needed = [native.resampling_extension()] if cuda and recipe.splits else []
+    on_gpu = recipe.device == "cuda"
+    libraries = []
+    if on_gpu and recipe.splits:
+        libraries.append(native.resampling_extension())
     if recipe.device in NATIVE:
-        needed += native.libraries(native.extension(names, recipe.lookahead), cuda=cuda)
+        libraries += native.libraries(native.extension(names, recipe.lookahead), cuda=on_gpu)
     if recipe.backend != "torch":
         kinds = NATIVE if recipe.backend == "cuda" else ("cpu",)
-        needed += [library.extension(name, kind) for name in OPERATORS for kind in kinds]
-    build_missing(needed)
+        libraries += [library.extension(name, kind) for name in OPERATORS for kind in kinds]
+    build_missing(libraries)
     policy = Policy([0.0] * len(names), recipe.features, recipe.lookahead)
     Rollout(policy, Streams(recipe.rules), recipe.device)
     if recipe.device in NATIVE:
         reference_check.check_references(names, recipe.rules, recipe.device)
 
 
-def tensorboard_writer(recipe: Recipe, folder: RunFolder) -> TensorBoardWriter:
-    """Return the callback that writes the curves of a run for TensorBoard."""
-    check_tensorboard()
-    settings = "".join(f"| {name} | {value} |\n" for name, value in recipe.to_dict().items())
-    return TensorBoardWriter(
-        folder.tensorboard,
-        feature_names(recipe.features, recipe.rules.width),
-        texts={"settings": f"| setting | value |\n| --- | --- |\n{settings}"},
+def _build_optimizer(recipe: Recipe) -> CrossEntropyMethod:
+    uses_gpu = "cuda" in (recipe.device, recipe.backend) and recipe.backend != "cpu"
+    names = feature_names(recipe.features, recipe.rules.width)
+    config = CEMConfig.classic(
+        recipe.noise, num_elites=recipe.elites, mean_averaging=recipe.averaging
     )
+    return CrossEntropyMethod(
+        torch.zeros(len(names)),
+        1.0,
+        recipe.population,
+        maximize=True,
+        config=config,
+        backend=recipe.backend,
+        device="cuda" if uses_gpu else "cpu",
+        seed=recipe.seed,
+    )
+
+
+def tensorboard_writer(recipe: Recipe, folder: RunFolder) -> TensorBoardWriter:
+    """Return the callback that writes the curves and the settings of a run for TensorBoard."""
+    check_tensorboard()
+    settings = "| setting | value |\n| --- | --- |\n"
+    for name, value in recipe.to_dict().items():
+        settings += f"| {name} | {value} |\n"
+    names = feature_names(recipe.features, recipe.rules.width)
+    return TensorBoardWriter(folder.tensorboard, names, texts={"settings": settings})
 
 
 class Training(Callback):
@@ -128,63 +154,61 @@ class Training(Callback):
         time_limit_s: float | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> None:
-        """Set up; nothing is played or written. ``callbacks`` are called after the run's own."""
+        """Set up; nothing is played or written. ``callbacks`` are called after the others."""
+        if recipe.population < ranks.count():
+            count = ranks.count()
+            raise ValueError(
+                f"expected a candidate for each of {count} ranks, got {recipe.population}"
+            )
         self.recipe = recipe
         self.folder = folder
-        self.stop = stop = StopRequest()
+        self.stop = StopRequest()
+        self.optimizer = _build_optimizer(recipe)
+        self.metrics = MetricsWriter(folder.metrics, distribution=True)
         progress_bar = ProgressBar(("lines/s",), number=format_lines)
 
         def check() -> None:
             progress_bar.tick()
-            stop.check()
+            self.stop.check()
 
-        if recipe.population < ranks.count():
-            raise ValueError(
-                f"expected a candidate for each of {ranks.count()} ranks, got {recipe.population}"
-            )
         names = feature_names(recipe.features, recipe.rules.width)
-        own = reference_check.fingerprint(names, recipe.rules)
-        self.optimizer = CrossEntropyMethod(
-            torch.zeros(len(names)),
-            1.0,
-            recipe.population,
-            maximize=True,
-            config=CEMConfig.classic(recipe.noise, num_elites=recipe.elites, mean_averaging=recipe.averaging),
-            backend=recipe.backend,
-            device="cuda" if "cuda" in (recipe.device, recipe.backend) and recipe.backend != "cpu" else "cpu",
-            seed=recipe.seed,
+        own_features = reference_check.fingerprint(names, recipe.rules)
+        checkpointer = Checkpointer(
+            folder.checkpoints,
+            fingerprint=recipe.fingerprint() | own_features,
+            interval_s=CHECKPOINT_SECONDS,
         )
-        self.metrics = MetricsWriter(folder.metrics, distribution=True)
         self.trainer = Trainer(
             self.optimizer,
-            run_objective(recipe, self.optimizer, check, stop),
+            run_objective(recipe, lambda: self.optimizer.averaged_mean, check, self.stop),
             generations=recipe.total_generations,
             time_limit_s=time_limit_s,
             callbacks=(self.metrics, self, progress_bar, *callbacks),
-            checkpointer=Checkpointer(
-                folder.checkpoints, fingerprint=recipe.fingerprint() | own, interval_s=CHECKPOINT_SECONDS
-            ),
-            stop=stop,
+            checkpointer=checkpointer,
+            stop=self.stop,
             costs=[stage.cost for _, stage in recipe.schedule],
         )
 
     def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
-        """Write ``controller.json`` with every checkpoint: a run can be inspected while it goes on."""
+        """Write ``controller.json`` with every checkpoint, to inspect a run that trains."""
         self.save_controller(state)
 
     def save_controller(
         self, state: Mapping[str, Any] | None = None, scores: Sequence[Mapping[str, Any]] = ()
     ) -> LinearController | None:
-        """Write and return the learned controller of an optimizer state, the current one by default.
+        """Write and return the learned controller; before the first generation there is none.
 
-        Its provenance holds scores and estimates of it and of published controllers, as plain values. Before
-        the first generation there is none.
+        Args:
+            state: A state of the optimizer; None: the current one.
+            scores: Scores and estimates for its provenance, of it and of published controllers.
         """
         recipe = self.recipe
-        state = self.optimizer.state_dict() if state is None else state
+        if state is None:
+            state = self.optimizer.state_dict()
         if not state["generation"]:
             return None
-        estimates = [dict(each) for each in scores if "estimates" in each]
+        estimates = [dict(score) for score in scores if "estimates" in score]
+        played = [dict(score) for score in scores if "estimates" not in score]
         provenance = {
             "made_by": "scripts/train_tetris.py",
             "config": recipe.to_dict(),
@@ -194,12 +218,16 @@ class Training(Callback):
             "decisions": recipe.decisions_until(state["generation"]),
             "seconds": self.trainer.elapsed_s,
             "versions": versions(),
-            "score": [dict(each) for each in scores if "estimates" not in each] if scores else None,
-            **({"estimates": estimates} if estimates else {}),
+            "score": played if scores else None,
         }
-        (weights,) = unit_length(state["distribution"][AVERAGED_MEAN].double().unsqueeze(0)).tolist()
+        if estimates:
+            provenance["estimates"] = estimates
+        mean = state["distribution"][AVERAGED_MEAN].double()
+        (weights,) = unit_length(mean.unsqueeze(0)).tolist()
         name = self.folder.path.resolve().name
-        controller = LinearController(recipe.features, tuple(weights), recipe.rules, name, provenance)
+        controller = LinearController(
+            recipe.features, tuple(weights), recipe.rules, name, provenance
+        )
         if ranks.rank() == 0:
             controller.save(self.folder.controller)
         return controller

@@ -1,1 +1,1 @@
-"""Views of games: scenes, text, images, terminal, movies, the page of a replay. Begin with `game_view.py`."""
+"""Views of games: text, images, terminal, movies, pages. Begin with `game_view.py`."""

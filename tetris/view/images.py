@@ -1,7 +1,7 @@
 """Pictures of a game: arrays, for a terminal or an environment; GIF and MP4.
 
-A picture is an array of indices into `PALETTE`: ``PALETTE[picture]`` is the picture in red, green and blue. A
-GIF holds the same palette, and a terminal leaves the page's background out.
+A picture is an array of indices into `PALETTE`: ``PALETTE[picture]`` is the picture in red,
+green and blue. A GIF holds the same palette, and a terminal leaves the page's background out.
 """
 
 from __future__ import annotations
@@ -43,60 +43,76 @@ PIECE_COLORS = ("2bc4d8", "e6c229", "a05be0", "e2504a", "4fbf5b", "4476e0", "ee8
 """Colour of each piece, in the order of their numbers."""
 
 _FASTEST_GIF = 50.0
-_CLEAR = 255  # of the colours of a GIF: what was there stays
+_CLEAR = 255  # The colour of a GIF that leaves what was there.
 
 _PANEL_CHARACTERS = 18
-_SMALL = 6  # pixels: in a smaller cell edges would leave little of the inside
-_SHADES = 6  # of a letter's edge, from the page's colour to its own
+_SMALL = 6  # Pixels; in a smaller cell wide edges would leave little of the inside.
+_SHADES = 6  # Colours of a letter's edge, from the page's to its own.
 
 
-def _mixed(color: str, other: str, share: float) -> str:
+def _mix(color: str, other: str, share: float) -> str:
     pairs = zip(bytes.fromhex(color), bytes.fromhex(other), strict=True)
     return bytes(round(a + (b - a) * share) for a, b in pairs).hex()
 
 
 def _palette() -> npt.NDArray[np.uint8]:
-    """Three colours for each kind of cell: the inside, the lit edge above and left, the one in the shade."""
-    page, empty, line = "16181d", "1f232b", "282d37"
-    flat = [(page,) * 3, (empty, empty, line), ("4a5160",) * 3, ("e8eaf0",) * 3, ("8b93a5",) * 3]
-    full = ("dde3f0", "ffffff", "b4bccd")
-    stack = [_mixed(color, empty, 0.22) for color in (*PIECE_COLORS, "a3abbd")]
-    pieces = [
-        (color, _mixed(color, "ffffff", 0.35), _mixed(color, "000000", 0.3))
-        for color in (*stack, *PIECE_COLORS)
+    """Return the colours of pictures; see `PALETTE`."""
+    empty = "1f232b"
+    kinds = [  # In the order of the kinds: inside, lit edge, edge in the shade.
+        ("16181d",) * 3,
+        (empty, empty, "282d37"),
+        ("4a5160",) * 3,
+        ("e8eaf0",) * 3,
+        ("8b93a5",) * 3,
+        ("dde3f0", "ffffff", "b4bccd"),
     ]
-    kinds = np.array([list(bytes.fromhex(color)) for kind in (*flat, full, *pieces) for color in kind])
-    grey = (kinds.mean(axis=1, keepdims=True) + kinds[0]) / 2
-    grey[: 3 * EMPTY] = kinds[: 3 * EMPTY]  # the page around a board
+    stack_colors = [_mix(color, empty, 0.22) for color in (*PIECE_COLORS, "a3abbd")]
+    for color in (*stack_colors, *PIECE_COLORS):
+        kinds.append((color, _mix(color, "ffffff", 0.35), _mix(color, "000000", 0.3)))
+    colors = np.array([list(bytes.fromhex(color)) for color in chain.from_iterable(kinds)])
+    page = colors[3 * PAGE]
+    grey = (colors.mean(axis=1, keepdims=True) + page) / 2
+    grey[: 3 * EMPTY] = page
     shares = np.linspace(0, 1, _SHADES)[:, np.newaxis]
-    letters = [kinds[3 * PAGE] + shares * (kinds[3 * kind] - kinds[3 * PAGE]) for kind in (TEXT, FAINT)]
-    colors: npt.NDArray[np.uint8] = np.vstack([kinds, grey, *letters]).round().astype(np.uint8)
-    return colors
+    letters = [page + shares * (colors[3 * kind] - page) for kind in (TEXT, FAINT)]
+    palette: npt.NDArray[np.uint8] = (
+        np.vstack([colors, grey, *letters]).round().astype(np.uint8)
+    )
+    return palette
 
 
 PALETTE = _palette()
-"""Shape (colours, 3), uint8: three for each kind of cell, so index 3 * kind is the inside of a kind; the same
-colours in grey, `GREY` behind them; the shades of letters."""
+"""Colours, shape (colours, 3), uint8.
+
+Each kind of cell has three: its inside, at index 3 * kind, the lit edge above and on the left,
+and the edge in the shade. The same colours in grey follow, `GREY` behind them, and the shades
+of letters.
+"""
 
 GREY = (FALLING + len(PIECES)) * 3
 
 
 def board_picture(kinds: Cells, cell: int) -> Picture:
-    """Return `board_kinds` as a picture: indices into `PALETTE`, shape (rows * cell, width * cell)."""
-    edges = np.zeros((cell, cell), dtype=np.uint8)
+    """Return a picture of `board_kinds`, shape (rows * cell, width * cell)."""
+    # The pattern of a cell: 0 for its inside, 1 for the lit edge, 2 for the edge in the shade.
+    pattern = np.zeros((cell, cell), dtype=np.uint8)
     if 1 < cell < _SMALL:
-        edges[0, 0], edges[-1, -1] = 1, 2
+        pattern[0, 0] = 1
+        pattern[-1, -1] = 2
     elif cell > 1:
         width = max(1, cell // 10)
-        edges[:, -width:] = edges[-width:] = 2
-        edges[:-width, :width] = edges[:width, :-width] = 1
-    enlarged = 3 * kinds[::-1].repeat(cell, axis=0).repeat(cell, axis=1)
-    return enlarged + np.tile(edges, kinds.shape)
+        pattern[:, -width:] = 2
+        pattern[-width:] = 2
+        pattern[:-width, :width] = 1
+        pattern[:width, :-width] = 1
+    enlarged = kinds[::-1].repeat(cell, axis=0).repeat(cell, axis=1)
+    return 3 * enlarged + np.tile(pattern, kinds.shape)
 
 
 def framed_board(kinds: Cells, cell: int) -> Picture:
-    """Return a `board_picture` with a frame below and beside the rows that are not above the board."""
-    board, edge = board_picture(kinds, cell), max(2, cell // 4)
+    """Return a `board_picture` with a frame below and beside the rows of the board."""
+    board = board_picture(kinds, cell)
+    edge = max(2, cell // 4)
     picture = np.full((len(board) + edge, board.shape[1] + 2 * edge), 3 * FRAME, dtype=np.uint8)
     picture[: HEADROOM * cell] = 3 * PAGE
     picture[: len(board), edge:-edge] = board
@@ -104,7 +120,7 @@ def framed_board(kinds: Cells, cell: int) -> Picture:
 
 
 def piece_picture(piece: int | None, cell: int) -> Picture:
-    """Return a piece as it comes, in the middle of a square of 4 x 4 cells; without one it is empty."""
+    """Return a piece in its first orientation in a square of 4 x 4 cells, or no piece."""
     kinds = np.full((4, 4), PAGE, dtype=np.uint8)
     if piece is not None and piece < len(PIECES):
         shape = PIECES[piece][0]
@@ -118,16 +134,17 @@ def text_picture(text: str, size: int, kind: int = TEXT) -> Picture:
     font = ImageFont.load_default(size)
     image = Image.new("L", (round(font.getlength(text)) + 1, size + size // 2))
     ImageDraw.Draw(image).text((0, 0), text, 255, font)
-    first = 2 * GREY + (kind == FAINT) * _SHADES
-    return first + (np.asarray(image) // (256 // _SHADES + 1)).astype(np.uint8)
+    first_shade = 2 * GREY + (kind == FAINT) * _SHADES
+    shades = np.asarray(image) // (256 // _SHADES + 1)
+    return first_shade + shades.astype(np.uint8)
 
 
 def fitted(picture: Picture, height: int, width: int) -> Picture:
-    """Return a picture cut at, or filled up to, a height and a width; it stays above and on the left."""
-    room = np.full((height, width), 3 * PAGE, dtype=np.uint8)
+    """Return a picture cut at, or filled up to, a height and a width."""
+    page = np.full((height, width), 3 * PAGE, dtype=np.uint8)
     part = picture[:height, :width]
-    room[: part.shape[0], : part.shape[1]] = part
-    return room
+    page[: part.shape[0], : part.shape[1]] = part
+    return page
 
 
 def column(pictures: Iterable[Picture], width: int) -> Picture:
@@ -136,35 +153,42 @@ def column(pictures: Iterable[Picture], width: int) -> Picture:
 
 
 def on_page(pictures: Iterable[Picture], gap: int) -> Picture:
-    """Return pictures beside each other on a page, its width and height even, as video wants them."""
+    """Return pictures beside each other on a page of even width and height, for video."""
     pictures = list(pictures)
     height = max(map(len, pictures))
     page = np.hstack([fitted(picture, height, picture.shape[1] + gap) for picture in pictures])
     width = page.shape[1]
-    return np.pad(page, ((gap, gap + height % 2), (gap, (width + gap) % 2)), constant_values=3 * PAGE)
+    return np.pad(
+        page, ((gap, gap + height % 2), (gap, (width + gap) % 2)), constant_values=3 * PAGE
+    )
 
 
 def frame(scene: Scene, title: str = "", cell: int = 12) -> Picture:
-    """Return a whole picture of a scene: the board in its frame, the title, the next piece, the counts.
+    """Return the picture of a scene: the framed board, the title, the next piece, the counts.
 
-    Width and height are even, and the same for every scene under the same rules and title. The cell is in
-    pixels, at least 6.
+    Width and height are even, and the same for every scene under the same rules and title. The
+    cell is in pixels, at least 6.
     """
     size = cell + 2
-    titles = textwrap.wrap(printable(title), _PANEL_CHARACTERS) or [""]
-    words = [(text, TEXT) for text in titles]
-    words += [(f"{scene.rules.board} {scene.rules.pieces}", FAINT), ("", FAINT), ("NEXT", FAINT)]
+    panel = []
+    for line in textwrap.wrap(printable(title), _PANEL_CHARACTERS) or [""]:
+        panel.append(text_picture(line, size))
+    for label in (f"{scene.rules.board} {scene.rules.pieces}", "", "NEXT"):
+        panel.append(text_picture(label, size, FAINT))
+    panel.append(piece_picture(scene.next_piece, cell))
     counts = {"LINES": scene.lines, "PIECES": scene.pieces, "GAMES OVER": scene.games}
-    counted = [each for name, count in counts.items() for each in ((name, FAINT), (f"{count:,}", TEXT))]
-    drawn = [[text_picture(text, size, kind) for text, kind in texts] for texts in (words, counted)]
-    panel = column([*drawn[0], piece_picture(scene.next_piece, cell), *drawn[1]], 10 * size)
-    return on_page([framed_board(scene_kinds(scene), cell), panel], cell)
+    for label, count in counts.items():
+        panel += [text_picture(label, size, FAINT), text_picture(f"{count:,}", size)]
+    board = framed_board(scene_kinds(scene), cell)
+    return on_page([board, column(panel, 10 * size)], cell)
 
 
 def check_gif(speed: float) -> None:
-    """Raise ValueError where a speed, in pictures per second, is beyond what viewers of a GIF show."""
+    """Raise ValueError if a speed, in pictures per second, is too high for viewers of a GIF."""
     if speed > _FASTEST_GIF:
-        raise ValueError(f"expected a speed of at most {_FASTEST_GIF:g} for a GIF, got {speed:g}")
+        raise ValueError(
+            f"expected a speed of at most {_FASTEST_GIF:g} for a GIF, got {speed:g}"
+        )
 
 
 def has_mp4() -> bool:
@@ -177,7 +201,8 @@ def write_gif(path: Path, pictures: Iterable[Picture], speed: float) -> None:
 
     def images() -> Iterator[Image.Image]:
         last: Picture | int = _CLEAR
-        for picture in pictures:  # of each only what is new: Pillow's own way takes ten times as long
+        for picture in pictures:
+            # Only what is new is drawn. Pillow can do that, too, but takes ten times as long.
             image = Image.fromarray(np.where(picture == last, np.uint8(_CLEAR), picture))
             image.putpalette(PALETTE.tobytes().ljust(3 * (_CLEAR + 1)))
             last = picture
@@ -187,9 +212,13 @@ def write_gif(path: Path, pictures: Iterable[Picture], speed: float) -> None:
 
 
 def save_gif(path: Path, images: Iterator[Image.Image], speed: float, **options: int) -> None:
-    """Write images of Pillow as a looping GIF, atomically; ``speed`` is in images per second."""
-    first, file, pause = next(images), io.BytesIO(), round(1000 / speed)
-    first.save(file, "GIF", save_all=True, append_images=images, duration=pause, loop=0, **options)
+    """Write Pillow's images as a looping GIF, atomically; ``speed`` is in images per second."""
+    file = io.BytesIO()
+    first = next(images)
+    duration = round(1000 / speed)
+    first.save(
+        file, "GIF", save_all=True, append_images=images, duration=duration, loop=0, **options
+    )
     write_bytes(path, file.getvalue())
 
 
@@ -199,14 +228,20 @@ def write_mp4(path: Path, pictures: Iterable[Picture], speed: float) -> None:
 
     rest = iter(pictures)
     first = next(rest)
-    size = first.shape[1], first.shape[0]
-    colors = np.pad(PALETTE[:, ::-1], ((0, 256 - len(PALETTE)), (0, 1)), constant_values=255).tobytes()
+    height, width = first.shape
+    # The palette that goes with each picture: 256 colours of blue, green, red and 255.
+    padding = ((0, 256 - len(PALETTE)), (0, 1))
+    colors = np.pad(PALETTE[:, ::-1], padding, constant_values=255).tobytes()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "video.mp4"
-        # Any even size is fine for H.264; by default pictures would be scaled to multiples of 16.
+        # Any even size is fine for H.264; by default pictures would be scaled to multiples of
+        # 16.
         options = {"codec": "libx264", "quality": 6, "output_params": ["-preset", "ultrafast"]}
-        frames = write_frames(str(file), size, "pal8", fps=speed, macro_block_size=2, **options)
-        with closing(frames) as writer:  # after Ctrl-C, too: its process writes into the folder
+        frames = write_frames(
+            str(file), (width, height), "pal8", fps=speed, macro_block_size=2, **options
+        )
+        # The writer's process must end before the folder is removed, after Ctrl-C, too.
+        with closing(frames) as writer:
             writer.send(None)
             for picture in chain([first], rest):
                 writer.send(picture.tobytes() + colors)

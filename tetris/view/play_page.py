@@ -1,7 +1,8 @@
-"""A race with a controller as a web page that needs no network: it and a person play the same pieces.
+"""A web page without network on which a person and a controller play the same pieces.
 
-Markup and style are ``play_page.html``, the programs ``board.js``, ``engine.js`` and ``play_page.js``, beside
-this file. The engine is ``tetris/engine/browser.wasm``, which ``scripts/pages/wasm.py`` compiles.
+Markup and style are ``play_page.html``, the programs ``board.js``, ``engine.js`` and
+``play_page.js``, beside this file. The engine is ``tetris/engine/browser.wasm``, which
+``scripts/pages/wasm.py`` compiles.
 """
 
 from __future__ import annotations
@@ -14,25 +15,38 @@ from tetris.view.replay_page import asset, engine_parts, json_script
 
 
 def play_page(
-    controller: LinearController, rules: Rules, seed: int | None = None, lookahead: Lookahead = Lookahead.NONE
+    controller: LinearController,
+    rules: Rules,
+    seed: int | None = None,
+    lookahead: Lookahead = Lookahead.NONE,
 ) -> str:
-    """Return the page, on which one may also play against the other controllers of the package.
+    """Return the page, which also offers the other controllers of the package.
 
-    Without a seed the pieces are other ones whenever it is opened. ValueError if the controller cannot play
-    on the board, or has features of one's own.
+    Without a seed the pieces are different whenever the page is opened.
+
+    Raises:
+        ValueError: If the controller cannot play on the board, or has features of a user.
     """
-    own = set(controller.names_on(rules)).difference(BUILT_IN)
-    if own:
-        raise ValueError(f"expected features of the package, which the page plays with, got {', '.join(own)}")
-    packaged = (published(name) for name in known_names() if name != controller.name)
+    own_features = set(controller.names_on(rules)).difference(BUILT_IN)
+    if own_features:
+        names = ", ".join(own_features)
+        raise ValueError(
+            f"expected features of the package, which the page plays with, got {names}"
+        )
+    controllers = [controller]
+    controllers += [published(name) for name in known_names() if name != controller.name]
     game = {"board": rules.board, "rule": rules.rule, "pieces": rules.pieces}
+    if seed is not None:
+        game["seed"] = str(seed)
     parts = {
         **engine_parts(),
-        "agents": [{**each.to_dict(), "provenance": {}} for each in (controller, *packaged)],
+        "agents": [{**agent.to_dict(), "provenance": {}} for agent in controllers],
         "lookahead": lookahead.value,
-        "rules": game if seed is None else {**game, "seed": str(seed)},
+        "rules": game,
     }
     programs = "\n".join(map(asset, ("board.js", "engine.js", "play_page.js")))
     page = asset("play_page.html").replace("/* board.css */\n", asset("board.css"))
     data = json_script(parts, ' id="parts"')
-    return page.replace("<!-- parts -->\n", f'{data}\n<script type="module">\n{programs}</script>\n')
+    return page.replace(
+        "<!-- parts -->\n", f'{data}\n<script type="module">\n{programs}</script>\n'
+    )

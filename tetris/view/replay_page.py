@@ -1,9 +1,9 @@
 """A replay as a web page that needs no network, or as a fragment for other pages.
 
-Markup and style are ``replay_page.html``, the program is ``replay_page.js``, beside this file; ``board.css``
-and ``board.js`` are what other pages with boards share with them. The player is an element,
-``<tetris-player>``, with a shadow root: its style and the page's do not mix. The engine in WebAssembly plays
-the placements, and says why the controller chose them.
+Markup and style are ``replay_page.html``, the program is ``replay_page.js``, beside this file;
+``board.css`` and ``board.js`` are shared with other pages. The player is an element,
+``<tetris-player>``, with a shadow root: its style and the page's do not mix. The engine in
+WebAssembly plays the placements, and says why the controller chose them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FOLDER = Path(__file__).parent
 
 def player_assets() -> str:
     """Return markup, style and program of the player; a page needs them once."""
-    # A module runs when the page is read, and its names are its own.
+    # As a module the program runs after the page is read, and its names are local.
     program = "\n".join(map(asset, ("board.js", "engine.js", "replay_page.js")))
     template = asset("replay_page.html").replace("/* board.css */\n", asset("board.css"))
     parts = json_script(engine_parts(), ' id="tetris-engine"')
@@ -41,26 +41,33 @@ def player_assets() -> str:
 
 
 def engine_parts() -> dict[str, object]:
-    """Return what ``engine.js`` has to know, as plain values: the engine in WebAssembly, features, shapes."""
-    numbers = {"piece": "piece", "turn": "orientation", "width": "width", "height": "height"}
+    """Return the values that ``engine.js`` needs: the engine, features and shapes."""
+    shapes = []
+    for shape in chain.from_iterable(PIECES):  # In the order of placements.
+        shapes.append(
+            {
+                "piece": shape.piece,
+                "turn": shape.orientation,
+                "width": shape.width,
+                "height": shape.height,
+                "cells": shape_cells(shape),
+            }
+        )
     return {
-        "wasm": _packed(WASM.read_bytes()),
+        "wasm": _pack(WASM.read_bytes()),
         "features": [name for name in engine_features(BUILT_IN) if name in BUILT_IN],
         "denominators": DENOMINATORS,
         "sets": {name: ",".join(names) for name, names in feature_sets().items()},
-        "shapes": [  # in the order of placements
-            {**{key: getattr(x, name) for key, name in numbers.items()}, "cells": shape_cells(x)}
-            for x in chain.from_iterable(PIECES)
-        ],
+        "shapes": shapes,
     }
 
 
-def _packed(content: bytes) -> str:
+def _pack(content: bytes) -> str:
     return base64.b64encode(zlib.compress(content, 9)).decode("ascii")
 
 
 def asset(name: str) -> str:
-    """Return a file that lies beside this one."""
+    """Return the text of a file beside this one."""
     return (_FOLDER / name).read_text(encoding="utf-8")
 
 
@@ -86,29 +93,35 @@ def player_fragment(
     """
     if not replay.placements:
         raise ValueError("expected a replay of at least one placement, got none")
-    rules, pieces = replay.rules, replay.pieces
-    about = [f"{rules.board} board", f"{rules.rule} rule", f"pieces {rules.pieces}"]
+    rules = replay.rules
+    pieces = replay.pieces
+    subtitle = f"{rules.board} board, {rules.rule} rule, pieces {rules.pieces}"
     if replay.seed is not None:
-        about.append(f"seed {replay.seed}")
+        subtitle += f", seed {replay.seed}"
+    if not title and replay.controller is not None:
+        title = replay.controller.name
     values = {
-        "title": title or (replay.controller.name if replay.controller else "") or "Tetris",
-        "subtitle": ", ".join(about),
-        **{"width": rules.width, "height": rules.height, "rule": rules.rule, "pieces": rules.pieces},
+        "title": title or "Tetris",
+        "subtitle": subtitle,
+        "width": rules.width,
+        "height": rules.height,
+        "rule": rules.rule,
+        "pieces": rules.pieces,
         "seed": str(replay.seed or 0),
         "lookahead": lookahead.value,
-        "controller": _explained(replay),
+        "controller": _explaining_controller(replay),
         "speed": speed,
-        "placements": _packed(replay.placements),
+        "placements": _pack(replay.placements),
         "after": None if pieces is None else pieces[len(replay.placements)],
     }
     element = f"<tetris-player>{json_script(values)}</tetris-player>\n"
-    return element + (player_assets() if assets else "")
+    return element + player_assets() if assets else element
 
 
 def player_page(
     replay: Replay, title: str = "", speed: float = 5.0, lookahead: Lookahead = Lookahead.NONE
 ) -> str:
-    """Return a whole page with the player of a replay; see `player_fragment`."""
+    """Return a page with the player of a replay; see `player_fragment`."""
     name = html.escape(printable(title or "Tetris"))
     return f"""<!doctype html>
 <html lang="en">
@@ -128,8 +141,8 @@ tetris-player {{ margin: 0 auto; }}
 """
 
 
-def _explained(replay: Replay) -> dict[str, object] | None:
-    """The controller, if a page can tell its reasons: it knows no features of one's own."""
+def _explaining_controller(replay: Replay) -> dict[str, object] | None:
+    """Return the controller, if the page has all its features to explain it."""
     controller = replay.controller
     if controller is None or not set(controller.names_on(replay.rules)).issubset(BUILT_IN):
         return None

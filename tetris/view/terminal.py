@@ -17,7 +17,7 @@ import tty
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from types import FrameType
-from typing import Any, TextIO
+from typing import NamedTuple, TextIO
 
 from kernels.support.printable import printable
 from tetris.game.rules import Rules
@@ -29,51 +29,59 @@ from tetris.view.text import board_lines, half_blocks
 IDLE = 0.25
 """Seconds between two looks at the window's size while nothing moves."""
 
-_ENTER = "\x1b[?1049h\x1b[?25l"  # the alternate screen, which keeps the shell's; no cursor
+# Escape sequences. The alternate screen leaves the shell's as it is; the cursor is hidden
+# there.
+_ENTER = "\x1b[?1049h\x1b[?25l"
 _LEAVE = "\x1b[0m\x1b[?25h\x1b[?1049l"
-_HOME, _TO_LINE_END, _TO_SCREEN_END = "\x1b[H", "\x1b[K", "\x1b[J"
+_HOME = "\x1b[H"
+_CLEAR_LINE = "\x1b[K"
+_CLEAR_SCREEN = "\x1b[J"
 
 _ARROWS = {"A": "up", "B": "down", "C": "right", "D": "left"}
 _KEY = re.compile(r"\x1b[\[O]([A-D])|\x1b[\[O][0-9;]*[@-~]|(.)", re.DOTALL)
 
-_PANELS = (39, 0)  # columns of the panel, which is cut where there are fewer: the first that fit are shown
-_PANEL_HEAD = 13  # lines of the screen that are not free for features: the panel's first ones, the footer
+_PANEL_WIDTHS = (39, 0)  # The panel may be cut if the first does not fit beside a board.
+_PANEL_HEAD = 13  # Lines of the screen without features: the top of the panel, and the footer.
 _GAP = "  "
-_NAME = 24  # columns of a feature's name
-_LEAST_HEADROOM = 2  # rows, in which a waiting piece is seen
+_NAME_WIDTH = 24  # Columns of a feature's name.
+_MIN_HEADROOM = 2  # Rows that a waiting piece needs.
 _LARGEST_CELL = 8
 
 
 def is_interactive(output: TextIO) -> bool:
-    """Return whether there are a keyboard and a screen that can move its cursor, has colours and blocks."""
+    """Return whether there are a keyboard, and a screen with a cursor, colours and blocks."""
     try:
         "▀▄│└─┘".encode(output.encoding or "ascii")
     except UnicodeEncodeError:
         return False
-    plain = os.environ.get("TERM", "dumb") in ("", "dumb") or os.environ.get("NO_COLOR")
-    return not plain and output.isatty() and sys.stdin is not None and sys.stdin.isatty()
+    is_plain = os.environ.get("TERM", "dumb") in ("", "dumb") or os.environ.get("NO_COLOR")
+    has_keyboard = sys.stdin is not None and sys.stdin.isatty()
+    return not is_plain and output.isatty() and has_keyboard
 
 
 def parse_keys(text: str) -> list[str]:
-    """Return the keys in the input of a terminal: ``up``, ``down``, ``right``, ``left``, or a character."""
+    """Return the keys in a terminal's input: ``up`` and other arrows, or characters."""
     keys = (_ARROWS.get(match[1] or "", match[2]) for match in _KEY.finditer(text))
-    return [key for key in keys if key]
+    return list(filter(None, keys))
 
 
 class Terminal:
     """The terminal as a screen; the context restores it, also when its window is closed."""
 
     def __init__(self, output: TextIO, keyboard: int) -> None:
-        """Set up with the keyboard's file descriptor; the terminal is changed when the context is entered."""
+        """Set up with the keyboard's file descriptor; the terminal does not change yet."""
         self.output = output
         self.keyboard = keyboard
-        self._last = ""
+        self._shown = ""
 
     def __enter__(self) -> Terminal:
         """Enter the alternate screen."""
         self._settings = termios.tcgetattr(self.keyboard)
-        handlers: dict[int, Any] = {signal.SIGTSTP: signal.SIG_IGN, signal.SIGTERM: _end, signal.SIGHUP: _end}
-        self._handlers = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        self._handlers = {
+            signal.SIGTSTP: signal.signal(signal.SIGTSTP, signal.SIG_IGN),
+            signal.SIGTERM: signal.signal(signal.SIGTERM, _exit),
+            signal.SIGHUP: signal.signal(signal.SIGHUP, _exit),
+        }
         tty.setcbreak(self.keyboard)
         self.output.write(_ENTER)
         self.output.flush()
@@ -88,7 +96,12 @@ class Terminal:
             signal.signal(number, handler)
 
     def show(
-        self, scene: Scene, kinds: Cells, panel: Sequence[str], explanation: Explanation | None, footer: str
+        self,
+        scene: Scene,
+        kinds: Cells,
+        panel: Sequence[str],
+        explanation: Explanation | None,
+        footer: str,
     ) -> None:
         """Show a `screen`, with an explanation below its panel."""
         size = os.get_terminal_size(self.output.fileno())
@@ -97,75 +110,103 @@ class Terminal:
         if explanation is not None:
             panel = [*panel, *explanation_lines(explanation, size.lines - _PANEL_HEAD)]
         lines = screen(scene, kinds, panel, footer, size)
-        text = _HOME + f"{_TO_LINE_END}\r\n".join(lines) + _TO_LINE_END + _TO_SCREEN_END
-        if text != self._last:
-            self._last = text
+        text = _HOME + f"{_CLEAR_LINE}\r\n".join(lines) + _CLEAR_LINE + _CLEAR_SCREEN
+        if text != self._shown:
+            self._shown = text
             self.output.write(text)
             self.output.flush()
 
     def keys(self, seconds: float) -> list[str]:
-        """Return the keys pressed; waits up to ``seconds`` for the first. ``q`` if the keyboard is gone."""
+        """Return the keys pressed, after waiting up to ``seconds`` for the first one.
+
+        Without a keyboard any more it is ``q``.
+        """
         ready, _, _ = select.select([self.keyboard], [], [], seconds)
         if not ready:
             return []
-        read = os.read(self.keyboard, 256)
-        return parse_keys(read.decode(errors="ignore")) if read else ["q"]
+        typed = os.read(self.keyboard, 256)
+        return parse_keys(typed.decode(errors="ignore")) if typed else ["q"]
 
 
-def _end(number: int, frame: FrameType | None) -> None:
+def _exit(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
 def screen(
     scene: Scene, kinds: Cells, panel: Sequence[str], footer: str, size: os.terminal_size
 ) -> list[str]:
-    """Return the lines of the screen: the board beside the panel, or that there is no room for it."""
-    rules, sizes = scene.rules, [*_sizes(scene.rules)]
-    fits = [
-        (cell, headroom, columns)
-        for columns_of_panel in _PANELS
-        for cell, headroom, columns, lines in sizes
-        if columns + columns_of_panel <= size.columns and lines <= size.lines
-    ]
-    if not fits:
-        _, _, columns, lines = sizes[-1]
-        text = f"the window is too small: {columns} x {lines} needed, q quits"
+    """Return the lines of the screen: the board and the panel, or that it is too small."""
+    height = scene.rules.height
+    board_size = _choose_size(scene.rules, size)
+    if board_size is None:
+        smallest = list(_sizes(scene.rules))[-1]
+        text = f"the window is too small: {smallest.columns} x {smallest.lines} needed, q quits"
         return textwrap.wrap(text, size.columns)[: size.lines]
-    cell, headroom, columns = fits[0]
-    board = board_lines(kinds[: rules.height + headroom], rules.height, cell, colors=True)
-    room = size.columns - columns
+    rows = kinds[: height + board_size.headroom]
+    board = board_lines(rows, height, board_size.cell, colors=True)
+    room = size.columns - board_size.columns
     beside = []
-    if room >= 8:  # the lines of the next piece are as wide, and not cut: they hold escape sequences
-        beside = [
-            "next",
-            *half_blocks(piece_picture(scene.next_piece, 2)),
-            *(printable(line)[:room] for line in panel),
-        ]
-    empty = " " * (columns - len(_GAP))
-    rows = zip_longest(board, beside[: size.lines - 1])
-    joined = [f"{left or empty}{_GAP}{right or ''}" for left, right in rows]
-    return [*joined, *[""] * (size.lines - 1 - len(joined)), footer[: size.columns - 1]]
+    # The picture of the next piece has eight columns, which escape sequences forbid to cut.
+    if room >= 8:
+        picture = half_blocks(piece_picture(scene.next_piece, 2))
+        beside = ["next", *picture, *(printable(line)[:room] for line in panel)]
+    empty = " " * (board_size.columns - len(_GAP))
+    lines = []
+    for left, right in zip_longest(board, beside[: size.lines - 1]):
+        lines.append(f"{left or empty}{_GAP}{right or ''}")
+    lines += [""] * (size.lines - 1 - len(lines))
+    return [*lines, footer[: size.columns - 1]]
 
 
 def explanation_lines(explanation: Explanation, room: int) -> list[str]:
-    """Return a table of at most ``room`` lines: margin, value, and features, the most decisive ones first."""
+    """Return a table of at most ``room`` lines: margin, value, most decisive features."""
     margin = "-" if explanation.margin is None else f"{explanation.margin:.2f}"
-    lines = [f"{'margin':<{_NAME}}{margin:>15}", f"{'value':<{_NAME}}{explanation.value:>15.2f}"]
-    columns = zip(explanation.names, explanation.features, explanation.leads, strict=True)
-    # Zero times a negative weight is -0, which + 0.0 makes 0.
-    rows = [
-        f"{name:<{_NAME}}{value:>6g}{lead + 0.0:>9.2f}"
-        for name, value, lead in sorted(columns, key=lambda each: -abs(each[2]))
+    head = [
+        f"{'margin':<{_NAME_WIDTH}}{margin:>15}",
+        f"{'value':<{_NAME_WIDTH}}{explanation.value:>15.2f}",
     ]
-    left = room - len(lines)
-    if len(rows) > left:
-        rows = [*rows[: max(0, left - 1)], f"{len(rows) - max(0, left - 1)} more features"]
-    return lines + rows
+    columns = zip(explanation.names, explanation.features, explanation.leads, strict=True)
+    rows = []
+    for name, value, lead in sorted(columns, key=lambda row: -abs(row[2])):
+        lead += 0.0  # Zero times a negative weight is -0; this makes it 0.
+        rows.append(f"{name:<{_NAME_WIDTH}}{value:>6g}{lead:>9.2f}")
+    room -= len(head)
+    if len(rows) > room:
+        shown = max(0, room - 1)
+        rows[shown:] = [f"{len(rows) - shown} more features"]
+    return head + rows
 
 
-def _sizes(rules: Rules) -> Iterator[tuple[int, int, int, int]]:
-    """The sizes of a board, the largest first: a cell's columns, rows above it, its columns, all lines."""
+class _Size(NamedTuple):
+    """A size of the board, in characters of the screen.
+
+    Attributes:
+        cell: Columns of a cell.
+        headroom: Rows of the game above the board.
+        columns: Columns of the board, with its frame and the gap beside it.
+        lines: Lines of the board, with its frame and the footer.
+    """
+
+    cell: int
+    headroom: int
+    columns: int
+    lines: int
+
+
+def _sizes(rules: Rules) -> Iterator[_Size]:
+    """Yield the sizes of a board, the largest first."""
+    columns_beside = 2 + len(_GAP)
     for cell in range(_LARGEST_CELL, 0, -1):
-        for headroom in range(HEADROOM, _LEAST_HEADROOM - 1, -1):
+        for headroom in range(HEADROOM, _MIN_HEADROOM - 1, -1):
             lines = math.ceil((rules.height + headroom) * cell / 2)
-            yield cell, headroom, rules.width * cell + 2 + len(_GAP), lines + 2
+            yield _Size(cell, headroom, rules.width * cell + columns_beside, lines + 2)
+
+
+def _choose_size(rules: Rules, screen_size: os.terminal_size) -> _Size | None:
+    """Return the largest size that fits beside the panel, or without one; None if none fits."""
+    for panel_width in _PANEL_WIDTHS:
+        for size in _sizes(rules):
+            has_columns = size.columns + panel_width <= screen_size.columns
+            if has_columns and size.lines <= screen_size.lines:
+                return size
+    return None

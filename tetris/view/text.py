@@ -1,4 +1,4 @@
-"""Pictures of a game as text: plain characters for a pipe or a log, coloured half blocks for a terminal."""
+"""Games as text: plain characters for a pipe or a log, coloured half blocks for a terminal."""
 
 from __future__ import annotations
 
@@ -12,64 +12,76 @@ from tetris.game.rules import PIECE_LETTERS
 from tetris.view.game_view import EMPTY, FALLING, FULL, PAGE, STACK, Cells, Scene, scene_kinds
 from tetris.view.images import PALETTE, Picture, board_picture
 
-# Two characters each, so that a cell is about square; the pieces have one look.
+# A cell has two characters, so that it is about square; all pieces look the same.
 _CHARACTERS = {PAGE: "  ", EMPTY: " .", FULL: "==", STACK: "[]", FALLING: "##"}
 
 RESET = "\x1b[0m"
 
 _CODES = [f"2;{red};{green};{blue}" for red, green, blue in PALETTE.tolist()]
-"""The end of the escape sequence of each colour, in 24 bits: a terminal that has fewer takes the nearest."""
+"""The end of the escape sequence of each colour; a terminal with fewer takes the nearest."""
 
 
 def board_lines(kinds: Cells, height: int, cell: int = 2, *, colors: bool = False) -> list[str]:
     """Return `board_kinds` as text, lines of one width, the topmost first, and the floor.
 
-    Rows from ``height`` on have no side walls. With colours they are half blocks, ``cell`` the columns of
-    a cell, otherwise plain characters, a line a row.
+    Rows from ``height`` on have no side walls. With colours the lines are half blocks, and a
+    cell is ``cell`` columns wide; otherwise they are plain characters, one line per row.
     """
     if colors:
-        lines, walled = half_blocks(board_picture(kinds, cell)), math.ceil(height * cell / 2)
+        lines = half_blocks(board_picture(kinds, cell))
+        lines_with_walls = math.ceil(height * cell / 2)
         side, left, bottom, right = "│└─┘"
     else:
-        # Of any piece the look of the first.
-        looks = np.where(kinds >= FALLING, FALLING, np.minimum(kinds, STACK))
-        lines, walled = ["".join(_CHARACTERS[kind] for kind in row) for row in looks[::-1].tolist()], height
+        first_pieces = np.where(kinds >= FALLING, FALLING, np.minimum(kinds, STACK))
+        lines = []
+        for row in first_pieces[::-1].tolist():
+            lines.append("".join(_CHARACTERS[kind] for kind in row))
+        lines_with_walls = height
         side, left, bottom, right = "|+-+"
-    above, width = len(lines) - walled, kinds.shape[1] * cell
-    sides = [" " if index < above else side for index in range(len(lines))]
-    floor = f"{left}{bottom * width}{right}"
-    return [*(f"{wall}{line}{wall}" for wall, line in zip(sides, lines, strict=True)), floor]
+    framed = []
+    for index, line in enumerate(lines):
+        wall = side if index >= len(lines) - lines_with_walls else " "
+        framed.append(f"{wall}{line}{wall}")
+    width = kinds.shape[1] * cell
+    return [*framed, f"{left}{bottom * width}{right}"]
 
 
 def scene_text(scene: Scene) -> str:
-    """Return a scene in plain text: the counts, the board with the piece at rest, full rows marked."""
+    """Return a scene in plain text: the counts, and the board with the piece at rest."""
+    after = scene.after
+    counts = f"piece {scene.pieces} {PIECE_LETTERS[after.piece]}"
+    if scene.next_piece is not None:
+        counts += f", next {PIECE_LETTERS[scene.next_piece]}"
+    counts += f", lines {scene.lines}, games over {scene.games + after.game_over}"
+    if after.game_over:
+        counts += ", game over"
     height = scene.rules.height
-    top = max(height, scene.after.landing_row + scene.after.shape.height)
-    next_piece = "" if scene.next_piece is None else f", next {PIECE_LETTERS[scene.next_piece]}"
-    over = ", game over" if scene.after.game_over else ""
-    counts = (
-        f"piece {scene.pieces} {PIECE_LETTERS[scene.after.shape.piece]}{next_piece}, "
-        f"lines {scene.lines}, games over {scene.games + scene.after.game_over}{over}"
-    )
-    return "\n".join([counts, *map(str.rstrip, board_lines(scene_kinds(scene)[:top], height))])
+    top = max(height, after.landing_row + after.shape.height)
+    board = board_lines(scene_kinds(scene)[:top], height)
+    return "\n".join([counts, *map(str.rstrip, board)])
 
 
 def half_blocks(picture: Picture) -> list[str]:
-    """Return a picture as lines for a terminal, two rows of pixels a line.
+    """Return a picture as lines for a terminal; a line has two rows of pixels.
 
     The page around the board is left in the terminal's own background.
     """
     if len(picture) % 2:
         picture = np.vstack([np.full_like(picture[:1], 3 * PAGE), picture])
-    return ["".join(_runs(top, bottom)) for top, bottom in zip(picture[::2], picture[1::2], strict=True)]
+    return [
+        "".join(_runs(top, bottom))
+        for top, bottom in zip(picture[::2], picture[1::2], strict=True)
+    ]
 
 
 def _runs(top: Picture, bottom: Picture) -> Iterable[str]:
+    """Yield the characters of two rows of pixels, where equal ones share an escape sequence."""
     for (upper, lower), run in groupby(zip(top.tolist(), bottom.tolist(), strict=True)):
-        # The page is always the background: that of the terminal.
-        flipped = upper // 3 == PAGE
-        front, back = (lower, upper) if flipped else (upper, lower)
+        front, back, block = upper, lower, "▀"
+        if upper // 3 == PAGE:  # The page has to be the background, the terminal's own one.
+            front, back, block = lower, upper, "▄"
+        if front // 3 == PAGE or front == back:
+            block = " "
         background = "49" if back // 3 == PAGE else f"48;{_CODES[back]}"
-        block = " " if front // 3 == PAGE or front == back else "▄" if flipped else "▀"
         yield f"\x1b[38;{_CODES[front]};{background}m{block * len(list(run))}"
     yield RESET

@@ -1,17 +1,19 @@
-// What the CUDA kernels of the update share: the job, keys of any fitness, a sort in shared memory, and sums
-// of warps and blocks in the order of update.h.
+// What the CUDA kernels of the update share: the job, keys of any fitness, a sort in shared
+// memory, and sums of warps and blocks in the order of update.h.
 #pragma once
 
 #include "update.h"
 
 namespace cem_tetris::update {
 
-constexpr int kWarp = 32, kMaxWarps = 32, kThreads = 1024;  // of a block at most
-constexpr unsigned kAll = 0xffffffffu;
+constexpr int kWarp = 32;
+constexpr int kMaxWarps = 32;           // of a block
+constexpr int kThreads = 1024;          // of a block at most
+constexpr unsigned kAll = 0xffffffffu;  // the lanes of a warp
 
 // The shared memory whose size the launch gives.
 #if defined(__CUDACC__)
-__device__ __forceinline__ double* dynamic_shared() {
+CEM_TETRIS_DEVICE_FUNCTION double* dynamic_shared() {
   extern __shared__ __align__(16) double dynamic_memory[];
   return dynamic_memory;
 }
@@ -19,12 +21,14 @@ __device__ __forceinline__ double* dynamic_shared() {
 double* dynamic_shared();  // a test that runs the kernels on a CPU has its own
 #endif
 
-template <typename Type> __device__ __forceinline__ typename Type::Bits load(const void* data, int64_t i) {
+template <typename Type>
+CEM_TETRIS_DEVICE_FUNCTION typename Type::Bits load(const void* data, int64_t i) {
   return static_cast<const typename Type::Bits*>(data)[i];
 }
 
 // Calls f(Type{}) with the type of a fitness whose keys are of the type Key.
-template <typename Key, typename F> __device__ __forceinline__ auto visit(Number type, const F& f) {
+template <typename Key, typename F>
+CEM_TETRIS_DEVICE_FUNCTION auto visit(Number type, const F& f) {
   if constexpr (sizeof(Key) == 4) {
     return f(Float{});
   } else {
@@ -32,18 +36,21 @@ template <typename Key, typename F> __device__ __forceinline__ auto visit(Number
   }
 }
 
-template <typename Key> __device__ __forceinline__ Key key_at(const Job& job, int64_t i) {
-  return visit<Key>(job.fitness_type,
-      [&](auto type) { return type.key(load<decltype(type)>(job.fitness, i), job.settings.maximize); });
+template <typename Key>
+CEM_TETRIS_DEVICE_FUNCTION Key key_at(const Job& job, int64_t i) {
+  return visit<Key>(job.fitness_type, [&](auto type) {
+    return type.key(load<decltype(type)>(job.fitness, i), job.settings.maximize);
+  });
 }
 
-template <typename Key> __device__ __forceinline__ double fitness_at(const Job& job, int64_t i) {
-  return visit<Key>(
-      job.fitness_type, [&](auto type) { return type.value(load<decltype(type)>(job.fitness, i)); });
+template <typename Key>
+CEM_TETRIS_DEVICE_FUNCTION double fitness_at(const Job& job, int64_t i) {
+  return visit<Key>(job.fitness_type,
+      [&](auto type) { return type.value(load<decltype(type)>(job.fitness, i)); });
 }
 
 // Reductions of a warp, for all of its lanes.
-__device__ __forceinline__ int warp_sum(int x) {
+CEM_TETRIS_DEVICE_FUNCTION int warp_sum(int x) {
 #if __CUDA_ARCH__ >= 800
   return __reduce_add_sync(kAll, x);
 #else
@@ -52,7 +59,7 @@ __device__ __forceinline__ int warp_sum(int x) {
 #endif
 }
 
-__device__ __forceinline__ uint32_t warp_max(uint32_t x) {
+CEM_TETRIS_DEVICE_FUNCTION uint32_t warp_max(uint32_t x) {
 #if __CUDA_ARCH__ >= 800
   return __reduce_max_sync(kAll, x);
 #else
@@ -61,44 +68,54 @@ __device__ __forceinline__ uint32_t warp_max(uint32_t x) {
 #endif
 }
 
-__device__ __forceinline__ uint64_t warp_max(uint64_t x) {
-  const uint32_t high = static_cast<uint32_t>(x >> 32), most = warp_max(high);
-  return uint64_t{most} << 32 | warp_max(high == most ? static_cast<uint32_t>(x) : 0u);
+CEM_TETRIS_DEVICE_FUNCTION uint64_t warp_max(uint64_t x) {
+  uint32_t high = uint32_t(x >> 32);
+  uint32_t most = warp_max(high);
+  uint32_t low = warp_max(high == most ? uint32_t(x) : 0u);
+  return uint64_t{most} << 32 | low;
 }
 
-// The sum over the lanes up to this one.
-template <typename Number> __device__ __forceinline__ Number warp_scan(Number x, int lane) {
-#pragma unroll
+// Returns the sum over the lanes up to this one.
+template <typename Number>
+CEM_TETRIS_DEVICE_FUNCTION Number warp_scan(Number x, int lane) {
+  CEM_TETRIS_UNROLL
   for (int step = 1; step < kWarp; step *= 2) {
-    const Number other = __shfl_up_sync(kAll, x, step);
+    Number other = __shfl_up_sync(kAll, x, step);
     if (lane >= step) x += other;
   }
   return x;
 }
 
-template <typename Key> __device__ __forceinline__ Key warp_min(Key x) {
-  return ~warp_max(static_cast<Key>(~x));
+template <typename Key>
+CEM_TETRIS_DEVICE_FUNCTION Key warp_min(Key x) {
+  return ~warp_max(Key(~x));
 }
 
 // An elite in the sort.
-template <typename Key> struct alignas(2 * sizeof(Key)) Entry {
+template <typename Key>
+struct alignas(2 * sizeof(Key)) Entry {
   Key key, place;
-  __device__ __forceinline__ bool operator<(const Entry& other) const {
+  CEM_TETRIS_DEVICE_FUNCTION bool operator<(const Entry& other) const {
     return key < other.key || (key == other.key && place < other.place);
   }
 };
 
-// A bitonic sort of a power of two of entries. Those of a step up to a warp long belong to one warp.
-template <typename Key> __device__ __forceinline__ void sort(Entry<Key>* entry, int count) {
+// A bitonic sort of a power of two of entries. Those of a step up to a warp long belong to one
+// warp.
+template <typename Key>
+CEM_TETRIS_DEVICE_FUNCTION void sort(Entry<Key>* entry, int count) {
 #pragma unroll 1
   for (int size = 2; size <= count; size *= 2) {
 #pragma unroll 1
     for (int step = size / 2; step > 0; step /= 2) {
 #pragma unroll 1
       for (int pair = threadIdx.x; pair < count / 2; pair += blockDim.x) {
-        const int low = 2 * pair - (pair & (step - 1)), high = low + step;
-        const Entry<Key> a = entry[low], b = entry[high];
-        if ((b < a) == ((low & size) == 0)) {
+        int low = 2 * pair - (pair & (step - 1));
+        int high = low + step;
+        Entry<Key> a = entry[low];
+        Entry<Key> b = entry[high];
+        bool ascends = (low & size) == 0;
+        if ((b < a) == ascends) {
           entry[low] = b;
           entry[high] = a;
         }
@@ -112,16 +129,17 @@ template <typename Key> __device__ __forceinline__ void sort(Entry<Key>* entry, 
   }
 }
 
-// The residues of a fold, one a lane, added as a tree; lane 0 has the sum.
-__device__ __forceinline__ double warp_fold(double x) {
-#pragma unroll
+// Adds up the residue classes of a fold, one for each lane, as a tree; lane 0 has the sum.
+CEM_TETRIS_DEVICE_FUNCTION double warp_fold(double x) {
+  CEM_TETRIS_UNROLL
   for (int step = kResidues / 2; step > 0; step /= 2) x += __shfl_down_sync(kAll, x, step);
   return x;
 }
 
-// The fold of the places first to last of a row of numbers, by one warp; lane 0 has it.
+// Folds number(p) of the places from `first` to `last` - 1, by one warp; lane 0 has the sum.
 template <typename Number>
-__device__ __forceinline__ double warp_folded(int64_t first, int64_t last, const Number& number) {
+CEM_TETRIS_DEVICE_FUNCTION double warp_folded(
+    int64_t first, int64_t last, const Number& number) {
   double sum = 0.0;
 #pragma unroll 4
   for (int64_t p = first + threadIdx.x % kWarp; p < last; p += kWarp) sum += number(p);

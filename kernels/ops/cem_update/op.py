@@ -1,6 +1,7 @@
 """The update of the cross-entropy method: elites of a fitness, and the next distribution, in one call.
 
-In generation t, with weights w_k over the elites in rank order, W their sum, and Z_t the extra variance:
+In generation t, with weights w_k over the elites in rank order, W their sum, and Z_t the extra
+variance:
 
     m = sum w_k x_k / W                                                    mean of the elites
     s = sum w_k (x_k - m)^2 / W                                            variance about the new mean
@@ -9,10 +10,10 @@ In generation t, with weights w_k over the elites in rank order, W their sum, an
     std'      = max(std + std_smoothing (sqrt(v) - std), std_floor)
     averaged' = averaged + (mean' - averaged) / (1 + mean_averaging t)
 
-P.-T. de Boer, D. Kroese, S. Mannor and R. Rubinstein, A Tutorial on the Cross-Entropy Method, Annals of
-Operations Research 134, 2005; the extra variance: I. Szita and A. Lorincz, Learning Tetris Using the Noisy
-Cross-Entropy Method, Neural Computation 18(12), 2006; the variance about the old mean: N. Hansen, The CMA
-Evolution Strategy: A Tutorial, arXiv:1604.00772, section 3.1.
+P.-T. de Boer, D. Kroese, S. Mannor and R. Rubinstein, A Tutorial on the Cross-Entropy Method,
+Annals of Operations Research 134, 2005; the extra variance: I. Szita and A. Lorincz, Learning
+Tetris Using the Noisy Cross-Entropy Method, Neural Computation 18(12), 2006; the variance about
+the old mean: N. Hansen, The CMA Evolution Strategy: A Tutorial, arXiv:1604.00772, section 3.1.
 
 Sums are float64 and added in the order of update.h: CPU and CUDA give the same bits.
 """
@@ -50,17 +51,19 @@ def cem_update(
 ) -> Updated:
     """Move a normal distribution towards the elites of a generation; the results have no gradients.
 
-    Leading dimensions ``...`` are problems side by side. N is the population, d the number of dimensions, K
-    the number of elites. All tensors lie on one device, CPU or CUDA; nothing waits for the device.
+    Leading dimensions ``...`` are problems side by side. N is the population, d the number of
+    dimensions, K the number of elites. All tensors lie on one device, CPU or CUDA; nothing
+    waits for the device.
 
-    The ranking is stable and in the fitness' own dtype: of equal fitness, -0 and 0 among them, the lower
-    index wins. NaN and the infinity on the bad side have failed: they rank last and are never among the
-    elites. Where fewer than K candidates are usable, these are the elites, with the first of the weights. A
-    generation without a usable candidate fails: distribution and best fitness stay, and it counts.
+    The ranking is stable and in the fitness' own dtype: of equal fitness, -0 and 0 among them,
+    the lower index wins. NaN and the infinity on the bad side have failed: they rank last and
+    are never among the elites. Where fewer than K candidates are usable, these are the elites,
+    with the first of the weights. A generation without a usable candidate fails: distribution
+    and best fitness stay, and it counts.
 
-    A dimension in which the mean or the variance of the elites is not finite keeps its marginal. Results too
-    large for the dtype become its largest number. Where ``1 - sum (w_k / W)^2`` is 0, as for one elite, the
-    unbiased variance is the old one.
+    A dimension in which the mean or the variance of the elites is not finite keeps its
+    marginal. Results too large for the dtype become its largest number. Where ``1 - sum (w_k /
+    W)^2`` is 0, as for one elite, the unbiased variance is the old one.
 
     Examples:
         >>> candidates = torch.tensor([[0.0], [1.0], [2.0], [5.0]])
@@ -75,20 +78,21 @@ def cem_update(
                 [0.0000]])
 
     Args:
-        fitness: shape (..., N), 1 <= N < 2**31; float64, float32, float16, bfloat16, an integer type to
-            int64 or bool.
+        fitness: shape (..., N), 1 <= N < 2**31; float64, float32, float16, bfloat16, an integer
+            type to int64 or bool.
         candidates: shape (..., N, d), float32 or float64.
-        distribution: shape (..., 4, d), dtype of the candidates. Rows: mean, std, averaged mean, best
-            candidate so far.
-        record: shape (..., 5), float64: best fitness so far (NaN: none yet); of the last generation the best
-            fitness, the mean of the elites' and the worst elite's; the number, from 1, of the last
-            generation that failed, 0 if there is none.
+        distribution: shape (..., 4, d), dtype of the candidates. Rows: mean, std, averaged
+            mean, best candidate so far.
+        record: shape (..., 5), float64: best fitness so far (NaN: none yet); of the last
+            generation the best fitness, the mean of the elites' and the worst elite's; the
+            number, from 1, of the last generation that failed, 0 if there is none.
         generation: shape (), int64: t, the number of generations before this one.
         num_elites: K, from 1 to N.
         maximize: True if a greater fitness is better.
-        extra_variance: shape (T,), float64, T >= 1: Z_t, the last one from t = T - 1 on. None: 0.
-        weights: shape (K,), float64, from the best elite to the worst. None: equal ones, for which no elite
-            has to be ranked.
+        extra_variance: shape (T,), float64, T >= 1: Z_t, the last one from t = T - 1 on. None:
+            0.
+        weights: shape (K,), float64, from the best elite to the worst. None: equal ones, for
+            which no elite has to be ranked.
         std_floor: shape (..., d) or (d,), dtype of the candidates. None: no floor.
         variance_about: ``"new_mean"``, ``"new_mean_unbiased"`` or ``"old_mean"``.
         smoothing: in (0, 1]; 1 gives the elites' mean itself.
@@ -97,9 +101,10 @@ def cem_update(
         ranked: whether ``elites`` comes in rank order. In index order it costs nothing.
 
     Returns:
-        Four new tensors: distribution, record and generation after this generation, and ``elites``, shape
-        (..., K), int64: the indices of the K best, in rank order or in index order. Failed candidates, in
-        index order, fill it up at the end.
+        Four new tensors: distribution, record and generation after this generation, and
+            ``elites``, shape
+        (..., K), int64: the indices of the K best, in rank order or in index order. Failed
+        candidates, in index order, fill it up at the end.
 
     Raises:
         TypeError: a tensor has the wrong type.
@@ -107,19 +112,40 @@ def cem_update(
         kernels.BuildError: the operator has to be built, and cannot be.
     """
     if variance_about not in VARIANCES:
-        raise ValueError(f"expected variance_about of {', '.join(VARIANCES)}, got {variance_about!r}")
+        raise ValueError(
+            f"expected variance_about of {', '.join(VARIANCES)}, got {variance_about!r}"
+        )
     result: Updated = _LIBRARY.call(
-        *("cem_update", fitness, candidates, distribution, record, generation, extra_variance),
-        *(weights, std_floor, num_elites, maximize, VARIANCES[variance_about], smoothing, std_smoothing),
-        *(mean_averaging, ranked),
+        "cem_update",
+        fitness,
+        candidates,
+        distribution,
+        record,
+        generation,
+        extra_variance,
+        weights,
+        std_floor,
+        num_elites,
+        maximize,
+        VARIANCES[variance_about],
+        smoothing,
+        std_smoothing,
+        mean_averaging,
+        ranked,
     )
     return result
 
 
 def fake(parts: int, fitness: Tensor, _: Tensor, *arguments: Any) -> Any:
-    """Return unset results: as many parts of the state, of which generation is the third, and the elites."""
-    elites = arguments[2].new_empty((*fitness.shape[:-1], arguments[parts + 3]))
-    return (*(x.new_empty(x.shape) for x in arguments[:parts]), elites)
+    """Return unset results: the first ``parts`` arguments of the state, and the elites.
+
+    The arguments after fitness and candidates begin with the state, whose third part is the
+    generation.
+    """
+    num_elites = arguments[parts + 3]
+    state = [part.new_empty(part.shape) for part in arguments[:parts]]
+    generation = arguments[2]
+    return (*state, generation.new_empty((*fitness.shape[:-1], num_elites)))
 
 
 _LIBRARY = Library("cem_update", {"cem_update": partial(fake, 3)})

@@ -1,6 +1,7 @@
 """The update of the cross-entropy method in plain PyTorch: what ``cem_update`` computes, for any device.
 
-It needs no compiler, waits for no device, and works under ``torch.compile`` and ``torch.func.vmap``.
+It needs no compiler, waits for no device, and works under ``torch.compile`` and
+``torch.func.vmap``.
 """
 
 from __future__ import annotations
@@ -39,27 +40,33 @@ def cem_update_reference(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return what ``cem_update`` returns, in plain PyTorch.
 
-    On a CPU the results are those of the operator bit for bit: the sums are added in the same order. Where
-    ``torch.sqrt`` does not round as IEEE 754 demands, std alone differs, by a unit in the last place of
-    float64. Without ``fixed_order`` torch adds the sums as it likes, in fewer steps, and elites are ranked in
-    any case. The other arguments are those of ``cem_update``; nothing is checked.
+    On a CPU the results are those of the operator bit for bit: the sums are added in the same
+    order. Where ``torch.sqrt`` does not round as IEEE 754 demands, std alone differs, by a unit
+    in the last place of float64. Without ``fixed_order`` torch adds the sums as it likes, in
+    fewer steps, and elites are ranked in any case. The other arguments are those of
+    ``cem_update``; nothing is checked.
     """
-    scores, order = (x[..., :num_elites] for x in ranking(fitness, maximize))
-    scores = scores.double()
-    # Of each elite by rank, and of each by index: what failed is last in both orders.
+    all_scores, all_order = rank_candidates(fitness, maximize)
+    scores = all_scores[..., :num_elites].double()
+    order = all_order[..., :num_elites]
+    # Candidates that failed are last, in the order of ranks and in that of indices.
     live = scores > -math.inf if maximize else scores < math.inf
-    count, some = live.sum(-1, keepdim=True), live[..., :1]
+    count = live.sum(-1, keepdim=True)
+    some = live[..., :1]
     scores = torch.where(live, scores, math.nan)
     total_score = scores.nan_to_num(0.0, math.inf, -math.inf)[..., None]
-    by_rank = weight = (live.double() if weights is None else weights * live)[..., None]
+    rank_weights = live.double() if weights is None else weights * live
+    by_rank = weight = rank_weights[..., None]
     index = order
     if fixed_order:
-        # The elites in index order, behind them what failed: `places` holds the rank of each.
+        # `places` has the ranks of the elites in index order, and behind them those that
+        # failed.
         places = torch.sort(torch.where(live, order, order + fitness.shape[-1])).indices
         index = order.gather(-1, places)
-        total_score, weight = (column.gather(-2, places[..., None]) for column in (total_score, by_rank))
-    elites = rows_of(candidates, index)
-    top = rows_of(candidates, order[..., :1]) if fixed_order else elites[..., :1, :]
+        total_score = total_score.gather(-2, places[..., None])
+        weight = by_rank.gather(-2, places[..., None])
+    elites = select_rows(candidates, index)
+    top = select_rows(candidates, order[..., :1]) if fixed_order else elites[..., :1, :]
     base = top.double()
     x = torch.where(live[..., None], elites - base, 0.0)
     weighted = weight * x
@@ -67,8 +74,10 @@ def cem_update_reference(
     if variance_about == "new_mean_unbiased":
         terms.append(by_rank * by_rank)
     columns = torch.cat(terms, -1)
-    sums = _ordered_sum(columns) if fixed_order else columns.sum(-2)
-    first, second, total_score, total, *squares = sums.split([term.shape[-1] for term in terms], -1)
+    sums = _sum_in_order(columns) if fixed_order else columns.sum(-2)
+    first, second, total_score, total, *squares = sums.split(
+        [term.shape[-1] for term in terms], -1
+    )
 
     mean, std, averaged, _ = distribution.double().unbind(-2)
     share = total.reciprocal()
@@ -82,8 +91,9 @@ def cem_update_reference(
         step = new_mean - mean
         variance = variance + step * step
     if extra_variance is not None:
-        variance = variance + of_generation(extra_variance, generation)
-    # False where one is NaN, as all are without a usable candidate: their weights sum to 0.
+        variance = variance + variance_of_generation(extra_variance, generation)
+    # False where mean or variance is NaN, as both are where all candidates failed: the weights
+    # sum to 0.
     changed = torch.maximum(new_mean.abs(), variance) < math.inf
 
     new_std = variance.sqrt()
@@ -98,59 +108,72 @@ def cem_update_reference(
         newest = 1.0 / (1.0 + mean_averaging * generation.double())
         moved = torch.where(newest == 1.0, new_mean, averaged + (new_mean - averaged) * newest)
 
-    (known, _, failed), top_score = record.split([1, 3, 1], -1), scores[..., :1]
-    best_score = torch.fmax(known, top_score) if maximize else torch.fmin(known, top_score)  # NaN loses
+    known, _, failed = record.split([1, 3, 1], -1)
+    top_score = scores[..., :1]
+    better_of = (
+        torch.fmax if maximize else torch.fmin
+    )  # of a number and NaN they return the number
+    best_score = better_of(known, top_score)
     better = some & (best_score != known)
     old, best = distribution.split([3, 1], -2)
-    marginals = rounded(torch.stack([new_mean, new_std, moved], -2), old.dtype)
+    marginals = round_to(torch.stack([new_mean, new_std, moved], -2), old.dtype)
     marginals = torch.where(changed[..., None, :], marginals, old)
     best = torch.where(better[..., None], top, best)
     threshold = scores.gather(-1, (count - 1).clamp(min=0))
     after = generation + 1
-    figures = [best_score, top_score, total_score / count, threshold, torch.where(some, failed, after)]
-    new_distribution, new_record = torch.cat([marginals, best], -2), torch.cat(figures, -1)
-    return new_distribution, new_record, after, order if ranked else index
+    figures = [
+        best_score,
+        top_score,
+        total_score / count,
+        threshold,
+        torch.where(some, failed, after),
+    ]
+    new_distribution = torch.cat([marginals, best], -2)
+    new_record = torch.cat(figures, -1)
+    elite_indices = order if ranked else index
+    return new_distribution, new_record, after, elite_indices
 
 
-def of_generation(extra_variance: Tensor, generation: Tensor) -> Tensor:
-    """Return the extra variance of a generation, shape (1,): from the last one on it stays."""
+def variance_of_generation(extra_variance: Tensor, generation: Tensor) -> Tensor:
+    """Return the extra variance of a generation, shape (1,); beyond the table its last entry."""
     last = generation.clamp(0, extra_variance.shape[0] - 1)
     return extra_variance.index_select(0, last.reshape(1))
 
 
-def ranking(fitness: Tensor, maximize: bool) -> tuple[Tensor, Tensor]:
-    """Return the fitness, best first and stable, and all indices; what failed is infinite and comes last."""
+def rank_candidates(fitness: Tensor, maximize: bool) -> tuple[Tensor, Tensor]:
+    """Return the fitness, best first and stable, and the indices; failed candidates are last, at infinity."""
     if fitness.is_floating_point():
         worst = -math.inf if maximize else math.inf
         fitness = fitness.nan_to_num(worst, math.inf, -math.inf) + 0.0  # -0 becomes 0
     return torch.sort(fitness, stable=True, descending=maximize)
 
 
-def rows_of(candidates: Tensor, index: Tensor) -> Tensor:
-    """Return rows of (..., N, d) by indices (..., K): (..., K, d)."""
+def select_rows(candidates: Tensor, index: Tensor) -> Tensor:
+    """Return the rows of (..., N, d) at indices (..., K), shape (..., K, d)."""
     if candidates.dim() == 2:
         return candidates.index_select(0, index)
     return candidates.gather(-2, index[..., None].expand(*index.shape, candidates.shape[-1]))
 
 
-def rounded(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return a tensor of another dtype: what is too large becomes the largest number."""
+def round_to(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a tensor in another dtype; numbers that are too large become its largest one."""
     largest = torch.finfo(dtype).max
     return x.clamp(-largest, largest).to(dtype)
 
 
-def _ordered_sum(x: Tensor) -> Tensor:
+def _sum_in_order(x: Tensor) -> Tensor:
     """Return the sums of a tensor (..., K, m) over K, (..., m), in the operator's order.
 
-    Chunks of 512 are added each for itself, and then their sums, both as ``_folded`` does it.
+    Chunks of 512 are folded, and then the row of their sums.
     """
     if x.shape[-2] > CHUNK:
-        x = _folded(pad(x, (0, 0, 0, -x.shape[-2] % CHUNK)).unflatten(-2, (-1, CHUNK)))
-    return _folded(x)
+        padded = pad(x, (0, 0, 0, -x.shape[-2] % CHUNK))
+        x = _fold(padded.unflatten(-2, (-1, CHUNK)))
+    return _fold(x)
 
 
-def _folded(x: Tensor) -> Tensor:
-    """Return the sum over the last dimension but one: 32 residue classes, each in order, then as a tree."""
+def _fold(x: Tensor) -> Tensor:
+    """Return the sums over the last dimension but one: 32 residue classes in order, then these as a tree."""
     x = pad(x, (0, 0, 0, -x.shape[-2] % RESIDUES)).unflatten(-2, (-1, RESIDUES))
     partial = x[..., 0, :, :] + 0.0
     for row in range(1, x.shape[-3]):

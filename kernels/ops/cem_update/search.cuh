@@ -1,13 +1,16 @@
-// The elites of a population that no block holds: a radix search for the key of the last elite, then the list
-// of all elites in index order, then, where they are wanted, their ranks by a merge sort.
+// The elites of a population that no block holds: a radix search for the key of the last elite,
+// then the list of all elites in index order, then, where they are wanted, their ranks by a
+// merge sort.
 //
-// Grid: `blocks` blocks a problem, each with a slice of the population in a row. A pass counts the next digit
-// of the keys that agree with what is known of the limit; the block that finishes last adds one digit to it.
-// 32-bit keys take three passes, 64-bit keys six; each reads the fitness once, which lies in the L2 cache.
+// Grid: `blocks` blocks for each problem, each with a slice of the population in a row. A pass
+// counts the next digit of the keys that agree with the known digits of the limit; the block
+// that finishes last adds one digit to the limit. 32-bit keys take three passes, 64-bit keys
+// six; each reads the fitness once, from the L2 cache.
 //
-// For the ranks a block sorts a tile of the list; a pass merges kMerged tiles. The place of an elite is that
-// in its own tile plus the number of those before it in each other one, by a binary search; the threads of a
-// warp have neighbours, so they search along the same path.
+// For the ranks, a block sorts a tile of the list, and each further pass merges kMerged tiles.
+// The new slot of an elite is that in its own tile plus the number of those before it in each
+// other one, by a binary search; neighbouring threads have neighbouring keys, so the threads of
+// a warp search along the same path.
 #pragma once
 
 #include "device.cuh"
@@ -15,104 +18,150 @@
 namespace cem_tetris::update {
 
 constexpr int kSearchThreads = 1024;
-constexpr int kDigit = 11, kBins = 1 << kDigit;
+constexpr int kDigit = 11;  // bits of a digit
+constexpr int kBins = 1 << kDigit;
 
-// What is known of a problem. It begins as zeros, so what is least is kept as the most of its complement.
+using WideKey = unsigned long long;  // as atomics take it
+
+// What is known of a problem. It begins as zeros, so a minimum is stored as the maximum of
+// complements.
 struct Search {
-  unsigned long long least_complement, most;  // keys: of all, of those that did not fail
-  unsigned long long limit;                   // the digits so far of the last elite's key
-  uint32_t passed;                            // candidates that did not fail
-  uint32_t before;                            // candidates whose digits are below those of the limit
-  uint32_t best_complement, worst;            // indices: the best elite, and one as bad as the worst
-  uint32_t done;                              // blocks that finished the pass
+  WideKey least_complement;  // of all keys
+  WideKey most;              // of the keys that did not fail
+  WideKey limit;             // the digits so far of the last elite's key
+  uint32_t passed;           // candidates that did not fail
+  uint32_t before;           // candidates whose digits are below those of the limit
+  uint32_t best_complement;  // of the index of the best elite
+  uint32_t worst;            // the index of an elite as bad as the worst
+  uint32_t done;             // blocks that finished the pass
   uint32_t bins[kBins];
 };
 
-// The workspace of a call; `counts` has a word a block, of all problems.
+// The workspace of a call, with K elites of each problem.
 struct Workspace {
-  Search* search;
-  unsigned long long* counts;
-  int64_t* index;   // K a problem: the elites in index order, then failed ones
-  double* weight;   // K a problem, in the same order, or null
-  double* partial;  // problem, chunk, moment, dimension
-  double* scalar;   // problem, chunk, kScalars: sums of fitness, weight and its square
-  int64_t slice;    // candidates a block
-  int32_t blocks;   // a problem
+  Search* search;   // by problem
+  WideKey* counts;  // by problem and block
+  int64_t* index;   // by problem and place: the elites in index order, then failed ones
+  double* weight;   // by problem and place, or null
+  double* partial;  // by problem, chunk, moment and dimension
+  double* scalar;   // by problem, chunk and Scalar
+  int64_t slice;    // candidates of a block
+  int32_t blocks;   // of a problem
   int32_t chunks;   // of K elites
 };
 
-// Whether the keys have 64 bits.
+// Whether the keys of a fitness have 64 bits.
 CEM_TETRIS_FUNCTION bool is_wide(const Job& job) {
   return job.fitness_type == Number::Double || job.fitness_type == Number::Long;
 }
 
-// Keys of 64 bits for any fitness: a narrower key has the upper ones.
-__device__ __forceinline__ unsigned long long wide_key(const Job& job, int64_t i) {
+// Returns a key of 64 bits for any fitness: a narrower key has the upper ones.
+CEM_TETRIS_DEVICE_FUNCTION WideKey wide_key(const Job& job, int64_t i) {
   if (is_wide(job)) return key_at<uint64_t>(job, i);
-  const uint32_t key = key_at<uint32_t>(job, i);
-  return key == ~0u ? ~0ull : static_cast<unsigned long long>(key) << 32;
+  uint32_t key = key_at<uint32_t>(job, i);
+  return key == ~0u ? ~0ull : WideKey(key) << 32;
 }
 
-__device__ __forceinline__ double wide_fitness(const Job& job, int64_t i) {
+CEM_TETRIS_DEVICE_FUNCTION double wide_fitness(const Job& job, int64_t i) {
   return is_wide(job) ? fitness_at<uint64_t>(job, i) : fitness_at<uint32_t>(job, i);
 }
 
-__device__ __forceinline__ bool has_failed(const Job& job, unsigned long long key) {
+CEM_TETRIS_DEVICE_FUNCTION bool has_failed(const Job& job, WideKey key) {
   return job.can_fail() && key == ~0ull;
 }
 
-__device__ __forceinline__ int64_t usable_of(const Job& job, const Search& search) {
-  return min(static_cast<int64_t>(search.passed), job.settings.elites);
+// Returns how many elites did not fail.
+CEM_TETRIS_DEVICE_FUNCTION int64_t usable_of(const Job& job, const Search& search) {
+  return min(int64_t(search.passed), job.settings.elites);
 }
 
-// The sum of one number a thread, for all threads of the block, which meets twice.
-__device__ __forceinline__ int block_sum(int x, int (&sums)[kMaxWarps]) {
-  const int lane = threadIdx.x % kWarp;
+// Returns the sum of one number of each thread to all threads of the block; it has two
+// barriers.
+CEM_TETRIS_DEVICE_FUNCTION int block_sum(int x, int (&sums)[kMaxWarps]) {
+  int lane = threadIdx.x % kWarp;
   x = warp_sum(x);
   __syncthreads();
   if (lane == 0) sums[threadIdx.x / kWarp] = x;
   __syncthreads();
-  return warp_sum(lane < static_cast<int>(blockDim.x) / kWarp ? sums[lane] : 0);
+  return warp_sum(lane < int(blockDim.x) / kWarp ? sums[lane] : 0);
 }
 
-// One pass: the digit of `bits` bits from bit `shift` up.
-__global__ void __launch_bounds__(kSearchThreads) digit_kernel(Job job, Workspace work, int shift, int bits) {
+// Adds the digit of `bits` bits from bit `shift` up to the limit, from the counts of all
+// blocks. The block that finishes a pass last calls it; each of its threads has kBins /
+// kSearchThreads bins in a row, and empties them.
+CEM_TETRIS_DEVICE_FUNCTION void add_digit(
+    Search& search, bool is_first, int shift, int64_t wanted, int (&sums)[kMaxWarps]) {
+  constexpr int kOwn = kBins / kSearchThreads;
+  int thread = threadIdx.x;
+  int lane = thread % kWarp;
+  int warp = thread / kWarp;
+  uint32_t own[kOwn];
+  uint32_t total = 0;
+  for (int i = 0; i < kOwn; ++i) {
+    volatile uint32_t* bin = &search.bins[thread * kOwn + i];
+    total += own[i] = *bin;
+    *bin = 0;
+  }
+  uint32_t below = warp_scan(total, lane);
+  if (lane == kWarp - 1) sums[warp] = int(below);
+  __syncthreads();
+  below += uint32_t(warp_sum(lane < warp ? sums[lane] : 0)) + search.before - total;
+  WideKey digits = is_first ? 0 : search.limit;
+  __syncthreads();  // all have read what one of them now writes
+  for (int i = 0; i < kOwn; ++i) {
+    if (below < wanted && wanted <= below + int64_t(own[i])) {
+      search.limit = digits | WideKey(thread * kOwn + i) << shift;
+      search.before = below;
+    }
+    below += own[i];
+  }
+  if (thread == 0) search.done = 0;
+}
+
+// One pass: the digit of `bits` bits from bit `shift` up. The first pass also finds the range
+// of the keys, and how many candidates did not fail.
+__global__ void __launch_bounds__(kSearchThreads)
+    digit_kernel(Job job, Workspace work, int shift, int bits) {
   __shared__ uint32_t bins[kBins];
   __shared__ int sums[kMaxWarps];
-  __shared__ bool last;
-  const int thread = threadIdx.x, lane = thread % kWarp, warp = thread / kWarp;
-  const int64_t problem = blockIdx.x / work.blocks, block = blockIdx.x % work.blocks;
-  const int64_t population = job.settings.population, wanted = job.settings.elites;
+  __shared__ bool is_last;
+  int thread = threadIdx.x;
+  int lane = thread % kWarp;
+  int64_t problem = blockIdx.x / work.blocks;
+  int64_t block = blockIdx.x % work.blocks;
+  int64_t population = job.settings.population;
+  int64_t wanted = job.settings.elites;
   Search& search = work.search[problem];
-  const bool first = shift + bits == 64;
-  if (!first && search.passed <= wanted) return;  // all that are usable are elites
+  bool is_first = shift + bits == 64;
+  if (!is_first && search.passed <= wanted) return;  // all that did not fail are elites
 
   for (int bin = thread; bin < kBins; bin += kSearchThreads) bins[bin] = 0;
   __syncthreads();
-  const unsigned long long known = first ? 0 : search.limit >> (shift + bits);
-  const uint32_t mask = (1u << bits) - 1;
-  unsigned long long least_complement = 0, most = 0;
+  WideKey known = is_first ? 0 : search.limit >> (shift + bits);
+  uint32_t mask = (1u << bits) - 1;
+  WideKey least_complement = 0;
+  WideKey most = 0;
   int passed = 0;
-  const int64_t end = min(population, (block + 1) * work.slice);
+  int64_t end = min(population, (block + 1) * work.slice);
   for (int64_t i = block * work.slice + thread; i < end; i += kSearchThreads) {
-    const unsigned long long key = wide_key(job, problem * population + i);
-    if (first) {
-      const bool usable = !has_failed(job, key);
+    WideKey key = wide_key(job, problem * population + i);
+    if (is_first) {
+      bool good = !has_failed(job, key);
       least_complement = max(least_complement, ~key);
-      most = max(most, usable ? key : 0ull);
-      passed += usable ? 1 : 0;
+      most = max(most, good ? key : 0ull);
+      passed += good;
     }
-    if (first || key >> (shift + bits) == known) atomicAdd(&bins[key >> shift & mask], 1u);
+    if (is_first || key >> (shift + bits) == known) atomicAdd(&bins[key >> shift & mask], 1u);
   }
-  if (first) {
-    least_complement = warp_max(static_cast<uint64_t>(least_complement));
-    most = warp_max(static_cast<uint64_t>(most));
+  if (is_first) {
+    least_complement = warp_max(uint64_t(least_complement));
+    most = warp_max(uint64_t(most));
     passed = block_sum(passed, sums);
     if (lane == 0) {
       atomicMax(&search.least_complement, least_complement);
       atomicMax(&search.most, most);
     }
-    if (thread == 0) atomicAdd(&search.passed, static_cast<uint32_t>(passed));
+    if (thread == 0) atomicAdd(&search.passed, uint32_t(passed));
   }
   __syncthreads();
   for (int bin = thread; bin < kBins; bin += kSearchThreads) {
@@ -120,187 +169,217 @@ __global__ void __launch_bounds__(kSearchThreads) digit_kernel(Job job, Workspac
   }
   __threadfence();
   __syncthreads();
-  if (thread == 0) last = atomicAdd(&search.done, 1u) == static_cast<uint32_t>(work.blocks) - 1;
+  if (thread == 0) is_last = atomicAdd(&search.done, 1u) == uint32_t(work.blocks) - 1;
   __syncthreads();
-  if (!last) return;
-
-  // The block that is last: each thread has kBins / kSearchThreads digits in a row.
+  if (!is_last) return;
   __threadfence();
-  constexpr int kEach = kBins / kSearchThreads;
-  uint32_t mine[kEach], total = 0;
-  for (int i = 0; i < kEach; ++i) {
-    volatile uint32_t* bin = &search.bins[thread * kEach + i];
-    total += mine[i] = *bin;
-    *bin = 0;
-  }
-  uint32_t below = warp_scan(total, lane);
-  if (lane == kWarp - 1) sums[warp] = static_cast<int>(below);
-  __syncthreads();
-  below += static_cast<uint32_t>(warp_sum(lane < warp ? sums[lane] : 0)) + search.before - total;
-  const unsigned long long digits = first ? 0 : search.limit;
-  __syncthreads();  // all have read what one of them now writes
-  for (int i = 0; i < kEach; ++i) {
-    if (below < wanted && wanted <= below + static_cast<int64_t>(mine[i])) {
-      search.limit = digits | static_cast<unsigned long long>(thread * kEach + i) << shift;
-      search.before = below;
-    }
-    below += mine[i];
-  }
-  if (thread == 0) search.done = 0;
+  add_digit(search, is_first, shift, wanted, sums);
 }
 
-// The list of the elites. A block publishes how many elites it has, and waits for the counts of the earlier
-// ones of its problem, which began before it.
-__global__ void __launch_bounds__(kSearchThreads) list_kernel(Job job, Workspace work) {
-  constexpr unsigned long long kPublished = 1ull << 63;
-  __shared__ int sums[2][kMaxWarps];
-  __shared__ uint32_t placed[2][kMaxWarps];
-  const int thread = threadIdx.x, lane = thread % kWarp, warp = thread / kWarp;
-  const int64_t problem = blockIdx.x / work.blocks, block = blockIdx.x % work.blocks;
-  const int64_t population = job.settings.population, wanted = job.settings.elites;
-  Search& search = work.search[problem];
-  const bool all = search.passed <= wanted;
-  const unsigned long long limit = all ? search.most : search.limit, least = ~search.least_complement;
-  const int64_t usable = usable_of(job, search), ties = all ? wanted - usable : wanted - search.before;
-  // Elites for sure; the others of which the first are taken: those at the limit, or failed ones.
-  const auto is_sure = [&](unsigned long long key) { return all ? !has_failed(job, key) : key < limit; };
-  const auto is_tie = [&](unsigned long long key) { return all ? has_failed(job, key) : key == limit; };
+// Which candidates are elites for sure, and which ties are elites as long as there is room:
+// candidates at the limit, or, where too few did not fail, failed ones.
+struct EliteRule {
+  const Job& job;
+  bool all;       // that did not fail are elites
+  WideKey limit;  // of a key
 
-  const int64_t begin = block * work.slice, end = min(population, begin + work.slice);
-  int sure = 0, tie = 0;
-  for (int64_t i = begin + thread; i < end; i += kSearchThreads) {
-    const unsigned long long key = wide_key(job, problem * population + i);
-    sure += is_sure(key) ? 1 : 0;
-    tie += is_tie(key) ? 1 : 0;
+  CEM_TETRIS_DEVICE_FUNCTION bool is_sure(WideKey key) const {
+    return all ? !has_failed(job, key) : key < limit;
   }
-  sure = block_sum(sure, sums[0]);
-  tie = block_sum(tie, sums[1]);
-  volatile unsigned long long* counts = work.counts + problem * work.blocks;
-  if (thread == 0)
-    counts[block] = kPublished | static_cast<unsigned long long>(tie) << 31 | static_cast<uint32_t>(sure);
-  int sure_before = 0, tie_before = 0;  // each thread has some of the earlier blocks
-  for (int64_t b = thread; b < block; b += kSearchThreads) {
-    unsigned long long word;
-    while (((word = counts[b]) & kPublished) == 0) {
-    }
-    sure_before += static_cast<int>(word & 0x7fffffff);
-    tie_before += static_cast<int>(word >> 31 & 0x7fffffff);
+  CEM_TETRIS_DEVICE_FUNCTION bool is_tie(WideKey key) const {
+    return all ? has_failed(job, key) : key == limit;
   }
-  sure_before = block_sum(sure_before, sums[0]);
-  tie_before = block_sum(tie_before, sums[1]);
-
-  int64_t* index = work.index + problem * wanted;
-  const uint32_t below = (1u << lane) - 1;
-  int turn = 0;
-  for (int64_t from = begin; from < end; from += kSearchThreads, turn ^= 1) {
-    const int64_t i = from + thread;
-    const unsigned long long key = i < end ? wide_key(job, problem * population + i) : 0;
-    const uint32_t sures = __ballot_sync(kAll, i < end && is_sure(key)),
-                   others = __ballot_sync(kAll, i < end && is_tie(key));
-    if (lane == 0) placed[turn][warp] = __popc(sures) | __popc(others) << 16;
-    __syncthreads();
-    const uint32_t own = placed[turn][lane], here = warp_sum(static_cast<int>(lane < warp ? own : 0u)),
-                   round = warp_sum(static_cast<int>(own));
-    const int64_t sure_place = sure_before + static_cast<int>(here & 0xffff) + __popc(sures & below),
-                  tie_place = tie_before + static_cast<int>(here >> 16) + __popc(others & below);
-    const bool mine = sures >> lane & 1, other = (others >> lane & 1) && tie_place < ties;
-    if (mine || other) {
-      const int64_t place =
-          all ? (mine ? sure_place : usable + tie_place) : sure_place + min(tie_place, ties);
-      index[place] = i;
-    }
-    const bool elite = mine || (other && !all);
-    const uint32_t best = __ballot_sync(kAll, elite && key == least),
-                   worst = __ballot_sync(kAll, elite && key == limit);
-    if (best != 0 && lane == __ffs(best) - 1) atomicMax(&search.best_complement, ~static_cast<uint32_t>(i));
-    if (worst != 0 && lane == __ffs(worst) - 1) atomicMax(&search.worst, static_cast<uint32_t>(i));
-    sure_before += static_cast<int>(round & 0xffff);
-    tie_before += static_cast<int>(round >> 16);
-  }
-}
-
-constexpr int kTile = 1024, kMerged = 16, kRankThreads = 256;
-
-// Elites in the order of their slots: keys, and places in the list. Slots that are left over have the
-// largest key and places behind the list.
-template <typename Key> struct Slots {
-  Key* key;
-  int32_t *place, count;  // of a problem
 };
 
-// Grid: a block a tile. The list is in index order, as equal keys are to be.
-template <typename Key> __global__ void __launch_bounds__(kTile)
+// Publishes how many sure candidates and ties a block has, and sets how many the earlier blocks
+// of its problem have. It waits for those, which began before it. A word is a mark, 31 bits of
+// ties, 32 of sure candidates.
+CEM_TETRIS_DEVICE_FUNCTION void share_counts(
+    volatile WideKey* counts, int64_t block, int& sure, int& ties, int (&sums)[2][kMaxWarps]) {
+  constexpr WideKey kPublished = 1ull << 63;
+  constexpr int kTieShift = 31;
+  constexpr WideKey kMask = 0x7fffffff;
+  if (threadIdx.x == 0)
+    counts[block] = kPublished | WideKey(ties) << kTieShift | uint32_t(sure);
+  sure = ties = 0;  // each thread has some of the earlier blocks
+  for (int64_t earlier = threadIdx.x; earlier < block; earlier += kSearchThreads) {
+    WideKey word;
+    while (((word = counts[earlier]) & kPublished) == 0) {
+    }
+    sure += int(word & kMask);
+    ties += int(word >> kTieShift & kMask);
+  }
+  sure = block_sum(sure, sums[0]);
+  ties = block_sum(ties, sums[1]);
+}
+
+// Writes the list of the elites, and finds the best and a worst one.
+__global__ void __launch_bounds__(kSearchThreads) list_kernel(Job job, Workspace work) {
+  __shared__ int sums[2][kMaxWarps];
+  __shared__ uint32_t
+      warp_counts[2][kMaxWarps];  // of a warp: sure candidates, and ties in the upper half
+  int thread = threadIdx.x;
+  int lane = thread % kWarp;
+  int warp = thread / kWarp;
+  int64_t problem = blockIdx.x / work.blocks;
+  int64_t block = blockIdx.x % work.blocks;
+  int64_t population = job.settings.population;
+  int64_t wanted = job.settings.elites;
+  Search& search = work.search[problem];
+  bool all = search.passed <= wanted;
+  WideKey limit = all ? search.most : search.limit;
+  WideKey least = ~search.least_complement;
+  const EliteRule rule{job, all, limit};
+  int64_t usable = usable_of(job, search);
+  int64_t room = all ? wanted - usable : wanted - search.before;  // for ties
+
+  int64_t begin = block * work.slice;
+  int64_t end = min(population, begin + work.slice);
+  int sure = 0;
+  int ties = 0;
+  for (int64_t i = begin + thread; i < end; i += kSearchThreads) {
+    WideKey key = wide_key(job, problem * population + i);
+    sure += rule.is_sure(key);
+    ties += rule.is_tie(key);
+  }
+  sure = block_sum(sure, sums[0]);
+  ties = block_sum(ties, sums[1]);
+  share_counts(work.counts + problem * work.blocks, block, sure, ties, sums);
+
+  int64_t* index = work.index + problem * wanted;
+  uint32_t lower_lanes = (1u << lane) - 1;
+  int turn = 0;  // two arrays of counts in turn: one barrier for each round is enough
+  for (int64_t from = begin; from < end; from += kSearchThreads, turn ^= 1) {
+    int64_t i = from + thread;
+    WideKey key = i < end ? wide_key(job, problem * population + i) : 0;
+    uint32_t sure_lanes = __ballot_sync(kAll, i < end && rule.is_sure(key));
+    uint32_t tie_lanes = __ballot_sync(kAll, i < end && rule.is_tie(key));
+    if (lane == 0) warp_counts[turn][warp] = __popc(sure_lanes) | __popc(tie_lanes) << 16;
+    __syncthreads();
+    uint32_t count = warp_counts[turn][lane];
+    uint32_t before = warp_sum(int(lane < warp ? count : 0u));  // in the warps before
+    uint32_t of_round = warp_sum(int(count));
+    int64_t sure_place = sure + int(before & 0xffff) + __popc(sure_lanes & lower_lanes);
+    int64_t tie_place = ties + int(before >> 16) + __popc(tie_lanes & lower_lanes);
+    bool is_sure = sure_lanes >> lane & 1;
+    bool has_room = (tie_lanes >> lane & 1) && tie_place < room;
+    if (is_sure || has_room) {
+      int64_t failed_last = is_sure ? sure_place : usable + tie_place;
+      index[all ? failed_last : sure_place + min(tie_place, room)] = i;
+    }
+    bool is_elite = is_sure || (has_room && !all);
+    uint32_t best = __ballot_sync(kAll, is_elite && key == least);
+    uint32_t worst = __ballot_sync(kAll, is_elite && key == limit);
+    if (best != 0 && lane == __ffs(best) - 1) atomicMax(&search.best_complement, ~uint32_t(i));
+    if (worst != 0 && lane == __ffs(worst) - 1) atomicMax(&search.worst, uint32_t(i));
+    sure += int(of_round & 0xffff);
+    ties += int(of_round >> 16);
+  }
+}
+
+constexpr int kTile = 1024;  // elites of a sort
+constexpr int kMerged = 16;  // tiles of a merge
+constexpr int kRankThreads = 256;
+
+// Elites in the order of their slots: keys, and places in the list. Slots that are left over
+// have the largest key and places behind the list.
+template <typename Key>
+struct Slots {
+  Key* key;
+  int32_t* place;
+  int32_t count;  // of a problem
+};
+
+// Sorts tiles of the list. Grid: a block for each tile. The list is in index order, as equal
+// keys should be.
+template <typename Key>
+__global__ void __launch_bounds__(kTile)
     tile_kernel(Job job, const int64_t* index, Slots<Key> slots) {
   __shared__ Entry<Key> entry[kTile];
-  const int64_t elites = job.settings.elites;
-  const int thread = threadIdx.x, slot = blockIdx.x * kTile + thread;
-  const int64_t problem = slot / slots.count, place = slot % slots.count;
-  const int64_t candidate = place < elites ? index[problem * elites + place] : 0;
-  entry[thread].key =
-      place < elites ? key_at<Key>(job, problem * job.settings.population + candidate) : ~Key{0};
-  entry[thread].place = static_cast<Key>(thread);
+  int64_t elites = job.settings.elites;
+  int thread = threadIdx.x;
+  int slot = blockIdx.x * kTile + thread;
+  int64_t problem = slot / slots.count;
+  int64_t place = slot % slots.count;
+  int64_t candidate = place < elites ? index[problem * elites + place] : 0;
+  int64_t i = problem * job.settings.population + candidate;
+  entry[thread].key = place < elites ? key_at<Key>(job, i) : ~Key{0};
+  entry[thread].place = Key(thread);
   __syncthreads();
   sort(entry, kTile);
   __syncthreads();
   slots.key[slot] = entry[thread].key;
-  slots.place[slot] = static_cast<int32_t>(place) - thread + static_cast<int>(entry[thread].place);
+  slots.place[slot] = int32_t(place) - thread + int(entry[thread].place);
 }
 
-// How many keys of the tiles from first to last are below a bound.
+// Returns how many keys of the tiles from `first` to `last` - 1, of `size` slots each, are
+// below a bound.
 template <typename Key>
-__device__ __forceinline__ int count_below(const Key* keys, int size, int first, int last, Key bound) {
-  constexpr int kAtOnce = 4;
+CEM_TETRIS_DEVICE_FUNCTION int count_below(
+    const Key* keys, int size, int first, int last, Key bound) {
+  constexpr int kAtOnce = 4;  // searches whose loads are in flight together
   int sum = 0;
 #pragma unroll 1
   for (int from = first; from < last; from += kAtOnce) {
-    int at[kAtOnce];  // the last slot that is below, or the one before the tile
-#pragma unroll
-    for (int u = 0; u < kAtOnce; ++u) at[u] = min(from + u, last - 1) * size - 1;
-    const auto pass = [&](int step) {
-      Key theirs[kAtOnce];
-#pragma unroll
-      for (int u = 0; u < kAtOnce; ++u) theirs[u] = keys[at[u] + step];
-#pragma unroll
-      for (int u = 0; u < kAtOnce; ++u) at[u] += theirs[u] < bound ? step : 0;
+    int slot[kAtOnce];  // the last one that is known to be below, or the one before the tile
+    CEM_TETRIS_UNROLL
+    for (int u = 0; u < kAtOnce; ++u) slot[u] = min(from + u, last - 1) * size - 1;
+    auto advance = [&](int step) {
+      Key key[kAtOnce];
+      CEM_TETRIS_UNROLL
+      for (int u = 0; u < kAtOnce; ++u) key[u] = keys[slot[u] + step];
+      CEM_TETRIS_UNROLL
+      for (int u = 0; u < kAtOnce; ++u) slot[u] += key[u] < bound ? step : 0;
     };
 #pragma unroll 1
-    for (int step = size >> 1; step > 0; step >>= 1) pass(step);
-    pass(1);  // so far at most all but one
-#pragma unroll
-    for (int u = 0; u < kAtOnce; ++u) sum += from + u < last ? at[u] + 1 - (from + u) * size : 0;
+    for (int step = size >> 1; step > 0; step >>= 1) advance(step);
+    advance(1);  // the steps so far add up to size - 1
+    CEM_TETRIS_UNROLL
+    for (int u = 0; u < kAtOnce; ++u) {
+      sum += from + u < last ? slot[u] + 1 - (from + u) * size : 0;
+    }
   }
   return sum;
 }
 
-// Merges tiles of `size` slots, a power of two, into those of kMerged times as many; where that is all of a
-// problem, writes elites and weights by rank instead. `weight` may be null. Grid: a thread a slot.
-template <typename Key> __global__ void __launch_bounds__(kRankThreads) merge_kernel(
-    Job job, const int64_t* index, Slots<Key> from, Slots<Key> to, int32_t size, double* weight) {
-  const int slot = blockIdx.x * kRankThreads + threadIdx.x, tile = slot / size;
-  const int problem = slot / from.count, tiles = from.count / size, left = problem * tiles;
-  const int first = tile - (tile - left) % kMerged, last = min(first + kMerged, left + tiles);
-  const Key mine = from.key[slot];
-  const int place = from.place[slot];
-  const bool all = tiles <= kMerged;
-  if (place >= job.settings.elites) {  // all those have come to their last slots
-    if (!all) {
-      to.key[slot] = mine;
+// Merges kMerged tiles of `size` slots, a power of two. Where these are all tiles of a problem,
+// it writes elites and weights by rank instead. `weight` may be null. Grid: a thread for each
+// slot.
+template <typename Key>
+__global__ void __launch_bounds__(kRankThreads) merge_kernel(Job job, const int64_t* index,
+    Slots<Key> from, Slots<Key> to, int32_t size, double* weight) {
+  int slot = blockIdx.x * kRankThreads + threadIdx.x;
+  int tile = slot / size;
+  int problem = slot / from.count;
+  int tiles = from.count / size;  // of a problem
+  int left = problem * tiles;     // its first one
+  int first = tile - (tile - left) % kMerged;
+  int last = min(first + kMerged, left + tiles);
+  Key key = from.key[slot];
+  int place = from.place[slot];
+  bool is_final = tiles <= kMerged;
+  if (place >= job.settings.elites) {  // slots that are left over are last already
+    if (!is_final) {
+      to.key[slot] = key;
       to.place[slot] = place;
     }
     return;
   }
-  // Equal keys of the tiles before come first; all of them do where the key is the largest there is.
-  const int before =
-      mine == ~Key{0} ? (tile - first) * size : count_below<Key>(from.key, size, first, tile, mine + 1);
-  const int rank = before + slot % size + count_below<Key>(from.key, size, tile + 1, last, mine);
-  if (!all) {
-    to.key[first * size + rank] = mine;
+  // Equal keys of earlier tiles come first; all keys there do if this one is the largest there
+  // is.
+  bool is_largest = key == ~Key{0};
+  int before = is_largest ? (tile - first) * size
+                          : count_below<Key>(from.key, size, first, tile, key + 1);
+  int after = count_below<Key>(from.key, size, tile + 1, last, key);
+  int rank = before + slot % size + after;
+  if (!is_final) {
+    to.key[first * size + rank] = key;
     to.place[first * size + rank] = place;
     return;
   }
-  const int64_t list = problem * job.settings.elites;
+  int64_t list = problem * job.settings.elites;
   if (job.settings.ranked) job.elites[list + rank] = index[list + place];
-  if (weight != nullptr) weight[list + place] = job.weights[rank];
+  if (weight) weight[list + place] = job.weights[rank];
 }
 
 }  // namespace cem_tetris::update

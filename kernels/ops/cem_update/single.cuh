@@ -1,13 +1,14 @@
-// A whole update in one kernel, for populations that a block holds in its registers: kItems candidates a
-// thread.
+// A whole update in one kernel, for populations that a block holds in its registers: kItems
+// candidates a thread.
 //
-// Grid: a problem has `blocks` blocks. Each finds the elites again, which costs less than a second kernel,
-// then takes every `blocks`-th tile of `width` dimensions. Block `record_block`, which may have no tile,
-// writes record and elites.
+// Grid: every problem has `blocks` blocks. Each of them finds all elites, because that costs
+// less than a second kernel. Then block b updates the tiles b, b + blocks, b + 2 blocks, ...,
+// each of `width` dimensions. Block `record_block`, which may have no tile, also writes the
+// record and the elites.
 //
-// It is bound by latency, of fetched instructions as much as of data: hardly a loop is unrolled. The chain:
-// the fitness; a radix search for the key of the last elite; the elites' places in index order; their ranks,
-// within bins of keys; their rows, a dimension a lane; one warp finishes the tile.
+// The kernel is bound by latency, of fetched instructions as much as of data, so hardly any
+// loop is unrolled. Its phases are the methods of SingleBlock, in the order of single_kernel at
+// the end.
 #pragma once
 
 #include <algorithm>
@@ -17,112 +18,169 @@
 
 namespace cem_tetris::update {
 
-constexpr int kSinglePopulation = 16384, kSingleElites = 8192;
-constexpr int kMaxBins = 1024;                // by key
-constexpr int kKept = 256;                    // weights by rank that a block keeps
-constexpr int kMinWidth = 8, kMaxWidth = 32;  // dimensions of a tile
+constexpr int kSinglePopulation = 16384;  // 1024 threads with 16 candidates each
+constexpr int kSingleElites =
+    8192;  // their 16-bit indices take a third of an H100's shared memory
 constexpr int kSingleChunks = kSingleElites / kChunk;
+template <typename Key>
+constexpr int64_t kSingleRanked = 8192 / sizeof(Key);  // elites with ranks
 
-constexpr int kFew = kResidues;        // elites of which each has a residue class of its own
-constexpr int kQuads = kResidues / 4;  // the residue classes r, r + 8, r + 16 and r + 24
+constexpr int kMaxBins = 1024;      // of the radix search and of the ranking: one a thread
+constexpr int kFirstWeights = 256;  // weights by rank that a block copies to shared memory
+constexpr int kMinWidth = 8;        // dimensions of a narrow tile
+constexpr int kMaxWidth = 32;       // dimensions of a wide tile
+constexpr int kFew = kResidues;     // as many elites have a residue class each
+constexpr int kQuads =
+    kResidues / 4;  // quad r has the residue classes r, r + 8, r + 16 and r + 24
 
-template <typename Key> constexpr int64_t kSingleRanked = 8192 / sizeof(Key);  // elites
-
-// The dynamic shared memory: where its arrays begin, in bytes, and where they end. What is of elites is by
-// place. It begins with the sums of residue classes, a row each, two moments; before, the ranking has its
-// arrays there.
+// Where the arrays of the dynamic shared memory begin, in bytes. K is the number of elites,
+// rounded up to whole warps; arrays in brackets exist only where elites are ranked or weighted.
+// The first part is used twice, because the ranking has ended before the sums of a tile begin:
+//
+//   ranking:  | [key: Key[K]] | [next: u32[K]] | [head: u32[bins]] | count: u32[bins] |
+//   summing:  | part: double[2][moment_stride], `width` numbers for each residue class |
+//
+//   after it: | chunk_sum: double[2][chunks][width], for several chunks | [weight: double[K]]
+//             | [first_weights: double[kFirstWeights]] | index: u16[K] |
 struct Layout {
-  int entries;             // from one moment to the other
-  int next, head, before;  // of bins: their elites as a list, and how many elites come before
-  int chunk;               // sums of chunks, where there is more than one
+  int moment_stride;  // in doubles: from a sum of w x to that of w x^2
+  int next, head, count;
+  int chunk_sum;
   int weight;
-  int kept, index, bytes;  // the first weights by rank
+  int first_weights;
+  int index;
+  int bytes;  // the size of all
 };
 
-// The elites of a problem may make `chunks` chunks. `bins` is a power of two.
+// What the blocks of all problems share.
 struct Grid {
-  int tiles, log_width, blocks, record_block, chunks;
+  int tiles;      // of a problem
+  int log_width;  // of a tile, in dimensions
+  int blocks;     // of a problem
+  int record_block;
+  int chunks;  // of all elites, where none failed
   int log_bins, bins;
   Layout layout;
 };
 
+// The arrays of the dynamic shared memory. The elites are in index order, and a place is a
+// position there.
+template <typename Key>
+struct Arrays {
+  const Layout& layout;
+  double* part = dynamic_shared();                   // sums of a tile's residue classes
+  Key* list_key = at<Key>(0);                        // by place
+  uint32_t* next = at<uint32_t>(layout.next);        // by place: the next place of its bin
+  uint32_t* head = at<uint32_t>(layout.head);        // by bin: the first place, or kNone
+  uint32_t* count = at<uint32_t>(layout.count);      // by bin: keys, later elites in lower bins
+  double* chunk_sum = at<double>(layout.chunk_sum);  // by moment, chunk and dimension
+  double* weight = at<double>(layout.weight);        // by place
+  double* first_weights = at<double>(layout.first_weights);  // by rank
+  uint16_t* index = at<uint16_t>(layout.index);              // by place: the candidate
+
+  template <typename Number>
+  CEM_TETRIS_DEVICE_FUNCTION Number* at(int begin) const {
+    return reinterpret_cast<Number*>(reinterpret_cast<char*>(part) + begin);
+  }
+};
+
 // What else the threads of a block share.
-template <typename Key, typename T> struct SingleShared {
-  T old[kRows][kMaxWidth];  // the marginals of a tile, and its floors
+template <typename Key, typename T>
+struct SingleShared {
+  T old[kRows][kMaxWidth];  // the marginals of a tile
   T floor[kMaxWidth];
-  Key least[kMaxWarps], most[kMaxWarps];
-  int count[kMaxWarps], before[kMaxWarps];
-  int bin, below, within;  // of the search: the last elite's bin, and what it has below and within
-  double total[kSingleChunks], squares[kSingleChunks];  // of weights
-  double sum[kSingleChunks];                            // of the elites' fitness
+  // One number for each warp, before the block combines them.
+  Key least[kMaxWarps], greatest[kMaxWarps];
+  int passed[kMaxWarps], before[kMaxWarps];
+  // The bin of the last elite, the candidates below the bin, and those within it.
+  int bin, below, within;
+  // One number for each chunk of elites.
+  double total[kSingleChunks];    // of weights
+  double squares[kSingleChunks];  // of squared weights
+  double fitness[kSingleChunks];
+  // What the marginals of all dimensions need.
   Weight weight;
   double extra_variance, newest;
   bool better;
-  int best;
+  int best;  // the candidate with the least key, the first one of equals
 };
 
-__device__ __forceinline__ int bit_length(uint32_t x) { return 32 - __clz(static_cast<int>(x)); }
-__device__ __forceinline__ int bit_length(uint64_t x) {
-  const uint32_t high = static_cast<uint32_t>(x >> 32);
-  return high != 0 ? 32 + bit_length(high) : bit_length(static_cast<uint32_t>(x));
+CEM_TETRIS_DEVICE_FUNCTION int bit_length(uint32_t x) { return 32 - __clz(int(x)); }
+CEM_TETRIS_DEVICE_FUNCTION int bit_length(uint64_t x) {
+  uint32_t high = uint32_t(x >> 32);
+  return high != 0 ? 32 + bit_length(high) : bit_length(uint32_t(x));
 }
 
-// Calls use(item, place) for the candidates that fulfil a predicate, with their places in index order.
-template <int kItems, typename Predicate, typename Use> __device__ __forceinline__ void in_index_order(
+// Calls use(item, place) for the candidates of the block that fulfil a predicate; `place`
+// counts them in index order. `before` has room for a number a warp. All threads call it: it
+// has a barrier.
+template <int kItems, typename Predicate, typename Use>
+CEM_TETRIS_DEVICE_FUNCTION void in_index_order(
     int (&before)[kMaxWarps], const Predicate& predicate, const Use& use) {
-  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  int lane = threadIdx.x % kWarp;
+  int warp = threadIdx.x / kWarp;
   int place = 0;
-#pragma unroll
-  for (int item = 0; item < kItems; ++item) place += __popc(__ballot_sync(kAll, predicate(item)));
+  CEM_TETRIS_UNROLL
+  for (int item = 0; item < kItems; ++item)
+    place += __popc(__ballot_sync(kAll, predicate(item)));
   if (lane == 0) before[warp] = place;
   __syncthreads();
   place = warp_sum(lane < warp ? before[lane] : 0);
-#pragma unroll
+  CEM_TETRIS_UNROLL
   for (int item = 0; item < kItems; ++item) {
-    const unsigned those = __ballot_sync(kAll, predicate(item));
-    if (those >> lane & 1) use(item, place + __popc(those & ((1u << lane) - 1)));
-    place += __popc(those);
+    unsigned fulfilling = __ballot_sync(kAll, predicate(item));
+    if (fulfilling >> lane & 1) use(item, place + __popc(fulfilling & ((1u << lane) - 1)));
+    place += __popc(fulfilling);
   }
 }
 
-template <typename Key> __device__ __noinline__ double key_value(Number type, Key key, bool maximize) {
+// The fitness that a key stands for. Not inlined: it is called twice, away from the critical
+// path.
+template <typename Key>
+__device__ __noinline__ double key_value(Number type, Key key, bool maximize) {
   return visit<Key>(type, [&](auto kind) { return kind.value(kind.of_key(key, maximize)); });
 }
 
-// Hides a number from the compiler, which keeps in registers around a loop what follows from numbers it
-// knows.
-__device__ __forceinline__ int hidden(int x) {
+// Hides from the compiler that a number is known: it would compute what follows from it before
+// a loop, and keep the results in registers that the loop needs.
+CEM_TETRIS_DEVICE_FUNCTION int hidden(int x) {
   asm volatile("" : "+r"(x));
   return x;
 }
 
-// One residue class of a chunk's elites, the places from `first` on, in one dimension; rows are `stride`
-// apart. Of few elites, four residue classes.
-template <typename T> __device__ __forceinline__ Moments residue_moments(const T* rows, int stride, T best,
-    int first, int end, bool few, const uint16_t* index, const double* weight) {
+// Adds up w x and w x^2 of one residue class of a chunk in one dimension, x from the value of
+// the best. The class has the places from `first` on, up to `end`; rows of candidates are
+// `stride` apart; `weight` is null where all are 1. Of few elites the thread has a quad: four
+// classes of one elite each.
+template <typename T>
+CEM_TETRIS_DEVICE_FUNCTION Moments residue_moments(const T* rows, int stride, T best, int first,
+    int end, bool few, const uint16_t* index, const double* weight) {
   constexpr int kAtOnce = kResidues / kQuads;  // loads in flight: none waits for a comparison
-  const int step = few ? kQuads : kResidues;
+  int step = few ? kQuads : kResidues;
   Moments sums{0.0, 0.0};
 #pragma unroll 1
   for (; first < end; first += kAtOnce * step) {
     T value[kAtOnce];
-    double weighted[kAtOnce], square[kAtOnce];
-#pragma unroll
+    double weighted[kAtOnce];
+    double square[kAtOnce];
+    CEM_TETRIS_UNROLL
     for (int u = 0; u < kAtOnce; ++u) {
-      value[u] = rows[static_cast<int64_t>(index[min(first + u * step, end - 1)]) * stride];
+      int place = min(first + u * step, end - 1);
+      value[u] = rows[int64_t(index[place]) * stride];
     }
-#pragma unroll
+    CEM_TETRIS_UNROLL
     for (int u = 0; u < kAtOnce; ++u) {
-      const int place = first + u * step;
-      const double x = place < end ? static_cast<double>(value[u]) - static_cast<double>(best) : 0.0;
-      weighted[u] = weight != nullptr ? weight[min(place, end - 1)] * x : x;
+      int place = first + u * step;
+      double x = place < end ? double(value[u]) - double(best) : 0.0;
+      weighted[u] = weight ? weight[min(place, end - 1)] * x : x;
       square[u] = weighted[u] * x;
     }
-    if (few) {  // each of them a sum, which begins at 0; then r += r + 16, 8
-      return {((0.0 + weighted[0]) + (0.0 + weighted[2])) + ((0.0 + weighted[1]) + (0.0 + weighted[3])),
+    if (few) {  // four sums, which begin at 0, then the tree's steps r += r + 16, r += r + 8
+      return {((0.0 + weighted[0]) + (0.0 + weighted[2])) +
+                  ((0.0 + weighted[1]) + (0.0 + weighted[3])),
           ((0.0 + square[0]) + (0.0 + square[2])) + ((0.0 + square[1]) + (0.0 + square[3]))};
     }
-#pragma unroll
+    CEM_TETRIS_UNROLL
     for (int u = 0; u < kAtOnce; ++u) {
       sums.first += weighted[u];
       sums.second += square[u];
@@ -131,286 +189,350 @@ template <typename T> __device__ __forceinline__ Moments residue_moments(const T
   return sums;
 }
 
-// The first steps of the tree over the residue classes of a chunk, r += r + 16, 8: of row r, which it
-// changes.
-__device__ __forceinline__ void add_quad(double* row, int stride, int r, int rows) {
-  const auto at = [&](int i) { return r + i < rows ? row[i * stride] : 0.0; };
-  row[0] = (at(0) + at(16)) + (at(8) + at(24));
+// The first steps of the tree over a chunk's residue classes, r += r + 16 and r += r + 8, for
+// class r: its sum becomes that of the quad. Rows of sums are `stride` apart; there are `rows`
+// of them.
+CEM_TETRIS_DEVICE_FUNCTION void add_quad(double* sum, int stride, int r, int rows) {
+  auto row = [&](int offset) { return r + offset < rows ? sum[offset * stride] : 0.0; };
+  sum[0] = (row(0) + row(16)) + (row(8) + row(24));
 }
 
-// Its last steps: r += r + 4, 2, 1.
-__device__ __forceinline__ double quads_sum(const double* row, int stride) {
+// The last steps of that tree, r += r + 4, 2, 1, over the sums of the quads.
+CEM_TETRIS_DEVICE_FUNCTION double quads_sum(const double* row, int stride) {
   double sum[kQuads];
-#pragma unroll
+  CEM_TETRIS_UNROLL
   for (int r = 0; r < kQuads; ++r) sum[r] = row[r * stride];
-#pragma unroll
+  CEM_TETRIS_UNROLL
   for (int step = kQuads / 2; step > 0; step /= 2) {
-#pragma unroll
+    CEM_TETRIS_UNROLL
     for (int r = 0; r < step; ++r) sum[r] += sum[r + step];
   }
   return sum[0];
 }
 
-template <typename Key, typename T, int kItems> __global__ void __launch_bounds__(kThreads, 1)
-    single_kernel(const __grid_constant__ Job job, const __grid_constant__ Grid grid) {
-  constexpr Key kFailed = ~Key(0);
-  __shared__ SingleShared<Key, T> shared;
-  wait_for_kernel_before();
-  let_kernel_after_begin();
-  const Settings& settings = job.settings;
-  const int thread = threadIdx.x, threads = blockDim.x, lane = thread % kWarp, warp = thread / kWarp,
-            warps = threads / kWarp;
-  const int population = static_cast<int>(settings.population), wanted = static_cast<int>(settings.elites);
-  int64_t problem = 0;
-  int block = blockIdx.x;
-  if (settings.problems > 1) {  // a division takes long
-    problem = grid.blocks == 1 ? blockIdx.x : blockIdx.x / grid.blocks;
-    block = static_cast<int>(blockIdx.x - problem * grid.blocks);
-  }
-  const int dimensions = static_cast<int>(settings.dimensions);
-  const int64_t first = problem * population;
-  const bool records = block == grid.record_block, weighted = job.weights != nullptr;
-  const bool ranks = weighted || (settings.ranked && records);
-  const int width = 1 << grid.log_width;
-  const Layout& layout = grid.layout;
-  char* const memory = reinterpret_cast<char*>(dynamic_shared());
-  double* const part = dynamic_shared();
-  double* const chunk_sum = reinterpret_cast<double*>(memory + layout.chunk);
-  double* const weight = reinterpret_cast<double*>(memory + layout.weight);
-  double* const kept_weight = reinterpret_cast<double*>(memory + layout.kept);
-  Key* const list_key = reinterpret_cast<Key*>(memory);
-  uint32_t* const next = reinterpret_cast<uint32_t*>(memory + layout.next);
-  uint32_t* const head = reinterpret_cast<uint32_t*>(memory + layout.head);
-  uint32_t* const before = reinterpret_cast<uint32_t*>(memory + layout.before);
-  uint16_t* const index = reinterpret_cast<uint16_t*>(memory + layout.index);
+// One thread of a block, with what its phases pass on.
+template <typename Key, typename T, int kItems>
+struct SingleBlock {
+  static constexpr Key kFailed = ~Key(0);
+  static constexpr uint32_t kNone = ~0u;  // ends the list of a bin
 
-  // A warp has candidates in a row. While the fitness is on its way, what depends on nothing else.
-  const int origin = warp * kItems * kWarp + lane;
-  Key key[kItems];
-  visit<Key>(job.fitness_type, [&](auto type) {
-#pragma unroll
-    for (int item = 0; item < kItems; ++item) {
-      const int i = origin + item * kWarp;
-      key[item] =
-          i < population
-              ? static_cast<Key>(type.key(load<decltype(type)>(job.fitness, first + i), settings.maximize))
-              : kFailed;
+  const Job& job;
+  const Grid& grid;
+  SingleShared<Key, T>& shared;
+  const Arrays<Key> arrays;
+  const Settings& settings = job.settings;
+
+  int thread = threadIdx.x;
+  int threads = blockDim.x;
+  int lane = thread % kWarp;
+  int warp = thread / kWarp;
+  int warps = threads / kWarp;
+
+  int population = int(settings.population);
+  int wanted = int(settings.elites);
+  int dimensions = int(settings.dimensions);
+  int64_t problem = 0;
+  int block = blockIdx.x;   // of the problem's
+  int64_t first_candidate;  // of the problem
+  bool weighted = job.weights;
+  bool records;  // whether this block writes the record and the elites
+  bool ranks;    // whether this block needs the elites' ranks
+  int64_t generation;
+  double best_known;  // the best fitness of earlier generations
+
+  // A warp has candidates in a row, a lane every 32nd of them, from `origin` on.
+  int origin = warp * kItems * kWarp + lane;
+  // Outside of this struct: otherwise all of it is in memory until the loops over the keys are
+  // unrolled.
+  Key (&key)[kItems];
+  Key least = kFailed;  // of all keys
+  Key limit = 0;        // the key of the last elite; before, the greatest one that did not fail
+  int passed = 0;       // candidates that did not fail
+  int usable;           // elites that did not fail
+  int bound;            // candidates with the key `limit` and an index below it are elites
+
+  // A thread has one number of a tile's marginals: that of a row and of a dimension.
+  int width = 1 << grid.log_width;
+  int slot = thread >> grid.log_width;
+  int own = thread & (width - 1);
+  T old{};
+  T floor{};
+  T best_value{};  // of the generation's best candidate in that dimension
+  double extra_variance = 0.0;
+  double total,
+      squares;  // of the elites' weights, and of their squares; lane 0 of the last warp's count
+
+  CEM_TETRIS_DEVICE_FUNCTION SingleBlock(
+      const Job& job, const Grid& grid, SingleShared<Key, T>& shared, Key (&key)[kItems])
+      : job(job), grid(grid), shared(shared), key(key), arrays{grid.layout} {
+    if (settings.problems > 1) {  // a division takes long
+      problem = grid.blocks == 1 ? blockIdx.x : blockIdx.x / grid.blocks;
+      block = int(blockIdx.x - problem * grid.blocks);
     }
-  });
-  const int64_t generation = *job.generation;
-  const double known = job.record[problem * kFigures + kBestFitness];
-  const int slot = thread >> grid.log_width, own = thread & (width - 1);  // row and dimension of a tile
-  T old{}, floor{};
-  const auto load_tile = [&](int tile) {
-    const int column = tile * width + own;
+    first_candidate = problem * population;
+    records = block == grid.record_block;
+    ranks = weighted || (settings.ranked && records);
+  }
+
+  CEM_TETRIS_DEVICE_FUNCTION int candidate(int item) const { return origin + item * kWarp; }
+  CEM_TETRIS_DEVICE_FUNCTION bool exists(int item) const {
+    return candidate(item) < population;
+  }
+
+  // Whether a candidate is an elite, once the limit is known.
+  CEM_TETRIS_DEVICE_FUNCTION bool is_elite(int item) const {
+    int i = candidate(item);
+    return i < population && (key[item] < limit || (key[item] == limit && i < bound));
+  }
+
+  CEM_TETRIS_DEVICE_FUNCTION void load_keys() {
+    visit<Key>(job.fitness_type, [&](auto type) {
+      CEM_TETRIS_UNROLL
+      for (int item = 0; item < kItems; ++item) {
+        int i = candidate(item);
+        key[item] = i < population
+                        ? Key(type.key(load<decltype(type)>(job.fitness, first_candidate + i),
+                              settings.maximize))
+                        : kFailed;
+      }
+    });
+  }
+
+  CEM_TETRIS_DEVICE_FUNCTION void load_marginals(int tile) {
+    int column = tile * width + own;
     if (slot >= kRows || column >= dimensions) return;
-    old = static_cast<const T*>(job.distribution)[(problem * kRows + slot) * dimensions + column];
-    if (slot == 0 && job.floors != nullptr) {
+    int64_t row = problem * kRows + slot;
+    old = static_cast<const T*>(job.distribution)[row * dimensions + column];
+    if (slot == 0 && job.floors) {
       floor = static_cast<const T*>(job.floors)[problem * settings.floor_stride + column];
     }
-  };
-  const auto keep_tile = [&] {
+  }
+
+  CEM_TETRIS_DEVICE_FUNCTION void keep_marginals() {
     if (slot < kRows) shared.old[slot][own] = old;
     if (slot == 0) shared.floor[own] = floor;
-  };
-  load_tile(block);
-  constexpr uint32_t kNone = ~0u;
-  if (thread < grid.bins) {
-    before[thread] = 0;
-    if (ranks) head[thread] = kNone;
   }
-  if (weighted && thread < min(wanted, kKept)) kept_weight[thread] = job.weights[thread];
-  if (thread == 0) shared.best = population;
 
-  Key least = kFailed, most = 0;
-  int passed = 0;
-#pragma unroll
-  for (int item = 0; item < kItems; ++item) {
-    const bool usable = origin + item * kWarp < population && !(job.can_fail() && key[item] == kFailed);
-    least = min(least, key[item]);
-    most = max(most, usable ? key[item] : Key(0));
-    passed += usable ? 1 : 0;
+  // Requests, while the fitness is on its way, what does not depend on it.
+  CEM_TETRIS_DEVICE_FUNCTION void prepare() {
+    generation = *job.generation;
+    best_known = job.record[problem * kFigures + kBestFitness];
+    load_marginals(block);
+    if (thread < grid.bins) {
+      arrays.count[thread] = 0;
+      if (ranks) arrays.head[thread] = kNone;
+    }
+    if (weighted && thread < min(wanted, kFirstWeights)) {
+      arrays.first_weights[thread] = job.weights[thread];
+    }
+    if (thread == 0) shared.best = population;
   }
-  least = warp_min(least);
-  most = warp_max(most);
-  passed = warp_sum(passed);
-  keep_tile();
-  double extra_variance = 0.0;  // asked for now; the last warp keeps it for all
-  if (warp == warps - 1) extra_variance = extra_variance_of(job, generation);
-  if (lane == 0) {
-    shared.least[warp] = least;
-    shared.most[warp] = most;
-    shared.count[warp] = passed;
-  }
-  __syncthreads();
-  least = warp_min(lane < warps ? shared.least[lane] : kFailed);
-  most = warp_max(lane < warps ? shared.most[lane] : Key(0));
-  passed = warp_sum(lane < warps ? shared.count[lane] : 0);
-  const int usable = min(passed, wanted);
 
-  // How many are in the bins below the thread's own, which it empties.
-  const auto sum_bins = [&](int& own) {
-    own = thread < grid.bins ? static_cast<int>(before[thread]) : 0;
-    if (own != 0) before[thread] = 0;
-    const int below = warp_scan(own, lane);
-    if (lane == kWarp - 1) shared.before[warp] = below;
+  // Finds the least key, the greatest one that did not fail (`limit`), and how many did not
+  // fail.
+  CEM_TETRIS_DEVICE_FUNCTION void find_range() {
+    CEM_TETRIS_UNROLL
+    for (int item = 0; item < kItems; ++item) {
+      bool good = exists(item) && !(job.can_fail() && key[item] == kFailed);
+      least = min(least, key[item]);
+      limit = max(limit, good ? key[item] : Key(0));
+      passed += good;
+    }
+    least = warp_min(least);
+    limit = warp_max(limit);
+    passed = warp_sum(passed);
+    keep_marginals();
+    // It is loaded now, and the last warp keeps it until it is shared.
+    if (warp == warps - 1) extra_variance = extra_variance_of(job, generation);
+    if (lane == 0) {
+      shared.least[warp] = least;
+      shared.greatest[warp] = limit;
+      shared.passed[warp] = passed;
+    }
     __syncthreads();
-    return below - own + warp_sum(lane < warp ? shared.before[lane] : 0);
-  };
+    least = warp_min(lane < warps ? shared.least[lane] : kFailed);
+    limit = warp_max(lane < warps ? shared.greatest[lane] : Key(0));
+    passed = warp_sum(lane < warps ? shared.passed[lane] : 0);
+    usable = min(passed, wanted);
+  }
 
-  // The elites: those with a key below the limit, and of those at it the ones with an index below `bound`. A
-  // radix search: the keys of a range are counted in bins, and the bin of the last elite is the next range.
-  Key limit = most;
-  int bound = population;
-  if (passed > wanted) {
+  // Returns how many keys are in the bins below the thread's own, and sets those within it,
+  // which becomes empty.
+  CEM_TETRIS_DEVICE_FUNCTION int take_bin(int& within) {
+    within = thread < grid.bins ? int(arrays.count[thread]) : 0;
+    if (within != 0) arrays.count[thread] = 0;
+    int up_to = warp_scan(within, lane);
+    if (lane == kWarp - 1) shared.before[warp] = up_to;
+    __syncthreads();
+    return up_to - within + warp_sum(lane < warp ? shared.before[lane] : 0);
+  }
+
+  // Sets the key of the last elite and the bound of indices, by a radix search: the keys of a
+  // range are counted in bins, and the bin of the last elite is the next range.
+  CEM_TETRIS_DEVICE_FUNCTION void find_limit() {
+    bound = population;
+    if (passed <= wanted) return;
     Key low = least;
-    int needed = wanted, shift = 0;
+    int needed = wanted;  // elites of the range
+    int shift = 0;
     do {
-      const Key range = limit - low;
+      Key range = limit - low;
       shift = max(0, bit_length(range) - grid.log_bins);
-#pragma unroll
+      CEM_TETRIS_UNROLL
       for (int item = 0; item < kItems; ++item) {
-        const Key above = key[item] - low;
-        if (above <= range && origin + item * kWarp < population) atomicAdd(&before[above >> shift], 1u);
+        Key above = key[item] - low;
+        if (above <= range && exists(item)) atomicAdd(&arrays.count[above >> shift], 1u);
       }
       __syncthreads();
-      int own = 0;
-      const int below = sum_bins(own);
-      if (below < needed && needed <= below + own) {
+      int within = 0;
+      int below = take_bin(within);
+      if (below < needed && needed <= below + within) {
         shared.bin = thread;
         shared.below = below;
-        shared.within = own;
+        shared.within = within;
       }
       __syncthreads();
-      low += static_cast<Key>(shared.bin) << shift;
-      limit = low + min(static_cast<Key>(limit - low), static_cast<Key>((Key(1) << shift) - 1));
+      low += Key(shared.bin) << shift;
+      Key bin_range = (Key(1) << shift) - 1;
+      limit = low + min(Key(limit - low), bin_range);
       needed -= shared.below;
     } while (shared.within != needed && shift != 0);
-    if (shared.within != needed) {
-      in_index_order<kItems>(
-          shared.before, [&](int item) { return origin + item * kWarp < population && key[item] == limit; },
-          [&](int item, int place) {
-            if (place == needed) shared.bin = origin + item * kWarp;
-          });
-      __syncthreads();
-      bound = shared.bin;
-    }
+    if (shared.within == needed) return;
+    // More candidates than are needed have the key `limit`: the first ones are elites.
+    in_index_order<kItems>(
+        shared.before, [&](int item) { return exists(item) && key[item] == limit; },
+        [&](int item, int place) {
+          if (place == needed) shared.bin = candidate(item);
+        });
+    __syncthreads();
+    bound = shared.bin;
   }
-  const auto is_elite = [&](int item) {
-    const int i = origin + item * kWarp;
-    return i < population && (key[item] < limit || (key[item] == limit && i < bound));
-  };
-  Key worst = 0;
-  in_index_order<kItems>(shared.before, is_elite, [&](int item, int place) {
-    const int i = origin + item * kWarp;
-    index[place] = static_cast<uint16_t>(i);
-    if (ranks) list_key[place] = key[item];
-    worst = max(worst, key[item]);
-    if (key[item] == least) atomicMin(&shared.best, i);
-  });
-  if (records) {
-    worst = warp_max(worst);
-    if (lane == 0) shared.most[warp] = worst;
-  }
-  __syncthreads();
 
-  T best_value{};
-  const auto load_best = [&](int tile) {
-    const int64_t best = usable > 0 ? shared.best : 0;
-    best_value = static_cast<const T*>(
-        job.candidates)[(first + best) * dimensions + min(tile * width + own, dimensions - 1)];
-  };
-  if (block < grid.tiles) load_best(block);
-
-  const auto put = [&](int rank, int place) {
-    if (weighted) weight[place] = rank < kKept ? kept_weight[rank] : job.weights[rank];
-    if (records && settings.ranked) job.elites[problem * wanted + rank] = index[place];
-  };
-  if (ranks) {
-    // Bins of as many keys each; an elite's rank is the number of those in lower bins and of lower ones in
-    // its own.
-    const int shift = max(0, bit_length(static_cast<Key>(limit - least)) - grid.log_bins);
-    const auto bin_of = [&](Key key) { return static_cast<int>((key - least) >> shift); };
-#pragma unroll 1
-    for (int p = thread; p < usable; p += threads) {
-      const int bin = bin_of(list_key[p]);
-      next[p] = atomicExch(&head[bin], static_cast<uint32_t>(p));
-      atomicAdd(&before[bin], 1u);
+  // Lists the elites in index order, and finds the best candidate and each warp's worst key.
+  CEM_TETRIS_DEVICE_FUNCTION void list_elites() {
+    Key worst = 0;
+    in_index_order<kItems>(
+        shared.before, [&](int item) { return is_elite(item); },
+        [&](int item, int place) {
+          int i = candidate(item);
+          arrays.index[place] = uint16_t(i);
+          if (ranks) arrays.list_key[place] = key[item];
+          worst = max(worst, key[item]);
+          if (key[item] == least) atomicMin(&shared.best, i);
+        });
+    if (records) {
+      worst = warp_max(worst);
+      if (lane == 0) shared.greatest[warp] = worst;
     }
     __syncthreads();
-    int own = 0;
-    const int below = sum_bins(own);
-    if (thread < grid.bins) before[thread] = static_cast<uint32_t>(below);
+  }
+
+  CEM_TETRIS_DEVICE_FUNCTION void load_best(int tile) {
+    int64_t best = usable > 0 ? shared.best : 0;
+    int column = min(tile * width + own, dimensions - 1);
+    best_value =
+        static_cast<const T*>(job.candidates)[(first_candidate + best) * dimensions + column];
+  }
+
+  // Finds the ranks of the elites, by key and then by place: the elites in lower bins of keys,
+  // and in the same bin those before. Writes weights by place, and the elites by rank.
+  CEM_TETRIS_DEVICE_FUNCTION void rank_elites() {
+    int shift = max(0, bit_length(Key(limit - least)) - grid.log_bins);
+    auto bin_of = [&](Key key) { return int((key - least) >> shift); };
+#pragma unroll 1
+    for (int place = thread; place < usable; place += threads) {
+      int bin = bin_of(arrays.list_key[place]);
+      arrays.next[place] = atomicExch(&arrays.head[bin], uint32_t(place));
+      atomicAdd(&arrays.count[bin], 1u);
+    }
+    __syncthreads();
+    int within = 0;
+    int below = take_bin(within);
+    if (thread < grid.bins) arrays.count[thread] = uint32_t(below);
     __syncthreads();
 #pragma unroll 1
-    for (int p = thread; p < usable; p += threads) {
-      const Key own_key = list_key[p];
-      const int bin = bin_of(own_key);
-      int rank = static_cast<int>(before[bin]);
+    for (int place = thread; place < usable; place += threads) {
+      Key own_key = arrays.list_key[place];
+      int bin = bin_of(own_key);
+      int rank = int(arrays.count[bin]);
 #pragma unroll 1
-      for (uint32_t q = head[bin]; q != kNone; q = next[q]) {
-        rank += list_key[q] < own_key || (list_key[q] == own_key && q < p) ? 1 : 0;
+      for (uint32_t other = arrays.head[bin]; other != kNone; other = arrays.next[other]) {
+        rank += arrays.list_key[other] < own_key ||
+                        (arrays.list_key[other] == own_key && other < place)
+                    ? 1
+                    : 0;
       }
-      put(rank, p);
+      if (weighted) {
+        arrays.weight[place] =
+            rank < kFirstWeights ? arrays.first_weights[rank] : job.weights[rank];
+      }
+      if (records && settings.ranked) job.elites[problem * wanted + rank] = arrays.index[place];
     }
     __syncthreads();
   }
 
-  const int chunks = (usable + kChunk - 1) / kChunk;
-  if (records) {
+  // Writes the elites that have no ranks, and behind all elites the first candidates that
+  // failed.
+  CEM_TETRIS_DEVICE_FUNCTION void write_elites() {
     if (!settings.ranked) {
-      for (int p = thread; p < usable; p += threads) job.elites[problem * wanted + p] = index[p];
+      for (int place = thread; place < usable; place += threads)
+        job.elites[problem * wanted + place] = arrays.index[place];
     }
-    if (usable < wanted) {  // then those that failed
+    if (usable < wanted) {
       in_index_order<kItems>(
-          shared.before, [&](int item) { return origin + item * kWarp < population && !is_elite(item); },
+          shared.before, [&](int item) { return exists(item) && !is_elite(item); },
           [&](int item, int place) {
             if (usable + place < wanted)
-              job.elites[problem * wanted + usable + place] = origin + item * kWarp;
+              job.elites[problem * wanted + usable + place] = candidate(item);
           });
     }
-    // Not by the warp that finishes the tiles.
+  }
+
+  // Adds up the fitness of the elites, a warp a chunk, and writes the record. Warp 0 is the
+  // last to get a chunk, because it finishes the tiles.
+  CEM_TETRIS_DEVICE_FUNCTION void write_record_of_problem(int chunks) {
     double sum = 0.0;
-    for (int c = warp == 0 ? warps - 1 : warp - 1; c < chunks; c += warps) {
-      const int end = min(usable, (c + 1) * kChunk);
+    for (int chunk = warp == 0 ? warps - 1 : warp - 1; chunk < chunks; chunk += warps) {
+      int end = min(usable, (chunk + 1) * kChunk);
       sum = 0.0;
 #pragma unroll 1
-      for (int p = c * kChunk + lane; p < end; p += kWarp) {
-        sum += fitness_at<Key>(job, first + index[p]);
+      for (int place = chunk * kChunk + lane; place < end; place += kWarp) {
+        sum += fitness_at<Key>(job, first_candidate + arrays.index[place]);
       }
       sum = warp_fold(sum);
-      if (lane == 0) shared.sum[c] = sum;
+      if (lane == 0) shared.fitness[chunk] = sum;
     }
     if (chunks > 1) __syncthreads();
-    if (warp == 1) {
-      if (chunks > 1) sum = warp_fold(lane < chunks ? shared.sum[lane] : 0.0);
-      const Key most = warp_max(lane < warps ? shared.most[lane] : Key(0));
-      if (lane == 0) {
-        const bool any = usable > 0;
-        write_record(job, problem, usable, any ? key_value(job.fitness_type, least, settings.maximize) : 0.0,
-            sum, any ? key_value(job.fitness_type, most, settings.maximize) : 0.0, generation);
-      }
+    if (warp != 1) return;
+    if (chunks > 1) sum = warp_fold(lane < chunks ? shared.fitness[lane] : 0.0);
+    Key worst = warp_max(lane < warps ? shared.greatest[lane] : Key(0));
+    if (lane == 0) {
+      bool any = usable > 0;
+      write_record(job, problem, usable,
+          any ? key_value(job.fitness_type, least, settings.maximize) : 0.0, sum,
+          any ? key_value(job.fitness_type, worst, settings.maximize) : 0.0, generation);
     }
   }
-  if (block >= grid.tiles) return;
 
-  // The sums of the weights, by rank, of which the last warp makes what the update needs.
-  double total = static_cast<double>(usable), squares = total;
-  if (weighted) {
-    for (int c = warps - 1 - warp; c < chunks; c += warps) {
-      const int end = min(usable, (c + 1) * kChunk);
+  // Adds up the weights of the elites, and their squares, in the order of ranks: a warp a
+  // chunk, then all warps the chunks' sums. Lane 0 of the last warp has both.
+  CEM_TETRIS_DEVICE_FUNCTION void sum_weights(int chunks) {
+    total = squares = double(usable);
+    if (!weighted) return;
+    for (int chunk = warps - 1 - warp; chunk < chunks; chunk += warps) {
+      int end = min(usable, (chunk + 1) * kChunk);
       total = squares = 0.0;
 #pragma unroll 1
-      for (int p = c * kChunk + lane; p < end; p += kWarp) {
-        const double w = job.weights[p];
+      for (int rank = chunk * kChunk + lane; rank < end; rank += kWarp) {
+        double w = job.weights[rank];
         total += w;
         squares += w * w;
       }
       total = warp_fold(total);
       if (settings.variance == kNewMeanUnbiased) squares = warp_fold(squares);
       if (lane == 0) {
-        shared.total[c] = total;
-        shared.squares[c] = squares;
+        shared.total[chunk] = total;
+        shared.squares[chunk] = squares;
       }
     }
     if (chunks > 1) {
@@ -419,138 +541,221 @@ template <typename Key, typename T, int kItems> __global__ void __launch_bounds_
       squares = warp_fold(lane < chunks ? shared.squares[lane] : 0.0);
     }
   }
-  if (warp == warps - 1 && lane == 0) {
-    shared.extra_variance = extra_variance;
-    shared.weight = make_weight(settings, total, squares);
-    shared.newest = newest_share(settings, generation);
-  }
-  if (warp == warps - 2 && lane == 0) {
-    shared.better =
-        is_better(key_value(job.fitness_type, least, settings.maximize), known, settings.maximize);
+
+  // Shares what the marginals of all dimensions need. The last two warps share the work.
+  CEM_TETRIS_DEVICE_FUNCTION void share_scalars() {
+    if (warp == warps - 1 && lane == 0) {
+      shared.extra_variance = extra_variance;
+      shared.weight = make_weight(settings, total, squares);
+      shared.newest = newest_share(settings, generation);
+    }
+    if (warp == warps - 2 && lane == 0) {
+      double best_fitness = key_value(job.fitness_type, least, settings.maximize);
+      shared.better = is_better(best_fitness, best_known, settings.maximize);
+    }
   }
 
-  const int places = usable;
-#pragma unroll 1
-  for (int tile = block; tile < grid.tiles; tile += grid.blocks) {
-    // hidden(): else too few registers are left for the loads.
-    const int thread = hidden(threadIdx.x), lane = thread % kWarp, warp = thread / kWarp;
-    const int usable = hidden(places), chunks = (usable + kChunk - 1) / kChunk;
-    const int dimensions = hidden(static_cast<int>(settings.dimensions));
-    const int slots = threads >> grid.log_width, slot = thread >> grid.log_width, own = thread & (width - 1);
-    const bool few = settings.elites <= kFew;
-    const int log_classes = few ? 3 : 5, units = max(1, slots >> log_classes);  // chunks at once
-    const int64_t problem =
-        grid.blocks == 1 ? hidden(blockIdx.x) : hidden(static_cast<int>(blockIdx.x) / grid.blocks);
-    const auto* rows = static_cast<const T*>(job.candidates) + problem * population * dimensions;
-    const int left = tile * width, column = min(left + own, dimensions - 1);
+  // Updates the marginals of a tile. All threads call it, after share_scalars().
+  CEM_TETRIS_DEVICE_FUNCTION void update_tile(int tile) {
+    const TileThread mine{*this, tile};
     if (tile != block) {
-      load_tile(tile);
-      keep_tile();
+      load_marginals(tile);
+      keep_marginals();
       load_best(tile);
     }
-    if (usable == 0) __syncthreads();  // else those of the sums stand before the marginals are read
+    if (usable == 0)
+      __syncthreads();  // otherwise a barrier of the sums comes before the marginals are read
 #pragma unroll 1
-    for (int from = 0; from < chunks; from += units) {
-#pragma unroll 1
-      for (int s = slot; s < units << log_classes; s += slots) {
-        const int begin = (from + (s >> log_classes)) * kChunk,
-                  place = begin + (s & ((1 << log_classes) - 1));
-        if (place >= usable && !few) continue;
-        const Moments sums = residue_moments(rows + column, dimensions, best_value, place,
-            min(usable, begin + kChunk), few, index, weighted ? weight : nullptr);
-        part[s * width + own] = sums.first;
-        part[layout.entries + s * width + own] = sums.second;
-      }
-      __syncthreads();
-      if (!few) {
-#pragma unroll 1
-        for (int s = slot; s < units * kQuads; s += slots) {
-          const int count = usable - (from + s / kQuads) * kChunk, r = s % kQuads;
-          double* row = part + (s / kQuads * kResidues + r) * width + own;
-          add_quad(row, width, r, count);
-          add_quad(row + layout.entries, width, r, count);
-        }
-        __syncthreads();
-      }
-      if (chunks > 1) {
-        if (slot < units && from + slot < chunks) {
-          const double* quads = part + slot * kResidues * width + own;
-          double* to = chunk_sum + (from + slot) * width + own;
-          to[0] = quads_sum(quads, width);
-          to[grid.chunks * width] = quads_sum(quads + layout.entries, width);
-        }
-        __syncthreads();
-      }
-    }
-    if (chunks > 1) {  // a lane a chunk
-      for (int j = warp; j < 2 * width; j += warps) {
-        double* at = chunk_sum + (j < width ? j : j - width + grid.chunks * width);
-        const double sum = warp_fold(lane < chunks ? at[lane * width] : 0.0);
-        if (lane == 0) *at = sum;
-      }
-      __syncthreads();
-    }
-    if (thread < width && left + thread < dimensions) {
-      const int64_t at = problem * kRows * dimensions + left + thread;
-      T old[kRows];
-#pragma unroll
-      for (int row = 0; row < kRows; ++row) old[row] = shared.old[row][thread];
-      const Moments sums = chunks > 1 ? Moments{chunk_sum[thread], chunk_sum[grid.chunks * width + thread]}
-                                      : Moments{quads_sum(part + thread, width),
-                                            quads_sum(part + layout.entries + thread, width)};
-      const double least_std = job.floors != nullptr ? static_cast<double>(shared.floor[thread]) : -HUGE_VAL;
-      write_marginal(job, at, usable > 0, shared.weight, sums, best_value, shared.better, old,
-          shared.extra_variance, least_std, shared.newest);
-    }
+    for (int chunk = 0; chunk < mine.chunks; chunk += mine.units) sum_chunks(mine, chunk);
+    if (mine.chunks > 1) fold_chunks(mine);
+    write_marginals(mine);
     if (tile + grid.blocks < grid.tiles) __syncthreads();
   }
+
+ private:
+  // What a thread knows of a tile, hidden from the compiler: otherwise too few registers are
+  // left for the loads.
+  struct TileThread {
+    const SingleBlock& block;
+    int tile;
+    const Grid& grid = block.grid;
+    int thread = hidden(threadIdx.x);
+    int lane = thread % kWarp;
+    int warp = thread / kWarp;
+    int usable = hidden(block.usable);
+    int chunks = (usable + kChunk - 1) / kChunk;
+    int dimensions = hidden(int(block.settings.dimensions));
+    int slots = block.threads >> grid.log_width;  // rows of threads
+    int slot = thread >> grid.log_width;          // the thread's row
+    int own = thread & (block.width - 1);         // the thread's dimension
+    bool few =
+        block.settings.elites <= kFew;      // then a row is a quad, otherwise a residue class
+    int log_rows = few ? 3 : 5;             // of a chunk: 8 quads or 32 residue classes
+    int units = max(1, slots >> log_rows);  // chunks at once
+    int64_t problem =
+        grid.blocks == 1 ? hidden(blockIdx.x) : hidden(int(blockIdx.x) / grid.blocks);
+    const T* candidates =
+        static_cast<const T*>(block.job.candidates) + problem * block.population * dimensions;
+    int left = tile * block.width;                 // the tile's first dimension
+    int column = min(left + own, dimensions - 1);  // the thread's dimension, or the last one
+  };
+
+  // Adds up as many chunks at once as there are threads for: their residue classes, then the
+  // tree. Of several chunks the sums go to chunk_sum; of one, those of the quads stay in
+  // `part`.
+  CEM_TETRIS_DEVICE_FUNCTION void sum_chunks(const TileThread& mine, int first_chunk) {
+    double* second = arrays.part + grid.layout.moment_stride;
+#pragma unroll 1
+    for (int row = mine.slot; row < mine.units << mine.log_rows; row += mine.slots) {
+      int begin = (first_chunk + (row >> mine.log_rows)) * kChunk;
+      int place = begin + (row & ((1 << mine.log_rows) - 1));
+      if (place >= mine.usable && !mine.few) continue;
+      Moments sums = residue_moments(mine.candidates + mine.column, mine.dimensions, best_value,
+          place, min(mine.usable, begin + kChunk), mine.few, arrays.index,
+          weighted ? arrays.weight : nullptr);
+      arrays.part[row * width + mine.own] = sums.first;
+      second[row * width + mine.own] = sums.second;
+    }
+    __syncthreads();
+    if (!mine.few) {
+#pragma unroll 1
+      for (int quad = mine.slot; quad < mine.units * kQuads; quad += mine.slots) {
+        int unit = quad / kQuads;
+        int r = quad % kQuads;
+        int rows = mine.usable - (first_chunk + unit) * kChunk;
+        double* sum = arrays.part + (unit * kResidues + r) * width + mine.own;
+        add_quad(sum, width, r, rows);
+        add_quad(sum + grid.layout.moment_stride, width, r, rows);
+      }
+      __syncthreads();
+    }
+    if (mine.chunks > 1) {
+      int chunk = first_chunk + mine.slot;
+      if (mine.slot < mine.units && chunk < mine.chunks) {
+        const double* quads = arrays.part + mine.slot * kResidues * width + mine.own;
+        double* to = arrays.chunk_sum + chunk * width + mine.own;
+        to[0] = quads_sum(quads, width);
+        to[grid.chunks * width] = quads_sum(quads + grid.layout.moment_stride, width);
+      }
+      __syncthreads();
+    }
+  }
+
+  // Adds up the chunks' sums, which then lie where those of chunk 0 did. A warp has a moment of
+  // a dimension, a lane a chunk.
+  CEM_TETRIS_DEVICE_FUNCTION void fold_chunks(const TileThread& mine) {
+    for (int j = mine.warp; j < 2 * width; j += warps) {
+      double* sums = arrays.chunk_sum + (j < width ? j : j - width + grid.chunks * width);
+      double sum = warp_fold(mine.lane < mine.chunks ? sums[mine.lane * width] : 0.0);
+      if (mine.lane == 0) *sums = sum;
+    }
+    __syncthreads();
+  }
+
+  // Writes the new marginals, a thread a dimension.
+  CEM_TETRIS_DEVICE_FUNCTION void write_marginals(const TileThread& mine) {
+    int thread = mine.thread;
+    if (thread >= width || mine.left + thread >= mine.dimensions) return;
+    int64_t place = mine.problem * kRows * mine.dimensions + mine.left + thread;
+    T old[kRows];
+    CEM_TETRIS_UNROLL
+    for (int row = 0; row < kRows; ++row) old[row] = shared.old[row][thread];
+    const double* first = arrays.part + thread;
+    const double* chunk_sum = arrays.chunk_sum + thread;
+    Moments sums = mine.chunks > 1 ? Moments{chunk_sum[0], chunk_sum[grid.chunks * width]}
+                                   : Moments{quads_sum(first, width),
+                                         quads_sum(first + grid.layout.moment_stride, width)};
+    double least_std = job.floors ? double(shared.floor[thread]) : -HUGE_VAL;
+    write_marginal(job, place, mine.usable > 0, shared.weight, sums, best_value, shared.better,
+        old, shared.extra_variance, least_std, shared.newest);
+  }
+};
+
+template <typename Key, typename T, int kItems>
+__global__ void __launch_bounds__(kThreads, 1)
+    single_kernel(const __grid_constant__ Job job, const __grid_constant__ Grid grid) {
+  __shared__ SingleShared<Key, T> shared;
+  wait_for_kernel_before();
+  let_kernel_after_begin();
+  Key key[kItems];
+  SingleBlock<Key, T, kItems> block(job, grid, shared, key);
+  block.load_keys();
+  block.prepare();
+  block.find_range();
+  block.find_limit();
+  block.list_elites();
+  bool has_tile = block.block < grid.tiles;
+  if (has_tile) block.load_best(block.block);
+  if (block.ranks) block.rank_elites();
+  int chunks = (block.usable + kChunk - 1) / kChunk;
+  if (block.records) {
+    block.write_elites();
+    block.write_record_of_problem(chunks);
+  }
+  if (!has_tile) return;
+  block.sum_weights(chunks);
+  block.share_scalars();
+#pragma unroll 1
+  for (int tile = block.block; tile < grid.tiles; tile += grid.blocks) block.update_tile(tile);
 }
 
-// Every block finds all elites, so a problem has few: a tile each as long as that fills the device, and one
-// for the record where there is room. Narrow tiles spread the rows of many elites over the device.
+// Launches the kernel. Every block finds all elites, so a problem has few: one for each tile as
+// long as that fills the device, and one for the record where there is room. Narrow tiles
+// spread the rows of many elites over the device.
 template <typename Key, typename T, typename Launcher>
 void launch_single(const Launcher& device, const Job& job) {
   const Settings& settings = job.settings;
-  const int64_t problems = settings.problems, population = settings.population, elites = settings.elites,
-                dimensions = settings.dimensions, full = 2 * device.multiprocessors;
-  const bool narrow = elites > kChunk && problems * divide_up(dimensions, kMinWidth) <= full;
-  const int64_t tiles = divide_up(dimensions, narrow ? kMinWidth : kMaxWidth);
+  int64_t problems = settings.problems;
+  int64_t population = settings.population;
+  int64_t elites = settings.elites;
+  int64_t dimensions = settings.dimensions;
   STD_TORCH_CHECK(dimensions < int64_t{1} << 30, "cem_update: expected fewer dimensions");
-  const int64_t blocks = std::max<int64_t>(1, std::min(tiles, full / problems));
-  const bool separate = problems * (blocks + 1) <= full;  // the record then costs no time
-  const bool ranks = settings.ranked || job.weights != nullptr;
+
+  int64_t full = 2 * device.multiprocessors;  // blocks
+  bool is_narrow = elites > kChunk && problems * divide_up(dimensions, kMinWidth) <= full;
+  int64_t tiles = divide_up(dimensions, is_narrow ? kMinWidth : kMaxWidth);
+  int64_t tile_blocks = std::max<int64_t>(1, std::min(tiles, full / problems));
+  bool separate = problems * (tile_blocks + 1) <= full;  // the record then costs no time
+  bool ranks = settings.ranked || job.weights;
 
   auto* kernel = single_kernel<Key, T, 16>;
   int64_t threads = kThreads;
   if (population <= 4 * kThreads) {
-    const int items = population <= kThreads ? 1 : 4;
+    int items = population <= kThreads ? 1 : 4;
     kernel = items == 1 ? single_kernel<Key, T, 1> : single_kernel<Key, T, 4>;
-    const int64_t least = problems * blocks <= full ? 256 : 128;
+    int64_t least = problems * tile_blocks <= full ? 256 : 128;
     threads = std::max(least, divide_up(population, items * kWarp) * kWarp);
   }
-  int log_bins = 5;
-  while (2 << log_bins <= std::min<int64_t>(threads, kMaxBins)) ++log_bins;
 
-  Grid grid{static_cast<int>(tiles), narrow ? 3 : 5, static_cast<int>(blocks + (separate ? 1 : 0)),
-      static_cast<int>(separate ? blocks : 0), static_cast<int>(divide_up(elites, kChunk)), log_bins,
-      1 << log_bins, {}};
-  const int64_t width = int64_t{1} << grid.log_width, listed = divide_up(elites, kWarp) * kWarp;
+  Grid grid{};
+  grid.tiles = int(tiles);
+  grid.log_width = is_narrow ? 3 : 5;
+  grid.blocks = int(tile_blocks + (separate ? 1 : 0));
+  grid.record_block = int(separate ? tile_blocks : 0);
+  grid.chunks = int(divide_up(elites, kChunk));
+  grid.log_bins = 5;
+  while (2 << grid.log_bins <= std::min<int64_t>(threads, kMaxBins)) ++grid.log_bins;
+  grid.bins = 1 << grid.log_bins;
+
+  int64_t width = int64_t{1} << grid.log_width;
+  int64_t listed = divide_up(elites, kWarp) * kWarp;  // places that the arrays have
+  int64_t rows = elites <= kFew ? kQuads : kResidues;
   Layout& layout = grid.layout;
-  const auto give = [&](int& place, int64_t bytes) {
-    place = layout.bytes;
-    layout.bytes += static_cast<int>(bytes);
+  auto place = [&](int& begin, int64_t bytes) {  // appends an array
+    begin = layout.bytes;
+    layout.bytes += int(bytes);
   };
-  layout.entries = static_cast<int>(std::max(threads, (elites <= kFew ? kQuads : kResidues) * width));
-  layout.bytes = ranks ? static_cast<int>(listed * sizeof(Key)) : 0;
-  give(layout.next, ranks ? listed * 4 : 0);
-  give(layout.head, ranks ? grid.bins * 4 : 0);
-  give(layout.before, grid.bins * 4);
-  layout.bytes = std::max(layout.bytes, 2 * layout.entries * 8);
-  give(layout.chunk, grid.chunks > 1 ? 2 * grid.chunks * width * 8 : 0);
-  give(layout.weight, ranks ? listed * 8 : 0);
-  give(layout.kept, ranks ? kKept * 8 : 0);
-  give(layout.index, listed * 2);
-  device.launch_early(kernel, problems * grid.blocks, static_cast<int>(threads), layout.bytes, job, grid);
+  layout.moment_stride = int(std::max(threads, rows * width));
+  layout.bytes = ranks ? int(listed * sizeof(Key)) : 0;
+  place(layout.next, ranks ? listed * 4 : 0);
+  place(layout.head, ranks ? grid.bins * 4 : 0);
+  place(layout.count, grid.bins * 4);
+  layout.bytes = std::max(layout.bytes, 2 * layout.moment_stride * 8);
+  place(layout.chunk_sum, grid.chunks > 1 ? 2 * grid.chunks * width * 8 : 0);
+  place(layout.weight, ranks ? listed * 8 : 0);
+  place(layout.first_weights, ranks ? kFirstWeights * 8 : 0);
+  place(layout.index, listed * 2);
+  device.launch_early(kernel, problems * grid.blocks, int(threads), layout.bytes, job, grid);
 }
 
 }  // namespace cem_tetris::update

@@ -1,7 +1,6 @@
 // The operators on the CPU: a problem, or a group of its samples, is the work of one thread.
 #pragma once
 
-#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -11,6 +10,7 @@
 namespace cem_tetris::cma {
 namespace {
 
+// One thread as a team.
 struct One {
   static constexpr int thread = 0, threads = 1, lane = 0, lanes = 1, group = 0, groups = 1;
   void sync() const {}
@@ -23,61 +23,71 @@ struct One {
       for (int k = 0; k < columns; ++k) store(i, k, load(i, k));
     }
   }
-  // Subtracts from every column what those before it explain. The numbers of column j end up multiplied by
-  // products[j].
+  // Factorises a matrix, `lower` by columns, as L D L^T: subtracts from every column what the
+  // columns before it explain. The numbers of column j end up multiplied by products[j], the
+  // pivots' mantissas before it.
   void eliminate(const Plan& plan, double* lower, double* products) const {
-    const int d = plan.dimensions, q = plan.stride;
+    int d = plan.dimensions;
+    int stride = plan.stride;
     double product = 1.0;
     for (int j = 0; j < d; ++j) {
-      const double* const column = lower + j * q;
-      const Pivot pivot(column[j]);
+      const double* column = lower + j * stride;
+      Pivot pivot(column[j]);
       products[j] = product;
       product *= pivot.mantissa;
       for (int k = j + 1; k < d; ++k) {
-        const double of_row = column[k] * pivot.scale;
+        double scaled = column[k] * pivot.scale;
+        double* other = lower + k * stride;
 #pragma GCC ivdep
-        for (int i = k; i < d; ++i) lower[k * q + i] = lower[k * q + i] * pivot.mantissa - column[i] * of_row;
+        for (int i = k; i < d; ++i) other[i] = other[i] * pivot.mantissa - column[i] * scaled;
       }
     }
   }
 };
 
+// Updates one problem. order, value, memory: room for adapt().
+void update_problem(const Call& call, int64_t problem, std::vector<uint16_t>& order,
+    std::vector<double>& value, double* memory) {
+  int usable = 0;
+  update::visit_fitness(call.job.fitness_type, [&](auto kind) {
+    using Type = decltype(kind);
+    const auto* fitness = update::fitness_of<Type>(call.job, problem);
+    int rank = 0;
+    for (const auto& [key, i] : update::ranking<Type>(call.job, problem)) {
+      bool failed = Type::kCanFail && key == typename Type::Key(-1);
+      usable += failed ? 0 : 1;
+      order[rank] = uint16_t(i);
+      value[rank++] = Type::value(fitness[i]);
+    }
+  });
+  bool is_float = call.job.type == update::Number::Float;
+  auto* adapt_as = is_float ? adapt<float, One> : adapt<double, One>;
+  adapt_as(One{}, call, problem, order.data(), value.data(), usable, memory);
+}
+
 void run(const Call& call, Device) {
   const update::Settings& settings = call.job.settings;
   if (settings.problems == 0) *call.job.new_generation = *call.job.generation + 1;
-  const int64_t work =
-      (settings.population + settings.dimensions) * settings.dimensions * settings.dimensions;
+  int64_t rows = settings.population + settings.dimensions;
+  int64_t work = rows * settings.dimensions * settings.dimensions;
   update::share(settings.problems, work, [&](int64_t begin, int64_t end) {
     const std::unique_ptr<double[]> memory(new double[call.plan.doubles()]);
     std::vector<uint16_t> order(settings.population);
     std::vector<double> value(settings.population);
     for (int64_t problem = begin; problem < end; ++problem) {
-      int usable = 0, place = 0;
-      update::visit_fitness(call.job.fitness_type, [&](auto kind) {
-        using Type = decltype(kind);
-        const auto* fitness =
-            static_cast<const typename Type::Bits*>(call.job.fitness) + problem * settings.population;
-        for (const auto& [key, i] : update::ranking<Type>(call.job, problem)) {
-          usable += Type::kCanFail && key == static_cast<typename Type::Key>(-1) ? 0 : 1;
-          order[place] = static_cast<uint16_t>(i);
-          value[place++] = Type::value(fitness[i]);
-        }
-      });
-      (call.job.type == update::Number::Float ? adapt<float, One> : adapt<double, One>)(One{}, call, problem,
-          order.data(), value.data(), usable, memory.get());
+      update_problem(call, problem, order, value, memory.get());
     }
   });
 }
 
 void run(const Draw& call, Device) {
-  update::share(call.problems * call.groups, int64_t{kGroup} * call.dimensions * (call.dimensions + 16),
-      [&](int64_t begin, int64_t end) {
-        const std::unique_ptr<double[]> memory(new double[call.doubles()]);
-        for (int64_t item = begin; item < end; ++item) {
-          (call.type == ScalarType::Float ? draw<float, One> : draw<double, One>)(One{}, call, item,
-              memory.get());
-        }
-      });
+  auto* draw_as = call.type == ScalarType::Float ? draw<float, One> : draw<double, One>;
+  constexpr int64_t kNoise = 16;  // work for a number of the noise, in multiplications
+  int64_t work = int64_t{kGroup} * call.dimensions * (call.dimensions + kNoise);
+  update::share(call.problems * call.groups, work, [&](int64_t begin, int64_t end) {
+    const std::unique_ptr<double[]> memory(new double[call.doubles()]);
+    for (int64_t item = begin; item < end; ++item) draw_as(One{}, call, item, memory.get());
+  });
 }
 
 }  // namespace

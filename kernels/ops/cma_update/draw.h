@@ -1,4 +1,5 @@
-// x = mean + L z for a group of samples of one problem, for host and device; z is the sampler's noise.
+// Draws x = mean + L z for a group of samples of one problem, for host and device; z is the
+// sampler's noise.
 #pragma once
 
 #include "adapt.h"
@@ -8,41 +9,35 @@ namespace cem_tetris::cma {
 
 constexpr int kGroup = 32;  // samples of a team, a multiple of those of a tile
 
+// The tensors of a call. The memory of a group is | L's columns: padded x stride | z: dimension
+// x kGroup |.
 struct Draw {
-  ScalarType type;                    // of all but seed and generation
+  ScalarType type;                    // of all tensors but seed and generation
   int64_t problems, samples, groups;  // groups of a problem
   int dimensions, padded;
-  const void *distribution, *factor, *low, *high;  // bounds may be null
-  int64_t low_stride, high_stride;                 // from one problem to the next
-  const int64_t *seed, *generation;
+  const void* distribution;
+  const void* factor;
+  const void* low;  // null without bounds
+  const void* high;
+  int64_t low_stride, high_stride;  // from one problem to the next
+  const int64_t* seed;
+  const int64_t* generation;
   void* out;
 
-  int64_t doubles() const { return int64_t{padded} * (padded + 2 + kGroup); }
+  CEM_TETRIS_FUNCTION int stride() const { return padded + 2; }  // see Plan
+  int64_t doubles() const { return int64_t{padded} * (stride() + kGroup); }
 };
 
+// Sets the noise of a group, z[dimension * kGroup + sample]; `first` is the group's first
+// sample.
 template <typename T, typename Team>
-CEM_TETRIS_TEAM_FUNCTION void draw(const Team& team, const Draw& call, int64_t item, double* memory) {
-  const uint32_t groups = static_cast<uint32_t>(call.groups);
-  const uint32_t at = static_cast<uint32_t>(item);
-  const int64_t problem = at / groups, first = int64_t{at % groups} * kGroup;
-  const int d = call.dimensions, p = call.padded, q = p + 2;
-  const int count = static_cast<int>(call.samples - first < kGroup ? call.samples - first : kGroup);
-  const T* const mean = static_cast<const T*>(call.distribution) + problem * update::kRows * d;
-  const T* const factor = static_cast<const T*>(call.factor) + problem * d * d;
-  const T* const low = static_cast<const T*>(call.low) + problem * call.low_stride;
-  const T* const high = static_cast<const T*>(call.high) + problem * call.high_stride;
-  T* const out = static_cast<T*>(call.out) + (problem * call.samples + first) * d;
-  double *const lower = memory, *const z = memory + p * q;
-
-  const normal::Key key = normal::make_key(static_cast<uint64_t>(call.seed[problem]));
-  const uint64_t generation = static_cast<uint64_t>(*call.generation) % normal::kGenerations;
-  team.template table<4>(
-      p, d, [&](int i, int k) { return k <= i && i < d ? factor[i * d + k] : T{0}; },
-      [&](int i, int k, T x) { lower[k * q + i] = static_cast<double>(x); });
-  const normal::LateKeys keys = normal::late_keys(key);
+CEM_TETRIS_DEVICE_FUNCTION void set_noise(const Team& team, const Draw& call, normal::Key key,
+    uint64_t generation, int64_t first, int count, double* z) {
+  normal::LateKeys keys = normal::late_keys(key);
   constexpr int kBlocks = kGroup / normal::kTile;
-  for (int u = team.thread; u < kBlocks * d; u += team.threads) {
-    const int block = u % kBlocks, j = u / kBlocks;
+  for (int u = team.thread; u < kBlocks * call.dimensions; u += team.threads) {
+    int block = u % kBlocks;
+    int j = u / kBlocks;
     if (block * normal::kTile >= count) continue;
     normal::Polar<T> pair[normal::kTile / 2];
     normal::set_pairs<T>(keys, normal::dimension_part(key, j, generation),
@@ -50,31 +45,63 @@ CEM_TETRIS_TEAM_FUNCTION void draw(const Team& team, const Draw& call, int64_t i
     Quad& to = *reinterpret_cast<Quad*>(z + j * kGroup + block * normal::kTile);
     CEM_TETRIS_UNROLL
     for (int s = 0; s < normal::kTile; ++s) {
-      to.value[s] =
-          static_cast<double>(pair[s / 2].radius * (s % 2 == 0 ? pair[s / 2].cosine : pair[s / 2].sine));
+      const normal::Polar<T>& polar = pair[s / 2];
+      to.value[s] = double(polar.radius * (s % 2 == 0 ? polar.cosine : polar.sine));
     }
   }
+}
+
+// Draws a group; all threads of a team call it. item: problem * groups + group. memory:
+// call.doubles() numbers.
+template <typename T, typename Team>
+CEM_TETRIS_DEVICE_FUNCTION void draw(
+    const Team& team, const Draw& call, int64_t item, double* memory) {
+  uint32_t groups = uint32_t(call.groups);
+  uint32_t group = uint32_t(item);
+  int64_t problem = group / groups;
+  int64_t first = int64_t{group % groups} * kGroup;
+  int d = call.dimensions;
+  int padded = call.padded;
+  int stride = call.stride();
+  int count = int(call.samples - first < kGroup ? call.samples - first : kGroup);
+  const T* mean = static_cast<const T*>(call.distribution) + problem * update::kRows * d;
+  const T* factor = static_cast<const T*>(call.factor) + problem * d * d;
+  const T* low = static_cast<const T*>(call.low) + problem * call.low_stride;
+  const T* high = static_cast<const T*>(call.high) + problem * call.high_stride;
+  T* out = static_cast<T*>(call.out) + (problem * call.samples + first) * d;
+  double* lower = memory;
+  double* z = memory + padded * stride;
+
+  normal::Key key = normal::make_key(uint64_t(call.seed[problem]));
+  uint64_t generation = uint64_t(*call.generation) % normal::kGenerations;
+  team.template table<4>(
+      padded, d, [&](int i, int k) { return k <= i && i < d ? factor[i * d + k] : T{0}; },
+      [&](int i, int k, T x) { lower[k * stride + i] = double(x); });
+  set_noise<T>(team, call, key, generation, first, count, z);
   team.sync();
-  for (int u = team.thread; u < kGroup / kSide * p; u += team.threads) {  // four numbers of a sample
-    const int row = u % kGroup, left = u / kGroup * kSide, end = left + kSide < d ? left + kSide : d;
+  // A thread has kSide dimensions of a sample, from `left` on.
+  for (int u = team.thread; u < kGroup / kSide * padded; u += team.threads) {
+    int row = u % kGroup;
+    int left = u / kGroup * kSide;
+    int end = left + kSide < d ? left + kSide : d;
     if (row >= count) continue;
     Quad sum{};
     CEM_TETRIS_FOUR
     for (int j = 0; j < end; ++j) {
-      const Quad column = quad_at(lower + j * q + left);
+      Quad column = quad_at(lower + j * stride + left);
       CEM_TETRIS_UNROLL
       for (int c = 0; c < kSide; ++c) sum.value[c] += column.value[c] * z[j * kGroup + row];
     }
     Four<T> four;
     CEM_TETRIS_UNROLL
     for (int c = 0; c < kSide; ++c) {
-      const int i = left + c < d ? left + c : d - 1;
-      T x = static_cast<T>(static_cast<double>(mean[i]) + sum.value[c]);
-      if (call.low != nullptr && x < low[i]) x = low[i];  // NaN stays
-      if (call.high != nullptr && x > high[i]) x = high[i];
+      int i = left + c < d ? left + c : d - 1;
+      T x = T(double(mean[i]) + sum.value[c]);
+      if (call.low && x < low[i]) x = low[i];  // NaN stays
+      if (call.high && x > high[i]) x = high[i];
       four.value[c] = x;
     }
-    T* const to = out + row * d + left;
+    T* to = out + row * d + left;
     if (d % kSide == 0 && reinterpret_cast<uintptr_t>(call.out) % sizeof(Four<T>) == 0) {
       *reinterpret_cast<Four<T>*>(to) = four;
     } else {

@@ -1,6 +1,7 @@
 """A generation of CMA-ES with a full covariance: its candidates, and its update, in one call each.
 
-With y_k = x_k - mean, w_k the weights by rank, negative for the worse ones, and L the Cholesky factor:
+With y_k = x_k - mean, w_k the weights by rank, negative for the worse ones, and L the Cholesky
+factor:
 
     x_i    = mean + L z_i                                                       the candidates
     mean'  = mean + smoothing (m - mean), m = sum w_k x_k / sum w_k             over the elites
@@ -13,8 +14,9 @@ With y_k = x_k - mean, w_k the weights by rank, negative for the worse ones, and
     a      = 1 - c_1 - c_mu sum w + (1 - h) c_1 c_c (2 - c_c)
     L' L'^T = C' + max(Z_t, std_floor^2 - C'_ii), and 1e-12 of the result, on the diagonal
 
-N. Hansen, The CMA Evolution Strategy: A Tutorial, arXiv:1604.00772, 2023; L in place of the symmetric root:
-O. Krause, D. Arbonès and C. Igel, CMA-ES with Optimal Covariance Update and Storage Complexity, NeurIPS 2016.
+N. Hansen, The CMA Evolution Strategy: A Tutorial, arXiv:1604.00772, 2023; L in place of the
+symmetric root: O. Krause, D. Arbonès and C. Igel, CMA-ES with Optimal Covariance Update and
+Storage Complexity, NeurIPS 2016.
 
 Everything is computed in float64, in the order of adapt.h: CPU and CUDA give the same bits.
 """
@@ -33,7 +35,8 @@ from kernels.ops.library import Library
 
 Updated = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
 
-MAX_DIMENSIONS, MAX_POPULATION = 64, 2048
+MAX_DIMENSIONS = 64
+MAX_POPULATION = 2048
 """The largest problem of ``cma_update``: its covariance lies in a block's shared memory."""
 
 
@@ -48,24 +51,26 @@ def draw_correlated(
 ) -> Tensor:
     """Draw from N(mean, L L^T); the result has no gradients.
 
-    The noise is that of ``sample_normal_rows`` for mean 0 and std 1: a candidate does not depend on how many
-    there are. Sums are float64, rounded once: in float64, CPU and CUDA give the same bits. Errors are those
-    of ``cem_update``.
+    The noise is that of ``sample_normal_rows`` for mean 0 and std 1: a candidate does not
+    depend on how many there are. Sums are float64, rounded once: in float64, CPU and CUDA give
+    the same bits. Errors are those of ``cem_update``.
 
     Args:
         distribution: shape (..., 4, d), float32 or float64, 1 <= d <= 64. Row 0 is the mean.
-        factor: shape (..., d, d), like ``distribution``: L, of which the lower triangle is read.
+        factor: shape (..., d, d), like ``distribution``: L, of which the lower triangle is
+            read.
         population_size: N, 0 or more.
         seed: shape (...), int64.
         generation: shape (), int64, taken modulo 2**38.
-        bounds: (low, high), like ``distribution``, shape (d,) or (..., d): each candidate is clamped to them.
+        bounds: (low, high), like ``distribution``, shape (d,) or (..., d): each candidate is
+            clamped to them.
 
     Returns:
         A new tensor, shape (..., N, d).
     """
+    limits = bounds or ()
     result: Tensor = _LIBRARY.call(
-        *("draw_correlated", distribution, factor, population_size, seed, generation),
-        *(bounds or ()),
+        "draw_correlated", distribution, factor, population_size, seed, generation, *limits
     )
     return result
 
@@ -90,10 +95,11 @@ def cma_update(
 ) -> Updated:
     """Move mean, covariance, step size and evolution paths; the results have no gradients.
 
-    ``cem_update`` says more of the arguments that both have, of the averaged mean, the best candidate, the
-    record, the ranking and the errors. Candidates that failed have weight 0; a generation without a usable
-    one keeps everything, and counts. Where the new covariance is not finite or not positive definite, the
-    factor stays; mean and paths stay where they are not finite.
+    ``cem_update`` says more of the arguments that both have, of the averaged mean, the best
+    candidate, the record, the ranking and the errors. Candidates that failed have weight 0; a
+    generation without a usable one keeps everything, and counts. Where the new covariance is
+    not finite or not positive definite, the factor stays; mean and paths stay where they are
+    not finite.
 
     Args:
         fitness: shape (..., N), 1 <= N <= 2048.
@@ -106,19 +112,35 @@ def cma_update(
         num_elites: K, from 1 to N.
         maximize: True if a greater fitness is better.
         rates: mu_eff, c_s, d_s, c_c, c_1, c_mu and chi.
-        weights: shape (N,), float64, by rank: the first K positive, the elites'; the others 0 or negative.
+        weights: shape (N,), float64, by rank: the first K positive, the elites'; the others 0
+            or negative.
         extra_variance: shape (T,), float64, T >= 1: Z_t. None: 0.
         std_floor: shape (..., d) or (d,), dtype of the candidates. None: no floor.
         smoothing: in (0, 1].
         mean_averaging: at least 0.
 
     Returns:
-        Six new tensors: distribution, whose std are the lengths of the factor's rows, record, generation,
+        Six new tensors: distribution, whose std are the lengths of the factor's rows, record,
+            generation,
         factor, paths, and the indices of the elites in rank order, shape (..., K), int64.
     """
     result: Updated = _LIBRARY.call(
-        *("cma_update", fitness, candidates, distribution, record, generation, factor, paths),
-        *(weights, extra_variance, std_floor, num_elites, maximize, smoothing, mean_averaging, *rates),
+        "cma_update",
+        fitness,
+        candidates,
+        distribution,
+        record,
+        generation,
+        factor,
+        paths,
+        weights,
+        extra_variance,
+        std_floor,
+        num_elites,
+        maximize,
+        smoothing,
+        mean_averaging,
+        *rates,
     )
     return result
 

@@ -1,6 +1,7 @@
 """The update of CMA-ES in plain PyTorch: what ``cma_update`` computes to rounding, for any device and size.
 
-It needs no compiler, waits for no device, and works under ``torch.compile`` and ``torch.func.vmap``.
+It needs no compiler, waits for no device, and works under ``torch.compile`` and
+``torch.func.vmap``.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from torch import Tensor
 
 from kernels.ops.cem_update.reference import (
     cem_update_reference,
-    of_generation,
-    ranking,
-    rounded,
-    rows_of,
+    rank_candidates,
+    round_to,
+    select_rows,
+    variance_of_generation,
 )
 
 Rates = tuple[float, ...]
@@ -43,7 +44,12 @@ def cma_update_reference(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return what ``cma_update`` returns; the arguments are the same, and nothing is checked."""
     new, new_record, after, elites = cem_update_reference(
-        *(fitness, candidates, distribution, record, generation, num_elites),
+        fitness,
+        candidates,
+        distribution,
+        record,
+        generation,
+        num_elites,
         maximize=maximize,
         extra_variance=extra_variance,
         weights=weights[:num_elites],
@@ -53,38 +59,44 @@ def cma_update_reference(
         mean_averaging=mean_averaging,
         fixed_order=False,
     )
-    rows, weights, failed = ranked(fitness, candidates, weights, maximize)
-    lower, mean, moved = factor.double(), distribution[..., 0, :].double(), new[..., 0, :].double()
-    covariance, found_paths = with_paths(lower, rows, weights, mean, moved, paths.double(), generation, rates)
-    more = added(covariance.diagonal(dim1=-2, dim2=-1), generation, extra_variance, std_floor)
-    found, good = factorised(covariance + torch.diag_embed(more))
+    rows, weights, failed = rank_rows(fitness, candidates, weights, maximize)
+    mean = distribution[..., 0, :].double()
+    moved = new[..., 0, :].double()
+    covariance, next_paths = adapt_covariance(
+        factor.double(), rows, weights, mean, moved, paths.double(), generation, rates
+    )
+    variances = covariance.diagonal(dim1=-2, dim2=-1)
+    more = extra_variances(variances, generation, extra_variance, std_floor)
+    next_factor, good = factorise(covariance + torch.diag_embed(more))
     some = ~failed.all(-1, keepdim=True)
     good = good.unsqueeze(-1) & some
 
-    def changed(where: Tensor, x: Tensor, old: Tensor) -> Tensor:
-        return torch.where(where, rounded(x, old.dtype), old)
+    def replace(where: Tensor, x: Tensor, old: Tensor) -> Tensor:
+        return torch.where(where, round_to(x, old.dtype), old)
 
-    std = changed(good, found.square().sum(-1).sqrt(), distribution[..., 1, :])
+    std = replace(good, next_factor.square().sum(-1).sqrt(), distribution[..., 1, :])
     new = torch.cat([new[..., :1, :], std.unsqueeze(-2), new[..., 2:, :]], dim=-2)
-    new_factor = changed(good.unsqueeze(-1), found, factor)
-    new_paths = changed(some.unsqueeze(-1) & found_paths.isfinite(), found_paths, paths)
+    new_factor = replace(good.unsqueeze(-1), next_factor, factor)
+    new_paths = replace(some.unsqueeze(-1) & next_paths.isfinite(), next_paths, paths)
     return new, new_record, after, new_factor, new_paths, elites
 
 
-def ranked(
+def rank_rows(
     fitness: Tensor, candidates: Tensor, weights: Tensor, maximize: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the best candidates by rank, float64, as many as weights, with these, and which failed.
+    """Return as many of the best candidates as there are weights, float64, the weights, and which failed.
 
-    Those that failed are last: rows of zeros with weight 0.
+    All are by rank. Candidates that failed are last: rows of zeros with weight 0.
     """
-    scores, order = (x[..., : len(weights)] for x in ranking(fitness, maximize))
+    all_scores, all_order = rank_candidates(fitness, maximize)
+    scores = all_scores[..., : len(weights)]
+    order = all_order[..., : len(weights)]
     failed = scores == (-math.inf if maximize else math.inf)
-    rows = torch.where(failed.unsqueeze(-1), 0.0, rows_of(candidates, order).double())
+    rows = torch.where(failed.unsqueeze(-1), 0.0, select_rows(candidates, order).double())
     return rows, torch.where(failed, 0.0, weights), failed
 
 
-def with_paths(
+def adapt_covariance(
     scale: Tensor,
     rows: Tensor,
     weights: Tensor,
@@ -94,24 +106,32 @@ def with_paths(
     generation: Tensor,
     rates: Rates,
 ) -> tuple[Tensor, Tensor]:
-    """Return the next covariance, of which a diagonal one has the variances alone, and the paths.
+    """Return the next covariance and paths; of a diagonal covariance, the variances.
 
-    All tensors are float64, with any leading batch dimensions: the standard deviations, shape (..., d), or
-    the factor, shape (..., d, d), as ``scale``; candidates by rank, shape (..., N, d), and their weights; the
-    mean before and after, shape (..., d); the paths, shape (..., 2, d).
+    All tensors are float64, with any leading batch dimensions: the standard deviations, shape
+    (..., d), or the factor, shape (..., d, d), as ``scale``; candidates by rank, shape (..., N,
+    d), and their weights; the mean before and after, shape (..., d); the paths, shape (..., 2,
+    d).
     """
     mu_eff, c_s, d_s, c_c, c_1, c_mu, chi = rates
-    step, y, dim = moved - mean, rows - mean.unsqueeze(-2), mean.shape[-1]
+    step = moved - mean
+    y = rows - mean.unsqueeze(-2)
+    dim = mean.shape[-1]
     is_diagonal = scale.dim() == mean.dim()
     if is_diagonal:
         width = torch.where(scale > 0, scale, 1.0)  # 1: a dimension of no width
-        lengths, white_step = (y / width.unsqueeze(-2)).square().sum(-1), step / width
+        lengths = (y / width.unsqueeze(-2)).square().sum(-1)
+        white_step = step / width
     else:
         still = (scale.diagonal(dim1=-2, dim2=-1) == 0).to(scale.dtype)
         both = torch.cat([y, step.unsqueeze(-2)], dim=-2)
-        white = torch.linalg.solve_triangular(scale + torch.diag_embed(still), both.mT, upper=False).mT
-        lengths, white_step = white[..., :-1, :].square().sum(-1), white[..., -1, :]
-    bounded = torch.where(weights < 0, weights * dim / lengths.clamp(min=_TINY), weights).unsqueeze(-1)
+        white = torch.linalg.solve_triangular(
+            scale + torch.diag_embed(still), both.mT, upper=False
+        ).mT
+        lengths = white[..., :-1, :].square().sum(-1)
+        white_step = white[..., -1, :]
+    shortened = weights * dim / lengths.clamp(min=_TINY)
+    bounded = torch.where(weights < 0, shortened, weights).unsqueeze(-1)
     p, q = paths.unbind(-2)
     p = (1 - c_s) * p + math.sqrt(c_s * (2 - c_s) * mu_eff) * white_step
     length = torch.linalg.vector_norm(p, dim=-1, keepdim=True)
@@ -123,31 +143,38 @@ def with_paths(
     new_paths = torch.stack([p, ratio * q], dim=-2)
     if is_diagonal:
         rank_mu = (bounded * y.square()).sum(-2)
-        return ratio.square() * (kept * scale.square() + c_1 * q.square() + c_mu * rank_mu), new_paths
+        return ratio.square() * (
+            kept * scale.square() + c_1 * q.square() + c_mu * rank_mu
+        ), new_paths
     covariance = kept.unsqueeze(-1) * (scale @ scale.mT) + c_mu * ((y * bounded).mT @ y)
     covariance = covariance + c_1 * q.unsqueeze(-1) * q.unsqueeze(-2)
     return ratio.square().unsqueeze(-1) * covariance, new_paths
 
 
-def added(
-    variances: Tensor, generation: Tensor, extra_variance: Tensor | None, std_floor: Tensor | None
+def extra_variances(
+    variances: Tensor,
+    generation: Tensor,
+    extra_variance: Tensor | None,
+    std_floor: Tensor | None,
 ) -> Tensor:
-    """Return what extra variance and floor add to variances, shape (..., d), float64."""
+    """Return what the extra variance and the floor add to variances, shape (..., d), float64."""
     more = torch.zeros_like(variances)
     if extra_variance is not None:
-        more = more + of_generation(extra_variance, generation)
+        more = more + variance_of_generation(extra_variance, generation)
     if std_floor is not None:
         more = torch.maximum(more, std_floor.double().square() - variances)
     return more
 
 
-def factorised(covariance: Tensor) -> tuple[Tensor, Tensor]:
-    """Return L with L L^T = covariance, shape (..., d, d), float64, and where there is one, shape (...).
+def factorise(covariance: Tensor) -> tuple[Tensor, Tensor]:
+    """Return L with L L^T = covariance, shape (..., d, d), float64, and whether it exists, shape (...).
 
-    A matrix of too few elites is singular: a share of 1e-12 of each variance is added to the diagonal. A
-    dimension of variance 0 keeps it.
+    A matrix of too few elites is singular: a share of 1e-12 of each variance is added to the
+    diagonal. A dimension of variance 0 keeps it.
     """
     variances = covariance.diagonal(dim1=-2, dim2=-1)
-    factor, info = torch.linalg.cholesky_ex(covariance + torch.diag_embed(1e-12 * variances + _TINY))
+    factor, info = torch.linalg.cholesky_ex(
+        covariance + torch.diag_embed(1e-12 * variances + _TINY)
+    )
     good = (info == 0) & factor.isfinite().all(-1).all(-1)
     return torch.where(variances.unsqueeze(-1) > 0, factor, 0.0), good

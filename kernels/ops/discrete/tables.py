@@ -1,20 +1,21 @@
 """Move tables of probabilities by the ranks of candidates: the same bits on CPU, CUDA and in plain PyTorch.
 
-A table has a row for each variable, or for what comes before an item, and in it the probabilities of the
-values x. A generation of N candidates moves them by
+A table has a row for each variable, or for what comes before an item, and in it the
+probabilities of the values x. A generation of N candidates moves them by
 
     p' = max(p + beta sum of w_k [x_k = value], floor) / sum of its row        over all candidates by rank k
 
-    w_k  = log(N / 2 + 1/2) - log k for the better half, of sum 1; those of the worse half mirror them
+    w_k  = log(N / 2 + 1/2) - log k for the better half, scaled to sum 1, and mirrored for the worse half
     beta = mu / (mu + 2 sqrt(rows (values - 1))), at most 0.7            with mu = 1 / sum of w_k^2, w_k > 0;
-           of transitions mu / (mu + rows values / 2), for a candidate has few of them
+           mu / (mu + rows values / 2) for transitions, because a candidate has few of them
 
-The positive part is the smoothed maximum likelihood of weighted elites (P.-T. de Boer, D. Kroese, S. Mannor
-and R. Rubinstein, A Tutorial on the Cross-Entropy Method, Annals of Operations Research 134, 2005, sections 4
-and 5); as in CMA-ES worse candidates push away. Candidates of equal fitness have the mean of their weights;
-NaN and the infinity on the bad side are equal, and worst. A probability of 0 stays 0. Others stay above a
-floor, by which one row in three generations is expected to have another than its likeliest value: R. Hamano
-et al., CatCMA: Stochastic Optimization for Mixed-Category Problems, GECCO 2024.
+The positive part is the smoothed maximum likelihood of weighted elites (P.-T. de Boer, D.
+Kroese, S. Mannor and R. Rubinstein, A Tutorial on the Cross-Entropy Method, Annals of
+Operations Research 134, 2005, sections 4 and 5); as in CMA-ES worse candidates push away.
+Candidates of equal fitness have the mean of their weights; NaN and the infinity on the bad side
+are equal, and worst. A probability of 0 stays 0. Others stay above a floor, by which one row in
+three generations is expected to have another than its likeliest value: R. Hamano et al.,
+CatCMA: Stochastic Optimization for Mixed-Category Problems, GECCO 2024.
 
 Probabilities are multiples of 2^-40 and weights integers: sums are exact in any order.
 """
@@ -34,10 +35,13 @@ from kernels.ops.cem_update import cem_update_reference
 from kernels.ops.discrete.op import _LIBRARY
 
 Families = Sequence[tuple[int, int, int, float | None]]
-"""Of each columns, rows, values and beta (None: the rule's). Rows are columns, or of transitions one more."""
+"""Columns, rows, values and beta (None: by the rule above) of each family.
+
+Transitions have one row more than columns.
+"""
 
 _ONE = 1 << 40
-_MOST = 16384  # candidates, of which CUDA counts for each the better ones
+_MOST = 16384  # candidates: CUDA compares each with all others
 
 State = tuple[Tensor, Tensor, Tensor]
 Move = tuple[int, int, Callable[[Tensor, Tensor, Tensor], Tensor]]
@@ -45,22 +49,30 @@ Move = tuple[int, int, Callable[[Tensor, Tensor, Tensor], Tensor]]
 
 
 def update_tables(
-    fitness: Tensor, candidates: Tensor, state: State, num_elites: int, families: Families, *, maximize: bool
+    fitness: Tensor,
+    candidates: Tensor,
+    state: State,
+    num_elites: int,
+    families: Families,
+    *,
+    maximize: bool,
 ) -> State:
     """Move tables of probabilities, and the best candidate after them; the results have no gradients.
 
-    Leading dimensions ``...`` are problems side by side. With a row for each column, column v counts in row
-    v; of transitions, with one more, the first column in row 0 and others in row 1 + value before. Errors are
-    those of ``sample_categorical``.
+    Leading dimensions ``...`` are problems side by side. With a row for each column, column v
+    counts in row v; of transitions, with one more, the first column in row 0 and others in row
+    1 + value before. Errors are those of ``sample_categorical``.
 
     Args:
         fitness: shape (..., N), N >= 2, a dtype of ``cem_update``.
-        candidates: shape (..., N, C), float32 or float64: the columns of one family after the other, whole
-            numbers from 0 to values - 1.
-        state: tables, shape (..., T + C), float64: row after row of each family, then the best candidate so
-            far; record, shape (..., 5), float64, and generation, shape (), int64, of ``cem_update``.
+        candidates: shape (..., N, C), float32 or float64: the columns of one family after the
+            other, whole numbers from 0 to values - 1.
+        state: tables, shape (..., T + C), float64: row after row of each family, then the best
+            candidate so far; record, shape (..., 5), float64, and generation, shape (), int64,
+            of ``cem_update``.
         num_elites: those of the record, from 1 to N.
-        families: of each the columns, C in all, the rows, the values of a row, T cells in all, and beta.
+        families: of each the columns, C in all, the rows, the values of a row, T cells in all,
+            and beta.
         maximize: True if a greater fitness is better.
 
     Returns:
@@ -68,15 +80,25 @@ def update_tables(
     """
     size = index(fitness.shape[-1])  # index: a number for Dynamo, where it has a symbol
     if fitness.is_cuda and size > _MOST:
-        return update_tables_reference(fitness, candidates, state, num_elites, families, maximize=maximize)
+        return update_tables_reference(
+            fitness, candidates, state, num_elites, families, maximize=maximize
+        )
     moves = []
     for columns, rows, values, beta in families:
-        steps = _steps((size, index(rows), index(values)), rows != columns, beta)
+        steps = _rate_and_floor((size, index(rows), index(values)), rows != columns, beta)
         moves.append((columns, rows, values, *steps))
-    numbers = [list(each) for each in zip(*moves, strict=True)]
+    columns_of_moves = [list(column) for column in zip(*moves, strict=True)]
     sums = _weight_sums(size, fitness.device)
-    given = fitness, candidates, *state, sums, num_elites, *numbers, maximize
-    result: State = _LIBRARY.call("update_tables", *given)
+    result: State = _LIBRARY.call(
+        "update_tables",
+        fitness,
+        candidates,
+        *state,
+        sums,
+        num_elites,
+        *columns_of_moves,  # columns, rows, values, rates and floors
+        maximize,
+    )
     return result
 
 
@@ -96,7 +118,9 @@ def update_tables_reference(
     """
     moves: list[Move] = []
     for columns, rows, values, beta in families:
-        rule = partial(move_table, rows=(rows, values), is_transition=rows != columns, beta=beta)
+        rule = partial(
+            move_table, rows=(rows, values), is_transition=rows != columns, beta=beta
+        )
         moves.append((columns, rows * values, rule))
     options = {"maximize": maximize, "fixed_order": fixed_order}
     return update_tables_by(fitness, candidates, state, num_elites, moves, **options)
@@ -112,19 +136,29 @@ def update_tables_by(
     maximize: bool,
     fixed_order: bool = True,
 ) -> State:
-    """Return the state after a generation in which a function of its own moves the table of each family.
+    """Return the state after a generation; each family has a function that moves its table.
 
     The other arguments are those of ``update_tables_reference``.
     """
     tables, old_record, old_generation = state
-    empty = tables.new_empty((*tables.shape[:-1], 4, 0))
-    given = fitness, candidates[..., :0], empty, old_record, old_generation, num_elites
-    _, record, generation, _ = cem_update_reference(*given, maximize=maximize, fixed_order=fixed_order)
-    ranks, best = _ranked(fitness, old_record[..., 0], maximize)
-    weights, width = ranks.double() / _ONE, candidates.shape[-1]
+    _, record, generation, _ = cem_update_reference(
+        fitness,
+        candidates[..., :0],  # of no dimensions: for the record alone
+        tables.new_empty((*tables.shape[:-1], 4, 0)),
+        old_record,
+        old_generation,
+        num_elites,
+        maximize=maximize,
+        fixed_order=fixed_order,
+    )
+    integer_weights, best = _weigh_candidates(fitness, old_record[..., 0], maximize)
+    weights = integer_weights.double() / _ONE
+    width = candidates.shape[-1]
     *before, old_best = tables.split([*(cells for _, cells, _ in moves), width], dim=-1)
     parts = candidates.split([columns for columns, *_ in moves], dim=-1)
-    after = [move(table, x, weights) for (*_, move), table, x in zip(moves, before, parts, strict=True)]
+    after = []
+    for (_, _, move), table, x in zip(moves, before, parts, strict=True):
+        after.append(move(table, x, weights))
     place = best.clamp(min=0)[..., None, None].expand(*old_best.shape[:-1], 1, width)
     newest = candidates.gather(-2, place).squeeze(-2).to(old_best)
     new_best = torch.where(best.unsqueeze(-1) < 0, old_best, newest)
@@ -147,17 +181,22 @@ def move_table(
         candidates: shape (..., N, columns); a number that is no value counts as 0.
         weights: w_k of each candidate, shape (..., N), float64.
         rows: the rows of the table, and the values in each.
-        is_transition: whether a column counts in row 1 + the value before, the first one in row 0; otherwise
-            column v counts in row v.
-        beta: None: the rule's.
+        is_transition: whether a column counts in row 1 + the value before, the first one in row
+            0; otherwise column v counts in row v.
+        beta: None: by the rule above.
     """
     values = rows[1]
     x = torch.where((candidates >= 0) & (candidates < values), candidates, 0).long()
-    row = pad(x[..., :-1] + 1, (1, 0)) if is_transition else torch.arange(rows[0], device=x.device)
-    each = (weights * _ONE).long().unsqueeze(-1).expand(x.shape).flatten(-2)
+    row = (
+        pad(x[..., :-1] + 1, (1, 0))
+        if is_transition
+        else torch.arange(rows[0], device=x.device)
+    )
+    cells = (row * values + x).flatten(-2)
+    cell_weights = (weights * _ONE).long().unsqueeze(-1).expand(x.shape).flatten(-2)
     sums = torch.zeros_like(table, dtype=torch.int64)
-    sums = sums.scatter_add(-1, (row * values + x).flatten(-2), each)
-    rate, floor = _steps((index(x.shape[-2]), *rows), is_transition, beta)
+    sums = sums.scatter_add(-1, cells, cell_weights)
+    rate, floor = _rate_and_floor((index(x.shape[-2]), *rows), is_transition, beta)
     p = table + (sums.double() * rate).round() / _ONE
     p = torch.where(table > 0, p.clamp(min=floor), 0.0).unflatten(-1, rows)
     p = p / p.sum(-1, keepdim=True).clamp(min=1 / _ONE)  # 0 where nothing is possible
@@ -165,23 +204,29 @@ def move_table(
     return result
 
 
-def _ranked(fitness: Tensor, known: Tensor, maximize: bool) -> tuple[Tensor, Tensor]:
+def _weigh_candidates(fitness: Tensor, known: Tensor, maximize: bool) -> tuple[Tensor, Tensor]:
     """Return 2^40 w of candidates, (..., N) int64, and which one is better than the best known, or -1."""
-    size, worst = index(fitness.shape[-1]), -math.inf if maximize else math.inf
+    size = index(fitness.shape[-1])
+    worst = -math.inf if maximize else math.inf
     exact = fitness.double() if fitness.is_floating_point() else fitness.long()
-    exact, known = (x.nan_to_num(worst, math.inf, -math.inf) for x in (exact, known))
+    exact = exact.nan_to_num(worst, math.inf, -math.inf)
+    known = known.nan_to_num(worst, math.inf, -math.inf)
+    # Equal candidates share the ranks from `first` to `last` - 1.
     ordered = exact.sort(dim=-1).values
-    low, high = (torch.searchsorted(ordered, exact, right=right) for right in (False, True))
-    first, last = (size - high, size - low) if maximize else (low, high)
+    first = torch.searchsorted(ordered, exact, right=False)
+    last = torch.searchsorted(ordered, exact, right=True)
+    if maximize:
+        first, last = size - last, size - first
     sums = _weight_sums(size, fitness.device).expand(*fitness.shape[:-1], -1)
     weights = (sums.gather(-1, last) - sums.gather(-1, first)) // (last - first)
     best = exact.argmax(-1) if maximize else exact.argmin(-1)
     value = exact.gather(-1, best.unsqueeze(-1)).squeeze(-1).double()
-    return weights, torch.where(value > known if maximize else value < known, best, -1)
+    is_better = value > known if maximize else value < known
+    return weights, torch.where(is_better, best, -1)
 
 
 @lru_cache(maxsize=64)
-def _numbers(size: int, device: torch.device) -> tuple[Tensor, float]:
+def _rank_weights(size: int, device: torch.device) -> tuple[Tensor, float]:
     """Return the sums of 2^40 w of the best 0 .. N candidates, shape (N + 1,), int64, and mu."""
     half = [math.log(size / 2 + 0.5) - math.log(rank) for rank in range(1, size // 2 + 1)]
     total = math.fsum(half)
@@ -192,18 +237,22 @@ def _numbers(size: int, device: torch.device) -> tuple[Tensor, float]:
 
 
 def _weight_sums(size: int, device: torch.device) -> Tensor:
-    return _numbers(size, device)[0]
+    return _rank_weights(size, device)[0]
 
 
-def _steps(shape: tuple[int, ...], is_transition: bool, beta: float | None) -> tuple[float, float]:
+def _rate_and_floor(
+    shape: tuple[int, ...], is_transition: bool, beta: float | None
+) -> tuple[float, float]:
     """Return beta and the floor of candidates, rows and values."""
     size, rows, values = shape
-    mu = _numbers(size, torch.device("cpu"))[1]
+    mu = _rank_weights(size, torch.device("cpu"))[1]
     floor = (1 - 0.73 ** (1 / rows)) / max(1, values - 1)
     slow = rows * values / 2 if is_transition else 2 * math.sqrt(rows * (values - 1))
-    return min(0.7, mu / (mu + slow)) if beta is None else beta, round(floor * _ONE) / _ONE
+    rate = min(0.7, mu / (mu + slow)) if beta is None else beta
+    return rate, round(floor * _ONE) / _ONE
 
 
-# Dynamo runs them, as it does kernels.ops.library's `_load`: it would trace into the cache.
+# Dynamo runs them, as it does `_load` of kernels.ops.library, and does not trace into the
+# cache.
 _weight_sums._dynamo_marked_constant = True  # type: ignore[attr-defined]
-_steps._dynamo_marked_constant = True  # type: ignore[attr-defined]
+_rate_and_floor._dynamo_marked_constant = True  # type: ignore[attr-defined]

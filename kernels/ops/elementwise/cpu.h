@@ -1,7 +1,6 @@
 // The loop over the elements on the CPU, in parallel, and the sigmoid.
 #pragma once
 
-#include <cmath>
 #include <limits>
 
 #include "elements.h"
@@ -13,21 +12,26 @@
 namespace cem_tetris {
 namespace {
 
-// Elements a thread has to have before a second one joins, as in PyTorch.
+// The fewest elements of a thread, as in PyTorch.
 constexpr int64_t kGrain = 32768;
 
-// Elements that are converted to the type of computation at a time: they stay in the first-level cache.
+// As many elements are converted to the type of computation at a time: they stay in the
+// first-level cache.
 constexpr int kBlock = 512;
 
-template <typename A, typename T> inline void convert(const T* from, A* to, int count) {
-  for (int i = 0; i < count; ++i) to[i] = static_cast<A>(from[i]);
+// Converts numbers to the type of computation, or back.
+template <typename A, typename T>
+inline void convert(const T* from, A* to, int count) {
+  for (int i = 0; i < count; ++i) to[i] = A(from[i]);
 }
 
-#ifdef __F16C__  // torch's conversions of Half call functions: the compiler makes no vectors of them
+// torch's conversions of Half call functions, so that the compiler makes no vectors of them.
+#ifdef __F16C__
 inline void convert(const Half* from, float* to, int count) {
   int i = 0;
   for (; i + 8 <= count; i += 8) {
-    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
+    _mm256_storeu_ps(
+        to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
   }
   for (; i < count; ++i) to[i] = from[i];
 }
@@ -42,7 +46,7 @@ inline void convert(const float* from, Half* to, int count) {
 }
 #endif
 
-// `count` elements from `begin`.
+// Applies f to `count` elements from `begin` on.
 template <typename T, int kIn, int kOut, typename F>
 void run(const Elements<T, kIn, kOut>& x, int64_t begin, int64_t count, const F& f) {
   using A = compute_t<T>;
@@ -52,17 +56,17 @@ void run(const Elements<T, kIn, kOut>& x, int64_t begin, int64_t count, const F&
   for (int i = 0; i < kOut; ++i) out[i] = x.out[i] + begin;
   for (int64_t j = 0; j < count; ++j) {
     A from[kIn], to[kOut];
-    for (int i = 0; i < kIn; ++i) from[i] = static_cast<A>(in[i][j]);
+    for (int i = 0; i < kIn; ++i) from[i] = A(in[i][j]);
     f(from, to);
-    for (int i = 0; i < kOut; ++i) out[i][j] = static_cast<T>(to[i]);
+    for (int i = 0; i < kOut; ++i) out[i][j] = T(to[i]);
   }
 }
 
-// The loop.
+// Applies f to all elements, in parallel; 16-bit floats are converted block by block.
 template <typename T, int kIn, int kOut, typename F>
 void for_each_element(const Elements<T, kIn, kOut>& x, const F& f, Device) {
   using A = compute_t<T>;
-  torch::stable::parallel_for(0, x.size, kGrain, [&](int64_t begin, int64_t end) {
+  parallel_for(0, x.size, kGrain, [&](int64_t begin, int64_t end) {
     if constexpr (!std::is_same_v<A, float> || std::is_same_v<T, float>) {
       run(x, begin, end - begin, f);
     } else {
@@ -71,7 +75,7 @@ void for_each_element(const Elements<T, kIn, kOut>& x, const F& f, Device) {
       for (int i = 0; i < kIn; ++i) block.in[i] = buffer[i];
       for (int i = 0; i < kOut; ++i) block.out[i] = buffer[kIn + i];
       for (; begin < end; begin += kBlock) {
-        const int count = static_cast<int>(std::min<int64_t>(kBlock, end - begin));
+        int count = int(std::min<int64_t>(kBlock, end - begin));
         for (int i = 0; i < kIn; ++i) convert(x.in[i] + begin, buffer[i], count);
         run(block, 0, count, f);
         for (int i = 0; i < kOut; ++i) convert(buffer[kIn + i], x.out[i] + begin, count);
@@ -80,41 +84,48 @@ void for_each_element(const Elements<T, kIn, kOut>& x, const F& f, Device) {
   });
 }
 
-// e^x for x <= 0, into the subnormal numbers; NaN for NaN. No branches, no calls and always inlined, so that
-// g++ turns a loop over it into vector code. x = n ln 2 + r with |r| <= ln 2 / 2; e^r is its Taylor series,
-// cut where the next term is below a tenth of the last bit.
-template <typename A> CEM_TETRIS_FUNCTION A exponential(A x) {
+// Returns e^x for x <= 0, into the subnormal numbers; NaN for NaN. No branches, no calls and
+// always inlined, so that g++ turns a loop over it into vector code. x = n ln 2 + r with |r| <=
+// ln 2 / 2; e^r is its Taylor series, cut where the next term is below a tenth of the last bit.
+template <typename A>
+CEM_TETRIS_FUNCTION A exponential(A x) {
   constexpr bool kSingle = sizeof(A) == sizeof(float);
   using Bits = std::conditional_t<kSingle, uint32_t, uint64_t>;
   constexpr int kMantissa = std::numeric_limits<A>::digits - 1;
   constexpr A kRound =
-      A(3) * (Bits{1} << (kMantissa - 1));      // added, it rounds to an integer, in the low bits
+      A(3) * (Bits{1} << (kMantissa - 1));  // added, it rounds to an integer, in the low bits
   constexpr A kLowest = kSingle ? -104 : -746;  // e^x rounds to zero below
-  constexpr A kLn2High = kSingle ? 0x1.62e4p-1 : 0x1.62e42fefap-1;  // so few bits that its products are exact
+  constexpr A kLn2High =
+      kSingle ? 0x1.62e4p-1 : 0x1.62e42fefap-1;  // so few bits that its products are exact
   constexpr A kLn2Low = kSingle ? 0x1.7f7d1cp-20 : 0x1.cf79abc9e3b39p-40;
   x = x < kLowest ? kLowest : x;
-  const A shifted = multiply_add(x, A(1.44269504088896340736), kRound);
-  const A n = shifted - kRound;
-  const A r = multiply_add(n, -kLn2Low, multiply_add(n, -kLn2High, x));
+  A shifted = multiply_add(x, A(1.44269504088896340736), kRound);
+  A n = shifted - kRound;
+  A r = multiply_add(n, -kLn2Low, multiply_add(n, -kLn2High, x));
   A sum;
   if constexpr (kSingle) {
-    sum = polynomial(r, 1.0f / 5040, 1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 1.0f / 2, 1.0f, 1.0f);
+    sum = polynomial(
+        r, 1.0f / 5040, 1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 1.0f / 2, 1.0f, 1.0f);
   } else {
-    sum = polynomial(r, 1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880,
-        1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 1.0 / 2, 1.0, 1.0);
+    sum = polynomial(r, 1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800,
+        1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 1.0 / 2,
+        1.0, 1.0);
   }
   // 2^n in two factors, each a normal number: n goes down to -150 and -1076.
-  const auto power_of_two = [](Bits exponent) {
+  auto power_of_two = [](Bits exponent) {
     constexpr Bits kBias = std::numeric_limits<A>::max_exponent - 1;
     return bit_cast<A>((exponent + kBias) << kMantissa);
   };
-  const Bits minus_n = bit_cast<Bits>(kRound) - bit_cast<Bits>(shifted), half = minus_n >> 1;
+  Bits minus_n = bit_cast<Bits>(kRound) - bit_cast<Bits>(shifted);
+  Bits half = minus_n >> 1;
   return sum * power_of_two(Bits{0} - half) * power_of_two(half - minus_n);
 }
 
-template <typename T> struct Sigmoid {
-  template <typename A> void operator()(const A (&in)[1], A (&out)[1]) const {
-    const A power = exponential(-std::fabs(in[0]));
+template <typename T>
+struct Sigmoid {
+  template <typename A>
+  void operator()(const A (&in)[1], A (&out)[1]) const {
+    A power = exponential(-std::fabs(in[0]));
     out[0] = (in[0] < A(0) ? power : A(1)) / (A(1) + power);
   }
 };

@@ -1,14 +1,15 @@
-// The memory of tensors that all have one layout without gaps. An operator is a function object with
+// The memory of tensors that all have one layout without gaps. An operator is a function object
+// with
 //     template <typename A, ...> void operator()(const A (&in)[kIn], A (&out)[kOut]) const
 // on one element of every tensor; A is compute_t<T> for tensors of T.
 #pragma once
 
-#include "portable.h"
 #include "tensors.h"
 
 namespace cem_tetris {
 
-template <typename T, int kIn, int kOut> struct Elements {
+template <typename T, int kIn, int kOut>
+struct Elements {
   const T* in[kIn];
   T* out[kOut];
   int64_t size;

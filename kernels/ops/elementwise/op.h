@@ -1,9 +1,10 @@
-// The elementwise operators, one source for CPU and CUDA: a function of one element each, and their table.
+// The elementwise operators, one source for CPU and CUDA: a function of one element each, and
+// their table.
 //
-// On a GPU they are bound by memory, (inputs + outputs) * sizeof(T) bytes an element. While a multiprocessor
-// of an H200 moves the 8 bytes of a float32 element of sigmoid at 4.3 TB/s, it can issue 55 thread
-// instructions and 7 special functions, at 16 bits half of that; sigmoid takes 15 to 20, two of them special.
-// A sum or a product is one instruction beside 12 bytes.
+// On a GPU they are bound by memory, (inputs + outputs) * sizeof(T) bytes an element. While a
+// multiprocessor of an H200 moves the 8 bytes of a float32 element of sigmoid at 4.3 TB/s, it
+// can issue 55 thread instructions and 7 special functions, at 16 bits half of that; sigmoid
+// takes 15 to 20, two of them special. A sum or a product is one instruction beside 12 bytes.
 #pragma once
 
 #include <array>
@@ -14,36 +15,45 @@
 namespace cem_tetris {
 namespace {
 
-template <typename T> struct Add {
-  template <typename A> CEM_TETRIS_FUNCTION void operator()(const A (&in)[2], A (&out)[1]) const {
+template <typename T>
+struct Add {
+  template <typename A>
+  CEM_TETRIS_FUNCTION void operator()(const A (&in)[2], A (&out)[1]) const {
     out[0] = in[0] + in[1];
   }
 };
 
-template <typename T> struct Multiply {
-  template <typename A> CEM_TETRIS_FUNCTION void operator()(const A (&in)[2], A (&out)[1]) const {
+template <typename T>
+struct Multiply {
+  template <typename A>
+  CEM_TETRIS_FUNCTION void operator()(const A (&in)[2], A (&out)[1]) const {
     out[0] = in[0] * in[1];
   }
 };
 
-// The gradients of a and b, of the gradient, a and b.
-template <typename T> struct MultiplyBackward {
-  template <typename A> CEM_TETRIS_FUNCTION void operator()(const A (&in)[3], A (&out)[2]) const {
+// From the gradient, a and b: the gradients of a and b.
+template <typename T>
+struct MultiplyBackward {
+  template <typename A>
+  CEM_TETRIS_FUNCTION void operator()(const A (&in)[3], A (&out)[2]) const {
     out[0] = in[0] * in[2];
     out[1] = in[0] * in[1];
   }
 };
 
-// The gradient of x, of the gradient and of the result.
-template <typename T> struct SigmoidBackward {
-  template <typename A> CEM_TETRIS_FUNCTION void operator()(const A (&in)[2], A (&out)[1]) const {
+// From the gradient and the result: the gradient of x.
+template <typename T>
+struct SigmoidBackward {
+  template <typename A>
+  CEM_TETRIS_FUNCTION void operator()(const A (&in)[2], A (&out)[1]) const {
     out[0] = in[0] * (A(1) - in[1]) * in[1];
   }
 };
 
 // Calls f(T{}) with the element type of a tensor, a floating one or an integer.
 // Signed ones come as unsigned: sums and products that wrap have the same bits.
-template <typename F> void visit_number(const char* name, ScalarType type, const F& f) {
+template <typename F>
+void visit_number(const char* name, ScalarType type, const F& f) {
   switch (type) {
     case ScalarType::Byte:
     case ScalarType::Char: return f(uint8_t{});
@@ -51,26 +61,29 @@ template <typename F> void visit_number(const char* name, ScalarType type, const
     case ScalarType::Int: return f(uint32_t{});
     case ScalarType::Long: return f(uint64_t{});
     default:
-      return visit_floating(name, type, f, "Byte, Char, Short, Int, Long, Float, Double, Half or BFloat16");
+      return visit_floating(
+          name, type, f, "Byte, Char, Short, Int, Long, Float, Double, Half or BFloat16");
   }
 }
 
-// Whether equal indices lie at equal offsets. The sizes have to be equal.
+// Returns whether elements of equal index lie at equal offsets. The sizes have to be equal.
 bool same_layout(const Tensor& a, const Tensor& b) {
-  const auto sizes = a.sizes(), left = a.strides(), right = b.strides();
+  const Sizes sizes = a.sizes();
+  const Sizes left = a.strides();
+  const Sizes right = b.strides();
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (left[i] != right[i] && sizes[i] > 1) return false;
   }
   return true;
 }
 
-// An unset tensor with the shape, type, device and, but for gaps, the layout of x. empty_like goes through
-// the dispatcher, which takes as long as a small kernel.
+// Returns an unset tensor with the shape, type, device and, but for gaps, the layout of x.
+// empty_like goes through the dispatcher, which takes as long as a small kernel.
 Tensor empty_in_layout_of(const Tensor& x) {
   return x.is_contiguous() ? empty_as(x) : torch::stable::empty_like(x);
 }
 
-// `x`, or a copy of it, with the layout of `output`, which has no gaps.
+// Returns `x`, or a copy of it with the layout of `output`, which has no gaps.
 Tensor in_layout_of(const Tensor& output, const Tensor& x) {
   if (same_layout(output, x)) return x;
   Tensor copy = empty_in_layout_of(output);
@@ -78,15 +91,16 @@ Tensor in_layout_of(const Tensor& output, const Tensor& x) {
   return copy;
 }
 
-// Applies F to tensors that are alike; the new ones have the layout of input number kLike.
+// Applies F to tensors of one shape, type and device; the results have the layout of input
+// number kLike.
 template <template <typename> class F, bool kIntegers, int kIn, int kOut = 1, int kLike = 0>
 std::array<Tensor, kOut> map(const char* name, std::array<Tensor, kIn> inputs) {
-  const Problems like{Device(inputs[0]), inputs[0].sizes()};
+  Problems like{Device(inputs[0]), inputs[0].sizes()};
   for (int i = 1; i < kIn; ++i) like.require(inputs[i], "b", inputs[0].scalar_type(), {});
   std::array<Tensor, kOut> outputs;
-  for (Tensor& each : outputs) each = empty_in_layout_of(inputs[kLike]);
-  for (Tensor& each : inputs) each = in_layout_of(outputs[0], each);
-  const auto run = [&](auto type) {
+  for (Tensor& output : outputs) output = empty_in_layout_of(inputs[kLike]);
+  for (Tensor& input : inputs) input = in_layout_of(outputs[0], input);
+  auto run = [&](auto type) {
     if (like.device.is_meta()) return;
     using T = decltype(type);
     Elements<T, kIn, kOut> x;
@@ -103,22 +117,27 @@ std::array<Tensor, kOut> map(const char* name, std::array<Tensor, kIn> inputs) {
   return outputs;
 }
 
-// Of the two equal forms 1 / (1 + e^-x) and e^x / (1 + e^x) the one whose exponential is at most 1: it cannot
-// overflow, and keeps its relative accuracy where the result is small. cpu.h and launch.cuh have it.
+// The sigmoid in that of its equal forms 1 / (1 + e^-x) and e^x / (1 + e^x) whose exponential
+// is at most 1: it cannot overflow, and keeps its relative accuracy where the result is small.
+// It is defined in cpu.h and launch.cuh.
 Tensor sigmoid(const Tensor& x) { return map<Sigmoid, false, 1>("sigmoid", {x})[0]; }
 
 Tensor sigmoid_backward(const Tensor& grad, const Tensor& y) {
   return map<SigmoidBackward, false, 2, 1, 1>("sigmoid_backward", {grad, y})[0];
 }
 
-Tensor vector_add(const Tensor& a, const Tensor& b) { return map<Add, true, 2>("vector_add", {a, b})[0]; }
+Tensor vector_add(const Tensor& a, const Tensor& b) {
+  return map<Add, true, 2>("vector_add", {a, b})[0];
+}
 
 Tensor elementwise_mult(const Tensor& a, const Tensor& b) {
   return map<Multiply, true, 2>("elementwise_mult", {a, b})[0];
 }
 
-std::tuple<Tensor, Tensor> elementwise_mult_backward(const Tensor& grad, const Tensor& a, const Tensor& b) {
-  const auto grads = map<MultiplyBackward, false, 3, 2, 1>("elementwise_mult_backward", {grad, a, b});
+std::tuple<Tensor, Tensor> elementwise_mult_backward(
+    const Tensor& grad, const Tensor& a, const Tensor& b) {
+  const auto grads =
+      map<MultiplyBackward, false, 3, 2, 1>("elementwise_mult_backward", {grad, a, b});
   return {grads[0], grads[1]};
 }
 

@@ -1,7 +1,8 @@
 """The elementwise operators: public functions, their gradients, and a reference of each in plain PyTorch.
 
-The derivative of y = sigmoid(x) is y (1 - y): its backward pass needs the result alone. That of a
-product gives both gradients in one kernel, which reads three tensors where two products read four.
+The derivative of y = sigmoid(x) is y (1 - y): its backward pass needs the result alone. That of
+a product gives both gradients in one kernel, which reads three tensors where two products read
+four.
 """
 
 from __future__ import annotations
@@ -12,22 +13,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernels.ops.library import Gradient, Library, is_transformed, refused
+from kernels.ops.library import Gradient, Library, is_transformed, public_error
 
 
 def sigmoid(x: Tensor) -> Tensor:
     """Return ``1 / (1 + exp(-x))`` of every element, twice differentiable.
 
-    No x overflows, and the relative accuracy holds down to the subnormal results of large negative x, where
-    torch.sigmoid gives zero. NaN gives NaN, -inf 0 and inf 1.
+    No x overflows, and the relative accuracy holds down to the subnormal results of large
+    negative x, where torch.sigmoid gives zero. NaN gives NaN, -inf 0 and inf 1.
 
     Examples:
         >>> sigmoid(torch.tensor([-1000.0, 0.0, 1000.0]))
         tensor([0.0000, 0.5000, 1.0000])
 
     Args:
-        x: any shape; float16, bfloat16, float32 or float64; CPU or CUDA. A layout without gaps, transposed or
-            channels last for example, is kept; any other costs a copy.
+        x: any shape; float16, bfloat16, float32 or float64; CPU or CUDA. A layout without gaps,
+            transposed or channels last for example, is kept; any other costs a copy.
 
     Returns:
         A new tensor with the shape, dtype and device of x.
@@ -47,9 +48,10 @@ def vector_add(a: Tensor, b: Tensor) -> Tensor:
         tensor([11, 22])
 
     Args:
-        a: any shape; float16, bfloat16, float32, float64, uint8, int8, int16, int32 or int64; CPU or CUDA.
-        b: a tensor of the same shape, dtype and device. Where its layout differs from that of a, or a has
-            gaps, the sum costs a copy.
+        a: any shape; float16, bfloat16, float32, float64, uint8, int8, int16, int32 or int64;
+            CPU or CUDA.
+        b: a tensor of the same shape, dtype and device. Where its layout differs from that of
+            a, or a has gaps, the sum costs a copy.
 
     Returns:
         A new tensor with the shape, dtype, device and, but for gaps, the layout of a.
@@ -81,7 +83,9 @@ def elementwise_mult(a: Tensor, b: Tensor) -> Tensor:
 
 def sigmoid_reference(x: Tensor) -> Tensor:
     """Return what ``sigmoid`` computes, in plain PyTorch; any shape, floating type and device."""
-    power = torch.exp(torch.where(x < 0, x, -x))  # -|x|, but torch's derivative of that is 0 at 0
+    power = torch.exp(
+        torch.where(x < 0, x, -x)
+    )  # -|x|, but torch's derivative of that is 0 at 0
     return torch.where(x < 0, power, torch.ones_like(power)) / (1 + power)
 
 
@@ -96,18 +100,20 @@ def elementwise_mult_reference(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _apply(name: str, *tensors: Tensor) -> Tensor:
-    """Return what an operator of the table makes of its arguments."""
+    """Call an operator of ``REFERENCES`` by its name."""
     if is_transformed():
         return REFERENCES[name](*tensors)
     try:
         _LIBRARY.ensure(tensors[0])
-        recorded = (tensors[0].requires_grad or tensors[-1].requires_grad) and torch.is_grad_enabled()
-        operator = getattr(torch.ops.cem_tetris, name if recorded else _UNRECORDED[name])
+        wants_gradient = tensors[0].requires_grad or tensors[-1].requires_grad
+        is_recorded = wants_gradient and torch.is_grad_enabled()
+        operator = getattr(torch.ops.cem_tetris, name if is_recorded else _UNRECORDED[name])
         result: Tensor = operator.default(*tensors)
     except (AttributeError, RuntimeError) as error:
-        if (refusal := refused(error)) is error:
-            torch.empty_like(tensors[0])  # where there is no memory, torch says so better
-        raise refusal from None
+        better = public_error(error)
+        if better is error:
+            torch.empty_like(tensors[0])  # where memory is short, torch has the better message
+        raise better from None
     return result
 
 
@@ -126,19 +132,22 @@ def _sigmoid_backward(ctx: Any, grad: Tensor) -> Any:
 def _sigmoid_double_backward(ctx: Any, grad_grad: Tensor) -> Any:
     grad, y = ctx.saved_tensors
     wants_grad, wants_y = ctx.needs_input_grad
-    return (
-        torch.ops.cem_tetris.sigmoid_backward(grad_grad, y) if wants_grad else None,
-        grad_grad * grad * (1 - 2 * y) if wants_y else None,
-    )
+    d_grad = torch.ops.cem_tetris.sigmoid_backward(grad_grad, y) if wants_grad else None
+    d_y = grad_grad * grad * (1 - 2 * y) if wants_y else None
+    return d_grad, d_y
 
 
 def _product_backward(ctx: Any, grad: Tensor) -> Any:
     a, b = ctx.saved_tensors
     wants_a, wants_b = ctx.needs_input_grad
-    if wants_a and wants_b and not torch.is_grad_enabled():  # which has no derivative itself
+    if (
+        wants_a and wants_b and not torch.is_grad_enabled()
+    ):  # this operator has no derivative itself
         return torch.ops.cem_tetris.elementwise_mult_backward(grad, a, b)
     multiply = torch.ops.cem_tetris.elementwise_mult
-    return multiply(grad, b) if wants_a else None, multiply(grad, a) if wants_b else None
+    d_a = multiply(grad, b) if wants_a else None
+    d_b = multiply(grad, a) if wants_b else None
+    return d_a, d_b
 
 
 REFERENCES: dict[str, Callable[..., Tensor]] = {

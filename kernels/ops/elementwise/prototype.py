@@ -15,13 +15,15 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-# Any grid computes the same. The simulator starts a Python thread for each thread of a block, so it is small.
-BLOCKS, THREADS = 2, 32
+# Any grid computes the same. It is small, because the simulator starts a Python thread for each
+# of its threads.
+BLOCKS = 2
+THREADS = 32
 
 
 @cuda.jit
 def sigmoid_kernel(x: Array, y: Array) -> None:
-    """A thread owns the elements i, i + threads, ... of the flat arrays: any grid covers any size."""
+    """Write 1 / (1 + exp(-x)). A thread owns every ``gridsize``-th element: any grid covers any size."""
     for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
         e = math.exp(-abs(x[i]))  # at most 1: it cannot overflow
         y[i] = 1.0 / (1.0 + e) if x[i] >= 0.0 else e / (1.0 + e)
@@ -29,21 +31,21 @@ def sigmoid_kernel(x: Array, y: Array) -> None:
 
 @cuda.jit
 def sigmoid_backward_kernel(grad: Array, y: Array, grad_x: Array) -> None:
-    """The derivative needs the output alone: dy/dx = y (1 - y)."""
+    """Write the gradient of x, from the output alone: dy/dx = y (1 - y)."""
     for i in range(cuda.grid(1), y.size, cuda.gridsize(1)):
         grad_x[i] = grad[i] * (1.0 - y[i]) * y[i]
 
 
 @cuda.jit
 def add_kernel(a: Array, b: Array, total: Array) -> None:
-    """As sigmoid_kernel."""
+    """Write the sum; the elements are shared as in ``sigmoid_kernel``."""
     for i in range(cuda.grid(1), total.size, cuda.gridsize(1)):
         total[i] = a[i] + b[i]
 
 
 @cuda.jit
 def multiply_kernel(a: Array, b: Array, product: Array) -> None:
-    """As sigmoid_kernel."""
+    """Write the product; the elements are shared as in ``sigmoid_kernel``."""
     for i in range(cuda.grid(1), product.size, cuda.gridsize(1)):
         product[i] = a[i] * b[i]
 

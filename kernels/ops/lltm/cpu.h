@@ -1,9 +1,6 @@
-// The LLTM cell on the CPU. A pass over the elements is bound by the bytes of the gates, which it reads once.
+// The LLTM cell on the CPU. A pass over the elements is bound by the bytes of the gates, which
+// it reads once.
 #pragma once
-
-#include <algorithm>
-#include <cstring>
-#include <type_traits>
 
 #include "cell.h"
 #include "small.h"
@@ -12,7 +9,7 @@
 namespace cem_tetris::lltm {
 namespace {
 
-// Measured: up to here a cell is faster in one go than through the BLAS.
+// The largest small cell, as measured: it is faster in one go than through the BLAS.
 constexpr int64_t kSmallMultiplyAdds = int64_t{1} << 22;
 constexpr int64_t kSmallWeights = int64_t{1} << 20;
 // The least work that is worth waking another thread for.
@@ -20,7 +17,8 @@ constexpr int64_t kGrainMultiplyAdds = int64_t{1} << 19;
 constexpr int64_t kGrainElements = 4096;
 
 // A matrix of batch rows and states with any strides, read and written a vector at a time.
-template <typename T> struct Matrix {
+template <typename T>
+struct Matrix {
   using A = compute_t<T>;
 
   T* data = nullptr;  // none: every element is 0
@@ -36,12 +34,12 @@ template <typename T> struct Matrix {
 
   Vector<A> load(int64_t row, int64_t column, int lanes) const {
     Vector<A> values = {};
-    if (data == nullptr) return values;
+    if (!data) return values;
     const T* from = data + row * row_stride + column * column_stride;
     if constexpr (std::is_same_v<T, A>) {
       if (column_stride == 1) return load_lanes(from, lanes);
     }
-    for (int lane = 0; lane < lanes; ++lane) values[lane] = static_cast<A>(from[lane * column_stride]);
+    for (int lane = 0; lane < lanes; ++lane) values[lane] = A(from[lane * column_stride]);
     return values;
   }
 
@@ -50,60 +48,77 @@ template <typename T> struct Matrix {
     if constexpr (std::is_same_v<T, A>) {
       store_lanes(values, to, lanes);
     } else {
-      for (int lane = 0; lane < lanes; ++lane) to[lane] = static_cast<T>(values[lane]);
+      for (int lane = 0; lane < lanes; ++lane) to[lane] = T(values[lane]);
     }
   }
 };
 
-// Calls f(row, column, lanes) for every vector of a batch x states matrix, on as many threads as it is worth.
-template <int kWide, class F> void for_each_vector(const CellSizes& sizes, const F& f) {
-  const int64_t in_row = (sizes.states + kWide - 1) / kWide;
-  const auto work = [&](int64_t first, int64_t last) {
+// Calls f(row, column, lanes) for every vector of a batch x states matrix, on as many threads
+// as it is worth.
+template <int kWide, class F>
+void for_each_vector(const CellSizes& sizes, const F& f) {
+  int64_t in_row = (sizes.states + kWide - 1) / kWide;
+  auto work = [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
-      const int64_t column = i % in_row * kWide;
-      f(i / in_row, column, static_cast<int>(std::min<int64_t>(kWide, sizes.states - column)));
+      int64_t column = i % in_row * kWide;
+      f(i / in_row, column, int(std::min<int64_t>(kWide, sizes.states - column)));
     }
   };
-  torch::stable::parallel_for(0, sizes.batch * in_row, kGrainElements / kWide, work);
+  parallel_for(0, sizes.batch * in_row, kGrainElements / kWide, work);
 }
 
-template <typename T> void forward_elements(const CellSizes& sizes, const Forward& pass) {
+template <typename T>
+void forward_elements(const CellSizes& sizes, const Forward& pass) {
   using A = compute_t<T>;
-  const int64_t states = sizes.states;
-  const Matrix<T> input(pass.gates), output(pass.gates, states), candidate(pass.gates, 2 * states);
-  const Matrix<T> before(pass.old_cell), h(pass.new_h), cell(pass.new_cell);
-  for_each_vector<kLanes<A>>(sizes, [&](auto... at) {
-    const auto next = forward<VectorMath<A>>(
-        input.load(at...), output.load(at...), candidate.load(at...), before.load(at...));
-    h.store(next.h, at...);
-    cell.store(next.cell, at...);
+  int64_t states = sizes.states;
+  Matrix<T> input(pass.gates, kInput * states);
+  Matrix<T> output(pass.gates, kOutput * states);
+  Matrix<T> candidate(pass.gates, kCandidate * states);
+  Matrix<T> before(pass.old_cell);
+  Matrix<T> h(pass.new_h);
+  Matrix<T> cell(pass.new_cell);
+  for_each_vector<kLanes<A>>(sizes, [&](auto... place) {
+    const auto next = forward<VectorMath<A>>(input.load(place...), output.load(place...),
+        candidate.load(place...), before.load(place...));
+    h.store(next.h, place...);
+    cell.store(next.cell, place...);
   });
 }
 
-template <typename T> void backward_elements(const CellSizes& sizes, const Backward& pass) {
+template <typename T>
+void backward_elements(const CellSizes& sizes, const Backward& pass) {
   using A = compute_t<T>;
-  const int64_t states = sizes.states;
-  const Matrix<T> input(pass.gates), output(pass.gates, states), candidate(pass.gates, 2 * states);
-  const Matrix<T> cell(pass.new_cell), of_h(pass.grad_h), of_cell(pass.grad_cell), d_cell(pass.d_old_cell);
-  const Matrix<T> d_gate[kGates] = {
-      Matrix<T>(pass.d_gates), Matrix<T>(pass.d_gates, states), Matrix<T>(pass.d_gates, 2 * states)};
-  for_each_vector<kLanes<A>>(sizes, [&](auto... at) {
-    const auto d = backward<VectorMath<A>>(input.load(at...), output.load(at...), candidate.load(at...),
-        cell.load(at...), of_h.load(at...), of_cell.load(at...));
-    for (int g = 0; g < kGates; ++g) d_gate[g].store(d.gate[g], at...);
-    d_cell.store(d.old_cell, at...);
+  int64_t states = sizes.states;
+  Matrix<T> input(pass.gates, kInput * states);
+  Matrix<T> output(pass.gates, kOutput * states);
+  Matrix<T> candidate(pass.gates, kCandidate * states);
+  Matrix<T> cell(pass.new_cell);
+  Matrix<T> grad_h(pass.grad_h);
+  Matrix<T> grad_cell(pass.grad_cell);
+  Matrix<T> d_cell(pass.d_old_cell);
+  const Matrix<T> d_gate[kGates] = {Matrix<T>(pass.d_gates), Matrix<T>(pass.d_gates, states),
+      Matrix<T>(pass.d_gates, 2 * states)};
+  for_each_vector<kLanes<A>>(sizes, [&](auto... place) {
+    const auto d = backward<VectorMath<A>>(input.load(place...), output.load(place...),
+        candidate.load(place...), cell.load(place...), grad_h.load(place...),
+        grad_cell.load(place...));
+    for (int g = 0; g < kGates; ++g) d_gate[g].store(d.gate[g], place...);
+    d_cell.store(d.old_cell, place...);
   });
 }
 
-// Of the 16-bit types torch's BLAS makes the products of any size.
+// Whether a cell is computed in one go. The BLAS makes the products of 16-bit types of any
+// size.
 bool is_small(const CellSizes& sizes, ScalarType type) {
   return (type == ScalarType::Float || type == ScalarType::Double) &&
-         sizes.multiply_adds() <= kSmallMultiplyAdds && sizes.gates() * sizes.columns() <= kSmallWeights;
+         sizes.multiply_adds() <= kSmallMultiplyAdds &&
+         sizes.gates() * sizes.columns() <= kSmallWeights;
 }
 
-// [old_h, input], for less than torch's concatenation costs; both are contiguous.
-template <typename A> Tensor join(const CellSizes& sizes, const Tensor& input, const Tensor& old_h) {
-  const Tensor joined = empty(input, {sizes.batch, sizes.columns()});
+// Returns [old_h, input], for less than torch's concatenation costs; both are contiguous.
+template <typename A>
+Tensor join(const CellSizes& sizes, const Tensor& input, const Tensor& old_h) {
+  Tensor joined = empty(input, {sizes.batch, sizes.columns()});
   const A *from_h = const_data<A>(old_h), *from_x = const_data<A>(input);
   A* to = mutable_data<A>(joined);
   for (int64_t row = 0; row < sizes.batch; ++row) {
@@ -113,48 +128,58 @@ template <typename A> Tensor join(const CellSizes& sizes, const Tensor& input, c
   return joined;
 }
 
-// Calls f(first, last) for ranges of `count` items of some multiplications each, on as many threads as it is
-// worth.
-template <class F> void share(int64_t count, int64_t multiply_adds, const F& f) {
-  torch::stable::parallel_for(0, count, kGrainMultiplyAdds / (multiply_adds + 1) + 1, f);
+// Calls f(first, last) for ranges of `count` items of some multiplications each, on as many
+// threads as it is worth.
+template <class F>
+void share(int64_t count, int64_t multiply_adds, const F& f) {
+  parallel_for(0, count, kGrainMultiplyAdds / (multiply_adds + 1) + 1, f);
 }
 
-template <typename T> void forward_small(const CellSizes& sizes, const Forward& pass) {
+template <typename T>
+void forward_small(const CellSizes& sizes, const Forward& pass) {
   if constexpr (std::is_same_v<T, compute_t<T>>) {
-    const Tensor joined = join<T>(sizes, pass.input, pass.old_h);
+    Tensor joined = join<T>(sizes, pass.input, pass.old_h);
     const SmallCell<T> cell{sizes.batch, sizes.columns(), sizes.states, const_data<T>(joined),
         const_data<T>(pass.weights), const_data<T>(pass.bias), const_data<T>(pass.old_cell),
-        mutable_data<T>(pass.new_h), mutable_data<T>(pass.new_cell), mutable_data<T>(pass.gates)};
-    const int64_t blocks = divide_up(sizes.states, kLanes<T>);
+        mutable_data<T>(pass.new_h), mutable_data<T>(pass.new_cell),
+        mutable_data<T>(pass.gates)};
+    int64_t blocks = divide_up(sizes.states, kLanes<T>);
     share(blocks, sizes.multiply_adds() / blocks,
         [&](int64_t first, int64_t last) { cell.forward_blocks(first, last); });
   }
 }
 
-template <typename T> void backward_small(const CellSizes& sizes, const Backward& pass) {
+template <typename T>
+void backward_small(const CellSizes& sizes, const Backward& pass) {
   backward_elements<T>(sizes, pass);
   if constexpr (std::is_same_v<T, compute_t<T>>) {
-    const int64_t rows = sizes.batch, gates = sizes.gates(), columns = sizes.columns();
-    const T *d = const_data<T>(pass.d_gates), *w = const_data<T>(pass.weights);
-    const auto multiply = [](const Product<T>& product) {
+    int64_t rows = sizes.batch;
+    int64_t gates = sizes.gates();
+    int64_t columns = sizes.columns();
+    const T* d = const_data<T>(pass.d_gates);  // rows x gates
+    const T* w = const_data<T>(pass.weights);  // gates x columns
+    auto multiply = [](const Product<T>& product) {
       share(product.rows, product.columns * product.depth,
           [&](int64_t first, int64_t last) { product.compute_rows(first, last); });
     };
-    if (pass.of_parameters) {
-      const Tensor joined = join<T>(sizes, pass.input, pass.old_h);
-      T *to = mutable_data<T>(pass.d_weights), *sum = mutable_data<T>(pass.d_bias);
-      multiply({gates, columns, rows, d, 1, gates, const_data<T>(joined), columns, to, columns});
-      std::fill_n(sum, gates, T(0));
+    if (pass.of_parameters) {  // d^T times X, and the sum of d's rows
+      Tensor joined = join<T>(sizes, pass.input, pass.old_h);
+      T* d_weights = mutable_data<T>(pass.d_weights);
+      T* d_bias = mutable_data<T>(pass.d_bias);
+      multiply({gates, columns, rows, d, 1, gates, const_data<T>(joined), columns, d_weights,
+          columns});
+      std::fill_n(d_bias, gates, T(0));
       for (int64_t row = 0; row < rows; ++row) {
-        for (int64_t gate = 0; gate < gates; ++gate) sum[gate] += d[row * gates + gate];
+        for (int64_t gate = 0; gate < gates; ++gate) d_bias[gate] += d[row * gates + gate];
       }
     }
-    const auto product_of = [&](bool is_wanted, const Tensor& to, int64_t first, int64_t count) {
-      if (!is_wanted) return;
-      multiply({rows, count, gates, d, gates, 1, w + first, columns, mutable_data<T>(to), count});
+    // d times `count` columns of the weights.
+    auto multiply_columns = [&](const Tensor& to, int64_t first, int64_t count) {
+      multiply(
+          {rows, count, gates, d, gates, 1, w + first, columns, mutable_data<T>(to), count});
     };
-    product_of(pass.of_old_h, pass.d_old_h, 0, sizes.states);
-    product_of(pass.of_input, pass.d_input, sizes.states, sizes.inputs);
+    if (pass.of_old_h) multiply_columns(pass.d_old_h, 0, sizes.states);
+    if (pass.of_input) multiply_columns(pass.d_input, sizes.states, sizes.inputs);
   }
 }
 

@@ -1,5 +1,5 @@
-// The LLTM cell on a GPU. A small cell is one launch forward and one or two backward (small.cuh); of the
-// others one pass makes the elements (pointwise.cuh).
+// The LLTM cell on a GPU. A small cell is one launch forward and one or two backward
+// (small.cuh); of the others one pass makes the elements (pointwise.cuh).
 #pragma once
 
 #include "pointwise.cuh"
@@ -8,8 +8,8 @@
 namespace cem_tetris::lltm {
 namespace {
 
-// Up to here a pass takes the GPU less time than the BLAS's several launches take the host. A block walks all
-// columns forward, and the whole batch backward.
+// The largest small cell: a pass takes the GPU less time than the BLAS's several launches take
+// the host. A block walks all columns forward, and the whole batch backward.
 constexpr int64_t kSmallMultiplyAdds = int64_t{1} << 24;
 constexpr int64_t kSmallColumns = 512;
 constexpr int64_t kSmallBatch = 256;
@@ -19,65 +19,78 @@ bool is_small(const CellSizes& sizes, ScalarType) {
          sizes.multiply_adds() <= kSmallMultiplyAdds;
 }
 
+// Returns the grid of tiles of `width` by `height` that cover a matrix.
 dim3 tiles(int64_t wide, int width, int64_t high, int height) {
-  return dim3(static_cast<unsigned>(divide_up(wide, width)), static_cast<unsigned>(divide_up(high, height)));
+  return dim3(unsigned(divide_up(wide, width)), unsigned(divide_up(high, height)));
 }
 
 // Launches a kernel with a thread an element of a tensor.
-template <typename... Parameters, typename... Given> void for_elements(
-    const Tensor& like, const CellSizes& sizes, void (*kernel)(Parameters...), const Given&... given) {
+template <typename... Parameters, typename... Arguments>
+void for_elements(const Tensor& like, const CellSizes& sizes, void (*kernel)(Parameters...),
+    const Arguments&... arguments) {
   Gpu(Device(like))
-      .launch(kernel, tiles(sizes.batch, kRowsAtOnce, sizes.states, kWarp), dim3(kWarp, kRowsAtOnce), 0,
-          given..., sizes.batch, sizes.states);
+      .launch(kernel, tiles(sizes.batch, kRowsAtOnce, sizes.states, kWarp),
+          dim3(kWarp, kRowsAtOnce), 0, arguments..., sizes.batch, sizes.states);
 }
 
-template <typename T> void forward_elements(const CellSizes& sizes, const Forward& pass) {
-  for_elements(pass.gates, sizes, forward_kernel<T>, const_data<T>(pass.gates), const_data<T>(pass.old_cell),
-      mutable_data<T>(pass.new_h), mutable_data<T>(pass.new_cell));
+template <typename T>
+void forward_elements(const CellSizes& sizes, const Forward& pass) {
+  for_elements(pass.gates, sizes, forward_kernel<T>, const_data<T>(pass.gates),
+      const_data<T>(pass.old_cell), mutable_data<T>(pass.new_h),
+      mutable_data<T>(pass.new_cell));
 }
 
-template <typename T, typename Pass> Joined<T> joined_of(const CellSizes& sizes, const Pass& pass) {
-  return {const_data<T>(pass.old_h), const_data<T>(pass.input), sizes.batch, sizes.inputs, sizes.states};
+template <typename T, typename Pass>
+Joined<T> joined_of(const CellSizes& sizes, const Pass& pass) {
+  return {const_data<T>(pass.old_h), const_data<T>(pass.input), sizes.batch, sizes.inputs,
+      sizes.states};
 }
 
-template <typename T> void forward_small(const CellSizes& sizes, const Forward& pass) {
+template <typename T>
+void forward_small(const CellSizes& sizes, const Forward& pass) {
   Gpu(Device(pass.gates))
-      .launch(small_forward<T>, tiles(sizes.states, kTileStates, sizes.batch, kTileRows), kSmallThreads, 0,
-          joined_of<T>(sizes, pass), const_data<T>(pass.weights), const_data<T>(pass.bias),
-          const_data<T>(pass.old_cell), mutable_data<T>(pass.new_h), mutable_data<T>(pass.new_cell),
-          mutable_data<T>(pass.gates));
+      .launch(small_forward<T>, tiles(sizes.states, kTileStates, sizes.batch, kTileRows),
+          kSmallThreads, 0, joined_of<T>(sizes, pass), const_data<T>(pass.weights),
+          const_data<T>(pass.bias), const_data<T>(pass.old_cell), mutable_data<T>(pass.new_h),
+          mutable_data<T>(pass.new_cell), mutable_data<T>(pass.gates));
 }
 
-template <typename T> Pointers<T> pointers_of(const Backward& pass) {
-  const auto gradient = [](const std::optional<Tensor>& tensor) {
+template <typename T>
+Pointers<T> pointers_of(const Backward& pass) {
+  auto gradient = [](const std::optional<Tensor>& tensor) {
     return tensor ? Gradient<T>{const_data<T>(*tensor), tensor->stride(0), tensor->stride(1)}
                   : Gradient<T>{nullptr, 0, 0};
   };
   return {gradient(pass.grad_h), gradient(pass.grad_cell), const_data<T>(pass.gates),
-      const_data<T>(pass.new_cell), mutable_data<T>(pass.d_gates), mutable_data<T>(pass.d_old_cell)};
+      const_data<T>(pass.new_cell), mutable_data<T>(pass.d_gates),
+      mutable_data<T>(pass.d_old_cell)};
 }
 
-template <typename T> void backward_elements(const CellSizes& sizes, const Backward& pass) {
+template <typename T>
+void backward_elements(const CellSizes& sizes, const Backward& pass) {
   if (sizes.batch * sizes.states == 0) return;
   for_elements(pass.gates, sizes, backward_kernel<T>, pointers_of<T>(pass));
 }
 
-template <typename T> void backward_small(const CellSizes& sizes, const Backward& pass) {
-  const Gpu gpu{Device(pass.gates)};
-  const int64_t columns = sizes.columns();
+template <typename T>
+void backward_small(const CellSizes& sizes, const Backward& pass) {
+  Gpu gpu{Device(pass.gates)};
+  int64_t columns = sizes.columns();
   if (pass.of_parameters) {
-    gpu.launch(small_parameters<T>, tiles(sizes.states, kTileStates, columns, kColumns), kSmallThreads, 0,
-        joined_of<T>(sizes, pass), pointers_of<T>(pass), mutable_data<T>(pass.d_weights),
-        mutable_data<T>(pass.d_bias));
+    gpu.launch(small_parameters<T>, tiles(sizes.states, kTileStates, columns, kColumns),
+        kSmallThreads, 0, joined_of<T>(sizes, pass), pointers_of<T>(pass),
+        mutable_data<T>(pass.d_weights), mutable_data<T>(pass.d_bias));
   } else {
     backward_elements<T>(sizes, pass);
   }
   // The columns of one that is not wanted are left out.
-  const int64_t first = pass.of_old_h ? 0 : sizes.states, last = pass.of_input ? columns : sizes.states;
+  int64_t first = pass.of_old_h ? 0 : sizes.states;
+  int64_t last = pass.of_input ? columns : sizes.states;
   if (first >= last) return;
   gpu.launch(small_inputs<T>, tiles(last - first, kResultColumns, sizes.batch, kTileRows),
-      kTileRows * kResultColumns, 0, const_data<T>(pass.d_gates), const_data<T>(pass.weights), sizes.batch,
-      sizes.inputs, sizes.states, first, pass.of_old_h ? mutable_data<T>(pass.d_old_h) : nullptr,
+      kTileRows * kResultColumns, 0, const_data<T>(pass.d_gates), const_data<T>(pass.weights),
+      sizes.batch, sizes.inputs, sizes.states, first,
+      pass.of_old_h ? mutable_data<T>(pass.d_old_h) : nullptr,
       pass.of_input ? mutable_data<T>(pass.d_input) : nullptr);
 }
 

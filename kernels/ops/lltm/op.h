@@ -1,5 +1,6 @@
-// The LLTM cell, one source for CPU and CUDA. Small cells are computed in one go; for the others torch's BLAS
-// makes the products, in TF32 only where torch allows it, and one pass over the gates makes the cell.
+// The LLTM cell, one source for CPU and CUDA. Small cells are computed in one go; for the
+// others torch's BLAS makes the products, in TF32 only where torch allows it, and one pass over
+// the gates makes the cell.
 #pragma once
 
 #include <array>
@@ -13,12 +14,14 @@ namespace {
 
 CellSizes sizes_of(const Tensor& input, const Tensor& old_h) {
   STD_TORCH_CHECK(input.dim() == 2 && old_h.dim() == 2,
-      "lltm: expected input and old_h of 2 dimensions, got ", input.dim(), " and ", old_h.dim());
+      "lltm: expected input and old_h of 2 dimensions, got ", input.dim(), " and ",
+      old_h.dim());
   visit_floating("lltm", input.scalar_type(), [](auto) {});
   return {input.size(0), input.size(1), old_h.size(1)};
 }
 
-// Calls an operator that writes into `out`: autocast, which may be on, changes the types of the others.
+// Calls an operator that writes into `out`: autocast, which may be on, changes the types of the
+// others.
 template <class... Arguments>
 Tensor call_into(const Tensor& out, const char* name, const Arguments&... arguments) {
   std::array<StableIValue, sizeof...(arguments) + 1> stack{
@@ -27,34 +30,40 @@ Tensor call_into(const Tensor& out, const char* name, const Arguments&... argume
   return torch::stable::detail::to<Tensor>(stack[0]);
 }
 
+// Returns X = [old_h, input].
 Tensor concatenate(const Tensor& old_h, const Tensor& input) {
-  const Tensor joined = empty(input, {input.size(0), old_h.size(1) + input.size(1)});
+  Tensor joined = empty(input, {input.size(0), old_h.size(1) + input.size(1)});
   return call_into(joined, "aten::cat", std::vector<Tensor>{old_h, input}, int64_t{1});
 }
 
-// The gradients that follow from those of the gates by products.
-void products(const Backward& pass) {
-  const int64_t states = pass.old_h.size(1), rows = 0;
+// Computes by the BLAS the gradients that follow from those of the gates by products.
+void multiply_gradients(const Backward& pass) {
+  int64_t states = pass.old_h.size(1);
+  int64_t batch_dimension = 0;
   if (pass.of_parameters) {
     call_into(pass.d_weights, "aten::mm", torch::stable::transpose(pass.d_gates, 0, 1),
         concatenate(pass.old_h, pass.input));
-    torch::stable::sum_out(const_cast<Tensor&>(pass.d_bias), pass.d_gates, Sizes(&rows, 1));
+    torch::stable::sum_out(
+        const_cast<Tensor&>(pass.d_bias), pass.d_gates, Sizes(&batch_dimension, 1));
   }
   // Two products with two results: one product's halves would share their memory.
-  const auto columns = [&](const Tensor& to, int64_t first) {
+  auto multiply_columns = [&](const Tensor& to, int64_t first) {
     call_into(to, "aten::mm", pass.d_gates,
         torch::stable::narrow(const_cast<Tensor&>(pass.weights), 1, first, to.size(1)));
   };
-  if (pass.of_old_h) columns(pass.d_old_h, 0);
-  if (pass.of_input) columns(pass.d_input, states);
+  if (pass.of_old_h) multiply_columns(pass.d_old_h, 0);
+  if (pass.of_input) multiply_columns(pass.d_input, states);
 }
 
+// Returns new_h, new_cell and, for the backward pass, the gates before their functions.
 std::tuple<Tensor, Tensor, Tensor> forward_pass(const Tensor& input, const Tensor& weights,
     const Tensor& bias, const Tensor& old_h, const Tensor& old_cell) {
-  const CellSizes sizes = sizes_of(input, old_h);
-  const int64_t batch = sizes.batch, states = sizes.states;
-  const Problems rows{Device(input), {&batch, 1}}, all{rows.device, {}};
-  const ScalarType type = input.scalar_type();
+  CellSizes sizes = sizes_of(input, old_h);
+  int64_t batch = sizes.batch;
+  int64_t states = sizes.states;
+  Problems rows{Device(input), {&batch, 1}};  // tensors with a batch dimension
+  Problems all{rows.device, {}};              // tensors without one
+  ScalarType type = input.scalar_type();
   all.require(weights, "weights", type, {sizes.gates(), sizes.columns()});
   all.require(bias, "bias", type, {sizes.gates()});
   rows.require(old_h, "old_h", type, {states});
@@ -62,11 +71,13 @@ std::tuple<Tensor, Tensor, Tensor> forward_pass(const Tensor& input, const Tenso
   Forward pass{input, weights, bias, old_h, dense(old_cell), empty(input, {batch, states}),
       empty(input, {batch, states}), empty(input, {batch, sizes.gates()})};
   if (rows.device.is_meta()) return {pass.new_h, pass.new_cell, pass.gates};
-  const bool small = is_small(sizes, type);
+  bool small = is_small(sizes, type);
   if (small) {
-    for (Tensor* each : {&pass.input, &pass.weights, &pass.bias, &pass.old_h}) *each = dense(*each);
+    for (Tensor* each : {&pass.input, &pass.weights, &pass.bias, &pass.old_h})
+      *each = dense(*each);
   } else {
-    call_into(pass.gates, "aten::linear", concatenate(old_h, input), weights, std::optional<Tensor>(bias));
+    call_into(pass.gates, "aten::linear", concatenate(old_h, input), weights,
+        std::optional<Tensor>(bias));
   }
   if (batch * states != 0) {
     visit_floating("lltm", type, [&](auto zero) {
@@ -77,36 +88,40 @@ std::tuple<Tensor, Tensor, Tensor> forward_pass(const Tensor& input, const Tenso
   return {pass.new_h, pass.new_cell, pass.gates};
 }
 
-// The results are in the order of the forward pass's inputs.
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> backward_pass(const std::optional<Tensor>& grad_h,
-    const std::optional<Tensor>& grad_cell, const Tensor& input, const Tensor& weights, const Tensor& old_h,
-    const Tensor& new_cell, const Tensor& gates, bool of_input, bool of_parameters, bool of_old_h) {
-  const CellSizes sizes = sizes_of(input, old_h);
-  const int64_t batch = sizes.batch, states = sizes.states;
-  const Problems rows{Device(input), {&batch, 1}}, all{rows.device, {}};
-  const ScalarType type = input.scalar_type();
+// Returns the gradients in the order of the forward pass's inputs.
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> backward_pass(
+    const std::optional<Tensor>& grad_h, const std::optional<Tensor>& grad_cell,
+    const Tensor& input, const Tensor& weights, const Tensor& old_h, const Tensor& new_cell,
+    const Tensor& gates, bool of_input, bool of_parameters, bool of_old_h) {
+  CellSizes sizes = sizes_of(input, old_h);
+  int64_t batch = sizes.batch;
+  int64_t states = sizes.states;
+  Problems rows{Device(input), {&batch, 1}};
+  Problems all{rows.device, {}};
+  ScalarType type = input.scalar_type();
   all.require(weights, "weights", type, {sizes.gates(), sizes.columns()});
   rows.require(old_h, "old_h", type, {states});
   rows.require(new_cell, "new_cell", type, {states});
   rows.require(gates, "gates", type, {sizes.gates()});
   if (grad_h) rows.require(*grad_h, "grad_h", type, {states});
   if (grad_cell) rows.require(*grad_cell, "grad_cell", type, {states});
-  const bool small = batch * states != 0 && is_small(sizes, type);
-  const auto read = [&](const Tensor& tensor) { return small ? dense(tensor) : tensor; };
-  const auto result = [&](bool is_wanted, const Tensor& like) {
+  bool small = batch * states != 0 && is_small(sizes, type);
+  auto read = [&](const Tensor& tensor) { return small ? dense(tensor) : tensor; };
+  auto result = [&](bool is_wanted, const Tensor& like) {
     return is_wanted ? empty_as(like) : empty(like, {0});
   };
-  const Backward pass{of_input, of_parameters, of_old_h, grad_h, grad_cell, read(input), read(weights),
-      read(old_h), dense(new_cell), dense(gates), empty_as(gates), result(of_input, input),
-      result(of_parameters, weights), empty(input, {of_parameters ? sizes.gates() : 0}),
-      result(of_old_h, old_h), empty_as(new_cell)};
+  const Backward pass{of_input, of_parameters, of_old_h, grad_h, grad_cell, read(input),
+      read(weights), read(old_h), dense(new_cell), dense(gates), empty_as(gates),
+      result(of_input, input), result(of_parameters, weights),
+      empty(input, {of_parameters ? sizes.gates() : 0}), result(of_old_h, old_h),
+      empty_as(new_cell)};
   if (rows.device.is_meta())
     return {pass.d_input, pass.d_weights, pass.d_bias, pass.d_old_h, pass.d_old_cell};
   visit_floating("lltm", type, [&](auto zero) {
     using T = decltype(zero);
     (small ? backward_small<T> : backward_elements<T>)(sizes, pass);
   });
-  if (!small) products(pass);
+  if (!small) multiply_gradients(pass);
   return {pass.d_input, pass.d_weights, pass.d_bias, pass.d_old_h, pass.d_old_cell};
 }
 

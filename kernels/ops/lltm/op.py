@@ -11,6 +11,7 @@ It is an LSTM cell that never forgets.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -18,7 +19,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from kernels.ops.library import Gradient, Library, is_transformed, refused
+from kernels.ops.library import Gradient, Library, is_transformed, public_error
 
 
 def lltm(
@@ -30,15 +31,16 @@ def lltm(
 ) -> tuple[Tensor, Tensor]:
     """Take one step of the LLTM cell; differentiable in every argument, as often as wanted.
 
-    All tensors are on one device and of one type: float32, float64, float16 or bfloat16. The 16-bit types are
-    multiplied as torch multiplies them; everything else is computed in float32. Autocast changes neither the
-    results nor their gradients, but for tensors of several types up to float32, which it makes float32; what
-    autograd derives further, and ``torch.func``, it reaches.
+    All tensors are on one device and of one type: float32, float64, float16 or bfloat16. The
+    16-bit types are multiplied as torch multiplies them; everything else is computed in
+    float32. Autocast changes neither the results nor their gradients, but for tensors of
+    several types up to float32, which it makes float32; what autograd derives further, and
+    ``torch.func``, it reaches.
 
     Args:
         input: (batch, inputs).
-        weights: (3 * states, states + inputs): rows for the input gate, the output gate and the candidate;
-            the columns of old_h come first.
+        weights: (3 * states, states + inputs): rows for the input gate, the output gate and the
+            candidate; the columns of old_h come first.
         bias: (3 * states,).
         old_h: (batch, states).
         old_cell: (batch, states).
@@ -57,27 +59,36 @@ def lltm(
     try:
         _LIBRARY.ensure(input)
         operators = torch.ops.cem_tetris
-        recorded = torch.is_grad_enabled() and (
+        wants_gradient = (
             weights.requires_grad
             or bias.requires_grad
             or old_h.requires_grad
             or old_cell.requires_grad
             or input.requires_grad
         )
-        if torch.compiler.is_compiling() or (recorded and torch._C._is_any_autocast_enabled()):
+        is_recorded = wants_gradient and torch.is_grad_enabled()
+        if torch.compiler.is_compiling() or (
+            is_recorded and torch._C._is_any_autocast_enabled()
+        ):
             new_h, new_cell, _ = operators.lltm.default(input, weights, bias, old_h, old_cell)
-        elif recorded:  # operators whose autograd is registered pass through much more Python than _Cell does
+        elif (
+            is_recorded
+        ):  # _Cell runs much less Python than an operator whose autograd is registered
             new_h, new_cell, _ = _record(input, weights, bias, old_h, old_cell)
         else:
-            new_h, new_cell, _ = operators.lltm_forward.default(input, weights, bias, old_h, old_cell)
+            new_h, new_cell, _ = operators.lltm_forward.default(
+                input, weights, bias, old_h, old_cell
+            )
         return new_h, new_cell
     except (AttributeError, RuntimeError) as error:
-        raise refused(error) from None
+        raise public_error(error) from None
 
 
 def _without_autocast(input: Tensor) -> AbstractContextManager[Any]:  # noqa: A002
-    """Return a context; autocast knows nothing of the meta device."""
-    return nullcontext() if input.is_meta else torch.autocast(input.device.type, enabled=False)
+    """Return a context without autocast, which does not know the meta device."""
+    if input.is_meta:
+        return nullcontext()
+    return torch.autocast(input.device.type, enabled=False)
 
 
 def lltm_reference(
@@ -98,8 +109,8 @@ def lltm_reference(
 class LLTM(nn.Module):
     """A recurrent cell like the LSTM without a forget gate, its state in one fused operator.
 
-    The parameters are named, shaped and drawn as in the tutorial, so that its state dicts load; a bias that
-    was saved as (1, 3 * state_size) has to be flattened.
+    The parameters are named, shaped and drawn as in the tutorial, so that its state dicts load;
+    a bias that was saved as (1, 3 * state_size) has to be flattened.
 
     Examples:
         >>> cell = LLTM(input_features=32, state_size=128)
@@ -157,15 +168,23 @@ def _backward(
 ) -> tuple[Tensor | None, ...]:
     *saved, bias, old_cell = ctx.saved_tensors
     of_input, of_weights, of_bias, of_old_h, _ = ctx.needs_input_grad
-    if torch.is_grad_enabled():  # create_graph=True: the reference's derivative, which has one itself
+    if (
+        torch.is_grad_enabled()
+    ):  # create_graph=True: the reference's derivative, which has one itself
         input, weights, old_h, new_cell, _ = saved  # noqa: A001
-        grads = tuple(torch.zeros_like(new_cell) if g is None else g for g in (grad_h, grad_cell))
+        if grad_h is None:
+            grad_h = torch.zeros_like(new_cell)
+        if grad_cell is None:
+            grad_cell = torch.zeros_like(new_cell)
         vjp: Any = torch.func.vjp
         with _without_autocast(input):
-            gradients = vjp(lltm_reference, input, weights, bias, old_h, old_cell)[1](grads)
+            _, pull_back = vjp(lltm_reference, input, weights, bias, old_h, old_cell)
+            gradients = pull_back((grad_h, grad_cell))
     else:
-        wanted = (of_input, of_weights or of_bias, of_old_h)
-        gradients = torch.ops.cem_tetris.lltm_backward.default(grad_h, grad_cell, *saved, *wanted)
+        of_parameters = of_weights or of_bias
+        gradients = torch.ops.cem_tetris.lltm_backward.default(
+            grad_h, grad_cell, *saved, of_input, of_parameters, of_old_h
+        )
     pairs = zip(gradients, ctx.needs_input_grad, strict=True)
     return tuple(gradient if is_wanted else None for gradient, is_wanted in pairs)
 
@@ -180,19 +199,33 @@ class _Cell(torch.autograd.Function):
     backward = staticmethod(_backward)
 
 
-_record: Any = _Cell.apply  # which torch 2.13 does not annotate
+_record: Any = _Cell.apply  # torch 2.13 does not annotate it
 
 
 def _fake_forward(*arguments: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     like, (batch, states) = arguments[0], arguments[3].shape
-    return like.new_empty(batch, states), like.new_empty(batch, states), like.new_empty(batch, 3 * states)
+    return (
+        like.new_empty(batch, states),
+        like.new_empty(batch, states),
+        like.new_empty(batch, 3 * states),
+    )
 
 
-def _fake_backward(grad_h: Tensor | None, grad_cell: Tensor | None, *others: Any) -> tuple[Tensor, ...]:
+def _fake_backward(
+    grad_h: Tensor | None, grad_cell: Tensor | None, *others: Any
+) -> tuple[Tensor, ...]:
     like, weights, old_h, _, _, of_input, of_parameters, of_old_h = others
-    shapes = like.shape, weights.shape, weights.shape[:1], old_h.shape, old_h.shape
-    wanted = of_input, of_parameters, of_parameters, of_old_h, True
-    return tuple(like.new_empty(x if w else (0,)) for x, w in zip(shapes, wanted, strict=True))
+
+    def new(shape: Sequence[int], is_wanted: bool) -> Any:
+        return like.new_empty(shape if is_wanted else (0,))
+
+    return (
+        new(like.shape, of_input),
+        new(weights.shape, of_parameters),
+        new(weights.shape[:1], of_parameters),
+        new(old_h.shape, of_old_h),
+        new(old_h.shape, True),
+    )
 
 
 _FAKES: dict[str, Any] = dict.fromkeys(("lltm", "lltm_forward"), _fake_forward)

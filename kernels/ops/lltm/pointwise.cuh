@@ -1,7 +1,8 @@
 // One pass over the elements of a cell whose gates torch's BLAS has computed.
 //
-// Roofline: memory. Forward reads 4 and writes 2 numbers an element, backward reads 6 and writes 4.
-// Grid: x over kRowsAtOnce batch rows, y over 32 states, those of a warp; a thread owns an element.
+// Roofline: memory. Forward reads 4 and writes 2 numbers an element, backward reads 6 and
+// writes 4. Grid: x over kRowsAtOnce batch rows, y over the 32 states of a warp; a thread owns
+// an element.
 #pragma once
 
 #include "cell.h"
@@ -10,73 +11,96 @@
 namespace cem_tetris::lltm {
 
 struct DeviceMath {
-  template <typename A> __device__ static A sigmoid(A x) { return A(1) / (A(1) + exp(-x)); }
-  template <typename A> __device__ static A elu(A x) { return x > A(0) ? x : expm1(x); }
-  template <typename A> __device__ static A tanh(A x) { return ::tanh(x); }
+  template <typename A>
+  __device__ static A sigmoid(A x) {
+    return A(1) / (A(1) + exp(-x));
+  }
+  template <typename A>
+  __device__ static A elu(A x) {
+    return x > A(0) ? x : expm1(x);
+  }
+  template <typename A>
+  __device__ static A tanh(A x) {
+    return ::tanh(x);
+  }
   // The derivative of elu at x, where it is `value`.
-  template <typename A> __device__ static A elu_slope(A x, A value) { return x > A(0) ? A(1) : value + A(1); }
+  template <typename A>
+  __device__ static A elu_slope(A x, A value) {
+    return x > A(0) ? A(1) : value + A(1);
+  }
 };
 
-// A gradient with any strides: that of a sum is one number, expanded. None is a gradient of zeros.
-template <typename T> struct Gradient {
+// A gradient with any strides: the gradient of a sum is one number, expanded. A gradient
+// without data is one of zeros.
+template <typename T>
+struct Gradient {
   const T* data;
   int64_t row_stride;
   int64_t column_stride;
 
   __device__ compute_t<T> at(int64_t row, int64_t column) const {
-    if (data == nullptr) return compute_t<T>(0);
+    if (!data) return compute_t<T>(0);
     return static_cast<compute_t<T>>(data[row * row_stride + column * column_stride]);
   }
 };
 
-constexpr int kWarp = 32, kRowsAtOnce = 8;
+constexpr int kWarp = 32;
+constexpr int kRowsAtOnce = 8;
 
-// The batch row and the state of a thread.
+// The batch row and the state that a thread owns.
 struct Element {
   int64_t row, state;
   __device__ Element()
-      : row(blockIdx.x * static_cast<int64_t>(kRowsAtOnce) + threadIdx.y),
-        state(blockIdx.y * static_cast<int64_t>(kWarp) + threadIdx.x) {}
+      : row(blockIdx.x * int64_t(kRowsAtOnce) + threadIdx.y),
+        state(blockIdx.y * int64_t(kWarp) + threadIdx.x) {}
 };
 
-template <typename T> __global__ void forward_kernel(
+template <typename T>
+__global__ void forward_kernel(
     const T* gates, const T* old_cell, T* new_h, T* new_cell, int64_t batch, int64_t states) {
   using A = compute_t<T>;
-  const Element own;
+  Element own;
   if (own.row >= batch || own.state >= states) return;
-  const int64_t at = own.row * states + own.state;
+  int64_t element = own.row * states + own.state;
   const T* gate = gates + own.row * kGates * states + own.state;
-  const auto next = forward<DeviceMath>(static_cast<A>(gate[0]), static_cast<A>(gate[states]),
-      static_cast<A>(gate[2 * states]), static_cast<A>(old_cell[at]));
-  new_h[at] = static_cast<T>(next.h);
-  new_cell[at] = static_cast<T>(next.cell);
+  const auto next = forward<DeviceMath>(
+      A(gate[0]), A(gate[states]), A(gate[2 * states]), A(old_cell[element]));
+  new_h[element] = T(next.h);
+  new_cell[element] = T(next.cell);
 }
 
 // What the backward pass of the elements reads and writes.
-template <typename T> struct Pointers {
+template <typename T>
+struct Pointers {
   Gradient<T> grad_h, grad_cell;
-  const T *gates, *new_cell;
-  T *d_gates, *d_old_cell;
+  const T* gates;
+  const T* new_cell;
+  T* d_gates;
+  T* d_old_cell;
 
+  // Computes the gradients of one element, and writes them where that is wanted.
   __device__ Gradients<compute_t<T>> gradients(
       int64_t row, int64_t state, int64_t states, bool writes) const {
     using A = compute_t<T>;
-    const int64_t at = row * states + state, gate = row * kGates * states + state;
-    const auto d = backward<DeviceMath>(static_cast<A>(gates[gate]), static_cast<A>(gates[gate + states]),
-        static_cast<A>(gates[gate + 2 * states]), static_cast<A>(new_cell[at]), grad_h.at(row, state),
+    int64_t element = row * states + state;
+    int64_t gate = row * kGates * states + state;  // the first of three, `states` apart
+    const auto d = backward<DeviceMath>(A(gates[gate]), A(gates[gate + states]),
+        A(gates[gate + 2 * states]), A(new_cell[element]), grad_h.at(row, state),
         grad_cell.at(row, state));
     if (writes) {
-      d_old_cell[at] = static_cast<T>(d.old_cell);
-#pragma unroll
-      for (int g = 0; g < kGates; ++g) d_gates[gate + g * states] = static_cast<T>(d.gate[g]);
+      d_old_cell[element] = T(d.old_cell);
+      CEM_TETRIS_UNROLL
+      for (int g = 0; g < kGates; ++g) d_gates[gate + g * states] = T(d.gate[g]);
     }
     return d;
   }
 };
 
-template <typename T> __global__ void backward_kernel(Pointers<T> elements, int64_t batch, int64_t states) {
-  const Element own;
-  if (own.row < batch && own.state < states) elements.gradients(own.row, own.state, states, true);
+template <typename T>
+__global__ void backward_kernel(Pointers<T> elements, int64_t batch, int64_t states) {
+  Element own;
+  if (own.row < batch && own.state < states)
+    elements.gradients(own.row, own.state, states, true);
 }
 
 }  // namespace cem_tetris::lltm

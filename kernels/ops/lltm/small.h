@@ -1,24 +1,27 @@
-// A small cell on the CPU: its forward pass in one go, and the products of its backward pass. A BLAS would
-// pack both operands first and wake its threads.
+// A small cell on the CPU: its forward pass in one go, and the products of its backward pass. A
+// BLAS would pack both operands first and wake its threads.
 #pragma once
-
-#include <algorithm>
-#include <cstdint>
 
 #include "cell.h"
 #include "vector_math.h"
 
 namespace cem_tetris::lltm {
 
-// The weights are read once, kWide states at a time, and multiplied with every batch row while they lie in the
-// first-level cache. kGates x kRows sums fill the registers.
-template <typename A> struct SmallCell {
+// The weights are read once, kWide states at a time, and multiplied with every batch row while
+// they lie in the first-level cache. kGates x kRows sums fill the registers.
+template <typename A>
+struct SmallCell {
   static constexpr int kRows = 4;
   static constexpr int kWide = kLanes<A>;
 
   int64_t batch, columns, states;
-  const A *joined, *weights, *bias, *old_cell;  // joined: a row of old_h, then one of input
-  A *new_h, *new_cell, *gates;
+  const A* joined;  // a row of old_h, then one of input
+  const A* weights;
+  const A* bias;
+  const A* old_cell;
+  A* new_h;
+  A* new_cell;
+  A* gates;
 
   // Computes the blocks `first` to `last` of kWide states, in every batch row.
   void forward_blocks(int64_t first, int64_t last) const {
@@ -30,32 +33,35 @@ template <typename A> struct SmallCell {
   }
 
  private:
-  template <int kCount> void forward_tile(int64_t state, int64_t row) const {
-    const int lanes = static_cast<int>(std::min<int64_t>(kWide, states - state));
+  // Computes kWide states from `state` on in kCount batch rows from `row` on.
+  template <int kCount>
+  void forward_tile(int64_t state, int64_t row) const {
+    int lanes = int(std::min<int64_t>(kWide, states - state));
     Vector<A> partial[kGates][kCount][kWide] = {};
     for (int lane = 0; lane < lanes; ++lane) products<kCount>(state + lane, row, lane, partial);
     for (int b = 0; b < kCount; ++b) {
-      const int64_t at = (row + b) * states + state;
+      int64_t element = (row + b) * states + state;
       Vector<A> gate[kGates];
       for (int g = 0; g < kGates; ++g) {
         gate[g] = lane_sums<A>(partial[g][b]) + load_lanes(bias + g * states + state, lanes);
         store_lanes(gate[g], gates + (row + b) * kGates * states + g * states + state, lanes);
       }
       const auto next = forward<VectorMath<A>>(
-          gate[kInput], gate[kOutput], gate[kCandidate], load_lanes(old_cell + at, lanes));
-      store_lanes(next.h, new_h + at, lanes);
-      store_lanes(next.cell, new_cell + at, lanes);
+          gate[kInput], gate[kOutput], gate[kCandidate], load_lanes(old_cell + element, lanes));
+      store_lanes(next.h, new_h + element, lanes);
+      store_lanes(next.cell, new_cell + element, lanes);
     }
   }
 
-  // The products of one state's three weight rows with kCount batch rows; their lanes are still to be summed.
-  // Not inlined, so that nothing but the sums competes for the registers.
-  template <int kCount> __attribute__((noinline)) void products(
+  // The products of one state's three weight rows with kCount batch rows; their lanes are still
+  // to be summed. Not inlined, so that nothing but the sums competes for the registers.
+  template <int kCount>
+  __attribute__((noinline)) void products(
       int64_t state, int64_t row, int lane, Vector<A> (&partial)[kGates][kCount][kWide]) const {
     const A* weight = weights + state * columns;
     const A* rows = joined + row * columns;
-    const int64_t weight_step = states * columns;
-    const int64_t whole = columns - columns % kWide;
+    int64_t weight_step = states * columns;
+    int64_t whole = columns - columns % kWide;
     Vector<A> sums[kGates][kCount] = {};
     for (int64_t k = 0; k < whole; k += kWide) {
       Vector<A> w[kGates];
@@ -63,7 +69,7 @@ template <typename A> struct SmallCell {
       for (int g = 0; g < kGates; ++g) w[g] = load_lanes(weight + g * weight_step + k, kWide);
 #pragma GCC unroll 4
       for (int b = 0; b < kCount; ++b) {
-        const Vector<A> x = load_lanes(rows + b * columns + k, kWide);
+        Vector<A> x = load_lanes(rows + b * columns + k, kWide);
 #pragma GCC unroll 4
         for (int g = 0; g < kGates; ++g) sums[g][b] = multiply_add(w[g], x, sums[g][b]);
       }
@@ -83,18 +89,20 @@ template <typename A> struct SmallCell {
   }
 };
 
-// result[i][j] = the sum over k of left[i][k] * right[k][j]. Rows of `right` and `result` are contiguous.
+// result[i][j] = the sum over k of left[i][k] * right[k][j]. Rows of `right` and `result` are
+// contiguous.
 //
-// A tile of kRows rows by kVectors vectors of the result stays in registers while k runs: a step loads
-// kVectors vectors and kRows numbers for kRows * kVectors products.
-template <typename A> struct Product {
+// A tile of kRows rows by kVectors vectors of the result stays in registers while k runs: a
+// step loads kVectors vectors and kRows numbers for kRows * kVectors products.
+template <typename A>
+struct Product {
   static constexpr int kRows = 4;
   static constexpr int kVectors = 3;
   static constexpr int kWide = kLanes<A>;
 
   int64_t rows, columns, depth;
   const A* left;
-  int64_t left_row, left_depth;  // strides
+  int64_t left_row, left_depth;  // the strides of i and k
   const A* right;
   int64_t right_depth;
   A* result;
@@ -107,7 +115,8 @@ template <typename A> struct Product {
   }
 
  private:
-  template <int kCount> void compute_columns(int64_t row) const {
+  template <int kCount>
+  void compute_columns(int64_t row) const {
     int64_t column = 0;
     for (; column + kVectors * kWide <= columns; column += kVectors * kWide) {
       tile<kCount, kVectors>(row, column);
@@ -118,7 +127,8 @@ template <typename A> struct Product {
     }
   }
 
-  template <int kCount, int kAcross> void tile(int64_t row, int64_t column) const {
+  template <int kCount, int kAcross>
+  void tile(int64_t row, int64_t column) const {
     Vector<A> sums[kCount][kAcross] = {};
     for (int64_t k = 0; k < depth; ++k) {
       Vector<A> across[kAcross];
@@ -127,9 +137,10 @@ template <typename A> struct Product {
         across[v] = load_lanes(right + k * right_depth + column + v * kWide, kWide);
 #pragma GCC unroll 4
       for (int i = 0; i < kCount; ++i) {
-        const Vector<A> factor = Vector<A>{} + left[(row + i) * left_row + k * left_depth];
+        Vector<A> factor = Vector<A>{} + left[(row + i) * left_row + k * left_depth];
 #pragma GCC unroll 4
-        for (int v = 0; v < kAcross; ++v) sums[i][v] = multiply_add(factor, across[v], sums[i][v]);
+        for (int v = 0; v < kAcross; ++v)
+          sums[i][v] = multiply_add(factor, across[v], sums[i][v]);
       }
     }
 #pragma GCC unroll 4

@@ -1,7 +1,9 @@
-// sigmoid, elu and tanh of whole vector registers, which g++ and clang++ have as a language extension.
+// sigmoid, elu and tanh of whole vector registers, which g++ and clang++ have as a language
+// extension.
 //
-// All three come from e^x - 1 for x <= 0: x = n ln 2 + r with |r| <= ln 2 / 2, and the Taylor series in r,
-// cut where the next term is below a quarter of the last bit. Errors: at most three units in the last place.
+// All three come from e^x - 1 for x <= 0: x = n ln 2 + r with |r| <= ln 2 / 2, and the Taylor
+// series in r, cut where the next term is below a quarter of the last bit. Errors: at most
+// three units in the last place.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +22,8 @@ constexpr int kVectorBytes = 32;
 constexpr int kVectorBytes = 16;
 #endif
 
-template <typename A> struct Format {
+template <typename A>
+struct Format {
   static constexpr bool kSingle = sizeof(A) == sizeof(float);
   using Word = std::conditional_t<kSingle, uint32_t, uint64_t>;
   typedef A Vector __attribute__((vector_size(kVectorBytes)));  // g++ takes no `using` here
@@ -37,31 +40,37 @@ template <typename A> struct Format {
   static constexpr A kLn2Low = kSingle ? 9.0580006145e-06f : 1.90821492927058770002e-10;
 };
 
-template <typename A> using Vector = typename Format<A>::Vector;
+template <typename A>
+using Vector = typename Format<A>::Vector;
 
-template <typename A> constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(A));
+template <typename A>
+constexpr int kLanes = kVectorBytes / int(sizeof(A));
 
-// `lanes` neighbours in memory; the lanes beyond them are 0. All of them are a copy of a size that is known.
-template <typename A> inline Vector<A> load_lanes(const A* from, int lanes) {
+// Loads `lanes` neighbours in memory; the lanes beyond them are 0. A full vector is a copy of a
+// size that is known.
+template <typename A>
+inline Vector<A> load_lanes(const A* from, int lanes) {
   Vector<A> values = {};
   if (lanes == kLanes<A>) {
     std::memcpy(&values, from, sizeof values);
   } else {
-    std::memcpy(&values, from, static_cast<size_t>(lanes) * sizeof(A));
+    std::memcpy(&values, from, size_t(lanes) * sizeof(A));
   }
   return values;
 }
 
-template <typename V, typename A> inline void store_lanes(const V& values, A* to, int lanes) {
+template <typename V, typename A>
+inline void store_lanes(const V& values, A* to, int lanes) {
   if (lanes == kLanes<A>) {
     std::memcpy(to, &values, sizeof values);
   } else {
-    std::memcpy(to, &values, static_cast<size_t>(lanes) * sizeof(A));
+    std::memcpy(to, &values, size_t(lanes) * sizeof(A));
   }
 }
 
 // a * b + c, with one rounding where the processor can do that at once.
-template <typename V> inline V multiply_add(V a, V b, V c) {
+template <typename V>
+inline V multiply_add(V a, V b, V c) {
 #if defined(__FMA__) && defined(__AVX__)
   if constexpr (std::is_same_v<V, Vector<float>>) {
     return _mm256_fmadd_ps(a, b, c);
@@ -74,7 +83,8 @@ template <typename V> inline V multiply_add(V a, V b, V c) {
 }
 
 // The sum of the lanes of every vector.
-template <typename A> inline Vector<A> lane_sums(const Vector<A> (&v)[kLanes<A>]) {
+template <typename A>
+inline Vector<A> lane_sums(const Vector<A> (&v)[kLanes<A>]) {
 #ifdef __AVX__
   if constexpr (std::is_same_v<A, float>) {
     const __m256 a = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));
@@ -94,19 +104,20 @@ template <typename A> inline Vector<A> lane_sums(const Vector<A> (&v)[kLanes<A>]
 #endif
 }
 
-template <typename A> struct VectorMath {
+template <typename A>
+struct VectorMath {
   using F = Format<A>;
   using V = typename F::Vector;
   using Bits = typename F::Bits;
 
   static V sigmoid(V x) {
-    const Exponential e(negative_magnitude(x));
-    const V z = multiply_add(e.scale, e.fraction, e.scale);
+    Exponential e(negative_magnitude(x));
+    V z = multiply_add(e.scale, e.fraction, e.scale);
     return (x < A(0) ? z : V{} + A(1)) / (A(1) + z);
   }
 
   static V elu(V x) {
-    const Exponential e(negative_magnitude(x));
+    Exponential e(negative_magnitude(x));
     return x > A(0) ? x : multiply_add(e.scale, e.fraction, e.scale - A(1));
   }
 
@@ -114,9 +125,9 @@ template <typename A> struct VectorMath {
   static V elu_slope(V x, V value) { return x > A(0) ? V{} + A(1) : value + A(1); }
 
   static V tanh(V x) {
-    const Exponential e(A(2) * negative_magnitude(x));
-    const V m = multiply_add(e.scale, e.fraction, e.scale - A(1));
-    const V magnitude = -m / (A(2) + m);
+    Exponential e(A(2) * negative_magnitude(x));
+    V m = multiply_add(e.scale, e.fraction, e.scale - A(1));
+    V magnitude = -m / (A(2) + m);
     return (V)(((Bits)magnitude & ~F::kSign) | ((Bits)x & F::kSign));
   }
 
@@ -130,9 +141,9 @@ template <typename A> struct VectorMath {
 
     explicit Exponential(V x) {
       x = x < F::kLowest ? V{} + F::kLowest : x;
-      const V shifted = x * A(1.44269504088896340736) + F::kRound;  // times 1 / ln 2
-      const V n = shifted - F::kRound;
-      const V r = multiply_add(n, V{} - F::kLn2Low, multiply_add(n, V{} - F::kLn2High, x));
+      V shifted = x * A(1.44269504088896340736) + F::kRound;  // times 1 / ln 2
+      V n = shifted - F::kRound;
+      V r = multiply_add(n, V{} - F::kLn2Low, multiply_add(n, V{} - F::kLn2High, x));
       fraction = series<1>(r) * r;
       // 2^n: the low bits of `shifted` hold n.
       scale = (V)(((Bits)shifted + F::kBias) << F::kMantissa);
@@ -140,8 +151,9 @@ template <typename A> struct VectorMath {
   };
 
   // 1 / k! + r / (k + 1)! + ...
-  template <int k> static V series(V r) {
-    constexpr A factor = static_cast<A>(1 / factorial(k));
+  template <int k>
+  static V series(V r) {
+    constexpr A factor = A(1 / factorial(k));
     if constexpr (k == F::kTerms) {
       return V{} + factor;
     } else {

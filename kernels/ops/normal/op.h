@@ -1,83 +1,92 @@
-// The sampler's operators, one source for CPU and CUDA: their arguments as the kernels want them, over the
-// device's `draw`.
+// The sampler's operators, one source for CPU and CUDA: their arguments as the kernels want
+// them, over the device's `draw`.
 #pragma once
-
-#include <string>
-#include <utility>
 
 #include "call.h"
 
 namespace cem_tetris::normal {
 namespace {
 
-// Seed and generation of the noise are numbers, or tensors that replace them.
-Tensor sample(const Problems& problems, Vector mean, Vector std, Noise noise, std::optional<Tensor> seeds,
-    std::optional<Tensor> generations, ScalarType dtype, std::optional<Tensor> low,
-    std::optional<Tensor> high) {
-  const int64_t samples = noise.samples, dimensions = noise.dimensions;
+// Draws the samples: checks what all operators have in common, and calls the device's draw().
+// Tensors of seeds and of the generation, where there are any, replace the numbers in `noise`.
+Tensor sample(const Problems& problems, Vector mean, Vector std, Noise noise,
+    std::optional<Tensor> seeds, std::optional<Tensor> generations, ScalarType dtype,
+    std::optional<Tensor> low, std::optional<Tensor> high) {
+  int64_t samples = noise.samples;
+  int64_t dimensions = noise.dimensions;
   STD_TORCH_CHECK(noise.generation < kGenerations, "expected a generation in 0..2^38 - 1, got ",
-      static_cast<int64_t>(noise.generation));
+      int64_t(noise.generation));
   STD_TORCH_CHECK(samples >= 0 && samples < int64_t{1} << 46 && dimensions < int64_t{1} << 44,
-      "expected num_samples in 0..2^46 - 1 and less than 2^44 dimensions, got ", samples, " and ",
-      dimensions);
-  dispatch(mean.type, [](auto) {});
-  STD_TORCH_CHECK(
-      problems.sizes.empty() || seeds.has_value(), "expected a tensor of seeds of the batch shape");
-  const auto numbers = [&](std::optional<Tensor>& tensor, const char* name, bool leads) -> const int64_t* {
-    if (tensor.has_value()) tensor = problems.check(*tensor, name, ScalarType::Long, {}, leads);
+      "expected num_samples in 0..2^46 - 1 and less than 2^44 dimensions, got ", samples,
+      " and ", dimensions);
+  dispatch(mean.type, [](auto) {});  // raises for a type without kernels
+  STD_TORCH_CHECK(problems.sizes.empty() || seeds.has_value(),
+      "expected a tensor of seeds of the batch shape");
+  auto check_numbers = [&](std::optional<Tensor>& tensor, const char* name,
+                           bool has_batch) -> const int64_t* {
+    if (tensor.has_value()) {
+      tensor = problems.check(*tensor, name, ScalarType::Long, {}, has_batch);
+    }
     return const_data<int64_t>(tensor);
   };
-  noise.seed_data = numbers(seeds, "seed", true);
-  noise.generation_data = numbers(generations, "generation", false);
-  // The type that the samples are computed in.
-  const ScalarType type = dtype == ScalarType::Double ? ScalarType::Double : ScalarType::Float;
-  const auto bound = [&](std::optional<Tensor>& tensor, const char* name) -> Vector {
-    const int64_t stride = problems.check_row(tensor, name, type, dimensions);
+  noise.seed_data = check_numbers(seeds, "seed", true);
+  noise.generation_data = check_numbers(generations, "generation", false);
+  // Bounds have the type that the samples are computed in.
+  bool is_double = dtype == ScalarType::Double;
+  ScalarType type = is_double ? ScalarType::Double : ScalarType::Float;
+  auto check_bound = [&](std::optional<Tensor>& tensor, const char* name) -> Vector {
+    int64_t stride = problems.check_row(tensor, name, type, dimensions);
     return {const_data<void>(tensor), type, stride};
   };
-  const Call call{noise, mean, std, bound(low, "low"), bound(high, "high")};
-  const Tensor out =
-      problems.empty(dtype, {noise.dim_first ? dimensions : samples, noise.dim_first ? samples : dimensions});
-  if (noise.problems != 0 && dimensions != 0 && samples != 0 && !problems.device.is_meta()) draw(call, out);
+  Call call{noise, mean, std, check_bound(low, "low"), check_bound(high, "high")};
+  int64_t rows = noise.dim_first ? dimensions : samples;
+  int64_t columns = noise.dim_first ? samples : dimensions;
+  Tensor out = problems.empty(dtype, {rows, columns});
+  bool has_samples = noise.problems != 0 && dimensions != 0 && samples != 0;
+  if (has_samples && !problems.device.is_meta()) draw(call, out);
   return out;
 }
 
 Tensor sample_normal(const Tensor& mean, const Tensor& std, int64_t num_samples, int64_t seed,
-    int64_t generation, std::optional<Tensor> seeds, std::optional<Tensor> generations, bool shared,
-    bool antithetic, bool dim_first, ScalarType dtype, std::optional<Tensor> low,
+    int64_t generation, std::optional<Tensor> seeds, std::optional<Tensor> generations,
+    bool shared, bool antithetic, bool dim_first, ScalarType dtype, std::optional<Tensor> low,
     std::optional<Tensor> high) {
-  const Problems problems(mean, 1, "mean of shape (..., d)");
-  const ScalarType type = mean.scalar_type();
-  const int64_t dimensions = mean.sizes().back();
-  const Tensor means = dense(mean), stds = problems.check(std, "std", type, {dimensions});
+  Problems problems(mean, 1, "mean of shape (..., d)");
+  ScalarType type = mean.scalar_type();
+  int64_t dimensions = mean.sizes().back();
+  Tensor means = dense(mean);
+  Tensor stds = problems.check(std, "std", type, {dimensions});
+  Noise noise{uint64_t(seed), uint64_t(generation), nullptr, nullptr, problems.count(),
+      num_samples, dimensions, shared, antithetic, dim_first};
   return sample(problems, {const_data<void>(means), type, dimensions},
-      {const_data<void>(stds), type, dimensions},
-      {static_cast<uint64_t>(seed), static_cast<uint64_t>(generation), nullptr, nullptr, problems.count(),
-          num_samples, dimensions, shared, antithetic, dim_first},
-      std::move(seeds), std::move(generations), dtype, std::move(low), std::move(high));
+      {const_data<void>(stds), type, dimensions}, noise, std::move(seeds),
+      std::move(generations), dtype, std::move(low), std::move(high));
 }
 
-Tensor sample_normal_seeded(const Tensor& mean, const Tensor& std, int64_t num_samples, int64_t seed,
-    int64_t generation, bool dim_first, bool shared) {
+Tensor sample_normal_seeded(const Tensor& mean, const Tensor& std, int64_t num_samples,
+    int64_t seed, int64_t generation, bool dim_first, bool shared) {
   STD_TORCH_CHECK(seed >= 0, "expected a seed in 0..2^63 - 1, got ", seed);
-  return sample_normal(
-      mean, std, num_samples, seed, generation, {}, {}, shared, false, dim_first, mean.scalar_type(), {}, {});
+  return sample_normal(mean, std, num_samples, seed, generation, {}, {}, shared, false,
+      dim_first, mean.scalar_type(), {}, {});
 }
 
-// Mean and standard deviation are the first two of rows (..., R, d).
-Tensor sample_normal_rows(const Tensor& given, int64_t num_samples, const Tensor& seeds,
+// The mean is row 0 and the standard deviation row 1 of a distribution of shape (..., R, d).
+Tensor sample_normal_rows(const Tensor& distribution, int64_t num_samples, const Tensor& seeds,
     const Tensor& generation, std::optional<Tensor> low, std::optional<Tensor> high) {
-  const Tensor rows = dense(given);
+  Tensor rows = dense(distribution);
   const Sizes sizes = rows.sizes();
   STD_TORCH_CHECK(sizes.size() >= 2 && sizes[sizes.size() - 2] >= 2,
       "expected rows of a shape (..., R, d), R >= 2, got ", text_of(sizes));
-  const Problems problems{Device(rows), {sizes.data(), sizes.size() - 2}};
-  const int64_t dimensions = sizes.back(), stride = sizes[sizes.size() - 2] * dimensions;
-  const ScalarType type = rows.scalar_type();
-  const char* first = const_data<char>(rows);
-  return sample(problems, {first, type, stride}, {first + dimensions * rows.element_size(), type, stride},
-      {0, 0, nullptr, nullptr, problems.count(), num_samples, dimensions, false, false, false}, seeds,
-      generation, type, std::move(low), std::move(high));
+  Problems problems{Device(rows), {sizes.data(), sizes.size() - 2}};
+  int64_t dimensions = sizes.back();
+  int64_t stride = sizes[sizes.size() - 2] * dimensions;
+  ScalarType type = rows.scalar_type();
+  const char* means = const_data<char>(rows);
+  const char* stds = means + dimensions * rows.element_size();
+  Noise noise{
+      0, 0, nullptr, nullptr, problems.count(), num_samples, dimensions, false, false, false};
+  return sample(problems, {means, type, stride}, {stds, type, stride}, noise, seeds, generation,
+      type, std::move(low), std::move(high));
 }
 
 }  // namespace

@@ -1,147 +1,181 @@
-// out = mean + std * z for results that a multiprocessor is done with in a few microseconds: noise that is
-// not antithetic, one problem or many. There the prologue of the general kernels counts: their tables in
-// shared memory and their barriers.
+// out = mean + std * z for results that a multiprocessor has done in a few microseconds: noise
+// that is not antithetic, of one problem or many. At these sizes the start of the general
+// kernel counts: its table in shared memory and its barriers.
 //
-// Roofline: the bytes of the result, which fit into the second-level cache; the latency of a thread's few
-// hundred instructions is what is left. 19 instructions a normal, 4.2 of them 32 x 32 -> 64 bit products.
+// Roofline: the bytes of the result fit into the second-level cache, so what is left is the
+// latency of a thread's few hundred instructions: 19 for each normal, 4.2 of them 32 x 32 -> 64
+// bit products.
 //
-// A thread owns four samples, a block of them, of kRows consecutive dimensions. Neighbours have neighbouring
-// places on the fast side of the layout, blocks of (..., d, N) or dimensions of (..., N, d), then on the slow
-// side, then problems, so that no thread is idle but the last ones.
+// A thread owns a block of four samples, of kRows consecutive dimensions. The threads are
+// numbered along the fast side of the layout, blocks of samples for (..., d, N) or dimensions
+// for (..., N, d), then along its slow side, then by problem, so that only the last threads of
+// all are idle.
 #pragma once
 
 #include "sample.cuh"
 
 namespace cem_tetris::normal {
 
-// n / divisor for n < 2^31 by a product (T. Granlund, P. Montgomery: Division by invariant integers using
-// multiplication, PLDI 1994).
+// n / divisor for n < 2^31 by a product (T. Granlund, P. Montgomery: Division by invariant
+// integers using multiplication, PLDI 1994).
 struct Divider {
   uint32_t divisor, multiplier, shift;
 
-  __device__ __forceinline__ uint32_t quotient(uint32_t n) const {
+  CEM_TETRIS_DEVICE_FUNCTION uint32_t quotient(uint32_t n) const {
     return divisor == 1 ? n : __umulhi(n, multiplier) >> shift;
   }
 };
 
 inline Divider make_divider(uint32_t divisor) {
-  uint32_t log = 0;
+  uint32_t log = 0;  // of the divisor, rounded up
   while ((uint64_t{1} << log) < divisor) ++log;
   if (log == 0) return {1, 0, 0};
-  return {divisor, static_cast<uint32_t>(((uint64_t{1} << (31 + log)) + divisor - 1) / divisor), log - 1};
+  uint64_t power = uint64_t{1} << (31 + log);
+  return {divisor, uint32_t((power + divisor - 1) / divisor), log - 1};
 }
 
 struct Small {
-  Divider of_problem, of_slow;  // threads of a problem, and of a place on its slow side
+  Divider of_problem;  // by the threads of a problem
+  Divider of_slow;     // by the threads of a place on the slow side
   uint32_t threads;
-  bool staged;  // a block has whole blocks of samples, and its result goes through shared memory
-  Call call;    // of float
+  bool
+      staged;  // a block has whole blocks of samples, and its result goes through shared memory
+  Call call;   // of float
 };
 
-// The numbers of a problem from a dimension on.
-template <int kRows> __device__ __forceinline__ void load_rows(
+// Loads the numbers of a problem from a dimension on.
+template <int kRows>
+CEM_TETRIS_DEVICE_FUNCTION void load_rows(
     Vector from, int64_t problem, int64_t dimension, float (&to)[kRows]) {
-#pragma unroll
-  for (int i = 0; i < kRows; ++i) {
-    to[i] = static_cast<const float*>(from.data)[problem * from.stride + dimension + i];
-  }
+  const float* data = static_cast<const float*>(from.data);
+  CEM_TETRIS_UNROLL
+  for (int i = 0; i < kRows; ++i) to[i] = data[problem * from.stride + dimension + i];
 }
 
-// By this instruction: of a plain store of four floats ptxas makes four.
+// Stores a pack. Four floats go by this instruction, because ptxas splits a plain store into
+// four.
 template <typename T, int kCount>
-__device__ __forceinline__ void store_some(T* to, const Pack<T, kCount>& x) {
+CEM_TETRIS_DEVICE_FUNCTION void store_some(T* to, const Pack<T, kCount>& x) {
   if constexpr (kCount == 4 && sizeof(T) == 4) {
-    __stcg(reinterpret_cast<float4*>(to), make_float4(x.value[0], x.value[1], x.value[2], x.value[3]));
+    __stcg(reinterpret_cast<float4*>(to),
+        make_float4(x.value[0], x.value[1], x.value[2], x.value[3]));
   } else {
     *reinterpret_cast<Pack<T, kCount>*>(to) = x;
   }
 }
 
-template <typename T, int kRows, bool kDimFirst> __global__ __launch_bounds__(kThreads) void small_kernel(
-    const __grid_constant__ Small job, T* __restrict__ out) {
-  wait_for_kernel_before();
-  Noise noise = job.call.noise;
-  const uint32_t before = blockIdx.x * blockDim.x, thread = min(before + threadIdx.x, job.threads - 1);
-  const uint32_t problem = job.of_problem.quotient(thread), rest = thread - problem * job.of_problem.divisor;
-  const uint32_t slow = job.of_slow.quotient(rest), fast = rest - slow * job.of_slow.divisor;
-  const uint32_t block = kDimFirst ? fast : slow;
-  // The last dimensions of (..., d, N) may be written twice, with the same numbers.
-  const int64_t dimension =
-      kDimFirst ? min(slow * int64_t{kRows}, job.call.noise.dimensions - kRows) : fast * int64_t{kRows};
+// Computes x[sample][row] for the thread's samples and dimensions, without the bounds.
+template <int kRows>
+CEM_TETRIS_DEVICE_FUNCTION void sample_rows(const Call& call, uint32_t problem,
+    int64_t dimension, uint32_t block, float (&x)[kTile][kRows]) {
+  Noise noise = call.noise;
   float means[kRows], stds[kRows];
-  load_rows(job.call.mean, problem, dimension, means);
-  load_rows(job.call.std, problem, dimension, stds);
-
+  load_rows(call.mean, problem, dimension, means);
+  load_rows(call.std, problem, dimension, stds);
   noise.enter(problem);
-  const Key key = make_key(noise.seed);
-  const LateKeys keys = late_keys(key);
+  Key key = make_key(noise.seed);
+  LateKeys keys = late_keys(key);
   const auto samples = samples_of<float>(key, noise.generation, 0, block);
-  float x[kTile][kRows];
-  const auto set_row = [&](int row, const Polar<float>(&pairs)[kTile / 2]) {
-#pragma unroll
+  auto set_row = [&](int row, const Polar<float>(&pairs)[kTile / 2]) {
+    CEM_TETRIS_UNROLL
     for (int s = 0; s < kTile; ++s) {
       const Polar<float>& pair = pairs[s / 2];
-      x[s][row] = fmaf(stds[row] * pair.radius, s % 2 == 0 ? pair.cosine : pair.sine, means[row]);
+      float direction = s % 2 == 0 ? pair.cosine : pair.sine;
+      x[s][row] = fmaf(stds[row] * pair.radius, direction, means[row]);
     }
   };
   Polar<float> pairs[kTile / 2];
   if (noise.shared) {  // the noise of dimension 0 is that of all
     set_pairs(keys, dimension_part(key, 0, noise.generation), samples, pairs);
-#pragma unroll
+    CEM_TETRIS_UNROLL
     for (int i = 0; i < kRows; ++i) set_row(i, pairs);
   } else {
-#pragma unroll
+    CEM_TETRIS_UNROLL
     for (int i = 0; i < kRows; ++i) {
       set_pairs(keys, dimension_part(key, dimension + i, noise.generation), samples, pairs);
       set_row(i, pairs);
     }
   }
-  const auto clamp = [&](Vector bound, const auto& beyond) {
-    if (bound.data == nullptr) return;
-    float limit[kRows];
-    load_rows(bound, problem, dimension, limit);
-#pragma unroll
-    for (int i = 0; i < kTile * kRows; ++i) {  // NaN stays
-      float& value = x[i / kRows][i % kRows];
-      if (beyond(value, limit[i % kRows])) value = limit[i % kRows];
-    }
-  };
-  clamp(job.call.low, [](float a, float b) { return a < b; });
-  clamp(job.call.high, [](float a, float b) { return a > b; });
-  const int64_t first = static_cast<int64_t>(block) * kTile;
+}
+
+// Replaces what lies beyond a bound by the bound; NaN stays.
+template <int kRows, typename IsBeyond>
+CEM_TETRIS_DEVICE_FUNCTION void clamp(Vector bound, int64_t problem, int64_t dimension,
+    const IsBeyond& is_beyond, float (&x)[kTile][kRows]) {
+  if (!bound.data) return;
+  float limit[kRows];
+  load_rows(bound, problem, dimension, limit);
+  CEM_TETRIS_UNROLL
+  for (int i = 0; i < kTile * kRows; ++i) {
+    float& value = x[i / kRows][i % kRows];
+    if (is_beyond(value, limit[i % kRows])) value = limit[i % kRows];
+  }
+}
+
+// Stores the result of a block of (..., N, d) by way of shared memory: it lies in one piece,
+// which the threads write by whole lines. before: the threads of the blocks before.
+template <typename T, int kRows>
+CEM_TETRIS_DEVICE_FUNCTION void store_staged(
+    const Small& job, uint32_t before, const float (&x)[kTile][kRows], T* out) {
+  __shared__ Pack<T, kRows> staged[kTile * kThreads];
+  uint32_t width = job.of_slow.divisor;  // packs of a row
+  uint32_t block_row = job.of_slow.quotient(threadIdx.x);
+  uint32_t own = threadIdx.x + block_row * (kTile - 1) * width;
+  CEM_TETRIS_UNROLL
+  for (int i = 0; i < kTile; ++i) staged[own + i * width] = packed<T>(x[i]);
+  __syncthreads();
+  auto* to = reinterpret_cast<Pack<T, kRows>*>(out) + kTile * int64_t(before);
+  uint32_t packs = kTile * (job.threads - before);
+  Pack<T, kRows> pack[kTile];
+  CEM_TETRIS_UNROLL
+  for (int i = 0; i < kTile; ++i) pack[i] = staged[threadIdx.x + i * blockDim.x];
+  CEM_TETRIS_UNROLL
+  for (int i = 0; i < kTile; ++i) {
+    uint32_t place = threadIdx.x + i * blockDim.x;
+    if (place < packs) store_some(to[place].value, pack[i]);
+  }
+}
+
+template <typename T, int kRows, bool kDimFirst>
+__global__ __launch_bounds__(kThreads) void small_kernel(
+    const __grid_constant__ Small job, T* __restrict__ out) {
+  wait_for_kernel_before();
+  const Call& call = job.call;
+  uint32_t before = blockIdx.x * blockDim.x;
+  uint32_t thread = min(before + threadIdx.x, job.threads - 1);
+  uint32_t problem = job.of_problem.quotient(thread);
+  uint32_t of_problem = thread - problem * job.of_problem.divisor;
+  uint32_t slow = job.of_slow.quotient(of_problem);
+  uint32_t fast = of_problem - slow * job.of_slow.divisor;
+  uint32_t block = kDimFirst ? fast : slow;
+  // The last dimensions of (..., d, N) may be written twice, with the same numbers.
+  int64_t dimension = kDimFirst ? min(slow * int64_t{kRows}, call.noise.dimensions - kRows)
+                                : fast * int64_t{kRows};
+
+  float x[kTile][kRows];
+  sample_rows(call, problem, dimension, block, x);
+  clamp(call.low, problem, dimension, [](float a, float b) { return a < b; }, x);
+  clamp(call.high, problem, dimension, [](float a, float b) { return a > b; }, x);
+
+  int64_t first_sample = int64_t(block) * kTile;
   if constexpr (kDimFirst) {
-    T* to = out + (problem * job.call.noise.dimensions + dimension) * job.call.noise.samples + first;
-#pragma unroll
+    T* to =
+        out + (problem * call.noise.dimensions + dimension) * call.noise.samples + first_sample;
+    CEM_TETRIS_UNROLL
     for (int i = 0; i < kRows; ++i) {
       const float row[kTile] = {x[0][i], x[1][i], x[2][i], x[3][i]};
-      store_some(to + i * job.call.noise.samples, packed<T>(row));
+      store_some(to + i * call.noise.samples, packed<T>(row));
     }
   } else {
     if constexpr (kRows == kTile) {
-      if (job.staged) {  // its result lies in one piece, which it writes by whole lines
-        __shared__ Pack<T, kRows> staged[kTile * kThreads];
-        const uint32_t width = job.of_slow.divisor;
-        const uint32_t own = threadIdx.x + job.of_slow.quotient(threadIdx.x) * (kTile - 1) * width;
-#pragma unroll
-        for (int i = 0; i < kTile; ++i) staged[own + i * width] = packed<T>(x[i]);
-        __syncthreads();
-        auto* to = reinterpret_cast<Pack<T, kRows>*>(out) + kTile * static_cast<int64_t>(before);
-        const uint32_t left = kTile * (job.threads - before);
-        Pack<T, kRows> pack[kTile];
-#pragma unroll
-        for (int i = 0; i < kTile; ++i) pack[i] = staged[threadIdx.x + i * blockDim.x];
-#pragma unroll
-        for (int i = 0; i < kTile; ++i) {
-          const uint32_t at = threadIdx.x + i * blockDim.x;
-          if (at < left) store_some(to[at].value, pack[i]);
-        }
-        return;
-      }
+      if (job.staged) return store_staged(job, before, x, out);
     }
-    T* to = out + (problem * job.call.noise.samples + first) * job.call.noise.dimensions + dimension;
-#pragma unroll
+    T* to =
+        out + (problem * call.noise.samples + first_sample) * call.noise.dimensions + dimension;
+    CEM_TETRIS_UNROLL
     for (int i = 0; i < kTile; ++i) {
-      if (first + i < job.call.noise.samples) store_some(to + i * job.call.noise.dimensions, packed<T>(x[i]));
+      if (first_sample + i < call.noise.samples)
+        store_some(to + i * call.noise.dimensions, packed<T>(x[i]));
     }
   }
 }

@@ -1,66 +1,73 @@
-// The sampler's random words: Philox4x32-10 (philox.h) at counters made of (generation, sample, dimension).
+// The sampler's random words: Philox4x32-10 (philox.h) at counters made of (generation, sample,
+// dimension).
 //
-// key = seed ^ kDomain. Counter word 0: sample div 4, low 32 bits; word 1: the dimension, low 32 bits; word
-// 2: the generation, low 32 bits; word 3: what is left of the three, see upper(). So a number depends neither
-// on how many samples or dimensions there are, nor on the layout, the grid or the device.
-//
-// Words 2 and 3 are the same all over a tile of samples and dimensions, word 0 belongs to the sample, word 1
-// to the dimension. Of the first three rounds nearly all depends on one of them alone, and a loop over the
-// other keeps it: of 40 instructions a block, 32 are left.
+// key = seed ^ kDomain. Counter word 0: sample div 4, low 32 bits; word 1: the dimension, low
+// 32 bits; word 2: the generation, low 32 bits; word 3: what is left of the three, see upper().
+// So a number depends neither on how many samples or dimensions there are, nor on the layout,
+// the grid or the device. Words 2 and 3 are the same all over a tile of samples and dimensions,
+// word 0 belongs to the sample, word 1 to the dimension. Nearly everything in the first three
+// rounds depends on only one of them, and is computed once for a loop over the other: that
+// leaves 32 of 40 instructions for each block.
 #pragma once
 
-#include <cstdint>
-
-#include "portable.h"
+#include "host_device.h"
 
 namespace cem_tetris::normal {
 
+// The constants of Philox4x32, as in philox.h.
 constexpr uint32_t kMultiplier0 = 0xD2511F53u, kMultiplier1 = 0xCD9E8D57u;
 constexpr uint32_t kWeyl0 = 0x9E3779B9u, kWeyl1 = 0xBB67AE85u;
 constexpr int kFirstLateRound = 3, kRounds = 10;
 
-// Word 3: bit 31 marks the words of doubles, bit 30 the second half of such a block of four samples.
+// Word 3: bit 31 marks the words of doubles, bit 30 the second half of such a block of four
+// samples.
 constexpr uint32_t kOfDouble = 1u << 31, kSecondHalf = 1u << 30;
 
-// Below them, bits 32.. of the generation (6 of them, so it is below 2^38), of the dimension (12) and of the
-// block of samples (12).
+// Returns word 3 without its marks: bits 32 and up of the generation (6 of them, so it is below
+// 2^38), of the dimension (12 bits) and of the block of samples (12 bits).
 CEM_TETRIS_FUNCTION uint32_t upper(uint64_t generation, uint64_t dimension, uint64_t block) {
-  return static_cast<uint32_t>(generation >> 32 << 24 | dimension >> 32 << 12 | block >> 32);
+  return uint32_t(generation >> 32 << 24 | dimension >> 32 << 12 | block >> 32);
 }
 
-CEM_TETRIS_FUNCTION uint32_t high(uint64_t product) { return static_cast<uint32_t>(product >> 32); }
-CEM_TETRIS_FUNCTION uint32_t low(uint64_t product) { return static_cast<uint32_t>(product); }
+CEM_TETRIS_FUNCTION uint32_t high(uint64_t product) { return uint32_t(product >> 32); }
+CEM_TETRIS_FUNCTION uint32_t low(uint64_t product) { return uint32_t(product); }
 
 CEM_TETRIS_FUNCTION uint64_t multiply(uint32_t a, uint32_t b) {
 #if defined(__CUDA_ARCH__)
-  uint64_t product;  // of the C++ expression nvcc makes the same instruction and a needless addition
+  uint64_t
+      product;  // for the C++ expression, nvcc adds a needless addition to this instruction
   asm("mul.wide.u32 %0, %1, %2;" : "=l"(product) : "r"(a), "r"(b));
   return product;
 #else
-  return static_cast<uint64_t>(a) * b;
+  return uint64_t(a) * b;
 #endif
 }
 
+// The two words of a key, which every round increases.
 struct Key {
   uint32_t k0, k1;
   CEM_TETRIS_FUNCTION uint32_t word0(uint32_t round) const { return k0 + round * kWeyl0; }
   CEM_TETRIS_FUNCTION uint32_t word1(uint32_t round) const { return k1 + round * kWeyl1; }
 };
 
-// "normal z" in ASCII. Other users of Philox in this project (the pieces of tetris/game/piece_stream.py) take
-// the seed itself for the key and lay their counters out alike: the same seed gives them unrelated words.
+// "normal z" in ASCII. Other users of Philox in this project (the pieces of
+// tetris/game/piece_stream.py) take the seed itself for the key and lay their counters out
+// alike: the same seed gives them unrelated words.
 constexpr uint64_t kDomain = 0x6E6F726D616C207Aull;
 
-CEM_TETRIS_FUNCTION Key make_key(uint64_t seed) { return {low(seed ^ kDomain), high(seed ^ kDomain)}; }
+// Returns the key of a seed.
+CEM_TETRIS_FUNCTION Key make_key(uint64_t seed) {
+  return {low(seed ^ kDomain), high(seed ^ kDomain)};
+}
 
-// The keys of rounds 3 to 9, two a round.
+// The keys of rounds 3 to 9, two for each round.
 constexpr int kLateKeys = 2 * (kRounds - kFirstLateRound);
 struct LateKeys {
   uint32_t word[kLateKeys];
 };
 
 CEM_TETRIS_FUNCTION uint32_t late_key(Key key, uint32_t index) {
-  const uint32_t round = kFirstLateRound + index / 2;
+  uint32_t round = kFirstLateRound + index / 2;
   return index % 2 == 0 ? key.word0(round) : key.word1(round);
 }
 
@@ -73,46 +80,65 @@ CEM_TETRIS_FUNCTION LateKeys late_keys(Key key) {
   return keys;
 }
 
-// What the first rounds make of the dimension alone: round 1's product of word 0.
+// A round of Philox takes the words (c0, c1, c2, c3) to
+//
+//   (high(m1 c2) ^ c1 ^ key0, low(m1 c2), high(m0 c0) ^ c3 ^ key1, low(m0 c0))
+//
+// with the multipliers m0 and m1. The counter begins as (block, dimension, generation, word 3).
+
+// What rounds 0 and 1 make of the dimension alone: round 1's product m0 c0.
 struct DimensionPart {
   uint32_t high, low;
 };
 
-// What they make of the block of samples alone, mixed with the keys that are due.
+// What rounds 0 to 2 make of the block of samples alone, with the keys that are due.
 struct BlockPart {
-  uint32_t a, b, c, d;
+  uint32_t round2_c2;  // but for DimensionPart::high
+  uint32_t round3_c0;  // but for the high half of round 2's product m1 c2
+  uint32_t round3_c2;  // but for DimensionPart::low
+  uint32_t round3_c3;
 };
 
 struct Words {
   uint32_t word[4];
 };
 
-CEM_TETRIS_FUNCTION DimensionPart dimension_part(Key key, uint64_t dimension, uint64_t generation) {
-  const uint64_t product = multiply(kMultiplier1, low(generation));
-  const uint64_t next = multiply(kMultiplier0, high(product) ^ low(dimension) ^ key.word0(0));
-  return {high(next), low(next)};
+CEM_TETRIS_FUNCTION DimensionPart dimension_part(
+    Key key, uint64_t dimension, uint64_t generation) {
+  uint64_t round0_product1 = multiply(kMultiplier1, low(generation));
+  uint32_t round1_c0 = high(round0_product1) ^ low(dimension) ^ key.word0(0);
+  uint64_t round1_product0 = multiply(kMultiplier0, round1_c0);
+  return {high(round1_product0), low(round1_product0)};
 }
 
-CEM_TETRIS_FUNCTION BlockPart block_part(Key key, uint64_t block, uint64_t generation, uint32_t word3) {
-  const uint64_t product0 = multiply(kMultiplier0, low(block));
-  const uint64_t product1 = multiply(kMultiplier1, high(product0) ^ word3 ^ key.word1(0));
-  const uint32_t c1 = low(multiply(kMultiplier1, low(generation)));
-  const uint64_t product2 = multiply(kMultiplier0, high(product1) ^ c1 ^ key.word0(1));
-  return {low(product0) ^ key.word1(1), low(product1) ^ key.word0(2), high(product2) ^ key.word1(2),
-      low(product2)};
+CEM_TETRIS_FUNCTION BlockPart block_part(
+    Key key, uint64_t block, uint64_t generation, uint32_t word3) {
+  uint64_t round0_product0 = multiply(kMultiplier0, low(block));
+  uint32_t round1_c2 = high(round0_product0) ^ word3 ^ key.word1(0);
+  uint64_t round1_product1 = multiply(kMultiplier1, round1_c2);
+  uint32_t round1_c1 = low(multiply(kMultiplier1, low(generation)));
+  uint32_t round2_c0 = high(round1_product1) ^ round1_c1 ^ key.word0(1);
+  uint64_t round2_product0 = multiply(kMultiplier0, round2_c0);
+  return {low(round0_product0) ^ key.word1(1), low(round1_product1) ^ key.word0(2),
+      high(round2_product0) ^ key.word1(2), low(round2_product0)};
 }
 
-// The rest of the ten rounds.
-CEM_TETRIS_FUNCTION Words words(const LateKeys& keys, DimensionPart dimension, BlockPart block) {
-  const uint64_t product = multiply(kMultiplier1, dimension.high ^ block.a);
-  uint32_t c0 = high(product) ^ block.b, c1 = low(product), c2 = block.c ^ dimension.low, c3 = block.d;
+// Joins the two parts, and returns the words after the rest of the ten rounds.
+CEM_TETRIS_FUNCTION Words words(
+    const LateKeys& keys, DimensionPart dimension, BlockPart block) {
+  uint64_t round2_product1 = multiply(kMultiplier1, dimension.high ^ block.round2_c2);
+  uint32_t c0 = high(round2_product1) ^ block.round3_c0;
+  uint32_t c1 = low(round2_product1);
+  uint32_t c2 = block.round3_c2 ^ dimension.low;
+  uint32_t c3 = block.round3_c3;
 #if defined(__CUDA_ARCH__)
 #pragma unroll
 #else
 #pragma GCC unroll 8
 #endif
   for (int i = 0; i < kLateKeys; i += 2) {
-    const uint64_t product0 = multiply(kMultiplier0, c0), product1 = multiply(kMultiplier1, c2);
+    uint64_t product0 = multiply(kMultiplier0, c0);
+    uint64_t product1 = multiply(kMultiplier1, c2);
     c0 = high(product1) ^ c1 ^ keys.word[i];
     c1 = low(product1);
     c2 = high(product0) ^ c3 ^ keys.word[i + 1];

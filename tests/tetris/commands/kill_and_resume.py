@@ -1,6 +1,7 @@
 """Kill a training run at random moments and resume it: started by test_train_resume.py.
 
-The run that is never killed syncs at once. Every other killed run defers host sync, as on a GPU.
+The run that is never killed syncs at once. Every other killed run defers host sync, as on a
+GPU.
 
 A process of its own, so that it can fork: a fork from pytest would inherit its threads.
 """
@@ -47,7 +48,8 @@ def newest(folder: Path) -> int:
 
 
 def kill_later(child: int, folder: Path, moments: random.Random) -> None:
-    """Kill a run some generations on, before its last, or in the first milliseconds of its life."""
+    """Kill a run some generations on, before its last, or in the first milliseconds of its
+    life."""
     if moments.random() < 0.75:
         goal = min(newest(folder) + moments.randint(1, 6), GENERATIONS - 1)
         while newest(folder) < goal and os.waitpid(child, os.WNOHANG) == (0, 0):

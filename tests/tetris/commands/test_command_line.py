@@ -39,7 +39,8 @@ COMMANDS = [
     (["-m", "tetris", "train"], "torch"),
     (["-m", "kernels", "check"], "argparse"),
 ]
-# What happens in C++ and in modules that catch everything: the interruption is turned into another error.
+# What happens in C++ and in modules that catch everything: the interruption is turned into
+# another error.
 INTERRUPTED = """
 import os, signal
 try:
@@ -55,7 +56,10 @@ raise ImportError("cannot load module more than once per process")
     [
         (ValueError("expected 1,\n  got 2"), "error: expected 1, got 2\n"),
         (BuildError("no ninja", "install it"), "error: no ninja: install it\n"),
-        (OSError(28, "No space left on device", "out.json"), "error: out.json: No space left on device\n"),
+        (
+            OSError(28, "No space left on device", "out.json"),
+            "error: out.json: No space left on device\n",
+        ),
     ],
 )
 def test_what_a_person_can_do_wrong_is_one_line_and_status_2(
@@ -75,7 +79,10 @@ def test_what_a_person_can_do_wrong_is_one_line_and_status_2(
     ],
 )
 def test_another_rank_than_the_first_says_only_what_it_alone_may_know(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception, said: str
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
+    said: str,
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["scripts/x.py"])
     monkeypatch.setattr(ranks, "joined", contextlib.nullcontext)
@@ -92,16 +99,22 @@ def test_another_rank_than_the_first_says_only_what_it_alone_may_know(
     [
         (command_line.positive_int, "0", "a whole number from 1 to 2^62, got '0'"),
         (command_line.positive_seconds, "0", "a number of seconds above 0, got '0'"),
-        (command_line.path_ending(".gif"), "a.gfi", "a file name that ends in .gif, got 'a.gfi'"),
+        (
+            command_line.path_ending(".gif"),
+            "a.gfi",
+            "a file name that ends in .gif, got 'a.gfi'",
+        ),
     ],
 )
-def test_an_argument_out_of_range_is_refused(read: Callable[[str], Any], text: str, message: str) -> None:
+def test_an_argument_out_of_range_is_refused(
+    read: Callable[[str], Any], text: str, message: str
+) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match=f"expected {re.escape(message)}$"):
         read(text)
 
 
 def test_an_argument_may_be_either_end_of_its_range() -> None:
-    read = command_line.up_to(5, least=2)
+    read = command_line.up_to(5, low=2)
     assert [read("2"), read("5")] == [2, 5]
     assert command_line.seed(f"{2**64 - 1}") == 2**64 - 1
     for text in ("1", "6", "2.5"):
@@ -123,8 +136,14 @@ def test_help_names_the_defaults(monkeypatch: pytest.MonkeyPatch, name: str) -> 
     with pytest.raises(SystemExit):
         importlib.import_module(name).main([]) if name in SCRIPTS else command(name)([])
     for action in parsers[0]._actions:
-        named = re.search(r"\(default: ([^ )]+)\)$", parsers[0]._get_formatter()._expand_help(action))
-        if named and isinstance(action.default, int | float | str) and action.default != argparse.SUPPRESS:
+        named = re.search(
+            r"\(default: ([^ )]+)\)$", parsers[0]._get_formatter()._expand_help(action)
+        )
+        if (
+            named
+            and isinstance(action.default, int | float | str)
+            and action.default != argparse.SUPPRESS
+        ):
             assert type(action.default)(named[1]) == action.default, action.dest
 
 
@@ -136,7 +155,9 @@ def test_a_run_has_the_defaults_that_its_help_names(monkeypatch: pytest.MonkeyPa
     }
     assert named == {"preset": "quick", "backend": "auto", "device": "auto"}
     asked: list[str] = []
-    monkeypatch.setattr(train, "choose_device", lambda device, _: asked.append(device) or "python")
+    monkeypatch.setattr(
+        train, "choose_device", lambda device, _: asked.append(device) or "python"
+    )
     recipe, _, _ = train.run_of(train.parse_arguments([]))
     assert asked == [named.pop("device")]
     assert recipe == make_recipe("python", named)
@@ -171,15 +192,22 @@ def no_nvcc(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_nvcc")
-def test_auto_leaves_a_gpu_without_nvcc_alone_and_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+def test_auto_leaves_a_gpu_without_nvcc_alone_and_says_why(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert devices.choose_device("auto") == "cpu"
     (line,) = capsys.readouterr().err.splitlines()
-    assert line == "note: playing on the CPU, not on the GPU: no nvcc found: install the CUDA toolkit"
+    assert (
+        line
+        == "note: playing on the CPU, not on the GPU: no nvcc found: install the CUDA toolkit"
+    )
 
 
 @pytest.mark.usefixtures("no_gpu")
 def test_cuda_without_a_gpu_is_an_error_with_the_remedy() -> None:
-    with pytest.raises(ValueError, match=r"expected a GPU for device cuda, .* or take --device cpu"):
+    with pytest.raises(
+        ValueError, match=r"expected a GPU for device cuda, .* or take --device cpu"
+    ):
         devices.choose_device("cuda")
 
 
@@ -190,7 +218,10 @@ def test_a_closed_stream_is_no_error(stream: str, closed: str) -> None:
     command = [sys.executable, "-c", script]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     ended = subprocess.run(
-        ["sh", "-c", f'exec "$@" {closed}', "sh", *command], env=environment, capture_output=True, check=False
+        ["sh", "-c", f'exec "$@" {closed}', "sh", *command],
+        env=environment,
+        capture_output=True,
+        check=False,
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
 
@@ -206,7 +237,11 @@ def test_help_is_short_fits_80_columns_and_names_every_option(
     assert lines[0].startswith(f"usage: {name}.py ")
     assert len(lines) < 60
     assert [line for line in lines if len(line) > 80] == []
-    programs = f"-m tetris {name.removesuffix('_tetris')}", f"scripts/{name}.py", "scripts/measure "
+    programs = (
+        f"-m tetris {name.removesuffix('_tetris')}",
+        f"scripts/{name}.py",
+        "scripts/measure ",
+    )
     assert any(f"  python {program}" in ended.out for program in programs)
     assert "None" not in ended.out
 
@@ -214,17 +249,32 @@ def test_help_is_short_fits_80_columns_and_names_every_option(
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("train --device python --noise constnt:1", "got 'constnt:1'; did you mean 'constant'?"),
-        ("train --device python --curriculum 10x10", "a curriculum as BOARD:GENERATIONS[:DECISIONS]"),
+        (
+            "train --device python --noise constnt:1",
+            "got 'constnt:1'; did you mean 'constant'?",
+        ),
+        (
+            "train --device python --curriculum 10x10",
+            "a curriculum as BOARD:GENERATIONS[:DECISIONS]",
+        ),
         ("train --config /no/such.json", "/no/such.json: No such file or directory"),
         ("train --resume /no/such", "expected a run in /no/such, found no config.json there"),
         ("train --resume x --seed 3", "a resumed run keeps its settings: expected no --seed"),
         ("evaluate dt200", f"{', '.join(known_names())}; got 'dt200'; did you mean 'dt20'?"),
-        ("watch dt20 --replay /no/such/out.json", "/no/such: expected a folder to write to, found none"),
+        (
+            "watch dt20 --replay /no/such/out.json",
+            "/no/such: expected a folder to write to, found none",
+        ),
         ("evaluate dt20 --lookahead --pieces-known 2", "not allowed with argument"),
         ("estimate dt20 --streams 1", "expected a whole number from 2 to 8,192, got '1'"),
-        ("estimate bdu --board 8x8", "expected a board of width 10 for the features bdu, got 8x8"),
-        ("watch --speed 0", "--speed: expected a number of pieces per second from 0.1 to 1000, got '0'"),
+        (
+            "estimate bdu --board 8x8",
+            "expected a board of width 10 for the features bdu, got 8x8",
+        ),
+        (
+            "watch --speed 0",
+            "--speed: expected a number of pieces per second from 0.1 to 1000, got '0'",
+        ),
         ("watch --gif a.gif --speed 100", "expected a speed of at most 50 for a GIF, got 100"),
         ("report /no/such", "expected a run in /no/such, found no config.json there"),
         ("report x --plot a.gif", "a file name that ends in .png, .svg, .pdf, got 'a.gif'"),
@@ -251,7 +301,10 @@ def test_an_option_that_is_not_there_is_one_line_with_the_one_that_was_meant(
     needed = ["x"] if re.search(r"\] [A-Z]", script(name, "--help").out.splitlines()[0]) else []
     ended = script(name, *needed, "--hepl=1")
     assert (ended.status, ended.out) == (2, "")
-    assert ended.err == f"{name}.py: error: unrecognized arguments: --hepl=1; did you mean '--help'?\n"
+    assert (
+        ended.err
+        == f"{name}.py: error: unrecognized arguments: --hepl=1; did you mean '--help'?\n"
+    )
 
 
 @pytest.mark.parametrize("term", ["xterm", "dumb"])
@@ -274,7 +327,9 @@ def test_a_command_without_arguments_shows_its_help(script: Script, module: str)
 
 
 @pytest.mark.parametrize(("command", "module"), COMMANDS)
-def test_ctrl_c_while_a_module_is_imported(tmp_path: Path, command: list[str], module: str) -> None:
+def test_ctrl_c_while_a_module_is_imported(
+    tmp_path: Path, command: list[str], module: str
+) -> None:
     (tmp_path / f"{module}.py").write_text(INTERRUPTED)
     ended = subprocess.run(
         [sys.executable, *command],
@@ -284,6 +339,8 @@ def test_ctrl_c_while_a_module_is_imported(tmp_path: Path, command: list[str], m
         text=True,
         timeout=60,
         check=False,
-        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # the tests may ignore it
+        preexec_fn=functools.partial(
+            signal.signal, signal.SIGINT, signal.SIG_DFL
+        ),  # the tests may ignore it
     )
     assert (ended.returncode, ended.stderr) == (130, "interrupted\n")

@@ -1,4 +1,5 @@
-"""scripts/report_tetris.py: what it writes, its errors, and how its pages behave in a browser."""
+"""scripts/report_tetris.py: what it writes, its errors, and how its pages behave in a
+browser."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ def folder(finished: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(finished, tmp_path / "mine"))
 
 
-def test_report_of_a_run_lies_in_its_folder_and_is_the_same_each_time(script: Script, folder: Path) -> None:
+def test_report_of_a_run_lies_in_its_folder_and_is_the_same_each_time(
+    script: Script, folder: Path
+) -> None:
     pages = []
     for _ in range(2):
         ended = script("report_tetris", folder)
@@ -41,7 +44,9 @@ def test_a_port_in_use_is_one_line_with_the_option(script: Script, folder: Path)
         port = taken.getsockname()[1]
         ended = script("report_tetris", folder, "--serve", "--port", port)
     assert (ended.status, ended.out) == (2, "")
-    assert ended.err.startswith(f"report_tetris.py: error: --port {port}: Address already in use")
+    assert ended.err.startswith(
+        f"report_tetris.py: error: --port {port}: Address already in use"
+    )
 
 
 def test_several_runs_make_a_comparison(
@@ -53,7 +58,9 @@ def test_several_runs_make_a_comparison(
     assert '"across":"decisions"' in (tmp_path / "comparison.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("name", "begin", "count"), [("a.png", b"\x89PNG", 1), ("a.pdf", b"%PDF", 2)])
+@pytest.mark.parametrize(
+    ("name", "begin", "count"), [("a.png", b"\x89PNG", 1), ("a.pdf", b"%PDF", 2)]
+)
 def test_a_plot_is_a_picture_of_the_kind_that_its_name_says(
     script: Script, folder: Path, tmp_path: Path, name: str, begin: bytes, count: int
 ) -> None:
@@ -88,10 +95,14 @@ def test_report_lives_in_a_browser(script: Script, folder: Path, browser_page: P
     page.press("ArrowLeft")
     assert page.evaluate(value_text).startswith("generation 2 (5x6), 400 decisions")
     page.evaluate("document.querySelector('input[value=decisions]').click()")
-    assert page.evaluate(value_text.replace("learning", "spread")).startswith("generation 3 (5x7), 700")
+    assert page.evaluate(value_text.replace("learning", "spread")).startswith(
+        "generation 3 (5x7), 700"
+    )
 
 
-def test_player_of_a_report_plays_pauses_and_scrubs(script: Script, folder: Path, browser_page: Page) -> None:
+def test_player_of_a_report_plays_pauses_and_scrubs(
+    script: Script, folder: Path, browser_page: Page
+) -> None:
     script("report_tetris", folder)
     page = browser_page
     page.open(folder / "report.html", READY)
@@ -124,7 +135,9 @@ def test_pages_fit_a_phone_and_follow_the_colours_asked_for(
         colours = []
         for dark in (False, True):
             browser_page.resize(390, 800, dark=dark)
-            colours.append(browser_page.evaluate("getComputedStyle(document.body).backgroundColor"))
+            colours.append(
+                browser_page.evaluate("getComputedStyle(document.body).backgroundColor")
+            )
         assert colours == ["rgb(255, 255, 255)", "rgb(22, 24, 29)"]
         assert browser_page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
@@ -139,7 +152,10 @@ def test_comparison_lives_in_a_browser(
     picture = "document.querySelector('[data-chart=curves] canvas').toDataURL()"
     drawn = page.evaluate(picture)
     markers = "[...document.querySelectorAll('[data-chart=curves] .u-marker')]"
-    assert len(set(page.evaluate(f"{markers}.slice(1).map((marker) => marker.style.background)"))) == 2
+    assert (
+        len(set(page.evaluate(f"{markers}.slice(1).map((marker) => marker.style.background)")))
+        == 2
+    )
     page.evaluate(
         "{ const curve = document.querySelector('select[name=curve]'); curve.value = 'generation_best';"
         " curve.dispatchEvent(new Event('change')); }"

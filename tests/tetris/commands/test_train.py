@@ -1,4 +1,5 @@
-"""scripts/train_tetris.py: what it does and writes. The tests of stopping and resuming are apart."""
+"""scripts/train_tetris.py: what it does and writes. The tests of stopping and resuming are
+apart."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ def _train(script: Script, folder: Path, *arguments: object) -> Any:
     return ended
 
 
-def test_run_leaves_its_files(script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_leaves_its_files(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("matplotlib")
     monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
@@ -91,7 +94,11 @@ def test_controller_tells_where_it_comes_from(script: Script, tmp_path: Path) ->
     assert (controller.name, controller.rules) == ("a", Rules(5, 6))
     provenance = controller.provenance
     assert provenance["config"] == json.loads((tmp_path / "a" / "config.json").read_text())
-    assert (provenance["seed"], provenance["generation"], provenance["decisions"]) == (1, 3, 3 * 7 * 20)
+    assert (provenance["seed"], provenance["generation"], provenance["decisions"]) == (
+        1,
+        3,
+        3 * 7 * 20,
+    )
     assert provenance["seconds"] > 0
     assert {"python", "torch", "numpy", "cem-tetris"} <= provenance["versions"].keys()
     assert provenance["score"] is None
@@ -99,10 +106,14 @@ def test_controller_tells_where_it_comes_from(script: Script, tmp_path: Path) ->
 
 def test_run_is_reproduced_from_its_config(script: Script, tmp_path: Path) -> None:
     _train(script, tmp_path / "a", "--noise", "constant:0.1", "--averaging", 0.5, "--seed", 7)
-    ended = script("train_tetris", "--config", tmp_path / "a" / "config.json", "--out", tmp_path / "b")
+    ended = script(
+        "train_tetris", "--config", tmp_path / "a" / "config.json", "--out", tmp_path / "b"
+    )
     assert ended.status == 0, ended.err
     assert metrics_of(tmp_path / "b") == metrics_of(tmp_path / "a")
-    weights = [LinearController.load(tmp_path / name / "controller.json").weights for name in "ab"]
+    weights = [
+        LinearController.load(tmp_path / name / "controller.json").weights for name in "ab"
+    ]
     assert weights[0] == weights[1]
 
 
@@ -114,7 +125,16 @@ def test_command_line_beats_the_config(script: Script, tmp_path: Path) -> None:
 
 
 def test_engines_give_the_same_run(script: Script, tmp_path: Path) -> None:
-    arguments: tuple[object, ...] = ("--features", "dt", "--board", "6x8", "--streams", 2, "--decisions", 70)
+    arguments: tuple[object, ...] = (
+        "--features",
+        "dt",
+        "--board",
+        "6x8",
+        "--streams",
+        2,
+        "--decisions",
+        70,
+    )
     # In Python a preset is another one, and backend "auto" is "torch".
     arguments += ("--noise", "none", "--averaging", 0, "--halvings", 2, "--backend", "torch")
     for device in ("python", "cpu"):
@@ -123,10 +143,20 @@ def test_engines_give_the_same_run(script: Script, tmp_path: Path) -> None:
 
 
 def test_training_improves_the_controller(script: Script, tmp_path: Path) -> None:
-    # Over seeds 1 to 20 the gain was 3.8 to 114 times, 35 in the median. Seed 1 is fixed; with other samples,
-    # of another torch, the probability to fall below 2 is a few percent at most.
+    # Over seeds 1 to 20 the gain was 3.8 to 114 times, 35 in the median. Seed 1 is fixed; with
+    # other samples, of another torch, the probability to fall below 2 is a few percent at most.
     arguments = ("--features", "dt", "--board", "10x8", "--population", 30, "--device", "cpu")
-    _train(script, tmp_path / "a", *arguments, "--streams", 2, "--decisions", 400, "--generations", 12)
+    _train(
+        script,
+        tmp_path / "a",
+        *arguments,
+        "--streams",
+        2,
+        "--decisions",
+        400,
+        "--generations",
+        12,
+    )
     first, *_, last = metrics_of(tmp_path / "a")
     assert last["learned_mean_fitness"] > 2 * first["elite_mean"]
 
@@ -139,16 +169,22 @@ def test_ends_with_its_score_beside_published_ones(script: Script, tmp_path: Pat
     ]
     scores = LinearController.load(tmp_path / "a" / "controller.json").provenance["score"]
     assert [(score["board"], score["controller"]) for score in scores] == [
-        (board, name) for board in ("10x10", "10x20", "5x6") for name in ("learned", "bcts", "dt20")
+        (board, name)
+        for board in ("10x10", "10x20", "5x6")
+        for name in ("learned", "bcts", "dt20")
     ]
     played = {
-        (each["board"], each["controller"]): each["decisions"] for each in scores if "measured" not in each
+        (each["board"], each["controller"]): each["decisions"]
+        for each in scores
+        if "measured" not in each
     }
     assert played == {
         **dict.fromkeys([("10x10", "learned"), ("10x20", "learned")], 640),
         **dict.fromkeys([("5x6", name) for name in ("learned", "bcts", "dt20")], 640),
     }
-    assert [each["measured"]["machine"] for each in scores if "measured" in each] == ["NVIDIA H200"] * 4
+    assert [each["measured"]["machine"] for each in scores if "measured" in each] == [
+        "NVIDIA H200"
+    ] * 4
     *_, verdict, command = ended.out.splitlines()
     assert " lines per game on 5x6" in verdict
     assert command == f"to watch it play: python -m tetris watch {tmp_path / 'a'}"
@@ -158,7 +194,9 @@ def test_score_is_that_of_evaluate_tetris(script: Script, tmp_path: Path) -> Non
     _train(script, tmp_path / "a", "--score-decisions", 640)
     (score,) = (
         score
-        for score in LinearController.load(tmp_path / "a" / "controller.json").provenance["score"]
+        for score in LinearController.load(tmp_path / "a" / "controller.json").provenance[
+            "score"
+        ]
         if (score["controller"], score["board"]) == ("learned", "5x6")
     )
     arguments = ("--board", "5x6", "--decisions", 640, "--device", "python", "--json")
@@ -170,7 +208,9 @@ def test_score_is_that_of_evaluate_tetris(script: Script, tmp_path: Path) -> Non
 def test_curves_for_tensorboard_are_in_the_folder_also_when_a_run_goes_on(
     script: Script, tmp_path: Path
 ) -> None:
-    pytest.importorskip("tensorboard", reason='needs tensorboard: pip install -e ".[tensorboard]"')
+    pytest.importorskip(
+        "tensorboard", reason='needs tensorboard: pip install -e ".[tensorboard]"'
+    )
     ended = _train(script, tmp_path / "a", "--tensorboard")
     assert f"note: curves: tensorboard --logdir {tmp_path / 'a' / 'tensorboard'}\n" in ended.err
     (curves,) = (tmp_path / "a" / "tensorboard").iterdir()
@@ -212,7 +252,7 @@ def test_folder_with_a_run_is_refused(script: Script, tmp_path: Path) -> None:
 def test_a_run_that_knows_the_next_piece_is_scored_and_resumed_knowing_it(
     script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tetris.evaluation.scores.BURN_IN", 1)
+    monkeypatch.setattr("tetris.evaluation.measurement.BURN_IN", 1)
     known = ("--pieces-known", 2, "--score-decisions", 8, "--streams", 1, "--decisions", 8)
     ended = _train(script, tmp_path / "a", *known, "--seed", 2)
     assert f"tetris watch --pieces-known 2 {tmp_path / 'a'}" in ended.out

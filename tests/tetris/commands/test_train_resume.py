@@ -1,4 +1,5 @@
-"""scripts/train_tetris.py: stopped in any way and resumed, a run is the run that was never stopped."""
+"""scripts/train_tetris.py: stopped in any way and resumed, a run is the run that was never
+stopped."""
 
 from __future__ import annotations
 
@@ -59,7 +60,9 @@ def _is_the_same(folder: Path, whole: Path) -> bool:
     return (metrics_of(folder), _weights(folder)) == (metrics_of(whole), _weights(whole))
 
 
-def _stop_in(monkeypatch: pytest.MonkeyPatch, generation: int, act: Callable[[], object]) -> None:
+def _stop_in(
+    monkeypatch: pytest.MonkeyPatch, generation: int, act: Callable[[], object]
+) -> None:
     """Do something in the middle of a generation, once."""
     games = objective.LinesPerGame.games
 
@@ -92,12 +95,16 @@ def test_signal_drops_the_generation_and_says_how_to_go_on(
     ended = script("train_tetris", *RECIPE, "--out", folder)
     assert ended.status == status
     last = ended.err.splitlines()[-1]
-    assert last.startswith(f"stopped by {number.name} after {generation} of 5 generations; to go on: python ")
+    assert last.startswith(
+        f"stopped by {number.name} after {generation} of 5 generations; to go on: python "
+    )
     assert last.endswith(f"python -m tetris train --resume {folder}")
     assert len(metrics_of(folder)) == generation
     assert (folder / "controller.json").exists() == (generation > 0)
     if generation:
-        assert f"{generation} of 5 generations" in (folder / "report.html").read_text(encoding="utf-8")
+        assert f"{generation} of 5 generations" in (folder / "report.html").read_text(
+            encoding="utf-8"
+        )
 
     ended = script("train_tetris", "--resume", folder)
     assert ended.status == 0
@@ -148,7 +155,9 @@ def test_time_limit_ends_a_run_that_can_be_resumed(
     _defer(monkeypatch, True)
     folder = tmp_path / "stopped"
     now = time.monotonic
-    _stop_in(monkeypatch, 2, lambda: monkeypatch.setattr("time.monotonic", lambda: now() + 3600))
+    _stop_in(
+        monkeypatch, 2, lambda: monkeypatch.setattr("time.monotonic", lambda: now() + 3600)
+    )
     ended = script("train_tetris", *RECIPE, "--out", folder, "--time-limit", 1000)
     assert ended.status == 0
     assert (
@@ -181,7 +190,9 @@ def test_full_disk_is_one_line_and_the_run_can_go_on(
     assert _is_the_same(folder, whole)
 
 
-def test_damaged_checkpoint_is_passed_over_by_name(script: Script, tmp_path: Path, whole: Path) -> None:
+def test_damaged_checkpoint_is_passed_over_by_name(
+    script: Script, tmp_path: Path, whole: Path
+) -> None:
     folder = tmp_path / "torn"
     folder.mkdir()
     (folder / "config.json").write_bytes((whole / "config.json").read_bytes())
@@ -229,7 +240,9 @@ def test_run_killed_at_random_moments_is_the_run_never_stopped(tmp_path: Path) -
     assert metrics_of(tmp_path / "killed") == metrics_of(tmp_path / "whole")
     assert _weights(tmp_path / "killed") == _weights(tmp_path / "whole")
     # The kills did hit a running run, and between different checkpoints.
-    assert len({step for step in report["steps"] if 0 < step < report["generations"]}) >= 4, report
+    assert len({step for step in report["steps"] if 0 < step < report["generations"]}) >= 4, (
+        report
+    )
 
 
 def test_damaged_controller_is_one_line_and_is_left_alone(script: Script, whole: Path) -> None:
@@ -240,7 +253,9 @@ def test_damaged_controller_is_one_line_and_is_left_alone(script: Script, whole:
     assert (whole / "controller.json").read_text() == "{"
 
 
-def test_missing_controller_of_sound_checkpoints_is_made_again(script: Script, whole: Path) -> None:
+def test_missing_controller_of_sound_checkpoints_is_made_again(
+    script: Script, whole: Path
+) -> None:
     weights = _weights(whole)
     (whole / "controller.json").unlink()
     assert script("train_tetris", "--resume", whole).status == 0

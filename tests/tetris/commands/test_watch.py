@@ -45,7 +45,9 @@ def recorded(script: Script, folder: Path, *arguments: object) -> Path:
 def test_a_game_is_the_one_that_is_rolled_out(
     script: Script, tmp_path: Path, arguments: tuple[str, ...], rules: Rules, lookahead: str
 ) -> None:
-    replay = Replay.load(recorded(script, tmp_path, "bcts", *SMALL, *arguments, "--decisions", 250))
+    replay = Replay.load(
+        recorded(script, tmp_path, "bcts", *SMALL, *arguments, "--decisions", 250)
+    )
     played = rollout(published("bcts").policy(lookahead), Streams(rules, seed=7), 250, "python")
     assert (replay.lines, replay.games) == (played.lines.item(), played.games.item())
     assert (replay.rules, replay.seed, replay.stream) == (rules, 7, 0)
@@ -65,7 +67,8 @@ def test_a_pipe_gets_plain_frames(script: Script) -> None:
 def test_a_replay_shows_what_was_played(script: Script, tmp_path: Path) -> None:
     file = recorded(script, tmp_path, *SMALL, "--decisions", 30)
     live, again = (
-        script("watch_tetris", *arguments).out for arguments in ((*SMALL, "--decisions", 30), (file,))
+        script("watch_tetris", *arguments).out
+        for arguments in ((*SMALL, "--decisions", 30), (file,))
     )
     assert live == again
     assert script("watch_tetris", file, "--decisions", 2).out.count("piece ") == 2
@@ -80,7 +83,17 @@ def test_games_are_watched_to_their_ends(script: Script, tmp_path: Path) -> None
 def test_a_gif_holds_a_picture_a_piece(script: Script, tmp_path: Path) -> None:
     file, shown = tmp_path / "a.gif", sample_scenes(Rules(6, 6), 20, 7)
     ended = script(
-        "watch_tetris", "dt20", *SMALL, "--decisions", 15, "--from", 6, "--speed", 10, "--gif", file
+        "watch_tetris",
+        "dt20",
+        *SMALL,
+        "--decisions",
+        15,
+        "--from",
+        6,
+        "--speed",
+        10,
+        "--gif",
+        file,
     )
     assert (ended.status, ended.err) == (0, "")
     assert re.fullmatch(r".*a\.gif: 20 pieces, \d+ kB\n", ended.out)
@@ -88,7 +101,9 @@ def test_a_gif_holds_a_picture_a_piece(script: Script, tmp_path: Path) -> None:
         assert (gif.n_frames, gif.info["duration"], gif.info["loop"]) == (15, 100, 0)
         for number in (0, 7, 13):  # of the last one a replay does not know the next piece
             gif.seek(number)
-            assert np.array_equal(np.asarray(gif.convert("RGB")), PALETTE[frame(shown[5 + number], "dt20")])
+            assert np.array_equal(
+                np.asarray(gif.convert("RGB")), PALETTE[frame(shown[5 + number], "dt20")]
+            )
 
 
 @pytest.mark.parametrize("flags", [(), ("--gif", "a.gif")])
@@ -96,13 +111,21 @@ def test_a_game_that_ends_before_the_first_piece_to_show(
     script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    ended = script("watch_tetris", recorded(script, tmp_path, *SMALL, "--decisions", 3), "--from", 4, *flags)
+    ended = script(
+        "watch_tetris",
+        recorded(script, tmp_path, *SMALL, "--decisions", 3),
+        "--from",
+        4,
+        *flags,
+    )
     assert (ended.status, ended.out) == (2, "")
     assert "expected --from up to the last piece, got 4" in ended.err
 
 
 def test_an_mp4_is_a_video(script: Script, tmp_path: Path) -> None:
-    ffmpeg = pytest.importorskip("imageio_ffmpeg", reason='needs imageio-ffmpeg: pip install -e ".[watch]"')
+    ffmpeg = pytest.importorskip(
+        "imageio_ffmpeg", reason='needs imageio-ffmpeg: pip install -e ".[watch]"'
+    )
     file = tmp_path / "a.mp4"
     ended = script("watch_tetris", *SMALL, "--decisions", 20, "--speed", 10, "--mp4", file)
     assert (ended.status, ended.err) == (0, "")
@@ -118,13 +141,17 @@ def test_a_page_is_written_beside_a_replay(script: Script, tmp_path: Path) -> No
 
 
 def test_a_replay_keeps_its_own_rules(script: Script, tmp_path: Path) -> None:
-    ended = script("watch_tetris", recorded(script, tmp_path, *SMALL, "--decisions", 3), "--board", "10x10")
+    ended = script(
+        "watch_tetris", recorded(script, tmp_path, *SMALL, "--decisions", 3), "--board", "10x10"
+    )
     assert ended.status == 2
     assert "a replay has its own rules and pieces: expected no --board" in ended.err
 
 
 @pytest.mark.parametrize("damage", ["cut", "other pieces"])
-def test_a_damaged_replay_is_one_line_and_status_2(script: Script, tmp_path: Path, damage: str) -> None:
+def test_a_damaged_replay_is_one_line_and_status_2(
+    script: Script, tmp_path: Path, damage: str
+) -> None:
     file = recorded(script, tmp_path, *SMALL, "--decisions", 10)
     text = file.read_text()
     replay = Replay.load(file)

@@ -1,4 +1,5 @@
-"""Comparison of a learned controller with published ones: played, estimated and shipped scores; tables."""
+"""Comparison of a learned controller with published ones: played, estimated and shipped scores;
+tables."""
 
 from __future__ import annotations
 
@@ -10,9 +11,16 @@ from sample_runs import estimating
 
 from tetris import LinearController, Lookahead, Rules, Score, published
 from tetris.evaluation import comparison
-from tetris.evaluation.comparison import boards, compare, published_score, score_table, table, verdict
+from tetris.evaluation.comparison import (
+    boards,
+    compare,
+    published_score,
+    score_table,
+    table,
+    verdict,
+)
 from tetris.evaluation.estimates import PLAYED, Estimate
-from tetris.evaluation.scores import Measurement, Trial
+from tetris.evaluation.measurement import Measurement, Trial
 
 ROOT = Path(__file__).parents[3]
 LOW, HIGH = Rules(10, 10), Rules(10, 20)
@@ -22,7 +30,8 @@ MINE = Trial("mine", published("dt20"), Rules(), "cpu", 1)
 
 @pytest.fixture
 def ended(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """How many games end in the look before an estimate; estimates come ten million decisions at a time."""
+    """How many games end in the look before an estimate; estimates come ten million decisions
+    at a time."""
     games = {"count": 0}
     monkeypatch.setattr(comparison, "estimate", estimating([1e-8] * 16, 10_000_000))
     monkeypatch.setattr(comparison, "games_ended", lambda *arguments: games["count"])
@@ -33,7 +42,9 @@ def trial(rules: Rules, device: str = "cpu", lookahead: Lookahead = Lookahead.NO
     return Trial("learned", LEARNED, rules, device, lookahead=lookahead)
 
 
-def test_a_controller_that_rarely_loses_is_estimated_and_not_played(ended: dict[str, int]) -> None:
+def test_a_controller_that_rarely_loses_is_estimated_and_not_played(
+    ended: dict[str, int],
+) -> None:
     for decisions, estimates, streams in ((4_000_000, 16, 512), (12_000_000, 32, 1024)):
         found = next(compare(trial(HIGH), decisions))
         assert (found["estimates"], found["streams"]) == (estimates, streams)
@@ -47,20 +58,28 @@ def test_what_loses_is_played(ended: dict[str, int]) -> None:
 
 
 def test_with_the_next_piece_known_nothing_is_shipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tetris.evaluation.scores.BURN_IN", 1)
+    monkeypatch.setattr("tetris.evaluation.measurement.BURN_IN", 1)
     scores = list(compare(trial(LOW, "python", Lookahead.PREVIEW), 64))
-    assert [(each["controller"], each["pieces_known"], each["decisions"]) for each in scores] == [
+    assert [
+        (each["controller"], each["pieces_known"], each["decisions"]) for each in scores
+    ] == [
         *(("learned", 2, 64), ("bcts", 2, 64), ("dt20", 2, 64)),
     ]
 
 
 def test_published_scores_come_with_the_package_for_the_boards_of_the_literature() -> None:
-    for rules in (Rules(10, 12), Rules(10, 10, clear_on_overflow=True), Rules(10, 10, pieces="bag")):
+    for rules in (
+        Rules(10, 12),
+        Rules(10, 10, clear_on_overflow=True),
+        Rules(10, 10, pieces="bag"),
+    ):
         assert published_score("dt20", rules) is None
 
 
 def test_published_scores_are_those_of_the_result_file() -> None:
-    result = json.loads((ROOT / "benchmarks/results/h200/published.json").read_text(encoding="utf-8"))
+    result = json.loads(
+        (ROOT / "benchmarks/results/h200/published.json").read_text(encoding="utf-8")
+    )
     for measured in result["data"]["measurements"]:
         rules = Rules(*Rules.parse_board(measured["board"]))
         found = published_score(measured["controller"], rules)
@@ -93,7 +112,12 @@ def test_table_and_verdict_say_how_good_it_is_and_from_what(ended: dict[str, int
 
 
 def test_verdict_without_an_end_of_a_game_is_a_bound() -> None:
-    score = {"controller": "learned", "board": "10x20", "lines_per_game": None, "ci95": [1.6e6, None]}
+    score = {
+        "controller": "learned",
+        "board": "10x20",
+        "lines_per_game": None,
+        "ci95": [1.6e6, None],
+    }
     assert verdict([score]) == "> 1.6 M lines per game on 10x20: no game ended"
 
 
@@ -115,7 +139,9 @@ def test_a_score_stands_with_interval_counts_and_speed() -> None:
 
 
 def test_a_lower_bound_is_shown_where_no_game_has_ended() -> None:
-    row = score_table([Measurement(MINE, Score(100_000, 0, 260_000), 2.0).to_dict()]).splitlines()[-1]
+    row = score_table(
+        [Measurement(MINE, Score(100_000, 0, 260_000), 2.0).to_dict()]
+    ).splitlines()[-1]
     assert row.split()[2:8] == ["-", ">", "33,380", "0", "games", "260,000"]
 
 

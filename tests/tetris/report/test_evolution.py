@@ -26,7 +26,10 @@ def test_three_generations_play_the_same_pieces(
     monkeypatch.setattr(
         evolution._Board,
         "place",
-        lambda board, piece, *more: (placed.append((board._caption, piece)), place(board, piece, *more))[1],
+        lambda board, piece, *more: (
+            placed.append((board._caption, piece)),
+            place(board, piece, *more),
+        )[1],
     )
     monkeypatch.setattr(
         evolution, "write_gif", lambda path, pictures, speed: placed.append((pictures, speed))
@@ -42,7 +45,9 @@ def test_three_generations_play_the_same_pieces(
     assert pictures[0].shape[1] >= 800
     assert len(pictures) / speed == pytest.approx(0.5 + 1.5, abs=0.1)
     first = pictures[-1][:, : pictures[-1].shape[1] // 3]
-    assert ((first >= GREY) & (first < 2 * GREY)).any(), "the first generation's game is over, and grey"
+    assert ((first >= GREY) & (first < 2 * GREY)).any(), (
+        "the first generation's game is over, and grey"
+    )
 
 
 def test_a_run_of_one_generation_has_a_clip(script: Any, tmp_path: Path) -> None:

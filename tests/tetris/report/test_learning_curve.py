@@ -25,7 +25,10 @@ def test_a_stage_begins_half_way_from_the_generation_before(tmp_path: Path) -> N
     axes = pytest.importorskip("matplotlib.figure").Figure().subplots()
     plot_learning_curve(make_run(tmp_path / "a"), axes)  # two generations on 5x6, one on 5x7
     (above,) = axes.child_axes
-    assert (list(above.get_xticks()), [text.get_text() for text in above.get_xticklabels()]) == (
+    assert (
+        list(above.get_xticks()),
+        [text.get_text() for text in above.get_xticklabels()],
+    ) == (
         [1, 2.5],
         ["5x6", "5x7"],
     )

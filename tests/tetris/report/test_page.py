@@ -1,4 +1,5 @@
-"""tetris/report/page.py: the page of a run holds what the run's files say, and nothing of a network."""
+"""tetris/report/page.py: the page of a run holds what the run's files say, and nothing of a
+network."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ from tetris.training.run_folder import RunRecord, load_run
 
 
 def chart_data(page: str) -> dict[str, Any]:
-    found = re.search(r'<script type="application/json" id="report-data">(.*?)</script>', page, re.DOTALL)
+    found = re.search(
+        r'<script type="application/json" id="report-data">(.*?)</script>', page, re.DOTALL
+    )
     assert found is not None
     values: dict[str, Any] = json.loads(found[1])
     return values
@@ -30,7 +33,10 @@ def rows(page: str, label: str) -> list[list[str]]:
     found = re.search(rf'aria-label="{re.escape(label)}"><table>(.*?)</table>', page, re.DOTALL)
     assert found is not None, label
     return [
-        [html.unescape(re.sub(r"<[^>]*>", "", cell)) for cell in re.findall(r"<t[hd].*?</t[hd]>", row)]
+        [
+            html.unescape(re.sub(r"<[^>]*>", "", cell))
+            for cell in re.findall(r"<t[hd].*?</t[hd]>", row)
+        ]
         for row in found[1].split("</tr>")[:-1]
     ]
 
@@ -60,7 +66,13 @@ def test_charts_hold_the_metrics(run: RunRecord) -> None:
     ]
     assert values["generation"] == [1, 2, 3]
     assert values["decisions"] == [5 * 2 * 20, 5 * 2 * 40, 5 * 2 * 70]
-    for key in ("generation_best", "elite_mean", "elite_threshold", "learned_mean_fitness", "std_mean"):
+    for key in (
+        "generation_best",
+        "elite_mean",
+        "elite_threshold",
+        "learned_mean_fitness",
+        "std_mean",
+    ):
         assert values[key] == pytest.approx([record[key] for record in run.metrics], rel=1e-4)
 
 
@@ -71,7 +83,8 @@ def test_the_title_is_the_verdict_and_the_weights_stand_by_size(run: RunRecord) 
     assert "running: generation" not in page
     bars = re.findall(r"<div><span>(\w+)</span>.*?<span>([+-][.\d]+)</span></div>", page)
     by_size = sorted(
-        zip(run.feature_names, run.controller.weights, strict=True), key=lambda each: -abs(each[1])
+        zip(run.feature_names, run.controller.weights, strict=True),
+        key=lambda each: -abs(each[1]),
     )
     assert bars == [(name, f"{weight:+.3f}") for name, weight in by_size]
 
@@ -84,9 +97,14 @@ def test_a_run_that_goes_on_has_a_badge(run: RunRecord) -> None:
     assert "running: generation 3 of 3: scores are played" in report_page([run], running=True)
 
 
-def test_scores_stand_beside_published_ones_with_intervals_and_the_literature(run: RunRecord) -> None:
+def test_scores_stand_beside_published_ones_with_intervals_and_the_literature(
+    run: RunRecord,
+) -> None:
     header, *table = rows(report_page([run]), "Board 10x10, published rule, pieces uniform")
-    assert (header[1:3], header[-1]) == (["lines per game", "95 % interval"], "literature, about")
+    assert (header[1:3], header[-1]) == (
+        ["lines per game", "95 % interval"],
+        "literature, about",
+    )
     assert table == [
         ["learned", "4,748", "4,464 - 5,055", "1,009 games", "12,000,000", "–"],
         ["bcts", "3,813", "3,607 - 4,033", "1,256 games", "12,000,000", "3,800"],
@@ -113,7 +131,11 @@ def test_a_comparison_says_what_differs_and_shows_equal_measurements_once(
     page = report_page([run, other])
     names = ["mine (1)", "mine (2)"]
     assert [each["name"] for each in chart_data(page)["runs"]] == names
-    assert rows(page, "What differs") == [["setting", *names], ["population", "4", "6"], ["seed", "3", "4"]]
+    assert rows(page, "What differs") == [
+        ["setting", *names],
+        ["population", "4", "6"],
+        ["seed", "3", "4"],
+    ]
     scores = rows(page, "Board 10x10, published rule, pieces uniform")
     assert [row[0] for row in scores[1:]] == [*names, "bcts", "dt20"]
     assert rows(page, "Learned weights")[0] == ["feature", *names]
@@ -122,7 +144,10 @@ def test_a_comparison_says_what_differs_and_shows_equal_measurements_once(
 
 
 def test_scores_of_those_who_know_the_next_piece_stand_apart(run: RunRecord) -> None:
-    provenance = {**run.controller.provenance, "score": [{**each, "pieces_known": 2} for each in run.scores]}
+    provenance = {
+        **run.controller.provenance,
+        "score": [{**each, "pieces_known": 2} for each in run.scores],
+    }
     known = replace(run, controller=replace(run.controller, provenance=provenance))
     for runs in ([run, known], [known, run]):
         page = report_page(runs)
@@ -137,7 +162,9 @@ def test_estimates_stand_in_the_table_and_the_tile_of_their_board(tmp_path: Path
     run = load_run(make_run(tmp_path / "mine", estimated=True))
     assert ["estimates" in score for score in run.scores] == [False] * 3 + [True] * 3
     page = report_page([run])
-    assert "<h1>364 M lines per game on 10x20" in page  # the last board, as its own has no score
+    assert (
+        "<h1>364 M lines per game on 10x20" in page
+    )  # the last board, as its own has no score
     header, *table = rows(page, "Board 10x20, published rule, pieces uniform")
     assert header[-3:-1] == ["from", "decisions"]
     assert [row[:3] for row in table] == [
@@ -162,13 +189,23 @@ def timed(run: RunRecord) -> RunRecord:
     return replace(run, metrics=metrics)
 
 
-def test_speeds_are_of_a_generation_in_the_chart_and_of_all_in_the_table(timed: RunRecord) -> None:
+def test_speeds_are_of_a_generation_in_the_chart_and_of_all_in_the_table(
+    timed: RunRecord,
+) -> None:
     page = report_page([timed])
     (values,) = chart_data(page)["runs"]
     assert values["speed"] == [200 / 5, 200, 300 / 2]
     assert values["seconds"] == [5.0, 6.5, 10.0]
     assert rows(page, "What the runs cost") == [
-        ["run", "engine", "generations", "wall time [s]", "decisions", "decisions/s", "lines/s"],
+        [
+            "run",
+            "engine",
+            "generations",
+            "wall time [s]",
+            "decisions",
+            "decisions/s",
+            "lines/s",
+        ],
         ["mine", "python", "3 of 3", "10.0", "700", "70", "7"],
     ]
     assert "70 per second" in page
@@ -181,6 +218,7 @@ def test_bars_begin_in_the_middle_and_whiskers_are_a_standard_deviation_to_both_
     controller = replace(run.controller, weights=(0.6, -0.8))
     first, second = weight_bars(replace(run, metrics=metrics, controller=controller))
     assert (first[:2], second[:2]) == (("max_height", "-0.800"), ("holes", "+0.600"))
-    # 50 percent of the width are a weight of 0.8: left and width of the bar, then of the whisker.
+    # 50 percent of the width are a weight of 0.8: left and width of the bar, then of the
+    # whisker.
     assert first[2] == pytest.approx([0.0, 50.0, 50 - 62.5 * 0.9, 62.5 * 0.2])
     assert second[2] == pytest.approx([50.0, 37.5, 50 + 62.5 * 0.4, 62.5 * 0.4])

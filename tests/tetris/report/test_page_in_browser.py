@@ -28,7 +28,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def at(page: Page, chart: str, *shares: float) -> list[tuple[float, float]]:
     """Scroll to a chart and return the points at shares of its x-axis."""
-    page.evaluate(f"document.querySelector('{chart} .plot').scrollIntoView({{block: 'center'}})")
+    page.evaluate(
+        f"document.querySelector('{chart} .plot').scrollIntoView({{block: 'center'}})"
+    )
     # Touches go to what was last on the screen.
     frame = "requestAnimationFrame"
     page.evaluate(f"new Promise((done) => {frame}(() => {frame}(() => setTimeout(done, 100))))")
@@ -64,10 +66,14 @@ def test_a_tap_reads_a_swipe_zooms_and_a_button_shows_all(
     assert page.evaluate(f"{whole}.hidden") is True
 
 
-def test_the_values_are_a_csv_file_in_the_page(run: Path, tmp_path: Path, browser_page: Page) -> None:
+def test_the_values_are_a_csv_file_in_the_page(
+    run: Path, tmp_path: Path, browser_page: Page
+) -> None:
     write_report(tmp_path / "page.html", [load_run(run)])
     browser_page.open(tmp_path / "page.html", READY)
-    kind, _, text = browser_page.evaluate("document.querySelector('a[download]').href").partition(",")
+    kind, _, text = browser_page.evaluate(
+        "document.querySelector('a[download]').href"
+    ).partition(",")
     assert kind == "data:text/csv;charset=utf-8"
     header, *rows = unquote(text).split("\r\n")[:-1]
     assert header.startswith("run,board,generation,decisions,seconds,generation_best")
@@ -76,14 +82,18 @@ def test_the_values_are_a_csv_file_in_the_page(run: Path, tmp_path: Path, browse
 
 
 def test_seeds_are_compared_by_median_and_range(tmp_path: Path, browser_page: Page) -> None:
-    runs = [load_run(make_run(tmp_path / f"seed{seed}", **LONG, seed=seed)) for seed in (1, 2, 3)]
+    runs = [
+        load_run(make_run(tmp_path / f"seed{seed}", **LONG, seed=seed)) for seed in (1, 2, 3)
+    ]
     write_report(tmp_path / "page.html", runs)
     page = browser_page
     page.open(tmp_path / "page.html", READY)
     chart = "[data-chart=curves]"
     values = sorted(each.metrics[-1]["elite_mean"] for each in runs)
     low, median, high = (f"{float(f'{value:.4g}'):g}" for value in values)
-    assert described(page, chart).split("\n")[1] == (f"seed1 and 2 more: {median} ({low} – {high})")
+    assert described(page, chart).split("\n")[1] == (
+        f"seed1 and 2 more: {median} ({low} – {high})"
+    )
     assert len(described(page, chart).split("\n")) == 1 + 1
     page.evaluate("document.querySelector('[name=bands]').click()")
     assert len(described(page, chart).split("\n")) == 1 + 3
@@ -108,11 +118,16 @@ def test_where_a_shorter_run_has_no_value_the_end_of_its_curve_is_described(
             lines = described(page, f"[data-chart={chart}]").split("\n")[1:]
             outer = (max if place else min)(curve[place] for curve in curves)
             for line, curve in zip(lines, curves, strict=True):
-                assert (f": {which} value at " in line) == (curve[place] != outer), (line, curves)
+                assert (f": {which} value at " in line) == (curve[place] != outer), (
+                    line,
+                    curves,
+                )
                 assert (" on 5x" in line) == (curve[place] == outer)
 
 
-def test_a_page_follows_its_run_and_stays_where_the_reader_is(run: Path, browser_page: Page) -> None:
+def test_a_page_follows_its_run_and_stays_where_the_reader_is(
+    run: Path, browser_page: Page
+) -> None:
     page = browser_page
     server = ReportServer([run])
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -133,6 +148,13 @@ def test_a_page_follows_its_run_and_stays_where_the_reader_is(run: Path, browser
         assert page.evaluate("document.querySelector('input[value=decisions]').checked")
         assert page.evaluate("document.querySelector('#configuration details').open")
         assert "13 of 12" in page.evaluate("document.querySelector('.badge').textContent")
-        assert abs(page.evaluate("document.querySelector('#throughput').getBoundingClientRect().top")) < 2
+        assert (
+            abs(
+                page.evaluate(
+                    "document.querySelector('#throughput').getBoundingClientRect().top"
+                )
+            )
+            < 2
+        )
         server.shutdown()
     page.problems[:] = [each for each in page.problems if server.url not in each]

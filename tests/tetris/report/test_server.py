@@ -1,4 +1,5 @@
-"""tetris/report/server.py: one page on the loopback address, made again when the run changes."""
+"""tetris/report/server.py: one page on the loopback address, made again when the run
+changes."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ def ask(
 ) -> tuple[int, str | None, str]:
     """Return status, version and text of an answer."""
     connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=30)
-    connection.request(method, path, headers={"Host": host or f"localhost:{server.server_port}"})
+    connection.request(
+        method, path, headers={"Host": host or f"localhost:{server.server_port}"}
+    )
     answer = connection.getresponse()
     text = answer.read().decode()
     connection.close()
@@ -75,7 +78,9 @@ def test_a_run_that_cannot_be_read_is_waited_for(server: ReportServer, run: Path
     assert ask(server)[:2] == (200, whole)
 
 
-def test_a_page_that_takes_long_blocks_no_other(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_takes_long_blocks_no_other(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make_run(run.parent / "other", seed=4)
     begun, ended = threading.Event(), threading.Event()
 
@@ -97,7 +102,9 @@ def test_a_page_that_takes_long_blocks_no_other(run: Path, monkeypatch: pytest.M
         server.shutdown()
 
 
-def test_a_link_in_a_folder_of_runs_is_named_and_not_followed(run: Path, tmp_path: Path) -> None:
+def test_a_link_in_a_folder_of_runs_is_named_and_not_followed(
+    run: Path, tmp_path: Path
+) -> None:
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "link").symlink_to(run)
     with ReportServer([tmp_path / "runs"]) as server:
@@ -108,7 +115,9 @@ def test_a_link_in_a_folder_of_runs_is_named_and_not_followed(run: Path, tmp_pat
         server.shutdown()
 
 
-def test_hosts_of_other_names_are_forbidden_and_nothing_but_the_page_is_served(server: ReportServer) -> None:
+def test_hosts_of_other_names_are_forbidden_and_nothing_but_the_page_is_served(
+    server: ReportServer,
+) -> None:
     for host in ("example.com:80", "127.0.0.1.example.com:80", "localhost"):
         assert ask(server, host=host)[0] == 403
     assert ask(server, "/metrics.jsonl")[0] == 404
@@ -123,7 +132,9 @@ def test_the_runs_of_a_folder_are_listed_and_those_that_are_named_shown(run: Pat
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         status, version, page = ask(server)
         assert (status, version) == (200, None)
-        assert [f'href="?run={name}"' in page for name in ("mine", "other", "damaged")] == [True] * 3
+        assert [f'href="?run={name}"' in page for name in ("mine", "other", "damaged")] == [
+            True
+        ] * 3
         assert "4,748 lines per game on 10x10" in page
         assert "2 training runs: mine, other" in ask(server, "/?run=mine&run=other")[2]
         assert ask(server, "/?run=../mine")[0] == 200  # a name, no path

@@ -1,4 +1,5 @@
-"""Perfect play: against a plain solver by the reference engine, known values, games, files, devices."""
+"""Perfect play: against a plain solver by the reference engine, known values, games, files,
+devices."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ def solved(rules: Rules, pieces_known: int = 1, device: str = "cpu") -> Solution
 
 
 def plain(rules: Rules, pieces_known: int) -> tuple[float, int]:
-    """Return lines per game and reachable boards, mirror images once, by the reference engine."""
+    """Return lines per game and reachable boards, mirror images once, by the reference
+    engine."""
     found: dict[tuple[int, ...], list[list[tuple[int, tuple[int, ...] | None]]]] = {}
     new = [()]
     while new:
@@ -44,12 +46,19 @@ def plain(rules: Rules, pieces_known: int) -> tuple[float, int]:
             ]
             for piece in rules.piece_set
         ]
-        new += [after for placements in found[rows] for _, after in placements if after is not None]
+        new += [
+            after for placements in found[rows] for _, after in placements if after is not None
+        ]
     kinds = range(len(rules.piece_set))
-    values = {rows: [0.0 for _ in kinds] for rows in found}  # with one piece known all are the same
+    values = {
+        rows: [0.0 for _ in kinds] for rows in found
+    }  # with one piece known all are the same
 
     def best(placements: list[tuple[int, tuple[int, ...] | None]], known: int) -> float:
-        return max(lines + (0.0 if after is None else values[after][known]) for lines, after in placements)
+        return max(
+            lines + (0.0 if after is None else values[after][known])
+            for lines, after in placements
+        )
 
     before = -1.0
     while sum(values[()]) - before > 1e-7:
@@ -58,10 +67,13 @@ def plain(rules: Rules, pieces_known: int) -> tuple[float, int]:
             for rows, choices in found.items():  # what is new counts at once (Gauss and Seidel)
                 if pieces_known == 2:
                     values[rows] = [
-                        sum(best(each, known) for known in kinds) / len(kinds) for each in choices
+                        sum(best(each, known) for known in kinds) / len(kinds)
+                        for each in choices
                     ]
                 else:
-                    values[rows] = [sum(best(each, 0) for each in choices) / len(kinds)] * len(kinds)
+                    values[rows] = [sum(best(each, 0) for each in choices) / len(kinds)] * len(
+                        kinds
+                    )
     mirrored = (tuple(int(f"{row:0{rules.width}b}"[::-1], 2) for row in rows) for rows in found)
     return sum(values[()]) / len(kinds), len(set(map(min, found, mirrored)))
 
@@ -106,14 +118,18 @@ def test_it_chooses_what_it_plays(pieces_known: int) -> None:
     for stream in range(3):
         pieces, rows, lines, t = PieceStream(rules, 5, stream), (), 0, 0
         while True:
-            after = solution.choose(rows, pieces[t], None if pieces_known == 1 else pieces[t + 1])
+            after = solution.choose(
+                rows, pieces[t], None if pieces_known == 1 else pieces[t + 1]
+            )
             lines, rows, t = lines + after.lines, after.rows, t + 1
             if after.game_over:
                 break
         assert lines == int(solution.play(stream + 1, seed=5)[stream])
 
 
-def test_the_error_is_that_of_a_solution_that_settles_further(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_is_that_of_a_solution_that_settles_further(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rules = Rules(4, 4, pieces="OSZ")
     one = solved(rules)
     monkeypatch.setattr(value_iteration, "_TOLERANCE", 1e-13)
@@ -146,7 +162,15 @@ def test_a_file_holds_it(pieces_known: int, tmp_path: Path) -> None:
     solution.save(tmp_path / "s.npz")
     loaded = Solution.load(tmp_path / "s.npz")
     assert torch.equal(loaded.values, solution.values)
-    for name in ("rules", "pieces_known", "lines_per_game", "error", "boards", "sweeps", "seconds"):
+    for name in (
+        "rules",
+        "pieces_known",
+        "lines_per_game",
+        "error",
+        "boards",
+        "sweeps",
+        "seconds",
+    ):
         assert getattr(loaded, name) == getattr(solution, name)
     with pytest.raises(ValueError, match="known pieces"):
         loaded.choose((), 0, 1 if pieces_known == 1 else None)
@@ -190,7 +214,9 @@ def test_the_command_prints_lines_or_json(script: Script, tmp_path: Path) -> Non
     ended = script("solve_tetris", *arguments)
     assert ended.status == 0
     assert "perfect play clears\n7.06694 lines per game" in ended.out
-    found = json.loads(script("solve_tetris", *arguments, "--json", "--out", tmp_path / "s.npz").out)
+    found = json.loads(
+        script("solve_tetris", *arguments, "--json", "--out", tmp_path / "s.npz").out
+    )
     assert found["lines_per_game"] == pytest.approx(7.067, abs=1e-3)
     solution = Solution.load(tmp_path / "s.npz")
     assert solution.boards == found["boards"] == 1295

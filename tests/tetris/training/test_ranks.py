@@ -1,4 +1,5 @@
-"""A run of processes that torchrun starts: that of one process, bit for bit, whatever dies on the way."""
+"""A run of processes that torchrun starts: that of one process, bit for bit, whatever dies on
+the way."""
 
 from __future__ import annotations
 
@@ -25,8 +26,20 @@ TORCHRUN = (
     *(sys.executable, "-m", "torch.distributed.run"),
     *("--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0"),
 )
-RECIPE = ("--device=cpu", "--backend=cpu", "--features=dt", "--elites=5", "--streams=32", "--decisions=240")
-SHORT = (*RECIPE, "--population=22", "--curriculum=10x8:3:240,10x10:2:240:split", "--generations=2")
+RECIPE = (
+    "--device=cpu",
+    "--backend=cpu",
+    "--features=dt",
+    "--elites=5",
+    "--streams=32",
+    "--decisions=240",
+)
+SHORT = (
+    *RECIPE,
+    "--population=22",
+    "--curriculum=10x8:3:240,10x10:2:240:split",
+    "--generations=2",
+)
 LONG = (*RECIPE, "--population=40", "--score-decisions=0")
 HUNG_AFTER = "expected all ranks to answer"  # what the ranks say that wait for one
 
@@ -40,7 +53,8 @@ def environment() -> dict[str, str]:
 
 
 def stage(generations: int, decisions: int = 500) -> str:
-    """Return the flag of a curriculum of one stage; 1000 decisions make some generations per second."""
+    """Return the flag of a curriculum of one stage; 1000 decisions make some generations per
+    second."""
     return f"--curriculum=10x8:{generations}:{decisions}"
 
 
@@ -55,15 +69,26 @@ class Job:
     def __init__(
         self, ranks: int, log: Path, *arguments: object, restarts: int = 0, **variables: str
     ) -> None:
-        """Start ``scripts/train_tetris.py`` as one process or as ranks, with some environment variables."""
+        """Start ``scripts/train_tetris.py`` as one process or as ranks, with some environment
+        variables."""
         torchrun = (*TORCHRUN, f"--nproc-per-node={ranks}", f"--max-restarts={restarts}")
-        command = [*((sys.executable,) if ranks == 1 else torchrun), TRAIN, *map(str, arguments)]
+        command = [
+            *((sys.executable,) if ranks == 1 else torchrun),
+            TRAIN,
+            *map(str, arguments),
+        ]
         self.log = log
+
         # What starts the tests may ignore signals, as nohup and shells without job control do.
-        heed = lambda: [signal.signal(each, signal.SIG_DFL) for each in (signal.SIGINT, signal.SIGHUP)]  # noqa: E731
+        def heed() -> None:
+            for number in (signal.SIGINT, signal.SIGHUP):
+                signal.signal(number, signal.SIG_DFL)
+
         options: dict[str, Any] = {"env": {**environment(), **variables}, "preexec_fn": heed}
         with log.open("a") as out:
-            self.process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, **options)
+            self.process = subprocess.Popen(
+                command, stdout=out, stderr=subprocess.STDOUT, **options
+            )
 
     def workers(self) -> list[int]:
         """Return the processes of the ranks that torchrun started."""
@@ -77,7 +102,8 @@ class Job:
         return sorted(found)
 
     def finish(self, status: int | None = 0, seconds: float = 400.0) -> str:
-        """Wait for the end, by an exit status unless it is None; return the output. What hangs is killed."""
+        """Wait for the end, by an exit status unless it is None; return the output. What hangs
+        is killed."""
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -100,10 +126,13 @@ class Job:
 
 
 def outcome(folder: Path) -> tuple[list[dict[str, Any]], list[float], list[dict[str, Any]]]:
-    """Return what a run has that is no time: metrics, weights, and the score on its first board."""
+    """Return what a run has that is no time: metrics, weights, and the score on its first
+    board."""
     controller = json.loads(RunFolder(folder).controller.read_text())
     names = ("controller", "board", "lines", "games", "ci95")
-    scores = [{name: each[name] for name in names} for each in controller["provenance"]["score"] or []]
+    scores = [
+        {name: each[name] for name in names} for each in controller["provenance"]["score"] or []
+    ]
     return metrics_of(folder), controller["weights"], scores[:1]
 
 
@@ -122,7 +151,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_any_number_of_ranks_gives_the_run_of_one_process(whole: Path, tmp_path: Path) -> None:
-    out = Job(3, tmp_path / "log", *SHORT, "--score-decisions=20000", "--out", tmp_path / "run").finish()
+    out = Job(
+        3, tmp_path / "log", *SHORT, "--score-decisions=20000", "--out", tmp_path / "run"
+    ).finish()
 
     assert outcome(tmp_path / "run") == outcome(whole)
     assert out.count("lines per game on 10x20") <= 1  # rank 0 alone prints
@@ -141,12 +172,23 @@ def test_a_run_goes_on_with_another_number_of_ranks(whole: Path, tmp_path: Path)
 
 @pytest.mark.slow
 def test_scores_are_those_of_one_process() -> None:
-    script, *arguments = "evaluate_tetris.py", "dt20", "dt10", "--board=10x10", "--games=50", "--json"
+    script, *arguments = (
+        "evaluate_tetris.py",
+        "dt20",
+        "dt10",
+        "--board=10x10",
+        "--games=50",
+        "--json",
+    )
     found = []
     for launch in ([sys.executable], [*TORCHRUN, "--nproc-per-node=2"]):
         command = [*launch, str(ROOT / "scripts" / script), *arguments]
-        said = subprocess.run(command, capture_output=True, text=True, check=True, env=environment()).stdout
-        found.append([{k: v for k, v in each.items() if "second" not in k} for each in json.loads(said)])
+        said = subprocess.run(
+            command, capture_output=True, text=True, check=True, env=environment()
+        ).stdout
+        found.append(
+            [{k: v for k, v in each.items() if "second" not in k} for each in json.loads(said)]
+        )
 
     assert found[0] == found[1]
 

@@ -48,7 +48,9 @@ def test_presets_fill_a_gpu_with_streams_that_get_to_steady_play(preset: str) ->
     assert min(stage.decisions for stage in recipe.stages) >= 2 * BURN_IN
 
 
-def test_quick_preset_is_the_same_again_on_another_engine_from_its_config(tmp_path: Path) -> None:
+def test_quick_preset_is_the_same_again_on_another_engine_from_its_config(
+    tmp_path: Path,
+) -> None:
     recipe = make_recipe("cuda")
     assert _stages(recipe) != _stages(make_recipe("cpu"))
     file = tmp_path / "config.json"
@@ -74,7 +76,11 @@ def test_later_layer_beats_earlier_beats_preset() -> None:
     recipe = make_recipe(
         "cpu", {"streams": 3, "seed": 4, "preset": "record"}, {"seed": 5, "preset": "standard"}
     )
-    assert (recipe.streams, recipe.seed, recipe.population) == (3, 5, PRESETS["standard"]["population"])
+    assert (recipe.streams, recipe.seed, recipe.population) == (
+        3,
+        5,
+        PRESETS["standard"]["population"],
+    )
 
 
 @pytest.mark.parametrize(
@@ -95,7 +101,9 @@ def test_later_layer_beats_earlier_beats_preset() -> None:
         ([{"board": "8x12"}], [("8x10", 8, 300), ("8x12", 20, 900)]),
     ],
 )
-def test_layers_make_these_stages(layers: list[dict[str, Any]], stages: list[tuple[str, int, int]]) -> None:
+def test_layers_make_these_stages(
+    layers: list[dict[str, Any]], stages: list[tuple[str, int, int]]
+) -> None:
     assert _stages(make_recipe("cpu", *layers)) == stages
 
 
@@ -110,12 +118,20 @@ def test_population_keeps_the_share_of_elites() -> None:
     assert abs(half.elites - int(quick["elites"]) / 2) <= 0.5
     assert make_recipe("cpu", {"population": 3}).elites == 2
     assert make_recipe("cpu", {"population": 30, "elites": 7}).elites == 7
-    assert make_recipe("cpu", {"population": 41}).elites == 6  # 10 of 80 are 5.1 of 41, rounded up
+    assert (
+        make_recipe("cpu", {"population": 41}).elites == 6
+    )  # 10 of 80 are 5.1 of 41, rounded up
 
 
 def test_texts_are_kept_in_canonical_form() -> None:
-    recipe = make_recipe("cpu", {"features": "DU", "noise": "Linear:5,10", "curriculum": " 10X10 : 2 "})
-    assert (recipe.features, recipe.noise, recipe.curriculum) == ("bcts", "linear:5.0,10.0", "10x10:2")
+    recipe = make_recipe(
+        "cpu", {"features": "DU", "noise": "Linear:5,10", "curriculum": " 10X10 : 2 "}
+    )
+    assert (recipe.features, recipe.noise, recipe.curriculum) == (
+        "bcts",
+        "linear:5.0,10.0",
+        "10x10:2",
+    )
 
 
 def test_a_stage_with_splitting_says_so() -> None:
@@ -151,7 +167,12 @@ def test_curriculum_that_is_none(text: str) -> None:
         ({"noise": "hyperbolic"}, "expected noise with all its numbers"),
         ({"generations": 1 << 62}, "expected all generations from 1 to 1000000, got 4611"),
         (
-            {"curriculum": "10x10:1:9,10x12:1:212:split", "streams": 16, "halvings": 0, "burn_in": 203},
+            {
+                "curriculum": "10x10:1:9,10x12:1:212:split",
+                "streams": 16,
+                "halvings": 0,
+                "burn_in": 203,
+            },
             "split to have at least 213 decisions in the first round on 2 to 8192 streams, got 212 on 16",
         ),
         (
@@ -185,7 +206,9 @@ def test_config_file_that_is_none(tmp_path: Path, text: str, message: str) -> No
 
 
 def test_fingerprint_leaves_out_what_changes_nothing() -> None:
-    first = make_recipe("cpu", {"generations": 2, "population": 8, "elites": 2, "streams": 1, "decisions": 5})
+    first = make_recipe(
+        "cpu", {"generations": 2, "population": 8, "elites": 2, "streams": 1, "decisions": 5}
+    )
     same = {**asdict(first), "device": "python", "preset": "record", "score_decisions": 0}
     assert Recipe(**same).fingerprint() == first.fingerprint()
     assert Recipe(**{**same, "seed": 2}).fingerprint() != first.fingerprint()

@@ -1,4 +1,5 @@
-"""Features of a header and their references in Python: what differs is named before a run trains."""
+"""Features of a header and their references in Python: what differs is named before a run
+trains."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ def test_a_header_plays_as_its_references(header: Path) -> None:
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_header_plays_as_its_references_on_a_gpu(header: Path) -> None:
-    check_references(("holes", *run_header(header)), Rules(6, 8, clear_on_overflow=True), "cuda")
+    check_references(
+        ("holes", *run_header(header)), Rules(6, 8, clear_on_overflow=True), "cuda"
+    )
 
 
 @pytest.mark.parametrize(
@@ -41,7 +44,9 @@ def test_a_header_plays_as_its_references_on_a_gpu(header: Path) -> None:
         ("corners", "number % 2 for", "number % 2 and number > 1 for"),
     ],
 )
-def test_a_header_that_plays_otherwise_is_named(header: Path, name: str, right: str, wrong: str) -> None:
+def test_a_header_that_plays_otherwise_is_named(
+    header: Path, name: str, right: str, wrong: str
+) -> None:
     references = header.with_suffix(".py")
     references.write_text(references.read_text().replace(right, wrong))
     pattern = rf"mine.h: {name} is not its reference in Python: on 6x8 they differ by decision \d+ of games"
@@ -50,9 +55,16 @@ def test_a_header_that_plays_otherwise_is_named(header: Path, name: str, right: 
 
 
 def test_a_header_and_its_references_differ_from_changed_ones(header: Path) -> None:
-    names, rules, references = ("holes", *run_header(header)), Rules(6, 8), header.with_suffix(".py")
+    names, rules, references = (
+        ("holes", *run_header(header)),
+        Rules(6, 8),
+        header.with_suffix(".py"),
+    )
     found = [fingerprint(names, rules)]
-    for file, old, new in ((references, "WEIGHT = 2", "WEIGHT = 3"), (header, "row += 2", "row += 3")):
+    for file, old, new in (
+        (references, "WEIGHT = 2", "WEIGHT = 3"),
+        (header, "row += 2", "row += 3"),
+    ):
         file.write_text(file.read_text().replace(old, new))
         own_features._headers.clear()
         found.append(fingerprint(("holes", *run_header(header)), rules))

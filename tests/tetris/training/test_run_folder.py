@@ -23,12 +23,17 @@ Script = Callable[..., Any]
 
 def test_a_run_is_shown_in_a_line(tmp_path: Path) -> None:
     run = load_run(make_run(tmp_path / "mine"))
-    assert repr(run) == "<RunRecord mine: holes,max_height, population 4, seed 3, on 5x6, 3 generations>"
+    assert (
+        repr(run)
+        == "<RunRecord mine: holes,max_height, population 4, seed 3, on 5x6, 3 generations>"
+    )
 
 
 def test_a_run_is_taken_for_its_controller(tmp_path: Path) -> None:
     run = load_run(make_run(tmp_path / "mine"))
-    assert run.controller == resolve(tmp_path / "mine") == LinearController.load(tmp_path / "mine")
+    assert (
+        run.controller == resolve(tmp_path / "mine") == LinearController.load(tmp_path / "mine")
+    )
 
 
 def test_a_damaged_line_of_the_metrics_is_named(tmp_path: Path) -> None:
@@ -43,11 +48,17 @@ def test_a_damaged_line_of_the_metrics_is_named(tmp_path: Path) -> None:
         load_run(path)
 
 
-def test_a_link_in_a_run_is_neither_read_nor_written_through(script: Script, tmp_path: Path) -> None:
+def test_a_link_in_a_run_is_neither_read_nor_written_through(
+    script: Script, tmp_path: Path
+) -> None:
     run = make_run(tmp_path / "run")
     (tmp_path / "mine").write_text("mine")
     (run / "report.html").symlink_to(tmp_path / "mine")
-    for command in (("train_tetris", "--resume"), ("report_tetris",), ("report_tetris", "--serve")):
+    for command in (
+        ("train_tetris", "--resume"),
+        ("report_tetris",),
+        ("report_tetris", "--serve"),
+    ):
         ended = script(*command, run)
         assert (ended.status, ended.err.count("\n")) == (2, 1)
         assert f"{run / 'report.html'}: expected a file of its own, got a link" in ended.err
@@ -93,7 +104,9 @@ def test_the_line_that_a_run_is_writing_is_left_out(tmp_path: Path) -> None:
     assert read_records(path) == [{"a": 1}, {"a": 2}]
 
 
-def test_a_commit_has_a_plus_where_files_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_has_a_plus_where_files_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(run_folder, "_ROOT", tmp_path)
     assert run_folder.commit() == ""
     (tmp_path / "file").write_text("old")

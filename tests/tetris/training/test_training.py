@@ -31,7 +31,13 @@ from tetris import (
 )
 from tetris.play.splitting import SplitRollout
 from tetris.training import training as _training
-from tetris.training.objective import LinesPerGame, lines_per_game, piece_seed, run_objective, unit_length
+from tetris.training.objective import (
+    LinesPerGame,
+    lines_per_game,
+    piece_seed,
+    run_objective,
+    unit_length,
+)
 from tetris.training.recipe import Recipe, make_recipe
 from tetris.training.run_folder import RunFolder
 from tetris.training.training import Training, prepare_engine
@@ -63,7 +69,9 @@ def test_fitness_is_lines_per_game_and_half_a_game_where_none_ended() -> None:
 
 def test_weights_are_scaled_to_length_1_and_zero_stays() -> None:
     weights = torch.tensor([[3.0, -4.0], [1e-3, 0.0], [0.0, 0.0]])
-    torch.testing.assert_close(unit_length(weights), torch.tensor([[0.6, -0.8], [1.0, 0.0], [0.0, 0.0]]))
+    torch.testing.assert_close(
+        unit_length(weights), torch.tensor([[0.6, -0.8], [1.0, 0.0], [0.0, 0.0]])
+    )
 
 
 def test_piece_seeds_differ_from_run_to_run_and_from_those_people_type() -> None:
@@ -72,18 +80,24 @@ def test_piece_seeds_differ_from_run_to_run_and_from_those_people_type() -> None
     assert min(seeds) > 1 << 32
 
 
-def test_candidates_are_evaluated_at_length_1_on_streams_of_their_generation(tmp_path: Path) -> None:
+def test_candidates_are_evaluated_at_length_1_on_streams_of_their_generation(
+    tmp_path: Path,
+) -> None:
     recipe = _recipe(curriculum="5x6:2:20,5x7:1:30,5x7:1:215:split", burn_in=203)
     optimizer = _training_run(tmp_path, recipe).optimizer
     candidates = torch.tensor([[-3.0, -4.0], [1.0, 0.0], [0.0, -2.0]])
     for generation, (height, decisions) in enumerate([(6, 20), (6, 20), (7, 30), (7, 215)]):
-        evaluation = run_objective(recipe, optimizer, StopRequest().check)(candidates, generation)
+        evaluation = run_objective(
+            recipe, lambda: optimizer.averaged_mean, StopRequest().check
+        )(candidates, generation)
         players = unit_length(candidates)
         assert evaluation.candidates is not None
         torch.testing.assert_close(evaluation.candidates, players)
         policy = Policy(players, recipe.features)
         streams = Streams(Rules(5, height), 2, piece_seed(recipe.seed), 2 * generation)
-        played = (split_rollout if decisions == 215 else rollout)(policy, streams, decisions, "python")
+        played = (split_rollout if decisions == 215 else rollout)(
+            policy, streams, decisions, "python"
+        )
         assert evaluation.fitness.tolist() == lines_per_game(played).tolist()
         assert evaluation.metrics["board_height"] == height
         assert evaluation.metrics["decisions"] == 4 * 2 * decisions
@@ -93,20 +107,35 @@ def test_candidates_are_evaluated_at_length_1_on_streams_of_their_generation(tmp
 def test_the_better_half_of_each_round_plays_on_to_the_fitness_of_all_decisions(
     tmp_path: Path, curriculum: str
 ) -> None:
-    given: dict[str, str | int] = {"curriculum": curriculum, "features": few_features(5), "burn_in": 100}
+    given: dict[str, str | int] = {
+        "curriculum": curriculum,
+        "features": few_features(5),
+        "burn_in": 100,
+    }
     recipe = _recipe("cpu", **given, population=11, elites=2, streams=4, halvings=2)
     optimizer = _training_run(tmp_path, recipe).optimizer
     candidates, (stage,) = optimizer.ask(), recipe.stages
-    found = run_objective(recipe, optimizer, StopRequest().check)(candidates, 0)
+    found = run_objective(recipe, lambda: optimizer.averaged_mean, StopRequest().check)(
+        candidates, 0
+    )
     best, rounds = list(range(11)), recipe.rounds(stage)
     assert [count for _, count in rounds] == [11, 6, 3]
     for number in range(3):
         until = sum(decisions for decisions, _ in rounds[: number + 1])
-        options: dict[str, Any] = {"streams": 4, "decisions": until, "split": stage.split, "burn_in": 100}
-        fitness = LinesPerGame(recipe.features, stage.rules, device="cpu", **options)(candidates).tolist()
+        options: dict[str, Any] = {
+            "streams": 4,
+            "decisions": until,
+            "split": stage.split,
+            "burn_in": 100,
+        }
+        fitness = LinesPerGame(recipe.features, stage.rules, device="cpu", **options)(
+            candidates
+        ).tolist()
         for _, count in rounds[number + 1 : number + 2]:
             best = sorted(sorted(best), key=lambda each: -fitness[each])[:count]
-    assert found.fitness.tolist() == [fitness[each] if each in best else -math.inf for each in range(11)]
+    assert found.fitness.tolist() == [
+        fitness[each] if each in best else -math.inf for each in range(11)
+    ]
     assert found.metrics["decisions"] == recipe.decisions_until(1)
 
 
@@ -115,16 +144,31 @@ def test_a_generation_is_recorded_under_these_names(tmp_path: Path) -> None:
     training.trainer.run()
     first, *_ = (json.loads(line) for line in training.folder.metrics.read_text().splitlines())
     assert list(first) == [
-        *("generation", "best_fitness", "generation_best", "elite_mean", "elite_threshold", "std_mean"),
+        *(
+            "generation",
+            "best_fitness",
+            "generation_best",
+            "elite_mean",
+            "elite_threshold",
+            "std_mean",
+        ),
         *("seconds", "elapsed_s"),
-        *("stage", "board_width", "board_height", "learned_mean_fitness", "lines", "games", "decisions"),
+        *(
+            "stage",
+            "board_width",
+            "board_height",
+            "learned_mean_fitness",
+            "lines",
+            "games",
+            "decisions",
+        ),
         *("lines/s", "decisions/s"),
         *("mean", "std"),
     ]
     assert (len(first["mean"]), len(first["std"])) == (2, 2)
-    assert [type(first[name]) for name in ("learned_mean_fitness", "lines", "games", "decisions")] == [
-        *(float, int, int, int)
-    ]
+    assert [
+        type(first[name]) for name in ("learned_mean_fitness", "lines", "games", "decisions")
+    ] == [*(float, int, int, int)]
     assert [first[name] for name in ("stage", "board_width", "board_height")] == [1, 5, 6]
     assert first["decisions"] == 4 * 2 * 20
     assert first["decisions/s"] == first["decisions"] / first["seconds"]
@@ -161,13 +205,17 @@ def test_objective_reads_nothing_of_what_was_played(
     games = SimpleNamespace(advance=lambda *_: RolloutResult(*counts))
     monkeypatch.setattr(LinesPerGame, "games", lambda *_: games)
     recipe = _recipe("cuda" if device == "cuda" else "python", backend="torch", halvings=0)
-    objective = run_objective(recipe, _training_run(tmp_path, recipe).optimizer, StopRequest().check)
+    optimizer = _training_run(tmp_path, recipe).optimizer
+    objective = run_objective(recipe, lambda: optimizer.averaged_mean, StopRequest().check)
     candidates = torch.ones(3, 2, device=device)
     with _NothingRead():
         evaluation = objective(candidates, 0)
     assert evaluation.fitness.device.type == device
     assert evaluation.fitness.tolist() == [4.0, 14.0, 0.0]
-    metrics = [evaluation.metrics[name] for name in ("learned_mean_fitness", "lines", "games", "decisions")]
+    metrics = [
+        evaluation.metrics[name]
+        for name in ("learned_mean_fitness", "lines", "games", "decisions")
+    ]
     assert [float(each) for each in metrics] == [0.0, 19, 8, 36]
 
 
@@ -197,7 +245,9 @@ def test_controller_of_a_checkpoint_is_that_of_its_generation(
         mean = torch.tensor(record["mean"], dtype=torch.float64)
         assert controller.weights == pytest.approx(unit_length(mean.unsqueeze(0))[0].tolist())
     by_hand = _training_run(tmp_path / "by_hand", _recipe())
-    objective = run_objective(_recipe(), by_hand.optimizer, StopRequest().check)
+    objective = run_objective(
+        _recipe(), lambda: by_hand.optimizer.averaged_mean, StopRequest().check
+    )
     for generation, (controller, seconds) in enumerate([*zip(saved, elapsed, strict=True)]):
         evaluation = objective(by_hand.optimizer.ask(), generation)
         by_hand.optimizer.tell(evaluation.candidates, evaluation.fitness)
@@ -215,10 +265,13 @@ def test_decisions_are_counted_over_the_stages() -> None:
     assert counted == [players * streams * decisions for decisions in (0, 20, 40, 70)]
 
 
-def test_backend_cuda_without_a_gpu_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_backend_cuda_without_a_gpu_is_refused_with_the_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(
-        ValueError, match=r"expected a GPU for backend cuda.*or take --backend torch in a new run"
+        ValueError,
+        match=r"expected a GPU for backend cuda.*or take --backend torch in a new run",
     ):
         prepare_engine(_recipe(backend="cuda"))
 
@@ -227,8 +280,13 @@ def test_backend_cuda_without_a_gpu_is_refused_with_the_remedy(monkeypatch: pyte
 def test_lines_per_game_may_know_the_next_piece(split: bool, decisions: int) -> None:
     rules, features = Rules(5, 6), few_features(5)
     weights = weights_for(features, 5, 1)
-    f = LinesPerGame(features, rules, streams=4, decisions=decisions, split=split, lookahead="preview")
-    policy, streams = Policy(unit_length(weights), features, "preview"), Streams(rules, 4, piece_seed(1))
+    f = LinesPerGame(
+        features, rules, streams=4, decisions=decisions, split=split, lookahead="preview"
+    )
+    policy, streams = (
+        Policy(unit_length(weights), features, "preview"),
+        Streams(rules, 4, piece_seed(1)),
+    )
     played = (split_rollout if split else rollout)(policy, streams, decisions)
     assert f(weights).tolist() == lines_per_game(played).tolist()
 
@@ -236,7 +294,9 @@ def test_lines_per_game_may_know_the_next_piece(split: bool, decisions: int) -> 
 def test_lines_per_game_is_maximized_on_other_pieces_in_every_generation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    objective = LinesPerGame("holes,max_height", Rules(5, 6), streams=4, decisions=40, device="python")
+    objective = LinesPerGame(
+        "holes,max_height", Rules(5, 6), streams=4, decisions=40, device="python"
+    )
     seen: list[int] = []
     games = objective.games
 
@@ -271,7 +331,8 @@ def test_lines_per_game_refuses_wrong_arguments(options: dict[str, Any], name: s
         LinesPerGame("holes", device="python", **options)(torch.ones(1, 1))
 
 
-# A seed gives the same controller on every processor: on the CPU training is IEEE operations alone.
+# A seed gives the same controller on every processor: on the CPU training is IEEE operations
+# alone.
 PROGRAM = """
 import hashlib, sys
 import numpy as np
@@ -283,12 +344,18 @@ controller = train(
 print(hashlib.sha256(np.array(controller.weights).tobytes()).hexdigest()[:16])
 """
 DIGEST = "131cf88f128eba16"
-PLAIN = {"OMP_NUM_THREADS": "1", "ATEN_CPU_CAPABILITY": "default", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2"}
+PLAIN = {
+    "OMP_NUM_THREADS": "1",
+    "ATEN_CPU_CAPABILITY": "default",
+    "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
+}
 
 
 def test_a_controller_has_the_same_bits_on_a_plain_processor(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "run")]
-    ended = subprocess.run(command, env={**os.environ, **PLAIN}, capture_output=True, text=True, check=True)
+    ended = subprocess.run(
+        command, env={**os.environ, **PLAIN}, capture_output=True, text=True, check=True
+    )
     assert ended.stdout.split()[-1] == DIGEST
 
 

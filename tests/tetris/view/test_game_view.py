@@ -13,10 +13,14 @@ from tetris.view.game_view import GameTracker, stack_rows
 
 
 def as_rows(cells: np.ndarray) -> tuple[int, ...]:
-    return stack_rows([sum(1 << x for x, cell in enumerate(row) if cell) for row in cells.tolist()])
+    return stack_rows(
+        [sum(1 << x for x, cell in enumerate(row) if cell) for row in cells.tolist()]
+    )
 
 
-@pytest.mark.parametrize("rules", [Rules(6, 6), Rules(5, 7, clear_on_overflow=True, pieces="bag")])
+@pytest.mark.parametrize(
+    "rules", [Rules(6, 6), Rules(5, 7, clear_on_overflow=True, pieces="bag")]
+)
 def test_cells_are_those_of_the_game(rules: Rules) -> None:
     shown = sample_scenes(rules, 250)
     assert all(as_rows(scene.cells) == scene.rows for scene in shown)
@@ -40,7 +44,10 @@ def test_counts_are_those_of_the_engine() -> None:
     rules = Rules(6, 6)
     last = sample_scenes(rules, 250)[-1]
     played = rollout(published("dt20").policy(), Streams(rules, seed=3), 250)
-    assert (last.lines, last.games + last.after.game_over) == (played.lines.item(), played.games.item())
+    assert (last.lines, last.games + last.after.game_over) == (
+        played.lines.item(),
+        played.games.item(),
+    )
     assert 0 < last.game_lines < last.lines
 
 

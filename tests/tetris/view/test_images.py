@@ -51,7 +51,10 @@ def test_frames_of_a_game_are_of_one_even_size(board: tuple[int, int], cell: int
 def test_a_cell_of_an_unknown_piece_looks_like_no_piece() -> None:
     cells = np.array([[UNKNOWN, 1, 7, 0]], dtype=np.uint8)
     assert board_kinds(cells, 1)[0].tolist() == [FALLING - 1, STACK, STACK + 6, EMPTY]
-    assert len({tuple(PALETTE[3 * kind]) for kind in range(EMPTY, FALLING + 7)}) == FALLING + 7 - EMPTY
+    assert (
+        len({tuple(PALETTE[3 * kind]) for kind in range(EMPTY, FALLING + 7)})
+        == FALLING + 7 - EMPTY
+    )
 
 
 def test_text_keeps_its_line_and_a_title_is_whole(shown: list[Scene]) -> None:

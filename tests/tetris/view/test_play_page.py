@@ -1,4 +1,5 @@
-"""tetris/view/play_page.py: a browser plays as the engine does, by a person's rules, with the same hints."""
+"""tetris/view/play_page.py: a browser plays as the engine does, by a person's rules, with the
+same hints."""
 
 from __future__ import annotations
 
@@ -50,7 +51,9 @@ def opened(page: Page, folder: Path, *options: Any) -> Page:
 def every_feature_weighed(rules: Rules) -> LinearController:
     """A controller of all features."""
     features = every_feature(rules.width)
-    return LinearController(features, tuple(weights_for(features, rules.width)[1].tolist()), rules, "every")
+    return LinearController(
+        features, tuple(weights_for(features, rules.width)[1].tolist()), rules, "every"
+    )
 
 
 def test_the_library_is_compiled_from_these_sources() -> None:
@@ -63,23 +66,39 @@ def test_the_library_is_compiled_from_these_sources() -> None:
         ("dt20", Rules(10, 20), Lookahead.NONE, 4000),
         ("best", Rules(10, 20), Lookahead.NONE, 4000),
         ("bcts", Rules(10, 20, pieces="bag"), Lookahead.NONE, 4000),
-        ("bertsekas", Rules(10, 9, clear_on_overflow=True, pieces="SZ"), Lookahead.PREVIEW, 400),
+        (
+            "bertsekas",
+            Rules(10, 9, clear_on_overflow=True, pieces="SZ"),
+            Lookahead.PREVIEW,
+            400,
+        ),
         ("anywidth", Rules(5, 8, original=True, pieces="bag"), Lookahead.EXPECTIMAX, 400),
         ("every", Rules(6, 24), Lookahead.NONE, 800),
     ],
 )
 def test_the_agent_plays_as_the_engine_does(
-    name: str, rules: Rules, lookahead: Lookahead, count: int, tmp_path: Path, browser_page: Page
+    name: str,
+    rules: Rules,
+    lookahead: Lookahead,
+    count: int,
+    tmp_path: Path,
+    browser_page: Page,
 ) -> None:
     controller = every_feature_weighed(rules) if name == "every" else published(name)
     page = opened(browser_page, tmp_path, controller, rules, SEED, lookahead)
     engine = Rollout(controller.policy(lookahead), Streams(rules, seed=SEED))
     for shown in page.evaluate(AGENT.replace("COUNT", str(count))):
         result = engine.advance(1)
-        assert shown == [*engine.columns.flatten().tolist(), result.lines.item(), result.games.item()]
+        assert shown == [
+            *engine.columns.flatten().tolist(),
+            result.lines.item(),
+            result.games.item(),
+        ]
 
 
-@pytest.mark.parametrize(("name", "lookahead"), [("dt20", Lookahead.NONE), ("every", Lookahead.PREVIEW)])
+@pytest.mark.parametrize(
+    ("name", "lookahead"), [("dt20", Lookahead.NONE), ("every", Lookahead.PREVIEW)]
+)
 def test_hints_and_their_reasons_are_those_of_the_reference(
     name: str, lookahead: Lookahead, tmp_path: Path, browser_page: Page
 ) -> None:
@@ -94,7 +113,9 @@ def test_hints_and_their_reasons_are_those_of_the_reference(
         assert hint == [after.shape.orientation, after.column]
         for other in [after, *[*after_states(rows, pieces[t], rules)][::7]]:
             page.evaluate(f"race.you.put({other.shape.orientation}, {other.column})")
-            found = page.evaluate("race.engine.explain(race.you.columns, race.you.now, race.you.next)")
+            found = page.evaluate(
+                "race.engine.explain(race.you.columns, race.you.now, race.you.next)"
+            )
             if other.game_over:
                 assert found is None
                 continue
@@ -102,7 +123,9 @@ def test_hints_and_their_reasons_are_those_of_the_reference(
             shown = [(row["name"], row["value"], row["lead"]) for row in found["rows"]]
             assert shown == [*zip(wanted.names, wanted.features, wanted.leads, strict=True)]
             assert (found["value"], found["margin"]) == (wanted.value, wanted.margin)
-        page.evaluate(f"race.you.put({after.shape.orientation}, {after.column}), race.act('drop')")
+        page.evaluate(
+            f"race.you.put({after.shape.orientation}, {after.column}), race.act('drop')"
+        )
         rows = after.rows
 
 
@@ -148,7 +171,11 @@ class Person:
             self.height -= 1
         else:
             after = with_next(self.now, self.pieces[self.drawn])
-            self.rows, self.lines, self.over = after.rows, self.lines + after.lines, after.game_over
+            self.rows, self.lines, self.over = (
+                after.rows,
+                self.lines + after.lines,
+                after.game_over,
+            )
             self.take()
 
 
@@ -156,7 +183,9 @@ ACTS = ("left", "right", "rotate", "lower", "drop", "hold")
 
 
 @pytest.mark.parametrize("original", [False, True])
-def test_a_person_plays_by_a_person_s_rules(original: bool, tmp_path: Path, browser_page: Page) -> None:
+def test_a_person_plays_by_a_person_s_rules(
+    original: bool, tmp_path: Path, browser_page: Page
+) -> None:
     rules, controller = Rules(6, 8, original=original), published("dt20")
     page = opened(browser_page, tmp_path, controller, rules, 4)
     person = Person(rules, PieceStream(rules, 4, 0))
@@ -172,7 +201,12 @@ def test_a_person_plays_by_a_person_s_rules(original: bool, tmp_path: Path, brow
             assert shown["phase"] == "end"
             return
         now = person.now
-        assert shown["now"] == [now.shape.piece, now.shape.orientation, now.column, person.height]
+        assert shown["now"] == [
+            now.shape.piece,
+            now.shape.orientation,
+            now.column,
+            person.height,
+        ]
         assert (shown["lines"], shown["held"]) == (person.lines, person.held)
         assert shown["columns"][:6] == [
             sum((row >> x & 1) << y for y, row in enumerate(person.rows)) for x in range(6)
@@ -180,7 +214,9 @@ def test_a_person_plays_by_a_person_s_rules(original: bool, tmp_path: Path, brow
     raise AssertionError("expected the game to end")
 
 
-def test_keys_and_fingers_move_and_a_link_carries_the_result(tmp_path: Path, browser_page: Page) -> None:
+def test_keys_and_fingers_move_and_a_link_carries_the_result(
+    tmp_path: Path, browser_page: Page
+) -> None:
     page = opened(browser_page, tmp_path, published("dt20"), Rules(pieces="IO"))
     seed = page.evaluate("race.rules.seed")
     column = "race.you.now.column"
@@ -208,14 +244,22 @@ def test_keys_and_fingers_move_and_a_link_carries_the_result(tmp_path: Path, bro
 
 def test_a_controller_is_dropped_on_the_page(tmp_path: Path, browser_page: Page) -> None:
     page = opened(browser_page, tmp_path, published("dt20"), Rules(8, 9))
-    mine = json.dumps(LinearController("holes, max_height", (-4.0, -1.0), name="mine").to_dict())
+    mine = json.dumps(
+        LinearController("holes, max_height", (-4.0, -1.0), name="mine").to_dict()
+    )
     for text, name, wrong in (
         (mine, "mine", ""),
         ("{}", "mine", "This is no controller.json."),
-        (json.dumps(published("best").to_dict()), "mine", "This controller cannot play on 8x9."),
+        (
+            json.dumps(published("best").to_dict()),
+            "mine",
+            "This controller cannot play on 8x9.",
+        ),
     ):
         page.evaluate(f"race.read(new File([{json.dumps(text)}], 'controller.json'))")
-        assert page.evaluate("[race.agent.name, document.querySelector('.wrong').textContent]") == [
+        assert page.evaluate(
+            "[race.agent.name, document.querySelector('.wrong').textContent]"
+        ) == [
             name,
             wrong,
         ]
@@ -224,9 +268,13 @@ def test_a_controller_is_dropped_on_the_page(tmp_path: Path, browser_page: Page)
     )
 
 
-def test_the_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_the_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "play.html"
-    assert main(["bcts", "--board", "10x10", "--seed", "3", "--no-open", "--out", str(out)]) == 0
+    assert (
+        main(["bcts", "--board", "10x10", "--seed", "3", "--no-open", "--out", str(out)]) == 0
+    )
     assert capsys.readouterr().out.startswith(f"{out}: ")
     text = out.read_text(encoding="utf-8")
     assert '"board":"10x10","rule":"published","pieces":"uniform","seed":"3"' in text

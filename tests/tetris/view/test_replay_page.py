@@ -55,7 +55,9 @@ def test_page_holds_the_placements_and_what_they_mean() -> None:
 
 
 def test_nothing_to_play_is_an_error() -> None:
-    with pytest.raises(ValueError, match="expected a replay of at least one placement, got none"):
+    with pytest.raises(
+        ValueError, match="expected a replay of at least one placement, got none"
+    ):
         player_fragment(Replay(RULES, b"", 0, 0))
 
 
@@ -71,7 +73,9 @@ STATE = """(() => {
 @pytest.mark.parametrize(
     "rules", [RULES, Rules(10, 5), Rules(5, 7, pieces="bag"), Rules(6, 6, original=True)]
 )
-def test_a_browser_shows_what_the_engine_plays(rules: Rules, tmp_path: Path, browser_page: Page) -> None:
+def test_a_browser_shows_what_the_engine_plays(
+    rules: Rules, tmp_path: Path, browser_page: Page
+) -> None:
     replay = recorded(rules, 300)
     (tmp_path / "page.html").write_text(player_page(replay), encoding="utf-8")
     browser_page.open(tmp_path / "page.html", READY)
@@ -90,7 +94,9 @@ def test_a_browser_shows_what_the_engine_plays(rules: Rules, tmp_path: Path, bro
     assert (back, start) == (shown[-2], shown[0])
 
 
-def test_a_link_leads_to_a_piece_and_the_page_says_why(tmp_path: Path, browser_page: Page) -> None:
+def test_a_link_leads_to_a_piece_and_the_page_says_why(
+    tmp_path: Path, browser_page: Page
+) -> None:
     replay, rules = recorded(Rules(10, 8), 60), Rules(10, 8)
     (tmp_path / "page.html").write_text(player_page(replay), encoding="utf-8")
     browser_page.open(f"{(tmp_path / 'page.html').as_uri()}#piece=31", READY)
@@ -102,7 +108,8 @@ def test_a_link_leads_to_a_piece_and_the_page_says_why(tmp_path: Path, browser_p
     lines = browser_page.evaluate(why).splitlines()
     assert lines[0].split() == ["margin", f"{explained.margin:.2f}"]
     first = max(
-        zip(explained.names, explained.features, explained.leads, strict=True), key=lambda x: abs(x[2])
+        zip(explained.names, explained.features, explained.leads, strict=True),
+        key=lambda x: abs(x[2]),
     )
     assert lines[2].split()[-2:] == [f"{first[1]:g}", f"{first[2]:.2f}"]
     browser_page.press("ArrowRight")
@@ -120,7 +127,9 @@ def test_the_timeline_is_as_high_as_the_stack_and_leads_to_a_piece(
     inside = "document.querySelector('tetris-player').shadowRoot"
     path = browser_page.evaluate(f"{inside}.querySelector('.heights path').getAttribute('d')")
     tops = [len(scene.rows) / RULES.height for scene in scenes(RULES, replay.after_states())]
-    assert [1 - float(y) for y in re.findall(r"V([\d.]+)H", path)] == pytest.approx(tops, abs=1e-3)
+    assert [1 - float(y) for y in re.findall(r"V([\d.]+)H", path)] == pytest.approx(
+        tops, abs=1e-3
+    )
     box = f"{inside}.querySelector('.position').getBoundingClientRect()"
     x, y, width, height = browser_page.evaluate(
         f"(({{x, y, width, height}}) => [x, y, width, height])({box})"

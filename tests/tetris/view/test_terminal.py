@@ -1,4 +1,5 @@
-"""tetris/view/terminal.py and what is drawn there: keys, sizes, and the terminal as it was afterwards."""
+"""tetris/view/terminal.py and what is drawn there: keys, sizes, and the terminal as it was
+afterwards."""
 
 from __future__ import annotations
 
@@ -49,7 +50,9 @@ def test_keys_are_distinguished(sent: str, keys: list[str]) -> None:
 def test_watching_ends_with_q_and_leaves_the_terminal_as_it_was(person: Pty) -> None:
     typed(person, ("pieces 1 ", " "), ("paused", ".."), ("pieces 2 ", "q"))
     with Terminal(person.output, person.side) as terminal:
-        watcher = Watcher(terminal, iter(sample_scenes(RULES, 50)), DT20.player(RULES), ["dt20"], 1.0)
+        watcher = Watcher(
+            terminal, iter(sample_scenes(RULES, 50)), DT20.player(RULES), ["dt20"], 1.0
+        )
         watcher.run()
         assert termios.tcgetattr(person.side) != person.before
     assert termios.tcgetattr(person.side) == person.before
@@ -110,7 +113,9 @@ class Keyboard:
     def keys(self, seconds: float) -> list[str]:
         return [self.waiting.pop(0)]
 
-    def show(self, scene: Scene, kinds: object, panel: list[str], why: Explanation | None, *_: str) -> None:
+    def show(
+        self, scene: Scene, kinds: object, panel: list[str], why: Explanation | None, *_: str
+    ) -> None:
         self.panels.append(panel)
         self.explanations.append(why)
 
@@ -136,4 +141,8 @@ def test_each_placement_has_an_explanation_of_its_own() -> None:
 def test_the_most_decisive_features_come_first_and_those_without_room_are_counted() -> None:
     found = Explanation(("a", "b", "c"), (1.0, 2.0, 3.0), (0.5, -2.0, 1.0), -1.5, None)
     for room, words in ((5, ["b", "c", "a"]), (4, ["b", "2"])):
-        assert [line.split()[0] for line in explanation_lines(found, room)] == ["margin", "value", *words]
+        assert [line.split()[0] for line in explanation_lines(found, room)] == [
+            "margin",
+            "value",
+            *words,
+        ]

@@ -41,9 +41,15 @@ def test_half_blocks_hold_two_pixels_each() -> None:
     picture = np.array([[0, 3 * STACK, 3 * STACK], [3 * STACK, 0, 3 * FALLING]], dtype=np.uint8)
     (line,) = half_blocks(picture)
     stack, falling = (";".join(map(str, PALETTE[3 * kind])) for kind in (STACK, FALLING))
-    assert line == (f"\x1b[38;2;{stack};49m▄\x1b[38;2;{stack};49m▀\x1b[38;2;{stack};48;2;{falling}m▀\x1b[0m")
+    assert line == (
+        f"\x1b[38;2;{stack};49m▄\x1b[38;2;{stack};49m▀\x1b[38;2;{stack};48;2;{falling}m▀\x1b[0m"
+    )
 
 
 def test_a_count_of_one_is_singular_and_a_small_file_is_in_bytes() -> None:
-    assert [counted(count, "line") for count in (0, 1, 1200)] == ["0 lines", "1 line", "1,200 lines"]
+    assert [counted(count, "line") for count in (0, 1, 1200)] == [
+        "0 lines",
+        "1 line",
+        "1,200 lines",
+    ]
     assert [file_size(size) for size in (999, 1000, 123_456)] == ["999 bytes", "1 kB", "123 kB"]

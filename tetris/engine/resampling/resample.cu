@@ -12,7 +12,7 @@ using namespace tetris;
 
 struct Cuda {
   static void launch(const Tensor& weight, const Resampling& job, unsigned population) {
-    const cem_tetris::Gpu gpu{cem_tetris::Device(weight)};
+    cem_tetris::Gpu gpu{cem_tetris::Device(weight)};
     gpu.launch(resample_streams, population, resampling_threads(job.streams), 0, job);
   }
 };
@@ -20,4 +20,6 @@ struct Cuda {
 }  // namespace
 
 STABLE_TORCH_LIBRARY_FRAGMENT(TETRIS_LIBRARY, m) { m.def(TETRIS_RESAMPLE_SCHEMA); }
-STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CUDA, m) { m.impl("resample", TORCH_BOX(&resample<Cuda>)); }
+STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CUDA, m) {
+  m.impl("resample", TORCH_BOX(&resample<Cuda>));
+}

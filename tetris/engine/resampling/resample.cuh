@@ -1,8 +1,10 @@
-// The resampling of importance splitting: `StreamWeights.resample` of tetris/play/splitting.py, a block of threads a candidate.
+// The resampling of importance splitting on a GPU (see resampling.h): a block of threads per
+// candidate.
 //
-// Roofline: some 150 bytes a stream and a dozen barriers. On an H200 513 candidates with 264 streams each would take 5 us by
-// their bytes and take 13 us, bound by latency, beside 800 to 1,100 us for the four decisions between two resamplings. As
-// 70 launches of operations on whole tensors it took 230 us, and the GPU idled for another 150 us.
+// Roofline: some 150 bytes a stream and a dozen barriers. On an H200 513 candidates with 264
+// streams each would take 5 us by their bytes and take 13 us, bound by latency, beside 800 to
+// 1,100 us for the four decisions between two resamplings. As 70 launches of operations on
+// whole tensors it took 230 us, and the GPU idled for another 150 us.
 #pragma once
 
 #include "resampling.h"
@@ -13,31 +15,35 @@ namespace tetris {
 static_assert(LEVELS == WARP, "a thread of a warp has a level");
 constexpr int MOST_RESAMPLING_WARPS = 16;
 
-// Sums by level of numbers below 2^51, of at most 2^13 streams, in three digits: what a GPU adds in shared memory has 32 bits.
-// Of 64 bits it would try again whenever another thread has changed the level, and neighbours are on few levels.
+// Sums by level of numbers below 2^51, of at most 2^13 streams. A sum is kept in three digits
+// of 17 bits, because shared memory adds numbers of 32 bits in one operation. One of 64 bits is
+// tried again whenever another thread has changed the level, and neighbours are on few levels.
 struct LevelSums {
-  static constexpr int DIGITS = 3, BITS = 17;
+  static constexpr int DIGITS = 3;
+  static constexpr int BITS = 17;
   unsigned digits[DIGITS][LEVELS];
   __device__ void clear(int level) {
     for (auto& digit : digits) digit[level] = 0;
   }
   __device__ void add(int level, int64_t value) {
-    for (int i = 0; i < DIGITS; ++i)
-      atomicAdd(&digits[i][level], static_cast<unsigned>(value >> i * BITS) & ((1u << BITS) - 1));
+    for (int i = 0; i < DIGITS; ++i) {
+      unsigned digit = unsigned(value >> i * BITS) & ((1u << BITS) - 1);
+      atomicAdd(&digits[i][level], digit);
+    }
   }
   __device__ int64_t of(int level) const {
     int64_t sum = 0;
-    for (int i = 0; i < DIGITS; ++i) sum += static_cast<int64_t>(digits[i][level]) << i * BITS;
+    for (int i = 0; i < DIGITS; ++i) sum += int64_t(digits[i][level]) << i * BITS;
     return sum;
   }
 };
 
-// What the threads of a block leave for each other.
+// The shared memory of a block.
 struct ResamplingMemory {
-  LevelSums whole, parts;  // weight of each level
-  double most[LEVELS];     // the weight that a stream's is divided by for its share
-  int place[LEVELS];       // of a level's next stream, in the order of the levels
-  int warp_place[MOST_RESAMPLING_WARPS][LEVELS];
+  LevelSums whole, parts;       // the weight of each level
+  double level_weight[LEVELS];  // what a stream's weight is divided by for its share
+  int place[LEVELS];            // in the order of the levels, of the next stream of each level
+  int warp_place[MOST_RESAMPLING_WARPS][LEVELS];  // the same for the streams of each warp
   int64_t warp_sum[MOST_RESAMPLING_WARPS];
 };
 
@@ -48,24 +54,26 @@ __device__ inline ResamplingMemory& resampling_memory() {
 }
 #endif
 
-// One candidate's resampling.
+// One candidate's resampling. All threads of the block call each function.
 struct ResamplingBlock {
-  Resampling own;  // pointers moved to the streams of this candidate
+  Resampling own;  // the streams of this candidate
   ResamplingMemory& memory;
   int thread, threads, lane, warp;
 
-  __device__ ResamplingBlock(const Resampling& all, ResamplingMemory& m)
-      : own(all.of(blockIdx.x)),
-        memory(m),
-        thread(static_cast<int>(threadIdx.x)),
-        threads(static_cast<int>(blockDim.x)),
+  __device__ ResamplingBlock(const Resampling& all, ResamplingMemory& block_memory)
+      : own(all.of_candidate(blockIdx.x)),
+        memory(block_memory),
+        thread(int(threadIdx.x)),
+        threads(int(blockDim.x)),
         lane(thread % WARP),
         warp(thread / WARP) {}
 
-  // The sum of a number of every thread, for all of them.
+  // Returns the sum of the numbers of all threads.
   __device__ int64_t sum(int64_t value) {
-    for (int step = WARP / 2; step > 0; step /= 2) value += __shfl_down_sync(~0u, value, step);
-    __syncthreads();  // the last one's sum is read
+    for (int step = WARP / 2; step > 0; step /= 2) {
+      value += __shfl_down_sync(~0u, value, step);
+    }
+    __syncthreads();  // All have read the sums of the last call.
     if (lane == 0) memory.warp_sum[warp] = value;
     __syncthreads();
     int64_t result = 0;
@@ -73,12 +81,9 @@ struct ResamplingBlock {
     return result;
   }
 
-  // The sum of the numbers of all threads up to this one.
+  // Returns the sum of the numbers of all threads up to this one.
   __device__ int64_t running_sum(int64_t value) {
-    for (int step = 1; step < WARP; step *= 2) {
-      const int64_t lower = __shfl_up_sync(~0u, value, step);
-      if (lane >= step) value += lower;
-    }
+    value = inclusive_sum_of_warp(value);
     __syncthreads();
     if (lane == WARP - 1) memory.warp_sum[warp] = value;
     __syncthreads();
@@ -86,7 +91,8 @@ struct ResamplingBlock {
     return value;
   }
 
-  // Where the streams are, what the levels hold, and what has ended since the last resampling.
+  // Computes the level of each stream, the weight and the first place of each level, and the
+  // weight that has ended since the last resampling.
   __device__ void weigh() {
     if (thread < LEVELS) {
       memory.whole.clear(thread);
@@ -94,121 +100,147 @@ struct ResamplingBlock {
       memory.place[thread] = 0;
     }
     __syncthreads();
+    weigh_streams();
+    if (thread == 0) {
+      // `place` has the number of streams of each level, and becomes the place of the first of
+      // them.
+      int below = 0;
+      for (int level = 0; level < LEVELS; ++level) {
+        int streams = memory.place[level];
+        memory.place[level] = below;
+        below += streams;
+      }
+    }
+    if (thread < LEVELS) {
+      double now = with_parts(memory.whole.of(thread), memory.parts.of(thread));
+      own.held[thread] += now;
+      double mean = own.held[thread] / own.count;
+      memory.level_weight[thread] = mean > now ? mean : now;
+    }
+    __syncthreads();
+  }
+
+  // Puts the streams in the order of their levels, and sums up how many copies are asked for up
+  // to each of them.
+  __device__ void sort() {
+    for (int first = 0; first < own.streams; first += threads) place_streams(first);
+    int64_t before = 0;
+    for (int first = 0; first < own.streams; first += threads) {
+      int i = first + thread;
+      bool exists = i < own.streams;
+      int64_t until = before + running_sum(exists ? own.until[i] : 0);
+      if (exists) own.until[i] = until;
+      __syncthreads();
+      int end = first + threads < own.streams ? first + threads : own.streams;
+      before = own.until[end - 1];
+    }
+  }
+
+  // Takes as many streams as there are, at equal distances among all copies, and divides their
+  // weights. The weights are then scaled to ALL_WEIGHT, in whole units.
+  __device__ void take() {
+    int64_t total = own.until[own.streams - 1];
+    int64_t first_position = own.first_position(total);
+    double unit = *own.unit;
+    int64_t below_one = 0;
+    for (int i = thread; i < own.streams; i += threads) {
+      int k = stream_at(i * total + first_position);
+      int64_t source = own.order[k];
+      int64_t copies = own.until[k] - (k > 0 ? own.until[k - 1] : 0);
+      double weight = divided_weight(own.weight[source], total, copies, own.streams);
+      own.source[i] = source;
+      own.after[i] = weight;
+      below_one += weight < 1 ? 1 : 0;
+    }
+    if (sum(below_one) > 0) unit = 1 / PARTS;
+    if (thread == 0) *own.unit = unit;
+    int64_t all = 0;
+    for (int i = thread; i < own.streams; i += threads) {
+      own.after[i] = floor(own.after[i] / unit) * unit;
+      all += int64_t(own.after[i]);
+    }
+    // After the barriers of this sum all sources are written.
+    double scale = ALL_WEIGHT / double(sum(all));
+    for (int k = thread; k < own.streams * own.width; k += threads) {
+      int stream = k / own.width;
+      int column = k % own.width;
+      own.boards[k] = own.columns[own.source[stream] * own.width + column];
+    }
+    for (int i = thread; i < own.streams; i += threads) {
+      double weight = floor(own.after[i] * scale / unit) * unit;
+      own.weight[i] = weight > unit ? weight : unit;
+    }
+  }
+
+ private:
+  // Adds the streams to their levels: their weights to `whole` and `parts`, their number to
+  // `place`.
+  __device__ __forceinline__ void weigh_streams() {
     int64_t all = 0, ended = 0, ended_parts = 0;
     for (int i = thread; i < own.streams; i += threads) {
-      const int level = stack_level(own.columns + int64_t{i} * own.width, own.width);
-      const auto whole = static_cast<int64_t>(own.weight[i]);
-      const auto parts = static_cast<int64_t>((own.weight[i] - static_cast<double>(whole)) * PARTS);
+      int level = stack_level(own.columns + int64_t{i} * own.width, own.width);
+      SplitWeight weight(own.weight[i]);
+      int64_t ended_games = own.games[i] - own.before[i];
       own.level[i] = level;
-      memory.whole.add(level, whole);
-      if (parts != 0) memory.parts.add(level, parts);
+      memory.whole.add(level, weight.whole);
+      if (weight.parts != 0) memory.parts.add(level, weight.parts);
       atomicAdd(&memory.place[level], 1);
-      all += whole;
-      ended += whole * (own.games[i] - own.before[i]);
-      ended_parts += parts * (own.games[i] - own.before[i]);
+      all += weight.whole;
+      ended += weight.whole * ended_games;
+      ended_parts += weight.parts * ended_games;
       own.before[i] = own.games[i];
     }
     all = sum(all);
     ended = sum(ended);
     ended_parts = sum(ended_parts);
-    if (thread == 0) {
-      if (own.counts) *own.ended += with_parts(ended, ended_parts) / static_cast<double>(all);
-      int below = 0;
-      for (int level = 0; level < LEVELS; ++level) {
-        const int here = memory.place[level];
-        memory.place[level] = below;
-        below += here;
-      }
-    }
+    if (thread == 0 && own.counts) *own.ended += with_parts(ended, ended_parts) / double(all);
+  }
+
+  // Writes streams first to first + threads - 1, one a thread, to their places in the order of
+  // the levels. Streams of a level keep their order: a stream's place is the next one of its
+  // level, plus the number of streams of this level in warps before its own, plus those in
+  // lanes before its own.
+  __device__ __forceinline__ void place_streams(int first) {
+    int i = first + thread;
+    bool exists = i < own.streams;
+    int level = exists ? int(own.level[i]) : LEVELS;
+    memory.warp_place[warp][lane] = 0;
+    __syncthreads();
+    unsigned same_level = __match_any_sync(~0u, level);
+    int rank = __popc(same_level & ((1u << lane) - 1u));
+    if (exists && rank == 0) memory.warp_place[warp][level] = __popc(same_level);
+    __syncthreads();
     if (thread < LEVELS) {
-      const double now = with_parts(memory.whole.of(thread), memory.parts.of(thread));
-      own.held[thread] += now;
-      const double usual = own.held[thread] / own.count;
-      memory.most[thread] = usual > now ? usual : now;
+      int place = memory.place[thread];
+      for (int w = 0; w < threads / WARP; ++w) {
+        int streams = memory.warp_place[w][thread];
+        memory.warp_place[w][thread] = place;
+        place += streams;
+      }
+      memory.place[thread] = place;
+    }
+    __syncthreads();
+    if (exists) {
+      int place = memory.warp_place[warp][level] + rank;
+      own.order[place] = i;
+      own.until[place] = copies_of(own.weight[i], memory.level_weight[level]);
     }
     __syncthreads();
   }
 
-  // Puts the streams in the order of their levels, and sums up how many copies are asked for until each of them.
-  __device__ void sort() {
-    for (int first = 0; first < own.streams; first += threads) {
-      const int i = first + thread;
-      const bool there = i < own.streams;
-      const int level = there ? static_cast<int>(own.level[i]) : LEVELS;
-      memory.warp_place[warp][lane] = 0;
-      __syncthreads();
-      const unsigned alike = __match_any_sync(~0u, level);
-      const int rank = __popc(alike & ((1u << lane) - 1u));
-      if (there && rank == 0) memory.warp_place[warp][level] = __popc(alike);
-      __syncthreads();
-      if (thread < LEVELS) {
-        int place = memory.place[thread];
-        for (int w = 0; w < threads / WARP; ++w) {
-          const int here = memory.warp_place[w][thread];
-          memory.warp_place[w][thread] = place;
-          place += here;
-        }
-        memory.place[thread] = place;
-      }
-      __syncthreads();
-      if (there) {
-        const int place = memory.warp_place[warp][level] + rank;
-        const auto copies = static_cast<int64_t>(own.weight[i] / memory.most[level] * COPIES);
-        own.order[place] = i;
-        own.until[place] = copies > 1 ? copies : 1;
-      }
-      __syncthreads();
+  // Returns the index in `order` of the stream whose copies cover a position, by bisection.
+  __device__ __forceinline__ int stream_at(int64_t position) const {
+    int low = 0, high = own.streams - 1;
+    while (low < high) {
+      int middle = (low + high) / 2;
+      if (own.until[middle] * own.streams > position) high = middle;
+      else low = middle + 1;
     }
-    int64_t before = 0;
-    for (int first = 0; first < own.streams; first += threads) {
-      const int i = first + thread;
-      const bool there = i < own.streams;
-      const int64_t until = before + running_sum(there ? own.until[i] : 0);
-      if (there) own.until[i] = until;
-      __syncthreads();
-      before = own.until[(first + threads < own.streams ? first + threads : own.streams) - 1];
-    }
-  }
-
-  // Takes as many streams as there are, in proportion to their copies, and divides their weights.
-  __device__ void take() {
-    const int64_t total = own.until[own.streams - 1];
-    const int64_t begin = total * (own.bits & ((1 << RANDOM_BITS) - 1)) >> RANDOM_BITS;
-    double unit = *own.unit;
-    int64_t small = 0, all = 0;
-    for (int i = thread; i < own.streams; i += threads) {
-      const int64_t wanted = i * total + begin;
-      int low = 0, high = own.streams - 1;
-      while (low < high) {
-        const int middle = (low + high) / 2;
-        if (own.until[middle] * own.streams > wanted) high = middle;
-        else low = middle + 1;
-      }
-      const int64_t source = own.order[low], copies = own.until[low] - (low > 0 ? own.until[low - 1] : 0);
-      // In the mean it is taken copies / total x streams times, and its weight is divided by that.
-      const double weight =
-          own.weight[source] * static_cast<double>(total) / static_cast<double>(copies * own.streams);
-      own.source[i] = source;
-      own.after[i] = weight;
-      small += weight < 1 ? 1 : 0;
-    }
-    if (sum(small) > 0) unit = 1 / PARTS;
-    if (thread == 0) *own.unit = unit;
-    for (int i = thread; i < own.streams; i += threads) {
-      own.after[i] = floor(own.after[i] / unit) * unit;
-      all += static_cast<int64_t>(own.after[i]);
-    }
-    const double scale = ALL_WEIGHT / static_cast<double>(sum(all));  // all sources have been written by then
-    for (int k = thread; k < own.streams * own.width; k += threads)
-      own.boards[k] = own.columns[own.source[k / own.width] * own.width + k % own.width];
-    for (int i = thread; i < own.streams; i += threads) {
-      const double weight = floor(own.after[i] * scale / unit) * unit;
-      own.weight[i] = weight > unit ? weight : unit;
-    }
+    return low;
   }
 };
 
-// A block a candidate, of whole warps.
+// A block per candidate, of all threads of some warps.
 __global__ void __launch_bounds__(MOST_RESAMPLING_WARPS* WARP)
     resample_streams(const __grid_constant__ Resampling all) {
   ResamplingBlock block(all, resampling_memory());
@@ -217,10 +249,10 @@ __global__ void __launch_bounds__(MOST_RESAMPLING_WARPS* WARP)
   block.take();
 }
 
-// The threads of a block: one a stream, as far as there are so many.
+// Returns the number of threads of a block: one per stream, up to the most.
 inline int resampling_threads(int64_t streams) {
-  const int64_t warps = (streams + WARP - 1) / WARP;
-  return static_cast<int>(warps < MOST_RESAMPLING_WARPS ? warps : MOST_RESAMPLING_WARPS) * WARP;
+  int64_t warps = (streams + WARP - 1) / WARP;
+  return int(warps < MOST_RESAMPLING_WARPS ? warps : MOST_RESAMPLING_WARPS) * WARP;
 }
 
 }  // namespace tetris

@@ -1,4 +1,5 @@
-// The arguments of the resampling operator: its schema, what it asks of them, and what the kernel gets.
+// The arguments of the resampling operator: its schema, what it asks of them, and what the
+// kernel gets.
 #pragma once
 
 #include <torch/csrc/stable/ops.h>
@@ -10,20 +11,32 @@
 
 namespace tetris {
 
-#define TETRIS_RESAMPLE_SCHEMA                                                                     \
-  "resample(Tensor columns, Tensor games, Tensor(a!) before, Tensor(b!) weight, Tensor(c!) held, " \
-  "Tensor(d!) unit, Tensor(e!) ended, int count, bool counts, int bits, int offset) -> (Tensor, Tensor)"
+#define TETRIS_RESAMPLE_SCHEMA                                                               \
+  "resample(Tensor columns, Tensor games, Tensor(a!) before, Tensor(b!) weight, Tensor(c!) " \
+  "held, "                                                                                   \
+  "Tensor(d!) unit, Tensor(e!) ended, int count, bool counts, int bits, int offset) -> "     \
+  "(Tensor, Tensor)"
 
-// `columns` (population, streams, width) int32; `games` and `before` (population, streams) int64; `weight` (population,
-// streams), `held` (population, LEVELS), `unit` (population, 1) and `ended` (population,) float64. The results are
-// the stream that each goes on from, of `games`' shape and type, and its board, of `columns`'.
-template <class Launch> std::tuple<Tensor, Tensor> resample(const Tensor& columns, const Tensor& games,
-    Tensor before, Tensor weight, Tensor held, Tensor unit, Tensor ended, int64_t count, bool counts,
+// Checks the tensors; `Device::launch(weight, job, population)` resamples.
+//
+//   columns  (population, streams, width) int32
+//   games, before  (population, streams) int64
+//   weight  (population, streams), held  (population, LEVELS) float64
+//   unit  (population, 1), ended  (population,) float64
+//
+// Returns the stream that each stream goes on from, shaped as `games`, and its board, shaped as
+// `columns`.
+template <class Device>
+std::tuple<Tensor, Tensor> resample(const Tensor& columns, const Tensor& games, Tensor before,
+    Tensor weight, Tensor held, Tensor unit, Tensor ended, int64_t count, bool counts,
     int64_t bits, int64_t offset) {
-  STD_TORCH_CHECK(
-      columns.dim() == 3 && columns.size(1) > 0 && columns.size(1) <= 1 << 13 && columns.size(2) > 0,
+  constexpr int MOST_STREAMS = 1 << 13;
+  STD_TORCH_CHECK(columns.dim() == 3 && columns.size(1) > 0 &&
+                      columns.size(1) <= MOST_STREAMS && columns.size(2) > 0,
       "expected columns (population, streams, width) of at most 8192 streams");
-  const int64_t population = columns.size(0), streams = columns.size(1), all = population * streams;
+  int64_t population = columns.size(0);
+  int64_t streams = columns.size(1);
+  int64_t all = population * streams;
   check_tensor(columns, ScalarType::Int, columns.numel(), weight, "columns");
   check_tensor(games, ScalarType::Long, all, weight, "games");
   check_tensor(before, ScalarType::Long, all, weight, "before");
@@ -31,21 +44,37 @@ template <class Launch> std::tuple<Tensor, Tensor> resample(const Tensor& column
   check_tensor(held, ScalarType::Double, population * LEVELS, weight, "held");
   check_tensor(unit, ScalarType::Double, population, weight, "unit");
   check_tensor(ended, ScalarType::Double, population, weight, "ended");
-  STD_TORCH_CHECK(count > 0 && bits >= 0 && offset >= 0, "expected a count from 1, bits and offset from 0");
-  Tensor source = torch::stable::new_empty(games, {population, streams}),
-         boards = torch::stable::new_empty(columns, columns.sizes());
+  STD_TORCH_CHECK(
+      count > 0 && bits >= 0 && offset >= 0, "expected a count from 1, bits and offset from 0");
+  Tensor source = torch::stable::new_empty(games, {population, streams});
+  Tensor boards = torch::stable::new_empty(columns, columns.sizes());
   Tensor scratch = torch::stable::new_empty(games, {3, population, streams});
   Tensor after = torch::stable::new_empty(weight, {population, streams});
   if (population == 0) return {source, boards};
+
   int64_t* room = scratch.mutable_data_ptr<int64_t>();
-  const Resampling job{static_cast<int>(streams), static_cast<int>(columns.size(2)),
-      reinterpret_cast<const uint32_t*>(columns.const_data_ptr<int32_t>()), games.const_data_ptr<int64_t>(),
-      before.mutable_data_ptr<int64_t>(), weight.mutable_data_ptr<double>(), held.mutable_data_ptr<double>(),
-      unit.mutable_data_ptr<double>(), ended.mutable_data_ptr<double>(), static_cast<double>(count), counts,
-      bits, offset, source.mutable_data_ptr<int64_t>(),
-      reinterpret_cast<uint32_t*>(boards.mutable_data_ptr<int32_t>()), room, room + all, room + 2 * all,
-      after.mutable_data_ptr<double>()};
-  Launch::launch(weight, job, static_cast<unsigned>(population));
+  Resampling job{
+      /*streams=*/int(streams),
+      /*width=*/int(columns.size(2)),
+      /*columns=*/words_of(columns),
+      /*games=*/games.const_data_ptr<int64_t>(),
+      /*before=*/before.mutable_data_ptr<int64_t>(),
+      /*weight=*/weight.mutable_data_ptr<double>(),
+      /*held=*/held.mutable_data_ptr<double>(),
+      /*unit=*/unit.mutable_data_ptr<double>(),
+      /*ended=*/ended.mutable_data_ptr<double>(),
+      /*count=*/double(count),
+      /*counts=*/counts,
+      /*bits=*/bits,
+      /*offset=*/offset,
+      /*source=*/source.mutable_data_ptr<int64_t>(),
+      /*boards=*/mutable_words_of(boards),
+      /*level=*/room,
+      /*order=*/room + all,
+      /*until=*/room + 2 * all,
+      /*after=*/after.mutable_data_ptr<double>(),
+  };
+  Device::launch(weight, job, unsigned(population));
   return {source, boards};
 }
 

@@ -1,128 +1,193 @@
-// The resampling of importance splitting: `StreamWeights.resample` of tetris/play/splitting.py, candidate by candidate.
+// The resampling of importance splitting: `StreamWeights.resample` of tetris/play/splitting.py,
+// one candidate at a time.
 //
-// Weights are multiples of a unit, 1 or 1 / PARTS. Sums are of integers, whole parts and others apart, and all else is done
-// number by number, in the order of the Python, so that all engines resample the same.
+// Streams of games carry weights. Each stream is on a level, which tells how high its stack is.
+// Resampling copies streams and divides their weights, so that every level that has ever held
+// weight keeps about as many streams.
+//
+// All engines resample the same bit for bit. Weights are multiples of a unit, 1 or 1 / PARTS,
+// and sums are made of integers, whole parts and fractional parts on their own. Other
+// operations are done number by number, in the order of the Python.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 
-#include "portable.h"
+#include "host_device.h"
 
 namespace tetris {
 
 constexpr int LEVELS = 32;
-constexpr double ALL_WEIGHT = 1125899906842624.0;  // 2^50, of all streams of a candidate, about
-constexpr double PARTS = 1099511627776.0;  // 2^40, of 1, where a weight of the candidate has been below 1
-constexpr double COPIES = 1048576.0;       // of a stream that holds the whole weight of its level
+constexpr double ALL_WEIGHT =
+    1125899906842624.0;  // 2^50, about the weight of all streams of a candidate
+constexpr double PARTS =
+    1099511627776.0;  // 2^40 units in 1, once a weight of the candidate has been below 1
+constexpr double COPIES =
+    1048576.0;  // 2^20 copies of a stream that holds all the weight of its level
 constexpr int RANDOM_BITS = 12;
 
-// The streams of all candidates, or of one. Scratch is of shape (population, streams), too.
+// The streams of all candidates, or of one. Shapes are (population, streams) if not said
+// otherwise.
 struct Resampling {
   int streams, width;
-  const uint32_t* columns;  // (population, streams, width): bit y is row y
-  const int64_t* games;     // that have ended on each stream
-  int64_t* before;          // `games` at the last resampling; carried on
-  double* weight;           // of each stream; carried on
-  double* held;   // (population, LEVELS): weight of each level, summed over the resamplings; carried on
-  double* unit;   // (population): of the weights; carried on
-  double* ended;  // (population): share of the weight that ended, summed over them; carried on
-  double count;   // resamplings, this one included
-  bool counts;    // whether what ended counts
-  int64_t bits, offset;            // where resampling begins: bits + offset * candidate
-  int64_t* source;                 // result: from which stream each goes on
-  uint32_t* boards;                // result: the columns of it, shaped as `columns`
-  int64_t *level, *order, *until;  // scratch
-  double* after;                   // scratch
+  const uint32_t* columns;  // (population, streams, width): row y is bit y
+  const int64_t* games;     // games that have ended on each stream
+  // State, carried on from one resampling to the next.
+  int64_t* before;  // `games` at the last resampling
+  double* weight;
+  double* held;   // (population, LEVELS): weight of each level, summed over the resamplings
+  double* unit;   // (population,): unit of the weights
+  double* ended;  // (population,): share of the weight that ended, summed over the resamplings
+  double count;   // the number of resamplings, this one included
+  bool counts;    // whether `ended` is summed
+  int64_t bits, offset;  // random numbers: bits + offset * candidate
+  // Results.
+  int64_t* source;   // the stream that each stream goes on from
+  uint32_t* boards;  // (population, streams, width): the columns of that stream
+  // Scratch.
+  int64_t* level;
+  int64_t* order;  // streams in the order of their levels
+  int64_t* until;  // copies of the streams in this order up to each one
+  double* after;   // new weights, before they are scaled
 
-  TETRIS_FUNCTION Resampling of(int64_t candidate) const {
+  // Returns the streams of one candidate.
+  TETRIS_FUNCTION Resampling of_candidate(int64_t candidate) const {
     Resampling own = *this;
-    const int64_t first = candidate * streams;
-    own.columns += first * width;
-    own.boards += first * width;
-    own.games += first;
+    int64_t first_stream = candidate * streams;
+    int64_t first_column = first_stream * width;
+    own.columns += first_column;
+    own.boards += first_column;
+    own.games += first_stream;
+    own.before += first_stream;
+    own.weight += first_stream;
+    own.source += first_stream;
+    own.level += first_stream;
+    own.order += first_stream;
+    own.until += first_stream;
+    own.after += first_stream;
+    own.held += candidate * LEVELS;
     own.unit += candidate;
     own.ended += candidate;
-    own.held += candidate * LEVELS;
     own.bits += candidate * offset;
-    for (int64_t** each : {&own.before, &own.source, &own.level, &own.order, &own.until}) *each += first;
-    for (double** each : {&own.weight, &own.after}) *each += first;
     return own;
+  }
+
+  // Returns where the first copy is taken, at random within the first of `streams` equal parts
+  // of all copies. Positions are multiples of 1 / streams.
+  TETRIS_FUNCTION int64_t first_position(int64_t total) const {
+    return total * (bits & ((1 << RANDOM_BITS) - 1)) >> RANDOM_BITS;
   }
 };
 
-// The level of a stack: 0.6 rows to the highest cell + 0.9 rows to the highest cell of a column, in the mean - 6.
+TETRIS_FUNCTION int column_height(uint32_t column) {
+#if defined(__CUDA_ARCH__)
+  return 32 - __clz(int(column));
+#else
+  return column == 0 ? 0 : 32 - __builtin_clz(column);
+#endif
+}
+
+// Returns the level of a stack: 0.6 times its highest column + 0.9 times its mean column - 6,
+// rounded down and limited to the levels.
 TETRIS_FUNCTION int stack_level(const uint32_t* columns, int width) {
   int highest = 0, sum = 0;
   for (int c = 0; c < width; ++c) {
-#if defined(__CUDA_ARCH__)
-    const int height = 32 - __clz(static_cast<int>(columns[c]));
-#else
-    const int height = columns[c] == 0 ? 0 : 32 - __builtin_clz(columns[c]);
-#endif
+    int height = column_height(columns[c]);
     highest = height > highest ? height : highest;
     sum += height;
   }
-  const int level = 3 * (2 * width * highest + 3 * sum) / (10 * width) - 6;
+  int level = 3 * (2 * width * highest + 3 * sum) / (10 * width) - 6;
   return level < 0 ? 0 : level < LEVELS ? level : LEVELS - 1;
 }
 
+// Splits a weight: its whole part, and its fractional part in units of 1 / PARTS.
+struct SplitWeight {
+  int64_t whole, parts;
+  TETRIS_FUNCTION explicit SplitWeight(double weight)
+      : whole(int64_t(weight)), parts(int64_t((weight - double(whole)) * PARTS)) {}
+};
+// Returns the weight of such parts.
 TETRIS_FUNCTION double with_parts(int64_t whole, int64_t parts) {
-  return static_cast<double>(whole) + static_cast<double>(parts) / PARTS;
+  return double(whole) + double(parts) / PARTS;
 }
 
-// One candidate's resampling, on the CPU.
+// Returns how many copies of a stream are asked for: in proportion to its share of
+// `level_weight`, but at least one.
+TETRIS_FUNCTION int64_t copies_of(double weight, double level_weight) {
+  int64_t copies = int64_t(weight / level_weight * COPIES);
+  return copies > 1 ? copies : 1;
+}
+
+// Returns the new weight of a stream with so many of `total` copies. In the mean it is taken
+// copies / total * streams times, and its weight is divided by this.
+TETRIS_FUNCTION double divided_weight(
+    double weight, int64_t total, int64_t copies, int streams) {
+  return weight * double(total) / double(copies * streams);
+}
+
+// Resamples one candidate on the CPU.
 inline void resample_candidate(const Resampling& own) {
-  int64_t whole[LEVELS] = {}, parts[LEVELS] = {}, all = 0, ended = 0, ended_parts = 0, total = 0;
-  int place[LEVELS + 1] = {};
+  // Weigh the levels, and what has ended since the last resampling.
+  int64_t whole[LEVELS] = {}, parts[LEVELS] = {};
+  int64_t all = 0, ended = 0, ended_parts = 0;
+  int first_of_level[LEVELS + 1] = {};  // first counts of streams, then places in `order`
   for (int i = 0; i < own.streams; ++i) {
-    const int level = stack_level(own.columns + int64_t{i} * own.width, own.width);
-    const auto more = static_cast<int64_t>(own.weight[i]);
-    const auto more_parts = static_cast<int64_t>((own.weight[i] - static_cast<double>(more)) * PARTS);
+    int level = stack_level(own.columns + int64_t{i} * own.width, own.width);
+    SplitWeight weight(own.weight[i]);
+    int64_t ended_games = own.games[i] - own.before[i];
     own.level[i] = level;
-    whole[level] += more;
-    parts[level] += more_parts;
-    ++place[level + 1];
-    all += more;
-    ended += more * (own.games[i] - own.before[i]);
-    ended_parts += more_parts * (own.games[i] - own.before[i]);
+    whole[level] += weight.whole;
+    parts[level] += weight.parts;
+    ++first_of_level[level + 1];
+    all += weight.whole;
+    ended += weight.whole * ended_games;
+    ended_parts += weight.parts * ended_games;
     own.before[i] = own.games[i];
   }
-  if (own.counts) *own.ended += with_parts(ended, ended_parts) / static_cast<double>(all);
-  double most[LEVELS];  // the weight that a stream's is divided by for its share
+  if (own.counts) *own.ended += with_parts(ended, ended_parts) / double(all);
+  double level_weight[LEVELS];
   for (int level = 0; level < LEVELS; ++level) {
-    const double now = with_parts(whole[level], parts[level]);
+    double now = with_parts(whole[level], parts[level]);
     own.held[level] += now;
-    most[level] = std::fmax(own.held[level] / own.count, now);
-    place[level + 1] += place[level];
+    level_weight[level] = std::fmax(own.held[level] / own.count, now);
+    first_of_level[level + 1] += first_of_level[level];
   }
-  for (int i = 0; i < own.streams; ++i) own.order[place[own.level[i]]++] = i;
+
+  // Put the streams in the order of their levels, and sum up their copies.
+  for (int i = 0; i < own.streams; ++i) own.order[first_of_level[own.level[i]]++] = i;
+  int64_t total = 0;
   for (int k = 0; k < own.streams; ++k) {
-    const int64_t i = own.order[k];
-    const auto copies = static_cast<int64_t>(own.weight[i] / most[own.level[i]] * COPIES);
-    own.until[k] = total += copies > 1 ? copies : 1;
+    int64_t i = own.order[k];
+    total += copies_of(own.weight[i], level_weight[own.level[i]]);
+    own.until[k] = total;
   }
-  const int64_t begin = total * (own.bits & ((1 << RANDOM_BITS) - 1)) >> RANDOM_BITS;
-  all = 0;
+
+  // Take as many streams as there are, at equal distances, and divide their weights.
+  int64_t first_position = own.first_position(total);
   for (int i = 0, k = 0; i < own.streams; ++i) {
-    while (own.until[k] * own.streams <= i * total + begin) ++k;
-    const int64_t copies = own.until[k] - (k > 0 ? own.until[k - 1] : 0);
-    own.source[i] = own.order[k];
-    for (int c = 0; c < own.width; ++c)
-      own.boards[int64_t{i} * own.width + c] = own.columns[own.order[k] * own.width + c];
-    // In the mean it is taken copies / total x streams times, and its weight is divided by that.
-    own.after[i] =
-        own.weight[own.order[k]] * static_cast<double>(total) / static_cast<double>(copies * own.streams);
+    int64_t position = i * total + first_position;
+    while (own.until[k] * own.streams <= position) ++k;
+    int64_t copies = own.until[k] - (k > 0 ? own.until[k - 1] : 0);
+    int64_t source = own.order[k];
+    own.source[i] = source;
+    for (int c = 0; c < own.width; ++c) {
+      own.boards[int64_t{i} * own.width + c] = own.columns[source * own.width + c];
+    }
+    own.after[i] = divided_weight(own.weight[source], total, copies, own.streams);
     if (own.after[i] < 1) *own.unit = 1 / PARTS;
   }
-  const double unit = *own.unit;
+
+  // Scale the weights to ALL_WEIGHT, in whole units.
+  double unit = *own.unit;
+  int64_t all_after = 0;
   for (int i = 0; i < own.streams; ++i) {
     own.after[i] = std::floor(own.after[i] / unit) * unit;
-    all += static_cast<int64_t>(own.after[i]);
+    all_after += int64_t(own.after[i]);
   }
-  const double scale = ALL_WEIGHT / static_cast<double>(all);
-  for (int i = 0; i < own.streams; ++i)
+  double scale = ALL_WEIGHT / double(all_after);
+  for (int i = 0; i < own.streams; ++i) {
     own.weight[i] = std::fmax(std::floor(own.after[i] * scale / unit) * unit, unit);
+  }
 }
 
 }  // namespace tetris

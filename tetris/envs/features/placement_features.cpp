@@ -1,6 +1,8 @@
-// The operator of the placements' features on the CPU: environments spread over torch's threads.
+// The operator of the placements' features on the CPU: environments spread over torch's
+// threads.
 //
-// Compiled once per feature set, as tetris/engine/rollout.cpp is. See tetris/envs/native.py, which calls it.
+// Compiled once per feature set, as tetris/engine/rollout.cpp is. See tetris/envs/native.py,
+// which calls it.
 
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
@@ -15,74 +17,96 @@ namespace {
 using namespace tetris;
 using L = TallLanes;
 
-// Environments a thread has at least, as in step.cpp: a busy machine takes more from threads that wait for each other.
+// A thread has at least so many environments, as in step.cpp: threads that wait for each other
+// suffer most on a busy machine.
 constexpr int64_t GRAIN = 1024;
 
-// One environment's placements.
-template <class List> class Writer {
+// Writes the features of one environment's placements: a row for each action. Actions that are
+// no placement of their own have features of 0, and so have placements that end the game.
+template <class List>
+class Writer {
  public:
+  // Clears the rows of environment i. Every placement ends the game until `write` finds out
+  // that it does not.
   Writer(const FeatureTensors& all, const Geometry<L>& geometry, int64_t i)
       : rules_(all.rules),
         piece_(all.piece[i]),
         features_(all.features + i * actions() * List::COUNT),
         ends_game_(all.ends_game + i * actions()),
-        board_(geometry, walled(geometry, [&](int c) { return all.columns[c * all.count + i]; })) {
+        board_(geometry,
+            add_walls(geometry, [&](int c) { return all.columns[c * all.count + i]; })) {
     std::fill_n(features_, actions() * List::COUNT, 0.0f);
-    const uint64_t mask = all.is_over(i) ? 0 : mask_bits(piece_, rules_.width);
-    for (int action = 0; action < actions(); ++action)
-      ends_game_[action] = static_cast<int8_t>(mask >> action & 1u);
+    uint64_t mask = all.is_over(i) ? 0 : mask_bits(piece_, rules_.width);
+    for (int action = 0; action < actions(); ++action) {
+      ends_game_[action] = int8_t(mask >> action & 1u);
+    }
   }
 
+  // Writes the features of all placements that do not end the game.
   void write() {
     const Plan<L>& plan = PLANS<L>[piece_];
-    const Ground<L> ground(board_);
-    const typename List::template Prepared<L> prepared(board_);
-    const auto each = [&](const auto& groups) {
-      for (int i = 0; i < groups.count; ++i) write_group(ground, prepared, groups.group[i]);
-    };
-    each(plan.ones);
-    each(plan.twos);
-    each(plan.threes);
-    each(plan.fours);
+    Ground<L> ground(board_);
+    Prepared prepared(board_);
+    write_groups(ground, prepared, plan.ones);
+    write_groups(ground, prepared, plan.twos);
+    write_groups(ground, prepared, plan.threes);
+    write_groups(ground, prepared, plan.fours);
   }
 
  private:
+  using Prepared = typename List::template Prepared<L>;
+
   int actions() const { return MAX_ORIENTATIONS * rules_.width; }
 
-  // See Chooser::score.
-  template <int WIDTH> void write_group(const Ground<L>& ground,
-      const typename List::template Prepared<L>& prepared, const Group<L, WIDTH>& group) {
-    const Drop<L, WIDTH> drop(ground, group.shapes);
-    const auto end = drop.end();
-    auto whole = L::lanes(end < L::ints(rules_.height + 1 + (rules_.clear_on_overflow ? MAX_PIECE_SIZE : 0)));
+  template <class Groups>
+  void write_groups(const Ground<L>& ground, const Prepared& prepared, const Groups& groups) {
+    for (int i = 0; i < groups.count; ++i) write_group(ground, prepared, groups.group[i]);
+  }
+
+  // Writes the features of a group's placements. As in Chooser::score, those that complete no
+  // row are computed together, by what their drops change. Others that may not end the game are
+  // computed by their after-states.
+  template <int WIDTH>
+  void write_group(
+      const Ground<L>& ground, const Prepared& prepared, const Group<L, WIDTH>& group) {
+    Drop<L, WIDTH> drop(ground, group.shapes);
+    auto top = drop.top();
+    int limit = rules_.height + 1;
+    int survival_limit = limit + (rules_.clear_on_overflow ? MAX_PIECE_SIZE : 0);
+    unsigned unwritten = L::lanes(top < L::ints(survival_limit));
     if constexpr (List::all_follow_drops) {
-      const auto plain = L::lanes((drop.completed() == L::bits(0)) & (end < L::ints(rules_.height + 1)));
-      if (plain != 0) {
+      auto completes_no_row = drop.completed() == L::bits(0);
+      unsigned followed = L::lanes(completes_no_row & (top < L::ints(limit)));
+      if (followed != 0) {
         typename L::Ints numerators[List::COUNT];
         List::numerators(prepared, drop, numerators);
-        for (unsigned lanes = plain; lanes != 0; lanes &= lanes - 1) {
-          const int lane = lowest_bit(lanes);
-          store(place_of(group, lane), reinterpret_cast<const int32_t*>(numerators) + lane, L::LANES);
+        const auto* numbers = reinterpret_cast<const int32_t*>(numerators);
+        for (unsigned lanes = followed; lanes != 0; lanes &= lanes - 1) {
+          int lane = lowest_bit(lanes);
+          store(placement_of(group, lane), numbers + lane, L::LANES);
         }
       }
-      whole &= ~plain;
+      unwritten &= ~followed;
     }
-    for (unsigned lanes = whole; lanes != 0; lanes &= lanes - 1) {
-      const int place = place_of(group, lowest_bit(lanes));
-      visit_whole<List>(board_, piece_, place, [&](const auto& numerators) { store(place, numerators, 1); });
+    for (; unwritten != 0; unwritten &= unwritten - 1) {
+      int placement = placement_of(group, lowest_bit(unwritten));
+      visit_after_state<List>(board_, piece_, placement,
+          [&](const auto& numerators) { store(placement, numerators, 1); });
     }
   }
 
-  template <int WIDTH> static int place_of(const Group<L, WIDTH>& group, int lane) {
-    return lowest_bit(group.in_order(1u << lane));
+  template <int WIDTH>
+  static int placement_of(const Group<L, WIDTH>& group, int lane) {
+    return lowest_bit(group.placements_of_lanes(1u << lane));
   }
 
-  // `stride`: from the numerator of a feature to that of the next one.
-  void store(int place, const int32_t* numerators, int stride) {
-    const int action = orientation_of(place) * rules_.width + column_of(place);
+  // Writes the features of a placement that does not end the game. Numerators lie `stride`
+  // numbers apart.
+  void store(int placement, const int32_t* numerators, int stride) {
+    int action = orientation_of(placement) * rules_.width + column_of(placement);
     float* row = features_ + action * List::COUNT;
     for (int f = 0; f < List::COUNT; ++f) {
-      row[f] = static_cast<float>(numerators[f * stride]) * List::reciprocal(f);
+      row[f] = float(numerators[f * stride]) * List::reciprocal(f);
     }
     ends_game_[action] = 0;
   }
@@ -95,9 +119,10 @@ template <class List> class Writer {
 };
 
 struct Cpu {
-  template <class List> static void write(const Tensor&, const FeatureTensors& all) {
+  template <class List>
+  static void write(const Tensor&, const FeatureTensors& all) {
     torch::stable::parallel_for(0, all.count, GRAIN, [&](int64_t begin, int64_t end) {
-      const Geometry<L> geometry(all.rules);
+      Geometry<L> geometry(all.rules);
       for (int64_t i = begin; i < end; ++i) {
         Writer<List> writer(all, geometry, i);
         if (!all.is_over(i)) writer.write();

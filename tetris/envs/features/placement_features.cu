@@ -1,5 +1,6 @@
-// The operator of the placements' features on CUDA: the schema is placement_features.cpp's, the results are bit for bit its
-// own. It waits for nothing, so that it can be captured in a CUDA graph.
+// The operator of the placements' features on CUDA: the schema is placement_features.cpp's, the
+// results are bit for bit its own. It waits for nothing, so that it can be captured in a CUDA
+// graph.
 
 #include <torch/csrc/stable/library.h>
 
@@ -11,13 +12,15 @@ namespace {
 using namespace tetris;
 
 struct Cuda {
-  template <class List> static void write(const Tensor& columns, const FeatureTensors& all) {
-    STD_TORCH_CHECK(all.count < int64_t{1} << 31, "expected less than 2^31 environments, got ", all.count);
-    const cem_tetris::Gpu gpu{cem_tetris::Device(columns)};
-    constexpr int BYTES = sizeof(PlacementMemory<List>);
+  template <class List>
+  static void write(const Tensor& columns, const FeatureTensors& all) {
     STD_TORCH_CHECK(
-        BYTES <= gpu.block_memory(), "expected a GPU with ", BYTES, " bytes of shared memory a block");
-    gpu.launch(placements_kernel<List>, static_cast<unsigned>(all.count), WARP, BYTES, all);
+        all.count < int64_t{1} << 31, "expected less than 2^31 environments, got ", all.count);
+    cem_tetris::Gpu gpu{cem_tetris::Device(columns)};
+    constexpr int BYTES = sizeof(PlacementMemory<List>);
+    STD_TORCH_CHECK(BYTES <= gpu.block_memory(), "expected a GPU with ", BYTES,
+        " bytes of shared memory a block");
+    gpu.launch(placements_kernel<List>, unsigned(all.count), WARP, BYTES, all);
   }
 };
 

@@ -1,7 +1,9 @@
-// The kernel of the placements' features: a warp per environment, a thread per placement and per column, as rollout_warp.cuh.
+// The kernel of the placements' features: a warp per environment. As in rollout_warp.cuh each
+// thread has a placement, and a column of the board.
 //
-// With the nine features of `dt` on a board of 10 x 20 a warp writes 1,480 bytes per environment and reads 42. The rows of
-// features are made in shared memory, from where the warp writes them one after the other.
+// With the nine features of `dt` on a board of 10 x 20 a warp writes 1,480 bytes per
+// environment and reads 42. The rows of features are made in shared memory, from where the warp
+// writes them one after the other.
 #pragma once
 
 #include "placement_features.h"
@@ -10,14 +12,18 @@
 
 namespace tetris {
 
-template <class List> struct PlacementMemory {
+template <class List>
+struct PlacementMemory {
   float features[MAX_ORIENTATIONS * MAX_WIDTH * List::COUNT];
   int8_t ends_game[MAX_ORIENTATIONS * MAX_WIDTH];
 };
 
-// One environment's placements.
-template <class List> struct PlacementWarp {
+// Writes the features of one environment's placements, as `Writer` of placement_features.cpp
+// does.
+template <class List>
+struct PlacementWarp {
   using L = WarpLanes;
+  using Prepared = typename List::template Prepared<L>;
   const FeatureTensors& all;
   PlacementMemory<List>& memory;
   int64_t index;
@@ -25,72 +31,94 @@ template <class List> struct PlacementWarp {
 
   __device__ int actions() const { return MAX_ORIENTATIONS * all.rules.width; }
 
-  __device__ void store(int place, const int (&numerators)[List::COUNT]) {
-    const int action = orientation_of(place) * all.rules.width + column_of(place);
+  __device__ void store(int placement, const int (&numerators)[List::COUNT]) {
+    int action = orientation_of(placement) * all.rules.width + column_of(placement);
     float* row = memory.features + action * List::COUNT;
     TETRIS_UNROLL for (int f = 0; f < List::COUNT; ++f) {
-      row[f] = static_cast<float>(numerators[f]) * List::reciprocal(f);
+      row[f] = float(numerators[f]) * List::reciprocal(f);
     }
     memory.ends_game[action] = 0;
   }
 
-  // The placements of all orientations of one width, one a thread; see WarpRollout::score and Chooser::score.
-  template <int WIDTH> __device__ void write_width(
-      const Board<L>& board, const Ground<L>& ground, const typename List::template Prepared<L>& prepared) {
+  // Stores the features of the placements of all orientations of one width, one a thread. As in
+  // Chooser::score, those that complete no row are computed together, by what their drops
+  // change; then all threads work on the after-states of the others that may not end the game,
+  // one after the other.
+  template <int WIDTH>
+  __device__ void write_width(
+      const Board<L>& board, const Ground<L>& ground, const Prepared& prepared) {
     if (!has_width<WIDTH>(piece)) return;
-    const auto group = group_of_thread<L, WIDTH>(piece);
-    const int place = group.order[0];
-    const Drop<L, WIDTH> drop(ground, group.shapes);
-    const int height = all.rules.height, end = drop.end();
-    bool whole = end <= height + (all.rules.clear_on_overflow ? MAX_PIECE_SIZE : 0);
+    auto group = group_of_thread<L, WIDTH>(piece);
+    int placement = group.first_placement[0];
+    Drop<L, WIDTH> drop(ground, group.shapes);
+    int height = all.rules.height;
+    int top = drop.top();
+    bool is_unwritten = top <= height + (all.rules.clear_on_overflow ? MAX_PIECE_SIZE : 0);
     if constexpr (List::all_follow_drops) {
-      const bool plain = drop.completed() == 0 && end <= height;
+      bool is_followed = drop.completed() == 0 && top <= height;
       int numerators[List::COUNT];
       List::numerators(prepared, drop, numerators);
-      if (plain) store(place, numerators);
-      whole = whole && !plain;
+      if (is_followed) store(placement, numerators);
+      is_unwritten = is_unwritten && !is_followed;
     }
-    // All threads work on one after-state.
-    for (unsigned rest = __ballot_sync(~0u, whole); rest != 0; rest &= rest - 1) {
-      const int each = __shfl_sync(~0u, place, __ffs(rest) - 1);
-      visit_whole<List>(board, piece, each, [&](const auto& numerators) {
-        if (L::lane() == 0) store(each, numerators);
+    unsigned threads = __ballot_sync(~0u, is_unwritten);
+    for (; threads != 0; threads &= threads - 1) {
+      int thread = __ffs(threads) - 1;
+      int unwritten = __shfl_sync(~0u, placement, thread);
+      visit_after_state<List>(board, piece, unwritten, [&](const auto& numerators) {
+        if (L::lane() == 0) store(unwritten, numerators);
       });
     }
   }
 
+  // Writes the rows of the environment by all threads of the warp.
   __device__ void write() {
-    const int width = all.rules.width;
-    const bool over = all.is_over(index);
-    const uint64_t mask = over ? 0 : mask_bits(piece, width);
-    for (int at = L::lane(); at < actions() * List::COUNT; at += WARP) memory.features[at] = 0.0f;
-    for (int at = L::lane(); at < actions(); at += WARP)
-      memory.ends_game[at] = static_cast<int8_t>(mask >> at & 1u);
+    bool is_over = all.is_over(index);
+    clear(is_over);
     __syncwarp();
-    if (!over) {
-      const Geometry<L> geometry(all.rules);
-      const int column = L::lane() - FIRST_COLUMN;
-      L::ColumnBits cells = geometry.walls;
-      if (column >= 0 && column < width) cells.own = all.columns[column * all.count + index];
-      const Board<L> board(geometry, cells);
-      const Ground<L> ground(board);
-      const typename List::template Prepared<L> prepared(board);
-      write_width<1>(board, ground, prepared);
-      write_width<2>(board, ground, prepared);
-      write_width<3>(board, ground, prepared);
-      write_width<4>(board, ground, prepared);
-    }
+    if (!is_over) write_placements();
     __syncwarp();
     float* features = all.features + index * actions() * List::COUNT;
-    for (int at = L::lane(); at < actions() * List::COUNT; at += WARP) features[at] = memory.features[at];
+    for (int i = L::lane(); i < actions() * List::COUNT; i += WARP) {
+      features[i] = memory.features[i];
+    }
     int8_t* ends_game = all.ends_game + index * actions();
-    for (int at = L::lane(); at < actions(); at += WARP) ends_game[at] = memory.ends_game[at];
+    for (int i = L::lane(); i < actions(); i += WARP) ends_game[i] = memory.ends_game[i];
+  }
+
+ private:
+  // Clears the rows in shared memory. Every placement ends the game until its features are
+  // stored.
+  __device__ __forceinline__ void clear(bool is_over) {
+    uint64_t mask = is_over ? 0 : mask_bits(piece, all.rules.width);
+    for (int i = L::lane(); i < actions() * List::COUNT; i += WARP) memory.features[i] = 0.0f;
+    for (int i = L::lane(); i < actions(); i += WARP) {
+      memory.ends_game[i] = int8_t(mask >> i & 1u);
+    }
+  }
+
+  // Stores the features of all placements that do not end the game. Each thread loads its
+  // column of the board.
+  __device__ __forceinline__ void write_placements() {
+    Geometry<L> geometry(all.rules);
+    int column = L::lane() - FIRST_COLUMN;
+    bool is_inside = column >= 0 && column < all.rules.width;
+    L::ColumnBits cells = geometry.walls;
+    if (is_inside) cells.own = all.columns[column * all.count + index];
+    Board<L> board(geometry, cells);
+    Ground<L> ground(board);
+    Prepared prepared(board);
+    write_width<1>(board, ground, prepared);
+    write_width<2>(board, ground, prepared);
+    write_width<3>(board, ground, prepared);
+    write_width<4>(board, ground, prepared);
   }
 };
 
-template <class List> __global__ void __launch_bounds__(WARP)
+template <class List>
+__global__ void __launch_bounds__(WARP)
     placements_kernel(const __grid_constant__ FeatureTensors all) {
-  const int64_t index = blockIdx.x;
+  int64_t index = blockIdx.x;
   auto& memory = *static_cast<PlacementMemory<List>*>(shared_memory());
   PlacementWarp<List>{all, memory, index, all.piece[index]}.write();
 }

@@ -1,5 +1,5 @@
-// The step operators of the vector environment on CUDA: the schemas are step.cpp's, the results bit for bit its own. They
-// wait for nothing, so that they can be captured in a CUDA graph.
+// The step operators of the vector environment on CUDA: the schemas are step.cpp's, the results
+// bit for bit its own. They wait for nothing, so that they can be captured in a CUDA graph.
 
 #include <torch/csrc/stable/library.h>
 
@@ -11,10 +11,10 @@ namespace {
 using namespace tetris;
 
 struct Cuda {
-  static void step(
-      const Tensor& board, const Environments& all, const StepTensors& tensors, const Task& task) {
-    const cem_tetris::Gpu gpu{cem_tetris::Device(board)};
-    const auto kernel = tensors.actions == nullptr ? step_kernel<true> : step_kernel<false>;
+  static void step(const Tensor& board, const Environments& all, const StepTensors& tensors,
+      const Task& task) {
+    cem_tetris::Gpu gpu{cem_tetris::Device(board)};
+    auto kernel = tensors.actions == nullptr ? step_kernel<true> : step_kernel<false>;
     kernel<<<step_blocks(all.count), STEP_THREADS, 0, gpu.stream>>>({all, tensors, task});
     cem_tetris::check(cudaGetLastError());
   }

@@ -1,9 +1,12 @@
-// The step kernels: a thread per environment, a block of threads per stretch of neighbouring environments.
+// The step kernels: a thread per environment, a block of threads per stretch of neighbouring
+// environments.
 //
-// A step is bound by memory: on a board of 10 x 20 it reads 82 bytes per environment and writes 312, 248 of them what is
-// observed. An environment's state lies with a stride of the number of environments, so that a warp reads and writes
-// whole lines. What is observed lies environment after environment, as PyTorch wants it; so each thread leaves its board in
-// shared memory, a bit per cell, and the threads of the block write all their bytes together, four each at a time.
+// A step is bound by memory: on a board of 10 x 20 it reads 82 bytes per environment and writes
+// 312, 248 of them the observation. The numbers of an environment's state lie as many numbers
+// apart as there are environments, so that a warp reads and writes whole lines. Observations
+// lie environment after environment, as PyTorch wants them. So each thread leaves its board in
+// shared memory, a bit per cell, and the threads of the block write the bytes of all boards
+// together, four each at a time.
 #pragma once
 
 #include "step.h"
@@ -13,13 +16,14 @@ namespace tetris {
 
 constexpr int STEP_THREADS = 128;
 
-// What the threads of a block leave for each other.
+// The shared memory of a block.
 struct StepMemory {
-  // A board is a string of bits, row after row from the bottom. It has one word more than it may need, so that any
-  // stretch of four cells lies in two; an odd number, so that the threads of a warp write to different banks.
+  // A board is a string of bits, row after row from the bottom, in STRIDE words. There is one
+  // word more than it needs, so that any four cells lie in two words that exist. The number is
+  // odd, so that the threads of a warp write to different banks.
   static constexpr int STRIDE = (MAX_WIDTH * MAX_HEIGHT + 31) / 32 + 1;
   uint32_t board[STEP_THREADS * STRIDE];
-  uint64_t mask[PIECES];
+  uint64_t mask[PIECES];  // mask_bits of each piece
   uint8_t piece[STEP_THREADS];
 };
 static_assert(StepMemory::STRIDE % 2 == 1);
@@ -45,97 +49,119 @@ struct StepBlock {
   int64_t first;
   int count, thread;
 
-  __device__ StepBlock(const StepJob& j, StepMemory& m)
-      : job(j), memory(m), first(int64_t{blockIdx.x} * STEP_THREADS), thread(static_cast<int>(threadIdx.x)) {
-    const int64_t rest = job.all.count - first;
-    count = rest < STEP_THREADS ? static_cast<int>(rest) : STEP_THREADS;
+  __device__ StepBlock(const StepJob& step_job, StepMemory& block_memory)
+      : job(step_job),
+        memory(block_memory),
+        first(int64_t{blockIdx.x} * STEP_THREADS),
+        thread(int(threadIdx.x)) {
+    int64_t rest = job.all.count - first;
+    count = rest < STEP_THREADS ? int(rest) : STEP_THREADS;
     if (thread < PIECES) memory.mask[thread] = mask_bits(thread, job.task.rules.width);
   }
 
+  // Leaves this thread's board in shared memory. Rows are collected in a register until a word
+  // is full.
   __device__ void leave_board(const L::ColumnBits& cells) {
-    const int width = job.task.rules.width;
-    uint32_t* words = memory.board + thread * StepMemory::STRIDE;
+    int width = job.task.rules.width;
+    uint32_t* word = memory.board + thread * StepMemory::STRIDE;
     uint64_t pending = 0;
-    int bits = 0;
+    int pending_bits = 0;
     for (int row = 0; row < job.task.rules.height; ++row) {
-      pending |= static_cast<uint64_t>(row_bits<L>(cells, row, width)) << bits;
-      bits += width;
-      if (bits < 32) continue;
-      *words++ = static_cast<uint32_t>(pending);
+      pending |= uint64_t(row_bits<L>(cells, row, width)) << pending_bits;
+      pending_bits += width;
+      if (pending_bits < 32) continue;
+      *word++ = uint32_t(pending);
       pending >>= 32;
-      bits -= 32;
+      pending_bits -= 32;
     }
-    *words = static_cast<uint32_t>(pending);
+    *word = uint32_t(pending);
   }
 
+  // Writes this thread's piece, and leaves it in shared memory.
   __device__ void leave_piece(int piece) {
-    job.all.current[first + thread] = static_cast<uint8_t>(piece);
+    job.all.current[first + thread] = uint8_t(piece);
     job.all.piece[first + thread] = piece;
-    memory.piece[thread] = static_cast<uint8_t>(piece);
+    memory.piece[thread] = uint8_t(piece);
   }
 
-  // The bits from one cell on, of which those of this board count.
+  // Returns 32 bits of a board from a cell on. Bits beyond the board mean nothing.
   __device__ uint32_t bits_from(int environment, int cell) const {
     const uint32_t* words = memory.board + environment * StepMemory::STRIDE + cell / 32;
-    return static_cast<uint32_t>((static_cast<uint64_t>(words[1]) << 32 | words[0]) >> (cell % 32));
+    uint64_t both = uint64_t(words[1]) << 32 | words[0];
+    return uint32_t(both >> (cell % 32));
   }
 
+  // Writes the boards of the block, a byte per cell; each thread writes four bytes at a time.
+  // Before a block's environments there is a multiple of 128 bytes, so that words can be
+  // written.
   __device__ void write_boards(int8_t* boards) const {
-    const int cells = job.task.rules.width * job.task.rules.height, bytes = count * cells;
-    // A block's environments have a multiple of 128 bytes before them: the address is one of whole words.
+    int cells = job.task.rules.width * job.task.rules.height;
+    int bytes = count * cells;
     int8_t* out = boards + first * cells;
-    for (int at = 4 * thread; at < bytes; at += 4 * STEP_THREADS) {
-      const int environment = at / cells, cell = at - environment * cells, left = cells - cell;
+    for (int byte = 4 * thread; byte < bytes; byte += 4 * STEP_THREADS) {
+      int environment = byte / cells;
+      int cell = byte - environment * cells;
+      int cells_left = cells - cell;
       uint32_t bits = bits_from(environment, cell);
-      if (left < 4 && environment + 1 < count) {
-        bits = (bits & ((1u << left) - 1)) | bits_from(environment + 1, 0) << left;
+      if (cells_left < 4 && environment + 1 < count) {
+        // The four bytes reach into the next environment's board.
+        uint32_t own_bits = bits & ((1u << cells_left) - 1);
+        bits = own_bits | bits_from(environment + 1, 0) << cells_left;
       }
-      if (bytes - at >= 4) {
-        *reinterpret_cast<uint32_t*>(out + at) = bytes_of(bits);
+      if (bytes - byte >= 4) {
+        *reinterpret_cast<uint32_t*>(out + byte) = bytes_of(bits);
       } else {
-        for (int i = 0; i < bytes - at; ++i) out[at + i] = static_cast<int8_t>(bits >> i & 1u);
+        for (int i = 0; i < bytes - byte; ++i) out[byte + i] = int8_t(bits >> i & 1u);
       }
     }
   }
 
+  // Writes the masks of the block, a byte per action. An environment has 4 * width actions, or
+  // `width` words of four.
   __device__ void write_masks() const {
-    const int words = job.task.rules.width;  // of four actions, an environment
+    int words = job.task.rules.width;
     auto* out = reinterpret_cast<uint32_t*>(job.all.mask + first * MAX_ORIENTATIONS * words);
-    for (int at = thread; at < count * words; at += STEP_THREADS) {
-      const int environment = at / words, word = at - environment * words;
-      out[at] = bytes_of(static_cast<uint32_t>(memory.mask[memory.piece[environment]] >> (4 * word)));
+    for (int i = thread; i < count * words; i += STEP_THREADS) {
+      int environment = i / words;
+      int word = i - environment * words;
+      uint64_t mask = memory.mask[memory.piece[environment]];
+      out[i] = bytes_of(uint32_t(mask >> (4 * word)));
     }
   }
 };
 
-template <bool OBSERVES> __global__ void __launch_bounds__(STEP_THREADS)
+// Carries every environment on by one step and writes its observation, or with OBSERVES only
+// the observation.
+template <bool OBSERVES>
+__global__ void __launch_bounds__(STEP_THREADS)
     step_kernel(const __grid_constant__ StepJob job) {
   using L = ThreadLanes;
   const Environments& all = job.all;
   const StepTensors& tensors = job.tensors;
   StepBlock block(job, step_memory());
-  const Geometry<L> geometry(job.task.rules);
+  Geometry<L> geometry(job.task.rules);
+  bool has_environment = block.thread < block.count;
   L::ColumnBits shown = geometry.walls;
-  if (block.thread < block.count) {
-    const int64_t i = block.first + block.thread;
-    L::ColumnBits cells;
-    const int piece = OBSERVES ? observe_one(all, job.task, geometry, i, cells)
-                               : step_one(all, tensors, job.task, geometry, i, cells, shown);
-    block.leave_board(cells);
-    block.leave_piece(piece);
+  if (has_environment) {
+    int64_t i = block.first + block.thread;
+    Observed<L> observed = OBSERVES ? observe_one(all, job.task, geometry, i)
+                                    : step_one(all, tensors, job.task, geometry, i);
+    shown = observed.shown;
+    block.leave_board(observed.cells);
+    block.leave_piece(observed.piece);
   }
   __syncthreads();
   block.write_boards(all.board);
   block.write_masks();
   if (OBSERVES || tensors.final_board == nullptr) return;
-  __syncthreads();
-  if (block.thread < block.count) block.leave_board(shown);
+  __syncthreads();  // The boards in shared memory are written.
+  if (has_environment) block.leave_board(shown);
   __syncthreads();
   block.write_boards(tensors.final_board);
 }
 
 inline unsigned step_blocks(int64_t count) {
-  return static_cast<unsigned>((count + STEP_THREADS - 1) / STEP_THREADS);
+  return unsigned((count + STEP_THREADS - 1) / STEP_THREADS);
 }
 
 }  // namespace tetris

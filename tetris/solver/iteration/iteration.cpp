@@ -1,4 +1,5 @@
-// Value iteration on the CPU: boards spread over torch's threads. TETRIS_LIBRARY is the namespace under torch.ops.
+// Value iteration on the CPU: boards spread over torch's threads. TETRIS_LIBRARY is the
+// namespace under torch.ops.
 
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
@@ -10,7 +11,8 @@ namespace {
 using namespace tetris;
 
 struct Cpu {
-  template <class Function> static void each(const Tensor&, int64_t count, const Function& function) {
+  template <class Function>
+  static void each(const Tensor&, int64_t count, const Function& function) {
     torch::stable::parallel_for(0, count, 256, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) function(i);
     });
@@ -23,8 +25,10 @@ struct Cpu {
 STABLE_TORCH_LIBRARY_FRAGMENT(TETRIS_LIBRARY, m) {
   m.def("sweep(Tensor boards, Tensor values, Tensor(a!) to, " GAME ") -> ()");
   m.def("expand(Tensor boards, Tensor(a!) marks, " GAME ") -> ()");
-  m.def("survive(Tensor boards, Tensor(a!) marks, Tensor(b!) changed, int known, " GAME ") -> ()");
-  m.def("play(Tensor values, Tensor(a!) lines, int seed, " GAME ", int packed, int count) -> ()");
+  m.def("survive(Tensor boards, Tensor(a!) marks, Tensor(b!) changed, int known, " GAME
+        ") -> ()");
+  m.def(
+      "play(Tensor values, Tensor(a!) lines, int seed, " GAME ", int packed, int count) -> ()");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CPU, m) {

@@ -1,5 +1,6 @@
-// Value iteration on CUDA: a thread per board, or per game. A sweep reads a sector of 32 bytes for nearly every placement, so it is
-// bound by the bandwidth of the memory, and of the L2 cache where the values fit.
+// Value iteration on CUDA: a thread per board, or per game. A sweep reads a sector of 32 bytes
+// for nearly every placement, so it is bound by the bandwidth of the memory, and of the L2
+// cache where the values fit.
 
 #include <torch/csrc/stable/library.h>
 
@@ -12,16 +13,18 @@ using namespace tetris;
 
 constexpr int THREADS = 256;
 
-template <class Function> __global__ void __launch_bounds__(THREADS)
+template <class Function>
+__global__ void __launch_bounds__(THREADS)
     each_kernel(int64_t count, const __grid_constant__ Function function) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * THREADS + threadIdx.x;
+  int64_t i = int64_t(blockIdx.x) * THREADS + threadIdx.x;
   if (i < count) function(i);
 }
 
 struct Cuda {
-  template <class Function> static void each(const Tensor& like, int64_t count, const Function& function) {
+  template <class Function>
+  static void each(const Tensor& like, int64_t count, const Function& function) {
     if (count == 0) return;
-    const auto blocks = static_cast<unsigned>((count + THREADS - 1) / THREADS);
+    auto blocks = unsigned((count + THREADS - 1) / THREADS);
     cem_tetris::Gpu(cem_tetris::Device(like))
         .launch(each_kernel<Function>, blocks, THREADS, 0, count, function);
   }

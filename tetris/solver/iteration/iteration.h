@@ -1,6 +1,8 @@
-// Value iteration over all boards, on any device: one board of a sweep, of the search for what can be reached, and one game.
+// Value iteration over all boards, on any device: one board of a sweep, one board of the search
+// for boards that can be reached, and one game.
 //
-// A board is a number: row r, column c is bit r * width + c. It has at most 32 cells, 64 with the rows above the top.
+// A board is a number: row r, column c is bit r * width + c. It has at most 32 cells, or 64
+// with the rows above the top.
 #pragma once
 
 #include "board.h"
@@ -8,41 +10,56 @@
 
 namespace tetris {
 
-constexpr int MOST_CELLS = 32, MOST_COLUMNS = 8, MOST_PLACEMENTS = 128;
-constexpr int KNOWN_PIECES = 8;  // values of a board where the piece is known: one each, and an unused one
+constexpr int MOST_CELLS = 32;
+constexpr int MOST_COLUMNS = 8;
+constexpr int MOST_PLACEMENTS = 128;
+// A board has one value if only the falling piece is known. If the next one is known, too, it
+// has a value for each next piece, and an unused one, so that they are 64 bytes.
+constexpr int KNOWN_PIECES = 8;
 
 struct SmallPlacement {
-  uint32_t cells;  // with the bottom of the piece in row 0
-  uint8_t place;   // number in the engine's order (plan.h)
+  static constexpr int NO_COLUMN = 3;  // in place of a bottom: the piece has no such column
+  uint32_t cells;                      // the cells of the piece, with its bottom in row 0
+  uint8_t number;                      // as in plan.h
   uint8_t height;
   uint8_t column;
-  uint8_t bottoms;  // two bits per column of the piece; a column that is none has 3, which never decides
+  uint8_t bottoms;  // two bits per column of the piece
+
+  TETRIS_FUNCTION int bottom(int k) const { return bottoms >> (2 * k) & 3; }
 };
 
 // What is the same for all boards. It is a parameter of kernels, which may have 4 KB.
 struct Problem {
   GameRules rules;
-  uint32_t pieces;         // a bit per piece that is drawn
-  int count;               // of them
-  int begin[PIECES + 1];   // of each piece's placements; a piece that is not drawn has none
+  uint32_t pieces;  // the set of pieces that are drawn
+  int count;        // how many these are
+  int begin[PIECES +
+            // placements begin[p] to begin[p + 1] - 1 are those of piece p; none if it is not
+            // drawn
+            1];
   uint8_t mirror[PIECES];  // the piece seen in a mirror
-  bool symmetric;          // whether the pieces are the same in a mirror
-  uint32_t first_column;   // its cells
+  bool symmetric;          // whether the set of pieces is the same in a mirror
+  uint32_t first_column;   // the cells of column 0
   SmallPlacement placements[MOST_PLACEMENTS];
 
+  // Lists the placements of all pieces that are drawn, piece after piece.
   Problem(const GameRules& game, uint32_t drawn)
-      : rules(game), pieces(drawn), count(0), begin{}, mirror{0, 1, 2, 4, 3, 6, 5}, symmetric(true) {
+      : rules(game),
+        pieces(drawn),
+        count(0),
+        begin{},
+        mirror{0, 1, 2, 4, 3, 6, 5},
+        symmetric(true) {
     int number = 0;
     for (int piece = 0; piece < PIECES; ++piece) {
       begin[piece] = number;
-      const bool here = pieces >> piece & 1u;
-      symmetric = symmetric && here == ((pieces >> mirror[piece] & 1u) != 0);
-      if (!here) continue;
+      symmetric = symmetric && draws(piece) == draws(mirror[piece]);
+      if (!draws(piece)) continue;
       ++count;
       for (int orientation = 0; orientation < ORIENTATIONS[piece]; ++orientation) {
         const Shape& shape = SHAPES.shape[piece][orientation];
         for (int column = 0; column + shape.width <= rules.width; ++column) {
-          placements[number++] = placement(shape, orientation, column);
+          placements[number++] = make_placement(shape, orientation, column);
         }
       }
     }
@@ -54,13 +71,17 @@ struct Problem {
   TETRIS_FUNCTION bool draws(int piece) const { return pieces >> piece & 1u; }
 
  private:
-  SmallPlacement placement(const Shape& shape, int orientation, int column) const {
-    SmallPlacement result{0, static_cast<uint8_t>(orientation * ORDER_STRIDE + column),
-        static_cast<uint8_t>(shape.height), static_cast<uint8_t>(column), 0};
+  // Returns the placement of a shape with its left edge over a column.
+  SmallPlacement make_placement(const Shape& shape, int orientation, int column) const {
+    SmallPlacement result{};
+    result.number = uint8_t(placement_number(orientation, column));
+    result.height = uint8_t(shape.height);
+    result.column = uint8_t(column);
     for (int k = 0; k < MAX_PIECE_SIZE; ++k) {
-      const bool inside = k < shape.width;
-      result.bottoms |= static_cast<uint8_t>((inside ? shape.bottom(k) : 3) << (2 * k));
-      for (int row = shape.bottom(k); inside && row < shape.top(k); ++row) {
+      bool exists = k < shape.width;
+      int bottom = exists ? shape.bottom(k) : SmallPlacement::NO_COLUMN;
+      result.bottoms |= uint8_t(bottom << (2 * k));
+      for (int row = bottom; exists && row < shape.top(k); ++row) {
         result.cells |= 1u << (row * rules.width + column + k);
       }
     }
@@ -68,20 +89,23 @@ struct Problem {
   }
 };
 
-// The heights of the columns, four bits each.
+// Returns the heights of the columns of a board, four bits each. The cells are first extended
+// downwards to the floor, by a number of rows that doubles each time.
 TETRIS_FUNCTION uint64_t heights_of(const Problem& problem, uint32_t board) {
-  const int width = problem.rules.width;
-  uint32_t filled = board;  // and all below
+  int width = problem.rules.width;
+  uint32_t filled = board;
   for (int rows = 1; rows < problem.rules.height; rows *= 2) filled |= filled >> (rows * width);
   uint64_t heights = 0;
   TETRIS_UNROLL for (int c = 0; c < MOST_COLUMNS; ++c) {
-    if (c < width) heights |= static_cast<uint64_t>(popcount(filled >> c & problem.first_column)) << (4 * c);
+    int height = popcount(filled >> c & problem.first_column);
+    if (c < width) heights |= uint64_t(height) << (4 * c);
   }
   return heights;
 }
 
+// Returns a board seen in a mirror.
 TETRIS_FUNCTION uint32_t mirrored(const Problem& problem, uint32_t board) {
-  const int width = problem.rules.width;
+  int width = problem.rules.width;
   uint32_t result = 0;
   TETRIS_UNROLL for (int c = 0; c < MOST_COLUMNS; ++c) {
     if (c < width) result |= (board >> c & problem.first_column) << (width - 1 - c);
@@ -89,42 +113,58 @@ TETRIS_FUNCTION uint32_t mirrored(const Problem& problem, uint32_t board) {
   return result;
 }
 
-// What a placement leads to.
+// The result of a placement: the board without full rows. `heights` are those of the board
+// before.
 struct SmallLanding {
   uint32_t board;
   int lines;
   bool over;
 
-  TETRIS_FUNCTION SmallLanding(
-      const Problem& problem, uint32_t before, uint64_t heights, const SmallPlacement& placement)
+  // Drops the piece, then removes full rows from the top down. A piece that reaches above the
+  // top ends the game; under the rule clear_on_overflow only if it does so after the removal.
+  TETRIS_FUNCTION SmallLanding(const Problem& problem, uint32_t before, uint64_t heights,
+      const SmallPlacement& placement)
       : board(0), lines(0) {
-    const int width = problem.rules.width, height = problem.rules.height;
-    const uint64_t under = heights >> (4 * placement.column);
-    int row = 0;
-    TETRIS_UNROLL for (int k = 0; k < MAX_PIECE_SIZE; ++k) {
-      const int bottom = placement.bottoms >> (2 * k) & 3,
-                support = static_cast<int>(under >> (4 * k) & 15u) - bottom;
-      if (bottom != 3 && support > row) row = support;
-    }
-    const bool exceeds = row + placement.height > height;
+    int width = problem.rules.width;
+    int height = problem.rules.height;
+    int row = landing_row(heights >> (4 * placement.column), placement);
+    bool exceeds = row + placement.height > height;
     over = exceeds;
     if (exceeds && !problem.rules.clear_on_overflow) return;
-    uint64_t cells = before | static_cast<uint64_t>(placement.cells) << (row * width);
-    const uint64_t full = (uint64_t{1} << width) - 1;
+    uint64_t cells = before | uint64_t(placement.cells) << (row * width);
+    uint64_t full_row = (uint64_t{1} << width) - 1;
     for (int r = row + placement.height - 1; r >= row; --r) {
-      if ((cells >> (r * width) & full) != full) continue;
-      const uint64_t below = (uint64_t{1} << (r * width)) - 1;
+      int first_bit = r * width;
+      if ((cells >> first_bit & full_row) != full_row) continue;
+      uint64_t below = (uint64_t{1} << first_bit) - 1;
       cells = (cells & below) | (cells >> width & ~below);
       ++lines;
     }
-    board = static_cast<uint32_t>(cells);
-    over = exceeds && cells >> (width * height) != 0;
+    board = uint32_t(cells);
+    bool reaches_above_top = cells >> (width * height) != 0;
+    over = exceeds && reaches_above_top;
+  }
+
+ private:
+  // Returns the row of the piece's bottom, from the heights of the columns under it, four bits
+  // each.
+  TETRIS_FUNCTION static int landing_row(uint64_t heights, const SmallPlacement& placement) {
+    int row = 0;
+    TETRIS_UNROLL for (int k = 0; k < MAX_PIECE_SIZE; ++k) {
+      int bottom = placement.bottom(k);
+      int support = int(heights >> (4 * k) & 15u) - bottom;
+      if (bottom != SmallPlacement::NO_COLUMN && support > row) row = support;
+    }
+    return row;
   }
 };
 
-// What is done for board i, or game i, is a functor of what the kernels get.
+// The functors below are what a sweep or a search does for board boards[i], or for game i.
+// `known` is 1 if only the falling piece is known, 2 if the next one is known, too.
 
-// The value of a board before its piece is known, and before its next piece is known for each piece: the lines to come.
+// Computes the new value of a board, the lines to come, before its piece is known; with known =
+// 2, its values before its next piece is known, one for each falling piece. A board in the
+// mirror has the same values, and they are written, too.
 struct Sweep {
   Problem problem;
   int known;
@@ -132,44 +172,60 @@ struct Sweep {
   const double* values;
   double* to;
 
+  // Sweeps board i: it writes the mean over all falling pieces of the value of their best
+  // placements. With known = 2 it writes a mean over the next pieces for each falling piece.
   TETRIS_FUNCTION void operator()(int64_t i) const {
-    const uint32_t board = boards[i];
-    const uint64_t heights = heights_of(problem, board);
-    const uint32_t mirror = problem.symmetric ? mirrored(problem, board) : board;
+    uint32_t board = boards[i];
+    uint64_t heights = heights_of(problem, board);
+    uint32_t mirror = problem.symmetric ? mirrored(problem, board) : board;
     double sum = 0.0;
     for (int piece = 0; piece < PIECES; ++piece) {
       if (!problem.draws(piece)) continue;
       double best[KNOWN_PIECES] = {};
-      for (int at = problem.begin[piece]; at < problem.begin[piece + 1]; ++at) {
-        const SmallLanding landing(problem, board, heights, problem.placements[at]);
-        const double lines = landing.lines;
-        if (known == 1) {
-          const double value = lines + (landing.over ? 0.0 : values[landing.board]);
-          best[0] = value > best[0] ? value : best[0];
-        } else {
-          const double* after = values + static_cast<int64_t>(landing.board) * KNOWN_PIECES;
-          TETRIS_UNROLL for (int next = 0; next < PIECES; ++next) {
-            const double value = lines + (landing.over ? 0.0 : after[next]);
-            best[next] = value > best[next] ? value : best[next];
-          }
-        }
-      }
-      if (known == 1) {
-        sum += best[0];
-        continue;
-      }
-      double all = 0.0;
-      TETRIS_UNROLL for (int next = 0; next < PIECES; ++next) all += problem.draws(next) ? best[next] : 0.0;
-      const double mean = all / problem.count;
-      to[static_cast<int64_t>(board) * KNOWN_PIECES + piece] = mean;
-      const int seen = problem.symmetric ? problem.mirror[piece] : piece;
-      to[static_cast<int64_t>(mirror) * KNOWN_PIECES + seen] = mean;
+      find_best(board, heights, piece, best);
+      if (known == 1) sum += best[0];
+      else write_mean(board, mirror, piece, best);
     }
     if (known == 1) to[board] = to[mirror] = sum / problem.count;
   }
+
+ private:
+  // Writes the value of the best placement of a piece to best[0], or with known = 2 that of the
+  // best one before each next piece.
+  TETRIS_FUNCTION void find_best(
+      uint32_t board, uint64_t heights, int piece, double (&best)[KNOWN_PIECES]) const {
+    for (int p = problem.begin[piece]; p < problem.begin[piece + 1]; ++p) {
+      SmallLanding landing(problem, board, heights, problem.placements[p]);
+      double lines = landing.lines;
+      if (known == 1) {
+        double value = lines + (landing.over ? 0.0 : values[landing.board]);
+        best[0] = value > best[0] ? value : best[0];
+      } else {
+        const double* after = values + int64_t(landing.board) * KNOWN_PIECES;
+        TETRIS_UNROLL for (int next = 0; next < PIECES; ++next) {
+          double value = lines + (landing.over ? 0.0 : after[next]);
+          best[next] = value > best[next] ? value : best[next];
+        }
+      }
+    }
+  }
+
+  // Writes the mean over all next pieces, for a board and its falling piece, and for both seen
+  // in a mirror.
+  TETRIS_FUNCTION void write_mean(
+      uint32_t board, uint32_t mirror, int piece, const double (&best)[KNOWN_PIECES]) const {
+    double sum = 0.0;
+    TETRIS_UNROLL for (int next = 0; next < PIECES; ++next) {
+      sum += problem.draws(next) ? best[next] : 0.0;
+    }
+    double mean = sum / problem.count;
+    int mirror_piece = problem.symmetric ? problem.mirror[piece] : piece;
+    to[int64_t(board) * KNOWN_PIECES + piece] = mean;
+    to[int64_t(mirror) * KNOWN_PIECES + mirror_piece] = mean;
+  }
 };
 
-// A mark of a board, which several threads may read and write; it does not matter in which order.
+// Read and write a board's mark. Several threads may do so at once; the order does not matter.
 TETRIS_FUNCTION uint8_t read(const uint8_t* mark) {
 #if defined(__CUDA_ARCH__)
   return *mark;
@@ -179,66 +235,76 @@ TETRIS_FUNCTION uint8_t read(const uint8_t* mark) {
 }
 TETRIS_FUNCTION void write(uint8_t* mark, uint32_t value) {
 #if defined(__CUDA_ARCH__)
-  *mark = static_cast<uint8_t>(value);
+  *mark = uint8_t(value);
 #else
-  __atomic_store_n(mark, static_cast<uint8_t>(value), __ATOMIC_RELAXED);
+  __atomic_store_n(mark, uint8_t(value), __ATOMIC_RELAXED);
 #endif
 }
 
-// Marks the boards that a board leads to and that nobody marked; of two that mirror each other the lesser number.
+// Marks the boards that a board leads to, unless they are marked. Of two boards that are mirror
+// images the one with the lesser number is marked.
 struct Expand {
   Problem problem;
   const uint32_t* boards;
   uint8_t* marks;
 
+  // Marks the boards that board i leads to.
   TETRIS_FUNCTION void operator()(int64_t i) const {
-    const uint32_t board = boards[i];
-    const uint64_t heights = heights_of(problem, board);
-    for (int at = 0; at < problem.begin[PIECES]; ++at) {
-      const SmallLanding landing(problem, board, heights, problem.placements[at]);
+    uint32_t board = boards[i];
+    uint64_t heights = heights_of(problem, board);
+    for (int p = 0; p < problem.begin[PIECES]; ++p) {
+      SmallLanding landing(problem, board, heights, problem.placements[p]);
       if (landing.over) continue;
-      const uint32_t mirror = problem.symmetric ? mirrored(problem, landing.board) : landing.board;
-      uint8_t* mark = marks + (mirror < landing.board ? mirror : landing.board);
-      if (read(mark) == 0) write(mark, 1);
+      uint32_t mirror = problem.symmetric ? mirrored(problem, landing.board) : landing.board;
+      uint32_t lesser = mirror < landing.board ? mirror : landing.board;
+      if (read(marks + lesser) == 0) write(marks + lesser, 1);
     }
   }
 };
 
-// Takes from a board's marks, a bit per piece, those of pieces with which a player can be made to lose, if he can be wherever a
-// mark is gone. All marks are there at first; done again until nothing changes, it leaves those with which he need never lose.
+// Removes pieces from a board's mark with which the player can be made to lose. A mark is the
+// set of falling pieces with which a board is thought to be safe, at first all. Done for all
+// boards until nothing changes, this leaves the pieces with which the player need never lose.
 struct Survive {
   Problem problem;
   int known;
   const uint32_t* boards;
-  uint8_t *marks, *changed;
+  uint8_t* marks;
+  uint8_t* changed;
 
+  // Updates the mark of board i. With known = 1 a piece is safe if one placement leads to a
+  // board that is safe for all pieces; with known = 2, if for every next piece some placement
+  // does. Sets *changed if the mark changes.
   TETRIS_FUNCTION void operator()(int64_t i) const {
-    const uint32_t board = boards[i], before = read(marks + board);
+    uint32_t board = boards[i];
+    uint32_t before = read(marks + board);
     if (before == 0) return;
-    const uint64_t heights = heights_of(problem, board);
-    uint32_t left = 0, left_in_mirror = 0;
+    uint64_t heights = heights_of(problem, board);
+    uint32_t safe = 0, safe_in_mirror = 0;
     for (int piece = 0; piece < PIECES; ++piece) {
       if (!problem.draws(piece)) continue;
-      uint32_t next = 0;  // the pieces that may come next
-      bool any = false;   // whether they may all, after one placement
-      for (int at = problem.begin[piece]; at < problem.begin[piece + 1]; ++at) {
-        const SmallLanding landing(problem, board, heights, problem.placements[at]);
-        const uint32_t mark = landing.over ? 0u : read(marks + landing.board);
-        next |= mark;
-        any = any || mark == problem.pieces;
+      uint32_t safe_next = 0;           // next pieces for which some placement is safe
+      bool is_safe_before_any = false;  // whether one placement is safe for all next pieces
+      for (int p = problem.begin[piece]; p < problem.begin[piece + 1]; ++p) {
+        SmallLanding landing(problem, board, heights, problem.placements[p]);
+        uint32_t mark = landing.over ? 0u : read(marks + landing.board);
+        safe_next |= mark;
+        is_safe_before_any = is_safe_before_any || mark == problem.pieces;
       }
-      if (known == 1 ? !any : next != problem.pieces) continue;
-      left |= 1u << piece;
-      left_in_mirror |= 1u << problem.mirror[piece];
+      bool can_lose = known == 1 ? !is_safe_before_any : safe_next != problem.pieces;
+      if (can_lose) continue;
+      safe |= 1u << piece;
+      safe_in_mirror |= 1u << problem.mirror[piece];
     }
-    if (left == before) return;
-    write(marks + board, left);
-    if (problem.symmetric) write(marks + mirrored(problem, board), left_in_mirror);
+    if (safe == before) return;
+    write(marks + board, safe);
+    if (problem.symmetric) write(marks + mirrored(problem, board), safe_in_mirror);
     write(changed, 1);
   }
 };
 
-// Plays a game by the rules of the engines and writes its lines.
+// Plays a game by the rules of the engines, with the best placements by `values`, and writes
+// its lines.
 struct Play {
   Problem problem;
   int known;
@@ -247,21 +313,18 @@ struct Play {
   const double* values;
   int64_t* lines;
 
+  // Plays game i, whose pieces are those of stream i.
   TETRIS_FUNCTION void operator()(int64_t i) const {
     using L = ScalarLanes;
-    const PieceStream pieces{source, static_cast<uint64_t>(seed), static_cast<uint64_t>(i)};
-    const Geometry<L> geometry(problem.rules);
+    PieceStream pieces{source, uint64_t(seed), uint64_t(i)};
+    Geometry<L> geometry(problem.rules);
     typename L::ColumnBits cells = geometry.walls;
     int64_t removed = 0;
     for (uint64_t t = 0;; ++t) {
-      uint32_t board = 0;
-      for (int c = 0; c < problem.rules.width; ++c) {
-        for (int row = 0; row < problem.rules.height; ++row) {
-          board |= (cells.slot[FIRST_COLUMN + c] >> (L::TOP - row) & 1u) << (row * problem.rules.width + c);
-        }
-      }
-      const int piece = pieces.piece(t), next = known == 1 ? 0 : pieces.piece(t + 1);
-      const Landing<L> landing(Board<L>(geometry, cells), piece, choose(board, piece, next));
+      uint32_t board = board_of(cells);
+      int piece = pieces.piece(t);
+      int next = known == 1 ? 0 : pieces.piece(t + 1);
+      Landing<L> landing(Board<L>(geometry, cells), piece, choose(board, piece, next));
       removed += landing.lines;
       if (landing.over) break;
       cells = landing.cells;
@@ -270,23 +333,37 @@ struct Play {
   }
 
  private:
-  // The best placement by the values, the first of several: its place in the engine's order. 0 if all end the game.
-  TETRIS_FUNCTION int choose(uint32_t board, int piece, int next) const {
-    const uint64_t heights = heights_of(problem, board);
-    double best = -1.0;
-    int place = 0;
-    for (int i = problem.begin[piece]; i < problem.begin[piece + 1]; ++i) {
-      const SmallLanding landing(problem, board, heights, problem.placements[i]);
-      const int64_t at =
-          known == 1 ? landing.board : static_cast<int64_t>(landing.board) * KNOWN_PIECES + next;
-      if (landing.over && landing.lines == 0) continue;
-      const double value = landing.lines + (landing.over ? 0.0 : values[at]);
-      if (value > best) {
-        best = value;
-        place = problem.placements[i].place;
+  // Returns the number of a board of the engines.
+  TETRIS_FUNCTION uint32_t board_of(const ScalarLanes::ColumnBits& cells) const {
+    uint32_t board = 0;
+    for (int c = 0; c < problem.rules.width; ++c) {
+      uint32_t column = cells.slot[FIRST_COLUMN + c];
+      for (int row = 0; row < problem.rules.height; ++row) {
+        uint32_t cell = column >> (ScalarLanes::TOP - row) & 1u;
+        board |= cell << (row * problem.rules.width + c);
       }
     }
-    return place;
+    return board;
+  }
+
+  // Returns the best placement by the values, the first of equal ones, or 0 if all end the
+  // game.
+  TETRIS_FUNCTION int choose(uint32_t board, int piece, int next) const {
+    uint64_t heights = heights_of(problem, board);
+    double best = -1.0;
+    int chosen = 0;
+    for (int p = problem.begin[piece]; p < problem.begin[piece + 1]; ++p) {
+      const SmallPlacement& placement = problem.placements[p];
+      SmallLanding landing(problem, board, heights, placement);
+      if (landing.over && landing.lines == 0) continue;
+      int64_t index = known == 1 ? landing.board : int64_t(landing.board) * KNOWN_PIECES + next;
+      double value = landing.lines + (landing.over ? 0.0 : values[index]);
+      if (value > best) {
+        best = value;
+        chosen = placement.number;
+      }
+    }
+    return chosen;
   }
 };
 

@@ -1,4 +1,4 @@
-// The tensors of value iteration, checked, on any device.
+// The operators of value iteration on any device: their tensors, checked.
 #pragma once
 
 #include "check_tensor.h"
@@ -6,17 +6,17 @@
 
 namespace tetris {
 
-inline Problem problem_of(int64_t width, int64_t height, bool clear_on_overflow, int64_t pieces) {
+inline Problem problem_of(
+    int64_t width, int64_t height, bool clear_on_overflow, int64_t pieces) {
   STD_TORCH_CHECK(width >= 4 && height >= 4 && width * height <= MOST_CELLS,
       "expected a board of at most 32 cells, got ", width, "x", height);
   STD_TORCH_CHECK(pieces > 0 && pieces < 1 << PIECES, "expected a bit per piece");
-  return Problem(
-      {static_cast<int>(width), static_cast<int>(height), clear_on_overflow}, static_cast<uint32_t>(pieces));
+  return Problem({int(width), int(height), clear_on_overflow}, uint32_t(pieces));
 }
 
-// How many values a board has, from the shape of all.
+// Returns the number of known pieces, from the number of values.
 inline int known_of(const Tensor& values, const Problem& problem) {
-  const int64_t boards = int64_t{1} << (problem.rules.width * problem.rules.height);
+  int64_t boards = int64_t{1} << (problem.rules.width * problem.rules.height);
   STD_TORCH_CHECK(values.numel() == boards || values.numel() == boards * KNOWN_PIECES,
       "expected one value per board, or eight");
   return values.numel() == boards ? 1 : 2;
@@ -24,48 +24,51 @@ inline int known_of(const Tensor& values, const Problem& problem) {
 
 inline const uint32_t* boards_of(const Tensor& boards) {
   check_tensor(boards, ScalarType::Int, boards.numel(), boards, "boards");
-  return reinterpret_cast<const uint32_t*>(boards.const_data_ptr<int32_t>());
+  return words_of(boards);
 }
 
 inline uint8_t* marks_of(const Tensor& marks, const Problem& problem, const Tensor& boards) {
-  check_tensor(
-      marks, ScalarType::Byte, int64_t{1} << (problem.rules.width * problem.rules.height), boards, "marks");
+  check_tensor(marks, ScalarType::Byte,
+      int64_t{1} << (problem.rules.width * problem.rules.height), boards, "marks");
   return marks.mutable_data_ptr<uint8_t>();
 }
 
+// The operators: each calls a functor of iteration.h for every board, or for every game.
 // `Device::each(like, count, f)` calls f(i) for i < count.
-template <class Device> struct Iteration {
+template <class Device>
+struct Iteration {
   static void sweep(const Tensor& boards, const Tensor& values, const Tensor& to, int64_t width,
       int64_t height, bool clear_on_overflow, int64_t pieces) {
-    const Problem problem = problem_of(width, height, clear_on_overflow, pieces);
+    Problem problem = problem_of(width, height, clear_on_overflow, pieces);
     check_tensor(values, ScalarType::Double, values.numel(), boards, "values");
     check_tensor(to, ScalarType::Double, values.numel(), boards, "new values");
-    STD_TORCH_CHECK(to.const_data_ptr() != values.const_data_ptr(), "expected new values elsewhere");
+    STD_TORCH_CHECK(
+        to.const_data_ptr() != values.const_data_ptr(), "expected new values elsewhere");
     Device::each(boards, boards.numel(),
-        Sweep{problem, known_of(values, problem), boards_of(boards), values.const_data_ptr<double>(),
-            to.mutable_data_ptr<double>()});
+        Sweep{problem, known_of(values, problem), boards_of(boards),
+            values.const_data_ptr<double>(), to.mutable_data_ptr<double>()});
   }
 
   static void expand(const Tensor& boards, const Tensor& marks, int64_t width, int64_t height,
       bool clear_on_overflow, int64_t pieces) {
-    const Problem problem = problem_of(width, height, clear_on_overflow, pieces);
-    Device::each(
-        boards, boards.numel(), Expand{problem, boards_of(boards), marks_of(marks, problem, boards)});
+    Problem problem = problem_of(width, height, clear_on_overflow, pieces);
+    Device::each(boards, boards.numel(),
+        Expand{problem, boards_of(boards), marks_of(marks, problem, boards)});
   }
 
-  static void survive(const Tensor& boards, const Tensor& marks, const Tensor& changed, int64_t known,
-      int64_t width, int64_t height, bool clear_on_overflow, int64_t pieces) {
-    const Problem problem = problem_of(width, height, clear_on_overflow, pieces);
+  static void survive(const Tensor& boards, const Tensor& marks, const Tensor& changed,
+      int64_t known, int64_t width, int64_t height, bool clear_on_overflow, int64_t pieces) {
+    Problem problem = problem_of(width, height, clear_on_overflow, pieces);
     check_tensor(changed, ScalarType::Byte, 1, boards, "changed");
     STD_TORCH_CHECK(known == 1 || known == 2, "expected 1 or 2 known pieces");
     Device::each(boards, boards.numel(),
-        Survive{problem, static_cast<int>(known), boards_of(boards), marks_of(marks, problem, boards),
+        Survive{problem, int(known), boards_of(boards), marks_of(marks, problem, boards),
             changed.mutable_data_ptr<uint8_t>()});
   }
 
-  static void play(const Tensor& values, const Tensor& lines, int64_t seed, int64_t width, int64_t height,
-      bool clear_on_overflow, int64_t pieces, int64_t packed, int64_t count) {
-    const Problem problem = problem_of(width, height, clear_on_overflow, pieces);
+  static void play(const Tensor& values, const Tensor& lines, int64_t seed, int64_t width,
+      int64_t height, bool clear_on_overflow, int64_t pieces, int64_t packed, int64_t count) {
+    Problem problem = problem_of(width, height, clear_on_overflow, pieces);
     check_tensor(values, ScalarType::Double, values.numel(), values, "values");
     check_tensor(lines, ScalarType::Long, lines.numel(), values, "lines");
     Device::each(values, lines.numel(),

@@ -1,8 +1,11 @@
-// What host and device code need alike: function qualifiers and operations on bits.
+// What code that is compiled for CPUs and for GPUs has in common: qualifiers of functions, and
+// operations on bits.
 #pragma once
 
 #include <cstdint>
 
+// A function of both, always inlined; one of both, never inlined; and a loop that is written
+// out.
 #if defined(__CUDACC__)
 #define TETRIS_FUNCTION __host__ __device__ __forceinline__
 #define TETRIS_OUTLINE __host__ __device__ __noinline__
@@ -31,7 +34,7 @@ TETRIS_FUNCTION int popcount64(uint64_t bits) {
 #endif
 }
 
-// The index of the lowest set bit; bits is not 0.
+// Returns the index of the lowest set bit; `bits` must not be 0.
 TETRIS_FUNCTION int lowest_bit(uint64_t bits) {
 #if defined(__CUDA_ARCH__)
   return __ffsll(static_cast<long long>(bits)) - 1;

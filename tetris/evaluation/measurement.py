@@ -12,29 +12,36 @@ import torch
 
 from kernels.support import ranks
 from kernels.support.progress import progress
-from tetris import LinearController, Lookahead, Policy, Rules, Score, Streams
+from tetris import LinearController, Lookahead, Policy, Rollout, Rules, Score, Streams
 from tetris.evaluation import DEFAULT_SEED
-from tetris.play.rollouts import Rollout
 from tetris.play.splitting import BURN_IN
 from tetris.record.score import ESTIMATOR, dispersion
 
-FEW_STREAMS, STREAMS, MOST_STREAMS = 8, 64, 1 << 17
-"""Numbers of parallel streams: for a few thousand decisions, for every core, and for a large GPU."""
+FEW_STREAMS = 8
+"""Parallel streams for a few thousand decisions."""
+
+STREAMS = 64
+"""Parallel streams that keep every core busy."""
+
+MOST_STREAMS = 1 << 17
+"""Parallel streams that keep a large GPU busy."""
 
 GPU_STREAMS = 132 * 1024
-"""The number of parallel streams on a GPU by the clock: 1024 for each multiprocessor of an H200."""
+"""Parallel streams on a GPU with a limit of time: 1024 for each multiprocessor of an H200."""
 
-DECISIONS_PER_STREAM, GAMES_PER_STREAM = 1 << 14, 8
-"""Decisions per stream, if the number of streams is free: the burn-in hardly costs, and a GPU is busy."""
+# So long the streams are, or so many games they have, if their number is free: the burn-in
+# costs little then.
+DECISIONS_PER_STREAM = 1 << 14
+GAMES_PER_STREAM = 8
 
-_LARGEST_CHUNK = 1 << 14  # decisions on a stream
-_LARGEST_STEP = 1 << 26  # decisions on all streams
+_LARGEST_CHUNK = 1 << 14  # Decisions on a stream.
+_LARGEST_STEP = 1 << 26  # Decisions on all streams.
 _CHUNK_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
 class Limit:
-    """When to stop, exactly one of them: at least so many games ended, decisions in total, wall time."""
+    """When to stop: after a number of games, of decisions, or of seconds; only one is set."""
 
     games: int | None = None
     decisions: int | None = None
@@ -42,19 +49,31 @@ class Limit:
 
     def reached(self, score: Score, seconds: float) -> bool:
         """Return whether the limit is reached."""
-        found = (self.games, score.games), (self.decisions, score.decisions), (self.seconds, seconds)
-        return any(most is not None and value >= most for most, value in found)
+        if self.games is not None:
+            return score.games >= self.games
+        if self.decisions is not None:
+            return score.decisions >= self.decisions
+        return self.seconds is not None and seconds >= self.seconds
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Who plays which game on which engine: what a measurement and an estimate have in common."""
+    """A controller and the games that it plays, for a measurement or an estimate.
 
-    label: str  # of the controller, in tables
+    Attributes:
+        label: Name of the controller in tables.
+        controller: The controller.
+        rules: The rules of the games.
+        device: The engine.
+        seed: Seed of the pieces.
+        lookahead: What decisions consider.
+    """
+
+    label: str
     controller: LinearController
     rules: Rules
     device: str
-    seed: int = DEFAULT_SEED  # of the pieces
+    seed: int = DEFAULT_SEED
     lookahead: Lookahead = Lookahead.NONE
 
     @property
@@ -66,8 +85,8 @@ class Trial:
         """Return streams of its rules and seed."""
         return Streams(self.rules, count, self.seed, first, shared)
 
-    def to_dict(self, **found: Any) -> dict[str, Any]:
-        """Return the trial with what was found as plain values, for JSON."""
+    def to_dict(self, **results: Any) -> dict[str, Any]:
+        """Return the trial and its results as plain values, for JSON."""
         return {
             "controller": self.label,
             "features": self.controller.features,
@@ -76,7 +95,7 @@ class Trial:
             "rule": self.rules.rule,
             "pieces": self.rules.pieces,
             "device": self.device,
-            **found,
+            **results,
             "seed": self.seed,
             **self.lookahead.to_dict(),
         }
@@ -108,53 +127,64 @@ class Measurement:
 def streams_for(limit: Limit, device: str) -> int:
     """Return the number of parallel streams: it grows with the limit, up to `MOST_STREAMS`.
 
-    It is less where fewer decisions are to be made than would be in the burn-in of so many. It depends on the
-    device only for a limit in seconds.
+    With a small number of decisions it is less than `STREAMS`, so that the burn-in takes no
+    more decisions than the measurement. It depends on the device only if the limit is in
+    seconds.
     """
     if limit.seconds is not None:
         return {"cuda": GPU_STREAMS, "python": FEW_STREAMS}.get(device, STREAMS)
     if limit.games is not None:
         return max(STREAMS, min(limit.games // GAMES_PER_STREAM, MOST_STREAMS))
     assert limit.decisions is not None
-    least = max(FEW_STREAMS, min(limit.decisions // BURN_IN, STREAMS))
-    return max(least, min(limit.decisions // DECISIONS_PER_STREAM, MOST_STREAMS))
+    fewest = max(FEW_STREAMS, min(limit.decisions // BURN_IN, STREAMS))
+    return max(fewest, min(limit.decisions // DECISIONS_PER_STREAM, MOST_STREAMS))
 
 
 def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None) -> Measurement:
     """Play parallel streams of games and count, after a burn-in of `BURN_IN` decisions on each.
 
-    Without it the ratio would be biased: no game ends soon after its start. The score is a pure function of
-    the arguments, the same on every device, unless the limit is in seconds; decisions are rounded up to as
-    many on each stream. Ranks play their share of the streams each; see `kernels.support.ranks`. ``check`` is
-    called a few times a second; an exception ends the measurement.
+    Without a burn-in the score would be biased, because no game ends soon after its start. The
+    score is a pure function of the arguments, the same on every device, unless the limit is in
+    seconds. Each stream gets the same number of decisions, rounded up. Each rank plays its
+    share of the streams; see `kernels.support.ranks`. ``check`` is called a few times a second;
+    an exception ends the measurement.
     """
     streams = streams_for(limit, trial.device)
-    own = ranks.share(streams)
-    share = max(1, own.stop - own.start)  # a rank without a stream plays one that is not counted
-    rollout = Rollout(trial.policy, trial.streams(share, own.start), trial.device)
+    share = ranks.share(streams)
+    own_count = share.stop - share.start
+    # A rank without a stream plays one that does not count.
+    own_streams = trial.streams(max(1, own_count), share.start)
+    rollout = Rollout(trial.policy, own_streams, trial.device)
 
     def play() -> torch.Tensor:
-        """Play on; lines and games ended of this rank's streams, shape (streams, 2), on the device."""
+        """Play a chunk; return lines and games of this rank's streams so far: (streams, 2)."""
         rollout.play_on(chunk, check)
         counts = torch.stack([rollout.stream_lines[0], rollout.stream_games[0]], dim=1)
-        return counts[: own.stop - own.start]
+        return counts[:own_count]
 
-    desc, unit = f"{trial.label} on {trial.rules.board}", " games" if limit.games else " decisions"
-    with progress(desc=desc, total=limit.games or limit.decisions, unit=unit, leave=False) as bar:
+    desc = f"{trial.label} on {trial.rules.board}"
+    unit = " games" if limit.games else " decisions"
+    total = limit.games or limit.decisions
+    with progress(desc=desc, total=total, unit=unit, leave=False) as bar:
         chunk = BURN_IN
-        before = counts = ranks.run_collective(play)
-        before.sum().item()  # waits for a GPU: the burn-in takes no time of the measurement
-        began = time.perf_counter()
-        score, seconds, chunk = Score(0, 0, 0), 0.0, 0
+        burn_in_counts = counts = ranks.run_collective(play)
+        burn_in_counts.sum().item()  # This waits for a GPU, before the time starts.
+        start_time = time.perf_counter()
+        score = Score(0, 0, 0)
+        seconds = 0.0
+        chunk = 0
         while not limit.reached(score, seconds):
             chunk = _next_chunk(limit, score, seconds, streams, chunk)
-            counts = ranks.run_collective(play) - before
-            lines, games = ranks.gather(counts.sum(0, keepdim=True).cpu(), ranks.count()).sum(0).tolist()
+            counts = ranks.run_collective(play) - burn_in_counts
+            own_total = counts.sum(0, keepdim=True).cpu()
+            lines, games = ranks.gather(own_total, ranks.count()).sum(0).tolist()
             score = Score(lines, games, score.decisions + chunk * streams)
-            seconds = ranks.all_reduce_max([round((time.perf_counter() - began) * 1e6)])[0] / 1e6
-            text = "" if score.lines_per_game is None else f"{score.lines_per_game:,.0f} lines/game"
-            bar.set_postfix_str(text, refresh=False)
-            bar.update((score.games if limit.games else score.decisions) - bar.n)
+            microseconds = round((time.perf_counter() - start_time) * 1e6)
+            seconds = ranks.all_reduce_max([microseconds])[0] / 1e6
+            if score.lines_per_game is not None:
+                bar.set_postfix_str(f"{score.lines_per_game:,.0f} lines/game", refresh=False)
+            done = score.games if limit.games else score.decisions
+            bar.update(done - bar.n)
     score = replace(score, dispersion=dispersion(ranks.gather(counts.cpu(), streams)))
     return Measurement(trial, score, seconds)
 
@@ -162,12 +192,15 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
 def _next_chunk(limit: Limit, score: Score, seconds: float, streams: int, last: int) -> int:
     """Return the decisions per stream until the next look at the limit, which interrupts a GPU.
 
-    At most twice those of the last time, and no more than are likely to be needed. With a limit in games or
-    decisions the clock is not used, so that the result is a function of the arguments.
+    They are at most twice the last chunk, and no more than will probably be needed. With a
+    limit in games or decisions the clock is not used, so that the result is a function of the
+    arguments.
     """
     needed = float(_LARGEST_STEP // streams)
     if limit.games is not None and score.games:
-        needed = min(needed, (limit.games - score.games) * score.decisions / (score.games * streams))
+        needed = min(
+            needed, (limit.games - score.games) * score.decisions / (score.games * streams)
+        )
     elif limit.decisions is not None:
         needed = min(needed, (limit.decisions - score.decisions) / streams)
     elif limit.seconds is not None and score.decisions:

@@ -1,4 +1,4 @@
-"""Play one game and keep every placement, by the reference implementation."""
+"""One game with every placement, played in Python, for a notebook to show."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tetris.game.policy import Lookahead
 from tetris.game.rules import Rules
 from tetris.play.controller import LinearController, resolve
 from tetris.record.replay import Replay
+from tetris.view.replay_page import player_page
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,10 @@ class PlayedGame:
 
     @property
     def boards(self) -> npt.NDArray[np.int8]:
-        """The boards after each piece: shape (pieces, height, width); 1 is a cell, row 0 is the bottom.
+        """The boards after each piece: shape (pieces, height, width), int8.
 
-        Cells above the board, after a game over, are cut off.
+        A full cell is 1, and row 0 is the bottom. Cells above the board, after a game over, are
+        cut off.
         """
         rows = np.zeros((len(self.steps), self.rules.height), dtype=np.int64)
         for row, step in zip(rows, self.steps, strict=True):
@@ -58,17 +60,18 @@ class PlayedGame:
         return Replay.of(self.steps, self.rules, self.seed, self.stream, self.controller)
 
     def _repr_html_(self) -> str:
-        """Return the game as a player, which a notebook shows."""
-        from tetris.view.replay_page import player_page
-
+        """Return the page of a player for a notebook."""
         page = html.escape(player_page(self.replay(), self.controller.name))
-        return f'<iframe srcdoc="{page}" style="width: 100%; height: 40rem; border: 0"></iframe>'
+        return (
+            f'<iframe srcdoc="{page}" style="width: 100%; height: 40rem; border: 0"></iframe>'
+        )
 
     def __repr__(self) -> str:
-        """Return the result in a line: not the steps."""
-        who, state = self.controller.name or self.controller.features, "over" if self.over else "unfinished"
+        """Return a line that describes the game, without its steps."""
+        name = printable(self.controller.name or self.controller.features)
+        state = "over" if self.over else "unfinished"
         counts = f"{counted(self.lines, 'line')}, {counted(len(self.steps), 'piece')}, {state}"
-        return f"<PlayedGame of {printable(who)} on {self.rules.board}: {counts}>"
+        return f"<PlayedGame of {name} on {self.rules.board}: {counts}>"
 
 
 def play_game(
@@ -89,22 +92,23 @@ def play_game(
         seed: Seed of the pieces, unsigned 64-bit.
         rules: The rules; None: those of the controller.
         stream: Number of the stream, unsigned 64-bit.
-        most_pieces: Pieces after which a game that goes on is left, at least 1.
+        most_pieces: The most pieces to play, at least 1.
         lookahead: What its decisions consider: ``"none"``, ``"preview"`` or ``"expectimax"``.
 
     Raises:
         OSError: If the controller's file cannot be read.
         ValueError: If the controller cannot play by the rules, or an argument is out of range.
     """
-    played = resolve(controller)
-    rules = played.rules if rules is None else rules
+    resolved = resolve(controller)
+    rules = rules or resolved.rules
     seed = check_integer("seed", seed, 0, (1 << 64) - 1)
     stream = check_integer("stream", stream, 0, (1 << 64) - 1)
     most_pieces = check_integer("most_pieces", most_pieces, 1)
-    player, pieces = played.player(rules, Lookahead(lookahead)), PieceStream(rules, seed, stream)
+    player = resolved.player(rules, Lookahead(lookahead))
+    pieces = PieceStream(rules, seed, stream)
     steps = []
     for after in islice(play(pieces, player, rules), most_pieces):
         steps.append(after)
         if after.game_over:
             break
-    return PlayedGame(played, rules, seed, stream, tuple(steps))
+    return PlayedGame(resolved, rules, seed, stream, tuple(steps))

@@ -1,4 +1,4 @@
-"""Measuring controllers: limits, streams, the table of scores."""
+"""Measuring controllers: limits, streams, the table of measurement."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from tetris import Policy, Rollout, Rules, Score, Streams, published, rollout
-from tetris.evaluation import scores
-from tetris.evaluation.scores import (
+from tetris.evaluation import measurement
+from tetris.evaluation.measurement import (
     FEW_STREAMS,
     GPU_STREAMS,
     MOST_STREAMS,
@@ -54,7 +54,8 @@ def test_a_limit_is_reached_when_it_is_equalled() -> None:
 
 @pytest.fixture
 def chunks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The decisions of each call of an engine that makes two billion a second and ends a game in 10,000."""
+    """The decisions of each call of an engine that makes two billion a second and ends a game
+    in 10,000."""
     made: list[int] = []
     clock = [0.0]
 
@@ -76,18 +77,24 @@ def chunks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             games[0, 0] = sum(made) * self.streams // 10_000
             return games
 
-    monkeypatch.setattr(scores, "Rollout", Engine)
-    monkeypatch.setattr(scores.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(measurement, "Rollout", Engine)
+    monkeypatch.setattr(measurement.time, "perf_counter", lambda: clock[0])
     return made
 
 
 @pytest.mark.parametrize(
-    "limit", [Limit(decisions=10**10), Limit(games=10**5), Limit(seconds=2.0)], ids=lambda limit: str(limit)
+    "limit",
+    [Limit(decisions=10**10), Limit(games=10**5), Limit(seconds=2.0)],
+    ids=lambda limit: str(limit),
 )
-def test_a_gpu_is_looked_at_seldom_but_a_few_times_a_second(chunks: list[int], limit: Limit) -> None:
+def test_a_gpu_is_looked_at_seldom_but_a_few_times_a_second(
+    chunks: list[int], limit: Limit
+) -> None:
     found = measure(Trial("dt20", DT20, Rules(), "cuda"), limit)
     assert limit.reached(found.score, found.seconds)
-    assert found.score.games < 1.01 * (limit.games or math.inf)  # the last part is what is missing
+    assert found.score.games < 1.01 * (
+        limit.games or math.inf
+    )  # the last part is what is missing
     assert chunks[:4] == [BURN_IN, 1, 2, 4]
     longest = max(chunks) * streams_for(limit, "cuda") / 2e9
     assert 0.02 < longest < 0.25
@@ -101,7 +108,7 @@ def test_decisions_and_games_are_counted_without_the_clock(
         first = measure(Trial("dt20", DT20, Rules(), "cuda"), limit).score, list(chunks)
         chunks.clear()
         with monkeypatch.context() as slow:
-            slow.setattr(scores.time, "perf_counter", iter(range(10**6)).__next__)
+            slow.setattr(measurement.time, "perf_counter", iter(range(10**6)).__next__)
             assert (measure(Trial("dt20", DT20, Rules(), "cpu"), limit).score, chunks) == first
         chunks.clear()
 
@@ -118,8 +125,8 @@ def test_measure_counts_what_the_rollout_counts_after_the_burn_in(device: str) -
 
 
 def test_the_interval_covers_the_mean_of_whole_games_on_a_small_board() -> None:
-    # 6 intervals of 95 % miss the mean more than twice with a probability of 0.2 %; without the burn-in
-    # most of them do.
+    # 6 intervals of 95 % miss the mean more than twice with a probability of 0.2 %; without the
+    # burn-in most of them do.
     who, rules = published("bcts"), Rules(6, 6)
     whole = rollout(who.policy(), Streams(rules, 2000, first=1 << 32, games=100), 1 << 20)
     truth = int(whole.lines) / int(whole.games)
