@@ -1,17 +1,18 @@
 """The cross-entropy method for any objective: ask for candidates, tell their fitness.
 
-``minimize`` and ``maximize`` are a whole search in one call, ``Trainer`` is the loop with progress, metrics,
-checkpoints, time limit and signals, ``Planner`` plans with a model, ``ParameterVector`` and ``GymObjective``
-search the parameters of modules of PyTorch, ``cem.functional`` is the method as pure functions of a state.
-Begin with `optimizer.py`; below it `functional.py` is one generation in formulas.
+``minimize`` and ``maximize`` run a complete search in one call. ``Trainer`` is the loop with
+progress, metrics, checkpoints, time limit and signals. ``Planner`` plans with a model.
+``ParameterVector`` and ``GymObjective`` search the parameters of PyTorch modules.
+``cem.functional`` is the method as pure functions of a state. Begin with `optimizer.py`; below
+it `functional.py` is one generation in formulas.
 """
 
 import kernels
 
 if not hasattr(kernels, "Extension"):
     raise ImportError(
-        f"expected this project's package kernels, got {kernels.__file__} (Hugging Face has a distribution "
-        "of that name): run python -m pip uninstall kernels, and install cem-tetris again"
+        f"expected this project's package kernels, got {kernels.__file__} (Hugging Face has a "
+        "distribution of that name): run python -m pip uninstall kernels, and install cem-tetris again"
     )
 
 from cem.core.bounds import Bounds
