@@ -12,7 +12,8 @@ import kernels
 if not hasattr(kernels, "Extension"):
     raise ImportError(
         f"expected this project's package kernels, got {kernels.__file__} (Hugging Face has a "
-        "distribution of that name): run python -m pip uninstall kernels, and install cem-tetris again"
+        "distribution of that name): run python -m pip uninstall kernels, and install "
+        "cem-tetris again"
     )
 
 from cem.core.bounds import Bounds

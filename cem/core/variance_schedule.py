@@ -10,12 +10,12 @@ first ``tell()`` adds ``Z_0``. A schedule can be written as text:
 
 Sources:
     I. Szita, A. Lorincz: Learning Tetris Using the Noisy Cross-Entropy Method. Neural
-        Computation 18(12), 2936-2941, 2006: no noise, the constant ``Z = 4``, and the linear decrease
-        ``Z_t = max(5 - t / 10, 0)``, the best of the three.
-    C. Thiery, B. Scherrer: Improvements on Learning Tetris with Cross Entropy. ICGA
-        Journal 32(1), 23-33, 2009: the influence of the noise with better features. Their program MDPTetris
-        offers the three above and the hyperbolic decrease ``a / t``, with the defaults
-        4, (5, 10) and 20.
+        Computation 18(12), 2936-2941, 2006: no noise, the constant ``Z = 4``, and the linear
+        decrease ``Z_t = max(5 - t / 10, 0)``, the best of the three.
+    C. Thiery, B. Scherrer: Improvements on Learning Tetris with Cross Entropy. ICGA Journal
+        32(1), 23-33, 2009: the influence of the noise with better features. Their program
+        MDPTetris offers the three above and the hyperbolic decrease ``a / t``, with the
+        defaults 4, (5, 10) and 20.
 """
 
 from __future__ import annotations
