@@ -1,7 +1,7 @@
 """When a search has nothing more to gain: the reasons to stop it.
 
-The tests are some of CMA-ES: N. Hansen, The CMA Evolution Strategy: A Tutorial, arXiv:1604.00772, 2023,
-appendix B.3.
+The tests are some of CMA-ES: N. Hansen, The CMA Evolution Strategy: A Tutorial,
+arXiv:1604.00772, 2023, appendix B.3.
 
     "target"         the best fitness is as good as asked for
     "xtol"           the standard deviation of every parameter that is no integer is below the precision asked
@@ -13,9 +13,9 @@ appendix B.3.
     "stagnation"     the best fitness has not improved for many generations
     "diverged"       with constraints: the standard deviations are thousands of times the first ones
 
-Without evolution paths a search can collapse: its standard deviations have shrunk to next to nothing while
-its mean still moves as on a slope, for its elites lay on one side of the distribution, which shrank before it
-arrived. A RuntimeWarning says so.
+Without evolution paths a search can collapse: its standard deviations have shrunk to next to
+nothing while its mean still moves as on a slope, for its elites lay on one side of the
+distribution, which shrank before it arrived. A RuntimeWarning says so.
 """
 
 from __future__ import annotations
@@ -37,12 +37,14 @@ from cem.core.snapshot import GenerationRecord
 from cem.core.state import Settings
 
 STD = 1e-9  # the least standard deviation, as a share of the first one
-_RANGE = 1e-9  # the least range of the fitness, as a share of the widest one seen where that is below 1
+# the least range of the fitness, as a share of the widest one seen where that is below 1
+_RANGE = 1e-9
 _BEHIND = 1e-2  # the same, as a share of what the best lacks to that of an earlier search
 _SHRUNK = 1e-4  # the std at which a collapse is looked for, as a share of the first one
 _SLOPE = 0.7  # of the move on a slope: the least move of a search that has collapsed
 _NEWEST = 0.1  # the weight of a generation's move in the average one
-_DIVERGED = 1e4  # the mean standard deviation of a search that has diverged, as a share of the first ones
+# the mean standard deviation of a search that has diverged, as a share of the first ones
+_DIVERGED = 1e4
 _PATIENCE = (
     3  # times as many generations without a better candidate where it also has to be feasible
 )
@@ -65,9 +67,9 @@ class Termination:
     ) -> None:
         """Begin with the first standard deviation, shape (dim,), and the best fitness of earlier searches.
 
-        With noise nothing stagnates. With constraints a search may diverge: where the objective falls faster
-        outside than multipliers grow, nothing calls it back. ``xtol`` and ``ftol`` are the precision that is
-        asked for; 0: none.
+        With noise nothing stagnates. With constraints a search may diverge: where the objective
+        falls faster outside than multipliers grow, nothing calls it back. ``xtol`` and ``ftol``
+        are the precision that is asked for; 0: none.
         """
         self._xtol, self._ftol = xtol, ftol
         integers = settings.config.integers_of(settings.normal)
@@ -141,7 +143,8 @@ class _Collapse:
     """The average move of the mean, in standard deviations, beside that on a slope."""
 
     def __init__(self, settings: Settings, dim: int) -> None:
-        # The mean of the best share of a normal distribution: how far a generation moves on a slope.
+        # The mean of the best share of a normal distribution: how far a generation moves on a
+        # slope.
         share = min(settings.num_elites / settings.population_size, 0.999)
         normal = NormalDist()
         self._slope = normal.pdf(normal.inv_cdf(1.0 - share)) / share

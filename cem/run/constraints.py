@@ -1,19 +1,20 @@
 """Constraints of a search: an augmented Lagrangian is ranked, and the best feasible candidate is kept.
 
-With multipliers l, and with s the widths of the constraints g in a population, which has d parameters,
-candidates are ranked by
+With multipliers l, and with s the widths of the constraints g in a population, which has d
+parameters, candidates are ranked by
 
     f + sum of l c + u c^2 / 2      c = max(g + k s, -l / u), of an equality c = g                 (1)
     u = 3 iqr(f + sum of l c) / (d s^2)     with c = g + k s, of an equality c = g, here and below (2)
     l' = max(l + u m / 5, 0), of an equality l + u m / 5; m the weighted mean of c of the elites   (3)
     k' = k + 0.1 (0.15 - the share of candidates that are feasible), within 0.2 and 1              (4)
 
-(1) and (3) are, with k = 0, those of A. Atamna, A. Auger and N. Hansen, Linearly Convergent Evolution
-Strategies via Augmented Lagrangian Constraint Handling, FOGA 2017, as in pycma; see P. Dufosse and N. Hansen,
-Augmented Lagrangian, Penalty Techniques and Surrogate Modeling for Constrained Optimization with CMA-ES,
-GECCO 2021. They adapt u from generation to generation; (2) keeps the square as wide as a dimension's share of
-the fitness. About the optimum half of the candidates violate each active constraint, and of many constraints
-hardly one satisfies all: the margin k s keeps the mean inside, and shrinks with the population.
+(1) and (3) are, with k = 0, those of A. Atamna, A. Auger and N. Hansen, Linearly Convergent
+Evolution Strategies via Augmented Lagrangian Constraint Handling, FOGA 2017, as in pycma; see
+P. Dufosse and N. Hansen, Augmented Lagrangian, Penalty Techniques and Surrogate Modeling for
+Constrained Optimization with CMA-ES, GECCO 2021. They adapt u from generation to generation;
+(2) keeps the square as wide as a dimension's share of the fitness. About the optimum half of
+the candidates violate each active constraint, and of many constraints hardly one satisfies all:
+the margin k s keeps the mean inside, and shrinks with the population.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ class Constraints:
     ) -> None:
         """Take them; functions of our form are called candidate by candidate, by vmap, or once.
 
-        ``named`` makes a function of named parameters one of candidates; None: they are functions of these.
+        ``named`` makes a function of named parameters one of candidates; None: they are
+        functions of these.
         """
         self.tolerance = TOLERANCE
         if tolerance is not None:
@@ -134,10 +136,10 @@ def _each(function: Callable[[Any], Any], rows: Any) -> Any:
 def _widths(g: Any) -> Any:
     """Return s of equations (1) and (2), shape (m,), for the constraints of a population, shape (N, m).
 
-    That is the standard deviation, or where it is less that of the normal distribution with as many
-    violations whose mean square is as great. Where parameters span orders of magnitude, feasible candidates
-    are a thousand times as far from the boundary as others are: a square as wide as that would be too flat
-    to call the search back.
+    That is the standard deviation, or where it is less that of the normal distribution with as
+    many violations whose mean square is as great. Where parameters span orders of magnitude,
+    feasible candidates are a thousand times as far from the boundary as others are: a square as
+    wide as that would be too flat to call the search back.
     """
     count = len(g)
     width = g.std(axis=0)
@@ -161,12 +163,14 @@ def _numbers(values: Any) -> Any:
 class Constrained(CrossEntropyMethod):
     """A single search with constraints; its first candidate is the mean, and of families that of ``first``.
 
-    ``tell`` takes the values of the objective. ``best`` is the fittest of the feasible candidates. While
-    there is none it is the fittest of those that miss inequalities by no more than the tolerance, or else
-    that of the least violation, and a record has an infinity as its best fitness.
+    ``tell`` takes the values of the objective. ``best`` is the fittest of the feasible
+    candidates. While there is none it is the fittest of those that miss inequalities by no more
+    than the tolerance, or else that of the least violation, and a record has an infinity as its
+    best fitness.
 
     Attributes:
-        violation: The most by which ``best`` violates a constraint; 0.0 where that is within the tolerance.
+        violation: The most by which ``best`` violates a constraint; 0.0 where that is within
+            the tolerance.
         within_tolerance: Whether ``best`` is feasible by the tolerance of an inequality alone.
     """
 
@@ -180,8 +184,8 @@ class Constrained(CrossEntropyMethod):
     ) -> None:
         """Start a search; the other arguments are those of ``CrossEntropyMethod``.
 
-        ``steepness`` multiplies u of equation (2): a steep search converges more slowly, but returns from
-        where the objective falls faster than violations grow.
+        ``steepness`` multiplies u of equation (2): a steep search converges more slowly, but
+        returns from where the objective falls faster than violations grow.
         """
         super().__init__(*arguments, **options)
         self._share = steepness * _SHARE
@@ -241,12 +245,14 @@ class Constrained(CrossEntropyMethod):
         record[BEST_FITNESS] = self._sign * (math.inf if self.violation else self._value)
         factor = self._state.factor
         excess = (distribution[STD] / self._widest).clamp(min=1.0)
+        # Through the smooth map of bounds the mean may be far outside, where the objective does
+        # not depend on a parameter: then its excess is its own. Otherwise the distribution
+        # keeps its shape.
         if self.config.bound_handling != "transform":
-            excess = excess.max()  # The distribution keeps its shape.
-        # Through the smooth map the mean may be far outside, where the objective does not depend on a
-        # parameter: then its excess is its own, and does not hold the others back.
+            excess = excess.max().expand_as(excess)
         distribution[STD] /= excess
-        factor = None if factor is None else factor / excess.expand(self._normal).unsqueeze(-1)
+        if factor is not None:
+            factor = factor / excess.unsqueeze(-1)
         self._state = self._state._replace(
             distribution=distribution, record=record, factor=factor
         )
@@ -259,7 +265,8 @@ class Constrained(CrossEntropyMethod):
     def _widest_std(self, bounds: Any) -> Tensor:
         """Return the greatest standard deviations, shape (d,): a quarter of the bounds' width, or the first.
 
-        A wider distribution has most candidates at the faces of the box, where nothing tells it to shrink.
+        A wider distribution has most candidates at the faces of the box, where nothing tells it
+        to shrink.
         """
         widest = first = self._state.distribution[STD]
         if bounds is None:
@@ -272,7 +279,8 @@ class Constrained(CrossEntropyMethod):
     def _typical(self, candidates: Any) -> Any:
         """Return which candidates have the likeliest integers and choices, shape (N,).
 
-        A step of an integer may move a constraint by more than all other parameters do near the optimum.
+        A step of an integer may move a constraint by more than all other parameters do near the
+        optimum.
         """
         middle = with_integers(self._state, self._state.mean)
         discrete = torch.ones(self.dim, dtype=torch.bool)

@@ -42,13 +42,17 @@ class WithArguments:
 class Evaluator:
     """Evaluates a population, a tensor or an array, by a function; an ``Objective`` of ``Trainer``.
 
-    The options are those of ``minimize``. A lazy map is left between two items, another one not.
+    The options are those of ``minimize``. A lazy map is left between two items, another one
+    not.
 
     Attributes:
-        failures: The candidates that failed: by an exception, a time out, a worker that died, NaN, or the
-            infinity on the bad side. Nothing waits for values of populations on a GPU: those are not counted.
-        evaluations: The candidates evaluated, failed ones and those of an interrupted generation included.
-        best: The fittest of them and its fitness; None before the first, and for a function of populations.
+        failures: The candidates that failed: by an exception, a time out, a worker that died,
+            NaN, or the infinity on the bad side. Nothing waits for values of populations on a
+            GPU: those are not counted.
+        evaluations: The candidates evaluated, failed ones and those of an interrupted
+            generation included.
+        best: The fittest of them and its fitness; None before the first, and for a function of
+            populations.
         workers: The candidates evaluated side by side; 0 where that is not known.
     """
 
@@ -117,8 +121,9 @@ class Evaluator:
     ) -> None:
         """Append each evaluated candidate to a file from now on, and do not evaluate those that are there.
 
-        Those count as evaluated. The first line is ``search``; ``generation`` is the number of those that a
-        checkpoint has. A function of populations writes none, for a checkpoint has all of its generation.
+        Those count as evaluated. The first line is ``search``; ``generation`` is the number of
+        those that a checkpoint has. A function of populations writes none, for a checkpoint has
+        all of its generation.
         """
         if self._journal is not None:
             self._journal.close()
@@ -182,8 +187,8 @@ class Evaluator:
     def in_any_order(self, ask: Callable[[int], Any]) -> Objective:
         """Return an objective that keeps all workers at work: it returns the first population that is done.
 
-        It draws the candidates itself, by ``ask(1)``; some are of earlier generations than that in which they
-        are done.
+        It draws the candidates itself, by ``ask(1)``; some are of earlier generations than that
+        in which they are done.
         """
         pool = self._pool
         if self.workers == 1 and pool is None:
@@ -209,7 +214,8 @@ class Evaluator:
                 while len(self._running) < self.workers:
                     candidate = ask(1)[0]
                     if self._journal is not None and self._journal.take(candidate):
-                        continue  # it was asked in this generation before the search was interrupted
+                        # it was asked in this generation before the search was interrupted
+                        continue
                     key = next(self._numbers)
                     row, device = _on_host(candidate)
                     self._running[key] = candidate, owner

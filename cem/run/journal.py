@@ -18,7 +18,8 @@ class Journal:
     """Evaluations in the order in which they ended, a line of JSON each; the fitness of a failed one is null.
 
     Attributes:
-        known: Candidate and fitness by generation and index, of the generations that no checkpoint has.
+        known: Candidate and fitness by generation and index, of the generations that no
+            checkpoint has.
         values: The fitness of all candidates; None for one that failed.
     """
 

@@ -36,14 +36,15 @@ class StopRequest:
         >>> step
         3
 
-    As a context manager it handles SIGINT, SIGTERM and SIGHUP (a terminal that closed) and restores the
-    handlers on exit. It leaves a SIGHUP that is ignored, as by nohup, and outside the main thread all
-    signals. Python runs handlers between two bytecodes of the main thread: a long call into C delays them, so
-    split long work and ``check()`` between the parts. A SIGINT after a request raises KeyboardInterrupt at
-    once.
+    As a context manager it handles SIGINT, SIGTERM and SIGHUP (a terminal that closed) and
+    restores the handlers on exit. It leaves a SIGHUP that is ignored, as by nohup, and outside
+    the main thread all signals. Python runs handlers between two bytecodes of the main thread:
+    a long call into C delays them, so split long work and ``check()`` between the parts. A
+    SIGINT after a request raises KeyboardInterrupt at once.
 
     Attributes:
-        requested: Whether a signal or ``request`` asked to stop; not whether the deadline has passed.
+        requested: Whether a signal or ``request`` asked to stop; not whether the deadline has
+            passed.
         signum: The number of the first signal, such as 2 for SIGINT; None if there was none.
         deadline: The ``time.monotonic()`` of the deadline, in seconds; None: no deadline.
     """
@@ -99,7 +100,8 @@ class StopRequest:
 
     def __exit__(self, *error: object) -> None:
         for number, handler in self._previous.items():
-            # None stands for a handler that was not set from Python and cannot be set again from here.
+            # None stands for a handler that was not set from Python and cannot be set again
+            # from here.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         self._previous = {}
 

@@ -43,8 +43,9 @@ class TrainingResult:
     """How a run ended.
 
     Attributes:
-        reason: "finished" (all generations), "time_limit", "signal", "requested" (``stop.request()``), or
-            "failed": in three generations, one after another, every candidate failed.
+        reason: "finished" (all generations), "time_limit", "signal", "requested"
+            (``stop.request()``), or "failed": in three generations, one after another, every
+            candidate failed.
         signum: The number of the signal where that is the reason, otherwise None.
         generation: The number of generations, those before a resumption included.
         elapsed_s: The wall time of all of them, in seconds.
@@ -72,23 +73,26 @@ class Trainer:
         >>> bool(optimizer.best_fitness < 1e-3)
         True
 
-    With a checkpointer, the state is saved after the generations, and at the end of a run that does not fail.
-    After ``resume()`` a run gives bit for bit the results of an uninterrupted one, however it was stopped:
-    generations after the checkpoint are computed again, the same.
+    With a checkpointer, the state is saved after the generations, and at the end of a run that
+    does not fail. After ``resume()`` a run gives bit for bit the results of an uninterrupted
+    one, however it was stopped: generations after the checkpoint are computed again, the same.
 
-    On a signal or at the time limit an objective that calls ``trainer.stop.check()`` is left at once and its
-    generation dropped; otherwise the generation is finished first.
+    On a signal or at the time limit an objective that calls ``trainer.stop.check()`` is left at
+    once and its generation dropped; otherwise the generation is finished first.
 
-    On a GPU a generation is recorded and saved after the next one is queued: the device has work while the
-    host writes, if the objective only queues its own (see ``Evaluation``). The records of four milliseconds
-    are copied together, each with its share of the time. The files are the same. A run that is asked to stop
-    waits ``GRACE_SECONDS`` for the generations that are queued and then drops them.
+    On a GPU a generation is recorded and saved after the next one is queued: the device has
+    work while the host writes, if the objective only queues its own (see ``Evaluation``). The
+    records of four milliseconds are copied together, each with its share of the time. The files
+    are the same. A run that is asked to stop waits ``GRACE_SECONDS`` for the generations that
+    are queued and then drops them.
 
-    Within ``cem.run.ranks.joined`` every rank runs the same trainer, with an objective that shares its work.
-    Rank 0 saves, resumes for all, and calls the callbacks; all ranks call those with ``on_every_rank``.
+    Within ``cem.run.ranks.joined`` every rank runs the same trainer, with an objective that
+    shares its work. Rank 0 saves, resumes for all, and calls the callbacks; all ranks call
+    those with ``on_every_rank``.
 
     Attributes:
-        optimizer: The optimizer; before and after a run its state is that of the last generation recorded.
+        optimizer: The optimizer; before and after a run its state is that of the last
+            generation recorded.
         stop: The request to stop; objectives may call ``stop.check()``.
         elapsed_s: The wall time of all generations recorded so far, in seconds.
     """
@@ -112,17 +116,20 @@ class Trainer:
         Args:
             optimizer: The optimizer.
             objective: (candidates, generation) -> fitness or ``Evaluation``; see ``Objective``.
-            generations: The number of generations in the end, those before a resumption included. None: until
-                the time limit or a signal.
-            time_limit_s: The time limit of each ``run()``, in seconds, ``>= 0``. None: no limit.
+            generations: The number of generations in the end, those before a resumption
+                included. None: until the time limit or a signal.
+            time_limit_s: The time limit of each ``run()``, in seconds, ``>= 0``. None: no
+                limit.
             callbacks: The callbacks, called in this order.
             checkpointer: Saves checkpoints. None: no checkpoints.
-            stop: A request whose context the caller has entered (``with StopRequest() as stop``). None: one
-                that is entered for the time of ``run()``.
+            stop: A request whose context the caller has entered (``with StopRequest() as
+                stop``). None: one that is entered for the time of ``run()``.
             costs: The relative cost of each generation, for the time left; empty: all the same.
-            record_every: The generations from one record to the next, ``>= 1``: stops, callbacks and
-                checkpoints come after them. The last of a run has a record in any case.
-            graph: Whether the generations of a record are one CUDA graph; see ``CrossEntropyMethod.capture``.
+            record_every: The generations from one record to the next, ``>= 1``: stops,
+                callbacks and checkpoints come after them. The last of a run has a record in any
+                case.
+            graph: Whether the generations of a record are one CUDA graph; see
+                ``CrossEntropyMethod.capture``.
         """
         self.optimizer = optimizer
         self.stop = StopRequest() if stop is None else stop
@@ -168,8 +175,8 @@ class Trainer:
         """Train until all generations are done, the time limit, or a stop request.
 
         Raises:
-            CheckpointError: If the folder of the checkpointer holds checkpoints and ``resume()`` was not
-                called: a new run would mix with them.
+            CheckpointError: If the folder of the checkpointer holds checkpoints and
+                ``resume()`` was not called: a new run would mix with them.
             OSError: If metrics or a checkpoint cannot be written.
         """
         ranks.broadcast(self._check_free)

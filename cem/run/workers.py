@@ -41,7 +41,8 @@ def evaluate_candidate(
         catch: The exceptions by which a candidate fails.
         generation: The number of the generation.
         device: Where the candidate is a tensor; None: it is an array.
-        item: The index of the candidate in its population, and its values, an array of shape (dim,).
+        item: The index of the candidate in its population, and its values, an array of shape
+            (dim,).
     """
     index, row = item
     try:
@@ -96,8 +97,9 @@ class Pool:
             raise TypeError(
                 f"{error}: define the function in a module, or give {_THREADS}"
             ) from error
-        # A process inherits the mask of its thread: signals are for this process, which ends the others. The
-        # tracker of resources is started before, because its start would change the mask.
+        # A process inherits the mask of its thread: signals are for this process, which ends
+        # the others. The tracker of resources is started before, because its start would change
+        # the mask.
         resource_tracker.ensure_running()
         self._executor = ThreadPoolExecutor(
             workers, initializer=signal.pthread_sigmask, initargs=(signal.SIG_BLOCK, SIGNALS)

@@ -1,7 +1,7 @@
 """``minimize`` and ``maximize``: a search in one call, with restarts, reasons to end and a result.
 
-Begin with `loop.py`. Before it `options.py` has what a call takes, and `plan.py` what is chosen from that;
-in it are `restarts.py` and `single.py`, one search; after it comes `result.py`.
+Begin with `loop.py`. Before it `options.py` has what a call takes, and `plan.py` what is chosen
+from that; in it are `restarts.py` and `single.py`, one search; after it comes `result.py`.
 """
 
 from cem.search.minimize import maximize, minimize

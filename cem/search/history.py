@@ -27,7 +27,8 @@ class History:
         maximize: Whether a greater fitness is better.
         columns: Lists of one entry per generation that was recorded, by name.
         evaluations, generations: Those of the searches that have ended.
-        new_records: The records made by this process, and not read from files of an earlier one.
+        new_records: The records made by this process, and not read from files of an earlier
+            one.
         has_seen_noise: Whether the objective is noisy.
     """
 
@@ -74,8 +75,8 @@ def parse_record(
 ) -> GenerationRecord:
     """Return the record of a line of a file.
 
-    What is not finite is null there: ``best_fitness`` while no candidate is feasible, and the numbers of a
-    generation that failed or of infinity on the good side.
+    What is not finite is null there: ``best_fitness`` while no candidate is feasible, and the
+    numbers of a generation that failed or of infinity on the good side.
     """
     numbers: dict[str, Any] = {
         name: missing if line[name] is None else line[name] for name in _NUMBERS

@@ -63,7 +63,8 @@ def run(plan: Plan) -> Result[Any]:
             )
         )
         if options["asynchronous"] and options["population_size"] is None:
-            # Half as many candidates as workers are added: fewer are then outdated when they are told.
+            # Half as many candidates as workers are added: fewer are then outdated when they
+            # are told.
             most = max(plan.population_size, plan.budget // LEAST_GENERATIONS)
             size = min(plan.population_size + evaluator.workers // 2, most)
             plan = replace(plan, population_size=size)
@@ -140,9 +141,9 @@ def _draw_start(
 ) -> tuple[Any, Any]:
     """Return the first mean and standard deviation of a search.
 
-    The mean of one with a smaller standard deviation is drawn so that the first candidates are in all as wide
-    as those of the start. After starts without a success it is drawn uniformly between two bounds, and from
-    an ever wider distribution where a parameter has fewer.
+    The mean of one with a smaller standard deviation is drawn so that the first candidates are
+    in all as wide as those of the start. After starts without a success it is drawn uniformly
+    between two bounds, and from an ever wider distribution where a parameter has fewer.
     """
     is_elsewhere = plan.misses > 0 and not has_success
     if attempt.scale == 1.0 and not is_elsewhere:

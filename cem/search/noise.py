@@ -12,7 +12,8 @@ from torch import Tensor
 
 from cem.core.evaluation import Evaluation, Objective, as_evaluation, copy_of
 
-_NOISY = 1e-6  # Two values that differ by more, as a share of the range of the first generation, are noise.
+# Two values that differ by more, as a share of the range of the first generation, are noise.
+_NOISY = 1e-6
 _VALUE = "first_mean_fitness"
 _RANGE = "first_fitness_range"
 _DIFFERENCE = "first_mean_difference"

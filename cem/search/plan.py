@@ -56,10 +56,13 @@ class Plan:
         seed: The seed; None: it is drawn by the first search.
         policy: How restarts are chosen.
         most_restarts: The most restarts; None: as many as the budget has room for.
-        agreeing: How many restarts that find the same end the call; infinity: they do not end it.
-        declares_noise: Whether the objective says that it is noisy, by an attribute ``is_noisy``.
+        agreeing: How many restarts that find the same end the call; infinity: they do not end
+            it.
+        declares_noise: Whether the objective says that it is noisy, by an attribute
+            ``is_noisy``.
         is_noisy: Whether noise was seen, and the search was made for that.
-        adapts_to_noise: Whether the search may change where noise is seen: nobody chose its method.
+        adapts_to_noise: Whether the search may change where noise is seen: nobody chose its
+            method.
         misses: The searches so far without one success, before the first with one.
         code: A digest of the objective and constraints; None: nothing is saved.
         precision: ``target``, ``xtol`` and ``ftol`` by name.

@@ -11,7 +11,8 @@ from typing import Protocol
 from cem.core.reasons import Reason, Then
 from cem.optimizer import CrossEntropyMethod
 
-_SAME = 1e-8  # Two searches found the same if they differ by no more, as a share of the range of fitness.
+# Two searches found the same if they differ by no more, as a share of the range of fitness.
+_SAME = 1e-8
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,8 @@ class Attempt:
         population_size: The candidates per generation.
         budget: The most evaluations.
         scale: The first standard deviation, as a share of the one that the call has.
-        is_large: Whether it looks at the whole of the space, and so counts where restarts are compared.
+        is_large: Whether it looks at the whole of the space, and so counts where restarts are
+            compared.
     """
 
     population_size: int
@@ -64,9 +66,9 @@ class RestartPolicy(Protocol):
 class Bipop:
     """The restarts of BIPOP-CMA-ES, in two regimes; the one that has used fewer evaluations is next.
 
-    A large population is twice the last large one and begins at the start. A small one begins with a smaller
-    standard deviation and may use half the evaluations of the last large one: N. Hansen, Benchmarking a
-    BI-population CMA-ES on the BBOB-2009 function testbed, GECCO 2009.
+    A large population is twice the last large one and begins at the start. A small one begins
+    with a smaller standard deviation and may use half the evaluations of the last large one: N.
+    Hansen, Benchmarking a BI-population CMA-ES on the BBOB-2009 function testbed, GECCO 2009.
     """
 
     def next_attempt(self, ended: Sequence[Ended], left: int, seed: int) -> Attempt:

@@ -47,14 +47,14 @@ def check_resampling(
     for step, bits in enumerate((0, 4095, 1234, 777)):
         if step == 1:  # from the next step on the unit of their weights is 2^-40
             for weights in (expected, actual):
-                weights._held.zero_()
+                weights._level_sums.zero_()
                 weights._weight[:, 1:] = 1.0
         shuffled(games, torch.Generator().manual_seed(step))
         shuffled(same, torch.Generator().manual_seed(step))
         source, _ = expected.resample(bits, counts=step > 0)
         found, columns = actual.resample(bits, counts=step > 0)
         assert torch.equal(found.cpu(), source)
-        for name in ("_before", "_weight", "_held", "_unit", "ended"):
+        for name in ("_last_games", "_weight", "_level_sums", "_unit", "ended"):
             assert torch.equal(getattr(actual, name).cpu(), getattr(expected, name)), name
         games.branch(source)
         same.branch(found, columns)
@@ -94,9 +94,9 @@ def test_arguments_are_checked(operators: Any) -> None:
         *(
             games.columns,
             games.stream_games,
-            weights._before,
+            weights._last_games,
             weights._weight,
-            weights._held,
+            weights._level_sums,
             weights._unit,
         ),
         *(weights.ended, 1, True, 0, 0),
@@ -106,7 +106,7 @@ def test_arguments_are_checked(operators: Any) -> None:
         (0, games.columns.long(), "expected columns of the documented type"),
         (0, games.columns[0], "expected columns .population, streams, width."),
         (3, weights._weight.float(), "expected weight of the documented type"),
-        (4, weights._held[:, :8], "expected held of the documented type"),
+        (4, weights._level_sums[:, :8], "expected held of the documented type"),
         (7, 0, "expected a count from 1"),
     ):
         with pytest.raises(RuntimeError, match=message):
@@ -118,9 +118,9 @@ def test_arguments_are_checked(operators: Any) -> None:
             *(
                 wide.columns,
                 wide.stream_games,
-                many._before,
+                many._last_games,
                 many._weight,
-                many._held,
+                many._level_sums,
                 many._unit,
             ),
             *(many.ended, 1, True, 0, 0),

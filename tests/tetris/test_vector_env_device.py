@@ -111,7 +111,7 @@ def test_an_action_outside_the_space_is_the_nearest_in_it(
     for envs in both:
         envs.reset(seed=0)
     # A GPU does not look at them before.
-    monkeypatch.setattr(TetrisVectorEnv, "_numbers_of", lambda _, actions: actions)
+    monkeypatch.setattr(TetrisVectorEnv, "_checked_numbers", lambda _, actions: actions)
     least, most = torch.iinfo(torch.int64).min, torch.iinfo(torch.int64).max
     expected = both[0].step(torch.tensor([0, 23, 23]))
     assert same(expected, both[1].step(torch.tensor([least, most, 24])))
