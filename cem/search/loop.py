@@ -6,6 +6,7 @@ import math
 import random
 import time
 import warnings
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import count
@@ -74,10 +75,9 @@ def run(plan: Plan) -> Result[Any]:
 
 def _run_searches(plan: Plan, session: Session) -> Result[Any]:
     """Search, and again, until there is a reason to end."""
-    history, agreement = session.history, Agreement(plan.agreeing)
-    ended: list[
-        Ended
-    ] = []  # the searches since the first one with a success, which is among them
+    history = session.history
+    agreement = Agreement(plan.agreeing)
+    ended: list[Ended] = []  # The first search with a success, and those after it.
     left = plan.budget
     attempt = Attempt(plan.population_size, left)
     for number in count():
@@ -85,38 +85,26 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
         best_fitness = None if best is None else best.best_fitness
         start = _draw_start(plan, attempt, number, has_success=best is not None)
         attempt = replace(attempt, budget=min(attempt.budget, left))
-        search = Search(plan, attempt, number, start, session, best_fitness)
-        last = search.run()
+        last = Search(plan, attempt, number, start, session, best_fitness).run()
         reason = last.reason
         left -= last.evaluations
         history.evaluations += last.evaluations
         history.generations += last.optimizer.generation
         if number == 0:
-            plan = replace(
-                plan, seed=last.optimizer.seed
-            )  # that of a search that was resumed, or drawn
+            # The seed of a search that was resumed, or the one that was drawn.
+            plan = replace(plan, seed=last.optimizer.seed)
         if reason is Reason.NOISE:
             if left >= plan.population_size:
                 plan = plan.adapted_to_noise(left)
                 attempt = Attempt(plan.population_size, left)
                 continue
             reason = Reason.BUDGET
-        if reason is Reason.DIVERGED:
-            plan = replace(plan, steepness=plan.steepness * _STEEPER)
         if reason is Reason.FAILED:
             warnings.warn(_FAILED, RuntimeWarning, stacklevel=outside())
-        if best is None and last.has_success:
-            plan = replace(
-                plan, mean=start[0], std=start[1]
-            )  # restarts begin where one has succeeded
-        elif best is None:
-            plan = replace(plan, misses=plan.misses + 1)
         if best is not None or last.has_success:
             ended.append(last)
-        restarts = sum(search.has_success for search in ended) - 1
-        if last.has_success and (plan.is_noisy or restarts == plan.most_restarts):
-            break
-        if reason.ends_all:
+        plan = _adapt_plan(plan, last, start, is_without_success=best is None)
+        if _is_last(plan, ended, last) or reason.ends_all:
             break
         if agreement.holds_after(last, best_fitness, history.fitness_range):
             reason = Reason.RESTARTS_AGREE
@@ -134,6 +122,26 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
     if checkpoint is not None and history.new_records == 0 and not reason.cuts_short:
         warnings.warn(_FINISHED.format(checkpoint), RuntimeWarning, stacklevel=outside())
     return build_result(plan, session, ended or [last], reason)
+
+
+def _adapt_plan(
+    plan: Plan, last: Ended, start: tuple[Any, Any], is_without_success: bool
+) -> Plan:
+    """Return the plan of the next search, by what the last one has shown."""
+    if last.reason is Reason.DIVERGED:
+        plan = replace(plan, steepness=plan.steepness * _STEEPER)
+    if is_without_success and last.has_success:
+        # Restarts begin where a search has succeeded.
+        return replace(plan, mean=start[0], std=start[1])
+    if is_without_success:
+        return replace(plan, misses=plan.misses + 1)
+    return plan
+
+
+def _is_last(plan: Plan, ended: Sequence[Ended], last: Ended) -> bool:
+    """Return whether a search that succeeded was the last one of the plan."""
+    restarts = sum(search.has_success for search in ended) - 1
+    return last.has_success and (plan.is_noisy or restarts == plan.most_restarts)
 
 
 def _draw_start(
