@@ -28,6 +28,7 @@ KINDS: dict[str, dict[str, Any]] = {
         )
     },
     "paths": {"config": CEMConfig.cma("diagonal")},
+    "integers": {"config": CEMConfig(integers=[0]), "bounds": (-6.0, 5.0)},
     "transform": {"config": CEMConfig(bound_handling="transform"), "bounds": (-6.0, 5.0)},
     "cma": {"config": CEMConfig.cma()},
     "full paths": {"config": CEMConfig.cma(bound_handling="resample"), "bounds": (-6.0, 5.0)},

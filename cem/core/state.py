@@ -173,6 +173,8 @@ def with_integers(state: State, x: Tensor) -> Tensor:
     if state.integers is None:
         return x
     low, high = state.integers
+    if x.dim() > low.dim():  # a population, of which all candidates have the same bounds
+        low, high = low.unsqueeze(-2), high.unsqueeze(-2)
     numbers = x[..., : low.shape[-1]]
     rounded = torch.minimum(torch.maximum(numbers.round(), low), high)
     numbers = torch.where(low.isnan(), numbers, rounded)

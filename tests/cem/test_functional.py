@@ -51,6 +51,7 @@ def assert_equal(found, expected, **tolerances):
     ("options", "backend"),
     [
         *(("classic", "cpu"), ("paths", "cpu"), ("full paths", "cpu"), ("classic", "torch")),
+        ("integers", "cpu"),
         ("transform", "torch"),
         pytest.param("classic", "cuda", marks=ON_A_GPU),
         pytest.param("full paths", "cuda", marks=ON_A_GPU),
