@@ -1,7 +1,5 @@
 """The command ``python -m kernels``."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import sys

@@ -5,8 +5,6 @@ manifest), ``STEM.lock`` (empty, locked with flock while somebody builds) and ``
 (a build that goes on or was killed).
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import glob

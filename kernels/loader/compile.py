@@ -1,7 +1,5 @@
 """The commands of a build: flags, macros, the error of a failed build, and the files that were read."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

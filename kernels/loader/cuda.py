@@ -1,7 +1,5 @@
 """Finds nvcc, the CUDA runtime library and the architectures to compile for."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

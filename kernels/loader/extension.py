@@ -6,8 +6,6 @@ leaves its lock file behind when a build is killed, and cannot compile a .cu fil
 build of torch.
 """
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import json

@@ -4,8 +4,6 @@ torch is imported inside the functions, so that ``python -m kernels doctor`` can
 installation of torch that does not import instead of dying with it.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import re

@@ -1,7 +1,5 @@
 """Builds the operators before they are needed, for containers and for machines without compilers."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import replace

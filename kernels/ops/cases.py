@@ -1,7 +1,5 @@
 """What ``python -m kernels check`` compares: the reference of each operator, its inputs and their sizes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

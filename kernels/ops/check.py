@@ -3,8 +3,6 @@
 `cases.py` says what is compared; docs/writing_a_kernel.md takes the same steps by hand.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import warnings

@@ -3,8 +3,6 @@
 torch is imported inside the functions: the doctor has to survive one that does not import.
 """
 
-from __future__ import annotations
-
 import platform
 import subprocess
 import sys

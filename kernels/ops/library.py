@@ -7,8 +7,6 @@ takes long. They are two libraries, so that the CPU works where there is no nvcc
 compiled for CUDA before the first CUDA tensor.
 """
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Callable, Mapping
@@ -27,7 +25,6 @@ _HERE = Path(__file__).parent
 # The folders whose headers an operator includes beside its own.
 _INCLUDED = {"cma_update": ("cem_update", "normal"), "discrete": ("cem_update",)}
 _lock = threading.RLock()
-LIBRARIES: dict[str, Library] = {}
 
 
 def extension(name: str, device_type: str) -> Extension:
@@ -153,6 +150,10 @@ class Library:
                     f"expected all tensors on one device, got {schema.name} on another"
                 )
         return self.fakes[name](*arguments)
+
+
+LIBRARIES: dict[str, Library] = {}
+"""The libraries of all families, by folder."""
 
 
 class _UnknownSizeError(Exception):

@@ -6,8 +6,6 @@ Constants and rounds follow Salmon, Moraes, Dror and Shaw, "Parallel Random Numb
 1, 2, 3", SC 2011; the tests hold the paper's known answers.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 MULTIPLIER_0 = 0xD2511F53

@@ -1,7 +1,5 @@
 """The report of a command of ``python -m kernels``: outcomes, printed as a table or as JSON."""
 
-from __future__ import annotations
-
 import time
 import traceback
 from collections.abc import Callable, Sequence

@@ -5,8 +5,6 @@ kernel, a derivative, and the rules for vmap and autocast. Nothing is compiled f
 modules of the operators are imported by the first call.
 """
 
-from __future__ import annotations
-
 import importlib
 from functools import partial
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Writing a file whole or not at all, for every package of this project."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

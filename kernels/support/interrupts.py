@@ -1,7 +1,5 @@
 """Ctrl-C ends a command in one line, also while it is being imported."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Public names of a package that are imported when they are first used (PEP 562)."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import sys

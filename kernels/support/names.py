@@ -1,7 +1,5 @@
 """Names that a person types: the error that lists the known ones and suggests the one that was meant."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from contextlib import suppress

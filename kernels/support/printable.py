@@ -1,7 +1,5 @@
 """Text for people: text of others, such as a name in a file, made safe for terminals and pages; counts."""
 
-from __future__ import annotations
-
 
 def printable(text: object) -> str:
     r"""Return text on one line without control characters: what Python's ``repr`` escapes is escaped.

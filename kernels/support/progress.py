@@ -1,7 +1,5 @@
 """Progress of a long task: a bar on a terminal, plain lines in a log."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterable

@@ -3,8 +3,6 @@
 One process alone is rank 0 of 1: all functions then work without a process group.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import datetime

@@ -18,8 +18,6 @@ the old mean: N. Hansen, The CMA Evolution Strategy: A Tutorial, arXiv:1604.0077
 Sums are float64 and added in the order of update.h: CPU and CUDA give the same bits.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -21,8 +21,6 @@ Storage Complexity, NeurIPS 2016.
 Everything is computed in float64, in the order of adapt.h: CPU and CUDA give the same bits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -4,8 +4,6 @@ It needs no compiler, waits for no device, and works under ``torch.compile`` and
 ``torch.func.vmap``.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -7,8 +7,6 @@ w_i is. Where all w are 0, all are taken as 1. discrete.h says what r is: a func
 generation, candidate, variable or step) alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the operators of op.py return, in plain PyTorch, on any device: the same bits."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -20,8 +20,6 @@ CatCMA: Stochastic Optimization for Mixed-Category Problems, GECCO 2024.
 Probabilities are multiples of 2^-40 and weights integers: sums are exact in any order.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial

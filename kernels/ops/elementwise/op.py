@@ -5,8 +5,6 @@ a product gives both gradients in one kernel, which reads three tensors where tw
 four.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 ``check.load_numba`` chooses where the kernels run.
 """
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import Any

@@ -8,8 +8,6 @@ With X = [old_h, input] and gates = X weights^T + bias, whose columns are those 
 It is an LSTM cell that never forgets.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext

@@ -5,8 +5,6 @@ pass draws it again. stream.h, call.h and box_muller.h say how: Philox4x32-10 an
 transform.
 """
 
-from __future__ import annotations
-
 import numbers
 import operator
 import threading
