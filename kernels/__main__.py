@@ -17,7 +17,11 @@ with one_line_interrupts():
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; return 1 where something does not work, and 2 for arguments that it does not know."""
+    """Run the command, and return 1 where something does not work, else 0.
+
+    Raises:
+        SystemExit: With status 2, for arguments that the command does not know.
+    """
     open_closed_streams()
     parser = _parser()
     words = sys.argv[1:] if argv is None else argv
@@ -31,11 +35,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     try:
+        text = str(report)
         if arguments.json:
-            report_json = {"works": report.works, **asdict(report)}
-            print(json.dumps(report_json, indent=2), flush=True)
-        else:
-            print(report, flush=True)
+            text = json.dumps({"works": report.works, **asdict(report)}, indent=2)
+        print(text, flush=True)
     except BrokenPipeError:  # the reader closed the pipe
         discard_stdout()
     return 0 if report.works else 1
@@ -55,23 +58,25 @@ def _parser() -> argparse.ArgumentParser:
     examine = add("doctor", "say what works here, and what to do about the rest")
     build = add("build", "compile operators ahead of time, for containers and offline machines")
     check = add("check", "walk operators through reference, gradcheck, Numba, C++, CUDA")
-    what = "what has to work (default: %(default)s)"
+    device_help = "what has to work (default: %(default)s)"
     for command in (examine, check):
-        command.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help=what)
-    names = "an operator, or a folder of kernels/ops (default: every one)"
+        command.add_argument(
+            "--device", choices=("cpu", "cuda"), default="cpu", help=device_help
+        )
+    names_help = "an operator, or a folder of kernels/ops (default: every one)"
     for command in (build, check):
-        command.add_argument("names", metavar="op", nargs="*", help=names)
-    built = "(default: all that the installed torch was built for)"
-    build.add_argument("--device", choices=("cpu", "cuda", "all"), help=built)
-    gpu = (
+        command.add_argument("names", metavar="op", nargs="*", help=names_help)
+    devices_help = "(default: all that the installed torch was built for)"
+    build.add_argument("--device", choices=("cpu", "cuda", "all"), help=devices_help)
+    arch_help = (
         "a GPU to compile for, such as 8.0, 9.0a or 9.0+PTX; may be given several times "
         "(default: $TORCH_CUDA_ARCH_LIST, else this machine's GPUs)"
     )
     build.add_argument(
-        "--arch", dest="archs", action="append", default=[], metavar="X.Y", help=gpu
+        "--arch", dest="archs", action="append", default=[], metavar="X.Y", help=arch_help
     )
-    portable = "for any processor of this kind of machine, not for this very one"
-    build.add_argument("--portable", action="store_true", help=portable)
+    portable_help = "for any processor of this kind of machine, not for this very one"
+    build.add_argument("--portable", action="store_true", help=portable_help)
     return parser
 
 

@@ -1,4 +1,4 @@
-"""The commands of a build: flags, macros, the error of a failed build, and the files that were read."""
+"""The commands of a build: their flags and macros, their errors, the files that they read."""
 
 import errno
 import os
@@ -55,7 +55,7 @@ _SHOWN_LINES = 40  # of a failed build
 
 
 class Sources(NamedTuple):
-    """What a library is compiled from, see `Extension`; with ``archs`` it is linked with CUDA."""
+    """The sources and options of a library; with ``archs`` it is linked with CUDA."""
 
     files: Sequence[Path]
     include_dirs: Sequence[Path]
@@ -66,7 +66,7 @@ class Sources(NamedTuple):
 
 
 def compile_library(work: Path, name: str, sources: Sources) -> set[Path]:
-    """Compile sources and link them with torch in a work folder; return the files of `_read_files`."""
+    """Compile and link a library in a work folder, and return the files that were read."""
     torch = find_torch()
     compiler = find_compiler()
     compilations = _compilations(work, sources)
@@ -101,17 +101,17 @@ def _compilations(work: Path, sources: Sources) -> dict[str, list[str]]:
         for flag in sources.flags
         if "ziglang" not in compiler.command or flag != "-mtune=generic"
     ]
-    begin = {".cpp": [*compiler.command, *CXX_FLAGS, *flags]}
+    prefixes = {".cpp": [*compiler.command, *CXX_FLAGS, *flags]}
     if sources.archs:
-        begin[".cu"] = [
+        prefixes[".cu"] = [
             str(find_nvcc(torch.cuda).path),
             "-ccbin",
             compiler.program,
             *NVCC_FLAGS,
         ]
         # nvcc compiles for one architecture after another unless it may use as many threads.
-        begin[".cu"] += [*gencode_flags(sources.archs), f"--threads={len(sources.archs)}"]
-        begin[".cu"] += sources.nvcc_flags  # last, because nvcc takes the last of equal flags
+        prefixes[".cu"] += [*gencode_flags(sources.archs), f"--threads={len(sources.archs)}"]
+        prefixes[".cu"] += sources.nvcc_flags  # nvcc takes the last of equal flags
     include = torch.root / "include"
     common = [f"-DTORCH_TARGET_VERSION={TORCH_TARGET_VERSION}", "-D_GLIBCXX_USE_CXX11_ABI=1"]
     # Macros are in a header that every source includes first, because nvcc splits -D at commas.
@@ -132,12 +132,15 @@ def _compilations(work: Path, sources: Sources) -> dict[str, list[str]]:
     commands = {}
     for index, source in enumerate(sources.files):
         files = ["-MMD", "-MF", f"{index}.d", "-c", os.path.abspath(source), "-o", f"{index}.o"]
-        commands[f"{index}.o"] = [*begin[source.suffix], *common, *files]
+        commands[f"{index}.o"] = [*prefixes[source.suffix], *common, *files]
     return commands
 
 
 def _run(steps: Mapping[str, Sequence[str]], work: Path) -> None:
-    """Run commands with ninja, by what they write in the work folder; the last one needs all before it."""
+    """Run the commands of a build with ninja in the work folder.
+
+    ``steps`` has the command for each output file. The last one needs all outputs before it.
+    """
     outputs = list(steps)
     lines = ["rule run", "  command = $words"]
     for output, words in steps.items():
@@ -210,14 +213,16 @@ def compile_check(
 
 
 def _read_files(work: Path, torch: Torch) -> set[Path]:
-    """Return the files that a build read, without its own and those of torch, CUDA and the system."""
+    """Return the files of the project that a build read.
+
+    They are all but its own files and those of torch, CUDA and the system.
+    """
     read = {
         (work / name).resolve()
         for listing in work.glob("*.d")
         for name in _dependencies(listing)
     }
-    # nvcc, unlike g++, lists its own headers; all of them lie under the folder of
-    # cuda_runtime.h.
+    # nvcc, unlike g++, lists its own headers, all below the folder of cuda_runtime.h.
     foreign = [work.resolve(), torch.root.resolve()]
     foreign += [path.parent for path in read if path.name == "cuda_runtime.h"]
     return {path for path in read if not any(folder in path.parents for folder in foreign)}

@@ -48,7 +48,7 @@ class Extension:
     """A native library: its sources and what they are compiled with.
 
     Examples:
-        >>> extension = Extension("engine", sources=(Path("engine.cpp"),), reason="feature set dt")
+        >>> extension = Extension("engine", sources=Path("engine.cpp"), reason="features dt")
         >>> extension.load()  # builds it where needed; its operators are then under torch.ops
         >>> Extension("twice", cpp_sources="#include <torch/csrc/stable/library.h> ...").load()
 
@@ -115,12 +115,12 @@ class Extension:
         return cache.cache_dir() / self._file_name(self._tools())
 
     def find(self) -> Path | None:
-        """Return the library that ``load`` would take from the cache; None where it would build one.
+        """Return the library that ``load`` would take from the cache, or None.
 
-        That is the library that would be built. Where the cache does not have it, a library of
-        the same sources, options and torch is taken that was built ahead: by the same tools for
-        more GPUs, or, on a machine without tools, by any. The driver may then have to compile
-        it for a newer GPU.
+        This is the library that would be built. Where the cache does not have it, a library
+        that was built ahead of the same sources, options and torch is taken: built by the same
+        tools for more GPUs, or, on a machine without tools, by any tools. The driver may then
+        have to compile it for a newer GPU.
         """
         try:
             tools = self._tools()
@@ -131,21 +131,21 @@ class Extension:
         gpus: Sequence[str] = ()
         if self.cuda:
             gpus = tools["architectures"] if tools is not None else capabilities()
-        other = None
+        fallback = None
         for library, manifest in cache.manifests(f"{self._stem()}-*"):
             archs = manifest.get("architectures", [])
-            covers = set(gpus) <= {*archs, *(arch.removesuffix("+PTX") for arch in archs)}
+            has_gpus = set(gpus) <= {*archs, *(arch.removesuffix("+PTX") for arch in archs)}
             if tools is None:
-                own = processor() if self.native else None
-                fits = manifest["processor"] in (None, own)
+                this_processor = processor() if self.native else None
+                fits = manifest["processor"] in (None, this_processor)
             else:
                 parts = tools.keys() - {"architectures"}
-                fits = covers and all(manifest[part] == tools[part] for part in parts)
+                fits = has_gpus and all(manifest[part] == tools[part] for part in parts)
             if fits and not cache.objection(library):
-                if covers:
+                if has_gpus:
                     return library
-                other = other or library
-        return other
+                fallback = fallback or library
+        return fallback
 
     def build(self) -> Path:
         """Build the library unless the cache has exactly this one, and return its path.
@@ -166,7 +166,9 @@ class Extension:
         return library
 
     def load(self) -> Path:
-        """Build the library where needed, load it into torch, once in a process, and return its path.
+        """Build the library where needed, load it into torch, and return its path.
+
+        A process loads it once; later calls return the path.
 
         Raises:
             CompilerMissingError: there is no compiler.
@@ -194,21 +196,25 @@ class Extension:
         try:
             torch.ops.load_library(str(library))
         except OSError as error:
-            remedy = f"remove it, or if its disk is mounted noexec set {cache.VARIABLE} to another folder"
+            remedy = (
+                "remove it, or if its disk is mounted noexec "
+                f"set {cache.VARIABLE} to another folder"
+            )
             raise BuildError(f"cannot load {library} ({error})", remedy) from error
         refused_registration = ctypes.CDLL(str(library)).refused_registration
         refused_registration.restype = ctypes.c_char_p
         refused = refused_registration().decode()
         if refused:
             raise BuildError(
-                f"expected new operators and schemas that torch understands in {self.name}, got {refused!r}",
+                "expected new operators and schemas that torch understands "
+                f"in {self.name}, got {refused!r}",
                 "correct it, or restart Python where it is registered already",
             )
         _loaded[self.name] = content, library
         return library
 
     def _unfit(self) -> str:
-        """Return why a library of this name in the cache is not used, as the end of a sentence."""
+        """Return why the cached library of this name is not used, as the end of a sentence."""
         for library, _ in cache.manifests(f"{self.name}-*"):
             reason = (
                 cache.objection(library) or "is for other sources, another torch or processor"
@@ -217,12 +223,13 @@ class Extension:
         return ""
 
     def _file_name(self, tools: dict[str, Any]) -> str:
-        return f"{self._stem()}-{_digest_of(tools)}.so"
+        return f"{self._stem()}-{_digest_values(tools)}.so"
 
     def _stem(self) -> str:
-        """Return the name and a digest of what does not depend on who builds, for which processor and GPU.
+        """Return the library's name and a digest of its sources, options and torch.
 
-        No path is in it: two checkouts share a cache.
+        Neither compilers nor processor or GPU are in it, and no path: two checkouts share a
+        cache.
         """
         torch = self._torch()
         identity = {
@@ -234,10 +241,11 @@ class Extension:
             "defines": self.defines,
             "code": [self.cpp_sources, self.cuda_sources],
             "files": [
-                [path.name, _digest(path)] for path in (GUARD, *self.sources, *self._headers())
+                [path.name, _digest_file(path)]
+                for path in (GUARD, *self.sources, *self._headers())
             ],
         }
-        return f"{self.name}-{_digest_of(identity)}"
+        return f"{self.name}-{_digest_values(identity)}"
 
     def _tools(self) -> dict[str, Any]:
         """Return what else shapes the library: the compilers, and what they compile for."""
@@ -263,7 +271,7 @@ class Extension:
         return torch
 
     def _headers(self) -> list[Path]:
-        """Return the headers of the key, folder by folder in the order in which the compiler searches."""
+        """Return the headers of the cache key, in the order in which the compiler searches."""
         folders = dict.fromkeys(
             [*(source.parent for source in self.sources), *self.include_dirs]
         )
@@ -276,7 +284,8 @@ class Extension:
         reason = f" ({self.reason})" if self.reason else ""
         cache.say(f"building {self.name}{reason} into {library.parent} ...")
         tools = self._tools()
-        flags = [*(("-march=native",) if self.native else ()), *self.cflags]
+        flags = ["-march=native"] if self.native else []
+        flags += self.cflags
         files = list(self.sources)
         for suffix, texts in ((".cpp", self.cpp_sources), (".cu", self.cuda_sources)):
             for number, text in enumerate(texts):
@@ -290,8 +299,8 @@ class Extension:
         unlisted = read - {path.resolve() for path in (*self.sources, *self._headers())}
         if unlisted:
             raise BuildError(
-                f"expected every header of {self.name} to lie directly in its include_dirs, got "
-                f"{min(unlisted)}"
+                f"expected every header of {self.name} to lie directly in its include_dirs, "
+                f"got {min(unlisted)}"
             )
         if self.library_path() != library:
             raise BuildError(
@@ -304,13 +313,16 @@ class Extension:
 def side_by_side(
     build: Callable[[Extension], _Result], extensions: Sequence[Extension]
 ) -> list[_Result]:
-    """Call ``build`` for each library, for as many at once as there are processors; return the results."""
+    """Call ``build`` for each library, one per core at a time, and return the results."""
     with ThreadPoolExecutor(min(len(extensions), usable_cores())) as pool:
         return list(pool.map(build, extensions))
 
 
 def build_missing(extensions: Iterable[Extension]) -> None:
-    """Build the libraries that loading would have to build; where that fails, loading raises the error."""
+    """Build the libraries that loading would have to build.
+
+    Where a build fails nothing is raised, because loading raises the error.
+    """
 
     def build(extension: Extension) -> None:
         with suppress(BuildError):
@@ -330,11 +342,11 @@ def _paths(name: str, value: Any) -> tuple[Path, ...]:
         ) from error
 
 
-def _digest_of(values: dict[str, Any]) -> str:
+def _digest_values(values: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _digest(path: Path) -> str:
+def _digest_file(path: Path) -> str:
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What ``python -m kernels check`` compares: the reference of each operator, its inputs and their sizes."""
+"""What ``python -m kernels check`` compares: operators, their references, inputs and sizes."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -27,9 +27,7 @@ class Case:
     reference: Callable[..., Any]  # in plain PyTorch: tensors to a tensor or a tuple of them
     operator: Callable[..., Any]  # the public function; the same arguments and results
     inputs: Callable[..., Tensors]  # of a generator and a size: float64, on the CPU
-    small: tuple[
-        int, ...
-    ]  # the size for finite differences and for Numba's simulator, which is slow
+    small: tuple[int, ...]  # the size for finite differences and Numba's slow simulator
     large: tuple[int, ...]  # the size for C++ and CUDA
     arguments: Mapping[str, Any] = field(default_factory=dict)  # by name, for the prototype too
     gradients: bool = True  # without a derivative, results alone are compared
@@ -73,7 +71,7 @@ def _elements(count: int, generator: Generator, size: int) -> Tensors:
 
 
 def _cell(generator: Generator, batch: int, inputs: int, states: int) -> Tensors:
-    """Return input, weights, bias, old_h and old_cell; the gates' sums have a size of about 1."""
+    """Return input, weights, bias, old_h and old_cell, with sums of about 1 in the gates."""
     columns = states + inputs
     shapes = [
         (batch, inputs),
@@ -94,10 +92,10 @@ def _open_unit(upper: Tensor, lower: Tensor) -> Tensor:
 def noise(
     dimensions: Tensor, samples: Tensor, seed: int, generation: int, dtype: torch.dtype
 ) -> Tensor:
-    """Return z, (dimensions, samples), of the sampler: the noise of float64, or that of all other types.
+    """Return the noise z of the sampler, shape (dimensions, samples).
 
-    Two samples in a row share a pair of uniform numbers, from which the Box-Muller transform
-    makes them.
+    float64 has a noise of its own; all other types share one. Two samples in a row share a pair
+    of uniform numbers, from which the Box-Muller transform makes them.
     """
     d = dimensions.unsqueeze(-1)
     block = samples // 4
@@ -105,9 +103,8 @@ def noise(
     upper = generation >> 32 << 24 | d >> 32 << 12 | block >> 32
     if dtype is torch.float64:
         upper = upper | 1 << 31 | half << 30
-    key = split64(
-        seed ^ int.from_bytes(b"normal z", "big")
-    )  # other users of Philox have other keys
+    domain = int.from_bytes(b"normal z", "big")  # other users of Philox have other keys
+    key = split64(seed ^ domain)
     w = philox4x32((block & WORD, d & WORD, generation & WORD, upper), key)
     if dtype is torch.float64:
         u = _open_unit(w[0], w[1])
@@ -116,11 +113,8 @@ def noise(
         radius_word = torch.where(half == 0, w[0], w[2])
         angle_word = torch.where(half == 0, w[1], w[3])
         # Rounded as in box_muller.h.
-        u = (
-            (radius_word.float().double() * (1.0 - 2.0**-23) * 2.0**-32 + 2.0**-33)
-            .float()
-            .double()
-        )
+        u = radius_word.float().double() * (1.0 - 2.0**-23) * 2.0**-32 + 2.0**-33
+        u = u.float().double()
         u = torch.where(u > 0.5, 2.0 - (2.0 - u).float().double(), u)
         turn = (angle_word.double() + 0.5) * 2.0**-32
     radius = (-2.0 * u.log()).clamp(min=0.0).sqrt()
@@ -174,7 +168,10 @@ def _update(update: Any, fitness: Tensor, *inputs: Tensor, num_elites: int) -> A
 def _adapt(
     update: Any, fitness: Tensor, candidates: Tensor, distribution: Tensor, num_elites: int
 ) -> Any:
-    """Call ``cma_update`` with a diagonal factor and paths of 0; weights fall from 0.2 to -0.4."""
+    """Call ``cma_update`` with a diagonal factor and paths of 0.
+
+    The weights fall from 0.2 to -0.4.
+    """
     weights = torch.linspace(
         0.2, -0.4, len(fitness), dtype=torch.float64, device=fitness.device
     )
@@ -201,14 +198,12 @@ def _draw(sample: Any, table: Tensor) -> Any:
     return sample(table.double(), num_samples=33, seed=seed, generation=generation)
 
 
-_FAMILIES = [
-    (5, 5, 7, None),
-    (9, 10, 9, None),
-]  # 5 variables of 7 values; permutations of 9 items
+# 5 variables of 7 values, and permutations of 9 items.
+_FAMILIES = [(5, 5, 7, None), (9, 10, 9, None)]
 
 
 def _generation(generator: Generator, size: int) -> Tensors:
-    """Return fitness, candidates between 0 and 1, tables with a best candidate, and a record."""
+    """Return a fitness, candidates in [0, 1], tables with a best candidate, and a record."""
     shapes = (size,), (size, 14), (139,), (5,)
     return tuple(
         torch.rand(shape, generator=generator, dtype=torch.float64) for shape in shapes
@@ -222,14 +217,10 @@ def _move(update: Any, fitness: Tensor, x: Tensor, table: Tensor, record: Tensor
 
 
 _NUMBA = "kernels.ops.elementwise.prototype"
-_NOISE = {
-    "num_samples": 13,
-    "seed": 2**63 + 12345,
-    "generation": 2**32 + 7,
-}  # uses all of their words
+# Seed and generation are so large that all of their words count.
+_NOISE = {"num_samples": 13, "seed": 2**63 + 12345, "generation": 2**32 + 7}
 
-# Sizes are no multiples of the kernels' tiles; those of lltm are the tutorial's that it comes
-# from.
+# Sizes are no multiples of the kernels' tiles. Those of lltm are the sizes of its tutorial.
 CASES = {
     name: _make_case(
         name, [elementwise], partial(_elements, count), (37,), (10_007,), prototype=_NUMBA
@@ -265,8 +256,8 @@ def choose(names: Sequence[str], known: Sequence[str]) -> list[str]:
             synonyms[operator].add(case.folder)
         if case.folder in synonyms:
             synonyms[case.folder].add(operator)
-    every = sorted(set[str]().union(*synonyms.values()))
+    all_names = sorted(set[str]().union(*synonyms.values()))
     for name in names:
-        if name not in every:
-            raise unknown_name("operator", name, every)
+        if name not in all_names:
+            raise unknown_name("operator", name, all_names)
     return [name for name in known if not names or synonyms[name] & {*names}]

@@ -1,4 +1,4 @@
-"""Compare each operator with its reference in every form that it has: ``python -m kernels check``.
+"""Compares every form of each operator with its reference: ``python -m kernels check``.
 
 `cases.py` says what is compared; docs/writing_a_kernel.md takes the same steps by hand.
 """
@@ -22,7 +22,10 @@ _SEED = 1
 
 
 def run(names: Sequence[str] = (), device: str = "cpu") -> Report:
-    """Check operators, or all operators of folders; only ``"cuda"`` makes Numba and a GPU necessary."""
+    """Check operators, or all operators of folders.
+
+    Only for the device ``"cuda"`` are Numba and a GPU necessary.
+    """
     chosen = choose(names, sorted(CASES))
     return Report(
         [outcome for name in chosen for outcome in check_operator(name, CASES[name], device)]
@@ -86,10 +89,8 @@ def _check_numba(case: Case, name: str) -> tuple[float, str]:
             warnings.filterwarnings("ignore", message="Grid size")  # small on purpose
             results = _as_tuple(kernels[f"{name}_forward"](*arrays, **case.arguments))
             if case.gradients:
-                weights = [
-                    weight.numpy()
-                    for weight in _draw_weights(list(map(torch.from_numpy, results)))
-                ]
+                outputs = list(map(torch.from_numpy, results))
+                weights = [weight.numpy() for weight in _draw_weights(outputs)]
                 results += _as_tuple(
                     kernels[f"{name}_backward"](*weights, *arrays, **case.arguments)
                 )
@@ -99,7 +100,11 @@ def _check_numba(case: Case, name: str) -> tuple[float, str]:
 
 
 def load_numba() -> str:
-    """Import Numba, or raise Unavailable; return what kernels run on, the simulator where there is no GPU."""
+    """Import Numba, and return what its kernels run on: the simulator where there is no GPU.
+
+    Raises:
+        Unavailable: Numba does not work.
+    """
     if not torch.cuda.is_available():
         os.environ.setdefault(_SIMULATOR, "1")  # read when numba.cuda is first imported
     try:
@@ -140,7 +145,7 @@ def _evaluate(
 
 
 def _draw_weights(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """Return the gradients that go into the backward pass: random, so that no two elements are equal."""
+    """Return random gradients for the backward pass, so that no two elements are equal."""
     generator = torch.Generator().manual_seed(_SEED + 1)
     return [
         torch.randn(output.shape, dtype=output.dtype, generator=generator) for output in outputs
@@ -154,7 +159,11 @@ def _as_tuple(results: Any) -> tuple[Any, ...]:
 def _largest_error(
     case: Case, size: tuple[int, ...], evaluate: Callable[[torch.dtype], Tensors]
 ) -> float:
-    """Return the largest difference from the reference, over all types; raise where one is too large."""
+    """Return the largest difference from the reference over all types.
+
+    Raises:
+        AssertionError: a difference is larger than the tolerance of its type.
+    """
     largest = 0.0
     for dtype, tolerance in _TOLERANCE.items():
         expected = [
@@ -168,7 +177,7 @@ def _largest_error(
             atol=tolerance,
             msg=lambda text: " ".join(text.split()),
         )
-        for got, want in zip(results, expected, strict=True):
-            error = (got.double() - want.double()).abs() / (1.0 + want.double().abs())
+        for result, target in zip(results, expected, strict=True):
+            error = (result.double() - target.double()).abs() / (1.0 + target.double().abs())
             largest = max([largest, *error.flatten().tolist()])
     return largest

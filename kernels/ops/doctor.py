@@ -1,4 +1,4 @@
-"""Says whether the operators can be built and run here, and names a remedy for what is in the way.
+"""Says whether the operators work here, and names a remedy for what is in the way.
 
 torch is imported inside the functions: the doctor has to survive one that does not import.
 """
@@ -32,7 +32,8 @@ _IMPORTS = """
 import cem, kernels, tetris
 for package, name in ((cem, "minimize"), (kernels, "Extension"), (tetris, "Rollout")):
     if name not in getattr(package, "__all__", ()):
-        raise ImportError(f"expected this project's package {package.__name__}, got {package.__file__}")
+        expected = f"expected this project's package {package.__name__}"
+        raise ImportError(f"{expected}, got {package.__file__}")
 print(kernels.__file__)
 """
 
@@ -68,7 +69,10 @@ def _torch() -> str:
 
 
 def _packages() -> str:
-    """Import the packages in a folder of their own, as other programs do: a distribution may hide one."""
+    """Import the packages from another folder, as other programs do.
+
+    A distribution of the same name may hide one of them.
+    """
     done = _run(_IMPORTS, cwd=Path("/"))
     if done.returncode == 0:
         return f"cem, kernels and tetris in {Path(done.stdout.strip()).parents[1]}"
@@ -112,12 +116,14 @@ def _gpu() -> str:
             "torch sees none", "look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use device cpu"
         )
     names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-    return f"{', '.join(names)} (CUDA {torch.version.cuda}), compiled for {' '.join(architectures())}"
+    return (
+        f"{', '.join(names)} (CUDA {torch.version.cuda}), "
+        f"compiled for {' '.join(architectures())}"
+    )
 
 
 def _call(device: str) -> str:
-    # In a process of its own: a library that crashes is then a finding, and the caller has
-    # loaded nothing.
+    # Another process runs it, so that a crash is reported, and this one loads nothing.
     done = _run(_CALL, device, cwd=_ROOT)
     if done.returncode != 0:
         raise BuildError(done.stderr.strip() or f"it ended with status {done.returncode}")

@@ -1,4 +1,4 @@
-"""What all operators share: their two libraries, loaded on first use, and the errors they raise.
+"""What all operators share: two libraries, loaded on first use, and the errors they raise.
 
 An operator is a folder of this package and some lines of `schemas.py`: ``op.h`` has the code
 that CPU and CUDA share, ``cpu.h`` and ``launch.cuh`` have the rest; ``op.cpp`` and ``op.cu``
@@ -38,7 +38,7 @@ def extension(name: str, device_type: str) -> Extension:
 
 
 def public_error(error: Exception) -> Exception:
-    """Return the TypeError or ValueError for a check that failed in C++; any other error as it is."""
+    """Return a failed check in C++ as a TypeError or ValueError, any other error as it is."""
     if type(error) is AttributeError:
         return TypeError(f"expected a tensor: {error}")
     message = re.search("[Ee]xpected .*", str(error)) if type(error) is RuntimeError else None
@@ -50,12 +50,18 @@ def public_error(error: Exception) -> Exception:
 
 
 def is_transformed() -> bool:
-    """Return whether a call is under forward-mode AD or ``torch.func``: only the references support them."""
+    """Return whether a call is under forward-mode AD or ``torch.func``.
+
+    Only the references support these.
+    """
     return forward_ad._current_level >= 0 or _are_transforms_active()
 
 
 def needs_dispatch() -> bool:
-    """Return whether a call must go through PyTorch's dispatcher: Dynamo traces it, or `is_transformed`."""
+    """Return whether a call must go through PyTorch's dispatcher.
+
+    It must while Dynamo traces it, and where `is_transformed` is true.
+    """
     # `is_transformed` is written out, not called, because this is asked before every draw.
     return _is_traced() or forward_ad._current_level >= 0 or _are_transforms_active()
 
@@ -76,7 +82,7 @@ class Library:
     """The libraries of one operator family.
 
     Examples:
-        >>> LIBRARY = Library("sigmoid", {"sigmoid": torch.empty_like})  # beside the public function
+        >>> LIBRARY = Library("sigmoid", {"sigmoid": torch.empty_like})
         >>> def sigmoid(x):
         ...     LIBRARY.ensure(x)
         ...     return torch.ops.cem_tetris.sigmoid(x)
@@ -126,7 +132,7 @@ class Library:
             raise public_error(error) from None
 
     def fake(self, name: str, *arguments: Any) -> Any:
-        """Return unset results of an operator, whose arguments are checked as the operator checks them.
+        """Check the arguments of an operator as it checks them, and return unset results.
 
         The operator in C++ is called with tensors that have no data. A symbolic size stands for
         the number that torch.compile traces with; where that is not known, nothing is checked.
@@ -161,7 +167,7 @@ class _UnknownSizeError(Exception):
 
 
 def _without_data(argument: Any) -> Any:
-    """Return a tensor without data for a tensor, and for a symbol the number that it stands for."""
+    """Return a tensor without its data, and any other argument as `_concrete` does."""
     if not isinstance(argument, Tensor):
         return _concrete(argument)
     sizes = [_concrete(size) for size in argument.shape]
@@ -169,7 +175,10 @@ def _without_data(argument: Any) -> Any:
 
 
 def _concrete(number: Any) -> Any:
-    """Return the number that a symbol of torch.compile stands for while it traces; no guard is added."""
+    """Return the number that a symbol of torch.compile stands for while it traces.
+
+    No guard is added. What is no symbol is returned as it is.
+    """
     node = getattr(number, "node", None)
     if node is None:
         return number
@@ -182,7 +191,7 @@ _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 
 
 def _load(name: str, cuda: bool) -> None:
-    """Build and load the libraries of a family: that of the CPU, and with ``cuda`` that of CUDA."""
+    """Build and load the CPU's library of a family, and with ``cuda`` that of CUDA too."""
     library = LIBRARIES[name]
     with _lock:
         if False not in library.ready:

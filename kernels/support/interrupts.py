@@ -36,15 +36,18 @@ def one_line_interrupts() -> Iterator[None]:
 
 @contextmanager
 def handler_of_interrupts(handler: Any) -> Iterator[None]:
-    """Let a handler take SIGINT. Python allows that only in the main thread; in others nothing changes."""
+    """Let a handler take SIGINT inside the block.
+
+    Python allows that only in the main thread; in others nothing changes.
+    """
     usual = signal.getsignal(signal.SIGINT)
-    ours = threading.current_thread() is threading.main_thread() and callable(usual)
-    if ours:
+    is_changed = threading.current_thread() is threading.main_thread() and callable(usual)
+    if is_changed:
         signal.signal(signal.SIGINT, handler)
     try:
         yield
     finally:
-        if ours:
+        if is_changed:
             signal.signal(signal.SIGINT, usual)
 
 

@@ -1,12 +1,17 @@
-"""Move tables of probabilities by the ranks of candidates: the same bits on CPU, CUDA and in plain PyTorch.
+"""Moves tables of probabilities by the ranks of candidates.
 
-A table has a row for each variable, or for what comes before an item, and in it the
-probabilities of the values x. A generation of N candidates moves them by
+CPU, CUDA and plain PyTorch give the same bits. A table has a row for each variable, or for what
+comes before an item, and in it the probabilities of the values x. A generation of N candidates
+moves them by
 
-    p' = max(p + beta sum of w_k [x_k = value], floor) / sum of its row        over all candidates by rank k
+    p' = max(p + beta sum of w_k [x_k = value], floor) / sum of its row
 
-    w_k  = log(N / 2 + 1/2) - log k for the better half, scaled to sum 1, and mirrored for the worse half
-    beta = mu / (mu + 2 sqrt(rows (values - 1))), at most 0.7            with mu = 1 / sum of w_k^2, w_k > 0;
+summed over all candidates by rank k, with
+
+    w_k  = log(N / 2 + 1/2) - log k for the better half, scaled to sum 1, and mirrored for
+           the worse half
+    mu   = 1 / sum of w_k^2 over w_k > 0
+    beta = mu / (mu + 2 sqrt(rows (values - 1))), at most 0.7
            mu / (mu + rows values / 2) for transitions, because a candidate has few of them
 
 The positive part is the smoothed maximum likelihood of weighted elites (P.-T. de Boer, D.
@@ -43,7 +48,10 @@ _MOST = 16384  # candidates: CUDA compares each with all others
 
 State = tuple[Tensor, Tensor, Tensor]
 Move = tuple[int, int, Callable[[Tensor, Tensor, Tensor], Tensor]]
-"""Columns, cells of the table, and a function of table, candidates and weights to the next table."""
+"""The columns of a family, the cells of its table, and the function that moves the table.
+
+The function takes the table, the candidates and their weights.
+"""
 
 
 def update_tables(
@@ -55,11 +63,12 @@ def update_tables(
     *,
     maximize: bool,
 ) -> State:
-    """Move tables of probabilities, and the best candidate after them; the results have no gradients.
+    """Move tables of probabilities, and the best candidate that is stored after them.
 
-    Leading dimensions ``...`` are problems side by side. With a row for each column, column v
-    counts in row v; of transitions, with one more, the first column in row 0 and others in row
-    1 + value before. Errors are those of ``sample_categorical``.
+    The results have no gradients. Leading dimensions ``...`` are problems side by side. With a
+    row for each column, column v counts in row v; of transitions, with one more, the first
+    column in row 0 and others in row 1 + value before. Errors are those of
+    ``sample_categorical``.
 
     Args:
         fitness: shape (..., N), N >= 2, a dtype of ``cem_update``.
@@ -185,11 +194,10 @@ def move_table(
     """
     values = rows[1]
     x = torch.where((candidates >= 0) & (candidates < values), candidates, 0).long()
-    row = (
-        pad(x[..., :-1] + 1, (1, 0))
-        if is_transition
-        else torch.arange(rows[0], device=x.device)
-    )
+    if is_transition:
+        row = pad(x[..., :-1] + 1, (1, 0))
+    else:
+        row = torch.arange(rows[0], device=x.device)
     cells = (row * values + x).flatten(-2)
     cell_weights = (weights * _ONE).long().unsqueeze(-1).expand(x.shape).flatten(-2)
     sums = torch.zeros_like(table, dtype=torch.int64)
@@ -203,7 +211,10 @@ def move_table(
 
 
 def _weigh_candidates(fitness: Tensor, known: Tensor, maximize: bool) -> tuple[Tensor, Tensor]:
-    """Return 2^40 w of candidates, (..., N) int64, and which one is better than the best known, or -1."""
+    """Return the weights of candidates, and which one is better than the best known.
+
+    The weights are 2^40 w, shape (..., N), int64. The index is -1 where none is better.
+    """
     size = index(fitness.shape[-1])
     worst = -math.inf if maximize else math.inf
     exact = fitness.double() if fitness.is_floating_point() else fitness.long()
@@ -225,7 +236,10 @@ def _weigh_candidates(fitness: Tensor, known: Tensor, maximize: bool) -> tuple[T
 
 @lru_cache(maxsize=64)
 def _rank_weights(size: int, device: torch.device) -> tuple[Tensor, float]:
-    """Return the sums of 2^40 w of the best 0 .. N candidates, shape (N + 1,), int64, and mu."""
+    """Return the sums of the weights of the best 0 .. N candidates, and mu.
+
+    The sums are those of 2^40 w, shape (N + 1,), int64.
+    """
     half = [math.log(size / 2 + 0.5) - math.log(rank) for rank in range(1, size // 2 + 1)]
     total = math.fsum(half)
     weights = [round(weight / total * _ONE) for weight in half]
@@ -250,7 +264,6 @@ def _rate_and_floor(
     return rate, round(floor * _ONE) / _ONE
 
 
-# Dynamo runs them, as it does `_load` of kernels.ops.library, and does not trace into the
-# cache.
+# Dynamo runs both, like `_load` of kernels.ops.library, and does not trace into the cache.
 _weight_sums._dynamo_marked_constant = True  # type: ignore[attr-defined]
 _rate_and_floor._dynamo_marked_constant = True  # type: ignore[attr-defined]

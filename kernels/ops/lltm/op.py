@@ -1,6 +1,7 @@
-"""The LLTM cell of the PyTorch tutorial "Custom C++ and CUDA Extensions" (Goldsborough), fused both ways.
+"""The LLTM cell of a PyTorch tutorial, with a fused forward and a fused backward pass.
 
-With X = [old_h, input] and gates = X weights^T + bias, whose columns are those of three gates:
+The tutorial is "Custom C++ and CUDA Extensions" by P. Goldsborough. With X = [old_h, input] and
+gates = X weights^T + bias, whose columns are those of three gates:
 
     new_cell = old_cell + elu(gates_candidate) * sigmoid(gates_input)
     new_h    = tanh(new_cell) * sigmoid(gates_output)
@@ -69,9 +70,8 @@ def lltm(
             is_recorded and torch._C._is_any_autocast_enabled()
         ):
             new_h, new_cell, _ = operators.lltm.default(input, weights, bias, old_h, old_cell)
-        elif (
-            is_recorded
-        ):  # _Cell runs much less Python than an operator whose autograd is registered
+        elif is_recorded:
+            # _Cell runs much less Python than an operator whose autograd is registered.
             new_h, new_cell, _ = _record(input, weights, bias, old_h, old_cell)
         else:
             new_h, new_cell, _ = operators.lltm_forward.default(
@@ -145,7 +145,7 @@ class LLTM(nn.Module):
             nn.init.uniform_(parameter, -bound, bound)
 
     def forward(self, input: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:  # noqa: A002
-        """Return the next h and cell state of an input and a state (h, cell); errors as of ``lltm``."""
+        """Return the next h and cell state of an input and a state (h, cell); see ``lltm``."""
         return lltm(input, self.weights, self.bias, *state)
 
     def extra_repr(self) -> str:
@@ -166,9 +166,8 @@ def _backward(
 ) -> tuple[Tensor | None, ...]:
     *saved, bias, old_cell = ctx.saved_tensors
     of_input, of_weights, of_bias, of_old_h, _ = ctx.needs_input_grad
-    if (
-        torch.is_grad_enabled()
-    ):  # create_graph=True: the reference's derivative, which has one itself
+    if torch.is_grad_enabled():
+        # create_graph=True asks for a derivative that has one itself: the reference's.
         input, weights, old_h, new_cell, _ = saved  # noqa: A001
         if grad_h is None:
             grad_h = torch.zeros_like(new_cell)
@@ -226,6 +225,8 @@ def _fake_backward(
     )
 
 
-_FAKES: dict[str, Any] = dict.fromkeys(("lltm", "lltm_forward"), _fake_forward)
-_FAKES["lltm_backward"] = _fake_backward
-_LIBRARY = Library("lltm", _FAKES, {"lltm": Gradient(_backward, _setup_context)})
+_LIBRARY = Library(
+    "lltm",
+    {"lltm": _fake_forward, "lltm_forward": _fake_forward, "lltm_backward": _fake_backward},
+    {"lltm": Gradient(_backward, _setup_context)},
+)
