@@ -5,7 +5,6 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
 from kernels.support.interrupts import one_line_interrupts
 
@@ -23,12 +22,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         SystemExit: With status 2, for arguments that the command does not know.
     """
     open_closed_streams()
-    parser = _parser()
+    parser = _make_parser()
     words = sys.argv[1:] if argv is None else argv
-    arguments = parser.parse_args(words or ["--help"])
+    options = vars(parser.parse_args(words or ["--help"]))
+    wants_json = options.pop("json")
+    name = options.pop("command")
     try:
         with one_line_interrupts():
-            report = _report(arguments)
+            # The doctor has to survive a torch that does not import; the others import it.
+            command = importlib.import_module(f"kernels.ops.{name}")
+            report = command.run(**options)
     except ValueError as error:
         parser.error(str(error))
     except BuildError as error:
@@ -36,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     try:
         text = str(report)
-        if arguments.json:
+        if wants_json:
             text = json.dumps({"works": report.works, **asdict(report)}, indent=2)
         print(text, flush=True)
     except BrokenPipeError:  # the reader closed the pipe
@@ -44,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0 if report.works else 1
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m kernels", description="Looks after the operators in C++ and CUDA."
     )
@@ -78,17 +81,6 @@ def _parser() -> argparse.ArgumentParser:
     portable_help = "for any processor of this kind of machine, not for this very one"
     build.add_argument("--portable", action="store_true", help=portable_help)
     return parser
-
-
-def _report(arguments: argparse.Namespace) -> Any:
-    # The doctor has to survive a torch that does not import; the others import it.
-    command = importlib.import_module(f"kernels.ops.{arguments.command}")
-    options = {
-        name: value
-        for name, value in vars(arguments).items()
-        if name not in ("command", "json")
-    }
-    return command.run(**options)
 
 
 if __name__ == "__main__":

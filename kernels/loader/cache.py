@@ -72,11 +72,11 @@ def locate(file: str) -> Path | None:
     return next((folder / file for folder in folders() if not objection(folder / file)), None)
 
 
-def manifests(stems: str) -> Iterator[tuple[Path, dict[str, Any]]]:
+def manifests(pattern: str) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Yield the libraries whose names match a pattern, and their manifests."""
     for folder in folders():
         # The module, unlike Path.glob, finds nothing where a folder cannot be read.
-        for name in sorted(glob.glob(f"{stems}.so", root_dir=folder)):
+        for name in sorted(glob.glob(f"{pattern}.so", root_dir=folder)):
             library = folder / name
             with contextlib.suppress(OSError, ValueError):
                 text = library.with_suffix(".json").read_text(encoding="utf-8")

@@ -15,10 +15,6 @@ CUDA_TORCH_REMEDY = "install a CUDA build of torch as https://pytorch.org/get-st
 # The variable that torch's own builds follow too: the architectures to compile for.
 ARCHITECTURES = "TORCH_CUDA_ARCH_LIST"
 
-# NVIDIA's package without content that pins all parts of one CUDA version: nvcc brings crt,
-# nvvm and runtime.
-_WHEELS = "cuda-toolkit[nvcc,cccl]"
-
 
 class Nvcc(NamedTuple):
     """An nvcc that answered."""
@@ -56,7 +52,9 @@ def find_nvcc(cuda: str | None = None) -> Nvcc:
     remedy = "install the CUDA toolkit or set CUDA_HOME to its folder"
     if major != "12":
         version = f"=={cuda}.*" if cuda else ""
-        remedy += f", or run pip install '{_WHEELS}{version}'"
+        # NVIDIA's package without content, which pins all parts of one CUDA version: nvcc
+        # brings crt, nvvm and runtime.
+        remedy += f", or run pip install 'cuda-toolkit[nvcc,cccl]{version}'"
     raise CompilerMissingError(
         "no nvcc found (looked in $CUDA_HOME, PATH and the nvidia packages)", remedy
     )

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from kernels.loader import cache
 from kernels.loader.compile import CXX_FLAGS, GUARD, NVCC_FLAGS, Sources, compile_library
@@ -32,8 +32,6 @@ from kernels.loader.toolchain import (
     processor,
 )
 from kernels.support.cores import usable_cores
-
-_Result = TypeVar("_Result")
 
 _KEY_FORMAT = 6
 _NVCC_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")  # nvcc reads options from them
@@ -311,8 +309,8 @@ class Extension:
 
 
 def side_by_side(
-    build: Callable[[Extension], _Result], extensions: Sequence[Extension]
-) -> list[_Result]:
+    build: Callable[[Extension], Any], extensions: Sequence[Extension]
+) -> list[Any]:
     """Call ``build`` for each library, one per core at a time, and return the results."""
     with ThreadPoolExecutor(min(len(extensions), usable_cores())) as pool:
         return list(pool.map(build, extensions))

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -29,7 +29,7 @@ class Case:
     inputs: Callable[..., Tensors]  # of a generator and a size: float64, on the CPU
     small: tuple[int, ...]  # the size for finite differences and Numba's slow simulator
     large: tuple[int, ...]  # the size for C++ and CUDA
-    arguments: Mapping[str, Any] = field(default_factory=dict)  # by name, for the prototype too
+    arguments: Mapping[str, Any]  # by name, for the prototype too
     gradients: bool = True  # without a derivative, results alone are compared
     prototype: str = ""  # the module that has one in Numba
     folder: str = "normal"  # of this package

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+_LARGEST_FILE = 1 << 28  # bytes
 _DESCRIPTORS = ("/dev/fd/", "/dev/std", "/proc/")
 
 
@@ -32,16 +33,16 @@ def check_own(path: str | os.PathLike[str]) -> None:
         raise OSError(errno.EINVAL, f"expected a file of its own, got {kind}", str(path))
 
 
-def read_bytes(path: str | os.PathLike[str], most: int = 1 << 28) -> bytes:
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
     """Return the content of a file, which a device without an end is not.
 
     Raises:
-        OSError: If it cannot be read, or is larger than ``most`` bytes.
+        OSError: If it cannot be read, or is larger than 256 MiB.
     """
     with named_errors(path), Path(path).open("rb") as file:
-        content = file.read(most + 1)
-        if len(content) > most:
-            raise OSError(errno.EFBIG, f"expected a file of at most {most >> 20} MiB")
+        content = file.read(_LARGEST_FILE + 1)
+        if len(content) > _LARGEST_FILE:
+            raise OSError(errno.EFBIG, "expected a file of at most 256 MiB")
     return content
 
 

@@ -22,7 +22,10 @@ from kernels.loader.toolchain import Compiler, find_compiler, find_torch
 Write = Callable[..., Extension]
 Call = Callable[[Path], int]
 TWICE = Path(__file__).with_name("twice.cpp")
-TEXT_OF_MACRO = "#include <cstring>\n#define TEXT_(...) #__VA_ARGS__\n#define TEXT(...) TEXT_(__VA_ARGS__)\n"
+TEXT_OF_MACRO = """#include <cstring>
+#define TEXT_(...) #__VA_ARGS__
+#define TEXT(...) TEXT_(__VA_ARGS__)
+"""
 
 
 def leftovers(cache_folder: Path) -> set[str]:

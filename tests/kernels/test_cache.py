@@ -222,7 +222,9 @@ def test_a_library_for_another_processor_or_of_other_sources_is_refused_with_the
     extension.build()
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", "")
-    why = r"no C\+\+ compiler .*answer-.* is for other sources, another torch or processor: install"
+    why = (
+        r"no C\+\+ compiler .*answer-.* is for other sources, another torch or processor: inst"
+    )
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(loader, "processor", lambda: "another processor")
         with pytest.raises(CompilerMissingError, match=why):

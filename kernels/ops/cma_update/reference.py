@@ -40,7 +40,7 @@ def cma_update_reference(
     smoothing: float = 1.0,
     mean_averaging: float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return what ``cma_update`` returns, without a check of the arguments."""
+    """Return what ``cma_update`` returns, in plain PyTorch; nothing is checked."""
     new, new_record, after, elites = cem_update_reference(
         fitness,
         candidates,

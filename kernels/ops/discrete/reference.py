@@ -17,7 +17,7 @@ def sample_categorical_reference(
     generation: Tensor,
     dtype: torch.dtype = torch.int64,
 ) -> Tensor:
-    """Return what ``sample_categorical`` returns, without a check of the arguments."""
+    """Return what ``sample_categorical`` returns, in plain PyTorch; nothing is checked."""
     weights = (table * _ONE).round().long()
     is_empty = (weights == 0).all(-1, keepdim=True)
     sums = torch.where(is_empty, 1, weights).cumsum(-1)
@@ -34,7 +34,7 @@ def sample_permutation_reference(
     generation: Tensor,
     dtype: torch.dtype = torch.int64,
 ) -> Tensor:
-    """Return what ``sample_permutation`` returns, without a check of the arguments."""
+    """Return what ``sample_permutation`` returns, in plain PyTorch; nothing is checked."""
     weights = (table * _ONE).round().long()
     words = random_words(seed, generation, num_samples, table.shape[-1], 1)
     remaining = torch.ones_like(words)  # 1 for an item that was not drawn yet, else 0

@@ -129,8 +129,15 @@ def update_tables_reference(
             move_table, rows=(rows, values), is_transition=rows != columns, beta=beta
         )
         moves.append((columns, rows * values, rule))
-    options = {"maximize": maximize, "fixed_order": fixed_order}
-    return update_tables_by(fitness, candidates, state, num_elites, moves, **options)
+    return update_tables_by(
+        fitness,
+        candidates,
+        state,
+        num_elites,
+        moves,
+        maximize=maximize,
+        fixed_order=fixed_order,
+    )
 
 
 def update_tables_by(
@@ -195,7 +202,8 @@ def move_table(
     values = rows[1]
     x = torch.where((candidates >= 0) & (candidates < values), candidates, 0).long()
     if is_transition:
-        row = pad(x[..., :-1] + 1, (1, 0))
+        values_before = x[..., :-1]
+        row = pad(values_before + 1, (1, 0))
     else:
         row = torch.arange(rows[0], device=x.device)
     cells = (row * values + x).flatten(-2)

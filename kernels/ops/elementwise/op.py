@@ -84,19 +84,28 @@ def elementwise_mult(a: Tensor, b: Tensor) -> Tensor:
 
 
 def sigmoid_reference(x: Tensor) -> Tensor:
-    """Return what ``sigmoid`` computes, for any shape, floating type and device."""
+    """Return what ``sigmoid`` computes, in plain PyTorch.
+
+    It takes any shape, floating type and device.
+    """
     # -|x| is written in another way, because torch takes its derivative at 0 as 0.
     power = torch.exp(torch.where(x < 0, x, -x))
     return torch.where(x < 0, power, torch.ones_like(power)) / (1 + power)
 
 
 def vector_add_reference(a: Tensor, b: Tensor) -> Tensor:
-    """Return what ``vector_add`` computes, for any shape, type and device."""
+    """Return what ``vector_add`` computes, in plain PyTorch.
+
+    It takes any shape, type and device.
+    """
     return torch.add(a, b)
 
 
 def elementwise_mult_reference(a: Tensor, b: Tensor) -> Tensor:
-    """Return what ``elementwise_mult`` computes, for any shape, type and device."""
+    """Return what ``elementwise_mult`` computes, in plain PyTorch.
+
+    It takes any shape, type and device.
+    """
     return torch.mul(a, b)
 
 

@@ -69,14 +69,13 @@ def lltm(
         if torch.compiler.is_compiling() or (
             is_recorded and torch._C._is_any_autocast_enabled()
         ):
-            new_h, new_cell, _ = operators.lltm.default(input, weights, bias, old_h, old_cell)
+            run = operators.lltm.default
         elif is_recorded:
             # _Cell runs much less Python than an operator whose autograd is registered.
-            new_h, new_cell, _ = _record(input, weights, bias, old_h, old_cell)
+            run = _record
         else:
-            new_h, new_cell, _ = operators.lltm_forward.default(
-                input, weights, bias, old_h, old_cell
-            )
+            run = operators.lltm_forward.default
+        new_h, new_cell, _ = run(input, weights, bias, old_h, old_cell)
         return new_h, new_cell
     except (AttributeError, RuntimeError) as error:
         raise public_error(error) from None
@@ -96,7 +95,7 @@ def lltm_reference(
     old_h: Tensor,
     old_cell: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Compute ``lltm`` in plain PyTorch, as the tutorial does; take and return the same."""
+    """Return what ``lltm`` computes, in plain PyTorch as in the tutorial."""
     gates = F.linear(torch.cat([old_h, input], dim=1), weights, bias)
     input_gate, output_gate, candidate = gates.chunk(3, dim=1)
     new_cell = old_cell + F.elu(candidate) * torch.sigmoid(input_gate)
