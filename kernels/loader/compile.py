@@ -69,8 +69,8 @@ def compile_library(work: Path, name: str, sources: Sources) -> set[Path]:
     """Compile and link a library in a work folder, and return the files that were read."""
     torch = find_torch()
     compiler = find_compiler()
-    compilations = _compilations(work, sources)
-    compilations["guard.o"] = [*compiler.command, *CXX_FLAGS, "-c", str(GUARD), "-o", "guard.o"]
+    commands = _make_commands(work, sources)
+    commands["guard.o"] = [*compiler.command, *CXX_FLAGS, "-c", str(GUARD), "-o", "guard.o"]
     library_dir = str(torch.root / "lib")
     # -z defs: a function that nobody defines fails here, not in the middle of a run. Some
     # compilers would link libstdc++ statically. With torch's there would be two in the process,
@@ -80,35 +80,28 @@ def compile_library(work: Path, name: str, sources: Sources) -> set[Path]:
         "-shared",
         "-pthread",
         "-Wl,-z,defs",
-        *compilations,
+        *commands,
         "-l:libstdc++.so.6",
     ]
     link += ["-L", library_dir, "-Xlinker", "-rpath", "-Xlinker", library_dir]
     link += ["-ltorch", "-ltorch_cpu", "-lc10", "-o", name]
     if sources.archs:
         link += ["-ltorch_cuda", "-lc10_cuda", str(find_runtime(find_nvcc(torch.cuda)))]
-    _run({**compilations, name: link}, work)
+    _run({**commands, name: link}, work)
     return _read_files(work, torch)
 
 
-def _compilations(work: Path, sources: Sources) -> dict[str, list[str]]:
+def _make_commands(work: Path, sources: Sources) -> dict[str, list[str]]:
     """Return the commands that compile sources, by the names of their objects."""
     torch = find_torch()
     compiler = find_compiler()
-    # Zig reads -mtune as the name of the processor.
-    flags = [
-        flag
-        for flag in sources.flags
-        if "ziglang" not in compiler.command or flag != "-mtune=generic"
-    ]
+    flags = sources.flags
+    if "ziglang" in compiler.command:  # it reads -mtune as the name of the processor
+        flags = [flag for flag in flags if flag != "-mtune=generic"]
     prefixes = {".cpp": [*compiler.command, *CXX_FLAGS, *flags]}
     if sources.archs:
-        prefixes[".cu"] = [
-            str(find_nvcc(torch.cuda).path),
-            "-ccbin",
-            compiler.program,
-            *NVCC_FLAGS,
-        ]
+        nvcc = str(find_nvcc(torch.cuda).path)
+        prefixes[".cu"] = [nvcc, "-ccbin", compiler.program, *NVCC_FLAGS]
         # nvcc compiles for one architecture after another unless it may use as many threads.
         prefixes[".cu"] += [*gencode_flags(sources.archs), f"--threads={len(sources.archs)}"]
         prefixes[".cu"] += sources.nvcc_flags  # nvcc takes the last of equal flags
@@ -119,16 +112,11 @@ def _compilations(work: Path, sources: Sources) -> dict[str, list[str]]:
     macros = "".join(f"#define {name} {value}\n" for name, value in defines)
     (work / "defines.h").write_text(macros, encoding="utf-8")
     common += ["-include", "defines.h"]
-    common += [
-        word for folder in sources.include_dirs for word in ("-I", os.path.abspath(folder))
-    ]
-    # torch's headers are system headers: no warnings from them.
-    common += [
-        "-isystem",
-        str(include),
-        "-isystem",
-        str(include / "torch" / "csrc" / "api" / "include"),
-    ]
+    for folder in sources.include_dirs:
+        common += ["-I", os.path.abspath(folder)]
+    # torch's headers are system headers, about which compilers do not warn.
+    for folder in (include, include / "torch/csrc/api/include"):
+        common += ["-isystem", str(folder)]
     commands = {}
     for index, source in enumerate(sources.files):
         files = ["-MMD", "-MF", f"{index}.d", "-c", os.path.abspath(source), "-o", f"{index}.o"]
@@ -164,10 +152,10 @@ def _run(steps: Mapping[str, Sequence[str]], work: Path) -> None:
         for number in (errno.ENOSPC, errno.EDQUOT):
             if os.strerror(number) in done.stdout:
                 raise unusable(work.parent, OSError(number, os.strerror(number)))
-        raise BuildError(f"the compiler failed:\n{_excerpt(done.stdout)}")
+        raise BuildError(f"the compiler failed:\n{_extract_error(done.stdout)}")
 
 
-def _excerpt(output: str) -> str:
+def _extract_error(output: str) -> str:
     """Return the first error of a compiler's output and what follows, or the end."""
     lines = [line for line in output.splitlines() if line.strip()]
     begin = max(0, len(lines) - _SHOWN_LINES)
@@ -208,7 +196,7 @@ def compile_check(
     with tempfile.TemporaryDirectory() as folder:
         gpus = [f"{match[1]}.{match[2]}" for match in matches if match is not None]
         work = Path(folder)
-        _run(_compilations(work, Sources([source], include_dirs, defines, (), gpus)), work)
+        _run(_make_commands(work, Sources([source], include_dirs, defines, (), gpus)), work)
     return time.monotonic() - began
 
 
@@ -220,7 +208,7 @@ def _read_files(work: Path, torch: Torch) -> set[Path]:
     read = {
         (work / name).resolve()
         for listing in work.glob("*.d")
-        for name in _dependencies(listing)
+        for name in _read_dependencies(listing)
     }
     # nvcc, unlike g++, lists its own headers, all below the folder of cuda_runtime.h.
     foreign = [work.resolve(), torch.root.resolve()]
@@ -228,7 +216,7 @@ def _read_files(work: Path, torch: Torch) -> set[Path]:
     return {path for path in read if not any(folder in path.parents for folder in foreign)}
 
 
-def _dependencies(listing: Path) -> list[str]:
+def _read_dependencies(listing: Path) -> list[str]:
     """Return the files after the colon of a make rule, with make's escapes undone."""
     text = listing.read_text(encoding="utf-8", errors="surrogateescape").replace("\\\n", " ")
     names = re.findall(r"(?:\\[ \t#]|\S)+", text.partition(": ")[2])

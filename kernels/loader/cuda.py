@@ -39,13 +39,13 @@ def find_nvcc(cuda: str | None = None) -> Nvcc:
         CompilerMissingError: there is none that works.
     """
     home = os.environ.get("CUDA_HOME", "").strip()
-    if home and (chosen := _ask(Path(home, "bin", "nvcc"))):
+    if home and (chosen := _ask_nvcc(Path(home, "bin", "nvcc"))):
         return chosen
     on_path = shutil.which("nvcc")
     paths = [Path(on_path)] if on_path is not None else []
     # CUDA 12's packages have no nvcc.
     paths += [folder / "cu13" / "bin" / "nvcc" for folder in _wheel_dirs()]
-    compilers = list(filter(None, map(_ask, paths)))
+    compilers = list(filter(None, map(_ask_nvcc, paths)))
     major = (cuda or "").partition(".")[0]
     if compilers:
         return next((nvcc for nvcc in compilers if nvcc.major == major), compilers[0])
@@ -60,7 +60,7 @@ def find_nvcc(cuda: str | None = None) -> Nvcc:
     )
 
 
-def _ask(path: Path) -> Nvcc | None:
+def _ask_nvcc(path: Path) -> Nvcc | None:
     """Return the nvcc at a path, or None where it does not answer."""
     path = path.absolute()  # the build has a folder of its own
     match = re.search(r"release \S+ V(\S+)", answer(str(path), "--version"))

@@ -93,7 +93,7 @@ class Extension:
     def __post_init__(self) -> None:
         """Make tuples of all sequences."""
         for name in ("sources", "include_dirs"):
-            object.__setattr__(self, name, _paths(name, getattr(self, name)))
+            object.__setattr__(self, name, _as_paths(name, getattr(self, name)))
         for name in ("cflags", "cuda_cflags", "cpp_sources", "cuda_sources"):
             value = getattr(self, name)
             object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
@@ -110,7 +110,7 @@ class Extension:
 
     def library_path(self) -> Path:
         """Return where ``build`` puts the library: a function of everything that shapes it."""
-        return cache.cache_dir() / self._file_name(self._tools())
+        return cache.cache_dir() / self._make_file_name(self._describe_tools())
 
     def find(self) -> Path | None:
         """Return the library that ``load`` would take from the cache, or None.
@@ -121,17 +121,18 @@ class Extension:
         have to compile it for a newer GPU.
         """
         try:
-            tools = self._tools()
+            tools = self._describe_tools()
         except CompilerMissingError:
             tools = None
-        if tools is not None and (exact := cache.locate(self._file_name(tools))):
+        if tools is not None and (exact := cache.locate(self._make_file_name(tools))):
             return exact
         gpus: Sequence[str] = ()
         if self.cuda:
             gpus = tools["architectures"] if tools is not None else capabilities()
         fallback = None
-        for library, manifest in cache.manifests(f"{self._stem()}-*"):
+        for library, manifest in cache.manifests(f"{self._make_stem()}-*"):
             archs = manifest.get("architectures", [])
+            # A library for 9.0+PTX has the code for 9.0 as well.
             has_gpus = set(gpus) <= {*archs, *(arch.removesuffix("+PTX") for arch in archs)}
             if tools is None:
                 this_processor = processor() if self.native else None
@@ -174,7 +175,7 @@ class Extension:
                 since a library of its name was loaded; or another one has registered an
                 operator of it.
         """
-        content = self._stem(), self.native, self.archs
+        content = self._make_stem(), self.native, self.archs
         if self.name in _loaded:
             loaded_content, library = _loaded[self.name]
             if content != loaded_content:
@@ -188,7 +189,9 @@ class Extension:
         try:
             library = self.find() or self.build()
         except CompilerMissingError as error:
-            raise CompilerMissingError(error.problem + self._unfit(), error.remedy) from error
+            raise CompilerMissingError(
+                error.problem + self._explain_unfit(), error.remedy
+            ) from error
         except OSError as error:
             raise cache.unusable(cache.cache_dir(), error) from error
         try:
@@ -211,7 +214,7 @@ class Extension:
         _loaded[self.name] = content, library
         return library
 
-    def _unfit(self) -> str:
+    def _explain_unfit(self) -> str:
         """Return why the cached library of this name is not used, as the end of a sentence."""
         for library, _ in cache.manifests(f"{self.name}-*"):
             reason = (
@@ -220,16 +223,17 @@ class Extension:
             return f", and {library} {reason}"
         return ""
 
-    def _file_name(self, tools: dict[str, Any]) -> str:
-        return f"{self._stem()}-{_digest_values(tools)}.so"
+    def _make_file_name(self, tools: dict[str, Any]) -> str:
+        """Return the name of the library that these tools build."""
+        return f"{self._make_stem()}-{_digest_values(tools)}.so"
 
-    def _stem(self) -> str:
+    def _make_stem(self) -> str:
         """Return the library's name and a digest of its sources, options and torch.
 
         Neither compilers nor processor or GPU are in it, and no path: two checkouts share a
         cache.
         """
-        torch = self._torch()
+        torch = self._find_torch()
         identity = {
             "format": _KEY_FORMAT,
             "machine": platform.machine(),
@@ -240,12 +244,12 @@ class Extension:
             "code": [self.cpp_sources, self.cuda_sources],
             "files": [
                 [path.name, _digest_file(path)]
-                for path in (GUARD, *self.sources, *self._headers())
+                for path in (GUARD, *self.sources, *self._list_headers())
             ],
         }
         return f"{self.name}-{_digest_values(identity)}"
 
-    def _tools(self) -> dict[str, Any]:
+    def _describe_tools(self) -> dict[str, Any]:
         """Return what else shapes the library: the compilers, and what they compile for."""
         compiler = find_compiler()
         tools: dict[str, Any] = {
@@ -254,12 +258,13 @@ class Extension:
             "processor": processor() if self.native else None,
         }
         if self.cuda:
-            tools["nvcc"] = find_nvcc(self._torch().cuda).version
+            tools["nvcc"] = find_nvcc(self._find_torch().cuda).version
             tools["options"] += [os.environ.get(variable, "") for variable in _NVCC_VARIABLES]
             tools["architectures"] = list(self.archs or architectures())
         return tools
 
-    def _torch(self) -> Torch:
+    def _find_torch(self) -> Torch:
+        """Return the installed torch, which has to be a CUDA build for a library with CUDA."""
         torch = find_torch()
         if self.cuda and torch.cuda is None:
             raise BuildError(
@@ -268,7 +273,7 @@ class Extension:
             )
         return torch
 
-    def _headers(self) -> list[Path]:
+    def _list_headers(self) -> list[Path]:
         """Return the headers of the cache key, in the order in which the compiler searches."""
         folders = dict.fromkeys(
             [*(source.parent for source in self.sources), *self.include_dirs]
@@ -281,7 +286,7 @@ class Extension:
         began = time.monotonic()
         reason = f" ({self.reason})" if self.reason else ""
         cache.say(f"building {self.name}{reason} into {library.parent} ...")
-        tools = self._tools()
+        tools = self._describe_tools()
         flags = ["-march=native"] if self.native else []
         flags += self.cflags
         files = list(self.sources)
@@ -294,7 +299,7 @@ class Extension:
             files, self.include_dirs, self.defines, flags, archs, self.cuda_cflags
         )
         read = compile_library(work, library.name, sources)
-        unlisted = read - {path.resolve() for path in (*self.sources, *self._headers())}
+        unlisted = read - {path.resolve() for path in (*self.sources, *self._list_headers())}
         if unlisted:
             raise BuildError(
                 f"expected every header of {self.name} to lie directly in its include_dirs, "
@@ -330,7 +335,7 @@ def build_missing(extensions: Iterable[Extension]) -> None:
         side_by_side(build, missing)
 
 
-def _paths(name: str, value: Any) -> tuple[Path, ...]:
+def _as_paths(name: str, value: Any) -> tuple[Path, ...]:
     """Return the paths of an argument, which may be a single one."""
     try:
         return tuple(map(Path, [value] if isinstance(value, (str, os.PathLike)) else value))
@@ -341,6 +346,7 @@ def _paths(name: str, value: Any) -> tuple[Path, ...]:
 
 
 def _digest_values(values: dict[str, Any]) -> str:
+    """Return 16 hexadecimal digits of the hash of values that JSON can express."""
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 

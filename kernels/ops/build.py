@@ -31,6 +31,7 @@ def run(
 
 
 def _build(library: Extension, *, needs_cuda: bool) -> Outcome:
+    """Build a library unless the cache has it, and return which of both it was."""
     cached = False
 
     def build() -> str:

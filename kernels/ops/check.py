@@ -68,6 +68,7 @@ def _check_gradient(case: Case, function: Callable[..., Any], devices: Sequence[
 
 
 def _check_results(case: Case, device: str) -> tuple[float, str]:
+    """Compare an operator with its reference; return the largest error and the device."""
     if device == "cuda" and not torch.cuda.is_available():
         raise Unavailable(
             "torch sees no GPU: see what python -m kernels doctor --device cuda says"
@@ -78,6 +79,7 @@ def _check_results(case: Case, device: str) -> tuple[float, str]:
 
 
 def _check_numba(case: Case, name: str) -> tuple[float, str]:
+    """Compare the prototype with the reference; return the largest error and where it ran."""
     where = load_numba()
     kernels = vars(importlib.import_module(case.prototype))
 
@@ -121,6 +123,7 @@ def load_numba() -> str:
 
 
 def _make_inputs(case: Case, size: tuple[int, ...], dtype: torch.dtype, device: str) -> Tensors:
+    """Return the same random inputs for every type and device, to rounding."""
     tensors = case.inputs(torch.Generator().manual_seed(_SEED), *size)
     return tuple(tensor.to(device, dtype).requires_grad_(case.gradients) for tensor in tensors)
 

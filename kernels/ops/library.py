@@ -141,7 +141,7 @@ class Library:
         operator = getattr(torch.ops.cem_tetris, name).default
         with _disable_current_modes():
             try:
-                operator.redispatch(_CPU, *map(_without_data, arguments))
+                operator.redispatch(_CPU, *map(_remove_data, arguments))
             except _UnknownSizeError:
                 pass
             except RuntimeError as error:  # a TypeError would be logged by torch.compile
@@ -166,15 +166,15 @@ class _UnknownSizeError(Exception):
     pass
 
 
-def _without_data(argument: Any) -> Any:
-    """Return a tensor without its data, and any other argument as `_concrete` does."""
+def _remove_data(argument: Any) -> Any:
+    """Return a tensor without its data, and any other argument as `_make_concrete` does."""
     if not isinstance(argument, Tensor):
-        return _concrete(argument)
-    sizes = [_concrete(size) for size in argument.shape]
+        return _make_concrete(argument)
+    sizes = [_make_concrete(size) for size in argument.shape]
     return torch.empty(sizes, dtype=argument.dtype, device="meta")
 
 
-def _concrete(number: Any) -> Any:
+def _make_concrete(number: Any) -> Any:
     """Return the number that a symbol of torch.compile stands for while it traces.
 
     No guard is added. What is no symbol is returned as it is.

@@ -111,7 +111,7 @@ _AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU).add(
 )
 
 
-def _home(family: str) -> Any:
+def _find_library(family: str) -> Any:
     """Return the `kernels.ops.library.Library` of a folder."""
     return importlib.import_module(f"kernels.ops.{family}.op")._LIBRARY
 
@@ -127,7 +127,7 @@ def _load_and_run(family: str, operator: Any, *arguments: Any) -> Any:
             "expected dense tensors on the CPU or on CUDA, "
             f"got {tensor.layout} on {tensor.device}"
         )
-    _home(family).ensure(tensor)
+    _find_library(family).ensure(tensor)
     return operator(*arguments)
 
 
@@ -179,7 +179,7 @@ def _register(family: str, schema: str) -> None:
     operator = getattr(torch.ops.cem_tetris, name).default
     # A kernel for all devices has the lowest rank.
     _LIBRARY.impl(name, partial(_load_and_run, family, operator), "CompositeExplicitAutograd")
-    fake = lambda *arguments: _home(family).fake(name, *arguments)  # noqa: E731
+    fake = lambda *arguments: _find_library(family).fake(name, *arguments)  # noqa: E731
     torch.library.register_fake(qualified, fake, lib=_LIBRARY)
     torch.library.register_vmap(operator, partial(vmap_in_a_loop, operator), lib=_LIBRARY)
     for key in ("AutocastCPU", "AutocastCUDA"):
@@ -187,9 +187,11 @@ def _register(family: str, schema: str) -> None:
     if name in FAMILIES[family].differentiable:
         torch.library.register_autograd(
             qualified,
-            lambda ctx, *gradients: _home(family).gradients[name].backward(ctx, *gradients),
+            lambda ctx, *gradients: (
+                _find_library(family).gradients[name].backward(ctx, *gradients)
+            ),
             setup_context=lambda ctx, inputs, output: (
-                _home(family).gradients[name].save(ctx, inputs, output)
+                _find_library(family).gradients[name].save(ctx, inputs, output)
             ),
             lib=_LIBRARY,
         )

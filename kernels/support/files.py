@@ -124,12 +124,14 @@ def discard_stdout() -> None:
 
 
 def _is_special(path: str | os.PathLike[str]) -> bool:
+    """Return whether a path is a device, a pipe, a folder or something that is open already."""
     if not os.path.exists(path):
         return False
     return not os.path.isfile(path) or os.path.abspath(path).startswith(_DESCRIPTORS)
 
 
 def _replace(target: Path, content: bytes) -> None:
+    """Write a file beside the target, and rename it to the target once it is on the disk."""
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         with temporary.open("xb") as file:  # fails where such a file or link exists

@@ -52,6 +52,7 @@ def handler_of_interrupts(handler: Any) -> Iterator[None]:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
+    """End the process where one of the frames is an import, else raise KeyboardInterrupt."""
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             os.write(2, _LINE.encode())

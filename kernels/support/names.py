@@ -35,7 +35,7 @@ def did_you_mean(text: str, known: Iterable[str]) -> str:
         >>> did_you_mean("Quik", ["quick", "standard"])
         "; did you mean 'quick'?"
     """
-    meant = _nearest(text, known)
+    meant = _find_nearest(text, known)
     return "" if meant is None else f"; did you mean {meant!r}?"
 
 
@@ -43,13 +43,14 @@ def meant_path(path: str | os.PathLike[str]) -> str:
     """Return ``"; did you mean 'PATH'?"``, or nothing where the folder has no similar name."""
     missing = Path(path)
     with suppress(OSError):
-        meant = _nearest(missing.name, (entry.name for entry in missing.parent.iterdir()))
+        meant = _find_nearest(missing.name, (entry.name for entry in missing.parent.iterdir()))
         if meant is not None:
             return f"; did you mean {str(missing.parent / meant)!r}?"
     return ""
 
 
-def _nearest(text: str, known: Iterable[str]) -> str | None:
+def _find_nearest(text: str, known: Iterable[str]) -> str | None:
+    """Return the known name that was probably meant in upper or lower case, or None."""
     lowered = {name.lower(): name for name in known if name != text}
     text = text.strip().lower()
     nearest = [_OTHERWISE.get(text, ""), *get_close_matches(text, lowered, n=1)]

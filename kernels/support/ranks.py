@@ -66,6 +66,7 @@ def joined() -> Iterator[None]:
 
 
 def _make_group() -> None:
+    """Make the process group of ``torchrun``'s variables, until the process ends."""
     seconds = float(os.environ.get("CEM_TETRIS_RANK_TIMEOUT", TIMEOUT_S))
     if not 1 <= seconds <= 604_800:
         raise ValueError(

@@ -267,7 +267,7 @@ def put(cache_folder: Path, write_library: Write, monkeypatch: pytest.MonkeyPatc
         library.parent.mkdir(mode=0o755, exist_ok=True)
         draft = library.with_name("draft.so")
         draft.write_text("a library")
-        cache.install(draft, made._tools(), library)
+        cache.install(draft, made._describe_tools(), library)
         return library
 
     return put_library

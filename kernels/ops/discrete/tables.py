@@ -92,10 +92,12 @@ def update_tables(
         )
     moves = []
     for columns, rows, values, beta in families:
-        steps = _rate_and_floor((size, index(rows), index(values)), rows != columns, beta)
+        steps = _choose_rate_and_floor(
+            (size, index(rows), index(values)), rows != columns, beta
+        )
         moves.append((columns, rows, values, *steps))
     columns_of_moves = [list(column) for column in zip(*moves, strict=True)]
-    sums = _weight_sums(size, fitness.device)
+    sums = _sum_weights(size, fitness.device)
     result: State = _LIBRARY.call(
         "update_tables",
         fitness,
@@ -210,7 +212,7 @@ def move_table(
     cell_weights = (weights * _ONE).long().unsqueeze(-1).expand(x.shape).flatten(-2)
     sums = torch.zeros_like(table, dtype=torch.int64)
     sums = sums.scatter_add(-1, cells, cell_weights)
-    rate, floor = _rate_and_floor((index(x.shape[-2]), *rows), is_transition, beta)
+    rate, floor = _choose_rate_and_floor((index(x.shape[-2]), *rows), is_transition, beta)
     p = table + (sums.double() * rate).round() / _ONE
     p = torch.where(table > 0, p.clamp(min=floor), 0.0).unflatten(-1, rows)
     p = p / p.sum(-1, keepdim=True).clamp(min=1 / _ONE)  # 0 where nothing is possible
@@ -234,7 +236,7 @@ def _weigh_candidates(fitness: Tensor, known: Tensor, maximize: bool) -> tuple[T
     last = torch.searchsorted(ordered, exact, right=True)
     if maximize:
         first, last = size - last, size - first
-    sums = _weight_sums(size, fitness.device).expand(*fitness.shape[:-1], -1)
+    sums = _sum_weights(size, fitness.device).expand(*fitness.shape[:-1], -1)
     weights = (sums.gather(-1, last) - sums.gather(-1, first)) // (last - first)
     best = exact.argmax(-1) if maximize else exact.argmin(-1)
     value = exact.gather(-1, best.unsqueeze(-1)).squeeze(-1).double()
@@ -243,7 +245,7 @@ def _weigh_candidates(fitness: Tensor, known: Tensor, maximize: bool) -> tuple[T
 
 
 @lru_cache(maxsize=64)
-def _rank_weights(size: int, device: torch.device) -> tuple[Tensor, float]:
+def _weigh_ranks(size: int, device: torch.device) -> tuple[Tensor, float]:
     """Return the sums of the weights of the best 0 .. N candidates, and mu.
 
     The sums are those of 2^40 w, shape (N + 1,), int64.
@@ -256,16 +258,16 @@ def _rank_weights(size: int, device: torch.device) -> tuple[Tensor, float]:
     return sums, total**2 / math.fsum(weight * weight for weight in half)
 
 
-def _weight_sums(size: int, device: torch.device) -> Tensor:
-    return _rank_weights(size, device)[0]
+def _sum_weights(size: int, device: torch.device) -> Tensor:
+    return _weigh_ranks(size, device)[0]
 
 
-def _rate_and_floor(
+def _choose_rate_and_floor(
     shape: tuple[int, ...], is_transition: bool, beta: float | None
 ) -> tuple[float, float]:
     """Return beta and the floor of candidates, rows and values."""
     size, rows, values = shape
-    mu = _rank_weights(size, torch.device("cpu"))[1]
+    mu = _weigh_ranks(size, torch.device("cpu"))[1]
     floor = (1 - 0.73 ** (1 / rows)) / max(1, values - 1)
     slow = rows * values / 2 if is_transition else 2 * math.sqrt(rows * (values - 1))
     rate = min(0.7, mu / (mu + slow)) if beta is None else beta
@@ -273,5 +275,5 @@ def _rate_and_floor(
 
 
 # Dynamo runs both, like `_load` of kernels.ops.library, and does not trace into the cache.
-_weight_sums._dynamo_marked_constant = True  # type: ignore[attr-defined]
-_rate_and_floor._dynamo_marked_constant = True  # type: ignore[attr-defined]
+_sum_weights._dynamo_marked_constant = True  # type: ignore[attr-defined]
+_choose_rate_and_floor._dynamo_marked_constant = True  # type: ignore[attr-defined]

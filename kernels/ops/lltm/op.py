@@ -144,7 +144,7 @@ class LLTM(nn.Module):
             nn.init.uniform_(parameter, -bound, bound)
 
     def forward(self, input: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:  # noqa: A002
-        """Return the next h and cell state of an input and a state (h, cell); see ``lltm``."""
+        """Return the next state (h, cell) from an input and a state, as ``lltm`` does."""
         return lltm(input, self.weights, self.bias, *state)
 
     def extra_repr(self) -> str:
@@ -186,6 +186,8 @@ def _backward(
 
 
 class _Cell(torch.autograd.Function):
+    """The operator and its derivative, recorded without ``torch.library``."""
+
     @staticmethod
     def forward(ctx: Any, *inputs: Tensor) -> Any:
         output = torch.ops.cem_tetris.lltm_forward.default(*inputs)

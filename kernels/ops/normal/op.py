@@ -308,7 +308,8 @@ def _draw_noise(
     return draw(torch.zeros_like(ones), ones, num_samples, *noise[:-1], ones.dtype, None, None)
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    """Save what draws the noise again; mean, std and bounds only where samples were clamped."""
     (
         mean,
         std,
@@ -330,7 +331,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     ctx.save_for_backward(mean, std, seeds, generations, low, high)
 
 
-def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     """Return the sums of grad and of grad * z over the samples."""
     mean, std, *seeds, low, high = ctx.saved_tensors
     dim_first = ctx.flags[2]
@@ -349,7 +350,7 @@ def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     return (d_mean, d_std, *(None,) * 11)  # the other eleven arguments have no gradients
 
 
-def _new_samples(
+def _make_samples(
     mean: Tensor, count: int, dim_first: bool, dtype: torch.dtype | None = None
 ) -> Tensor:
     """Return unset samples."""
@@ -360,15 +361,15 @@ def _new_samples(
 
 _FAKES: dict[str, Callable[..., Any]] = dict.fromkeys(
     ("sample_normal", "sample_normal_no_grad"),
-    lambda mean, std, count, *rest: _new_samples(mean, count, *rest[-4:-2]),
+    lambda mean, std, count, *rest: _make_samples(mean, count, *rest[-4:-2]),
 )
 _FAKES |= {
-    "sample_normal_seeded": lambda mean, std, count, *rest: _new_samples(
+    "sample_normal_seeded": lambda mean, std, count, *rest: _make_samples(
         mean, count, *rest[2:3] or [True]
     ),
-    "sample_normal_rows": lambda rows, count, *_: _new_samples(rows[..., 0, :], count, False),
+    "sample_normal_rows": lambda rows, count, *_: _make_samples(rows[..., 0, :], count, False),
 }
-_LIBRARY = Library("normal", _FAKES, {"sample_normal": Gradient(_gradients, _save)})
+_LIBRARY = Library("normal", _FAKES, {"sample_normal": Gradient(_backward, _save_for_backward)})
 _ready = _LIBRARY.ready
 _direct: dict[str, Callable[..., Tensor]] = _LIBRARY.direct
 _drawing = threading.Lock()
