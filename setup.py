@@ -1,6 +1,7 @@
-"""Builds wheels in a temporary folder: one beside this file would lend deleted files to the next wheel.
+"""Builds wheels in a temporary folder.
 
-All else is in pyproject.toml.
+A folder beside this file would lend deleted files to the next wheel. All else is in
+pyproject.toml.
 """
 
 import tempfile

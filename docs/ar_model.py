@@ -1,4 +1,4 @@
-"""The AR(1) model of CEoptim's article, which changes on two days; docs/spaces.md explains it."""
+"""The AR(1) model of CEoptim's article, which changes on two days: see docs/spaces.md."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Max-cut: vertices are assigned to two sides so that most edges go across; docs/spaces.md explains it."""
+"""Max-cut assigns vertices to two sides so that most edges go across: see docs/spaces.md."""
 
 import torch
 
@@ -12,7 +12,7 @@ graph = (graph + graph.T).to(device)
 
 
 def improved(x):
-    """Flip the vertex that gains most, none again within 20 flips; return the best of 1,000 flips."""
+    """Flip the vertex that gains most, none twice in 20 flips; return the best of 1,000."""
     side, until = 2 * x - 1, torch.zeros_like(x)  # (N, 800)
     inside = side @ graph  # neighbours on side 1 less those on side -1
     cut = (graph.sum() - (side * inside).sum(-1, keepdim=True)) / 4

@@ -1,6 +1,7 @@
-"""PyTorch operators in C++ and CUDA (`ops`), the loader that builds them on first use (`loader`), `support`.
+"""PyTorch operators in C++ and CUDA, which are compiled on first use.
 
-The names below are imported when they are first used. Begin with
+`ops` has the operators, `loader` builds and loads them, and `support` has what all packages of
+this project share. The names below are imported when they are first used. Begin with
 `ops/elementwise/op.py`, the smallest operators.
 """
 
@@ -66,13 +67,16 @@ __getattr__ = lazy_names(__name__)
 
 
 class _RegisterWithTorch:
-    """Registers the operators' schemas when torch is imported, which this package does not do itself."""
+    """An import finder that registers the operators' schemas as soon as torch is imported.
 
-    def find_spec(self, name: str, *others: Any) -> Any:
+    This package does not import torch itself.
+    """
+
+    def find_spec(self, name: str, *arguments: Any) -> Any:
         if name != "torch":
             return None
         finders = [finder for finder in sys.meta_path if finder is not self]
-        specs = (finder.find_spec(name, *others) for finder in finders)
+        specs = (finder.find_spec(name, *arguments) for finder in finders)
         spec: Any = next(filter(None, specs), None)
         if spec is not None:
             execute = spec.loader.exec_module

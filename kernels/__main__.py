@@ -1,13 +1,10 @@
 """The command ``python -m kernels``."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
 from kernels.support.interrupts import one_line_interrupts
 
@@ -19,31 +16,38 @@ with one_line_interrupts():
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; return 1 where something does not work, and 2 for arguments that it does not know."""
+    """Run the command, and return 1 where something does not work, else 0.
+
+    Raises:
+        SystemExit: With status 2, for arguments that the command does not know.
+    """
     open_closed_streams()
-    parser = _parser()
+    parser = _make_parser()
     words = sys.argv[1:] if argv is None else argv
-    arguments = parser.parse_args(words or ["--help"])
+    options = vars(parser.parse_args(words or ["--help"]))
+    wants_json = options.pop("json")
+    name = options.pop("command")
     try:
         with one_line_interrupts():
-            report = _report(arguments)
+            # The doctor has to survive a torch that does not import; the others import it.
+            command = importlib.import_module(f"kernels.ops.{name}")
+            report = command.run(**options)
     except ValueError as error:
         parser.error(str(error))
     except BuildError as error:
         print(error, file=sys.stderr)
         return 1
     try:
-        if arguments.json:
-            report_json = {"works": report.works, **asdict(report)}
-            print(json.dumps(report_json, indent=2), flush=True)
-        else:
-            print(report, flush=True)
+        text = str(report)
+        if wants_json:
+            text = json.dumps({"works": report.works, **asdict(report)}, indent=2)
+        print(text, flush=True)
     except BrokenPipeError:  # the reader closed the pipe
         discard_stdout()
     return 0 if report.works else 1
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m kernels", description="Looks after the operators in C++ and CUDA."
     )
@@ -57,35 +61,26 @@ def _parser() -> argparse.ArgumentParser:
     examine = add("doctor", "say what works here, and what to do about the rest")
     build = add("build", "compile operators ahead of time, for containers and offline machines")
     check = add("check", "walk operators through reference, gradcheck, Numba, C++, CUDA")
-    what = "what has to work (default: %(default)s)"
+    device_help = "what has to work (default: %(default)s)"
     for command in (examine, check):
-        command.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help=what)
-    names = "an operator, or a folder of kernels/ops (default: every one)"
+        command.add_argument(
+            "--device", choices=("cpu", "cuda"), default="cpu", help=device_help
+        )
+    names_help = "an operator, or a folder of kernels/ops (default: every one)"
     for command in (build, check):
-        command.add_argument("names", metavar="op", nargs="*", help=names)
-    built = "(default: all that the installed torch was built for)"
-    build.add_argument("--device", choices=("cpu", "cuda", "all"), help=built)
-    gpu = (
+        command.add_argument("names", metavar="op", nargs="*", help=names_help)
+    devices_help = "(default: all that the installed torch was built for)"
+    build.add_argument("--device", choices=("cpu", "cuda", "all"), help=devices_help)
+    arch_help = (
         "a GPU to compile for, such as 8.0, 9.0a or 9.0+PTX; may be given several times "
         "(default: $TORCH_CUDA_ARCH_LIST, else this machine's GPUs)"
     )
     build.add_argument(
-        "--arch", dest="archs", action="append", default=[], metavar="X.Y", help=gpu
+        "--arch", dest="archs", action="append", default=[], metavar="X.Y", help=arch_help
     )
-    portable = "for any processor of this kind of machine, not for this very one"
-    build.add_argument("--portable", action="store_true", help=portable)
+    portable_help = "for any processor of this kind of machine, not for this very one"
+    build.add_argument("--portable", action="store_true", help=portable_help)
     return parser
-
-
-def _report(arguments: argparse.Namespace) -> Any:
-    # The doctor has to survive a torch that does not import; the others import it.
-    command = importlib.import_module(f"kernels.ops.{arguments.command}")
-    options = {
-        name: value
-        for name, value in vars(arguments).items()
-        if name not in ("command", "json")
-    }
-    return command.run(**options)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,10 @@ from tetris.report.page import report_page
 from tetris.training.run_folder import RunRecord, load_run
 from tetris.view.replay_page import player_page
 
-HOSTILE = "\"><img src=x onerror='alert(1)'><script>alert(1)</script></title>' onload=alert(1) &lt;script&gt;"
+HOSTILE = (
+    "\"><img src=x onerror='alert(1)'><script>alert(1)</script></title>"
+    "' onload=alert(1) &lt;script&gt;"
+)
 SMALL = Rules(6, 6)
 
 

@@ -1,4 +1,4 @@
-"""An extension in C++ or CUDA is compiled once, on first use, and loaded. Begin with `extension.py`."""
+"""Compiles an extension in C++ or CUDA on first use and loads it. Begin with `extension.py`."""
 
 from kernels.loader.compile import compile_check
 from kernels.loader.extension import Extension

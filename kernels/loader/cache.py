@@ -1,11 +1,10 @@
-"""The folder of built libraries: where it is, who may build in it, how a finished file appears in it.
+"""The folder of built libraries.
 
-For a library with the stem ``NAME-DIGEST-DIGEST`` it holds ``STEM.so`` and ``STEM.json`` (the
+This module says where it is, who may build in it, and how a finished file appears in it. For a
+library with the stem ``NAME-DIGEST-DIGEST`` it holds ``STEM.so`` and ``STEM.json`` (the
 manifest), ``STEM.lock`` (empty, locked with flock while somebody builds) and ``STEM.XXXX.work``
 (a build that goes on or was killed).
 """
-
-from __future__ import annotations
 
 import contextlib
 import fcntl
@@ -31,10 +30,11 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def folders() -> list[Path]:
-    """Return the folders in which a built library may lie; they need neither exist nor be writable.
+    """Return the folders in which a built library may lie.
 
-    ``$CEM_TETRIS_CACHE`` alone where that is set, else one in ``$XDG_CACHE_HOME`` or
-    ``~/.cache``, and behind it one of this user in the temporary folder.
+    They need neither exist nor be writable. Where ``$CEM_TETRIS_CACHE`` is set it is the only
+    one. Otherwise the first is in ``$XDG_CACHE_HOME`` or ``~/.cache``, and the second is this
+    user's in the temporary folder.
     """
     chosen = os.environ.get(VARIABLE, "").strip()
     if chosen:
@@ -43,22 +43,24 @@ def folders() -> list[Path]:
     if not os.path.isabs(base):  # the XDG specification: a relative path is invalid and ignored
         base = os.path.expanduser("~/.cache")
     usual = [Path(base) / "cem-tetris"]
-    with contextlib.suppress(
-        FileNotFoundError
-    ):  # where no folder for temporary files can be written
+    # There may be no folder in which temporary files can be written.
+    with contextlib.suppress(FileNotFoundError):
         usual.append(Path(tempfile.gettempdir()) / f"cem-tetris-{os.getuid()}")
     return usual
 
 
 def cache_dir() -> Path:
-    """Return the folder to build in: the first of `folders` that can be written, else the last."""
-    *first, last = folders()
-    return next((folder for folder in first if _can_write(folder)), last)
+    """Return the folder to build in.
+
+    It is the first of `folders` that can be written, or the last where none can.
+    """
+    *preferred, last = folders()
+    return next(filter(_can_write, preferred), last)
 
 
 def _can_write(folder: Path) -> bool:
-    """Return whether files can be made in a folder, which is made first where it is missing."""
-    if folder.is_absolute():  # it is not where there is no home that "~" could stand for
+    """Return whether files can be made in a folder; a missing folder is made first."""
+    if folder.is_absolute():  # "~" stays in the path where there is no home
         with contextlib.suppress(OSError):
             folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     # Unlike Path.is_dir, os.path.isdir is False where a folder above may not be searched.
@@ -70,23 +72,22 @@ def locate(file: str) -> Path | None:
     return next((folder / file for folder in folders() if not objection(folder / file)), None)
 
 
-def manifests(stems: str) -> Iterator[tuple[Path, dict[str, Any]]]:
+def manifests(pattern: str) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Yield the libraries whose names match a pattern, and their manifests."""
     for folder in folders():
         # The module, unlike Path.glob, finds nothing where a folder cannot be read.
-        for name in sorted(glob.glob(f"{stems}.so", root_dir=folder)):
+        for name in sorted(glob.glob(f"{pattern}.so", root_dir=folder)):
             library = folder / name
             with contextlib.suppress(OSError, ValueError):
-                yield (
-                    library,
-                    json.loads(library.with_suffix(".json").read_text(encoding="utf-8")),
-                )
+                text = library.with_suffix(".json").read_text(encoding="utf-8")
+                yield library, json.loads(text)
 
 
 def objection(library: Path) -> str:
-    """Return why a library must not be loaded, as the end of a sentence; empty where it may be.
+    """Return why a library must not be loaded, or an empty text where it may be.
 
-    One that others can write would run what they wrote.
+    The reason is the end of a sentence. A library that others can write would run what they
+    wrote.
     """
     try:
         for path in (library.parent, library):
@@ -98,15 +99,15 @@ def objection(library: Path) -> str:
 
 
 def _distrust(path: Path) -> str:
-    """Return why code in a file or a folder must not run, as the end of a sentence; empty where it may.
+    """Return why code in a file or a folder must not run, or an empty text where it may.
 
-    Root's is trusted: a container's libraries are built by root and loaded by another user.
+    The reason is the end of a sentence. Root's files are trusted: a container's libraries are
+    built by root and loaded by another user.
     """
     status = path.stat()
-    if not {status.st_uid, path.lstat().st_uid} <= {
-        0,
-        os.getuid(),
-    }:  # lstat: a link can be anybody's
+    # lstat names the owner of a link, who may be anybody.
+    owners = {status.st_uid, path.lstat().st_uid}
+    if not owners <= {0, os.getuid()}:
         return "belongs to another user"
     return "can be written by others" if status.st_mode & _OTHERS_WRITE else ""
 
@@ -164,16 +165,16 @@ def unusable(folder: Path, error: OSError) -> BuildError:
 
 @contextlib.contextmanager
 def work_dir(library: Path) -> Iterator[Path]:
-    """Make a fresh folder to build in, and remove it afterwards, with those of builds killed long ago.
+    """Make a fresh folder to build in, and remove it afterwards.
 
-    Its name is never used twice: the compilers of a killed build may still run, and what they
-    write must not meet the next build's files. An error of the disk inside becomes a
-    BuildError.
+    The folders of builds that were killed long ago are removed too. No name is used twice: the
+    compilers of a killed build may still run, and what they write must not meet the next
+    build's files. An error of the disk inside becomes a BuildError.
     """
-    for left in library.parent.glob(f"*{_WORK_SUFFIX}"):
+    for folder in library.parent.glob(f"*{_WORK_SUFFIX}"):
         with contextlib.suppress(OSError):
-            if time.time() - left.stat().st_mtime > _STALE_SECONDS:
-                shutil.rmtree(left, ignore_errors=True)
+            if time.time() - folder.stat().st_mtime > _STALE_SECONDS:
+                shutil.rmtree(folder, ignore_errors=True)
     try:
         work = Path(
             tempfile.mkdtemp(prefix=f"{library.stem}.", suffix=_WORK_SUFFIX, dir=library.parent)
@@ -187,16 +188,16 @@ def work_dir(library: Path) -> Iterator[Path]:
 
 
 def install(built: Path, manifest: dict[str, Any], library: Path) -> None:
-    """Move a finished library and its manifest from the work folder into place: whole, or not at all.
+    """Move a finished library and its manifest from the work folder into place.
 
-    The library comes last: whoever sees it sees its manifest.
+    Each file appears whole or not at all. The library comes last: whoever sees it sees its
+    manifest.
     """
     draft = built.with_suffix(".json")
     draft.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
     for path, target in ((draft, library.with_suffix(".json")), (built, library)):
         path.chmod(path.stat().st_mode & ~_OTHERS_WRITE)  # whatever the umask
         with path.open("rb") as file:
-            os.fsync(
-                file.fileno()
-            )  # one torn by a power cut would end the process that loads it (SIGBUS)
+            # A library torn by a power cut would end the process that loads it (SIGBUS).
+            os.fsync(file.fileno())
         os.replace(path, target)

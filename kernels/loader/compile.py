@@ -1,6 +1,4 @@
-"""The commands of a build: flags, macros, the error of a failed build, and the files that were read."""
-
-from __future__ import annotations
+"""The commands of a build: their flags and macros, their errors, the files that they read."""
 
 import errno
 import os
@@ -57,7 +55,7 @@ _SHOWN_LINES = 40  # of a failed build
 
 
 class Sources(NamedTuple):
-    """What a library is compiled from, see `Extension`; with ``archs`` it is linked with CUDA."""
+    """The sources and options of a library; with ``archs`` it is linked with CUDA."""
 
     files: Sequence[Path]
     include_dirs: Sequence[Path]
@@ -68,11 +66,11 @@ class Sources(NamedTuple):
 
 
 def compile_library(work: Path, name: str, sources: Sources) -> set[Path]:
-    """Compile sources and link them with torch in a work folder; return the files of `_read_files`."""
+    """Compile and link a library in a work folder, and return the files that were read."""
     torch = find_torch()
     compiler = find_compiler()
-    compilations = _compilations(work, sources)
-    compilations["guard.o"] = [*compiler.command, *CXX_FLAGS, "-c", str(GUARD), "-o", "guard.o"]
+    commands = _make_commands(work, sources)
+    commands["guard.o"] = [*compiler.command, *CXX_FLAGS, "-c", str(GUARD), "-o", "guard.o"]
     library_dir = str(torch.root / "lib")
     # -z defs: a function that nobody defines fails here, not in the middle of a run. Some
     # compilers would link libstdc++ statically. With torch's there would be two in the process,
@@ -82,38 +80,31 @@ def compile_library(work: Path, name: str, sources: Sources) -> set[Path]:
         "-shared",
         "-pthread",
         "-Wl,-z,defs",
-        *compilations,
+        *commands,
         "-l:libstdc++.so.6",
     ]
     link += ["-L", library_dir, "-Xlinker", "-rpath", "-Xlinker", library_dir]
     link += ["-ltorch", "-ltorch_cpu", "-lc10", "-o", name]
     if sources.archs:
         link += ["-ltorch_cuda", "-lc10_cuda", str(find_runtime(find_nvcc(torch.cuda)))]
-    _run({**compilations, name: link}, work)
+    _run({**commands, name: link}, work)
     return _read_files(work, torch)
 
 
-def _compilations(work: Path, sources: Sources) -> dict[str, list[str]]:
+def _make_commands(work: Path, sources: Sources) -> dict[str, list[str]]:
     """Return the commands that compile sources, by the names of their objects."""
     torch = find_torch()
     compiler = find_compiler()
-    # Zig reads -mtune as the name of the processor.
-    flags = [
-        flag
-        for flag in sources.flags
-        if "ziglang" not in compiler.command or flag != "-mtune=generic"
-    ]
-    begin = {".cpp": [*compiler.command, *CXX_FLAGS, *flags]}
+    flags = sources.flags
+    if "ziglang" in compiler.command:  # it reads -mtune as the name of the processor
+        flags = [flag for flag in flags if flag != "-mtune=generic"]
+    prefixes = {".cpp": [*compiler.command, *CXX_FLAGS, *flags]}
     if sources.archs:
-        begin[".cu"] = [
-            str(find_nvcc(torch.cuda).path),
-            "-ccbin",
-            compiler.program,
-            *NVCC_FLAGS,
-        ]
+        nvcc = str(find_nvcc(torch.cuda).path)
+        prefixes[".cu"] = [nvcc, "-ccbin", compiler.program, *NVCC_FLAGS]
         # nvcc compiles for one architecture after another unless it may use as many threads.
-        begin[".cu"] += [*gencode_flags(sources.archs), f"--threads={len(sources.archs)}"]
-        begin[".cu"] += sources.nvcc_flags  # last, because nvcc takes the last of equal flags
+        prefixes[".cu"] += [*gencode_flags(sources.archs), f"--threads={len(sources.archs)}"]
+        prefixes[".cu"] += sources.nvcc_flags  # nvcc takes the last of equal flags
     include = torch.root / "include"
     common = [f"-DTORCH_TARGET_VERSION={TORCH_TARGET_VERSION}", "-D_GLIBCXX_USE_CXX11_ABI=1"]
     # Macros are in a header that every source includes first, because nvcc splits -D at commas.
@@ -121,25 +112,23 @@ def _compilations(work: Path, sources: Sources) -> dict[str, list[str]]:
     macros = "".join(f"#define {name} {value}\n" for name, value in defines)
     (work / "defines.h").write_text(macros, encoding="utf-8")
     common += ["-include", "defines.h"]
-    common += [
-        word for folder in sources.include_dirs for word in ("-I", os.path.abspath(folder))
-    ]
-    # torch's headers are system headers: no warnings from them.
-    common += [
-        "-isystem",
-        str(include),
-        "-isystem",
-        str(include / "torch" / "csrc" / "api" / "include"),
-    ]
+    for folder in sources.include_dirs:
+        common += ["-I", os.path.abspath(folder)]
+    # torch's headers are system headers, about which compilers do not warn.
+    for folder in (include, include / "torch/csrc/api/include"):
+        common += ["-isystem", str(folder)]
     commands = {}
     for index, source in enumerate(sources.files):
         files = ["-MMD", "-MF", f"{index}.d", "-c", os.path.abspath(source), "-o", f"{index}.o"]
-        commands[f"{index}.o"] = [*begin[source.suffix], *common, *files]
+        commands[f"{index}.o"] = [*prefixes[source.suffix], *common, *files]
     return commands
 
 
 def _run(steps: Mapping[str, Sequence[str]], work: Path) -> None:
-    """Run commands with ninja, by what they write in the work folder; the last one needs all before it."""
+    """Run the commands of a build with ninja in the work folder.
+
+    ``steps`` has the command for each output file. The last one needs all outputs before it.
+    """
     outputs = list(steps)
     lines = ["rule run", "  command = $words"]
     for output, words in steps.items():
@@ -163,10 +152,10 @@ def _run(steps: Mapping[str, Sequence[str]], work: Path) -> None:
         for number in (errno.ENOSPC, errno.EDQUOT):
             if os.strerror(number) in done.stdout:
                 raise unusable(work.parent, OSError(number, os.strerror(number)))
-        raise BuildError(f"the compiler failed:\n{_excerpt(done.stdout)}")
+        raise BuildError(f"the compiler failed:\n{_extract_error(done.stdout)}")
 
 
-def _excerpt(output: str) -> str:
+def _extract_error(output: str) -> str:
     """Return the first error of a compiler's output and what follows, or the end."""
     lines = [line for line in output.splitlines() if line.strip()]
     begin = max(0, len(lines) - _SHOWN_LINES)
@@ -207,25 +196,27 @@ def compile_check(
     with tempfile.TemporaryDirectory() as folder:
         gpus = [f"{match[1]}.{match[2]}" for match in matches if match is not None]
         work = Path(folder)
-        _run(_compilations(work, Sources([source], include_dirs, defines, (), gpus)), work)
+        _run(_make_commands(work, Sources([source], include_dirs, defines, (), gpus)), work)
     return time.monotonic() - began
 
 
 def _read_files(work: Path, torch: Torch) -> set[Path]:
-    """Return the files that a build read, without its own and those of torch, CUDA and the system."""
+    """Return the files of the project that a build read.
+
+    They are all but its own files and those of torch, CUDA and the system.
+    """
     read = {
         (work / name).resolve()
         for listing in work.glob("*.d")
-        for name in _dependencies(listing)
+        for name in _read_dependencies(listing)
     }
-    # nvcc, unlike g++, lists its own headers; all of them lie under the folder of
-    # cuda_runtime.h.
+    # nvcc, unlike g++, lists its own headers, all below the folder of cuda_runtime.h.
     foreign = [work.resolve(), torch.root.resolve()]
     foreign += [path.parent for path in read if path.name == "cuda_runtime.h"]
     return {path for path in read if not any(folder in path.parents for folder in foreign)}
 
 
-def _dependencies(listing: Path) -> list[str]:
+def _read_dependencies(listing: Path) -> list[str]:
     """Return the files after the colon of a make rule, with make's escapes undone."""
     text = listing.read_text(encoding="utf-8", errors="surrogateescape").replace("\\\n", " ")
     names = re.findall(r"(?:\\[ \t#]|\S)+", text.partition(": ")[2])

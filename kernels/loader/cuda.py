@@ -1,7 +1,5 @@
 """Finds nvcc, the CUDA runtime library and the architectures to compile for."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re
@@ -17,10 +15,6 @@ CUDA_TORCH_REMEDY = "install a CUDA build of torch as https://pytorch.org/get-st
 # The variable that torch's own builds follow too: the architectures to compile for.
 ARCHITECTURES = "TORCH_CUDA_ARCH_LIST"
 
-# NVIDIA's package without content that pins all parts of one CUDA version: nvcc brings crt,
-# nvvm and runtime.
-_WHEELS = "cuda-toolkit[nvcc,cccl]"
-
 
 class Nvcc(NamedTuple):
     """An nvcc that answered."""
@@ -35,61 +29,63 @@ class Nvcc(NamedTuple):
 
 
 def find_nvcc(cuda: str | None = None) -> Nvcc:
-    """Return nvcc: from ``$CUDA_HOME``, which a person chose, or from PATH or the packages on PyPI.
+    """Return the nvcc to compile with.
 
-    Of the last two, an nvcc of the major version of ``cuda``, for which torch was built, is
+    ``$CUDA_HOME`` was chosen by a person and comes first, then PATH and the packages on PyPI.
+    Among these two, an nvcc of the major version of ``cuda``, for which torch was built, is
     preferred.
 
     Raises:
         CompilerMissingError: there is none that works.
     """
     home = os.environ.get("CUDA_HOME", "").strip()
-    if home and (chosen := _ask(Path(home, "bin", "nvcc"))):
+    if home and (chosen := _ask_nvcc(Path(home, "bin", "nvcc"))):
         return chosen
     on_path = shutil.which("nvcc")
     paths = [Path(on_path)] if on_path is not None else []
-    paths += [
-        folder / "cu13" / "bin" / "nvcc" for folder in _wheel_dirs()
-    ]  # CUDA 12's packages have none
-    compilers = [nvcc for nvcc in map(_ask, paths) if nvcc is not None]
-    major = cuda.partition(".")[0] if cuda is not None else None
+    # CUDA 12's packages have no nvcc.
+    paths += [folder / "cu13" / "bin" / "nvcc" for folder in _wheel_dirs()]
+    compilers = list(filter(None, map(_ask_nvcc, paths)))
+    major = (cuda or "").partition(".")[0]
     if compilers:
         return next((nvcc for nvcc in compilers if nvcc.major == major), compilers[0])
     remedy = "install the CUDA toolkit or set CUDA_HOME to its folder"
     if major != "12":
-        version = f"=={cuda}.*" if cuda is not None else ""
-        remedy += f", or run pip install '{_WHEELS}{version}'"
+        version = f"=={cuda}.*" if cuda else ""
+        # NVIDIA's package without content, which pins all parts of one CUDA version: nvcc
+        # brings crt, nvvm and runtime.
+        remedy += f", or run pip install 'cuda-toolkit[nvcc,cccl]{version}'"
     raise CompilerMissingError(
         "no nvcc found (looked in $CUDA_HOME, PATH and the nvidia packages)", remedy
     )
 
 
-def _ask(path: Path) -> Nvcc | None:
+def _ask_nvcc(path: Path) -> Nvcc | None:
+    """Return the nvcc at a path, or None where it does not answer."""
     path = path.absolute()  # the build has a folder of its own
     match = re.search(r"release \S+ V(\S+)", answer(str(path), "--version"))
     return Nvcc(path, match[1]) if match else None
 
 
 def _wheel_dirs() -> list[Path]:
-    """Return the folders of the namespace package ``nvidia``, in which the packages on PyPI lie."""
+    """Return the folders of the namespace package ``nvidia``, where PyPI's packages lie."""
     spec = importlib.util.find_spec("nvidia")
-    return (
-        [Path(folder) for folder in (spec.submodule_search_locations or [])]
-        if spec is not None
-        else []
-    )
+    if spec is None:
+        return []
+    return [Path(folder) for folder in spec.submodule_search_locations or []]
 
 
 def known_architectures(nvcc: Nvcc) -> tuple[str, ...]:
-    """Return the GPUs that nvcc can compile for, the oldest first: ``("sm_75", ..., "sm_121")``."""
+    """Return the GPUs that nvcc can compile for, oldest first: ``("sm_75", ..., "sm_121")``."""
     numbers = re.findall(r"\bsm_(\d+)\b", answer(str(nvcc.path), "--list-gpu-code"))
     return tuple(f"sm_{number}" for number in sorted(set(map(int, numbers))))
 
 
 def find_runtime(nvcc: Nvcc) -> Path:
-    """Return the CUDA runtime library to link with: that of torch's packages first, so that both share one.
+    """Return the CUDA runtime library to link with.
 
-    The packages hold ``libcudart.so.13`` without the plain name that ``-lcudart`` looks for.
+    The one of torch's packages comes first, so that both share it. The packages hold
+    ``libcudart.so.13`` without the plain name that ``-lcudart`` looks for.
     """
     root = nvcc.path.resolve().parent.parent
     parts = (f"cu{nvcc.major}", "cuda_runtime")
@@ -105,7 +101,13 @@ def find_runtime(nvcc: Nvcc) -> Path:
 
 
 def architectures() -> tuple[str, ...]:
-    """Return what to compile for: ``$TORCH_CUDA_ARCH_LIST``, or the GPUs here; BuildError for neither."""
+    """Return the architectures to compile for, as `gencode_flags` takes them.
+
+    They are those of ``$TORCH_CUDA_ARCH_LIST``, or where it is not set the GPUs here.
+
+    Raises:
+        BuildError: the variable is not set, and there is no GPU.
+    """
     listed = os.environ.get(ARCHITECTURES, "").strip()
     if listed:
         return tuple(dict.fromkeys(re.split(r"[\s;,]+", listed)))
@@ -116,7 +118,10 @@ def architectures() -> tuple[str, ...]:
 
 
 def capabilities() -> tuple[str, ...]:
-    """Return the compute capabilities of the GPUs that torch sees, such as ``"9.0"``, each once, in order."""
+    """Return the compute capabilities of the GPUs that torch sees, for example ``"9.0"``.
+
+    Each is there once, in increasing order.
+    """
     import torch
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -125,7 +130,11 @@ def capabilities() -> tuple[str, ...]:
 
 
 def gencode_flags(archs: Sequence[str]) -> list[str]:
-    """Return nvcc's flags for architectures, ``9.0``, ``9.0a`` or ``9.0+PTX``; BuildError for any other."""
+    """Return nvcc's flags for architectures such as ``9.0``, ``9.0a`` or ``9.0+PTX``.
+
+    Raises:
+        BuildError: an architecture is not written like these.
+    """
     flags = []
     for arch in archs:
         match = re.fullmatch(r"(\d+)\.(\d[af]?)(\+PTX)?", arch)

@@ -6,8 +6,6 @@ leaves its lock file behind when a build is killed, and cannot compile a .cu fil
 build of torch.
 """
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import json
@@ -19,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from kernels.loader import cache
 from kernels.loader.compile import CXX_FLAGS, GUARD, NVCC_FLAGS, Sources, compile_library
@@ -35,8 +33,6 @@ from kernels.loader.toolchain import (
 )
 from kernels.support.cores import usable_cores
 
-_Result = TypeVar("_Result")
-
 _KEY_FORMAT = 6
 _NVCC_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")  # nvcc reads options from them
 HEADER_SUFFIXES = (".h", ".hpp", ".cuh", ".inc")
@@ -50,7 +46,7 @@ class Extension:
     """A native library: its sources and what they are compiled with.
 
     Examples:
-        >>> extension = Extension("engine", sources=(Path("engine.cpp"),), reason="feature set dt")
+        >>> extension = Extension("engine", sources=Path("engine.cpp"), reason="features dt")
         >>> extension.load()  # builds it where needed; its operators are then under torch.ops
         >>> Extension("twice", cpp_sources="#include <torch/csrc/stable/library.h> ...").load()
 
@@ -97,7 +93,7 @@ class Extension:
     def __post_init__(self) -> None:
         """Make tuples of all sequences."""
         for name in ("sources", "include_dirs"):
-            object.__setattr__(self, name, _paths(name, getattr(self, name)))
+            object.__setattr__(self, name, _as_paths(name, getattr(self, name)))
         for name in ("cflags", "cuda_cflags", "cpp_sources", "cuda_sources"):
             value = getattr(self, name)
             object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
@@ -114,40 +110,41 @@ class Extension:
 
     def library_path(self) -> Path:
         """Return where ``build`` puts the library: a function of everything that shapes it."""
-        return cache.cache_dir() / self._file_name(self._tools())
+        return cache.cache_dir() / self._make_file_name(self._describe_tools())
 
     def find(self) -> Path | None:
-        """Return the library that ``load`` would take from the cache; None where it would build one.
+        """Return the library that ``load`` would take from the cache, or None.
 
-        That is the library that would be built. Where the cache does not have it, a library of
-        the same sources, options and torch is taken that was built ahead: by the same tools for
-        more GPUs, or, on a machine without tools, by any. The driver may then have to compile
-        it for a newer GPU.
+        This is the library that would be built. Where the cache does not have it, a library
+        that was built ahead of the same sources, options and torch is taken: built by the same
+        tools for more GPUs, or, on a machine without tools, by any tools. The driver may then
+        have to compile it for a newer GPU.
         """
         try:
-            tools = self._tools()
+            tools = self._describe_tools()
         except CompilerMissingError:
             tools = None
-        if tools is not None and (exact := cache.locate(self._file_name(tools))):
+        if tools is not None and (exact := cache.locate(self._make_file_name(tools))):
             return exact
         gpus: Sequence[str] = ()
         if self.cuda:
             gpus = tools["architectures"] if tools is not None else capabilities()
-        other = None
-        for library, manifest in cache.manifests(f"{self._stem()}-*"):
+        fallback = None
+        for library, manifest in cache.manifests(f"{self._make_stem()}-*"):
             archs = manifest.get("architectures", [])
-            covers = set(gpus) <= {*archs, *(arch.removesuffix("+PTX") for arch in archs)}
+            # A library for 9.0+PTX has the code for 9.0 as well.
+            has_gpus = set(gpus) <= {*archs, *(arch.removesuffix("+PTX") for arch in archs)}
             if tools is None:
-                own = processor() if self.native else None
-                fits = manifest["processor"] in (None, own)
+                this_processor = processor() if self.native else None
+                fits = manifest["processor"] in (None, this_processor)
             else:
                 parts = tools.keys() - {"architectures"}
-                fits = covers and all(manifest[part] == tools[part] for part in parts)
+                fits = has_gpus and all(manifest[part] == tools[part] for part in parts)
             if fits and not cache.objection(library):
-                if covers:
+                if has_gpus:
                     return library
-                other = other or library
-        return other
+                fallback = fallback or library
+        return fallback
 
     def build(self) -> Path:
         """Build the library unless the cache has exactly this one, and return its path.
@@ -168,7 +165,9 @@ class Extension:
         return library
 
     def load(self) -> Path:
-        """Build the library where needed, load it into torch, once in a process, and return its path.
+        """Build the library where needed, load it into torch, and return its path.
+
+        A process loads it once; later calls return the path.
 
         Raises:
             CompilerMissingError: there is no compiler.
@@ -176,7 +175,7 @@ class Extension:
                 since a library of its name was loaded; or another one has registered an
                 operator of it.
         """
-        content = self._stem(), self.native, self.archs
+        content = self._make_stem(), self.native, self.archs
         if self.name in _loaded:
             loaded_content, library = _loaded[self.name]
             if content != loaded_content:
@@ -190,27 +189,33 @@ class Extension:
         try:
             library = self.find() or self.build()
         except CompilerMissingError as error:
-            raise CompilerMissingError(error.problem + self._unfit(), error.remedy) from error
+            raise CompilerMissingError(
+                error.problem + self._explain_unfit(), error.remedy
+            ) from error
         except OSError as error:
             raise cache.unusable(cache.cache_dir(), error) from error
         try:
             torch.ops.load_library(str(library))
         except OSError as error:
-            remedy = f"remove it, or if its disk is mounted noexec set {cache.VARIABLE} to another folder"
+            remedy = (
+                "remove it, or if its disk is mounted noexec "
+                f"set {cache.VARIABLE} to another folder"
+            )
             raise BuildError(f"cannot load {library} ({error})", remedy) from error
         refused_registration = ctypes.CDLL(str(library)).refused_registration
         refused_registration.restype = ctypes.c_char_p
         refused = refused_registration().decode()
         if refused:
             raise BuildError(
-                f"expected new operators and schemas that torch understands in {self.name}, got {refused!r}",
+                "expected new operators and schemas that torch understands "
+                f"in {self.name}, got {refused!r}",
                 "correct it, or restart Python where it is registered already",
             )
         _loaded[self.name] = content, library
         return library
 
-    def _unfit(self) -> str:
-        """Return why a library of this name in the cache is not used, as the end of a sentence."""
+    def _explain_unfit(self) -> str:
+        """Return why the cached library of this name is not used, as the end of a sentence."""
         for library, _ in cache.manifests(f"{self.name}-*"):
             reason = (
                 cache.objection(library) or "is for other sources, another torch or processor"
@@ -218,15 +223,17 @@ class Extension:
             return f", and {library} {reason}"
         return ""
 
-    def _file_name(self, tools: dict[str, Any]) -> str:
-        return f"{self._stem()}-{_digest_of(tools)}.so"
+    def _make_file_name(self, tools: dict[str, Any]) -> str:
+        """Return the name of the library that these tools build."""
+        return f"{self._make_stem()}-{_digest_values(tools)}.so"
 
-    def _stem(self) -> str:
-        """Return the name and a digest of what does not depend on who builds, for which processor and GPU.
+    def _make_stem(self) -> str:
+        """Return the library's name and a digest of its sources, options and torch.
 
-        No path is in it: two checkouts share a cache.
+        Neither compilers nor processor or GPU are in it, and no path: two checkouts share a
+        cache.
         """
-        torch = self._torch()
+        torch = self._find_torch()
         identity = {
             "format": _KEY_FORMAT,
             "machine": platform.machine(),
@@ -236,12 +243,13 @@ class Extension:
             "defines": self.defines,
             "code": [self.cpp_sources, self.cuda_sources],
             "files": [
-                [path.name, _digest(path)] for path in (GUARD, *self.sources, *self._headers())
+                [path.name, _digest_file(path)]
+                for path in (GUARD, *self.sources, *self._list_headers())
             ],
         }
-        return f"{self.name}-{_digest_of(identity)}"
+        return f"{self.name}-{_digest_values(identity)}"
 
-    def _tools(self) -> dict[str, Any]:
+    def _describe_tools(self) -> dict[str, Any]:
         """Return what else shapes the library: the compilers, and what they compile for."""
         compiler = find_compiler()
         tools: dict[str, Any] = {
@@ -250,12 +258,13 @@ class Extension:
             "processor": processor() if self.native else None,
         }
         if self.cuda:
-            tools["nvcc"] = find_nvcc(self._torch().cuda).version
+            tools["nvcc"] = find_nvcc(self._find_torch().cuda).version
             tools["options"] += [os.environ.get(variable, "") for variable in _NVCC_VARIABLES]
             tools["architectures"] = list(self.archs or architectures())
         return tools
 
-    def _torch(self) -> Torch:
+    def _find_torch(self) -> Torch:
+        """Return the installed torch, which has to be a CUDA build for a library with CUDA."""
         torch = find_torch()
         if self.cuda and torch.cuda is None:
             raise BuildError(
@@ -264,8 +273,8 @@ class Extension:
             )
         return torch
 
-    def _headers(self) -> list[Path]:
-        """Return the headers of the key, folder by folder in the order in which the compiler searches."""
+    def _list_headers(self) -> list[Path]:
+        """Return the headers of the cache key, in the order in which the compiler searches."""
         folders = dict.fromkeys(
             [*(source.parent for source in self.sources), *self.include_dirs]
         )
@@ -277,8 +286,9 @@ class Extension:
         began = time.monotonic()
         reason = f" ({self.reason})" if self.reason else ""
         cache.say(f"building {self.name}{reason} into {library.parent} ...")
-        tools = self._tools()
-        flags = [*(("-march=native",) if self.native else ()), *self.cflags]
+        tools = self._describe_tools()
+        flags = ["-march=native"] if self.native else []
+        flags += self.cflags
         files = list(self.sources)
         for suffix, texts in ((".cpp", self.cpp_sources), (".cu", self.cuda_sources)):
             for number, text in enumerate(texts):
@@ -289,11 +299,11 @@ class Extension:
             files, self.include_dirs, self.defines, flags, archs, self.cuda_cflags
         )
         read = compile_library(work, library.name, sources)
-        unlisted = read - {path.resolve() for path in (*self.sources, *self._headers())}
+        unlisted = read - {path.resolve() for path in (*self.sources, *self._list_headers())}
         if unlisted:
             raise BuildError(
-                f"expected every header of {self.name} to lie directly in its include_dirs, got "
-                f"{min(unlisted)}"
+                f"expected every header of {self.name} to lie directly in its include_dirs, "
+                f"got {min(unlisted)}"
             )
         if self.library_path() != library:
             raise BuildError(
@@ -304,15 +314,18 @@ class Extension:
 
 
 def side_by_side(
-    build: Callable[[Extension], _Result], extensions: Sequence[Extension]
-) -> list[_Result]:
-    """Call ``build`` for each library, for as many at once as there are processors; return the results."""
+    build: Callable[[Extension], Any], extensions: Sequence[Extension]
+) -> list[Any]:
+    """Call ``build`` for each library, one per core at a time, and return the results."""
     with ThreadPoolExecutor(min(len(extensions), usable_cores())) as pool:
         return list(pool.map(build, extensions))
 
 
 def build_missing(extensions: Iterable[Extension]) -> None:
-    """Build the libraries that loading would have to build; where that fails, loading raises the error."""
+    """Build the libraries that loading would have to build.
+
+    Where a build fails nothing is raised, because loading raises the error.
+    """
 
     def build(extension: Extension) -> None:
         with suppress(BuildError):
@@ -322,7 +335,7 @@ def build_missing(extensions: Iterable[Extension]) -> None:
         side_by_side(build, missing)
 
 
-def _paths(name: str, value: Any) -> tuple[Path, ...]:
+def _as_paths(name: str, value: Any) -> tuple[Path, ...]:
     """Return the paths of an argument, which may be a single one."""
     try:
         return tuple(map(Path, [value] if isinstance(value, (str, os.PathLike)) else value))
@@ -332,11 +345,12 @@ def _paths(name: str, value: Any) -> tuple[Path, ...]:
         ) from error
 
 
-def _digest_of(values: dict[str, Any]) -> str:
+def _digest_values(values: dict[str, Any]) -> str:
+    """Return 16 hexadecimal digits of the hash of values that JSON can express."""
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _digest(path: Path) -> str:
+def _digest_file(path: Path) -> str:
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:

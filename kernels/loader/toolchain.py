@@ -4,8 +4,6 @@ torch is imported inside the functions, so that ``python -m kernels doctor`` can
 installation of torch that does not import instead of dying with it.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import re
@@ -53,7 +51,7 @@ class Compiler(NamedTuple):
 
     @property
     def program(self) -> str:
-        """The compiler itself, without a caching wrapper before it: what ``nvcc -ccbin`` wants."""
+        """The compiler without a caching wrapper before it, as ``nvcc -ccbin`` wants it."""
         return next(
             (word for word in self.command if Path(word).name not in _COMPILER_WRAPPERS), "c++"
         )
@@ -68,11 +66,15 @@ class Torch(NamedTuple):
 
 
 def find_torch() -> Torch:
-    """Describe the installed torch; BuildError where it is older than the stable ABI of the operators."""
+    """Describe the installed torch.
+
+    Raises:
+        BuildError: it is older than the stable ABI of the operators.
+    """
     import torch
 
     version = str(torch.__version__)
-    if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < MINIMUM_TORCH:
+    if tuple(map(int, re.findall(r"\d+", version)[:2])) < MINIMUM_TORCH:
         minimum = ".".join(map(str, MINIMUM_TORCH))
         raise BuildError(
             f"expected torch >= {minimum}, got {version}", "run pip install -U torch"
@@ -100,7 +102,8 @@ def find_compiler() -> Compiler:
         )
     raise CompilerMissingError(
         "no C++ compiler found (looked for $CXX, c++, g++, clang++ and the package ziglang)",
-        "install one, for example with apt-get install g++, or without root with pip install ziglang",
+        "install one, for example with apt-get install g++, "
+        "or without root with pip install ziglang",
     )
 
 
@@ -118,7 +121,10 @@ def answer(*command: str) -> str:
 
 @functools.lru_cache(maxsize=1)
 def processor() -> str:
-    """Return a text that differs between processors for which ``-march=native`` may mean different code."""
+    """Return a text that identifies the processor.
+
+    It differs between processors for which ``-march=native`` may mean different code.
+    """
     lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     facts = {" ".join(line.split()) for line in lines if _PROCESSOR_FACTS.match(line)}
     return "\n".join(sorted(facts))

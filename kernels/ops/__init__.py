@@ -1,1 +1,1 @@
-"""The operators, a folder each, and beside them what they share. Begin with `elementwise/op.py`."""
+"""The operators, a folder each, and what they share. Begin with `elementwise/op.py`."""

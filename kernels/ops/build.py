@@ -1,6 +1,4 @@
-"""Builds the operators before they are needed, for containers and for machines without compilers."""
-
-from __future__ import annotations
+"""Builds the operators before they are needed, for containers and offline machines."""
 
 import os
 from collections.abc import Sequence
@@ -33,6 +31,7 @@ def run(
 
 
 def _build(library: Extension, *, needs_cuda: bool) -> Outcome:
+    """Build a library unless the cache has it, and return which of both it was."""
     cached = False
 
     def build() -> str:
@@ -50,9 +49,9 @@ def _build(library: Extension, *, needs_cuda: bool) -> Outcome:
 def choose_libraries(
     names: Sequence[str], device: str | None, archs: tuple[str, ...], *, portable: bool
 ) -> list[Extension]:
-    """Return the libraries to build: by default all, for every device that torch was built for."""
+    """Return the libraries to build, by default all for every device that torch supports."""
     folders = choose(names, sorted(FAMILIES))
-    gencode_flags(archs)
+    gencode_flags(archs)  # raises an error for what is no architecture
     both = device == "all" or (device is None and find_torch().cuda is not None)
     devices = ("cpu", "cuda") if both else (device or "cpu",)
     libraries = []

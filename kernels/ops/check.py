@@ -1,9 +1,7 @@
-"""Compare each operator with its reference in every form that it has: ``python -m kernels check``.
+"""Compares every form of each operator with its reference: ``python -m kernels check``.
 
 `cases.py` says what is compared; docs/writing_a_kernel.md takes the same steps by hand.
 """
-
-from __future__ import annotations
 
 import importlib
 import os
@@ -24,7 +22,10 @@ _SEED = 1
 
 
 def run(names: Sequence[str] = (), device: str = "cpu") -> Report:
-    """Check operators, or all operators of folders; only ``"cuda"`` makes Numba and a GPU necessary."""
+    """Check operators, or all operators of folders.
+
+    Only for the device ``"cuda"`` are Numba and a GPU necessary.
+    """
     chosen = choose(names, sorted(CASES))
     return Report(
         [outcome for name in chosen for outcome in check_operator(name, CASES[name], device)]
@@ -67,6 +68,7 @@ def _check_gradient(case: Case, function: Callable[..., Any], devices: Sequence[
 
 
 def _check_results(case: Case, device: str) -> tuple[float, str]:
+    """Compare an operator with its reference; return the largest error and the device."""
     if device == "cuda" and not torch.cuda.is_available():
         raise Unavailable(
             "torch sees no GPU: see what python -m kernels doctor --device cuda says"
@@ -77,6 +79,7 @@ def _check_results(case: Case, device: str) -> tuple[float, str]:
 
 
 def _check_numba(case: Case, name: str) -> tuple[float, str]:
+    """Compare the prototype with the reference; return the largest error and where it ran."""
     where = load_numba()
     kernels = vars(importlib.import_module(case.prototype))
 
@@ -88,10 +91,8 @@ def _check_numba(case: Case, name: str) -> tuple[float, str]:
             warnings.filterwarnings("ignore", message="Grid size")  # small on purpose
             results = _as_tuple(kernels[f"{name}_forward"](*arrays, **case.arguments))
             if case.gradients:
-                weights = [
-                    weight.numpy()
-                    for weight in _draw_weights(list(map(torch.from_numpy, results)))
-                ]
+                outputs = list(map(torch.from_numpy, results))
+                weights = [weight.numpy() for weight in _draw_weights(outputs)]
                 results += _as_tuple(
                     kernels[f"{name}_backward"](*weights, *arrays, **case.arguments)
                 )
@@ -101,7 +102,11 @@ def _check_numba(case: Case, name: str) -> tuple[float, str]:
 
 
 def load_numba() -> str:
-    """Import Numba, or raise Unavailable; return what kernels run on, the simulator where there is no GPU."""
+    """Import Numba, and return what its kernels run on: the simulator where there is no GPU.
+
+    Raises:
+        Unavailable: Numba does not work.
+    """
     if not torch.cuda.is_available():
         os.environ.setdefault(_SIMULATOR, "1")  # read when numba.cuda is first imported
     try:
@@ -118,6 +123,7 @@ def load_numba() -> str:
 
 
 def _make_inputs(case: Case, size: tuple[int, ...], dtype: torch.dtype, device: str) -> Tensors:
+    """Return the same random inputs for every type and device, to rounding."""
     tensors = case.inputs(torch.Generator().manual_seed(_SEED), *size)
     return tuple(tensor.to(device, dtype).requires_grad_(case.gradients) for tensor in tensors)
 
@@ -142,7 +148,7 @@ def _evaluate(
 
 
 def _draw_weights(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """Return the gradients that go into the backward pass: random, so that no two elements are equal."""
+    """Return random gradients for the backward pass, so that no two elements are equal."""
     generator = torch.Generator().manual_seed(_SEED + 1)
     return [
         torch.randn(output.shape, dtype=output.dtype, generator=generator) for output in outputs
@@ -156,7 +162,11 @@ def _as_tuple(results: Any) -> tuple[Any, ...]:
 def _largest_error(
     case: Case, size: tuple[int, ...], evaluate: Callable[[torch.dtype], Tensors]
 ) -> float:
-    """Return the largest difference from the reference, over all types; raise where one is too large."""
+    """Return the largest difference from the reference over all types.
+
+    Raises:
+        AssertionError: a difference is larger than the tolerance of its type.
+    """
     largest = 0.0
     for dtype, tolerance in _TOLERANCE.items():
         expected = [
@@ -170,7 +180,7 @@ def _largest_error(
             atol=tolerance,
             msg=lambda text: " ".join(text.split()),
         )
-        for got, want in zip(results, expected, strict=True):
-            error = (got.double() - want.double()).abs() / (1.0 + want.double().abs())
+        for result, target in zip(results, expected, strict=True):
+            error = (result.double() - target.double()).abs() / (1.0 + target.double().abs())
             largest = max([largest, *error.flatten().tolist()])
     return largest

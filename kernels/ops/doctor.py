@@ -1,9 +1,7 @@
-"""Says whether the operators can be built and run here, and names a remedy for what is in the way.
+"""Says whether the operators work here, and names a remedy for what is in the way.
 
 torch is imported inside the functions: the doctor has to survive one that does not import.
 """
-
-from __future__ import annotations
 
 import platform
 import subprocess
@@ -34,7 +32,8 @@ _IMPORTS = """
 import cem, kernels, tetris
 for package, name in ((cem, "minimize"), (kernels, "Extension"), (tetris, "Rollout")):
     if name not in getattr(package, "__all__", ()):
-        raise ImportError(f"expected this project's package {package.__name__}, got {package.__file__}")
+        expected = f"expected this project's package {package.__name__}"
+        raise ImportError(f"{expected}, got {package.__file__}")
 print(kernels.__file__)
 """
 
@@ -43,23 +42,23 @@ def run(device: str) -> Report:
     """Build, load and call an operator on a device, and look for every part that this needs."""
     cuda = device == "cuda"
     look = partial(ask, excused=(Exception,))
-    called = look("vector_add", partial(_call, device))
+    called = look("vector_add", partial(_call_operator, device))
     builds = called.result != OK  # where it was built ahead, no compiler is needed
     return Report(
         [
             look("python", lambda: f"{platform.python_version()} on {platform.platform()}"),
-            look("torch", _torch),
-            look("packages", _packages),
-            look("compiler", _compiler, needed=builds),
-            look("nvcc", _nvcc, needed=cuda and builds),
-            look("GPU", _gpu, needed=cuda),
-            look("cache", _cache, needed=builds),
+            look("torch", _describe_torch),
+            look("packages", _import_packages),
+            look("compiler", _describe_compiler, needed=builds),
+            look("nvcc", _describe_nvcc, needed=cuda and builds),
+            look("GPU", _describe_gpus, needed=cuda),
+            look("cache", _describe_cache, needed=builds),
             called,
         ]
     )
 
 
-def _torch() -> str:
+def _describe_torch() -> str:
     try:
         torch = find_torch()
     except ImportError as error:
@@ -69,8 +68,11 @@ def _torch() -> str:
     return f"{torch.version} in {torch.root}"
 
 
-def _packages() -> str:
-    """Import the packages in a folder of their own, as other programs do: a distribution may hide one."""
+def _import_packages() -> str:
+    """Import the packages from another folder, as other programs do.
+
+    A distribution of the same name may hide one of them.
+    """
     done = _run(_IMPORTS, cwd=Path("/"))
     if done.returncode == 0:
         return f"cem, kernels and tetris in {Path(done.stdout.strip()).parents[1]}"
@@ -81,30 +83,31 @@ def _packages() -> str:
 
 
 def _run(program: str, *words: str, cwd: Path) -> Any:
+    """Run a Python program in another process, with its arguments and its working folder."""
     command = [sys.executable, "-c", program, *words]
     return subprocess.run(
         command, cwd=cwd, capture_output=True, text=True, errors="replace", check=False
     )
 
 
-def _compiler() -> str:
+def _describe_compiler() -> str:
     compiler = find_compiler()
     return f"{' '.join(compiler.command)} ({compiler.version})"
 
 
-def _cache() -> str:
+def _describe_cache() -> str:
     folder = cache.cache_dir()
     with cache.lock(folder / "doctor.so"):
         return f"{folder}, {sum(1 for _ in cache.manifests('*'))} libraries"
 
 
-def _nvcc() -> str:
+def _describe_nvcc() -> str:
     nvcc = find_nvcc(find_torch().cuda)
     known = known_architectures(nvcc) or ("no GPU",)
     return f"{nvcc.path} (CUDA {nvcc.version}, compiles for {known[0]} to {known[-1]})"
 
 
-def _gpu() -> str:
+def _describe_gpus() -> str:
     import torch
 
     if torch.version.cuda is None:
@@ -114,12 +117,14 @@ def _gpu() -> str:
             "torch sees none", "look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use device cpu"
         )
     names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-    return f"{', '.join(names)} (CUDA {torch.version.cuda}), compiled for {' '.join(architectures())}"
+    return (
+        f"{', '.join(names)} (CUDA {torch.version.cuda}), "
+        f"compiled for {' '.join(architectures())}"
+    )
 
 
-def _call(device: str) -> str:
-    # In a process of its own: a library that crashes is then a finding, and the caller has
-    # loaded nothing.
+def _call_operator(device: str) -> str:
+    # Another process runs it, so that a crash is reported, and this one loads nothing.
     done = _run(_CALL, device, cwd=_ROOT)
     if done.returncode != 0:
         raise BuildError(done.stderr.strip() or f"it ended with status {done.returncode}")

@@ -1,4 +1,4 @@
-"""What all operators share: their two libraries, loaded on first use, and the errors they raise.
+"""What all operators share: two libraries, loaded on first use, and the errors they raise.
 
 An operator is a folder of this package and some lines of `schemas.py`: ``op.h`` has the code
 that CPU and CUDA share, ``cpu.h`` and ``launch.cuh`` have the rest; ``op.cpp`` and ``op.cu``
@@ -6,8 +6,6 @@ beside this file compile them, and ``.cu`` files of the folder compile at the sa
 takes long. They are two libraries, so that the CPU works where there is no nvcc, and nothing is
 compiled for CUDA before the first CUDA tensor.
 """
-
-from __future__ import annotations
 
 import re
 import threading
@@ -27,7 +25,6 @@ _HERE = Path(__file__).parent
 # The folders whose headers an operator includes beside its own.
 _INCLUDED = {"cma_update": ("cem_update", "normal"), "discrete": ("cem_update",)}
 _lock = threading.RLock()
-LIBRARIES: dict[str, Library] = {}
 
 
 def extension(name: str, device_type: str) -> Extension:
@@ -41,7 +38,7 @@ def extension(name: str, device_type: str) -> Extension:
 
 
 def public_error(error: Exception) -> Exception:
-    """Return the TypeError or ValueError for a check that failed in C++; any other error as it is."""
+    """Return a failed check in C++ as a TypeError or ValueError, any other error as it is."""
     if type(error) is AttributeError:
         return TypeError(f"expected a tensor: {error}")
     message = re.search("[Ee]xpected .*", str(error)) if type(error) is RuntimeError else None
@@ -53,12 +50,18 @@ def public_error(error: Exception) -> Exception:
 
 
 def is_transformed() -> bool:
-    """Return whether a call is under forward-mode AD or ``torch.func``: only the references support them."""
+    """Return whether a call is under forward-mode AD or ``torch.func``.
+
+    Only the references support these.
+    """
     return forward_ad._current_level >= 0 or _are_transforms_active()
 
 
 def needs_dispatch() -> bool:
-    """Return whether a call must go through PyTorch's dispatcher: Dynamo traces it, or `is_transformed`."""
+    """Return whether a call must go through PyTorch's dispatcher.
+
+    It must while Dynamo traces it, and where `is_transformed` is true.
+    """
     # `is_transformed` is written out, not called, because this is asked before every draw.
     return _is_traced() or forward_ad._current_level >= 0 or _are_transforms_active()
 
@@ -79,7 +82,7 @@ class Library:
     """The libraries of one operator family.
 
     Examples:
-        >>> LIBRARY = Library("sigmoid", {"sigmoid": torch.empty_like})  # beside the public function
+        >>> LIBRARY = Library("sigmoid", {"sigmoid": torch.empty_like})
         >>> def sigmoid(x):
         ...     LIBRARY.ensure(x)
         ...     return torch.ops.cem_tetris.sigmoid(x)
@@ -129,7 +132,7 @@ class Library:
             raise public_error(error) from None
 
     def fake(self, name: str, *arguments: Any) -> Any:
-        """Return unset results of an operator, whose arguments are checked as the operator checks them.
+        """Check the arguments of an operator as it checks them, and return unset results.
 
         The operator in C++ is called with tensors that have no data. A symbolic size stands for
         the number that torch.compile traces with; where that is not known, nothing is checked.
@@ -138,7 +141,7 @@ class Library:
         operator = getattr(torch.ops.cem_tetris, name).default
         with _disable_current_modes():
             try:
-                operator.redispatch(_CPU, *map(_without_data, arguments))
+                operator.redispatch(_CPU, *map(_remove_data, arguments))
             except _UnknownSizeError:
                 pass
             except RuntimeError as error:  # a TypeError would be logged by torch.compile
@@ -155,20 +158,27 @@ class Library:
         return self.fakes[name](*arguments)
 
 
+LIBRARIES: dict[str, Library] = {}
+"""The libraries of all families, by folder."""
+
+
 class _UnknownSizeError(Exception):
     pass
 
 
-def _without_data(argument: Any) -> Any:
-    """Return a tensor without data for a tensor, and for a symbol the number that it stands for."""
+def _remove_data(argument: Any) -> Any:
+    """Return a tensor without its data, and any other argument as `_make_concrete` does."""
     if not isinstance(argument, Tensor):
-        return _concrete(argument)
-    sizes = [_concrete(size) for size in argument.shape]
+        return _make_concrete(argument)
+    sizes = [_make_concrete(size) for size in argument.shape]
     return torch.empty(sizes, dtype=argument.dtype, device="meta")
 
 
-def _concrete(number: Any) -> Any:
-    """Return the number that a symbol of torch.compile stands for while it traces; no guard is added."""
+def _make_concrete(number: Any) -> Any:
+    """Return the number that a symbol of torch.compile stands for while it traces.
+
+    No guard is added. What is no symbol is returned as it is.
+    """
     node = getattr(number, "node", None)
     if node is None:
         return number
@@ -181,7 +191,7 @@ _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 
 
 def _load(name: str, cuda: bool) -> None:
-    """Build and load the libraries of a family: that of the CPU, and with ``cuda`` that of CUDA."""
+    """Build and load the CPU's library of a family, and with ``cuda`` that of CUDA too."""
     library = LIBRARIES[name]
     with _lock:
         if False not in library.ready:

@@ -6,8 +6,6 @@ Constants and rounds follow Salmon, Moraes, Dror and Shaw, "Parallel Random Numb
 1, 2, 3", SC 2011; the tests hold the paper's known answers.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 MULTIPLIER_0 = 0xD2511F53
@@ -27,30 +25,30 @@ def split64(value: int) -> tuple[int, int]:
 
 
 def signed64(value: int) -> int:
-    """Return an unsigned 64-bit integer with the same bits as a signed one, as operators take it."""
+    """Return the signed 64-bit integer that has the bits of an unsigned one.
+
+    Operators take signed integers.
+    """
     return value - (1 << 64) if value >> 63 else value
 
 
 def philox4x32(
     counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]
 ) -> tuple[Any, Any, Any, Any]:
-    """Return the four random words of a counter under a key; all words are unsigned, of 32 bits.
+    """Return the four random words of a counter under a key.
 
-    The words of counter and key are ints, or int64 tensors of shapes that broadcast.
+    All words are unsigned, of 32 bits. Those of counter and key are ints, or int64 tensors of
+    shapes that broadcast.
     """
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(ROUNDS):
         product_0 = MULTIPLIER_0 * c0
         product_1 = MULTIPLIER_1 * c2
-        c0, c1, c2, c3 = (
-            (product_1 >> 32 & WORD)
-            ^ c1
-            ^ k0,  # a tensor's product has wrapped, and may be negative
-            product_1 & WORD,
-            (product_0 >> 32 & WORD) ^ c3 ^ k1,
-            product_0 & WORD,
-        )
+        # A tensor's product has wrapped, and may be negative.
+        high_0 = product_0 >> 32 & WORD
+        high_1 = product_1 >> 32 & WORD
+        c0, c1, c2, c3 = high_1 ^ c1 ^ k0, product_1 & WORD, high_0 ^ c3 ^ k1, product_0 & WORD
         k0 = (k0 + WEYL_0) & WORD
         k1 = (k1 + WEYL_1) & WORD
     return c0, c1, c2, c3

@@ -1,7 +1,5 @@
 """The report of a command of ``python -m kernels``: outcomes, printed as a table or as JSON."""
 
-from __future__ import annotations
-
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -48,7 +46,8 @@ class Report:
             if outcome.error is not None:
                 note = f"error {outcome.error:.1e}, {note}"
             lines.append(
-                f"{outcome.result:<7}  {outcome.name:<{width}}  {outcome.seconds:6.1f} s  {note}"
+                f"{outcome.result:<7}  {outcome.name:<{width}}  "
+                f"{outcome.seconds:6.1f} s  {note}"
             )
         return "\n".join([*lines, "", "works" if self.works else "does not work"])
 
@@ -60,9 +59,10 @@ def ask(
     needed: bool = True,
     excused: tuple[type[Exception], ...] = (Unavailable, CompilerMissingError),
 ) -> Outcome:
-    """Return an outcome: the answer, which is a note or the largest difference and a note, or the error.
+    """Ask a question, and return the answer or the error as an outcome.
 
-    An error is a failure, but for one that is excused where the answer is not needed.
+    The answer is a note, or the largest difference and a note. An error is a failure, unless
+    the answer is not needed and the error is one of ``excused``.
     """
     began = time.perf_counter()
     result = OK
@@ -73,9 +73,8 @@ def ask(
             note = answer
         else:
             difference, note = answer
-    except (
-        Exception
-    ) as error:  # torch, Numba and kernels can break in any way, and the rest is still of use
+    except Exception as error:
+        # torch, Numba and kernels can break in any way, and the other answers are still of use.
         result = ABSENT if isinstance(error, excused) and not needed else FAILED
         has_remedy = isinstance(error, (Unavailable, BuildError))
         note = str(error) if has_remedy else one_line(error)

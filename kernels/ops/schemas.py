@@ -5,8 +5,6 @@ kernel, a derivative, and the rules for vmap and autocast. Nothing is compiled f
 modules of the operators are imported by the first call.
 """
 
-from __future__ import annotations
-
 import importlib
 from functools import partial
 from typing import Any, NamedTuple
@@ -24,9 +22,9 @@ class Family(NamedTuple):
 
 
 _SAMPLE = (
-    "(Tensor mean, Tensor std, SymInt num_samples, SymInt seed, SymInt generation, Tensor? seeds, "
-    "Tensor? generations, bool shared_noise, bool antithetic, bool dim_first, ScalarType dtype, "
-    "Tensor? low, Tensor? high) -> Tensor"
+    "(Tensor mean, Tensor std, SymInt num_samples, SymInt seed, SymInt generation, "
+    "Tensor? seeds, Tensor? generations, bool shared_noise, bool antithetic, bool dim_first, "
+    "ScalarType dtype, Tensor? low, Tensor? high) -> Tensor"
 )
 _CELL = (
     "(Tensor input, Tensor weights, Tensor bias, Tensor old_h, Tensor old_cell) -> "
@@ -55,8 +53,8 @@ FAMILIES = {
             f"lltm_forward{_CELL}",
             "lltm_backward(Tensor? grad_h, Tensor? grad_cell, Tensor input, Tensor weights, "
             "Tensor old_h, Tensor new_cell, Tensor gates, bool of_input, bool of_parameters, "
-            "bool of_old_h) -> "
-            "(Tensor d_input, Tensor d_weights, Tensor d_bias, Tensor d_old_h, Tensor d_old_cell)",
+            "bool of_old_h) -> (Tensor d_input, Tensor d_weights, Tensor d_bias, "
+            "Tensor d_old_h, Tensor d_old_cell)",
         ),
         ("lltm",),
     ),
@@ -69,8 +67,8 @@ FAMILIES = {
             # passed or not, and a view for one a microsecond.
             "sample_normal_seeded(Tensor mean, Tensor std, SymInt num_samples, SymInt seed, "
             "SymInt generation=0, bool dim_first=True, bool shared_noise=False) -> Tensor",
-            "sample_normal_rows(Tensor rows, SymInt num_samples, Tensor seed, Tensor generation, "
-            "Tensor? low=None, Tensor? high=None) -> Tensor",
+            "sample_normal_rows(Tensor rows, SymInt num_samples, Tensor seed, "
+            "Tensor generation, Tensor? low=None, Tensor? high=None) -> Tensor",
         ),
         ("sample_normal",),
     ),
@@ -88,8 +86,8 @@ FAMILIES = {
             "cma_update(Tensor fitness, Tensor candidates, Tensor distribution, Tensor record, "
             "Tensor generation, Tensor factor, Tensor paths, Tensor weights, "
             "Tensor? extra_variance, Tensor? std_floor, SymInt num_elites, bool maximize, "
-            "float smoothing, float mean_averaging, float mu_eff, float c_s, float d_s, float c_c, "
-            "float c_1, float c_mu, float chi) "
+            "float smoothing, float mean_averaging, float mu_eff, float c_s, float d_s, "
+            "float c_c, float c_1, float c_mu, float chi) "
             "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
             "draw_correlated(Tensor distribution, Tensor factor, SymInt population_size, "
             "Tensor seed, Tensor generation, Tensor? low=None, Tensor? high=None) -> Tensor",
@@ -113,7 +111,7 @@ _AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU).add(
 )
 
 
-def _home(family: str) -> Any:
+def _find_library(family: str) -> Any:
     """Return the `kernels.ops.library.Library` of a folder."""
     return importlib.import_module(f"kernels.ops.{family}.op")._LIBRARY
 
@@ -126,14 +124,18 @@ def _load_and_run(family: str, operator: Any, *arguments: Any) -> Any:
     tensor = next(argument for argument in arguments if isinstance(argument, Tensor))
     if tensor.device.type not in ("cpu", "cuda") or tensor.layout is not torch.strided:
         raise NotImplementedError(
-            f"expected dense tensors on the CPU or on CUDA, got {tensor.layout} on {tensor.device}"
+            "expected dense tensors on the CPU or on CUDA, "
+            f"got {tensor.layout} on {tensor.device}"
         )
-    _home(family).ensure(tensor)
+    _find_library(family).ensure(tensor)
     return operator(*arguments)
 
 
 def _promote(operator: Any, *arguments: Any) -> Any:
-    """Run an operator under autocast, as torch runs ``torch.cat``: in the widest type up to float32."""
+    """Run an operator under autocast, in the widest type of its arguments up to float32.
+
+    torch runs ``torch.cat`` in the same way.
+    """
 
     def has_narrow_type(argument: Any) -> bool:
         is_float = isinstance(argument, Tensor) and argument.is_floating_point()
@@ -147,11 +149,13 @@ def _promote(operator: Any, *arguments: Any) -> Any:
 
 
 def vmap_in_a_loop(operator: Any, info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> Any:
-    """Call an operator for one slice after the other; a generation that all share stays one number."""
+    """Call an operator for one slice after the other.
+
+    A generation that all slices share stays one number.
+    """
     pairs = list(zip(arguments, in_dims, strict=True))
-    has_numbers = any(
-        isinstance(dim, int) and x.dim() == 1 for x, dim in pairs
-    )  # that are not shared
+    # Whether an argument is a number that differs between the slices.
+    has_numbers = any(isinstance(dim, int) and x.dim() == 1 for x, dim in pairs)
 
     def stack(*slices: Tensor) -> tuple[Tensor, int | None]:
         is_shared = slices[0].dim() == 0 and not has_numbers
@@ -175,7 +179,7 @@ def _register(family: str, schema: str) -> None:
     operator = getattr(torch.ops.cem_tetris, name).default
     # A kernel for all devices has the lowest rank.
     _LIBRARY.impl(name, partial(_load_and_run, family, operator), "CompositeExplicitAutograd")
-    fake = lambda *arguments: _home(family).fake(name, *arguments)  # noqa: E731
+    fake = lambda *arguments: _find_library(family).fake(name, *arguments)  # noqa: E731
     torch.library.register_fake(qualified, fake, lib=_LIBRARY)
     torch.library.register_vmap(operator, partial(vmap_in_a_loop, operator), lib=_LIBRARY)
     for key in ("AutocastCPU", "AutocastCUDA"):
@@ -183,9 +187,11 @@ def _register(family: str, schema: str) -> None:
     if name in FAMILIES[family].differentiable:
         torch.library.register_autograd(
             qualified,
-            lambda ctx, *gradients: _home(family).gradients[name].backward(ctx, *gradients),
+            lambda ctx, *gradients: (
+                _find_library(family).gradients[name].backward(ctx, *gradients)
+            ),
             setup_context=lambda ctx, inputs, output: (
-                _home(family).gradients[name].save(ctx, inputs, output)
+                _find_library(family).gradients[name].save(ctx, inputs, output)
             ),
             lib=_LIBRARY,
         )

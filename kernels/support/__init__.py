@@ -1,4 +1,5 @@
-"""What all packages share and is no kernel: files, names, checks of arguments, interrupts, ranks.
+"""What all packages share and is no kernel.
 
-A module each, and none knows another room. Begin with `files.py`.
+Files, names, checks of arguments, interrupts and ranks have a module each, which imports no
+other package of this project. Begin with `files.py`.
 """

@@ -1,7 +1,5 @@
 """Checks of integers and flags that are arguments, shared by all packages."""
 
-from __future__ import annotations
-
 from numbers import Integral
 
 

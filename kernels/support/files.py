@@ -1,7 +1,5 @@
 """Writing a file whole or not at all, for every package of this project."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl
@@ -12,11 +10,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+_LARGEST_FILE = 1 << 28  # bytes
 _DESCRIPTORS = ("/dev/fd/", "/dev/std", "/proc/")
 
 
 def check_own(path: str | os.PathLike[str]) -> None:
-    """Make sure that a path is a regular file or a folder by itself, or nothing, and so leads nowhere else.
+    """Raise OSError where a path leads elsewhere: it may be a file, a folder or missing.
 
     What lies in the folder of a run is checked before it is opened: a stranger may have put a
     link to another file there, or a pipe, which would be waited for. A path that the user names
@@ -34,16 +33,16 @@ def check_own(path: str | os.PathLike[str]) -> None:
         raise OSError(errno.EINVAL, f"expected a file of its own, got {kind}", str(path))
 
 
-def read_bytes(path: str | os.PathLike[str], most: int = 1 << 28) -> bytes:
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
     """Return the content of a file, which a device without an end is not.
 
     Raises:
-        OSError: If it cannot be read, or is larger than ``most`` bytes.
+        OSError: If it cannot be read, or is larger than 256 MiB.
     """
     with named_errors(path), Path(path).open("rb") as file:
-        content = file.read(most + 1)
-        if len(content) > most:
-            raise OSError(errno.EFBIG, f"expected a file of at most {most >> 20} MiB")
+        content = file.read(_LARGEST_FILE + 1)
+        if len(content) > _LARGEST_FILE:
+            raise OSError(errno.EFBIG, "expected a file of at most 256 MiB")
     return content
 
 
@@ -62,11 +61,11 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
-    """Replace the content of a file: after a kill or a power cut the file is the old one or the new one.
+    """Replace the content of a file, whole or not at all.
 
-    A symbolic link stays, and the file that it names is replaced; its mode stays. What is no
-    regular file (a device, a pipe) and what is open already, as ``/dev/stdout``, is written to
-    at its end.
+    After a kill or a power cut the file is the old one or the new one. A symbolic link stays,
+    and the file that it names is replaced; its mode stays. What is no regular file (a device, a
+    pipe) and what is open already, as ``/dev/stdout``, is written to at its end.
 
     Raises:
         OSError: If it cannot be written, with the path that was given; a file that was there is
@@ -81,7 +80,7 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Raise OSError before any work is done where a file cannot be written, see `write_bytes`."""
+    """Raise OSError where `write_bytes` could not write a file, before any work is done."""
     if path.is_dir():
         raise IsADirectoryError(None, "expected a file to write, got a folder", str(path))
     special = _is_special(path)
@@ -95,7 +94,7 @@ def check_writable(path: Path) -> None:
 
 
 def flock(descriptor: int, operation: int) -> bool:
-    """Call `fcntl.flock`; return False on a file system without locks, as some network ones are."""
+    """Call `fcntl.flock`, and return False where the file system has no locks."""
     try:
         fcntl.flock(descriptor, operation)
     except BlockingIOError:
@@ -109,11 +108,15 @@ def open_closed_streams() -> None:
     """Open the null device for each standard stream that whoever started the process closed."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - it stays open
+            stream = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 - stays open
+            setattr(sys, name, stream)
 
 
 def discard_stdout() -> None:
-    """Discard what stdout does not take any more, or the interpreter complains about it at exit."""
+    """Discard what stdout does not take any more.
+
+    The interpreter would complain about it at exit.
+    """
     try:
         sys.stdout.flush()
     except OSError:
@@ -121,15 +124,17 @@ def discard_stdout() -> None:
 
 
 def _is_special(path: str | os.PathLike[str]) -> bool:
+    """Return whether a path is a device, a pipe, a folder or something that is open already."""
     if not os.path.exists(path):
         return False
     return not os.path.isfile(path) or os.path.abspath(path).startswith(_DESCRIPTORS)
 
 
 def _replace(target: Path, content: bytes) -> None:
+    """Write a file beside the target, and rename it to the target once it is on the disk."""
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with temporary.open("xb") as file:  # no file or link that lies there under this name
+        with temporary.open("xb") as file:  # fails where such a file or link exists
             if target.exists():
                 os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
             file.write(content)
@@ -143,4 +148,4 @@ def _replace(target: Path, content: bytes) -> None:
         finally:
             os.close(folder)
     finally:
-        temporary.unlink(missing_ok=True)  # there after an error or Ctrl-C alone
+        temporary.unlink(missing_ok=True)  # it exists only after an error or Ctrl-C

@@ -1,7 +1,5 @@
 """Ctrl-C ends a command in one line, also while it is being imported."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
@@ -38,19 +36,23 @@ def one_line_interrupts() -> Iterator[None]:
 
 @contextmanager
 def handler_of_interrupts(handler: Any) -> Iterator[None]:
-    """Let a handler take SIGINT. Python allows that only in the main thread; in others nothing changes."""
+    """Let a handler take SIGINT inside the block.
+
+    Python allows that only in the main thread; in others nothing changes.
+    """
     usual = signal.getsignal(signal.SIGINT)
-    ours = threading.current_thread() is threading.main_thread() and callable(usual)
-    if ours:
+    is_changed = threading.current_thread() is threading.main_thread() and callable(usual)
+    if is_changed:
         signal.signal(signal.SIGINT, handler)
     try:
         yield
     finally:
-        if ours:
+        if is_changed:
             signal.signal(signal.SIGINT, usual)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
+    """End the process where one of the frames is an import, else raise KeyboardInterrupt."""
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             os.write(2, _LINE.encode())

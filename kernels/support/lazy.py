@@ -1,7 +1,5 @@
 """Public names of a package that are imported when they are first used (PEP 562)."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import sys
@@ -12,13 +10,15 @@ from typing import Any
 
 
 def lazy_names(package: str) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a package: its names are those that it imports ``if TYPE_CHECKING``."""
+    """Return the ``__getattr__`` of a package whose names are imported on first use.
+
+    The names are those that the package imports ``if TYPE_CHECKING``.
+    """
 
     @cache
-    def homes() -> dict[str, str]:
-        blocks = ast.parse(
-            Path(str(sys.modules[package].__file__)).read_text(encoding="utf-8")
-        ).body
+    def modules() -> dict[str, str]:
+        source = Path(str(sys.modules[package].__file__)).read_text(encoding="utf-8")
+        blocks = ast.parse(source).body
         return {
             alias.name: f"{imported.module}"
             for block in blocks
@@ -29,9 +29,9 @@ def lazy_names(package: str) -> Callable[[str], Any]:
         }
 
     def get(name: str) -> Any:
-        if name not in homes():
+        if name not in modules():
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(homes()[name]), name)
+        value = getattr(importlib.import_module(modules()[name]), name)
         setattr(sys.modules[package], name, value)
         return value
 

@@ -1,6 +1,4 @@
-"""Names that a person types: the error that lists the known ones and suggests the one that was meant."""
-
-from __future__ import annotations
+"""Errors for unknown names: they list the known ones and suggest the nearest."""
 
 import os
 from collections.abc import Iterable
@@ -12,18 +10,21 @@ _FEW = 12
 """The most names that an error lists before the name that was typed."""
 
 _OTHERWISE = {"gpu": "cuda", "nvidia": "cuda", "c++": "cpu", "cpp": "cpu"}
-"""Names that people type, for which the name of similar spelling would be the wrong suggestion."""
+"""Names that people type for which a name of similar spelling would be the wrong suggestion."""
 
 
 def unknown_name(kind: str, text: str, known: Iterable[str]) -> ValueError:
-    """Return the error for a name of a kind, such as ``"feature"``, that is none of the known ones."""
+    """Return the error for a name that is none of the known ones.
+
+    ``kind`` says what it should name, for example ``"feature"``.
+    """
     names = list(known)
     article = "an" if kind[0] in "aeio" else "a"
     hint = did_you_mean(text, names)
     got = f"got {text!r}{hint}"
     if len(names) > _FEW:
-        known = "" if hint else f" (known: {', '.join(names)})"
-        return ValueError(f"expected {article} {kind}, {got}{known}")
+        listing = "" if hint else f" (known: {', '.join(names)})"
+        return ValueError(f"expected {article} {kind}, {got}{listing}")
     return ValueError(f"expected {article} {kind} among {', '.join(names)}; {got}")
 
 
@@ -34,21 +35,22 @@ def did_you_mean(text: str, known: Iterable[str]) -> str:
         >>> did_you_mean("Quik", ["quick", "standard"])
         "; did you mean 'quick'?"
     """
-    meant = _nearest(text, known)
+    meant = _find_nearest(text, known)
     return "" if meant is None else f"; did you mean {meant!r}?"
 
 
 def meant_path(path: str | os.PathLike[str]) -> str:
-    """Return ``"; did you mean 'PATH'?"``, or nothing where the folder holds nothing of a name like it."""
+    """Return ``"; did you mean 'PATH'?"``, or nothing where the folder has no similar name."""
     missing = Path(path)
     with suppress(OSError):
-        meant = _nearest(missing.name, (entry.name for entry in missing.parent.iterdir()))
+        meant = _find_nearest(missing.name, (entry.name for entry in missing.parent.iterdir()))
         if meant is not None:
             return f"; did you mean {str(missing.parent / meant)!r}?"
     return ""
 
 
-def _nearest(text: str, known: Iterable[str]) -> str | None:
+def _find_nearest(text: str, known: Iterable[str]) -> str | None:
+    """Return the known name that was probably meant in upper or lower case, or None."""
     lowered = {name.lower(): name for name in known if name != text}
     text = text.strip().lower()
     nearest = [_OTHERWISE.get(text, ""), *get_close_matches(text, lowered, n=1)]

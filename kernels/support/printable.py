@@ -1,10 +1,8 @@
-"""Text for people: text of others, such as a name in a file, made safe for terminals and pages; counts."""
-
-from __future__ import annotations
+"""Makes the text of others, such as a name in a file, safe for terminals and pages."""
 
 
 def printable(text: object) -> str:
-    r"""Return text on one line without control characters: what Python's ``repr`` escapes is escaped.
+    r"""Return text on one line, with the characters escaped that Python's ``repr`` escapes.
 
     These are newlines, escape sequences, marks that turn the direction of writing, and lone
     surrogates, which no encoding of a terminal or a file takes.

@@ -1,7 +1,5 @@
 """Progress of a long task: a bar on a terminal, plain lines in a log."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterable
@@ -16,7 +14,10 @@ LOG_SECONDS = 10.0
 
 
 def progress(steps: Iterable[Any] | None = None, **options: Any) -> Any:
-    """Return a tqdm bar on stderr, or plain lines in a log and on a dumb terminal; arguments as of tqdm."""
+    """Return a tqdm bar on stderr, which writes plain lines in a log and on a dumb terminal.
+
+    The arguments are those of tqdm.
+    """
     options["desc"] = printable(options.get("desc") or "progress")
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         done = "{percentage:.0f}%" if options.get("total") else "{n:,.0f}{unit}"

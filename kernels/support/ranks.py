@@ -3,8 +3,6 @@
 One process alone is rank 0 of 1: all functions then work without a process group.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import datetime
@@ -21,7 +19,10 @@ from kernels.support.cores import usable_cores
 from kernels.support.interrupts import handler_of_interrupts
 
 TIMEOUT_S = 600.0
-"""How long a rank waits for the others, in seconds; the variable ``CEM_TETRIS_RANK_TIMEOUT`` changes it."""
+"""How long a rank waits for the others, in seconds.
+
+The variable ``CEM_TETRIS_RANK_TIMEOUT`` changes it.
+"""
 
 _Result = TypeVar("_Result")
 _joined = False
@@ -37,25 +38,25 @@ class RanksError(ConnectionError):
 
 @contextlib.contextmanager
 def joined() -> Iterator[None]:
-    """Join the other ranks; inside the block the work is shared. One process alone has nothing to join.
+    """Join the other ranks, which share the work inside the block.
 
-    A process group that is there already is taken. Otherwise one is made until the process
-    ends: a rank takes the GPU of its number on the host, and its share of the cores. NCCL joins
-    GPUs, gloo all else. Ctrl-C while it is made ends the process at once.
+    One process alone has nothing to join. A process group that exists already is taken.
+    Otherwise one is made until the process ends: a rank takes the GPU of its number on the
+    host, and its share of the cores. NCCL joins GPUs, gloo all else. Ctrl-C while it is made
+    ends the process at once.
 
     Raises:
         RanksError: If the others cannot be reached.
         ValueError: If ``CEM_TETRIS_RANK_TIMEOUT`` or a variable of ``torchrun`` is wrong.
     """
     global _joined
-    there = dist.is_available() and dist.is_initialized()
-    launched = (
-        int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
-    )  # by torchrun
-    if _joined or not (there or launched):
+    has_group = dist.is_available() and dist.is_initialized()
+    world_size = int(os.environ.get("WORLD_SIZE", "1"))
+    is_launched = world_size > 1 and "RANK" in os.environ  # by torchrun
+    if _joined or not (has_group or is_launched):
         yield
         return
-    if not there:
+    if not has_group:
         _make_group()
     _joined = True
     try:
@@ -65,6 +66,7 @@ def joined() -> Iterator[None]:
 
 
 def _make_group() -> None:
+    """Make the process group of ``torchrun``'s variables, until the process ends."""
     seconds = float(os.environ.get("CEM_TETRIS_RANK_TIMEOUT", TIMEOUT_S))
     if not 1 <= seconds <= 604_800:
         raise ValueError(
@@ -72,22 +74,22 @@ def _make_group() -> None:
         )
     timeout = datetime.timedelta(seconds=seconds)
     local = int(os.environ.get("LOCAL_RANK", "0"))
-    of_host = int(os.environ.get("LOCAL_WORLD_SIZE", "0"))
+    local_size = int(os.environ.get("LOCAL_WORLD_SIZE", "0"))
     gpus = torch.cuda.device_count()
     if gpus:
         torch.cuda.set_device(local % gpus)
-    if os.environ.get("OMP_NUM_THREADS") == "1":  # by torchrun, which knows no better
-        torch.set_num_threads(max(1, usable_cores() // max(1, of_host)))
-    backends = "cpu:gloo,cuda:nccl" if gpus >= max(1, of_host) else "gloo"
+    if os.environ.get("OMP_NUM_THREADS") == "1":  # torchrun's default
+        torch.set_num_threads(max(1, usable_cores() // max(1, local_size)))
+    backends = "cpu:gloo,cuda:nccl" if gpus >= max(1, local_size) else "gloo"
     from torch.distributed import PrefixStore, rendezvous  # type: ignore[attr-defined]
 
     # SIGINT ends the process: Python's handlers do not run while torch waits.
     with _named_errors(), handler_of_interrupts(signal.SIG_DFL):
-        store, own, world = next(rendezvous("env://", timeout=timeout))
+        store, number, world_size = next(rendezvous("env://", timeout=timeout))
         # Keys of this start, not those of ranks that were killed.
         store = PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
         dist.init_process_group(
-            backends, timeout=timeout, store=store, rank=own, world_size=world
+            backends, timeout=timeout, store=store, rank=number, world_size=world_size
         )
     atexit.register(dist.destroy_process_group)
 
@@ -105,9 +107,9 @@ def rank() -> int:
 def share(total: int, of_rank: int | None = None) -> slice:
     """Return which of ``total`` rows a rank has: as many as the others, or one more."""
     number = rank() if of_rank is None else of_rank
-    least, more = divmod(total, count())
-    begin = number * least + min(number, more)
-    return slice(begin, begin + least + (number < more))
+    size, remainder = divmod(total, count())
+    begin = number * size + min(number, remainder)
+    return slice(begin, begin + size + (number < remainder))
 
 
 def gather(rows: Tensor, total: int) -> Tensor:
@@ -118,10 +120,10 @@ def gather(rows: Tensor, total: int) -> Tensor:
     """
     if not _joined:
         return rows
-    most = -(-total // count())
+    largest = -(-total // count())  # the rows of rank 0
     by_host = rows.is_cuda and "nccl" not in str(dist.get_backend_config())
     padded = torch.zeros(
-        most, *rows.shape[1:], dtype=rows.dtype, device="cpu" if by_host else rows.device
+        largest, *rows.shape[1:], dtype=rows.dtype, device="cpu" if by_host else rows.device
     )
     padded[: len(rows)] = rows
     gathered = [torch.empty_like(padded) for _ in range(count())]
@@ -181,7 +183,7 @@ class Consensus(Protocol):
 
 
 def run_collective(work: Callable[[], _Result], consensus: Consensus | None = None) -> _Result:
-    """Do this rank's share of some work, wait until the others have done theirs, and reach a consensus.
+    """Do this rank's share of some work, wait for the others, and reach a consensus.
 
     Raises:
         Interrupted: On every rank, if ``work`` raised it on one.
@@ -192,10 +194,10 @@ def run_collective(work: Callable[[], _Result], consensus: Consensus | None = No
     with contextlib.suppress(Interrupted):
         done.append(work())
     reason = consensus.own_reason if consensus else (0, 0)
-    left, *agreed = all_reduce_max([not done, *reason])
+    is_interrupted, *agreed = all_reduce_max([not done, *reason])
     if consensus:
         consensus.agree(*agreed)
-    if left:
+    if is_interrupted:
         raise Interrupted("the work was asked to stop")
     return done[0]
 

@@ -14,9 +14,11 @@ _SUITES = {
     "bbob-noisy": "30 functions of {}, with normal, uniform and Cauchy noise: the same "
     "targets, reached by "
     "a candidate's value without the noise.",
-    "bbob-constrained": "54 functions of {}, with 1 to 9 + 9 dim / 2 constraints: the same targets, reached "
-    "by feasible candidates. An evaluation is that of the objective and all constraints.",
-    "bbob-mixint": "24 functions of {}, with equally many parameters of 2, 4, 8, 16 and any values: {}.",
+    "bbob-constrained": "54 functions of {}, with 1 to 9 + 9 dim / 2 constraints: the same "
+    "targets, reached by "
+    "feasible candidates. An evaluation is that of the objective and all constraints.",
+    "bbob-mixint": "24 functions of {}, with equally many parameters of 2, 4, 8, 16 "
+    "and any values: {}.",
 }
 _TARGETS = "the share of 51 targets, from 100 down to 1e-8 above the optimum"
 _DIAGONAL = tuple(
@@ -52,12 +54,12 @@ def optimiser_claim() -> str:
         f"{solved('cem')} of the targets in 2,000 evaluations per parameter; pycma with BIPOP "
         "restarts "
         f"{solved('pycma_bipop')}, cmaes {solved('cmaes_cma')}, SciPy's dual annealing "
-        f"{solved('dual_annealing')}. With a tenth of the evaluations dual annealing is ahead from "
-        "5 parameters on. A generation of 12 candidates with 20 parameters on "
+        f"{solved('dual_annealing')}. With a tenth of the evaluations dual annealing is ahead "
+        "from 5 parameters on. A generation of 12 candidates with 20 parameters on "
         f"{on_cpu.hardware} takes "
         "{} us, with cmaes {} us, with pycma {} us. "
-        "With the diagonal `CEMConfig()` a generation of 1,024 candidates with 100 parameters on one "
-        f"{on_gpu.hardware} takes "
+        "With the diagonal `CEMConfig()` a generation of 1,024 candidates with 100 parameters "
+        f"on one {on_gpu.hardware} takes "
         "{} us, in a CUDA graph {} us; ten lines of PyTorch take {} and {} us."
     )
     full = [on_cpu.us(name, "12x20") for name in _FULL]

@@ -54,7 +54,10 @@ def render(page: Path) -> str:
 
 
 def with_short_lines(notebook: str) -> str:
-    """Return the text of a notebook whose outputs have short lines, so that grep prints no page of base64."""
+    """Return the text of a notebook whose outputs have short lines.
+
+    grep then prints no page of base64.
+    """
     content = json.loads(notebook)
     for cell in content["cells"]:
         for output in cell.get("outputs", ()):

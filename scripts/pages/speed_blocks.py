@@ -98,7 +98,8 @@ def sampling_claim() -> str:
 
     host = (
         f"A call keeps the CPU for {times['host_us']:.0f} us, one of plain PyTorch for "
-        f"{times['eager.host_us']:.0f} us, one of `torch.compile` for {times['compile.host_us']:.0f} us."
+        f"{times['eager.host_us']:.0f} us, "
+        f"one of `torch.compile` for {times['compile.host_us']:.0f} us."
     )
     corner = "times as fast, mean over d = 10 to 5,000, 1,024 samples"
     return f"{host}\n\n{crossed(corner, _SPEEDUP_CLOCKS, _SPEEDUPS, cell, result)}"
@@ -113,9 +114,10 @@ def sampling_worth() -> str:
     records = read_records(RESULTS / f"epyc-2core/training-seed{run['seed']}.jsonl")
     seconds = statistics.median(record["seconds"] for record in records)
     words = (
-        f"In training it is negligible: {sampling.data['samples']:,} samples of {_DRAWN_DIM} dimensions take "
-        f"{median(size, 'wall', 'ours'):.0f} us on a CPU; a generation of `quick`, which draws "
-        f"{run['config']['population']} of {len(run['weights'])}, takes {seconds:.2f} s."
+        f"In training it is negligible: {sampling.data['samples']:,} samples of {_DRAWN_DIM} "
+        f"dimensions take {median(size, 'wall', 'ours'):.0f} us on a CPU; "
+        f"a generation of `quick`, which draws {run['config']['population']} of "
+        f"{len(run['weights'])}, takes {seconds:.2f} s."
     )
     return with_provenance(words, sampling, training)
 

@@ -405,7 +405,7 @@ def test_one_worker_whose_time_is_limited_is_a_process():
         assert evaluate(torch.tensor([[2.0]]), 0).fitness.isnan()
 
 
-def test_a_function_may_change_its_array_and_a_restart_takes_no_candidate_of_the_search_before():
+def test_a_function_may_change_its_array_and_a_restart_takes_no_candidate_from_before():
     def overwrite(x):
         x[:] = 0.0
         return 1.0

@@ -76,9 +76,14 @@ def test_generations_are_those_of_the_formulas(about, weights, maximize, covaria
         "num_elites": 7,
     }
     config = CEMConfig(
-        **kind, smoothing=0.8, std_smoothing=0.7, mean_averaging=0.5, variance_schedule="linear:0.5,4",
-        std_floor=0.3, relative_std_floor=0.2,
-    )  # fmt: skip
+        **kind,
+        smoothing=0.8,
+        std_smoothing=0.7,
+        mean_averaging=0.5,
+        variance_schedule="linear:0.5,4",
+        std_floor=0.3,
+        relative_std_floor=0.2,
+    )
     start = [1.0, 2.0, 3.0], [1.0, 0.5, 4.0]
     options = {"maximize": maximize, "dtype": torch.float64, "backend": backend, "seed": 1}
     search = CrossEntropyMethod(*start, 40, config=config, **options)

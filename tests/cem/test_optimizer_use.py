@@ -53,8 +53,10 @@ def test_arrays_come_out_where_an_array_went_in_and_the_search_is_that_of_a_tens
 
 def test_a_search_can_be_read():
     search = make(np.ones(3), population_size=None)
-    expected = "dim=3, batch_shape=(), population_size=7, full covariance, evolution paths, generation=0, "
-    assert repr(search) == f"CrossEntropyMethod({expected}backend='cpu', device='cpu', seed=1)"
+    assert repr(search) == (
+        "CrossEntropyMethod(dim=3, batch_shape=(), population_size=7, full covariance, "
+        "evolution paths, generation=0, backend='cpu', device='cpu', seed=1)"
+    )
 
 
 def test_nothing_passed_in_is_changed_and_what_is_handed_out_is_a_copy():

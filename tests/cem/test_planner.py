@@ -131,9 +131,7 @@ def test_the_population_shrinks_to_twice_the_elites_and_the_best_evaluated_is_ex
     assert float(planner.best_cost) == float(recorder.costs[lowest].min())
 
 
-def test_a_plan_whose_cost_is_nan_is_never_chosen_and_where_none_is_usable_the_plan_goes_on() -> (
-    None
-):
+def test_a_plan_with_cost_nan_is_never_chosen_and_the_old_one_goes_on_if_all_are_nan() -> None:
     least = 0.3
 
     def cost(state: Tensor, plans: Tensor) -> Tensor:

@@ -7,17 +7,21 @@ random numbers is given its seed. Inputs that require gradients keep doing so. R
 be equal bit for bit unless tolerances (``rtol=`` and ``atol=``) are given. Nothing here knows
 an operator.
 
-    check_device(f, *inputs)           CUDA: the bits of the CPU
-    check_compiles(backend, f, *inputs)  torch.compile(fullgraph=True): results, and gradients of the inputs
-                                       that require them
-    check_noncontiguous(f, *inputs)    every layout of ``layouts`` gives what contiguous inputs give, and no
-                                       input is written, nor its neighbours in memory
-    check_misfits(f, *inputs)          a tensor of another size, type or device than the others is refused,
-                                       and with the same words where torch.compile or export
-                                       traces
-    check_autocast(f, *inputs)         under autocast an input may be bfloat16; the others keep their bits
-    check_graph_replay(f, *inputs)     CUDA: a captured graph, replayed with other values in the same memory
-    check_cuda(f, *inputs)             CUDA: that, and the current stream orders the work, not the default one
+    check_device(f, *inputs)             CUDA: the bits of the CPU
+    check_compiles(backend, f, *inputs)  torch.compile(fullgraph=True): results, and gradients
+                                         of the inputs that require them
+    check_noncontiguous(f, *inputs)      every layout of ``layouts`` gives what contiguous
+                                         inputs give, and no input is written, nor its
+                                         neighbours in memory
+    check_misfits(f, *inputs)            a tensor of another size, type or device than the
+                                         others raises an error, and the same one where
+                                         torch.compile or export traces
+    check_autocast(f, *inputs)           under autocast an input may be bfloat16; the others
+                                         keep their bits
+    check_graph_replay(f, *inputs)       CUDA: a captured graph, replayed with other values in
+                                         the same memory
+    check_cuda(f, *inputs)               CUDA: that, and the current stream orders the work, not
+                                         the default one
 
 ``DEVICES`` parametrizes a test over the CPU and CUDA; ``cuda`` marks a test that needs a GPU;
 ``skip_unless_free(bytes)`` is for tests of large tensors.

@@ -15,14 +15,17 @@ import torch
 
 import kernels.loader.extension as extension_module
 from kernels import BuildError, CompilerMissingError, Extension
-from kernels.loader.compile import _SHOWN_LINES, _excerpt
+from kernels.loader.compile import _SHOWN_LINES, _extract_error
 from kernels.loader.cuda import Nvcc
 from kernels.loader.toolchain import Compiler, find_compiler, find_torch
 
 Write = Callable[..., Extension]
 Call = Callable[[Path], int]
 TWICE = Path(__file__).with_name("twice.cpp")
-TEXT_OF_MACRO = "#include <cstring>\n#define TEXT_(...) #__VA_ARGS__\n#define TEXT(...) TEXT_(__VA_ARGS__)\n"
+TEXT_OF_MACRO = """#include <cstring>
+#define TEXT_(...) #__VA_ARGS__
+#define TEXT(...) TEXT_(__VA_ARGS__)
+"""
 
 
 def leftovers(cache_folder: Path) -> set[str]:
@@ -232,7 +235,7 @@ def test_a_failing_compile_shows_the_first_error(
 
 def test_an_error_at_the_end_is_shown_with_what_leads_to_it() -> None:
     lines = [*(f"note {number}" for number in range(99)), "error: none"]
-    assert _excerpt("\n".join(lines)).splitlines() == lines[-_SHOWN_LINES:]
+    assert _extract_error("\n".join(lines)).splitlines() == lines[-_SHOWN_LINES:]
 
 
 def test_sources_that_change_during_the_build_are_not_cached(

@@ -222,7 +222,9 @@ def test_a_library_for_another_processor_or_of_other_sources_is_refused_with_the
     extension.build()
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", "")
-    why = r"no C\+\+ compiler .*answer-.* is for other sources, another torch or processor: install"
+    why = (
+        r"no C\+\+ compiler .*answer-.* is for other sources, another torch or processor: inst"
+    )
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(loader, "processor", lambda: "another processor")
         with pytest.raises(CompilerMissingError, match=why):
@@ -265,7 +267,7 @@ def put(cache_folder: Path, write_library: Write, monkeypatch: pytest.MonkeyPatc
         library.parent.mkdir(mode=0o755, exist_ok=True)
         draft = library.with_name("draft.so")
         draft.write_text("a library")
-        cache.install(draft, made._tools(), library)
+        cache.install(draft, made._describe_tools(), library)
         return library
 
     return put_library

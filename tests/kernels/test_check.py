@@ -38,6 +38,7 @@ CASE = Case(
     ),
     small=(5,),
     large=(100,),
+    arguments={},
     prototype="a_prototype",
 )
 

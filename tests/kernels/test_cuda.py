@@ -128,9 +128,12 @@ def test_architectures_are_those_of_the_variable_or_of_the_gpus(
 def test_a_cu_file_is_checked_for_every_architecture(tmp_path: Path) -> None:
     source = tmp_path / "hopper.cu"
     source.write_text(
-        "#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900\n#error compiled for Hopper\n#endif\n"
-        "template <int A, int B> __global__ void fill(float* out) { out[threadIdx.x] = A + B; }\n"
-        "template __global__ void LIST(float*);\n"
+        """#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#error compiled for Hopper
+#endif
+template <int A, int B> __global__ void fill(float* out) { out[threadIdx.x] = A + B; }
+template __global__ void LIST(float*);
+"""
     )
     defines = (("LIST", "fill<1, 2>"),)
 

@@ -41,9 +41,11 @@ DTYPES = torch.int64, torch.float32, torch.float64
 # fewer and more than lanes, and than have a bit in a word; odd and even numbers of candidates.
 CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     *(("sample_categorical", (table_of(*b, *shape), n), noise(b) | {"dtype": DTYPES[len(b)]})
-    for b, shape, n in [((), (200, 2), 33), ((3,), (5, 10), 130), ((2, 2), (3, 9000), 5), ((), (9, 1), 64)]),
-    *(("sample_permutation", (table_of(*b, items + 1, items), n), noise(b) | {"dtype": DTYPES[len(b)]})
-    for b, items, n in [
+    for b, shape, n in [
+        ((), (200, 2), 33), ((3,), (5, 10), 130), ((2, 2), (3, 9000), 5), ((), (9, 1), 64)
+    ]),
+    *(("sample_permutation", (table_of(*b, k + 1, k), n), noise(b) | {"dtype": DTYPES[len(b)]})
+    for b, k, n in [
         ((), 1, 3), ((2, 2), 33, 5), ((), 100, 70), ((3,), 160, 2), ((), 161, 3), ((), 1100, 2)
     ]),
 ]  # fmt: skip

@@ -27,7 +27,7 @@ def finding(report: Report, name: str) -> Outcome:
 @pytest.fixture
 def no_operator(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spares a test the build of the operator."""
-    monkeypatch.setattr(doctor, "_call", lambda device: "not built")
+    monkeypatch.setattr(doctor, "_call_operator", lambda device: "not built")
 
 
 def test_the_cpu_works_where_the_operator_was_built_and_called(
@@ -112,9 +112,9 @@ def test_the_doctor_names_a_package_that_hides_one_of_these(
     with pytest.raises(
         BuildError, match=f"expected this project's package {package}, got {tmp_path}"
     ):
-        doctor._packages()
+        doctor._import_packages()
     monkeypatch.setenv("PYTHONPATH", str(project))
-    assert doctor._packages() == f"cem, kernels and tetris in {project}"
+    assert doctor._import_packages() == f"cem, kernels and tetris in {project}"
 
 
 def test_where_the_operator_was_built_ahead_no_compiler_is_needed(
@@ -124,12 +124,12 @@ def test_where_the_operator_was_built_ahead_no_compiler_is_needed(
         raise RuntimeError("missing")
 
     for name, answer in {
-        "_call": lambda device: "called",
-        "_gpu": lambda: "one",
-        "_nvcc": missing,
+        "_call_operator": lambda device: "called",
+        "_describe_gpus": lambda: "one",
+        "_describe_nvcc": missing,
     }.items():
         monkeypatch.setattr(doctor, name, answer)
-    monkeypatch.setattr(doctor, "_compiler", missing)
+    monkeypatch.setattr(doctor, "_describe_compiler", missing)
     report = doctor.run("cuda")
     assert report.works
     assert {finding(report, name).result for name in ("compiler", "nvcc")} == {"absent"}

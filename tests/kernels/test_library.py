@@ -120,7 +120,7 @@ def test_a_cuda_tensor_without_nvcc_names_the_remedy_and_leaves_the_cpu_working(
     tiny.ensure(torch.ones(1))
     here = find_torch()._replace(cuda="13.0")
     monkeypatch.setattr(kernels.loader.extension, "find_torch", lambda: here)
-    monkeypatch.setattr(kernels.loader.cuda, "_ask", lambda path: None)
+    monkeypatch.setattr(kernels.loader.cuda, "_ask_nvcc", lambda path: None)
 
     with pytest.raises(
         CompilerMissingError, match=r"no nvcc found .*cuda-toolkit\[nvcc,cccl\]==13\.0\.\*"

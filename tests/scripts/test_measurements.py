@@ -346,9 +346,7 @@ def test_the_gap_of_a_noisy_function_is_that_without_the_noise() -> None:
         assert len(set(values)) > 1
 
 
-def test_constraints_are_evaluated_with_the_objective_and_what_violates_them_does_not_count() -> (
-    None
-):
+def test_constraints_are_evaluated_as_well_and_infeasible_values_do_not_count() -> None:
     pytest.importorskip("cocoex")
     objective = coco.Objective("bbob-constrained", 2, 1, 41, [1, 2])
     inside, outside = objective.start, 2.0 * coco._optimal(objective._problem) - objective.start

@@ -199,8 +199,8 @@ def test_a_feature_of_ones_own_is_played_alike(
 ) -> None:
     header = tmp_path / "own.h"
     header.write_text(
-        "TETRIS_FEATURE(LastColumn) { return board.column_height(board.width - 1) + board.cell(0, 0)"
-        " + 9 * board.lines - board.total_height(); }"
+        "TETRIS_FEATURE(LastColumn) { return board.column_height(board.width - 1)"
+        " + board.cell(0, 0) + 9 * board.lines - board.total_height(); }"
     )
 
     def last_column(after: AfterState) -> int:

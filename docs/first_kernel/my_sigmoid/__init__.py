@@ -1,4 +1,4 @@
-"""The operator of docs/writing_a_kernel.md as a package: the first import compiles its kernels."""
+"""The operator of docs/writing_a_kernel.md as a package, compiled by the first import."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""One generation: from fitness and candidates to the next distribution. Begin with `reference.py`."""
+"""The update of a normal distribution by a generation. Begin with `reference.py`."""
 
 from kernels.ops.cem_update.op import cem_update
 from kernels.ops.cem_update.reference import cem_update_reference

@@ -1,11 +1,11 @@
-"""The update of the cross-entropy method: elites of a fitness, and the next distribution, in one call.
+"""The update of the cross-entropy method: elites and the next distribution in one call.
 
 In generation t, with weights w_k over the elites in rank order, W their sum, and Z_t the extra
 variance:
 
-    m = sum w_k x_k / W                                                    mean of the elites
-    s = sum w_k (x_k - m)^2 / W                                            variance about the new mean
-    v = s | s / (1 - sum (w_k / W)^2) | s + (m - mean)^2, and + Z_t        see ``variance_about``
+    m = sum w_k x_k / W                                                 mean of the elites
+    s = sum w_k (x_k - m)^2 / W                                         variance about it
+    v = s | s / (1 - sum (w_k / W)^2) | s + (m - mean)^2, and + Z_t     see ``variance_about``
     mean'     = mean + smoothing (m - mean)
     std'      = max(std + std_smoothing (sqrt(v) - std), std_floor)
     averaged' = averaged + (mean' - averaged) / (1 + mean_averaging t)
@@ -17,8 +17,6 @@ the old mean: N. Hansen, The CMA Evolution Strategy: A Tutorial, arXiv:1604.0077
 
 Sums are float64 and added in the order of update.h: CPU and CUDA give the same bits.
 """
-
-from __future__ import annotations
 
 from functools import partial
 from typing import Any
@@ -49,11 +47,11 @@ def cem_update(
     mean_averaging: float = 0.0,
     ranked: bool = True,
 ) -> Updated:
-    """Move a normal distribution towards the elites of a generation; the results have no gradients.
+    """Move a normal distribution towards the elites of a generation.
 
-    Leading dimensions ``...`` are problems side by side. N is the population, d the number of
-    dimensions, K the number of elites. All tensors lie on one device, CPU or CUDA; nothing
-    waits for the device.
+    The results have no gradients. Leading dimensions ``...`` are problems side by side. N is
+    the population, d the number of dimensions, K the number of elites. All tensors lie on one
+    device, CPU or CUDA; nothing waits for the device.
 
     The ranking is stable and in the fitness' own dtype: of equal fitness, -0 and 0 among them,
     the lower index wins. NaN and the infinity on the bad side have failed: they rank last and
@@ -71,7 +69,8 @@ def cem_update(
         >>> record = torch.tensor([float("nan")] * 4 + [0.0], dtype=torch.float64)
         >>> generation = torch.tensor(0)
         >>> fitness = candidates[:, 0]
-        >>> cem_update(fitness, candidates, distribution, record, generation, 2, maximize=False)[0]
+        >>> state = distribution, record, generation
+        >>> cem_update(fitness, candidates, *state, 2, maximize=False)[0]
         tensor([[0.5000],
                 [0.5000],
                 [0.5000],
@@ -102,9 +101,8 @@ def cem_update(
 
     Returns:
         Four new tensors: distribution, record and generation after this generation, and
-            ``elites``, shape
-        (..., K), int64: the indices of the K best, in rank order or in index order. Failed
-        candidates, in index order, fill it up at the end.
+            ``elites``, shape (..., K), int64: the indices of the K best, in rank order or in
+            index order. Failed candidates, in index order, fill it up at the end.
 
     Raises:
         TypeError: a tensor has the wrong type.

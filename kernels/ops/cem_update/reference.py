@@ -1,10 +1,8 @@
-"""The update of the cross-entropy method in plain PyTorch: what ``cem_update`` computes, for any device.
+"""The update of the cross-entropy method in plain PyTorch, for any device.
 
-It needs no compiler, waits for no device, and works under ``torch.compile`` and
-``torch.func.vmap``.
+It computes what ``cem_update`` computes. It needs no compiler, waits for no device, and works
+under ``torch.compile`` and ``torch.func.vmap``.
 """
-
-from __future__ import annotations
 
 import math
 
@@ -59,8 +57,7 @@ def cem_update_reference(
     by_rank = weight = rank_weights[..., None]
     index = order
     if fixed_order:
-        # `places` has the ranks of the elites in index order, and behind them those that
-        # failed.
+        # `places` has the ranks of the elites in index order, then those that failed.
         places = torch.sort(torch.where(live, order, order + fitness.shape[-1])).indices
         index = order.gather(-1, places)
         total_score = total_score.gather(-2, places[..., None])
@@ -110,9 +107,8 @@ def cem_update_reference(
 
     known, _, failed = record.split([1, 3, 1], -1)
     top_score = scores[..., :1]
-    better_of = (
-        torch.fmax if maximize else torch.fmin
-    )  # of a number and NaN they return the number
+    # Both return the number where the other argument is NaN.
+    better_of = torch.fmax if maximize else torch.fmin
     best_score = better_of(known, top_score)
     better = some & (best_score != known)
     old, best = distribution.split([3, 1], -2)
@@ -135,13 +131,19 @@ def cem_update_reference(
 
 
 def variance_of_generation(extra_variance: Tensor, generation: Tensor) -> Tensor:
-    """Return the extra variance of a generation, shape (1,); beyond the table its last entry."""
+    """Return the extra variance of a generation, shape (1,).
+
+    Beyond the table it is the last entry.
+    """
     last = generation.clamp(0, extra_variance.shape[0] - 1)
     return extra_variance.index_select(0, last.reshape(1))
 
 
 def rank_candidates(fitness: Tensor, maximize: bool) -> tuple[Tensor, Tensor]:
-    """Return the fitness, best first and stable, and the indices; failed candidates are last, at infinity."""
+    """Return the fitness, best first, and the indices of the candidates in this order.
+
+    Equal fitness keeps the order of the indices. Candidates that failed are last, at infinity.
+    """
     if fitness.is_floating_point():
         worst = -math.inf if maximize else math.inf
         fitness = fitness.nan_to_num(worst, math.inf, -math.inf) + 0.0  # -0 becomes 0
@@ -173,7 +175,10 @@ def _sum_in_order(x: Tensor) -> Tensor:
 
 
 def _fold(x: Tensor) -> Tensor:
-    """Return the sums over the last dimension but one: 32 residue classes in order, then these as a tree."""
+    """Return the sums over the last dimension but one.
+
+    The rows of each of 32 residue classes are added in order, then the classes as a tree.
+    """
     x = pad(x, (0, 0, 0, -x.shape[-2] % RESIDUES)).unflatten(-2, (-1, RESIDUES))
     partial = x[..., 0, :, :] + 0.0
     for row in range(1, x.shape[-3]):

@@ -1,4 +1,4 @@
-"""A generation of CMA-ES: candidates of a full covariance, and its update with paths. Begin with `op.py`."""
+"""A generation of CMA-ES with a full covariance and evolution paths. Begin with `op.py`."""
 
 from kernels.ops.cma_update.op import (
     MAX_DIMENSIONS,

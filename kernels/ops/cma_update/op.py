@@ -1,4 +1,4 @@
-"""A generation of CMA-ES with a full covariance: its candidates, and its update, in one call each.
+"""A generation of CMA-ES with a full covariance: a call draws candidates, another one updates.
 
 With y_k = x_k - mean, w_k the weights by rank, negative for the worse ones, and L the Cholesky
 factor:
@@ -21,11 +21,7 @@ Storage Complexity, NeurIPS 2016.
 Everything is computed in float64, in the order of adapt.h: CPU and CUDA give the same bits.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from torch import Tensor
 
@@ -121,8 +117,8 @@ def cma_update(
 
     Returns:
         Six new tensors: distribution, whose std are the lengths of the factor's rows, record,
-            generation,
-        factor, paths, and the indices of the elites in rank order, shape (..., K), int64.
+            generation, factor, paths, and the indices of the elites in rank order, shape
+            (..., K), int64.
     """
     result: Updated = _LIBRARY.call(
         "cma_update",
@@ -145,10 +141,10 @@ def cma_update(
     return result
 
 
-_FAKES: dict[str, Callable[..., Any]] = {
-    "cma_update": partial(fake, 5),
-    "draw_correlated": lambda mean, factor, size, *_: mean.new_empty(
-        (*mean.shape[:-2], size, mean.shape[-1])
-    ),
-}
-_LIBRARY = Library("cma_update", _FAKES)
+def _fake_draw(mean: Tensor, _: Tensor, size: int, *__: object) -> Tensor:
+    return mean.new_empty((*mean.shape[:-2], size, mean.shape[-1]))
+
+
+_LIBRARY = Library(
+    "cma_update", {"cma_update": partial(fake, 5), "draw_correlated": _fake_draw}
+)

@@ -1,10 +1,8 @@
-"""The update of CMA-ES in plain PyTorch: what ``cma_update`` computes to rounding, for any device and size.
+"""The update of CMA-ES in plain PyTorch, for any device and size.
 
-It needs no compiler, waits for no device, and works under ``torch.compile`` and
-``torch.func.vmap``.
+It computes what ``cma_update`` computes, to rounding. It needs no compiler, waits for no
+device, and works under ``torch.compile`` and ``torch.func.vmap``.
 """
-
-from __future__ import annotations
 
 import math
 
@@ -42,7 +40,7 @@ def cma_update_reference(
     smoothing: float = 1.0,
     mean_averaging: float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return what ``cma_update`` returns; the arguments are the same, and nothing is checked."""
+    """Return what ``cma_update`` returns, in plain PyTorch; nothing is checked."""
     new, new_record, after, elites = cem_update_reference(
         fitness,
         candidates,
@@ -84,9 +82,10 @@ def cma_update_reference(
 def rank_rows(
     fitness: Tensor, candidates: Tensor, weights: Tensor, maximize: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return as many of the best candidates as there are weights, float64, the weights, and which failed.
+    """Return the best candidates by rank, their weights, and which of them failed.
 
-    All are by rank. Candidates that failed are last: rows of zeros with weight 0.
+    They are float64, and as many as there are weights. Candidates that failed are last: rows of
+    zeros with weight 0.
     """
     all_scores, all_order = rank_candidates(fitness, maximize)
     scores = all_scores[..., : len(weights)]
@@ -106,7 +105,7 @@ def adapt_covariance(
     generation: Tensor,
     rates: Rates,
 ) -> tuple[Tensor, Tensor]:
-    """Return the next covariance and paths; of a diagonal covariance, the variances.
+    """Return the next covariance, or the variances of a diagonal one, and the next paths.
 
     All tensors are float64, with any leading batch dimensions: the standard deviations, shape
     (..., d), or the factor, shape (..., d, d), as ``scale``; candidates by rank, shape (..., N,
@@ -123,10 +122,11 @@ def adapt_covariance(
         lengths = (y / width.unsqueeze(-2)).square().sum(-1)
         white_step = step / width
     else:
-        still = (scale.diagonal(dim1=-2, dim2=-1) == 0).to(scale.dtype)
-        both = torch.cat([y, step.unsqueeze(-2)], dim=-2)
+        # A dimension of no width gets the width 1, so that the system can be solved.
+        has_no_width = (scale.diagonal(dim1=-2, dim2=-1) == 0).to(scale.dtype)
+        columns = torch.cat([y, step.unsqueeze(-2)], dim=-2).mT
         white = torch.linalg.solve_triangular(
-            scale + torch.diag_embed(still), both.mT, upper=False
+            scale + torch.diag_embed(has_no_width), columns, upper=False
         ).mT
         lengths = white[..., :-1, :].square().sum(-1)
         white_step = white[..., -1, :]
@@ -139,14 +139,15 @@ def adapt_covariance(
     moves = (length.square() / warm < (2 + 4 / (dim + 1)) * dim).to(step.dtype)
     q = (1 - c_c) * q + moves * math.sqrt(c_c * (2 - c_c) * mu_eff) * step
     ratio = torch.exp((c_s / d_s * (length / chi - 1)).clamp(max=1.0))
-    kept = 1 - c_1 - c_mu * weights.sum(-1, keepdim=True) + c_1 * (1 - moves) * c_c * (2 - c_c)
+    retained = (
+        1 - c_1 - c_mu * weights.sum(-1, keepdim=True) + c_1 * (1 - moves) * c_c * (2 - c_c)
+    )
     new_paths = torch.stack([p, ratio * q], dim=-2)
     if is_diagonal:
         rank_mu = (bounded * y.square()).sum(-2)
-        return ratio.square() * (
-            kept * scale.square() + c_1 * q.square() + c_mu * rank_mu
-        ), new_paths
-    covariance = kept.unsqueeze(-1) * (scale @ scale.mT) + c_mu * ((y * bounded).mT @ y)
+        variances = retained * scale.square() + c_1 * q.square() + c_mu * rank_mu
+        return ratio.square() * variances, new_paths
+    covariance = retained.unsqueeze(-1) * (scale @ scale.mT) + c_mu * ((y * bounded).mT @ y)
     covariance = covariance + c_1 * q.unsqueeze(-1) * q.unsqueeze(-2)
     return ratio.square().unsqueeze(-1) * covariance, new_paths
 
@@ -157,7 +158,7 @@ def extra_variances(
     extra_variance: Tensor | None,
     std_floor: Tensor | None,
 ) -> Tensor:
-    """Return what the extra variance and the floor add to variances, shape (..., d), float64."""
+    """Return what extra variance and floor add to variances, shape (..., d), float64."""
     more = torch.zeros_like(variances)
     if extra_variance is not None:
         more = more + variance_of_generation(extra_variance, generation)
@@ -167,14 +168,15 @@ def extra_variances(
 
 
 def factorise(covariance: Tensor) -> tuple[Tensor, Tensor]:
-    """Return L with L L^T = covariance, shape (..., d, d), float64, and whether it exists, shape (...).
+    """Return the Cholesky factor of a covariance, and whether it exists.
 
-    A matrix of too few elites is singular: a share of 1e-12 of each variance is added to the
-    diagonal. A dimension of variance 0 keeps it.
+    The factor has shape (..., d, d), float64, and the flag shape (...). A matrix of too few
+    elites is singular: a share of 1e-12 of each variance is added to the diagonal. A dimension
+    of variance 0 keeps it.
     """
     variances = covariance.diagonal(dim1=-2, dim2=-1)
     factor, info = torch.linalg.cholesky_ex(
         covariance + torch.diag_embed(1e-12 * variances + _TINY)
     )
-    good = (info == 0) & factor.isfinite().all(-1).all(-1)
-    return torch.where(variances.unsqueeze(-1) > 0, factor, 0.0), good
+    exists = (info == 0) & factor.isfinite().all(-1).all(-1)
+    return torch.where(variances.unsqueeze(-1) > 0, factor, 0.0), exists

@@ -1,1 +1,1 @@
-"""Categorical variables and permutations, the same bits on every processor. Begin with `op.py`."""
+"""Samplers of categorical variables and permutations. Begin with `op.py`."""

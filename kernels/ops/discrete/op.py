@@ -1,4 +1,6 @@
-"""Sample categorical variables and permutations: the same bits on CPU, CUDA and in plain PyTorch.
+"""Samples categorical variables and permutations.
+
+The samples have the same bits on the CPU, on CUDA and in plain PyTorch.
 
 Probabilities become integers, so that sums are exact in any order: w = round(2^48 p). Of 64
 random bits r and u = floor(r sum(w) / 2^64), the index drawn is the number of prefix sums of w
@@ -6,11 +8,6 @@ that are at most u. Its probability differs from w_i / sum(w) by less than 2^-63
 w_i is. Where all w are 0, all are taken as 1. discrete.h says what r is: a function of (seed,
 generation, candidate, variable or step) alone.
 """
-
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -61,7 +58,7 @@ def sample_permutation(
     generation: Tensor,
     dtype: torch.dtype = torch.int64,
 ) -> Tensor:
-    """Draw permutations item by item, by transitions without return; the result has no gradients.
+    """Draw permutations item by item; the result has no gradients.
 
     Each step draws among the items left, by the row of the item before. P.-T. de Boer, D. P.
     Kroese, S. Mannor and R. Y. Rubinstein, A Tutorial on the Cross-Entropy Method, Annals of
@@ -94,8 +91,11 @@ def _fake_samples(
     return table.new_empty((*table.shape[:-2], count, columns), dtype=dtype)
 
 
-_FAKES: dict[str, Callable[..., Any]] = {
-    "sample_discrete": _fake_samples,
-    "update_tables": lambda *inputs: tuple(x.new_empty(x.shape) for x in inputs[2:5]),
-}
-_LIBRARY = Library("discrete", _FAKES)
+def _fake_update(*arguments: Tensor) -> tuple[Tensor, ...]:
+    """Return an unset state: tables, record and generation, the arguments from 2 to 4."""
+    return tuple(x.new_empty(x.shape) for x in arguments[2:5])
+
+
+_LIBRARY = Library(
+    "discrete", {"sample_discrete": _fake_samples, "update_tables": _fake_update}
+)

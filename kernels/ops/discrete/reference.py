@@ -1,7 +1,5 @@
 """What the operators of op.py return, in plain PyTorch, on any device: the same bits."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
@@ -19,10 +17,10 @@ def sample_categorical_reference(
     generation: Tensor,
     dtype: torch.dtype = torch.int64,
 ) -> Tensor:
-    """Return what ``sample_categorical`` returns; the arguments are the same, and nothing is checked."""
+    """Return what ``sample_categorical`` returns, in plain PyTorch; nothing is checked."""
     weights = (table * _ONE).round().long()
-    none = (weights == 0).all(-1, keepdim=True)
-    sums = torch.where(none, 1, weights).cumsum(-1)
+    is_empty = (weights == 0).all(-1, keepdim=True)
+    sums = torch.where(is_empty, 1, weights).cumsum(-1)
     words = random_words(seed, generation, num_samples, table.shape[-2], 0)
     below = _multiply_high(words, sums[..., -1].unsqueeze(-2))
     return torch.searchsorted(sums, below.mT.contiguous(), right=True).mT.to(dtype).contiguous()
@@ -36,27 +34,30 @@ def sample_permutation_reference(
     generation: Tensor,
     dtype: torch.dtype = torch.int64,
 ) -> Tensor:
-    """Return what ``sample_permutation`` returns; the arguments are the same, and nothing is checked."""
+    """Return what ``sample_permutation`` returns, in plain PyTorch; nothing is checked."""
     weights = (table * _ONE).round().long()
     words = random_words(seed, generation, num_samples, table.shape[-1], 1)
-    left = torch.ones_like(words)
+    remaining = torch.ones_like(words)  # 1 for an item that was not drawn yet, else 0
     row = weights[..., :1, :]
     items: list[Tensor] = []
     for word in words.split(1, dim=-1):
-        row = row * left
-        none = (row == 0).all(-1, keepdim=True)
-        sums = torch.where(none, left, row).cumsum(-1)
+        row = row * remaining
+        is_empty = (row == 0).all(-1, keepdim=True)
+        sums = torch.where(is_empty, remaining, row).cumsum(-1)
         item = (sums <= _multiply_high(word, sums[..., -1:])).sum(-1, keepdim=True)
         items.append(item)
-        left = left.scatter(-1, item, 0)
-        row = weights[..., 1:, :].take_along_dim(item.expand_as(left), dim=-2)
+        remaining = remaining.scatter(-1, item, 0)
+        row = weights[..., 1:, :].take_along_dim(item.expand_as(remaining), dim=-2)
     return torch.cat(items, dim=-1).to(dtype)
 
 
 def random_words(
     seed: Tensor, generation: Tensor, candidates: int, places: int, mark: int
 ) -> Tensor:
-    """Return 64 random bits for every candidate and place, shape (..., N, places), int64; see discrete.h."""
+    """Return 64 random bits for every candidate and place, shape (..., N, places), int64.
+
+    discrete.h says how they are made.
+    """
     key = (seed ^ DOMAIN)[..., None, None]
     pair = torch.arange((candidates + 1) // 2, device=seed.device).unsqueeze(-1)
     place = torch.arange(places, device=seed.device)

@@ -1,12 +1,17 @@
-"""Move tables of probabilities by the ranks of candidates: the same bits on CPU, CUDA and in plain PyTorch.
+"""Moves tables of probabilities by the ranks of candidates.
 
-A table has a row for each variable, or for what comes before an item, and in it the
-probabilities of the values x. A generation of N candidates moves them by
+CPU, CUDA and plain PyTorch give the same bits. A table has a row for each variable, or for what
+comes before an item, and in it the probabilities of the values x. A generation of N candidates
+moves them by
 
-    p' = max(p + beta sum of w_k [x_k = value], floor) / sum of its row        over all candidates by rank k
+    p' = max(p + beta sum of w_k [x_k = value], floor) / sum of its row
 
-    w_k  = log(N / 2 + 1/2) - log k for the better half, scaled to sum 1, and mirrored for the worse half
-    beta = mu / (mu + 2 sqrt(rows (values - 1))), at most 0.7            with mu = 1 / sum of w_k^2, w_k > 0;
+summed over all candidates by rank k, with
+
+    w_k  = log(N / 2 + 1/2) - log k for the better half, scaled to sum 1, and mirrored for
+           the worse half
+    mu   = 1 / sum of w_k^2 over w_k > 0
+    beta = mu / (mu + 2 sqrt(rows (values - 1))), at most 0.7
            mu / (mu + rows values / 2) for transitions, because a candidate has few of them
 
 The positive part is the smoothed maximum likelihood of weighted elites (P.-T. de Boer, D.
@@ -19,8 +24,6 @@ CatCMA: Stochastic Optimization for Mixed-Category Problems, GECCO 2024.
 
 Probabilities are multiples of 2^-40 and weights integers: sums are exact in any order.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
@@ -45,7 +48,10 @@ _MOST = 16384  # candidates: CUDA compares each with all others
 
 State = tuple[Tensor, Tensor, Tensor]
 Move = tuple[int, int, Callable[[Tensor, Tensor, Tensor], Tensor]]
-"""Columns, cells of the table, and a function of table, candidates and weights to the next table."""
+"""The columns of a family, the cells of its table, and the function that moves the table.
+
+The function takes the table, the candidates and their weights.
+"""
 
 
 def update_tables(
@@ -57,11 +63,12 @@ def update_tables(
     *,
     maximize: bool,
 ) -> State:
-    """Move tables of probabilities, and the best candidate after them; the results have no gradients.
+    """Move tables of probabilities, and the best candidate that is stored after them.
 
-    Leading dimensions ``...`` are problems side by side. With a row for each column, column v
-    counts in row v; of transitions, with one more, the first column in row 0 and others in row
-    1 + value before. Errors are those of ``sample_categorical``.
+    The results have no gradients. Leading dimensions ``...`` are problems side by side. With a
+    row for each column, column v counts in row v; of transitions, with one more, the first
+    column in row 0 and others in row 1 + value before. Errors are those of
+    ``sample_categorical``.
 
     Args:
         fitness: shape (..., N), N >= 2, a dtype of ``cem_update``.
@@ -85,10 +92,12 @@ def update_tables(
         )
     moves = []
     for columns, rows, values, beta in families:
-        steps = _rate_and_floor((size, index(rows), index(values)), rows != columns, beta)
+        steps = _choose_rate_and_floor(
+            (size, index(rows), index(values)), rows != columns, beta
+        )
         moves.append((columns, rows, values, *steps))
     columns_of_moves = [list(column) for column in zip(*moves, strict=True)]
-    sums = _weight_sums(size, fitness.device)
+    sums = _sum_weights(size, fitness.device)
     result: State = _LIBRARY.call(
         "update_tables",
         fitness,
@@ -122,8 +131,15 @@ def update_tables_reference(
             move_table, rows=(rows, values), is_transition=rows != columns, beta=beta
         )
         moves.append((columns, rows * values, rule))
-    options = {"maximize": maximize, "fixed_order": fixed_order}
-    return update_tables_by(fitness, candidates, state, num_elites, moves, **options)
+    return update_tables_by(
+        fitness,
+        candidates,
+        state,
+        num_elites,
+        moves,
+        maximize=maximize,
+        fixed_order=fixed_order,
+    )
 
 
 def update_tables_by(
@@ -187,16 +203,16 @@ def move_table(
     """
     values = rows[1]
     x = torch.where((candidates >= 0) & (candidates < values), candidates, 0).long()
-    row = (
-        pad(x[..., :-1] + 1, (1, 0))
-        if is_transition
-        else torch.arange(rows[0], device=x.device)
-    )
+    if is_transition:
+        values_before = x[..., :-1]
+        row = pad(values_before + 1, (1, 0))
+    else:
+        row = torch.arange(rows[0], device=x.device)
     cells = (row * values + x).flatten(-2)
     cell_weights = (weights * _ONE).long().unsqueeze(-1).expand(x.shape).flatten(-2)
     sums = torch.zeros_like(table, dtype=torch.int64)
     sums = sums.scatter_add(-1, cells, cell_weights)
-    rate, floor = _rate_and_floor((index(x.shape[-2]), *rows), is_transition, beta)
+    rate, floor = _choose_rate_and_floor((index(x.shape[-2]), *rows), is_transition, beta)
     p = table + (sums.double() * rate).round() / _ONE
     p = torch.where(table > 0, p.clamp(min=floor), 0.0).unflatten(-1, rows)
     p = p / p.sum(-1, keepdim=True).clamp(min=1 / _ONE)  # 0 where nothing is possible
@@ -205,7 +221,10 @@ def move_table(
 
 
 def _weigh_candidates(fitness: Tensor, known: Tensor, maximize: bool) -> tuple[Tensor, Tensor]:
-    """Return 2^40 w of candidates, (..., N) int64, and which one is better than the best known, or -1."""
+    """Return the weights of candidates, and which one is better than the best known.
+
+    The weights are 2^40 w, shape (..., N), int64. The index is -1 where none is better.
+    """
     size = index(fitness.shape[-1])
     worst = -math.inf if maximize else math.inf
     exact = fitness.double() if fitness.is_floating_point() else fitness.long()
@@ -217,7 +236,7 @@ def _weigh_candidates(fitness: Tensor, known: Tensor, maximize: bool) -> tuple[T
     last = torch.searchsorted(ordered, exact, right=True)
     if maximize:
         first, last = size - last, size - first
-    sums = _weight_sums(size, fitness.device).expand(*fitness.shape[:-1], -1)
+    sums = _sum_weights(size, fitness.device).expand(*fitness.shape[:-1], -1)
     weights = (sums.gather(-1, last) - sums.gather(-1, first)) // (last - first)
     best = exact.argmax(-1) if maximize else exact.argmin(-1)
     value = exact.gather(-1, best.unsqueeze(-1)).squeeze(-1).double()
@@ -226,8 +245,11 @@ def _weigh_candidates(fitness: Tensor, known: Tensor, maximize: bool) -> tuple[T
 
 
 @lru_cache(maxsize=64)
-def _rank_weights(size: int, device: torch.device) -> tuple[Tensor, float]:
-    """Return the sums of 2^40 w of the best 0 .. N candidates, shape (N + 1,), int64, and mu."""
+def _weigh_ranks(size: int, device: torch.device) -> tuple[Tensor, float]:
+    """Return the sums of the weights of the best 0 .. N candidates, and mu.
+
+    The sums are those of 2^40 w, shape (N + 1,), int64.
+    """
     half = [math.log(size / 2 + 0.5) - math.log(rank) for rank in range(1, size // 2 + 1)]
     total = math.fsum(half)
     weights = [round(weight / total * _ONE) for weight in half]
@@ -236,23 +258,22 @@ def _rank_weights(size: int, device: torch.device) -> tuple[Tensor, float]:
     return sums, total**2 / math.fsum(weight * weight for weight in half)
 
 
-def _weight_sums(size: int, device: torch.device) -> Tensor:
-    return _rank_weights(size, device)[0]
+def _sum_weights(size: int, device: torch.device) -> Tensor:
+    return _weigh_ranks(size, device)[0]
 
 
-def _rate_and_floor(
+def _choose_rate_and_floor(
     shape: tuple[int, ...], is_transition: bool, beta: float | None
 ) -> tuple[float, float]:
     """Return beta and the floor of candidates, rows and values."""
     size, rows, values = shape
-    mu = _rank_weights(size, torch.device("cpu"))[1]
+    mu = _weigh_ranks(size, torch.device("cpu"))[1]
     floor = (1 - 0.73 ** (1 / rows)) / max(1, values - 1)
     slow = rows * values / 2 if is_transition else 2 * math.sqrt(rows * (values - 1))
     rate = min(0.7, mu / (mu + slow)) if beta is None else beta
     return rate, round(floor * _ONE) / _ONE
 
 
-# Dynamo runs them, as it does `_load` of kernels.ops.library, and does not trace into the
-# cache.
-_weight_sums._dynamo_marked_constant = True  # type: ignore[attr-defined]
-_rate_and_floor._dynamo_marked_constant = True  # type: ignore[attr-defined]
+# Dynamo runs both, like `_load` of kernels.ops.library, and does not trace into the cache.
+_sum_weights._dynamo_marked_constant = True  # type: ignore[attr-defined]
+_choose_rate_and_floor._dynamo_marked_constant = True  # type: ignore[attr-defined]

@@ -1,11 +1,9 @@
-"""The elementwise operators: public functions, their gradients, and a reference of each in plain PyTorch.
+"""The elementwise operators, with their gradients and references in plain PyTorch.
 
 The derivative of y = sigmoid(x) is y (1 - y): its backward pass needs the result alone. That of
 a product gives both gradients in one kernel, which reads three tensors where two products read
 four.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
@@ -41,7 +39,9 @@ def sigmoid(x: Tensor) -> Tensor:
 
 
 def vector_add(a: Tensor, b: Tensor) -> Tensor:
-    """Return ``a + b``, element by element. Sums of integers wrap, as torch's do.
+    """Return ``a + b``, element by element.
+
+    Sums of integers wrap, as torch's do.
 
     Examples:
         >>> vector_add(torch.tensor([1, 2]), torch.tensor([10, 20]))
@@ -65,7 +65,9 @@ def vector_add(a: Tensor, b: Tensor) -> Tensor:
 
 
 def elementwise_mult(a: Tensor, b: Tensor) -> Tensor:
-    """Return ``a * b``, element by element, twice differentiable. Products of integers wrap, as torch's do.
+    """Return ``a * b``, element by element, twice differentiable.
+
+    Products of integers wrap, as torch's do.
 
     Examples:
         >>> elementwise_mult(torch.tensor([1.0, 2.0]), torch.tensor([10.0, 20.0]))
@@ -82,20 +84,28 @@ def elementwise_mult(a: Tensor, b: Tensor) -> Tensor:
 
 
 def sigmoid_reference(x: Tensor) -> Tensor:
-    """Return what ``sigmoid`` computes, in plain PyTorch; any shape, floating type and device."""
-    power = torch.exp(
-        torch.where(x < 0, x, -x)
-    )  # -|x|, but torch's derivative of that is 0 at 0
+    """Return what ``sigmoid`` computes, in plain PyTorch.
+
+    It takes any shape, floating type and device.
+    """
+    # -|x| is written in another way, because torch takes its derivative at 0 as 0.
+    power = torch.exp(torch.where(x < 0, x, -x))
     return torch.where(x < 0, power, torch.ones_like(power)) / (1 + power)
 
 
 def vector_add_reference(a: Tensor, b: Tensor) -> Tensor:
-    """Return what ``vector_add`` computes, in plain PyTorch; any shape, type and device."""
+    """Return what ``vector_add`` computes, in plain PyTorch.
+
+    It takes any shape, type and device.
+    """
     return torch.add(a, b)
 
 
 def elementwise_mult_reference(a: Tensor, b: Tensor) -> Tensor:
-    """Return what ``elementwise_mult`` computes, in plain PyTorch; any shape, type and device."""
+    """Return what ``elementwise_mult`` computes, in plain PyTorch.
+
+    It takes any shape, type and device.
+    """
     return torch.mul(a, b)
 
 
@@ -140,9 +150,8 @@ def _sigmoid_double_backward(ctx: Any, grad_grad: Tensor) -> Any:
 def _product_backward(ctx: Any, grad: Tensor) -> Any:
     a, b = ctx.saved_tensors
     wants_a, wants_b = ctx.needs_input_grad
-    if (
-        wants_a and wants_b and not torch.is_grad_enabled()
-    ):  # this operator has no derivative itself
+    if wants_a and wants_b and not torch.is_grad_enabled():
+        # This operator has no derivative itself.
         return torch.ops.cem_tetris.elementwise_mult_backward(grad, a, b)
     multiply = torch.ops.cem_tetris.elementwise_mult
     d_a = multiply(grad, b) if wants_a else None

@@ -3,8 +3,6 @@
 ``check.load_numba`` chooses where the kernels run.
 """
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import Any
@@ -23,7 +21,10 @@ THREADS = 32
 
 @cuda.jit
 def sigmoid_kernel(x: Array, y: Array) -> None:
-    """Write 1 / (1 + exp(-x)). A thread owns every ``gridsize``-th element: any grid covers any size."""
+    """Write 1 / (1 + exp(-x)).
+
+    A thread owns every ``gridsize``-th element: any grid covers any size.
+    """
     for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
         e = math.exp(-abs(x[i]))  # at most 1: it cannot overflow
         y[i] = 1.0 / (1.0 + e) if x[i] >= 0.0 else e / (1.0 + e)
@@ -69,7 +70,10 @@ def sigmoid_backward(grad: Array, x: Array) -> Array:
 
 
 def vector_add_backward(grad: Array, a: Array, b: Array) -> tuple[Array, Array]:
-    """Return the gradients with respect to a and b: a sum passes on what it gets, without a kernel."""
+    """Return the gradients with respect to a and b.
+
+    A sum passes on the gradient that it gets, without a kernel.
+    """
     return grad, grad
 
 

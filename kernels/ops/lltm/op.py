@@ -1,14 +1,13 @@
-"""The LLTM cell of the PyTorch tutorial "Custom C++ and CUDA Extensions" (Goldsborough), fused both ways.
+"""The LLTM cell of a PyTorch tutorial, with a fused forward and a fused backward pass.
 
-With X = [old_h, input] and gates = X weights^T + bias, whose columns are those of three gates:
+The tutorial is "Custom C++ and CUDA Extensions" by P. Goldsborough. With X = [old_h, input] and
+gates = X weights^T + bias, whose columns are those of three gates:
 
     new_cell = old_cell + elu(gates_candidate) * sigmoid(gates_input)
     new_h    = tanh(new_cell) * sigmoid(gates_output)
 
 It is an LSTM cell that never forgets.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Sequence
@@ -70,15 +69,13 @@ def lltm(
         if torch.compiler.is_compiling() or (
             is_recorded and torch._C._is_any_autocast_enabled()
         ):
-            new_h, new_cell, _ = operators.lltm.default(input, weights, bias, old_h, old_cell)
-        elif (
-            is_recorded
-        ):  # _Cell runs much less Python than an operator whose autograd is registered
-            new_h, new_cell, _ = _record(input, weights, bias, old_h, old_cell)
+            run = operators.lltm.default
+        elif is_recorded:
+            # _Cell runs much less Python than an operator whose autograd is registered.
+            run = _record
         else:
-            new_h, new_cell, _ = operators.lltm_forward.default(
-                input, weights, bias, old_h, old_cell
-            )
+            run = operators.lltm_forward.default
+        new_h, new_cell, _ = run(input, weights, bias, old_h, old_cell)
         return new_h, new_cell
     except (AttributeError, RuntimeError) as error:
         raise public_error(error) from None
@@ -98,7 +95,7 @@ def lltm_reference(
     old_h: Tensor,
     old_cell: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Compute ``lltm`` in plain PyTorch, as the tutorial does; take and return the same."""
+    """Return what ``lltm`` computes, in plain PyTorch as in the tutorial."""
     gates = F.linear(torch.cat([old_h, input], dim=1), weights, bias)
     input_gate, output_gate, candidate = gates.chunk(3, dim=1)
     new_cell = old_cell + F.elu(candidate) * torch.sigmoid(input_gate)
@@ -147,7 +144,7 @@ class LLTM(nn.Module):
             nn.init.uniform_(parameter, -bound, bound)
 
     def forward(self, input: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:  # noqa: A002
-        """Return the next h and cell state of an input and a state (h, cell); errors as of ``lltm``."""
+        """Return the next state (h, cell) from an input and a state, as ``lltm`` does."""
         return lltm(input, self.weights, self.bias, *state)
 
     def extra_repr(self) -> str:
@@ -168,9 +165,8 @@ def _backward(
 ) -> tuple[Tensor | None, ...]:
     *saved, bias, old_cell = ctx.saved_tensors
     of_input, of_weights, of_bias, of_old_h, _ = ctx.needs_input_grad
-    if (
-        torch.is_grad_enabled()
-    ):  # create_graph=True: the reference's derivative, which has one itself
+    if torch.is_grad_enabled():
+        # create_graph=True asks for a derivative that has one itself: the reference's.
         input, weights, old_h, new_cell, _ = saved  # noqa: A001
         if grad_h is None:
             grad_h = torch.zeros_like(new_cell)
@@ -190,6 +186,8 @@ def _backward(
 
 
 class _Cell(torch.autograd.Function):
+    """The operator and its derivative, recorded without ``torch.library``."""
+
     @staticmethod
     def forward(ctx: Any, *inputs: Tensor) -> Any:
         output = torch.ops.cem_tetris.lltm_forward.default(*inputs)
@@ -228,6 +226,8 @@ def _fake_backward(
     )
 
 
-_FAKES: dict[str, Any] = dict.fromkeys(("lltm", "lltm_forward"), _fake_forward)
-_FAKES["lltm_backward"] = _fake_backward
-_LIBRARY = Library("lltm", _FAKES, {"lltm": Gradient(_backward, _setup_context)})
+_LIBRARY = Library(
+    "lltm",
+    {"lltm": _fake_forward, "lltm_forward": _fake_forward, "lltm_backward": _fake_backward},
+    {"lltm": Gradient(_backward, _setup_context)},
+)

@@ -1,11 +1,9 @@
-"""Sample ``mean + std * z`` with z ~ N(0, 1) drawn inside the kernel: function, gradients, reference.
+"""Samples ``mean + std * z``, and draws the normal noise z inside the kernel.
 
 z is a pure function of (seed, generation, sample, dimension), so it is not stored: the backward
 pass draws it again. stream.h, call.h and box_muller.h say how: Philox4x32-10 and the Box-Muller
 transform.
 """
-
-from __future__ import annotations
 
 import numbers
 import operator
@@ -25,9 +23,8 @@ Bound = float | Tensor
 
 _REAL: Any = numbers.Real  # NumPy's scalars among them
 _SEEDS = 2**63 - 1  # seeds that are drawn are below
-_UNSEEDED = int.from_bytes(
-    b"unseeded", "big"
-)  # so that a generator's seed does not act as a seed argument
+# With it a generator's seed gives other numbers than an equal argument ``seed``.
+_UNSEEDED = int.from_bytes(b"unseeded", "big")
 
 
 def sample_normal(
@@ -112,8 +109,8 @@ def sample_normal(
                     mean, std, num_samples, seed, generation, dim_first, shared_noise
                 )
     except (AttributeError, KeyError, RuntimeError, TypeError):
-        # nothing was drawn: the general path loads the operator, or accepts the arguments, or
-        # raises
+        # Nothing was drawn. The general path loads the operator, accepts the arguments or
+        # raises the error.
         pass
     try:
         _LIBRARY.ensure(mean)
@@ -149,9 +146,9 @@ def sample_normal_rows(
     generation: Tensor,
     bounds: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
-    """Draw as ``sample_normal`` does, with mean and std in the first two rows; no views of them are made.
+    """Draw as ``sample_normal`` does, with mean and std in the first two rows.
 
-    Errors are those of ``sample_normal``.
+    No views of the rows are made. Errors are those of ``sample_normal``.
 
     Args:
         rows: shape (..., R, d), R >= 2; float64, float32, float16 or bfloat16; CPU or CUDA.
@@ -186,9 +183,10 @@ def _sample_unseeded(
     generator: torch.Generator | None,
     *layout: bool,
 ) -> Tensor | None:
-    """Return samples by a seed from torch's generator, or None where the general operator has to draw them.
+    """Return samples by a seed from torch's generator, or None.
 
-    ``layout`` is dim_first and shared_noise.
+    Where it returns None the general operator has to draw them. ``layout`` is dim_first and
+    shared_noise.
     """
     has_mode = torch._C._len_torch_dispatch_stack() > 0
     if has_mode or torch._C._get_tracing_state() is not None:
@@ -225,7 +223,9 @@ def sample_normal_reference(
     bounds: tuple[Bound, Bound] | None = None,
     dim_first: bool = True,
 ) -> Tensor:
-    """Return what ``sample_normal`` computes from the noise z, in plain PyTorch; torch differentiates it.
+    """Return what ``sample_normal`` computes from the noise z, in plain PyTorch.
+
+    torch differentiates it.
 
     Args:
         mean: shape (..., d).
@@ -251,7 +251,7 @@ def sample_normal_reference(
 def _resolve_noise(
     seed: Any, generation: Any, mean: Tensor, generator: torch.Generator | None
 ) -> tuple[int, int, Tensor | None, Tensor | None]:
-    """Return seed and generation as the operator takes them: numbers, or tensors in their place."""
+    """Return seed and generation as numbers, and then as tensors that stand in their place."""
     if seed is not None and generator is not None:
         raise ValueError("expected a seed or a generator, got both")
     if seed is None:  # drawn on the device that uses it: nothing is copied, nothing waits
@@ -299,13 +299,17 @@ def _compute_type(dtype: torch.dtype) -> torch.dtype:
 def _draw_noise(
     shape: tuple[int, ...], device: torch.device, num_samples: int, *noise: Any
 ) -> Any:
-    """Return z for a mean of this shape; ``noise`` is as the operator takes it, then the samples' type."""
+    """Return the noise z for a mean of a shape.
+
+    ``noise`` has the arguments of the operator from the seed on, then the samples' type.
+    """
     ones = torch.ones(shape, dtype=_compute_type(noise[-1]), device=device)
     draw = torch.ops.cem_tetris.sample_normal_no_grad.default
     return draw(torch.zeros_like(ones), ones, num_samples, *noise[:-1], ones.dtype, None, None)
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    """Save what draws the noise again; mean, std and bounds only where samples were clamped."""
     (
         mean,
         std,
@@ -327,7 +331,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     ctx.save_for_backward(mean, std, seeds, generations, low, high)
 
 
-def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     """Return the sums of grad and of grad * z over the samples."""
     mean, std, *seeds, low, high = ctx.saved_tensors
     dim_first = ctx.flags[2]
@@ -338,16 +342,15 @@ def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     if mean is not None:
         with torch.no_grad():
             samples = mean.unsqueeze(sample_dim) + std.unsqueeze(sample_dim) * z
-            inside = (samples >= low.unsqueeze(sample_dim)) & (
-                samples <= high.unsqueeze(sample_dim)
-            )
-        grad = torch.where(inside, grad, 0)
+            is_above = samples >= low.unsqueeze(sample_dim)
+            is_below = samples <= high.unsqueeze(sample_dim)
+        grad = torch.where(is_above & is_below, grad, 0)
     d_mean = grad.sum(sample_dim).to(ctx.mean_dtype)
     d_std = (grad * z).sum(sample_dim).to(ctx.mean_dtype)
     return (d_mean, d_std, *(None,) * 11)  # the other eleven arguments have no gradients
 
 
-def _new_samples(
+def _make_samples(
     mean: Tensor, count: int, dim_first: bool, dtype: torch.dtype | None = None
 ) -> Tensor:
     """Return unset samples."""
@@ -358,15 +361,15 @@ def _new_samples(
 
 _FAKES: dict[str, Callable[..., Any]] = dict.fromkeys(
     ("sample_normal", "sample_normal_no_grad"),
-    lambda mean, std, count, *rest: _new_samples(mean, count, *rest[-4:-2]),
+    lambda mean, std, count, *rest: _make_samples(mean, count, *rest[-4:-2]),
 )
 _FAKES |= {
-    "sample_normal_seeded": lambda mean, std, count, *rest: _new_samples(
+    "sample_normal_seeded": lambda mean, std, count, *rest: _make_samples(
         mean, count, *rest[2:3] or [True]
     ),
-    "sample_normal_rows": lambda rows, count, *_: _new_samples(rows[..., 0, :], count, False),
+    "sample_normal_rows": lambda rows, count, *_: _make_samples(rows[..., 0, :], count, False),
 }
-_LIBRARY = Library("normal", _FAKES, {"sample_normal": Gradient(_gradients, _save)})
+_LIBRARY = Library("normal", _FAKES, {"sample_normal": Gradient(_backward, _save_for_backward)})
 _ready = _LIBRARY.ready
 _direct: dict[str, Callable[..., Tensor]] = _LIBRARY.direct
 _drawing = threading.Lock()

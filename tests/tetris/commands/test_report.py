@@ -14,7 +14,10 @@ from chromium import Page
 from sample_runs import make_run
 
 Script = Callable[..., Any]
-READY = "document.querySelector('tetris-player')?.board && document.querySelector('.plot')?.ariaValueText"
+READY = (
+    "document.querySelector('tetris-player')?.board && "
+    "document.querySelector('.plot')?.ariaValueText"
+)
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +109,8 @@ def test_player_of_a_report_plays_pauses_and_scrubs(
     script("report_tetris", folder)
     page = browser_page
     page.open(folder / "report.html", READY)
-    pieces = "Number(document.querySelector('tetris-player').shadowRoot.querySelector('.pieces').textContent)"
+    player = "document.querySelector('tetris-player').shadowRoot"
+    pieces = f"Number({player}.querySelector('.pieces').textContent)"
     assert page.evaluate(pieces) == 1
     page.evaluate("document.querySelector('tetris-player').focus()")
     page.press("ArrowUp")  # faster
@@ -118,9 +122,9 @@ def test_player_of_a_report_plays_pauses_and_scrubs(
     assert page.evaluate(pieces) == paused + 1
     page.press("Home")
     assert page.evaluate(pieces) == 1
-    position = "document.querySelector('tetris-player').shadowRoot.querySelector('.position')"
     page.evaluate(
-        f"{{ const scrub = {position}; scrub.value = 200; scrub.dispatchEvent(new Event('input')); }}"
+        f"{{ const scrub = {player}.querySelector('.position'); scrub.value = 200;"
+        " scrub.dispatchEvent(new Event('input')); }"
     )
     assert page.evaluate(pieces) == 200
 
@@ -157,8 +161,8 @@ def test_comparison_lives_in_a_browser(
         == 2
     )
     page.evaluate(
-        "{ const curve = document.querySelector('select[name=curve]'); curve.value = 'generation_best';"
-        " curve.dispatchEvent(new Event('change')); }"
+        "{ const curve = document.querySelector('select[name=curve]');"
+        " curve.value = 'generation_best'; curve.dispatchEvent(new Event('change')); }"
     )
     assert page.evaluate(picture) != drawn
     value_text = "document.querySelector('[data-chart=curves] .plot').ariaValueText"

@@ -160,10 +160,8 @@ def test_time_limit_ends_a_run_that_can_be_resumed(
     )
     ended = script("train_tetris", *RECIPE, "--out", folder, "--time-limit", 1000)
     assert ended.status == 0
-    assert (
-        f"time is up after 2 of 5 generations; to go on: python -m tetris train --resume {folder}"
-        in ended.err
-    )
+    command = f"python -m tetris train --resume {folder}"
+    assert f"time is up after 2 of 5 generations; to go on: {command}" in ended.err
     assert LinearController.load(folder / "controller.json").provenance["generation"] == 2
 
     assert script("train_tetris", "--resume", folder, "--time-limit", 1000).status == 0

@@ -35,7 +35,8 @@ def at(page: Page, chart: str, *shares: float) -> list[tuple[float, float]]:
     frame = "requestAnimationFrame"
     page.evaluate(f"new Promise((done) => {frame}(() => {frame}(() => setTimeout(done, 100))))")
     box = page.evaluate(
-        f"(() => {{ const box = document.querySelector('{chart} .u-over').getBoundingClientRect();"
+        f"(() => {{ const plot = document.querySelector('{chart} .u-over');"
+        " const box = plot.getBoundingClientRect();"
         " return [box.left, box.width, box.top + box.height / 2]; })()"
     )
     return [(box[0] + share * box[1], box[2]) for share in shares]

@@ -173,7 +173,8 @@ def test_curriculum_that_is_none(text: str) -> None:
                 "halvings": 0,
                 "burn_in": 203,
             },
-            "split to have at least 213 decisions in the first round on 2 to 8192 streams, got 212 on 16",
+            "split to have at least 213 decisions in the first round on 2 to 8192 streams, "
+            "got 212 on 16",
         ),
         (
             {"curriculum": "10x12:1:159:split", "halvings": 2, "burn_in": 100},

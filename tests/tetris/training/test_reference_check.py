@@ -49,7 +49,10 @@ def test_a_header_that_plays_otherwise_is_named(
 ) -> None:
     references = header.with_suffix(".py")
     references.write_text(references.read_text().replace(right, wrong))
-    pattern = rf"mine.h: {name} is not its reference in Python: on 6x8 they differ by decision \d+ of games"
+    pattern = (
+        rf"mine.h: {name} is not its reference in Python: "
+        r"on 6x8 they differ by decision \d+ of games"
+    )
     with pytest.raises(ValueError, match=pattern):
         check(header, Rules(6, 8))
 

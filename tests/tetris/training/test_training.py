@@ -338,8 +338,8 @@ import hashlib, sys
 import numpy as np
 from tetris.training import train
 controller = train(
-    "quick", seed=1, out=sys.argv[1], device="cpu", features="dt", population=24, elites=5, streams=8,
-    curriculum="10x6:4:60,10x8:3:250:split", decisions=60,
+    "quick", seed=1, out=sys.argv[1], device="cpu", features="dt",
+    population=24, elites=5, streams=8, curriculum="10x6:4:60,10x8:3:250:split", decisions=60,
 )
 print(hashlib.sha256(np.array(controller.weights).tobytes()).hexdigest()[:16])
 """

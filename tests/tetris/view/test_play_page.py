@@ -108,7 +108,8 @@ def test_hints_and_their_reasons_are_those_of_the_reference(
     player, pieces, rows = controller.player(rules, lookahead), PieceStream(rules, 5, 0), ()
     for t, after in enumerate(islice(play(pieces, player, rules), 10)):
         hint = page.evaluate(
-            "race.you.hint = null, race.you.ask(), [race.you.hint.shape.turn, race.you.hint.column]"
+            "race.you.hint = null, race.you.ask(), "
+            "[race.you.hint.shape.turn, race.you.hint.column]"
         )
         assert hint == [after.shape.orientation, after.column]
         for other in [after, *[*after_states(rows, pieces[t], rules)][::7]]:
@@ -194,7 +195,8 @@ def test_a_person_plays_by_a_person_s_rules(
         page.evaluate(f"race.act('{act}')")
         shown = page.evaluate(
             "(({ piece, now: { shape: { turn }, column }, height, columns, lines, held }) =>"
-            "({ phase: race.phase, now: [piece, turn, column, height], columns: [...columns], lines, held }))"
+            "({ phase: race.phase, now: [piece, turn, column, height], "
+            "columns: [...columns], lines, held }))"
             "(race.you)"
         )
         if person.over:
@@ -225,7 +227,8 @@ def test_keys_and_fingers_move_and_a_link_carries_the_result(
     assert page.evaluate(column) == before - 1
     page.touch((1, 1))  # the layout is that for fingers then
     x, y, width = page.evaluate(
-        "(({ x, y, width }) => [x, y, width])(document.querySelector('.you .board').getBoundingClientRect())"
+        "(({ x, y, width }) => [x, y, width])"
+        "(document.querySelector('.you .board').getBoundingClientRect())"
     )
     page.touch((x + width / 2, y + 200), (x + width / 2 + 2 * width / 10, y + 200))
     assert page.evaluate(column) == before + 1

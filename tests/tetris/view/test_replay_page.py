@@ -64,7 +64,8 @@ def test_nothing_to_play_is_an_error() -> None:
 READY = "document.querySelector('tetris-player')?.board"
 STATE = """(() => {
   const player = document.querySelector("tetris-player");
-  const text = (name) => Number(player.shadowRoot.querySelector(name).textContent.replaceAll(",", ""));
+  const part = (name) => player.shadowRoot.querySelector(name);
+  const text = (name) => Number(part(name).textContent.replaceAll(",", ""));
   const cells = Array.from(player.games.state.cells);
   return [text(".pieces"), text(".lines"), text(".game"), text(".games"), cells];
 })()"""
@@ -100,7 +101,8 @@ def test_a_link_leads_to_a_piece_and_the_page_says_why(
     replay, rules = recorded(Rules(10, 8), 60), Rules(10, 8)
     (tmp_path / "page.html").write_text(player_page(replay), encoding="utf-8")
     browser_page.open(f"{(tmp_path / 'page.html').as_uri()}#piece=31", READY)
-    why = "document.querySelector('tetris-player').shadowRoot.querySelector('.why pre').textContent"
+    player = "document.querySelector('tetris-player').shadowRoot"
+    why = f"{player}.querySelector('.why pre').textContent"
     browser_page.wait_for(why)
     scene = list(scenes(rules, replay.after_states()))[30]
     assert browser_page.evaluate(STATE)[0] == 31
