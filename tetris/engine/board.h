@@ -201,7 +201,7 @@ TETRIS_FUNCTION bool appears(
 
 // Returns whether a game ends because its next piece does not appear.
 template <class L>
-TETRIS_FUNCTION bool ends_by_next(
+TETRIS_FUNCTION bool next_does_not_appear(
     const Geometry<L>& geometry, const typename L::ColumnBits& cells, int next) {
   return geometry.original && !appears(geometry, cells, next);
 }

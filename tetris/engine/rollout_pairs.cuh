@@ -64,7 +64,7 @@ struct PairsRollout {
       Landing<L> landing(board, piece, placement);
       AfterState<L> after(board, landing, piece, placement, column_cache());
       Choice second = search.choose(decision, after, next);
-      bool survives = !landing.over && !ends_by_next(geometry, landing.cells, next);
+      bool survives = !landing.over && !next_does_not_appear(geometry, landing.cells, next);
       if (exists && survives && second.placement != Choice::NONE) {
         int first_value = List::placement_value(decision.weights, after);
         best.consider({second.score + first_value, placement});

@@ -22,7 +22,7 @@ struct WarpRollout {
       const Decision& decision, typename Decision::Search& search, int piece) {
     auto group = group_of_thread<L, WIDTH>(piece);
     placement = group.first_placement[0];
-    return decision.score(search, group) != 0;
+    return decision.score_drops(search, group) != 0;
   }
 
   // Scores the placements of threads with `is_unscored`, one after the other: all threads work
@@ -87,7 +87,7 @@ struct WarpRollout {
       cells = landing.over ? geometry.walls : landing.cells;
       // The next piece is drawn only under the rule by which it can end the game.
       if (geometry.original &&
-          ends_by_next(geometry, cells, stream.piece(job.start + made + 1))) {
+          next_does_not_appear(geometry, cells, stream.piece(job.start + made + 1))) {
         ++ended;
         cells = geometry.walls;
       }

@@ -80,7 +80,7 @@ struct ThreadSearch {
     for (int column = 0; column <= LAST_COLUMN; ++column, bit *= 2) {
       group.shapes.column.value = column;
       group.first_placement[0] = placement_number(orientation, column);
-      if (decision.score(search, group) != 0) unscored_columns |= bit;
+      if (decision.score_drops(search, group) != 0) unscored_columns |= bit;
     }
     return uint64_t(unscored_columns) << placement_number(orientation, 0);
   }

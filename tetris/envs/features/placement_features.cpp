@@ -63,7 +63,7 @@ class Writer {
     for (int i = 0; i < groups.count; ++i) write_group(ground, prepared, groups.group[i]);
   }
 
-  // Writes the features of a group's placements. As in Chooser::score, those that complete no
+  // Writes the features of a group's placements. As in Chooser::score_drops, those that complete no
   // row are computed together, by what their drops change. Others that may not end the game are
   // computed by their after-states.
   template <int WIDTH>
@@ -74,7 +74,7 @@ class Writer {
     int limit = rules_.height + 1;
     int survival_limit = limit + (rules_.clear_on_overflow ? MAX_PIECE_SIZE : 0);
     unsigned unwritten = L::lanes(top < L::ints(survival_limit));
-    if constexpr (List::all_follow_drops) {
+    if constexpr (List::computable_from_drops) {
       auto completes_no_row = drop.completed() == L::bits(0);
       unsigned followed = L::lanes(completes_no_row & (top < L::ints(limit)));
       if (followed != 0) {

@@ -41,7 +41,7 @@ struct PlacementWarp {
   }
 
   // Stores the features of the placements of all orientations of one width, one a thread. As in
-  // Chooser::score, those that complete no row are computed together, by what their drops
+  // Chooser::score_drops, those that complete no row are computed together, by what their drops
   // change; then all threads work on the after-states of the others that may not end the game,
   // one after the other.
   template <int WIDTH>
@@ -54,7 +54,7 @@ struct PlacementWarp {
     int height = all.rules.height;
     int top = drop.top();
     bool is_unwritten = top <= height + (all.rules.clear_on_overflow ? MAX_PIECE_SIZE : 0);
-    if constexpr (List::all_follow_drops) {
+    if constexpr (List::computable_from_drops) {
       bool is_followed = drop.completed() == 0 && top <= height;
       int numerators[List::COUNT];
       List::numerators(prepared, drop, numerators);
