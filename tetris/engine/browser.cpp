@@ -94,7 +94,7 @@ TETRIS_EXPORT(choose) int choose(int piece, int next, int lookahead) {
 TETRIS_EXPORT(land) int land(int piece, int placement, int next) {
   const Geometry<L>& geometry = engine->geometry;
   Landing<L> landing = landed(board(), piece, placement);
-  bool over = landing.over || next_does_not_appear(geometry, landing.cells, next);
+  bool over = landing.over || next_piece_ends_game(geometry, landing.cells, next);
   L::Word slots[16];
   L::store(over ? geometry.walls : landing.cells, slots);
   for (int c = 0; c < geometry.width; ++c) {
@@ -111,7 +111,7 @@ TETRIS_EXPORT(score) int score(int piece, int placement, int next) {
   Board<L> now = board();
   Landing<L> landing = landed(now, piece, placement);
   if (landing.over) return NEVER;
-  if (has_next && next_does_not_appear(engine->geometry, landing.cells, next)) return NEVER;
+  if (has_next && next_piece_ends_game(engine->geometry, landing.cells, next)) return NEVER;
   AfterState<L> after(now, landing, piece, placement);
   if (!has_next) {
     List::numerators(after, numerators);

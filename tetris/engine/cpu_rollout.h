@@ -57,7 +57,7 @@ class LaneRollout {
       } else {
         cells = decide(cells, totals, piece);
       }
-      if (next_does_not_appear(geometry_, cells, pieces.known)) {
+      if (next_piece_ends_game(geometry_, cells, pieces.known)) {
         ++totals.games;
         cells = geometry_.walls;
       }

@@ -334,7 +334,7 @@ TETRIS_FUNCTION Choice choose_by_pairs(
   Choice best = NO_CHOICE;
   for_each_placement(board.geometry, piece, [&](int placement) {
     Landing<L> landing(board, piece, placement);
-    if (landing.over || next_does_not_appear(board.geometry, landing.cells, next)) return;
+    if (landing.over || next_piece_ends_game(board.geometry, landing.cells, next)) return;
     AfterState<L> after(board, landing, piece, placement);
     Choice second = choose(after, next);
     if (second.placement == Choice::NONE) return;
@@ -381,7 +381,7 @@ TETRIS_FUNCTION Choice choose_by_prospects(const Board<L>& board, const int32_t*
       int next = source.at(k);
       Choice second = choose(search, next);
       if (second.placement == Choice::NONE) continue;
-      if (next_does_not_appear(board.geometry, landing.cells, next)) continue;
+      if (next_piece_ends_game(board.geometry, landing.cells, next)) continue;
       ++prospect.survived;
       // second.score lacks only the features of the first placement.
       prospect.sum += second.score + List::placement_value(weights, after);

@@ -38,7 +38,7 @@ struct PairsRollout {
       if (choice.placement == Choice::NONE) choice = search.choose(decision, board, piece);
       ++game.made;
       land(board, piece, choice, game);
-      end_by_next(geometry, next, game);
+      end_if_next_does_not_appear(geometry, next, game);
       piece = next;
     }
     if (lane == 0) write_result(job, index, game);
@@ -64,7 +64,7 @@ struct PairsRollout {
       Landing<L> landing(board, piece, placement);
       AfterState<L> after(board, landing, piece, placement, column_cache());
       Choice second = search.choose(decision, after, next);
-      bool survives = !landing.over && !next_does_not_appear(geometry, landing.cells, next);
+      bool survives = !landing.over && !next_piece_ends_game(geometry, landing.cells, next);
       if (exists && survives && second.placement != Choice::NONE) {
         int first_value = List::placement_value(decision.weights, after);
         best.consider({second.score + first_value, placement});

@@ -193,7 +193,7 @@ struct PoolRollout {
     GameState game;
     bool over = decide(game, index, piece);
     int next = piece_of(index, game.made);
-    if (end_by_next(geometry_of<BOARD_WIDTH>(job.rules), next, game)) over = true;
+    if (end_if_next_does_not_appear(geometry_of<BOARD_WIDTH>(job.rules), next, game)) over = true;
     if (over) game.best_two = 0;
     // The number of a stream's games is looked up only where one has ended, to keep no register
     // for it.

@@ -87,7 +87,7 @@ struct WarpRollout {
       cells = landing.over ? geometry.walls : landing.cells;
       // The next piece is drawn only under the rule by which it can end the game.
       if (geometry.original &&
-          next_does_not_appear(geometry, cells, stream.piece(job.start + made + 1))) {
+          next_piece_ends_game(geometry, cells, stream.piece(job.start + made + 1))) {
         ++ended;
         cells = geometry.walls;
       }

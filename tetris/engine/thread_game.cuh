@@ -49,9 +49,9 @@ __device__ inline bool land(
 }
 
 // Ends the game if its next piece does not appear. Returns whether it did.
-__device__ inline bool end_by_next(
+__device__ inline bool end_if_next_does_not_appear(
     const Geometry<ThreadLanes>& geometry, int next, GameState& game) {
-  if (!next_does_not_appear(geometry, with_walls(geometry, game.columns), next)) return false;
+  if (!next_piece_ends_game(geometry, with_walls(geometry, game.columns), next)) return false;
   ++game.games;
   TETRIS_UNROLL for (uint32_t& column : game.columns) column = 0;
   return true;
