@@ -20,7 +20,7 @@ struct ColumnWeights {
 
  private:
   TETRIS_FUNCTION static typename L::ColumnInts load(const int32_t (&weights)[MAX_WIDTH]) {
-    typename L::Word slots[16] = {};
+    typename L::Word slots[MOST_SLOTS] = {};
     TETRIS_UNROLL for (int i = 0; i < MAX_WIDTH; ++i) {
       slots[FIRST_COLUMN + i] = L::weight_word(weights[i]);
     }

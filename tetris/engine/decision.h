@@ -71,7 +71,8 @@ struct FeatureList {
   static constexpr int NOT_BY_COLUMN = (0 + ... + (by_column<Features> ? 0 : 1));
   // If no such feature has a positive weight, the sum with their lower bounds is an upper bound
   // of the score.
-  static constexpr bool has_bounds = computable_from_drops && (Features::has_lower_bound || ...);
+  static constexpr bool has_bounds =
+      computable_from_drops && (Features::has_lower_bound || ...);
   template <int STEPS>
   static constexpr bool has_table = ((Features::table_steps == STEPS) || ...);
 
@@ -405,7 +406,8 @@ struct Chooser {
   static constexpr bool MAY_BOUND = L::LANES > 1 && List::has_bounds;
   static constexpr bool HAS_COLUMNS = List::has_columns;
   template <int STEPS>
-  static constexpr bool HAS_TABLE = List::computable_from_drops && List::template has_table<STEPS>;
+  static constexpr bool HAS_TABLE =
+      List::computable_from_drops && List::template has_table<STEPS>;
 
   const Geometry<L>& geometry;
   const int32_t* weights;
@@ -529,7 +531,8 @@ struct Chooser {
         L::record_scores(search.best, scores, is_scored, group);
       }
       // A piece that completes no row stays above the top if it reaches there, and ends the game.
-      auto is_left = L::without(may_survive, completes_no_row);  // may_survive & ~completes_no_row
+      auto is_left =
+          L::without(may_survive, completes_no_row);  // may_survive & ~completes_no_row
       return L::lanes(is_left);
     } else {
       return L::lanes(may_survive);

@@ -226,7 +226,8 @@ struct StepSets {
   template <class L, int WIDTH>
   TETRIS_FUNCTION static Steps<L> after(const Steps<L>& before, const Drop<L, WIDTH>& drop) {
     using Sets = FallsAndRises<L>;
-    constexpr uint32_t REPLACED = (2u << WIDTH) - 1;  // bits 0 to WIDTH: offsets -1 to WIDTH - 1
+    constexpr uint32_t REPLACED =
+        (2u << WIDTH) - 1;  // bits 0 to WIDTH: offsets -1 to WIDTH - 1
     Sets replaced;
     TETRIS_UNROLL for (int i = 0; i < Sets::WORDS; ++i) {
       replaced.word[i] = L::template in_columns<REPLACED * Sets::IN_BOTH_HALVES>(drop.shape);

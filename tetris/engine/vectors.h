@@ -347,8 +347,9 @@ TETRIS_FUNCTION V suffix_union(V a) {
     a = a | (V)_mm256_srli_si256((__m256i)a, 2);
     a = a | (V)_mm256_srli_si256((__m256i)a, 4);
     a = a | (V)_mm256_srli_si256((__m256i)a, 8);
-    auto first = (__m256i)look_up(a, FIRST_SHORT);  // the first number of each half, in all of it
-    constexpr int UPPER_TO_LOWER_HALF = 0x81;       // and 0 to the upper half
+    auto first =
+        (__m256i)look_up(a, FIRST_SHORT);      // the first number of each half, in all of it
+    constexpr int UPPER_TO_LOWER_HALF = 0x81;  // and 0 to the upper half
     return a | (V)_mm256_permute2x128_si256(first, first, UPPER_TO_LOWER_HALF);
   } else {
     a = a | window<1>(a, V{});
