@@ -174,8 +174,9 @@ struct RowTransitions : BitCount<RowTransitions> {
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(typename L::Ints total, const Drop<L, WIDTH>& drop) {
     auto full_beside = [&](int k) {
+      auto cells = drop.cells_before(k);
       auto rows_that_end_here = drop.piece_rows(drop.shape.contact[k + 1]);
-      return drop.cells_before(k) & rows_that_end_here;
+      return cells & rows_that_end_here;
     };
     auto pairs = L::ints(drop.shape.height);  // new transitions, divided by two
     if constexpr (WIDTH == 1 || WIDTH == 4) {

@@ -316,7 +316,7 @@ struct VectorLanes {
   TETRIS_FUNCTION static Bits piece_columns(int piece, int orientation, int column, int row) {
     const Word* first_cells =
         PIECE_COLUMNS<Word>.slots[piece][orientation] + PieceColumns<Word>::OFFSET;
-    const Word* slot_0 = first_cells - (FIRST_COLUMN + column);
+    const Word* slot_0 = first_cells - FIRST_COLUMN - column;
     return load(slot_0) >> row;
   }
   TETRIS_FUNCTION static int landing_row(const Ints& heights, const Shape& shape, int x) {
