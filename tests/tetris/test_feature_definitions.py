@@ -23,8 +23,8 @@ struct Volume : FeatureBase {{
         return L::count_bits(board.cells & board.geometry.inside);
     }}
 }};
-static_assert(FeatureList<Holes, Wells>::all_follow_drops);
-static_assert(!FeatureList<Holes, Volume>::all_follow_drops);
+static_assert(FeatureList<Holes, Wells>::computable_from_drops);
+static_assert(!FeatureList<Holes, Volume>::computable_from_drops);
 }}
 """
 

@@ -10,6 +10,8 @@
 
 namespace tetris {
 
+constexpr int MOST_SLOTS = 16;  // the slots of a row of columns, in any lanes
+
 // The rules of a game, without its pieces.
 struct GameRules {
   int width, height;
@@ -36,10 +38,13 @@ struct Geometry : GameRules {
       outside_heights;  // WALL_HEIGHT outside the board, where no piece fits; else 0
   Word rows_above_top;
 
-  // Makes the masks. Slot FIRST_COLUMN is column 0; columns -1 and `width` are the side walls.
+  // Makes the masks, slot by slot, and loads them as columns. Slot FIRST_COLUMN is column 0 of the
+  // board; columns -1 and `width` are the side walls. Arrays have MOST_SLOTS words because the
+  // vectors have so many lanes; `load` reads as many of them as it needs.
   TETRIS_FUNCTION explicit Geometry(const GameRules& rules) : GameRules(rules) {
-    Word inside_slots[16] = {}, pair_slots[16] = {}, edge_slots[16] = {}, wall_slots[16] = {};
-    Word outside_slots[16] = {};
+    Word inside_slots[MOST_SLOTS] = {}, pair_slots[MOST_SLOTS] = {};
+    Word edge_slots[MOST_SLOTS] = {}, wall_slots[MOST_SLOTS] = {};
+    Word outside_slots[MOST_SLOTS] = {};
     Word ones = Word(~Word(0));
     TETRIS_UNROLL for (int slot = 0; slot < L::SLOTS; ++slot) {
       int column = slot - FIRST_COLUMN;
@@ -59,13 +64,15 @@ struct Geometry : GameRules {
   }
 };
 
-// Returns the columns of a board with side walls. `column(c)` returns column c as 32 bits, row
-// r in bit 31 - r.
+// Returns the columns of a board in lanes L, with side walls. `column(c)` returns column c as 32
+// bits, with row r in bit 31 - r. In lanes L row r is in bit L::TOP - r, so that a column is
+// shifted by the difference; rows that lanes of 16 bits cannot hold are dropped.
 template <class L, class Column>
 TETRIS_FUNCTION auto add_walls(const Geometry<L>& geometry, const Column& column) {
-  typename L::Word slots[16] = {};
+  constexpr int DROPPED_ROWS = 31 - L::TOP;
+  typename L::Word slots[MOST_SLOTS] = {};
   for (int c = 0; c < geometry.width; ++c) {
-    slots[FIRST_COLUMN + c] = typename L::Word(column(c) >> (31 - L::TOP));
+    slots[FIRST_COLUMN + c] = typename L::Word(column(c) >> DROPPED_ROWS);
   }
   return L::load(slots) | geometry.walls;
 }
@@ -130,19 +137,21 @@ TETRIS_FUNCTION auto full_rows(
   return typename L::Word(~L::or_columns(empty));
 }
 
-// Removes the rows whose bits are set in `full`, topmost first; the rows above each move down
-// by one.
+// Returns the board without the rows whose bits are set in `full`. The rows are removed one by
+// one, topmost first, and the rows above each of them move down by one. All columns have a cell
+// in these rows. A row further up is a lower bit of a column.
 template <class L>
 TETRIS_FUNCTION auto remove_rows(
     const Geometry<L>& geometry, typename L::ColumnBits cells, typename L::Word full) {
   using Word = typename L::Word;
   while (full != 0) {
-    Word row = Word(full & (~full + 1));
+    Word row = Word(full & (~full + 1));  // the topmost full row, which is the lowest bit set
     Word rows_above = Word(row - 1);
-    // Every column has this row, so that cells = below + row + above. Wanted is below + 2 *
-    // above.
+    // As numbers, cells = below + row + above. Moving the rows above down by one doubles them, so
+    // that the result is below + 2 * above = (cells - row) + above.
     auto without_row = cells - L::bits_everywhere(row);
-    cells = without_row + (cells & L::bits_everywhere(rows_above));
+    auto above = cells & L::bits_everywhere(rows_above);
+    cells = without_row + above;
     full = Word(full & (full - 1));
   }
   return (cells & geometry.inside) | geometry.walls;
@@ -157,9 +166,10 @@ struct Landing {
   int eroded_cells = 0;  // lines times the number of the piece's cells in them
   bool over = false;     // the game has ended
 
-  // Drops a piece on a board. If it reaches above the top, the game ends, unless the rule is
-  // clear_on_overflow: then full rows are removed first, and the game ends if cells are left
-  // above the top.
+  // Drops a piece on a board, with the orientation and the column of `placement`, and removes full
+  // rows. If the piece reaches above the top of the board, the game ends and `cells` stay as they
+  // were. Under the rule clear_on_overflow full rows are removed first, and the game ends only if
+  // cells are then left above the top.
   TETRIS_FUNCTION Landing(const Board<L>& board, int piece, int placement)
       : cells(board.cells) {
     const Geometry<L>& geometry = board.geometry;
@@ -187,8 +197,9 @@ struct Landing {
   }
 };
 
-// Returns whether a piece appears inside the board (`appears` of tetris/game/decisions.py): all
-// its cells are empty.
+// Returns whether a piece can appear inside the board, as `appears` of tetris/game/decisions.py
+// does: in the middle of the top rows, in its first orientation, all cells that it takes must be
+// empty.
 template <class L>
 TETRIS_FUNCTION bool appears(
     const Geometry<L>& geometry, const typename L::ColumnBits& cells, int piece) {
@@ -199,9 +210,10 @@ TETRIS_FUNCTION bool appears(
   return !L::any(cells & L::piece_columns(piece, 0, column, row));
 }
 
-// Returns whether a game ends because its next piece does not appear.
+// Returns whether a game ends because its next piece cannot appear. Only the rule `original`
+// ends a game so.
 template <class L>
-TETRIS_FUNCTION bool ends_by_next(
+TETRIS_FUNCTION bool next_piece_ends_game(
     const Geometry<L>& geometry, const typename L::ColumnBits& cells, int next) {
   return geometry.original && !appears(geometry, cells, next);
 }
@@ -221,7 +233,7 @@ struct Drop {
   Ints row;               // the row of the piece's bottom
   typename L::Unit unit;  // moves the patterns of the shape to this row
 
-  // The piece rests on the column that supports it highest.
+  // Computes where the piece comes to rest: on the column that supports it highest.
   TETRIS_FUNCTION Drop(const Ground<L>& board_ground, const ShapeLanes<L, WIDTH>& shapes)
       : ground(board_ground), shape(shapes) {
     TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
@@ -252,7 +264,8 @@ struct Drop {
   // The number of empty cells between column k and the piece, and whether there are any.
   TETRIS_FUNCTION Ints gap(int k) const { return row - support[k]; }
   TETRIS_FUNCTION auto covers_gap(int k) const { return L::exceeds(row, support[k]); }
-  // The rows that the piece completes: no column of the board has an empty cell there.
+  // Returns the rows that the piece completes. In such a row all columns of the piece are filled
+  // after the drop, and there is no gap in the columns left of the piece or right of it.
   TETRIS_FUNCTION Bits completed() const {
     Bits gaps_left = at_offset(ground.gaps_up_to, -1);
     Bits gaps_right = at_offset(ground.gaps_from, WIDTH);
@@ -271,14 +284,15 @@ struct Drop {
   TETRIS_FUNCTION Ints step_before(int k) const {
     return height_before(k + 1) - height_before(k) + L::ints(STEP);
   }
-  // The height of column `board_column` of the board after the drop.
+  // Returns the height of column `board_column` of the board after the drop. If the piece covers
+  // the column with its column k, that is the top of the piece there; else the height before.
   TETRIS_FUNCTION Ints column_height(int board_column) const {
     int before = ground.heights[FIRST_COLUMN + board_column];
     Ints result = L::ints(before);
     TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
-      Ints height = row + L::ints(shape.bottom[k]) + L::ints(shape.cells[k]);
+      Ints piece_top = row + L::ints(shape.bottom[k]) + L::ints(shape.cells[k]);
       auto is_column_k = column() == L::ints(board_column - k);
-      result = L::select(is_column_k, height, result);
+      result = L::select(is_column_k, piece_top, result);
     }
     return result;
   }

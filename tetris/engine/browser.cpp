@@ -35,21 +35,23 @@ Board<L> board() {
 }
 
 // These are not inlined, so that the library has them once.
-TETRIS_OUTLINE Choice best(const Board<L>& on, int piece) {
-  return engine->chooser.choose(on, piece);
+TETRIS_OUTLINE Choice best(const Board<L>& board, int piece) {
+  return engine->chooser.choose(board, piece);
 }
-TETRIS_OUTLINE Landing<L> landed(const Board<L>& on, int piece, int placement) {
-  return {on, piece, placement};
+TETRIS_OUTLINE Landing<L> landed(const Board<L>& board, int piece, int placement) {
+  return {board, piece, placement};
 }
 TETRIS_OUTLINE int value(const Board<L>& after) {
   return List::value(weights, after, Nothing());
 }
 
-// Adds the features of a first placement to the numerators of the pair that it begins.
+// Completes the numerators of a pair of placements. On entry they are those of the board after
+// both placements, and of the second placement. Features that describe a placement, not a board,
+// count for both; this adds those of the first placement. `after_first` is the board after it.
 template <class... Features>
-void add_first(FeatureList<Features...>, const Board<L>& first) {
+void add_first_placement(FeatureList<Features...>, const Board<L>& after_first) {
   int i = 0;
-  ((numerators[i++] += Features::of_placement ? Features::of(first) : 0), ...);
+  ((numerators[i++] += Features::of_placement ? Features::of(after_first) : 0), ...);
 }
 
 }  // namespace
@@ -70,8 +72,9 @@ void prepare(int width, int height, int rule, uint32_t packed, int count, int ba
 // Returns piece t of the stream.
 TETRIS_EXPORT(piece_at) int piece_at(double t) { return pieces.piece(uint64_t(t)); }
 
-// Returns the placement of a piece that is chosen, numbered as in plan.h; `lookahead` is a
-// value of `Lookahead`.
+// Returns the placement that the agent chooses for `piece` on the page's board, numbered as in
+// plan.h. `lookahead` is a value of `Lookahead`. `next` is the next piece, which only
+// Lookahead::preview uses.
 TETRIS_EXPORT(choose) int choose(int piece, int next, int lookahead) {
   Board<L> now = board();
   if (lookahead == int(Lookahead::preview)) {
@@ -81,37 +84,42 @@ TETRIS_EXPORT(choose) int choose(int piece, int next, int lookahead) {
   auto score_alone = [&](int placement) {
     return engine->chooser.score_after_state(now, piece, placement);
   };
-  auto search_on = [](const Board<L>& on) { return &on; };
-  auto choose_on = [](const Board<L>* on, int falls) { return best(*on, falls); };
+  // A search is only the board: `best` computes everything anew for every piece.
+  auto make_search = [](const Board<L>& after) { return &after; };
+  auto choose_next = [](const Board<L>* after, int next_piece) {
+    return best(*after, next_piece);
+  };
   return choose_by_prospects<List>(
-      now, weights, piece, pieces.source, score_alone, search_on, choose_on)
+      now, weights, piece, pieces.source, score_alone, make_search, choose_next)
       .placement_to_play();
 }
 
-// Places a piece; `next` is the piece after it. Returns the row of its bottom in bits 0 to 7,
-// the number of rows that it completes in bits 8 to 15, and whether the game is over in bit 16;
-// then the board is empty.
+// Places a piece on the page's board; `next` is the piece after it. Returns three numbers in one:
+// the row of the piece's bottom in bits 0 to 7, the number of rows that it completes in bits 8 to
+// 15, and in bit 16 whether the game is over. If it is over, the board becomes empty.
 TETRIS_EXPORT(land) int land(int piece, int placement, int next) {
   const Geometry<L>& geometry = engine->geometry;
   Landing<L> landing = landed(board(), piece, placement);
-  bool over = landing.over || ends_by_next(geometry, landing.cells, next);
-  L::Word slots[16];
+  bool over = landing.over || next_piece_ends_game(geometry, landing.cells, next);
+  L::Word slots[MOST_SLOTS];
   L::store(over ? geometry.walls : landing.cells, slots);
   for (int c = 0; c < geometry.width; ++c) {
-    columns[c] = reversed_bits(slots[FIRST_COLUMN + c]) >> (31 - L::TOP);
+    // Row r is bit 31 - r of a slot, and bit r of the page's columns.
+    columns[c] = reversed_bits(slots[FIRST_COLUMN + c]);
   }
   return landing.row | landing.lines << 8 | (over ? 1 << 16 : 0);
 }
 
-// Returns the score of a placement, or NEVER if the game ends, and writes the numerators of its
-// features. With a `next` piece they are those of the best pair of placements that it begins;
-// `next` is negative if there is none.
+// Returns the score of a placement of `piece` on the page's board, or NEVER if the game ends, and
+// writes the numerators of its features. `next` is the next piece, or negative if it is not
+// known. If it is known, the score and the numerators are those of the best pair of placements
+// that this placement begins.
 TETRIS_EXPORT(score) int score(int piece, int placement, int next) {
   bool has_next = next >= 0;
   Board<L> now = board();
   Landing<L> landing = landed(now, piece, placement);
   if (landing.over) return NEVER;
-  if (has_next && ends_by_next(engine->geometry, landing.cells, next)) return NEVER;
+  if (has_next && next_piece_ends_game(engine->geometry, landing.cells, next)) return NEVER;
   AfterState<L> after(now, landing, piece, placement);
   if (!has_next) {
     List::numerators(after, numerators);
@@ -121,6 +129,7 @@ TETRIS_EXPORT(score) int score(int piece, int placement, int next) {
   if (second.placement == Choice::NONE) return NEVER;
   Landing<L> second_landing = landed(after, next, second.placement);
   List::numerators(AfterState<L>(after, second_landing, next, second.placement), numerators);
-  add_first(List(), after);
+  add_first_placement(List(), after);
+  // second.score, too, lacks only the features of the first placement.
   return second.score + List::placement_value(weights, after);
 }

@@ -20,7 +20,7 @@ struct ColumnWeights {
 
  private:
   TETRIS_FUNCTION static typename L::ColumnInts load(const int32_t (&weights)[MAX_WIDTH]) {
-    typename L::Word slots[16] = {};
+    typename L::Word slots[MOST_SLOTS] = {};
     TETRIS_UNROLL for (int i = 0; i < MAX_WIDTH; ++i) {
       slots[FIRST_COLUMN + i] = L::weight_word(weights[i]);
     }
@@ -47,7 +47,9 @@ struct ColumnScores {
         L::sum_of_products(weights.height, board.heights, weights.step, sizes_of(board)));
   }
 
-  // Adds to `sums` the sums after drops that complete no row.
+  // Returns `sums` plus the sums of the features of columns after drops that complete no row: the
+  // sum before the drop, plus weight times growth for each height and each step size that the
+  // drop changes.
   template <int WIDTH>
   TETRIS_FUNCTION Scores after(Scores sums, const Drop<L, WIDTH>& drop) const {
     sums = sums + before;

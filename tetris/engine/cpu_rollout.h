@@ -37,17 +37,21 @@ class LaneRollout {
       : geometry_(rules), chooser_(geometry_, weights) {}
   LaneRollout(const LaneRollout&) = delete;  // The chooser refers to the geometry.
 
-  // Plays until the goal is reached. It stops earlier when the stack leaves its range: if
-  // `above`, when no column is higher than `limit`; otherwise when one is, or when one is lower
-  // than `least_height`.
+  // Plays on `stored` until the goal is reached or the stack is no longer one for these lanes.
+  // `limit` is the height up to which a stack is low. If `plays_high_stacks` is true, these are
+  // the lanes for high stacks, and play stops when no column is higher than `limit`. If it is
+  // false, play stops when a column is higher than `limit`, or lower than `least_height`. Lines
+  // and games are added to `totals`.
   TETRIS_FUNCTION void play(StoredBoard& stored, PieceReader& pieces, const Goal& goal,
-      int limit, bool above, Totals& totals, int least_height = 0) const {
+      int limit, bool plays_high_stacks, Totals& totals, int least_height = 0) const {
     Word rows_above_limit = limit >= ROWS ? Word(0) : Word((Word(1) << (ROWS - limit)) - 1);
     Word least_row = least_height == 0 ? Word(0) : Word(Word(1) << (ROWS - least_height));
     auto above_limit = L::bits_everywhere(rows_above_limit) & geometry_.inside;
     auto least_cells = L::bits_everywhere(least_row) & geometry_.inside;
     auto cells = add_walls(geometry_, [&](int c) { return stored.columns[c]; });
-    while (!goal.reached(pieces, totals) && L::any(cells & above_limit) == above &&
+    // cells | -cells fills each column below its top; a cell of row least_height - 1 is missing
+    // there if the column is too low.
+    while (!goal.reached(pieces, totals) && L::any(cells & above_limit) == plays_high_stacks &&
            !L::any(L::without(least_cells, cells | -cells))) {
       int piece = pieces.next();
       if constexpr (LOOKAHEAD == Lookahead::preview) {
@@ -57,7 +61,7 @@ class LaneRollout {
       } else {
         cells = decide(cells, totals, piece);
       }
-      if (ends_by_next(geometry_, cells, pieces.known)) {
+      if (next_piece_ends_game(geometry_, cells, pieces.known)) {
         ++totals.games;
         cells = geometry_.walls;
       }
@@ -66,8 +70,9 @@ class LaneRollout {
   }
 
  private:
-  // Makes one decision and returns the new columns. `next` is the next piece, or its source, if
-  // the decision asks for it.
+  // Makes one decision for `piece`, adds what it brings to `totals`, and returns the new columns,
+  // which are empty if the game has ended. `next` is nothing, the next piece (preview), or the
+  // source of all pieces that may come next (expectimax).
   template <class... Next>
   TETRIS_FUNCTION typename L::ColumnBits decide(const typename L::ColumnBits& cells,
       Totals& totals, int piece, const Next&... next) const {
@@ -80,7 +85,7 @@ class LaneRollout {
   }
 
   TETRIS_FUNCTION void store(const typename L::ColumnBits& cells, StoredBoard& stored) const {
-    Word slots[16];
+    Word slots[MOST_SLOTS];
     L::store(cells, slots);
     for (int c = 0; c < geometry_.width; ++c) {
       stored.columns[c] = uint32_t(slots[FIRST_COLUMN + c]) << (32 - ROWS);
@@ -94,8 +99,8 @@ class LaneRollout {
 // LaneRollout::play, which rollout_tall.cpp compiles for the tall lanes.
 template <class Lanes>
 void play_apart(const Lanes& lanes, StoredBoard& board, PieceReader& pieces, const Goal& goal,
-    int limit, bool above, Totals& totals) {
-  lanes.play(board, pieces, goal, limit, above, totals);
+    int limit, bool plays_high_stacks, Totals& totals) {
+  lanes.play(board, pieces, goal, limit, plays_high_stacks, totals);
 }
 
 // A stream of games, played in lanes L while the stack fits them, and in lanes Tall while it is
@@ -115,7 +120,9 @@ class StreamRollout {
   StreamRollout(const GameRules& rules, const int32_t* weights)
       : rules_(rules), weights_(weights) {}
 
-  // Plays until the goal is reached.
+  // Plays on `board` until the goal is reached. Each round goes on in the lanes that fit the stack:
+  // the low lanes, the low lanes without buried rows, or the tall lanes. They return when the goal
+  // is reached or when the stack no longer fits them.
   void play(StoredBoard& board, PieceReader& pieces, const Goal& goal, Totals& totals) {
     while (!goal.reached(pieces, totals)) {
       uint32_t rows_with_cells = 0;
@@ -131,8 +138,9 @@ class StreamRollout {
   }
 
  private:
-  // Plays in lanes L without the buried rows, as long as these stay buried. Returns false if
-  // there are too few of them.
+  // Plays in lanes L on the rows above the buried ones, as long as these stay buried, and puts the
+  // buried rows back afterwards. Returns false, and plays nothing, if too few rows are buried for
+  // the rest to fit the lanes. The comment above this class says which rows may be left out.
   bool play_upper(StoredBoard& board, PieceReader& pieces, const Goal& goal, Totals& totals) {
     constexpr int MOST_ROWS =
         L::MAX_STACK + 1;  // one more than usual: no column is empty, and no well has 16 rows
@@ -142,7 +150,7 @@ class StreamRollout {
 #endif
     if constexpr (LOOKAHEAD != Lookahead::none) return false;
     uint32_t rows_with_cells = 0;
-    uint32_t below_lowest_top = ~0u;  // the rows up to the top of the lowest column
+    uint32_t below_lowest_top = ~0u;  // the rows below the top of the lowest column
     for (int c = 0; c < rules_.width; ++c) {
       uint32_t filled = board.columns[c] | (0u - board.columns[c]);
       rows_with_cells |= board.columns[c];
@@ -154,7 +162,8 @@ class StreamRollout {
     StoredBoard upper{};
     for (int c = 0; c < rules_.width; ++c) {
       uint32_t column = board.columns[c];
-      bool stays_buried = (column & below_lowest_top & ~0u >> (removed + 3)) != 0;
+      uint32_t from_third_row_above = ~0u >> (removed + 3);  // the rows from removed + 3 on
+      bool stays_buried = (column & below_lowest_top & from_third_row_above) != 0;
       if (!stays_buried) return false;
       bool is_full = ~column >> (31 - removed) == 0;  // in rows 0 to `removed`
       upper.columns[c] = (column << removed & ~FLOOR) | (is_full ? FLOOR : 0);
@@ -174,8 +183,9 @@ class StreamRollout {
     return true;
   }
 
-  // Returns the highest stack that lanes L are for. With a lookahead the next piece falls on a
-  // stack that may have risen by a piece, though no higher than the board.
+  // Returns the height of the highest stack that lanes L can play. With a lookahead the next piece
+  // falls on a stack that may have risen by a piece, so that less height is left, unless the whole
+  // board fits the lanes.
   int highest() const {
     bool one_piece = LOOKAHEAD == Lookahead::none || rules_.height <= L::MAX_STACK;
     return one_piece ? L::MAX_STACK : L::MAX_STACK - MAX_PIECE_SIZE;

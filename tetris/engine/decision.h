@@ -61,15 +61,18 @@ struct FeatureList {
       ((Features::denominator == 1 || std::is_same_v<Features, LandingHeight>) && ...),
       "expected a feature that is a whole number: double it here and in its reference in "
       "Python");
-  static constexpr bool all_follow_drops = (follows_drops<Features>() & ...);
+  // Whether every feature has a function `after`, which computes it from what a drop changes. If
+  // one feature has none, all features are computed from the board after each placement.
+  static constexpr bool computable_from_drops = (follows_drops<Features>() & ...);
   // Features that ColumnScores scores.
   template <class F>
   static constexpr bool by_column = F::column_height >= 0 || F::column_step >= 0;
-  static constexpr bool has_columns = all_follow_drops && (by_column<Features> || ...);
+  static constexpr bool has_columns = computable_from_drops && (by_column<Features> || ...);
   static constexpr int NOT_BY_COLUMN = (0 + ... + (by_column<Features> ? 0 : 1));
   // If no such feature has a positive weight, the sum with their lower bounds is an upper bound
   // of the score.
-  static constexpr bool has_bounds = all_follow_drops && (Features::has_lower_bound || ...);
+  static constexpr bool has_bounds =
+      computable_from_drops && (Features::has_lower_bound || ...);
   template <int STEPS>
   static constexpr bool has_table = ((Features::table_steps == STEPS) || ...);
 
@@ -89,13 +92,15 @@ struct FeatureList {
   static constexpr int SUMMED = (0 + ... + (summed<Features> ? 1 : 0));
   static constexpr int PAIRS = SUMMED / 2 + 1;
 
-  // Loads the weights of the summed features, in pairs; the last pair may lack one or both,
-  // whose weights are 0.
+  // Loads the weights of the features that `values` adds up, in pairs. `weights` are those of all
+  // features of the list, in its order. The last pair may have one feature or none; the missing
+  // features get the weight 0. The constructor of a Chooser calls this.
   template <class L>
   TETRIS_FUNCTION static void load_weights(
       const int32_t* weights, typename L::Weights (&pairs)[PAIRS]) {
     int32_t ordered[2 * PAIRS] = {};
-    int i = 0, number = 0;
+    int i = 0;
+    int number = 0;  // how many summed features have been written to `ordered`
     (set_summed<Features>(ordered, weights[i++], number), ...);
     TETRIS_UNROLL for (int k = 0; k < PAIRS; ++k) {
       pairs[k] = L::weights(ordered[2 * k], ordered[2 * k + 1]);
@@ -138,15 +143,16 @@ struct FeatureList {
     return sum;
   }
 
-  // Returns whether no feature with a lower bound has a positive weight, so that scores have
-  // upper bounds.
+  // Returns whether scores have upper bounds, which they do if no feature with a lower bound has
+  // a positive weight.
   TETRIS_FUNCTION static bool bounds(const int32_t* weights) {
     int i = 0;
     return ((weights[i++] <= 0 || !Features::has_lower_bound) && ...);
   }
 
-  // Returns the score minus its upper bound. `board` is the one after the drop, and `touched`
-  // are the columns under the piece and beside it.
+  // Returns the exact score of a placement minus the upper bound that `values` computed of it;
+  // the difference is not positive. `board` is the board after the drop, and `touched` is all
+  // ones in the columns under the piece and beside it, and 0 in others.
   template <class L>
   TETRIS_FUNCTION static int value_above_bound(
       const int32_t* weights, const Board<L>& board, const typename L::ColumnInts& touched) {
@@ -155,8 +161,11 @@ struct FeatureList {
     return sum;
   }
 
-  // Returns the weighted sums of the summed features after drops that complete no row, or upper
-  // bounds of them if `bound`. ColumnScores and StepTable score the other features.
+  // Returns, for each lane, the weighted sum of the features for which `summed` is true, after a
+  // drop that completes no row. If `bound` is true, features with a lower bound enter with that
+  // bound, and the sum is an upper bound of the exact one, because their weights are not
+  // positive. `weights` are the pairs that load_weights made, and `prepared` is what the features
+  // computed from the board before the drop. ColumnScores and StepTable score the other features.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static typename L::Scores values(const typename L::Weights* weights,
       const Prepared<L>& prepared, const Drop<L, WIDTH>& drop, bool bound) {
@@ -244,8 +253,10 @@ struct FeatureList {
     typename L::Ints first_of_pair = {};
     int number = 0;  // of the next feature, among the summed ones
   };
-  // Adds feature F to a sum, if it is one of the summed features; `looped` is its value if it
-  // has a loop.
+  // Adds the weighted value of feature F to a sum, if F is one of the summed features. `looped` is
+  // the value if F has a loop, and is not read otherwise. The first feature of a pair waits in
+  // first_of_pair; the second one, or the last of all features, adds the products of the pair.
+  // `values` calls this for one feature after the other.
   template <class F, class L, int WIDTH>
   TETRIS_FUNCTION static void add(PairedSum<L>& sum, const typename L::Ints& looped,
       const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
@@ -295,7 +306,9 @@ TETRIS_FUNCTION Choice after_state_score(const Board<L>& board, const int32_t* w
   return {List::value(weights, after, columns), placement};
 }
 
-// Calls visit(placement) for every placement of a piece, in the order of the search.
+// Calls visit(placement) for every placement of a piece: orientation after orientation, and for
+// each of them from the leftmost column to the rightmost one. Of equal scores the first placement
+// in this order wins.
 template <class L, class Visit>
 TETRIS_FUNCTION void for_each_placement(
     const Geometry<L>& geometry, int piece, const Visit& visit) {
@@ -308,19 +321,26 @@ TETRIS_FUNCTION void for_each_placement(
   }
 }
 
-// Returns the choice where the next piece is known: the placement that begins the best pair of
-// placements, or if every pair ends the game, the best placement of `piece` alone.
-// `choose(board, piece)` returns the best placement of a piece.
+// Returns the placement to choose where the next piece is known. A placement of `piece` and the
+// best placement of `next` after it form a pair, whose score is the sum of two parts: the value
+// of the board after both placements together with the features of the second placement, and
+// the features of the first placement. The function returns the placement that begins the best
+// pair. If every pair ends the game, it returns the best placement of `piece` alone.
+//
+// `choose(board, piece)` returns the best placement of one piece on a board, or NO_CHOICE if
+// every placement ends the game.
 template <class List, class L, class Choose>
 TETRIS_FUNCTION Choice choose_by_pairs(
     const Board<L>& board, const int32_t* weights, int piece, int next, const Choose& choose) {
   Choice best = NO_CHOICE;
   for_each_placement(board.geometry, piece, [&](int placement) {
     Landing<L> landing(board, piece, placement);
-    if (landing.over || ends_by_next(board.geometry, landing.cells, next)) return;
+    if (landing.over || next_piece_ends_game(board.geometry, landing.cells, next)) return;
     AfterState<L> after(board, landing, piece, placement);
     Choice second = choose(after, next);
     if (second.placement == Choice::NONE) return;
+    // second.score covers the board after both placements, and the features of the second
+    // placement. Only the features of the first placement are missing from it.
     int first_value = List::placement_value(weights, after);
     best.consider({second.score + first_value, placement});
   });
@@ -336,33 +356,35 @@ struct Prospect {
   }
 };
 
-// Returns the choice that looks at all pieces that may come next: of the two placements with
-// the best scores, the one with the better prospect.
+// Returns the placement to choose in view of all pieces of `source` that may come next. It takes
+// the two placements of `piece` with the best scores, tries every next piece behind each of them,
+// and returns the one with the better prospect.
 //
-//   score(placement)       the score of a placement of `piece` alone
-//   search_on(board)       a search on a board
-//   choose(search, piece)  the best placement of a piece on the board of a search
-template <class List, class L, class Score, class SearchOn, class Choose>
+//   score_alone(placement)  returns the placement with its score, without a look at next pieces
+//   make_search(board)      returns a search, which holds what is computed once for a board
+//   choose(search, next)    returns the best placement of a piece on the board of that search
+template <class List, class L, class ScoreAlone, class MakeSearch, class Choose>
 TETRIS_FUNCTION Choice choose_by_prospects(const Board<L>& board, const int32_t* weights,
-    int piece, const PieceSource& source, const Score& score, const SearchOn& search_on,
-    const Choose& choose) {
+    int piece, const PieceSource& source, const ScoreAlone& score_alone,
+    const MakeSearch& make_search, const Choose& choose) {
   BestTwo two;
   for_each_placement(
-      board.geometry, piece, [&](int placement) { two.consider(score(placement)); });
+      board.geometry, piece, [&](int placement) { two.consider(score_alone(placement)); });
   Choice chosen = two.first;
   Prospect best;
   for (const Choice& first : {two.first, two.second}) {
     if (first.placement == Choice::NONE) break;
     Landing<L> landing(board, piece, first.placement);
     AfterState<L> after(board, landing, piece, first.placement);
-    auto search = search_on(after);
+    auto search = make_search(after);
     Prospect prospect{0, 0};
     for (int k = 0; k < source.count; ++k) {
       int next = source.at(k);
       Choice second = choose(search, next);
       if (second.placement == Choice::NONE) continue;
-      if (ends_by_next(board.geometry, landing.cells, next)) continue;
+      if (next_piece_ends_game(board.geometry, landing.cells, next)) continue;
       ++prospect.survived;
+      // second.score lacks only the features of the first placement.
       prospect.sum += second.score + List::placement_value(weights, after);
     }
     if (prospect.exceeds(best)) {
@@ -375,31 +397,36 @@ TETRIS_FUNCTION Choice choose_by_prospects(const Board<L>& board, const int32_t*
 
 // Scores every placement of a piece on a board, in lanes L, by the features of a FeatureList.
 //
-// A placement that completes no row is scored by what its drop changes, many at a time
-// (`score`). Others, which are few, are scored one by one by the features of their after-state
-// (`score_after_state`).
+// Placements that complete no row are scored by what their drops change, many at a time
+// (`score_drops`). The others, which are few, are scored one by one by the features of their
+// after-states (`score_after_state`).
 template <class L, class List>
 struct Chooser {
   using Prepared = typename List::template Prepared<L>;
   static constexpr bool MAY_BOUND = L::LANES > 1 && List::has_bounds;
   static constexpr bool HAS_COLUMNS = List::has_columns;
   template <int STEPS>
-  static constexpr bool HAS_TABLE = List::all_follow_drops && List::template has_table<STEPS>;
+  static constexpr bool HAS_TABLE =
+      List::computable_from_drops && List::template has_table<STEPS>;
 
   const Geometry<L>& geometry;
   const int32_t* weights;
   typename L::Weights lane_weights[List::PAIRS];
   std::conditional_t<HAS_COLUMNS, ColumnWeights<L>, Nothing> column_weights;
-  const bool bounds;                // `score` computes upper bounds in place of scores
-  typename L::Ints limit;           // a piece whose top is below this fits the board
-  typename L::Ints survival_limit;  // as `limit`, for a piece that may complete rows
+  const bool bounds;  // `score_drops` computes upper bounds in place of scores
+  // A piece whose top is below fitting_limit lies inside the board. A piece whose top is not
+  // below survival_limit ends the game. The limits differ only under the rule
+  // clear_on_overflow: there a piece may reach above the top, up to MAX_PIECE_SIZE rows, and the
+  // game goes on if the removal of full rows brings it back inside.
+  typename L::Ints fitting_limit;
+  typename L::Ints survival_limit;
 
   TETRIS_FUNCTION Chooser(const Geometry<L>& board_geometry, const int32_t* list_weights)
       : geometry(board_geometry),
         weights(list_weights),
         column_weights(List::template column_weights<L>(list_weights)),
         bounds(MAY_BOUND && List::bounds(list_weights)),
-        limit(L::ints(board_geometry.height + 1)),
+        fitting_limit(L::ints(board_geometry.height + 1)),
         survival_limit(L::ints(board_geometry.height + 1 +
                                (board_geometry.clear_on_overflow ? MAX_PIECE_SIZE : 0))) {
     List::template load_weights<L>(list_weights, lane_weights);
@@ -413,7 +440,7 @@ struct Chooser {
     const std::conditional_t<HAS_COLUMNS, ColumnScores<L>, Nothing> columns;
     const std::conditional_t<HAS_TABLE<1>, StepTable<L, 1>, Nothing> steps;
     const std::conditional_t<HAS_TABLE<2>, StepTable<L, 2>, Nothing> step_pairs;
-    typename L::Best best;  // of the placements that `score` has scored
+    typename L::Best best;  // of the placements that score_drops has scored
     uint64_t unscored = 0;  // the set of placements that are left to score_after_state
     TETRIS_FUNCTION Search(const Chooser& chooser, const Board<L>& searched_board)
         : board(searched_board),
@@ -429,8 +456,9 @@ struct Chooser {
     Search search(*this, board);
     return choose(search, piece);
   }
-  // The same on the board of a search. Placements that complete no row are scored in groups,
-  // and the few others one by one.
+  // Returns the best placement of a piece on the board of a search, or NO_CHOICE if every
+  // placement ends the game. Placements that complete no row are scored in groups, and the few
+  // others one by one.
   TETRIS_FUNCTION Choice choose(Search& search, int piece) const {
     score_all_groups(search, piece);
     Choice best = L::first_best(search.best);
@@ -448,20 +476,25 @@ struct Chooser {
     return choice;
   }
 
-  // The same where the next piece is known.
+  // Returns the best placement of a piece where the next piece is known; see choose_by_pairs.
   TETRIS_FUNCTION Choice choose(const Board<L>& board, int piece, int next) const {
-    auto choose_alone = [this](const Board<L>& on, int falls) { return choose(on, falls); };
+    auto choose_alone = [this](const Board<L>& board_after_first, int second_piece) {
+      return choose(board_after_first, second_piece);
+    };
     return choose_by_pairs<List>(board, weights, piece, next, choose_alone);
   }
 
-  // The same in view of all pieces of a source that may come next.
+  // Returns the best placement of a piece in view of all pieces of a source that may come next;
+  // see choose_by_prospects.
   TETRIS_FUNCTION Choice choose(
       const Board<L>& board, int piece, const PieceSource& source) const {
+    auto score_alone = [&](int placement) {
+      return score_after_state(board, piece, placement);
+    };
+    auto make_search = [this](const Board<L>& after) { return Search(*this, after); };
+    auto choose_next = [this](Search& search, int next) { return choose(search, next); };
     return choose_by_prospects<List>(
-        board, weights, piece, source,
-        [&](int placement) { return score_after_state(board, piece, placement); },
-        [this](const Board<L>& on) { return Search(*this, on); },
-        [this](Search& search, int falls) { return choose(search, falls); });
+        board, weights, piece, source, score_alone, make_search, choose_next);
   }
 
   // Returns the score of a placement by the features of the board after it.
@@ -470,36 +503,45 @@ struct Chooser {
     return after_state_score<List>(board, weights, piece, placement, column_weights);
   }
 
-  // Scores the placements of a group that complete no row and puts them into search.best.
-  // Returns the set of lanes whose placements may not end the game and are left to
-  // score_after_state.
+  // Scores the placements of a group that lie inside the board and complete no row, one
+  // placement a lane, and records their scores in search.best.
+  //
+  // Returns the lanes that are left for score_after_state, a bit a lane: those whose placements
+  // may let the game go on and complete a row. Every other lane needs no second look: its
+  // placement has been scored, or it ends the game, or the lane has no placement. If a feature
+  // of the list cannot be computed from drops, nothing is scored here, and every lane whose
+  // placement may let the game go on is left.
   template <int WIDTH>
-  TETRIS_FUNCTION unsigned score(Search& search, const Group<L, WIDTH>& group) const {
+  TETRIS_FUNCTION unsigned score_drops(Search& search, const Group<L, WIDTH>& group) const {
     Drop<L, WIDTH> drop(search.ground, group.shapes);
     // The top is above every limit in a lane without a placement: its shape is too high, or it
     // rests on a wall.
     auto top = drop.top();
     auto completed = drop.completed();
     auto may_survive = top < survival_limit;
-    if constexpr (List::all_follow_drops) {
+    if constexpr (List::computable_from_drops) {
       auto completes_no_row = completed == L::bits(0);
-      auto is_scored = completes_no_row & (top < limit);
+      auto is_scored = completes_no_row & (top < fitting_limit);
       if (L::is_worth_scoring(is_scored)) {
         typename L::Scores scores =
             List::values(lane_weights, search.prepared, drop, MAY_BOUND && bounds);
         if constexpr (HAS_COLUMNS) scores = search.columns.after(scores, drop);
         if constexpr (HAS_TABLE<1>) scores = search.steps.after(scores, drop);
         if constexpr (HAS_TABLE<2>) scores = search.step_pairs.after(scores, drop);
-        L::consider(search.best, scores, is_scored, group);
+        L::record_scores(search.best, scores, is_scored, group);
       }
-      return L::lanes(L::without(may_survive, completes_no_row));
+      // A piece that completes no row stays above the top if it reaches there, and ends the game.
+      auto is_left =
+          L::without(may_survive, completes_no_row);  // may_survive & ~completes_no_row
+      return L::lanes(is_left);
     } else {
       return L::lanes(may_survive);
     }
   }
 
  private:
-  // Scores all groups of a piece; search.unscored becomes the set of placements that are left.
+  // Scores all groups of placements of a piece. search.unscored becomes the set of placements
+  // that are left for score_after_state.
   TETRIS_FUNCTION void score_all_groups(Search& search, int piece) const {
     search.best.clear();
     search.unscored = 0;
@@ -513,22 +555,25 @@ struct Chooser {
   TETRIS_FUNCTION void score_groups(Search& search, const Groups& groups) const {
     for (int i = 0; i < groups.count; ++i) score_group(search, groups.group[i]);
   }
-  // Vectors fit the registers better in a function of their own.
+  // Scores one group. In vectors the work is a function of its own, which is not inlined, because
+  // the compiler then keeps more of its values in registers.
   template <int WIDTH>
   TETRIS_FUNCTION void score_group(Search& search, const Group<L, WIDTH>& group) const {
     unsigned lanes;
-    if constexpr (L::LANES == 1) lanes = score(search, group);
-    else lanes = score_outlined(search, group);
+    if constexpr (L::LANES == 1) lanes = score_drops(search, group);
+    else lanes = score_drops_outlined(search, group);
     search.unscored |= group.placements_of_lanes(lanes);
   }
   template <int WIDTH>
-  TETRIS_OUTLINE unsigned score_outlined(Search& search, const Group<L, WIDTH>& group) const {
-    return score(search, group);
+  TETRIS_OUTLINE unsigned score_drops_outlined(
+      Search& search, const Group<L, WIDTH>& group) const {
+    return score_drops(search, group);
   }
 
-  // Takes the placements into account whose scores in search.best are upper bounds; `best` is
-  // the one with the highest bound. Once its score is known, only placements with a bound at
-  // least as high can still be better, and seldom is there one.
+  // Improves `choice` by the placements in search.best, whose recorded scores are only upper
+  // bounds. `best` is the placement with the highest bound. Its exact score is computed first.
+  // After that only placements whose bound is at least as high as the best exact score can still
+  // be better; there is seldom one, and the exact scores of all others are never computed.
   TETRIS_FUNCTION void consider_bounds(
       const Search& search, int piece, const Choice& best, Choice& choice) const {
     int difference = value_above_bound(search.board, piece, best.placement);
@@ -539,11 +584,13 @@ struct Chooser {
       int placement = lowest_bit(others);
       int bound = L::score_at(search.best, placement);
       if (bound < choice.score) continue;
-      choice.consider({bound + value_above_bound(search.board, piece, placement), placement});
+      int exact_score = bound + value_above_bound(search.board, piece, placement);
+      choice.consider({exact_score, placement});
     }
   }
 
-  // Returns the score of a placement minus its upper bound; it completes no row.
+  // Returns the exact score of a placement minus its upper bound; see
+  // FeatureList::value_above_bound. The placement completes no row.
   TETRIS_OUTLINE int value_above_bound(const Board<L>& board, int piece, int placement) const {
     int orientation = orientation_of(placement);
     int column = column_of(placement);

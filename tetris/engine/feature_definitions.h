@@ -42,15 +42,16 @@
 
 namespace tetris {
 
-// Returns in every column the rows from its lowest cell (the highest bit) upwards; nothing in
-// an empty column.
+// Returns in every column all rows from its lowest cell upwards. The lowest cell is the highest
+// bit of the column, so that this bit and all lower ones are set. An empty column stays empty.
 template <class L>
 TETRIS_FUNCTION auto from_lowest_row(typename L::ColumnBits columns) {
 #if defined(__CUDA_ARCH__)
   // __clz is 32 for an empty column, and the shift by 32 gives 0.
   return map_slots([](uint32_t x) { return __funnelshift_rc(~0u, 0u, __clz(x)); }, columns);
 #else
-  // Every shift doubles the number of rows that are covered, up to all of a word.
+  // The union with the column shifted by one row covers two rows from each cell on, the union
+  // with that shifted by two rows covers four, and so on up to all rows of a word.
   TETRIS_UNROLL for (int rows = 1; rows <= L::TOP; rows *= 2) {
     columns = columns | (columns >> rows);
   }
@@ -94,7 +95,8 @@ struct second_source<F, std::void_t<typename F::SecondSource>> {
 };
 template <class F>
 using SecondSourceOf = typename second_source<F>::type;
-// Calls F::after with one preparation, or with both if they differ.
+// Returns the values of feature F after drops. Its function `after` gets what its source has
+// prepared, and if it has a second source, what that one has prepared, too.
 template <class F, class First, class Second, class D>
 TETRIS_FUNCTION auto after_drop_of(const First& first, const Second& second, const D& drop) {
   if constexpr (std::is_same_v<SourceOf<F>, SecondSourceOf<F>>) return F::after(first, drop);
@@ -159,26 +161,32 @@ struct RowTransitions : BitCount<RowTransitions> {
   TETRIS_FUNCTION static int offset(const Geometry<L>& geometry) {
     return 2 * (geometry.height - (L::TOP + 1));
   }
-  // Every row of the piece is one run of cells. It adds two transitions, and removes two for
-  // every cell that touches the run from the side.
+  // Returns the transitions after drops: the total before, plus two for every row of the piece,
+  // minus two for every full cell beside the end of a row. A row of the piece is one run of
+  // cells and has two ends; where a full cell touches an end, two transitions are missing.
   //
-  // Bits of two words can be counted as those of one if they lie in different rows. So it is
-  // with the columns on one side of the piece, because a row of the piece has one cell at each
-  // of its ends.
+  // full_beside(k) marks the rows of the piece that end beside column k and meet a full cell
+  // there. The pieces are 1 to 4 columns wide. In a piece that is 1 or 4 columns wide all rows
+  // have the same ends, beside columns -1 and WIDTH. In other pieces a row may also end beside
+  // the first or the last column of the piece, or in the middle of three columns. popcount is
+  // slow, so that several columns share one: a row has only one left end and only one right end,
+  // hence the words of one side never have a bit in the same row, and their union has all bits.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(typename L::Ints total, const Drop<L, WIDTH>& drop) {
-    auto touched = [&](int k) {
-      return drop.cells_before(k) & drop.piece_rows(drop.shape.contact[k + 1]);
+    auto full_beside = [&](int k) {
+      auto cells = drop.cells_before(k);
+      auto rows_that_end_here = drop.piece_rows(drop.shape.contact[k + 1]);
+      return cells & rows_that_end_here;
     };
-    auto pairs = L::ints(drop.shape.height);  // of transitions
+    auto pairs = L::ints(drop.shape.height);  // new transitions, divided by two
     if constexpr (WIDTH == 1 || WIDTH == 4) {
-      pairs = pairs - L::popcount_near(touched(-1), touched(WIDTH));
+      pairs = pairs - L::popcount_near(full_beside(-1), full_beside(WIDTH));
     } else {
-      auto left_side = touched(-1) | touched(0);
-      auto right_side = touched(WIDTH - 1) | touched(WIDTH);
+      auto left_side = full_beside(-1) | full_beside(0);
+      auto right_side = full_beside(WIDTH - 1) | full_beside(WIDTH);
       pairs = pairs - L::popcount_near(left_side, right_side);
     }
-    if constexpr (WIDTH == 3) pairs = pairs - L::popcount(touched(1));
+    if constexpr (WIDTH == 3) pairs = pairs - L::popcount(full_beside(1));
     return total + pairs + pairs;
   }
 };
@@ -250,18 +258,16 @@ struct WellFeature : FeatureBase {
     auto pairs = depths + L::right(depths);
     return {L::total(depths), cache<uint16_t>(board, depths), cache<uint16_t>(board, pairs)};
   }
-  // Returns the depths after drops. The columns under the piece change, and the wells of the
-  // two columns beside it: they are computed from the columns at offsets -2 to WIDTH + 1, and
-  // added to the depths of all other columns.
+  // Returns the sum of depths after drops. A drop changes the wells of the columns under the piece
+  // and of the two columns beside it, at offsets -1 to WIDTH. Their depths are computed again and
+  // added to those of all other columns. A well cell lies between two full cells, so that the
+  // columns at offsets -2 and WIDTH + 1 are needed, too.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
     using Bits = typename L::Bits;
     constexpr int CHANGED = WIDTH + 2;
-    Bits column
-        [CHANGED +
-            // the column at offset k is element k + 2: the changed ones, and one more on each
-            // side
-            2];
+    // The changed columns and one more on each side; the column at offset k is element k + 2.
+    Bits column[CHANGED + 2];
     Bits wells[CHANGED], changed[CHANGED];
     TETRIS_UNROLL for (int k = -2; k < CHANGED; ++k) column[k + 2] = drop.cells_after(k);
     TETRIS_UNROLL for (int i = 0; i < CHANGED; ++i) {
@@ -293,9 +299,9 @@ struct WellFeature : FeatureBase {
 
 struct Wells : WellFeature<Wells> {
   static constexpr bool has_lower_bound = true;
-  // Every well cell counts the empty cells from itself downwards. So all well cells fall
-  // together, row by row, until each has met a full cell, and every row that one reaches
-  // counts.
+  // Returns the depths of COUNT columns: every well cell counts the empty cells from itself
+  // downwards. All well cells fall together, one row at a time. A cell that meets a full cell
+  // disappears, and in every round each cell that still falls adds 1.
   template <class L, class Bits, int COUNT>
   TETRIS_FUNCTION static auto depths(const Bits (&wells)[COUNT], const Bits (&cells)[COUNT]) {
     Bits falling[COUNT];
@@ -314,9 +320,10 @@ struct Wells : WellFeature<Wells> {
 };
 
 struct WellsFast : WellFeature<WellsFast> {
-  // In a run of empty cells every one of the k cells from the topmost well cell downwards
-  // counts the run's cells from there to itself: 1 + 2 + ... + k. Runs are taken from the top;
-  // most columns have one.
+  // Returns the depths of COUNT columns. In a run of empty cells, let k be the number of cells
+  // from its topmost well cell downwards. The first of these cells counts 1, the second one 2,
+  // and so on: 1 + 2 + ... + k together. Runs are taken one after the other from the top; most
+  // columns have one run.
   template <class L, class Bits, int COUNT>
   TETRIS_FUNCTION static auto depths(const Bits (&wells)[COUNT], const Bits (&cells)[COUNT]) {
     Bits rest[COUNT];
@@ -328,8 +335,8 @@ struct WellsFast : WellFeature<WellsFast> {
   }
 
  private:
-  // Returns the depths of the topmost run with a well in each column, summed; `rest` becomes
-  // the wells of other runs.
+  // Takes the topmost run with a well cell in each column, and returns the sum of their depths.
+  // `rest` becomes the well cells of the other runs.
   template <class L, class Bits, int COUNT>
   TETRIS_FUNCTION static auto depth_of_topmost_runs(
       const Bits (&wells)[COUNT], const Bits (&cells)[COUNT], Bits (&rest)[COUNT]) {
@@ -369,7 +376,8 @@ struct HoleDepth : BitCount<HoleDepth> {
     auto has_hole = L::nonzero(board.holes());
     return {BitCount::prepare(board), cache<uint8_t>(board, has_hole)};
   }
-  // The piece's cells count in columns that have a hole, be it a new one.
+  // Returns the depth after drops: the cells of the piece are added in columns that have a hole
+  // after the drop, which either was there before or is the gap below the piece.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
     auto depth = prepared.total;
@@ -427,8 +435,9 @@ struct ThinCovers : FeatureBase {
   TETRIS_FUNCTION static auto prepare(const Board<L>& board) {
     return L::bits(typename L::Word(columns(board)));
   }
-  // Returns the number after drops: that of columns beside the piece, and of columns of the
-  // piece with one cell that covers a gap.
+  // Returns the number after drops. Columns that the piece does not touch count as before. A
+  // column of the piece counts if the piece has one cell there, and an empty cell is below it.
+  // `before` is the set of columns that counted before the drop.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(typename L::Bits before, const Drop<L, WIDTH>& drop) {
     constexpr uint32_t COLUMNS_OF_PIECE = (2u << WIDTH) - 2;  // bits 1 .. WIDTH

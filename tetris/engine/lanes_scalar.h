@@ -52,8 +52,9 @@ struct BestTwo {
   Choice first = NO_CHOICE;
   Choice second = NO_CHOICE;
   TETRIS_FUNCTION void clear() { first = second = NO_CHOICE; }
-  // Inserts a placement: `is_best` if it exceeds the first one, `is_better` if it exceeds the
-  // second one.
+  // Inserts a placement, unless both conditions are false. `is_best` says that it exceeds the
+  // first placement, and `is_better` that it exceeds the second one. A new first placement moves
+  // the former one to the second place.
   TETRIS_FUNCTION void insert(const Choice& other, bool is_best, bool is_better) {
     second.replace_if(is_better, other);
     second.replace_if(is_best, first);
@@ -126,24 +127,29 @@ TETRIS_FUNCTION Columns operator-(const Columns& a) {
 // once.
 constexpr int ROW_DIGITS = 4;
 
-// Adds the counts of COUNT digits in `other` to those in `sum`, as a ripple-carry adder does.
-// The sum has one digit more, unless there is no room for it.
+// Adds the counts in `other` to those in `sum`, for all rows at once. Both counts have COUNT
+// binary digits on entry, lowest digit first. The sum has one digit more, which is written to
+// sum[COUNT] if there is room for it. The digits are added as in a ripple-carry adder: each
+// digit passes a carry to the next one.
 template <int COUNT, class Words>
 TETRIS_FUNCTION void add_digits(Words (&sum)[ROW_DIGITS], const Words (&other)[COUNT]) {
   Words carry = sum[0] & other[0];
   sum[0] = sum[0] ^ other[0];
   TETRIS_UNROLL for (int i = 1; i < COUNT; ++i) {
     Words exactly_one = sum[i] ^ other[i];
-    Words next_carry = (sum[i] & other[i]) | (exactly_one & carry);
+    Words both = sum[i] & other[i];
+    Words next_carry = both | (exactly_one & carry);
     sum[i] = exactly_one ^ carry;
     carry = next_carry;
   }
   if constexpr (COUNT < ROW_DIGITS) sum[COUNT] = carry;
 }
 
-// Adds up the counts of sixteen lanes, one digit each in digit[0], so that every lane has the
-// sum. In each of four rounds a lane adds the counts of the lane STEP lanes on, which
-// `rotate(STEP, word)` fetches; STEP is halved.
+// Adds up the counts of sixteen lanes, and gives the sum to every lane. On entry each lane has a
+// count of one binary digit in digit[0]. There are four rounds, in which STEP is 8, 4, 2 and 1.
+// In each round a lane adds the count of the lane that is STEP lanes on, which
+// `rotate(STEP, word)` fetches, digit by digit; COUNT is the number of digits before the round.
+// The function calls itself for the next round.
 template <int STEP = 8, int COUNT = 1, class Words, class Rotate>
 TETRIS_FUNCTION void add_lanes(Words (&digit)[ROW_DIGITS], const Rotate& rotate) {
   Words other[COUNT];
@@ -248,13 +254,13 @@ struct ScalarLanes {
   TETRIS_FUNCTION static Mask exceeds(Ints a, Ints b) { return a > b; }
   // Returns the mask of a number that `nonzero` made.
   TETRIS_FUNCTION static Mask flag(Ints value) { return value != 0; }
-  // Returns a & ~b.
+  // Returns a & ~b: what is in the first argument and not in the second one.
   TETRIS_FUNCTION static Mask without(Mask a, Mask b) { return a & !b; }
   template <class Words>
   TETRIS_FUNCTION static Words without(const Words& a, const Words& b) {
     return a & ~b;
   }
-  // Returns a mask as an integer, a bit a lane.
+  // Returns a mask as an integer with one bit per lane.
   TETRIS_FUNCTION static unsigned lanes(bool condition) { return condition ? 1u : 0u; }
   template <class Numbers>
   TETRIS_FUNCTION static Numbers maximum(const Numbers& a, const Numbers& b) {
@@ -342,7 +348,9 @@ struct ScalarLanes {
     TETRIS_UNROLL for (int i = 0; i + 1 < SLOTS; ++i) result.slot[i] = columns.slot[i + 1];
     return result;
   }
-  // Sums and unions over all slots; `total`, `or_all` and the like return them in every lane.
+  // The functions below return the sum or the union of all slots. `sum`, `count_bits` and
+  // `or_columns` return one number; `total`, `count_bits_everywhere` and `or_all` return it in
+  // every lane.
   TETRIS_FUNCTION static int sum(const ColumnInts& columns) {
     int total = 0;
     TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) total += columns.slot[i];
@@ -365,7 +373,7 @@ struct ScalarLanes {
     return all;
   }
   TETRIS_FUNCTION static Word or_columns(const ColumnBits& columns) { return or_all(columns); }
-  // Return for each slot the union of all slots up to it, or from it on.
+  // Return for each slot the union of the slots from the first one to it, or from it to the last.
   TETRIS_FUNCTION static ColumnBits prefix_or(const ColumnBits& columns) {
     ColumnBits result = columns;
     TETRIS_UNROLL for (int i = 1; i < SLOTS; ++i) result.slot[i] |= result.slot[i - 1];
@@ -376,16 +384,18 @@ struct ScalarLanes {
     TETRIS_UNROLL for (int i = SLOTS - 2; i >= 0; --i) result.slot[i] |= result.slot[i + 1];
     return result;
   }
-  // Counts the columns with a cell in each row, as ROW_DIGITS describes. Two columns are added
-  // at a time: a half adder joins them to one digit and a carry, which the higher digits take
-  // in.
+  // Counts, for every row at once, the columns with a cell in it. The counts are written in
+  // binary to `digit`, as ROW_DIGITS describes. Two columns are added at a time: together with
+  // the lowest digit they give a new lowest digit and a carry, and the carry is then added to
+  // the higher digits one after the other.
   TETRIS_FUNCTION static void count_rows(const ColumnBits& columns, Bits (&digit)[ROW_DIGITS]) {
     TETRIS_UNROLL for (Bits& word : digit) word = 0;
     TETRIS_UNROLL for (int i = 0; i < SLOTS; i += 2) {
       Bits first = columns.slot[i];
       Bits second = columns.slot[i + 1];
       Bits exactly_one = first ^ second;
-      Bits carry = (first & second) | (exactly_one & digit[0]);
+      Bits both = first & second;
+      Bits carry = both | (exactly_one & digit[0]);
       digit[0] ^= exactly_one;
       TETRIS_UNROLL for (int d = 1; d < ROW_DIGITS; ++d) {
         Bits next_carry = digit[d] & carry;
@@ -404,17 +414,20 @@ struct ScalarLanes {
   }
 
   // Returns the cells of a piece that rests with its bottom in `row` and its left edge over
-  // `column`.
+  // `column`, as columns of the board. A pattern of four bits says which rows of the piece a
+  // column holds, and the product of the pattern and row_unit(row) moves them to `row`.
   TETRIS_FUNCTION static ColumnBits piece_columns(
       int piece, int orientation, int column, int row) {
-    // Four bits for every column of the board: the pattern of the piece's column there.
+    // The pattern of column c of the board is in bits 4 c to 4 c + 3.
     uint64_t patterns = uint64_t(shape_of(piece, orientation).patterns) << (4 * column);
     Unit unit = row_unit(row);
     ColumnBits result;
     TETRIS_UNROLL for (int slot = 0; slot < SLOTS; ++slot) {
       int c = slot - FIRST_COLUMN;
       bool is_inside = c >= 0 && c < MAX_WIDTH;
-      result.slot[slot] = is_inside ? unit * (uint32_t(patterns >> (4 * (c & 15))) & 15u) : 0u;
+      int first_bit = 4 * (c & 15);  // a valid shift even in slots beside the board
+      uint32_t pattern = uint32_t(patterns >> first_bit) & 15u;
+      result.slot[slot] = is_inside ? unit * pattern : 0u;
     }
     return result;
   }
@@ -430,12 +443,13 @@ struct ScalarLanes {
   }
 
   using Best = BestTwo;  // the best placements so far
-  TETRIS_FUNCTION static bool is_worth_scoring(bool candidate) { return candidate; }
-  // Takes the score of each lane's placement into account where it is a candidate.
+  TETRIS_FUNCTION static bool is_worth_scoring(bool is_candidate) { return is_candidate; }
+  // Records the score of the one placement of a group if the placement is a candidate: it
+  // becomes one of the two best placements if it exceeds one of them.
   template <int WIDTH>
-  TETRIS_FUNCTION static void consider(
-      Best& best, Scores score, bool candidate, const Group<ScalarLanes, WIDTH>& group) {
-    if (candidate) best.consider({score, group.first_placement[0]});
+  TETRIS_FUNCTION static void record_scores(
+      Best& best, Scores score, bool is_candidate, const Group<ScalarLanes, WIDTH>& group) {
+    if (is_candidate) best.consider({score, group.first_placement[0]});
   }
   TETRIS_FUNCTION static Choice first_best(const Best& best) { return best.first; }
 

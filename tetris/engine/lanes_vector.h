@@ -127,10 +127,13 @@ struct VectorLanes {
     Ints all_second = as_ints(bits(weight_word(second)));
     return weights(all_first, all_second);
   }
+  // `interleave` puts the weight of the first feature into the lower half of a 32-bit number, and
+  // the weight of the second feature into its upper half, as add_products needs them.
   TETRIS_FUNCTION static Weights weights(Ints first, Ints second) {
     if constexpr (SHORT) return interleave(first, second);
     else return {first, second};
   }
+  // Returns sum + weights.first * first + weights.second * second, lane by lane.
   TETRIS_FUNCTION static Scores add_products(
       Scores sum, Weights weights, Ints first, Ints second) {
     auto add = [](auto partial_sum, auto values, auto factors) TETRIS_INLINE {
@@ -142,9 +145,11 @@ struct VectorLanes {
     if constexpr (SHORT) return map(add, sum, interleave(first, second), weights);
     else return map(add, map(add, sum, first, weights.first), second, weights.second);
   }
-  // multiply_add adds the products of both halves of 32-bit numbers. A weight whose upper half
-  // is 0 leaves the product of the lower halves.
-  TETRIS_FUNCTION static Word weight_word(int32_t weight) { return Word(weight & 0xFFFF); }
+  // Returns a weight in the form in which lanes hold it: its lower 16 bits, and 0 above them.
+  // In 32-bit lanes multiply_add adds the products of both halves of a number, and an upper half
+  // of 0 leaves only the product of the lower halves.
+  static constexpr int WEIGHT_MASK = 0xFFFF;
+  TETRIS_FUNCTION static Word weight_word(int32_t weight) { return Word(weight & WEIGHT_MASK); }
   TETRIS_FUNCTION static int first_lane(Scores scores) { return scores[0]; }
   TETRIS_FUNCTION static Scores sum_of_products(
       ColumnInts weights, ColumnInts values, ColumnInts more_weights, ColumnInts more_values) {
@@ -153,13 +158,13 @@ struct VectorLanes {
     return repeat<Scores>(reduce(all, ADD)[0]);
   }
 
-  // Returns table[index] as a weight, for each lane: AVX-512 gathers them, other processors
-  // load them one by one.
+  // Returns weight_word(table[index]) for each lane. AVX-512 gathers the entries with one
+  // instruction; on other processors each entry is loaded on its own.
   TETRIS_FUNCTION static Ints weights_at(const int32_t* table, Ints index) {
 #if defined(__AVX512F__)
     if constexpr (sizeof(Ints) == 64 && !IS_PAIR<Ints>) {
       auto entries = _mm512_i32gather_epi32((__m512i)index, table, sizeof(*table));
-      return (Ints)entries & ints(0xFFFF);
+      return (Ints)entries & ints(WEIGHT_MASK);
     }
 #endif
     alignas(64) Number indices[LANES], weights[LANES];
@@ -180,8 +185,9 @@ struct VectorLanes {
     if constexpr (SHORT) return look_up(TRIANGLES, n);
     else return triangle_of(n);
   }
-  // The two halves of the second word change places, and then its bits lie beside those of the
-  // first word.
+  // Returns the number of bits of two words whose bits lie in the same four rows. The two halves
+  // of the second word change places, so that its bits do not meet those of the first word, and
+  // the bits of both are counted together.
   TETRIS_FUNCTION static Ints popcount_near(Bits first, Bits second) {
     if constexpr (SHORT) return popcount(first | look_up(second, SWAPPED_BYTES));
     else return popcount(first | (second << 16) | (second >> 16));
@@ -211,8 +217,9 @@ struct VectorLanes {
   }
   TETRIS_FUNCTION static Ints one_where(Mask condition) { return -condition; }
   TETRIS_FUNCTION static bool any(Bits value) { return any_bit(value); }
-  // For words of 16 bits rows go from 0 to 12. The low byte of a word is looked up by row, the
-  // high byte by row + 8.
+  // Returns what `rows` multiplies or shifts a pattern by to move it to a row; see
+  // ScalarLanes::row_unit. In words of 16 bits, rows go from 0 to 12. A look-up finds one byte at
+  // a time: the low byte of the word is entry `row` of the table, its high byte entry row + 8.
   TETRIS_FUNCTION static Unit row_unit(Ints row) {
     if constexpr (SHORT) {
       Ints index = row + ((row + ints(8)) << 8);
@@ -248,12 +255,15 @@ struct VectorLanes {
     return bits(pattern);
   }
 
-  // Returns for each placement the value of the column k columns right of its left edge. Lane x
-  // is the placement over column x, so that the vector is shifted by a number of slots, which
-  // the instructions want to know at compile time.
+  // Returns for each placement the value of the column k columns right of its left edge; k is
+  // from -2 to 5. Lane x is the placement over column x, and needs slot x + k + FIRST_COLUMN. So
+  // the vector is moved by k + FIRST_COLUMN slots. The instructions have this number as an
+  // immediate, and each case below passes it on as a template argument. The compiler knows k
+  // wherever the function is inlined, and keeps one case.
   template <int WIDTH, class T>
   TETRIS_FUNCTION static T at_offset(T columns, const ShapeLanes<VectorLanes, WIDTH>&, int k) {
-    switch (k + FIRST_COLUMN) {
+    const int first_slot = k + FIRST_COLUMN;  // the slot of lane 0
+    switch (first_slot) {
       case 0: return slots_from<WIDTH, 0>(columns);
       case 1: return slots_from<WIDTH, 1>(columns);
       case 2: return slots_from<WIDTH, 2>(columns);
@@ -299,20 +309,24 @@ struct VectorLanes {
     tetris::store(columns, slots);
   }
 
-  // The cells at rest in row 0 lie in a table, in a row of zeros. Where it is read from chooses
-  // the column.
+  // Returns the cells of a piece that rests with its bottom in `row` and its left edge over
+  // `column`. PIECE_COLUMNS holds the piece at rest in row 0, with zeros before and after its
+  // columns. A load that begins n words before the piece's first column puts that column into
+  // slot n. A shift to the right moves the cells up to `row`.
   TETRIS_FUNCTION static Bits piece_columns(int piece, int orientation, int column, int row) {
     const Word* first_cells =
         PIECE_COLUMNS<Word>.slots[piece][orientation] + PieceColumns<Word>::OFFSET;
-    return load(first_cells - FIRST_COLUMN - column) >> row;
+    const Word* slot_0 = first_cells - FIRST_COLUMN - column;
+    return load(slot_0) >> row;
   }
   TETRIS_FUNCTION static int landing_row(const Ints& heights, const Shape& shape, int x) {
     const auto* height = reinterpret_cast<const Number*>(&heights) + FIRST_COLUMN + x;
     return reduce(load_four(height) - load_four(shape.first_row), MAXIMUM)[0];
   }
 
-  // The scores of the groups that have been scored, with NEVER for lanes that are no
-  // candidates. A group's two halves of eight lanes are numbered 2 * group and 2 * group + 1.
+  // The scores of all groups that have been recorded, from which first_best takes the best one.
+  // Lanes that are not candidates have the score NEVER. The two halves of a group, of eight lanes
+  // each, are numbered 2 * group and 2 * group + 1.
   struct Best {
     Scores score[MAX_GROUPS];
     const int* first_placement[MAX_GROUPS];  // of the two halves
@@ -324,26 +338,34 @@ struct VectorLanes {
     }
   };
   TETRIS_FUNCTION static bool is_worth_scoring(Mask) { return true; }
-  // Keeps the scores of a group; lanes that are no candidates get NEVER.
+  // Records the scores of a group. Lanes that are not candidates get the score NEVER. Nothing is
+  // compared yet: first_best looks at all groups together.
   template <int WIDTH>
-  TETRIS_FUNCTION static void consider(
-      Best& best, Scores score, Mask candidate, const Group<VectorLanes, WIDTH>& group) {
+  TETRIS_FUNCTION static void record_scores(
+      Best& best, Scores score, Mask is_candidate, const Group<VectorLanes, WIDTH>& group) {
     if constexpr (SHORT) {
-      score = choose(interleave(candidate, candidate), score, scores(NEVER));
+      // Scores have 32 bits and the mask has 16. Interleaved with itself, each of its numbers
+      // becomes 32 bits, all ones or all zeros, in the order of the scores.
+      Scores wide_mask = interleave(is_candidate, is_candidate);
+      score = choose(wide_mask, score, scores(NEVER));
     } else {
-      score = choose(candidate, score, scores(NEVER));
+      score = choose(is_candidate, score, scores(NEVER));
     }
     best.score[best.groups] = score;
     best.first_placement[best.groups] = group.first_placement;
     ++best.groups;
   }
+  // Returns the placement with the highest score, and of equal scores the one with the lowest
+  // number; NO_CHOICE if no lane was a candidate.
   TETRIS_FUNCTION static Choice first_best(const Best& best) {
     Scores most = scores(NEVER);
     for (int i = 0; i < best.groups; ++i) most = greater_of(best.score[i], most);
-    int score = reduce(most, MAXIMUM)[0];
+    int score = reduce(most, MAXIMUM)[0];  // the highest score of all lanes
     return score == NEVER ? NO_CHOICE : Choice{score, lowest_bit(at_least(best, score))};
   }
-  // Returns the set of placements with this score or a higher one.
+  // Returns the set of placements whose score is not below `score`, a bit a placement. The
+  // placements of each half of a group are numbered consecutively, so that a shift turns the
+  // lanes of a half into placements.
   TETRIS_FUNCTION static uint64_t at_least(const Best& best, int score) {
     uint64_t placements = 0;
     for (int i = 0; i < best.groups; ++i) {
@@ -355,13 +377,16 @@ struct VectorLanes {
     }
     return placements;
   }
-  // Returns the score of a placement, which has been scored.
+  // Returns the score that was recorded for a placement, which must have been a candidate. It
+  // looks for the half of a group that holds the placement, then for its place in the scores.
   TETRIS_FUNCTION static int score_at(const Best& best, int placement) {
     int half = 0;
+    // A half holds eight placements; a negative difference becomes a large unsigned number.
     while (unsigned(placement - best.first_of_half(half)) >= 8) ++half;
-    int lane = placement - best.first_of_half(half) + 8 * (half % 2);
-    // Scores of 16-bit lanes in one register are in the order of lanes 0-3, 8-11, 4-7, 12-15:
-    // bits 2 and 3 change places.
+    int lane_of_half = placement - best.first_of_half(half);
+    int lane = lane_of_half + 8 * (half % 2);
+    // `interleave` puts the scores of 16-bit lanes of one register in the order of lanes 0-3, 8-11,
+    // 4-7, 12-15. So bits 2 and 3 of the lane change places in the index.
     bool is_interleaved = SHORT && !IS_PAIR<Ints>;
     int swapped = (lane & 3) | (lane & 8) >> 1 | (lane & 4) << 1;
     int index = is_interleaved ? swapped : lane;
@@ -369,8 +394,8 @@ struct VectorLanes {
   }
 
  private:
-  // Returns for each lane the number of the slot FIRST slots on. Three columns wide, both
-  // halves see the same slots.
+  // Returns for each lane the number of the slot that is FIRST slots on. For a piece of three
+  // columns both halves of a group are placements over columns 0 to 7, and read the same slots.
   template <int WIDTH, int FIRST, class T>
   TETRIS_FUNCTION static T slots_from(T columns) {
     if constexpr (WIDTH == 3) return window_in_both_halves<FIRST>(columns);

@@ -16,8 +16,8 @@
 
 namespace tetris {
 
-// Returns a word with its bits in the opposite order: neighbours change places, then pairs,
-// fours, bytes and halves.
+// Returns a word with its bits in the opposite order. Neighbouring bits change places, then
+// neighbouring pairs of bits, groups of four, bytes and halves.
 TETRIS_FUNCTION uint32_t reversed_bits(uint32_t bits) {
   TETRIS_UNROLL for (int size = 1; size < 32; size *= 2) {
     uint32_t lower = ~0u / ((1u << size) + 1);  // `size` ones, then `size` zeros, and so on
@@ -45,11 +45,12 @@ struct PlainBoard {
     TETRIS_UNROLL for (int c = 0; c < MAX_WIDTH; ++c) {
       // Lanes may keep columns in a vector, which has no index. All columns but c are masked
       // out, and the union of all is column c.
-      Word only_column_c[16] = {};
+      Word only_column_c[MOST_SLOTS] = {};
       only_column_c[FIRST_COLUMN + c] = Word(~Word(0));
       auto mask = board.geometry.inside & L::load(only_column_c);
       uint32_t column = L::or_columns(board.cells & mask);
-      columns_[c] = reversed_bits(column << (31 - L::TOP));
+      uint32_t row_0_highest = column << (31 - L::TOP);  // row r is bit 31 - r
+      columns_[c] = reversed_bits(row_0_highest);
     }
   }
 

@@ -70,8 +70,9 @@ struct alignas(16) PieceQueues {
     if (threadIdx.x == 0) unfinished = games;
   }
 
-  // Puts the games of lanes with `is_waiting` into the queues of their pieces, by a whole warp.
-  // The fence makes what these lanes wrote of a game visible to the warp that takes it.
+  // Puts the games of those lanes whose `is_waiting` is true into the queues of their pieces. All
+  // lanes of the warp have to call it; `game` and `piece` are the lane's own. The fence makes the
+  // state that a lane has written of its game visible to the warp that takes the game later.
   __device__ void put(bool is_waiting, int game, int piece) {
     __threadfence_block();
     unsigned waiting = __ballot_sync(~0u, is_waiting);
@@ -85,13 +86,14 @@ struct alignas(16) PieceQueues {
     first = __shfl_sync(same_piece, first, leader);
     unsigned lanes_before = same_piece & ((1u << lane) - 1);
     uint16_t* reserved = entry(piece, first + __popc(lanes_before));
-    // The game of the round before has been taken, and its taker empties the entry at once.
+    // The entry may still hold the game of the round before. That game has been taken, and its taker
+    // empties the entry at once, so that the wait is short.
     while (atomicCAS(reserved, EMPTY, uint16_t(game)) != EMPTY) continue;
   }
 
-  // Takes games that wait for a piece, by all warps of a group. `piece` is the same for a warp.
-  // `game` is the same for THREADS neighbouring threads, and -1 for threads without one.
-  // Returns false when all games are finished.
+  // Takes games that wait for a piece; all warps of a group call it together. It sets `piece` to the
+  // piece of the warp's games, and `game` to this thread's game: the same for THREADS neighbouring
+  // threads, and -1 for threads without one. Returns false when all games are finished.
   template <int THREADS>
   __device__ bool take(const WarpGroup& warps, int& game, int& piece) {
     const int lane = threadIdx.x % WARP;
@@ -136,13 +138,14 @@ struct alignas(16) PieceQueues {
     return game;
   }
 
-  // Reserves games for the warps of a group, at most `most` for each, by a whole warp. They
-  // come from the longest queue. If the group is the block's only one, its other warps get
-  // those of the next longest queue, and so on. Waits while all queues are empty; when all
-  // games are finished, batches are empty.
+  // Reserves a batch of games for each warp of a group, at most `most` games per batch; one whole
+  // warp calls it. The games come from the longest queue. If that queue has too few games for all
+  // warps and the group is the block's only one, the other warps get games of the next longest
+  // queue, and so on. While all queues are empty it waits; when all games are finished, it returns
+  // empty batches.
   __device__ void reserve(const WarpGroup& warps, Batch* group_batches, int most) {
     const int lane = threadIdx.x % WARP;
-    int filled = 0;  // warps
+    int filled = 0;  // how many warps have a batch
     while (filled < warps.size && (filled == 0 || warps.is_only_one())) {
       // Lane p looks at queue p. The greatest of length * 8 + piece names the longest queue.
       bool has_queue = lane < PIECES;

@@ -26,6 +26,14 @@ TETRIS_FUNCTION constexpr int nth_field(uint32_t fields, int n) {
   return int(fields >> (4 * n)) & 15;
 }
 
+// Returns the pattern of rows bottom to top - 1, where row j is bit 3 - j. The bits from
+// 3 - bottom down to 0 are 2^(4 - bottom) - 1, and those from 3 - top down to 0 are
+// 2^(4 - top) - 1; the difference has the bits between.
+constexpr uint32_t pattern_of_rows(int bottom, int top) {
+  constexpr uint32_t ABOVE_ALL = 16;  // 2^4
+  return (ABOVE_ALL >> bottom) - (ABOVE_ALL >> top);
+}
+
 struct Shape {
   int width, height;
   uint32_t bottoms, tops;            // field k is that of column k
@@ -36,15 +44,15 @@ struct Shape {
   TETRIS_FUNCTION constexpr int top(int k) const { return nth_field(tops, k); }
 };
 
-// Returns a shape. `bottoms` and `tops` are written as the columns are seen, one hexadecimal
-// digit a column.
+// Returns a shape of `width` columns. `bottoms` and `tops` have one hexadecimal digit per column,
+// from left to right: column k holds rows bottom to top - 1.
 constexpr Shape make_shape(int width, uint32_t bottoms, uint32_t tops) {
   Shape shape{width, 0, 0, 0, 0, {NO_ROW, NO_ROW, NO_ROW, NO_ROW}};
   for (int k = 0; k < width; ++k) {
     int digit = width - 1 - k;  // the leftmost column is the most significant digit
     uint32_t bottom = nth_field(bottoms, digit);
     uint32_t top = nth_field(tops, digit);
-    uint32_t rows = (16u >> bottom) - (16u >> top);  // bits 3 - bottom down to 3 - (top - 1)
+    uint32_t rows = pattern_of_rows(bottom, top);
     shape.bottoms |= bottom << (4 * k);
     shape.tops |= top << (4 * k);
     shape.patterns |= rows << (4 * k);
@@ -135,17 +143,18 @@ struct ShapeLanes {
       int high = shape.top(k);
       bottom[k].set(lane, low);
       cells[k].set(lane, high - low);
-      piece[k].set(lane, (16 >> low) - (16 >> high));
-      floor[k].set(lane, 16 >> low);
+      piece[k].set(lane, int(pattern_of_rows(low, high)));
+      floor[k].set(lane, 16 >> low);  // row low - 1
       lone[k].set(lane, high - low == 1 ? 1 : 0);
     }
   }
 
-  // Sorts the rows of the piece by their number of cells, and marks the columns to the left and
-  // right of each.
+  // Sets what follows from single rows of the shape: `rows`, its rows by their number of cells,
+  // and `contact`, for each column the rows whose leftmost or rightmost cell is next to it. The
+  // cells of a row are consecutive, from column `first` to column `last`.
   constexpr void set_rows(int lane, const Shape& shape) {
-    int beside[WIDTH + 2] = {};      // by column + 1
-    int with_cells[WIDTH + 1] = {};  // by number of cells
+    int beside[WIDTH + 2] = {};      // element k + 1: the rows that end beside column k
+    int with_cells[WIDTH + 1] = {};  // element n: the rows with n cells
     for (int row = 0; row < shape.height; ++row) {
       int first = WIDTH, last = 0, count = 0;
       for (int k = 0; k < WIDTH; ++k) {
@@ -154,7 +163,7 @@ struct ShapeLanes {
         last = k;
         ++count;
       }
-      int pattern = 8 >> row;
+      int pattern = 8 >> row;       // bit 3 - row
       beside[first] |= pattern;     // column first - 1
       beside[last + 2] |= pattern;  // column last + 1
       with_cells[count] |= pattern;
@@ -163,8 +172,9 @@ struct ShapeLanes {
     for (int n = 0; n < WIDTH; ++n) rows[n].set(lane, with_cells[n + 1]);
   }
 
-  // Sets the steps between the tops of neighbouring columns, and the heights at both ends of
-  // the shape.
+  // Sets what follows from the tops of the columns: the step from each column to the next one, in
+  // several forms, and the heights at both ends of the shape. `left` is the board column of the
+  // shape's left edge.
   constexpr void set_steps(int lane, const Shape& shape, int left) {
     uint32_t flags = 0, falls[INNER_STEPS] = {}, rises[INNER_STEPS] = {};
     int sum = 0;
@@ -184,8 +194,8 @@ struct ShapeLanes {
     last_step.set(lane, shape.top(WIDTH - 1) - STEP);
     inner_flags.set(lane, int(flags));
     inner_sum.set(lane, sum);
-    // Lanes of a vector are placements over fixed columns, and their sets lie at these. A lane
-    // on its own is moved over any column, and `in_columns` moves its sets.
+    // A lane of a vector is a placement over a fixed column, and its sets of steps are stored for
+    // that column. A single lane serves all columns, and `in_columns` moves its sets later.
     int shift = L::LANES > 1 ? left : 0;
     for (int n = 0; n < INNER_STEPS; ++n) {
       uint32_t upper_half = STEP_WORDS == 1 ? rises[n] << 16 : 0u;

@@ -39,10 +39,10 @@ __constant__ const Widths WIDTHS = Widths();
 
 constexpr int NO_ORIENTATION = 15;
 
-// Returns the orientations of every piece that are WIDTH columns wide, in one number: eight
-// bits a piece, four bits an orientation. There are at most two, and NO_ORIENTATION fills the
-// rest. This is not a table, because a warp that is alone on its multiprocessor would wait for
-// a load.
+// Returns, in one number, which orientations of each piece are WIDTH columns wide. A piece has
+// eight bits: at most two orientations of four bits each, and NO_ORIENTATION fills the rest. A
+// number needs no load from memory, for which a warp that is alone on its multiprocessor would
+// wait.
 template <int WIDTH>
 constexpr uint64_t packed_orientations() {
   uint64_t all_pieces = 0;
@@ -67,9 +67,9 @@ __device__ inline bool has_width(int piece) {
   return nth_orientation<WIDTH>(piece, 0) != NO_ORIENTATION;
 }
 
-// Distributes the placements of a piece's orientations of WIDTH columns over the threads of a
-// warp, orientation after orientation, and returns this thread's as a group of one. A thread
-// without a placement has a shape that is too high.
+// Distributes the placements of those orientations of a piece that are WIDTH columns wide over the
+// threads of a warp, orientation after orientation. Returns this thread's placement as a group of
+// one. A thread without a placement gets a shape that is higher than any board.
 template <class L, int WIDTH>
 __device__ inline Group<L, WIDTH> group_of_thread(int piece) {
   constexpr int COLUMNS = MAX_WIDTH - WIDTH + 1;  // placements of one orientation

@@ -71,15 +71,16 @@ struct Groups {
   Group<L, WIDTH> group[CAPACITY];
   int count = 0;
 
-  // Adds the placements of an orientation. Three columns wide, the second orientation fills the
-  // upper half of the first one's group.
+  // Adds the placements of one orientation of a piece. They become one group, or one group per
+  // column in single lanes. Two orientations that are three columns wide share a group: the
+  // second one `joins` the group of the first one, in its upper half of the lanes.
   constexpr void add(const Shape& shape, int orientation) {
     constexpr int CHUNK = Group<L, WIDTH>::CHUNK;
     constexpr int LAST_COLUMN = MAX_WIDTH - WIDTH;
     for (int first = 0; first <= LAST_COLUMN; first += CHUNK) {
       bool has_halves = CHUNK < L::LANES;
       bool joins = has_halves && count > 0 && group[count - 1].first_placement[1] == 0;
-      if (!joins) ++count;
+      if (!joins) ++count;  // begin another group
       Group<L, WIDTH>& target = group[count - 1];
       int first_lane = joins ? CHUNK : 0;
       for (int i = 0; i < CHUNK && first + i <= LAST_COLUMN; ++i) {

@@ -34,12 +34,13 @@ struct Cpu {
     // Streams are handed out one by one: they take unequally long, and a fixed share would wait
     // for the slowest. Streams of a candidate follow one another, so that a thread prepares its
     // weights once.
-    std::atomic<int64_t> next{0};
+    // `next_stream++` is one atomic operation, so that no two threads get the same stream.
+    std::atomic<int64_t> next_stream{0};
     auto play_streams = [&](int64_t, int64_t) {
       std::optional<Games<List>> games;
       int64_t prepared_candidate = -1;
-      for (int64_t i = next++; i < all.total; i = next++) {
-        if (all.games_left(i) <= 0) continue;
+      for (int64_t i = next_stream++; i < all.total; i = next_stream++) {
+        if (all.games_left(i) <= 0) continue;  // this stream may not begin another game
         int64_t candidate = all.candidate_of(i);
         if (candidate != prepared_candidate) {
           games.emplace(all.rules, all.weights_of<List>(i));
@@ -51,8 +52,8 @@ struct Cpu {
     torch::stable::parallel_for(0, torch::stable::get_num_threads(), 1, play_streams);
   }
 
-  // Plays stream i and writes its board back. In tensors row r of a column is bit r, in the
-  // engine bit 31 - r.
+  // Plays stream i, writes its board back, and adds its lines, games and decisions to the tensors.
+  // In tensors row r of a column is bit r, in the engine it is bit 31 - r; hence reversed_bits.
   template <class List>
   static void play_stream(const RolloutArguments& all, int64_t i, Games<List>& games) {
     PieceReader pieces(all.pieces_of(i), all.start);
@@ -69,8 +70,8 @@ struct Cpu {
     all.made[i] += int64_t(pieces.t - all.start);
   }
 
-  // Resamples every candidate. So few candidates that waking another thread takes longer stay
-  // on one thread.
+  // Resamples every candidate, spread over torch's threads. A thread gets at least `grain`
+  // candidates, because waking a thread takes longer than resampling a few of them.
   static void launch(const Tensor&, const Resampling& job, unsigned population) {
     int64_t grain = 1 + 4096 / job.streams;
     torch::stable::parallel_for(0, population, grain, [&](int64_t begin, int64_t end) {

@@ -22,7 +22,9 @@ struct PairsRollout {
   ThreadSearch<List, BOARD_WIDTH> search;
   const int lane = threadIdx.x % WARP;
 
-  // Plays a game by all threads of a warp, which all have the same state.
+  // Plays game `index` by all threads of a warp, until it has made as many decisions or ended as
+  // many games as the job asks for. All threads have the same state of the game; they differ only
+  // in the placements that they score.
   __device__ void play(uint32_t index) {
     int64_t games_left = job.games_left(index);
     if (games_left <= 0) return;
@@ -38,7 +40,7 @@ struct PairsRollout {
       if (choice.placement == Choice::NONE) choice = search.choose(decision, board, piece);
       ++game.made;
       land(board, piece, choice, game);
-      end_by_next(geometry, next, game);
+      end_if_next_does_not_appear(geometry, next, game);
       piece = next;
     }
     if (lane == 0) write_result(job, index, game);
@@ -49,8 +51,9 @@ struct PairsRollout {
     return {search.memory.cached_columns(), lane};
   }
 
-  // Returns the placement that begins the best pair, as choose_by_pairs does, or NO_CHOICE if
-  // every pair ends the game.
+  // Returns the placement of `piece` that begins the best pair, as choose_by_pairs of decision.h
+  // does, or NO_CHOICE if every pair ends the game. Each thread takes one placement of `piece` at a
+  // time and searches the board after it for the best placement of `next`.
   __device__ Choice best_pair(
       const Decision& decision, const Board<L>& board, int piece, int next) {
     const Geometry<L>& geometry = board.geometry;
@@ -64,8 +67,9 @@ struct PairsRollout {
       Landing<L> landing(board, piece, placement);
       AfterState<L> after(board, landing, piece, placement, column_cache());
       Choice second = search.choose(decision, after, next);
-      bool survives = !landing.over && !ends_by_next(geometry, landing.cells, next);
+      bool survives = !landing.over && !next_piece_ends_game(geometry, landing.cells, next);
       if (exists && survives && second.placement != Choice::NONE) {
+        // second.score lacks only the features of the first placement.
         int first_value = List::placement_value(decision.weights, after);
         best.consider({second.score + first_value, placement});
       }

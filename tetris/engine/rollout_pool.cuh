@@ -44,8 +44,10 @@ struct PoolRollout {
     return *reinterpret_cast<WarpMemory*>(first + warp * job.warp_bytes);
   }
 
-  // Makes one decision. Returns whether it ends the game. The state is read after the search,
-  // which needs the registers.
+  // Makes one decision of game `index`: chooses a placement and plays it. `game` becomes the state
+  // after it. Returns whether the placement ends the game. `piece` is the piece that the warp's
+  // games wait for. The state is read only after the search, because the search needs the
+  // registers that would hold it.
   __device__ __forceinline__ bool decide(GameState& game, uint32_t index, int piece) {
     uint32_t next_best_two = 0;
     Choice choice;
@@ -56,8 +58,10 @@ struct PoolRollout {
     Board<L> board(geometry, with_walls(geometry, game.columns));
     ++game.made;
     game.best_two = next_best_two;
-    // Both threads of a game land its own piece; `piece` is that of the warp.
-    return land(board, THREADS > 1 ? game.piece : piece, choice, game);
+    // With two threads a game may have waited in the queue of another piece, and has its own one in
+    // its state.
+    int falling_piece = THREADS > 1 ? int(game.piece) : piece;
+    return land(board, falling_piece, choice, game);
   }
 
   // Returns the best placement of a piece, by all threads of a warp, each for its own game.
@@ -83,37 +87,44 @@ struct PoolRollout {
   // Chooses as choose_by_prospects of decision.h does, by two threads a game, lanes 2 n and 2 n
   // + 1: each looks at all pieces that may come next behind one of the two best placements.
   //
-  // This finds the two best placements of the piece that does come next, too. They become
-  // `next_best_two`, are kept with the game, and the next decision begins with them. A game
-  // without them, which has just begun, makes the whole warp search the boards as they are for
-  // `piece` first.
+  // The search behind the chosen placement also yields the two best placements of the piece that
+  // does come next. They are returned in `next_best_two` and stored with the game, and the next
+  // decision begins with them. A game that has just begun has none. If the warp has such a game,
+  // all its threads first search the boards as they are, for `piece`, and then behind the two
+  // placements of each game.
   __device__ __forceinline__ Choice choose_ahead(
       uint32_t index, int piece, uint32_t& next_best_two) {
     int next = piece_of(index, job.states[index].made + 1);
     uint32_t best_two = job.states[index].best_two;
     Prospect prospect{0, 0};
-    for (bool is_behind = !__any_sync(~0u, best_two == 0);; is_behind = true) {
+    // One loop with one call, so that the code of the search exists once.
+    bool all_have_two = !__any_sync(~0u, best_two == 0);
+    for (bool is_behind = all_have_two;; is_behind = true) {
       if (search_once(index, piece, next, is_behind, best_two, next_best_two, prospect)) break;
     }
     return better_of_two(best_two, next_best_two, prospect);
   }
 
-  // Searches the board of a game, or if `is_behind` the board behind this thread's placement of
-  // `best_two`. Returns `is_behind`.
+  // Makes one of the searches of choose_ahead and returns `is_behind`.
+  //
+  // If `is_behind` is false, it searches the board of game `index` as it is, for `piece`, and sets
+  // `best_two` of a game that has none. If it is true, it searches the board after this thread's
+  // placement of `best_two`, for every piece that may come next: it adds them up in `prospect`,
+  // and sets `next_best_two` to the two best placements of `next`, the piece that does come.
   __device__ __forceinline__ bool search_once(uint32_t index, int piece, int next,
       bool is_behind, uint32_t& best_two, uint32_t& next_best_two, Prospect& prospect) {
     auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
     Decision decision(geometry, job.weights_of<List>(index));
     ThreadSearch<List, BOARD_WIDTH> search{job.rules, warp_memory()};
     auto cells = with_walls(geometry, job.states[index].columns);
-    uint32_t ending = 0;  // the set of next pieces that do not appear
+    uint32_t ending = 0;  // the set of next pieces that cannot appear, which ends the game
     int first_value = 0;  // the part of a pair's score that belongs to the first placement
     if (is_behind) {
       Board<L> before(geometry, cells);
       int placement = Choice{0, unpack(best_two, lane % 2)}.placement_to_play();
-      int falling = job.states[index].piece;
-      Landing<L> landing(before, falling, placement);
-      AfterState<L> after(before, landing, falling, placement);
+      int falling_piece = job.states[index].piece;
+      Landing<L> landing(before, falling_piece, placement);
+      AfterState<L> after(before, landing, falling_piece, placement);
       first_value = List::placement_value(decision.weights, after);
       cells = landing.cells;
       for (int i = 0; geometry.original && i < PIECES; ++i) {
@@ -121,24 +132,26 @@ struct PoolRollout {
       }
     }
     Board<L> board(geometry, cells, {search.memory.cached_columns(), lane});
-    typename Decision::Search on(decision, board);
+    typename Decision::Search board_search(decision, board);
     int count = is_behind ? job.pieces.source.count : 1;
     for (int k = 0; k < count; ++k) {
-      int falls = is_behind ? job.pieces.source.at(k) : piece;
-      BestTwo found = search.best_two(decision, on, falls);
-      if (!is_behind && best_two == 0) best_two = pack(found);
-      if (is_behind && falls == next) next_best_two = pack(found);
-      bool goes_on = found.first.placement != Choice::NONE && (ending >> falls & 1) == 0;
+      int falling_piece = is_behind ? job.pieces.source.at(k) : piece;
+      BestTwo best = search.best_two(decision, board_search, falling_piece);
+      if (!is_behind && best_two == 0) best_two = pack(best);
+      if (is_behind && falling_piece == next) next_best_two = pack(best);
+      bool goes_on = best.first.placement != Choice::NONE && (ending >> falling_piece & 1) == 0;
       if (is_behind && goes_on) {
         ++prospect.survived;
-        prospect.sum += found.first.score + first_value;
+        prospect.sum += best.first.score + first_value;
       }
     }
     return is_behind;
   }
 
-  // Compares the prospects of the two threads of a game and returns the better placement.
-  // `next_best_two` becomes that of its thread, in both.
+  // Returns the placement of `best_two` with the better prospect, in both threads of a game. `own`
+  // is the prospect of this thread's placement; the even thread has the first placement. In both
+  // threads `next_best_two` becomes that of the thread whose placement is chosen. choose_ahead
+  // calls this after its searches. Only the placement of the result is set, not its score.
   __device__ __forceinline__ Choice better_of_two(
       uint32_t best_two, uint32_t& next_best_two, const Prospect& own) {
     int partner = lane ^ 1;
@@ -151,7 +164,9 @@ struct PoolRollout {
     return {0, unpack(best_two, chosen)};
   }
 
-  // Plays games first to first + count - 1, by all threads of a block.
+  // Plays games first to first + count - 1 to their ends, by all threads of a block. Each warp
+  // takes games that wait for the same piece from the queues, makes one decision of each, and
+  // puts them back, until all games are finished.
   __device__ void play(uint32_t first, uint32_t count) {
     __syncthreads();
     queues.clear(job.capacity, count);
@@ -165,8 +180,8 @@ struct PoolRollout {
   }
 
  private:
-  // Puts the games into the queues of the pieces that they wait for. A queue has the games'
-  // numbers from 0.
+  // Puts games first to first + count - 1 into the queues of the pieces that they wait for. In the
+  // queues the games are numbered from 0. A stream that may begin no more games counts as finished.
   __device__ __forceinline__ void queue_games(uint32_t first, uint32_t count) {
     for (uint32_t base = 0; base < count; base += blockDim.x) {
       uint32_t i = base + threadIdx.x;
@@ -184,29 +199,32 @@ struct PoolRollout {
     }
   }
 
-  // Makes one decision of the games of a warp, which all wait for `piece`, and puts them back
-  // into the queues.
+  // Makes one decision of each game of a warp, and puts the games that are not finished back into
+  // the queues. All games of the warp wait for `piece`. `slot` is the number of this thread's game
+  // in the queues; it means nothing if `has_game` is false. `first` is the index of game 0.
   __device__ __forceinline__ void advance(uint32_t first, int slot, int piece, bool has_game) {
-    // Lanes without a game play the first one of the warp along, and write nothing.
+    // Lanes without a game compute the first game of the warp as well, but write nothing.
     slot = __shfl_sync(~0u, slot, has_game ? lane : lane % THREADS);
     uint32_t index = first + slot;
     GameState game;
     bool over = decide(game, index, piece);
     int next = piece_of(index, game.made);
-    if (end_by_next(geometry_of<BOARD_WIDTH>(job.rules), next, game)) over = true;
+    auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
+    if (end_if_next_does_not_appear(geometry, next, game)) over = true;
     if (over) game.best_two = 0;
-    // The number of a stream's games is looked up only where one has ended, to keep no register
-    // for it.
+    // How many games a stream may still end is looked up only when one has ended, so that it takes
+    // no register during the search.
     bool is_finished = game.made == uint32_t(job.decisions) ||
                        (over && has_game && game.games >= job.games_left(index));
-    __syncwarp();  // Lanes that play along have read the state.
+    __syncwarp();  // By now the lanes without a game have read the state that is written below.
     bool writes = has_game && lane % THREADS == 0;
     game.piece = next;
     if (writes && !is_finished) job.states[index] = game;
     if (writes && is_finished) write_result(job, index, game);
-    // A game with known placements for its next piece may wait in any queue: it searches behind
-    // them.
-    queues.put(writes && !is_finished, slot, game.best_two != 0 ? 0 : next);
+    // A game whose two best placements are known is searched behind these, for all pieces, and may
+    // wait in any queue. Others have to wait in the queue of their next piece.
+    int queue = game.best_two != 0 ? 0 : next;
+    queues.put(writes && !is_finished, slot, queue);
     __syncwarp();
     queues.finish(__popc(__ballot_sync(~0u, writes && is_finished)));
   }
@@ -222,8 +240,8 @@ constexpr int POOL_WARPS = LONG_CODE<List> ? 12 : (LOOKAHEAD == Lookahead::none 
 struct BlockWarps {
   int count, groups;
 };
-// Returns how many of at most `warps` warps a block has, and how many groups of equal size they
-// form. `games` is the number of games of a multiprocessor.
+// Returns how many warps a block has, at most `warps`, and how many groups of equal size they
+// form. `games` is the number of games that one multiprocessor plays.
 template <class List>
 BlockWarps block_warps(int warps, int64_t games) {
   if (games < 1536)

@@ -15,18 +15,19 @@ struct WarpRollout {
   const RolloutArguments& job;
   int placement = 0;  // the one that this thread has scored last
 
-  // Scores the placements of all orientations of one width, one a thread. Returns whether this
-  // thread's is left to be scored by its after-state.
+  // Scores the placements of all orientations of one width that complete no row, one placement
+  // per thread. Returns whether this thread's placement is left for score_after_states.
   template <int WIDTH>
-  __device__ __forceinline__ bool score(
+  __device__ __forceinline__ bool score_own(
       const Decision& decision, typename Decision::Search& search, int piece) {
     auto group = group_of_thread<L, WIDTH>(piece);
     placement = group.first_placement[0];
-    return decision.score(search, group) != 0;
+    return decision.score_drops(search, group) != 0;
   }
 
-  // Scores the placements of threads with `is_unscored`, one after the other: all threads work
-  // on one after-state.
+  // Scores the placements of all threads whose `is_unscored` is true, and updates `choice` with
+  // them in every thread. They are scored one after the other: all threads of the warp compute
+  // the features of one after-state together.
   __device__ __forceinline__ void score_after_states(const Decision& decision,
       const Board<L>& board, bool is_unscored, int piece, Choice& choice) {
     unsigned threads = __ballot_sync(~0u, is_unscored);
@@ -42,7 +43,7 @@ struct WarpRollout {
   __device__ __forceinline__ void score_all(
       const Decision& decision, typename Decision::Search& search, int piece, Choice& choice) {
     if (!has_width<WIDTH>(piece)) return;
-    bool is_unscored = score<WIDTH>(decision, search, piece);
+    bool is_unscored = score_own<WIDTH>(decision, search, piece);
     score_after_states(decision, search.board, is_unscored, piece, choice);
   }
 
@@ -58,7 +59,8 @@ struct WarpRollout {
     return choice;
   }
 
-  // Plays a game by all threads of a warp.
+  // Plays game `index` by all threads of a warp, until it has made as many decisions or ended as
+  // many games as the job asks for. Thread FIRST_COLUMN + c holds column c of the board.
   __device__ void play(uint32_t index) {
     int64_t games_left = job.games_left(index);
     if (games_left <= 0) return;
@@ -87,7 +89,7 @@ struct WarpRollout {
       cells = landing.over ? geometry.walls : landing.cells;
       // The next piece is drawn only under the rule by which it can end the game.
       if (geometry.original &&
-          ends_by_next(geometry, cells, stream.piece(job.start + made + 1))) {
+          next_piece_ends_game(geometry, cells, stream.piece(job.start + made + 1))) {
         ++ended;
         cells = geometry.walls;
       }

@@ -15,9 +15,10 @@ struct HoleRows {
   TETRIS_FUNCTION static auto prepare(const Board<L>& board) {
     return L::or_all(board.holes());
   }
-  // Returns the set after drops. New holes, and old ones, are the empty cells of a column from
-  // its topmost cell up to the piece: the piece's floor is the row below it, and `topmost -
-  // floor` sets the bits from the floor to the row above the topmost cell.
+  // Returns the rows that hold a hole after drops: those before, and in each column under the piece
+  // the rows between the column's topmost cell and the piece. `floor` is the row just below the
+  // piece, and `topmost - floor` sets the bits from the floor down to the row above the topmost
+  // cell. If the piece rests on the column, the two are the same row and no bit is set.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(typename L::Bits rows, const Drop<L, WIDTH>& drop) {
     TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
@@ -101,14 +102,14 @@ struct RowGaps {
     }
     return prepared;
   }
-  // Returns the number of empty cells in some rows after drops: those before it, minus the
-  // cells of the piece.
+  // Returns the number of empty cells in `rows` after drops: the number before the drop, which is
+  // kept in binary digits, minus the cells of the piece in these rows.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto count(
       const Prepared<L>& prepared, const Drop<L, WIDTH>& drop, typename L::Bits rows) {
     auto gaps = L::ints(0);
     TETRIS_UNROLL for (int i = ROW_DIGITS - 1; i >= 0; --i) {
-      gaps = gaps + gaps + L::popcount(prepared.digit[i] & rows);
+      gaps = gaps + gaps + L::popcount(prepared.digit[i] & rows);  // from the highest digit on
     }
     TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
       gaps = gaps - L::popcount(drop.piece_rows(drop.shape.piece[k]) & rows);
@@ -123,7 +124,8 @@ struct RowGaps {
   }
 
  private:
-  // Returns the rows whose count, in binary, is n > 0.
+  // Returns the rows whose number of empty cells is n, which is above 0. It takes the rows that
+  // agree with n in each binary digit, and begins with a digit that is 1 in n.
   template <class L>
   TETRIS_FUNCTION static auto rows_with(const typename L::Bits (&digit)[ROW_DIGITS], int n) {
     auto rows = digit[lowest_bit(uint64_t(n))];
@@ -172,14 +174,18 @@ struct GapsOverHighestHole : GapsOverHoleRows<GapsOverHighestHole> {
 struct NearlyFullRows : FeatureBase {
   using Source = RowGaps;
   template <class L>
+  // Returns the number of such rows: those with an empty cell, except those in which an empty cell
+  // has another one to its left.
   TETRIS_FUNCTION static int of(const Board<L>& board) {
     auto empty = L::without(board.geometry.inside, board.cells);
     auto empty_to_the_left = L::left(L::prefix_or(empty));
     auto with_several = L::or_columns(empty & empty_to_the_left);
     return popcount(L::or_columns(empty) & ~with_several);
   }
-  // A row to which the piece adds n cells must have n + 1 empty cells before. The only piece
-  // that is four columns wide adds four cells to one row.
+  // Returns the number of such rows after drops. A row that the piece does not reach must have one
+  // empty cell, and a row to which the piece adds n cells must have n + 1 empty cells before. The
+  // loop starts at n = WIDTH for the only piece that is four columns wide: it adds four cells to
+  // one row, and fewer to none.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(
       const RowGaps::Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {

@@ -42,9 +42,10 @@ struct StepTable {
   TETRIS_FUNCTION StepTable(const Board<L>& board, const int32_t* weights)
       : table(weights), total(total_of(board, weights)) {}
 
-  // Adds to `sums` the sums after drops that complete no row. (STEPS = 2 looks up every pair of
-  // consecutive steps.) Entries of the steps before the drop are subtracted, entries of the
-  // steps after it are added; steps that the drop does not change cancel out.
+  // Returns `sums` plus the sums of table entries after drops that complete no row: the total before
+  // the drop, minus the entries of the steps near the piece before the drop, plus their entries
+  // after it. Steps that the drop does not change cancel out. With STEPS = 2 an entry belongs to a
+  // pair of consecutive steps.
   template <int WIDTH>
   TETRIS_FUNCTION Scores after(Scores sums, const Drop<L, WIDTH>& drop) const {
     // Classes of the step at offset k, in element k + STEPS.
@@ -67,8 +68,8 @@ struct StepTable {
       Ints index_before = first + join(before[k + STEPS], before[next]);
       Ints weight_after = L::weights_at(table, index_after);
       Ints weight_before = L::weights_at(table, index_before);
-      sums = L::add_products(
-          sums, L::weights(weight_after, weight_before), L::ints(1), L::ints(-1));
+      auto entries = L::weights(weight_after, weight_before);
+      sums = L::add_products(sums, entries, L::ints(1), L::ints(-1));
     }
     return sums;
   }

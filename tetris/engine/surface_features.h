@@ -31,7 +31,9 @@ struct Diversity : FeatureBase {
     return {
         cache<uint8_t>(board, L::prefix_or(flags)), cache<uint8_t>(board, L::suffix_or(flags))};
   }
-  // Steps inside the piece are the shape's; those at its two sides are new.
+  // Returns the number of different steps after drops. They are the union of four sets: the steps
+  // left of the piece and right of it, which the drop does not change; the steps inside the
+  // piece, which its shape determines; and the two steps at its sides.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
     auto at_sides = L::step_flag(drop.first_step()) | L::step_flag(drop.last_step());
@@ -63,7 +65,9 @@ struct Bumpiness : BitCount<Bumpiness> {
     auto pairs = steps + L::right(steps);
     return {L::total(steps), cache<uint8_t>(board, steps), cache<uint8_t>(board, pairs)};
   }
-  // The steps from offsets -1 to WIDTH - 1 change. Their former sizes are subtracted in pairs.
+  // Returns the sum of sizes after drops. The steps from the columns at offsets -1 to WIDTH - 1
+  // change: the sizes of the new ones are added, and the former sizes are subtracted, two
+  // neighbouring steps at a time. They are WIDTH + 1 steps, so that one is left if WIDTH is even.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
     auto sum = prepared.total + L::ints(drop.shape.inner_sum);
@@ -137,7 +141,8 @@ struct SideStep {
     bit = rise_bit = L::template in_columns<COLUMN>(shape);
     if constexpr (Sets::WORDS == 1) bit = L::select(step < L::ints(STEP), bit, bit << 16);
   }
-  // Adds the step to `sets` if its size is at least n.
+  // Adds the step to `sets` if its size is at least n. A step that falls is added to the set of
+  // falls, one that rises to the set of rises. `step` has the value STEP for a step of size 0.
   TETRIS_FUNCTION void add(Sets& sets, int n) const {
     if constexpr (Sets::WORDS == 1) {
       sets.word[0] = sets.word[0] | L::bits_where(size > L::ints(n - 1), bit);
@@ -190,14 +195,15 @@ struct Steps {
   // Return 1 if a set is empty, or if it is not, else 0.
   TETRIS_FUNCTION static Ints none(Bits set) { return L::one_where(set == L::bits(0)); }
   TETRIS_FUNCTION static Ints some(Bits set) { return L::ints(1) - none(set); }
-  // Returns 1 if a set has no more than MOST columns, 0 or 1, else 0.
+  // Returns 1 if a set has at most MOST columns, else 0. MOST is 0 or 1. set & (set - 1) is the
+  // set without its lowest bit, which is empty if the set has one column or none.
   template <int MOST>
   TETRIS_FUNCTION static Ints at_most(Bits set) {
     if constexpr (MOST == 1) return none(set & (set - L::bits(1)));
     else return none(set);
   }
-  // Returns the number of pieces that fit in more than MOST places, 0 or 1; the upright I rests
-  // on any column.
+  // Returns the number of pieces that fit in more than MOST places, where MOST is 0 or 1. The I is
+  // never among the pieces that do not, because upright it rests on any column.
   template <int MOST>
   TETRIS_FUNCTION Ints fitting() const {
     Ints unfitting = at_most<MOST>(fits_o()) + at_most<MOST>(fits_t()) +
@@ -213,16 +219,18 @@ struct StepSets {
   TETRIS_FUNCTION static Steps<L> prepare(const Board<L>& board) {
     return make<L>(board);
   }
-  // Returns the steps after drops. Those that a drop touches, from offsets -1 to WIDTH - 1, are
-  // replaced: steps inside the piece are the shape's, and those at its two sides follow from
-  // the row in which it rests.
+  // Returns the steps after drops. A drop replaces the steps from the columns at offsets -1 to
+  // WIDTH - 1. The new steps inside the piece are known from its shape, and the new steps at its
+  // two sides follow from the row in which it rests. For each size the set of steps is therefore
+  // the set before, without the replaced steps, together with the new steps of that size.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static Steps<L> after(const Steps<L>& before, const Drop<L, WIDTH>& drop) {
     using Sets = FallsAndRises<L>;
-    constexpr uint32_t TOUCHED = (2u << WIDTH) - 1;  // bits 0 .. WIDTH: offsets -1 .. WIDTH - 1
-    Sets touched;
+    constexpr uint32_t REPLACED =
+        (2u << WIDTH) - 1;  // bits 0 to WIDTH: offsets -1 to WIDTH - 1
+    Sets replaced;
     TETRIS_UNROLL for (int i = 0; i < Sets::WORDS; ++i) {
-      touched.word[i] = L::template in_columns<TOUCHED * Sets::IN_BOTH_HALVES>(drop.shape);
+      replaced.word[i] = L::template in_columns<REPLACED * Sets::IN_BOTH_HALVES>(drop.shape);
     }
     constexpr uint32_t LEFT_OF_PIECE = 1u;
     constexpr uint32_t LAST_OF_PIECE = 1u << WIDTH;
@@ -230,7 +238,7 @@ struct StepSets {
     SideStep<L, LAST_OF_PIECE, WIDTH> last(drop.last_step(), drop.shape);
     Steps<L> steps;
     TETRIS_UNROLL for (int n = 0; n < Steps<L>::SIZES; ++n) {
-      Sets sets = before.at_least[n].without(touched);
+      Sets sets = before.at_least[n].without(replaced);
       if (WIDTH > 1 && n < INNER_STEPS) {
         TETRIS_UNROLL for (int i = 0; i < Sets::WORDS; ++i) {
           auto inner = L::in_columns(drop.shape.inner_steps[n][i], drop.shape);
@@ -244,7 +252,8 @@ struct StepSets {
     steps.pairs = before.pairs;
     return steps;
   }
-  // Returns the steps of a board in lanes L, for lanes To.
+  // Returns the steps of a board, for lanes To. The board may be in other lanes L: the scalar
+  // value of a feature is computed from a board of vectors as well.
   template <class To, class L>
   TETRIS_FUNCTION static Steps<To> make(const Board<L>& board) {
     auto step = L::right(board.heights) - board.heights;

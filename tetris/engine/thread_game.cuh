@@ -35,7 +35,8 @@ __device__ inline ThreadLanes::ColumnBits with_walls(
   return cells;
 }
 
-// Plays a choice. Returns whether it ends the game; then the board is empty.
+// Places a piece as `choice` says, and updates the game's lines, its number of ended games and
+// its columns. Returns whether the placement ends the game; then the columns become empty.
 __device__ inline bool land(
     const Board<ThreadLanes>& board, int piece, const Choice& choice, GameState& game) {
   Landing<ThreadLanes> landing(board, piece, choice.placement_to_play());
@@ -48,10 +49,11 @@ __device__ inline bool land(
   return landing.over;
 }
 
-// Ends the game if its next piece does not appear. Returns whether it did.
-__device__ inline bool end_by_next(
+// Ends the game if its next piece cannot appear, which empties the board. Returns whether the
+// game has ended so.
+__device__ inline bool end_if_next_does_not_appear(
     const Geometry<ThreadLanes>& geometry, int next, GameState& game) {
-  if (!ends_by_next(geometry, with_walls(geometry, game.columns), next)) return false;
+  if (!next_piece_ends_game(geometry, with_walls(geometry, game.columns), next)) return false;
   ++game.games;
   TETRIS_UNROLL for (uint32_t& column : game.columns) column = 0;
   return true;

@@ -67,8 +67,9 @@ struct ThreadLanes : ScalarLanes {
   // Threads that branch apart wait for each other, so that all of them score.
   TETRIS_FUNCTION static bool is_worth_scoring(bool) { return true; }
   // Returns the row in which the bottom of a shape comes to rest with its left edge over column
-  // x. The heights are packed into a register, six bits each, because a variable cannot index
-  // an array of registers, but can shift one.
+  // x. The heights of all columns are packed into one number, six bits each, because a variable
+  // cannot index an array that lies in registers, but it can shift a register. Beyond the width
+  // of the shape, first_row is so large that its columns do not count.
   TETRIS_FUNCTION static int landing_row(const ColumnInts& heights, const Shape& shape, int x) {
     constexpr int BITS = 6;
     constexpr int MASK = (1 << BITS) - 1;
@@ -84,12 +85,13 @@ struct ThreadLanes : ScalarLanes {
     }
     return row;
   }
-  // Of equal scores the first one seen is kept: placements come in the order of the search.
+  // Records the score of this thread's placement if the placement is a candidate. Of equal scores
+  // the first one that is recorded stays: placements come in the order of the search.
   template <class Group>
-  TETRIS_FUNCTION static void consider(
-      Best& best, Scores score, bool candidate, const Group& group) {
-    bool is_best = candidate && score > best.first.score;
-    bool is_better = candidate && score > best.second.score;
+  TETRIS_FUNCTION static void record_scores(
+      Best& best, Scores score, bool is_candidate, const Group& group) {
+    bool is_best = is_candidate && score > best.first.score;
+    bool is_better = is_candidate && score > best.second.score;
     best.insert({score, group.first_placement[0]}, is_best, is_better);
   }
 };

@@ -37,15 +37,16 @@ struct ThreadSearch {
   WarpMemory& memory;
   const int lane = threadIdx.x % WARP;
 
-  // Return the best placement, or the two best ones, on this thread's board. All threads of the
-  // warp take part, with the same piece.
+  // Returns the best placement of a piece on this thread's board. All threads of the warp have to
+  // call this together, each with its own board and all with the same piece.
   __device__ __forceinline__ Choice choose(
       const Decision& decision, const Board<L>& board, int piece) {
     typename Decision::Search search(decision, board);
     return best_two(decision, search, piece).first;
   }
-  // The two best placements of a piece on the board of a search. Placements that complete no
-  // row are scored by each thread on its own, the others by all threads together.
+  // Returns the two best placements of a piece on the board of this thread's search. Each thread
+  // scores the placements that complete no row on its own; the others are collected in `unscored`
+  // and scored by all threads of the warp together.
   __device__ __forceinline__ BestTwo best_two(
       const Decision& decision, typename Decision::Search& search, int piece) {
     // The compiler does not know that the piece is the same in all threads, and would keep the
@@ -55,10 +56,10 @@ struct ThreadSearch {
     uint64_t unscored = 0;
     for (int orientation = 0; orientation < WIDTHS.orientations[piece]; ++orientation) {
       switch (WIDTHS.width[piece][orientation]) {
-        case 1: unscored |= score<1>(decision, search, piece, orientation); break;
-        case 2: unscored |= score<2>(decision, search, piece, orientation); break;
-        case 3: unscored |= score<3>(decision, search, piece, orientation); break;
-        default: unscored |= score<4>(decision, search, piece, orientation); break;
+        case 1: unscored |= score_orientation<1>(decision, search, piece, orientation); break;
+        case 2: unscored |= score_orientation<2>(decision, search, piece, orientation); break;
+        case 3: unscored |= score_orientation<3>(decision, search, piece, orientation); break;
+        default: unscored |= score_orientation<4>(decision, search, piece, orientation); break;
       }
     }
     BestTwo best = search.best;
@@ -67,34 +68,39 @@ struct ThreadSearch {
   }
 
  private:
-  // Scores the placements of one orientation that complete no row. Returns the set of the
-  // others.
+  // Scores the placements of one orientation that complete no row, column after column, and records
+  // them in search.best. Returns the set of placements that are left for score_together: those
+  // that complete a row and may let the game go on. WIDTH is the width of the orientation.
   template <int WIDTH>
-  __device__ __forceinline__ uint64_t score(
+  __device__ __forceinline__ uint64_t score_orientation(
       const Decision& decision, typename Decision::Search& search, int piece, int orientation) {
     constexpr int LAST_COLUMN = (BOARD_WIDTH > 0 ? BOARD_WIDTH : MAX_WIDTH) - WIDTH;
     Group<L, WIDTH> group;
     group.shapes = SHAPE_CONSTANTS<L, WIDTH>.shape[piece][orientation];
     uint32_t unscored_columns = 0, bit = 1;
-#pragma unroll 1  // Written out for every column the code would not fit the instruction cache.
+    // The loop is not unrolled: a copy of its body for every column would be more code than the
+    // instruction cache holds.
+#pragma unroll 1
     for (int column = 0; column <= LAST_COLUMN; ++column, bit *= 2) {
       group.shapes.column.value = column;
       group.first_placement[0] = placement_number(orientation, column);
-      if (decision.score(search, group) != 0) unscored_columns |= bit;
+      bool is_left = decision.score_drops(search, group) != 0;
+      if (is_left) unscored_columns |= bit;
     }
     return uint64_t(unscored_columns) << placement_number(orientation, 0);
   }
 
-  // Scores the sets of placements `unscored` of all lanes by their after-states, and takes
-  // those of this lane into `best`. Lanes have unequal numbers of them, so that they are
-  // listed, lane after lane, and spread over the warp: in batches of 32 each thread scores one,
-  // be it another lane's.
+  // Scores the placements in `unscored` by their after-states, and updates `best` with them. Each
+  // lane has a set of its own, and the sets have unequal sizes. So that no thread idles, the
+  // placements of all lanes form one list, lane after lane, which the warp scores in batches of
+  // 32: each thread scores one placement of the batch, even one of another lane. The function
+  // keeps `first`, the place of this lane's next placement in the list.
   __device__ __forceinline__ void score_together(const Ground<L>& ground,
       const int32_t* weights, uint64_t unscored, int piece, BestTwo& best) {
     int count = __popcll(unscored);
     int end = inclusive_sum_of_warp(count);
     int total = __shfl_sync(~0u, end, WARP - 1);
-    int first = end - count;  // index in the list of this lane's next placement
+    int first = end - count;
     for (int batch = 0; batch < total; batch += WARP) {
       write_tasks(unscored, first - batch);
       __syncwarp();
@@ -105,22 +111,25 @@ struct ThreadSearch {
     }
   }
 
-  // Writes the placements of this lane that fall into the batch; the first one has index
-  // `index` in it.
+  // Writes those placements of this lane that belong to the current batch into its list of tasks.
+  // `index` is the place of the first one in the batch, which may be beyond its end. `unscored` is
+  // a copy: read_scores removes the placements once their scores have been read.
   __device__ __forceinline__ void write_tasks(uint64_t unscored, int index) {
     for (; unscored != 0 && index < WARP; unscored &= unscored - 1, ++index) {
       memory.task[index] = uint16_t(lane << 8 | lowest_bit(unscored));
     }
   }
 
-  // Scores the task of this thread's index in the batch, if there is one. The board is read
-  // from the shared memory of the lane that it belongs to, which also lends its weights.
+  // Scores task number `lane` of the batch, if it exists. The task belongs to a lane `owner`,
+  // whose board is read from the columns that this lane has cached in shared memory, and whose
+  // weights are used.
   __device__ __forceinline__ void score_task(
       const Ground<L>& ground, const int32_t* weights, int piece, bool exists) {
     int task = exists ? memory.task[lane] : lane << 8;
     int owner = task >> 8;
     int placement = task & 255;
-    auto address = __shfl_sync(~0u, reinterpret_cast<unsigned long long>(weights), owner);
+    auto own_address = reinterpret_cast<unsigned long long>(weights);
+    auto address = __shfl_sync(~0u, own_address, owner);  // of the owner's weights
     if (!exists) return;
     auto columns = ground.cells.of_neighbour(owner - lane);
     typename L::ColumnBits cells;
@@ -131,8 +140,9 @@ struct ThreadSearch {
     memory.score[lane] = after_state_score<List>(board, owner_weights, piece, placement).score;
   }
 
-  // Takes the scores of this lane's placements in the batch into `best`, and removes these from
-  // `unscored`. Returns the index in the batch after the last of them.
+  // Reads the scores of this lane's placements in the batch, the first of which is at `index`,
+  // updates `best` with them, and removes these placements from `unscored`. A score of NEVER
+  // means that the placement ends the game. Returns the place in the batch after the last one.
   __device__ __forceinline__ int read_scores(uint64_t& unscored, int index, BestTwo& best) {
     for (; unscored != 0 && index < WARP; unscored &= unscored - 1, ++index) {
       int score = memory.score[index];

@@ -111,7 +111,7 @@ TETRIS_FUNCTION void store(V a, NumberOf<V>* p) {
     *reinterpret_cast<typename RegisterOf<NumberOf<V>, NUMBERS<V>>::unaligned*>(p) = a;
   }
 }
-// Returns a number in every place.
+// Returns a vector that has the same number in every place.
 template <class V>
 TETRIS_FUNCTION V repeat(NumberOf<V> value) {
   if constexpr (IS_PAIR<V>) {
@@ -121,7 +121,7 @@ TETRIS_FUNCTION V repeat(NumberOf<V> value) {
     return value - V{};
   }
 }
-// Returns the first number of sixteen bytes in every place.
+// Returns a vector that has the first number of `a`, a register of sixteen bytes, in every place.
 template <class V, class Bytes16>
 TETRIS_FUNCTION V repeat_first(Bytes16 a) {
   if constexpr (IS_PAIR<V>) {
@@ -134,7 +134,8 @@ TETRIS_FUNCTION V repeat_first(Bytes16 a) {
     return (
         V)(SHORT ? _mm256_broadcastw_epi16((__m128i)a) : _mm256_broadcastd_epi32((__m128i)a));
   } else {
-    auto first_two_bytes = _mm_set1_epi16(0x0100);  // their indices, in every place
+    // A shuffle takes bytes by their indices: here bytes 0 and 1, again and again.
+    auto first_two_bytes = _mm_set1_epi16(0x0100);
     return (V)_mm_shuffle_epi8((__m128i)a, first_two_bytes);
   }
 }
@@ -166,7 +167,8 @@ TETRIS_FUNCTION V and_not(V a, V b) {
   return map(without, a, b);
 }
 
-// Returns as many numbers as a vector has, from number N on, of `low` followed by `high`.
+// Returns the part of two vectors, `low` followed by `high`, that begins with number N and is as
+// long as one vector. So the last numbers of `low` come first, then the first numbers of `high`.
 template <int N, class R>
 TETRIS_FUNCTION R window(R low, R high) {
   constexpr int BYTES = N * sizeof(NumberOf<R>);
@@ -175,8 +177,8 @@ TETRIS_FUNCTION R window(R low, R high) {
   } else if constexpr (sizeof(R) == 64) {
     return (R)_mm512_alignr_epi32((__m512i)high, (__m512i)low, BYTES / 4);
   } else if constexpr (sizeof(R) == 32) {
-    // The instruction takes 16 bytes from each half of two registers; `middle` is the upper
-    // half of `low` and the lower half of `high`.
+    // The instruction shifts bytes within each half of 16. It therefore needs the half that
+    // follows each half: `middle` is the upper half of `low` and then the lower half of `high`.
     auto middle = _mm256_permute2x128_si256((__m256i)low, (__m256i)high, 0x21);
     if constexpr (BYTES < 16) return (R)_mm256_alignr_epi8(middle, (__m256i)low, BYTES);
     else return (R)_mm256_alignr_epi8((__m256i)high, middle, BYTES - 16);
@@ -201,7 +203,8 @@ struct alignas(64) WindowIndices {
   }
 };
 inline constexpr WindowIndices WINDOW_INDICES;
-// Returns numbers N to N + 7 of sixteen, in the lower half and again in the upper half.
+// Returns numbers N to N + 7 of a vector of sixteen, in the lower half of the result and again
+// in its upper half. The lanes of a group of pieces three columns wide read columns so.
 template <int N, class R>
 TETRIS_FUNCTION R window_in_both_halves(R a) {
   if constexpr (sizeof(R) == 64) {
@@ -237,7 +240,9 @@ TETRIS_FUNCTION auto fold_to_16_bytes(V a, const Operation& operation) {
     return fold_to_16_bytes(operation(half<0>(a), half<1>(a)), operation);
   else return a;
 }
-// Joins all numbers of a vector by an operation; the result is in the first number.
+// Joins all numbers of a vector by an operation, as ADD or MAXIMUM. The result is in the first
+// number; the others mean nothing. Each step joins the numbers that are 8 bytes apart, then 4,
+// and for numbers of 16 bits 2.
 template <class V, class Operation>
 TETRIS_FUNCTION auto reduce(V all, const Operation& operation) {
   auto a = fold_to_16_bytes(all, operation);
@@ -269,8 +274,8 @@ struct alignas(32) Bytes {
 inline Bytes BIT_COUNTS = {0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4};
 inline Bytes NIBBLES = {15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15};
 inline Bytes ONES = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-// Looks up every byte of `index` in sixteen bytes of a table, by its lower four bits; above 127
-// it gives 0.
+// Returns, for every byte of `index`, the byte of a table of sixteen bytes at that index. Only the
+// lower four bits of the index count; an index above 127 gives 0.
 template <class R>
 TETRIS_FUNCTION R bytes_at(R table, R index) {
   if constexpr (sizeof(R) == 32) {
@@ -295,8 +300,9 @@ constexpr bool HAS_POPCOUNT = sizeof(NumberOf<V>) == 4 && !IS_PAIR<V>;
 template <class V>
 constexpr bool HAS_POPCOUNT = false;
 #endif
-// Returns the number of bits of each number if there is an instruction for it, else of each
-// byte.
+// Returns how many bits of each number are set, if the processor has an instruction for it. If
+// it has none, returns how many bits of each byte are set, which a table says for four bits at a
+// time; count_bits_in then adds up the bytes of a number.
 template <class R>
 TETRIS_FUNCTION R bit_counts(R words) {
 #if defined(__AVX512VPOPCNTDQ__)
@@ -308,12 +314,14 @@ TETRIS_FUNCTION R bit_counts(R words) {
     return look_up(BIT_COUNTS, map(lower, words)) + look_up(BIT_COUNTS, map(lower, words >> 4));
   }
 }
-// Return for each number the union of it and all numbers before it, or after it. In four steps
-// each number is joined with the one 1, 2, 4 and 8 places away.
+// prefix_union returns for each number its bitwise union with all numbers before it, and
+// suffix_union that with all numbers after it. There are four steps: they join each number with
+// the one that is 1, 2, 4 and 8 places away.
 //
-// A shift of 32 bytes moves bytes within each half of 16. There the three steps 1, 2 and 4 join
-// the halves on their own, and then the last number of the lower half is joined with all of the
-// upper half, or the first of the upper half with all of the lower half.
+// In a register of 32 bytes an instruction shifts bytes only within each half of 16. So the steps
+// of 1, 2 and 4 places first make the unions of each half on its own. Then the last number of
+// the lower half, which is the union of that half, is joined with every number of the upper half;
+// for suffix_union the first number of the upper half with every number of the lower half.
 inline Bytes LAST_SHORT = {14, 15, 14, 15, 14, 15, 14, 15, 14, 15, 14, 15, 14, 15, 14, 15};
 inline Bytes FIRST_SHORT = {0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1};
 template <class V>
@@ -322,8 +330,8 @@ TETRIS_FUNCTION V prefix_union(V a) {
     a = a | (V)_mm256_slli_si256((__m256i)a, 2);
     a = a | (V)_mm256_slli_si256((__m256i)a, 4);
     a = a | (V)_mm256_slli_si256((__m256i)a, 8);
-    auto last = (__m256i)look_up(a, LAST_SHORT);
-    constexpr int LOWER_TO_UPPER_HALF = 0x08;  // and 0 to the lower half
+    auto last = (__m256i)look_up(a, LAST_SHORT);  // the last number of each half, in all of it
+    constexpr int LOWER_TO_UPPER_HALF = 0x08;     // and 0 to the lower half
     return a | (V)_mm256_permute2x128_si256(last, last, LOWER_TO_UPPER_HALF);
   } else {
     a = a | window<15>(V{}, a);
@@ -339,7 +347,8 @@ TETRIS_FUNCTION V suffix_union(V a) {
     a = a | (V)_mm256_srli_si256((__m256i)a, 2);
     a = a | (V)_mm256_srli_si256((__m256i)a, 4);
     a = a | (V)_mm256_srli_si256((__m256i)a, 8);
-    auto first = (__m256i)look_up(a, FIRST_SHORT);
+    auto first =
+        (__m256i)look_up(a, FIRST_SHORT);      // the first number of each half, in all of it
     constexpr int UPPER_TO_LOWER_HALF = 0x81;  // and 0 to the upper half
     return a | (V)_mm256_permute2x128_si256(first, first, UPPER_TO_LOWER_HALF);
   } else {
@@ -350,8 +359,8 @@ TETRIS_FUNCTION V suffix_union(V a) {
   }
 }
 
-// Returns, for every 32-bit number, the product of the lower halves plus the product of the
-// upper halves.
+// Returns, for every 32-bit number of a and b, the product of their lower halves plus the product
+// of their upper halves, as signed numbers of 16 bits.
 template <class R>
 TETRIS_FUNCTION R multiply_add(R a, R b) {
   if constexpr (sizeof(R) == 64) return (R)_mm512_madd_epi16((__m512i)a, (__m512i)b);
@@ -359,8 +368,8 @@ TETRIS_FUNCTION R multiply_add(R a, R b) {
   else return (R)_mm_madd_epi16((__m128i)a, (__m128i)b);
 }
 
-// Adds the bytes of every number, for numbers of 16 bits, or of 32 bits in registers of 32
-// bytes.
+// Returns for every number the sum of its bytes. Numbers have 16 bits, or in registers of 32 bytes
+// also 32 bits.
 template <class R>
 TETRIS_FUNCTION R add_bytes(R bytes) {
   if constexpr (sizeof(R) == 32) {
@@ -371,8 +380,9 @@ TETRIS_FUNCTION R add_bytes(R bytes) {
     return (R)_mm_maddubs_epi16((__m128i)bytes, ONES.in<__m128i>());
   }
 }
-// Returns the number of bits of each number, over several vectors. Counts of bytes are added
-// before those of a number.
+// Returns, for every place, how many bits are set in the numbers of all COUNT vectors at this
+// place. Where bits are counted per byte, the counts of the vectors are added first, and the
+// bytes of a number only once at the end.
 template <class V, int COUNT>
 TETRIS_FUNCTION auto count_bits_in(const V (&words)[COUNT]) {
   V counts = bit_counts(words[0]);
@@ -383,7 +393,8 @@ TETRIS_FUNCTION auto count_bits_in(const V (&words)[COUNT]) {
   };
   return as<std::make_signed_t<NumberOf<V>>>(map(of_numbers, counts));
 }
-// Returns the number of bits of a vector, in the first number.
+// Returns how many bits of a vector are set. The count is in the first number of the result; the
+// others mean nothing.
 template <class V>
 TETRIS_FUNCTION auto count_all_bits(V words) {
   using Counts = Register<std::make_signed_t<NumberOf<V>>, 16 / sizeof(NumberOf<V>)>;
@@ -396,7 +407,7 @@ TETRIS_FUNCTION auto count_all_bits(V words) {
   }
 }
 
-// Returns the signs of all numbers, a bit a number: 1 if it is negative.
+// Returns a word with one bit per number of a vector: bit i is 1 if number i is negative.
 template <class R>
 TETRIS_FUNCTION unsigned signs(R a) {
   if constexpr (sizeof(a[0]) == 2) {
@@ -433,24 +444,28 @@ TETRIS_FUNCTION Register<int32_t, 4> load_four(const int32_t* p) {
   return load<Register<int32_t, 4>>(p);
 }
 
-// Returns two vectors of 16-bit numbers as the halves of 32-bit numbers. As the instructions
-// go, `low` has the numbers of the lower half of every 16 bytes, and `high` those of the upper
-// half.
+// Returns 32-bit numbers whose lower halves are the 16-bit numbers of `a`, and whose upper halves
+// are those of `b`. They fill two registers for each register of `a`. The instructions work on 16
+// bytes at a time: `low` has the numbers from the lower eight bytes of every 16, `high` the
+// numbers from the upper eight bytes.
 template <class V>
 TETRIS_FUNCTION auto interleave(V a, V b) {
   auto both = [](auto x, auto y) TETRIS_INLINE {
     using Wide = Register<int32_t, sizeof(x) / 4>;
     if constexpr (sizeof(x) == 32) {
       auto low = (Wide)_mm256_unpacklo_epi16((__m256i)x, (__m256i)y);
-      return Pair<Wide>{low, (Wide)_mm256_unpackhi_epi16((__m256i)x, (__m256i)y)};
+      auto high = (Wide)_mm256_unpackhi_epi16((__m256i)x, (__m256i)y);
+      return Pair<Wide>{low, high};
     } else {
       auto low = (Wide)_mm_unpacklo_epi16((__m128i)x, (__m128i)y);
-      return Pair<Wide>{low, (Wide)_mm_unpackhi_epi16((__m128i)x, (__m128i)y)};
+      auto high = (Wide)_mm_unpackhi_epi16((__m128i)x, (__m128i)y);
+      return Pair<Wide>{low, high};
     }
   };
   return map(both, a, b);
 }
-// Returns the numbers of such a pair as 16-bit numbers, in their first order.
+// Returns the 32-bit numbers of a pair that `interleave` ordered as 16-bit numbers, in the order
+// that they had before.
 template <class R>
 TETRIS_FUNCTION auto pack(Pair<R> a) {
   using Narrow = Register<int16_t, sizeof(R) / 2>;

@@ -81,8 +81,10 @@ struct WarpLanes : ThreadLanes {
     return columns;
   }
   __device__ static void count_rows(const ColumnBits& columns, Bits (&digit)[ROW_DIGITS]) {
-    // Both halves of the warp add up the sixteen slots; in the upper half they are copies.
-    digit[0] = columns.own | __shfl_sync(~0u, columns.own, lane() ^ 16);
+    // The sixteen slots are in the lower half of the warp. The upper half gets a copy of them, so
+    // that both halves add up the same counts.
+    Bits from_other_half = __shfl_sync(~0u, columns.own, lane() ^ 16);
+    digit[0] = columns.own | from_other_half;
     add_lanes(digit, [](int step, Bits word) { return __shfl_sync(~0u, word, lane() ^ step); });
   }
   __device__ static ColumnBits load(const Word* slots) {
@@ -91,24 +93,29 @@ struct WarpLanes : ThreadLanes {
     return {own};
   }
 
-  // Equal scores are compared by their placements, because a thread's do not come in the order
-  // of the search.
+  // Records the score of this thread's placement if the placement is a candidate. Of equal
+  // scores the lower placement number wins, because the placements of a thread do not come in
+  // the order of the search.
   template <class Group>
-  __device__ static void consider(
-      Best& best, Scores score, bool candidate, const Group& group) {
-    if (candidate) best.consider({score, group.first_placement[0]});
+  __device__ static void record_scores(
+      Best& best, Scores score, bool is_candidate, const Group& group) {
+    if (is_candidate) best.consider({score, group.first_placement[0]});
   }
 
   // Returns which column of a piece lies in this thread's slot, if its left edge is over
   // `column`; it may be none.
   __device__ static int column_of_piece(int column) { return lane() - FIRST_COLUMN - column; }
   __device__ static bool is_in_piece(int k) { return k >= 0 && k < MAX_PIECE_SIZE; }
+  // Returns the cells of a piece in this thread's column. The piece rests with its bottom in
+  // `row` and its left edge over `column`.
   __device__ static ColumnBits piece_columns(int piece, int orientation, int column, int row) {
     int k = column_of_piece(column);
     uint32_t pattern =
         is_in_piece(k) ? shape_of(piece, orientation).patterns >> (4 * k) & 15u : 0u;
     return {row_unit(row) * pattern};
   }
+  // Returns the row in which the bottom of a shape comes to rest with its left edge over column
+  // x: the greatest of the rows in which single columns would hold it.
   __device__ static int landing_row(const ColumnInts& heights, const Shape& shape, int x) {
     int k = column_of_piece(x);
     int row = is_in_piece(k) ? heights.own - shape.first_row[k & 3] : 0;

@@ -91,8 +91,8 @@ struct ResamplingBlock {
     return value;
   }
 
-  // Computes the level of each stream, the weight and the first place of each level, and the
-  // weight that has ended since the last resampling.
+  // Computes the level of each stream; the weight of each level, and the place in `order` of its
+  // first stream; and the weight of the games that have ended since the last resampling.
   __device__ void weigh() {
     if (thread < LEVELS) {
       memory.whole.clear(thread);
@@ -120,8 +120,10 @@ struct ResamplingBlock {
     __syncthreads();
   }
 
-  // Puts the streams in the order of their levels, and sums up how many copies are asked for up
-  // to each of them.
+  // Writes the streams to `order`, sorted by their levels, and to `until` the running sum of their
+  // copies in this order. The threads go over the streams in rounds of `threads` streams.
+  // place_streams writes how many copies each stream has, and running_sum adds them up; `before`
+  // is the number of copies in earlier rounds.
   __device__ void sort() {
     for (int first = 0; first < own.streams; first += threads) place_streams(first);
     int64_t before = 0;
@@ -136,8 +138,10 @@ struct ResamplingBlock {
     }
   }
 
-  // Takes as many streams as there are, at equal distances among all copies, and divides their
-  // weights. The weights are then scaled to ALL_WEIGHT, in whole units.
+  // Takes as many copies as there are streams, at equal distances among all copies, and writes the
+  // streams that they belong to, their boards and their new weights. A weight is divided by how
+  // often its stream is taken in the mean. The sum of the weights is then scaled to about
+  // ALL_WEIGHT, and each weight is rounded down to whole units.
   __device__ void take() {
     int64_t total = own.until[own.streams - 1];
     int64_t first_position = own.first_position(total);
@@ -196,10 +200,10 @@ struct ResamplingBlock {
     if (thread == 0 && own.counts) *own.ended += with_parts(ended, ended_parts) / double(all);
   }
 
-  // Writes streams first to first + threads - 1, one a thread, to their places in the order of
-  // the levels. Streams of a level keep their order: a stream's place is the next one of its
-  // level, plus the number of streams of this level in warps before its own, plus those in
-  // lanes before its own.
+  // Writes streams first to first + threads - 1, one per thread, to their places in `order`, and
+  // their numbers of copies to `until`. Streams of the same level keep their order. The place of a
+  // stream is therefore the sum of three numbers: the next free place of its level; how many
+  // streams of this level are in earlier warps; and how many are in earlier lanes of its own warp.
   __device__ __forceinline__ void place_streams(int first) {
     int i = first + thread;
     bool exists = i < own.streams;
@@ -207,7 +211,8 @@ struct ResamplingBlock {
     memory.warp_place[warp][lane] = 0;
     __syncthreads();
     unsigned same_level = __match_any_sync(~0u, level);
-    int rank = __popc(same_level & ((1u << lane) - 1u));
+    unsigned earlier_lanes = (1u << lane) - 1u;
+    int rank = __popc(same_level & earlier_lanes);
     if (exists && rank == 0) memory.warp_place[warp][level] = __popc(same_level);
     __syncthreads();
     if (thread < LEVELS) {
@@ -228,7 +233,8 @@ struct ResamplingBlock {
     __syncthreads();
   }
 
-  // Returns the index in `order` of the stream whose copies cover a position, by bisection.
+  // Returns the index in `order` of the stream whose copies cover a position, by bisection: the
+  // first k with until[k] * streams > position.
   __device__ __forceinline__ int stream_at(int64_t position) const {
     int low = 0, high = own.streams - 1;
     while (low < high) {

@@ -106,31 +106,36 @@ struct SplitWeight {
   TETRIS_FUNCTION explicit SplitWeight(double weight)
       : whole(int64_t(weight)), parts(int64_t((weight - double(whole)) * PARTS)) {}
 };
-// Returns the weight of such parts.
+// Returns the weight that consists of a whole part and `parts` units of 1 / PARTS.
 TETRIS_FUNCTION double with_parts(int64_t whole, int64_t parts) {
   return double(whole) + double(parts) / PARTS;
 }
 
-// Returns how many copies of a stream are asked for: in proportion to its share of
+// Returns how many copies of a stream there are to choose from: COPIES times its share of
 // `level_weight`, but at least one.
 TETRIS_FUNCTION int64_t copies_of(double weight, double level_weight) {
   int64_t copies = int64_t(weight / level_weight * COPIES);
   return copies > 1 ? copies : 1;
 }
 
-// Returns the new weight of a stream with so many of `total` copies. In the mean it is taken
-// copies / total * streams times, and its weight is divided by this.
+// Returns the new weight of a stream that has `copies` of the `total` copies. Among `streams`
+// choices it is taken copies / total * streams times in the mean, and its weight is divided by
+// this number.
 TETRIS_FUNCTION double divided_weight(
     double weight, int64_t total, int64_t copies, int streams) {
   return weight * double(total) / double(copies * streams);
 }
 
-// Resamples one candidate on the CPU.
+// Resamples the streams of one candidate on the CPU. `own` are the tensors of this candidate, as
+// of_candidate returns them. ResamplingBlock in resample.cuh does the same with a block of threads.
 inline void resample_candidate(const Resampling& own) {
-  // Weigh the levels, and what has ended since the last resampling.
+  // Add up the weight of each level, and the weight of the games that have ended since the last
+  // resampling. Whole parts and fractional parts of weights are added on their own, as integers.
   int64_t whole[LEVELS] = {}, parts[LEVELS] = {};
   int64_t all = 0, ended = 0, ended_parts = 0;
-  int first_of_level[LEVELS + 1] = {};  // first counts of streams, then places in `order`
+  // Element level + 1 first counts the streams of `level`. The running sum then makes element
+  // `level` the place in `order` of the first stream of that level.
+  int first_of_level[LEVELS + 1] = {};
   for (int i = 0; i < own.streams; ++i) {
     int level = stack_level(own.columns + int64_t{i} * own.width, own.width);
     SplitWeight weight(own.weight[i]);
@@ -162,7 +167,10 @@ inline void resample_candidate(const Resampling& own) {
     own.until[k] = total;
   }
 
-  // Take as many streams as there are, at equal distances, and divide their weights.
+  // All copies of all streams lie on a line, in the order of the levels. Take as many of them as
+  // there are streams, at equal distances, and divide the weight of each stream by how often it is
+  // taken in the mean. Positions are multiplied by `streams`, to stay integers. k is the place in
+  // `order` of the stream whose copies cover the position.
   int64_t first_position = own.first_position(total);
   for (int i = 0, k = 0; i < own.streams; ++i) {
     int64_t position = i * total + first_position;
@@ -177,7 +185,7 @@ inline void resample_candidate(const Resampling& own) {
     if (own.after[i] < 1) *own.unit = 1 / PARTS;
   }
 
-  // Scale the weights to ALL_WEIGHT, in whole units.
+  // Scale the weights so that their sum is about ALL_WEIGHT, and round them down to whole units.
   double unit = *own.unit;
   int64_t all_after = 0;
   for (int i = 0; i < own.streams; ++i) {

@@ -26,8 +26,9 @@ constexpr int64_t GRAIN = 1024;
 template <class List>
 class Writer {
  public:
-  // Clears the rows of environment i. Every placement ends the game until `write` finds out
-  // that it does not.
+  // Prepares the results of environment i: all features become 0, and every placement is marked as
+  // ending the game, which `write` changes for those that do not. Actions that are no placement
+  // of their own, and all actions of a game that is over, are not marked.
   Writer(const FeatureTensors& all, const Geometry<L>& geometry, int64_t i)
       : rules_(all.rules),
         piece_(all.piece[i]),
@@ -63,20 +64,23 @@ class Writer {
     for (int i = 0; i < groups.count; ++i) write_group(ground, prepared, groups.group[i]);
   }
 
-  // Writes the features of a group's placements. As in Chooser::score, those that complete no
-  // row are computed together, by what their drops change. Others that may not end the game are
-  // computed by their after-states.
+  // Writes the features of those placements of a group that do not end the game. The placements
+  // are treated as in Chooser::score_drops: those that lie inside the board and complete no row
+  // are computed together, by what their drops change. The others that may let the game go on are
+  // computed one by one, by the features of their after-states.
   template <int WIDTH>
   void write_group(
       const Ground<L>& ground, const Prepared& prepared, const Group<L, WIDTH>& group) {
     Drop<L, WIDTH> drop(ground, group.shapes);
     auto top = drop.top();
-    int limit = rules_.height + 1;
-    int survival_limit = limit + (rules_.clear_on_overflow ? MAX_PIECE_SIZE : 0);
+    // The limits of Chooser: below the first one a piece fits the board, and below the second one
+    // it may let the game go on.
+    int fitting_limit = rules_.height + 1;
+    int survival_limit = fitting_limit + (rules_.clear_on_overflow ? MAX_PIECE_SIZE : 0);
     unsigned unwritten = L::lanes(top < L::ints(survival_limit));
-    if constexpr (List::all_follow_drops) {
+    if constexpr (List::computable_from_drops) {
       auto completes_no_row = drop.completed() == L::bits(0);
-      unsigned followed = L::lanes(completes_no_row & (top < L::ints(limit)));
+      unsigned followed = L::lanes(completes_no_row & (top < L::ints(fitting_limit)));
       if (followed != 0) {
         typename L::Ints numerators[List::COUNT];
         List::numerators(prepared, drop, numerators);
@@ -100,8 +104,9 @@ class Writer {
     return lowest_bit(group.placements_of_lanes(1u << lane));
   }
 
-  // Writes the features of a placement that does not end the game. Numerators lie `stride`
-  // numbers apart.
+  // Writes the features of a placement, and marks it as one that does not end the game. Feature f
+  // is numerators[f * stride] times the reciprocal of its denominator; `stride` is the number of
+  // lanes that the numerators were computed in.
   void store(int placement, const int32_t* numerators, int stride) {
     int action = orientation_of(placement) * rules_.width + column_of(placement);
     float* row = features_ + action * List::COUNT;

@@ -40,10 +40,11 @@ struct PlacementWarp {
     memory.ends_game[action] = 0;
   }
 
-  // Stores the features of the placements of all orientations of one width, one a thread. As in
-  // Chooser::score, those that complete no row are computed together, by what their drops
-  // change; then all threads work on the after-states of the others that may not end the game,
-  // one after the other.
+  // Stores the features of the placements of all orientations of one width that do not end the
+  // game, one placement per thread. The placements are treated as in Chooser::score_drops: those
+  // that lie inside the board and complete no row are computed together, by what their drops
+  // change. Then the others that may let the game go on follow one after the other: all threads
+  // compute the features of one after-state together, and thread 0 stores them.
   template <int WIDTH>
   __device__ void write_width(
       const Board<L>& board, const Ground<L>& ground, const Prepared& prepared) {
@@ -53,8 +54,9 @@ struct PlacementWarp {
     Drop<L, WIDTH> drop(ground, group.shapes);
     int height = all.rules.height;
     int top = drop.top();
-    bool is_unwritten = top <= height + (all.rules.clear_on_overflow ? MAX_PIECE_SIZE : 0);
-    if constexpr (List::all_follow_drops) {
+    int rows_above_top = all.rules.clear_on_overflow ? MAX_PIECE_SIZE : 0;  // may be cleared
+    bool is_unwritten = top <= height + rows_above_top;
+    if constexpr (List::computable_from_drops) {
       bool is_followed = drop.completed() == 0 && top <= height;
       int numerators[List::COUNT];
       List::numerators(prepared, drop, numerators);
@@ -71,7 +73,8 @@ struct PlacementWarp {
     }
   }
 
-  // Writes the rows of the environment by all threads of the warp.
+  // Writes the features of the environment's placements, and which placements end the game, by all
+  // threads of the warp: first to shared memory, then from there to the tensors.
   __device__ void write() {
     bool is_over = all.is_over(index);
     clear(is_over);
@@ -87,8 +90,9 @@ struct PlacementWarp {
   }
 
  private:
-  // Clears the rows in shared memory. Every placement ends the game until its features are
-  // stored.
+  // Prepares the results in shared memory: all features become 0, and every placement is marked as
+  // ending the game, which `store` changes. Actions that are no placement of their own, and all
+  // actions of a game that is over, are not marked.
   __device__ __forceinline__ void clear(bool is_over) {
     uint64_t mask = is_over ? 0 : mask_bits(piece, all.rules.width);
     for (int i = L::lane(); i < actions() * List::COUNT; i += WARP) memory.features[i] = 0.0f;
@@ -97,8 +101,8 @@ struct PlacementWarp {
     }
   }
 
-  // Stores the features of all placements that do not end the game. Each thread loads its
-  // column of the board.
+  // Stores the features of all placements that do not end the game. Thread FIRST_COLUMN + c loads
+  // column c of the board.
   __device__ __forceinline__ void write_placements() {
     Geometry<L> geometry(all.rules);
     int column = L::lane() - FIRST_COLUMN;

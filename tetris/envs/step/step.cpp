@@ -25,12 +25,15 @@ using L = ScalarLanes;
 constexpr int64_t GRAIN = 1024;
 constexpr int ROW_BYTES = 16;
 
-// Calls `write(row, store)` for every row, from the bottom. `store(to)` stores ROW_BYTES bytes:
-// those of the row's cells, and others without a meaning.
+// for_each_row calls write(row, store) for every row of a board, from the bottom. `write` has to
+// call store(to) with the address of the row: this stores ROW_BYTES bytes there, first one byte
+// per column, 0 or 1, and behind them bytes without a meaning.
 #if defined(__SSE2__)
-// The vectors of SSE2 make all bytes of a row at once. The top byte of a column's word holds
-// rows 0 to 7, the next one rows 8 to 15, the next one rows 16 to 23. Of each of these bytes
-// one vector is made, a byte per column. Bit 7 of its bytes is the first of the eight rows.
+// The vectors of SSE2 make all bytes of a row at once. In the 32-bit word of a column, the top byte
+// holds rows 0 to 7, the next byte rows 8 to 15, and the next one rows 16 to 23. For eight rows at
+// a time the function gathers these bytes of all columns in the vector `eight_rows`, one byte per
+// column; bit 7 of every byte is the first of the eight rows, and bit 0 the last. A shift and a
+// mask then leave one row.
 template <class Write>
 void for_each_row(const L::ColumnBits& columns, int, int height, const Write& write) {
   static_assert(FIRST_COLUMN + 12 == L::SLOTS && L::TOP == 31 && MAX_HEIGHT == 24);
@@ -42,13 +45,14 @@ void for_each_row(const L::ColumnBits& columns, int, int height, const Write& wr
       __m128i words = _mm_loadu_si128(slots + i);
       return _mm_and_si128(_mm_srli_epi32(words, 24 - first), low_byte);
     };
-    // Twelve columns, and the last four again.
+    // The columns from 0, 4 and 8 on; packing needs four vectors, and takes the last one twice.
     __m128i last = rows_of_four_columns(2);
     __m128i lower = _mm_packs_epi32(rows_of_four_columns(0), rows_of_four_columns(1));
     __m128i eight_rows = _mm_packus_epi16(lower, _mm_packs_epi32(last, last));
     TETRIS_UNROLL for (int row = first; row < first + 8; ++row) {
       if (row == height) return;
-      __m128i in_lowest_bits = _mm_srli_epi16(eight_rows, 7 - (row - first));
+      int row_bit = 7 - (row - first);
+      __m128i in_lowest_bits = _mm_srli_epi16(eight_rows, row_bit);
       __m128i bytes = _mm_and_si128(in_lowest_bits, one);
       write(row, [&](int8_t* to) { _mm_storeu_si128(reinterpret_cast<__m128i*>(to), bytes); });
     }
@@ -106,8 +110,9 @@ class View {
   void write_board(const L::ColumnBits& columns, int8_t* to) const {
     for_each_row(columns, width(), height_, [&](int row, const auto& store) {
       int first = row * width();
-      // The next row overwrites what is stored beyond this one. Beyond the last rows there is
-      // another board.
+      // ROW_BYTES bytes are stored, more than the row has; the next row overwrites the rest. At the
+      // end of the board they would reach into the next board, which another thread may have
+      // written, so that only the bytes of the row are copied.
       if (first + ROW_BYTES <= cells()) return store(to + first);
       int8_t bytes[ROW_BYTES];
       store(bytes);
@@ -129,8 +134,8 @@ struct Cpu {
   }
 
  private:
-  // Carries all environments on by one step, or only observes them, spread over torch's
-  // threads.
+  // Makes one step of all environments and writes their observations, spread over torch's threads.
+  // Without actions it makes no step, and only writes the observations.
   template <int WIDTH>
   static void step_on(const Environments& all, const StepTensors& tensors, const Task& task) {
     View<WIDTH> view(all, task.rules.width, task.rules.height);

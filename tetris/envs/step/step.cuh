@@ -59,8 +59,8 @@ struct StepBlock {
     if (thread < PIECES) memory.mask[thread] = mask_bits(thread, job.task.rules.width);
   }
 
-  // Leaves this thread's board in shared memory. Rows are collected in a register until a word
-  // is full.
+  // Writes the board of this thread's environment to shared memory, one bit per cell, row after row
+  // without gaps. Rows are collected in `pending` until they fill a word of 32 bits.
   __device__ void leave_board(const L::ColumnBits& cells) {
     int width = job.task.rules.width;
     uint32_t* word = memory.board + thread * StepMemory::STRIDE;
@@ -84,16 +84,18 @@ struct StepBlock {
     memory.piece[thread] = uint8_t(piece);
   }
 
-  // Returns 32 bits of a board from a cell on. Bits beyond the board mean nothing.
+  // Returns 32 cells of the board of the block's environment number `environment`, from a cell on,
+  // one bit each. Bits beyond the end of the board mean nothing.
   __device__ uint32_t bits_from(int environment, int cell) const {
     const uint32_t* words = memory.board + environment * StepMemory::STRIDE + cell / 32;
     uint64_t both = uint64_t(words[1]) << 32 | words[0];
     return uint32_t(both >> (cell % 32));
   }
 
-  // Writes the boards of the block, a byte per cell; each thread writes four bytes at a time.
-  // Before a block's environments there is a multiple of 128 bytes, so that words can be
-  // written.
+  // Writes the boards of all environments of the block to a tensor, one byte per cell. Each thread
+  // writes four bytes at a time as one word, even where they belong to two boards. The words are
+  // aligned, because a block begins at a multiple of 128 environments. Only the last bytes of the
+  // last block may be fewer than four, and are written one by one.
   __device__ void write_boards(int8_t* boards) const {
     int cells = job.task.rules.width * job.task.rules.height;
     int bytes = count * cells;
@@ -116,8 +118,8 @@ struct StepBlock {
     }
   }
 
-  // Writes the masks of the block, a byte per action. An environment has 4 * width actions, or
-  // `width` words of four.
+  // Writes the masks of all environments of the block, one byte per action, four bytes at a time.
+  // An environment has 4 * width actions, which are `width` words of four bytes.
   __device__ void write_masks() const {
     int words = job.task.rules.width;
     auto* out = reinterpret_cast<uint32_t*>(job.all.mask + first * MAX_ORIENTATIONS * words);
@@ -130,8 +132,9 @@ struct StepBlock {
   }
 };
 
-// Carries every environment on by one step and writes its observation, or with OBSERVES only
-// the observation.
+// Makes one step of every environment and writes its observation. With OBSERVES it makes no step,
+// and only writes the observations. A thread computes one environment and leaves its board in
+// shared memory; after a barrier all threads of the block write the boards together.
 template <bool OBSERVES>
 __global__ void __launch_bounds__(STEP_THREADS)
     step_kernel(const __grid_constant__ StepJob job) {
@@ -154,7 +157,9 @@ __global__ void __launch_bounds__(STEP_THREADS)
   block.write_boards(all.board);
   block.write_masks();
   if (OBSERVES || tensors.final_board == nullptr) return;
-  __syncthreads();  // The boards in shared memory are written.
+  // All threads have read the boards from shared memory, which the boards that the placements led
+  // to now overwrite.
+  __syncthreads();
   if (has_environment) block.leave_board(shown);
   __syncthreads();
   block.write_boards(tensors.final_board);

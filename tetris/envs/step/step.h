@@ -118,7 +118,8 @@ TETRIS_FUNCTION int placement_of(int64_t action, int piece, int width) {
   return placement_number(orientation, column < last_column ? column : last_column);
 }
 
-// Returns the set of actions, a bit each, that are a placement of their own.
+// Returns the set of actions that are a placement of their own; action a is bit a. The other
+// actions name an orientation that the piece does not have, or a column too far right.
 TETRIS_FUNCTION uint64_t mask_bits(int piece, int width) {
   uint64_t bits = 0;
   for (int orientation = 0; orientation < orientations_of(piece); ++orientation) {
@@ -128,8 +129,8 @@ TETRIS_FUNCTION uint64_t mask_bits(int piece, int width) {
   return bits;
 }
 
-// Returns the cells of a row: bit c is column c. The columns right of the board are side walls,
-// and masked out.
+// Returns the cells of a row of the board: bit c is column c. The loop also reads the slots right
+// of the board, which hold a side wall, and the mask at the end removes them.
 template <class L>
 TETRIS_FUNCTION uint32_t row_bits(const typename L::ColumnBits& cells, int row, int width) {
   uint32_t bits = 0;
@@ -140,14 +141,18 @@ TETRIS_FUNCTION uint32_t row_bits(const typename L::ColumnBits& cells, int row, 
   return bits & ((1u << width) - 1);
 }
 
-// Spreads four bits over the lowest bits of four bytes, the first bit to the first byte in
-// memory. The product has copies of the bits that are shifted by 0, 7, 14 and 21.
-TETRIS_FUNCTION uint32_t bytes_of(uint32_t four_bits) {
-  return (four_bits & 15u) * 0x00204081u & 0x01010101u;
+// Returns four bytes with the value 0 or 1 in one word: byte i, in the order of memory, is bit i
+// of `bits`. Bits from 4 on are ignored. The product is the sum of copies of the four bits that
+// are shifted by 0, 7, 14 and 21, so that bit i of copy i is bit 8 * i; the copies do not overlap.
+TETRIS_FUNCTION uint32_t bytes_of(uint32_t bits) {
+  constexpr uint32_t SHIFTED_BY_0_7_14_21 = 0x00204081u;
+  constexpr uint32_t LOWEST_BIT_OF_BYTES = 0x01010101u;
+  return (bits & 15u) * SHIFTED_BY_0_7_14_21 & LOWEST_BIT_OF_BYTES;
 }
 
-// Loads an environment's columns. They lie `count` numbers apart, so that neighbouring threads
-// read neighbouring numbers.
+// Returns an environment's columns with side walls. `columns` is the address of its column 0; the
+// next columns lie `count` numbers apart each, so that neighbouring threads, which have
+// neighbouring environments, read neighbouring numbers.
 template <class L>
 TETRIS_FUNCTION auto load_columns(
     const Geometry<L>& geometry, const uint32_t* columns, int64_t count) {
@@ -176,8 +181,11 @@ TETRIS_FUNCTION void store_columns(const Geometry<L>& geometry, uint32_t* column
   }
 }
 
-// Carries environment i on by one step, and writes its state and the step's results. Returns
-// what there is to observe.
+// Makes one step of environment i. It writes the environment's new state, the reward and the
+// flags, and returns what is to be observed, which the caller writes. There are three cases. If
+// the episode has ended and environments are not reset by themselves, nothing changes. If it has
+// ended and the step begins the next one, the board becomes empty and no piece is placed.
+// Otherwise the action places the current piece.
 template <class L>
 TETRIS_FUNCTION Observed<L> step_one(const Environments& all, const StepTensors& tensors,
     const Task& task, const Geometry<L>& geometry, int64_t i) {
@@ -241,7 +249,7 @@ void check_tensors(
   (check_tensor(tensors, type, numbers, like, "tensors"), ...);
 }
 
-// Returns the tensors of environments as pointers, checked.
+// Checks the tensors that both operators use, and returns them as pointers.
 inline Environments environments_of(const Tensor& seed, const Tensor& stream,
     const Tensor& columns, const Tensor& time, const Tensor& current, const Tensor& board,
     const Tensor& piece, const Tensor& mask, const Tensor& next) {
@@ -273,7 +281,9 @@ inline Environments environments_of(const Tensor& seed, const Tensor& stream,
   };
 }
 
-// Returns the settings of environments, checked.
+// Checks the settings that all environments share, and returns them. `board` only says the size
+// of the board; `pieces`, `piece_count` and `bag` are those of PieceSource, and `reward_kind` is
+// a number of `Reward`.
 inline Task task_of(const Tensor& board, bool clear_on_overflow, int64_t pieces,
     int64_t piece_count, bool bag, int64_t autoreset, int64_t limit, int64_t reward_kind) {
   STD_TORCH_CHECK(
@@ -288,8 +298,9 @@ inline Task task_of(const Tensor& board, bool clear_on_overflow, int64_t pieces,
 // The operators of a device: `Device::step(board, environments, tensors, task)` does the work.
 template <class Device>
 struct Operators {
-  // Carries all environments on by one step. final_board is used with Autoreset::SAME_STEP, and
-  // else has no elements.
+  // Makes one step of all environments: checks the arguments of the operator, and lets the device
+  // do the work. final_board is written with Autoreset::SAME_STEP only, and has no elements
+  // otherwise.
   static void step(const Tensor& actions, const Tensor& seed, const Tensor& stream,
       Tensor columns, Tensor time, Tensor length, Tensor current, Tensor ended, Tensor board,
       Tensor piece, Tensor mask, Tensor next, Tensor reward, Tensor terminated,
@@ -317,7 +328,8 @@ struct Operators {
     if (all.count > 0) Device::step(board, all, tensors, task);
   }
 
-  // Writes the observations of environments that were reset.
+  // Writes the observations of all environments without a step, after a reset. The settings of
+  // steps do not matter here, and get any values.
   static void observe(const Tensor& seed, const Tensor& stream, const Tensor& columns,
       const Tensor& time, Tensor current, Tensor board, Tensor piece, Tensor mask, Tensor next,
       int64_t pieces, int64_t piece_count, bool bag) {

@@ -42,13 +42,14 @@ struct Problem {
   uint32_t first_column;   // the cells of column 0
   SmallPlacement placements[MOST_PLACEMENTS];
 
-  // Lists the placements of all pieces that are drawn, piece after piece.
+  // Lists the placements of all pieces that are drawn, piece after piece, and notes where those of
+  // each piece begin. `drawn` is the set of pieces that may fall, a bit a piece.
   Problem(const GameRules& game, uint32_t drawn)
       : rules(game),
         pieces(drawn),
         count(0),
         begin{},
-        mirror{0, 1, 2, 4, 3, 6, 5},
+        mirror{0, 1, 2, 4, 3, 6, 5},  // Z and S, and J and L, are mirror images
         symmetric(true) {
     int number = 0;
     for (int piece = 0; piece < PIECES; ++piece) {
@@ -71,7 +72,8 @@ struct Problem {
   TETRIS_FUNCTION bool draws(int piece) const { return pieces >> piece & 1u; }
 
  private:
-  // Returns the placement of a shape with its left edge over a column.
+  // Returns the placement of a shape with its left edge over a column. Its cells are numbered as
+  // those of a board: row r, column c is bit r * width + c, with the bottom of the shape in row 0.
   SmallPlacement make_placement(const Shape& shape, int orientation, int column) const {
     SmallPlacement result{};
     result.number = uint8_t(placement_number(orientation, column));
@@ -89,8 +91,9 @@ struct Problem {
   }
 };
 
-// Returns the heights of the columns of a board, four bits each. The cells are first extended
-// downwards to the floor, by a number of rows that doubles each time.
+// Returns the heights of the columns of a board in one number, four bits each, column 0 lowest.
+// First every cell is extended downwards to the floor, in steps of 1, 2, 4, ... rows; then the
+// height of a column is the number of its cells.
 TETRIS_FUNCTION uint64_t heights_of(const Problem& problem, uint32_t board) {
   int width = problem.rules.width;
   uint32_t filled = board;
@@ -103,7 +106,7 @@ TETRIS_FUNCTION uint64_t heights_of(const Problem& problem, uint32_t board) {
   return heights;
 }
 
-// Returns a board seen in a mirror.
+// Returns the mirror image of a board: column c becomes column width - 1 - c.
 TETRIS_FUNCTION uint32_t mirrored(const Problem& problem, uint32_t board) {
   int width = problem.rules.width;
   uint32_t result = 0;
@@ -120,8 +123,10 @@ struct SmallLanding {
   int lines;
   bool over;
 
-  // Drops the piece, then removes full rows from the top down. A piece that reaches above the
-  // top ends the game; under the rule clear_on_overflow only if it does so after the removal.
+  // Drops a piece on the board `before`, then removes full rows from the top down. A piece that
+  // reaches above the top ends the game at once, and `board` is then 0. Under the rule
+  // clear_on_overflow the game ends only if cells are above the top after the removal. `heights`
+  // are heights_of(before).
   TETRIS_FUNCTION SmallLanding(const Problem& problem, uint32_t before, uint64_t heights,
       const SmallPlacement& placement)
       : board(0), lines(0) {
@@ -136,8 +141,9 @@ struct SmallLanding {
     for (int r = row + placement.height - 1; r >= row; --r) {
       int first_bit = r * width;
       if ((cells >> first_bit & full_row) != full_row) continue;
-      uint64_t below = (uint64_t{1} << first_bit) - 1;
-      cells = (cells & below) | (cells >> width & ~below);
+      uint64_t rows_below = (uint64_t{1} << first_bit) - 1;
+      uint64_t moved_down = cells >> width & ~rows_below;
+      cells = (cells & rows_below) | moved_down;
       ++lines;
     }
     board = uint32_t(cells);
@@ -172,8 +178,10 @@ struct Sweep {
   const double* values;
   double* to;
 
-  // Sweeps board i: it writes the mean over all falling pieces of the value of their best
-  // placements. With known = 2 it writes a mean over the next pieces for each falling piece.
+  // Computes the new value of board i and writes it to `to`, for the board and its mirror image.
+  // With known = 1 the value is the mean, over all falling pieces, of the value of the best
+  // placement. With known = 2 there is one value for each falling piece: the mean, over all next
+  // pieces, of the value of the best placement.
   TETRIS_FUNCTION void operator()(int64_t i) const {
     uint32_t board = boards[i];
     uint64_t heights = heights_of(problem, board);
@@ -190,8 +198,10 @@ struct Sweep {
   }
 
  private:
-  // Writes the value of the best placement of a piece to best[0], or with known = 2 that of the
-  // best one before each next piece.
+  // Finds the highest value among all placements of `piece`: the lines that a placement removes
+  // plus the value of the board after it, or only the lines if the game ends. With known = 1 the
+  // highest value is written to best[0]; with known = 2 best[next] becomes the highest value if
+  // piece `next` comes next. `best` has to be 0 on entry.
   TETRIS_FUNCTION void find_best(
       uint32_t board, uint64_t heights, int piece, double (&best)[KNOWN_PIECES]) const {
     for (int p = problem.begin[piece]; p < problem.begin[piece + 1]; ++p) {
@@ -210,8 +220,8 @@ struct Sweep {
     }
   }
 
-  // Writes the mean over all next pieces, for a board and its falling piece, and for both seen
-  // in a mirror.
+  // Writes the value of a board with a falling piece: the mean of best[next] over all next pieces.
+  // The mirror image of the board with the mirror image of the piece gets the same value.
   TETRIS_FUNCTION void write_mean(
       uint32_t board, uint32_t mirror, int piece, const double (&best)[KNOWN_PIECES]) const {
     double sum = 0.0;
@@ -248,7 +258,8 @@ struct Expand {
   const uint32_t* boards;
   uint8_t* marks;
 
-  // Marks the boards that board i leads to.
+  // Marks the boards that one placement of any piece on board i leads to. A board and its mirror
+  // image share one mark, that of the lesser number.
   TETRIS_FUNCTION void operator()(int64_t i) const {
     uint32_t board = boards[i];
     uint64_t heights = heights_of(problem, board);
@@ -272,9 +283,11 @@ struct Survive {
   uint8_t* marks;
   uint8_t* changed;
 
-  // Updates the mark of board i. With known = 1 a piece is safe if one placement leads to a
-  // board that is safe for all pieces; with known = 2, if for every next piece some placement
-  // does. Sets *changed if the mark changes.
+  // Updates the mark of board i, the set of falling pieces with which it is safe. With known = 1 a
+  // falling piece is safe if one placement leads to a board that is safe for all pieces. With
+  // known = 2 the next piece is known before the placement, so that a falling piece is safe if
+  // for every next piece some placement leads to a board that is safe for it. Sets *changed if
+  // the mark changes.
   TETRIS_FUNCTION void operator()(int64_t i) const {
     uint32_t board = boards[i];
     uint32_t before = read(marks + board);
@@ -313,7 +326,7 @@ struct Play {
   const double* values;
   int64_t* lines;
 
-  // Plays game i, whose pieces are those of stream i.
+  // Plays game i to its end, with the pieces of stream i, and writes how many lines it removed.
   TETRIS_FUNCTION void operator()(int64_t i) const {
     using L = ScalarLanes;
     PieceStream pieces{source, uint64_t(seed), uint64_t(i)};
@@ -333,7 +346,8 @@ struct Play {
   }
 
  private:
-  // Returns the number of a board of the engines.
+  // Returns the number of a board that is held as columns of the engines: cell (row, c) is bit
+  // row * width + c.
   TETRIS_FUNCTION uint32_t board_of(const ScalarLanes::ColumnBits& cells) const {
     uint32_t board = 0;
     for (int c = 0; c < problem.rules.width; ++c) {
@@ -346,8 +360,9 @@ struct Play {
     return board;
   }
 
-  // Returns the best placement by the values, the first of equal ones, or 0 if all end the
-  // game.
+  // Returns the placement with the highest value, the first one of equal values: the lines that it
+  // removes plus the value of the board after it. Returns 0 if all placements end the game without
+  // a line. `next` is the next piece, which only known = 2 uses.
   TETRIS_FUNCTION int choose(uint32_t board, int piece, int next) const {
     uint64_t heights = heights_of(problem, board);
     double best = -1.0;
