@@ -1,7 +1,5 @@
 """The command line: python -m tetris COMMAND, or cem-tetris COMMAND."""
 
-from __future__ import annotations
-
 import gc
 import importlib
 import sys

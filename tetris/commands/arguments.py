@@ -1,7 +1,5 @@
 """The arguments that the commands share: controllers, board, rule, pieces, seed, device."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence

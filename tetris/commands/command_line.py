@@ -1,7 +1,5 @@
 """The command line: checked arguments, errors in one line, exit statuses."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import io

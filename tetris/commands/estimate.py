@@ -8,8 +8,6 @@ spread of many estimates gives the interval. A score to be published is played i
 docs/scores.md.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 

@@ -3,8 +3,6 @@
 python -m tetris evaluate dt20 runs/mine --board 10x10 --games 500
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from tetris.commands.arguments import (

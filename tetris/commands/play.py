@@ -4,8 +4,6 @@ python -m tetris play
 python -m tetris play dt20 --board 10x10 --seed 7 --no-open
 """
 
-from __future__ import annotations
-
 import argparse
 import webbrowser
 from collections.abc import Sequence

@@ -7,8 +7,6 @@ python -m tetris report runs/mine --serve  # follows the run
 python -m tetris report runs --serve  # lists and compares all
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path

@@ -8,8 +8,6 @@ Boards have at most 32 cells. 5x5 takes a minute on four cores. The values are c
 which the engines' rules play; their mean lies within two standard errors in 95 of 100 runs.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

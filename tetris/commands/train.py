@@ -5,8 +5,6 @@ python -m tetris train --preset standard --out runs/mine
 python -m tetris train --resume runs/mine
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shlex

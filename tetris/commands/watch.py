@@ -5,8 +5,6 @@ python -m tetris watch runs/mine --html mine.html --gif mine.gif
 python -m tetris watch runs/mine --evolution evolution.gif
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Iterator, Sequence

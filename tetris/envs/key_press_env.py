@@ -1,7 +1,5 @@
 """Tetris by key presses as a Gymnasium environment: one action presses one key."""
 
-from __future__ import annotations
-
 from typing import Any, SupportsIndex
 
 import numpy as np

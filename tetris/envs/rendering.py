@@ -1,7 +1,5 @@
 """Pictures of an environment's observations, by `tetris.view.text` and `tetris.view.images`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from itertools import chain, repeat, starmap
 from typing import Any

@@ -1,7 +1,5 @@
 """Tetris as a Gymnasium environment in Python: one action places one piece."""
 
-from __future__ import annotations
-
 from operator import index
 from typing import Any, SupportsIndex
 

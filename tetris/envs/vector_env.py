@@ -1,7 +1,5 @@
 """Many games of Tetris at once, on the C++ engine or a GPU: a Gymnasium vector environment."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import Any

@@ -1,7 +1,5 @@
 """The features of every placement, as a wrapper of a single game."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium

@@ -7,8 +7,6 @@ are quoted from memory; papers round them and give no intervals. Fahey's 660,000
 Dellacherie's controller is left out: it has other rules.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress

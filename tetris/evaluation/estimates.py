@@ -1,7 +1,5 @@
 """Estimates of lines per game by importance splitting, for controllers that rarely lose."""
 
-from __future__ import annotations
-
 import math
 import statistics
 import time

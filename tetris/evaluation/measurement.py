@@ -1,7 +1,5 @@
 """Played scores: when to stop, and how many streams."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

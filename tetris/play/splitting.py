@@ -26,8 +26,6 @@ and give the same rate. The unit is 1 while all weights of a candidate are at le
 from then on.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The explanation of a decision: feature values, weighted sum, margin."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

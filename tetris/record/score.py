@@ -12,8 +12,6 @@ by the dispersion that the streams show, the usual quasi-Poisson correction (McC
 Nelder, Generalized Linear Models, 1989).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

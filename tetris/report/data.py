@@ -1,7 +1,5 @@
 """The data of a report: the values of its charts, the rows of its tables, its game."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import asdict, replace

@@ -1,7 +1,5 @@
 """The clip of a training run: the means of three generations play the same pieces."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Pictures of training with matplotlib: lines per game of one run or of several."""
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Mapping, Sequence

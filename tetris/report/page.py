@@ -6,8 +6,6 @@ its style and charts are ``page.css``, ``chart.js`` and ``page.js``; uPlot in ``
 the charts.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from datetime import timedelta

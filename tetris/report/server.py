@@ -1,7 +1,5 @@
 """A live view of runs: a server on the loopback address whose page follows their folders."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from http import HTTPStatus

@@ -5,8 +5,6 @@ scaled to length 1 before it plays, and the optimizer gets the scaled vector. Tr
 plays the pieces of a score.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Its curriculum is a line of text: the stages before the run's own board.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Checks of a run's files: keys and types of the records that reports and resumed runs read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 

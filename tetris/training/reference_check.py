@@ -1,7 +1,5 @@
 """Compares a user's features in C++ with their references in Python before training."""
 
-from __future__ import annotations
-
 import hashlib
 
 import torch

@@ -1,7 +1,5 @@
 """The folder of a training run: its files, its lock, its origin, and what is read from it."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import fcntl

@@ -4,8 +4,6 @@ The learned weights are the mean of the last distribution, or the average of mea
 length 1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

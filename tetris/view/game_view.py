@@ -5,8 +5,6 @@ decision, `board_kinds` is what each cell of its board shows, and `tetris.view.i
 `tetris.view.text` draw that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property

@@ -4,8 +4,6 @@ A picture is an array of indices into `PALETTE`: ``PALETTE[picture]`` is the pic
 green and blue. A GIF holds the same palette, and a terminal leaves the page's background out.
 """
 
-from __future__ import annotations
-
 import io
 import tempfile
 import textwrap

@@ -5,8 +5,6 @@ Markup and style are ``play_page.html``, the programs ``board.js``, ``engine.js`
 ``scripts/pages/wasm.py`` compiles.
 """
 
-from __future__ import annotations
-
 from tetris.game.policy import Lookahead
 from tetris.game.rules import Rules
 from tetris.play.controller import LinearController, known_names, published

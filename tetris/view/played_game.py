@@ -1,7 +1,5 @@
 """One game with every placement, played in Python, for a notebook to show."""
 
-from __future__ import annotations
-
 import html
 import os
 from dataclasses import dataclass

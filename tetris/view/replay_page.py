@@ -6,8 +6,6 @@ Markup and style are ``replay_page.html``, the program is ``replay_page.js``, be
 WebAssembly plays the placements, and says why the controller chose them.
 """
 
-from __future__ import annotations
-
 import base64
 import html
 import json

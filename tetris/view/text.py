@@ -1,7 +1,5 @@
 """Games as text: plain characters for a pipe or a log, coloured half blocks for a terminal."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from itertools import groupby

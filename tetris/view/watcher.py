@@ -1,7 +1,5 @@
 """Shows scenes in a terminal, at a speed that keys choose."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator
