@@ -70,12 +70,18 @@ class Scene:
 
 
 class GameTracker:
-    """A stream of games in progress; its attributes are as those of `Scene`."""
+    """Follows a stream of games, placement by placement, to show their scenes.
+
+    The attributes have the meaning of those of `Scene`, before the next placement.
+    """
 
     def __init__(self, rules: Rules) -> None:
         """Set up an empty board."""
         self.rules = rules
-        self.pieces = self.lines = self.games = self.game_lines = 0
+        self.pieces = 0
+        self.lines = 0
+        self.games = 0
+        self.game_lines = 0
         self.cells: Cells = np.zeros((rules.height + HEADROOM, rules.width), dtype=np.uint8)
         self.rows: Rows = ()
 

@@ -70,7 +70,8 @@ def _palette() -> npt.NDArray[np.uint8]:
     colors = np.array([list(bytes.fromhex(color)) for color in chain.from_iterable(kinds)])
     page = colors[3 * PAGE]
     grey = (colors.mean(axis=1, keepdims=True) + page) / 2
-    grey[: 3 * EMPTY] = page
+    grey[: 3 * EMPTY] = page  # The page around a grey board stays as it is.
+    # The edge of a letter goes over from the page's colour to the letter's.
     shares = np.linspace(0, 1, _SHADES)[:, np.newaxis]
     letters = [page + shares * (colors[3 * kind] - page) for kind in (TEXT, FAINT)]
     palette: npt.NDArray[np.uint8] = (

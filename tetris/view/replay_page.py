@@ -61,6 +61,7 @@ def engine_parts() -> dict[str, object]:
 
 
 def _pack(content: bytes) -> str:
+    """Return bytes as text for a page: compressed, in base64."""
     return base64.b64encode(zlib.compress(content, 9)).decode("ascii")
 
 
