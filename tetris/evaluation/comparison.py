@@ -103,7 +103,7 @@ def published_score(name: str, rules: Rules) -> dict[str, Any] | None:
 
 
 def boards(controller: LinearController, own_rules: Rules) -> list[Rules]:
-    """Return the rules on which a learned controller is scored: on which boards it plays.
+    """Return the rules under which a learned controller is scored, one for each board.
 
     They are the boards of the literature on which it can play, and at the end its own board.
     """
@@ -142,7 +142,7 @@ def _score(
 ) -> Measurement | Estimate:
     """Return the score of a controller: estimated if its games rarely end, otherwise played.
 
-    A few decisions, or Python, are no reason for an estimate, which takes many decisions.
+    It is also played if there are fewer decisions than an estimate takes, or Python plays.
     """
     if trial.device in NATIVE and decisions >= PLAYED and games_ended(trial) <= MOST_ENDS:
         enough = min(decisions, MOST_ESTIMATED)

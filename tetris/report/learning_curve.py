@@ -59,7 +59,7 @@ def plot_learning_curve(
         OSError: If a file of a run cannot be read.
         ValueError: If a folder holds no run, or ``across`` is unknown.
     """
-    if isinstance(runs, RunRecord | str | os.PathLike):
+    if isinstance(runs, RunRecord | str | os.PathLike):  # A single run.
         runs = [runs]
     loaded = [run if isinstance(run, RunRecord) else load_run(run) for run in runs]
     if across not in ACROSS:
@@ -102,11 +102,14 @@ def plot_learning_curve(
 def _plot_series(
     axes: Any, chart: Mapping[str, Any], across: str, key: str, label: str, number: int
 ) -> None:
-    """Plot a series in the look of a number."""
+    """Plot a series of a chart's data, such as ``elite_mean``, over one of the x axes.
+
+    ``number`` chooses the colour and the dashes of the line.
+    """
     axes.plot(
         _numbers(chart, across),
         _numbers(chart, key),
-        # Between dollars matplotlib would read a formula.
+        # matplotlib would read text between two dollars as a formula.
         label=printable(label).replace("$", r"\$"),
         color=COLORS[(number + 1) % len(COLORS)],
         linestyle=_DASHES[number % len(_DASHES)],
@@ -119,17 +122,18 @@ def _mark_stages(axes: Any, chart: Mapping[str, Any], across: str) -> None:
     for start in starts[1:]:
         axes.axvline(start, color="0.3", linewidth=0.8)
     x = chart[across]
-    width_of_board = 0.08 * (x[-1] - x[0])
-    boards: dict[float, list[str]] = {}
-    place = -np.inf
+    width_of_board = 0.08 * (x[-1] - x[0])  # About the room that the name of a board takes.
+    # The boards of each label by its place. A board without room for a label of its own joins
+    # the label before it.
+    boards_at: dict[float, list[str]] = {}
+    place = starts[0]
     for start, stage in zip(starts, chart["stages"], strict=True):
-        # A board without room of its own joins the one before.
-        if start - place >= width_of_board * len(boards.get(place, ())):
+        if start - place >= width_of_board * len(boards_at.get(place, ())):
             place = start
-        boards.setdefault(place, []).append(stage["board"])
-    labels = list(map(", ".join, boards.values()))
+        boards_at.setdefault(place, []).append(stage["board"])
+    labels = list(map(", ".join, boards_at.values()))
     top = axes.secondary_xaxis("top")
-    top.set_xticks(list(boards), labels, ha="left")
+    top.set_xticks(list(boards_at), labels, ha="left")
     top.tick_params(length=0)
 
 
@@ -146,7 +150,10 @@ def first_axis(runs: Sequence[RunRecord]) -> str:
 
 
 def _numbers(values: Mapping[str, Any], key: str) -> npt.NDArray[np.float64]:
-    """Return a series with a gap where the board changes, so that no line joins boards."""
+    """Return a series of a chart's data as numbers, with NaN inserted where the board changes.
+
+    So the line has a gap there.
+    """
     changes = [stage["place"] for stage in values["stages"][1:]]
     series = np.array(values[key], dtype=np.float64)  # NaN for None
     return np.insert(series, changes, np.nan)

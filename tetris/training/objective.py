@@ -123,7 +123,7 @@ class LinesPerGame:
         seed: int = 1,
         device: str = "auto",
     ) -> None:
-        """Set up.
+        """Check the arguments, and set up the objective; nothing is played yet.
 
         Args:
             features: Name of a feature set, or feature names separated by commas.
