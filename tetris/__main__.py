@@ -67,6 +67,7 @@ def _command() -> int:
 
 
 def _main_of(command: str) -> Callable[[], int]:
+    """Import a command, and return its main function."""
     # What modules create on import stays until the end: the garbage collector need not look at
     # it.
     gc.disable()

@@ -118,7 +118,7 @@ def controller_for(source: str | None, rules: Rules) -> tuple[str, LinearControl
 
     It raises ValueError if the controller cannot play by the rules.
     """
-    if not source:
+    if not source:  # The default controller has features of each of ten columns.
         source = DEFAULT_CONTROLLER if rules.width == 10 else DEFAULT_ELSEWHERE
     controller = resolve(source)
     controller.names_on(rules)  # It raises if the controller cannot play.

@@ -110,14 +110,16 @@ def open_training(options: argparse.Namespace, stack: ExitStack) -> Training | N
 
     The folder of the run is locked until the caller closes ``stack``.
     """
+    # If several processes train, the first one reads the files, and tells the others.
     recipe, folder, is_new = ranks.broadcast(lambda: run_of(options))
-    choose_device(recipe.device, _CPU)
+    choose_device(recipe.device, _CPU)  # It raises if the engine is not available.
     prepare_engine(recipe)
     callbacks = [tensorboard_writer(recipe, folder)] if "tensorboard" in options else []
     training = Training(recipe, folder, getattr(options, "time_limit", None), callbacks)
     is_first_rank = ranks.rank() == 0
     if is_first_rank:
-        stack.enter_context(folder.claimed(recipe if is_new else None))
+        new_recipe = recipe if is_new else None
+        stack.enter_context(folder.claimed(new_recipe))
     if not is_new:
         if ranks.broadcast(lambda: is_finished(folder, recipe)):
             total = recipe.total_generations
@@ -337,16 +339,16 @@ def stopped(training: Training, options: argparse.Namespace, progress: str) -> i
 
     ``progress`` says how far the run is. The status is 128 plus the number of the signal.
     """
-    number = training.stop.signum or 0
+    signal_number = training.stop.signum or 0
     with suppress(RanksError):  # Another process may have got the signal.
-        (number,) = ranks.all_reduce_max([number])
-    number = number or signal.SIGINT
+        (signal_number,) = ranks.all_reduce_max([signal_number])
+    signal_number = signal_number or signal.SIGINT
     resume = command_for(training.folder, options, "train", "--resume")
     with suppress(OSError):  # The terminal may be closed.
         print(
-            f"stopped by {signal.Signals(number).name} {printable(progress)}; "
+            f"stopped by {signal.Signals(signal_number).name} {printable(progress)}; "
             f"to go on: {printable(resume)}",
             file=sys.stderr,
             flush=True,
         )
-    return 128 + number
+    return 128 + signal_number

@@ -146,7 +146,8 @@ def _frame(observation: Mapping[str, Any], cells: Cells) -> npt.NDArray[np.uint8
     if "hold" in observation:
         pieces.append(("HOLD", observation["hold"]))
     for number, piece in enumerate(observation.get("next_pieces", ()), start=1):
-        pieces.append((f"NEXT {number}" if number > 1 else "NEXT", piece))
+        label = f"NEXT {number}" if number > 1 else "NEXT"
+        pieces.append((label, piece))
     slots = len(picture) // _SLOT  # The pieces that a column has room for.
     for first in range(0, len(pieces), slots):  # Each turn of the loop adds a column.
         column = []

@@ -196,7 +196,9 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             raise ValueError(
                 f"expected a seed with the option stream, got stream {stream!r} alone"
             )
-        stream = check_integer("stream", 0 if stream is None else stream, 0, (1 << 64) - 1)
+        if stream is None:
+            stream = 0
+        stream = check_integer("stream", stream, 0, (1 << 64) - 1)
         if seed is not None:
             seed = check_integer("seed", seed, 0, (1 << 64) - 1)
         super().reset(seed=seed)
@@ -287,7 +289,8 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             next_pieces = [self._stream[time] for time in times]
             observation["next_pieces"] = np.array(next_pieces, dtype=np.int64)
         if self.has_hold:
-            observation["hold"] = np.int64(EMPTY_HOLD if self.held is None else self.held)
+            held = EMPTY_HOLD if self.held is None else self.held
+            observation["hold"] = np.int64(held)
         if self.garbage_every is not None:
             observation["since_garbage"] = np.int64(self._placed % self.garbage_every)
         return observation

@@ -131,7 +131,8 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             self._max_placements,
             REWARDS.index(single.reward),
         )
-        _ = self._operators, self._feature_operators  # They are compiled now, if necessary.
+        # The first look-up compiles the operators if necessary, so that no step has to wait.
+        _ = self._operators, self._feature_operators
         zeros = partial(torch.zeros, num_envs, dtype=torch.int64, device=self.device)
         self._seed = zeros()
         self._stream = zeros()
@@ -219,7 +220,8 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         truncated = self._empty(torch.bool)
         # In this mode the views show the next game; the last board of the game is kept, too.
         same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
-        final_board = torch.empty_like(views[0]) if same_step else views[0].new_empty(0)
+        board = views[0]
+        final_board = torch.empty_like(board) if same_step else board.new_empty(0)
         # The operator changes the state of the games, and fills the new tensors.
         self._operators.step(
             numbers,
@@ -230,7 +232,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             self._length,
             self._current,
             self._ended,
-            *views,
+            *views,  # Boards, pieces, masks of actions and next pieces.
             reward,
             terminated,
             truncated,

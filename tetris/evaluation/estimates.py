@@ -139,9 +139,9 @@ def estimate(
             """Return one row: the rates of a batch, its decisions, and the seconds so far."""
             # Every estimate plays streams of its own.
             first = (len(rates) + ranks.rank() * ESTIMATES) * streams
-            own_streams = trial.streams(streams, first, shared=False)
+            batch_streams = trial.streams(streams, first, shared=False)
             result = split_rollout(
-                policy, own_streams, DECISIONS, trial.device, check=update_bar
+                policy, batch_streams, DECISIONS, trial.device, check=update_bar
             )
             seconds = time.perf_counter() - start_time
             row = [*result.rate.tolist(), int(result.decisions.sum()), seconds]

@@ -154,17 +154,17 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
         check: Called a few times a second; an exception ends the measurement.
     """
     streams = streams_for(limit, trial.device)
-    share = ranks.share(streams)
-    own_count = share.stop - share.start
+    share = ranks.share(streams)  # The numbers of the streams that this rank plays.
+    share_size = share.stop - share.start
     # A rank without a stream plays one that does not count.
-    own_streams = trial.streams(max(1, own_count), share.start)
-    rollout = Rollout(trial.policy, own_streams, trial.device)
+    rank_streams = trial.streams(max(1, share_size), share.start)
+    rollout = Rollout(trial.policy, rank_streams, trial.device)
 
     def play(decisions: int) -> torch.Tensor:
         """Play on; return lines and games of this rank's streams so far, shape (streams, 2)."""
         rollout.play_on(decisions, check)
         counts = torch.stack([rollout.stream_lines[0], rollout.stream_games[0]], dim=1)
-        return counts[:own_count]
+        return counts[:share_size]
 
     desc = f"{trial.label} on {trial.rules.board}"
     unit = " games" if limit.games else " decisions"
@@ -180,9 +180,10 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
         while not limit.reached(score, seconds):
             chunk = _next_chunk(limit, score, seconds, streams, chunk)
             counts = ranks.run_collective(partial(play, chunk)) - burn_in_counts
-            own_total = counts.sum(0, keepdim=True).cpu()
-            lines, games = ranks.gather(own_total, ranks.count()).sum(0).tolist()
+            rank_total = counts.sum(0, keepdim=True).cpu()
+            lines, games = ranks.gather(rank_total, ranks.count()).sum(0).tolist()
             score = Score(lines, games, score.decisions + chunk * streams)
+            # All ranks must see the same time; they can only agree on integers.
             microseconds = round((time.perf_counter() - start_time) * 1e6)
             seconds = ranks.all_reduce_max([microseconds])[0] / 1e6
             if score.lines_per_game is not None:

@@ -141,6 +141,7 @@ _WRITTEN = tuple(field.name for field in fields(Rules) if field.name != "origina
 
 
 def _canonical_pieces(pieces: str) -> str:
+    """Return a piece source in its canonical form: a name, or letters in the pieces' order."""
     if pieces.lower() in SOURCES:
         return pieces.lower()
     letters = set(pieces.upper())

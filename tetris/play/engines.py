@@ -127,8 +127,8 @@ def extension(names: tuple[str, ...], lookahead: Lookahead = Lookahead.NONE) -> 
     name = f"tetris_engine_{digest}"
     if lookahead is not Lookahead.NONE:
         name += f"_{lookahead.value}"
-    first_names = names if len(names) < 4 else (*names[:3], "...")
-    reason = f"Tetris engine for {len(names)} features: {', '.join(first_names)}"
+    some_names = names if len(names) < 4 else (*names[:3], "...")
+    reason = f"Tetris engine for {len(names)} features: {', '.join(some_names)}"
     defines = [("TETRIS_LOOKAHEAD", lookahead.value), *defines]
     source = _ENGINE / "rollout.cpp"
     return operators_of(name, source, reason, includes, defines, cflags=ENGINE_FLAGS)

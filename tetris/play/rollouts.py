@@ -99,6 +99,7 @@ class Rollout:
         counts = torch.zeros(
             (len(self.weights), streams.count), dtype=torch.int64, device=self.weights.device
         )
+        # Lines, games that ended, and pieces placed on each stream.
         self._lines = counts
         self._games = counts.clone()
         self._placed = counts.clone()
@@ -245,6 +246,7 @@ class Rollout:
                 check()
 
     def _play(self, decisions: int) -> None:
+        """Play a number of decisions on every stream by the engine of the device."""
         if self.device == "python":
             self._play_python(decisions)
         else:
@@ -278,6 +280,7 @@ class Rollout:
         )
 
     def _play_python(self, decisions: int) -> None:
+        """Play every stream that has not stopped by the reference implementation."""
         for candidate, weights in enumerate(self._played_weights.numpy()):
             player = Player(self.names, weights, self.lookahead)
             for stream in range(self.streams.count):

@@ -212,7 +212,8 @@ class StreamWeights:
         self._level_sums = torch.zeros((population, _LEVELS), **doubles)
         self.ended = torch.zeros(population, **doubles)
         self._count = 0
-        # Candidates that share pieces share the resampling, too.
+        # Candidates that share pieces share the resampling, too. For others the random bits are
+        # changed by an offset.
         self._offset = 0 if games.streams.shared else _CANDIDATE_OFFSET
         numbers = torch.arange(population, device=self._last_games.device)
         self._offsets = numbers.unsqueeze(1) * self._offset

@@ -36,8 +36,8 @@ def write_evolution(path: Path, run: RunRecord, device: str) -> None:
 
     The means of the first, a middle and the last generation play on the lowest board of the
     run, all with the same pieces. The pieces are chosen from 256 sequences (from four, if the
-    device is Python): the first mean's game shall end soon, the second one's after it, and the
-    last one's shall go on.
+    device is Python): the game of the first mean should end soon, the game of the second one
+    after it, and the game of the last one should go on.
     """
     pictures, speed = _evolution(run, device)
     write_gif(path, pictures, speed)
@@ -47,7 +47,8 @@ def write_evolution(path: Path, run: RunRecord, device: str) -> None:
 
 def _evolution(run: RunRecord, device: str) -> tuple[list[Picture], float]:
     """Return the pictures of the clip, and its speed in pictures per second."""
-    rules = min((stage.rules for stage in run.recipe.stages), key=lambda rules: rules.height)
+    all_rules = (stage.rules for stage in run.recipe.stages)
+    rules = min(all_rules, key=lambda rules: rules.height)  # The lowest board.
     # Early generations differ most; so the middle one is the geometric mean.
     numbers = sorted({1, round(math.sqrt(run.generations)), run.generations})
     means = [run.metrics[number - 1]["mean"] for number in numbers]

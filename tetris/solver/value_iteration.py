@@ -251,8 +251,8 @@ def solve(rules: Rules, pieces_known: int = 1, device: str = "cpu") -> Solution:
     sweep = operators(cuda=device == "cuda").sweep
     game = _problem(rules)
     lines = 0.0
-    change = 0.0  # Of the lines, by the last round.
-    factor = 0.0  # By which the change shrank in the last round.
+    change = 0.0  # What the last round added to the lines.
+    factor = 0.0  # By how much the last round multiplied the change.
     error = 0.0
     rounds = 0  # Rounds since an extrapolation.
     accurate_rounds = 0  # Rounds in a row with a small error.
@@ -347,9 +347,10 @@ def endless(boards: Tensor, rules: Rules, pieces_known: int) -> bool:
     letter O on an even width the empty board is one.
     """
     game = _problem(rules)
-    # The mark of a board has a bit for each piece that can be survived for ever.
-    # At first all pieces of the game have it; a sweep takes bits away until none changes.
-    marks = boards.new_full((1 << rules.width * rules.height,), game[-1], dtype=torch.uint8)
+    # The mark of a board has a bit for each piece with which it can be survived for ever. At
+    # first it has the bits of all pieces; sweeps take bits away until no mark changes.
+    all_pieces = game[-1]
+    marks = boards.new_full((1 << rules.width * rules.height,), all_pieces, dtype=torch.uint8)
     changed = marks.new_ones(1)
     while changed:
         changed.zero_()

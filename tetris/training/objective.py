@@ -222,6 +222,7 @@ def run_objective(
     device = "cuda" if recipe.device == "cuda" else "cpu"
 
     def evaluate(candidates: Tensor, generation: int) -> Evaluation:
+        """Let the candidates and the mean play a generation's games, in rounds of a race."""
         stage_number, stage = recipe.schedule[generation]
         # The last player is the mean.
         players = unit_length(torch.cat([candidates, current_mean().unsqueeze(0)]))

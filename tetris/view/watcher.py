@@ -117,6 +117,7 @@ class Watcher:
         return "as fast as it goes" if self.speed == math.inf else f"{self.speed:g} pieces/s"
 
     def _draw(self) -> None:
+        """Show the current scene, with the piece at rest or at its place while it falls."""
         scene = self._scene
         row = scene.after.landing_row
         top = scene.rules.height
