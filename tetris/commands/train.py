@@ -81,8 +81,8 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Train a controller, or resume a run, and return the exit status.
 
-    On the way down a recipe is made of the options, and a `Training` of the recipe. Its trainer
-    asks `run_objective` for the fitness of each generation, which `tetris.rollout` plays on an
+    The options become a recipe, and the recipe becomes a `Training`. Its trainer asks
+    `run_objective` for the fitness of each generation, whose games `tetris.Rollout` plays on an
     engine.
     """
     options = parse_arguments(argv)
@@ -96,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         folder = training.folder
         if "tensorboard" in options:
             note(f"curves: tensorboard --logdir {shlex.quote(str(folder.tensorboard))}")
-        with training.stop:
+        with training.stop:  # A signal is a request to stop, which the training looks for.
             try:
                 return train(training, options)
             except OSError:  # For example a full disk; the last checkpoint exists.
@@ -177,7 +177,7 @@ def is_finished(folder: RunFolder, recipe: Recipe) -> bool:
     scored_boards = {score["board"] for score in scores}
     all_boards = {rules.board for rules in boards(controller, recipe.rules)}
     needs_no_scores = not recipe.score_decisions
-    return needs_no_scores or scored_boards >= all_boards
+    return needs_no_scores or scored_boards.issuperset(all_boards)
 
 
 def restore(training: Training) -> None:
@@ -207,7 +207,7 @@ def announce(training: Training) -> None:
 def train(training: Training, options: argparse.Namespace) -> int:
     """Train, then draw, score and report the controller; return the exit status.
 
-    A signal stops the training or the scores. Then it prints how to resume.
+    If a signal stops the training or the scores, print how to resume.
     """
     recipe = training.recipe
     folder = training.folder

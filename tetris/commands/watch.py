@@ -198,6 +198,7 @@ def export(
         stream = show.replay.stream
         pieces = min(pieces or sys.maxsize, len(show.replay.placements))
     with progress(played, desc="playing", total=pieces, unit=" pieces", leave=False) as bar:
+        # The games are played while the bar is read.
         replay = Replay.of(bar, show.rules, show.seed, stream, show.controller)
     count = len(replay.placements)
     for name, path in export_paths(arguments).items():

@@ -177,7 +177,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
                 others go on.
 
         Raises:
-            gymnasium.error.ResetNeeded: If some games shall begin and the others never have.
+            gymnasium.error.ResetNeeded: If there is a mask before the first reset of all games.
             ValueError: If a seed, the number of seeds, the mask or an option is wrong.
         """
         chosen = self._chosen(option_of_reset(options, "reset_mask"))
@@ -300,8 +300,8 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             self._columns,
             self._time,
             self._current,
-            *views,
-            *self._source,
+            *views,  # Boards, pieces, masks of actions and next pieces.
+            *self._source,  # The pieces of the rules.
         )
         return self._name(views, self._columns, self._ended)
 

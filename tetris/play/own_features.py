@@ -126,7 +126,8 @@ def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
                 f"{path}: expected a reference of {struct} in Python, a function {name} with "
                 "@tetris.feature"
             )
-        # A library with the old text may be loaded, which this process cannot replace.
+        # _headers has the header of each feature, and its text. A library that was compiled
+        # with another text may be loaded, and a process cannot replace it.
         if _headers.get(name, (header, text)) != (header, text):
             raise ValueError(
                 f"{path}: {struct} was read before, and is another one now: start a new process"

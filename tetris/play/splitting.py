@@ -174,8 +174,8 @@ class SplitRollout:
         self._steps = steps
         result = games.advance(total - games.decisions, check)
         ended = self._weights.ended
-        # Both operands are tensors: a GPU divides by a number as it multiplies by the inverse,
-        # which may be rounded differently.
+        # Both operands are tensors: on a GPU torch divides by a Python number by multiplying
+        # with its inverse, which may be rounded differently.
         counted_decisions = (steps - self._burn_in_steps) * self._step_size
         rate = ended / torch.full_like(ended, counted_decisions)
         return SplitResult(
@@ -307,7 +307,7 @@ def resampled(
         level: The level of each stream, of the same shape, int64.
         level_sums: The weight of each level, summed over all resamplings; shape (population,
             levels). The weights of this resampling are added to it.
-        unit: Shape (population, 1); it changes if a weight of the candidate falls below 1.
+        unit: Shape (population, 1): 1, and 2^-40 once a weight of the candidate fell below 1.
         count: The number of resamplings, this one included.
         bits: Random bits, which `systematic` takes.
 

@@ -48,7 +48,7 @@ def plot_learning_curve(
 
     Args:
         runs: One run or several, as results of `load_run` or as folders.
-        axes: The axes to plot on; None: those of a new figure of pyplot.
+        axes: The axes to plot on; None: the axes of a new figure of pyplot.
         across: The x axis: ``"generation"``, ``"decisions"`` or ``"seconds"``.
 
     Returns:
@@ -93,6 +93,7 @@ def plot_learning_curve(
     axes.set_title(title, loc="left", fontsize="medium")
     axes.grid(axis="y", color="0.9")
     axes.legend(loc="lower right")
+    # Mark the stages if they begin at the same places in all runs.
     stage_starts = _stage_starts(first, across)
     if all(_stage_starts(chart, across) == stage_starts for chart in charts):
         _mark_stages(axes, first, across)

@@ -167,7 +167,8 @@ def screen(
     board = board_lines(rows, height, board_size.cell, colors=True)
     room = size.columns - board_size.columns
     beside = []
-    # The picture of the next piece has eight columns, which escape sequences forbid to cut.
+    # The picture of the next piece has eight columns. It cannot be cut, because it has escape
+    # sequences.
     if room >= 8:
         picture = half_blocks(piece_picture(scene.next_piece, 2))
         beside = ["next", *picture, *(printable(line)[:room] for line in panel)]
