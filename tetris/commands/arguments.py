@@ -114,9 +114,10 @@ def add_controller(parser: argparse.ArgumentParser, alternative: str = "") -> No
 
 
 def controller_for(source: str | None, rules: Rules) -> tuple[str, LinearController]:
-    """Return the label and the controller of an argument, or the default of a board without one.
+    """Return the label and the controller of an argument.
 
-    It raises ValueError if the controller cannot play by the rules.
+    Without an argument it is the default controller of the board. ValueError if the controller
+    cannot play by the rules.
     """
     if not source:  # The default controller has features of each of ten columns.
         source = DEFAULT_CONTROLLER if rules.width == 10 else DEFAULT_ELSEWHERE

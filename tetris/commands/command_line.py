@@ -179,7 +179,7 @@ def one_of(kind: str, known: Iterable[str]) -> Callable[[str], str]:
 
 
 def path_ending(*suffixes: str) -> Callable[[str], Path]:
-    """Return a function, the ``type`` of an argument, that accepts files with these suffixes."""
+    """Return a function, the ``type`` of an argument, that accepts files of these suffixes."""
 
     def read(text: str) -> Path:
         path = Path(text)

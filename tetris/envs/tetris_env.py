@@ -42,9 +42,9 @@ def action_mask(piece: int, width: int) -> npt.NDArray[np.int8]:
 
 
 def option_of_reset(options: dict[str, Any] | None, name: str) -> Any:
-    """Return the value of the option of ``reset`` with this name, the only one; None without it.
+    """Return the value of an option of ``reset``, or None if it is absent.
 
-    Another option raises ValueError.
+    ``reset`` has no other options: they raise ValueError.
     """
     options = options or {}
     for unknown in options.keys() - {name}:

@@ -202,7 +202,7 @@ def counted(score: Score) -> str:
 
 
 def score_table(scores: Sequence[Score]) -> str:
-    """Return scores on the same board as a text: a title, a table with a row each, and notes."""
+    """Return scores on the same board as text: a title, a table with a row each, and notes."""
     rows = []
     notes = ""
     for score in scores:

@@ -319,8 +319,8 @@ def resampled(
     level_weight = _sum(weight, lambda part: no_weight.scatter_add(1, level, part))
     level_sums += level_weight
     mean_level_weight = level_sums / torch.full_like(level_sums, count)
-    # The share of a stream in its level. A level that now has more weight than on average counts
-    # with the weight that it has.
+    # The share of a stream in its level. A level that now has more weight than on average
+    # counts with the weight that it has.
     share = weight / torch.maximum(mean_level_weight, level_weight).gather(1, level)
     copies = (share * _COPIES).long().clamp(min=1)
     # Streams are drawn in the order of their levels. So the number of streams that a level gets

@@ -72,7 +72,7 @@ def explain(
 
 
 def _features(after: AfterState, player: Player, next_piece: int | None) -> list[float] | None:
-    """Return the features of a placement, or of the best pair that it begins, if any survives."""
+    """Return the features of a placement, or of the best pair that it begins; None without."""
     if next_piece is None:
         return feature_values(after, player.names)
     return pair_features(after, next_piece, player)

@@ -38,7 +38,7 @@ _CURVES = (
 
 
 def chart_values(run: RunRecord, name: str) -> dict[str, Any]:
-    """Return the data of a run's charts, for JSON: series with a value, or null, per generation.
+    """Return the data of a run's charts, for JSON: series of a value or null per generation.
 
     A stage has its board, the index of its first generation, and the score of dt20 there.
     """

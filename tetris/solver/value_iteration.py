@@ -91,7 +91,7 @@ class Solution:
         }
 
     def value(self, rows: Sequence[int], piece: int = 0) -> float:
-        """Return the value of a board: the lines that perfect play is expected to clear from it.
+        """Return the value of a board: the expected lines of perfect play from it on.
 
         Args:
             rows: Rows of the board from the bottom; bit c is column c.
@@ -308,7 +308,7 @@ def _estimate_error(lines: float, change: float, factor: float) -> tuple[float, 
 
 
 def period(rules: Rules) -> int:
-    """Return the sweeps of a round: the pieces after which a board can have as many cells again.
+    """Return the sweeps of a round: after as many pieces a board can have as many cells again.
 
     A piece adds four cells, and a line removes as many cells as the board has columns. Boards
     that differ in their number of cells approach their limits by turns. So the change by one

@@ -270,8 +270,8 @@ class _Race:
         own_players = self.share.stop - self.share.start
         self.fitness = torch.zeros(players, dtype=torch.float64, device=device)
         self._is_playing = torch.ones(players, dtype=torch.bool, device=device)
-        # The players of this rank that have not dropped out, as rows of its share. The scores of
-        # a player that drops out stay in its row.
+        # The players of this rank that have not dropped out, as rows of its share. The scores
+        # of a player that drops out stay in its row.
         self._playing_rows = torch.arange(own_players, device=device)
         self._own_scores = torch.zeros(own_players, 4, dtype=torch.int64, device=device)
 

@@ -312,7 +312,7 @@ def read_settings(path: Path) -> dict[str, Setting]:
 
 
 def _apply_layer(settings: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings that those of a layer replace, with the changes that `make_recipe` says."""
+    """Return settings, changed by those of a layer as `make_recipe` says."""
     merged = {**settings, **layer}
     if "curriculum" not in layer:
         if "generations" in layer:

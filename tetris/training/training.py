@@ -116,7 +116,7 @@ def prepare_engine(recipe: Recipe) -> None:
 
 
 def _build_optimizer(recipe: Recipe) -> CrossEntropyMethod:
-    """Return the optimizer of a recipe, which begins with weights 0 and standard deviation 1."""
+    """Return the optimizer of a recipe; it begins with weights 0 and standard deviation 1."""
     uses_gpu = "cuda" in (recipe.device, recipe.backend) and recipe.backend != "cpu"
     names = feature_names(recipe.features, recipe.rules.width)
     config = CEMConfig.classic(
@@ -175,7 +175,7 @@ class Training(Callback):
         progress_bar = ProgressBar(("lines/s",), number=format_lines)
 
         def check() -> None:
-            """Update the progress bar; raise if a signal asked to stop. Called while it plays."""
+            """Update the progress bar, and raise if a signal asked to stop."""
             progress_bar.tick()
             self.stop.check()
 
