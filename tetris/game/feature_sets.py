@@ -63,7 +63,7 @@ def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
 
 
 def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
-    """Return the names of the features of a set, in the order of its weights.
+    """Return the names of the features of a set, in order.
 
     Examples:
         >>> feature_names("holes, wells")

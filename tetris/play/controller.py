@@ -227,10 +227,11 @@ def known_names() -> tuple[str, ...]:
 
 
 def resolve(source: str | os.PathLike[str] | LinearController) -> LinearController:
-    """Return the controller that ``source`` means: a name, a file, a run folder, or itself.
+    """Return the controller of a name, a file or a run folder.
 
     A name of the package wins over a file: a folder called ``dt20`` is written ``./dt20``. In
-    names case, blanks, hyphens and underscores do not matter.
+    names case, blanks, hyphens and underscores do not matter. A controller is returned as it
+    is.
 
     Raises:
         OSError: If the file cannot be read.

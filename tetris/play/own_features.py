@@ -31,7 +31,7 @@ _headers: dict[str, tuple[Path, str]] = {}
 
 
 def feature(definition: Feature) -> Feature:
-    """Register a function as a feature, under the function's name; use it as a decorator.
+    """Decorate a function to register it as a feature, which has its name.
 
     The reference engine, ``device="python"``, can play with the feature at once. The engines in
     C++ and CUDA need a header with the same feature: see `feature_header`.
@@ -90,7 +90,7 @@ def _checked_value(name: str, value: float | None) -> float:
 
 
 def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
-    """Give the C++ and CUDA engines features that the user defines, and return their names.
+    """Give features that the user defines to the C++ and CUDA engines.
 
     Args:
         path: A header with a ``TETRIS_FEATURE(Name)`` for each feature, as

@@ -81,7 +81,7 @@ def play_game(
     most_pieces: int = 1000,
     lookahead: Lookahead | str = Lookahead.NONE,
 ) -> PlayedGame:
-    """Play a game to its end, or its first pieces, and return all its placements.
+    """Play a game, or its first pieces, and return every placement.
 
     The game is the one that `rollout` plays on the stream, but Python plays it: some thousand
     pieces per second.
