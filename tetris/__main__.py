@@ -1,7 +1,5 @@
 """The command line: python -m tetris COMMAND, or cem-tetris COMMAND."""
 
-from __future__ import annotations
-
 import gc
 import importlib
 import sys
@@ -32,7 +30,10 @@ def main() -> NoReturn:
 
 
 def script(command: str, name: str) -> Callable[[], int]:
-    """Return the main function of a command; run it if the caller is the program."""
+    """Return the main function of a command, and run it if the caller is the program.
+
+    ``name`` is the caller's ``__name__``, which is ``"__main__"`` in the program.
+    """
     with one_line_interrupts():
         main_function = _main_of(command)
     if name == "__main__":
@@ -41,6 +42,7 @@ def script(command: str, name: str) -> Callable[[], int]:
 
 
 def _command() -> int:
+    """Run the command that the first argument names, with the arguments after it."""
     name = Path(sys.argv[0]).name
     program = "python -m tetris" if name == "__main__.py" else name
     parser = Parser(
@@ -59,11 +61,13 @@ def _command() -> int:
     )
     sys.argv[0] = program
     command = parser.parse_args(sys.argv[1:2] or ["--help"]).command
+    # The command's own parser prints the first word as the name of the program.
     sys.argv[:2] = [f"{program} {command}"]
     return int(_main_of(command)())
 
 
 def _main_of(command: str) -> Callable[[], int]:
+    """Import a command, and return its main function."""
     # What modules create on import stays until the end: the garbage collector need not look at
     # it.
     gc.disable()

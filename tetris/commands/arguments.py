@@ -1,7 +1,5 @@
 """The arguments that the commands share: controllers, board, rule, pieces, seed, device."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -54,9 +52,13 @@ Group = argparse._ActionsContainer
 def score_parser(
     description: str | None, devices: Sequence[str] = DEVICES
 ) -> tuple[Parser, Group]:
-    """Return the parser of a command that scores controllers, and its exclusive lengths.
+    """Return the parser of a command that scores controllers, such as ``evaluate``.
 
     `read_trials` reads its arguments, and `print_scores` prints the scores.
+
+    Returns:
+        The parser, and its group of options that limit the length of play, of which a user can
+        choose one; a command can add others.
     """
     parser = Parser(
         description=description, usage="%(prog)s [option ...] CONTROLLER [CONTROLLER ...]"
@@ -78,9 +80,9 @@ def score_parser(
 
 
 def add_game(parser: argparse.ArgumentParser, **of_seed: Any) -> argparse._ArgumentGroup:
-    """Add and return the group of a game: rules, pieces known, seed, and the user's features.
+    """Add the options of a game, and return their group: rules, seed, the user's features.
 
-    ``of_seed`` are options of the seed, see `add_setting`.
+    ``of_seed`` changes the arguments of `add_setting` for the option ``--seed``.
     """
     game = parser.add_argument_group("game")
     add_setting(game, "board")
@@ -99,7 +101,10 @@ def add_game(parser: argparse.ArgumentParser, **of_seed: Any) -> argparse._Argum
 
 
 def add_controller(parser: argparse.ArgumentParser, alternative: str = "") -> None:
-    """Add an optional controller, which `controller_for` reads, or an alternative to one."""
+    """Add an optional argument, a controller, which `controller_for` reads.
+
+    ``alternative`` is a text for the help if it may also be something else.
+    """
     text = (
         f"one by name ({', '.join(known_names())}), a controller.json, a run folder"
         f"{alternative} (default: {DEFAULT_CONTROLLER}; on a board that is not ten columns "
@@ -109,11 +114,15 @@ def add_controller(parser: argparse.ArgumentParser, alternative: str = "") -> No
 
 
 def controller_for(source: str | None, rules: Rules) -> tuple[str, LinearController]:
-    """Return the label and the controller of an argument, or of the default on a board."""
-    if not source:
+    """Return the label and the controller of an argument.
+
+    Without an argument it is the default controller of the board. ValueError if the controller
+    cannot play by the rules.
+    """
+    if not source:  # The default controller has features of each of ten columns.
         source = DEFAULT_CONTROLLER if rules.width == 10 else DEFAULT_ELSEWHERE
     controller = resolve(source)
-    controller.names_on(rules)
+    controller.names_on(rules)  # It raises if the controller cannot play.
     return controller_label(controller, Path(source).resolve().name), controller
 
 
@@ -138,14 +147,26 @@ def add_option(
     read: Callable[[str], Any] = str,
     **options: Any,
 ) -> None:
-    """Add an option whose value ``read`` checks; the help has the default, if any."""
+    """Add an option to a parser or a group; its help ends with the default, if it has one.
+
+    Args:
+        group: The parser or the group.
+        name: The option, such as ``--seed``.
+        metavar: What stands for the value in the help.
+        text: The help.
+        read: Returns the value of a text, and raises an error if it is not valid.
+        options: Other arguments of `argparse`'s ``add_argument``.
+    """
     if options.get("default", argparse.SUPPRESS) is not argparse.SUPPRESS:
         text += " (default: %(default)s)"
     group.add_argument(name, metavar=metavar, help=text, type=read, **options)
 
 
 def add_setting(group: Group, name: str, **options: Any) -> None:
-    """Add the option of a setting of a run; ``options`` replace those that follow from it."""
+    """Add the option of a setting, such as ``--pieces-known`` for ``pieces_known``.
+
+    ``options`` are arguments of `add_option`, which replace those that follow from the setting.
+    """
     setting = SETTINGS[name]
     defaults = {
         "read": {"int": int, "float": float, "str": str}[str(setting.type)],
@@ -157,13 +178,16 @@ def add_setting(group: Group, name: str, **options: Any) -> None:
 
 
 def add_device(group: Group, known: Sequence[str] = DEVICES, *, what: str = "engine") -> None:
-    """Add ``--device`` with the known names; ``"auto"`` by default."""
+    """Add the option ``--device``, whose value is one of ``known``, by default ``"auto"``."""
     text = f"{what}: {', '.join(known)}"
     add_option(group, "--device", "NAME", text, one_of("device", known), default="auto")
 
 
 def add_feature_header(group: Group) -> None:
-    """Add ``--feature-header``, which is read as soon as it is parsed."""
+    """Add the option ``--feature-header``.
+
+    The header is read while the arguments are parsed, so that later ones can name its features.
+    """
     text = (
         "features of your own in C++, beside FILE.py with their references (docs/features.md)"
     )
@@ -183,13 +207,16 @@ def game_rules(arguments: argparse.Namespace) -> Rules:
 
 
 def read_trials(arguments: argparse.Namespace, device: str) -> list[Trial]:
-    """Return the trial of each controller of the arguments."""
+    """Return a trial for each controller of the arguments of `score_parser`, on a device.
+
+    It raises ValueError if a controller is not valid, or cannot play by the rules.
+    """
     rules = game_rules(arguments)
     lookahead = Lookahead.of(arguments.pieces_known, arguments.lookahead)
     trials = []
     for text in arguments.controllers:
         controller = resolve(text)
-        controller.names_on(rules)
+        controller.names_on(rules)  # It raises if the controller cannot play.
         label = controller_label(controller, text)
         trials.append(Trial(label, controller, rules, device, arguments.seed, lookahead))
     return trials

@@ -1,7 +1,5 @@
 """The command line: checked arguments, errors in one line, exit statuses."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import io
@@ -36,6 +34,7 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=28, **options)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """Return a description with filled paragraphs; those of commands keep their lines."""
         paragraphs = []
         for paragraph in map(textwrap.dedent, re.split(r"\n\s*\n", text.strip("\n"))):
             # "cem-tetris 1.0" is no command, but the version.
@@ -67,17 +66,22 @@ class Parser(argparse.ArgumentParser):
 
 
 def fail(error: object) -> NoReturn:
-    """Print an error as one line on stderr and exit with status 2.
+    """Print an error as one line on stderr, and exit with status 2.
 
-    The first of several ranks prints all errors. Another rank prints only errors that it may be
-    alone with, those of files and builds, after its number.
+    If several processes, the ranks, work together, the first one prints all errors. The others
+    print only errors of files and builds, which may occur in one process alone, after the
+    number of the rank.
     """
     stream = sys.stderr
     prefix = ""
     if _silenced and isinstance(error, (OSError, BuildError)):
         from kernels.support.ranks import RanksError  # It imports torch.
 
-        if not isinstance(error, RanksError) and not isinstance(error.__cause__, RanksError):
+        # A RanksError says that another rank has gone, which prints its own error.
+        is_of_another_rank = isinstance(error, RanksError) or isinstance(
+            error.__cause__, RanksError
+        )
+        if not is_of_another_rank:
             rank, stream = _silenced
             prefix = f"rank {rank}: "
     if isinstance(error, OSError) and error.strerror:
@@ -90,10 +94,10 @@ def fail(error: object) -> NoReturn:
 
 @contextlib.contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Turn errors of input, files and machine into one line and exit status 2.
+    """Print errors of input, files and machine in the context as one line; exit with status 2.
 
-    For code that reads or checks input or writes output only: a ValueError of the program
-    itself keeps its traceback.
+    The context must only read or check input, or write output. Elsewhere a ValueError is an
+    error of the program itself, which needs its traceback.
     """
     try:
         yield
@@ -104,10 +108,10 @@ def one_line_errors() -> Iterator[None]:
 
 
 def run(main: Callable[[], int]) -> NoReturn:
-    """Run a command and exit with its status.
+    """Run the main function of a command, and exit with the status that it returns.
 
-    Ctrl-C, a closed pipe, a full disk, full memory and a build that fails end it without a
-    traceback.
+    There is no traceback after Ctrl-C, a closed pipe, a full disk, full memory or a failed
+    build.
     """
     open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
@@ -117,14 +121,16 @@ def run(main: Callable[[], int]) -> NoReturn:
         with one_line_interrupts():
             status = main()
             sys.stdout.flush()
-    except BrokenPipeError:
+    except BrokenPipeError:  # The reader, such as head, has enough lines.
         status = 0
     except (OSError, BuildError) as error:
         fail(error)
     except (MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and not any(
+        # torch has no type of its own for full memory on the CPU.
+        is_memory_full = isinstance(error, MemoryError) or any(
             text in str(error) for text in _FULL_MEMORY
-        ):
+        )
+        if not is_memory_full:
             raise
         fail(f"out of memory: {str(error) or 'none is left'}")
     finally:
@@ -134,10 +140,11 @@ def run(main: Callable[[], int]) -> NoReturn:
 
 @contextlib.contextmanager
 def joined_ranks() -> Iterator[None]:
-    """Join the processes that ``torchrun`` started; only the first one prints, see `fail`.
+    """Let the processes that ``torchrun`` started, the ranks, work together in the context.
 
-    If they cannot be reached, or the environment does not say how, the command ends with an
-    error in one line. See `kernels.support.ranks`.
+    Only the first one prints; the output of the others is dropped, except errors, see `fail`.
+    If the processes cannot reach each other, the command ends with an error in one line. In a
+    process that ``torchrun`` did not start, nothing changes.
     """
     global _silenced
     from kernels.support import ranks  # It imports torch.
@@ -148,7 +155,7 @@ def joined_ranks() -> Iterator[None]:
         if ranks.rank() > 0:
             nowhere = stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
             stack.enter_context(contextlib.redirect_stdout(nowhere))
-            _silenced = ranks.rank(), sys.stderr
+            _silenced = ranks.rank(), sys.stderr  # For `fail`.
             stack.enter_context(contextlib.redirect_stderr(nowhere))
         try:
             yield
@@ -157,7 +164,10 @@ def joined_ranks() -> Iterator[None]:
 
 
 def one_of(kind: str, known: Iterable[str]) -> Callable[[str], str]:
-    """Return the ``type`` of an argument that is one of some names; the error has a hint."""
+    """Return a function, the ``type`` of an argument, that accepts only known names.
+
+    Its error for another text suggests a similar name.
+    """
     names = tuple(known)
 
     def read(text: str) -> str:
@@ -169,7 +179,7 @@ def one_of(kind: str, known: Iterable[str]) -> Callable[[str], str]:
 
 
 def path_ending(*suffixes: str) -> Callable[[str], Path]:
-    """Return the ``type`` of an argument that is a file name with one of some suffixes."""
+    """Return a function, the ``type`` of an argument, that accepts files of these suffixes."""
 
     def read(text: str) -> Path:
         path = Path(text)
@@ -183,7 +193,13 @@ def path_ending(*suffixes: str) -> Callable[[str], Path]:
 
 
 def between(low: Number, high: Number, description: str) -> Callable[[str], Number]:
-    """Return the ``type`` of an argument from ``low`` to ``high``, of the type of these."""
+    """Return a function, the ``type`` of an argument, that accepts numbers in a range.
+
+    Args:
+        low: The least number; its type is the type of the numbers.
+        high: The greatest number.
+        description: What the error says that is expected.
+    """
 
     def read(text: str) -> Number:
         with contextlib.suppress(ValueError):
@@ -196,7 +212,7 @@ def between(low: Number, high: Number, description: str) -> Callable[[str], Numb
 
 
 def up_to(high: int, low: int = 1) -> Callable[[str], int]:
-    """Return the ``type`` of an argument that is a whole number in a range."""
+    """Return a function, the ``type`` of an argument, that accepts whole numbers in a range."""
     return between(low, high, f"a whole number from {low} to {high:,}")
 
 

@@ -8,8 +8,6 @@ spread of many estimates gives the interval. A score to be published is played i
 docs/scores.md.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 
@@ -27,7 +25,7 @@ from tetris.play.splitting import MOST_STREAMS
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line."""
+    """Return the arguments of the command line; exit with an error in one line."""
     parser, _ = score_parser(__doc__, ("auto", *NATIVE))
     text = f"of each estimate, 2 to {MOST_STREAMS}"
     read = up_to(MOST_STREAMS, low=2)
@@ -37,7 +35,10 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 @joined_ranks()
 def main(argv: Sequence[str] | None = None) -> int:
-    """Estimate every controller and print the table; ranks share the work."""
+    """Estimate the score of every controller, print the table, and return the exit status.
+
+    If ``torchrun`` started several processes, they share the work.
+    """
     arguments = parse_arguments(argv)
     with one_line_errors():
         device = choose_device(arguments.device)
@@ -56,7 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     scores = []
     for trial in trials:
-        if (games := estimates.games_ended(trial)) > estimates.MOST_ENDS:
+        games = estimates.games_ended(trial)
+        if games > estimates.MOST_ENDS:  # Splitting has no advantage.
             fail(
                 f"{trial.label} ends {games:,} games in {estimates.PLAYED:,} decisions on "
                 f"{trial.rules.board}: evaluate scores it by them"

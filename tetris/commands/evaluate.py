@@ -3,8 +3,6 @@
 python -m tetris evaluate dt20 runs/mine --board 10x10 --games 500
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from tetris.commands.arguments import (
@@ -21,7 +19,10 @@ from tetris.play.devices import choose_device
 
 @joined_ranks()
 def main(argv: Sequence[str] | None = None) -> int:
-    """Score every controller and print the table; ranks share the work."""
+    """Score every controller by play, print the table, and return the exit status.
+
+    If ``torchrun`` started several processes, they share the work.
+    """
     parser, limits = score_parser(__doc__)
     add_option(limits, "--games", "N", "play until N games have ended", positive_int)
     arguments = parser.parse_args(argv)

@@ -4,8 +4,6 @@ python -m tetris play
 python -m tetris play dt20 --board 10x10 --seed 7 --no-open
 """
 
-from __future__ import annotations
-
 import argparse
 import webbrowser
 from collections.abc import Sequence
@@ -28,10 +26,11 @@ from tetris.view.play_page import play_page
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write the page and open it."""
+    """Write the page, open it in a browser, and return the exit status."""
     parser = Parser(description=__doc__, usage="%(prog)s [option ...] [CONTROLLER]")
     add_controller(parser)
     text = "of the pieces (default: other ones whenever the page is opened)"
+    # Without the option the arguments have no seed.
     add_game(parser, default=argparse.SUPPRESS, text=text)
     output = parser.add_argument_group("output")
     add_option(

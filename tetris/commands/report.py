@@ -7,8 +7,6 @@ python -m tetris report runs/mine --serve  # follows the run
 python -m tetris report runs --serve  # lists and compares all
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,7 +26,7 @@ COMPARISON = Path("comparison.html")
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line."""
+    """Return the arguments of the command line; exit with an error in one line."""
     parser = Parser(description=__doc__, usage="%(prog)s [option ...] RUN [RUN ...]")
     parser.add_argument(
         "runs", nargs="+", type=Path, metavar="RUN", help="the folder of a run, finished or not"
@@ -50,7 +48,10 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write the report, the comparison or the picture."""
+    """Write the report of one run, or the comparison of several, and return the exit status.
+
+    With ``--plot`` also write a picture; with ``--serve`` show the page on this machine.
+    """
     arguments = parse_arguments(argv)
     if arguments.serve:
         return serve(arguments)
@@ -60,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         default_page = RunFolder(paths[0]).report if len(paths) == 1 else COMPARISON
         page = arguments.out or default_page
         picture = arguments.plot
-        check_writable(page)
+        check_writable(page)  # An error is better before the work than after it.
         if picture is not None:
             check_writable(picture)
             draw_runs(runs, picture)
@@ -71,14 +72,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def serve(arguments: argparse.Namespace) -> int:
-    """Show the page of runs until Ctrl-C."""
+    """Show the page of runs, or of a folder of runs, until Ctrl-C; return the exit status."""
     with one_line_errors():
         for path in arguments.runs:
             is_folder_of_runs = next(path.glob("*/config.json"), None) is not None
             if not is_folder_of_runs or len(arguments.runs) > 1:
-                RunFolder(path).recipe()  # This fails without a run; it needs no generation.
+                # It raises if there is no run. The run need not have a generation yet.
+                RunFolder(path).recipe()
     try:
-        server = ReportServer(arguments.runs, arguments.port or 0)
+        server = ReportServer(arguments.runs, arguments.port or 0)  # 0 is a free port.
     except OSError as error:
         fail(f"--port {arguments.port}: {error.strerror}: take another, or none for a free one")
     with server:

@@ -8,8 +8,6 @@ Boards have at most 32 cells. 5x5 takes a minute on four cores. The values are c
 which the engines' rules play; their mean lies within two standard errors in 95 of 100 runs.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence
@@ -31,7 +29,7 @@ from tetris.solver.value_iteration import MOST_GAMES
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line."""
+    """Return the arguments of the command line; exit with an error in one line."""
     parser = Parser(description=__doc__)
     game = parser.add_argument_group("game")
     add_setting(game, "board", default="5x5")
@@ -51,7 +49,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Solve a board, play games, and print the result."""
+    """Solve a board, check the solution by games, print both, and return the exit status."""
     arguments = parse_arguments(argv)
     with one_line_errors():
         rules = game_rules(arguments)

@@ -5,8 +5,6 @@ python -m tetris train --preset standard --out runs/mine
 python -m tetris train --resume runs/mine
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shlex
@@ -43,7 +41,10 @@ _WITH_RESUME = ("resume", "time_limit", "tensorboard", "feature_header")
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line; options that the user left out are absent from the result."""
+    """Return the options of the command line; those that the user left out are absent.
+
+    So settings of a config file or a preset can be told from settings of the command line.
+    """
     parser = Parser(
         description=__doc__,
         argument_default=argparse.SUPPRESS,
@@ -78,10 +79,10 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Train a controller, or resume a run.
+    """Train a controller, or resume a run, and return the exit status.
 
-    On the way down a recipe is made of the options, and a `Training` of the recipe. Its trainer
-    asks `run_objective` for the fitness of each generation, which `tetris.rollout` plays on an
+    The options become a recipe, and the recipe becomes a `Training`. Its trainer asks
+    `run_objective` for the fitness of each generation, whose games `tetris.Rollout` plays on an
     engine.
     """
     options = parse_arguments(argv)
@@ -95,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         folder = training.folder
         if "tensorboard" in options:
             note(f"curves: tensorboard --logdir {shlex.quote(str(folder.tensorboard))}")
-        with training.stop:
+        with training.stop:  # A signal is a request to stop, which the training looks for.
             try:
                 return train(training, options)
             except OSError:  # For example a full disk; the last checkpoint exists.
@@ -105,18 +106,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def open_training(options: argparse.Namespace, stack: ExitStack) -> Training | None:
-    """Return the training of a new or a resumed run, whose folder stays locked in the stack.
+    """Return the training of a new or a resumed run; None if the run is finished.
 
-    If the run is finished, print so and return None.
+    The folder of the run is locked until the caller closes ``stack``.
     """
+    # If several processes train, the first one reads the files, and tells the others.
     recipe, folder, is_new = ranks.broadcast(lambda: run_of(options))
-    choose_device(recipe.device, _CPU)
+    choose_device(recipe.device, _CPU)  # It raises if the engine is not available.
     prepare_engine(recipe)
     callbacks = [tensorboard_writer(recipe, folder)] if "tensorboard" in options else []
     training = Training(recipe, folder, getattr(options, "time_limit", None), callbacks)
     is_first_rank = ranks.rank() == 0
     if is_first_rank:
-        stack.enter_context(folder.claimed(recipe if is_new else None))
+        new_recipe = recipe if is_new else None
+        stack.enter_context(folder.claimed(new_recipe))
     if not is_new:
         if ranks.broadcast(lambda: is_finished(folder, recipe)):
             total = recipe.total_generations
@@ -132,12 +135,13 @@ def open_training(options: argparse.Namespace, stack: ExitStack) -> Training | N
 
 
 def run_of(options: argparse.Namespace) -> tuple[Recipe, RunFolder, bool]:
-    """Return the recipe and the folder of a run, and whether it is a new one.
+    """Return the recipe and the folder of a run, and whether the run is a new one.
 
-    A process that ``torchrun`` starts again resumes the run of ``--out``.
+    A process that ``torchrun`` starts again after a failure resumes the run of ``--out``.
     """
     out: Path | None = getattr(options, "out", None)
     resumed: Path | None = getattr(options, "resume", None)
+    # torchrun sets these variables.
     if resumed is None and int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")):
         if out is None:
             raise ValueError(
@@ -162,7 +166,7 @@ def note(text: object) -> None:
 
 
 def is_finished(folder: RunFolder, recipe: Recipe) -> bool:
-    """Return whether all generations of a run are trained, and all its boards scored."""
+    """Return whether all generations of a run are trained, and its scores measured."""
     if not folder.controller.is_file():
         return False
     controller = folder.learned()
@@ -172,7 +176,8 @@ def is_finished(folder: RunFolder, recipe: Recipe) -> bool:
     scores = (provenance.get("score") or []) + (provenance.get("estimates") or [])
     scored_boards = {score["board"] for score in scores}
     all_boards = {rules.board for rules in boards(controller, recipe.rules)}
-    return not recipe.score_decisions or scored_boards >= all_boards
+    needs_no_scores = not recipe.score_decisions
+    return needs_no_scores or scored_boards.issuperset(all_boards)
 
 
 def restore(training: Training) -> None:
@@ -200,7 +205,10 @@ def announce(training: Training) -> None:
 
 
 def train(training: Training, options: argparse.Namespace) -> int:
-    """Train, draw, score and report; return the exit status."""
+    """Train, then draw, score and report the controller; return the exit status.
+
+    If a signal stops the training or the scores, print how to resume.
+    """
     recipe = training.recipe
     folder = training.folder
     result = training.trainer.run()
@@ -210,7 +218,7 @@ def train(training: Training, options: argparse.Namespace) -> int:
         if ranks.rank() == 0 and controller is not None:
             report(folder)
         return stopped(training, options, progress)
-    conclusion = None
+    conclusion = None  # The verdict on the scores.
     if controller is None:
         note(
             "the time limit came before the first generation was over: no controller exists yet"
@@ -241,14 +249,15 @@ def draw_and_measure(training: Training, controller: LinearController) -> str | 
     """Draw and score a learned controller, and write the report.
 
     Returns:
-        The verdict on the scores; None if no scores are due, or a signal stopped them.
+        The verdict on the scores; None if the recipe wants no scores, or a signal stopped them.
     """
     is_first_rank = ranks.rank() == 0
     drawing = threading.Thread(target=draw, args=(training,))
     if is_first_rank:
         drawing.start()
-        # A GPU plays for the scores meanwhile; a CPU is needed for the drawing.
-        drawing.join(0 if training.recipe.device == "cuda" else None)
+        # A GPU can play for the scores meanwhile. On a CPU wait until all is drawn.
+        if training.recipe.device != "cuda":
+            drawing.join()
     conclusion = None
     if training.recipe.score_decisions:
         with suppress(Interrupted):
@@ -260,9 +269,9 @@ def draw_and_measure(training: Training, controller: LinearController) -> str | 
 
 
 def draw(training: Training) -> None:
-    """Draw the learning curve and the evolution."""
+    """Write the picture of the learning curve and the clip of the evolution."""
     folder = training.folder
-    if find_spec("matplotlib"):  # Without it only the report has the curves.
+    if find_spec("matplotlib"):  # Without matplotlib only the report has the curves.
         with optional_file(folder.learning_curve):
             draw_runs([load_run(folder.path)], folder.learning_curve)
     with optional_file(folder.evolution, "the means of three generations play the same pieces"):
@@ -277,7 +286,10 @@ def report(folder: RunFolder) -> None:
 
 @contextmanager
 def optional_file(file: Path, description: str = "") -> Iterator[None]:
-    """Print a description after the context has written a file; its errors become notes."""
+    """Let the context write a file, then print its path and description.
+
+    An error is printed as a note, because the run has its results without the file.
+    """
     try:
         yield
         if description:
@@ -288,7 +300,10 @@ def optional_file(file: Path, description: str = "") -> Iterator[None]:
 
 
 def measure(training: Training, controller: LinearController) -> str:
-    """Print and save the scores board by board; return the verdict on the run's board."""
+    """Score a controller, print and save the scores after each board, and return a verdict.
+
+    The verdict is on the board of the run, or on the first board if that was not scored.
+    """
     recipe = training.recipe
     all_scores: list[Score] = []
     conclusion = ""
@@ -309,7 +324,10 @@ def measure(training: Training, controller: LinearController) -> str:
 def command_for(
     folder: RunFolder, options: argparse.Namespace, name: str, *arguments: str
 ) -> str:
-    """Return a command for the folder of a run, with the feature header of this command."""
+    """Return a command line for the folder of a run, such as ``python -m tetris watch runs/a``.
+
+    It has the option ``--feature-header`` if the user gave it to this command.
+    """
     words = [*arguments, str(folder.path)]
     if "feature_header" in options:
         words += ["--feature-header", os.path.relpath(options.feature_header)]
@@ -317,17 +335,20 @@ def command_for(
 
 
 def stopped(training: Training, options: argparse.Namespace, progress: str) -> int:
-    """Print how to resume a run that a signal stopped, and return the exit status."""
-    number = training.stop.signum or 0
-    with suppress(RanksError):  # Another rank may have got the signal.
-        (number,) = ranks.all_reduce_max([number])
-    number = number or signal.SIGINT
+    """Print how to resume a run that a signal stopped, and return the exit status.
+
+    ``progress`` says how far the run is. The status is 128 plus the number of the signal.
+    """
+    signal_number = training.stop.signum or 0
+    with suppress(RanksError):  # Another process may have got the signal.
+        (signal_number,) = ranks.all_reduce_max([signal_number])
+    signal_number = signal_number or signal.SIGINT
     resume = command_for(training.folder, options, "train", "--resume")
     with suppress(OSError):  # The terminal may be closed.
         print(
-            f"stopped by {signal.Signals(number).name} {printable(progress)}; "
+            f"stopped by {signal.Signals(signal_number).name} {printable(progress)}; "
             f"to go on: {printable(resume)}",
             file=sys.stderr,
             flush=True,
         )
-    return 128 + number
+    return 128 + signal_number

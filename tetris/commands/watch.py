@@ -5,8 +5,6 @@ python -m tetris watch runs/mine --html mine.html --gif mine.gif
 python -m tetris watch runs/mine --evolution evolution.gif
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
@@ -62,7 +60,7 @@ EXPORTS = {
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line."""
+    """Return the arguments of the command line; exit with an error in one line."""
     parser = Parser(
         description=__doc__, usage="%(prog)s [option ...] [CONTROLLER | replay.json]"
     )
@@ -129,16 +127,22 @@ class Show:
 
 
 def read_show(arguments: argparse.Namespace) -> Show:
-    """Return the games of the arguments."""
+    """Return the games to show: those of a replay, or those that a controller is to play.
+
+    Raises:
+        OSError: If a file cannot be read.
+        ValueError: If a file or an argument is not valid.
+    """
     source = arguments.source
     if source is not None and _is_replay(Path(source)):
-        for name, default in GAME.items():
+        for name, default in GAME.items():  # The options of a game.
             if getattr(arguments, name) != default:
                 flag = name.replace("_", "-")
                 raise ValueError(f"a replay has its own rules and pieces: expected no --{flag}")
         replay = Replay.load(source)
         if not replay.placements:
             raise ValueError(f"{source}: expected a replay of at least one placement, got none")
+        # The name of a controller may be empty.
         player = replay.controller.name if replay.controller else "a person"
         label = player or Path(source).stem
         return Show(replay.rules, replay.controller, replay.seed, label, replay)
@@ -157,7 +161,10 @@ def _is_replay(path: Path) -> bool:
 def limit(
     played: Iterator[AfterState], pieces: int | None, games: int | None
 ) -> Iterator[AfterState]:
-    """Yield placements up to a number of pieces or games; None: no limit."""
+    """Yield placements until a number of pieces is placed, or a number of games has ended.
+
+    A number that is None is no limit.
+    """
     games_ended = 0
     for after in islice(played, pieces):
         yield after
@@ -169,7 +176,8 @@ def limit(
 def skip_to(first: int, all_scenes: Iterator[Scene]) -> Iterator[Scene]:
     """Return the scenes from piece ``first`` on; end the program if there are fewer."""
     rest = islice(all_scenes, first - 1, None)
-    if (scene := next(rest, None)) is None:
+    scene = next(rest, None)
+    if scene is None:
         fail(f"expected --from up to the last piece, got {first:,}")
     return chain([scene], rest)
 
@@ -177,12 +185,20 @@ def skip_to(first: int, all_scenes: Iterator[Scene]) -> Iterator[Scene]:
 def export(
     show: Show, played: Iterator[AfterState], pieces: int | None, arguments: argparse.Namespace
 ) -> None:
-    """Play up to a number of pieces, write the files and print their names."""
+    """Play the games, write them to the files of the options, and print the files' names.
+
+    Args:
+        show: The games.
+        played: Their after-states, which may have no end.
+        pieces: The most pieces to play; None: up to the end of ``played``.
+        arguments: The arguments of the command line.
+    """
     stream: int | None = 0
     if show.replay is not None:
         stream = show.replay.stream
         pieces = min(pieces or sys.maxsize, len(show.replay.placements))
     with progress(played, desc="playing", total=pieces, unit=" pieces", leave=False) as bar:
+        # The games are played while the bar is read.
         replay = Replay.of(bar, show.rules, show.seed, stream, show.controller)
     count = len(replay.placements)
     for name, path in export_paths(arguments).items():
@@ -199,23 +215,25 @@ def export(
 
 
 def write_movie(path: Path, replay: Replay, label: str, arguments: argparse.Namespace) -> None:
-    """Write a replay as a GIF or an MP4, by the suffix of the path."""
+    """Write a replay as a GIF or an MP4, by the suffix of the path, from ``--from`` on."""
     shown = skip_to(arguments.first, scenes(replay.rules, replay.after_states()))
     total = len(replay.placements) - arguments.first + 1
     desc = f"drawing {path.name}"
     bar = progress(shown, desc=desc, total=total, unit=" pictures", leave=False)
-    write, cell = (write_gif, 12) if path.suffix.lower() == ".gif" else (write_mp4, 24)
+    is_gif = path.suffix.lower() == ".gif"
+    write = write_gif if is_gif else write_mp4
+    cell = 12 if is_gif else 24  # In pixels.
     with closing(bar):  # The bar disappears before anything else is printed.
         write(path, (frame(scene, label, cell) for scene in bar), arguments.speed)
 
 
 def export_paths(arguments: argparse.Namespace) -> dict[str, Path]:
-    """Return the files to write by kind, in writing order."""
+    """Return the paths of the files to write by their kind, such as ``gif``."""
     return {name: path for name in EXPORTS if (path := getattr(arguments, name)) is not None}
 
 
 def check_exports(arguments: argparse.Namespace) -> None:
-    """Check that all files can be written."""
+    """Raise OSError or ValueError if a file of the options cannot be written."""
     paths = export_paths(arguments)
     for path in paths.values():
         check_writable(path)
@@ -226,7 +244,7 @@ def check_exports(arguments: argparse.Namespace) -> None:
 
 
 def show_evolution(source: str | None, path: Path) -> None:
-    """Write the clip of a run, played on the engine of the run, and print its name."""
+    """Write the clip of a run, which the run's engine plays, and print the name of its file."""
     from tetris.report.evolution import write_evolution
     from tetris.training.run_folder import load_run
 
@@ -241,7 +259,10 @@ def show_evolution(source: str | None, path: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Watch or write."""
+    """Show games in the terminal, or write them to files; return the exit status.
+
+    Without a terminal they are printed as text.
+    """
     arguments = parse_arguments(argv)
     writes_files = bool(export_paths(arguments))
     interactive = is_interactive(sys.stdout)
@@ -251,12 +272,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         show = read_show(arguments)
         check_exports(arguments)
-    has_end = arguments.games or show.replay
     pieces = arguments.decisions
-    if pieces is None and not has_end and (writes_files or not interactive):
+    has_limit = pieces is not None or arguments.games or show.replay
+    is_watched = interactive and not writes_files  # A person can end it by a key.
+    if not has_limit and not is_watched:
         pieces = DEFAULT_DECISIONS
     if pieces is not None:
-        pieces += arguments.first - 1
+        pieces += arguments.first - 1  # The pieces that are skipped.
     played = limit(show.played(), pieces, arguments.games)
     try:
         if writes_files:

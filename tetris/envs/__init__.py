@@ -1,8 +1,6 @@
 """Gymnasium environments; importing this package registers their ids.
 
-`TetrisEnv` describes them.
-
-Begin with `tetris_env.py`.
+`TetrisEnv` describes them. Begin with `tetris_env.py`.
 """
 
 from typing import Any

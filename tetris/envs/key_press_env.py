@@ -1,7 +1,5 @@
 """Tetris by key presses as a Gymnasium environment: one action presses one key."""
 
-from __future__ import annotations
-
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -19,11 +17,14 @@ NOTHING, LEFT, RIGHT, ROTATE, DOWN, DROP, HOLD = range(7)
 
 
 def collides(rows: Rows, shape: Shape, column: int, row: int) -> bool:
-    """Return whether a piece with this left edge and bottom overlaps the stack or the floor."""
+    """Return whether a piece overlaps the stack or the floor.
+
+    ``column`` is the piece's left edge, ``row`` its bottom; the stack's rows are bits.
+    """
     if row < 0:
         return True
-    overlap = zip(shape.rows, rows[row:], strict=False)
-    return any(cells << column & stack_row for cells, stack_row in overlap)
+    row_pairs = zip(shape.rows, rows[row:], strict=False)  # The stack may be lower.
+    return any(cells << column & stack_row for cells, stack_row in row_pairs)
 
 
 class KeyPressTetrisEnv(TetrisEnv):
@@ -95,16 +96,16 @@ class KeyPressTetrisEnv(TetrisEnv):
     ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Press a key by its number in the action space; see `TetrisEnv.step`."""
         key = self._checked_number(action)
-        placed = self._placed
+        placed_before = self._placed
         reward = 0.0
         dropped_rows = 0
         if key in (DOWN, DROP):
-            top = self._row
+            row_before = self._row
             while self._can_fall():
                 self._row -= 1
                 if key == DOWN:
                     break
-            dropped_rows = top - self._row
+            dropped_rows = row_before - self._row
             if key == DROP or not dropped_rows:
                 reward = self._come_to_rest()
         elif key == HOLD:
@@ -112,10 +113,13 @@ class KeyPressTetrisEnv(TetrisEnv):
                 self._swap()
                 self._begin_piece()
                 self._may_hold = False
-        elif key != NOTHING and (place := self._place_after(key)) is not None:
-            self._shape, self._column = place
+        elif key != NOTHING:
+            place = self._place_after(key)
+            if place is not None:
+                self._shape, self._column = place
+        # Gravity acts after every gravity-th step, unless the piece has just come to rest.
         self._since_gravity = (self._since_gravity + 1) % self.gravity
-        if self._since_gravity == 0 and self._placed == placed:
+        if self._since_gravity == 0 and self._placed == placed_before:
             if self._can_fall():
                 self._row -= 1
             else:
@@ -129,7 +133,7 @@ class KeyPressTetrisEnv(TetrisEnv):
 
     def get_keys_to_action(self) -> dict[tuple[int, ...], int]:
         """Return the keys of `gymnasium.utils.play` by SDL code: arrows or wasd, space, c."""
-        right, left, down, up = range(0x4000004F, 0x40000053)
+        right, left, down, up = range(0x4000004F, 0x40000053)  # SDL's codes of the arrows.
         keys = {left: LEFT, right: RIGHT, up: ROTATE, down: DOWN, ord(" "): DROP}
         keys |= {ord("a"): LEFT, ord("d"): RIGHT, ord("w"): ROTATE, ord("s"): DOWN}
         if self.has_hold:
@@ -142,7 +146,10 @@ class KeyPressTetrisEnv(TetrisEnv):
         return reward
 
     def _place_after(self, key: int) -> tuple[Shape, int] | None:
-        """Return the piece's shape and column after a move or turn; None if impossible."""
+        """Return the piece's shape and column after a key moved or turned it.
+
+        It is None if the piece cannot move or turn so, or would not change.
+        """
         shape = self._shape
         column = self._column
         if key == ROTATE:
@@ -159,6 +166,7 @@ class KeyPressTetrisEnv(TetrisEnv):
         return shape, column
 
     def _spaces(self) -> dict[str, spaces.Space[Any]]:
+        """Return the space of each value of `_observation`, by its key."""
         space_of = super()._spaces()
         shape = self.rules.height + HEADROOM, self.rules.width
         space_of["falling"] = spaces.Box(0, 1, shape, np.int8)
@@ -168,6 +176,7 @@ class KeyPressTetrisEnv(TetrisEnv):
         return space_of
 
     def _observation(self) -> Observation:
+        """Return what the game shows: the entries of `TetrisEnv`, and the falling piece."""
         falling = np.zeros((self.rules.height + HEADROOM, self.rules.width), dtype=np.int8)
         put(falling, self._shape, self._column, self._row, 1)
         observation = super()._observation()

@@ -1,7 +1,5 @@
 """Loads the step operators, in C++ and CUDA, which are compiled here on first use."""
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Pictures of an environment's observations, by `tetris.view.text` and `tetris.view.images`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from itertools import chain, repeat, starmap
 from typing import Any
@@ -53,17 +51,21 @@ class Painter:
     def draw(
         self, mode: str | None, observations: Iterable[Mapping[str, Any]]
     ) -> tuple[Any, ...] | None:
-        """Return a picture of each game: text (``"ansi"``), a frame (``"rgb_array"``) or None.
+        """Return a picture of each game from its observation.
 
-        A frame is red, green and blue, shape (16 * (height + 4), 16 * width, 3), uint8. The
-        held piece and the next ones are on the right of the board; each column of them makes
-        the frame wider by 80.
+        Args:
+            mode: ``"ansi"``: a picture is a text. ``"rgb_array"``: it is a frame in red, green
+                and blue, shape (16 * (height + 4), 16 * width, 3), uint8. The held piece and
+                the next ones are on the right of the board; each column of them makes the frame
+                wider by 80. None: print a warning and return None.
+            observations: An observation of each game, in the same order in every call.
         """
         if mode is None:
             logger.warn("You are calling render method without specifying any render mode.")
             return None
         if mode == "ansi":
             return tuple(map(_text, observations))
+        # At first nothing was drawn before.
         previous = chain(self._drawn, repeat((None, np.zeros(0, np.uint8))))
         self._drawn = [
             (observation, self._next_cells(observation, last, cells))
@@ -74,7 +76,17 @@ class Painter:
     def _next_cells(
         self, observation: Mapping[str, Any], last: Mapping[str, Any] | None, cells: Cells
     ) -> Cells:
-        """Return the piece of each cell of a board, from the cells of the board drawn last."""
+        """Return the piece of each cell of a board, as the cells of `tetris.view.game_view`.
+
+        An observation only says which cells are full. Which piece came to rest since the board
+        was drawn last follows from the two observations. If it does not, because the board was
+        not drawn in between, all full cells are `UNKNOWN`.
+
+        Args:
+            observation: What to draw now.
+            last: The observation drawn last; None: there is none.
+            cells: The cells drawn last.
+        """
         board = np.pad(observation["board"], ((0, HEADROOM), (0, 0)))
         unknown: Cells = board.astype(np.uint8) * np.uint8(UNKNOWN)
         if last is None:
@@ -83,11 +95,10 @@ class Painter:
             return cells
         held = last.get("hold")
         piece = last["piece"]
-        if held != observation.get("hold"):
+        if held != observation.get("hold"):  # The piece was swapped before it was placed.
             piece = last["next_pieces"][0] if held == EMPTY_HOLD else held
-        # Without the garbage row that has risen, the piece came to rest on this board.
         has_risen = observation.get("since_garbage") == 0
-        if has_risen:
+        if has_risen:  # Take the garbage row away that rose after the piece came to rest.
             board = np.roll(board, -1, axis=0)
             board[-1] = 0
         tracker = GameTracker(self._rules)
@@ -100,7 +111,7 @@ class Painter:
         else:
             return unknown
         if has_risen:
-            cells = np.vstack([unknown[:1], cells[:-1]])
+            cells = np.vstack([unknown[:1], cells[:-1]])  # The garbage row is the lowest.
         return cells
 
 
@@ -110,14 +121,15 @@ def _stack(full: npt.NDArray[np.bool_]) -> Rows:
 
 
 def _text(observation: Mapping[str, Any]) -> str:
+    """Return the picture of an observation as plain text: a title, and the board below it."""
     title = f"piece {PIECE_LETTERS[observation['piece']]}"
     if "next_pieces" in observation:
-        title += (
-            f", next {' '.join(PIECE_LETTERS[piece] for piece in observation['next_pieces'])}"
-        )
+        letters = " ".join(PIECE_LETTERS[piece] for piece in observation["next_pieces"])
+        title += f", next {letters}"
     if "hold" in observation:
-        title += f", hold {(*PIECE_LETTERS, '-')[observation['hold']]}"
+        title += f", hold {(PIECE_LETTERS + '-')[observation['hold']]}"  # The last is no piece.
     board = np.pad(observation["board"], ((0, HEADROOM), (0, 0)))
+    # The text is the same for all pieces at rest.
     kinds = _kinds(observation, board.astype(np.uint8) * np.uint8(UNKNOWN))
     height = len(observation["board"])
     top_of_piece = np.flatnonzero((kinds >= FALLING).any(axis=1))[-1] + 1
@@ -125,14 +137,18 @@ def _text(observation: Mapping[str, Any]) -> str:
 
 
 def _frame(observation: Mapping[str, Any], cells: Cells) -> npt.NDArray[np.uint8]:
-    """Return the board, and beside it the held piece and the next ones under their labels."""
+    """Return the picture of an observation: red, green and blue, shape (height, width, 3).
+
+    Beside the board are the held piece and the next ones under their labels.
+    """
     picture = board_picture(_kinds(observation, cells), CELL)
     pieces = []
     if "hold" in observation:
         pieces.append(("HOLD", observation["hold"]))
     for number, piece in enumerate(observation.get("next_pieces", ()), start=1):
-        pieces.append((f"NEXT {number}" if number > 1 else "NEXT", piece))
-    slots = len(picture) // _SLOT
+        label = f"NEXT {number}" if number > 1 else "NEXT"
+        pieces.append((label, piece))
+    slots = len(picture) // _SLOT  # The pieces that a column has room for.
     for first in range(0, len(pieces), slots):  # Each turn of the loop adds a column.
         column = []
         for label, piece in pieces[first : first + slots]:
@@ -146,7 +162,10 @@ def _frame(observation: Mapping[str, Any], cells: Cells) -> npt.NDArray[np.uint8
 
 
 def _kinds(observation: Mapping[str, Any], cells: Cells) -> Cells:
-    """Return the kind of each cell; a piece without a place waits above the board."""
+    """Return the kind of each cell of an observation, see `board_kinds`, with the piece.
+
+    A piece that an observation does not show on the board waits above it, in the middle.
+    """
     piece = observation["piece"]
     height, width = observation["board"].shape
     kinds = board_kinds(cells, height)

@@ -1,7 +1,5 @@
 """Tetris as a Gymnasium environment in Python: one action places one piece."""
 
-from __future__ import annotations
-
 from operator import index
 from typing import Any, SupportsIndex
 
@@ -44,7 +42,10 @@ def action_mask(piece: int, width: int) -> npt.NDArray[np.int8]:
 
 
 def option_of_reset(options: dict[str, Any] | None, name: str) -> Any:
-    """Return the value of the only option that ``reset`` has, or None."""
+    """Return the value of an option of ``reset``, or None if it is absent.
+
+    ``reset`` has no other options: they raise ValueError.
+    """
     options = options or {}
     for unknown in options.keys() - {name}:
         raise unknown_name("option of reset", str(unknown), [name])
@@ -180,22 +181,28 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin a game; see Starting State. Seeds and streams are 0 to 2^64 - 1.
+        """Begin a game, and return its first observation; see Starting State.
+
+        Args:
+            seed: Chooses the pieces, 0 to 2^64 - 1; None: the stream goes on.
+            options: ``{"stream": n}``, the number of the seed's stream, 0 to 2^64 - 1.
 
         Raises:
-            ValueError: If one is out of range, a stream comes without a seed, or an option is
-                unknown.
+            ValueError: If a number is out of range, a stream comes without a seed, or an option
+                is unknown.
         """
         stream = option_of_reset(options, "stream")
         if seed is None and stream is not None:
             raise ValueError(
                 f"expected a seed with the option stream, got stream {stream!r} alone"
             )
-        stream = check_integer("stream", 0 if stream is None else stream, 0, (1 << 64) - 1)
+        if stream is None:
+            stream = 0
+        stream = check_integer("stream", stream, 0, (1 << 64) - 1)
         if seed is not None:
             seed = check_integer("seed", seed, 0, (1 << 64) - 1)
         super().reset(seed=seed)
-        if seed is None and self._time == 0:
+        if seed is None and self._time == 0:  # No piece was drawn yet.
             seed = int(self.np_random.integers(1 << 63))
         if seed is not None:
             self._stream = PieceStream(self.rules, seed, stream)
@@ -216,7 +223,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     def step(
         self, action: SupportsIndex
     ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Place the piece by an action of the action space.
+        """Place the piece as an action says, and draw the next one.
 
         Raises:
             gymnasium.error.ResetNeeded: If no game is in progress.
@@ -255,7 +262,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         """Prepare the state that a subclass adds to a game."""
 
     def _spaces(self) -> dict[str, spaces.Space[Any]]:
-        """The space of each value of `_observation`, by its key."""
+        """Return the space of each value of `_observation`, by its key."""
         space_of: dict[str, spaces.Space[Any]] = {
             "board": spaces.Box(0, 1, (self.rules.height, self.rules.width), np.int8),
             "piece": spaces.Discrete(len(PIECES)),
@@ -271,8 +278,9 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         return space_of
 
     def _observation(self) -> Observation:
+        """Return what the game shows, by the keys of the observation space."""
         rows = np.zeros(self.rules.height, dtype=np.int32)
-        visible = self.rows[: self.rules.height]
+        visible = self.rows[: self.rules.height]  # The stack of a lost game may be higher.
         rows[: len(visible)] = visible
         board = (rows[:, np.newaxis] >> np.arange(self.rules.width) & 1).astype(np.int8)
         observation: Observation = {"board": board, "piece": np.int64(self.piece)}
@@ -281,7 +289,8 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             next_pieces = [self._stream[time] for time in times]
             observation["next_pieces"] = np.array(next_pieces, dtype=np.int64)
         if self.has_hold:
-            observation["hold"] = np.int64(EMPTY_HOLD if self.held is None else self.held)
+            held = EMPTY_HOLD if self.held is None else self.held
+            observation["hold"] = np.int64(held)
         if self.garbage_every is not None:
             observation["since_garbage"] = np.int64(self._placed % self.garbage_every)
         return observation
@@ -306,7 +315,11 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             self.piece = held
 
     def _settle(self, shape: Shape, column: int, row: int) -> float:
-        """Let the piece rest, garbage rise and the next piece come; return the reward."""
+        """Put the piece to rest, let garbage rise if it is due, and draw the next piece.
+
+        ``column`` and ``row`` are the place of the lower left corner of the piece. Return the
+        reward.
+        """
         after = place(self.rows, shape, column, row, self.rules)
         self.rows = after.rows
         self.is_over = after.game_over

@@ -1,7 +1,5 @@
 """Many games of Tetris at once, on the C++ engine or a GPU: a Gymnasium vector environment."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import Any
@@ -107,7 +105,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.metadata = {**single.metadata, "autoreset_mode": self.autoreset_mode}
         self._first_stream = check_integer("first_stream", first_stream, 0, 1 << 62)
-        self._max_placements = 0  # A game is truncated after so many; 0: never.
+        self._max_placements = 0  # The placements after which a game is truncated; 0: never.
         if max_episode_steps is not None:
             self._max_placements = check_integer(
                 "max_episode_steps", max_episode_steps, 1, 1 << 62
@@ -126,14 +124,15 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
                 {**single.observation_space, "features": space}
             )
         self._source = packed_source(self.rules)
-        self._task = (
+        self._task = (  # The last arguments of the step operator.
             self.rules.clear_on_overflow,
             *self._source,
             _MODES.index(self.autoreset_mode),
             self._max_placements,
             REWARDS.index(single.reward),
         )
-        _ = self._operators, self._feature_operators  # They are compiled now, if necessary.
+        # The first look-up compiles the operators if necessary, so that no step has to wait.
+        _ = self._operators, self._feature_operators
         zeros = partial(torch.zeros, num_envs, dtype=torch.int64, device=self.device)
         self._seed = zeros()
         self._stream = zeros()
@@ -178,14 +177,14 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
                 others go on.
 
         Raises:
-            gymnasium.error.ResetNeeded: If some games shall begin and the others never have.
+            gymnasium.error.ResetNeeded: If there is a mask before the first reset of all games.
             ValueError: If a seed, the number of seeds, the mask or an option is wrong.
         """
         chosen = self._chosen(option_of_reset(options, "reset_mask"))
         if isinstance(seed, (int, np.integer)):
             seed = check_integer("seed", seed, 0, (1 << 64) - 1)
             super().reset(seed=seed)
-        elif not self._is_reset:  # for the games without a seed of their own
+        elif not self._is_reset:  # Games without a seed of their own play a random seed.
             self._choose_pieces(int(self.np_random.integers(1 << 63)), chosen)
         if seed is not None:
             self._choose_pieces(seed, chosen)
@@ -198,12 +197,12 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
     def step(
         self, actions: npt.ArrayLike | torch.Tensor
     ) -> tuple[dict[str, Array], Array, Array, Array, dict[str, Any]]:
-        """Place a piece in every game.
+        """Place a piece in every game; a game that has ended restarts by the autoreset mode.
 
         Args:
             actions: ``orientation * width + column`` for every game, integers of shape
-                (num_envs,). On a GPU an action outside the action space is taken for the
-                nearest one in it, because a check would have to wait.
+                (num_envs,). On a GPU an action outside the action space is not an error, which
+                would take a wait for the GPU, but stands for the nearest valid action.
 
         Raises:
             gymnasium.error.ResetNeeded: If `reset` was not called.
@@ -219,8 +218,11 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         reward = self._empty(torch.float32)
         terminated = self._empty(torch.bool)
         truncated = self._empty(torch.bool)
+        # In this mode the views show the next game; the last board of the game is kept, too.
         same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
-        final_board = torch.empty_like(views[0]) if same_step else views[0].new_empty(0)
+        board = views[0]
+        final_board = torch.empty_like(board) if same_step else board.new_empty(0)
+        # The operator changes the state of the games, and fills the new tensors.
         self._operators.step(
             numbers,
             self._seed,
@@ -230,14 +232,15 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             self._length,
             self._current,
             self._ended,
-            *views,
+            *views,  # Boards, pieces, masks of actions and next pieces.
             reward,
             terminated,
             truncated,
             final_board,
             *self._task,
         )
-        observation, infos = self._as_outputs(*self._name(views, self._columns, self._ended))
+        tensors, info_tensors = self._name(views, self._columns, self._ended)
+        observation, infos = self._as_outputs(tensors, info_tensors)
         if same_step:
             infos.update(self._final_infos(final_board, views, terminated, truncated))
         as_output = self._as_output
@@ -262,7 +265,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         return torch.empty((self.num_envs, *shape), dtype=dtype, device=self.device)
 
     def _checked_numbers(self, actions: npt.ArrayLike | torch.Tensor) -> torch.Tensor:
-        """Return the actions, int64 on the device; their values are checked on the CPU only."""
+        """Return the actions as int64 on the device; only a CPU checks their values."""
         tensor = _tensor_of(actions)
         if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
             raise TypeError(f"expected actions to be integers, got {tensor.dtype}")
@@ -272,7 +275,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             )
         number = tensor.to(self.device, torch.int64).contiguous()
         if self.device.type == "cpu":
-            for extreme in map(int, torch.aminmax(number)):
+            for extreme in map(int, torch.aminmax(number)):  # The least and the greatest.
                 if not 0 <= extreme < self._actions:
                     raise ValueError(
                         f"expected actions from 0 to {self._actions - 1}, got {extreme}"
@@ -289,6 +292,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         )
 
     def _observe(self) -> tuple[Tensors, Tensors]:
+        """Return the observation and the infos of all games, as tensors by name."""
         views = self._empty_views()
         self._operators.observe(
             self._seed,
@@ -296,15 +300,23 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             self._columns,
             self._time,
             self._current,
-            *views,
-            *self._source,
+            *views,  # Boards, pieces, masks of actions and next pieces.
+            *self._source,  # The pieces of the rules.
         )
         return self._name(views, self._columns, self._ended)
 
     def _name(
         self, views: Views, columns: torch.Tensor, ended: torch.Tensor
     ) -> tuple[Tensors, Tensors]:
-        """Return observation and infos by name, with the features of all placements, if any."""
+        """Return the observation and the infos of games as tensors by name.
+
+        If the environment has features, they include the features of all placements.
+
+        Args:
+            views: What the games show.
+            columns: The boards, as the engine stores them.
+            ended: Whether each game has ended, uint8; then its features are 0.
+        """
         board, piece, mask, next_pieces = views
         observation = {"board": board, "piece": piece}
         infos = {"action_mask": mask}
@@ -333,7 +345,16 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         terminated: torch.Tensor,
         truncated: torch.Tensor,
     ) -> dict[str, Any]:
-        """Return the last observations of games that ended, for the infos; see the class."""
+        """Return the infos of ``SAME_STEP``: the last observations of games that ended.
+
+        They are empty if no game ended and the outputs are arrays of NumPy; see the class.
+
+        Args:
+            board: The last board of each game that ended.
+            views: What the games show now.
+            terminated: Whether a game is over.
+            truncated: Whether a game was stopped by its length.
+        """
         ended: Array = self._as_output(terminated | truncated)
         if self.output == "numpy" and not ended.any():
             return {}
@@ -343,19 +364,22 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         else:  # No game was truncated, and a game that is over has no features.
             columns = self._columns
             is_over = torch.ones_like(self._ended)
-        # The next game begins with the pieces that the ended one showed last.
+        # The next game begins with the pieces that the last observation shows. The copies are
+        # needed because a caller may change the arrays of the next game.
         final_views = (board, *map(_copy, views[1:]))
         observation, infos = self._name(final_views, columns, is_over)
         final_observation: Any = observation
         final_info: dict[str, Array] = {**infos}
         if self.output == "numpy":
+            # Gymnasium expects a dictionary for each game that ended, and None for the others.
             final_observation = np.empty(self.num_envs, dtype=object)
-            numbers = np.flatnonzero(ended)
-            arrays = {name: tensor.numpy()[numbers] for name, tensor in observation.items()}
-            for row, number in enumerate(numbers.tolist()):
-                final_observation[number] = {name: array[row] for name, array in arrays.items()}
+            games = np.flatnonzero(ended)
+            arrays = {name: tensor.numpy()[games] for name, tensor in observation.items()}
+            for row, game in enumerate(games.tolist()):
+                final_observation[game] = {name: array[row] for name, array in arrays.items()}
             for name, tensor in infos.items():
                 final_info[name] = tensor.numpy() * ended[:, np.newaxis]
+        # An entry with an underscore says which games have the info of this name.
         final_info |= {f"_{name}": ended for name in infos}
         return {
             "final_obs": final_observation,
@@ -370,7 +394,11 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
     def _as_outputs(
         self, observation: Tensors, infos: Tensors
     ) -> tuple[dict[str, Array], dict[str, Array]]:
-        """Return both in the type of the outputs, with the games that have an info: all."""
+        """Return an observation and infos as arrays of NumPy or as tensors, by ``output``.
+
+        Gymnasium expects an entry with an underscore for each info: which games have it. Here
+        all games have all infos.
+        """
         as_output = self._as_output
         outputs = {name: as_output(tensor) for name, tensor in observation.items()}
         info_outputs = {name: as_output(tensor) for name, tensor in infos.items()}
@@ -380,7 +408,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         return outputs, info_outputs
 
     def _chosen(self, mask: Any) -> torch.Tensor:
-        """Return the games to reset, as bools on the device."""
+        """Return which games to reset, as bools on the device; all of them without a mask."""
         if mask is None:
             return torch.ones_like(self._ended, dtype=torch.bool)
         if not self._is_reset:
@@ -396,12 +424,15 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         return chosen.to(self.device)
 
     def _choose_pieces(self, seed: int | Sequence[int | None], chosen: torch.Tensor) -> None:
-        """Let the chosen games begin streams of one seed, or of their own seeds."""
+        """Let the chosen games begin new streams of pieces.
+
+        With one seed each game has a stream of its own. With a sequence of seeds each game has
+        stream 0 of its own seed, and a game whose seed is None stays on its stream.
+        """
         int64 = partial(torch.tensor, dtype=torch.int64, device=self.device)
         if isinstance(seed, int):
             seeds = int64(signed64(seed)).expand(self.num_envs)
-            first, last = self._first_stream, self._first_stream + self.num_envs
-            streams = torch.arange(first, last, dtype=torch.int64, device=self.device)
+            streams = torch.arange(self.num_envs, device=self.device) + self._first_stream
         else:
             if len(seed) != self.num_envs:
                 raise ValueError(f"expected {self.num_envs} seeds, got {len(seed)}")
@@ -420,7 +451,8 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
 def _columns_of(board: torch.Tensor) -> torch.Tensor:
     """Return boards, shape (num_envs, height, width), as the engine stores them.
 
-    A column is a word, whose highest bit is the bottom row: shape (width, num_envs), int32.
+    They have the shape (width, num_envs), int32: a column is a word, whose highest bit is the
+    bottom row.
     """
     rows = torch.arange(board.shape[1], dtype=torch.int32, device=board.device).view(-1, 1)
     return (board.to(torch.int32) << (31 - rows)).sum(1, dtype=torch.int32).T.contiguous()

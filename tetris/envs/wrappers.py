@@ -1,7 +1,5 @@
 """The features of every placement, as a wrapper of a single game."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium
@@ -67,9 +65,10 @@ class PlacementFeatures(
     def _add_features(
         self, observation: Observation, info: dict[str, Any]
     ) -> tuple[Observation, dict[str, Any]]:
+        """Return the observation with ``features``, and the info with ``ends_game``."""
         game = self._env
-        pieces = []
-        if not game.is_over:  # After the end of a game no piece can be placed.
+        pieces = []  # Those that can be placed now, without and with a swap.
+        if not game.is_over:
             pieces.append(game.piece)
             if game.has_hold:
                 pieces.append(game.swapped_piece)

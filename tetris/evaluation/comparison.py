@@ -7,8 +7,6 @@ are quoted from memory; papers round them and give no intervals. Fahey's 660,000
 Dellacherie's controller is left out: it has other rules.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -61,11 +59,15 @@ class PaperFigure:
     high: float
 
     def __str__(self) -> str:
-        """Return the figures as text: ``4,300``, ``31-36 M``."""
+        """Return the figures as text, such as ``4,300`` or ``31-36 M``."""
         if self.high < 1e6:
-            unit, low, high = "", f"{self.low:,.0f}", f"{self.high:,.0f}"
+            unit = ""
+            low = f"{self.low:,.0f}"
+            high = f"{self.high:,.0f}"
         else:
-            unit, low, high = " M", f"{self.low / 1e6:g}", f"{self.high / 1e6:g}"
+            unit = " M"
+            low = f"{self.low / 1e6:g}"
+            high = f"{self.high / 1e6:g}"
         return f"{low}{unit}" if low == high else f"{low}-{high}{unit}"
 
 
@@ -101,15 +103,15 @@ def published_score(name: str, rules: Rules) -> dict[str, Any] | None:
 
 
 def boards(controller: LinearController, own_rules: Rules) -> list[Rules]:
-    """Return the rules on which a learned controller is scored, its own ones last.
+    """Return the rules under which a learned controller is scored, one for each board.
 
-    The others have the same rule and pieces, on the boards of the literature where it can play.
+    They are the boards of the literature on which it can play, and at the end its own board.
     """
     candidates = [replace(own_rules, width=width, height=height) for width, height in BOARDS]
     playable = []
-    for rules in dict.fromkeys([*candidates, own_rules]):
+    for rules in dict.fromkeys([*candidates, own_rules]):  # Each board once.
         with suppress(ValueError):
-            controller.names_on(rules)
+            controller.names_on(rules)  # It raises if the controller cannot play.
             playable.append(rules)
     return playable
 
@@ -117,15 +119,20 @@ def boards(controller: LinearController, own_rules: Rules) -> list[Rules]:
 def compare(
     trial: Trial, decisions: int, check: Callable[[], None] | None = None
 ) -> Iterator[Score]:
-    """Yield the score of the learned controller on a board, then those of the published ones.
+    """Yield the score of a learned controller, then the scores of published ones on its board.
 
-    All play the streams of ``python -m tetris evaluate``, for as many decisions; see `measure`.
+    All of them play the same streams as in ``python -m tetris evaluate``.
+
+    Args:
+        trial: The learned controller and its games.
+        decisions: Decisions of a score.
+        check: Called a few times a second; an exception ends the comparison.
     """
     yield _score(trial, decisions, check).to_dict()
     for name in REFERENCES:
-        shipped = (
-            published_score(name, trial.rules) if trial.lookahead is Lookahead.NONE else None
-        )
+        shipped = None  # The package has scores without a lookahead only.
+        if trial.lookahead is Lookahead.NONE:
+            shipped = published_score(name, trial.rules)
         reference = replace(trial, label=name, controller=published(name))
         yield shipped or _score(reference, decisions, check).to_dict()
 
@@ -133,7 +140,10 @@ def compare(
 def _score(
     trial: Trial, decisions: int, check: Callable[[], None] | None
 ) -> Measurement | Estimate:
-    """Estimate the score of a controller that rarely loses, if that pays; otherwise play."""
+    """Return the score of a controller: estimated if its games rarely end, otherwise played.
+
+    It is also played if there are fewer decisions than an estimate takes, or Python plays.
+    """
     if trial.device in NATIVE and decisions >= PLAYED and games_ended(trial) <= MOST_ENDS:
         enough = min(decisions, MOST_ESTIMATED)
         streams = STREAMS if decisions > 2 * PLAYED else STREAMS // 2
@@ -142,7 +152,10 @@ def _score(
 
 
 def verdict(scores: Sequence[Score]) -> str:
-    """Return a line that compares the first score, the learned one, with that of dt20."""
+    """Return a line of text that compares a learned controller with the published dt20.
+
+    ``scores`` begin with the score of the learned controller.
+    """
     learned = scores[0]
     lines = learned["lines_per_game"]
     method = "estimated" if is_estimate(learned) else "played"
@@ -155,10 +168,10 @@ def verdict(scores: Sequence[Score]) -> str:
         score["lines_per_game"] for score in scores if score["controller"] == BEST_PUBLISHED
     )
     best = next(published_lines, None)
-    times = lines / best if best else 0.0
-    if times < 0.1:
+    ratio = lines / best if best else 0.0
+    if ratio < 0.1:
         return text
-    text += f": {times:.0f}" if times >= 10 else f": {times:.2g}"
+    text += f": {ratio:.0f}" if ratio >= 10 else f": {ratio:.2g}"
     text += f" times {BEST_PUBLISHED}"
     game = learned["board"], learned["rule"], learned["pieces"]
     knows_next = Lookahead.from_dict(learned) is Lookahead.PREVIEW
@@ -189,7 +202,7 @@ def counted(score: Score) -> str:
 
 
 def score_table(scores: Sequence[Score]) -> str:
-    """Return a table of the scores on a board, under a title."""
+    """Return scores on the same board as text: a title, a table with a row each, and notes."""
     rows = []
     notes = ""
     for score in scores:
@@ -227,7 +240,10 @@ def score_table(scores: Sequence[Score]) -> str:
 
 
 def _speed_or_origin(score: Score) -> str:
-    """Return the decisions per second of a score; for a shipped one its machine and date."""
+    """Return the decisions per second of a score as text.
+
+    A score that the package has is shown with the machine and the date instead.
+    """
     if shipped := score.get("measured"):
         return f"{shipped['machine']}, {shipped['date'][:10]}"
     seconds = score.get("seconds")

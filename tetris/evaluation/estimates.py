@@ -1,7 +1,5 @@
 """Estimates of lines per game by importance splitting, for controllers that rarely lose."""
 
-from __future__ import annotations
-
 import math
 import statistics
 import time
@@ -73,7 +71,9 @@ class Estimate:
     @property
     def ci95(self) -> tuple[float, float | None]:
         """Its 95 % interval; the upper end is None if the interval of the rate contains 0."""
-        rules, rate, count = self.trial.rules, self.rate, len(self.rates)
+        rules = self.trial.rules
+        rate = self.rate
+        count = len(self.rates)
         if not rate:
             return 0.0, None
         margin = student_t(count - 1) * statistics.stdev(self.rates) / math.sqrt(count)
@@ -111,15 +111,16 @@ def estimate(
     streams: int = STREAMS,
     check: Callable[[], None] | None = None,
 ) -> Estimate:
-    """Estimate one controller in batches of `ESTIMATES` estimates until they are enough.
+    """Estimate the lines per game of one controller, by the mean of independent estimates.
 
-    Each rank makes a batch at a time; see `kernels.support.ranks`. In Python it would take
-    hours.
+    They are made in batches of `ESTIMATES`, until the result is good enough. If several
+    processes, the ranks, work together, each of them makes a batch at a time; see
+    `kernels.support.ranks`. The Python engine would take hours.
 
     Args:
         trial: The controller, and the games to play.
         is_enough: Returns whether an estimate is good enough; called after each batch.
-        streams: Streams of an independent estimate.
+        streams: Streams of each independent estimate.
         check: Called a few times a second; an exception ends the estimate.
     """
     policy = replace(trial.policy, weights=[trial.controller.weights] * ESTIMATES)
@@ -135,11 +136,12 @@ def estimate(
                 check()
 
         def play_batch() -> torch.Tensor:
-            """Return a row: the rates of a batch, its decisions, and the time so far."""
+            """Return one row: the rates of a batch, its decisions, and the seconds so far."""
+            # Every estimate plays streams of its own.
             first = (len(rates) + ranks.rank() * ESTIMATES) * streams
-            own_streams = trial.streams(streams, first, shared=False)
+            batch_streams = trial.streams(streams, first, shared=False)
             result = split_rollout(
-                policy, own_streams, DECISIONS, trial.device, check=update_bar
+                policy, batch_streams, DECISIONS, trial.device, check=update_bar
             )
             seconds = time.perf_counter() - start_time
             row = [*result.rate.tolist(), int(result.decisions.sum()), seconds]
@@ -159,7 +161,10 @@ def estimate(
 
 
 def games_ended(trial: Trial) -> int:
-    """Return the number of games that end in `PLAYED` decisions without splitting."""
+    """Return how many games a controller ends in `PLAYED` decisions without splitting.
+
+    Each of several ranks plays its share of the streams.
+    """
     share = ranks.share(STREAMS)
 
     def play() -> torch.Tensor:

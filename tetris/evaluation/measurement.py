@@ -1,11 +1,10 @@
 """Played scores: when to stop, and how many streams."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -82,7 +81,7 @@ class Trial:
         return self.controller.policy(self.lookahead)
 
     def streams(self, count: int, first: int = 0, *, shared: bool = True) -> Streams:
-        """Return streams of its rules and seed."""
+        """Return streams of pieces with the rules and the seed of the trial; see `Streams`."""
         return Streams(self.rules, count, self.seed, first, shared)
 
     def to_dict(self, **results: Any) -> dict[str, Any]:
@@ -125,11 +124,11 @@ class Measurement:
 
 
 def streams_for(limit: Limit, device: str) -> int:
-    """Return the number of parallel streams: it grows with the limit, up to `MOST_STREAMS`.
+    """Return how many parallel streams to play: more for a higher limit, up to `MOST_STREAMS`.
 
-    With a small number of decisions it is less than `STREAMS`, so that the burn-in takes no
-    more decisions than the measurement. It depends on the device only if the limit is in
-    seconds.
+    For a small number of decisions there are fewer than `STREAMS`, so that the burn-in takes no
+    more decisions than the measurement. The number depends on the device only if the limit is
+    in seconds.
     """
     if limit.seconds is not None:
         return {"cuda": GPU_STREAMS, "python": FEW_STREAMS}.get(device, STREAMS)
@@ -141,33 +140,38 @@ def streams_for(limit: Limit, device: str) -> int:
 
 
 def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None) -> Measurement:
-    """Play parallel streams of games and count, after a burn-in of `BURN_IN` decisions on each.
+    """Measure the score of a controller by parallel streams of games.
 
-    Without a burn-in the score would be biased, because no game ends soon after its start. The
-    score is a pure function of the arguments, the same on every device, unless the limit is in
-    seconds. Each stream gets the same number of decisions, rounded up. Each rank plays its
-    share of the streams; see `kernels.support.ranks`. ``check`` is called a few times a second;
-    an exception ends the measurement.
+    The first `BURN_IN` decisions on each stream do not count. Without this burn-in the score
+    would be biased, because no game ends soon after its start. The score is a pure function of
+    the arguments, the same on every device, unless the limit is in seconds. Each stream gets
+    the same number of decisions, rounded up. If several processes, the ranks, work together,
+    each of them plays its share of the streams; see `kernels.support.ranks`.
+
+    Args:
+        trial: The controller and its games.
+        limit: When to stop.
+        check: Called a few times a second; an exception ends the measurement.
     """
     streams = streams_for(limit, trial.device)
-    share = ranks.share(streams)
-    own_count = share.stop - share.start
+    share = ranks.share(streams)  # The numbers of the streams that this rank plays.
+    share_size = share.stop - share.start
     # A rank without a stream plays one that does not count.
-    own_streams = trial.streams(max(1, own_count), share.start)
-    rollout = Rollout(trial.policy, own_streams, trial.device)
+    rank_streams = trial.streams(max(1, share_size), share.start)
+    rollout = Rollout(trial.policy, rank_streams, trial.device)
 
-    def play() -> torch.Tensor:
-        """Play a chunk; return lines and games of this rank's streams so far: (streams, 2)."""
-        rollout.play_on(chunk, check)
+    def play(decisions: int) -> torch.Tensor:
+        """Play on; return lines and games of this rank's streams so far, shape (streams, 2)."""
+        rollout.play_on(decisions, check)
         counts = torch.stack([rollout.stream_lines[0], rollout.stream_games[0]], dim=1)
-        return counts[:own_count]
+        return counts[:share_size]
 
     desc = f"{trial.label} on {trial.rules.board}"
     unit = " games" if limit.games else " decisions"
     total = limit.games or limit.decisions
     with progress(desc=desc, total=total, unit=unit, leave=False) as bar:
-        chunk = BURN_IN
-        burn_in_counts = counts = ranks.run_collective(play)
+        burn_in_counts = ranks.run_collective(partial(play, BURN_IN))
+        counts = burn_in_counts
         burn_in_counts.sum().item()  # This waits for a GPU, before the time starts.
         start_time = time.perf_counter()
         score = Score(0, 0, 0)
@@ -175,10 +179,11 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
         chunk = 0
         while not limit.reached(score, seconds):
             chunk = _next_chunk(limit, score, seconds, streams, chunk)
-            counts = ranks.run_collective(play) - burn_in_counts
-            own_total = counts.sum(0, keepdim=True).cpu()
-            lines, games = ranks.gather(own_total, ranks.count()).sum(0).tolist()
+            counts = ranks.run_collective(partial(play, chunk)) - burn_in_counts
+            rank_total = counts.sum(0, keepdim=True).cpu()
+            lines, games = ranks.gather(rank_total, ranks.count()).sum(0).tolist()
             score = Score(lines, games, score.decisions + chunk * streams)
+            # All ranks must see the same time; they can only agree on integers.
             microseconds = round((time.perf_counter() - start_time) * 1e6)
             seconds = ranks.all_reduce_max([microseconds])[0] / 1e6
             if score.lines_per_game is not None:
@@ -190,17 +195,16 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
 
 
 def _next_chunk(limit: Limit, score: Score, seconds: float, streams: int, last: int) -> int:
-    """Return the decisions per stream until the next look at the limit, which interrupts a GPU.
+    """Return how many decisions to play on each stream before the limit is checked again.
 
-    They are at most twice the last chunk, and no more than will probably be needed. With a
-    limit in games or decisions the clock is not used, so that the result is a function of the
-    arguments.
+    Checks should be few, because a GPU waits during them. A chunk is at most twice as long as
+    the last one, and no longer than will probably be needed. With a limit in games or decisions
+    the clock is not used, so that the result is a function of the arguments.
     """
     needed = float(_LARGEST_STEP // streams)
     if limit.games is not None and score.games:
-        needed = min(
-            needed, (limit.games - score.games) * score.decisions / (score.games * streams)
-        )
+        missing_games = limit.games - score.games
+        needed = min(needed, missing_games * score.decisions / (score.games * streams))
     elif limit.decisions is not None:
         needed = min(needed, (limit.decisions - score.decisions) / streams)
     elif limit.seconds is not None and score.decisions:

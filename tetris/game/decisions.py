@@ -5,8 +5,6 @@ tuple of rows from the bottom. Bit c of a row is column c. The top row is not em
 empty board is ``()``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count
@@ -30,7 +28,8 @@ Pieces = PieceStream | Sequence[int]
 Rows = tuple[int, ...]
 Weights = npt.NDArray[np.float64]
 
-_NEVER = float("-inf")
+# The value of a placement that ends the game: any other one is preferred.
+_LOST = float("-inf")
 
 
 def landing_row(heights: list[int], shape: Shape, column: int) -> int:
@@ -39,18 +38,21 @@ def landing_row(heights: list[int], shape: Shape, column: int) -> int:
 
 
 def place(rows: Rows, shape: Shape, column: int, row: int, rules: Rules) -> AfterState:
-    """Return the after-state of a placement: the piece rests, full rows go, the game may end.
+    """Put a piece on the stack, remove the full rows, and return the after-state.
 
-    ``column`` and ``row`` are those of the lower left corner of the piece's bounding box.
+    ``column`` and ``row`` are the place of the lower left corner of the piece's bounding box.
     """
     stack = list(rows) + [0] * (row + shape.height - len(rows))
     for y, cells in enumerate(shape.rows, start=row):
         stack[y] |= cells << column
-    overflows = row + shape.height > rules.height
-    if overflows and not rules.clear_on_overflow:
-        return AfterState(rules, shape, column, row, tuple(stack), 0, 0, game_over=True)
     lines = 0
     piece_cells = 0
+    overflows = row + shape.height > rules.height
+    if overflows and not rules.clear_on_overflow:  # By this rule no lines are removed.
+        return AfterState(
+            rules, shape, column, row, tuple(stack), lines, piece_cells, game_over=True
+        )
+    # Only the rows that the piece touches can have become full.
     for y, cells in enumerate(shape.rows, start=row):
         if stack[y] == rules.full_row:
             lines += 1
@@ -62,14 +64,15 @@ def place(rows: Rows, shape: Shape, column: int, row: int, rules: Rules) -> Afte
 
 
 def appears(rows: Rows, piece: int, rules: Rules) -> bool:
-    """Return whether a piece appears inside the board: whether its cells are empty there.
+    """Return whether a new piece has room inside the board: whether its cells are empty.
 
-    It appears in its first orientation, its uppermost cells in the top row, in the middle
-    columns: the left edge is (width - the piece's width) // 2. The stack is no higher than the
-    board.
+    The piece appears in its first orientation, with its uppermost cells in the top row, in the
+    middle columns: its left edge is (width - the piece's width) // 2. The stack must not be
+    higher than the board.
     """
     shape = PIECES[piece][0]
     column = (rules.width - shape.width) // 2
+    # The stack may be lower: then fewer rows, or none, are compared with the piece's.
     top_rows = rows[rules.height - shape.height :]
     return not any(
         row & cells << column for row, cells in zip(top_rows, shape.rows, strict=False)
@@ -109,16 +112,16 @@ def choose(
 ) -> AfterState:
     """Return the after-state of the placement that a player chooses.
 
-    It is the first placement of the greatest value among those that do not end the game. If all
-    end it, it is orientation 0 in column 0.
+    The player chooses the first placement of the greatest value among the placements that do
+    not end the game. If all of them end the game, it chooses orientation 0 in column 0.
 
-    With a preview a placement's value is that of the best pair that it begins: see
-    `pair_value`. If every pair ends the game, or there is no next piece, it decides as if the
-    next piece were not known.
+    With a preview the value of a placement is the value of the best pair that it begins: see
+    `pair_value`. If every pair ends the game, or there is no next piece, the player decides as
+    if it did not know the next piece.
 
-    By expectimax, of depth two, the two placements of the greatest values are compared by their
-    `prospect`, an expectation over the next piece; the second one is chosen if its prospect is
-    greater.
+    With expectimax, of depth two, the player compares the two placements of the greatest values
+    by their `prospect`, an expectation over the next piece. It chooses the second one if that
+    has a greater prospect.
     """
     candidates = list(after_states(rows, piece, rules))
     if player.lookahead is Lookahead.PREVIEW and next_piece is not None:
@@ -130,9 +133,9 @@ def choose(
     if best is None:
         return candidates[0]
     if player.lookahead is Lookahead.EXPECTIMAX:
-        values[best] = _NEVER
+        values[best] = _LOST  # Without the best candidate the best one is the second.
         second = _first_best(values)
-        if second is not None:
+        if second is not None:  # Of equal prospects max returns the first one.
             best = max(best, second, key=lambda index: prospect(candidates[index], player))
     return candidates[best]
 
@@ -140,12 +143,12 @@ def choose(
 def prospect(after: AfterState, player: Player) -> tuple[int, float]:
     """Return how good a placement is with the pieces that may come next, all equally likely.
 
-    That is the number of pieces with which the game goes on, and the sum of `pair_value` over
-    these; tuples compare them in this order. In bags all seven pieces may come, whatever the
-    bag has left.
+    The first number is the count of pieces with which the game goes on; the second number is
+    the sum of `pair_value` over these pieces. Tuples are compared in this order. All pieces of
+    the rules are considered, even if the current bag has no more of them.
     """
     values = [pair_value(after, piece, player) for piece in after.rules.piece_set]
-    surviving = [value for value in values if value > _NEVER]
+    surviving = [value for value in values if value > _LOST]
     return len(surviving), sum(surviving)
 
 
@@ -153,15 +156,16 @@ def pair_value(after: AfterState, next_piece: int, player: Player) -> float:
     """Return the weighted sum of `pair_features`; -inf if every pair ends the game."""
     features = pair_features(after, next_piece, player)
     if features is None:
-        return _NEVER
+        return _LOST
     return weighted_sums(np.array([features], dtype=np.float64), player.weights).item()
 
 
 def pair_features(after: AfterState, next_piece: int, player: Player) -> list[float] | None:
-    """Return the features of a placement and the best one of the next piece after it.
+    """Return the features of two placements together: this one and the next piece's best one.
 
-    Features of the board are those after both placements, `PLACEMENT_FEATURES` (landing height
-    and eroded cells) the sum of both. None if every pair ends the game.
+    Features of the board describe the board after both placements. `PLACEMENT_FEATURES`
+    (landing height and eroded cells) are the sums over both placements. Return None if every
+    placement of the next piece ends the game.
     """
     if with_next(after, next_piece).game_over:
         return None
@@ -178,19 +182,20 @@ def pair_features(after: AfterState, next_piece: int, player: Player) -> list[fl
 
 def _values(candidates: list[AfterState], player: Player) -> list[float]:
     """Return the value of each after-state, minus infinity if the game is over."""
-    surviving = [after for after in candidates if not after.game_over]
-    if not surviving:
-        return [_NEVER] * len(candidates)
-    features = [feature_values(after, player.names) for after in surviving]
-    sums = weighted_sums(np.array(features, dtype=np.float64), player.weights)
-    next_sum = iter(sums.tolist())
-    return [_NEVER if after.game_over else next(next_sum) for after in candidates]
+    surviving = [index for index, after in enumerate(candidates) if not after.game_over]
+    values = [_LOST] * len(candidates)
+    if surviving:
+        features = [feature_values(candidates[index], player.names) for index in surviving]
+        sums = weighted_sums(np.array(features, dtype=np.float64), player.weights)
+        for index, value in zip(surviving, sums.tolist(), strict=True):
+            values[index] = value
+    return values
 
 
 def _first_best(values: list[float]) -> int | None:
     """Return the index of the first greatest value; None if none is above minus infinity."""
     greatest = max(values)
-    return values.index(greatest) if greatest > _NEVER else None
+    return values.index(greatest) if greatest > _LOST else None
 
 
 def play(
@@ -201,22 +206,24 @@ def play(
     start: int = 0,
     first_piece: int | None = None,
 ) -> Iterator[AfterState]:
-    """Yield the after-state of every decision; after a game over the board is empty.
+    """Play game after game; yield the after-state of every decision.
+
+    After a game over the next game begins on an empty board.
 
     Args:
-        pieces: A stream, or a list of pieces, after whose last one no next piece is known.
+        pieces: A stream, which has no end, or a list of pieces, whose last piece ends the play.
         player: The controller.
         rules: The rules of the games.
         rows: The stack before the first decision.
         start: The number of the first decision.
-        first_piece: The piece of that decision, if it comes from another stream.
+        first_piece: The piece of the first decision, if it comes from another stream.
     """
     piece = pieces[start] if first_piece is None else first_piece
     for t in count(start + 1):
         next_piece: int | None
         try:
             next_piece = pieces[t]
-        except IndexError:
+        except IndexError:  # The list of pieces has ended.
             next_piece = None
         after = with_next(choose(rows, piece, player, rules, next_piece), next_piece)
         yield after

@@ -3,8 +3,6 @@
 The order of a set is that of its weights. docs/features.md has the sources of the sets.
 """
 
-from __future__ import annotations
-
 import re
 from functools import cache
 
@@ -33,12 +31,16 @@ _FULL = """
 
 
 def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
-    """Return the features of each set in their order, with the columns of a board's width."""
-    first = (*PLACEMENT_FEATURES, "row_transitions", "column_transitions", "holes")
+    """Return all feature sets: the name of each set, and the names of its features in order.
+
+    Sets that describe single columns, such as ``bertsekas``, have a feature for each column of
+    a board with this width. The sets build upon one another.
+    """
+    common = (*PLACEMENT_FEATURES, "row_transitions", "column_transitions", "holes")
     thiery = ("hole_depth", "rows_with_holes")
-    dellacherie = (*first, "wells")
+    dellacherie = (*common, "wells")
     bcts = (*dellacherie, *thiery)
-    dt = (*first, "wells_fast", *thiery, "diversity")
+    dt = (*common, "wells_fast", *thiery, "diversity")
     dt_surface = (*dt, *_SURFACE.split())
     dt_full = (*dt_surface, *_FULL.split())
     surface = (*_family("column_height", width), *_family("height_difference", width))
@@ -61,7 +63,7 @@ def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
 
 
 def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
-    """Return the names of the features of a set, in their order.
+    """Return the names of the features of a set, in order.
 
     Examples:
         >>> feature_names("holes, wells")
@@ -89,6 +91,7 @@ def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
                 f"{text!r}"
             )
         if name not in FEATURES:
+            # There are hundreds of features of columns: suggest their forms, such as step_N_K.
             suggestions = [known for known in FEATURES if _last_column(known) is None]
             suggestions += _FORMS
             if len(names) == 1:
@@ -107,7 +110,7 @@ def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
 
 @cache
 def _family(family: str, width: int) -> tuple[str, ...]:
-    """Return the names of a family of features on a board, left to right."""
+    """Return the features of columns of a family, such as ``step``, that a board has."""
     names = []
     for name in FEATURES:
         match = _OF_COLUMN.match(name)
@@ -117,7 +120,7 @@ def _family(family: str, width: int) -> tuple[str, ...]:
 
 
 def _last_column(name: str) -> int | None:
-    """Return the last column that a feature looks at; None if it looks at all."""
+    """Return the last column that a feature of columns looks at; None for other features."""
     match = _OF_COLUMN.match(name)
     return int(match[2]) + _COLUMNS_BEYOND[match[1]] if match else None
 

@@ -7,8 +7,6 @@ all. A stack that overflows the board (where a game ends) has features, too: cel
 row are cells like any other, with one exception that `row_transitions` names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial, reduce
@@ -81,7 +79,11 @@ def _feature(definition: Feature) -> Feature:
 
 
 def _family(*endings: Iterable[int | str]) -> Callable[[_Family], _Family]:
-    """Register a feature for all endings of its name, the function's first arguments."""
+    """Return a decorator that registers one feature for each combination of ``endings``.
+
+    A function ``step(column, step_class, after)`` becomes the features ``step_0_0``,
+    ``step_0_1`` and so on: the ending of the name is also the function's first arguments.
+    """
 
     def register(definition: _Family) -> _Family:
         for ending in product(*endings):
@@ -93,16 +95,16 @@ def _family(*endings: Iterable[int | str]) -> Callable[[_Family], _Family]:
 
 
 def column_heights(rows: Sequence[int], width: int) -> list[int]:
-    """Return the row above the highest full cell of each column, left to right."""
+    """Return the height of each column, left to right: the row above its highest full cell."""
     heights = [0] * width
-    empty_columns = (1 << width) - 1  # The columns without a cell in the rows seen so far.
-    for height in range(len(rows), 0, -1):
-        topped = rows[height - 1] & empty_columns
-        empty_columns ^= topped
-        while topped:
-            lowest_bit = topped & -topped
+    empty_columns = (1 << width) - 1  # A bit for each column without a cell so far.
+    for height in range(len(rows), 0, -1):  # From the top row downwards.
+        first_cells = rows[height - 1] & empty_columns
+        empty_columns ^= first_cells
+        while first_cells:  # Bit by bit: each is the top of its column.
+            lowest_bit = first_cells & -first_cells
             heights[lowest_bit.bit_length() - 1] = height
-            topped ^= lowest_bit
+            first_cells ^= lowest_bit
     return heights
 
 
@@ -129,8 +131,10 @@ def row_transitions(after: AfterState) -> int:
     pairs = (1 << (width + 1)) - 1
     transitions = 2 * after.rules.height
     for row in after.rows:
-        add_walls = row << 1 | walls
-        transitions += ((add_walls ^ add_walls >> 1) & pairs).bit_count() - 2
+        walled_row = row << 1 | walls
+        # A bit for each cell that differs from its right neighbour.
+        differences = (walled_row ^ walled_row >> 1) & pairs
+        transitions += differences.bit_count() - 2
     return transitions
 
 
@@ -184,12 +188,15 @@ def diversity(after: AfterState) -> int:
 
 @_feature
 def wells_fast(after: AfterState) -> int:
-    """As `wells`, but every cell of a run of empty cells below its topmost well cell counts."""
-    opened = 0
+    """Return the sum of `wells`, in which all empty cells below a well cell count as such.
+
+    Each cell of an unbroken run of empty cells below a well cell begins a sum of its own.
+    """
+    open_columns = 0
     cells = _well_cells(after)
-    for height in range(len(cells) - 1, -1, -1):
-        opened = (opened | cells[height]) & ~after.rows[height]
-        cells[height] = opened
+    for height in range(len(cells) - 1, -1, -1):  # From the top row downwards.
+        open_columns = (open_columns | cells[height]) & ~after.rows[height]
+        cells[height] = open_columns
     return _empty_cells_downwards(after, cells)
 
 
@@ -401,14 +408,18 @@ def _successive_steps(after: AfterState) -> list[tuple[int, int]]:
 
 
 def _occurrences(part: tuple[int, ...], steps: tuple[int, ...]) -> int:
-    """In how many places of a surface the steps are those of a part."""
+    """Return how often a part, a sequence of steps, occurs in the steps of a surface."""
     places = range(len(steps) - len(part) + 1)
     return sum(steps[place : place + len(part)] == part for place in places)
 
 
 @cache
 def _bottoms(piece: int) -> list[tuple[int, ...]]:
-    """The steps along the bottom of each orientation, unless they contain another's."""
+    """Return the steps along the bottom of a piece, for each orientation that matters.
+
+    An orientation does not matter if its bottom contains the bottom of another one, which then
+    fits wherever this one does.
+    """
     bottoms = []
     for shape in PIECES[piece]:
         bottoms.append(tuple(right - left for left, right in pairwise(shape.bottoms)))
@@ -421,7 +432,10 @@ def _bottoms(piece: int) -> list[tuple[int, ...]]:
 
 @lru_cache(maxsize=256)
 def _places(steps: tuple[int, ...]) -> list[int]:
-    """For each piece, the number of places of a surface that one of its `_bottoms` fits."""
+    """Return for each piece in how many places of a surface it fits without a new hole.
+
+    A piece fits where the steps of the surface are those of one of its `_bottoms`.
+    """
     counts = []
     for piece in range(len(PIECES)):
         counts.append(sum(_occurrences(bottom, steps) for bottom in _bottoms(piece)))
@@ -438,8 +452,8 @@ def _rows_of_holes(after: AfterState) -> set[int]:
 
 
 def _hole_cells(after: AfterState) -> list[int]:
-    """The holes of each row, from the top of the stack."""
-    covered = 0
+    """Return the holes of each row, as bits, from the top of the stack downwards."""
+    covered = 0  # A bit for each column with a full cell in a row above.
     cells = []
     for row in reversed(after.rows):
         cells.append(covered & ~row)
@@ -448,23 +462,28 @@ def _hole_cells(after: AfterState) -> list[int]:
 
 
 def _well_cells(after: AfterState) -> list[int]:
-    """The empty cells of each row, from the bottom, between full cells or side walls.
+    """Return the well cells of each row, as bits, from the bottom.
 
-    A board has at least four columns, so there are none above the stack.
+    A well cell is an empty cell between full cells or side walls. A board has at least four
+    columns, so the empty rows above the stack have no well cells.
     """
     right_wall = 1 << (after.rules.width - 1)
     return [~row & (row << 1 | 1) & (row >> 1 | right_wall) for row in after.rows]
 
 
 def _empty_cells_downwards(after: AfterState, cells: Sequence[int]) -> int:
-    """Sum over some empty cells: the unbroken empty cells from each downwards."""
+    """Return the sum of the lengths of the empty runs that reach from ``cells`` downwards.
+
+    ``cells`` has the empty cells of each row, as bits, from the bottom. A run ends above the
+    first full cell below.
+    """
     rows = after.rows
     total = 0
-    for height, run in enumerate(cells):
-        while run:
-            total += run.bit_count()
+    for height, empty in enumerate(cells):
+        while empty:
+            total += empty.bit_count()
             height -= 1
-            run = run & ~rows[height] if height >= 0 else 0
+            empty = empty & ~rows[height] if height >= 0 else 0
     return total
 
 

@@ -5,8 +5,6 @@ and high 32 bits; a block gives four words. Nothing is remembered between pieces
 can be entered at any t, on any device.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -26,15 +24,15 @@ def words(seed: int, stream: int, block: int) -> tuple[int, int, int, int]:
 
 @lru_cache(maxsize=256)
 def bag(seed: int, stream: int, index: int) -> tuple[int, ...]:
-    """Return the seven pieces of one bag in their order.
+    """Return the seven pieces of one bag in the order in which they come.
 
-    A Fisher-Yates shuffle of 0..6 from the back, with the first six words of blocks 2 * index
-    and 2 * index + 1.
+    They are a Fisher-Yates shuffle of 0 to 6 from the back, with the first six random words of
+    the blocks 2 * index and 2 * index + 1.
     """
     random_words = words(seed, stream, 2 * index) + words(seed, stream, 2 * index + 1)
     pieces = list(range(_BAG_SIZE))
     for word, last in zip(random_words, range(_BAG_SIZE - 1, 0, -1), strict=False):
-        chosen = ((last + 1) * word) >> 32
+        chosen = ((last + 1) * word) >> 32  # A random number from 0 to last.
         pieces[last], pieces[chosen] = pieces[chosen], pieces[last]
     return tuple(pieces)
 
@@ -103,12 +101,13 @@ class Streams:
     games: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
+        """Check that every number is in its range, and make it an int."""
         ranges = {"count": (1, 1 << 31), "seed": (0, (1 << 64) - 1), "first": (0, 1 << 62)}
         if self.games is not None:
             ranges["games"] = (1, 1 << 62)
-        for name, bounds in ranges.items():
-            object.__setattr__(self, name, check_integer(name, getattr(self, name), *bounds))
+        for name, (low, high) in ranges.items():
+            number = check_integer(name, getattr(self, name), low, high)
+            object.__setattr__(self, name, number)  # The class is frozen.
 
     def pieces(self, candidate: int, index: int) -> PieceStream:
         """Return the pieces of a candidate's stream, by its number from 0."""

@@ -48,7 +48,7 @@ class Lookahead(str, Enum):
         return cls.of(values.get("pieces_known", 1), values.get("lookahead", False))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return its keys in results, for JSON."""
+        """Return the keys of the lookahead in results, as plain values for JSON."""
         return {
             "pieces_known": 1 + (self is self.PREVIEW),
             "lookahead": self is self.EXPECTIMAX,

@@ -68,12 +68,13 @@ class Rules:
     original: bool = False
 
     def __post_init__(self) -> None:
-        """Validate, and put the piece source into its canonical form."""
+        """Validate the rules, and put the piece source into its canonical form."""
         width = check_integer("the board's width", self.width, MIN_WIDTH, MAX_WIDTH)
         height = check_integer("the board's height", self.height, MIN_HEIGHT, MAX_HEIGHT)
         check_flags(clear_on_overflow=self.clear_on_overflow, original=self.original)
         if self.clear_on_overflow and self.original:
             raise ValueError("expected clear_on_overflow or original, got both")
+        # The class is frozen, so that only object can set an attribute.
         object.__setattr__(self, "width", width)
         object.__setattr__(self, "height", height)
         object.__setattr__(self, "pieces", _canonical_pieces(self.pieces))
@@ -140,6 +141,7 @@ _WRITTEN = tuple(field.name for field in fields(Rules) if field.name != "origina
 
 
 def _canonical_pieces(pieces: str) -> str:
+    """Return a piece source in its canonical form: a name, or letters in the pieces' order."""
     if pieces.lower() in SOURCES:
         return pieces.lower()
     letters = set(pieces.upper())

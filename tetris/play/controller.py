@@ -70,7 +70,7 @@ class LinearController:
     provenance: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        """Validate, and normalise features and weights."""
+        """Validate all values, and bring features and weights into their canonical form."""
         if not isinstance(self.name, str) or not isinstance(self.provenance, Mapping):
             raise TypeError(
                 f"expected a str and a mapping, got {self.name!r} and {self.provenance!r}"
@@ -88,10 +88,13 @@ class LinearController:
         return played_weights(weights, self.names_on(self.rules)).numpy()
 
     def names_on(self, rules: Rules) -> tuple[str, ...]:
-        """Return the names of the features on a board, in their order.
+        """Return the names of the controller's features on a board, one for each weight.
+
+        A feature set with features of single columns, such as ``dt_columns``, has more features
+        on a wider board. So its weights fit the boards of one width only.
 
         Raises:
-            ValueError: If the controller cannot play on the board.
+            ValueError: If the weights do not fit the features on a board of ``rules``.
         """
         names = feature_names(self.features, rules.width)
         if len(names) == len(self.weights):
@@ -111,7 +114,10 @@ class LinearController:
         return Policy(self.weights, self.features, lookahead)
 
     def player(self, rules: Rules, lookahead: Lookahead = Lookahead.NONE) -> Player:
-        """Return the player of the reference implementation on a board; see `names_on`."""
+        """Return the player of the reference implementation on a board of ``rules``.
+
+        It raises the ValueError of `names_on`.
+        """
         return Player(self.names_on(rules), self.played_weights, lookahead)
 
     def to_dict(self) -> dict[str, Any]:
@@ -139,8 +145,10 @@ class LinearController:
             raise ValueError(
                 f"expected the keys {', '.join(_KEYS)}; got {', '.join(map(str, values))}"
             )
-        fields = {key: values[key] for key in _KEYS[2:]}
-        return cls(**{**fields, "rules": Rules.from_dict(fields["rules"])})
+        # All keys but format and version are arguments of the class.
+        arguments = {key: values[key] for key in _KEYS[2:]}
+        arguments["rules"] = Rules.from_dict(arguments["rules"])
+        return cls(**arguments)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the controller as JSON, atomically; OSError if the file cannot be written."""
@@ -170,6 +178,7 @@ class LinearController:
 
 
 def _canonical_features(features: str, width: int) -> str:
+    """Return the name of a feature set, or feature names with commas and without blanks."""
     names = feature_names(features, width)
     text = features.strip().lower()
     if text == "du":
@@ -178,8 +187,9 @@ def _canonical_features(features: str, width: int) -> str:
 
 
 def _checked_weights(weights: Any) -> tuple[float, ...]:
+    """Return weights as floats; ValueError if float32, which the engines play with, fails."""
     numbers = torch.as_tensor(weights, dtype=torch.float64, device="cpu")
-    rounded = numbers.float()
+    rounded = numbers.float()  # An engine would get infinity or 0 for numbers out of range.
     if numbers.dim() != 1 or not rounded.isfinite().all():
         raise ValueError(
             f"expected a list of weights that are finite in float32, got {weights!r}"
@@ -217,10 +227,11 @@ def known_names() -> tuple[str, ...]:
 
 
 def resolve(source: str | os.PathLike[str] | LinearController) -> LinearController:
-    """Return a controller by its name in the package, its file or its run folder.
+    """Return the controller of a name, a file or a run folder.
 
-    Names win over files: a folder called ``dt20`` is ``./dt20``. In names case, blanks, hyphens
-    and underscores do not matter. A controller is returned as it is.
+    A name of the package wins over a file: a folder called ``dt20`` is written ``./dt20``. In
+    names case, blanks, hyphens and underscores do not matter. A controller is returned as it
+    is.
 
     Raises:
         OSError: If the file cannot be read.
@@ -235,14 +246,14 @@ def resolve(source: str | os.PathLike[str] | LinearController) -> LinearControll
     path = Path(text)
     if text and path.exists():
         return LinearController.load(path)
-    if path.suffix == ".json" or os.sep in text:
+    if path.suffix == ".json" or os.sep in text:  # It looks like a path, so no name is meant.
         raise ValueError(
             f"expected a controller at {text}, found no such file or folder{meant_path(text)}"
         )
     error = unknown_name("file, a run folder or a controller", text, known_names())
-    if did_you_mean(text, known_names()):
+    if did_you_mean(text, known_names()):  # The error suggests a similar name.
         raise error
-    raise ValueError(f"{error}{meant_path(text)}")
+    raise ValueError(f"{error}{meant_path(text)}")  # Suggest a similar path, if any.
 
 
 def _canonical_name(name: str) -> str:

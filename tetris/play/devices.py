@@ -3,8 +3,6 @@
 torch is imported on use only, so that the help of a command is fast.
 """
 
-from __future__ import annotations
-
 import sys
 
 from kernels import CompilerMissingError
@@ -26,15 +24,16 @@ DEVICES = (AUTO, *ENGINES)
 
 
 def choose_device(requested: str, instead: str = "--device cpu") -> str:
-    """Return the engine to play on.
+    """Return the engine that plays for a requested device: ``cpu``, ``cuda`` or ``python``.
 
-    ``auto`` is CUDA with a GPU and nvcc, else C++ with a compiler, else the reference
-    implementation. It prints on stderr why a GPU is not used, or that Python plays.
+    ``auto`` means CUDA on a machine with a GPU and nvcc, otherwise C++ on a machine with a
+    compiler, otherwise the reference implementation in Python. A note on stderr says if the
+    choice is slower than the machine allows.
 
     Raises:
         CompilerMissingError: If an engine is requested by name, and its compiler is missing.
-        ValueError: If ``cuda`` is requested and there is no GPU; the message advises to take
-            ``instead``.
+        ValueError: If ``cuda`` is requested and there is no GPU; the message recommends the
+            options ``instead``.
     """
     if requested not in DEVICES:
         raise unknown_name("device", requested, DEVICES)
@@ -52,7 +51,7 @@ def choose_device(requested: str, instead: str = "--device cpu") -> str:
             file=sys.stderr,
         )
         return "python"
-    import torch
+    import torch  # Only here, because the import takes seconds, and Python plays without it.
 
     if requested == "cpu" or not torch.cuda.is_available():
         return "cpu"
@@ -67,7 +66,7 @@ def choose_device(requested: str, instead: str = "--device cpu") -> str:
 
 
 def check_gpu(purpose: str, instead: str) -> None:
-    """Raise ValueError if torch finds no GPU for a purpose; the message advises ``instead``."""
+    """Raise ValueError if torch finds no GPU for a purpose; it recommends ``instead``."""
     import torch
 
     if torch.cuda.is_available():

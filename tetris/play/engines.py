@@ -3,8 +3,6 @@
 They are compiled on this machine on first use.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import re
@@ -38,22 +36,29 @@ def operators_of(
     defines: Sequence[tuple[str, str]] = (),
     **options: Any,
 ) -> Extension:
-    """Return a library, whose operators will be ``torch.ops.<name>``.
+    """Return a library to be compiled, whose operators will be ``torch.ops.<name>``.
 
-    Its sources are a file and the files beside it whose names begin with the name of that one.
+    Args:
+        name: The name of the library.
+        source: A file. All files of its folder with the same suffix whose names begin with its
+            name belong to the library, too.
+        reason: What the library is for, which is printed while it is compiled.
+        includes: Folders of headers, in addition to those of every engine.
+        defines: Macros and their values.
+        options: Other arguments of `Extension`.
     """
     sources = tuple(sorted(source.parent.glob(f"{source.stem}*{source.suffix}")))
-    folders = tuple(dict.fromkeys((source.parent, *INCLUDES, *includes)))
+    folders = tuple(dict.fromkeys((source.parent, *INCLUDES, *includes)))  # Each folder once.
     macros = (("TETRIS_LIBRARY", name), *defines)
     options = {"native": True, "reason": reason, **options}
     return Extension(name, sources, folders, macros, **options)
 
 
 def with_cuda(library: Extension) -> Extension:
-    """Return the library that adds CUDA to another one.
+    """Return the library that adds the operators' CUDA versions to a library in C++.
 
-    Its sources are the ``.cu`` files whose names begin with the name of the other's first
-    source.
+    Its sources are the ``.cu`` files beside the first source of ``library`` whose names begin
+    with the name of that source.
     """
     source = library.sources[0]
     return replace(
@@ -85,7 +90,7 @@ def feature_struct(name: str) -> str:
     """Return the C++ name of a feature: RowsWithHoles, or Step<3,4> for step_3_4."""
     match = re.fullmatch(r"([a-z_]+?)((?:_\d+)*)", name)
     assert match is not None, name
-    words, numbers = match.groups()
+    words, numbers = match.groups()  # For step_3_4: "step" and "_3_4".
     struct = "".join(word.capitalize() for word in words.split("_"))
     if not numbers:
         return struct
@@ -96,7 +101,12 @@ def feature_struct(name: str) -> str:
 def feature_definitions(
     names: tuple[str, ...],
 ) -> tuple[str, list[Path], list[tuple[str, str]]]:
-    """Return how a library of a feature list is compiled: digest, include folders, macros."""
+    """Return how a library of a feature list is compiled.
+
+    Returns:
+        A digest for the name of the library, which differs between features; the include folder
+        of the user's header, if one defines some of the features; and the macros.
+    """
     structs = ",".join(map(feature_struct, names))
     header, text = header_of(names) or (None, "")
     digest = hashlib.sha256((structs + text).encode()).hexdigest()[:8]
@@ -109,16 +119,16 @@ def feature_definitions(
 
 
 def extension(names: tuple[str, ...], lookahead: Lookahead = Lookahead.NONE) -> Extension:
-    """Return the library of a list of features, in their order, and a lookahead."""
-    count = len(header_features(names))
+    """Return the engine, as a library, that plays with a list of features and a lookahead."""
+    count = len(header_features(names))  # Features that a user's header defines.
     if count > MOST_OWN:
         raise ValueError(f"expected at most {MOST_OWN} features of a header, got {count}")
     digest, includes, defines = feature_definitions(engine_features(names))
     name = f"tetris_engine_{digest}"
     if lookahead is not Lookahead.NONE:
         name += f"_{lookahead.value}"
-    first_names = names if len(names) < 4 else (*names[:3], "...")
-    reason = f"Tetris engine for {len(names)} features: {', '.join(first_names)}"
+    some_names = names if len(names) < 4 else (*names[:3], "...")
+    reason = f"Tetris engine for {len(names)} features: {', '.join(some_names)}"
     defines = [("TETRIS_LOOKAHEAD", lookahead.value), *defines]
     source = _ENGINE / "rollout.cpp"
     return operators_of(name, source, reason, includes, defines, cflags=ENGINE_FLAGS)

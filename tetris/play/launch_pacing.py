@@ -6,8 +6,6 @@ launches take a fraction of a second each, and the host stays ahead by two of th
 many short ones as give it time for other work.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Hashable
 
@@ -46,53 +44,67 @@ class LaunchPacer:
         self._paces = _seconds_per_step if steady else {}
         self._first_size = max(1, min(_FIRST_STEPS, _FIRST_DECISIONS // decisions))
         self._last_size = 0
-        self._ahead: deque[tuple[torch.cuda.Event, torch.cuda.Event, int]] = deque()
+        # The launches that may be unfinished: start, end and number of steps of each.
+        self._queued: deque[tuple[torch.cuda.Event, torch.cuda.Event, int]] = deque()
 
     def run(
         self, steps: int, launch: Callable[[int], None], check: Callable[[], None] | None = None
     ) -> None:
-        """Queue steps, a number at a time; wait while more than a few launches are unfinished.
+        """Queue a number of steps on the GPU, in launches of a fraction of a second each.
 
-        ``check`` is called after every launch; an exception ends the work. Queued launches
-        still run, for less than a second.
+        Between launches it waits while more than a few of them are unfinished. It returns
+        before the last launches are finished.
+
+        Args:
+            steps: The number of steps.
+            launch: Queues as many steps as its argument says.
+            check: Called after every launch; an exception ends the work. Launches that are
+                queued by then still run, for less than a second.
         """
         while steps:
             size = min(steps, self._next_size())
-            # Waiting for a blocking event does not spin.
+            # The thread sleeps while it waits for a blocking event, and does not spin.
             start = torch.cuda.Event(enable_timing=True, blocking=True)
             end = torch.cuda.Event(enable_timing=True, blocking=True)
             start.record()
             launch(size)
             end.record()
-            self._ahead.append((start, end, size))
+            self._queued.append((start, end, size))
             self._last_size = size
             steps -= size
-            self._wait()
+            self._wait_for_launches()
             if check is not None:
                 check()
 
     def _next_size(self) -> int:
-        """Return the steps of the next launch."""
-        pace = self._paces.get(self._kind)
+        """Return how many steps the next launch makes, by the pace of the last ones."""
+        pace = self._paces.get(self._kind)  # Seconds per step; None before the first launch.
         if pace is None:
             return self._first_size
         size = max(1, min(_MAX_STEPS, int(LAUNCH_SECONDS / pace)))
         return min(size, _GROWTH * self._last_size) if self._last_size else size
 
-    def _wait(self) -> None:
-        """Wait until the host is not too far ahead, and read the times of finished launches."""
-        while self._ahead:
-            start, end, size = self._ahead[0]
+    def _wait_for_launches(self) -> None:
+        """Wait while more launches are queued than needed, and learn the pace of finished ones.
+
+        Launches finish in the order in which they were queued.
+        """
+        while self._queued:
+            start, end, size = self._queued[0]
             if not self._is_far_ahead() and not end.query():
-                return
-            self._ahead.popleft()
+                return  # This launch is not finished, and need not be waited for.
+            self._queued.popleft()
             end.synchronize()
             milliseconds = max(start.elapsed_time(end), 1e-3)
             self._paces[self._kind] = milliseconds / 1e3 / size
 
     def _is_far_ahead(self) -> bool:
+        """Return whether enough launches are queued to keep the GPU busy meanwhile.
+
+        Before the pace is known, one launch is enough: it shows the pace.
+        """
         pace = self._paces.get(self._kind)
         if pace is None:
             return True
-        steps_ahead = sum(size for _, _, size in self._ahead)
-        return len(self._ahead) > _AHEAD and pace * steps_ahead > _AHEAD_SECONDS
+        steps_ahead = sum(size for _, _, size in self._queued)
+        return len(self._queued) > _AHEAD and pace * steps_ahead > _AHEAD_SECONDS

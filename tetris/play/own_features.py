@@ -1,7 +1,5 @@
 """Features that users define: references in Python, and headers for the other engines."""
 
-from __future__ import annotations
-
 import functools
 import os
 import re
@@ -33,10 +31,10 @@ _headers: dict[str, tuple[Path, str]] = {}
 
 
 def feature(definition: Feature) -> Feature:
-    """Make a function a feature, by its name; a decorator.
+    """Decorate a function to register it as a feature, which has its name.
 
-    The reference engine, ``device="python"``, can use it at once; the others after
-    `feature_header`.
+    The reference engine, ``device="python"``, can play with the feature at once. The engines in
+    C++ and CUDA need a header with the same feature: see `feature_header`.
 
     Examples:
         >>> from tetris import feature, feature_names
@@ -48,8 +46,9 @@ def feature(definition: Feature) -> Feature:
 
     Args:
         definition: Maps a `tetris.game.features.AfterState` to a number that is finite in
-            float32; a feature with a header to an integer from -4095 to 4095. A game in which
-            it returns another value ends with a ValueError that names the feature.
+            float32; if a header defines the feature, too, to an integer from -4095 to 4095. A
+            game in which it returns another value ends with a ValueError that names the
+            feature.
 
     Raises:
         ValueError: If the package has a feature or a set of this name, or the name has
@@ -66,30 +65,37 @@ def feature(definition: Feature) -> Feature:
         )
 
     @functools.wraps(definition)
-    def checked(after: AfterState) -> float:
-        value = definition(after)
-        number = float("nan") if value is None else float(value)
-        # This is also true of NaN, while abs(nan) > _LARGEST is not.
-        if not abs(number) <= _LARGEST:
-            raise ValueError(f"feature {name}: expected a finite number (float32), got {value}")
-        if name in _headers and (abs(number) > _LARGEST_INTEGER or number % 1):
+    def checked_definition(after: AfterState) -> float:
+        return _checked_value(name, definition(after))
+
+    features.FEATURES[name] = checked_definition
+    return definition
+
+
+def _checked_value(name: str, value: float | None) -> float:
+    """Return the value of a user's feature as a float; ValueError if engines cannot use it."""
+    number = float("nan") if value is None else float(value)
+    # The comparison is false for NaN, too.
+    is_finite = abs(number) <= _LARGEST
+    if not is_finite:
+        raise ValueError(f"feature {name}: expected a finite number (float32), got {value}")
+    if name in _headers:  # The C++ and CUDA engines have the feature, too, as an integer.
+        is_small_integer = abs(number) <= _LARGEST_INTEGER and number.is_integer()
+        if not is_small_integer:
             raise ValueError(
                 f"feature {name}: expected a whole number of at most {_LARGEST_INTEGER} in "
                 f"size, which its header can give, got {number:g}"
             )
-        return number
-
-    features.FEATURES[name] = checked
-    return definition
+    return number
 
 
 def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
-    """Give features of one's own to the C++ and CUDA engines.
+    """Give features that the user defines to the C++ and CUDA engines.
 
     Args:
         path: A header with a ``TETRIS_FEATURE(Name)`` for each feature, as
-            tetris/engine/own_features.h explains. The name is that of the Python function in
-            PascalCase.
+            tetris/engine/own_features.h explains. ``Name`` is the name of the feature's Python
+            function in PascalCase.
 
     Returns:
         The names of the features.
@@ -101,14 +107,16 @@ def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
     """
     header = Path(path).absolute()
     text = read_bytes(header).decode(errors="replace")
-    structs = [macro or struct for macro, struct in _STRUCT.findall(_COMMENT.sub(" ", text))]
+    # A feature is defined by the macro TETRIS_FEATURE, or as a struct with a base class.
+    definitions = _STRUCT.findall(_COMMENT.sub(" ", text))
+    structs = [macro or struct for macro, struct in definitions]
     if not structs:
         raise ValueError(
             f"{path}: expected a feature, TETRIS_FEATURE(Name) {{ ... }}, found none"
         )
     names = []
     for struct in structs:
-        name = re.sub(r"(?<!^)(?=[A-Z])", "_", struct).lower()
+        name = re.sub(r"(?<!^)(?=[A-Z])", "_", struct).lower()  # EmptyColumns: empty_columns.
         if not re.fullmatch(r"([A-Z][a-z]*)+", struct):
             raise ValueError(
                 f"{path}: expected a name such as EmptyColumns, in PascalCase, got {struct}"
@@ -118,17 +126,22 @@ def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
                 f"{path}: expected a reference of {struct} in Python, a function {name} with "
                 "@tetris.feature"
             )
+        # _headers has the header of each feature, and its text. A library that was compiled
+        # with another text may be loaded, and a process cannot replace it.
         if _headers.get(name, (header, text)) != (header, text):
             raise ValueError(
                 f"{path}: {struct} was read before, and is another one now: start a new process"
             )
         names.append(name)
     _headers.update(dict.fromkeys(names, (header, text)))
-    return tuple(dict.fromkeys(names))
+    return tuple(dict.fromkeys(names))  # Each name once.
 
 
 def run_header(path: Path) -> tuple[str, ...]:
-    """Run the Python file of the same name beside a header, if any; then read the header."""
+    """Register a header's features, and before them their Python references, if any.
+
+    The references are in a file beside the header that has the same name with ``.py``.
+    """
     references = path.with_suffix(".py")
     if references.is_file() and path.is_file():
         try:
@@ -144,9 +157,14 @@ def header_features(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def header_of(names: Sequence[str]) -> tuple[Path, str] | None:
-    """Return the header that defines some of the features, and its text; None without one."""
+    """Return the user's header that defines some of the features, and its text.
+
+    It is None if all features are the package's. Features that exist in Python alone, or in
+    several headers, raise a ValueError.
+    """
     for name in names:
-        if name in features.FEATURES and name not in BUILT_IN and name not in _headers:
+        is_own_feature = name in features.FEATURES and name not in BUILT_IN
+        if is_own_feature and name not in _headers:
             raise ValueError(
                 f"expected features that the C++ engine has, got {name!r}, which no header "
                 "defines that tetris.feature_header read (device python plays without one)"

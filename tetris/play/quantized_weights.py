@@ -9,8 +9,6 @@ as long has the same quantized weights.
 The engines look the features of steps up in tables of weights: see `engine_weights`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from functools import lru_cache
@@ -39,7 +37,7 @@ _TABLES = (
 
 
 def quantized_weights(weights: Tensor, names: Sequence[str]) -> tuple[Tensor, Tensor]:
-    """Return weights as integers, and the step: the weight that 1 stands for.
+    """Return weights as integers, and the step: the weight that the integer 1 stands for.
 
     A weight is rounded to the nearest ``integer * step * denominator`` of its feature, a tie to
     the even integer, within `BITS` bits; NaN counts as 0. Only IEEE operations are used, so
@@ -54,8 +52,8 @@ def quantized_weights(weights: Tensor, names: Sequence[str]) -> tuple[Tensor, Te
     """
     weights = torch.nan_to_num(weights.double() / _denominators(names, weights.device))
     greatest = weights.abs().amax(-1, keepdim=True).clamp(min=_SMALLEST)
-    # Read the exponent from the bits of the float64, lower it, and make a float64 of it: a
-    # power of two.
+    # The step is a power of two: 2^(1 - BITS) times the power of two below the greatest weight.
+    # A power of two is computed from the bits of a float64, whose upper bits are the exponent.
     exponent = greatest.view(torch.int64) >> _MANTISSA_BITS
     step = ((exponent - (BITS - 1)) << _MANTISSA_BITS).view(torch.float64)
     limit = (1 << BITS) - 1
@@ -69,6 +67,7 @@ def played_weights(weights: Tensor, names: Sequence[str]) -> Tensor:
 
 
 def _denominators(names: Sequence[str], device: torch.device) -> Tensor:
+    """Return for each feature the factor that makes its values integers: shape (features,)."""
     denominators = torch.ones(len(names), dtype=torch.float64, device=device)
     for index, name in enumerate(names):
         if name in DENOMINATORS:
@@ -78,9 +77,10 @@ def _denominators(names: Sequence[str], device: torch.device) -> Tensor:
 
 
 def engine_features(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the features of an engine that plays with a list of features.
+    """Return the features that an engine is compiled with to play with a list of features.
 
-    They are the same, except that one feature replaces all those that share a table.
+    One feature of the engine, which looks a weight up in a table, replaces all features of
+    steps that share this table. All other features stay.
     """
     others = (name for name in names if not any(form.fullmatch(name) for form, _ in _TABLES))
     tables = (table for form, table in _TABLES if any(map(form.fullmatch, names)))
@@ -105,10 +105,10 @@ def engine_weights(weights: Tensor, names: Sequence[str]) -> Tensor:
 
 @lru_cache(maxsize=64)
 def _sources(names: tuple[str, ...], device: torch.device) -> Tensor | None:
-    """Return for each number of an engine the index of its feature; None if nothing moves.
+    """Return for each number that an engine takes the index of the feature whose weight it is.
 
-    A number without a feature has the index behind the last feature, where `engine_weights`
-    puts a zero.
+    It is None if the engine takes the weights in the order of ``names``. A number without a
+    feature has the index ``len(names)``, where `engine_weights` puts a zero.
     """
     engine_names = engine_features(names)
     if engine_names == names:
@@ -118,6 +118,7 @@ def _sources(names: tuple[str, ...], device: torch.device) -> Tensor | None:
     sources = [index_of.get(name, zero) for name in engine_names]
     for form, table in _TABLES:
         if table in engine_names:
+            # A table is an array with the dimensions column, class and, for pairs, next class.
             entries = [zero] * (_SLOTS * _CLASSES ** (form.groups - 1))
             for name, index in index_of.items():
                 if match := form.fullmatch(name):

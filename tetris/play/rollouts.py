@@ -7,8 +7,6 @@ variance of comparisons. To measure whole games, as the older literature does, a
 after a given number of games.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -88,7 +86,7 @@ class Rollout:
     """
 
     def __init__(self, policy: Policy, streams: Streams, device: str = "cpu") -> None:
-        """Set up empty boards; see the class."""
+        """Set up empty boards and load the engine; see the class for the arguments."""
         if device not in ENGINES:
             raise ValueError(f"expected device to be {', '.join(ENGINES)}, got {device!r}")
         on_gpu = device == "cuda"
@@ -101,11 +99,13 @@ class Rollout:
         counts = torch.zeros(
             (len(self.weights), streams.count), dtype=torch.int64, device=self.weights.device
         )
+        # Lines, games that ended, and pieces placed on each stream.
         self._lines = counts
         self._games = counts.clone()
         self._placed = counts.clone()
         self.columns = counts.new_zeros((*counts.shape, streams.rules.width), dtype=torch.int32)
-        # After a branch: the stream whose next piece came with the board, see `next_drawn`.
+        # After `branch`, until the next decision, the stream whose piece falls next on each
+        # board, because that piece came with the board; None: the stream itself.
         self._piece_source: torch.Tensor | None = None
         self._pacer: LaunchPacer | None = None
         self.operators: Any = None
@@ -123,6 +123,7 @@ class Rollout:
         )
 
     def _choose_pace(self) -> None:
+        """Set up the pace of launches on a GPU, which depends on the number of boards."""
         if self.device == "cuda":
             boards = self._games.numel()
             kind_of_work = (
@@ -159,20 +160,23 @@ class Rollout:
     @property
     def column_heights(self) -> torch.Tensor:
         """Height of each column: shape (population, streams, width), int64, on the device."""
-        # The exponent of a float is the position of the highest bit; float32 holds 24 rows
-        # exactly.
+        # The height is the position of the highest bit of a column, which is the exponent of
+        # the column as a float; float32 holds columns of 24 rows exactly.
         return torch.frexp(self.columns.float()).exponent.long()
 
     @property
     def next_drawn(self) -> bool:
-        """Whether a board depends on the next piece: it is known, or had to appear inside."""
+        """Whether a game so far depends on its next piece.
+
+        It does if decisions knew the next piece, or if that piece had to appear on the board.
+        """
         return self.lookahead is Lookahead.PREVIEW or self.streams.rules.original
 
     def branch(self, source: torch.Tensor, columns: torch.Tensor | None = None) -> None:
         """Copy boards between streams of a candidate; each stream goes on with its own pieces.
 
-        If `next_drawn`, the next piece goes with the board: it falls first, and the pieces
-        after it are the stream's own.
+        If `next_drawn` is true, the next piece is copied with the board: it falls first, and
+        the stream's own pieces follow.
 
         Args:
             source: Shape (population, streams), int64, on the device that plays: the stream of
@@ -189,13 +193,16 @@ class Rollout:
         if columns is None:
             columns = self.columns.gather(1, source.unsqueeze(-1).expand_as(self.columns))
         self.columns = columns
-        if self.next_drawn and self._piece_source is None:
-            self._piece_source = source.contiguous().clone()
-        elif self._piece_source is not None:
+        if self._piece_source is not None:  # No decision was made since the last branch.
             self._piece_source = self._piece_source.gather(1, source)
+        elif self.next_drawn:
+            self._piece_source = source.contiguous().clone()
 
     def keep(self, candidates: torch.Tensor) -> None:
-        """Drop all candidates but these: shape (n,), int64, on the device that plays."""
+        """Drop all candidates except some, given by number.
+
+        ``candidates`` has shape (n,), int64, and is on the device that plays.
+        """
         if not self.streams.shared:
             raise ValueError("expected shared streams, where candidates can be dropped")
         self.weights = self.weights[candidates]
@@ -220,12 +227,13 @@ class Rollout:
         return RolloutResult(self._lines.sum(1), self._games.sum(1), self._placed.sum(1))
 
     def play_on(self, decisions: int, check: Callable[[], None] | None = None) -> None:
-        """Play on as `advance` does, without the totals."""
+        """Play on as `advance` does, but do not compute the totals."""
         remaining = check_integer("decisions", decisions, 0, 1 << 62)
-        if self._pacer is not None:
+        if self._pacer is not None:  # On a GPU.
             with torch.cuda.device(self._lines.device):
                 self._pacer.run(remaining, self._play, check)
             return
+        # A slice takes about _SLICE_SECONDS, by the speed of the slice before it.
         size = _FIRST_PYTHON_SLICE if self.device == "python" else _FIRST_SLICE
         while remaining:
             size = min(size, remaining)
@@ -238,6 +246,7 @@ class Rollout:
                 check()
 
     def _play(self, decisions: int) -> None:
+        """Play a number of decisions on every stream by the engine of the device."""
         if self.device == "python":
             self._play_python(decisions)
         else:
@@ -246,8 +255,10 @@ class Rollout:
         self._piece_source = None
 
     def _play_native(self, decisions: int) -> None:
+        """Call the operator of the C++ or CUDA engine, which changes boards and counts."""
         streams = self.streams
         rules = streams.rules
+        packed_pieces, piece_count, is_bag = packed_source(rules)
         self.operators.advance(
             self._played_weights,
             self.columns,
@@ -257,7 +268,9 @@ class Rollout:
             self._piece_source,
             rules.height,
             RULES.index(rules.rule),
-            *packed_source(rules),
+            packed_pieces,
+            piece_count,
+            is_bag,
             signed64(streams.seed),
             streams.first,
             streams.shared,
@@ -267,6 +280,7 @@ class Rollout:
         )
 
     def _play_python(self, decisions: int) -> None:
+        """Play every stream that has not stopped by the reference implementation."""
         for candidate, weights in enumerate(self._played_weights.numpy()):
             player = Player(self.names, weights, self.lookahead)
             for stream in range(self.streams.count):
@@ -274,20 +288,23 @@ class Rollout:
                     self._play_stream(player, candidate, stream, decisions)
 
     def _play_stream(self, player: Player, candidate: int, stream: int, decisions: int) -> None:
-        """Play one stream of a candidate by the reference implementation, until it stops."""
+        """Play one stream of a candidate by the reference implementation.
+
+        It plays a number of decisions, or fewer if the stream stops after a number of games.
+        """
         rules = self.streams.rules
         place = candidate, stream
         pieces = self.streams.pieces(candidate, stream)
-        piece = None
-        if self._piece_source is not None:
+        first_piece = None
+        if self._piece_source is not None:  # It came with the board, from another stream.
             source = int(self._piece_source[place])
-            piece = self.streams.pieces(candidate, source)[self.decisions]
+            first_piece = self.streams.pieces(candidate, source)[self.decisions]
         rows = _transpose(self.columns[place].tolist())
-        lines = placed = 0
+        lines = 0
+        placed = 0
         games = int(self._games[place])
-        for after in islice(
-            play(pieces, player, rules, rows, self.decisions, piece), decisions
-        ):
+        after_states = play(pieces, player, rules, rows, self.decisions, first_piece)
+        for after in islice(after_states, decisions):
             rows = () if after.game_over else after.rows
             lines += after.lines
             games += after.game_over
@@ -295,7 +312,7 @@ class Rollout:
             if games == self.streams.games:
                 break
         columns = _transpose(rows)
-        columns += (0,) * (rules.width - len(columns))
+        columns += (0,) * (rules.width - len(columns))  # The empty columns on the right.
         self.columns[place] = torch.tensor(columns, dtype=torch.int32)
         self._lines[place] += lines
         self._games[place] = games
@@ -326,11 +343,15 @@ def rollout(
 def _checked_weights(
     weights: npt.ArrayLike | torch.Tensor, features: int, on_gpu: bool
 ) -> torch.Tensor:
-    """Return a copy of weights as float32 on the device that plays: (population, features)."""
+    """Return weights as the engines take them: float32, shape (population, features).
+
+    They are a copy on the device that plays. ValueError if the shape is wrong or a weight is
+    not finite.
+    """
     if on_gpu:
         check_gpu("device cuda", "device cpu")
     population = torch.as_tensor(weights).detach()
-    if population.dim() == 1:
+    if population.dim() == 1:  # One candidate.
         population = population.unsqueeze(0)
     shape = tuple(population.shape)
     if len(shape) != 2 or shape[0] == 0 or shape[1] != features:
@@ -344,7 +365,10 @@ def _checked_weights(
 
 
 def _transpose(lines: Sequence[int]) -> Rows:
-    """Return the columns of rows of bits, or rows of columns, up to the last nonzero one."""
+    """Turn the rows of a board into columns, or columns into rows, each an integer of bits.
+
+    Empty ones at the end are left out.
+    """
     length = max(lines, default=0).bit_length()
     return tuple(
         sum((line >> place & 1) << number for number, line in enumerate(lines))

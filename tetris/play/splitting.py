@@ -26,8 +26,6 @@ and give the same rate. The unit is 1 while all weights of a candidate are at le
 from then on.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -46,7 +44,7 @@ STEP = 4
 """Decisions from one resampling to the next: they lift the stack by a row or two."""
 
 BAG_STEP = 7
-"""The same with bags of pieces: no bag is divided between streams."""
+"""Decisions from one resampling to the next with bags of pieces, which are not divided."""
 
 BURN_IN = 203
 """Decisions on each stream that do not count, in which stacks reach their stationary height."""
@@ -112,11 +110,11 @@ def split_rollout(
 ) -> SplitResult:
     """Estimate the termination rate of each candidate, by importance splitting.
 
-    It needs enough streams for all levels. With DT-20 on 10x14, 2000 decisions each, the mean
-    of the estimates agrees with long play to some percent from 128 streams on, and their
-    standard deviation is a quarter of it (with 264 a sixth, with 2048 a sixteenth); with 32
-    streams it is two thirds, and the rate a sixth too high in the mean. For controllers that
-    lose often, a plain rollout is as fast.
+    There must be enough streams for all levels. With DT-20 on 10x14 and 2000 decisions on each
+    stream, the mean of the estimates agrees with long play to some percent from 128 streams on.
+    Their standard deviation is then a quarter of the mean (with 264 streams a sixth, with 2048
+    a sixteenth). With 32 streams it is two thirds, and the mean is a sixth too high. For
+    controllers that lose often, a plain rollout is as fast.
 
     Args:
         policy: The candidates.
@@ -136,7 +134,7 @@ class SplitRollout:
     def __init__(
         self, policy: Policy, streams: Streams, device: str = "cpu", burn_in: int = BURN_IN
     ) -> None:
-        """Set up empty boards, with equal weights."""
+        """Set up empty boards, on streams of equal weights."""
         check_integer("count of streams", streams.count, 2, MOST_STREAMS)
         if streams.games is not None:
             raise ValueError(f"expected streams that do not stop, got games={streams.games}")
@@ -146,35 +144,40 @@ class SplitRollout:
             operators = native.load(native.resampling_extension())
         self._weights = StreamWeights(self._games, operators)
         self._step_size = BAG_STEP if streams.rules.pieces == "bag" else STEP
-        self._burn_in_steps = -(-burn_in // self._step_size)  # rounded up
+        self._burn_in_steps = -(-burn_in // self._step_size)  # The quotient is rounded up.
         self._steps = 0
         self._least_decisions = least_decisions(burn_in)
         self._generator = random.Random(f"splitting {streams.seed} {streams.first}")
         self.keep = self._weights.keep
 
     def advance(self, decisions: int, check: Callable[[], None] | None = None) -> SplitResult:
-        """Play on, beyond the burn-in; return the estimates since then, and the totals."""
+        """Play on, beyond the burn-in; return the estimates after the burn-in, and the totals.
+
+        Args:
+            decisions: Pieces to place on every stream.
+            check: Called a few times a second; an exception ends the rollout.
+        """
         games = self._games
         total = games.decisions + decisions
         check_integer("decisions", total, self._least_decisions, 1 << 62)
-        # Where the next piece is drawn, a resampling comes one decision earlier: that piece
-        # goes with its board, and no bag is divided.
+        # If a game depends on its next piece, that piece goes with the board in a resampling.
+        # With a resampling one decision earlier it is the last one of a bag: no bag is divided.
         pieces_drawn = int(games.next_drawn)
         steps = total // self._step_size
         for step in range(self._steps, steps):
             resampling_at = (step + 1) * self._step_size - pieces_drawn
             games.play_on(resampling_at - games.decisions, check)
             bits = self._generator.getrandbits(_RANDOM_BITS)
-            counts = step >= self._burn_in_steps
-            games.branch(*self._weights.resample(bits, counts=counts))
+            is_counted = step >= self._burn_in_steps
+            source, columns = self._weights.resample(bits, counts=is_counted)
+            games.branch(source, columns)
         self._steps = steps
         result = games.advance(total - games.decisions, check)
         ended = self._weights.ended
-        # Both operands are tensors, because to divide by a number a GPU multiplies by its
-        # inverse, which is rounded differently now and then.
-        rate = ended / torch.full_like(
-            ended, (self._steps - self._burn_in_steps) * self._step_size
-        )
+        # Both operands are tensors: on a GPU torch divides by a Python number by multiplying
+        # with its inverse, which may be rounded differently.
+        counted_decisions = (steps - self._burn_in_steps) * self._step_size
+        rate = ended / torch.full_like(ended, counted_decisions)
         return SplitResult(
             **vars(result),
             rate=rate,
@@ -192,10 +195,12 @@ class StreamWeights:
     """
 
     def __init__(self, games: Rollout, operators: Any = None) -> None:
-        """Set up equal weights.
+        """Give all streams of the games the same weight.
 
-        ``operators`` are those of an engine or of `engines.resampling_extension`, which has the
-        resampling as one operator; with None it is made of torch's.
+        Args:
+            games: The rollout whose streams are resampled.
+            operators: A library with the operator ``resample``: an engine or
+                `engines.resampling_extension`. With None torch's operators are used instead.
         """
         self._games = games
         self._operators = operators
@@ -207,13 +212,14 @@ class StreamWeights:
         self._level_sums = torch.zeros((population, _LEVELS), **doubles)
         self.ended = torch.zeros(population, **doubles)
         self._count = 0
-        # Candidates that share pieces share the resampling, too.
+        # Candidates that share pieces share the resampling, too. For others the random bits are
+        # changed by an offset.
         self._offset = 0 if games.streams.shared else _CANDIDATE_OFFSET
         numbers = torch.arange(population, device=self._last_games.device)
         self._offsets = numbers.unsqueeze(1) * self._offset
 
     def keep(self, candidates: torch.Tensor) -> None:
-        """Drop all candidates but these, and their games: see `Rollout.keep`."""
+        """Drop all candidates, and their games, except some: see `Rollout.keep`."""
         self._games.keep(candidates)
         self._last_games = self._last_games[candidates]
         self._weight = self._weight[candidates]
@@ -228,8 +234,8 @@ class StreamWeights:
         """Resample the streams; return the arguments of `Rollout.branch`.
 
         Args:
-            bits: As for `systematic`.
-            counts: Whether games that ended since the last resampling count.
+            bits: Twelve random bits, which `systematic` takes.
+            counts: Whether games that ended since the last resampling count for the estimate.
         """
         self._count += 1
         if self._operators is not None:
@@ -276,7 +282,8 @@ def levels(games: Rollout) -> torch.Tensor:
     """Return the level of each stack: shape (population, streams), int64, 0 to 31."""
     heights = games.column_heights
     width = heights.shape[-1]
-    # 0.6 times the greatest height plus 0.9 times the mean height, in integers, rounded down.
+    # 0.6 times the greatest height plus 0.9 times the mean height, rounded down. Integers give
+    # the same level on every processor.
     danger = 3 * (2 * width * heights.amax(-1) + 3 * heights.sum(-1)) // (10 * width)
     return (danger - 6).clamp(0, _LEVELS - 1)
 
@@ -289,33 +296,39 @@ def resampled(
     count: int,
     bits: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Resample the streams, about the same number at every level, and divide their weights.
+    """Resample the streams of each candidate, so that every level has about as many streams.
+
+    A stream is continued several times, or dropped. Its weight is divided by the number of
+    times that it is continued on average, so that no estimate is biased.
 
     Args:
-        weight: Multiples of their unit, above 0; shape (population, streams), float64.
-        level: Of the same shape, int64.
+        weight: The weight of each stream, a multiple of the candidate's unit, above 0; shape
+            (population, streams), float64.
+        level: The level of each stream, of the same shape, int64.
         level_sums: The weight of each level, summed over all resamplings; shape (population,
-            levels). It grows by the weights of this one.
-        unit: Shape (population, 1); it changes if a weight of the candidate falls below 1.
+            levels). The weights of this resampling are added to it.
+        unit: Shape (population, 1): 1, and 2^-40 once a weight of the candidate fell below 1.
         count: The number of resamplings, this one included.
-        bits: As for `systematic`.
+        bits: Random bits, which `systematic` takes.
 
     Returns:
-        The source of every stream, in the order of the levels, and the new weights; both have
-        the shape of ``weight``.
+        For every stream the number of the stream that it continues, in the order of the levels,
+        and its new weight; both have the shape of ``weight``.
     """
-    empty = torch.zeros(level_sums.shape, dtype=torch.int64, device=level_sums.device)
-    level_weight = _sum(weight, lambda part: empty.scatter_add(1, level, part))
+    no_weight = torch.zeros(level_sums.shape, dtype=torch.int64, device=level_sums.device)
+    level_weight = _sum(weight, lambda part: no_weight.scatter_add(1, level, part))
     level_sums += level_weight
     mean_level_weight = level_sums / torch.full_like(level_sums, count)
+    # The share of a stream in its level. A level that now has more weight than on average
+    # counts with the weight that it has.
     share = weight / torch.maximum(mean_level_weight, level_weight).gather(1, level)
     copies = (share * _COPIES).long().clamp(min=1)
-    # In the order of the levels, every level gets its number of streams to less than one
-    # stream.
+    # Streams are drawn in the order of their levels. So the number of streams that a level gets
+    # differs from its share by less than one stream.
     order = level.sort(dim=1, stable=True).indices
     source = order.gather(1, systematic(copies.gather(1, order), bits))
-    # On average a stream is drawn copies / sum of copies * streams times; its weight is divided
-    # by that.
+    # A stream is drawn copies / total_copies * streams times on average. Divide its weight by
+    # this number.
     total_copies = copies.sum(1, keepdim=True).double()
     weight_of_copy = weight * total_copies / (copies * weight.shape[1]).double()
     new_weight = weight_of_copy.gather(1, source)
@@ -328,10 +341,10 @@ def resampled(
 
 
 def _sum(weight: torch.Tensor, add: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
-    """Return a sum of weights, float64, the same in any order, since it adds integers.
+    """Return a sum of weights, float64, which is the same in any order: it adds integers only.
 
-    ``add`` is called with the integer parts of the weights, then with their fractions times
-    `_PARTS`.
+    ``add`` sums integers. It is called with the integer parts of the weights, and then with
+    their fractional parts in units of 1 / `_PARTS`.
     """
     integer_part = weight.floor()
     fraction = ((weight - integer_part) * _PARTS).long()
@@ -339,19 +352,25 @@ def _sum(weight: torch.Tensor, add: Callable[[torch.Tensor], torch.Tensor]) -> t
 
 
 def systematic(copies: torch.Tensor, bits: torch.Tensor) -> torch.Tensor:
-    """Draw as many streams as there are, in their order, each in proportion to its copies.
+    """Draw as many streams as there are, in ascending order, in proportion to their copies.
 
-    A stream is drawn as often as its share says, rounded up or down.
+    This is systematic resampling: equidistant points are drawn on a line on which each stream
+    is as long as its number of copies. So a stream is drawn as often as its share of the line
+    says, rounded up or down.
 
     Args:
-        copies: Shape (population, streams), int64, at least 1; the sum of a row times the
-            number of streams is below 2^63.
-        bits: The offset of the first draw, shape (population, 1): twelve random bits; higher
+        copies: The copies of each stream, at least 1; shape (population, streams), int64. The
+            sum of a row times the number of streams must be below 2^63.
+        bits: The offset of the first point, shape (population, 1): twelve random bits; higher
             bits are ignored.
+
+    Returns:
+        The numbers of the drawn streams, of the shape of ``copies``.
     """
     streams = copies.shape[1]
     ends = copies.cumsum(1)
     total = ends[:, -1:]
     offset = total * (bits % (1 << _RANDOM_BITS)) >> _RANDOM_BITS
+    # All positions on the line are multiplied by the number of streams to stay integers.
     points = torch.arange(streams, device=copies.device) * total + offset
     return torch.searchsorted(ends * streams, points, right=True)

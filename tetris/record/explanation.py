@@ -1,7 +1,5 @@
 """The explanation of a decision: feature values, weighted sum, margin."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,26 +35,29 @@ def explain(
 ) -> Explanation:
     """Return the features, the value and the margin of one placement.
 
-    With a preview they are those of the best pair that a placement begins, see
-    `tetris.game.decisions.choose`; if no pair with this placement survives, those of the
-    placement alone. ``rows`` is the stack before the placement.
+    For a player with a preview they describe the best pair that the placement begins with the
+    next piece, see `tetris.game.decisions.choose`. If every such pair ends the game, they
+    describe the placement alone.
+
+    Args:
+        rows: The stack before the placement.
+        after: The after-state of the placement.
+        player: The controller, which may have chosen another placement.
+        next_piece: The next piece, if it is known.
     """
     if player.lookahead is not Lookahead.PREVIEW:
         next_piece = None
-
-    def features_of(placement: AfterState) -> list[float] | None:
-        if next_piece is None:
-            return feature_values(placement, player.names)
-        return pair_features(placement, next_piece, player)
-
-    features = [features_of(after)]
-    if features[0] is None:
+    features = _features(after, player, next_piece)
+    if features is None:  # Every pair ends the game.
         return explain(rows, after, player)
+    all_features = [features]  # This placement's come first, then those of all others.
     for other in after_states(rows, after.shape.piece, after.rules):
         is_same = (other.shape, other.column) == (after.shape, after.column)
         if not is_same and not other.game_over:
-            features.append(features_of(other))
-    values = np.array([row for row in features if row is not None], dtype=np.float64)
+            other_features = _features(other, player, next_piece)
+            if other_features is not None:
+                all_features.append(other_features)
+    values = np.array(all_features, dtype=np.float64)
     value, *other_values = weighted_sums(values, player.weights).tolist()
     weighted = values * player.weights
     leads = weighted[0]
@@ -68,3 +69,10 @@ def explain(
     return Explanation(
         player.names, tuple(values[0].tolist()), tuple(leads.tolist()), value, margin
     )
+
+
+def _features(after: AfterState, player: Player, next_piece: int | None) -> list[float] | None:
+    """Return the features of a placement, or of the best pair that it begins; None without."""
+    if next_piece is None:
+        return feature_values(after, player.names)
+    return pair_features(after, next_piece, player)

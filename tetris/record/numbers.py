@@ -1,7 +1,5 @@
 """Numbers as text."""
 
-from __future__ import annotations
-
 from kernels.support.printable import counted
 
 

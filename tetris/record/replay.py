@@ -67,16 +67,17 @@ class Replay:
     controller: LinearController | None = None
 
     def __post_init__(self) -> None:
-        """Check the values without playing."""
+        """Check the values, as far as that is possible without playing the games."""
         possible = set()
         for number, (shape, _) in enumerate(placements_on(self.rules.width)):
             if shape.piece in self.rules.piece_set:
                 possible.add(number)
-        for wrong in set(self.placements) - possible:
+        impossible = set(self.placements) - possible
+        if impossible:
             rules = f"{self.rules.board} with pieces {self.rules.pieces}"
-            raise ValueError(f"expected placements of {rules}, got number {wrong}")
+            raise ValueError(f"expected placements of {rules}, got number {min(impossible)}")
         if self.controller is not None:
-            self.controller.names_on(self.rules)
+            self.controller.names_on(self.rules)  # It raises if the controller cannot play.
         if self.rules.original and self.seed is None:
             raise ValueError("expected a seed and a stream by the original rule, got neither")
         if self.seed is not None:
@@ -94,10 +95,14 @@ class Replay:
         stream: int | None = None,
         controller: LinearController | None = None,
     ) -> Replay:
-        """Return the replay of after-states in order; see the class for the other arguments."""
+        """Return the replay of games, from the after-state of every decision in order.
+
+        The class explains the other arguments.
+        """
         numbers = placement_numbers(rules.width)
         placements = bytearray()
-        lines = games = 0
+        lines = 0
+        games = 0
         for after in played:
             placements.append(numbers[after.piece, after.orientation, after.column])
             lines += after.lines
@@ -112,7 +117,7 @@ class Replay:
         )
 
     def after_states(self) -> Iterator[AfterState]:
-        """Yield the after-states in order; each game begins on an empty board.
+        """Play the placements; yield the after-states in order.
 
         Raises:
             DamagedReplayError: At a placement whose piece is not that of the seed, or at the
@@ -120,8 +125,9 @@ class Replay:
         """
         placements = placements_on(self.rules.width)
         pieces = self.pieces
-        rows: Rows = ()
-        lines = games = 0
+        rows: Rows = ()  # Each game begins on an empty board.
+        lines = 0
+        games = 0
         for t, number in enumerate(self.placements):
             shape, column = placements[number]
             if pieces is not None and pieces[t] != shape.piece:
@@ -132,6 +138,7 @@ class Replay:
             row = landing_row(column_heights(rows, self.rules.width), shape, column)
             after = place(rows, shape, column, row, self.rules)
             if self.rules.original and pieces is not None:
+                # By this rule the game also ends if the next piece has no room to appear.
                 after = with_next(after, pieces[t + 1])
             lines += after.lines
             games += after.game_over
@@ -161,7 +168,7 @@ class Replay:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Replay:
-        """Return the replay that ``to_dict`` wrote; see `load`."""
+        """Return the replay of values that ``to_dict`` returned; raise as `load` does."""
         if not isinstance(values, Mapping) or values.get("format") != FORMAT:
             raise ValueError(f'expected an object with "format": "{FORMAT}"')
         if values.get("version") != VERSION:
@@ -172,13 +179,13 @@ class Replay:
             raise ValueError("the digest does not match: the file is damaged or was edited")
         controller = values.get("controller")
         return cls(
-            Rules.from_dict(values["rules"]),
-            _unpack(values["placements"], values["count"]),
-            values["lines"],
-            values["games"],
-            values.get("seed"),
-            values.get("stream"),
-            LinearController.from_dict(controller) if controller else None,
+            rules=Rules.from_dict(values["rules"]),
+            placements=_unpack(values["placements"], values["count"]),
+            lines=values["lines"],
+            games=values["games"],
+            seed=values.get("seed"),
+            stream=values.get("stream"),
+            controller=LinearController.from_dict(controller) if controller else None,
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -213,9 +220,10 @@ def _digest(values: Mapping[str, Any]) -> str:
 
 
 def _unpack(text: str, count: int) -> bytes:
-    """Return the placements of a file; unpack at most one more than it counts."""
+    """Return the placements from the text of a file, which says that they are ``count``."""
     if not 0 <= count <= MOST_PLACEMENTS:
         raise ValueError(f"expected a count of 0 to {MOST_PLACEMENTS}, got {count!r}")
+    # A small hostile file may unpack to gigabytes: stop after one placement too many.
     placements = zlib.decompressobj().decompress(base64.b64decode(text), count + 1)
     if len(placements) != count:
         difference = "more" if len(placements) > count else "fewer"

@@ -12,8 +12,6 @@ by the dispersion that the streams show, the usual quasi-Poisson correction (McC
 Nelder, Generalized Linear Models, 1989).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -61,25 +59,25 @@ class Score:
 def dispersion(counts: torch.Tensor) -> float:
     """Return the variance of lines / games ended, divided by that of exponential games.
 
-    The variance is that of a ratio estimator between streams. Student's correction for their
-    number is the square of his quantile over the normal one's, to the second order (Cornish and
-    Fisher 1938). One game with the variance of an exponential one is added: it decides if no
-    game has ended.
+    The variance of the ratio is estimated from the differences between streams. It is corrected
+    for a small number of streams by the squared ratio of Student's quantile to the normal
+    distribution's, to the second order (Cornish and Fisher 1938). One game with the variance of
+    an exponential one is added, so that the result is defined if no game has ended.
 
     Args:
         counts: Lines and games ended of each stream, shape (streams, 2), int64, on the CPU.
 
     Returns:
-        The same for the same counts in any order, on any machine; 1 for fewer than four
-        streams.
+        The quotient of variances; 1 for fewer than four streams. It does not depend on the
+        order of the streams, or on the machine.
     """
     streams = len(counts)
     lines, games = counts.sum(0).tolist()
     if streams < 4:
         return 1.0
-    # The games that a stream lacks, by its lines at the common ratio.
+    # How many more games would end on a stream if it had the common ratio of games to lines.
     residuals = counts[:, 0].double() * (games / max(lines, 1)) - counts[:, 1].double()
-    student = 1 + 2.42 / (streams - 2.7)
+    student = 1 + 2.42 / (streams - 2.7)  # The squared ratio of the quantiles.
     variance = math.fsum(residuals.square().tolist()) * streams / (streams - 1) * student
     return (variance + 1) / (int(games) + 1)
 
@@ -87,8 +85,12 @@ def dispersion(counts: torch.Tensor) -> float:
 def chi2_quantile(probability: float, degrees: float) -> float:
     """Return the value below which a chi-square variable lies with this probability.
 
-    Inverts the regularised incomplete gamma function by bisection, to the last bits of a
-    double.
+    The distribution function, a regularised incomplete gamma function, is inverted by
+    bisection, to the last bits of a double.
+
+    Args:
+        probability: Above 0 and below 1.
+        degrees: Degrees of freedom, above 0; they need not be an integer.
     """
     half_degrees = torch.tensor(degrees / 2, dtype=torch.float64)
 
@@ -96,12 +98,16 @@ def chi2_quantile(probability: float, degrees: float) -> float:
         half_value = torch.tensor(value / 2, dtype=torch.float64)
         return float(torch.special.gammainc(half_degrees, half_value))
 
-    low, high = 0.0, float(degrees)
+    low = 0.0
+    high = float(degrees)
     while probability_below(high) < probability:
-        low, high = high, 2 * high
-    while low < (middle := (low + high) / 2) < high:
+        low = high
+        high *= 2
+    middle = (low + high) / 2
+    while low < middle < high:  # In the end no double lies between low and high.
         if probability_below(middle) < probability:
             low = middle
         else:
             high = middle
+        middle = (low + high) / 2
     return high

@@ -1,7 +1,5 @@
 """The data of a report: the values of its charts, the rows of its tables, its game."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -40,7 +38,10 @@ _CURVES = (
 
 
 def chart_values(run: RunRecord, name: str) -> dict[str, Any]:
-    """Return the series of a run's charts: a value per generation, or null."""
+    """Return the data of a run's charts, for JSON: series of a value or null per generation.
+
+    A stage has its board, the index of its first generation, and the score of dt20 there.
+    """
     metrics = run.metrics
     stages = []
     for board_name, first, _ in stages_of(metrics):
@@ -63,12 +64,12 @@ def chart_values(run: RunRecord, name: str) -> dict[str, Any]:
 
 
 def _short(value: float | None) -> float | None:
-    """Return a value with five digits, which are enough for a chart."""
+    """Return a value rounded to five digits, which are enough for a chart."""
     return None if value is None else float(f"{value:.5g}")
 
 
 def recorded_game(run: RunRecord) -> Replay:
-    """Play the game of a report: `GAME_DECISIONS` placements on the board of the controller."""
+    """Play `GAME_DECISIONS` placements of a run's controller; return them as a replay."""
     rules = run.recipe.rules
     player = run.controller.player(rules, run.recipe.lookahead)
     game = play(PieceStream(rules, DEFAULT_SEED, 0), player, rules)
@@ -76,14 +77,17 @@ def recorded_game(run: RunRecord) -> Replay:
 
 
 def seedless(run: RunRecord) -> str:
-    """Return the settings of a run without its seed: equal for runs that repeat each other."""
+    """Return the settings of a run except its seed, as a text.
+
+    It is the same for runs that repeat each other with other seeds.
+    """
     return " ".join(
         f"{name}={value}" for name, value in run.recipe.to_dict().items() if name != "seed"
     )
 
 
 def distinct_names(runs: Sequence[RunRecord]) -> list[str]:
-    """Return the names of runs; equal names are numbered."""
+    """Return the names of runs; runs of the same name get a number behind it."""
     all_names = [run.name for run in runs]
     names = []
     for index, name in enumerate(all_names, start=1):
@@ -102,18 +106,19 @@ def dt20_score(run: RunRecord, board_name: str) -> float | None:
 
 
 def weight_bars(run: RunRecord) -> list[tuple[str, str, list[float]]]:
-    """Return features by the size of their weights: name, weight, bar and whisker.
+    """Return the rows of a bar chart of a run's weights, the greatest weights first.
 
-    The position is in percent of the width: left and width of the bar, left and width of the
-    whisker. The weight 0 is at 50. The whisker extends by a standard deviation of the last
-    generation to both sides.
+    A row has the name of the feature, its weight as text, and four positions in percent of the
+    chart's width: left end and width of the bar, left end and width of the whisker. The weight
+    0 is at 50. The whisker extends to both sides of the weight by the standard deviation of the
+    last generation.
     """
     weights = zip(
         run.feature_names, run.controller.weights, run.metrics[-1]["std"], strict=True
     )
     by_size = sorted(weights, key=lambda row: -abs(row[1]))
     _, largest, _ = by_size[0]
-    unit = 50 / (abs(largest) or 1.0)
+    unit = 50 / (abs(largest) or 1.0)  # The width of a weight of 1.
     bars = []
     for name, weight, std in by_size:
         bar = [50 + unit * min(weight, 0.0), unit * abs(weight)]
@@ -139,7 +144,10 @@ class Table(NamedTuple):
 
 
 def score_tables(scored: Sequence[tuple[str, Score]]) -> list[Table]:
-    """Return a table for each board: labels, and scores with their intervals."""
+    """Return a table of scores for each game: each board, rule, pieces and lookahead.
+
+    ``scored`` has the label of a controller and its score.
+    """
     games: dict[tuple[str, str, str, str], list[tuple[str, Score]]] = {}
     for label, score in scored:
         lookahead = Lookahead.from_dict(score).phrase
@@ -149,8 +157,9 @@ def score_tables(scored: Sequence[tuple[str, Score]]) -> list[Table]:
 
 
 def _score_table(game: tuple[str, str, str, str], scored: Sequence[tuple[str, Score]]) -> Table:
+    """Return the table of the scores of one game: board, rule, pieces and lookahead."""
     board_name, rule, pieces, lookahead = game
-    papers = {}
+    papers = {}  # The papers' scores by controller; they all played the same game.
     if (rule, pieces, lookahead) == ("published", "uniform", ""):
         for name, figures in PUBLISHED_SCORES.items():
             if board_name in figures:
@@ -176,7 +185,10 @@ def _score_table(game: tuple[str, str, str, str], scored: Sequence[tuple[str, Sc
 
 
 def weight_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Table:
-    """Return the learned weights of runs, scaled to length 1."""
+    """Return a table of learned weights: a row for each feature, a column for each run.
+
+    The weights are scaled to length 1. ``names`` are the names of the runs.
+    """
     features = dict.fromkeys(feature for run in runs for feature in run.feature_names)
     columns = [
         dict(zip(run.feature_names, run.controller.weights, strict=True)) for run in runs
@@ -189,7 +201,7 @@ def weight_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Table:
 
 
 def cost_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Table:
-    """Return the cost and the speed of runs."""
+    """Return a table of the time and the speed of runs, which have these names."""
     header = [
         "run",
         "engine",
@@ -218,8 +230,11 @@ def cost_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Table:
 
 
 def settings_tables(runs: Sequence[RunRecord], names: Sequence[str]) -> tuple[Table, Table]:
-    """Return the settings and versions that differ between runs, and those that do not."""
-    columns = []
+    """Return two tables of settings and versions: what differs between runs, and what does not.
+
+    ``names`` are the names of the runs.
+    """
+    columns = []  # The settings and versions of each run.
     for run in runs:
         column = asdict(run.recipe)
         for name, version in run.controller.provenance.get("versions", {}).items():
@@ -243,7 +258,7 @@ def _setting_text(value: object) -> str:
 
 
 def start_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Table:
-    """Return when, where and how runs were started or resumed."""
+    """Return a table of when, where and how runs, which have these names, were started."""
     keys = ("date", "hardware", "commit", "command")
     rows = []
     for name, run in zip(names, runs, strict=True):

@@ -1,7 +1,5 @@
 """The clip of a training run: the means of three generations play the same pieces."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -37,9 +35,9 @@ def write_evolution(path: Path, run: RunRecord, device: str) -> None:
     """Write the clip of a run as a looping GIF; with imageio-ffmpeg also as an MP4 beside it.
 
     The means of the first, a middle and the last generation play on the lowest board of the
-    run. They play one of 256 sequences of pieces (of four, if the device is Python): the one on
-    which the games of the first two end soonest, in this order, and the game of the last one
-    goes on.
+    run, all with the same pieces. The pieces are chosen from 256 sequences (from four, if the
+    device is Python): the game of the first mean should end soon, the game of the second one
+    after it, and the game of the last one should go on.
     """
     pictures, speed = _evolution(run, device)
     write_gif(path, pictures, speed)
@@ -48,8 +46,10 @@ def write_evolution(path: Path, run: RunRecord, device: str) -> None:
 
 
 def _evolution(run: RunRecord, device: str) -> tuple[list[Picture], float]:
-    """Return the pictures of the clip, and its pictures per second."""
-    rules = min((stage.rules for stage in run.recipe.stages), key=lambda rules: rules.height)
+    """Return the pictures of the clip, and its speed in pictures per second."""
+    all_rules = (stage.rules for stage in run.recipe.stages)
+    rules = min(all_rules, key=lambda rules: rules.height)  # The lowest board.
+    # Early generations differ most; so the middle one is the geometric mean.
     numbers = sorted({1, round(math.sqrt(run.generations)), run.generations})
     means = [run.metrics[number - 1]["mean"] for number in numbers]
     policy = Policy(means, run.recipe.features, run.recipe.lookahead)
@@ -66,22 +66,29 @@ def _evolution(run: RunRecord, device: str) -> tuple[list[Picture], float]:
         for board, stack, is_over in zip(boards, stacks, games_ended, strict=True):
             board.place(pieces[t], stack, bool(is_over))
         if t % pieces_per_picture == 0:
-            pictures.append(on_page([board.picture() for board in boards], 8))
+            pictures.append(on_page([board.picture() for board in boards], gap=8))
     speed = min(_FASTEST, len(pictures) / _SECONDS)
-    return pictures + pictures[-1:] * round(_STILL_SECONDS * speed), speed
+    still_pictures = pictures[-1:] * round(_STILL_SECONDS * speed)
+    return pictures + still_pictures, speed
 
 
 def _choose_stream(policy: Policy, rules: Rules, seed: int, device: str) -> tuple[Streams, int]:
-    """Return the stream whose games end in the best order, and how many pieces to show."""
-    count, limit = (256, 600) if device in NATIVE else (4, 60)
+    """Return the stream on which the policies' games end in the best order, one after another.
+
+    Also return how many pieces to show: some more than the last but one of the games has.
+    """
+    is_fast = device in NATIVE
+    count = 256 if is_fast else 4
+    limit = 600 if is_fast else 60  # Decisions of a game.
     streams = Streams(rules, count, seed, games=1)
     games = Rollout(policy, streams, device)
+    # About how many pieces each game has: shape (policies, streams).
     lengths = torch.zeros_like(games.stream_games, device="cpu")
     for _ in range(0, limit, _STEP):
         games.advance(_STEP)
         lengths += _STEP * (games.stream_games.cpu() == 0)
-    # Short games of the earlier means and a long one of the last; a pair in the wrong order
-    # costs most.
+    # The best stream has short games of the earlier means, and a long one of the last mean. A
+    # pair of games in the wrong order costs more than all lengths.
     wrong_order = (lengths.diff(dim=0) <= 0).sum(0)
     costs = lengths[:-1].sum(0) - lengths[-1] + 3 * limit * wrong_order
     stream = int(costs.argmin())

@@ -1,7 +1,5 @@
 """Pictures of training with matplotlib: lines per game of one run or of several."""
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Mapping, Sequence
@@ -50,7 +48,7 @@ def plot_learning_curve(
 
     Args:
         runs: One run or several, as results of `load_run` or as folders.
-        axes: The axes to plot on; None: those of a new figure of pyplot.
+        axes: The axes to plot on; None: the axes of a new figure of pyplot.
         across: The x axis: ``"generation"``, ``"decisions"`` or ``"seconds"``.
 
     Returns:
@@ -61,7 +59,7 @@ def plot_learning_curve(
         OSError: If a file of a run cannot be read.
         ValueError: If a folder holds no run, or ``across`` is unknown.
     """
-    if isinstance(runs, RunRecord | str | os.PathLike):
+    if isinstance(runs, RunRecord | str | os.PathLike):  # A single run.
         runs = [runs]
     loaded = [run if isinstance(run, RunRecord) else load_run(run) for run in runs]
     if across not in ACROSS:
@@ -95,6 +93,7 @@ def plot_learning_curve(
     axes.set_title(title, loc="left", fontsize="medium")
     axes.grid(axis="y", color="0.9")
     axes.legend(loc="lower right")
+    # Mark the stages if they begin at the same places in all runs.
     stage_starts = _stage_starts(first, across)
     if all(_stage_starts(chart, across) == stage_starts for chart in charts):
         _mark_stages(axes, first, across)
@@ -104,11 +103,14 @@ def plot_learning_curve(
 def _plot_series(
     axes: Any, chart: Mapping[str, Any], across: str, key: str, label: str, number: int
 ) -> None:
-    """Plot a series in the look of a number."""
+    """Plot a series of a chart's data, such as ``elite_mean``, over one of the x axes.
+
+    ``number`` chooses the colour and the dashes of the line.
+    """
     axes.plot(
         _numbers(chart, across),
         _numbers(chart, key),
-        # Between dollars matplotlib would read a formula.
+        # matplotlib would read text between two dollars as a formula.
         label=printable(label).replace("$", r"\$"),
         color=COLORS[(number + 1) % len(COLORS)],
         linestyle=_DASHES[number % len(_DASHES)],
@@ -121,17 +123,18 @@ def _mark_stages(axes: Any, chart: Mapping[str, Any], across: str) -> None:
     for start in starts[1:]:
         axes.axvline(start, color="0.3", linewidth=0.8)
     x = chart[across]
-    width_of_board = 0.08 * (x[-1] - x[0])
-    boards: dict[float, list[str]] = {}
-    place = -np.inf
+    width_of_board = 0.08 * (x[-1] - x[0])  # About the room that the name of a board takes.
+    # The boards of each label by its place. A board without room for a label of its own joins
+    # the label before it.
+    boards_at: dict[float, list[str]] = {}
+    place = starts[0]
     for start, stage in zip(starts, chart["stages"], strict=True):
-        # A board without room of its own joins the one before.
-        if start - place >= width_of_board * len(boards.get(place, ())):
+        if start - place >= width_of_board * len(boards_at.get(place, ())):
             place = start
-        boards.setdefault(place, []).append(stage["board"])
-    labels = list(map(", ".join, boards.values()))
+        boards_at.setdefault(place, []).append(stage["board"])
+    labels = list(map(", ".join, boards_at.values()))
     top = axes.secondary_xaxis("top")
-    top.set_xticks(list(boards), labels, ha="left")
+    top.set_xticks(list(boards_at), labels, ha="left")
     top.tick_params(length=0)
 
 
@@ -148,7 +151,10 @@ def first_axis(runs: Sequence[RunRecord]) -> str:
 
 
 def _numbers(values: Mapping[str, Any], key: str) -> npt.NDArray[np.float64]:
-    """Return a series with a gap where the board changes, so that no line joins boards."""
+    """Return a series of a chart's data as numbers, with NaN inserted where the board changes.
+
+    So the line has a gap there.
+    """
     changes = [stage["place"] for stage in values["stages"][1:]]
     series = np.array(values[key], dtype=np.float64)  # NaN for None
     return np.insert(series, changes, np.nan)

@@ -6,8 +6,6 @@ its style and charts are ``page.css``, ``chart.js`` and ``page.js``; uPlot in ``
 the charts.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from datetime import timedelta
@@ -39,12 +37,12 @@ def write_report(path: Path, runs: Sequence[RunRecord]) -> None:
 
 
 def report_page(runs: Sequence[RunRecord], *, live: bool = False, running: bool = False) -> str:
-    """Return the page of `write_report`.
+    """Return the report of a run, or the comparison of several, as HTML.
 
     Args:
         runs: One run or several.
-        live: Whether the page comes from a server, which it asks for changes.
-        running: Whether the run is in progress; then the page shows how far it is.
+        live: Whether a server sends the page. Then the page asks it for changes.
+        running: Whether the first run is in progress. Then the page shows how far it is.
     """
     run = runs[0]
     names = data.distinct_names(runs)
@@ -63,7 +61,7 @@ def report_page(runs: Sequence[RunRecord], *, live: bool = False, running: bool 
         recipe=run.recipe,
         names=names,
         several=len(runs) > 1,
-        repeated=len(set(map(data.seedless, runs))) < len(runs),
+        repeated=len(set(map(data.seedless, runs))) < len(runs),  # With different seeds.
         verdict=_verdict(run),
         badge=_badge(run) if running else None,
         tiles=_tiles(run),
@@ -81,7 +79,7 @@ def report_page(runs: Sequence[RunRecord], *, live: bool = False, running: bool 
 
 
 def runs_page(folder: Path) -> str:
-    """Return a page that lists the runs in a folder, and compares the ticked ones."""
+    """Return a page, as HTML, that lists the runs in a folder, and compares the ticked ones."""
     paths = (path for path in folder.iterdir() if os.path.isfile(RunFolder(path).config))
     newest_first = sorted(paths, key=lambda path: -path.stat().st_mtime)
     rows = [(path.name, _list_row(path)) for path in newest_first]
@@ -89,7 +87,10 @@ def runs_page(folder: Path) -> str:
 
 
 def _list_row(path: Path) -> list[str]:
-    """Return the row of a run in the list, or of the error that it cannot be read for."""
+    """Return the cells of a run in the list of runs.
+
+    If the run cannot be read, its row shows the error, and the other cells are empty.
+    """
     running = ""
     try:
         check_own(path)
@@ -110,6 +111,7 @@ def _list_row(path: Path) -> list[str]:
 
 @cache
 def _template(name: str) -> Template:
+    """Return a template of Jinja, in which every value is escaped and made printable."""
     environment = Environment(
         loader=FileSystemLoader(_FOLDER),
         autoescape=True,
@@ -130,10 +132,10 @@ def _file_content(name: str) -> Markup:
 
 
 def _verdict(run: RunRecord) -> str | None:
-    """Compare the learned controller with the best published linear one.
+    """Return a text that compares the learned controller with the best published one.
 
-    That is on the board of the run, or if it was not scored there on the last board that it
-    was.
+    It is about the board of the run, or about the last board with a score if the run's board
+    has none. It is None if no board has a score.
     """
     scores = sorted(run.scores, key=lambda score: score["controller"] != LEARNED)
     learned = (score["board"] for score in scores if score["controller"] == LEARNED)
@@ -145,30 +147,36 @@ def _verdict(run: RunRecord) -> str | None:
 
 
 def _badge(run: RunRecord) -> str:
-    """Return how far a run is, and the time left at the speed of the last generation."""
+    """Return a text that says how far a run is, and how much time is left.
+
+    The time is estimated from the last generation and the relative costs of all generations.
+    """
     costs = [stage.cost for _, stage in run.recipe.schedule]
     last_cost = costs[min(run.generations, len(costs)) - 1]
-    seconds = sum(costs[run.generations :]) / last_cost * run.metrics[-1]["seconds"]
+    seconds_left = sum(costs[run.generations :]) / last_cost * run.metrics[-1]["seconds"]
     progress = f"running: generation {run.generations:,} of {len(costs):,}"
-    if not seconds:
+    if not seconds_left:
         return f"{progress}: scores are played"
-    return f"{progress}, {timedelta(seconds=round(seconds))} left"
+    return f"{progress}, {timedelta(seconds=round(seconds_left))} left"
 
 
 def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
-    """Return tiles of title, value and note: scores by board, time and decisions."""
+    """Return the tiles at the top of the page, each with a title, a value and a note.
+
+    They show the learned controller's score on each board, the time and the decisions.
+    """
     tiles = []
-    last_scores = {
+    last_scores = {  # An estimate comes after a played score, and replaces it.
         score["board"]: score for score in run.scores if score["controller"] == LEARNED
     }
     for board, score in last_scores.items():
         notes = []
         if is_estimate(score):
             notes.append("estimated")
-        value = interval = interval_text(score)
-        if score["ci95"][1] is not None:
+        value = interval_text(score)
+        if score["ci95"][1] is not None:  # Without an upper end the interval is the value.
+            notes.append(f"95 %: {value}")
             value = format_lines(score["lines_per_game"])
-            notes.append(f"95 %: {interval}")
         tiles.append((f"Lines per game, {board}", value, "; ".join(notes) or "no game ended"))
     generations = (
         f"{run.generations:,} of {counted(run.recipe.total_generations, 'generation')}"
@@ -180,9 +188,10 @@ def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
 
 
 def _scores(runs: Sequence[RunRecord], names: Sequence[str]) -> dict[str, Any]:
-    """Return the scores of the page, without repetitions, and how they were measured.
+    """Return the values of the template that are about scores: tables, and how they were made.
 
-    Those of learned controllers come first.
+    Runs may share the scores of published controllers, which the tables have once. Scores of
+    learned controllers come first.
     """
     labelled: dict[Any, tuple[str, dict[str, Any]]] = {}
     for name, run in zip(names, runs, strict=True):

@@ -1,7 +1,5 @@
 """A live view of runs: a server on the loopback address whose page follows their folders."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -26,15 +24,23 @@ class ReportServer(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, runs: Sequence[Path], port: int = 0) -> None:
-        """Listen; ``port`` 0 is a free one. OSError if it is taken."""
+        """Listen on a port; OSError if it is taken.
+
+        Args:
+            runs: The folders of runs, or the folder that holds runs.
+            port: The port; 0: a free one.
+        """
         super().__init__((ADDRESS, port), _Handler)
         self.url = f"http://{ADDRESS}:{self.server_port}/"
         self._runs = list(runs)
         self._folder = None if RunFolder(runs[0]).config.is_file() else runs[0]
-        self._latest = "", ""  # a version and its page, replaced together
+        self._latest = "", ""  # A version and its page, which are replaced together.
 
     def page(self, names: Sequence[str] = ()) -> tuple[str, str | None]:
-        """Return the current page and its version; of a folder's runs, only the named ones.
+        """Return the current page and its version, a digest; the list of runs has no version.
+
+        Args:
+            names: For a folder of runs, the runs to compare; without names the page lists all.
 
         Raises:
             OSError, ValueError: If a run cannot be read.
@@ -43,6 +49,7 @@ class ReportServer(ThreadingHTTPServer):
         if self._folder is not None:
             if not names:
                 return runs_page(self._folder), None
+            # The names come from a request, which must not reach other folders.
             runs = [self._folder / Path(name).name for name in dict.fromkeys(names)]
             for run in runs:
                 check_own(run)
@@ -78,7 +85,7 @@ class _Handler(BaseHTTPRequestHandler):
     )
 
     def do_GET(self) -> None:
-        """Answer with the page."""
+        """Answer a request for the page, or with an error if a run cannot be read."""
         # A page of another site could reach this server by a name of that site (DNS rebinding).
         if self.headers.get("Host", "").rpartition(":")[0] not in _HOSTS:
             self.send_error(

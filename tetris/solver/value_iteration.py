@@ -91,7 +91,12 @@ class Solution:
         }
 
     def value(self, rows: Sequence[int], piece: int = 0) -> float:
-        """Return the value of a board, its rows from the bottom; with two known, of a piece."""
+        """Return the value of a board: the expected lines of perfect play from it on.
+
+        Args:
+            rows: Rows of the board from the bottom; bit c is column c.
+            piece: The piece to be placed, if two pieces are known; otherwise it is not used.
+        """
         index = sum(row << r * self.rules.width for r, row in enumerate(rows))
         if self.pieces_known == 2:
             index = index * _VALUES[2] + piece
@@ -100,7 +105,7 @@ class Solution:
     def choose(
         self, rows: Sequence[int], piece: int, next_piece: int | None = None
     ) -> AfterState:
-        """Return the after-state of the best placement, or of the first of several, in Python.
+        """Return the after-state of the best placement; of equal ones it is the first.
 
         Args:
             rows: Rows of the board from the bottom; bit c is column c.
@@ -118,34 +123,34 @@ class Solution:
         return max(after_states(tuple(rows), piece, self.rules), key=total_lines)
 
     def play(self, games: int, seed: int = 0) -> Tensor:
-        """Play games to their ends by the rules of the engines, on the device of the values.
+        """Play games to their ends by perfect play; return the lines of each game.
+
+        They are played by the rules of the engines, on the device of the values.
 
         Args:
             games: Number of games, at most 10^9; game i has the pieces of stream i.
             seed: Seed of the pieces, 0 to 2^64 - 1.
 
         Returns:
-            Their lines, int64, shape (games,).
+            The lines of each game, int64, shape (games,).
         """
         games = check_integer("games", games, 1, MOST_GAMES)
         seed = check_integer("seed", seed, 0, (1 << 64) - 1)
         lines = torch.empty(games, dtype=torch.int64, device=self.values.device)
-        packed, count, _ = packed_source(self.rules)
+        packed_pieces, count, _ = packed_source(self.rules)  # They do not come in bags.
         play = operators(cuda=self.values.is_cuda).play
-        play(self.values, lines, signed64(seed), *_problem(self.rules), packed, count)
+        play(self.values, lines, signed64(seed), *_problem(self.rules), packed_pieces, count)
         return lines
 
     def save(self, path: str | os.PathLike[str]) -> int:
-        """Write a NumPy archive: boards with a value, their values, rules and figures.
+        """Write the solution as a NumPy archive; return the number of boards in it.
 
-        ``boards`` is uint32, shape (n,); ``values`` float64, shape (n,), or (n, 7) if two
-        pieces are known.
-
-        Returns:
-            The number n of boards that have a value other than 0.
+        The archive has the n boards that have a value other than 0: ``boards``, uint32, shape
+        (n,), and ``values``, float64, shape (n,), or (n, 7) if two pieces are known. It also
+        has the rules and the figures, as JSON.
         """
         values = self.values.cpu().numpy().reshape(-1, _VALUES[self.pieces_known])
-        values = values[:, : len(PIECE_LETTERS)]
+        values = values[:, : len(PIECE_LETTERS)]  # The eighth value of a board is not used.
         boards = np.flatnonzero(values.any(axis=1))
         values = values[boards] if self.pieces_known == 2 else values[boards, 0]
         solution = json.dumps({"rules": self.rules.to_dict(), **self.figures})
@@ -156,14 +161,14 @@ class Solution:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Solution:
-        """Read what `save` wrote.
+        """Read a solution from a file that `save` wrote.
 
-        The solution takes up to 8 bytes of memory for each board, or 64 if two pieces are
-        known; the system gives memory only to parts that have a value.
+        It takes up to 8 bytes of memory for each board, or 64 if two pieces are known. The
+        system gives memory only to parts of the values that are not 0.
 
         Raises:
             OSError: If the file cannot be opened.
-            ValueError: If it is no such file; the message names the file and the reason.
+            ValueError: If it holds no solution; the message names the file and the reason.
         """
         with Path(path).open("rb") as file:
             try:
@@ -173,7 +178,7 @@ class Solution:
                 _check_solvable(rules)
                 boards = 1 << rules.width * rules.height
                 values = np.zeros((boards, _VALUES[solution["pieces_known"]]))
-                used = values[:, : len(PIECE_LETTERS)]
+                used = values[:, : len(PIECE_LETTERS)]  # A view, whose changes are in values.
                 used[arrays["boards"]] = arrays["values"].reshape(-1, used.shape[1])
                 solution["rules"] = rules
                 solution["values"] = torch.from_numpy(values.reshape(-1))
@@ -245,7 +250,10 @@ def solve(rules: Rules, pieces_known: int = 1, device: str = "cpu") -> Solution:
     old_values = torch.empty_like(values)
     sweep = operators(cuda=device == "cuda").sweep
     game = _problem(rules)
-    lines = change = factor = error = 0.0
+    lines = 0.0
+    change = 0.0  # What the last round added to the lines.
+    factor = 0.0  # By how much the last round multiplied the change.
+    error = 0.0
     rounds = 0  # Rounds since an extrapolation.
     accurate_rounds = 0  # Rounds in a row with a small error.
     bar = progress(desc=f"solving {rules.board}", unit=" sweeps", leave=False)
@@ -268,6 +276,7 @@ def solve(rules: Rules, pieces_known: int = 1, device: str = "cpu") -> Solution:
         if accurate_rounds == 2 or (change == 0.0 and torch.equal(values, old_values)):
             break
         if has_settled and not accurate_rounds:
+            # values += (values - old_values) * factor / (1 - factor), the sum of the series.
             values.add_(old_values.sub_(values).mul_(factor / (factor - 1)))
             lines = lines_of(values, rules, pieces_known)
             change = 0.0
@@ -283,9 +292,13 @@ def solve(rules: Rules, pieces_known: int = 1, device: str = "cpu") -> Solution:
 def _estimate_error(lines: float, change: float, factor: float) -> tuple[float, bool]:
     """Return the estimated error of the lines after a round, and whether it is small enough.
 
-    The changes to come are a geometric series with this factor, and so are the rounding errors.
+    Args:
+        lines: The lines per game after the round.
+        change: The change of the lines by the round.
+        factor: By how much a round multiplies the change. The changes of all rounds to come are
+            a geometric series with this factor, and so are their rounding errors.
     """
-    if factor >= 1:
+    if factor >= 1:  # The series has no finite sum.
         error = math.inf if change else _ROUNDING * lines
         return error, False
     remaining = abs(change) * factor / (1 - factor)
@@ -295,29 +308,31 @@ def _estimate_error(lines: float, change: float, factor: float) -> tuple[float, 
 
 
 def period(rules: Rules) -> int:
-    """Return how many pieces change the number of cells by a multiple of the board's width.
+    """Return the sweeps of a round: after as many pieces a board can have as many cells again.
 
-    A piece adds four cells and a line removes as many as the board has columns. So a board's
-    neighbours in time differ in their number of cells, and values approach their limit by
-    turns: the change of one sweep says little, the change of a period shrinks steadily.
+    A piece adds four cells, and a line removes as many cells as the board has columns. Boards
+    that differ in their number of cells approach their limits by turns. So the change by one
+    sweep says little, and the change by a round shrinks steadily.
     """
     return rules.width // math.gcd(4, rules.width)
 
 
 def reachable(rules: Rules, device: str) -> Tensor:
-    """Return the boards that play can reach, ascending: int32, the bits of unsigned numbers.
+    """Return the numbers of all boards that play can reach, in ascending order.
 
-    If the set of pieces is its own mirror image, only one of two boards that mirror each other
-    is returned, the one with the lesser number.
+    They are int32 with the bits of unsigned numbers. If the set of pieces is its own mirror
+    image, only one of two boards that mirror each other is returned, the one with the lesser
+    number.
     """
     expand = operators(cuda=device == "cuda").expand
-    # The mark of a board is 1 once it is reached, and 2 once its placements are marked, too.
+    # The mark of a board is 1 once it is reached, and 2 once all boards that a piece leads to
+    # from there are marked, too.
     marks = torch.zeros(1 << rules.width * rules.height, dtype=torch.uint8, device=device)
-    marks[0] = 1
+    marks[0] = 1  # The empty board.
     expanded = 1
     while expanded:
         expanded = 0
-        for boards in _marked(marks, 1):
+        for boards in _marked(marks, 1):  # It also changes their marks to 2.
             expand(boards, marks, *_problem(rules))
             expanded += len(boards)
     return torch.cat(list(_marked(marks, 2)))
@@ -332,8 +347,10 @@ def endless(boards: Tensor, rules: Rules, pieces_known: int) -> bool:
     letter O on an even width the empty board is one.
     """
     game = _problem(rules)
-    # The mark of a board has a bit for each piece that can be survived for ever.
-    marks = boards.new_full((1 << rules.width * rules.height,), game[-1], dtype=torch.uint8)
+    # The mark of a board has a bit for each piece with which it can be survived for ever. At
+    # first it has the bits of all pieces; sweeps take bits away until no mark changes.
+    all_pieces = game[-1]
+    marks = boards.new_full((1 << rules.width * rules.height,), all_pieces, dtype=torch.uint8)
     changed = marks.new_ones(1)
     while changed:
         changed.zero_()
@@ -348,7 +365,7 @@ def lines_of(values: Tensor, rules: Rules, pieces_known: int) -> float:
 
 
 def _marked(marks: Tensor, mark: int) -> Iterator[Tensor]:
-    """Yield the boards with a mark, in parts; a mark of 1 becomes 2."""
+    """Yield the boards with a mark, in parts that fit into memory; change a mark of 1 to 2."""
     for first in range(0, len(marks), _CHUNK):
         part = marks[first : first + _CHUNK]
         boards = (part == mark).nonzero().squeeze(1)

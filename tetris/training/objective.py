@@ -5,8 +5,6 @@ scaled to length 1 before it plays, and the optimizer gets the scaled vector. Tr
 plays the pieces of a score.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Callable
@@ -53,17 +51,17 @@ def unit_length(weights: Tensor) -> Tensor:
     """Return weight vectors, shape (population, features), scaled to length 1.
 
     A zero vector stays zero. The result has the same bits on every processor. torch.sum would
-    not give them, because it adds in an order that follows the width of the processor's
-    vectors.
+    not give the same bits, because it adds in an order that depends on the processor.
     """
     squares = weights.double().square()
-    # The second half of the columns is added to the first until one column is left.
+    # Add the second half of the columns to the first half until one column is left.
     while (count := squares.shape[1]) > 1:
         half = (count + 1) // 2
+        # Of an odd number of columns the second half has one less: it gets a column of zeros.
         second_half = torch.nn.functional.pad(squares[:, half:], (0, 2 * half - count))
         squares = squares[:, :half] + second_half
     if squares.device.type == "cpu":
-        # torch's root on a CPU may differ by a bit from that of other processors.
+        # The square root of torch may differ by a bit between CPUs.
         length = torch.from_numpy(np.sqrt(squares.numpy()))
     else:
         length = squares.sqrt()
@@ -71,11 +69,11 @@ def unit_length(weights: Tensor) -> Tensor:
 
 
 def lines_per_game(result: RolloutResult | SplitResult) -> Tensor:
-    """Return lines per game that ended, shape (population,), float64.
+    """Return the fitness of candidates: lines per game, shape (population,), float64.
 
-    If no game ended, half a game counts. So a candidate without a game over has greater fitness
-    than one with as many lines and a game over. With importance splitting the value is the
-    estimate, at most `MOST_LINES`.
+    If no game of a candidate ended, half a game counts. So a candidate without a game over has
+    greater fitness than a candidate with as many lines and one game over. With importance
+    splitting the fitness is the estimate, at most `MOST_LINES`.
     """
     if isinstance(result, SplitResult):
         return result.lines_per_game.clamp(max=MOST_LINES)
@@ -125,7 +123,7 @@ class LinesPerGame:
         seed: int = 1,
         device: str = "auto",
     ) -> None:
-        """Set up.
+        """Check the arguments, and set up the objective; nothing is played yet.
 
         Args:
             features: Name of a feature set, or feature names separated by commas.
@@ -152,12 +150,14 @@ class LinesPerGame:
         self._device = choose_device(device)
 
     def __call__(self, candidates: Tensor, generation: int = 0) -> Tensor:
-        """Return the fitness of weight vectors, shape (N, features), as float64, shape (N,).
+        """Return the fitness of weight vectors: float64, shape (N,), without a gradient.
 
-        It has no gradient.
+        Args:
+            candidates: The weight vectors, shape (N, features).
+            generation: Chooses the pieces.
 
         Raises:
-            ValueError: If the shape is another one, or a number is not finite.
+            ValueError: If the shape is wrong, or a number is not finite.
         """
         weights = torch.as_tensor(candidates).detach()
         if weights.dim() != 2 or weights.shape[1] != len(self.names):
@@ -165,7 +165,7 @@ class LinesPerGame:
             raise ValueError(
                 f"expected candidates of shape (N, {len(self.names)}), got {shape}"
             )
-        # Integers cannot have length 1.
+        # Vectors of integers cannot have length 1, so that they become float32.
         real_type = torch.promote_types(weights.dtype, torch.float32)
         players = unit_length(weights.to(real_type))
         return lines_per_game(self.games(players, generation).advance(self._decisions))
@@ -187,12 +187,14 @@ def run_objective(
 ) -> Callable[[Tensor, int], Evaluation]:
     """Return the objective of a run, from (candidates, generation) to fitness and metrics.
 
-    With halvings, candidates race: those that drop out after a round of `Recipe.rounds` have
-    fitness minus infinity; the others play on, and end with the fitness that they would have
-    without halvings. This is successive halving (K. Jamieson and A. Talwalkar, Non-stochastic
-    Best Arm Identification and Hyperparameter Optimization, AISTATS 2016) for the best few.
+    With halvings the candidates race. After each round of `Recipe.rounds` the worse half drops
+    out, with fitness minus infinity. The others play on, and end with the fitness that they
+    would have without halvings. This is successive halving (K. Jamieson and A. Talwalkar,
+    Non-stochastic Best Arm Identification and Hyperparameter Optimization, AISTATS 2016) for
+    the best few.
 
-    Each rank plays its share of the candidates; see `cem.run.ranks`.
+    If several processes, the ranks, work together, each of them plays its share of the
+    candidates; see `cem.run.ranks`.
 
     Args:
         recipe: Settings of the games and of the rounds.
@@ -217,8 +219,12 @@ def run_objective(
         for stage in recipe.stages
     ]
 
+    device = "cuda" if recipe.device == "cuda" else "cpu"
+
     def evaluate(candidates: Tensor, generation: int) -> Evaluation:
+        """Let the candidates and the mean play a generation's games, in rounds of a race."""
         stage_number, stage = recipe.schedule[generation]
+        # The last player is the mean.
         players = unit_length(torch.cat([candidates, current_mean().unsqueeze(0)]))
         race = _Race(len(players), device)
         games = objectives[stage_number].games(players[race.share], generation)
@@ -240,7 +246,6 @@ def run_objective(
             race.fitness[:-1], metrics, players[:-1], rates=("lines", "decisions")
         )
 
-    device = "cuda" if recipe.device == "cuda" else "cpu"
     return evaluate
 
 
@@ -251,9 +256,9 @@ class _Race:
 
     Attributes:
         share: The players of this rank, a slice.
-        fitness: Lines per game, shape (players,), float64; minus infinity for who has dropped
-            out.
-        lines, games, decisions: Their counts, shape (players,), int64.
+        fitness: Lines per game, shape (players,), float64; minus infinity for players that have
+            dropped out.
+        lines, games, decisions: The counts of each player, shape (players,), int64.
     """
 
     lines: Tensor
@@ -265,19 +270,22 @@ class _Race:
         own_players = self.share.stop - self.share.start
         self.fitness = torch.zeros(players, dtype=torch.float64, device=device)
         self._is_playing = torch.ones(players, dtype=torch.bool, device=device)
-        # Rows of the share that its games still have. A player that drops out leaves its last
-        # scores.
+        # The players of this rank that have not dropped out, as rows of its share. The scores
+        # of a player that drops out stay in its row.
         self._playing_rows = torch.arange(own_players, device=device)
         self._own_scores = torch.zeros(own_players, 4, dtype=torch.int64, device=device)
 
     def drop_all_but(self, survivors: int, games: Rollout | SplitRollout) -> None:
-        """Drop all candidates but the fittest from the race and from the games of this rank."""
+        """Drop candidates from the race, and from the games of this rank.
+
+        The ``survivors`` fittest candidates stay, and the mean, which is the last player.
+        """
         worse = self.fitness[:-1].argsort(descending=True, stable=True)[survivors:]
         self._is_playing.index_fill_(0, worse, False)
         plays_on = self._is_playing[self.share][self._playing_rows]
-        remaining = plays_on.nonzero().squeeze(1)
+        remaining = plays_on.nonzero().squeeze(1)  # Their indices in the games of this rank.
         self._playing_rows = self._playing_rows[remaining]
-        if len(remaining):
+        if len(remaining):  # Otherwise this rank does not play again in this generation.
             games.keep(remaining)
 
     def play(
@@ -285,9 +293,9 @@ class _Race:
     ) -> Tensor:
         """Play a round; return the scores of this rank's players, shape (players, 4), int64.
 
-        A row has lines per game, lines, games and decisions. Lines per game travel by the bits
-        of a float64: the ranks must agree on them bit for bit, and one gather is enough for all
-        four.
+        A row has lines per game, lines, games and decisions. Lines per game, a float64, are
+        viewed as an int64 with the same bits, so that one tensor, which is gathered from all
+        ranks, holds all four numbers exactly.
         """
         if len(self._playing_rows):
             result = games.advance(decisions, check)

@@ -3,8 +3,6 @@
 Its curriculum is a line of text: the stages before the run's own board.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping
@@ -75,15 +73,16 @@ class Stage:
 
 
 def parse_curriculum(text: str, rules: Rules | None = None) -> list[Stage]:
-    """Read stages such as ``"10x10:22,10x12:14:4000"``: board, generations, decisions, split.
+    """Return the stages of a curriculum, a text such as ``"10x10:22,10x12:14:4000:split"``.
 
-    The stages play by ``rules``, on boards of their own.
+    An entry has board, generations, decisions, which may be absent, and perhaps ``split``. The
+    stages have the rules of ``rules``, except the board.
     """
     if not text.strip():
         return []
     stages = []
     for entry in text.split(","):
-        match = _ENTRY.fullmatch("".join(entry.split()))
+        match = _ENTRY.fullmatch("".join(entry.split()))  # Blanks do not matter.
         if match is None:
             raise ValueError(
                 "expected a curriculum as BOARD:GENERATIONS[:DECISIONS][:split],... such as "
@@ -91,13 +90,13 @@ def parse_curriculum(text: str, rules: Rules | None = None) -> list[Stage]:
             )
         board, generations, decisions, split = match.groups()
         width, height = Rules.parse_board(board)
-        on_board = replace(rules or Rules(), width=width, height=height)
-        stages.append(Stage(on_board, int(generations), int(decisions or 0), bool(split)))
+        stage_rules = replace(rules or Rules(), width=width, height=height)
+        stages.append(Stage(stage_rules, int(generations), int(decisions or 0), bool(split)))
     return stages
 
 
 def cut_to_board(text: str, width: int, height: int) -> str:
-    """Return a curriculum with the same generations on boards of a width, at most so high."""
+    """Return a curriculum with the same stages on boards of this width, at most this high."""
     stages = []
     for stage in parse_curriculum(text):
         rules = replace(stage.rules, width=width, height=min(stage.rules.height, height))
@@ -114,11 +113,12 @@ class Recipe(Settings):
     """
 
     def __post_init__(self) -> None:
-        """Validate, and normalise texts."""
+        """Validate the settings, and bring their texts into a canonical form."""
         self._set(check_settings(asdict(self)))
         noise = describe_variance_schedule(parse_variance_schedule(self.noise))
-        # A schedule without numbers has the literature's, which suit another scale.
-        if len(_NUMBER.findall(noise)) > len(_NUMBER.findall(self.noise)):
+        # A number that the text leaves out is the literature's, which suits larger weights.
+        has_default_numbers = len(_NUMBER.findall(noise)) > len(_NUMBER.findall(self.noise))
+        if has_default_numbers:
             raise ValueError(
                 f"expected noise with all its numbers, got {self.noise!r}: {noise} of the "
                 "literature is for weights that begin with a variance of 100, "
@@ -128,7 +128,7 @@ class Recipe(Settings):
         names = feature_names(self.features, self.rules.width)
         controller = LinearController(self.features, (0.0,) * len(names), self.rules)
         for stage in self.stages:
-            controller.names_on(stage.rules)
+            controller.names_on(stage.rules)  # It raises if the controller cannot play there.
         self._set(
             {
                 "board": self.rules.board,
@@ -144,7 +144,10 @@ class Recipe(Settings):
             self._check_splitting()
 
     def _check_splitting(self) -> None:
-        """Check that the first round of every stage with splitting is long enough."""
+        """Raise ValueError if a stage with splitting has too few decisions or streams.
+
+        Its first round must be longer than the burn-in.
+        """
         required = least_decisions(self.burn_in)
         shortest = min(self.rounds(stage)[0][0] for stage in self.stages if stage.split)
         if shortest < required or not 2 <= self.streams <= MOST_STREAMS:
@@ -155,6 +158,7 @@ class Recipe(Settings):
             )
 
     def _set(self, values: Mapping[str, Any]) -> None:
+        """Set attributes of this object, though the class is frozen."""
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
@@ -199,13 +203,15 @@ class Recipe(Settings):
     def rounds(self, stage: Stage) -> list[tuple[int, int]]:
         """Return the rounds of a generation: decisions on every stream, and candidates.
 
-        After each round but the last half of the candidates drop out, but as many as the elites
-        always stay. The total of decisions after the burn-in doubles from round to round.
+        After each round except the last one, half of the candidates drop out; but there are
+        never fewer candidates than elites. The total of decisions after the burn-in doubles
+        from round to round.
         """
         burn_in = self.burn_in if stage.split else 0
         rounds = []
         played = 0
         for number in range(self.halvings + 1):
+            # Of the last round the total is all decisions, of the one before half of them.
             total = burn_in + (stage.decisions - burn_in >> self.halvings - number)
             candidates = -(-self.population >> number)  # Half of an odd number is rounded up.
             rounds.append((total - played, max(self.elites, candidates)))
@@ -213,11 +219,11 @@ class Recipe(Settings):
         return rounds
 
     def decisions_until(self, generation: int) -> int:
-        """Return the decisions of the first generations, with those of the averaged mean."""
+        """Return how many decisions a run makes in its first generations."""
         per_stream = 0
         for _, stage in self.schedule[:generation]:
             for decisions, candidates in self.rounds(stage):
-                per_stream += decisions * (candidates + 1)
+                per_stream += decisions * (candidates + 1)  # The averaged mean plays, too.
         return self.streams * per_stream
 
     @property
@@ -237,12 +243,13 @@ class Recipe(Settings):
 
 
 def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
-    """Merge settings into a recipe: the preset for the engine, then layers; the last one wins.
+    """Return a recipe of a preset's settings, which the settings of layers replace in order.
 
-    A layer that names one of several related settings changes the others: generations without a
-    curriculum drop the curriculum; a curriculum without generations has none after it; a
-    population without elites keeps their share; decisions without a curriculum apply to all its
-    stages; a board without a curriculum cuts the preset's curriculum to its width and height.
+    A layer that has one of several related settings changes the others, too. Generations
+    without a curriculum remove the curriculum. A curriculum without generations is the whole
+    run. A population without elites has the same share of elites as before. Decisions without a
+    curriculum apply to all stages of the curriculum. A board without a curriculum cuts the
+    boards of the preset's curriculum to its width and height.
 
     Args:
         device: The engine by name; not ``auto``.
@@ -270,7 +277,11 @@ def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
 
 
 def _engine_settings(preset: str, device: str) -> dict[str, Setting]:
-    """Return the settings of a preset that differ on an engine, scaled to the GPU's size."""
+    """Return the settings of a preset that differ on an engine.
+
+    On a GPU the number of streams, and the length of the scores, are in proportion to its
+    multiprocessors.
+    """
     presets_by_device = {"python": PYTHON_PRESETS, "cuda": CUDA_PRESETS}
     settings = dict(presets_by_device.get(device, {}).get(preset, {}))
     if device == "cuda" and settings and torch.cuda.is_available():
@@ -284,7 +295,10 @@ def _engine_settings(preset: str, device: str) -> dict[str, Setting]:
 
 
 def read_settings(path: Path) -> dict[str, Setting]:
-    """Read a config file: some or all settings of a recipe."""
+    """Return the settings in a config file, which may be some or all settings of a recipe.
+
+    A ValueError names the file.
+    """
     try:
         values = json.loads(read_bytes(path).decode())
         if not isinstance(values, dict):
@@ -298,7 +312,7 @@ def read_settings(path: Path) -> dict[str, Setting]:
 
 
 def _apply_layer(settings: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings with those of a layer and what these change: see `make_recipe`."""
+    """Return settings, changed by those of a layer as `make_recipe` says."""
     merged = {**settings, **layer}
     if "curriculum" not in layer:
         if "generations" in layer:

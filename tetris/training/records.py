@@ -1,7 +1,5 @@
 """Checks of a run's files: keys and types of the records that reports and resumed runs read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -11,12 +9,12 @@ _LARGEST = 1e300  # The sum of all numbers of a run stays finite.
 
 
 def whole_number(value: Any) -> bool:
-    """Return whether a value of JSON is a count; True is none."""
+    """Return whether a value of JSON is a count; a bool, which is an int in Python, is not."""
     return type(value) is int and 0 <= value < 1 << 62
 
 
 def finite_number(value: Any) -> bool:
-    """Return whether a value is a number; NaN is none."""
+    """Return whether a value is a finite number; a bool is not."""
     return type(value) in (int, float) and abs(value) <= _LARGEST
 
 
@@ -26,7 +24,7 @@ def number_or_null(value: Any) -> bool:
 
 
 def text(value: Any) -> bool:
-    """Return whether a value is a text."""
+    """Return whether a value is a string."""
     return isinstance(value, str)
 
 
@@ -76,14 +74,15 @@ _SHIPPED = {"measured": dict.fromkeys(("commit", "date", "machine"), text)}
 
 
 def _check(value: Any, schema: Any, place: str) -> None:
-    """Check a value of JSON; the ValueError begins with ``place``.
+    """Raise ValueError if a value of JSON does not have the form of a schema.
 
     Args:
         value: The value.
-        schema: A function that returns whether the value is valid; for an object a dictionary
-            of schemas by key, where the value may have other keys; or for a list a tuple of the
-            schemas of its items.
-        place: The file, and the place of the value in it.
+        schema: For an object a dictionary: the schema of each key; the object may have other
+            keys. For a list a tuple: the schema of each item. For any other value a function
+            that returns whether the value is valid; its name says in the error what is
+            expected.
+        place: The file, and the place of the value in it, with which the error begins.
     """
     if isinstance(schema, Mapping):
         _expect(isinstance(value, Mapping), "an object", value, place)
@@ -105,7 +104,13 @@ def _expect(is_valid: bool, expected: str, value: object, place: str) -> None:
 
 
 def check_generations(records: Iterable[Any], features: int, path: object) -> None:
-    """Check the records of all generations of a run; ValueError names file and key."""
+    """Check the records of the generations of a run, which begin with generation 1.
+
+    Args:
+        records: The records, one for each line of the file.
+        features: The number of features.
+        path: The file, for the ValueError, which names its line and the key.
+    """
     weights = (finite_number,) * features
     for number, record in enumerate(records, start=1):
         place = f"{path}: line {number}"
@@ -117,7 +122,10 @@ def check_generations(records: Iterable[Any], features: int, path: object) -> No
 
 
 def check_provenance(provenance: Mapping[str, Any], path: object) -> None:
-    """Check what the file of a learned controller says of its training and its scores."""
+    """Check what the file of a learned controller says about its training and its scores.
+
+    A ValueError names the file, ``path``, and the key.
+    """
     top = f"{path}: provenance"
     _check(provenance.get("versions", {}), {}, f"{top}: versions")
     for key in ("score", "estimates"):

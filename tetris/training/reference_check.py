@@ -1,7 +1,5 @@
 """Compares a user's features in C++ with their references in Python before training."""
 
-from __future__ import annotations
-
 import hashlib
 
 import torch
@@ -21,7 +19,10 @@ SEED = 1
 
 
 def fingerprint(names: tuple[str, ...], rules: Rules) -> dict[str, str]:
-    """Return a digest of a header's features: of its text and the references' values."""
+    """Return a digest of a user's features, which changes with their definitions.
+
+    It is a digest of the header's text, and of values of the references in Python.
+    """
     own_features = header_features(names)
     if not own_features:
         return {}
@@ -32,6 +33,7 @@ def fingerprint(names: tuple[str, ...], rules: Rules) -> dict[str, str]:
         values += [
             feature_values(after, own_features) for after in placements if not after.game_over
         ]
+        # Any sequence of placements will do that is the same in every process.
         after = placements[decision * decision % len(placements)]
         rows = () if after.game_over else after.rows
     digest_of_header, _, _ = feature_definitions(own_features)
@@ -40,18 +42,24 @@ def fingerprint(names: tuple[str, ...], rules: Rules) -> dict[str, str]:
 
 
 def check_references(names: tuple[str, ...], rules: Rules, device: str) -> None:
-    """Compare an engine's choices with those of the reference implementation, by feature.
+    """Check that an engine plays with a user's features as the reference implementation does.
 
-    Only choices are compared: a header that always returns one more than its reference plays
-    the same.
+    Both play the same games, feature by feature. Only their boards are compared: a header that
+    always returns one more than its reference in Python plays the same.
+
+    Args:
+        names: The features of a controller; those of a user's header are checked.
+        rules: The rules of the games.
+        device: The engine.
 
     Raises:
-        ValueError: If the choices differ; the message names the feature.
+        ValueError: If the boards differ; the message names the feature.
     """
     generator = torch.Generator().manual_seed(SEED)
     own_features = header_features(names)
     for number, name in enumerate(own_features, start=1):
-        # The feature weighs +1 or -1, and those that were not compared yet weigh nothing.
+        # The feature has the weight 1 or -1 in turn. Features of the header that were not
+        # compared yet have the weight 0, so that an error is this feature's.
         weights = torch.randn(CANDIDATES, len(names), generator=generator) / 4
         weights[:, [names.index(later) for later in own_features[number:]]] = 0.0
         weights[:, names.index(name)] = 1 - 2 * (torch.arange(CANDIDATES) % 2)
@@ -60,8 +68,8 @@ def check_references(names: tuple[str, ...], rules: Rules, device: str) -> None:
         engine_games = Rollout(policy, streams, device)
         reference_games = Rollout(policy, streams, "python")
         for decision in range(DECISIONS):
-            engine_games.play_on(1)
-            reference_games.play_on(1)
+            engine_games.play_on(decisions=1)
+            reference_games.play_on(decisions=1)
             if not torch.equal(engine_games.boards, reference_games.boards):
                 path, _ = header_of([name]) or ("", "")
                 raise ValueError(

@@ -1,7 +1,5 @@
 """The folder of a training run: its files, its lock, its origin, and what is read from it."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import fcntl
@@ -53,7 +51,10 @@ class RunFolder:
         self.tensorboard = path / "tensorboard"  # Exists with --tensorboard.
 
     def check_free(self) -> None:
-        """Check that a new run can use the folder: that it has no entries but hidden ones."""
+        """Raise ValueError if a new run cannot use the folder, because it holds files.
+
+        Hidden files do not matter.
+        """
         if not self.path.is_dir() or all(
             entry.name.startswith(".") for entry in self.path.iterdir()
         ):
@@ -64,7 +65,10 @@ class RunFolder:
         )
 
     def recipe(self) -> Recipe:
-        """Read the recipe of an existing run; first check that no entry leads elsewhere."""
+        """Return the recipe of a run that exists.
+
+        The files may come from elsewhere: an error is raised if one of them is a link.
+        """
         for folder in filter(Path.is_dir, (self.path, self.checkpoints, self.tensorboard)):
             for entry in folder.iterdir():
                 check_own(entry)
@@ -81,7 +85,7 @@ class RunFolder:
             raise ValueError(f"{self.config}: {error}") from error
 
     def learned(self) -> LinearController:
-        """Read the controller and check its provenance; a ValueError names the file and key."""
+        """Return the learned controller from its file; a ValueError names the file and key."""
         controller = LinearController.load(self.controller)
         check_provenance(controller.provenance, self.controller)
         return controller
@@ -90,7 +94,10 @@ class RunFolder:
     def claimed(self, new_recipe: Recipe | None) -> Iterator[None]:
         """Lock the folder against other processes, until this one leaves the context or dies.
 
-        With the recipe of a new run the folder is made, and the recipe written.
+        For a new run the folder is made first, and its recipe is written.
+
+        Args:
+            new_recipe: The recipe of a new run; None for a run that exists.
 
         Raises:
             ValueError: If another process holds the lock, or the folder of a new run is not
@@ -120,7 +127,7 @@ class RunFolder:
             os.close(descriptor)
 
     def in_use(self) -> bool:
-        """Return whether another process holds the lock: whether the run is in progress."""
+        """Return whether another process trains in the folder: whether it holds the lock."""
         descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -131,17 +138,20 @@ class RunFolder:
         return False
 
     def add_start(self, device: str) -> None:
-        """Append a line: the record of this process, which starts or resumes the run."""
+        """Append a line to the file of starts: when, how and where this process runs."""
         with named_errors(self.starts), self.starts.open("a") as file:
             file.write(json.dumps(start_record(device)) + "\n")
 
 
 def new_folder(out: Path | None, seed: int) -> RunFolder:
-    """Return the free folder of a new run; without ``out`` it is named by time and seed."""
+    """Return the folder of a new run; ValueError if it holds files.
+
+    Without ``out`` it is a new folder under ``runs`` whose name has the time and the seed.
+    """
     if out is None:
         name = f"{datetime.datetime.now():%Y-%m-%d-%H%M%S}-seed{seed}"
         out = RUNS / name
-        for number in itertools.count(2):
+        for number in itertools.count(2):  # Another run may have begun in the same second.
             if not out.exists():
                 break
             out = RUNS / f"{name}-{number}"
@@ -161,7 +171,10 @@ def versions() -> dict[str, str]:
 
 
 def start_record(device: str) -> dict[str, str]:
-    """Return date, command, commit and hardware of this process, for ``"cuda"`` its GPU."""
+    """Return the date, the command, the commit and the hardware of this process.
+
+    The hardware includes the GPU if the device is ``"cuda"``.
+    """
     # `python -m tetris train` puts these words into sys.argv[0]; a script has its path there.
     program = sys.argv[0].split() if " " in sys.argv[0] else ["python", sys.argv[0]]
     hardware = [processor()["model name"], counted(usable_cores(), "core")]
@@ -176,9 +189,10 @@ def start_record(device: str) -> dict[str, str]:
 
 
 def commit() -> str:
-    """Return the commit of the checkout, with a ``+`` if files other than results differ.
+    """Return the commit of the checkout, with a ``+`` behind it if a file was changed.
 
-    Outside a checkout, or without git, it is empty.
+    Changed results under benchmarks do not count. Outside a checkout, or without git, the text
+    is empty.
     """
     if not (_ROOT / ".git").exists():
         return ""
@@ -268,7 +282,10 @@ def board(record: Mapping[str, Any]) -> str:
 
 
 def stages_of(metrics: Sequence[Mapping[str, Any]]) -> list[tuple[str, int, int]]:
-    """Return the stages that were played: board, first and last generation."""
+    """Return the stages of a run so far: the board, the first and the last generation of each.
+
+    ``metrics`` has a record for each generation.
+    """
     stages = []
     for (_, name), group in groupby(metrics, lambda record: (record["stage"], board(record))):
         played = [record["generation"] for record in group]
@@ -277,7 +294,7 @@ def stages_of(metrics: Sequence[Mapping[str, Any]]) -> list[tuple[str, int, int]
 
 
 def load_run(path: str | os.PathLike[str]) -> RunRecord:
-    """Read the folder of a run, finished or in progress.
+    """Return the records of a run, finished or in progress, from its folder.
 
     Raises:
         OSError: If a file cannot be read.
@@ -299,9 +316,9 @@ def load_run(path: str | os.PathLike[str]) -> RunRecord:
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
-    """Read the objects of a file, one per line, without an incomplete last line.
+    """Return the JSON objects of a file that has one on each line; none if it does not exist.
 
-    A run in progress may be about to write that one.
+    A last line without an end is left out, because a run in progress may be writing it.
     """
     records: list[dict[str, Any]] = []
     if not path.exists():

@@ -131,7 +131,15 @@ LEAST_SPLIT_STREAMS = 128
 
 
 def _setting(group: str, metavar: str, text: str, low: int = 0, high: int | None = None) -> Any:
-    """Return a field with the group, metavar and help of its option, and its range."""
+    """Return a field of `Settings`, with what its option of the command line needs.
+
+    Args:
+        group: The group of the help that has the option.
+        metavar: What stands for the value in the help.
+        text: The help.
+        low: The least value of an integer.
+        high: The greatest value of an integer; None: there is none.
+    """
     return field(
         metadata={"group": group, "metavar": metavar, "help": text, "low": low, "high": high}
     )
@@ -197,18 +205,25 @@ SETTINGS = {setting.name: setting for setting in fields(Settings)}
 
 
 def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return checked settings by name; TypeError and ValueError name a wrong one."""
+    """Return settings by name, with numbers as int or float.
+
+    Raises:
+        TypeError: If a value has the wrong type.
+        ValueError: If a name is unknown, or a number is out of range.
+    """
     checked = dict(settings)
     for name, value in settings.items():
         if name not in SETTINGS:
             raise unknown_name("setting", name, SETTINGS)
         setting = SETTINGS[name]
+        # The type of a field is a text, because this module's annotations are not evaluated.
         if setting.type == "int":
             checked[name] = check_integer(
                 name, value, setting.metadata["low"], setting.metadata["high"]
             )
         elif setting.type == "float":
-            if not isinstance(value, int | float) or isinstance(value, bool):
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not is_number:
                 raise TypeError(f"expected {name} to be a number, got {value!r}")
             if not 0.0 <= value <= 1.0:
                 raise ValueError(f"expected {name} to be from 0 to 1, got {value}")

@@ -4,8 +4,6 @@ The learned weights are the mean of the last distribution, or the average of mea
 length 1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -95,7 +93,7 @@ def train(
 def prepare_engine(recipe: Recipe) -> None:
     """Compile the libraries of a run if needed, load its engine and check the user's features.
 
-    What fails does so here, before anything is written.
+    So an error occurs before anything is written.
     """
     if recipe.backend == "cuda":
         check_gpu("backend cuda", "--backend torch in a new run")
@@ -110,6 +108,7 @@ def prepare_engine(recipe: Recipe) -> None:
         kinds = NATIVE if recipe.backend == "cuda" else ("cpu",)
         libraries += [library.extension(name, kind) for name in OPERATORS for kind in kinds]
     build_missing(libraries)
+    # A rollout that does not play loads the engine.
     policy = Policy([0.0] * len(names), recipe.features, recipe.lookahead)
     Rollout(policy, Streams(recipe.rules), recipe.device)
     if recipe.device in NATIVE:
@@ -117,6 +116,7 @@ def prepare_engine(recipe: Recipe) -> None:
 
 
 def _build_optimizer(recipe: Recipe) -> CrossEntropyMethod:
+    """Return the optimizer of a recipe; it begins with weights 0 and standard deviation 1."""
     uses_gpu = "cuda" in (recipe.device, recipe.backend) and recipe.backend != "cpu"
     names = feature_names(recipe.features, recipe.rules.width)
     config = CEMConfig.classic(
@@ -154,7 +154,14 @@ class Training(Callback):
         time_limit_s: float | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> None:
-        """Set up; nothing is played or written. ``callbacks`` are called after the others."""
+        """Set up the run; nothing is played or written yet.
+
+        Args:
+            recipe: The settings of the run.
+            folder: The folder of the run.
+            time_limit_s: The time limit of training, in seconds; None: no limit.
+            callbacks: Further callbacks, which are called after those of every run.
+        """
         if recipe.population < ranks.count():
             count = ranks.count()
             raise ValueError(
@@ -168,6 +175,7 @@ class Training(Callback):
         progress_bar = ProgressBar(("lines/s",), number=format_lines)
 
         def check() -> None:
+            """Update the progress bar, and raise if a signal asked to stop."""
             progress_bar.tick()
             self.stop.check()
 
@@ -196,11 +204,12 @@ class Training(Callback):
     def save_controller(
         self, state: Mapping[str, Any] | None = None, scores: Sequence[Mapping[str, Any]] = ()
     ) -> LinearController | None:
-        """Write and return the learned controller; before the first generation there is none.
+        """Write and return the learned controller; None before the first generation.
 
         Args:
-            state: A state of the optimizer; None: the current one.
-            scores: Scores and estimates for its provenance, of it and of published controllers.
+            state: A state of the optimizer; None: the current state.
+            scores: Scores and estimates of the learned controller and of published ones, which
+                its file records.
         """
         recipe = self.recipe
         if state is None:

@@ -5,8 +5,6 @@ decision, `board_kinds` is what each cell of its board shows, and `tetris.view.i
 `tetris.view.text` draw that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -72,47 +70,59 @@ class Scene:
 
 
 class GameTracker:
-    """A stream of games in progress; its attributes are as those of `Scene`."""
+    """Follows a stream of games, placement by placement, to show their scenes.
+
+    The attributes have the meaning of those of `Scene`, before the next placement.
+    """
 
     def __init__(self, rules: Rules) -> None:
         """Set up an empty board."""
         self.rules = rules
-        self.pieces = self.lines = self.games = self.game_lines = 0
+        self.pieces = 0
+        self.lines = 0
+        self.games = 0
+        self.game_lines = 0
         self.cells: Cells = np.zeros((rules.height + HEADROOM, rules.width), dtype=np.uint8)
         self.rows: Rows = ()
 
     def scene(self, after: AfterState, next_piece: int | None) -> Scene:
-        """Return the scene of a placement on the current stack; nothing is carried out."""
+        """Return the scene of a placement on the current stack, which does not change yet."""
         return Scene(
-            self.rules,
-            self.cells,
-            self.rows,
-            after,
-            next_piece,
-            self.pieces + 1,
-            self.lines + after.lines,
-            self.game_lines + after.lines,
-            self.games,
+            rules=self.rules,
+            cells=self.cells,
+            rows=self.rows,
+            after=after,
+            next_piece=next_piece,
+            pieces=self.pieces + 1,
+            lines=self.lines + after.lines,
+            game_lines=self.game_lines + after.lines,
+            games=self.games,
         )
 
     def carry_out(self, scene: Scene) -> None:
-        """Make the placement of a scene: the piece rests, full rows go, the game may end."""
+        """Change the stack and the counts by the placement of a scene.
+
+        The piece rests, the full rows are removed, and the game may end.
+        """
         self.pieces = scene.pieces
         self.lines = scene.lines
-        if scene.after.game_over:
+        if scene.after.game_over:  # The next game begins on an empty board.
             self.games += 1
             self.cells = np.zeros_like(self.cells)
             self.rows = ()
             self.game_lines = 0
         else:
             remaining = np.delete(_with_piece(self.cells, scene.after), scene.full, axis=0)
-            empty = np.zeros_like(self.cells[: len(scene.full)])
-            self.cells = np.concatenate([remaining, empty])
+            empty_rows = np.zeros_like(self.cells[: len(scene.full)])
+            self.cells = np.concatenate([remaining, empty_rows])  # Row 0 is the bottom.
             self.rows = scene.after.rows
             self.game_lines = scene.game_lines
 
     def follow(self, piece: int, rows: Rows) -> Scene | None:
-        """Place a piece so that the stack becomes ``rows``; return the scene, or None."""
+        """Place a piece so that the stack becomes ``rows``, and return the scene.
+
+        It returns None, and changes nothing, if no placement of the piece leads to this stack.
+        """
         for after in after_states(self.rows, piece, self.rules):
             if after.rows == rows:
                 scene = self.scene(after, None)
@@ -122,9 +132,12 @@ class GameTracker:
 
 
 def scenes(rules: Rules, played: Iterable[AfterState]) -> Iterator[Scene]:
-    """Yield the scene of every placement; the next placement is read ahead, for its piece."""
+    """Yield the scene of every placement, from the after-states of games in order.
+
+    A scene shows the next piece. So the next placement is read before the scene is yielded.
+    """
     tracker = GameTracker(rules)
-    for after, next_after in pairwise(chain(played, [None])):
+    for after, next_after in pairwise(chain(played, [None])):  # The last one has no next piece.
         assert after is not None
         scene = tracker.scene(after, next_after.piece if next_after else None)
         yield scene
@@ -132,9 +145,14 @@ def scenes(rules: Rules, played: Iterable[AfterState]) -> Iterator[Scene]:
 
 
 def board_kinds(cells: Cells, height: int) -> Cells:
-    """Return the kind of each cell of a stack and of the rows above its ``height``.
+    """Return the kind of each cell of a picture of a board, such as `EMPTY`.
 
-    The cells are those of a `Scene`, or `UNKNOWN`; the kinds have their shape.
+    Args:
+        cells: The cells of a `Scene`, or the value `UNKNOWN` for full cells.
+        height: The number of rows of the board; rows above it belong to the page around it.
+
+    Returns:
+        The kinds, of the shape of ``cells``.
     """
     kinds: Cells = np.where(cells > 0, cells + np.uint8(STACK - 1), np.uint8(EMPTY))
     kinds[height:][cells[height:] == 0] = PAGE
@@ -142,9 +160,12 @@ def board_kinds(cells: Cells, height: int) -> Cells:
 
 
 def scene_kinds(scene: Scene, row: int | None = None) -> Cells:
-    """Return the `board_kinds` of a scene with its piece, whose bottom is in ``row``.
+    """Return the `board_kinds` of a scene with its piece.
 
-    By default the piece is at rest. Then full rows are lit up.
+    Args:
+        scene: The scene.
+        row: The row of the piece's bottom while it falls; None: the piece is at rest. If it is
+            at rest, the rows that it completes are highlighted.
     """
     after = scene.after
     kinds = board_kinds(scene.cells, scene.rules.height)
@@ -157,7 +178,7 @@ def scene_kinds(scene: Scene, row: int | None = None) -> Cells:
 
 
 def stack_rows(rows: list[int]) -> Rows:
-    """Return the rows of a board, bits as in a stack, without the empty ones on top."""
+    """Return the rows of a board, as bits, without the empty rows on top."""
     height = len(rows)
     while height and not rows[height - 1]:
         height -= 1
@@ -173,14 +194,22 @@ def shape_cells(shape: Shape) -> list[tuple[int, int]]:
 
 
 def put(cells: npt.NDArray[Any], shape: Shape, column: int, row: int, value: int) -> None:
-    """Write a value to the cells of a piece that are in the picture."""
+    """Write a value to each cell of a piece in an array of a board, row 0 at the bottom.
+
+    Args:
+        cells: The array, which is changed.
+        shape: The piece as it was turned.
+        column: Column of the left edge of the piece.
+        row: Row of the piece's bottom. Cells of the piece above the array are left out.
+        value: The value to write.
+    """
     for x, y in shape_cells(shape):
         if row + y < len(cells):
             cells[row + y, column + x] = value
 
 
 def _with_piece(cells: Cells, after: AfterState) -> Cells:
-    """A copy of the stack with a piece at rest."""
+    """Return a copy of the stack with the piece of an after-state at rest."""
     cells = cells.copy()
     put(cells, after.shape, after.column, after.landing_row, after.shape.piece + 1)
     return cells

@@ -4,8 +4,6 @@ A picture is an array of indices into `PALETTE`: ``PALETTE[picture]`` is the pic
 green and blue. A GIF holds the same palette, and a terminal leaves the page's background out.
 """
 
-from __future__ import annotations
-
 import io
 import tempfile
 import textwrap
@@ -56,7 +54,7 @@ def _mix(color: str, other: str, share: float) -> str:
 
 
 def _palette() -> npt.NDArray[np.uint8]:
-    """Return the colours of pictures; see `PALETTE`."""
+    """Return the colours of pictures, shape (colours, 3); `PALETTE` describes their order."""
     empty = "1f232b"
     kinds = [  # In the order of the kinds: inside, lit edge, edge in the shade.
         ("16181d",) * 3,
@@ -72,7 +70,8 @@ def _palette() -> npt.NDArray[np.uint8]:
     colors = np.array([list(bytes.fromhex(color)) for color in chain.from_iterable(kinds)])
     page = colors[3 * PAGE]
     grey = (colors.mean(axis=1, keepdims=True) + page) / 2
-    grey[: 3 * EMPTY] = page
+    grey[: 3 * EMPTY] = page  # The page around a grey board stays as it is.
+    # The edge of a letter goes over from the page's colour to the letter's.
     shares = np.linspace(0, 1, _SHADES)[:, np.newaxis]
     letters = [page + shares * (colors[3 * kind] - page) for kind in (TEXT, FAINT)]
     palette: npt.NDArray[np.uint8] = (
@@ -93,7 +92,15 @@ GREY = (FALLING + len(PIECES)) * 3
 
 
 def board_picture(kinds: Cells, cell: int) -> Picture:
-    """Return a picture of `board_kinds`, shape (rows * cell, width * cell)."""
+    """Return a picture of a board: an array of indices into `PALETTE`.
+
+    Args:
+        kinds: The kind of each cell, from `board_kinds`, shape (rows, width).
+        cell: Pixels of a cell's side.
+
+    Returns:
+        The picture, shape (rows * cell, width * cell), its top row first.
+    """
     # The pattern of a cell: 0 for its inside, 1 for the lit edge, 2 for the edge in the shade.
     pattern = np.zeros((cell, cell), dtype=np.uint8)
     if 1 < cell < _SMALL:
@@ -105,12 +112,17 @@ def board_picture(kinds: Cells, cell: int) -> Picture:
         pattern[-width:] = 2
         pattern[:-width, :width] = 1
         pattern[:width, :-width] = 1
-    enlarged = kinds[::-1].repeat(cell, axis=0).repeat(cell, axis=1)
-    return 3 * enlarged + np.tile(pattern, kinds.shape)
+    # The palette has three colours for each kind, in the order of the pattern's numbers.
+    kind_of_pixel = kinds[::-1].repeat(cell, axis=0).repeat(cell, axis=1)
+    pattern_of_pixel = np.tile(pattern, kinds.shape)
+    return 3 * kind_of_pixel + pattern_of_pixel
 
 
 def framed_board(kinds: Cells, cell: int) -> Picture:
-    """Return a `board_picture` with a frame below and beside the rows of the board."""
+    """Return a `board_picture` with a frame below the board and on both of its sides.
+
+    The rows above the board, of which there are `HEADROOM`, have no frame.
+    """
     board = board_picture(kinds, cell)
     edge = max(2, cell // 4)
     picture = np.full((len(board) + edge, board.shape[1] + 2 * edge), 3 * FRAME, dtype=np.uint8)
@@ -120,7 +132,10 @@ def framed_board(kinds: Cells, cell: int) -> Picture:
 
 
 def piece_picture(piece: int | None, cell: int) -> Picture:
-    """Return a piece in its first orientation in a square of 4 x 4 cells, or no piece."""
+    """Return a picture of a piece in the middle of a square of 4 x 4 cells.
+
+    The square is empty for None and for a number that is no piece.
+    """
     kinds = np.full((4, 4), PAGE, dtype=np.uint8)
     if piece is not None and piece < len(PIECES):
         shape = PIECES[piece][0]
@@ -130,17 +145,21 @@ def piece_picture(piece: int | None, cell: int) -> Picture:
 
 @lru_cache(256)
 def text_picture(text: str, size: int, kind: int = TEXT) -> Picture:
-    """Return a line of text in letters of ``size`` pixels, of the kind `TEXT` or `FAINT`."""
+    """Return a picture of a line of text in letters of ``size`` pixels.
+
+    ``kind``, which is `TEXT` or `FAINT`, chooses the colour.
+    """
     font = ImageFont.load_default(size)
     image = Image.new("L", (round(font.getlength(text)) + 1, size + size // 2))
     ImageDraw.Draw(image).text((0, 0), text, 255, font)
+    # The shades of both kinds are behind the colours of cells, which the palette has twice.
     first_shade = 2 * GREY + (kind == FAINT) * _SHADES
-    shades = np.asarray(image) // (256 // _SHADES + 1)
+    shades = np.asarray(image) // (256 // _SHADES + 1)  # From 0 to _SHADES - 1.
     return first_shade + shades.astype(np.uint8)
 
 
 def fitted(picture: Picture, height: int, width: int) -> Picture:
-    """Return a picture cut at, or filled up to, a height and a width."""
+    """Return a picture that is cut, or filled up with background, to a height and a width."""
     page = np.full((height, width), 3 * PAGE, dtype=np.uint8)
     part = picture[:height, :width]
     page[: part.shape[0], : part.shape[1]] = part
@@ -148,29 +167,32 @@ def fitted(picture: Picture, height: int, width: int) -> Picture:
 
 
 def column(pictures: Iterable[Picture], width: int) -> Picture:
-    """Return pictures below each other, each cut at or filled up to a width."""
+    """Return one picture of pictures below each other, all fitted to one width."""
     return np.vstack([fitted(picture, len(picture), width) for picture in pictures])
 
 
 def on_page(pictures: Iterable[Picture], gap: int) -> Picture:
-    """Return pictures beside each other on a page of even width and height, for video."""
+    """Return one picture of pictures beside each other, with gaps between and around them.
+
+    Its width and height are even, because videos need that.
+    """
     pictures = list(pictures)
     height = max(map(len, pictures))
     page = np.hstack([fitted(picture, height, picture.shape[1] + gap) for picture in pictures])
     width = page.shape[1]
-    return np.pad(
-        page, ((gap, gap + height % 2), (gap, (width + gap) % 2)), constant_values=3 * PAGE
-    )
+    rows = (gap, gap + height % 2)  # Above and below.
+    columns = (gap, (width + gap) % 2)  # On the left and, beside the last gap, on the right.
+    return np.pad(page, (rows, columns), constant_values=3 * PAGE)
 
 
 def frame(scene: Scene, title: str = "", cell: int = 12) -> Picture:
     """Return the picture of a scene: the framed board, the title, the next piece, the counts.
 
-    Width and height are even, and the same for every scene under the same rules and title. The
-    cell is in pixels, at least 6.
+    All scenes under the same rules and title have pictures of the same size, of even width and
+    height. ``cell`` is the side of a cell in pixels, at least 6.
     """
-    size = cell + 2
-    panel = []
+    size = cell + 2  # The height of letters.
+    panel = []  # The pictures on the right of the board, from the top.
     for line in textwrap.wrap(printable(title), _PANEL_CHARACTERS) or [""]:
         panel.append(text_picture(line, size))
     for label in (f"{scene.rules.board} {scene.rules.pieces}", "", "NEXT"):
@@ -200,9 +222,10 @@ def write_gif(path: Path, pictures: Iterable[Picture], speed: float) -> None:
     """Write a looping GIF, atomically; ``speed`` is in pictures per second, at most 50."""
 
     def images() -> Iterator[Image.Image]:
-        last: Picture | int = _CLEAR
+        last: Picture | int = _CLEAR  # No pixel of the first picture has this colour.
         for picture in pictures:
-            # Only what is new is drawn. Pillow can do that, too, but takes ten times as long.
+            # A pixel that has not changed is transparent, which makes the file small. Pillow
+            # can do that, too, but takes ten times as long.
             image = Image.fromarray(np.where(picture == last, np.uint8(_CLEAR), picture))
             image.putpalette(PALETTE.tobytes().ljust(3 * (_CLEAR + 1)))
             last = picture
@@ -223,13 +246,17 @@ def save_gif(path: Path, images: Iterator[Image.Image], speed: float, **options:
 
 
 def write_mp4(path: Path, pictures: Iterable[Picture], speed: float) -> None:
-    """Write a video in H.264 of pictures of even sides; see `write_gif`."""
-    from imageio_ffmpeg import write_frames
+    """Write a video in H.264, atomically; ``speed`` is in pictures per second.
+
+    The pictures have the same size, of even width and height.
+    """
+    from imageio_ffmpeg import write_frames  # An optional dependency.
 
     rest = iter(pictures)
     first = next(rest)
     height, width = first.shape
-    # The palette that goes with each picture: 256 colours of blue, green, red and 255.
+    # ffmpeg's format pal8 has a palette behind each picture: 256 colours of blue, green, red
+    # and the opacity 255.
     padding = ((0, 256 - len(PALETTE)), (0, 1))
     colors = np.pad(PALETTE[:, ::-1], padding, constant_values=255).tobytes()
     with tempfile.TemporaryDirectory() as folder:
@@ -242,7 +269,7 @@ def write_mp4(path: Path, pictures: Iterable[Picture], speed: float) -> None:
         )
         # The writer's process must end before the folder is removed, after Ctrl-C, too.
         with closing(frames) as writer:
-            writer.send(None)
+            writer.send(None)  # Starts the generator.
             for picture in chain([first], rest):
                 writer.send(picture.tobytes() + colors)
         write_bytes(path, file.read_bytes())

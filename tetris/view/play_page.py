@@ -5,8 +5,6 @@ Markup and style are ``play_page.html``, the programs ``board.js``, ``engine.js`
 ``scripts/pages/wasm.py`` compiles.
 """
 
-from __future__ import annotations
-
 from tetris.game.policy import Lookahead
 from tetris.game.rules import Rules
 from tetris.play.controller import LinearController, known_names, published
@@ -20,9 +18,15 @@ def play_page(
     seed: int | None = None,
     lookahead: Lookahead = Lookahead.NONE,
 ) -> str:
-    """Return the page, which also offers the other controllers of the package.
+    """Return a web page, as HTML, on which a person plays against a controller.
 
-    Without a seed the pieces are different whenever the page is opened.
+    The page also offers the other controllers of the package.
+
+    Args:
+        controller: The controller that the page begins with.
+        rules: The rules of the games.
+        seed: Seed of the pieces; None: other pieces whenever the page is opened.
+        lookahead: What the controller considers beside the falling piece.
 
     Raises:
         ValueError: If the controller cannot play on the board, or has features of a user.
@@ -37,9 +41,10 @@ def play_page(
     controllers += [published(name) for name in known_names() if name != controller.name]
     game = {"board": rules.board, "rule": rules.rule, "pieces": rules.pieces}
     if seed is not None:
-        game["seed"] = str(seed)
+        game["seed"] = str(seed)  # A number of JavaScript does not have 64 bits.
     parts = {
         **engine_parts(),
+        # The provenance would make the page large.
         "agents": [{**agent.to_dict(), "provenance": {}} for agent in controllers],
         "lookahead": lookahead.value,
         "rules": game,

@@ -1,7 +1,5 @@
 """One game with every placement, played in Python, for a notebook to show."""
 
-from __future__ import annotations
-
 import html
 import os
 from dataclasses import dataclass
@@ -83,12 +81,13 @@ def play_game(
     most_pieces: int = 1000,
     lookahead: Lookahead | str = Lookahead.NONE,
 ) -> PlayedGame:
-    """Play a game to its end, or its first pieces, and keep every board.
+    """Play a game, or its first pieces, and return every placement.
 
-    It plays as `rollout` plays the stream, but in Python: some thousand pieces per second.
+    The game is the one that `rollout` plays on the stream, but Python plays it: some thousand
+    pieces per second.
 
     Args:
-        controller: As `resolve` takes it: a controller, a name, a file or the folder of a run.
+        controller: A controller, its name, its file, or the folder of a run; see `resolve`.
         seed: Seed of the pieces, unsigned 64-bit.
         rules: The rules; None: those of the controller.
         stream: Number of the stream, unsigned 64-bit.

@@ -6,8 +6,6 @@ Markup and style are ``replay_page.html``, the program is ``replay_page.js``, be
 WebAssembly plays the placements, and says why the controller chose them.
 """
 
-from __future__ import annotations
-
 import base64
 import html
 import json
@@ -43,7 +41,7 @@ def player_assets() -> str:
 def engine_parts() -> dict[str, object]:
     """Return the values that ``engine.js`` needs: the engine, features and shapes."""
     shapes = []
-    for shape in chain.from_iterable(PIECES):  # In the order of placements.
+    for shape in chain.from_iterable(PIECES):  # In this order placements are numbered.
         shapes.append(
             {
                 "piece": shape.piece,
@@ -63,6 +61,7 @@ def engine_parts() -> dict[str, object]:
 
 
 def _pack(content: bytes) -> str:
+    """Return bytes as text for a page: compressed, in base64."""
     return base64.b64encode(zlib.compress(content, 9)).decode("ascii")
 
 
@@ -79,14 +78,14 @@ def player_fragment(
     *,
     assets: bool = True,
 ) -> str:
-    """Return the player of a replay, to be put anywhere in the body of a page.
+    """Return a player of a replay as HTML, which can be put anywhere in the body of a page.
 
     Args:
         replay: The replay, at least one placement.
-        title: Title; the controller's name if empty.
-        speed: Pieces per second at first.
-        lookahead: What the controller considered, for the reasons of its placements.
-        assets: Whether to add `player_assets`; otherwise the page has to hold them.
+        title: The title; if it is empty, the name of the controller.
+        speed: Pieces per second at first; a viewer can change it.
+        lookahead: What the controller considered. The page explains its placements by it.
+        assets: Whether to add `player_assets`, of which a page needs one copy.
 
     Raises:
         ValueError: If the replay is empty.
@@ -107,11 +106,12 @@ def player_fragment(
         "height": rules.height,
         "rule": rules.rule,
         "pieces": rules.pieces,
-        "seed": str(replay.seed or 0),
+        "seed": str(replay.seed or 0),  # A number of JavaScript does not have 64 bits.
         "lookahead": lookahead.value,
         "controller": _explaining_controller(replay),
         "speed": speed,
         "placements": _pack(replay.placements),
+        # The piece that comes after the last placement.
         "after": None if pieces is None else pieces[len(replay.placements)],
     }
     element = f"<tetris-player>{json_script(values)}</tetris-player>\n"
@@ -142,7 +142,7 @@ tetris-player {{ margin: 0 auto; }}
 
 
 def _explaining_controller(replay: Replay) -> dict[str, object] | None:
-    """Return the controller, if the page has all its features to explain it."""
+    """Return the controller as plain values, or None if the page lacks one of its features."""
     controller = replay.controller
     if controller is None or not set(controller.names_on(replay.rules)).issubset(BUILT_IN):
         return None

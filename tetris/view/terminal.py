@@ -49,7 +49,10 @@ _LARGEST_CELL = 8
 
 
 def is_interactive(output: TextIO) -> bool:
-    """Return whether there are a keyboard, and a screen with a cursor, colours and blocks."""
+    """Return whether a person can watch a game here.
+
+    That needs a keyboard, and a screen with a cursor, colours and the characters of blocks.
+    """
     try:
         "▀▄│└─┘".encode(output.encoding or "ascii")
     except UnicodeEncodeError:
@@ -60,7 +63,9 @@ def is_interactive(output: TextIO) -> bool:
 
 
 def parse_keys(text: str) -> list[str]:
-    """Return the keys in a terminal's input: ``up`` and other arrows, or characters."""
+    """Return the keys that a terminal's input stands for: arrows such as ``up``, characters."""
+    # An arrow has its letter as the first group, a character is the second. Other escape
+    # sequences have neither.
     keys = (_ARROWS.get(match[1] or "", match[2]) for match in _KEY.finditer(text))
     return list(filter(None, keys))
 
@@ -75,7 +80,10 @@ class Terminal:
         self._shown = ""
 
     def __enter__(self) -> Terminal:
-        """Enter the alternate screen."""
+        """Enter the alternate screen, and read single keys without an echo.
+
+        A signal that ends the process raises SystemExit, so that `__exit__` is called.
+        """
         self._settings = termios.tcgetattr(self.keyboard)
         self._handlers = {
             signal.SIGTSTP: signal.signal(signal.SIGTSTP, signal.SIG_IGN),
@@ -103,9 +111,12 @@ class Terminal:
         explanation: Explanation | None,
         footer: str,
     ) -> None:
-        """Show a `screen`, with an explanation below its panel."""
+        """Write a `screen`, with an explanation below its panel, if it differs from the last.
+
+        The arguments are those of `screen`, besides the explanation.
+        """
         size = os.get_terminal_size(self.output.fileno())
-        if not (size.columns and size.lines):
+        if not (size.columns and size.lines):  # The terminal does not know its size.
             size = os.terminal_size((80, 24))
         if explanation is not None:
             panel = [*panel, *explanation_lines(explanation, size.lines - _PANEL_HEAD)]
@@ -117,9 +128,9 @@ class Terminal:
             self.output.flush()
 
     def keys(self, seconds: float) -> list[str]:
-        """Return the keys pressed, after waiting up to ``seconds`` for the first one.
+        """Return the keys that were pressed; wait up to ``seconds`` for the first one.
 
-        Without a keyboard any more it is ``q``.
+        If the keyboard is gone, the result is the key ``q``, which quits.
         """
         ready, _, _ = select.select([self.keyboard], [], [], seconds)
         if not ready:
@@ -135,18 +146,29 @@ def _exit(number: int, frame: FrameType | None) -> None:
 def screen(
     scene: Scene, kinds: Cells, panel: Sequence[str], footer: str, size: os.terminal_size
 ) -> list[str]:
-    """Return the lines of the screen: the board and the panel, or that it is too small."""
+    """Return the lines of the screen: the board, beside it a panel, and below them a footer.
+
+    If the screen is too small for the board, the lines say so.
+
+    Args:
+        scene: The scene to show.
+        kinds: The kind of each cell of the board, from `scene_kinds`.
+        panel: Lines of text for the panel, which also has the next piece.
+        footer: The last line.
+        size: Columns and lines of the screen.
+    """
     height = scene.rules.height
     board_size = _choose_size(scene.rules, size)
     if board_size is None:
-        smallest = list(_sizes(scene.rules))[-1]
+        smallest = list(_sizes(scene.rules))[-1]  # The last size is the smallest.
         text = f"the window is too small: {smallest.columns} x {smallest.lines} needed, q quits"
         return textwrap.wrap(text, size.columns)[: size.lines]
     rows = kinds[: height + board_size.headroom]
     board = board_lines(rows, height, board_size.cell, colors=True)
     room = size.columns - board_size.columns
     beside = []
-    # The picture of the next piece has eight columns, which escape sequences forbid to cut.
+    # The picture of the next piece has eight columns. It cannot be cut, because it has escape
+    # sequences.
     if room >= 8:
         picture = half_blocks(piece_picture(scene.next_piece, 2))
         beside = ["next", *picture, *(printable(line)[:room] for line in panel)]
@@ -159,7 +181,11 @@ def screen(
 
 
 def explanation_lines(explanation: Explanation, room: int) -> list[str]:
-    """Return a table of at most ``room`` lines: margin, value, most decisive features."""
+    """Return a table of at most ``room`` lines: the margin, the value, and the features.
+
+    The features that decide most come first. A row has a feature's name, its value, and what it
+    adds to the margin.
+    """
     margin = "-" if explanation.margin is None else f"{explanation.margin:.2f}"
     head = [
         f"{'margin':<{_NAME_WIDTH}}{margin:>15}",
@@ -170,10 +196,10 @@ def explanation_lines(explanation: Explanation, room: int) -> list[str]:
     for name, value, lead in sorted(columns, key=lambda row: -abs(row[2])):
         lead += 0.0  # Zero times a negative weight is -0; this makes it 0.
         rows.append(f"{name:<{_NAME_WIDTH}}{value:>6g}{lead:>9.2f}")
-    room -= len(head)
-    if len(rows) > room:
-        shown = max(0, room - 1)
-        rows[shown:] = [f"{len(rows) - shown} more features"]
+    room_for_rows = room - len(head)
+    if len(rows) > room_for_rows:
+        shown_rows = max(0, room_for_rows - 1)
+        rows[shown_rows:] = [f"{len(rows) - shown_rows} more features"]
     return head + rows
 
 
@@ -203,7 +229,10 @@ def _sizes(rules: Rules) -> Iterator[_Size]:
 
 
 def _choose_size(rules: Rules, screen_size: os.terminal_size) -> _Size | None:
-    """Return the largest size that fits beside the panel, or without one; None if none fits."""
+    """Return the largest size of the board that fits on the screen; None if none fits.
+
+    The board leaves room for the panel, if a board of any size can.
+    """
     for panel_width in _PANEL_WIDTHS:
         for size in _sizes(rules):
             has_columns = size.columns + panel_width <= screen_size.columns

@@ -1,7 +1,5 @@
 """Games as text: plain characters for a pipe or a log, coloured half blocks for a terminal."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from itertools import groupby
@@ -22,16 +20,21 @@ _CODES = [f"2;{red};{green};{blue}" for red, green, blue in PALETTE.tolist()]
 
 
 def board_lines(kinds: Cells, height: int, cell: int = 2, *, colors: bool = False) -> list[str]:
-    """Return `board_kinds` as text, lines of one width, the topmost first, and the floor.
+    """Return a board as lines of text of the same width, the top row first and the floor last.
 
-    Rows from ``height`` on have no side walls. With colours the lines are half blocks, and a
-    cell is ``cell`` columns wide; otherwise they are plain characters, one line per row.
+    Args:
+        kinds: The kind of each cell, from `board_kinds`.
+        height: The number of rows of the board. Rows above it have no side walls.
+        cell: Columns of a cell; without colours it must be 2.
+        colors: Whether to draw coloured half blocks, two rows of pixels in a line. Otherwise
+            the lines are plain characters, one line per row.
     """
     if colors:
         lines = half_blocks(board_picture(kinds, cell))
         lines_with_walls = math.ceil(height * cell / 2)
         side, left, bottom, right = "│└─┘"
     else:
+        # All pieces look the same: they become the first one, STACK at rest and FALLING else.
         first_pieces = np.where(kinds >= FALLING, FALLING, np.minimum(kinds, STACK))
         lines = []
         for row in first_pieces[::-1].tolist():
@@ -47,7 +50,7 @@ def board_lines(kinds: Cells, height: int, cell: int = 2, *, colors: bool = Fals
 
 
 def scene_text(scene: Scene) -> str:
-    """Return a scene in plain text: the counts, and the board with the piece at rest."""
+    """Return a scene in plain text: a line of counts, and the board with the piece at rest."""
     after = scene.after
     counts = f"piece {scene.pieces} {PIECE_LETTERS[after.piece]}"
     if scene.next_piece is not None:
@@ -62,11 +65,11 @@ def scene_text(scene: Scene) -> str:
 
 
 def half_blocks(picture: Picture) -> list[str]:
-    """Return a picture as lines for a terminal; a line has two rows of pixels.
+    """Return a picture as lines for a terminal; a line shows two rows of pixels.
 
-    The page around the board is left in the terminal's own background.
+    The page around the board keeps the terminal's own background.
     """
-    if len(picture) % 2:
+    if len(picture) % 2:  # Add a row of background on top.
         picture = np.vstack([np.full_like(picture[:1], 3 * PAGE), picture])
     return [
         "".join(_runs(top, bottom))
@@ -75,13 +78,21 @@ def half_blocks(picture: Picture) -> list[str]:
 
 
 def _runs(top: Picture, bottom: Picture) -> Iterable[str]:
-    """Yield the characters of two rows of pixels, where equal ones share an escape sequence."""
+    """Yield the text of two rows of pixels, the upper and the lower half of a line.
+
+    A character shows two pixels: one in the foreground colour, as a half block, and one in the
+    background colour. Neighbouring characters of the same colours share an escape sequence.
+    """
     for (upper, lower), run in groupby(zip(top.tolist(), bottom.tolist(), strict=True)):
-        front, back, block = upper, lower, "▀"
-        if upper // 3 == PAGE:  # The page has to be the background, the terminal's own one.
-            front, back, block = lower, upper, "▄"
+        front = upper
+        back = lower
+        block = "▀"
+        if upper // 3 == PAGE:  # The page has to be in the background, the terminal's own.
+            front = lower
+            back = upper
+            block = "▄"
         if front // 3 == PAGE or front == back:
             block = " "
-        background = "49" if back // 3 == PAGE else f"48;{_CODES[back]}"
+        background = "49" if back // 3 == PAGE else f"48;{_CODES[back]}"  # 49 is the default.
         yield f"\x1b[38;{_CODES[front]};{background}m{block * len(list(run))}"
     yield RESET

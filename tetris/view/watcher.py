@@ -1,7 +1,5 @@
 """Shows scenes in a terminal, at a speed that keys choose."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator
@@ -51,7 +49,7 @@ class Watcher:
         self._scene = next(self.scenes)
 
     def run(self) -> None:
-        """Show the scenes."""
+        """Show the scenes at the chosen speed until a key quits, also after the last one."""
         last_time = time.monotonic()
         while True:
             self._draw()
@@ -66,6 +64,7 @@ class Watcher:
             last_time = this_time
 
     def _press(self, key: str) -> None:
+        """Do what a key stands for: pause, show the next scene, play faster or slower."""
         if key == " ":
             self.paused = not self.paused
         elif key in (".", "n", "right"):
@@ -87,9 +86,13 @@ class Watcher:
         return self._progress >= _FALL or self.speed > _FASTEST_FALL
 
     def _play(self, seconds: float) -> None:
-        """Play for a time; pieces that the engine cannot play within a frame are skipped."""
+        """Move on by the scenes of a time at the chosen speed.
+
+        If the player is too slow to play them all within a frame, the rest is not made up for.
+        """
         frame_end = time.monotonic() + _FRAME
-        self._progress += min(seconds, 1.0) * self.speed if self.speed < math.inf else math.inf
+        is_limited = self.speed < math.inf
+        self._progress += min(seconds, 1.0) * self.speed if is_limited else math.inf
         while self._progress >= 1 and not self.ended:
             self._progress -= 1
             self._show_next()
@@ -114,10 +117,12 @@ class Watcher:
         return "as fast as it goes" if self.speed == math.inf else f"{self.speed:g} pieces/s"
 
     def _draw(self) -> None:
+        """Show the current scene, with the piece at rest or at its place while it falls."""
         scene = self._scene
         row = scene.after.landing_row
         top = scene.rules.height
-        if not self._at_rest and row < top:  # The piece falls from just above the board.
+        if not self._at_rest and row < top:
+            # The piece falls from just above the board, and lands when the progress is _FALL.
             row = round(top + (row - top) * self._progress / _FALL)
         panel = [
             *self.title,
