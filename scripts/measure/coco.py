@@ -19,8 +19,6 @@ installed are left out: pip install cma cmaes evotorch optuna scipy. The suites 
 coco-experiment (Hansen et al., COCO, Optimization Methods and Software 36, 2021).
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import itertools

@@ -8,8 +8,6 @@ CatCMAwM and Optuna's TPE. On a GPU: the time of a generation of 1,024 candidate
 graph, ours and ten lines of PyTorch.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 from collections.abc import Callable

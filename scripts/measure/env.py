@@ -3,8 +3,6 @@
 python scripts/measure env --num-envs 1024 --json env.json
 """
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

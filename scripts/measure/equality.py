@@ -6,8 +6,6 @@ The rollouts cover features, boards, rules, pieces, streams, weights, shapes, an
 of the next piece.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import time

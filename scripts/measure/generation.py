@@ -12,8 +12,6 @@ Shapes are population x dimensions, or problems x population x dimensions. The o
 200 generations is done.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Callable

@@ -7,8 +7,6 @@ backward pass from the sum of both results, are timed separately, each from its 
 device is done.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from functools import partial

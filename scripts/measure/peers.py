@@ -11,8 +11,6 @@ Jumanji and ours step 1,024 games at a time. JAX is jitted, a step at a time or 
 Tetris-Gymnasium plays key presses: a hard drop places a piece.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import importlib.metadata

@@ -4,8 +4,6 @@
 file is written only by the command that measured.
 """
 
-from __future__ import annotations
-
 import datetime
 import json
 import os

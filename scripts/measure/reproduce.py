@@ -17,8 +17,6 @@ seed and noise only. All searches play in one rollout. A game that does not end 
 a limit of decisions, and counts with its lines until then.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import time

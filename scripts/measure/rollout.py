@@ -3,8 +3,6 @@
 python scripts/measure rollout dt20 bcts --json rollout.json
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import statistics

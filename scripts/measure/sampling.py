@@ -6,8 +6,6 @@ Noise is independent, or one value is shared by all dimensions of a sample, as i
 article, whose kernel is then measured, too.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import itertools

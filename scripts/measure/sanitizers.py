@@ -6,8 +6,6 @@ Only records about kernels of this project count, not errors that the driver ret
 host, such as full memory.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -5,8 +5,6 @@ device and returns figures and data. A row of the table gives it a name, which i
 of its result file.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import importlib

@@ -4,8 +4,6 @@ Functions are measured in interleaved rounds: a disturbance of the machine then 
 them.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable, Mapping

@@ -7,8 +7,6 @@ Every run is a process. ``first_run`` trains twice with one cache, which is empt
 and warm.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

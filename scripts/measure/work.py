@@ -1,7 +1,5 @@
 """Helpers of several measurements: good controllers, compiled engines, scores of few games."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

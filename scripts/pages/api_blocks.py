@@ -1,7 +1,5 @@
 """The block of docs/api.md: the public names of the packages, with a line on each."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect

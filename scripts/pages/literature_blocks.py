@@ -1,7 +1,5 @@
 """Blocks of docs/results.md: our figures beside the literature's."""
 
-from __future__ import annotations
-
 import numpy as np
 from measure.work import least_lines
 

@@ -1,7 +1,5 @@
 """Blocks of README and docs/optimiser.md: how well and how fast the optimiser searches."""
 
-from __future__ import annotations
-
 import contextlib
 
 from pages.result_files import Result, crossed, each_machine, figures, load_all, with_provenance

@@ -1,7 +1,5 @@
 """The pictures of docs/*.md; measurements are drawn from their result files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path

@@ -7,8 +7,6 @@ A block is the output of cog: its page calls a public function of one of the `*_
 between [[[cog and ]]].
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """The result files in benchmarks/results, and blocks of pages with their provenance."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Blocks of README and docs: scores of the learned controllers, and times of training."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any

@@ -5,8 +5,6 @@ files. README and its neighbours, the notebook and the notes are pages of the si
 the page to play on.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import posixpath

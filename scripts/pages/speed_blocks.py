@@ -1,7 +1,5 @@
 """Blocks of README and docs: the speed of operators, engines and environments."""
 
-from __future__ import annotations
-
 import re
 import statistics
 
