@@ -26,7 +26,6 @@ import logging
 import math
 import multiprocessing
 import os
-import statistics
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence

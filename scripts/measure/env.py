@@ -29,9 +29,7 @@ def make_course(figure: str, count: int, **options: Any) -> Course:
     envs: Any = gymnasium.make_vec(tetris.envs.IDS[0], count, **options)
     generator = torch.Generator().manual_seed(SEED)
     shape = (_DRAWN_STEPS, count)
-    actions: Any = torch.randint(
-        0, int(envs.single_action_space.n), shape, generator=generator
-    )
+    actions: Any = torch.randint(0, int(envs.single_action_space.n), shape, generator=generator)
     takes_tensors = options.get("output") == "torch" or "device" in options
     if takes_tensors:
         actions = list(actions.to(envs.device))
