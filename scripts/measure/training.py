@@ -56,7 +56,8 @@ def train(
         "weights": controller["weights"],
     }
     for key in ("decisions", "config", "score", "estimates"):
-        # A run without estimates has none of this key, or None.
+        # A controller of an interrupted training has no scores, one without splitting no
+        # estimates.
         run[key] = provenance.get(key) or []
     return run, process.stdout
 
