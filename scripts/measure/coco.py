@@ -28,7 +28,7 @@ import multiprocessing
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -105,13 +105,11 @@ class Objective:
 
     def one(self, x: Any) -> float:
         """Evaluate one candidate."""
-        value, _ = self._evaluate(x)
-        return value
+        return self._evaluate(x)[0]
 
     def constraints(self, x: Any) -> Any:
         """Return the constraints of one candidate, which are at most 0 if it is feasible."""
-        _, constraints = self._evaluate(x)
-        return constraints
+        return self._evaluate(x)[1]
 
     def _evaluate(self, x: Any) -> tuple[float, Any]:
         """Return the objective and the constraints of a candidate, and record its distance.
@@ -351,11 +349,15 @@ class Search(NamedTuple):
 
 _CEM = Search("cem, the default", _cem)
 _BIPOP = Search("pycma, BIPOP restarts", partial(_pycma, restarts=RESTARTS, bipop=True), "cma")
-_PARENTS = partial(_evotorch, algorithm="CEM", parenthood_ratio=0.2)
-SEARCHES: Mapping[str, Mapping[str, Search]] = {
+
+SEARCHES = {
     "bbob": {
         "cem": _CEM,
-        "evotorch_cem": Search("evotorch CEM, 20 % parents", _PARENTS, "evotorch"),
+        "evotorch_cem": Search(
+            "evotorch CEM, 20 % parents",
+            partial(_evotorch, algorithm="CEM", parenthood_ratio=0.2),
+            "evotorch",
+        ),
         "evotorch_snes": Search(
             "evotorch SNES", partial(_evotorch, algorithm="SNES"), "evotorch"
         ),
@@ -479,10 +481,8 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
         # The last runs take longest, and so come first.
         results = (pool.imap if pool else map)(gaps_of, runs[::-1])
         gaps = list(progress(results, total=len(runs), desc=suite, unit=" runs"))[::-1]
-    details: dict[str, dict[str, Any]] = {
-        name: {"label": searches[name].label} for name in names
-    }
-    figures: dict[str, float] = {}
+    details: dict[str, Any] = {name: {"label": searches[name].label} for name in names}
+    figures = {}
     for number, (name, dim) in enumerate(cells):
         gaps_of_cell = gaps[number * len(problems) : (number + 1) * len(problems)]
         cell = summary(gaps_of_cell, len(functions), checkpoints)

@@ -10,7 +10,7 @@ import argparse
 import math
 import random
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise, product
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ COUNTS = {Lookahead.NONE: 480, Lookahead.PREVIEW: 40, Lookahead.EXPECTIMAX: 40}
 # Every list of features is a library to compile, and a set with heights is another list on
 # every width.
 _ANY = ("dellacherie", "bcts", "dt", "dt_surface", "dt_full")
-WIDTHS: Mapping[str, tuple[int, ...]] = {
+WIDTHS = {
     **dict.fromkeys(_ANY, tuple(range(MIN_WIDTH, MAX_WIDTH + 1))),
     "dt_columns": (5, MAX_WIDTH),
     "dt_step_pairs": (4, MAX_WIDTH),
@@ -40,7 +40,7 @@ _LOOKAHEAD_COST = 24  # A decision with lookahead takes as long as so many witho
 
 # The CUDA engine has a kernel for few games and one for tens of thousands, whose warps go
 # together in another way from some 200,000 on; warps of 32 divide few of these.
-SHAPES: tuple[tuple[int, int, int], ...] = (
+SHAPES = (
     (1, 1, 20_000),
     (1, 512, 3_000),
     (512, 1, 3_000),

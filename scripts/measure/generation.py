@@ -28,7 +28,7 @@ from cem.core.graph import GenerationGraph
 from measure.provenance import Measured
 from measure.timing import Function, Plan, capture, times_of
 
-SHAPES: dict[str, tuple[tuple[int, ...], ...]] = {
+SHAPES = {
     "cuda": (
         (128, 20),
         (1024, 100),
@@ -304,7 +304,7 @@ def measure_shape(shape: Shape, device: str) -> dict[str, dict[str, float]]:
         wait()
         return (time.perf_counter() - start_time) * 1e6 / count
 
-    functions: dict[str, Function] = {}
+    functions = {}
     for name, run in methods(shape, device).items():
         functions[name] = partial(run, count)
     plan = Plan(REPEATS, calls=1, warm_up=1)

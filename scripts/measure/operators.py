@@ -127,7 +127,7 @@ def lltm(device: str, size: tuple[int, int, int], plan: Plan) -> dict[str, Any]:
     hidden = torch.randn(batch, states, device=device)
     cell_state = torch.randn(batch, states, device=device)
     arguments = (torch.randn(batch, inputs, device=device), (hidden, cell_state))
-    functions: dict[str, Function] = {}
+    functions = {}
     for name, cell in cells.items():
         for pass_name in PASSES:
             time_pass = partial(_time_pass, pass_name, cell, arguments)
@@ -135,8 +135,8 @@ def lltm(device: str, size: tuple[int, int, int], plan: Plan) -> dict[str, Any]:
             functions[f"{name} {pass_name}"] = time_pass
     # The functions time themselves, because only a part of a call is the pass.
     times = times_of(functions, plan, lambda time_pass: time_pass())
-    microseconds: dict[str, dict[str, Any]] = {name: {} for name in cells}
-    speedups: dict[str, dict[str, float]] = {pass_name: {} for pass_name in PASSES}
+    microseconds: dict[str, Any] = {name: {} for name in cells}
+    speedups: dict[str, Any] = {pass_name: {} for pass_name in PASSES}
     for pass_name in PASSES:
         our_median = times[f"ours {pass_name}"]["median"]
         for name in cells:

@@ -12,7 +12,6 @@ Tetris-Gymnasium plays key presses: a hard drop places a piece.
 """
 
 import argparse
-import importlib
 import importlib.metadata
 import math
 import os
@@ -82,13 +81,14 @@ def tetris_gymnasium_games() -> Iterator[Course]:
     The first presses the key of a hard drop in every step. In the second the package's wrapper
     turns a placement into key presses.
     """
-    importlib.import_module("tetris_gymnasium.envs")  # This registers the environment.
-    wrapper: Any = importlib.import_module("tetris_gymnasium.wrappers.grouped")
+    import tetris_gymnasium.envs  # noqa: F401 - it registers the environment
+    import tetris_gymnasium.wrappers.grouped as grouping
+
     make_env = partial(gymnasium.make, "tetris_gymnasium/Tetris", width=10, height=10)
     env: Any = make_env()
     drop = int(env.unwrapped.actions.hard_drop)
     yield one_game("tetris_gymnasium", env, lambda info: drop)
-    grouped = wrapper.GroupedActionsObservations(make_env())
+    grouped = grouping.GroupedActionsObservations(make_env())
 
     def sample(info: Any) -> Any:
         """Return a random placement that the environment allows."""
@@ -111,7 +111,8 @@ def jitted(
         inputs: The inputs of `SCAN` steps, stacked.
         count: How many placements or generations a step makes.
     """
-    jax: Any = importlib.import_module("jax")
+    import jax
+
     jitted_step = jax.jit(lambda carry, step_input: step(carry, step_input)[0])
     jitted_scan = jax.jit(lambda carry, stacked: jax.lax.scan(step, carry, stacked)[0])
     step_inputs = list(inputs)
@@ -148,10 +149,10 @@ def jumanji_games(count: int) -> Iterator[Course]:
     A game draws a placement as the one with the best random score. The carry of a step is the
     state of the games, and a mask of the placements that they allow, by rotation and column.
     """
-    jax: Any = importlib.import_module("jax")
-    jumanji: Any = importlib.import_module("jumanji")
-    wrappers: Any = importlib.import_module("jumanji.wrappers")
-    env = wrappers.VmapAutoResetWrapper(jumanji.make("Tetris-v0"))
+    import jax
+    import jumanji.wrappers
+
+    env = jumanji.wrappers.VmapAutoResetWrapper(jumanji.make("Tetris-v0"))
     key = jax.random.PRNGKey(SEED)
 
     def step(carry: Any, score: Any) -> Any:
@@ -190,9 +191,10 @@ def evosax_generations(population: int, dim: int, name: str) -> Iterator[Course]
     ``name`` is that of the search's class. The carry of a step is the state of the search; a
     step is a generation, and its input is a random key.
     """
-    jax: Any = importlib.import_module("jax")
-    algorithms: Any = importlib.import_module("evosax.algorithms")
-    search = getattr(algorithms, name)(
+    import evosax.algorithms
+    import jax
+
+    search = getattr(evosax.algorithms, name)(
         population_size=population, solution=jax.numpy.zeros(dim)
     )
     params = search.default_params

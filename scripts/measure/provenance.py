@@ -119,7 +119,7 @@ def machine(device: str) -> dict[str, Any]:
     gpu = torch.cuda.get_device_properties(torch.cuda.current_device())
     query = ["nvidia-smi", f"--query-gpu={','.join(_SMI_FIELDS)}", f"--id=GPU-{gpu.uuid}"]
     query.append("--format=csv,noheader")
-    values: list[str] = []
+    values = []
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         smi = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True)
         values = smi.stdout.strip().split(", ")

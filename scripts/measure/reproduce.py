@@ -20,7 +20,6 @@ a limit of decisions, and counts with its lines until then.
 import argparse
 import math
 import time
-from collections.abc import Mapping
 from dataclasses import asdict
 from hashlib import sha256
 from statistics import median
@@ -86,7 +85,7 @@ class Plan(NamedTuple):
         return Rules(*Rules.parse_board(self.board))
 
 
-PLANS: Mapping[str, Plan] = {
+PLANS = {
     f"noisy_ce_{plan.features}_{plan.board}": plan
     for plan in (
         Plan("bertsekas", "10x10", 10, 60, 100_000, 1_000_000),
@@ -96,7 +95,7 @@ PLANS: Mapping[str, Plan] = {
         Plan("bcts", "10x20", 10, 20, 4_000_000, 6_400_000_000),
     )
 }
-PRECISION: Mapping[str, Mapping[str, float]] = {
+PRECISION = {
     "cpu": {"10x10": 0.03},
     "cuda": {"10x10": 0.005, "10x20": 0.05},
 }

@@ -110,7 +110,7 @@ def _in_place(mean: Tensor, std: Tensor, count: int) -> Tensor:
 def _ours(**options: Any) -> Sample:
     """Return the operator with a seed and a new generation for every call."""
     generations = itertools.count()
-    draw: Callable[..., Tensor] = sample_normal
+    draw: Any = sample_normal
     seeded = partial(draw, seed=SEED, **options)
     return lambda mean, std, count: seeded(mean, std, count, generation=next(generations))
 
@@ -187,11 +187,6 @@ def speedups(
 ) -> list[float]:
     """Return how many times as fast as another method a method is, at each of the sizes."""
     return [median(size, clock, other) / median(size, clock, method) for size in sizes]
-
-
-def _bytes(dim: int) -> int:
-    """Return the size of a population in bytes; its numbers are float32."""
-    return dim * SAMPLES * 4
 
 
 def _gb_per_second(size: Mapping[str, Any], clock: str, name: str) -> float:
@@ -274,13 +269,13 @@ def measure_large(dim: int) -> dict[str, Any] | None:
     """Return times of a size that memory bandwidth limits; None if it is too large."""
     gc.collect()
     torch.cuda.empty_cache()
-    needed = 5 * _bytes(dim)
+    size = dim * SAMPLES * 4  # Bytes of float32.
     free, _ = torch.cuda.mem_get_info()
-    if free < needed:
-        print(f"note: d = {dim:,} is left out, it needs {needed / 2**30:.0f} GiB free")
+    if free < 5 * size:
+        print(f"note: d = {dim:,} is left out, it needs {5 * size / 2**30:.0f} GiB free")
         return None
     times = event_times(calls(dim, "cuda", SAMPLES), PLANS["large"])
-    return {"dim": dim, "bytes": _bytes(dim), "event": times}
+    return {"dim": dim, "bytes": size, "event": times}
 
 
 def on_cpu() -> Measured:
@@ -289,10 +284,10 @@ def on_cpu() -> Measured:
     The figures are our mean speed-ups over other methods, and the gigabytes per second that
     ours writes at the largest size.
     """
-    sizes: list[dict[str, Any]] = []
+    sizes = []
     for dim in CPU:
         times = wall_times(calls(dim, "cpu", SAMPLES), PLANS["wall"])
-        sizes.append({"dim": dim, "bytes": _bytes(dim), "wall": times})
+        sizes.append({"dim": dim, "bytes": dim * SAMPLES * 4, "wall": times})
     figures = {}
     for other in ("eager", "backend_torch"):
         mean = statistics.fmean(speedups(sizes, "wall", other))
@@ -313,7 +308,7 @@ def on_gpu() -> Measured:
     """
     article = [measure_article(dim) for dim in ARTICLE]
     large = [size for size in map(measure_large, LARGE) if size is not None]
-    figures: dict[str, float] = {}
+    figures = {}
     for method, others in RATIOS:
         infix = "" if method == "ours" else f"{method}."
         for other in others:

@@ -109,7 +109,7 @@ def graph_times(functions: Mapping[str, Function], plan: Plan) -> Times:
 
 def wall_times(functions: Mapping[str, Function], plan: Plan, seconds: float = 2e-3) -> Times:
     """Time calls on the CPU by the clock, in bursts of about a time in seconds."""
-    bursts: dict[Function, int] = {}
+    bursts = {}
     for function in functions.values():
         function()
         bursts[function] = max(1, int(seconds * 1e6 / max(_by_the_clock(function, 1), 1e-3)))

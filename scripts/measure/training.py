@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -25,7 +24,7 @@ from measure.provenance import Measured
 from tetris.training.run_folder import RunFolder, read_records
 
 SEEDS = range(1, 6)
-FLAGS: Sequence[str] = ()  # Additional ones for all runs.
+FLAGS = ()  # Additional ones for all runs.
 
 
 def train(

@@ -52,9 +52,11 @@ def _documentation(module: ModuleType, name: str) -> str | None:
                 source = importlib.import_module(str(statement.module))
                 return _documentation(source, name)
         elif isinstance(statement, ast.Assign | ast.AnnAssign):
-            is_annotated = isinstance(statement, ast.AnnAssign)
-            target = statement.target if is_annotated else statement.targets[0]
-            is_value = isinstance(target, ast.Name) and target.id == name
+            if isinstance(statement, ast.Assign):
+                target = statement.targets[0]
+            else:
+                target = statement.target
+            is_value = ast.unparse(target) == name
             if is_value and isinstance(next_statement, ast.Expr):
                 return str(ast.literal_eval(next_statement.value))
     return None
