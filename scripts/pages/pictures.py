@@ -196,12 +196,14 @@ def _search(family: Family, function: Any, population: int) -> tuple[list[Any], 
 
 
 _RECORD = load("h200/record_training").data
-_RECORD_SERIES = RESULTS / "h200/record_training.jsonl"
+
 _MEDIAN = median_run(load("epyc-2core/training").data["runs"])
 _MEDIAN_SERIES = RESULTS / f"epyc-2core/training-seed{_MEDIAN['seed']}.jsonl"
 PICTURES: dict[str, Callable[[Path], None]] = {
     "sampling.png": draw_sampling,
-    "record_learning_curve.png": partial(draw_training, _RECORD_SERIES, _RECORD),
+    "record_learning_curve.png": partial(
+        draw_training, RESULTS / "h200/record_training.jsonl", _RECORD
+    ),
     "learning_curve.png": partial(draw_training, _MEDIAN_SERIES, _MEDIAN),
     "choices.png": draw_choices,
     "route.png": draw_route,

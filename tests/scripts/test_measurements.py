@@ -351,7 +351,10 @@ def test_constraints_are_evaluated_with_the_objective_and_what_violates_them_doe
 ):
     pytest.importorskip("cocoex")
     objective = coco.Objective("bbob-constrained", 2, 1, 41, [1, 2])
-    inside, outside = objective.start, 2.0 * coco._best_candidate(objective._problem) - objective.start
+    inside, outside = (
+        objective.start,
+        2.0 * coco._best_candidate(objective._problem) - objective.start,
+    )
     for x in (inside, outside):
         assert (objective.constraints(x) <= 0).all() == (x is inside)
         objective.one(x)
