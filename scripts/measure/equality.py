@@ -125,7 +125,7 @@ def configurations(
 
 
 def weights_of(game: Configuration) -> Tensor:
-    """Return the weights of a configuration's candidates, shape (population, features), float32.
+    """Return the weights of the candidates, shape (population, features), float32.
 
     They are extreme numbers, normal numbers, or those of a good controller and of variants of
     it, whose weights differ by about 20 %.

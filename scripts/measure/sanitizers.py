@@ -95,7 +95,7 @@ def run_file(tool: str, log: Path, test: str) -> dict[str, Any]:
     if tool != "racecheck":
         # Then every tensor is an allocation of its own, whose bounds the tool knows.
         environment["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
-    # The program `timeout` ends the whole process group: also the process that the tool watches.
+    # The program `timeout` ends the process group: also the process that the tool watches.
     command = ["timeout", "-k5", str(TIMEOUT_S), find_sanitizer(), "--tool", tool]
     command += [*FILTERS.get(tool, ()), "--log-file", str(log)]
     # With -v the last line of a process that crashed names the test.
@@ -131,7 +131,7 @@ def run_file(tool: str, log: Path, test: str) -> dict[str, Any]:
 
 
 def run_tool(tool: str) -> dict[str, Any]:
-    """Run all files of GPU tests under a tool, a few in parallel; return the sum of findings."""
+    """Run all files of GPU tests under a tool, a few in parallel; return all findings."""
     command = [sys.executable, *PYTEST, "-q", "--collect-only", "-m", MARKED, *SANITIZED]
     process = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     # pytest prints the names of tests as "file.py::test"; count the tests of every file.

@@ -97,8 +97,8 @@ def draw_route(picture: Path) -> None:
     panels = figure.subplots(1, len(_GENERATIONS) + 1)
     for axes, generation, table in zip(panels[:-1], _GENERATIONS, tables, strict=True):
         axes.set_title(f"generation {generation}", loc="left", fontsize="medium")
-        # Row 0 of the table has the probabilities of the first city, row i + 1 those of the city
-        # after city i. A way is drawn once for both directions.
+        # Row 0 of the table has the probabilities of the first city, row i + 1 those of the
+        # city after city i. A way is drawn once for both directions.
         probability = table[1:] + table[1:].T
         for way in torch.combinations(torch.arange(len(cities))):
             strength = min(1.0, float(probability[tuple(way)]))
@@ -114,7 +114,7 @@ def draw_route(picture: Path) -> None:
 
 
 def draw_key_presses(picture: Path) -> None:
-    """Draw a movie of dt20, which places 40 pieces by pressing keys: first turns, then moves."""
+    """Draw a movie of dt20, which places 40 pieces by pressing keys: turns, then moves."""
     env = KeyPressTetrisEnv(height=12, pieces_known=3, render_mode="rgb_array")
     player = published("dt20").player(env.rules)
     observation, _ = env.reset(seed=3)
@@ -138,7 +138,7 @@ def draw_key_presses(picture: Path) -> None:
 
 
 def _shortest_path(x: Any) -> Any:
-    """Return the lengths of the shortest paths over a bridge whose five edges have lengths x."""
+    """Return the lengths of the shortest paths over a bridge with five edges of lengths x."""
     a, b, c, d, e = x.unbind(-1)
     return torch.stack([a + d, a + c + e, b + e, b + c + d]).amin(0)
 
