@@ -8,7 +8,6 @@ microseconds; in brackets is how many times as fast sample_normal is.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from measure.__main__ import run
 
@@ -65,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         excluded.add("article")
     methods = [method for method in sampling.METHODS if method.name not in excluded]
     clock = "latency" if device == "cuda" else "wall"
-    sizes: list[dict[str, Any]] = []
+    sizes = []
     for dim in sorted(set(arguments.dims)):
         functions = sampling.calls(dim, device, arguments.samples, methods)
         if device == "cuda":

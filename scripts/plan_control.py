@@ -101,7 +101,17 @@ def pendulum(seed: int, render: bool = False) -> Task:
 
 
 def half_cheetah(seed: int, render: bool = False) -> Task:
-    """Make HalfCheetah-v5; MuJoCo itself simulates the plans from the current state."""
+    """Return the task of making HalfCheetah-v5 run.
+
+    MuJoCo itself simulates the plans from the current state, on all cores.
+
+    Args:
+        seed: The seed of the start.
+        render: Whether frames of a movie can be rendered.
+
+    Raises:
+        ValueError: If MuJoCo is not installed.
+    """
     import gymnasium
     import numpy as np
 
@@ -130,13 +140,15 @@ def half_cheetah(seed: int, render: bool = False) -> Task:
     size = mujoco.mj_stateSize(model, full_state)
 
     def state() -> Any:
-        state = np.empty(size)
-        mujoco.mj_getState(model, env.data, state, full_state)
-        return state
+        """Return the numbers of MuJoCo's state, shape (size,), from which plans begin."""
+        numbers = np.empty(size)
+        mujoco.mj_getState(model, env.data, numbers, full_state)  # This fills the array.
+        return numbers
 
     def cost(start: Tensor, plans: Tensor) -> Any:
         """Return minus the sum of rewards: forward velocities, less the squares of actions."""
         actions = plans.double().numpy()
+        # The environment applies an action for some steps of the simulator.
         controls = actions.repeat(env.frame_skip, axis=1)
         starts = np.broadcast_to(start.numpy(), (len(actions), size))
         states, _ = pool.rollout(model, data, starts, controls)

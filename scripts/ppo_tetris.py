@@ -179,10 +179,14 @@ def learn(features: str, seconds: float, seed: int) -> LinearController:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Learn, print the learning curve, and write the controller."""
+    """Learn to play as the options say; print the learning curve, and write the controller."""
     parser = Parser(description=__doc__, usage="%(prog)s [option ...]")
-    names = "a feature set, or names separated by commas (default: %(default)s)"
-    parser.add_argument("--features", default="dt", metavar="NAMES", help=names)
+    parser.add_argument(
+        "--features",
+        default="dt",
+        metavar="NAMES",
+        help="a feature set, or names separated by commas (default: %(default)s)",
+    )
     parser.add_argument(
         "--seconds",
         type=positive_seconds,
@@ -196,7 +200,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     with one_line_errors():
         if arguments.out:
-            check_writable(arguments.out)
+            check_writable(arguments.out)  # A mistake in the path is reported before learning.
         controller = learn(arguments.features, arguments.seconds, arguments.seed)
         if arguments.out:
             controller.save(arguments.out)

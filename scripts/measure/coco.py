@@ -19,8 +19,6 @@ installed are left out: pip install cma cmaes evotorch optuna scipy. The suites 
 coco-experiment (Hansen et al., COCO, Optimization Methods and Software 36, 2021).
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import itertools
@@ -28,10 +26,9 @@ import logging
 import math
 import multiprocessing
 import os
-import statistics
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -65,11 +62,12 @@ class Objective:
     def __init__(
         self, suite: str, dim: int, function: int, instance: int, checkpoints: Sequence[int]
     ) -> None:
-        """Set up a function of a suite by its number, from 1.
+        """Set up a function of a suite; functions are numbered from 1.
 
-        ``checkpoints`` are the numbers of evaluations for `best`; the last one is the budget.
+        `best` records the best candidate after each of the numbers of evaluations in
+        ``checkpoints``; the last one is the budget.
         """
-        problem = _problem(suite, dim, function, instance)
+        problem = _load_problem(suite, dim, function, instance)
         self._problem = problem
         self._noiseless = problem
         self.dim = dim
@@ -87,12 +85,15 @@ class Objective:
             self.start = self.box.mean(0)
             self.std = np.diff(self.box, axis=0)[0] / 4
         elif suite == "bbob-noisy":
-            # Three in a row are one function with normal, uniform and Cauchy noise. Cauchy's
-            # adds a constant always and noise sometimes, so `_value` can see the value without
-            # noise.
-            self._noiseless = _problem(suite, dim, function + -function % 3, instance)
+            # Functions 3k - 2, 3k - 1 and 3k are the same function with normal, uniform and
+            # Cauchy noise. Cauchy noise is zero for most evaluations, so `_noiseless_value` can
+            # get the value without noise from function 3k, the next multiple of three.
+            cauchy_function = 3 * math.ceil(function / 3)
+            self._noiseless = _load_problem(suite, dim, cauchy_function, instance)
+        # `_noiseless_value` reads the optimum, which is not known in the first call.
         self._optimum = -math.inf
-        self._optimum = self._value(_optimal(problem))
+        self._optimum = self._noiseless_value(_best_candidate(problem))
+        # The objective and the constraints of candidates by their bytes.
         self._evaluated: dict[bytes, tuple[float, Any]] = {}
         self.best = dict.fromkeys(checkpoints, math.inf)
 
@@ -104,28 +105,39 @@ class Objective:
 
     def one(self, x: Any) -> float:
         """Evaluate one candidate."""
-        value, _ = self._evaluate(x)
-        return value
+        return self._evaluate(x)[0]
 
     def constraints(self, x: Any) -> Any:
         """Return the constraints of one candidate, which are at most 0 if it is feasible."""
-        _, constraints = self._evaluate(x)
-        return constraints
+        return self._evaluate(x)[1]
 
     def _evaluate(self, x: Any) -> tuple[float, Any]:
-        """Return objective and constraints; with constraints a second call does not count."""
+        """Return the objective and the constraints of a candidate, and record its distance.
+
+        Searches ask for the objective and for the constraints of a candidate in two calls, so
+        with constraints the second call for the same candidate does not count.
+
+        Raises:
+            Spent: If the budget is spent, or the last target was reached.
+            RuntimeError: If the value is below the optimum.
+        """
         key = x.tobytes()
         if key in self._evaluated:
             return self._evaluated[key]
-        if self.evaluations == self.budget or self.best[self.budget] <= TARGETS[-1]:
+        is_spent = self.evaluations == self.budget
+        is_solved = self.best[self.budget] <= TARGETS[-1]
+        if is_spent or is_solved:
             raise Spent
         self.evaluations += 1
         value = float(self._problem(x))
         constraints = self._problem.constraint(x)
         if self.has_constraints:
-            self._evaluated[key] = value, constraints
-        if not self.has_constraints or (constraints <= 0).all():
-            noiseless = value if self._noiseless is self._problem else self._value(x)
+            self._evaluated[key] = (value, constraints)
+        is_feasible = not self.has_constraints or (constraints <= 0).all()
+        if is_feasible:
+            noiseless = value
+            if self._noiseless is not self._problem:
+                noiseless = self._noiseless_value(x)
             gap = noiseless - self._optimum
             if gap < -1e-6:
                 raise RuntimeError(
@@ -136,18 +148,25 @@ class Objective:
                     self.best[checkpoint] = min(self.best[checkpoint], max(gap, 0.0))
         return value, constraints
 
-    def _value(self, x: Any) -> float:
-        """Return the value without noise, and for noisy functions a constant more.
+    def _noiseless_value(self, x: Any) -> float:
+        """Return the value of a candidate without noise, by evaluating until a value repeats.
 
-        A value that occurs twice has no noise, unless it is below the optimum.
+        Noise is a random number, so a value that occurs twice has none, unless it is below the
+        optimum. For noisy functions the value includes a constant, which the optimum does, too.
         """
         values = set[float]()
-        while (value := float(self._noiseless(x))) not in values or value < self._optimum - 1.0:
+        while True:
+            value = float(self._noiseless(x))
+            if value in values and value >= self._optimum - 1.0:
+                return value
             values.add(value)
-        return value
 
 
-def _problem(suite: str, dim: int, function: int, instance: int) -> Any:
+def _load_problem(suite: str, dim: int, function: int, instance: int) -> Any:
+    """Return a function of a suite as `cocoex` has it; raise ValueError for other dimensions.
+
+    `cocoex` falls back to other problems if the suite does not have the dimension.
+    """
     import cocoex
 
     selection = f"dimensions:{dim} function_indices:{function}"
@@ -157,7 +176,7 @@ def _problem(suite: str, dim: int, function: int, instance: int) -> Any:
     return problem
 
 
-def _optimal(problem: Any) -> Any:
+def _best_candidate(problem: Any) -> Any:
     """Return the best candidate, which the suite writes to a file in the working folder."""
     working_folder = os.getcwd()
     with tempfile.TemporaryDirectory() as folder:
@@ -168,7 +187,9 @@ def _optimal(problem: Any) -> Any:
 
 
 def _cem(objective: Objective, seed: int) -> None:
+    """Minimise an objective by `cem.minimize`, until the objective raises `Spent`."""
     function: Any = objective
+    # The objective ends the search, so the search itself never reaches its budget.
     options: dict[str, Any] = {"budget": objective.budget + 1, "seed": seed}
     if objective.has_constraints:
         function = objective.one
@@ -179,6 +200,7 @@ def _cem(objective: Objective, seed: int) -> None:
 
 
 def _evotorch(objective: Objective, seed: int, *, algorithm: str, **settings: Any) -> None:
+    """Minimise an objective by an algorithm of evotorch, until the objective raises `Spent`."""
     logging.disable(logging.INFO)  # evotorch sets the levels of its loggers.
     import evotorch.algorithms
 
@@ -191,9 +213,14 @@ def _evotorch(objective: Objective, seed: int, *, algorithm: str, **settings: An
         initial_bounds=(-5.0, 5.0),
         dtype=torch.float64,
     )
-    start = torch.from_numpy(objective.start)
-    settings = {"popsize": POPULATION * objective.dim, "stdev_init": objective.std, **settings}
-    searcher = getattr(evotorch.algorithms, algorithm)(problem, center_init=start, **settings)
+    make_searcher = getattr(evotorch.algorithms, algorithm)
+    searcher = make_searcher(
+        problem,
+        center_init=torch.from_numpy(objective.start),
+        popsize=POPULATION * objective.dim,
+        stdev_init=objective.std,
+        **settings,
+    )
     while True:
         searcher.step()
 
@@ -208,12 +235,16 @@ def _cmaes(objective: Objective, seed: int, *, algorithm: str) -> None:
 
 
 def _cmawm(objective: Objective, seed: int) -> None:
-    """Restart at random, each time with twice the population."""
+    """Minimise an objective by CMAwM of cmaes, until the objective raises `Spent`.
+
+    Each restart is at a random point, with twice the population.
+    """
     import cmaes
 
+    # CMAwM rounds parameters to multiples of a step; continuous parameters have step 0.
     steps = np.isin(range(objective.dim), objective.integers).astype(float)
     mean = objective.start
-    size = 4 + int(3 * math.log(objective.dim))
+    size = 4 + int(3 * math.log(objective.dim))  # The default population of CMA-ES.
     while True:
         search = cmaes.CMAwM(
             mean=mean,
@@ -225,14 +256,18 @@ def _cmawm(objective: Objective, seed: int) -> None:
             steps=steps,
         )
         while not search.should_stop():
-            candidates = [search.ask() for _ in range(size)]
-            search.tell([(raw, objective.one(x)) for x, raw in candidates])
+            evaluations = []
+            for _ in range(size):
+                rounded, sampled = search.ask()
+                evaluations.append((sampled, objective.one(rounded)))
+            search.tell(evaluations)
         seed += 1
         size *= 2
         mean = np.random.default_rng(seed).uniform(*objective.box)
 
 
 def _pycma(objective: Objective, seed: int, **settings: Any) -> None:
+    """Minimise an objective by `cma.fmin2` with settings, within the objective's budget."""
     import cma
 
     options: dict[str, Any] = {
@@ -243,14 +278,12 @@ def _pycma(objective: Objective, seed: int, **settings: Any) -> None:
     }
     std = objective.std
     if objective.integers:
-        # Numbers up to half a step beyond a bound are rounded to it.
+        # pycma rounds integers, so values up to half a step beyond a bound are feasible.
         margin = 0.4999 * np.isin(range(objective.dim), objective.integers)
-        bounds = [objective.box[0] - margin, objective.box[1] + margin]
-        options |= {
-            "integer_variables": [*objective.integers],
-            "bounds": bounds,
-            "CMA_stds": std,
-        }
+        options["integer_variables"] = list(objective.integers)
+        options["bounds"] = [objective.box[0] - margin, objective.box[1] + margin]
+        # `fmin2` takes one number; a standard deviation for each parameter is an option.
+        options["CMA_stds"] = std
         std = 1.0
     cma.fmin2(objective.one, objective.start, std, options, **settings)
 
@@ -316,11 +349,15 @@ class Search(NamedTuple):
 
 _CEM = Search("cem, the default", _cem)
 _BIPOP = Search("pycma, BIPOP restarts", partial(_pycma, restarts=RESTARTS, bipop=True), "cma")
-_PARENTS = partial(_evotorch, algorithm="CEM", parenthood_ratio=0.2)
-SEARCHES: Mapping[str, Mapping[str, Search]] = {
+
+SEARCHES = {
     "bbob": {
         "cem": _CEM,
-        "evotorch_cem": Search("evotorch CEM, 20 % parents", _PARENTS, "evotorch"),
+        "evotorch_cem": Search(
+            "evotorch CEM, 20 % parents",
+            partial(_evotorch, algorithm="CEM", parenthood_ratio=0.2),
+            "evotorch",
+        ),
         "evotorch_snes": Search(
             "evotorch SNES", partial(_evotorch, algorithm="SNES"), "evotorch"
         ),
@@ -374,9 +411,8 @@ class Run(NamedTuple):
 def gaps_of(run: Run) -> list[float]:
     """Return how far from the optimum the best candidate is at each checkpoint."""
     search = SEARCHES[run.suite][run.search]
-    checkpoints = [
-        run.dim * evaluations for evaluations in run.checkpoints[: search.checkpoints]
-    ]
+    per_dimension = run.checkpoints[: search.checkpoints]
+    checkpoints = [run.dim * evaluations for evaluations in per_dimension]
     objective = Objective(run.suite, run.dim, run.function, run.instance, checkpoints)
     seed = 1_000_000 + 10_000 * run.dim + 100 * run.function + run.instance
     with contextlib.suppress(Spent), warnings.catch_warnings():
@@ -388,13 +424,23 @@ def gaps_of(run: Run) -> list[float]:
 def summary(
     gaps: Sequence[Sequence[float]], functions: int, checkpoints: Sequence[int]
 ) -> dict[str, Any]:
-    """Return the shares of targets over runs, which are in the order of their functions.
+    """Return the share of the targets that the runs of a search reach by each checkpoint.
 
-    The standard error is from the spread between the instances of a function.
+    Args:
+        gaps: For each run its distances from the optimum by checkpoint. A function's runs, one
+            on each instance, follow one another.
+        functions: The number of functions.
+        checkpoints: Evaluations per dimension. A search with a smaller budget has gaps only
+            for the first ones.
+
+    Returns:
+        The gaps, and by checkpoint the share and its standard error, which is estimated from
+        the spread between the instances of a function.
     """
     cell: dict[str, Any] = {"gaps": gaps}
     for index, evaluations in enumerate(checkpoints[: len(gaps[0])]):
-        solved = np.array([statistics.fmean(run[index] <= x for x in TARGETS) for run in gaps])
+        gaps_then = np.array([run[index] for run in gaps])
+        solved = (gaps_then[:, None] <= TARGETS).mean(1)
         by_function = solved.reshape(functions, -1)
         instances = by_function.shape[1]
         error = None
@@ -416,7 +462,7 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
             if name not in searches:
                 raise unknown_name("search", name, searches)
         for dim in arguments.dims:
-            _problem(suite, dim, functions[0], instances[0])
+            _load_problem(suite, dim, functions[0], instances[0])
     installed = [name for name in searches if find_spec(searches[name].module)]
     names = arguments.searches or installed
     cells = []
@@ -435,10 +481,8 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
         # The last runs take longest, and so come first.
         results = (pool.imap if pool else map)(gaps_of, runs[::-1])
         gaps = list(progress(results, total=len(runs), desc=suite, unit=" runs"))[::-1]
-    details: dict[str, dict[str, Any]] = {
-        name: {"label": searches[name].label} for name in names
-    }
-    figures: dict[str, float] = {}
+    details: dict[str, Any] = {name: {"label": searches[name].label} for name in names}
+    figures = {}
     for number, (name, dim) in enumerate(cells):
         gaps_of_cell = gaps[number * len(problems) : (number + 1) * len(problems)]
         cell = summary(gaps_of_cell, len(functions), checkpoints)

@@ -8,8 +8,6 @@ CatCMAwM and Optuna's TPE. On a GPU: the time of a generation of 1,024 candidate
 graph, ours and ten lines of PyTorch.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 from collections.abc import Callable
@@ -31,9 +29,11 @@ PAIRS = 20
 VALUES = 10
 COSTS = np.array([1.0, 0.6, 0.0])  # A pair's cost, by the number of right values.
 SEEDS = 10
-LOOK = 1000  # Evaluations after which the best cost is taken early.
-MOST = 100_000  # The budget.
-FEW, TRIALS = 3, 1000  # Seeds and budget of TPE, which takes minutes.
+EARLY = 1000  # Evaluations after which the best cost is recorded, before the search ends.
+BUDGET = 100_000
+# The seeds and the budget of TPE, which takes minutes.
+TPE_SEEDS = 3
+TPE_BUDGET = 1000
 
 # On a GPU.
 POPULATION = 1024
@@ -62,7 +62,7 @@ class Pairs:
         return costs
 
     def is_unsolved(self, budget: int) -> bool:
-        """Return whether a search goes on: without the optimum, within the budget."""
+        """Return whether a search goes on: no candidate had cost 0, and budget is left."""
         return min(self.costs, default=1.0) > 0.0 and len(self.costs) < budget
 
 
@@ -111,14 +111,14 @@ def _fitness(x: Tensor) -> Tensor:
 
 
 def _step_bits(p: Tensor) -> None:
-    """Make a generation of bits with probabilities p, shape (bits,), in place."""
+    """Run a generation of a search of bits: update their probabilities p, shape (bits,)."""
     x = (torch.rand(POPULATION, *p.shape, device=p.device) < p).float()
     elites = x[_fitness(x).topk(ELITES).indices]
     p.lerp_(elites.mean(0), 0.7).clamp_(1e-3, 1 - 1e-3)
 
 
 def _step_categories(p: Tensor) -> None:
-    """Make a generation of categories with probabilities p, shape (parameters, values)."""
+    """Run a generation of a search of categories: update p, shape (parameters, values)."""
     noise = torch.rand(POPULATION, *p.shape, device=p.device)
     x = (p.log() - (-noise.log()).log()).argmax(-1)
     elites = x[_fitness(x).topk(ELITES).indices]
@@ -126,21 +126,25 @@ def _step_categories(p: Tensor) -> None:
 
 
 def _step_orders(p: Tensor) -> None:
-    """Make a generation of permutations; p has shape (1 + items, items).
+    """Run a generation of a search of permutations: draw, select elites, and update p in place.
 
-    Row 0 has the probabilities of the first item, row i + 1 those of the item after i.
+    p has shape (1 + items, items): row 0 has the probabilities of the first item, row i + 1
+    those of the item after item i.
     """
-    remaining = p.new_ones(POPULATION, ITEMS)
+    # Draw all permutations item by item. An item that was drawn has probability 0 from then on.
+    is_unused = p.new_ones(POPULATION, ITEMS)
     row = p.new_zeros(POPULATION).long()
     items = []
     for _ in range(ITEMS):
-        noise = torch.rand_like(remaining)
-        item = ((p[row] * remaining).log() - (-noise.log()).log()).argmax(1)
+        uniform = torch.rand_like(is_unused)
+        gumbel_noise = -(-uniform.log()).log()  # It makes the argmax a draw.
+        item = ((p[row] * is_unused).log() + gumbel_noise).argmax(1)
         items.append(item)
-        remaining.scatter_(1, item.unsqueeze(1), 0.0)
+        is_unused.scatter_(1, item.unsqueeze(1), 0.0)
         row = item + 1
-    x = torch.stack(items, 1)
-    elites = x[_fitness(x).topk(ELITES).indices]
+    permutations = torch.stack(items, 1)
+    elites = permutations[_fitness(permutations).topk(ELITES).indices]
+    # Move p towards the frequencies of the elites' items by the row that each was drawn from.
     rows = pad(elites[:, :-1] + 1, (1, 0))
     shares = torch.full(elites.shape, 1 / ELITES, device=p.device)
     frequencies = torch.zeros_like(p).index_put_((rows, elites), shares, accumulate=True)
@@ -148,11 +152,21 @@ def _step_orders(p: Tensor) -> None:
 
 
 def _graph_times(
-    family: Family, step: Callable[[Tensor], None], p: Tensor, count: int
+    family: Family, step: Callable[[Tensor], None], p: Tensor, torch_generations: int
 ) -> list[float]:
-    """Return the microseconds of our and of PyTorch's generation, in CUDA graphs."""
+    """Return the microseconds of a generation of our search, and of one in plain PyTorch.
+
+    Both are replayed from a CUDA graph of several generations.
+
+    Args:
+        family: The distribution of our search, which has no parameters besides the family's.
+        step: Runs a generation in plain PyTorch, and updates the probabilities in place.
+        p: The first probabilities for ``step``.
+        torch_generations: Generations in the graph of ``step``.
+    """
+    no_normal_parameters = torch.zeros(0)
     ours = CrossEntropyMethod(
-        torch.zeros(0),
+        no_normal_parameters,
         1.0,
         POPULATION,
         maximize=True,
@@ -162,26 +176,29 @@ def _graph_times(
     )
     graphs = {
         "cem": ours.capture(lambda x, _: _fitness(x), GENERATIONS),
-        "torch": capture(partial(step, p), count),
+        "torch": capture(partial(step, p), torch_generations),
     }
     times = latency_times(graphs, PLAN)
-    return [times["cem"]["median"] / GENERATIONS, times["torch"]["median"] / count]
+    our_time = times["cem"]["median"] / GENERATIONS
+    return [our_time, times["torch"]["median"] / torch_generations]
 
 
 def on_gpu() -> Measured:
-    """Return the microseconds of a generation in a CUDA graph."""
+    """Return the microseconds of a generation of each family, ours and plain PyTorch's."""
     parameters, values = CATEGORIES
-    full = partial(torch.full, device="cuda")
     categories = Categorical((values,) * parameters)
+    # Searches begin with equal probabilities.
+    full = partial(torch.full, device="cuda")
+    p_bits = full((BITS,), 0.5)
+    p_values = full(CATEGORIES, 1 / values)
+    p_items = full((ITEMS + 1, ITEMS), 1 / ITEMS)
     times = {
-        f"bits.{BITS}": _graph_times(
-            Bernoulli(BITS), _step_bits, full((BITS,), 0.5), GENERATIONS
-        ),
+        f"bits.{BITS}": _graph_times(Bernoulli(BITS), _step_bits, p_bits, GENERATIONS),
         f"categories.{parameters}x{values}": _graph_times(
-            categories, _step_categories, full(CATEGORIES, 1 / values), GENERATIONS
+            categories, _step_categories, p_values, GENERATIONS
         ),
         f"orders.{ITEMS}": _graph_times(
-            Permutation(ITEMS), _step_orders, full((ITEMS + 1, ITEMS), 1 / ITEMS), 1
+            Permutation(ITEMS), _step_orders, p_items, torch_generations=1
         ),
     }
     figures = {}
@@ -192,24 +209,34 @@ def on_gpu() -> Measured:
 
 
 def on_cpu() -> Measured:
-    """Return for each search how many runs found the optimum, when, and early costs."""
+    """Return for each installed search how many runs reach cost 0, and after how many costs.
+
+    The figure "early" is the mean of the best costs after `EARLY` evaluations.
+    """
     figures: dict[str, float] = {}
     for name, (search, module) in SEARCHES.items():
         if not find_spec(module):
             continue
-        seeds, budget = (FEW, TRIALS) if name == "tpe" else (SEEDS, MOST)
-        problems = [Pairs(1000 + seed) for seed in range(seeds)]
-        for seed, problem in enumerate(problems):
+        is_tpe = name == "tpe"
+        seeds = TPE_SEEDS if is_tpe else SEEDS
+        budget = TPE_BUDGET if is_tpe else BUDGET
+        early_costs = []
+        evaluations = []  # The number of evaluations until the optimum, of runs that reach it.
+        for seed in range(seeds):
+            problem = Pairs(1000 + seed)
             search(problem, seed, budget)
-        evaluations = [run.costs.index(0.0) + 1 for run in problems if 0.0 in run.costs]
-        early = statistics.fmean(min(run.costs[:LOOK]) for run in problems)
-        numbers: dict[str, float] = {"runs": seeds, "solved": len(evaluations), "early": early}
+            early_costs.append(min(problem.costs[:EARLY]))
+            if 0.0 in problem.costs:
+                evaluations.append(problem.costs.index(0.0) + 1)
+        prefix = f"discrete.{name}"
+        figures[f"{prefix}.runs"] = seeds
+        figures[f"{prefix}.solved"] = len(evaluations)
+        figures[f"{prefix}.early"] = statistics.fmean(early_costs)
         if evaluations:
-            numbers["median"] = statistics.median(evaluations)
-            numbers["least"] = min(evaluations)
-            numbers["most"] = max(evaluations)
-        figures |= {f"discrete.{name}.{key}": number for key, number in numbers.items()}
-    return Measured(figures, {"early": LOOK})
+            figures[f"{prefix}.median"] = statistics.median(evaluations)
+            figures[f"{prefix}.least"] = min(evaluations)
+            figures[f"{prefix}.most"] = max(evaluations)
+    return Measured(figures, {"early": EARLY})
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:

@@ -3,8 +3,6 @@
 python scripts/measure env --num-envs 1024 --json env.json
 """
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 
@@ -19,36 +17,46 @@ from tetris.envs.vector_env import OUTPUTS
 FEATURES = "dt"
 GPU_ENVS = 1 << 20
 GPU_FEATURE_ENVS = 1 << 18  # Their features are 390 MB per step.
-_DRAWN = 64  # Steps whose actions are drawn beforehand, and repeated.
+_DRAWN_STEPS = 64  # Their actions are drawn beforehand, and repeated.
 
 
 def make_course(figure: str, count: int, **options: Any) -> Course:
-    """Return random play in environments, which repeats its actions."""
+    """Return a course of random play in ``count`` environments side by side.
+
+    The actions of `_DRAWN_STEPS` steps are drawn beforehand and repeated, so that the clock
+    measures only the environments. The options are those of `gymnasium.make_vec`.
+    """
     envs: Any = gymnasium.make_vec(tetris.envs.IDS[0], count, **options)
     generator = torch.Generator().manual_seed(SEED)
-    shape = (_DRAWN, count)
-    drawn = torch.randint(0, int(envs.single_action_space.n), shape, generator=generator)
-    if options.get("output") == "torch" or "device" in options:
-        actions: list[Any] = list(drawn.to(envs.device))
+    shape = (_DRAWN_STEPS, count)
+    actions: Any = torch.randint(0, int(envs.single_action_space.n), shape, generator=generator)
+    takes_tensors = options.get("output") == "torch" or "device" in options
+    if takes_tensors:
+        actions = list(actions.to(envs.device))
     else:
-        actions = list(drawn.numpy())
+        actions = list(actions.numpy())
     envs.reset(seed=SEED)
 
     def play(steps: int) -> int:
         games_ended: Any = 0
         for step in range(steps):
-            _, _, terminated, _, _ = envs.step(actions[step % _DRAWN])
+            _, _, terminated, _, _ = envs.step(actions[step % _DRAWN_STEPS])
             games_ended = games_ended + terminated.sum()
-        # The step after the end of a game only begins the next one. int() waits for the device.
+        # The step after the end of a game places no piece: it only begins the next game.
+        # int() waits for the device.
         return steps * count - int(games_ended)
 
-    return Course(f"{figure}.placements_per_second", play, _DRAWN)
+    return Course(f"{figure}.placements_per_second", play, warm_up=_DRAWN_STEPS)
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Return the speeds of the environments."""
+    """Return placements per second in the environments that the device can run.
+
+    These are one game in Python; on a CPU also many games in C++ with each kind of output; on a
+    GPU in addition a million games in CUDA, and fewer with features.
+    """
     count = arguments.num_envs
-    courses = [make_course("env.python", 1, vectorization_mode="sync")]
+    courses = [make_course("env.python", count=1, vectorization_mode="sync")]
     if device != "python":
         for output in OUTPUTS:
             courses.append(make_course(f"env.cpu.{output}.{count}", count, output=output))

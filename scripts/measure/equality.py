@@ -6,12 +6,11 @@ The rollouts cover features, boards, rules, pieces, streams, weights, shapes, an
 of the next piece.
 """
 
-from __future__ import annotations
-
 import argparse
+import math
 import random
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise, product
 from typing import NamedTuple
 
@@ -29,29 +28,33 @@ COUNTS = {Lookahead.NONE: 480, Lookahead.PREVIEW: 40, Lookahead.EXPECTIMAX: 40}
 # Every list of features is a library to compile, and a set with heights is another list on
 # every width.
 _ANY = ("dellacherie", "bcts", "dt", "dt_surface", "dt_full")
-WIDTHS: Mapping[str, tuple[int, ...]] = {
+WIDTHS = {
     **dict.fromkeys(_ANY, tuple(range(MIN_WIDTH, MAX_WIDTH + 1))),
     "dt_columns": (5, MAX_WIDTH),
     "dt_step_pairs": (4, MAX_WIDTH),
     "bertsekas": (MIN_WIDTH, MAX_WIDTH),
     "bdu": (7, MAX_WIDTH),
 }
-SLOW = ("dt",)
-_AS_LONG = 24  # A decision with lookahead takes as long as so many without.
+SLOW = ("dt",)  # The feature sets that are played with lookahead, which is slow.
+_LOOKAHEAD_COST = 24  # A decision with lookahead takes as long as so many without.
 
 # The CUDA engine has a kernel for few games and one for tens of thousands, whose warps go
 # together in another way from some 200,000 on; warps of 32 divide few of these.
-SHAPES: tuple[tuple[int, int, int], ...] = (  # candidates, streams of each, decisions on each
-    *(
-        (1, 1, 20_000),
-        (1, 512, 3_000),
-        (512, 1, 3_000),
-        (7, 41, 5_000),
-        (60, 60, 400),
-        (1, 20_001, 150),
-    ),
-    *((20_001, 1, 150), (150, 150, 150), (137, 131, 1_000), (513, 264, 25), (513, 528, 13)),
+SHAPES = (
+    (1, 1, 20_000),
+    (1, 512, 3_000),
+    (512, 1, 3_000),
+    (7, 41, 5_000),
+    (60, 60, 400),
+    (1, 20_001, 150),
+    (20_001, 1, 150),
+    (150, 150, 150),
+    (137, 131, 1_000),
+    (513, 264, 25),
+    (513, 528, 13),
 )
+"""Candidates, streams of each candidate, and decisions on each stream."""
+
 PIECES = ("uniform", "bag", "SZ", "I", "IOTZJL", "TJ")
 WEIGHTS = ("good", "random", "extreme")
 GAMES = (None, None, 1, 3)
@@ -81,56 +84,70 @@ class Configuration(NamedTuple):
 def configurations(
     count: int, sets: Sequence[str], lookahead: Lookahead
 ) -> list[Configuration]:
-    """Return configurations, the same for the same arguments: sets and shapes in rotation."""
+    """Return random rollouts, which are the same for the same arguments.
+
+    The configurations go through the feature sets again and again. In each round a set is
+    played on another board and in another shape.
+    """
     rng = random.Random(_SEED)
     result = []
     for number in range(count):
-        lap, place = divmod(number, len(sets))
-        widths = WIDTHS[sets[place]]
-        # First the smallest and largest boards, then the literature's, then random ones.
+        round_number, index = divmod(number, len(sets))
+        widths = WIDTHS[sets[index]]
+        # First come the smallest and largest boards, then the literature's, then random ones.
         boards = [*product((widths[0], widths[-1]), (MIN_HEIGHT, MAX_HEIGHT)), (10, 20)]
-        if lap < len(boards):
-            width, height = boards[lap]
+        if round_number < len(boards):
+            width, height = boards[round_number]
         else:
-            width, height = rng.choice(widths), rng.randint(MIN_HEIGHT, MAX_HEIGHT)
+            width = rng.choice(widths)
+            height = rng.randint(MIN_HEIGHT, MAX_HEIGHT)
         rules = Rules.of(width, height, rng.choice(RULES), rng.choice(PIECES))
-        population, stream_count, decisions = SHAPES[(lap + place) % len(SHAPES)]
+        population, stream_count, decisions = SHAPES[(round_number + index) % len(SHAPES)]
         if lookahead is not Lookahead.NONE:
-            decisions = -(-decisions // _AS_LONG)
-        # The calls are one, two halves, a few decisions and none before the rest, or random.
+            decisions = math.ceil(decisions / _LOOKAHEAD_COST)
+        # The decisions are divided into the calls that make them: one call; two halves; a few
+        # decisions, then none, then the rest; or six random parts.
         few = min(7, decisions)
         random_cuts = sorted(rng.randint(0, decisions) for _ in range(5))
         cuts = rng.choice(([], [decisions // 2], [1, few, few], random_cuts))
         parts = tuple(end - start for start, end in pairwise([0, *cuts, decisions]))
-        shared = rng.random() < 0.5
+        is_shared = rng.random() < 0.5  # Whether all candidates play the same pieces.
         games = rng.choice(GAMES)
-        first = rng.choice(FIRST_STREAMS)
+        first_stream = rng.choice(FIRST_STREAMS)
         weights = rng.choice(WEIGHTS)
-        streams = Streams(rules, stream_count, rng.choice(SEEDS), first, shared, games)
+        streams = Streams(
+            rules, stream_count, rng.choice(SEEDS), first_stream, is_shared, games
+        )
         result.append(
-            Configuration(weights, population, parts, sets[place], lookahead, streams)
+            Configuration(weights, population, parts, sets[index], lookahead, streams)
         )
     return result
 
 
 def weights_of(game: Configuration) -> Tensor:
-    """Return the weights of a configuration, shape (population, features), float32."""
+    """Return the weights of the candidates, shape (population, features), float32.
+
+    They are extreme numbers, normal numbers, or those of a good controller and of variants of
+    it, whose weights differ by about 20 %.
+    """
     width = game.streams.rules.width
     shape = (game.population, len(feature_names(game.features, width)))
     generator = torch.Generator().manual_seed(game.streams.seed & 0xFFFF)
     noise = torch.randn(shape, generator=generator)
-    if game.weights == "extreme":
-        return torch.tensor(_EXTREMES)[
-            torch.randint(len(_EXTREMES), shape, generator=generator)
-        ]
     if game.weights == "random":
         return noise
-    noise[0] = 0.0  # The first candidate is the controller, the others are variants of it.
+    if game.weights == "extreme":
+        indices = torch.randint(len(_EXTREMES), shape, generator=generator)
+        return torch.tensor(_EXTREMES)[indices]
+    noise[0] = 0.0  # The first candidate is the controller itself.
     return torch.tensor(good_weights(game.features, width)) * (1.0 + 0.2 * noise)
 
 
 def play(game: Configuration, device: str, parts: Iterable[int]) -> dict[str, Tensor]:
-    """Play a configuration; return lines, games, decisions and boards, on the CPU."""
+    """Play a configuration in parts; return lines, games, decisions and boards, on the CPU.
+
+    ``parts`` are the numbers of decisions of the calls of `Rollout.advance`.
+    """
     policy = Policy(weights_of(game), game.features, game.lookahead)
     rollout = Rollout(policy, game.streams, device)
     for decisions in parts:
@@ -166,20 +183,23 @@ def compare(game: Configuration, device: str, reference: str = "cpu") -> int:
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Return how much was compared."""
+    """Compare the device with the CPU; return how many configurations and decisions were equal.
+
+    A difference raises a RuntimeError, so the figure of differences is 0.
+    """
     games = []
     for lookahead, count in COUNTS.items():
         sets = tuple(WIDTHS) if lookahead is Lookahead.NONE else SLOW
         chosen = configurations(count, sets, lookahead)
         if device == "cuda":
-            build_engines(
-                ((game.features, game.streams.rules.width) for game in chosen), [lookahead]
-            )
+            # Compiling all engines in parallel beforehand takes less time than one by one.
+            boards = [(game.features, game.streams.rules.width) for game in chosen]
+            build_engines(boards, [lookahead])
         games += chosen
     start_time = time.monotonic()
     decisions = [compare(game, device) for game in games]
     figures = {
-        "equality.configurations": len(decisions),
+        "equality.configurations": len(games),
         "equality.decisions": sum(decisions),
         "equality.differences": 0,
     }

@@ -12,8 +12,6 @@ Shapes are population x dimensions, or problems x population x dimensions. The o
 200 generations is done.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Callable
@@ -30,7 +28,7 @@ from cem.core.graph import GenerationGraph
 from measure.provenance import Measured
 from measure.timing import Function, Plan, capture, times_of
 
-SHAPES: dict[str, tuple[tuple[int, ...], ...]] = {
+SHAPES = {
     "cuda": (
         (128, 20),
         (1024, 100),
@@ -43,11 +41,11 @@ SHAPES: dict[str, tuple[tuple[int, ...], ...]] = {
 }
 GENERATIONS = 200
 REPEATS = 5
-EXTRA = 0.1  # Variance that is added, so that no search ends.
-ELITES = 10  # One in so many candidates is an elite.
+EXTRA_VARIANCE = 0.1  # It is added in every generation, so that no search ends.
+CANDIDATES_PER_ELITE = 10
 LARGEST_CMA = 64  # The most dimensions with a full covariance.
 IN_A_GRAPH = 20  # Generations.
-_LONGEST = 50  # A peer's search restarts after so many generations, before it diverges.
+_RESTART_AFTER = 50  # Generations of a peer's search, which would diverge later.
 
 Run = Callable[[int], object]
 """Runs a number of generations, without waiting for them."""
@@ -62,15 +60,25 @@ def sphere(x: Tensor) -> Tensor:
 def search_of(
     shape: Shape, device: str, backend: str = "auto", cma: bool = False
 ) -> CrossEntropyMethod:
-    """Return a search that never ends; the shape is (..., population, dimensions)."""
+    """Return one of our searches, with a variance that never vanishes.
+
+    Args:
+        shape: (population, dimensions), or (problems, population, dimensions) for a batch of
+            independent problems.
+        device: The device of the search.
+        backend: The backend that draws candidates.
+        cma: Whether to adapt a full covariance, not the diagonal only.
+    """
     *batch, population, dim = shape
-    noise = f"constant:{EXTRA}"
+    noise = f"constant:{EXTRA_VARIANCE}"
     if cma:
         config = CEMConfig.cma(variance_schedule=noise)
     else:
-        config = CEMConfig(num_elites=population // ELITES, variance_schedule=noise)
+        elites = population // CANDIDATES_PER_ELITE
+        config = CEMConfig(num_elites=elites, variance_schedule=noise)
+    start = torch.ones((*batch, dim))
     return CrossEntropyMethod(
-        torch.ones((*batch, dim)),
+        start,
         1.0,
         population,
         seed=1,
@@ -82,7 +90,7 @@ def search_of(
 
 
 def ask_and_tell(shape: Shape, device: str, backend: str = "auto", cma: bool = False) -> Run:
-    """Return generations of our search, on the sphere."""
+    """Return a function that runs generations of our search, on the sphere."""
     optimizer = search_of(shape, device, backend, cma)
 
     def run(count: int) -> None:
@@ -106,9 +114,10 @@ def _step(mean: Tensor, std: Tensor, population: int) -> tuple[Tensor, Tensor]:
     noise = torch.randn((*mean.shape[:-1], population, mean.shape[-1]), device=mean.device)
     candidates = mean.unsqueeze(-2) + std.unsqueeze(-2) * noise
     fitness = sphere(candidates)
-    best = torch.topk(fitness, population // ELITES, dim=-1, largest=False).indices
+    elite_count = population // CANDIDATES_PER_ELITE
+    best = torch.topk(fitness, elite_count, dim=-1, largest=False).indices
     elites = candidates.gather(-2, best.unsqueeze(-1).expand(*best.shape, candidates.shape[-1]))
-    return elites.mean(-2), (elites.var(-2, correction=0) + EXTRA).sqrt()
+    return elites.mean(-2), (elites.var(-2, correction=0) + EXTRA_VARIANCE).sqrt()
 
 
 def _ten_lines(
@@ -127,22 +136,29 @@ def _ten_lines(
 
 
 def _ten_lines_graph(shape: Shape, device: str, count: int) -> Run:
+    """Return a function that runs the ten lines of PyTorch in a CUDA graph of some generations.
+
+    A replay computes in the same memory as the capture, so mean and standard deviation are read
+    from two tensors, and written back to them at the end.
+    """
     *batch, population, dim = shape
-    first_mean = torch.ones((*batch, dim), device=device)
-    first_std = torch.ones_like(first_mean)
+    graph_mean = torch.ones((*batch, dim), device=device)
+    graph_std = torch.ones_like(graph_mean)
 
     def run_in_place() -> None:
-        mean, std = first_mean, first_std
+        mean = graph_mean
+        std = graph_std
         for _ in range(count):
             mean, std = _step(mean, std, population)
-        first_mean.copy_(mean)
-        first_std.copy_(std)
+        graph_mean.copy_(mean)
+        graph_std.copy_(std)
 
-    replay = capture(run_in_place, 1)
+    replay = capture(run_in_place, calls=1)
     return lambda generations: [replay() for _ in range(generations // count)]
 
 
 def _evotorch(shape: Shape, device: str) -> Run:
+    """Return a function that runs generations of evotorch's cross-entropy method."""
     from evotorch.algorithms.functional import cem, cem_ask, cem_tell
 
     *batch, population, dim = shape
@@ -150,21 +166,25 @@ def _evotorch(shape: Shape, device: str) -> Run:
         center_init=torch.ones((*batch, dim), device=device),
         objective_sense="min",
         stdev_init=1.0,
-        stdev_min=EXTRA**0.5,
-        parenthood_ratio=1 / ELITES,
+        stdev_min=EXTRA_VARIANCE**0.5,
+        parenthood_ratio=1 / CANDIDATES_PER_ELITE,
     )
 
     def run(count: int) -> None:
         nonlocal state
         for _ in range(count):
-            x = cem_ask(state, popsize=population)
-            state = cem_tell(state, x, sphere(x))
+            candidates = cem_ask(state, popsize=population)
+            state = cem_tell(state, candidates, sphere(candidates))
 
     return run
 
 
 def _evox(population: int, dim: int, device: str, compiled: bool = False) -> Run:
-    """Return generations of SNES, the fastest of EvoX's searches with a distribution."""
+    """Return a function that runs generations of EvoX's SNES, on the sphere.
+
+    SNES is the fastest of EvoX's searches that adapt a distribution. EvoX is an optional
+    dependency, so it is imported here.
+    """
     from evox.algorithms import SNES
     from evox.core import Problem
     from evox.core import compile as evox_compile
@@ -175,23 +195,31 @@ def _evox(population: int, dim: int, device: str, compiled: bool = False) -> Run
             return sphere(x)
 
     center = torch.ones(dim, device=device)
-    workflow = StdWorkflow(SNES(population, center, device=device), Sphere(), device=device)
-    workflow.init_step()
-    step = evox_compile(workflow.step) if compiled else workflow.step
+    algorithm = SNES(population, center, device=device)
+    workflow = StdWorkflow(algorithm, Sphere(), device=device)
+    workflow.init_step()  # EvoX's first generation is another function than `step`.
+    step = workflow.step
+    if compiled:
+        step = evox_compile(step)
     return lambda count: [step() for _ in range(count)]
 
 
 def _peer(
     start: Callable[[], Any], ask: Callable[[Any], Any], tell: Callable[[Any, Any, Any], None]
 ) -> Run:
-    """Return generations of a search on NumPy's arrays, which restarts before it diverges."""
+    """Return a function that runs generations of a search with NumPy, on the sphere.
+
+    ``start`` makes the search, also for the restarts; ``ask`` returns its candidates, and
+    ``tell`` passes candidates and their fitness to it.
+    """
 
     def run(count: int) -> None:
         for generation in range(count):
-            if generation % _LONGEST == 0:
+            if generation % _RESTART_AFTER == 0:
                 search = start()
-            x = ask(search)
-            tell(search, x, (np.asarray(x) ** 2).sum(-1).tolist())
+            candidates = ask(search)
+            fitness = (np.asarray(candidates) ** 2).sum(-1)
+            tell(search, candidates, fitness.tolist())
 
     return run
 
@@ -214,28 +242,36 @@ def _pycma(population: int, dim: int) -> Run:
 
 
 def methods(shape: Shape, device: str) -> dict[str, Run]:
-    """Return the methods for a shape, by the names of their figures."""
-    if shape[-2] < 2 * ELITES:  # A small population, which only a full covariance suits.
-        small = {"cem_cma": ask_and_tell(shape, device, cma=True)}
+    """Return functions that run generations of a shape, by the names of their figures.
+
+    The shape is ([problems,] population, dimensions). Peers that are not installed are left
+    out. A small population has too few elites for the diagonal methods, so only those with a
+    full covariance are measured.
+    """
+    *batch, population, dim = shape
+    eager = {}
+    if population < 2 * CANDIDATES_PER_ELITE:
+        eager["cem_cma"] = ask_and_tell(shape, device, cma=True)
         for name, make in (("cmaes", _cmaes), ("cma", _pycma)):
             if find_spec(name):
-                small[f"{name}_full"] = make(*shape)
-        return {f"{name}.generation.eager": run for name, run in small.items()}
-    eager = {"cem": ask_and_tell(shape, device), "torch": _ten_lines(shape, device)}
-    if shape[-1] <= LARGEST_CMA:
+                eager[f"{name}_full"] = make(population, dim)
+        return {f"{name}.generation.eager": run for name, run in eager.items()}
+    eager["cem"] = ask_and_tell(shape, device)
+    eager["torch"] = _ten_lines(shape, device)
+    if dim <= LARGEST_CMA:
         eager["cem_cma"] = ask_and_tell(shape, device, cma=True)
-    if len(shape) == 2:
-        eager["cem_torch"] = ask_and_tell(shape, device, "torch")
+    if not batch:
+        eager["cem_torch"] = ask_and_tell(shape, device, backend="torch")
     if find_spec("evotorch"):
         eager["evotorch"] = _evotorch(shape, device)
-    if find_spec("evox") and len(shape) == 2:
-        eager["evox"] = _evox(shape[0], shape[1], device)
+    if find_spec("evox") and not batch:
+        eager["evox"] = _evox(population, dim, device)
     runs = {f"{name}.generation.eager": run for name, run in eager.items()}
     if device == "cuda":
-        torch.compiler.reset()
+        torch.compiler.reset()  # The compiler gives up after eight shapes of a function.
         runs |= {
             "cem.generation.graph": _graph(shape, device, IN_A_GRAPH),
-            "cem.generation.graph_of_one": _graph(shape, device, 1),
+            "cem.generation.graph_of_one": _graph(shape, device, count=1),
             "cem.generation.graph_compiled": _graph(
                 shape, device, IN_A_GRAPH, torch.compile(sphere)
             ),
@@ -247,28 +283,32 @@ def methods(shape: Shape, device: str) -> dict[str, Run]:
         if "cem_cma" in eager:
             runs["cem_cma.generation.graph"] = _graph(shape, device, IN_A_GRAPH, cma=True)
         if "evox" in eager:
-            runs["evox.generation.compile"] = _evox(shape[0], shape[1], device, compiled=True)
+            runs["evox.generation.compile"] = _evox(population, dim, device, compiled=True)
     return runs
 
 
 def measure_shape(shape: Shape, device: str) -> dict[str, dict[str, float]]:
-    """Return the microseconds of a generation by every method, in interleaved rounds."""
+    """Return statistics of the microseconds of a generation, by the name of the method."""
     count = GENERATIONS
-    if device == "cpu" and shape[-1] >= 1000:
+    if device == "cpu" and shape[-1] >= 1000:  # Generations of many dimensions are slow there.
         count = max(1, GENERATIONS // 10)
-    wait: Function = torch.cuda.synchronize if device == "cuda" else lambda: None
 
-    def once(function: Function) -> float:
+    def wait() -> None:
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    def time_generation(run_all: Function) -> float:
         wait()
         start_time = time.perf_counter()
-        function()
+        run_all()
         wait()
         return (time.perf_counter() - start_time) * 1e6 / count
 
-    functions: dict[str, Function] = {}
+    functions = {}
     for name, run in methods(shape, device).items():
         functions[name] = partial(run, count)
-    return times_of(functions, Plan(REPEATS, 1, 1), once)
+    plan = Plan(REPEATS, calls=1, warm_up=1)
+    return times_of(functions, plan, time_generation)
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
@@ -280,5 +320,9 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
         times_by_shape[label] = measure_shape(shape, device)
         for name, times in times_by_shape[label].items():
             figures[f"{name}.{label}.us"] = times["median"]
-    data = {"elites": f"1 in {ELITES}", "extra_variance": EXTRA, "shapes": times_by_shape}
+    data = {
+        "elites": f"1 in {CANDIDATES_PER_ELITE}",
+        "extra_variance": EXTRA_VARIANCE,
+        "shapes": times_by_shape,
+    }
     return Measured(figures, data)

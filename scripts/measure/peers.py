@@ -11,13 +11,12 @@ Jumanji and ours step 1,024 games at a time. JAX is jitted, a step at a time or 
 Tetris-Gymnasium plays key presses: a hard drop places a piece.
 """
 
-from __future__ import annotations
-
 import argparse
-import importlib
 import importlib.metadata
+import math
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -52,10 +51,12 @@ def our_games(count: int) -> Course:
     def play(steps: int) -> int:
         nonlocal infos
         for step in range(steps):
-            *_, infos = envs.step((scores[step % SCAN] * infos["action_mask"]).argmax(1))
+            # The allowed placement with the best random score is a uniform draw.
+            allowed_scores = scores[step % SCAN] * infos["action_mask"]
+            *_, infos = envs.step(allowed_scores.argmax(1))
         return steps * count
 
-    return Course(f"peers.ours.{count}.placements_per_second", play, SCAN)
+    return Course(f"peers.ours.{count}.placements_per_second", play, warm_up=SCAN)
 
 
 def one_game(name: str, env: Any, action: Callable[[Any], Any]) -> Course:
@@ -71,21 +72,26 @@ def one_game(name: str, env: Any, action: Callable[[Any], Any]) -> Course:
                 _, info = env.reset()
         return steps
 
-    return Course(f"peers.{name}.1.placements_per_second", play, SCAN)
+    return Course(f"peers.{name}.1.placements_per_second", play, warm_up=SCAN)
 
 
 def tetris_gymnasium_games() -> Iterator[Course]:
-    """Yield random play in Tetris-Gymnasium: hard drops, and placements by its wrapper."""
-    importlib.import_module("tetris_gymnasium.envs")
-    wrapper: Any = importlib.import_module("tetris_gymnasium.wrappers.grouped")
-    env: Any = gymnasium.make("tetris_gymnasium/Tetris", width=10, height=10)
+    """Yield two courses of Tetris-Gymnasium on 10x10: hard drops, and random placements.
+
+    The first presses the key of a hard drop in every step. In the second the package's wrapper
+    turns a placement into key presses.
+    """
+    import tetris_gymnasium.envs  # noqa: F401 - it registers the environment
+    import tetris_gymnasium.wrappers.grouped as grouping
+
+    make_env = partial(gymnasium.make, "tetris_gymnasium/Tetris", width=10, height=10)
+    env: Any = make_env()
     drop = int(env.unwrapped.actions.hard_drop)
     yield one_game("tetris_gymnasium", env, lambda info: drop)
-    grouped = wrapper.GroupedActionsObservations(
-        gymnasium.make("tetris_gymnasium/Tetris", width=10, height=10)
-    )
+    grouped = grouping.GroupedActionsObservations(make_env())
 
     def sample(info: Any) -> Any:
+        """Return a random placement that the environment allows."""
         return grouped.action_space.sample(mask=info["action_mask"].astype("int8"))
 
     yield one_game("tetris_gymnasium_grouped", grouped, sample)
@@ -94,78 +100,101 @@ def tetris_gymnasium_games() -> Iterator[Course]:
 def jitted(
     figure: str, start: Callable[[], Any], step: Any, inputs: Any, count: int
 ) -> Iterator[Course]:
-    """Yield courses of a step of JAX: jitted step by step, and as a scan of `SCAN` steps.
+    """Yield two courses of a step in JAX: jitted alone, and in a jitted scan of `SCAN` steps.
+
+    JAX's word for the state that a step passes on to the next one is carry.
 
     Args:
-        figure: The name of the figure, with {way}.
+        figure: The name of the figure, with {way} in the place of "jit" or "scan".
         start: Returns the first carry.
-        step: Maps a carry and an input to a carry and a result, which is ignored.
-        inputs: The inputs of `SCAN` steps.
-        count: A step counts as so many.
+        step: Maps a carry and an input to the next carry and a result, which is ignored.
+        inputs: The inputs of `SCAN` steps, stacked.
+        count: How many placements or generations a step makes.
     """
-    jax: Any = importlib.import_module("jax")
-    run_step = jax.jit(lambda carry, step_input: step(carry, step_input)[0])
-    run_scan = jax.jit(lambda carry, stacked: jax.lax.scan(step, carry, stacked)[0])
+    import jax
 
-    def course(way: str) -> Course:
+    jitted_step = jax.jit(lambda carry, step_input: step(carry, step_input)[0])
+    jitted_scan = jax.jit(lambda carry, stacked: jax.lax.scan(step, carry, stacked)[0])
+    step_inputs = list(inputs)
+
+    def run_steps(carry: Any) -> Any:
+        for step_input in step_inputs:
+            carry = jitted_step(carry, step_input)
+        return carry
+
+    def run_scan(carry: Any) -> Any:
+        return jitted_scan(carry, inputs)
+
+    def make_course(way: str, run: Callable[[Any], Any]) -> Course:
+        """Return the course of a function that makes `SCAN` steps from a carry."""
         carry = start()
-        step_inputs = list(inputs)
 
         def play(steps: int) -> int:
             nonlocal carry
-            scans = -(-steps // SCAN)
+            scans = math.ceil(steps / SCAN)
             for _ in range(scans):
-                if way == "scan":
-                    carry = run_scan(carry, inputs)
-                else:
-                    for step_input in step_inputs:
-                        carry = run_step(carry, step_input)
+                carry = run(carry)
             jax.block_until_ready(carry)
             return scans * SCAN * count
 
-        return Course(figure.format(way=way), play, SCAN)
+        return Course(figure.format(way=way), play, warm_up=SCAN)
 
-    yield from map(course, ("jit", "scan"))
+    yield make_course("jit", run_steps)
+    yield make_course("scan", run_scan)
 
 
 def jumanji_games(count: int) -> Iterator[Course]:
-    """Yield random play in Jumanji's Tetris-v0, many games at a time."""
-    jax: Any = importlib.import_module("jax")
-    jumanji: Any = importlib.import_module("jumanji")
-    wrappers: Any = importlib.import_module("jumanji.wrappers")
-    env = wrappers.VmapAutoResetWrapper(jumanji.make("Tetris-v0"))
+    """Yield courses of random play in ``count`` games of Jumanji's Tetris-v0 at a time.
+
+    A game draws a placement as the one with the best random score. The carry of a step is the
+    state of the games, and a mask of the placements that they allow, by rotation and column.
+    """
+    import jax
+    import jumanji.wrappers
+
+    env = jumanji.wrappers.VmapAutoResetWrapper(jumanji.make("Tetris-v0"))
+    key = jax.random.PRNGKey(SEED)
 
     def step(carry: Any, score: Any) -> Any:
         state, mask = carry
         best = (score * mask).reshape(count, -1).argmax(1)
-        state, timestep = env.step(state, jax.numpy.stack([best // 10, best % 10], 1))
+        rotation = best // 10
+        column = best % 10
+        state, timestep = env.step(state, jax.numpy.stack([rotation, column], 1))
         return (state, timestep.observation.action_mask), timestep.reward
 
     def start() -> Any:
-        state, timestep = jax.jit(env.reset)(jax.random.split(jax.random.PRNGKey(SEED), count))
+        state, timestep = jax.jit(env.reset)(jax.random.split(key, count))
         return state, timestep.observation.action_mask
 
-    scores = jax.random.uniform(jax.random.PRNGKey(SEED), (SCAN, count, 4, 10))
+    rotations_and_columns = (4, 10)
+    scores = jax.random.uniform(key, (SCAN, count, *rotations_and_columns))
     figure = f"peers.jumanji.{{way}}.{count}.placements_per_second"
     yield from jitted(figure, start, step, scores, count)
 
 
 def our_generations(population: int, dim: int, backend: str) -> Course:
-    """Return generations of our search on the sphere."""
-    generations = ask_and_tell((population, dim), "cpu", backend)
+    """Return the course of our search on the sphere, which counts generations."""
+    run_generations = ask_and_tell((population, dim), "cpu", backend)
 
     def run(count: int) -> int:
-        generations(count)
+        run_generations(count)
         return count
 
-    return Course(f"peers.cem_{backend}.{population}x{dim}.generations_per_second", run, 10)
+    figure = f"peers.cem_{backend}.{population}x{dim}.generations_per_second"
+    return Course(figure, run, warm_up=10)
 
 
 def evosax_generations(population: int, dim: int, name: str) -> Iterator[Course]:
-    """Yield generations of a search of evosax on the sphere."""
-    jax: Any = importlib.import_module("jax")
-    algorithms: Any = importlib.import_module("evosax.algorithms")
-    search = getattr(algorithms, name)(
+    """Yield courses of a search of evosax on the sphere, which count generations.
+
+    ``name`` is that of the search's class. The carry of a step is the state of the search; a
+    step is a generation, and its input is a random key.
+    """
+    import evosax.algorithms
+    import jax
+
+    search = getattr(evosax.algorithms, name)(
         population_size=population, solution=jax.numpy.zeros(dim)
     )
     params = search.default_params
@@ -181,11 +210,15 @@ def evosax_generations(population: int, dim: int, name: str) -> Iterator[Course]
         return search.init(key, jax.numpy.ones(dim), params)
 
     figure = f"peers.evosax_{name}.{{way}}.{population}x{dim}.generations_per_second"
-    yield from jitted(figure, start, step, jax.random.split(key, SCAN), 1)
+    yield from jitted(figure, start, step, jax.random.split(key, SCAN), count=1)
 
 
 def courses(games: int) -> Iterator[Course]:
-    """Yield each course that can be run here."""
+    """Yield our courses, and those of the peers that are installed.
+
+    A course plays random games or runs generations of a search, and counts placements or
+    generations per second. ``games`` is the number of games that are stepped together.
+    """
     yield our_games(games)
     if find_spec("jumanji"):
         yield from jumanji_games(games)
@@ -202,10 +235,11 @@ def courses(games: int) -> Iterator[Course]:
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Return the speeds of ours and of the peers that are installed."""
+    """Return the speeds of ours and of the installed peers, all on the same core."""
     cores = os.sched_getaffinity(0)
     threads = torch.get_num_threads()
-    os.sched_setaffinity(0, {max(cores)})  # JAX starts its threads later.
+    # Threads have the cores of the thread that starts them, and JAX starts its threads later.
+    os.sched_setaffinity(0, {max(cores)})
     torch.set_num_threads(1)
     versions = {}
     for name, module in PACKAGES.items():
@@ -220,6 +254,6 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
             cores=1,
             environment=BOARD,
         )
-    finally:
+    finally:  # Other measurements of this process use all cores again.
         os.sched_setaffinity(0, cores)
         torch.set_num_threads(threads)

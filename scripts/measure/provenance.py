@@ -4,8 +4,7 @@
 file is written only by the command that measured.
 """
 
-from __future__ import annotations
-
+import contextlib
 import datetime
 import json
 import os
@@ -52,21 +51,28 @@ class Measured(NamedTuple):
     series: Mapping[str, Iterable[Mapping[str, Any]]] = {}
 
 
-def write_result(path: Path, found: Measured, device: str, at: tuple[str | None, bool]) -> None:
-    """Write a result and its series; ``at`` is from `commit` before the measurement."""
-    for ending, records in found.series.items():
+def write_result(
+    path: Path, measured: Measured, device: str, commit: tuple[str | None, bool]
+) -> None:
+    """Write the result file of a measurement, and a file beside it for each of its series.
+
+    ``commit`` is what the function `commit` returned before the measurement, because the
+    checkout may have changed since.
+    """
+    for ending, records in measured.series.items():
         text = "".join(json.dumps(record) + "\n" for record in records)
         write_text(path.with_name(f"{path.stem}{ending}.jsonl"), text)
-    sha, dirty = at
+    sha, is_dirty = commit
+    now = datetime.datetime.now(datetime.timezone.utc)
     result = {
         "commit": sha,
-        "dirty": dirty,
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "dirty": is_dirty,
+        "date": now.isoformat(timespec="seconds"),
         "command": _command(),
         "machine": machine(device),
-        "versions": {**run_folder.versions(), **found.data.get("versions", {})},
-        "figures": dict(found.figures),
-        "data": dict(found.data),
+        "versions": {**run_folder.versions(), **measured.data.get("versions", {})},
+        "figures": dict(measured.figures),
+        "data": dict(measured.data),
     }
     write_text(path, json.dumps(result, indent=1) + "\n")
 
@@ -90,9 +96,14 @@ def _command() -> str:
 
 
 def machine(device: str) -> dict[str, Any]:
-    """Return processor, vectors of the engine, cores, threads, load, and a GPU."""
+    """Return a description of this machine: processor, system and load, and on CUDA the GPU.
+
+    "vectors" is the widest set of vector instructions for which the engine has code. What
+    nvidia-smi reports is left out where it fails.
+    """
     processor = run_folder.processor()
     flags = set(processor.get("flags", "").split())
+    # From the widest to the narrowest set of instructions.
     vectors = (name for name, required in _VECTORS.items() if required <= flags)
     description = {
         "processor": processor["model name"],
@@ -108,11 +119,10 @@ def machine(device: str) -> dict[str, Any]:
     gpu = torch.cuda.get_device_properties(torch.cuda.current_device())
     query = ["nvidia-smi", f"--query-gpu={','.join(_SMI_FIELDS)}", f"--id=GPU-{gpu.uuid}"]
     query.append("--format=csv,noheader")
-    try:
+    values = []
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
         smi = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True)
         values = smi.stdout.strip().split(", ")
-    except (OSError, subprocess.SubprocessError):
-        values = []
     return description | {
         "gpu": gpu.name,
         "gpu_memory_gib": round(gpu.total_memory / 2**30, 1),

@@ -17,12 +17,9 @@ seed and noise only. All searches play in one rollout. A game that does not end 
 a limit of decisions, and counts with its lines until then.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import time
-from collections.abc import Mapping
 from dataclasses import asdict
 from hashlib import sha256
 from statistics import median
@@ -88,7 +85,7 @@ class Plan(NamedTuple):
         return Rules(*Rules.parse_board(self.board))
 
 
-PLANS: Mapping[str, Plan] = {
+PLANS = {
     f"noisy_ce_{plan.features}_{plan.board}": plan
     for plan in (
         Plan("bertsekas", "10x10", 10, 60, 100_000, 1_000_000),
@@ -98,7 +95,7 @@ PLANS: Mapping[str, Plan] = {
         Plan("bcts", "10x20", 10, 20, 4_000_000, 6_400_000_000),
     )
 }
-PRECISION: Mapping[str, Mapping[str, float]] = {
+PRECISION = {
     "cpu": {"10x10": 0.03},
     "cuda": {"10x10": 0.005, "10x20": 0.05},
 }
@@ -129,7 +126,11 @@ class Search(NamedTuple):
 
 
 def make_searches(plan: Plan) -> list[Search]:
-    """Return the searches at their start: every noise schedule for seed 1, for seed 2, ..."""
+    """Return the searches of a plan before their first generation.
+
+    There is one for every seed and noise schedule, first all schedules with seed 1. All begin
+    with weights around 0, and have empty learning curves.
+    """
     start = torch.zeros(len(feature_names(plan.features, plan.rules.width)))
     searches = []
     for seed in range(1, plan.seeds + 1):
@@ -148,10 +149,11 @@ def make_searches(plan: Plan) -> list[Search]:
 
 
 def run_experiment(plan: Plan, device: str) -> dict[str, Any]:
-    """Run the searches of a plan.
+    """Run the searches of a plan side by side; return their learning curves and scores.
 
-    Except for the seconds the result is a function of the plan: the searches are on the CPU,
-    and all engines agree.
+    In a generation the mean of each search and its candidates play, all in one rollout. After
+    the last generation only the means play. Except for the seconds the result is a function of
+    the plan: the searches are on the CPU, and all engines agree.
     """
     start_time = time.perf_counter()
     decisions = 0
@@ -162,7 +164,8 @@ def run_experiment(plan: Plan, device: str) -> dict[str, Any]:
         unit=" generations",
     )
     for generation in bar:
-        is_last = generation == plan.generations  # Then only the means play.
+        is_last = generation == plan.generations
+        # The first players of a search are its mean, as often as the mean plays.
         players = [search.optimizer.mean.expand(MEAN_GAMES, -1) for search in searches]
         first_stream = generation * _GENERATION_STREAMS
         if is_last:
@@ -175,7 +178,7 @@ def run_experiment(plan: Plan, device: str) -> dict[str, Any]:
         for number, search in enumerate(searches):
             curves = search.curves
             mean_lines = float(lines[number, :MEAN_GAMES].double().mean())
-            is_cut = games[number] == 0
+            is_cut = games[number] == 0  # Whether a player's game had not ended at the limit.
             curves["mean_lines"].append(round(mean_lines, 2))
             curves["mean_games_cut"].append(int(is_cut[:MEAN_GAMES].sum()))
             if not is_last:
@@ -194,10 +197,13 @@ def run_experiment(plan: Plan, device: str) -> dict[str, Any]:
 
 
 def _score_search(search: Search, plan: Plan, device: str) -> dict[str, Any]:
-    """Return a search with the score of its mean; no game is cut off, as for published ones."""
+    """Return the results of a search: its curves, and the weights and score of its last mean.
+
+    The score is measured as for published controllers, so no game is cut off.
+    """
     weights = search.optimizer.mean.tolist()
-    mean = LinearController(plan.features, tuple(weights), plan.rules)
-    trial = Trial("mean", mean, plan.rules, device)
+    controller = LinearController(plan.features, tuple(weights), plan.rules)
+    trial = Trial("mean", controller, plan.rules, device)
     score = measure_score(trial, Limit(decisions=plan.score_decisions)).score
     return {
         "noise": search.noise,
@@ -207,7 +213,7 @@ def _score_search(search: Search, plan: Plan, device: str) -> dict[str, Any]:
         "score": {
             "lines_per_game": score.lines_per_game,
             "ci95": list(score.ci95),
-            **asdict(score),
+            **asdict(score),  # The counts that the two are computed from.
         },
     }
 
@@ -215,15 +221,29 @@ def _score_search(search: Search, plan: Plan, device: str) -> dict[str, Any]:
 def _play_once(
     plan: Plan, device: str, players: list[Tensor], first_stream: int
 ) -> tuple[Tensor, Tensor, int]:
-    """Play a game of every player; return lines and games ended, and the sum of decisions.
+    """Play a game of every player of every search, cut off at the plan's limit.
 
-    The players of a search are a tensor of shape (players, features); lines and games have the
-    shape (searches, players).
+    The processes of a distributed run play a share of the games, and gather the results of all.
+
+    Args:
+        plan: The features, the rules and the limit.
+        device: The device of the rollout.
+        players: The weights of the players of each search, shape (players, features).
+        first_stream: The number of the first player's stream of pieces.
+
+    Returns:
+        The lines and the games ended, 0 or 1, of each player, both of shape (searches,
+        players), and the sum of decisions.
     """
     weights = torch.cat(players)
     share = ranks.share(len(weights))
     streams = Streams(
-        plan.rules, 1, PIECE_SEED, first_stream + share.start, shared=False, games=1
+        plan.rules,
+        count=1,
+        seed=PIECE_SEED,
+        first=first_stream + share.start,
+        shared=False,
+        games=1,
     )
     result = rollout(Policy(weights[share], plan.features), streams, plan.limit, device)
     counts = torch.stack([result.lines, result.games, result.decisions], dim=1).cpu()
@@ -247,7 +267,11 @@ def decisions_for(controller: str, board: str, precision: float) -> int:
 
 
 def published(device: str, quick: bool) -> Measured:
-    """Return the scores of the published controllers, to a precision or for some seconds."""
+    """Return the scores of the published controllers on both boards.
+
+    A controller plays until its score has a precision, or for some seconds on a board that
+    takes the device too long. If no game ends, the figure is the lower end of the interval.
+    """
     precision = PRECISION["cpu" if quick else device]
     seconds = QUICK_SECONDS if quick else SECONDS
     measurements = []
@@ -258,18 +282,23 @@ def published(device: str, quick: bool) -> Measured:
             limit = Limit(seconds=seconds)
             if board in precision:
                 limit = Limit(decisions=decisions_for(name, board, precision[board]))
-            measurement = measure_score(Trial(name, resolve(name), rules, device), limit)
-            values = measurement.to_dict()
-            measurements.append(values)
-            suffix = "" if measurement.score.games else "_at_least"
-            figure = f"reproduce.published.{name}.{board}.lines_per_game{suffix}"
-            figures[figure] = least_lines(values)
+            trial = Trial(name, resolve(name), rules, device)
+            measurement = measure_score(trial, limit).to_dict()
+            measurements.append(measurement)
+            figure = f"reproduce.published.{name}.{board}.lines_per_game"
+            if measurement["lines_per_game"] is None:
+                figure += "_at_least"
+            figures[figure] = least_lines(measurement)
     data = {"precision": precision, "seconds": seconds, "measurements": measurements}
     return Measured(figures, data)
 
 
 def noisy_ce(name: str, device: str, quick: bool) -> Measured:
-    """Return the results of the noisy cross-entropy searches of a plan."""
+    """Run the noisy cross-entropy searches of a plan; return medians, details and curves.
+
+    The plan has fewer searches if ``quick``, and shorter scores on a CPU. The learning curves
+    are a series of one record for each search.
+    """
     plan = PLANS[name]
     if quick:
         plan = plan._replace(seeds=QUICK_SEEDS)
@@ -278,22 +307,25 @@ def noisy_ce(name: str, device: str, quick: bool) -> Measured:
     experiment = run_experiment(plan, device)
     figures = {}
     for noise in NOISES:
-        lines = [
-            least_lines(search["score"])
-            for search in experiment["searches"]
-            if search["noise"] == noise
+        scores = [
+            search["score"] for search in experiment["searches"] if search["noise"] == noise
         ]
-        schedule, _, _ = noise.partition(":")
-        figures[f"reproduce.{name}.{schedule}.lines_per_game_median"] = median(lines)
+        schedule = noise.partition(":")[0]  # "linear" of "linear:5.0,10.0"
+        figure = f"reproduce.{name}.{schedule}.lines_per_game_median"
+        figures[figure] = median(map(least_lines, scores))
     series = []
     for search in experiment["searches"]:
+        # The curves move from the details to the series.
         curves = {key: search.pop(key) for key in BY_GENERATION}
         series.append({"noise": search["noise"], "seed": search["seed"], **curves})
     return Measured(figures, experiment, {"": series})
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Return the figures of the experiments, and the details of the last one."""
+    """Run experiments by name; return the figures of all, and the details of the last one.
+
+    Without names all experiments run but the searches on 10x20, which take a GPU for hours.
+    """
     names = arguments.experiments
     if not names:
         names = [name for name in ("published", *PLANS) if not name.endswith("10x20")]

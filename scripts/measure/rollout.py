@@ -3,8 +3,6 @@
 python scripts/measure rollout dt20 bcts --json rollout.json
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import statistics
@@ -41,10 +39,16 @@ class Course(NamedTuple):
 def measure_courses(
     courses: Sequence[Course], repeats: int, seconds: float, **data: Any
 ) -> Measured:
-    """Measure courses in interleaved rounds: a disturbance then hits all of them.
+    """Return the median speeds of courses, which play in interleaved rounds.
 
-    Figures are medians; the details have ranges, and placements per second of all threads'
-    processor time.
+    So a disturbance of the machine hits all courses. The details have the ranges of the speeds,
+    and the medians of placements per second of the processor time of all threads.
+
+    Args:
+        courses: What is measured.
+        repeats: The number of rounds.
+        seconds: About how long a course plays in a round.
+        data: More details for the result.
     """
     steps = [_warm_up(course, seconds) for course in courses]
     speeds: dict[str, list[float]] = {course.figure: [] for course in courses}
@@ -55,8 +59,11 @@ def measure_courses(
             processor_start = time.process_time()
             placements = course.play(count)
             speed = placements / (time.perf_counter() - start_time)
+            # The processor's clock can be too coarse for a short course.
             processor_seconds = max(time.process_time() - processor_start, 1e-9)
-            speeds[course.figure].append(1e6 / speed if course.inverse else speed)
+            if course.inverse:
+                speed = 1e6 / speed
+            speeds[course.figure].append(speed)
             processor_speeds[course.figure].append(placements / processor_seconds)
     details = {
         **data,
@@ -69,7 +76,7 @@ def measure_courses(
 
 
 def _medians(values: Mapping[str, list[float]]) -> dict[str, float]:
-    return {name: statistics.median(numbers) for name, numbers in values.items()}
+    return {name: statistics.median(speeds) for name, speeds in values.items()}
 
 
 def _warm_up(course: Course, seconds: float) -> int:
@@ -112,14 +119,19 @@ ENGINES = (
 def make_course(
     engine: Engine, controller: LinearController, rules: Rules, task: str
 ) -> Course:
-    """Return the course of a compiled engine with a controller."""
+    """Return the course of an engine that plays with a controller.
+
+    ``task`` is the feature set and the board in the name of the figure. An engine for a single
+    task plays one game, so its figure is in microseconds per decision.
+    """
     streams = Streams(rules, engine.streams, SEED)
     rollout = Rollout(controller.policy(), streams, engine.device)
 
     def play(decisions: int) -> int:
+        """Make a number of decisions on each stream, and return the sum of all streams'."""
         threads = torch.get_num_threads()
         torch.set_num_threads(engine.threads or threads)
-        int(rollout.advance(decisions).lines.sum())  # This waits for the device.
+        int(rollout.advance(decisions).lines.sum())  # int() waits for the device.
         torch.set_num_threads(threads)
         return decisions * engine.streams
 
@@ -128,28 +140,31 @@ def make_course(
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Return the speeds of all engines up to the best that works here, or of one device's."""
+    """Return how fast the engines play on a board, with every controller.
+
+    With the option "auto" these are the engines up to the fastest that works on this machine,
+    otherwise those of one device. Figures are named after feature sets, so two controllers must
+    not have the same one.
+    """
     devices = [engine.device for engine in ENGINES]
     if arguments.device == "auto":
-        chosen = devices[: devices.index(device) + 1]
+        measured_devices = devices[: devices.index(device) + 1]
     else:
-        chosen = [arguments.device]
+        measured_devices = [arguments.device]
     courses = []
+    names = {}  # The names of the features of every controller.
     with one_line_errors():
         rules = Rules(*Rules.parse_board(arguments.board))
         controllers = [resolve(text) for text in arguments.controllers]
         if len({controller.features for controller in controllers}) < len(controllers):
-            fail(
-                "expected controllers of different feature sets, "
-                f"got {' '.join(arguments.controllers)}"
-            )
-        names = {
-            controller.name: list(controller.names_on(rules)) for controller in controllers
-        }
+            got = " ".join(arguments.controllers)
+            fail(f"expected controllers of different feature sets, got {got}")
         for controller in controllers:
+            names[controller.name] = list(controller.names_on(rules))
             task = f"{controller.features}.{rules.board}"
             for engine in ENGINES:
-                if engine.device in chosen and engine.task in (None, task):
+                is_for_task = engine.task in (None, task)
+                if is_for_task and engine.device in measured_devices:
                     courses.append(make_course(engine, controller, rules, task))
     return measure_courses(
         courses, arguments.repeats, arguments.seconds, board=rules.board, controllers=names

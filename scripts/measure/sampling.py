@@ -6,8 +6,6 @@ Noise is independent, or one value is shared by all dimensions of a sample, as i
 article, whose kernel is then measured, too.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import itertools
@@ -112,7 +110,7 @@ def _in_place(mean: Tensor, std: Tensor, count: int) -> Tensor:
 def _ours(**options: Any) -> Sample:
     """Return the operator with a seed and a new generation for every call."""
     generations = itertools.count()
-    draw: Callable[..., Tensor] = sample_normal
+    draw: Any = sample_normal
     seeded = partial(draw, seed=SEED, **options)
     return lambda mean, std, count: seeded(mean, std, count, generation=next(generations))
 
@@ -185,24 +183,34 @@ def median(size: Mapping[str, Any], clock: str, name: str) -> float:
 
 
 def speedups(
-    sizes: Sequence[Mapping[str, Any]], clock: str, over: str, of: str = "ours"
+    sizes: Sequence[Mapping[str, Any]], clock: str, other: str, method: str = "ours"
 ) -> list[float]:
-    """Return how many times as long a method takes as another one, by size."""
-    return [median(size, clock, over) / median(size, clock, of) for size in sizes]
+    """Return how many times as fast as another method a method is, at each of the sizes."""
+    return [median(size, clock, other) / median(size, clock, method) for size in sizes]
+
+
+def _gb_per_second(size: Mapping[str, Any], clock: str, name: str) -> float:
+    """Return the gigabytes of a population that a method writes in a second."""
+    return float(size["bytes"]) / median(size, clock, name) / 1e3
 
 
 def calls(
     dim: int, device: str, samples: int, methods: Iterable[Method] = METHODS
 ) -> dict[str, Function]:
-    """Return the functions to be timed for a size; each was called once, and is compiled."""
+    """Return functions without arguments that draw a population, by the name of the method.
+
+    They draw ``samples`` samples of ``dim`` dimensions. Methods that the device does not have
+    are left out. All functions are compiled, because each was called once.
+    """
     generator = torch.Generator(device).manual_seed(dim)
-    # With zeros functions can be faster than with data.
+    # With zeros functions can be faster than with data, so mean and std are random.
     mean = torch.rand(dim, device=device, generator=generator) - 0.5
     std = torch.rand(dim, device=device, generator=generator) + 0.5
     functions: dict[str, Function] = {}
     for method in methods:
         if device in method.devices:
             functions[method.name] = partial(method.make(), mean, std, samples)
+    # `make` resets the compiler, so the first calls, which compile, come after the last of it.
     for function in functions.values():
         function()
     return functions
@@ -211,22 +219,36 @@ def calls(
 def draw_sizes(
     figure: Any, sizes: Sequence[Mapping[str, Any]], columns: Sequence[tuple[str, str]]
 ) -> None:
-    """Draw the article's plots, time and speed-up, for each (clock, our method)."""
+    """Draw the article's plots: a column of two panels for each clock and method of ours.
+
+    The upper panel has the times of our method and of the others with the same kind of noise,
+    the lower one how many times as fast ours is, both by the number of dimensions.
+
+    Args:
+        figure: The figure of Matplotlib.
+        sizes: The measured times by size, clock and method.
+        columns: The clock and our method of every column.
+    """
     dimensions = [size["dim"] for size in sizes]
     panels = figure.subplots(2, len(columns), sharex=True, sharey="row", squeeze=False)
-    for upper, lower, (clock, ours) in zip(*panels, columns, strict=True):
-        noise, others = NOISES[ours]
-        for name in (ours, *others):
+    time_panels, speedup_panels = panels
+    for index, (clock, our_method) in enumerate(columns):
+        time_panel = time_panels[index]
+        speedup_panel = speedup_panels[index]
+        noise, others = NOISES[our_method]
+        for name in (our_method, *others):
             if name in sizes[0][clock]:
                 medians = [median(size, clock, name) for size in sizes]
-                ratios = speedups(sizes, clock, name, ours)
-                upper.plot(dimensions, medians, label=LABELS[name], marker="o", markersize=3)
-                lower.plot(dimensions, ratios, marker="o", markersize=3)
-        upper.set(title=f"{noise}, {CLOCK_LABELS[clock]}", yscale="log")
-        upper.legend(fontsize="small")
-        lower.set_xlabel("dimensions d")
-    panels[0, 0].set_ylabel("time of a call [us, log scale]")
-    panels[1, 0].set_ylabel("speed-up of sample_normal [times]")
+                ratios = speedups(sizes, clock, name, our_method)
+                time_panel.plot(
+                    dimensions, medians, label=LABELS[name], marker="o", markersize=3
+                )
+                speedup_panel.plot(dimensions, ratios, marker="o", markersize=3)
+        time_panel.set(title=f"{noise}, {CLOCK_LABELS[clock]}", yscale="log")
+        time_panel.legend(fontsize="small")
+        speedup_panel.set_xlabel("dimensions d")
+    time_panels[0].set_ylabel("time of a call [us, log scale]")
+    speedup_panels[0].set_ylabel("speed-up of sample_normal [times]")
     for axes in panels.flat:
         axes.grid(color="0.9")
 
@@ -247,7 +269,7 @@ def measure_large(dim: int) -> dict[str, Any] | None:
     """Return times of a size that memory bandwidth limits; None if it is too large."""
     gc.collect()
     torch.cuda.empty_cache()
-    size = dim * SAMPLES * 4
+    size = dim * SAMPLES * 4  # Bytes of float32.
     free, _ = torch.cuda.mem_get_info()
     if free < 5 * size:
         print(f"note: d = {dim:,} is left out, it needs {5 * size / 2**30:.0f} GiB free")
@@ -257,40 +279,51 @@ def measure_large(dim: int) -> dict[str, Any] | None:
 
 
 def on_cpu() -> Measured:
-    """Return the figures of a processor."""
-    sizes: list[dict[str, Any]] = []
+    """Measure the methods on a processor, by the clock.
+
+    The figures are our mean speed-ups over other methods, and the gigabytes per second that
+    ours writes at the largest size.
+    """
+    sizes = []
     for dim in CPU:
         times = wall_times(calls(dim, "cpu", SAMPLES), PLANS["wall"])
         sizes.append({"dim": dim, "bytes": dim * SAMPLES * 4, "wall": times})
     figures = {}
-    for over in ("eager", "backend_torch"):
-        mean = statistics.fmean(speedups(sizes, "wall", over))
-        figures[f"sampling.cpu.mean_speedup_over_{over}"] = mean
+    for other in ("eager", "backend_torch"):
+        mean = statistics.fmean(speedups(sizes, "wall", other))
+        figures[f"sampling.cpu.mean_speedup_over_{other}"] = mean
     shared = speedups(sizes, "wall", "shared_eager", "shared")
     figures["sampling.cpu.shared.mean_speedup_over_shared_eager"] = statistics.fmean(shared)
     largest = sizes[-1]
-    bandwidth = largest["bytes"] / median(largest, "wall", "ours") / 1e3
-    figures["sampling.cpu.largest.gb_per_s"] = bandwidth
+    figures["sampling.cpu.largest.gb_per_s"] = _gb_per_second(largest, "wall", "ours")
     return Measured(figures, {"samples": SAMPLES, "sizes": sizes})
 
 
 def on_gpu() -> Measured:
-    """Return the figures of a GPU: over the article's range, and of the largest size."""
+    """Measure the methods on a GPU, at the article's sizes and at large ones.
+
+    The figures are mean speed-ups over the article's sizes by three clocks, the time that a
+    call keeps the CPU, and, at the largest size that fits, the bandwidth of a method and its
+    speed as a share of the speed of `fill_`. In their names `ours` is left out.
+    """
     article = [measure_article(dim) for dim in ARTICLE]
     large = [size for size in map(measure_large, LARGE) if size is not None]
-    figures: dict[str, float] = {}
-    for method, overs in RATIOS:
+    figures = {}
+    for method, others in RATIOS:
         infix = "" if method == "ours" else f"{method}."
-        for over, (clock, suffix) in itertools.product(overs, CLOCKS.items()):
-            mean = statistics.fmean(speedups(article, clock, over, method))
-            figures[f"sampling.article.{infix}mean_speedup_over_{over}{suffix}"] = mean
+        for other in others:
+            for clock, suffix in CLOCKS.items():
+                mean = statistics.fmean(speedups(article, clock, other, method))
+                figures[f"sampling.article.{infix}mean_speedup_over_{other}{suffix}"] = mean
     for method in ("ours", "rows", "unseeded", "compile", "eager", "shared", "article"):
         infix = "" if method == "ours" else f"{method}."
-        host_times_of = [median(size, "host", method) for size in article]
-        figures[f"sampling.{infix}host_us"] = statistics.median(host_times_of)
-        for size in large[-1:]:
-            (fraction,) = speedups([size], "event", "fill", method)
-            bandwidth = size["bytes"] / median(size, "event", method) / 1e3
+        host_medians = [median(size, "host", method) for size in article]
+        figures[f"sampling.{infix}host_us"] = statistics.median(host_medians)
+        if large:
+            largest = large[-1]
+            fill_time = median(largest, "event", "fill")
+            fraction = fill_time / median(largest, "event", method)
+            bandwidth = _gb_per_second(largest, "event", method)
             figures[f"sampling.large.{infix}fraction_of_fill"] = fraction
             figures[f"sampling.large.{infix}gb_per_s"] = bandwidth
     return Measured(figures, {"samples": SAMPLES, "article": article, "large": large})

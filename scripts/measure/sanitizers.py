@@ -6,8 +6,6 @@ Only records about kernels of this project count, not errors that the driver ret
 host, such as full memory.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -27,7 +25,7 @@ from typing import Any
 from kernels.loader.cuda import find_nvcc
 from measure import ROOT
 from measure.provenance import Measured
-from measure.work import GOOD, build_engines
+from measure.work import GOOD_CONTROLLERS, build_engines
 from tetris.commands.command_line import one_line_errors
 
 SANITIZED = ("tests/kernels", "tests/cem", "tests/tetris")
@@ -80,14 +78,24 @@ def find_sanitizer() -> str:
 
 
 def run_file(tool: str, log: Path, test: str) -> dict[str, Any]:
-    """Run the GPU tests of a file under a tool; return its findings.
+    """Run the GPU tests of a file under a tool of compute-sanitizer; return its findings.
 
-    A crash or a time-out is a failure.
+    A crash or a time-out of the tests counts as a failure.
+
+    Args:
+        tool: memcheck, racecheck or initcheck.
+        log: The file for the tool's records.
+        test: The file of tests.
+
+    Returns:
+        The numbers of tests passed and failed, and of records about our kernels ("errors") and
+        about others ("elsewhere"); the failures, and the first of our records.
     """
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    if tool != "racecheck":  # Each tensor is an allocation, so that its bounds are seen.
+    if tool != "racecheck":
+        # Then every tensor is an allocation of its own, whose bounds the tool knows.
         environment["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
-    # timeout also ends the process that the tool watches: it ends the process group.
+    # The program `timeout` ends the process group: also the process that the tool watches.
     command = ["timeout", "-k5", str(TIMEOUT_S), find_sanitizer(), "--tool", tool]
     command += [*FILTERS.get(tool, ()), "--log-file", str(log)]
     # With -v the last line of a process that crashed names the test.
@@ -96,18 +104,21 @@ def run_file(tool: str, log: Path, test: str) -> dict[str, Any]:
         command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
     )
     output = process.stdout
+    # pytest ends with a line such as "1 failed, 2 passed, 1 error in 3.0s".
     counts = {}
     for number, outcome in re.findall(r"(\d+) (passed|failed|errors?)\b", output):
         counts[outcome] = int(number)
     passed = counts.pop("passed", 0)
     failed = sum(counts.values())
     failures = re.findall(r"^(?:FAILED|ERROR) (.+)$", output, re.MULTILINE)
-    if process.returncode not in (0, _NO_TESTS) and not failures:
-        last_line = (output.strip().splitlines() or [""])[-1].strip("= ")
+    has_crashed = process.returncode not in (0, _NO_TESTS) and not failures
+    if has_crashed:
+        last_line = output.strip().rpartition("\n")[2].strip("= ")
         failed = max(1, failed)
         failures = [f"{test} ended with {process.returncode}: {last_line}"]
     text = log.read_text(errors="replace") if log.is_file() else ""
     records = _RECORD.split(text)[1:]
+    # Host frames name this project also for the kernels of others that it launches.
     ours = [record for record in records if NAMESPACE in _HOST_FRAME.sub("", record)]
     return {
         "passed": passed,
@@ -120,35 +131,40 @@ def run_file(tool: str, log: Path, test: str) -> dict[str, Any]:
 
 
 def run_tool(tool: str) -> dict[str, Any]:
-    """Run all files of GPU tests under a tool, a few in parallel; sum the findings."""
+    """Run all files of GPU tests under a tool, a few in parallel; return all findings."""
     command = [sys.executable, *PYTEST, "-q", "--collect-only", "-m", MARKED, *SANITIZED]
     process = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    # pytest prints the names of tests as "file.py::test"; count the tests of every file.
     tests = Counter(line.split("::")[0] for line in process.stdout.splitlines() if "::" in line)
-    largest_first = [name for name, _ in tests.most_common()]
+    # The files with the most tests come first, so that none of them runs alone at the end.
+    files = [file for file, _ in tests.most_common()]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(_AT_ONCE) as pool:
-        logs = [Path(folder, f"{number}.log") for number in range(len(largest_first))]
-        results = list(pool.map(partial(run_file, tool), logs, largest_first))
+        logs = [Path(folder, f"{number}.log") for number in range(len(files))]
+        results = list(pool.map(partial(run_file, tool), logs, files))
     findings: dict[str, Any] = {"tool": tool}
     for key in ("errors", "elsewhere", "passed", "failed"):
         findings[key] = sum(result[key] for result in results)
-    for key in ("records", "failures"):
+    for key in ("records", "failures"):  # These are lists.
         findings[key] = list(chain.from_iterable(result[key] for result in results))
     return findings
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Return the findings.
+    """Run the GPU tests under a tool of compute-sanitizer; return the number of tests.
 
     Raises:
-        RuntimeError: If there are errors, or failed tests, or no tests.
+        RuntimeError: If the tool finds errors, or if a test fails, or if there are no tests.
     """
     tool = arguments.tool
     with one_line_errors():
-        find_sanitizer()
-    build_engines((name, 10) for name in GOOD)
+        find_sanitizer()  # Without it the measurement ends here, before the engines are built.
+    # The tests then find their engines compiled, because under a tool that takes minutes.
+    width = 10
+    build_engines((features, width) for features in GOOD_CONTROLLERS)
     start_time = time.monotonic()
     findings = run_tool(tool)
-    if findings["passed"] == 0 or findings["errors"] + findings["failed"]:
+    has_errors = findings["errors"] + findings["failed"] > 0
+    if has_errors or findings["passed"] == 0:
         print(json.dumps(findings, indent=1), flush=True)
         raise RuntimeError(f"expected {tool} to find nothing and all tests to pass")
     figures = {

@@ -5,8 +5,6 @@ device and returns figures and data. A row of the table gives it a name, which i
 of its result file.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import importlib
@@ -121,7 +119,7 @@ def _numbers(text: str) -> range:
 _DIMS = [2, 5, 20]
 _INSTANCES = "1-3"
 _SECONDS = {"type": command_line.positive_seconds, "metavar": "S", "default": 1.0}
-_LENGTH: Mapping[str, Any] = {
+_LENGTH = {
     "--repeats": _number(7, "measurements", 10_000),
     "--seconds": {**_SECONDS, "help": "of each (default: %(default)g)"},
 }
@@ -129,7 +127,7 @@ _GAMES = {"--num-envs": _number(1024, "games side by side", 1 << 20), **_LENGTH}
 _CONTROLLERS = {"nargs": "*", "metavar": "CONTROLLER", "help": "by name, files or run folders"}
 _BOARD = {"default": DEFAULT_BOARD, "metavar": "WxH", "help": "(default: %(default)s)"}
 _NUMBERS = {"type": positive_int, "nargs": "+", "metavar": "N"}
-OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+OPTIONS: dict[str, dict[str, Any]] = {
     "coco": {
         "--suite": _choice("suite", tuple(SUITES), default="bbob"),
         "--searches": {"nargs": "+", "metavar": "NAME", "help": "(default: all)"},
@@ -166,13 +164,15 @@ OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 
 
 def command(name: str) -> Callable[..., int]:
-    """Return the main function of a measurement, which prints figures and can write a result.
+    """Return the command of a measurement: a function of the words of the command line.
 
-    The arguments are checked before torch is imported. The status is 0, 1 if the measurement
-    failed, or 2 after bad input.
+    It checks the arguments before it imports torch, then measures, prints the figures, and can
+    write a result file. It returns 0, or 1 if the measurement failed; bad input ends the
+    process with status 2.
     """
 
     def main(argv: Sequence[str] | None = None) -> int:
+        """Run the measurement ``name`` with the words ``argv``, or those of the process."""
         row = MEASUREMENTS[name]
         words = sys.argv[1:] if argv is None else argv
         arguments = _parse(row, [*row.words.split(), *words])
@@ -181,26 +181,28 @@ def command(name: str) -> Callable[..., int]:
                 check_writable(arguments.json)
             if row.devices == GPU:
                 check_gpu("what is measured", "a machine with one")
-            device = (
-                row.devices[0] if len(row.devices) == 1 else choose_device(arguments.device)
-            )
+            # Measurements for a single device do not have the option.
+            if len(row.devices) == 1:
+                device = row.devices[0]
+            else:
+                device = choose_device(arguments.device)
+        # These imports need seconds, because they import torch.
         from kernels.support import ranks
         from measure import provenance
 
         commit = provenance.commit()  # The checkout may change during the measurement.
         if arguments.record:
-            sha, _ = commit
-            if sha is None:
+            if commit[0] is None:
                 fail(
                     f"expected git to know the commit that is measured: set {provenance.COMMIT}"
                 )
             folder = provenance.RESULTS / provenance.machine_name(device)
             folder.mkdir(parents=True, exist_ok=True)
             arguments.json = folder / f"{name}.json"
-        measure: Callable[..., Any] = importlib.import_module(f"measure.{row.module}").measure
+        measure = importlib.import_module(f"measure.{row.module}").measure
         with command_line.joined_ranks():
             try:
-                result: provenance.Measured = measure(arguments, device)
+                result = measure(arguments, device)
             except BuildError:  # It is a RuntimeError that `run` prints.
                 raise
             except RuntimeError as error:
@@ -218,7 +220,9 @@ def command(name: str) -> Callable[..., int]:
 
 
 def _parse(row: Measurement, words: Sequence[str]) -> argparse.Namespace:
-    # The module imports torch, so its docstring is read from its source.
+    """Return the arguments of a measurement from the words of a command line."""
+    # The description is the docstring of the measurement's module. The module imports torch,
+    # which takes seconds, so its docstring is read from its source.
     source = Path(__file__).with_name(f"{row.module}.py").read_text(encoding="utf-8")
     description = ast.get_docstring(ast.parse(source)) or ""
     parser = Parser(description=description, usage="%(prog)s [option ...] [argument ...]")

@@ -4,18 +4,16 @@ Functions are measured in interleaved rounds: a disturbance of the machine then 
 them.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable, Mapping
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
-Function = Callable[[], object]
-"""A function to be timed; its result is ignored."""
+Function = Callable[[], Any]
+"""A function to be timed."""
 
 Times = dict[str, dict[str, float]]
 """By function: median and mean of all calls, least and most of the rounds' medians, calls."""
@@ -26,12 +24,15 @@ _FLUSH_MICROSECONDS = 60.0  # An H200 zeroes the flushed bytes in this time.
 _MAX_FLUSHES = (
     32  # A call that waits for the device seems to keep the host busy for ever longer.
 )
-_GRAPH_WARM_UP = 3  # Calls on a side stream before a capture, as torch.cuda.graph requires.
+_GRAPH_WARM_UP = 3  # Calls before a capture.
 _CAPTURED = 20  # Calls in a graph.
 
 
 class Plan(NamedTuple):
-    """How often to measure: rounds, calls in each, and calls before it, first tenfold."""
+    """How often to measure: rounds, timed calls in a round, and warm-up calls before it.
+
+    Before the first round the warm-up calls are ten times as many.
+    """
 
     rounds: int
     calls: int
@@ -41,11 +42,17 @@ class Plan(NamedTuple):
 def times_of(
     functions: Mapping[str, Function], plan: Plan, once: Callable[[Function], float]
 ) -> Times:
-    """Time functions in rounds; ``once`` calls a function and returns the microseconds."""
+    """Time functions in rounds; ``once`` calls a function and returns the microseconds.
+
+    In a round every function is called in turn, so a disturbance hits all of them.
+    """
     rounds: dict[str, list[list[float]]] = {name: [] for name in functions}
     for number in range(plan.rounds):
         for name, function in functions.items():
-            for _ in range(plan.warm_up * (10 if number == 0 else 1)):
+            warm_up = plan.warm_up
+            if number == 0:
+                warm_up *= 10
+            for _ in range(warm_up):
                 once(function)
             rounds[name].append([once(function) for _ in range(plan.calls)])
     return {name: _summary(times) for name, times in rounds.items()}
@@ -102,7 +109,7 @@ def graph_times(functions: Mapping[str, Function], plan: Plan) -> Times:
 
 def wall_times(functions: Mapping[str, Function], plan: Plan, seconds: float = 2e-3) -> Times:
     """Time calls on the CPU by the clock, in bursts of about a time in seconds."""
-    bursts: dict[Function, int] = {}
+    bursts = {}
     for function in functions.values():
         function()
         bursts[function] = max(1, int(seconds * 1e6 / max(_by_the_clock(function, 1), 1e-3)))
@@ -110,7 +117,8 @@ def wall_times(functions: Mapping[str, Function], plan: Plan, seconds: float = 2
 
 
 def capture(function: Function, calls: int) -> Function:
-    """Return a CUDA graph of some calls."""
+    """Capture a number of calls in a CUDA graph; return the function that replays them."""
+    # torch.cuda.graph requires some calls on another stream before the capture.
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):

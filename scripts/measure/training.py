@@ -7,8 +7,6 @@ Every run is a process. ``first_run`` trains twice with one cache, which is empt
 and warm.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -17,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -27,13 +24,20 @@ from measure.provenance import Measured
 from tetris.training.run_folder import RunFolder, read_records
 
 SEEDS = range(1, 6)
-FLAGS: Sequence[str] = ()  # Additional ones for all runs.
+FLAGS = ()  # Additional ones for all runs.
 
 
 def train(
     out: RunFolder, device: str, seed: int, **variables: str
 ) -> tuple[dict[str, Any], str]:
-    """Train in a process with additional variables; return the result and the output."""
+    """Train in a process of its own; return a description of the run, and the output.
+
+    Args:
+        out: The folder of the run.
+        device: The device to train on.
+        seed: The seed of the run.
+        variables: Environment variables for the process, besides those of this one.
+    """
     command = [sys.executable, "-m", "tetris", "train", "--device", device, "--seed", str(seed)]
     command += ["--out", str(out.path), *FLAGS]
     environment = os.environ | variables
@@ -51,12 +55,17 @@ def train(
         "weights": controller["weights"],
     }
     for key in ("decisions", "config", "score", "estimates"):
+        # A controller of an interrupted training has no scores, one without splitting no
+        # estimates.
         run[key] = provenance.get(key) or []
     return run, process.stdout
 
 
 def first_run(folder: Path, device: str) -> Measured:
-    """Return the times of README's first command with an empty cache, and again."""
+    """Train twice as README's first command does, and return the times.
+
+    The first run compiles the engine, because its cache is empty; the second one does not.
+    """
     cache = str(folder / "cache")
     figures = {}
     runs = []
@@ -70,17 +79,20 @@ def first_run(folder: Path, device: str) -> Measured:
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Return the results of the seeds, with the series of each, or of the first command."""
-    with tempfile.TemporaryDirectory() as name:
+    """Train with every seed and return the times, or measure README's first command.
+
+    The result has a description of every run, and the records of its generations as a series.
+    """
+    with tempfile.TemporaryDirectory() as folder:
         if arguments.what == "first_run":
-            return first_run(Path(name), device)
+            return first_run(Path(folder), device)
         runs = []
         series = {}
         for seed in SEEDS:
-            folder = RunFolder(Path(name, f"seed{seed}"))
-            run, _ = train(folder, device, seed)
+            run_folder = RunFolder(Path(folder, f"seed{seed}"))
+            run, _ = train(run_folder, device, seed)
             runs.append(run)
-            series[f"-seed{seed}"] = read_records(folder.metrics)
+            series[f"-seed{seed}"] = read_records(run_folder.metrics)
     figures = {}
     for key in ("training_seconds", "total_seconds"):
         seconds = [run[key] for run in runs]

@@ -1,7 +1,5 @@
 """Helpers of several measurements: good controllers, compiled engines, scores of few games."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -10,7 +8,7 @@ from kernels.loader.extension import side_by_side
 from tetris import Lookahead, feature_names, resolve
 from tetris.play import engines as native
 
-GOOD = {
+GOOD_CONTROLLERS = {
     **{name: name for name in ("dellacherie", "bcts", "bertsekas", "bdu")},
     **dict.fromkeys(("dt", "dt_surface", "dt_full", "dt_columns", "dt_step_pairs"), "dt20"),
 }
@@ -19,7 +17,7 @@ GOOD = {
 
 def good_weights(features: str, width: int) -> list[float]:
     """Return the weights of a good controller of a feature set, one for each feature."""
-    controller = resolve(GOOD[features])
+    controller = resolve(GOOD_CONTROLLERS[features])
     weights = dict(zip(controller.names_on(controller.rules), controller.weights, strict=True))
     return [weights.get(name, 0.0) for name in feature_names(features, width)]
 
@@ -37,6 +35,8 @@ def build_engines(
 
 
 def least_lines(measured: Mapping[str, Any]) -> float:
-    """Return lines per game; if no game ended, the lower end of their interval."""
+    """Return a score's lines per game; if no game ended, the lower end of their interval."""
     lines: float | None = measured["lines_per_game"]
-    return float(measured["ci95"][0]) if lines is None else lines
+    if lines is None:
+        lines = float(measured["ci95"][0])
+    return lines

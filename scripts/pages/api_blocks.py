@@ -1,7 +1,5 @@
 """The block of docs/api.md: the public names of the packages, with a line on each."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect
@@ -10,10 +8,9 @@ from types import ModuleType
 
 from pages.wording import markdown
 
-PACKAGES = (
-    "cem cem.families cem.rare tetris tetris.training tetris.report tetris.envs tetris.solver "
-    "kernels"
-)
+PACKAGES = """
+cem cem.families cem.rare tetris tetris.training tetris.report tetris.envs tetris.solver kernels
+"""
 
 
 def api() -> str:
@@ -22,6 +19,7 @@ def api() -> str:
 
 
 def _section(package: str) -> str:
+    """Return a heading, the first line of the package's docstring, and a table of its names."""
     module = importlib.import_module(package)
     rows = [[f"`{name}`", summary(module, name)] for name in sorted(module.__all__)]
     table = markdown(["name", "what it is"], rows)
@@ -41,18 +39,25 @@ def summary(module: ModuleType, name: str) -> str:
 
 
 def _documentation(module: ModuleType, name: str) -> str | None:
-    """Return the string below the assignment of a value, in the module that defines it."""
-    body = ast.parse(inspect.getsource(module)).body
-    for statement, next_statement in pairwise(body):
+    """Return the string below the assignment of a public value; None if there is none.
+
+    A package imports most of its values, so the search goes on in the module that an import
+    names, until it comes to the assignment.
+    """
+    statements = ast.parse(inspect.getsource(module)).body
+    for statement, next_statement in pairwise(statements):
         if isinstance(statement, ast.ImportFrom):
-            if name in (alias.name for alias in statement.names):
-                return _documentation(importlib.import_module(str(statement.module)), name)
+            imported_names = [alias.name for alias in statement.names]
+            if name in imported_names:
+                source = importlib.import_module(str(statement.module))
+                return _documentation(source, name)
         elif isinstance(statement, ast.Assign | ast.AnnAssign):
-            target = (
-                statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
-            )
-            is_target = isinstance(target, ast.Name) and target.id == name
-            if is_target and isinstance(next_statement, ast.Expr):
+            if isinstance(statement, ast.Assign):
+                target = statement.targets[0]
+            else:
+                target = statement.target
+            is_value = ast.unparse(target) == name
+            if is_value and isinstance(next_statement, ast.Expr):
                 return str(ast.literal_eval(next_statement.value))
     return None
 

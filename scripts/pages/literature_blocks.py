@@ -1,8 +1,7 @@
 """Blocks of docs/results.md: our figures beside the literature's."""
 
-from __future__ import annotations
+from statistics import median
 
-import numpy as np
 from measure.work import least_lines
 
 from pages.result_files import load, load_all, with_provenance
@@ -20,9 +19,8 @@ LEARNED_SCORES = {
 """The papers' best scores of noisy cross-entropy searches by features and board."""
 
 OTHER_SCORES = {
-    "[tetr-ai](https://github.com/misakamm/tetr-ai) 2.0 (2026): hand-made features, weights "
-    "by the "
-    "cross-entropy method on 10x13": {
+    """[tetr-ai](https://github.com/misakamm/tetr-ai) 2.0 (2026): \
+hand-made features, weights by the cross-entropy method on 10x13""": {
         "10x10": "7,520",
         "10x16": "4.81 M",
         "10x20": format_lines(TETR_AI),
@@ -38,13 +36,16 @@ NOISES = {"none": "no noise", "constant": "constant 4", "linear": "max(5 - t / 1
 
 
 def published() -> str:
-    """Return the published controllers beside the papers' figures."""
+    """Return a table of the published controllers: our scores beside the papers' figures."""
     result = load("h200/published")
     rows: dict[str, list[str]] = {}
-    for measurement in result.data["measurements"]:  # Each board for all controllers.
+    # The measurements are those of all controllers on 10x10, and then those on 10x20, so each
+    # controller's row grows by two columns for each board.
+    for measurement in result.data["measurements"]:
         name = measurement["controller"]
         paper = PUBLISHED_SCORES[name].get(measurement["board"], "-")
-        rows.setdefault(name, [name]).extend([score(measurement), str(paper)])
+        row = rows.setdefault(name, [name])
+        row += [score(measurement), str(paper)]
     header = [
         "controller",
         "lines per game on 10x10",
@@ -65,7 +66,10 @@ def others() -> str:
 
 
 def noisy_ce() -> str:
-    """Return the results of the noisy cross-entropy searches, beside the papers' best."""
+    """Return a table of the noisy cross-entropy searches, beside the papers' best scores.
+
+    A row has the searches with a feature set and a noise schedule, which differ in their seed.
+    """
     results = load_all("noisy_ce_bertsekas_10x20") + load_all("noisy_ce_bcts_10x20")
     rows = []
     for result in results:
@@ -76,9 +80,10 @@ def noisy_ce() -> str:
             for search in result.data["searches"]:
                 if search["noise"].startswith(noise):
                     scores.append(search["score"])
-            median = format_lines(np.median([*map(least_lines, scores)]))
-            best = score(max(scores, key=least_lines))
-            rows.append([features, label, median, best, paper])
+            # If no game of a search ended, its score is the lower end of the interval.
+            median_lines = median(map(least_lines, scores))
+            best = max(scores, key=least_lines)
+            rows.append([features, label, format_lines(median_lines), score(best), paper])
     header = [
         "features",
         "noise",

@@ -1,7 +1,5 @@
 """The pictures of docs/*.md; measurements are drawn from their result files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -56,19 +54,24 @@ def draw_training(series: Path, run: Mapping[str, Any], picture: Path) -> None:
 
 
 def draw_choices(picture: Path) -> None:
-    """Draw the probabilities of the values of 40 parameters in five generations.
+    """Draw the probabilities of the values of 40 parameters, in five generations of a search.
 
-    The right value of each parameter is at the bottom.
+    A column of a panel is a parameter, beside its partner of the problem's pairs. The values of
+    a parameter are rotated so that the right one is at the bottom.
     """
-    problem = Pairs(100)
+    problem = Pairs(seed=100)
     figure = new_figure(10.0, 2.1)
-    order = problem.pairs.reshape(-1)
-    rows = [[*range(right, VALUES), *range(right)] for right in problem.right[order]]
+    parameters = problem.pairs.reshape(-1)
+    right_values = torch.tensor(problem.right[parameters])
+    rotated_values = (right_values.unsqueeze(1) + torch.arange(VALUES)) % VALUES
     panels = figure.subplots(1, len(_GENERATIONS), sharey=True)
-    tables, _ = _search(Categorical((VALUES,) * len(order)), lambda x: problem(x.numpy()), 30)
+    family = Categorical((VALUES,) * len(parameters))
+    tables, _ = _search(family, lambda candidates: problem(candidates.numpy()), population=30)
     for axes, generation, table in zip(panels, _GENERATIONS, tables, strict=True):
-        values = table[order].gather(1, torch.tensor(rows)).T.numpy()
-        image = axes.imshow(values, "Blues", vmin=0, vmax=1, origin="lower", aspect="auto")
+        probabilities = table[parameters].gather(1, rotated_values)
+        image = axes.imshow(
+            probabilities.T.numpy(), "Blues", vmin=0, vmax=1, origin="lower", aspect="auto"
+        )
         axes.set_title(f"generation {generation}", loc="left", fontsize="medium")
         axes.set_xlabel("parameter")
     panels[0].set(ylabel="value", yticks=[0], yticklabels=["right"])
@@ -77,72 +80,88 @@ def draw_choices(picture: Path) -> None:
 
 
 def draw_route(picture: Path) -> None:
-    """Draw the probabilities of ways between 12 cities, and the best route."""
+    """Draw the probabilities of ways between 12 cities in five generations, and the best route.
+
+    A route visits the cities in the order of a permutation, and returns to the first one.
+    """
     cities = torch.rand(12, 2, generator=torch.Generator().manual_seed(1))
+    x, y = cities.T
     distance = torch.cdist(cities, cities)
     figure = new_figure(10.0, 1.3)
 
-    def length(tours: Any) -> Any:
-        return distance[tours.long(), tours.long().roll(-1, -1)].sum(-1)
+    def length(routes: Any) -> Any:
+        next_cities = routes.roll(-1, -1)
+        return distance[routes.long(), next_cities.long()].sum(-1)
 
-    tables, best = _search(Permutation(len(cities)), length, 200)
-    *panels, best_panel = figure.subplots(1, len(_GENERATIONS) + 1)
-    for axes, generation, table in zip(panels, _GENERATIONS, tables, strict=True):
+    tables, best = _search(Permutation(len(cities)), length, population=200)
+    panels = figure.subplots(1, len(_GENERATIONS) + 1)
+    for axes, generation, table in zip(panels[:-1], _GENERATIONS, tables, strict=True):
         axes.set_title(f"generation {generation}", loc="left", fontsize="medium")
-        # Row 0 of the table is for the first city, row i + 1 for the city after i. Both
-        # directions count.
+        # Row 0 of the table has the probabilities of the first city, row i + 1 those of the
+        # city after city i. A way is drawn once for both directions.
         probability = table[1:] + table[1:].T
-        for i, j in torch.combinations(torch.arange(len(cities))).tolist():
-            strength = min(1.0, float(probability[i, j]))
-            axes.plot(*cities[[i, j]].T, color=_BLUE, alpha=strength, linewidth=2.5 * strength)
-    best_panel.plot(*cities[torch.cat([best, best[:1]]).long()].T, color=_VERMILION)
-    best_panel.set_title(f"best: {float(length(best)):.2f}", loc="left", fontsize="medium")
-    for axes in (*panels, best_panel):
-        axes.plot(*cities.T, "o", color=_BLACK, markersize=3)
+        for way in torch.combinations(torch.arange(len(cities))):
+            strength = min(1.0, float(probability[tuple(way)]))
+            axes.plot(x[way], y[way], color=_BLUE, alpha=strength, linewidth=2.5 * strength)
+    best_axes = panels[-1]
+    closed_route = torch.cat([best, best[:1]]).long()
+    best_axes.plot(x[closed_route], y[closed_route], color=_VERMILION)
+    best_axes.set_title(f"best: {float(length(best)):.2f}", loc="left", fontsize="medium")
+    for axes in panels:
+        axes.plot(x, y, "o", color=_BLACK, markersize=3)
         axes.set(xticks=[], yticks=[], aspect="equal")
     save_figure(figure, picture)
 
 
 def draw_key_presses(picture: Path) -> None:
-    """Draw dt20's placements of 40 pieces, made by pressing keys, as `rgb_array` shows them."""
+    """Draw a movie of dt20, which places 40 pieces by pressing keys: turns, then moves."""
     env = KeyPressTetrisEnv(height=12, pieces_known=3, render_mode="rgb_array")
     player = published("dt20").player(env.rules)
     observation, _ = env.reset(seed=3)
     frames = [env.render()]
     for _ in range(40):
         piece = int(observation["piece"])
-        after = choose(env.rows, piece, player, env.rules)
+        placement = choose(env.rows, piece, player, env.rules)
+        # A piece begins in the middle. If a turned one would stick out on the right, it moves
+        # left, and stays there.
         shapes = PIECES[piece]
-        # A turned piece moves left where it would stick out on the right.
-        column = min((10 - shapes[0].width) // 2, *(10 - shape.width for shape in shapes))
-        side = RIGHT if after.column > column else LEFT
-        keys = [ROTATE] * after.orientation + [side] * abs(after.column - column)
+        middle = (env.rules.width - shapes[0].width) // 2
+        column = min(middle, env.rules.width - max(shape.width for shape in shapes))
+        sideways = RIGHT if placement.column > column else LEFT
+        keys = [ROTATE] * placement.orientation
+        keys += [sideways] * abs(placement.column - column)
         for key in [*keys, DROP, NOTHING]:
             observation, *_ = env.step(key)
             frames.append(env.render())
-    images = (Image.fromarray(frame).quantize(64) for frame in frames)
+    images = (Image.fromarray(frame).quantize(colors=64) for frame in frames)
     save_gif(picture, images, env.metadata["render_fps"])
 
 
 def _shortest_path(x: Any) -> Any:
-    """Return the lengths of shortest paths over the tutorial's bridge with edges x."""
+    """Return the lengths of the shortest paths over a bridge with five edges of lengths x."""
     a, b, c, d, e = x.unbind(-1)
     return torch.stack([a + d, a + c + e, b + e, b + c + d]).amin(0)
 
 
 def draw_levels(picture: Path) -> None:
-    """Draw the distribution of the shortest path at each level, and its upper part."""
+    """Draw how the search for a rare event, a shortest path of over 2, moves the distribution.
+
+    A panel has a histogram of the shortest path under the distribution of an iteration. The
+    part above the iteration's level is filled: the next distribution is fitted to it. The last
+    panel has the distribution of the final samples, which estimate the probability.
+    """
     bridge = Exponential([0.25, 0.4, 0.1, 0.3, 0.2])
-    event = rare_event_probability(bridge, _shortest_path, 2.0, seed=1)
-    members = (bridge, *event.members)
-    levels = (*event.levels, event.levels[-1])
+    event = rare_event_probability(bridge, _shortest_path, level=2.0, seed=1)
+    distributions = (bridge, *event.members)
+    levels = (*event.levels, event.levels[-1])  # The final samples have the last level, too.
     figure = new_figure(10.0, 1.8)
     panels = figure.subplots(1, len(levels), sharex=True, sharey=True)
-    width = 0.05
-    for axes, member, level in zip(panels, members, levels, strict=True):
-        lengths = _shortest_path(member.sample(1 << 20, seed=1))
-        density = lengths.histc(80, 0.0, 80 * width) / (width * len(lengths))
-        edges = torch.arange(81) * width
+    bins = 80
+    bin_width = 0.05
+    edges = torch.arange(bins + 1) * bin_width
+    for axes, distribution, level in zip(panels, distributions, levels, strict=True):
+        lengths = _shortest_path(distribution.sample(1 << 20, seed=1))
+        density = lengths.histc(bins, 0.0, bins * bin_width) / (bin_width * len(lengths))
         axes.stairs(density, edges, color=_BLUE)
         above = torch.where(edges[1:] > level, density, 0.0)
         axes.stairs(above, edges, color=_VERMILION, fill=True, alpha=0.7)
@@ -154,28 +173,37 @@ def draw_levels(picture: Path) -> None:
     save_figure(figure, picture)
 
 
-def _search(family: Family, function: Any, size: int) -> tuple[list[Any], Any]:
-    """Return a family's parameters in some generations of a search, and the best candidate."""
+def _search(family: Family, function: Any, population: int) -> tuple[list[Any], Any]:
+    """Minimise a function of a family's candidates, and watch the family's probabilities.
+
+    Returns:
+        The table of probabilities in each of `_GENERATIONS`, with a row for each of the
+        family's rows, and the best candidate.
+    """
+    no_normal_parameters = torch.zeros(0)
     config = CEMConfig.cma(families=[family])
     search = CrossEntropyMethod(
-        torch.zeros(0), 1.0, size, maximize=False, config=config, seed=1
+        no_normal_parameters, 1.0, population, maximize=False, config=config, seed=1
     )
-    tables = list[Any]()
-    for t in range(_GENERATIONS[-1] + 1):
-        if t in _GENERATIONS:
-            tables += [table.unflatten(0, family.rows) for _, table in tables_of(search.state)]
+    tables = []
+    for generation in range(_GENERATIONS[-1] + 1):
+        if generation in _GENERATIONS:
+            _, table = tables_of(search.state)[0]  # The search has one family.
+            tables.append(table.unflatten(0, family.rows))
         candidates = search.ask()
         search.tell(candidates, function(candidates))
     return tables, search.best
 
 
 _RECORD = load("h200/record_training").data
-_RECORD_SERIES = RESULTS / "h200/record_training.jsonl"
+
 _MEDIAN = median_run(load("epyc-2core/training").data["runs"])
 _MEDIAN_SERIES = RESULTS / f"epyc-2core/training-seed{_MEDIAN['seed']}.jsonl"
-PICTURES: Mapping[str, Callable[[Path], None]] = {
+PICTURES: dict[str, Callable[[Path], None]] = {
     "sampling.png": draw_sampling,
-    "record_learning_curve.png": partial(draw_training, _RECORD_SERIES, _RECORD),
+    "record_learning_curve.png": partial(
+        draw_training, RESULTS / "h200/record_training.jsonl", _RECORD
+    ),
     "learning_curve.png": partial(draw_training, _MEDIAN_SERIES, _MEDIAN),
     "choices.png": draw_choices,
     "route.png": draw_route,

@@ -7,8 +7,6 @@ A block is the output of cog: its page calls a public function of one of the `*_
 between [[[cog and ]]].
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -54,9 +52,9 @@ def render(page: Path) -> str:
 
 
 def with_short_lines(notebook: str) -> str:
-    """Return the text of a notebook whose outputs have short lines.
+    """Return the text of a notebook with short lines in its outputs.
 
-    grep then prints no page of base64.
+    Without it grep prints pages of base64, because a picture is a single line.
     """
     content = json.loads(notebook)
     for cell in content["cells"]:
@@ -68,23 +66,29 @@ def with_short_lines(notebook: str) -> str:
 
 
 def main() -> int:
-    """Write the pages and the pictures, or compare the pages; return the exit code."""
+    """Write the pages and the pictures, or with --check only compare the pages.
+
+    The exit code is 1 if --check has seen a page that differs, and otherwise 0.
+    """
     parser = Parser(description=__doc__, usage="%(prog)s [option ...]")
     parser.add_argument(
         "--check", action="store_true", help="write nothing; exit 1 where a page differs"
     )
     arguments = parser.parse_args()
-    texts = {page: render(page) for page in [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]}
-    outdated = [page for page, text in texts.items() if page.read_text() != text]
-    for page in outdated:
+    is_outdated = False
+    for page in [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]:
+        text = render(page)
+        if text == page.read_text():
+            continue
+        is_outdated = True
         path = page.relative_to(ROOT)
         if arguments.check:
             print(f"{path} differs: run python scripts/pages/render.py", file=sys.stderr)
         else:
-            write_text(page, texts[page])
+            write_text(page, text)
             print(f"wrote {path}")
     if arguments.check:
-        return 1 if outdated else 0
+        return int(is_outdated)
     write_text(NOTEBOOK, with_short_lines(NOTEBOOK.read_text()))
     for name, draw in PICTURES.items():
         draw(DOCS / name)

@@ -1,7 +1,5 @@
 """The result files in benchmarks/results, and blocks of pages with their provenance."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -86,14 +84,19 @@ def crossed(
     cell: Callable[[Any, Any], str | None],
     *results: Result,
 ) -> str:
-    """Return a table whose cells are a function of the keys of row and column.
+    """Return a Markdown table whose cells are computed from the keys of row and column.
 
-    The header has the columns by key, the labels the rows. A cell may be None; a row without
-    any other cell is left out.
+    Args:
+        corner: The text of the cell in the upper left corner.
+        header: The headings of the columns, by the columns' keys.
+        labels: The headings of the rows, by the rows' keys.
+        cell: Maps the keys of a row and a column to a text. If it returns None the table has a
+            dash; a row that would have only dashes is left out.
+        results: The results that the links below the table lead to.
     """
     rows = []
-    for row, label in labels.items():
-        cells = [cell(row, column) for column in header]
+    for row_key, label in labels.items():
+        cells = [cell(row_key, column_key) for column_key in header]
         if any(cells):
             rows.append([label, *(text or "-" for text in cells)])
     return with_provenance(markdown([corner, *header.values()], rows), *results)

@@ -1,7 +1,5 @@
 """Blocks of README and docs: scores of the learned controllers, and times of training."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
@@ -17,7 +15,11 @@ _GPU = "h200"
 
 
 def _score_on(run: Mapping[str, Any], controller: str, board: str) -> Mapping[str, Any]:
-    """Return a controller's score on a board, if possible an estimate in which games ended."""
+    """Return a controller's score on a board, if possible an estimate in which games ended.
+
+    Raises:
+        ValueError: If the run has no such score.
+    """
     estimates = [score for score in run.get("estimates", ()) if score["lines_per_game"]]
     for score in (*estimates, *run["score"]):
         if (score["controller"], score["board"]) == (controller, board):
@@ -32,24 +34,32 @@ def median_run(runs: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
 
 
 def results() -> str:
-    """Return the table of README: lines per game on 10x20 of learned controllers."""
+    """Return README's table of controllers: their lines per game on 10x20, beside dt20's."""
+    board = "10x20"
     runs = load(f"{_PROCESSOR}/training").data["runs"]
-    trained = load(f"{_GPU}/record_training")
-    scored = load(f"{_GPU}/record_score")
-    best, dt20 = scored.data["score"]
-    learned = _score_on(median_run(runs), LEARNED, "10x20")
+    best_training = load(f"{_GPU}/record_training")
+    best_score = load(f"{_GPU}/record_score")
+    best, dt20 = best_score.data["score"]
+    learned = _score_on(median_run(runs), LEARNED, board)
     for score in load("h100/next_piece").data["estimates"]:
-        if (score["controller"], score["board"]) == ("best", "10x20") and score["lookahead"]:
+        is_best = (score["controller"], score["board"]) == ("best", board)
+        if is_best and score["lookahead"]:
             best_with_lookahead = score
-    minutes = trained.figures["record.training_seconds"] / 60
-    times = learned["lines_per_game"] / _score_on(runs[0], "dt20", "10x20")["lines_per_game"]
+    minutes = best_training.figures["record.training_seconds"] / 60
+    # The learned controller's score is an estimate, which is compared with one of dt20.
+    dt20_estimate = _score_on(runs[0], "dt20", board)
+    learned_ratio = learned["lines_per_game"] / dt20_estimate["lines_per_game"]
     rows = [
         ["dt20", _lines(dt20), "1"],
-        ["learned by the first command", f"{_lines(learned)}, estimated", f"{times:.2g}"],
         [
-            f"`best`, which ships: {minutes:.0f} minutes on one {trained.hardware}",
+            "learned by the first command",
+            f"{_lines(learned)}, estimated",
+            f"{learned_ratio:.2g}",
+        ],
+        [
+            f"`best`, which ships: {minutes:.0f} minutes on one {best_training.hardware}",
             _lines(best),
-            f"{scored.data['ratio']['value']:.2g}",
+            f"{best_score.data['ratio']['value']:.2g}",
         ],
         [
             "[tetr-ai](https://github.com/misakamm/tetr-ai), not linear, by its own figure",
@@ -70,37 +80,34 @@ def _lines(score: Mapping[str, Any]) -> str:
 
 
 def training() -> str:
-    """Return the times and scores of the default preset over the seeds."""
+    """Return a paragraph on the training without flags: times and scores of its seeds."""
     result = load(f"{_PROCESSOR}/training")
     runs = result.data["runs"]
-    small = [_score_on(run, LEARNED, "10x10")["lines_per_game"] for run in runs]
-    large = [_score_on(run, LEARNED, "10x20")["lines_per_game"] for run in runs]
+    lines_10x10 = [_score_on(run, LEARNED, "10x10")["lines_per_game"] for run in runs]
+    lines_10x20 = [_score_on(run, LEARNED, "10x20")["lines_per_game"] for run in runs]
     seconds = [run["training_seconds"] for run in runs]
-    reference = _score_on(runs[0], "dt20", "10x20")["lines_per_game"]
-    words = (
-        f"On {result.hardware} training takes {median(seconds):.0f} s (median of {len(runs)} "
-        "seeds, slowest "
-        f"{max(seconds):.0f} s). The learned controllers clear {format_lines(median(small))} "
-        "lines per game "
-        f"on 10x10 (median; all seeds {span(min(small), max(small))}) and an estimated "
-        f"{format_lines(median(large))} on 10x20 (all seeds {span(min(large), max(large))}), "
-        f"{median(large) / reference:.2g} times as many as dt20."
-    )
+    dt20_lines = _score_on(runs[0], "dt20", "10x20")["lines_per_game"]
+    median_10x20 = median(lines_10x20)
+    words = f"""On {result.hardware} training takes {median(seconds):.0f} s \
+(median of {len(runs)} seeds, slowest {max(seconds):.0f} s). The learned controllers clear \
+{format_lines(median(lines_10x10))} lines per game on 10x10 (median; all seeds \
+{span(min(lines_10x10), max(lines_10x10))}) and an estimated {format_lines(median_10x20)} on \
+10x20 (all seeds {span(min(lines_10x20), max(lines_10x20))}), \
+{median_10x20 / dt20_lines:.2g} times as many as dt20."""
     return with_provenance(words, result)
 
 
 def first_run() -> str:
     """Return how long README's first command takes, on a processor and on a GPU."""
+    # The results are in the order of their dates, those of GPUs last.
     results = load_all("first_run")
-    on_cpu = figures(results[0], "first_run.")
-    on_gpu = figures(results[-1], "first_run.")
-    return (
-        "Without a GPU install PyTorch's [CPU wheel](docs/install.md) first: otherwise pip "
-        "fetches "
-        "PyTorch with CUDA, gigabytes of it. "
-        f"Compiling and training take {on_cpu['cold.seconds']:.0f} s on {results[0].hardware}, "
-        f"less with AVX-512, and end with a controller {on_cpu['times_dt20']:.2g} times as "
-        "good "
-        f"as dt20, the best published linear one; on one {results[-1].hardware} "
-        f"{on_gpu['cold.seconds']:.0f} s, and {on_gpu['times_dt20']:.2g} times."
-    )
+    cpu_result = results[0]
+    gpu_result = results[-1]
+    on_cpu = figures(cpu_result, "first_run.")
+    on_gpu = figures(gpu_result, "first_run.")
+    return f"""Without a GPU install PyTorch's [CPU wheel](docs/install.md) first: otherwise \
+pip fetches PyTorch with CUDA, gigabytes of it. Compiling and training take \
+{on_cpu["cold.seconds"]:.0f} s on {cpu_result.hardware}, less with AVX-512, and end with a \
+controller {on_cpu["times_dt20"]:.2g} times as good as dt20, the best published linear one; \
+on one {gpu_result.hardware} {on_gpu["cold.seconds"]:.0f} s, and \
+{on_gpu["times_dt20"]:.2g} times."""

@@ -5,8 +5,6 @@ files. README and its neighbours, the notebook and the notes are pages of the si
 the page to play on.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import posixpath
@@ -37,26 +35,30 @@ _COMMENT = re.compile(r"^<!-- .*? -->\n", re.MULTILINE)
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages of the root, the notebook, and all that the pages link to outside docs/."""
+    """Add files to the site; mkdocs calls this with those of docs/, and uses what it returns.
+
+    They are the notebook, the pages of docstrings, the page to play on, the pages of the root,
+    and all files and folders outside docs/ that a page links to, also through other pages.
+    """
     docs = {f"docs/{name}" for name in files.src_uris if name.endswith(".md")}
-    waiting = [*sorted(docs), *PAGES]
-    known = {*waiting}
-    files.append(
-        File.generated(config, "tetris.md", content=notebook_page(ROOT / "docs" / NOTEBOOK))
-    )
-    for page, text in api_pages(_COMMENT.sub("", _text("docs/api.md"))).items():
+    pages = {"tetris.md": notebook_page(ROOT / "docs" / NOTEBOOK)}
+    pages |= api_pages(_COMMENT.sub("", _text("docs/api.md")))
+    pages["play.html"] = play_page(published("best"), Rules())
+    for page, text in pages.items():
         files.append(File.generated(config, page, content=text))
-    page = play_page(published("best"), Rules())
-    files.append(File.generated(config, "play.html", content=page))
-    while waiting:
-        path = waiting.pop(0)
+    # Follow the links from page to page; `seen` is what was in the queue at some time.
+    queue = [*sorted(docs), *PAGES]
+    seen = set(queue)
+    while queue:
+        path = queue.pop(0)
         if path not in docs:
             files.append(_file(path, config))
-        if path.endswith(".md") or (ROOT / path).is_dir():
+        has_links = path.endswith(".md") or (ROOT / path).is_dir()
+        if has_links:
             for target in targets(_text(path), path):
-                if target not in known and not target.startswith("docs/"):
-                    known.add(target)
-                    waiting.append(target)
+                if target not in seen and not target.startswith("docs/"):
+                    seen.add(target)
+                    queue.append(target)
     return files
 
 
@@ -96,31 +98,39 @@ def with_site_links(text: str, path: str) -> str:
     """Return the text of a page with links to where things lie on the site."""
     start = posixpath.dirname(site_path(path))
 
-    def moved(match: re.Match[str]) -> str:
+    def site_link(match: re.Match[str]) -> str:
         if _external(match[2]):
             return match[0]
         target = posixpath.relpath(site_path(_target(match[2], path)), start)
         return f"{match[1]}{target}{match[3]}"
 
-    parts = _FENCE.split(text)
-    parts[::2] = [_LINK.sub(moved, part) for part in parts[::2]]
+    parts = _FENCE.split(text)  # Every second part is code, which has no links.
+    parts[::2] = [_LINK.sub(site_link, part) for part in parts[::2]]
     return "".join(parts)
 
 
 def api_pages(text: str) -> dict[str, str]:
-    """Return a page for each package of docs/api.md: its table and its docstrings."""
-    sections = re.split(r"^## (\S+)$", text, flags=re.MULTILINE)[1:]
+    """Return a page for each package of docs/api.md, by the page's path on the site.
+
+    A page has the package's section of docs/api.md, whose names are links, and the docstrings,
+    which mkdocstrings puts in the place of lines such as "::: cem.minimize". What several
+    packages export is documented on the page of the first of them, to which the others link.
+    """
+    # The parts between headings: what is before the first one, a package, its section, ...
+    parts = re.split(r"^## (\S+)$", text, flags=re.MULTILINE)
+    packages = parts[1::2]
+    sections = parts[2::2]
     pages = {}
-    home: dict[int, str] = {}  # Where a thing that several packages have is documented.
+    first_paths: dict[int, str] = {}  # The path under which an object is documented, by its id.
     row = re.compile(r"^\| `(\w+)` \|", re.MULTILINE)
-    for package, section in zip(sections[::2], sections[1::2], strict=True):
+    for package, section in zip(packages, sections, strict=True):
         module = importlib.import_module(package)
         docstrings = ""
         for name in row.findall(section):
             path = f"{package}.{name}"
-            link = home.setdefault(id(getattr(module, name)), path)
-            section = section.replace(f"| `{name}` |", f"| [`{name}`][{link}] |")
-            if link == path:
+            first_path = first_paths.setdefault(id(getattr(module, name)), path)
+            section = section.replace(f"| `{name}` |", f"| [`{name}`][{first_path}] |")
+            if first_path == path:
                 docstrings += f"::: {path}\n\n"
         pages[f"api/{package}.md"] = f"# {package}{section.rstrip()}\n\n{docstrings}"
     return pages
@@ -132,19 +142,21 @@ def notebook_page(notebook: Path) -> str:
     for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
         text = "".join(cell["source"])
         parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
-        parts += map(_shown, cell.get("outputs", ()))
+        parts += map(_output_text, cell.get("outputs", ()))
     return "\n\n".join(parts)
 
 
-def _shown(output: dict[str, Any]) -> str:
-    shown = output.get("data", {"text/plain": output.get("text")})
-    data = {kind: "".join(lines) for kind, lines in shown.items()}
+def _output_text(output: dict[str, Any]) -> str:
+    """Return an output of a notebook's cell as HTML or Markdown, the richest form it has."""
+    lines_by_kind = output.get("data", {"text/plain": output.get("text")})
+    data = {kind: "".join(lines) for kind, lines in lines_by_kind.items()}
     if "image/png" in data:
         return f'<img alt="picture" src="data:image/png;base64,{data["image/png"].strip()}">'
     return data.get("text/html") or f"```text\n{data['text/plain'].rstrip()}\n```"
 
 
 def _file(path: str, config: Any) -> Any:
+    """Return the site's file for a page, a folder or another file of the repository."""
     if path.endswith(".md") or (ROOT / path).is_dir():
         return File.generated(config, site_path(path), content=_text(path))
     return File.generated(config, site_path(path), abs_src_path=str(ROOT / path))

@@ -1,7 +1,5 @@
 """Blocks of README and docs: the speed of operators, engines and environments."""
 
-from __future__ import annotations
-
 import re
 import statistics
 
@@ -87,38 +85,40 @@ _PEERS = {
 
 
 def sampling_claim() -> str:
-    """Return the speed-ups of the sampler over others that do the same, and host times."""
-    result = load(f"{_GPU}/sampling")
-    times = figures(result, "sampling.")
+    """Return how long a call keeps the CPU, and a table of mean speed-ups over other methods.
 
-    def cell(row: tuple[str, str], clock: str) -> str | None:
-        method, other = row
-        speedup = times.get(f"article.{method}mean_speedup_over_{other}{clock}")
+    A row of the table is a pair of methods, a column is a clock: calls one by one, or in a CUDA
+    graph.
+    """
+    result = load(f"{_GPU}/sampling")
+    measured = figures(result, "sampling.")
+
+    def cell(methods: tuple[str, str], clock: str) -> str | None:
+        method, other = methods
+        speedup = measured.get(f"article.{method}mean_speedup_over_{other}{clock}")
         return None if speedup is None else f"{speedup:.2f}"
 
-    host = (
-        f"A call keeps the CPU for {times['host_us']:.0f} us, one of plain PyTorch for "
-        f"{times['eager.host_us']:.0f} us, "
-        f"one of `torch.compile` for {times['compile.host_us']:.0f} us."
-    )
+    host = f"""A call keeps the CPU for {measured["host_us"]:.0f} us, one of plain PyTorch for \
+{measured["eager.host_us"]:.0f} us, one of `torch.compile` for \
+{measured["compile.host_us"]:.0f} us."""
     corner = "times as fast, mean over d = 10 to 5,000, 1,024 samples"
     return f"{host}\n\n{crossed(corner, _SPEEDUP_CLOCKS, _SPEEDUPS, cell, result)}"
 
 
 def sampling_worth() -> str:
-    """Return the time of drawing beside that of a generation of training on a CPU."""
+    """Return a sentence on how little of a training's time goes into drawing, on a CPU."""
     sampling = load("epyc-2core/sampling")
     training = load("epyc-2core/training")
-    (size,) = (size for size in sampling.data["sizes"] if size["dim"] == _DRAWN_DIM)
+    drawing_times = {
+        size["dim"]: median(size, "wall", "ours") for size in sampling.data["sizes"]
+    }
     run = training.data["runs"][0]
     records = read_records(RESULTS / f"epyc-2core/training-seed{run['seed']}.jsonl")
     seconds = statistics.median(record["seconds"] for record in records)
-    words = (
-        f"In training it is negligible: {sampling.data['samples']:,} samples of {_DRAWN_DIM} "
-        f"dimensions take {median(size, 'wall', 'ours'):.0f} us on a CPU; "
-        f"a generation of `quick`, which draws {run['config']['population']} of "
-        f"{len(run['weights'])}, takes {seconds:.2f} s."
-    )
+    words = f"""In training it is negligible: {sampling.data["samples"]:,} samples of \
+{_DRAWN_DIM} dimensions take {drawing_times[_DRAWN_DIM]:.0f} us on a CPU; a generation of \
+`quick`, which draws {run["config"]["population"]} of {len(run["weights"])}, takes \
+{seconds:.2f} s."""
     return with_provenance(words, sampling, training)
 
 
@@ -139,12 +139,13 @@ def sampling_large() -> str:
 
 
 def sampling_steps() -> str:
-    """Return what a call of the article's kernel costs, and what ours do."""
+    """Return a table of the costs of a call of the article's kernel, and of our operators."""
     result = load(f"{_GPU}/sampling")
-    times = figures(result, "sampling.")
+    measured = figures(result, "sampling.")
+    # The names of the figures, with the place of the method's name; ours is not named.
     columns = {
-        "{}host_us": "us that a call keeps the CPU",
-        "large.{}fraction_of_fill": "speed as a share of `fill_`'s, d = 1,000,000",
+        "{method}host_us": "us that a call keeps the CPU",
+        "large.{method}fraction_of_fill": "speed as a share of `fill_`'s, d = 1,000,000",
     }
     rows = {
         "article.": "the article's kernel",
@@ -152,8 +153,8 @@ def sampling_steps() -> str:
         "": "`sample_normal`",
     }
 
-    def cell(row: str, column: str) -> str:
-        return digits(times[column.format(row)])
+    def cell(method: str, figure: str) -> str:
+        return digits(measured[figure.format(method=method)])
 
     return crossed("1,024 samples", columns, rows, cell, result)
 
@@ -173,17 +174,22 @@ def generation_speed() -> str:
 
 
 def peers() -> str:
-    """Return how many times as fast as its peers ours is, by processor time on one core."""
+    """Return a table of how many times as fast as its peers ours is, and the peers' versions.
+
+    The speeds are those of the processor time on one core. If several figures of a peer were
+    measured, the fastest one counts.
+    """
     result = load_all("peers")[0]
     speeds = {}
     for figure, speed in result.data["of_processor_time"].items():
-        _, name = figure.split(".", 1)  # peers.NAME.placements_per_second
-        speeds[name.rpartition(".")[0]] = speed
+        # peers.ours.1024.placements_per_second is the speed of ours.1024.
+        name = figure.removeprefix("peers.").rpartition(".")[0]
+        speeds[name] = speed
     rows = []
-    for label, (ours, pattern) in _PEERS.items():
-        theirs = [speed for name, speed in speeds.items() if re.fullmatch(pattern, name)]
-        if theirs:
-            rows.append([label, f"{speeds[ours] / max(theirs):.2g}"])
+    for label, (our_name, pattern) in _PEERS.items():
+        peer_speeds = [speed for name, speed in speeds.items() if re.fullmatch(pattern, name)]
+        if peer_speeds:
+            rows.append([label, f"{speeds[our_name] / max(peer_speeds):.2g}"])
     versions = ", ".join(f"{name} {version}" for name, version in result.data["peers"].items())
     table = markdown(["one core", "ours is faster by a factor of"], rows)
     return with_provenance(f"{table}\n\n{versions}.", result)
@@ -206,36 +212,42 @@ def rollout() -> str:
 
 
 def equality() -> str:
-    """Return how much both engines played alike, and the sanitizers' findings."""
+    """Return how many decisions CPU and GPU made alike, and how many errors sanitizers found.
+
+    Of each measurement the last result counts.
+    """
     result = load_all("equality")[-1]
-    numbers = figures(result, "equality.")
-    tools = [load_all(tool)[-1] for tool in TOOLS]
+    compared = figures(result, "equality.")
+    tool_results = []
     errors = 0.0
-    for tool, tool_result in zip(TOOLS, tools, strict=True):
+    for tool in TOOLS:
+        tool_result = load_all(tool)[-1]
+        tool_results.append(tool_result)
         errors += tool_result.figures[f"sanitizer.{tool}.errors"]
-    words = (
-        f"Played on the CPU and on the GPU: {count(numbers['decisions'])} decisions in "
-        f"{numbers['configurations']:,} configurations of features, board, rule, pieces, "
-        "weights "
-        f"and streams. Differences in lines, games or boards: {numbers['differences']}. Under "
-        f"compute-sanitizer's {', '.join(TOOLS)} the GPU tests find {errors:.0f} errors in our "
-        "kernels."
-    )
-    return with_provenance(words, result, *tools)
+    words = f"""Played on the CPU and on the GPU: {count(compared["decisions"])} decisions in \
+{compared["configurations"]:,} configurations of features, board, rule, pieces, weights and \
+streams. Differences in lines, games or boards: {compared["differences"]}. Under \
+compute-sanitizer's {", ".join(TOOLS)} the GPU tests find {errors:.0f} errors in our kernels."""
+    return with_provenance(words, result, *tool_results)
 
 
 def environments() -> str:
-    """Return placements per second of random play, of a machine with a GPU only on the GPU."""
+    """Return a table of the environments: placements per second of random play.
+
+    A machine with a GPU was measured on its processor, too, but the table has only its GPU.
+    """
     results = load_all("env")
     rows = []
     for result in results:
+        has_gpu = "gpu" in result.machine
         for name, value in result.figures.items():
             match = _ENVIRONMENT_FIGURE.fullmatch(name)
             assert match is not None, name
-            if ("gpu" in result.machine) == match["engine"].startswith("cuda"):
+            engine = match["engine"]
+            is_on_gpu = engine.startswith("cuda")
+            if is_on_gpu == has_gpu:
                 games = f"{int(match['games'] or 1):,}"
                 spread = " to ".join(map(count, result.data["ranges"][name]))
-                rows.append([_ENVIRONMENTS[match["engine"]], games, count(value), spread])
-    return with_provenance(
-        markdown(["environment", "games", "placements/s, median", "range"], rows), *results
-    )
+                rows.append([_ENVIRONMENTS[engine], games, count(value), spread])
+    header = ["environment", "games", "placements/s, median", "range"]
+    return with_provenance(markdown(header, rows), *results)

@@ -5,8 +5,6 @@ It needs ``pip install ziglang``.
 PYTHONPATH=.:scripts python scripts/pages/wasm.py
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import subprocess

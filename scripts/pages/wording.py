@@ -1,7 +1,5 @@
 """Numbers, scores and tables for readers, in Markdown."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

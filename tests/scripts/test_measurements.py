@@ -72,10 +72,10 @@ TINY: dict[str, dict[str, Any]] = {
             "PAIRS": 2,
             "VALUES": 3,
             "SEEDS": 1,
-            "FEW": 1,
-            "LOOK": 20,
-            "TRIALS": 20,
-            "MOST": 200,
+            "TPE_SEEDS": 1,
+            "EARLY": 20,
+            "TPE_BUDGET": 20,
+            "BUDGET": 200,
         },
         **{
             "BITS": 4,
@@ -338,7 +338,7 @@ def test_configurations_cover_what_a_rollout_can_be_asked_for() -> None:
 
 def test_the_gap_of_a_noisy_function_is_that_without_the_noise() -> None:
     pytest.importorskip("cocoex")
-    best = coco._optimal(coco._problem("bbob-noisy", 2, 7, 41))
+    best = coco._best_candidate(coco._load_problem("bbob-noisy", 2, 7, 41))
     for function in (7, 8, 9):  # a sphere with normal, uniform and Cauchy noise
         objective = coco.Objective("bbob-noisy", 2, function, 41, [100])
         values = objective([best + np.array([0.3, 0.4])] * 50)
@@ -349,7 +349,10 @@ def test_the_gap_of_a_noisy_function_is_that_without_the_noise() -> None:
 def test_constraints_are_evaluated_as_well_and_infeasible_values_do_not_count() -> None:
     pytest.importorskip("cocoex")
     objective = coco.Objective("bbob-constrained", 2, 1, 41, [1, 2])
-    inside, outside = objective.start, 2.0 * coco._optimal(objective._problem) - objective.start
+    inside, outside = (
+        objective.start,
+        2.0 * coco._best_candidate(objective._problem) - objective.start,
+    )
     for x in (inside, outside):
         assert (objective.constraints(x) <= 0).all() == (x is inside)
         objective.one(x)
