@@ -69,6 +69,7 @@ struct Floating {
   using Bits = Word;
   using Key = Word;
   static constexpr bool kCanFail = true;
+  static constexpr Key kFailed = ~Key(0);  // the key of a candidate that failed
   static constexpr Word kSign = Word(1) << (8 * sizeof(Word) - 1);
   static constexpr Word kInfinity = (kSign - 1) >> kMantissa << kMantissa;
 
@@ -78,7 +79,7 @@ struct Floating {
     // Least first, with one key for both zeros: kSign - magnitude and kSign + magnitude. To
     // maximize is to minimize with the other sign.
     bool bad = magnitude > kInfinity || (magnitude == kInfinity && negative == maximize);
-    return bad ? ~Word(0) : negative != maximize ? kSign - magnitude : kSign + magnitude;
+    return bad ? kFailed : negative != maximize ? kSign - magnitude : kSign + magnitude;
   }
   // The number of a key; 0 for both zeros.
   static CEM_TETRIS_FUNCTION Word of_key(Word key, bool maximize) {
@@ -95,6 +96,7 @@ struct Long {
   using Bits = int64_t;
   using Key = uint64_t;
   static constexpr bool kCanFail = false;
+  static constexpr Key kFailed = ~Key(0);  // of none
   static constexpr Key kHalf = Key(1) << 63;
 
   static CEM_TETRIS_FUNCTION Key key(Bits bits, bool maximize) {
