@@ -35,10 +35,10 @@ template <typename T, typename Team>
 CEM_TETRIS_DEVICE_FUNCTION void set_noise(const Team& team, const Draw& call, normal::Key key,
     uint64_t generation, int64_t first, int count, double* z) {
   normal::LateKeys keys = normal::late_keys(key);
-  constexpr int kBlocks = kGroup / normal::kTile;
-  for (int item = team.thread; item < kBlocks * call.dimensions; item += team.threads) {
-    int block = item % kBlocks;
-    int dimension = item / kBlocks;
+  constexpr int kSampleBlocks = kGroup / normal::kTile;
+  for (int item = team.thread; item < kSampleBlocks * call.dimensions; item += team.threads) {
+    int block = item % kSampleBlocks;
+    int dimension = item / kSampleBlocks;
     if (block * normal::kTile >= count) continue;
     normal::Polar<T> pair[normal::kTile / 2];  // samples 2 h and 2 h + 1 share one
     normal::set_pairs<T>(keys, normal::dimension_part(key, dimension, generation),
