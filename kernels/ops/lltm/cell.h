@@ -68,7 +68,7 @@ struct Forward {
 // gradients of h and cell. Results that are not wanted are empty; the gradient of the old cell
 // is a by-product of all others.
 struct Backward {
-  bool of_input, of_parameters, of_old_h;
+  bool wants_input, wants_parameters, wants_old_h;
   const std::optional<Tensor>& grad_h;  // without a value: zeros
   const std::optional<Tensor>& grad_cell;
   Tensor input, weights, old_h, new_cell, gates, d_gates;

@@ -82,7 +82,7 @@ inline V multiply_add(V a, V b, V c) {
 #endif
 }
 
-// The sum of the lanes of every vector.
+// Returns a vector whose lane i is the sum of the lanes of v[i].
 template <typename A>
 inline Vector<A> lane_sums(const Vector<A> (&v)[kLanes<A>]) {
 #ifdef __AVX__
