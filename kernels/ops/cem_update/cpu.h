@@ -173,7 +173,9 @@ void fold(double (*sums)[kColumns], int residues, int width) {
 // Returns how many residue classes of `count` numbers are not empty.
 int residues_of(int64_t count) { return int(std::min<int64_t>(count, kResidues)); }
 
-// Returns the sum of number(p) over the places p, in the order of update.h.
+// Returns the sum of number(p) over the places p = 0 to `count` - 1, in the order of update.h:
+// each chunk is folded (residue classes, then a tree), then the chunks' sums are folded in the
+// same way.
 template <typename Number>
 double ordered_sum(int64_t count, const Number& number) {
   double chunks[kResidues][1] = {};

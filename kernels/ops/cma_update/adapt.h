@@ -57,6 +57,9 @@ struct Plan {
   int columns;  // of a vector: `padded`, then ExtraColumn
   int chunk;    // candidates at once, a multiple of kMostSlices
 
+  // Chooses the sizes for d dimensions. most: the most candidates in memory at once. There are
+  // as many slices as leave each at least 8 rows, candidates and columns of L, and kSums tiles
+  // in all.
   Plan(int64_t d, int64_t population, int64_t most = 128)
       : dimensions(int(d)),
         padded((dimensions + kSide - 1) / kSide * kSide),

@@ -17,6 +17,7 @@ constexpr int kBlock = 16;  // items whose weights are added up at once
 void draw_categories(const Call& call) {
   int64_t groups = divide_up(call.samples, 2 * kPairs);  // of a problem's candidates
   int64_t items = call.problems * groups;
+  // Draws the groups `begin` to `end` - 1 of candidates, numbered through all problems.
   parallel_for(0, items, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       int64_t problem = i / groups;
@@ -72,6 +73,8 @@ void draw_permutations(const Call& call) {
   int n = int(call.values);
   int64_t items = call.problems * call.samples;
   int64_t grain = std::max(1, 4096 / n / n);
+  // Draws the permutations `begin` to `end` - 1, numbered through all problems. left[k] is all
+  // bits while item k is not taken, then 0; row: the probabilities of the next item.
   parallel_for(0, items, grain, [&](int64_t begin, int64_t end) {
     std::vector<uint64_t> left(n);
     std::vector<uint64_t> weights(divide_up(n, kBlock) * kBlock);

@@ -127,6 +127,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// Launches a draw: one warp per permutation, or one per variable of kDrawn candidates.
 template <typename Gpu>
 void launch(const Gpu& device, const Call& call, Device) {
   int64_t candidates = call.problems * call.samples;

@@ -71,6 +71,8 @@ void run(const Elements<T, kIn, kOut>& tensors, int64_t begin, int64_t count, co
 template <typename T, int kIn, int kOut, typename F>
 void for_each_element(const Elements<T, kIn, kOut>& tensors, const F& f, Device) {
   using A = compute_t<T>;
+  // Applies f to the elements `begin` to `end` - 1. If T is a 16-bit float, `buffer` holds a
+  // block of every tensor in float.
   parallel_for(0, tensors.size, kGrain, [&](int64_t begin, int64_t end) {
     if constexpr (!std::is_same_v<A, float> || std::is_same_v<T, float>) {
       run(tensors, begin, end - begin, f);

@@ -172,7 +172,8 @@ void backward_small(const CellSizes& sizes, const Backward& pass) {
       share(product.rows, product.columns * product.depth,
           [&](int64_t first, int64_t last) { product.compute_rows(first, last); });
     };
-    if (pass.wants_parameters) {  // d^T times X for the weights, the sum of d's rows for the bias
+    // d^T times X for the weights, and the sum of d's rows for the bias.
+    if (pass.wants_parameters) {
       Tensor joined = join<T>(sizes, pass.input, pass.old_h);
       T* d_weights = mutable_data<T>(pass.d_weights);
       T* d_bias = mutable_data<T>(pass.d_bias);

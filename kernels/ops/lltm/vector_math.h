@@ -68,7 +68,7 @@ inline void store_lanes(const V& values, A* to, int lanes) {
   }
 }
 
-// a * b + c, with one rounding where the processor can do that at once.
+// Returns a * b + c, rounded once if the processor has such an instruction, otherwise twice.
 template <typename V>
 inline V multiply_add(V a, V b, V c) {
 #if defined(__FMA__) && defined(__AVX__)

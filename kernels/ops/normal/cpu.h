@@ -28,6 +28,8 @@ struct ByLane {
   int64_t size = 0;  // of a problem
   std::vector<Real> values;
 
+  // Copies a vector's numbers into the order of the lanes, converted to the type of
+  // computation.
   ByLane(Vector vector, int64_t problems, int64_t dimensions) {
     if (!vector.data) return;
     size = divide_up(dimensions, kLaneDimensions) * kLaneDimensions;
@@ -64,9 +66,9 @@ struct Tiles {
   Real direction[kTile][kTile][kLanes];
 
   // Sets the noise of the tiles, from `tile` and `block` on. One block of four Philox words
-  // makes four samples of floats; doubles take two, one for each pair of samples.
-  // Sets the noise of the tiles, from `tile` and `block` on. One block of four Philox words makes
-  // four samples of floats; doubles take two, one for each pair of samples.
+  // makes four samples of floats; doubles take two, one for each pair of samples. Sets the
+  // noise of the tiles, from `tile` and `block` on. One block of four Philox words makes four
+  // samples of floats; doubles take two, one for each pair of samples.
   void fill(const Noise& noise, int64_t tile, int64_t block, bool across) {
     Key key = make_key(noise.seed);
     LateKeys keys = late_keys(key);
@@ -191,6 +193,8 @@ struct Chunk {
   }
 
   // Stores the first `lanes` tiles if they are not neighbours in memory, one number at a time.
+  // If `across`, lane l has the dimensions of tile `tile` + l and the samples of block `block`;
+  // otherwise the dimensions of `tile` and the samples of block `block` + l.
   void scatter(int64_t tile, int64_t block, bool across, int lanes) {
     int64_t sample_stride = noise.dim_first ? 1 : noise.dimensions;
     int64_t dimension_stride = noise.dim_first ? noise.samples : 1;
@@ -230,6 +234,8 @@ void draw_as(const Call& call, T* out) {
   int64_t columns = across ? tiles : blocks;        // tiles along the lanes
   int64_t rows = across ? blocks : tiles;
   int64_t chunks = divide_up(columns, kLanes);  // of a row
+  // Draws the chunks `begin` to `end` - 1. They are numbered along a row of tiles, then by row,
+  // then by problem; a row has the tiles along the lanes.
   parallel_for(0, noise.problems * rows * chunks, 16, [&](int64_t begin, int64_t end) {
     Chunk<T, Real> chunk{};
     for (int64_t i = begin; i < end; ++i) {
