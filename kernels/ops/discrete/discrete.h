@@ -193,7 +193,6 @@ namespace {
 // probabilities: one row for each variable, or, for permutations of n items, n + 1 rows of n.
 // The result has the shape (..., samples, variables or n). Checks the arguments; does not call
 // run() for an empty result.
-
 template <void (&run)(const Call&, Device)>
 Tensor sample_discrete(const Tensor& any_table, int64_t samples, const Tensor& any_seed,
     const Tensor& generation, ScalarType type, bool is_permutation) {

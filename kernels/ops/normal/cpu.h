@@ -48,7 +48,6 @@ struct ByLane {
   static int64_t start(int64_t tile) { return tile / kLanes * kLaneDimensions + tile % kLanes; }
 
   // Returns the number of a tile's first dimension, or null without numbers.
-  // Returns the number of a tile's first dimension, or null without numbers.
   const Real* of(int64_t problem, int64_t tile) const {
     return values.empty() ? nullptr : values.data() + problem * size + start(tile);
   }
@@ -66,9 +65,7 @@ struct Tiles {
   Real direction[kTile][kTile][kLanes];
 
   // Sets the noise of the tiles, from `tile` and `block` on. One block of four Philox words
-  // makes four samples of floats; doubles take two, one for each pair of samples. Sets the
-  // noise of the tiles, from `tile` and `block` on. One block of four Philox words makes four
-  // samples of floats; doubles take two, one for each pair of samples.
+  // makes four samples of floats; doubles take two, one for each pair of samples.
   void fill(const Noise& noise, int64_t tile, int64_t block, bool across) {
     Key key = make_key(noise.seed);
     LateKeys keys = late_keys(key);

@@ -51,9 +51,7 @@ Tensor sample(const Problems& problems, Vector mean, Vector std, Noise noise,
 }
 
 // The operator sample_normal: mean and std are tensors of the same shape (..., d). The result
-// has the shape (..., d, N) if dim_first, and otherwise (..., N, d). The operator
-// sample_normal: mean and std are tensors of the same shape (..., d). The result has the shape
-// (..., d, N) if dim_first, and otherwise (..., N, d).
+// has the shape (..., d, N) if dim_first, and otherwise (..., N, d).
 Tensor sample_normal(const Tensor& mean, const Tensor& std, int64_t num_samples, int64_t seed,
     int64_t generation, std::optional<Tensor> seeds, std::optional<Tensor> generations,
     bool shared, bool antithetic, bool dim_first, ScalarType dtype, std::optional<Tensor> low,
@@ -79,8 +77,7 @@ Tensor sample_normal(const Tensor& mean, const Tensor& std, int64_t num_samples,
 }
 
 // The operator sample_normal_seeded: sample_normal with one seed, no bounds and the mean's
-// type. The operator sample_normal_seeded: sample_normal with one seed, no bounds and the
-// mean's type.
+// type.
 Tensor sample_normal_seeded(const Tensor& mean, const Tensor& std, int64_t num_samples,
     int64_t seed, int64_t generation, bool dim_first, bool shared) {
   STD_TORCH_CHECK(seed >= 0, "expected a seed in 0..2^63 - 1, got ", seed);
