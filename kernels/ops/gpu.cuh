@@ -19,9 +19,10 @@ inline cudaStream_t current_stream(int32_t device) {
   return static_cast<cudaStream_t>(stream);
 }
 
-// Returns the number of streaming multiprocessors; the driver is asked once for each device.
+// Returns the number of streaming multiprocessors of a device. The driver is asked once per
+// device; its answers are remembered, by relaxed atomics, because it always gives the same.
 inline int multiprocessors(int device) {
-  constexpr int kDevices = 64;  // whose numbers are remembered
+  constexpr int kDevices = 64;  // with higher numbers, the driver is asked every time
   static std::atomic<int> known[kDevices] = {};
   int count = device < kDevices ? known[device].load(std::memory_order_relaxed) : 0;
   if (count == 0) {

@@ -52,7 +52,8 @@ using compute_t =
     std::conditional_t<std::is_integral_v<T>, std::conditional_t<sizeof(T) < 4, uint32_t, T>,
         std::conditional_t<std::is_same_v<T, double>, double, float>>;
 
-// Calls f(T{}) with the element type of a tensor.
+// Calls f(T{}) with the element type of a tensor, and raises an error if it is not a
+// floating-point type. name: of the operator; types: those that it takes, for the error.
 template <typename F>
 void visit_floating(const char* name, ScalarType type, const F& f,
     const char* types = "Float, Double, Half or BFloat16") {
@@ -178,7 +179,9 @@ struct Problems {
   Tensor empty(ScalarType type, std::initializer_list<int64_t> more) const {
     return cem_tetris::empty(device, type, sizes, sizes.size(), more);
   }
-  // Checks a tensor of the batch dimensions, then `more`; without has_batch, of `more` alone.
+  // Raises an error unless a tensor has the shape (batch dimensions, more) or, without
+  // has_batch, the shape `more`, and the right type and device. name: of the tensor, for the
+  // error.
   void require(const Tensor& tensor, const char* name, ScalarType type,
       std::initializer_list<int64_t> more, bool has_batch = true) const {
     const Sizes got = tensor.sizes();

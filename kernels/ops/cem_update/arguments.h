@@ -21,8 +21,8 @@ static_assert(Number(ScalarType::Long) == Number::Long &&
               Number(ScalarType::Float) == Number::Float &&
               Number(ScalarType::Double) == Number::Double);
 
-// Returns a fitness, contiguous, of one of the types that are ranked; a wider type has the same
-// order.
+// Returns a fitness as a contiguous tensor of Float, Double or Long, the types that the kernels
+// rank. Narrower types are converted to one of these, which keeps their order.
 inline Tensor ranked_fitness(const Tensor& fitness) {
   ScalarType type = fitness.scalar_type();
   switch (type) {
@@ -43,9 +43,13 @@ inline Tensor ranked_fitness(const Tensor& fitness) {
 
 using Outputs = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 
-// Checks the arguments of an update, and calls run(job, problems) with new tensors for the
-// results, which it returns. has_all_weights: whether there is a weight for each candidate, of
-// which the elites take the first ones.
+// Checks the arguments of an update, allocates the results, calls run(job, problems), and
+// returns the results; cem_update and cma_update share it. A problem is one entry of the batch.
+// The optional tensors are: extra_variance by generation; weights by rank; std_floor for each
+// dimension.
+//
+// variance_about: see enum Variance. has_all_weights: whether `weights` has one for each
+// candidate, as in CMA-ES, or one for each elite.
 template <typename F>
 Outputs with_job(const Tensor& any_fitness, const Tensor& any_candidates,
     const Tensor& any_distribution, const Tensor& any_record, const Tensor& any_generation,
@@ -99,7 +103,9 @@ Outputs with_job(const Tensor& any_fitness, const Tensor& any_candidates,
   return outputs;
 }
 
-// The operator on a device.
+// The operator cem_update on a device: checks the arguments, allocates the results, and calls
+// run() unless the tensors are on the meta device. Returns the new distribution, record and
+// generation, and the elites.
 template <void (&run)(const Job&, Device)>
 Outputs cem_update(const Tensor& fitness, const Tensor& candidates, const Tensor& distribution,
     const Tensor& record, const Tensor& generation, std::optional<Tensor> extra_variance,

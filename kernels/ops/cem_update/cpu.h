@@ -18,17 +18,17 @@ constexpr int64_t kGrain = 1 << 15;  // elements that are worth a thread
 // What selection leaves for the sums of a problem.
 struct Selection {
   int64_t usable = 0, best = 0;  // the elites that did not fail, and the index of the best one
-  bool better = false;           // than the best candidate so far
+  bool is_new_best = false;      // the best one is better than the best candidate so far
   Weight weight{};
 };
 
-// Calls function(begin, end) for ranges of items, of some work each, on as many threads as it
-// is worth.
+// Calls function(begin, end) for ranges of items that together cover 0 to `items` - 1, on as
+// many threads as the work is worth. item_cost: the work of an item, in elements read.
 template <typename F>
-void share(int64_t items, int64_t work, const F& function) {
+void share(int64_t items, int64_t item_cost, const F& function) {
   // A parallel loop of one thread costs more than a call.
-  if (items * work <= kGrain) return function(0, items);
-  int64_t grain = kGrain / std::max<int64_t>(work, 1);
+  if (items * item_cost <= kGrain) return function(0, items);
+  int64_t grain = kGrain / std::max<int64_t>(item_cost, 1);
   parallel_for(0, items, std::max<int64_t>(1, grain), function);
 }
 
@@ -39,7 +39,8 @@ const typename Type::Bits* fitness_of(const Job& job, int64_t problem) {
          problem * job.settings.population;
 }
 
-// Returns the candidates of a problem, best first: key and index.
+// Returns the candidates of a problem as pairs of key and index, best first; of equal keys, the
+// lower index first.
 template <typename Type>
 std::vector<std::pair<typename Type::Key, int64_t>> ranking(const Job& job, int64_t problem) {
   std::vector<std::pair<typename Type::Key, int64_t>> ranked(job.settings.population);
@@ -51,7 +52,8 @@ std::vector<std::pair<typename Type::Key, int64_t>> ranking(const Job& job, int6
   return ranked;
 }
 
-// The work of a call: pointers, and what passes from selection to the sums.
+// A call's tensors, and what select() passes on to update(): the list of elites of each
+// problem, by place, and their weights. A problem is one entry of the batch.
 struct Work : Job {
   std::vector<int64_t> index;  // K + 1 places a problem
   std::vector<double> weight;  // of each place, where there are weights
@@ -80,8 +82,9 @@ class Selector {
   Selector(int64_t population, int64_t wanted)
       : keys(population), rank(wanted), wanted_(wanted) {}
 
-  // index: K + 1 places, the last one is scratch. can_fail: whether the largest key says that
-  // one failed.
+  // Writes the K elites to `index` (K + 1 places, of which the last is scratch) by the keys in
+  // `keys`, and sets `usable` and `best`. can_fail: whether the largest key marks a candidate
+  // that failed; integers cannot fail.
   void select(bool can_fail, int64_t* index) {
     Key least = ~Key(0), most = 0, failures = 0;  // the population is below 2^31
     for (Key key : keys) {
@@ -99,8 +102,8 @@ class Selector {
     }
   }
 
-  // Sets the ranks of all places. Not inlined: next to the bisection, the compiler sorts more
-  // slowly.
+  // Sets the rank of the elite at each place of the list, best first; failed ones keep their
+  // places. Not inlined, because next to the bisection the compiler makes a slower sort.
   [[gnu::noinline]] void set_ranks(const int64_t* index) {
     for (int64_t p = usable; p < wanted_; ++p) rank[p] = p;
     order_.resize(usable);
@@ -118,8 +121,8 @@ class Selector {
     return int64_t(count);
   }
 
-  // The least key that no fewer than K keys are at or below; of several limits with K keys, any
-  // one.
+  // Returns, by bisection between two keys, the least key that at least K keys are at or below.
+  // If exactly K keys are at or below a key that was tried, that key will do.
   Key threshold(Key low, Key high) const {
     while (low < high) {
       Key middle = low + (high - low) / 2;
@@ -134,7 +137,10 @@ class Selector {
     return low;
   }
 
-  // Lists the candidates below the limit, and the first ones at it.
+  // Writes the K candidates with the least keys to `index`, in index order: all whose keys are
+  // below the limit, and of those at the limit (ties) the first ones, as many as there is room
+  // for. Every candidate is written, and `place` advances only past one that stays: no
+  // branches.
   void take(Key limit, int64_t* index) const {
     const auto population = int64_t(keys.size());
     int64_t place = 0, ties = wanted_ - (limit > 0 ? count_to(limit - 1) : 0);
@@ -152,8 +158,9 @@ class Selector {
 
 constexpr int kTile = 64;  // dimensions that are added side by side
 
-// Adds the residues that numbers were added to as a tree, for each of `width` columns; the
-// others are 0.
+// Adds up the rows of `sums` as the tree of update.h, for each of `width` columns; row 0 has
+// the result. A row is a residue class; those from `residues` on have no numbers, and are not
+// read.
 template <int kColumns>
 void fold(double (*sums)[kColumns], int residues, int width) {
   for (int half = kResidues / 2; half > 0; half /= 2) {
@@ -163,9 +170,12 @@ void fold(double (*sums)[kColumns], int residues, int width) {
   }
 }
 
+// Returns how many residue classes of `count` numbers are not empty.
 int residues_of(int64_t count) { return int(std::min<int64_t>(count, kResidues)); }
 
-// Returns the sum of number(p) over the places p, in the order of update.h.
+// Returns the sum of number(p) over the places p = 0 to `count` - 1, in the order of update.h:
+// each chunk is folded (residue classes, then a tree), then the chunks' sums are folded in the
+// same way.
 template <typename Number>
 double ordered_sum(int64_t count, const Number& number) {
   double chunks[kResidues][1] = {};
@@ -180,7 +190,8 @@ double ordered_sum(int64_t count, const Number& number) {
   return chunks[0][0];
 }
 
-// The moments of the elites in kTile or fewer dimensions, and the room to compute them.
+// The moments (sums of w x and of w x^2) of the elites in kTile or fewer dimensions, and
+// scratch for them.
 template <typename T>
 struct Tile {
   double base[kTile];
@@ -188,9 +199,13 @@ struct Tile {
 
   Moments moments(int j) const { return {chunks[0][0][j], chunks[1][0][j]}; }
 
-  // Computes the moments. rows: the candidates of the problem, at the tile's first dimension.
-  // index, weight: of each place; weight may be null. usable: elites that did not fail. best:
-  // the index of the best one.
+  // Computes the moments, in the order of update.h: chunk by chunk, and in a chunk one residue
+  // class after the other.
+  //
+  // rows: the candidates of the problem, from the tile's first dimension on; `stride` apart.
+  // width: dimensions of the tile. index, weight: the candidate and the weight at each place of
+  // the list of elites; weight may be null. usable: elites that did not fail. best: the best
+  // candidate.
   void sum(const T* rows, int64_t stride, int width, const int64_t* index, const double* weight,
       int64_t usable, int64_t best) {
     for (int j = 0; j < width; ++j) base[j] = rows[best * stride + j];
@@ -218,36 +233,39 @@ struct Tile {
   }
 
  private:
-  // The residue class r of a chunk. A width that the compiler knows keeps the sums in
-  // registers.
+  // Adds up w x and w x^2 over residue class r of a chunk, the places p, p + kResidues, ...
+  // below `end`, in each dimension of the tile. kWidth: the width, where the compiler knows it
+  // and can keep the sums in registers, or 0.
   template <int kWidth>
   void add(const T* rows, int64_t stride, int width, const int64_t* index, const double* weight,
       int64_t p, int64_t end, int r) {
     int count = kWidth > 0 ? kWidth : width;
-    double sum1[kTile] = {}, sum2[kTile] = {};
+    double first[kTile] = {}, second[kTile] = {};  // moments
     for (; p < end; p += kResidues) {
       const T* row = rows + index[p] * stride;
       if (!weight) {
         for (int j = 0; j < count; ++j) {
           double x = double(row[j]) - base[j];
-          sum1[j] += x;
-          sum2[j] += x * x;
+          first[j] += x;
+          second[j] += x * x;
         }
       } else {
         for (int j = 0; j < count; ++j) {
           double x = double(row[j]) - base[j];
           double weighted = weight[p] * x;
-          sum1[j] += weighted;
-          sum2[j] += weighted * x;
+          first[j] += weighted;
+          second[j] += weighted * x;
         }
       }
     }
-    std::copy(sum1, sum1 + count, part[0][r]);
-    std::copy(sum2, sum2 + count, part[1][r]);
+    std::copy(first, first + count, part[0][r]);
+    std::copy(second, second + count, part[1][r]);
   }
 };
 
-// Selects the elites of a problem; writes them and the record, and sets what the sums need.
+// Selects the elites of a problem, and writes them and the record. Sets job.selection,
+// job.index and job.weight of the problem, which update_tile() needs. selector: scratch of a
+// CPU thread.
 template <typename Type>
 void select_elites(Work& job, int64_t problem, Selector<typename Type::Key>& selector) {
   const Settings& settings = job.settings;
@@ -284,20 +302,22 @@ void select_elites(Work& job, int64_t problem, Selector<typename Type::Key>& sel
     threshold = value(*std::max_element(index, index + usable, by_key));
   }
   double known = job.record[problem * kFigures + kBestFitness];
-  selection.better = is_better(top, known, settings.maximize);
+  selection.is_new_best = is_better(top, known, settings.maximize);
   double sum = ordered_sum(usable, [&](int64_t p) { return value(index[p]); });
   write_record(job, problem, usable, top, sum, threshold, *job.generation);
 }
 
 // Updates the marginals of a tile: dimensions `left` to `left` + `width` - 1 of a problem.
+// tile: scratch. mean_share: the share of the new mean in the averaged one. extra_variance:
+// what the generation adds to every variance.
 template <typename T>
 void update_tile(const Work& job, Tile<T>& tile, int64_t problem, int64_t left, int width,
-    double newest, double extra_variance) {
+    double mean_share, double extra_variance) {
   const Settings& settings = job.settings;
   int64_t dimensions = settings.dimensions;
   const Selection& selection = job.selection[problem];
-  int64_t place = problem * kRows * dimensions + left;
-  const T* distribution = static_cast<const T*>(job.distribution) + place;
+  int64_t offset = problem * kRows * dimensions + left;
+  const T* distribution = static_cast<const T*>(job.distribution) + offset;
   const T* rows =
       static_cast<const T*>(job.candidates) + problem * settings.population * dimensions + left;
   tile.sum(rows, dimensions, width, job.index.data() + problem * job.places(),
@@ -308,13 +328,13 @@ void update_tile(const Work& job, Tile<T>& tile, int64_t problem, int64_t left, 
     T old[kRows];
     for (int row = 0; row < kRows; ++row) old[row] = distribution[row * dimensions + j];
     double least_std = floor ? double(floor[j]) : -std::numeric_limits<double>::infinity();
-    write_marginal(job, place + j, selection.usable > 0, selection.weight, tile.moments(j),
-        rows[selection.best * dimensions + j], selection.better, old, extra_variance, least_std,
-        newest);
+    write_marginal(job, offset + j, selection.usable > 0, selection.weight, tile.moments(j),
+        rows[selection.best * dimensions + j], selection.is_new_best, old, extra_variance,
+        least_std, mean_share);
   }
 }
 
-// Selects the elites of all problems.
+// Selects the elites of all problems; threads share the problems.
 template <typename Type>
 void select(Work& job) {
   const Settings& settings = job.settings;
@@ -326,21 +346,21 @@ void select(Work& job) {
   });
 }
 
-// Updates the marginals of all problems and dimensions.
+// Updates the marginals of all problems; threads share the tiles.
 template <typename T>
 void update(const Work& job) {
   const Settings& settings = job.settings;
   int64_t dimensions = settings.dimensions;
   int64_t tiles = divide_up(dimensions, kTile);
-  double newest = newest_share(settings, *job.generation);
+  double mean_share = newest_share(settings, *job.generation);
   double extra_variance = extra_variance_of(job, *job.generation);
-  int64_t work = settings.elites * std::min<int64_t>(kTile, dimensions);
-  share(settings.problems * tiles, work, [&](int64_t begin, int64_t end) {
+  int64_t tile_cost = settings.elites * std::min<int64_t>(kTile, dimensions);
+  share(settings.problems * tiles, tile_cost, [&](int64_t begin, int64_t end) {
     Tile<T> tile;
     for (int64_t item = begin; item < end; ++item) {
       int64_t left = item % tiles * kTile;
       int width = int(std::min<int64_t>(kTile, dimensions - left));
-      update_tile(job, tile, item / tiles, left, width, newest, extra_variance);
+      update_tile(job, tile, item / tiles, left, width, mean_share, extra_variance);
     }
   });
 }

@@ -26,7 +26,8 @@ CEM_TETRIS_DEVICE_FUNCTION typename Type::Bits load(const void* data, int64_t i)
   return static_cast<const typename Type::Bits*>(data)[i];
 }
 
-// Calls f(Type{}) with the type of a fitness whose keys are of the type Key.
+// Calls f(Type{}) with the type of a fitness whose keys are of the type Key: Float, Double or
+// Long of update.h.
 template <typename Key, typename F>
 CEM_TETRIS_DEVICE_FUNCTION auto visit(Number type, const F& f) {
   if constexpr (sizeof(Key) == 4) {
@@ -49,7 +50,7 @@ CEM_TETRIS_DEVICE_FUNCTION double fitness_at(const Job& job, int64_t i) {
       [&](auto type) { return type.value(load<decltype(type)>(job.fitness, i)); });
 }
 
-// Reductions of a warp, for all of its lanes.
+// Reductions over a warp; every lane gets the result.
 CEM_TETRIS_DEVICE_FUNCTION int warp_sum(int x) {
 #if __CUDA_ARCH__ >= 800
   return __reduce_add_sync(kAll, x);
@@ -100,8 +101,11 @@ struct alignas(2 * sizeof(Key)) Entry {
   }
 };
 
-// A bitonic sort of a power of two of entries. Those of a step up to a warp long belong to one
-// warp.
+// Sorts entries in shared memory by key, then by place: a bitonic sort, `count` is a power of
+// two. The threads of a block call it together. A round merges sequences of `size` entries, by
+// steps that compare entries at a distance of `step`. Up to a distance of 32 the pairs of a
+// warp's threads are in entries that no other warp touches, so that a barrier of the warp is
+// enough.
 template <typename Key>
 CEM_TETRIS_DEVICE_FUNCTION void sort(Entry<Key>* entry, int count) {
 #pragma unroll 1
@@ -129,14 +133,16 @@ CEM_TETRIS_DEVICE_FUNCTION void sort(Entry<Key>* entry, int count) {
   }
 }
 
-// Adds up the residue classes of a fold, one for each lane, as a tree; lane 0 has the sum.
+// Returns to lane 0 the sum of one number per lane, the sums of a fold's 32 residue classes,
+// added as the tree of update.h; the results of the other lanes mean nothing.
 CEM_TETRIS_DEVICE_FUNCTION double warp_fold(double x) {
   CEM_TETRIS_UNROLL
   for (int step = kResidues / 2; step > 0; step /= 2) x += __shfl_down_sync(kAll, x, step);
   return x;
 }
 
-// Folds number(p) of the places from `first` to `last` - 1, by one warp; lane 0 has the sum.
+// Returns to lane 0 the sum of number(p) over the places `first` to `last` - 1, in the order of
+// a fold (see update.h); one warp computes it, one residue class per lane.
 template <typename Number>
 CEM_TETRIS_DEVICE_FUNCTION double warp_folded(
     int64_t first, int64_t last, const Number& number) {

@@ -7,13 +7,14 @@
 
 namespace cem_tetris::update {
 
-// Ranks a list of elites: writes job.elites where they should be ranked, and `weight` where it
-// is not null.
+// Launches the merge sort that ranks a list of elites: writes the elites by rank to job.elites,
+// if they should be ranked, and the weight of each place to `weight`, if it is not null. index:
+// the elites of every problem (an entry of the batch) in index order.
 template <typename Key, typename Gpu>
 void launch_ranks(
     const Gpu& device, const Job& job, const int64_t* index, Device where, double* weight) {
   int64_t elites = job.settings.elites;
-  int64_t largest = kTile;  // slots of the tiles that the last pass merges
+  int64_t largest = kTile;  // slots of a tile in the last pass
   while (largest * kMerged < elites) largest *= kMerged;
   int64_t count = divide_up(elites, largest) * largest;  // slots of a problem
   int64_t slots = job.settings.problems * count;
@@ -32,7 +33,9 @@ void launch_ranks(
   }
 }
 
-// Updates from populations that no block holds: search, list, ranks, sums, marginals.
+// Launches an update of populations that are too large for one block: the radix search for the
+// last elite's key, the list of elites, their ranks if they are needed, the sums of each chunk,
+// and the marginals. Allocates the workspace.
 template <typename T, typename Gpu>
 void launch_large(const Gpu& device, const Job& job, Device where) {
   const Settings& settings = job.settings;
@@ -97,8 +100,9 @@ void launch_large(const Gpu& device, const Job& job, Device where) {
 // An update of no problems only counts the generation.
 __global__ void count_kernel(Job job) { *job.new_generation = *job.generation + 1; }
 
-// Launches an update. `Gpu` has a number of multiprocessors, launches kernels and zeroes
-// memory.
+// Launches an update: one kernel if a block can hold the population, otherwise several. Gpu:
+// launches kernels, zeroes memory, and knows the number of multiprocessors; tests have one that
+// emulates it.
 template <typename Gpu>
 void launch(const Gpu& device, const Job& job, Device where) {
   const Settings& settings = job.settings;

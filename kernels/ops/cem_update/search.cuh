@@ -86,12 +86,17 @@ CEM_TETRIS_DEVICE_FUNCTION int block_sum(int x, int (&sums)[kMaxWarps]) {
   return warp_sum(lane < int(blockDim.x) / kWarp ? sums[lane] : 0);
 }
 
-// Adds the digit of `bits` bits from bit `shift` up to the limit, from the counts of all
-// blocks. The block that finishes a pass last calls it; each of its threads has kBins /
-// kSearchThreads bins in a row, and empties them.
+// Finds the next digit of the last elite's key (search.limit), after a pass of the radix search
+// has counted in search.bins how many candidates have each digit. The bin that holds the
+// candidate number `wanted`, counted from the best one, is the digit. The block that finishes a
+// pass last calls it. Each of its threads has some neighbouring bins, and empties them for the
+// next pass.
+//
+// is_first: whether this is the pass of the upper digit. shift: the lowest bit of the digit in
+// the key. wanted: the number of elites. sums: scratch, one number per warp.
 CEM_TETRIS_DEVICE_FUNCTION void add_digit(
     Search& search, bool is_first, int shift, int64_t wanted, int (&sums)[kMaxWarps]) {
-  constexpr int kOwn = kBins / kSearchThreads;
+  constexpr int kOwn = kBins / kSearchThreads;  // bins of a thread
   int thread = threadIdx.x;
   int lane = thread % kWarp;
   int warp = thread / kWarp;
@@ -102,6 +107,8 @@ CEM_TETRIS_DEVICE_FUNCTION void add_digit(
     total += own[i] = *bin;
     *bin = 0;
   }
+  // The candidates in bins below the thread's first one, and with smaller digits before this
+  // one.
   uint32_t below = warp_scan(total, lane);
   if (lane == kWarp - 1) sums[warp] = int(below);
   __syncthreads();
@@ -191,9 +198,12 @@ struct EliteRule {
   }
 };
 
-// Publishes how many sure candidates and ties a block has, and sets how many the earlier blocks
-// of its problem have. It waits for those, which began before it. A word is a mark, 31 bits of
-// ties, 32 of sure candidates.
+// Replaces a block's numbers of sure candidates and of ties (see EliteRule) by those of all
+// earlier blocks of its problem: the block publishes its own numbers, then waits for those of
+// the earlier blocks, which began before it. All threads of the block call it.
+//
+// counts: one word for each block of the problem, first 0: a bit that marks it as published, 31
+// bits of ties, and 32 bits of sure candidates. sums: scratch for two block_sum().
 CEM_TETRIS_DEVICE_FUNCTION void share_counts(
     volatile WideKey* counts, int64_t block, int& sure, int& ties, int (&sums)[2][kMaxWarps]) {
   constexpr WideKey kPublished = 1ull << 63;
@@ -213,7 +223,7 @@ CEM_TETRIS_DEVICE_FUNCTION void share_counts(
   ties = block_sum(ties, sums[1]);
 }
 
-// Writes the list of the elites, and finds the best and a worst one.
+// Writes the list of the elites in index order, and finds the best and a worst one.
 __global__ void __launch_bounds__(kSearchThreads) list_kernel(Job job, Workspace work) {
   __shared__ int sums[2][kMaxWarps];
   __shared__ uint32_t
@@ -290,8 +300,9 @@ struct Slots {
   int32_t count;  // of a problem
 };
 
-// Sorts tiles of the list. Grid: a block for each tile. The list is in index order, as equal
-// keys should be.
+// Sorts each tile of kTile elites by key, the first step of a merge sort of the list; one block
+// per tile. index: the elites of every problem (entry of the batch) in index order; as the sort
+// is by key and place, equal keys keep that order. Slots beyond the list get the largest key.
 template <typename Key>
 __global__ void __launch_bounds__(kTile)
     tile_kernel(Job job, const int64_t* index, Slots<Key> slots) {
@@ -312,8 +323,10 @@ __global__ void __launch_bounds__(kTile)
   slots.place[slot] = int32_t(place) - thread + int(entry[thread].place);
 }
 
-// Returns how many keys of the tiles from `first` to `last` - 1, of `size` slots each, are
-// below a bound.
+// Returns how many keys in the tiles `first` to `last` - 1 are below a bound, by a binary
+// search in each tile. keys: sorted tiles of `size` slots each, `size` a power of two, one
+// after the other. kAtOnce tiles are searched together; where fewer are left, the last one is
+// searched again and not counted.
 template <typename Key>
 CEM_TETRIS_DEVICE_FUNCTION int count_below(
     const Key* keys, int size, int first, int last, Key bound) {
@@ -321,7 +334,7 @@ CEM_TETRIS_DEVICE_FUNCTION int count_below(
   int sum = 0;
 #pragma unroll 1
   for (int from = first; from < last; from += kAtOnce) {
-    int slot[kAtOnce];  // the last one that is known to be below, or the one before the tile
+    int slot[kAtOnce];  // the last slot known to be below the bound, or the one before the tile
     CEM_TETRIS_UNROLL
     for (int u = 0; u < kAtOnce; ++u) slot[u] = min(from + u, last - 1) * size - 1;
     auto advance = [&](int step) {
@@ -342,9 +355,11 @@ CEM_TETRIS_DEVICE_FUNCTION int count_below(
   return sum;
 }
 
-// Merges kMerged tiles of `size` slots, a power of two. Where these are all tiles of a problem,
-// it writes elites and weights by rank instead. `weight` may be null. Grid: a thread for each
-// slot.
+// Merges every kMerged sorted tiles of `size` slots, a power of two, into one; one thread per
+// slot. A slot's new position is its own plus the number of smaller keys in the other tiles.
+// When one merge joins all tiles of a problem, that position is the rank: then the kernel
+// writes the elites by rank, and their weights by place in the list (if `weight` is not null),
+// in place of slots.
 template <typename Key>
 __global__ void __launch_bounds__(kRankThreads) merge_kernel(Job job, const int64_t* index,
     Slots<Key> from, Slots<Key> to, int32_t size, double* weight) {

@@ -63,8 +63,8 @@ struct Grid {
   Layout layout;
 };
 
-// The arrays of the dynamic shared memory. The elites are in index order, and a place is a
-// position there.
+// The arrays of the dynamic shared memory. The elites are listed in index order; a place is a
+// position in that list.
 template <typename Key>
 struct Arrays {
   const Layout& layout;
@@ -91,7 +91,7 @@ struct SingleShared {
   T floor[kMaxWidth];
   // One number for each warp, before the block combines them.
   Key least[kMaxWarps], greatest[kMaxWarps];
-  int passed[kMaxWarps], before[kMaxWarps];
+  int passed[kMaxWarps], warp_counts[kMaxWarps];
   // The bin of the last elite, the candidates below the bin, and those within it.
   int bin, below, within;
   // One number for each chunk of elites.
@@ -100,9 +100,10 @@ struct SingleShared {
   double fitness[kSingleChunks];
   // What the marginals of all dimensions need.
   Weight weight;
-  double extra_variance, newest;
-  bool better;
-  int best;  // the candidate with the least key, the first one of equals
+  double extra_variance;
+  double mean_share;  // of the new mean in the averaged one
+  bool is_new_best;   // whether the generation's best is better than the best so far
+  int best;           // the candidate with the least key, the first one of equals
 };
 
 CEM_TETRIS_DEVICE_FUNCTION int bit_length(uint32_t x) { return 32 - __clz(int(x)); }
@@ -111,21 +112,23 @@ CEM_TETRIS_DEVICE_FUNCTION int bit_length(uint64_t x) {
   return high != 0 ? 32 + bit_length(high) : bit_length(uint32_t(x));
 }
 
-// Calls use(item, place) for the candidates of the block that fulfil a predicate; `place`
-// counts them in index order. `before` has room for a number a warp. All threads call it: it
-// has a barrier.
+// Calls use(item, place) for every candidate of the block that fulfils a predicate, where
+// `place` numbers these candidates in index order, from 0 on. A thread has kItems candidates,
+// and asks predicate(item) for each; a warp has kItems * 32 candidates in a row, so a warp's
+// first place is the count of the warps before it. warp_counts: scratch, one number per warp.
+// All threads of the block call it, because it has a barrier.
 template <int kItems, typename Predicate, typename Use>
 CEM_TETRIS_DEVICE_FUNCTION void in_index_order(
-    int (&before)[kMaxWarps], const Predicate& predicate, const Use& use) {
+    int (&warp_counts)[kMaxWarps], const Predicate& predicate, const Use& use) {
   int lane = threadIdx.x % kWarp;
   int warp = threadIdx.x / kWarp;
   int place = 0;
   CEM_TETRIS_UNROLL
   for (int item = 0; item < kItems; ++item)
     place += __popc(__ballot_sync(kAll, predicate(item)));
-  if (lane == 0) before[warp] = place;
+  if (lane == 0) warp_counts[warp] = place;
   __syncthreads();
-  place = warp_sum(lane < warp ? before[lane] : 0);
+  place = warp_sum(lane < warp ? warp_counts[lane] : 0);
   CEM_TETRIS_UNROLL
   for (int item = 0; item < kItems; ++item) {
     unsigned fulfilling = __ballot_sync(kAll, predicate(item));
@@ -134,28 +137,34 @@ CEM_TETRIS_DEVICE_FUNCTION void in_index_order(
   }
 }
 
-// The fitness that a key stands for. Not inlined: it is called twice, away from the critical
-// path.
+// Returns the fitness that a key stands for. Not inlined, because it is called twice, away from
+// the critical path.
 template <typename Key>
 __device__ __noinline__ double key_value(Number type, Key key, bool maximize) {
   return visit<Key>(type, [&](auto kind) { return kind.value(kind.of_key(key, maximize)); });
 }
 
-// Hides from the compiler that a number is known: it would compute what follows from it before
-// a loop, and keep the results in registers that the loop needs.
+// Returns x, but hides from the compiler where it comes from. Otherwise the compiler would
+// compute what follows from x ahead of a loop, and keep the results in registers that the loop
+// needs.
 CEM_TETRIS_DEVICE_FUNCTION int hidden(int x) {
   asm volatile("" : "+r"(x));
   return x;
 }
 
-// Adds up w x and w x^2 of one residue class of a chunk in one dimension, x from the value of
-// the best. The class has the places from `first` on, up to `end`; rows of candidates are
-// `stride` apart; `weight` is null where all are 1. Of few elites the thread has a quad: four
-// classes of one elite each.
+// Returns the sums of w x and w x^2 over one residue class of a chunk of elites, in one
+// dimension; x is a candidate's coordinate minus the best candidate's. A residue class has
+// every kResidues-th place of the list of elites, from `first` on and below `end` (see
+// update.h).
+//
+// rows: the coordinate of candidate 0; those of the others follow at distances of `stride`.
+// index: the candidate at each place. weight: the weight at each place, or null if all are 1.
+// few: the list is so short that each class has one elite at most; then the thread adds up a
+// quad, the four classes first, first + 8, first + 16 and first + 24, in the order of the tree.
 template <typename T>
 CEM_TETRIS_DEVICE_FUNCTION Moments residue_moments(const T* rows, int stride, T best, int first,
     int end, bool few, const uint16_t* index, const double* weight) {
-  constexpr int kAtOnce = kResidues / kQuads;  // loads in flight: none waits for a comparison
+  constexpr int kAtOnce = kResidues / kQuads;  // loads in flight, all unconditional
   int step = few ? kQuads : kResidues;
   Moments sums{0.0, 0.0};
 #pragma unroll 1
@@ -175,7 +184,8 @@ CEM_TETRIS_DEVICE_FUNCTION Moments residue_moments(const T* rows, int stride, T 
       weighted[u] = weight ? weight[min(place, end - 1)] * x : x;
       square[u] = weighted[u] * x;
     }
-    if (few) {  // four sums, which begin at 0, then the tree's steps r += r + 16, r += r + 8
+    // Four sums, each of which begins at 0, then the tree's steps r += r + 16 and r += r + 8.
+    if (few) {
       return {((0.0 + weighted[0]) + (0.0 + weighted[2])) +
                   ((0.0 + weighted[1]) + (0.0 + weighted[3])),
           ((0.0 + square[0]) + (0.0 + square[2])) + ((0.0 + square[1]) + (0.0 + square[3]))};
@@ -189,19 +199,20 @@ CEM_TETRIS_DEVICE_FUNCTION Moments residue_moments(const T* rows, int stride, T 
   return sums;
 }
 
-// The first steps of the tree over a chunk's residue classes, r += r + 16 and r += r + 8, for
-// class r: its sum becomes that of the quad. Rows of sums are `stride` apart; there are `rows`
-// of them.
+// Replaces the sum of residue class r < 8 by that of the quad r, r + 8, r + 16 and r + 24, the
+// first two steps of the tree over a chunk's classes. sum: points to class r; the sums of the
+// classes are `stride` apart, and `rows` classes have elites.
 CEM_TETRIS_DEVICE_FUNCTION void add_quad(double* sum, int stride, int r, int rows) {
   auto row = [&](int offset) { return r + offset < rows ? sum[offset * stride] : 0.0; };
   sum[0] = (row(0) + row(16)) + (row(8) + row(24));
 }
 
-// The last steps of that tree, r += r + 4, 2, 1, over the sums of the quads.
-CEM_TETRIS_DEVICE_FUNCTION double quads_sum(const double* row, int stride) {
+// Returns the sum of a chunk in one dimension: adds the sums of the eight quads, which are
+// `stride` apart, by the last steps of the tree (r += r + 4, 2, 1).
+CEM_TETRIS_DEVICE_FUNCTION double quads_sum(const double* quads, int stride) {
   double sum[kQuads];
   CEM_TETRIS_UNROLL
-  for (int r = 0; r < kQuads; ++r) sum[r] = row[r * stride];
+  for (int r = 0; r < kQuads; ++r) sum[r] = quads[r * stride];
   CEM_TETRIS_UNROLL
   for (int step = kQuads / 2; step > 0; step /= 2) {
     CEM_TETRIS_UNROLL
@@ -251,10 +262,12 @@ struct SingleBlock {
   int usable;           // elites that did not fail
   int bound;            // candidates with the key `limit` and an index below it are elites
 
-  // A thread has one number of a tile's marginals: that of a row and of a dimension.
+  // A tile is `width` dimensions. The threads form rows as wide as a tile. A thread has one
+  // number of the tile's old marginals: row thread_row of the distribution, dimension
+  // own_column.
   int width = 1 << grid.log_width;
-  int slot = thread >> grid.log_width;
-  int own = thread & (width - 1);
+  int thread_row = thread >> grid.log_width;
+  int own_column = thread & (width - 1);
   T old{};
   T floor{};
   T best_value{};  // of the generation's best candidate in that dimension
@@ -285,6 +298,8 @@ struct SingleBlock {
     return i < population && (key[item] < limit || (key[item] == limit && i < bound));
   }
 
+  // Loads the keys of the thread's candidates; behind the population there are keys of failed
+  // ones.
   CEM_TETRIS_DEVICE_FUNCTION void load_keys() {
     visit<Key>(job.fitness_type, [&](auto type) {
       CEM_TETRIS_UNROLL
@@ -298,22 +313,25 @@ struct SingleBlock {
     });
   }
 
+  // Loads the thread's number of a tile's old marginals, and in row 0 also the dimension's
+  // floor.
   CEM_TETRIS_DEVICE_FUNCTION void load_marginals(int tile) {
-    int column = tile * width + own;
-    if (slot >= kRows || column >= dimensions) return;
-    int64_t row = problem * kRows + slot;
+    int column = tile * width + own_column;
+    if (thread_row >= kRows || column >= dimensions) return;
+    int64_t row = problem * kRows + thread_row;
     old = static_cast<const T*>(job.distribution)[row * dimensions + column];
-    if (slot == 0 && job.floors) {
+    if (thread_row == 0 && job.floors) {
       floor = static_cast<const T*>(job.floors)[problem * settings.floor_stride + column];
     }
   }
 
   CEM_TETRIS_DEVICE_FUNCTION void keep_marginals() {
-    if (slot < kRows) shared.old[slot][own] = old;
-    if (slot == 0) shared.floor[own] = floor;
+    if (thread_row < kRows) shared.old[thread_row][own_column] = old;
+    if (thread_row == 0) shared.floor[own_column] = floor;
   }
 
-  // Requests, while the fitness is on its way, what does not depend on it.
+  // Loads what does not depend on the fitness, while the fitness is on its way from memory, and
+  // clears the bins.
   CEM_TETRIS_DEVICE_FUNCTION void prepare() {
     generation = *job.generation;
     best_known = job.record[problem * kFigures + kBestFitness];
@@ -328,8 +346,9 @@ struct SingleBlock {
     if (thread == 0) shared.best = population;
   }
 
-  // Finds the least key, the greatest one that did not fail (`limit`), and how many did not
-  // fail.
+  // Finds, over all candidates of the problem, the least key (`least`), the greatest key that
+  // did not fail (`limit`), and how many candidates did not fail (`passed`): first in each
+  // warp, then across the warps. Also shares the old marginals.
   CEM_TETRIS_DEVICE_FUNCTION void find_range() {
     CEM_TETRIS_UNROLL
     for (int item = 0; item < kItems; ++item) {
@@ -342,7 +361,7 @@ struct SingleBlock {
     limit = warp_max(limit);
     passed = warp_sum(passed);
     keep_marginals();
-    // It is loaded now, and the last warp keeps it until it is shared.
+    // Loaded here, because there is time; the last warp keeps it until share_scalars().
     if (warp == warps - 1) extra_variance = extra_variance_of(job, generation);
     if (lane == 0) {
       shared.least[warp] = least;
@@ -356,24 +375,27 @@ struct SingleBlock {
     usable = min(passed, wanted);
   }
 
-  // Returns how many keys are in the bins below the thread's own, and sets those within it,
-  // which becomes empty.
+  // Returns how many keys are in the bins below the thread's bin, a prefix sum over the counts
+  // of all bins. Sets `within` to the count of its own bin, and empties it. A thread beyond the
+  // bins has none.
   CEM_TETRIS_DEVICE_FUNCTION int take_bin(int& within) {
     within = thread < grid.bins ? int(arrays.count[thread]) : 0;
     if (within != 0) arrays.count[thread] = 0;
     int up_to = warp_scan(within, lane);
-    if (lane == kWarp - 1) shared.before[warp] = up_to;
+    if (lane == kWarp - 1) shared.warp_counts[warp] = up_to;
     __syncthreads();
-    return up_to - within + warp_sum(lane < warp ? shared.before[lane] : 0);
+    return up_to - within + warp_sum(lane < warp ? shared.warp_counts[lane] : 0);
   }
 
-  // Sets the key of the last elite and the bound of indices, by a radix search: the keys of a
-  // range are counted in bins, and the bin of the last elite is the next range.
+  // Finds the key of the last elite (`limit`) and, among candidates with that very key, the
+  // bound below which an index must be (`bound`). It is a radix search: the keys of a range are
+  // counted in bins of equal width, and the bin that holds the last elite becomes the next
+  // range, until it holds exactly as many candidates as are needed, or one key.
   CEM_TETRIS_DEVICE_FUNCTION void find_limit() {
     bound = population;
     if (passed <= wanted) return;
     Key low = least;
-    int needed = wanted;  // elites of the range
+    int needed = wanted;  // elites in the range
     int shift = 0;
     do {
       Key range = limit - low;
@@ -398,9 +420,10 @@ struct SingleBlock {
       needed -= shared.below;
     } while (shared.within != needed && shift != 0);
     if (shared.within == needed) return;
-    // More candidates than are needed have the key `limit`: the first ones are elites.
+    // More candidates than are needed have the key `limit`: those with the lowest indices are
+    // elites.
     in_index_order<kItems>(
-        shared.before, [&](int item) { return exists(item) && key[item] == limit; },
+        shared.warp_counts, [&](int item) { return exists(item) && key[item] == limit; },
         [&](int item, int place) {
           if (place == needed) shared.bin = candidate(item);
         });
@@ -408,11 +431,12 @@ struct SingleBlock {
     bound = shared.bin;
   }
 
-  // Lists the elites in index order, and finds the best candidate and each warp's worst key.
+  // Lists the elites that did not fail in index order, and finds the best candidate and, for
+  // the record, each warp's worst key.
   CEM_TETRIS_DEVICE_FUNCTION void list_elites() {
     Key worst = 0;
     in_index_order<kItems>(
-        shared.before, [&](int item) { return is_elite(item); },
+        shared.warp_counts, [&](int item) { return is_elite(item); },
         [&](int item, int place) {
           int i = candidate(item);
           arrays.index[place] = uint16_t(i);
@@ -427,15 +451,18 @@ struct SingleBlock {
     __syncthreads();
   }
 
+  // Loads the best candidate's coordinate in the thread's dimension of a tile.
   CEM_TETRIS_DEVICE_FUNCTION void load_best(int tile) {
     int64_t best = usable > 0 ? shared.best : 0;
-    int column = min(tile * width + own, dimensions - 1);
+    int column = min(tile * width + own_column, dimensions - 1);
     best_value =
         static_cast<const T*>(job.candidates)[(first_candidate + best) * dimensions + column];
   }
 
-  // Finds the ranks of the elites, by key and then by place: the elites in lower bins of keys,
-  // and in the same bin those before. Writes weights by place, and the elites by rank.
+  // Finds the rank of each elite, by key and then by place. The range of keys is cut into bins,
+  // each with a linked list of its elites; a rank is the number of elites in lower bins, plus
+  // those in the same bin that come before. Then writes the weights by place, and the elites by
+  // rank.
   CEM_TETRIS_DEVICE_FUNCTION void rank_elites() {
     int shift = max(0, bit_length(Key(limit - least)) - grid.log_bins);
     auto bin_of = [&](Key key) { return int((key - least) >> shift); };
@@ -480,7 +507,7 @@ struct SingleBlock {
     }
     if (usable < wanted) {
       in_index_order<kItems>(
-          shared.before, [&](int item) { return exists(item) && !is_elite(item); },
+          shared.warp_counts, [&](int item) { return exists(item) && !is_elite(item); },
           [&](int item, int place) {
             if (usable + place < wanted)
               job.elites[problem * wanted + usable + place] = candidate(item);
@@ -488,8 +515,9 @@ struct SingleBlock {
     }
   }
 
-  // Adds up the fitness of the elites, a warp a chunk, and writes the record. Warp 0 is the
-  // last to get a chunk, because it finishes the tiles.
+  // Adds up the fitness of the elites, one warp per chunk, and writes the problem's record.
+  // Warp 0 is the last to get a chunk, because it has the marginals to write. chunks: of kChunk
+  // elites.
   CEM_TETRIS_DEVICE_FUNCTION void write_record_of_problem(int chunks) {
     double sum = 0.0;
     for (int chunk = warp == 0 ? warps - 1 : warp - 1; chunk < chunks; chunk += warps) {
@@ -514,8 +542,10 @@ struct SingleBlock {
     }
   }
 
-  // Adds up the weights of the elites, and their squares, in the order of ranks: a warp a
-  // chunk, then all warps the chunks' sums. Lane 0 of the last warp has both.
+  // Adds up the weights of the elites (`total`) and their squares (`squares`) in the order of
+  // ranks: first one warp per chunk, then every warp adds the chunks' sums. Lane 0 of the last
+  // warp ends up with both in any case, because the last warp has chunk 0. chunks: of kChunk
+  // elites.
   CEM_TETRIS_DEVICE_FUNCTION void sum_weights(int chunks) {
     total = squares = double(usable);
     if (!weighted) return;
@@ -542,20 +572,22 @@ struct SingleBlock {
     }
   }
 
-  // Shares what the marginals of all dimensions need. The last two warps share the work.
+  // Writes to shared memory what the marginals of all dimensions need. One thread of each of
+  // the last two warps does it, side by side.
   CEM_TETRIS_DEVICE_FUNCTION void share_scalars() {
     if (warp == warps - 1 && lane == 0) {
       shared.extra_variance = extra_variance;
       shared.weight = make_weight(settings, total, squares);
-      shared.newest = newest_share(settings, generation);
+      shared.mean_share = newest_share(settings, generation);
     }
     if (warp == warps - 2 && lane == 0) {
       double best_fitness = key_value(job.fitness_type, least, settings.maximize);
-      shared.better = is_better(best_fitness, best_known, settings.maximize);
+      shared.is_new_best = is_better(best_fitness, best_known, settings.maximize);
     }
   }
 
-  // Updates the marginals of a tile. All threads call it, after share_scalars().
+  // Updates the marginals of a tile, `width` dimensions. All threads of the block call it,
+  // after share_scalars().
   CEM_TETRIS_DEVICE_FUNCTION void update_tile(int tile) {
     const TileThread mine{*this, tile};
     if (tile != block) {
@@ -566,15 +598,16 @@ struct SingleBlock {
     if (usable == 0)
       __syncthreads();  // otherwise a barrier of the sums comes before the marginals are read
 #pragma unroll 1
-    for (int chunk = 0; chunk < mine.chunks; chunk += mine.units) sum_chunks(mine, chunk);
+    for (int chunk = 0; chunk < mine.chunks; chunk += mine.chunks_at_once)
+      sum_chunks(mine, chunk);
     if (mine.chunks > 1) fold_chunks(mine);
     write_marginals(mine);
     if (tile + grid.blocks < grid.tiles) __syncthreads();
   }
 
  private:
-  // What a thread knows of a tile, hidden from the compiler: otherwise too few registers are
-  // left for the loads.
+  // What a thread knows of a tile. Some values are hidden from the compiler, which would
+  // otherwise keep so much in registers that too few are left for the loads.
   struct TileThread {
     const SingleBlock& block;
     int tile;
@@ -585,55 +618,61 @@ struct SingleBlock {
     int usable = hidden(block.usable);
     int chunks = (usable + kChunk - 1) / kChunk;
     int dimensions = hidden(int(block.settings.dimensions));
-    int slots = block.threads >> grid.log_width;  // rows of threads
-    int slot = thread >> grid.log_width;          // the thread's row
-    int own = thread & (block.width - 1);         // the thread's dimension
+    int thread_rows = block.threads >> grid.log_width;  // rows of threads
+    int thread_row = thread >> grid.log_width;          // the thread's row
+    int own_column = thread & (block.width - 1);        // the thread's dimension
     bool few =
-        block.settings.elites <= kFew;      // then a row is a quad, otherwise a residue class
-    int log_rows = few ? 3 : 5;             // of a chunk: 8 quads or 32 residue classes
-    int units = max(1, slots >> log_rows);  // chunks at once
+        block.settings.elites <= kFew;  // then a row is a quad, otherwise a residue class
+    int log_rows = few ? 3 : 5;         // of a chunk: 8 quads or 32 residue classes
+    int chunks_at_once = max(1, thread_rows >> log_rows);  // chunks at once
     int64_t problem =
         grid.blocks == 1 ? hidden(blockIdx.x) : hidden(int(blockIdx.x) / grid.blocks);
     const T* candidates =
         static_cast<const T*>(block.job.candidates) + problem * block.population * dimensions;
-    int left = tile * block.width;                 // the tile's first dimension
-    int column = min(left + own, dimensions - 1);  // the thread's dimension, or the last one
+    int left = tile * block.width;  // the tile's first dimension
+    int column =
+        min(left + own_column, dimensions - 1);  // the thread's dimension, or the last one
   };
 
-  // Adds up as many chunks at once as there are threads for: their residue classes, then the
-  // tree. Of several chunks the sums go to chunk_sum; of one, those of the quads stay in
-  // `part`.
+  // Adds up w x and w x^2 over mine.chunks_at_once chunks from `first_chunk` on: first each
+  // residue class (or, of few elites, each quad of classes) by one thread per dimension, then
+  // the classes as a tree. If the elites fill several chunks, the sums of a chunk go to
+  // arrays.chunk_sum; if they fill one, the sums of its eight quads stay in arrays.part for
+  // write_marginals().
   CEM_TETRIS_DEVICE_FUNCTION void sum_chunks(const TileThread& mine, int first_chunk) {
-    double* second = arrays.part + grid.layout.moment_stride;
+    double* second_moments = arrays.part + grid.layout.moment_stride;
 #pragma unroll 1
-    for (int row = mine.slot; row < mine.units << mine.log_rows; row += mine.slots) {
+    for (int row = mine.thread_row; row < mine.chunks_at_once << mine.log_rows;
+        row += mine.thread_rows) {
       int begin = (first_chunk + (row >> mine.log_rows)) * kChunk;
       int place = begin + (row & ((1 << mine.log_rows) - 1));
       if (place >= mine.usable && !mine.few) continue;
       Moments sums = residue_moments(mine.candidates + mine.column, mine.dimensions, best_value,
           place, min(mine.usable, begin + kChunk), mine.few, arrays.index,
           weighted ? arrays.weight : nullptr);
-      arrays.part[row * width + mine.own] = sums.first;
-      second[row * width + mine.own] = sums.second;
+      arrays.part[row * width + mine.own_column] = sums.first;
+      second_moments[row * width + mine.own_column] = sums.second;
     }
     __syncthreads();
     if (!mine.few) {
 #pragma unroll 1
-      for (int quad = mine.slot; quad < mine.units * kQuads; quad += mine.slots) {
-        int unit = quad / kQuads;
+      for (int quad = mine.thread_row; quad < mine.chunks_at_once * kQuads;
+          quad += mine.thread_rows) {
+        int chunk_index = quad / kQuads;
         int r = quad % kQuads;
-        int rows = mine.usable - (first_chunk + unit) * kChunk;
-        double* sum = arrays.part + (unit * kResidues + r) * width + mine.own;
+        int rows = mine.usable - (first_chunk + chunk_index) * kChunk;
+        double* sum = arrays.part + (chunk_index * kResidues + r) * width + mine.own_column;
         add_quad(sum, width, r, rows);
         add_quad(sum + grid.layout.moment_stride, width, r, rows);
       }
       __syncthreads();
     }
     if (mine.chunks > 1) {
-      int chunk = first_chunk + mine.slot;
-      if (mine.slot < mine.units && chunk < mine.chunks) {
-        const double* quads = arrays.part + mine.slot * kResidues * width + mine.own;
-        double* to = arrays.chunk_sum + chunk * width + mine.own;
+      int chunk = first_chunk + mine.thread_row;
+      if (mine.thread_row < mine.chunks_at_once && chunk < mine.chunks) {
+        const double* quads =
+            arrays.part + mine.thread_row * kResidues * width + mine.own_column;
+        double* to = arrays.chunk_sum + chunk * width + mine.own_column;
         to[0] = quads_sum(quads, width);
         to[grid.chunks * width] = quads_sum(quads + grid.layout.moment_stride, width);
       }
@@ -641,8 +680,8 @@ struct SingleBlock {
     }
   }
 
-  // Adds up the chunks' sums, which then lie where those of chunk 0 did. A warp has a moment of
-  // a dimension, a lane a chunk.
+  // Adds up the sums of all chunks; the totals replace the sums of chunk 0. A warp has one
+  // moment (w x or w x^2) of one dimension at a time, and each of its lanes one chunk.
   CEM_TETRIS_DEVICE_FUNCTION void fold_chunks(const TileThread& mine) {
     for (int j = mine.warp; j < 2 * width; j += warps) {
       double* sums = arrays.chunk_sum + (j < width ? j : j - width + grid.chunks * width);
@@ -652,25 +691,30 @@ struct SingleBlock {
     __syncthreads();
   }
 
-  // Writes the new marginals, a thread a dimension.
+  // Writes the new marginals of a tile, one thread per dimension. The sums are those that
+  // fold_chunks() left in place of chunk 0, or, of a single chunk, follow from its quads. In
+  // both arrays all numbers of the first moment (w x) come before those of the second (w x^2).
   CEM_TETRIS_DEVICE_FUNCTION void write_marginals(const TileThread& mine) {
     int thread = mine.thread;
     if (thread >= width || mine.left + thread >= mine.dimensions) return;
-    int64_t place = mine.problem * kRows * mine.dimensions + mine.left + thread;
+    int64_t offset = mine.problem * kRows * mine.dimensions + mine.left + thread;
     T old[kRows];
     CEM_TETRIS_UNROLL
     for (int row = 0; row < kRows; ++row) old[row] = shared.old[row][thread];
-    const double* first = arrays.part + thread;
-    const double* chunk_sum = arrays.chunk_sum + thread;
-    Moments sums = mine.chunks > 1 ? Moments{chunk_sum[0], chunk_sum[grid.chunks * width]}
-                                   : Moments{quads_sum(first, width),
-                                         quads_sum(first + grid.layout.moment_stride, width)};
+    const double* quads = arrays.part + thread;
+    const double* totals = arrays.chunk_sum + thread;
+    Moments sums = mine.chunks > 1 ? Moments{totals[0], totals[grid.chunks * width]}
+                                   : Moments{quads_sum(quads, width),
+                                         quads_sum(quads + grid.layout.moment_stride, width)};
     double least_std = job.floors ? double(shared.floor[thread]) : -HUGE_VAL;
-    write_marginal(job, place, mine.usable > 0, shared.weight, sums, best_value, shared.better,
-        old, shared.extra_variance, least_std, shared.newest);
+    write_marginal(job, offset, mine.usable > 0, shared.weight, sums, best_value,
+        shared.is_new_best, old, shared.extra_variance, least_std, shared.mean_share);
   }
 };
 
+// Updates a problem, an entry of the batch, by grid.blocks blocks. Every block finds all elites
+// of the problem; then it updates its tiles of dimensions, and one block writes record and
+// elites.
 template <typename Key, typename T, int kItems>
 __global__ void __launch_bounds__(kThreads, 1)
     single_kernel(const __grid_constant__ Job job, const __grid_constant__ Grid grid) {
@@ -699,9 +743,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   for (int tile = block.block; tile < grid.tiles; tile += grid.blocks) block.update_tile(tile);
 }
 
-// Launches the kernel. Every block finds all elites, so a problem has few: one for each tile as
-// long as that fills the device, and one for the record where there is room. Narrow tiles
-// spread the rows of many elites over the device.
+// Chooses the grid and the layout of the shared memory, and launches single_kernel. Every block
+// finds all elites of its problem, so a problem gets few blocks: one for each tile as long as
+// the device is not full, and one more for the record if there is room. Narrow tiles spread the
+// rows of many elites over more blocks.
 template <typename Key, typename T, typename Launcher>
 void launch_single(const Launcher& device, const Job& job) {
   const Settings& settings = job.settings;
@@ -711,7 +756,7 @@ void launch_single(const Launcher& device, const Job& job) {
   int64_t dimensions = settings.dimensions;
   STD_TORCH_CHECK(dimensions < int64_t{1} << 30, "cem_update: expected fewer dimensions");
 
-  int64_t full = 2 * device.multiprocessors;  // blocks
+  int64_t full = 2 * device.multiprocessors;  // blocks that fill the device
   bool is_narrow = elites > kChunk && problems * divide_up(dimensions, kMinWidth) <= full;
   int64_t tiles = divide_up(dimensions, is_narrow ? kMinWidth : kMaxWidth);
   int64_t tile_blocks = std::max<int64_t>(1, std::min(tiles, full / problems));
@@ -741,20 +786,20 @@ void launch_single(const Launcher& device, const Job& job) {
   int64_t listed = divide_up(elites, kWarp) * kWarp;  // places that the arrays have
   int64_t rows = elites <= kFew ? kQuads : kResidues;
   Layout& layout = grid.layout;
-  auto place = [&](int& begin, int64_t bytes) {  // appends an array
+  auto append = [&](int& begin, int64_t bytes) {  // an array to the layout
     begin = layout.bytes;
     layout.bytes += int(bytes);
   };
   layout.moment_stride = int(std::max(threads, rows * width));
   layout.bytes = ranks ? int(listed * sizeof(Key)) : 0;
-  place(layout.next, ranks ? listed * 4 : 0);
-  place(layout.head, ranks ? grid.bins * 4 : 0);
-  place(layout.count, grid.bins * 4);
+  append(layout.next, ranks ? listed * 4 : 0);
+  append(layout.head, ranks ? grid.bins * 4 : 0);
+  append(layout.count, grid.bins * 4);
   layout.bytes = std::max(layout.bytes, 2 * layout.moment_stride * 8);
-  place(layout.chunk_sum, grid.chunks > 1 ? 2 * grid.chunks * width * 8 : 0);
-  place(layout.weight, ranks ? listed * 8 : 0);
-  place(layout.first_weights, ranks ? kFirstWeights * 8 : 0);
-  place(layout.index, listed * 2);
+  append(layout.chunk_sum, grid.chunks > 1 ? 2 * grid.chunks * width * 8 : 0);
+  append(layout.weight, ranks ? listed * 8 : 0);
+  append(layout.first_weights, ranks ? kFirstWeights * 8 : 0);
+  append(layout.index, listed * 2);
   device.launch_early(kernel, problems * grid.blocks, int(threads), layout.bytes, job, grid);
 }
 

@@ -13,7 +13,9 @@ namespace cem_tetris::update {
 constexpr int kSumThreads = 256;  // four blocks a multiprocessor: one computes, others load
 enum Scalar { kFitness, kWeight, kWeightSquared, kScalars };
 
-// Adds up fitness, weight and its square over a chunk, a warp each.
+// Adds up three scalars over a chunk of elites, the fitness, the weights and their squares, one
+// warp each, and writes the sums to work.scalar. The threads of a block of sums_kernel call it.
+// The fitness is added in the order of places, the weights in the order of ranks.
 CEM_TETRIS_DEVICE_FUNCTION void sum_scalars(
     const Job& job, const Workspace& work, int64_t problem, int64_t chunk) {
   int scalar = threadIdx.x / kWarp;
@@ -33,9 +35,9 @@ CEM_TETRIS_DEVICE_FUNCTION void sum_scalars(
   }
 }
 
-// Adds up w x and w x^2 over a chunk, x from the value of the best. The dimensions are a
-// multiple of kPack, and the rows aligned to packs. A block has kSumThreads threads, or several
-// times as many where blocks are few.
+// Adds up w x and w x^2 over a chunk of elites, where x is a coordinate minus the best elite's.
+// The dimensions are a multiple of kPack, and the rows aligned to packs. A block has
+// kSumThreads threads, or several times as many where blocks are few.
 //
 // A warp of eight has the residue classes r, r + 16, r + 8 and r + 24, one after the other: in
 // this order a lane can add two sums of the tree r += r + 16, 8, 4, 2, 1 as soon as it has
@@ -73,7 +75,7 @@ __global__ void __launch_bounds__(1024) sums_kernel(Job job, Workspace work, int
   if (first >= usable) return;
   if (tile == tiles) return sum_scalars(job, work, problem, chunk);
 
-  // Behind the elites the best one, which adds 0.
+  // Behind the elites the list is filled up with the best one, which adds 0.
   uint32_t best = ~search.best_complement;
   int count = int(min(usable - first, int64_t(kChunk)));
   int64_t list = problem * settings.elites + first;
@@ -142,8 +144,8 @@ __global__ void __launch_bounds__(1024) sums_kernel(Job job, Workspace work, int
   }
 }
 
-// Adds up the chunks' sums, and writes the marginals and, by one block of a problem, the
-// record. `tiles` blocks for each problem.
+// Adds up the chunks' sums, and writes the marginals of 32 dimensions; the first block of a
+// problem (an entry of the batch) also writes its record. Each problem has `tiles` blocks.
 template <typename T>
 __global__ void __launch_bounds__(1024) finish_kernel(Job job, Workspace work, int32_t tiles) {
   __shared__ double part[2][kResidues][kWarp + 1];
@@ -165,7 +167,7 @@ __global__ void __launch_bounds__(1024) finish_kernel(Job job, Workspace work, i
   const double* partial = work.partial + problem * work.chunks * 2 * dimensions;
   const double* scalars = work.scalar + problem * work.chunks * kScalars;
 
-  // A warp has a residue class of chunks, a lane a dimension.
+  // First a warp has one residue class of chunks, and each of its lanes one dimension.
   double sum[2] = {0.0, 0.0};
   if (column < dimensions) {
 #pragma unroll 4
@@ -182,7 +184,7 @@ __global__ void __launch_bounds__(1024) finish_kernel(Job job, Workspace work, i
     if (lane == 0) total[warp] = folded;
   }
   __syncthreads();
-  // Now a warp has a dimension, a lane a residue class.
+  // Now a warp has one dimension, and each of its lanes one residue class.
   sum[0] = warp_fold(part[0][lane][warp]);
   sum[1] = warp_fold(part[1][lane][warp]);
   __syncthreads();
@@ -193,21 +195,22 @@ __global__ void __launch_bounds__(1024) finish_kernel(Job job, Workspace work, i
   __syncthreads();
   if (warp != 0) return;
   if (column < dimensions) {
-    int64_t place = problem * kRows * dimensions + column;
+    int64_t offset = problem * kRows * dimensions + column;
     T old[kRows];
     for (int row = 0; row < kRows; ++row) {
-      old[row] = static_cast<const T*>(job.distribution)[place + row * dimensions];
+      old[row] = static_cast<const T*>(job.distribution)[offset + row * dimensions];
     }
     const auto* floors = static_cast<const T*>(job.floors);
     double floor =
         floors ? double(floors[problem * settings.floor_stride + column]) : -HUGE_VAL;
     double known = job.record[problem * kFigures + kBestFitness];
-    bool better = is_better(top, known, settings.maximize);
-    write_marginal(job, place, usable > 0,
+    bool is_new_best = is_better(top, known, settings.maximize);
+    write_marginal(job, offset, usable > 0,
         make_weight(settings, total[kWeight], total[kWeightSquared]),
         Moments{part[0][0][lane], part[1][0][lane]},
-        static_cast<const T*>(job.candidates)[(first + best) * dimensions + column], better,
-        old, extra_variance_of(job, generation), floor, newest_share(settings, generation));
+        static_cast<const T*>(job.candidates)[(first + best) * dimensions + column],
+        is_new_best, old, extra_variance_of(job, generation), floor,
+        newest_share(settings, generation));
   }
   if (left == 0 && lane == 0) {
     double worst = usable > 0 ? wide_fitness(job, first + search.worst) : 0.0;

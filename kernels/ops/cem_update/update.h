@@ -69,18 +69,19 @@ struct Floating {
   using Bits = Word;
   using Key = Word;
   static constexpr bool kCanFail = true;
+  static constexpr Key kFailed = ~Key(0);  // the key of a candidate that failed
   static constexpr Word kSign = Word(1) << (8 * sizeof(Word) - 1);
   static constexpr Word kInfinity = (kSign - 1) >> kMantissa << kMantissa;
 
   static CEM_TETRIS_FUNCTION Word key(Word bits, bool maximize) {
     bool negative = (bits & kSign) != 0;
     Word magnitude = bits & ~kSign;
-    // Least first, with one key for both zeros: kSign - magnitude and kSign + magnitude. To
-    // maximize is to minimize with the other sign.
+    // Keys are in the order of the numbers: negative ones are kSign - magnitude, positive ones
+    // kSign + magnitude, and both zeros kSign. To maximize is to minimize with the other sign.
     bool bad = magnitude > kInfinity || (magnitude == kInfinity && negative == maximize);
-    return bad ? ~Word(0) : negative != maximize ? kSign - magnitude : kSign + magnitude;
+    return bad ? kFailed : negative != maximize ? kSign - magnitude : kSign + magnitude;
   }
-  // The number of a key; 0 for both zeros.
+  // Returns the bits of the number that has a key; +0 for both zeros.
   static CEM_TETRIS_FUNCTION Word of_key(Word key, bool maximize) {
     bool low = key < kSign;
     Word magnitude = low ? kSign - key : key - kSign;
@@ -95,6 +96,7 @@ struct Long {
   using Bits = int64_t;
   using Key = uint64_t;
   static constexpr bool kCanFail = false;
+  static constexpr Key kFailed = ~Key(0);  // of none
   static constexpr Key kHalf = Key(1) << 63;
 
   static CEM_TETRIS_FUNCTION Key key(Bits bits, bool maximize) {
@@ -115,13 +117,15 @@ __host__ __device__ __noinline__
   return a / b;
 }
 
-// What an update needs of the weights: 1 / sum w, and 1 / (1 - sum w^2 / (sum w)^2), or 0 where
-// there is none. The sums are those of the first weights by rank, as many as there are elites.
+// What an update needs of the elites' weights: share = 1 / sum w, which makes a weighted sum a
+// mean, and unbiased = 1 / (1 - sum w^2 / (sum w)^2), the correction that makes the variance
+// about the new mean unbiased, or 0 where there is none, as for a single elite.
 struct Weight {
   double share, unbiased;
 };
 
-// Returns them for the sums of the weights and of their squares.
+// Returns the two numbers. total, squares: the sums of the weights and of the squared weights
+// over the first ranks, as many as there are elites that did not fail.
 CEM_TETRIS_FUNCTION Weight make_weight(const Settings& settings, double total, double squares) {
   Weight weight{quotient(1.0, total), 0.0};
   if (settings.variance == kNewMeanUnbiased) {
@@ -146,27 +150,37 @@ CEM_TETRIS_FUNCTION T rounded(double x) {
   return T(x > kLargest ? kLargest : x < -kLargest ? -kLargest : x);
 }
 
-// Writes one dimension of the next distribution.
+// Writes one dimension (a marginal) of the next distribution: mean, standard deviation,
+// averaged mean and best candidate so far. Every kernel and the CPU call it, once for each
+// dimension.
 //
-// The old marginal stays where mean or variance is not finite, and with the best candidate
-// where no elite is usable. All threads that finish a dimension call it.
+// The first three rows stay as they are if the new mean or variance is not finite, and all rows
+// stay if no elite is usable (did not fail).
 //
-// place: of the dimension in row 0 of the distributions. best: of the generation's best elite;
-// better: whether that is better than the best candidate so far. floor: of the standard
-// deviation; minus infinity for none. newest: the share of the new mean in the averaged one.
+// Args:
+//   offset: where the dimension is in row 0 of the distributions of all problems
+//   usable: whether any elite did not fail
+//   weight: the factors that turn the sums into mean and variance
+//   sums: sum w x and sum w x^2 over the elites, with x counted from `best`
+//   best: the coordinate of the generation's best elite
+//   is_new_best: whether that elite is better than the best candidate so far
+//   old: the column of the old distribution
+//   extra_variance: what the generation adds to the variance
+//   floor: the least standard deviation; minus infinity for none
+//   mean_share: the share of the new mean in the averaged mean
 template <typename T>
-CEM_TETRIS_FUNCTION void write_marginal(const Job& job, int64_t place, bool usable,
-    Weight weight, Moments sums, T best, bool better, const T (&old)[kRows],
-    double extra_variance, double floor, double newest) {
+CEM_TETRIS_FUNCTION void write_marginal(const Job& job, int64_t offset, bool usable,
+    Weight weight, Moments sums, T best, bool is_new_best, const T (&old)[kRows],
+    double extra_variance, double floor, double mean_share) {
   const Settings& settings = job.settings;
   double old_mean = double(old[kMean]);
   double old_std = double(old[kStd]);
   double old_average = double(old[kAveragedMean]);
-  // With x from the best: mean = best + sum w x / sum w, variance = sum w x^2 / sum w - (sum w
-  // x / sum w)^2.
-  double offset = sums.first * weight.share;
-  double mean = double(best) + offset;
-  double variance = sums.second * weight.share - offset * offset;
+  // With x counted from the best elite, mean = best + sum w x / sum w, and variance = sum w x^2
+  // / sum w - (sum w x / sum w)^2.
+  double mean_offset = sums.first * weight.share;
+  double mean = double(best) + mean_offset;
+  double variance = sums.second * weight.share - mean_offset * mean_offset;
   if (variance < 0.0) variance = 0.0;  // by rounding; NaN stays
   if (settings.variance == kNewMeanUnbiased) {
     variance = weight.unbiased > 0.0 ? variance * weight.unbiased : old_std * old_std;
@@ -180,12 +194,12 @@ CEM_TETRIS_FUNCTION void write_marginal(const Job& job, int64_t place, bool usab
   if (settings.smoothing != 1.0) mean = old_mean + settings.smoothing * (mean - old_mean);
   if (settings.std_smoothing != 1.0) std = old_std + settings.std_smoothing * (std - old_std);
   if (std < floor) std = floor;
-  double average = newest == 1.0 ? mean : old_average + (mean - old_average) * newest;
-  T* row = static_cast<T*>(job.new_distribution) + place;
+  double average = mean_share == 1.0 ? mean : old_average + (mean - old_average) * mean_share;
+  T* row = static_cast<T*>(job.new_distribution) + offset;
   row[kMean * settings.dimensions] = moves ? rounded<T>(mean) : old[kMean];
   row[kStd * settings.dimensions] = moves ? rounded<T>(std) : old[kStd];
   row[kAveragedMean * settings.dimensions] = moves ? rounded<T>(average) : old[kAveragedMean];
-  row[kBest * settings.dimensions] = usable && better ? best : old[kBest];
+  row[kBest * settings.dimensions] = usable && is_new_best ? best : old[kBest];
 }
 
 // Returns the share of generation t's mean in the averaged one.
@@ -194,24 +208,27 @@ CEM_TETRIS_FUNCTION double newest_share(const Settings& settings, int64_t genera
   return quotient(1.0, 1.0 + settings.mean_averaging * double(generation));
 }
 
-// Whether a fitness is strictly better than the best one known; NaN is none.
+// Returns whether a fitness is strictly better than the best one known; a known fitness of NaN
+// means that there is none yet.
 CEM_TETRIS_FUNCTION bool is_better(double fitness, double known, bool maximize) {
   return !(maximize ? known >= fitness : known <= fitness);
 }
 
-// The place of a generation in a table whose last entry stays.
-CEM_TETRIS_FUNCTION int64_t table_place(int64_t generation, int64_t length) {
+// Returns the index of a generation in a table whose last entry is used for all later ones.
+CEM_TETRIS_FUNCTION int64_t table_index(int64_t generation, int64_t length) {
   return generation < 0 ? 0 : generation < length ? generation : length - 1;
 }
 
 // Returns what a generation adds to all variances.
 CEM_TETRIS_FUNCTION double extra_variance_of(const Job& job, int64_t generation) {
-  return job.extra_variance ? job.extra_variance[table_place(generation, job.settings.table)]
+  return job.extra_variance ? job.extra_variance[table_index(generation, job.settings.table)]
                             : 0.0;
 }
 
-// Writes the record of a problem. top, threshold: the fitness of the best and of the worst
-// elite; sum: that of all elites. Problem 0 also counts the generation.
+// Writes the record of a problem, the figures of enum Figure; called once per problem. usable:
+// how many elites did not fail. top, threshold: the fitness of the best and of the worst of
+// them; sum: the sum over all of them. If there are none, the generation's figures are NaN, and
+// the number of the generation is noted as failed. Problem 0 also counts the generation.
 CEM_TETRIS_FUNCTION void write_record(const Job& job, int64_t problem, int64_t usable,
     double top, double sum, double threshold, int64_t generation) {
   const double* old = job.record + problem * kFigures;
@@ -220,13 +237,14 @@ CEM_TETRIS_FUNCTION void write_record(const Job& job, int64_t problem, int64_t u
   threshold += 0.0;
   double known = old[kBestFitness];
   double nan = bit_cast<double>(uint64_t{0x7ff8000000000000});
-  bool some = usable > 0;
-  record[kBestFitness] = some && is_better(top, known, job.settings.maximize) ? top : known;
-  record[kGenerationBest] = some ? top : nan;
-  record[kEliteMean] = some ? sum / double(usable) : nan;
-  record[kEliteThreshold] = some ? threshold : nan;
+  bool has_elites = usable > 0;
+  record[kBestFitness] =
+      has_elites && is_better(top, known, job.settings.maximize) ? top : known;
+  record[kGenerationBest] = has_elites ? top : nan;
+  record[kEliteMean] = has_elites ? sum / double(usable) : nan;
+  record[kEliteThreshold] = has_elites ? threshold : nan;
   record[kFailedGeneration] =
-      some ? old[kFailedGeneration] : static_cast<double>(generation + 1);
+      has_elites ? old[kFailedGeneration] : static_cast<double>(generation + 1);
   if (problem == 0) *job.new_generation = generation + 1;
 }
 

@@ -10,6 +10,9 @@ namespace {
 
 using Outputs = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 
+// The operator cma_update: checks the arguments, allocates the results, and calls the device's
+// run(). factor: L, and paths: p and q, of each problem (an entry of the batch). mu_eff to chi:
+// the learning rates, in the notation of the tutorial; chi is E|N(0, I)|.
 template <void (&run)(const Call&, Device)>
 Outputs cma_update(const Tensor& fitness, const Tensor& candidates, const Tensor& distribution,
     const Tensor& record, const Tensor& generation, const Tensor& any_factor,
@@ -18,6 +21,8 @@ Outputs cma_update(const Tensor& fitness, const Tensor& candidates, const Tensor
     double mean_averaging, double mu_eff, double c_s, double d_s, double c_c, double c_1,
     double c_mu, double chi) {
   std::optional<Tensor> new_factor, new_paths;
+  // Adds what CMA-ES has beside the update of the mean to a checked job, and runs both
+  // together.
   auto adapt = [&](const Job& job, const Problems& problems) {
     ScalarType type = candidates.scalar_type();
     int64_t d = job.settings.dimensions;
@@ -52,6 +57,10 @@ Outputs cma_update(const Tensor& fitness, const Tensor& candidates, const Tensor
       std::move(*new_paths), std::move(elites)};
 }
 
+// The operator draw_correlated: draws `samples` candidates mean + L z for each problem (an
+// entry of the batch), limited to the bounds low and high if there are any; the result has the
+// shape (..., samples, d). Checks the arguments, and calls the device's run() unless the result
+// is empty.
 template <void (&run)(const Draw&, Device)>
 Tensor draw_correlated(const Tensor& any_distribution, const Tensor& any_factor,
     int64_t samples, const Tensor& any_seed, const Tensor& generation,

@@ -10,8 +10,9 @@
 namespace cem_tetris::cma {
 namespace {
 
-// One thread as a team.
-struct One {
+// A team of one thread, as adapt() and draw() expect it; Block in launch.cuh is a team of a
+// block.
+struct OneThread {
   static constexpr int thread = 0, threads = 1, lane = 0, lanes = 1, group = 0, groups = 1;
   void sync() const {}
   void sync_lanes() const {}
@@ -23,9 +24,11 @@ struct One {
       for (int k = 0; k < columns; ++k) store(i, k, load(i, k));
     }
   }
-  // Factorises a matrix, `lower` by columns, as L D L^T: subtracts from every column what the
-  // columns before it explain. The numbers of column j end up multiplied by products[j], the
-  // pivots' mantissas before it.
+  // Factorises a symmetric matrix as L D L^T in place; `lower` holds its columns from the
+  // diagonal down. Step j subtracts from every later column k its multiple of column j. In
+  // place of a division by the pivot, the later columns are multiplied by its mantissa, so that
+  // in the end column j is too large by products[j], the product of the mantissas of all
+  // earlier pivots.
   void eliminate(const Plan& plan, double* lower, double* products) const {
     int d = plan.dimensions;
     int stride = plan.stride;
@@ -45,7 +48,8 @@ struct One {
   }
 };
 
-// Updates one problem. order, value, memory: room for adapt().
+// Ranks the candidates of one problem, and updates its distribution by adapt(). order, value,
+// memory: buffers that adapt() uses, one of each per CPU thread, reused for its problems.
 void update_problem(const Call& call, int64_t problem, std::vector<uint16_t>& order,
     std::vector<double>& value, double* memory) {
   int usable = 0;
@@ -54,23 +58,24 @@ void update_problem(const Call& call, int64_t problem, std::vector<uint16_t>& or
     const auto* fitness = update::fitness_of<Type>(call.job, problem);
     int rank = 0;
     for (const auto& [key, i] : update::ranking<Type>(call.job, problem)) {
-      bool failed = Type::kCanFail && key == typename Type::Key(-1);
+      bool failed = Type::kCanFail && key == Type::kFailed;
       usable += failed ? 0 : 1;
       order[rank] = uint16_t(i);
       value[rank++] = Type::value(fitness[i]);
     }
   });
   bool is_float = call.job.type == update::Number::Float;
-  auto* adapt_as = is_float ? adapt<float, One> : adapt<double, One>;
-  adapt_as(One{}, call, problem, order.data(), value.data(), usable, memory);
+  auto* adapt_as = is_float ? adapt<float, OneThread> : adapt<double, OneThread>;
+  adapt_as(OneThread{}, call, problem, order.data(), value.data(), usable, memory);
 }
 
+// Updates all problems; threads share them.
 void run(const Call& call, Device) {
   const update::Settings& settings = call.job.settings;
   if (settings.problems == 0) *call.job.new_generation = *call.job.generation + 1;
   int64_t rows = settings.population + settings.dimensions;
-  int64_t work = rows * settings.dimensions * settings.dimensions;
-  update::share(settings.problems, work, [&](int64_t begin, int64_t end) {
+  int64_t problem_cost = rows * settings.dimensions * settings.dimensions;  // multiplications
+  update::share(settings.problems, problem_cost, [&](int64_t begin, int64_t end) {
     const std::unique_ptr<double[]> memory(new double[call.plan.doubles()]);
     std::vector<uint16_t> order(settings.population);
     std::vector<double> value(settings.population);
@@ -80,13 +85,16 @@ void run(const Call& call, Device) {
   });
 }
 
+// Draws the samples of all problems; threads share the groups of samples.
 void run(const Draw& call, Device) {
-  auto* draw_as = call.type == ScalarType::Float ? draw<float, One> : draw<double, One>;
-  constexpr int64_t kNoise = 16;  // work for a number of the noise, in multiplications
-  int64_t work = int64_t{kGroup} * call.dimensions * (call.dimensions + kNoise);
-  update::share(call.problems * call.groups, work, [&](int64_t begin, int64_t end) {
+  auto* draw_as =
+      call.type == ScalarType::Float ? draw<float, OneThread> : draw<double, OneThread>;
+  constexpr int64_t kNoiseCost = 16;  // of a number of the noise, in multiplications
+  int64_t group_cost = int64_t{kGroup} * call.dimensions * (call.dimensions + kNoiseCost);
+  update::share(call.problems * call.groups, group_cost, [&](int64_t begin, int64_t end) {
     const std::unique_ptr<double[]> memory(new double[call.doubles()]);
-    for (int64_t item = begin; item < end; ++item) draw_as(One{}, call, item, memory.get());
+    for (int64_t item = begin; item < end; ++item)
+      draw_as(OneThread{}, call, item, memory.get());
   });
 }
 

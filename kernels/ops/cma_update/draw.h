@@ -7,7 +7,7 @@
 
 namespace cem_tetris::cma {
 
-constexpr int kGroup = 32;  // samples of a team, a multiple of those of a tile
+constexpr int kGroup = 32;  // samples that a team draws, a multiple of normal::kTile
 
 // The tensors of a call. The memory of a group is | L's columns: padded x stride | z: dimension
 // x kGroup |.
@@ -28,38 +28,41 @@ struct Draw {
   int64_t doubles() const { return int64_t{padded} * (stride() + kGroup); }
 };
 
-// Sets the noise of a group, z[dimension * kGroup + sample]; `first` is the group's first
-// sample.
+// Sets the standard normal noise of a group of samples: z[dimension * kGroup + sample]. `first`
+// is the number of the group's first sample; `count` of its kGroup samples exist. A thread sets
+// four consecutive samples (a block of the sampler, normal::kTile) of one dimension at a time.
 template <typename T, typename Team>
 CEM_TETRIS_DEVICE_FUNCTION void set_noise(const Team& team, const Draw& call, normal::Key key,
     uint64_t generation, int64_t first, int count, double* z) {
   normal::LateKeys keys = normal::late_keys(key);
-  constexpr int kBlocks = kGroup / normal::kTile;
-  for (int u = team.thread; u < kBlocks * call.dimensions; u += team.threads) {
-    int block = u % kBlocks;
-    int j = u / kBlocks;
+  constexpr int kSampleBlocks = kGroup / normal::kTile;
+  for (int item = team.thread; item < kSampleBlocks * call.dimensions; item += team.threads) {
+    int block = item % kSampleBlocks;
+    int dimension = item / kSampleBlocks;
     if (block * normal::kTile >= count) continue;
-    normal::Polar<T> pair[normal::kTile / 2];
-    normal::set_pairs<T>(keys, normal::dimension_part(key, j, generation),
+    normal::Polar<T> pair[normal::kTile / 2];  // samples 2 h and 2 h + 1 share one
+    normal::set_pairs<T>(keys, normal::dimension_part(key, dimension, generation),
         normal::samples_of<T>(key, generation, 0, first / normal::kTile + block), pair);
-    Quad& to = *reinterpret_cast<Quad*>(z + j * kGroup + block * normal::kTile);
+    Quad& four = *reinterpret_cast<Quad*>(z + dimension * kGroup + block * normal::kTile);
     CEM_TETRIS_UNROLL
     for (int s = 0; s < normal::kTile; ++s) {
       const normal::Polar<T>& polar = pair[s / 2];
-      to.value[s] = double(polar.radius * (s % 2 == 0 ? polar.cosine : polar.sine));
+      four.value[s] = double(polar.radius * (s % 2 == 0 ? polar.cosine : polar.sine));
     }
   }
 }
 
-// Draws a group; all threads of a team call it. item: problem * groups + group. memory:
-// call.doubles() numbers.
+// Draws x = mean + L z, limited to the bounds, for one group of samples of one problem. All
+// threads of a team call it. item: the number of the group among those of all problems, problem
+// * call.groups + group. memory: scratch of call.doubles() numbers, for L by columns and then
+// z.
 template <typename T, typename Team>
 CEM_TETRIS_DEVICE_FUNCTION void draw(
     const Team& team, const Draw& call, int64_t item, double* memory) {
   uint32_t groups = uint32_t(call.groups);
-  uint32_t group = uint32_t(item);
-  int64_t problem = group / groups;
-  int64_t first = int64_t{group % groups} * kGroup;
+  uint32_t group_of_all = uint32_t(item);
+  int64_t problem = group_of_all / groups;
+  int64_t first = int64_t{group_of_all % groups} * kGroup;
   int d = call.dimensions;
   int padded = call.padded;
   int stride = call.stride();
@@ -79,18 +82,19 @@ CEM_TETRIS_DEVICE_FUNCTION void draw(
       [&](int i, int k, T x) { lower[k * stride + i] = double(x); });
   set_noise<T>(team, call, key, generation, first, count, z);
   team.sync();
-  // A thread has kSide dimensions of a sample, from `left` on.
+  // A thread computes kSide dimensions of a sample, from `left` on. L is zero above its
+  // diagonal, so they depend on the columns up to the last of them only.
   for (int u = team.thread; u < kGroup / kSide * padded; u += team.threads) {
-    int row = u % kGroup;
+    int sample = u % kGroup;
     int left = u / kGroup * kSide;
     int end = left + kSide < d ? left + kSide : d;
-    if (row >= count) continue;
+    if (sample >= count) continue;
     Quad sum{};
     CEM_TETRIS_FOUR
     for (int j = 0; j < end; ++j) {
       Quad column = quad_at(lower + j * stride + left);
       CEM_TETRIS_UNROLL
-      for (int c = 0; c < kSide; ++c) sum.value[c] += column.value[c] * z[j * kGroup + row];
+      for (int c = 0; c < kSide; ++c) sum.value[c] += column.value[c] * z[j * kGroup + sample];
     }
     Four<T> four;
     CEM_TETRIS_UNROLL
@@ -101,8 +105,10 @@ CEM_TETRIS_DEVICE_FUNCTION void draw(
       if (call.high && x > high[i]) x = high[i];
       four.value[c] = x;
     }
-    T* to = out + row * d + left;
-    if (d % kSide == 0 && reinterpret_cast<uintptr_t>(call.out) % sizeof(Four<T>) == 0) {
+    T* to = out + sample * d + left;
+    bool is_aligned =
+        d % kSide == 0 && reinterpret_cast<uintptr_t>(call.out) % sizeof(Four<T>) == 0;
+    if (is_aligned) {
       *reinterpret_cast<Four<T>*>(to) = four;
     } else {
       for (int c = 0; c < end - left; ++c) to[c] = four.value[c];

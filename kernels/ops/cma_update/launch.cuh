@@ -1,4 +1,4 @@
-// The operators on CUDA: a block a problem, or a group of its samples.
+// The operators on CUDA: one block per problem, or per group of its samples.
 //
 // The update is bound by latency: of the ranks, each candidate's by comparison with all others;
 // of triangular solves, a thread each, for the lengths of the candidates with negative weights;
@@ -20,7 +20,8 @@ constexpr int kDrawThreads = 160;
 constexpr int kCounted =
     512;  // candidates whose ranks are counted; the ranks of more come from a sort
 
-// A block as a team, see One in cpu.h; its groups are warps. kOwned: kFew or kMany.
+// A block of CUDA as a team, as OneThread in cpu.h is one; its groups are warps. kOwned: kFew
+// or kMany, the most entries of a triangle that a thread owns.
 template <int kOwned>
 struct Block {
   static constexpr int lanes = update::kWarp;
@@ -33,6 +34,9 @@ struct Block {
   CEM_TETRIS_DEVICE_FUNCTION void sync() const { __syncthreads(); }
   CEM_TETRIS_DEVICE_FUNCTION void sync_lanes() const { __syncwarp(); }
   CEM_TETRIS_DEVICE_FUNCTION bool all(bool good) const { return !__syncthreads_or(!good); }
+  // Calls store(i, k, load(i, k)) for all i < rows and k < columns. A warp has a row, its lanes
+  // neighbouring columns. Each lane has kAtOnce loads in flight before its first store; beyond
+  // the last row they load that row again, so that no load waits for a comparison.
   template <int kAtOnce, typename Load, typename Store>
   CEM_TETRIS_DEVICE_FUNCTION void table(
       int rows, int columns, const Load& load, const Store& store) const {
@@ -50,40 +54,42 @@ struct Block {
       }
     }
   }
-  // Eliminates as One does. Every thread keeps some entries (k, i), k <= i < d, in registers,
-  // and stores those of the column that is next.
+  // Factorises as OneThread::eliminate does, with the same rounding. Every thread keeps some
+  // entries (column k, row i), k <= i < d, in registers; a step updates all of them, and stores
+  // those of the next column, which is then complete.
   //
-  // Column k and column d - 1 - k have d + 1 entries together, which make a row of a rectangle:
-  // first the d - k of column k, then the k + 1 of the other one. Thread t has the places t, t
-  // + threads, ... of the rectangle; the middle column of an odd d fills only a part of its
-  // row.
+  // The entries of the triangle are numbered as those of a rectangle: column k and column d - 1
+  // - k have d + 1 entries together, and make its row k: first the d - k of column k, then the
+  // k + 1 of the other one. Thread t owns the entries t, t + threads, ... The middle column of
+  // an odd d fills only a part of its row; what is left over there, and beyond the rectangle,
+  // is entry (0, 0) again, which changes nothing.
   CEM_TETRIS_DEVICE_FUNCTION void eliminate(
       const Plan& plan, double* lower, double* products) const {
     int d = plan.dimensions;
     int stride = plan.stride;
-    int places = (d + 1) / 2 * (d + 1);
+    int entries = (d + 1) / 2 * (d + 1);
     double entry[kOwned];
     double product = 1.0;
     int own_k[kOwned];
     int own_i[kOwned];
-    // Calls f(m) for the thread's entries. The first four always exist, at worst as (0, 0);
-    // further ones are asked about in pairs, which costs half of the comparisons.
+    // Calls f(m) for the thread's entries. The first four are always updated, as (0, 0) where
+    // there are fewer; the others are compared in pairs, which saves half of the comparisons.
     auto for_each_entry = [&](const auto& f) {
       CEM_TETRIS_UNROLL
       for (int m = 0; m < kOwned; ++m) {
         int pair = m & ~1;
-        if (m < 4 || pair * threads < places) f(m);
+        if (m < 4 || pair * threads < entries) f(m);
       }
     };
     for_each_entry([&](int m) {
-      int place = thread + m * threads;
-      int row = place / (d + 1);
-      int across = place - row * (d + 1);
-      bool is_left = across < d - row;
-      own_k[m] = is_left ? row : d - 1 - row;
-      own_i[m] = is_left ? row + across : across - 1;
-      bool is_double = !is_left && own_k[m] == row;
-      if (place >= places || is_double) own_k[m] = own_i[m] = 0;
+      int number = thread + m * threads;
+      int row = number / (d + 1);
+      int across = number - row * (d + 1);
+      bool is_first_column = across < d - row;
+      own_k[m] = is_first_column ? row : d - 1 - row;
+      own_i[m] = is_first_column ? row + across : across - 1;
+      bool is_repeated = !is_first_column && own_k[m] == row;
+      if (number >= entries || is_repeated) own_k[m] = own_i[m] = 0;
       entry[m] = lower[own_k[m] * stride + own_i[m]];
     });
     const double* column = lower;
@@ -107,19 +113,24 @@ struct Block {
   }
 };
 
-// Returns how many doubles fitness and order take of the shared memory: 8 bytes and 2 bytes for
-// each candidate, rounded up to 8 candidates.
-CEM_TETRIS_FUNCTION int64_t listed(int64_t population) { return (population + 7) / 8 * 10; }
+// Returns how many doubles the fitness and the order of the candidates take in shared memory: 8
+// and 2 bytes per candidate, rounded up to 8 candidates.
+CEM_TETRIS_FUNCTION int64_t list_doubles(int64_t population) {
+  return (population + 7) / 8 * 10;
+}
 
-// Returns how many entries a sort has: a power of two.
-CEM_TETRIS_FUNCTION int64_t sorted(int64_t population) {
+// Returns how many entries the sort of the candidates has: the next power of two.
+CEM_TETRIS_FUNCTION int64_t sort_entries(int64_t population) {
   int64_t count = 2;
   while (count < population) count *= 2;
   return count;
 }
 
-// Writes the candidates of a problem and their fitness, best first; returns how many of them
-// did not fail. memory: two doubles for each of sorted() entries.
+// Writes the indices of a problem's candidates to `order` and their fitness to `value`, best
+// first, and of equal ones the lower index first; returns how many did not fail. Few candidates
+// are ranked by comparison with all others, many by a sort. Failed ones have the largest key,
+// so they come last. memory: scratch of two doubles for each of sort_entries() entries. The
+// threads of a block call it together.
 CEM_TETRIS_DEVICE_FUNCTION int rank_candidates(
     const Job& job, int64_t problem, uint16_t* order, double* value, double* memory) {
   __shared__ int usable;
@@ -127,7 +138,7 @@ CEM_TETRIS_DEVICE_FUNCTION int rank_candidates(
   int thread = int(threadIdx.x);
   int threads = int(blockDim.x);
   int64_t first = problem * population;
-  auto put = [&](int rank, int i, uint64_t key) {
+  auto write_rank = [&](int rank, int i, uint64_t key) {
     order[rank] = uint16_t(i);
     value[rank] = update::wide_fitness(job, first + i);
     if (!update::has_failed(job, key)) atomicMax(&usable, rank + 1);
@@ -146,11 +157,11 @@ CEM_TETRIS_DEVICE_FUNCTION int rank_candidates(
       for (; j < i; ++j) rank += (keys[j] <= key);
 #pragma unroll 8
       for (; j < population; ++j) rank += (keys[j] < key);
-      put(rank, i, key);
+      write_rank(rank, i, key);
     }
   } else {
     auto* entry = reinterpret_cast<update::Entry<uint64_t>*>(memory);
-    int count = int(sorted(population));
+    int count = int(sort_entries(population));
     for (int i = thread; i < count; i += threads) {
       uint64_t key = i < population ? update::wide_key(job, first + i) : ~0ull;
       entry[i] = {key, uint64_t(i)};
@@ -159,12 +170,15 @@ CEM_TETRIS_DEVICE_FUNCTION int rank_candidates(
     update::sort(entry, count);
     __syncthreads();
     for (int i = thread; i < population; i += threads)
-      put(i, int(entry[i].place), entry[i].key);
+      write_rank(i, int(entry[i].place), entry[i].key);
   }
   __syncthreads();
   return usable;
 }
 
+// Updates one problem by one block: ranks its candidates, then adapts its distribution. kOwned:
+// the most entries of the triangle that a thread owns. The dynamic shared memory holds the
+// fitness and the order of the candidates, then adapt()'s scratch.
 template <typename T, int kOwned>
 __global__ void __launch_bounds__(kOwned == kFew ? kFewThreads : kManyThreads,
     kOwned == kFew ? 4 : 2) adapt_kernel(const __grid_constant__ Call call) {
@@ -173,7 +187,7 @@ __global__ void __launch_bounds__(kOwned == kFew ? kFewThreads : kManyThreads,
   int64_t population = call.job.settings.population;
   double* value = update::dynamic_shared();
   auto* order = reinterpret_cast<uint16_t*>(value + population);
-  double* memory = value + listed(population);
+  double* memory = value + list_doubles(population);
   int usable = rank_candidates(call.job, blockIdx.x, order, value, memory);
   adapt<T>(Block<kOwned>(), call, blockIdx.x, order, value, usable, memory);
 }
@@ -184,14 +198,15 @@ __global__ void __launch_bounds__(kDrawThreads) draw_kernel(const __grid_constan
   draw<T>(Block<kFew>(), call, blockIdx.x, update::dynamic_shared());
 }
 
-// Launches an update, with as many candidates at once as there is memory for.
+// Launches the update of all problems, one block each. A block loads as many candidates at once
+// as fit into its shared memory. Without problems only the generation is counted.
 template <typename Gpu>
 void launch(const Gpu& device, Call call, Device) {
   int64_t problems = call.job.settings.problems;
   int64_t population = call.job.settings.population;
   if (problems == 0) return device.launch(update::count_kernel, 1, 1, 0, call.job);
   int d = call.plan.dimensions;
-  bool few = (d + 1) / 2 * (d + 1) <= kFewThreads;  // a thread for each entry of the triangle
+  bool few = (d + 1) / 2 * (d + 1) <= kFewThreads;  // one thread per entry of the triangle
   int threads = few ? kFewThreads : kManyThreads;
   auto* kernel = few ? adapt_kernel<double, kFew> : adapt_kernel<double, kMany>;
   if (call.job.type == update::Number::Float) {
@@ -200,13 +215,14 @@ void launch(const Gpu& device, Call call, Device) {
   int64_t bytes = 0;
   for (int most = threads; most >= kMostSlices; most -= kMostSlices) {
     call.plan = Plan(d, population, most);
-    int64_t work = std::max(call.plan.doubles(), 2 * sorted(population));
-    bytes = (listed(population) + work) * 8;
+    int64_t scratch = std::max(call.plan.doubles(), 2 * sort_entries(population));
+    bytes = (list_doubles(population) + scratch) * 8;
     if (bytes <= kPlainMemory || device.gives(kernel, bytes)) break;
   }
   device.launch_early(kernel, problems, threads, bytes, call);
 }
 
+// Launches a draw: one block per group of samples.
 template <typename Gpu>
 void launch(const Gpu& device, const Draw& call, Device) {
   auto* kernel = call.type == ScalarType::Float ? draw_kernel<float> : draw_kernel<double>;

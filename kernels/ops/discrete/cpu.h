@@ -11,35 +11,40 @@ namespace {
 constexpr int kPairs = 32;  // of candidates, whose noise is made by vectors
 constexpr int kBlock = 16;  // items whose weights are added up at once
 
+// Draws categorical variables for all problems (entries of the batch). Threads share the groups
+// of 2 kPairs candidates; a pair shares a block of random bits, and kPairs blocks are made by
+// vectors.
 void draw_categories(const Call& call) {
-  int64_t groups = divide_up(call.samples, 2 * kPairs);  // of candidates, of a problem
+  int64_t groups = divide_up(call.samples, 2 * kPairs);  // of a problem's candidates
   int64_t items = call.problems * groups;
+  // Draws the groups `begin` to `end` - 1 of candidates, numbered through all problems.
   parallel_for(0, items, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       int64_t problem = i / groups;
       int64_t first = i % groups * 2 * kPairs;
       int64_t count = std::min<int64_t>(call.samples - first, 2 * kPairs);
       Noise noise(call, problem);
-      int64_t place = (problem * call.samples + first) * call.rows;
+      int64_t offset = (problem * call.samples + first) * call.rows;
       for (int64_t variable = 0; variable < call.rows; ++variable) {
-        auto set = [&](uint64_t* word) {
-          for (int l = 0; l < kPairs; ++l) noise.set(first / 2 + l, variable, word + 2 * l);
+        auto set_words = [&](uint64_t* words) {
+          for (int l = 0; l < kPairs; ++l) noise.set(first / 2 + l, variable, words + 2 * l);
         };
         const double* p = call.table + (problem * call.rows + variable) * call.values;
         int categories[2 * kPairs];
-        draw_category<1>(p, int(call.values), set, categories);
+        draw_category<1>(p, int(call.values), set_words, categories);
         for (int64_t s = 0; s < count; ++s) {
-          call.put(place + s * call.rows + variable, categories[s]);
+          call.put(offset + s * call.rows + variable, categories[s]);
         }
       }
     }
   });
 }
 
-// Sets the weights of n items by a row of probabilities, 0 for items that are taken; left: all
-// bits of an item that is left, or none. Where no item that is left has a weight, all have 1.
-// Returns the sum.
-uint64_t weigh(const double* row, const uint64_t* left, int n, uint64_t* weights) {
+// Sets the weights of n items by a row of probabilities, with 0 for items that are taken
+// already, and returns their sum. left: for each item a mask, all bits if it is left and none
+// if it is taken. If no item that is left has a positive probability, each of them gets the
+// weight 1.
+uint64_t set_weights(const double* row, const uint64_t* left, int n, uint64_t* weights) {
   uint64_t total = 0;
   for (int k = 0; k < n; ++k) total += weights[k] = left[k] & weight(row[k]);
   if (total != 0) return total;
@@ -47,8 +52,9 @@ uint64_t weigh(const double* row, const uint64_t* left, int n, uint64_t* weights
   return total;
 }
 
-// Returns the first item whose prefix sum of weights is above a number; whole blocks are passed
-// over at once.
+// Returns a pointer to the weight of the first item whose prefix sum of weights is above a
+// number. item: the weights, with zeros up to a multiple of kBlock; below: a number below their
+// sum. Blocks of kBlock items whose sum is too small are passed over at once.
 const uint64_t* find_item(const uint64_t* item, uint64_t below) {
   uint64_t sum;
   for (;; item += kBlock, below -= sum) {
@@ -60,10 +66,15 @@ const uint64_t* find_item(const uint64_t* item, uint64_t below) {
   return item;
 }
 
+// Draws permutations of n items for all problems, item by item: each by the row of the table
+// for the item before it (row 0 for the first one), among the items that are left. Threads
+// share the candidates.
 void draw_permutations(const Call& call) {
   int n = int(call.values);
   int64_t items = call.problems * call.samples;
   int64_t grain = std::max(1, 4096 / n / n);
+  // Draws the permutations `begin` to `end` - 1, numbered through all problems. left[k] is all
+  // bits while item k is not taken, then 0; row: the probabilities of the next item.
   parallel_for(0, items, grain, [&](int64_t begin, int64_t end) {
     std::vector<uint64_t> left(n);
     std::vector<uint64_t> weights(divide_up(n, kBlock) * kBlock);
@@ -77,7 +88,7 @@ void draw_permutations(const Call& call) {
       for (int step = 0; step < n; ++step) {
         uint64_t word[2];
         noise.set(candidate / 2, step, word);
-        uint64_t total = weigh(row, left.data(), n, weights.data());
+        uint64_t total = set_weights(row, left.data(), n, weights.data());
         uint64_t below = multiply_high(word[candidate % 2], total);
         int64_t item = find_item(weights.data(), below) - weights.data();
         left[item] = 0;
@@ -94,8 +105,8 @@ void run(const Call& call, Device) {
 
 constexpr int64_t kColumns = 64;  // of variables, whose sums one thread makes
 
-// Sets the weights of a problem's candidates, and its best one. Equal candidates share their
-// weights.
+// Sets call.weights, the weight of each candidate of a problem by its rank, and call.best.
+// Candidates of equal fitness get the mean weight of the ranks that they share.
 template <typename Type>
 void rank(const Move& call, int64_t problem) {
   int64_t samples = call.settings.population;
@@ -110,27 +121,29 @@ void rank(const Move& call, int64_t problem) {
   }
 }
 
-// Moves columns `first` to `end` - 1 of a family; of transitions all, because a column's row is
-// by the item before.
+// Moves the rows of a family's table that belong to the columns `first` to `end` - 1 of a
+// problem's candidates: adds the candidates' weights to the cells they used, and normalises
+// each row. Usually row and column are the same; for transitions the row is that of the item in
+// the column before, so all columns must be moved together.
 template <typename T>
 void move(const Move& call, const Family& family, int64_t problem, int64_t first, int64_t end) {
-  bool by_item = family.has_transitions();
-  int64_t first_row = by_item ? 0 : first;
-  int64_t end_row = by_item ? family.rows : end;
+  bool has_transitions = family.has_transitions();
+  int64_t first_row = has_transitions ? 0 : first;
+  int64_t end_row = has_transitions ? family.rows : end;
   std::vector<int64_t> sums((end_row - first_row) * family.values);
   for (int64_t i = 0; i < call.settings.population; ++i) {
     const T* x = call.columns_of<T>(problem, i, family.first_column);
     int64_t weight = call.weights[problem * call.settings.population + i];
     for (int64_t column = first; column < end; ++column) {
       int64_t row = column - first;
-      if (by_item && column > 0) row = 1 + value_of(family, x[column - 1]);
+      if (has_transitions && column > 0) row = 1 + value_of(family, x[column - 1]);
       sums[row * family.values + value_of(family, x[column])] += weight;
     }
   }
-  int64_t place = problem * call.width + family.first_cell;
+  int64_t offset = problem * call.width + family.first_cell;
   for (int64_t row = first_row; row < end_row; ++row) {
-    const double* before = call.before + place + row * family.values;
-    double* next = call.after + place + row * family.values;
+    const double* before = call.before + offset + row * family.values;
+    double* next = call.after + offset + row * family.values;
     const int64_t* row_sums = sums.data() + (row - first_row) * family.values;
     double total = 0.0;
     for (int64_t k = 0; k < family.values; ++k) {
@@ -140,25 +153,27 @@ void move(const Move& call, const Family& family, int64_t problem, int64_t first
   }
 }
 
-// Keeps the best candidate of a problem, if it is better than the one before.
+// Writes the best candidate so far of a problem: this generation's if the record says that it
+// is better than the one before, otherwise the old one. The record must have been written.
 template <typename T>
 void keep_best(const Move& call, int64_t problem) {
   int64_t figure = problem * update::kFigures + update::kBestFitness;
-  int64_t place = problem * call.width;
+  int64_t offset = problem * call.width;
   double best = call.new_record[figure];
   const T* x = call.columns_of<T>(problem, call.best[problem], 0);
-  bool better = best == best && best != call.record[figure];
+  bool is_new_best = best == best && best != call.record[figure];
   for (int64_t i = call.cells; i < call.width; ++i) {
-    call.after[place + i] = better ? double(x[i - call.cells]) : call.before[place + i];
+    call.after[offset + i] = is_new_best ? double(x[i - call.cells]) : call.before[offset + i];
   }
 }
 
+// Updates the record, then the ranks and best candidates, then all tables.
 void run(const Move& call, Device device) {
   update::run(call, device);  // the record
   int64_t problems = call.settings.problems;
   int64_t samples = call.settings.population;
-  auto for_each = [&](int64_t items, int64_t work, const auto& f) {
-    update::share(items, work, [&](int64_t i, int64_t end) {
+  auto for_each = [&](int64_t items, int64_t item_cost, const auto& f) {
+    update::share(items, item_cost, [&](int64_t i, int64_t end) {
       for (; i < end; ++i) f(i);
     });
   };

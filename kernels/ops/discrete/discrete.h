@@ -28,8 +28,9 @@ constexpr int kMost = 32767;                         // values of a row
 // The tensors of a draw, all contiguous.
 struct Call {
   int64_t problems, samples;
-  int64_t
-      rows;  // of a table: a variable each; or the first item's, then one by the item before
+  // Of a table: one for each variable; or, for permutations, one for the first item, then one
+  // for each item that may come before.
+  int64_t rows;
   int64_t values;  // of a row: categories or items
   bool is_permutation;
   const double* table;
@@ -80,13 +81,18 @@ CEM_TETRIS_FUNCTION uint64_t multiply_high(uint64_t a, uint64_t b) {
 #endif
 }
 
-// Draws a variable for kCount candidates, whose words set(word) gives, by the probabilities p
-// of its categories; kAtOnce of them are loaded together. Sets the categories, as the number of
-// prefix sums at or below a random number below the total.
+// Draws one categorical variable for kCount candidates. The probabilities become integer
+// weights; a random number below their total falls into a category's share: the category is the
+// number of prefix sums at or below it. If no weight is positive, all categories are equally
+// likely.
+//
+// p: the probabilities of the `size` categories, loaded kAtOnce at a time. set_words(words):
+// sets one random word of 64 bits for each candidate. categories: the result.
 template <int kAtOnce, int kCount, typename Set>
 CEM_TETRIS_FUNCTION void draw_category(
-    const double* p, int size, const Set& set, int (&categories)[kCount]) {
-  auto for_each_weight = [&](const auto& f) {  // and for some zeros behind the last one
+    const double* p, int size, const Set& set_words, int (&categories)[kCount]) {
+  // Calls f for each weight, and with zeros behind the last one up to a multiple of kAtOnce.
+  auto for_each_weight = [&](const auto& f) {
 #pragma unroll 1
     for (int first = 0; first < size; first += kAtOnce) {
 #pragma unroll
@@ -98,9 +104,9 @@ CEM_TETRIS_FUNCTION void draw_category(
   };
   uint64_t word[kCount];
   uint64_t total = 0;
-  set(word);
+  set_words(word);
   for_each_weight([&](uint64_t x) { total += x; });
-  uint64_t least = total == 0 ? 1 : 0;  // where no weight is positive, all are 1
+  uint64_t least = total == 0 ? 1 : 0;  // if no weight is positive, all are 1
   if (least == 1) total = uint64_t(size);
   for (int c = 0; c < kCount; ++c) {
     word[c] = multiply_high(word[c], total);
@@ -160,8 +166,8 @@ CEM_TETRIS_FUNCTION int64_t weight_of(const Move& call, int64_t first, int64_t l
   return int64_t(floor(double(sum) / double(last - first)));
 }
 
-// The value that a number stands for; 0 for what is none. Without a branch: loads do not wait
-// for it.
+// Returns the index of the value that a candidate's number stands for, or 0 if it stands for
+// none. There is no branch, so that later loads need not wait for it.
 template <typename T>
 CEM_TETRIS_FUNCTION int value_of(const Family& family, T x) {
   return int(x >= T(0) && x < T(family.values) ? x : T(0));
@@ -180,9 +186,13 @@ CEM_TETRIS_FUNCTION double share(double p, double total) {
   return rint(p / (total > kUnit ? total : kUnit) * 0x1p40) * kUnit;
 }
 
-// The operators over a device's `run`.
+// The operators, for a device whose run() does the work.
 namespace {
 
+// Draws `samples` candidates for each problem, an entry of the batch, from a table of
+// probabilities: one row for each variable, or, for permutations of n items, n + 1 rows of n.
+// The result has the shape (..., samples, variables or n). Checks the arguments; does not call
+// run() for an empty result.
 template <void (&run)(const Call&, Device)>
 Tensor sample_discrete(const Tensor& any_table, int64_t samples, const Tensor& any_seed,
     const Tensor& generation, ScalarType type, bool is_permutation) {
@@ -212,7 +222,10 @@ Tensor sample_discrete(const Tensor& any_table, int64_t samples, const Tensor& a
   return out;
 }
 
-// The arguments from `columns` to `floors` have one element for each family.
+// Moves the tables of every family towards the elites. Checks the arguments, allocates the
+// results, and calls run(). The arguments from `columns` to `floors` have one element for each
+// family. The tables of a problem lie one after the other, then its best candidate (see Move).
+// Returns the new tables, record and generation.
 template <void (&run)(const Move&, Device)>
 std::tuple<Tensor, Tensor, Tensor> update_tables(const Tensor& any_fitness,
     const Tensor& any_candidates, const Tensor& any_tables, const Tensor& any_record,

@@ -1,4 +1,5 @@
-// The operators on CUDA: a draw is one kernel; an update one of ranks, then one a family.
+// The operators on CUDA: a draw is one kernel; an update is one kernel for the ranks, then one
+// per family.
 #pragma once
 
 #include "cem_update/launch.cuh"
@@ -17,14 +18,18 @@ CEM_TETRIS_DEVICE_FUNCTION uint32_t warp_of_grid() {
   return blockIdx.x * kWarps + threadIdx.x / kWarp;
 }
 
-// A warp draws a variable of kDrawn candidates, a block as many variables as it has warps.
-// blocks: for the variables of a candidate; groups: of kDrawn candidates, of a problem.
+// Draws categorical variables. A warp draws one variable of kDrawn candidates, and a block as
+// many variables as it has warps; the categories go through shared memory, so that neighbouring
+// threads write the neighbouring variables of a candidate.
+//
+// A problem (an entry of the batch) has `groups` groups of kDrawn candidates; for each group
+// there are `blocks` blocks, which share its variables.
 __global__ void __launch_bounds__(kThreads)
     categorical_kernel(const __grid_constant__ Call call, uint32_t blocks, uint32_t groups) {
   wait_for_kernel_before();
   let_kernel_after_begin();
-  __shared__ int drawn[kDrawn]
-                      [kWarps + 1];  // by candidate and variable; rows begin in different banks
+  // By candidate and variable; one more column, so that rows begin in different banks.
+  __shared__ int drawn[kDrawn][kWarps + 1];
   uint32_t group = blockIdx.x / blocks;
   uint32_t problem = group / groups;
   int thread = int(threadIdx.x);
@@ -34,11 +39,11 @@ __global__ void __launch_bounds__(kThreads)
   int64_t first_sample = int64_t{group - problem * groups} * kDrawn;
   int64_t row = problem * call.rows + min(first_variable + warp, call.rows - 1);
   Noise noise(call, problem);
-  auto set = [&](uint64_t* word) {
-    noise.set(first_sample / 2 + lane, first_variable + warp, word);
+  auto set_words = [&](uint64_t* words) {
+    noise.set(first_sample / 2 + lane, first_variable + warp, words);
   };
   int categories[2];
-  draw_category<4>(call.table + row * call.values, int(call.values), set, categories);
+  draw_category<4>(call.table + row * call.values, int(call.values), set_words, categories);
   for (int h = 0; h < 2; ++h) drawn[2 * lane + h][warp] = categories[h];
   __syncthreads();
 #pragma unroll 1
@@ -52,9 +57,10 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A warp draws a permutation, an item each step; it is bound by latency. A lane has
-// neighbouring items; a scan of the lanes' sums finds the lane with the next item. The items
-// that are left are bits in shared memory, for each thread words at distances of kThreads.
+// Draws permutations, one warp per candidate and one item per step, with probabilities by the
+// item before. A lane has some neighbouring items; a scan of the lanes' sums of weights finds
+// the lane that has the next item. Which items are not taken yet is a bit for each, in shared
+// memory; the words of a thread are kThreads apart. The kernel is bound by latency.
 __global__ void __launch_bounds__(kThreads)
     permutation_kernel(const __grid_constant__ Call call) {
   constexpr int kBits = 32;  // of a word
@@ -79,19 +85,21 @@ __global__ void __launch_bounds__(kThreads)
   int lane_item = 0;  // of the lane's step
 #pragma unroll 1
   for (int step = 0; step < n; ++step) {
-    int turn = step % kWarp;
+    int turn = step % kWarp;  // the lane that has the step's random word
     if (turn == 0) noise.set(candidate / 2, step + lane, words);
     uint64_t own_word = candidate % 2 == 0 ? words[0] : words[1];
     uint64_t word = __shfl_sync(kAll, own_word, turn);
     uint64_t sum, until;
     uint64_t total = 0;
-    bool even = true;
+    bool is_uniform = true;
     auto weight_of = [&](int j) {
       uint64_t is_left = left[j / kBits * kThreads] >> j % kBits & 1;
-      return even ? is_left : (0 - is_left) & weight(row[j]);
+      return is_uniform ? is_left : (0 - is_left) & weight(row[j]);
     };
-    do {  // by the row, or, where all items that are left have no weight, with weights of 1
-      even = !even;
+    // By the probabilities in the row; if no item that is left has a positive weight, once more
+    // with equal weights.
+    do {
+      is_uniform = !is_uniform;
       sum = 0;
 #pragma unroll 4
       for (int j = 0; j < count; ++j) sum += weight_of(j);
@@ -119,6 +127,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// Launches a draw: one warp per permutation, or one per variable of kDrawn candidates.
 template <typename Gpu>
 void launch(const Gpu& device, const Call& call, Device) {
   int64_t candidates = call.problems * call.samples;
@@ -137,8 +146,10 @@ void launch(const Gpu& device, const Call& call, Device) {
 constexpr int kAtOnce = 4;                 // keys that a thread loads together
 constexpr int kTile = kAtOnce * kThreads;  // keys that a block loads together
 
-// A warp counts the candidates that are better than one, and those that are equal. blocks: of a
-// problem.
+// Ranks the candidates of every problem, one warp per candidate: it counts how many are
+// better and how many are equal, which share their weights. Sets the weight of each candidate,
+// its fitness if it is an elite (otherwise NaN), and the best candidate of the problem. A
+// problem, an entry of the batch, has `blocks` blocks.
 template <typename Type>
 __global__ void __launch_bounds__(kThreads)
     rank_kernel(const __grid_constant__ Move call, uint32_t blocks) {
@@ -185,7 +196,7 @@ __global__ void __launch_bounds__(kThreads)
   before = update::warp_sum(before);
   if (lane != 0 || i >= samples) return;
   int rank = better + before;
-  bool failed = Type::kCanFail && own == typename Type::Key(-1);
+  bool failed = Type::kCanFail && own == Type::kFailed;
   bool is_elite = !failed && rank < call.settings.elites;
   call.weights[first + i] = weight_of(call, better, better + equal);
   call.values[first + i] = is_elite ? Type::value(fitness) : kNaN;
@@ -201,39 +212,41 @@ constexpr int kPlaces = 2 * update::kChunk;          // of elites that finish() 
 
 using Sum = unsigned long long;  // as atomicAdd takes it
 
-// Writes the record and the best candidate of a problem; the sum of fitness is in the order of
-// update.h. A ring of kPlaces holds the elites' fitness, until warp 0 has folded a chunk of it.
+// Writes the record and the best candidate of a problem, by one block; move_kernel calls it.
+// The fitness of the elites is added in the order of update.h: the threads append it to a ring
+// of kPlaces numbers in shared memory, in index order, and warp 0 folds every chunk of the ring
+// as soon as it is complete.
 template <typename T>
 CEM_TETRIS_DEVICE_FUNCTION void finish(const Move& call, int64_t problem) {
   double* ring = update::dynamic_shared();
-  __shared__ int before[update::kMaxWarps];
+  __shared__ int warp_counts[update::kMaxWarps];
   int thread = int(threadIdx.x);
   int lane = thread % kWarp;
   int samples = int(call.settings.population);
   bool maximize = call.settings.maximize;
   const double* values = call.values + problem * samples;
-  auto worse = [&](double a, double b) {  // NaN is none
+  auto worse = [&](double a, double b) {  // NaN: no fitness
     return maximize ? fmin(a, b) : fmax(a, b);
   };
   int64_t best = call.best[problem];
-  int64_t place = problem * call.width + call.cells;
+  int64_t offset = problem * call.width + call.cells;  // of the best candidate
   double fittest = values[best];
   double known = call.record[problem * update::kFigures + update::kBestFitness];
   double worst = kNaN;
   double sum = 0.0;  // of a chunk, for each lane
-  int places = 0;
-  int chunk = 0;
+  int places = 0;    // elites so far
+  int chunk = 0;     // the next one to fold
 #pragma unroll 1
   for (int first = 0; first < samples; first += kMoveThreads) {
     double x = first + thread < samples ? values[first + thread] : kNaN;
     bool is_elite = x == x;
     update::in_index_order<1>(
-        before, [&](int) { return is_elite; },
+        warp_counts, [&](int) { return is_elite; },
         [&](int, int place) { ring[(places + place) % kPlaces] = x; });
     places += __syncthreads_count(is_elite);
     if (thread >= kWarp) continue;
     bool is_last = first + kMoveThreads >= samples;
-    int least = is_last ? 1 : update::kChunk;  // places that make a chunk
+    int least = is_last ? 1 : update::kChunk;  // the last chunk may be shorter
     for (; places - chunk * update::kChunk >= least; ++chunk) {
       int begin = chunk * update::kChunk;
       int end = min(places, begin + update::kChunk);
@@ -246,11 +259,11 @@ CEM_TETRIS_DEVICE_FUNCTION void finish(const Move& call, int64_t problem) {
     }
   }
   double top = places > 0 ? fittest : 0.0;
-  bool better = places > 0 && update::is_better(top, known, maximize);
+  bool is_new_best = places > 0 && update::is_better(top, known, maximize);
 #pragma unroll 1
   for (int c = thread; c < call.width - call.cells; c += kMoveThreads) {
-    call.after[place + c] =
-        better ? double(call.columns_of<T>(problem, best, c)[0]) : call.before[place + c];
+    call.after[offset + c] =
+        is_new_best ? double(call.columns_of<T>(problem, best, c)[0]) : call.before[offset + c];
   }
   if (thread >= kWarp) return;
   sum = update::warp_fold(sum);
@@ -261,8 +274,9 @@ CEM_TETRIS_DEVICE_FUNCTION void finish(const Move& call, int64_t problem) {
   if (lane == 0) update::write_record(call, problem, places, top, sum, worst, *call.generation);
 }
 
-// Adds up the weights of all cells of a family, for tables that move_kernel has no room to
-// count: a warp has a candidate. sums: zeros, by problem, row and value.
+// Adds the weight of each candidate to the cells of a family's table that it used, one warp per
+// candidate; for tables that do not fit into the shared memory of move_kernel, or that have
+// transitions between items. sums: by problem, row and value; they are zero at first.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) count_kernel(
     const __grid_constant__ Move call, const __grid_constant__ Family family, Sum* sums) {
@@ -274,15 +288,19 @@ __global__ void __launch_bounds__(kThreads) count_kernel(
   Sum weight = Sum(call.weights[i]);
 #pragma unroll 4
   for (int64_t column = threadIdx.x % kWarp; column < family.columns; column += kWarp) {
-    int64_t by_item = column == 0 ? 0 : 1 + value_of(family, x[column - 1]);
-    int64_t row = problem * family.rows + (family.has_transitions() ? by_item : column);
+    int64_t item_row = column == 0 ? 0 : 1 + value_of(family, x[column - 1]);
+    int64_t row = problem * family.rows + (family.has_transitions() ? item_row : column);
     atomicAdd(sums + row * family.values + value_of(family, x[column]), weight);
   }
 }
 
-// Adds up the weights of the values of a block's rows, of candidates that every thread has of
-// its own: thread t has those of part t / kRowsOfBlock, and row t % kRowsOfBlock. sums: by
-// value and thread.
+// Adds up, in the rows of a block, the candidates' weights by value; move_kernel calls it. Each
+// thread has one row, t % kRowsOfBlock, and every kParts-th candidate, from t / kRowsOfBlock
+// on; so its sums are its own, and need no atomics. Threads of missing rows repeat the last
+// row.
+//
+// first: the block's first row; rows: how many it has, at most kRowsOfBlock. sums: in shared
+// memory, by value and thread.
 template <typename T>
 CEM_TETRIS_DEVICE_FUNCTION void count_values(
     const Move& call, const Family& family, uint32_t problem, int first, int rows, Sum* sums) {
@@ -310,9 +328,10 @@ CEM_TETRIS_DEVICE_FUNCTION void count_values(
   }
 }
 
-// Moves a table. A block has kRowsOfBlock rows. It adds up the weights of their values in
-// shared memory; or they are in `counted` already. Where `blocks` has room for one more, that
-// block finishes the problem.
+// Moves the table of a family: adds the sums of weights to the probabilities, and normalises
+// each row. A block has kRowsOfBlock rows. It adds up the weights in shared memory, unless
+// count_kernel has: then `counted` is not null, and has the sums. A problem has `blocks`
+// blocks; if they are more than the rows take, the last one calls finish().
 template <typename T>
 __global__ void __launch_bounds__(kMoveThreads) move_kernel(const __grid_constant__ Move call,
     const __grid_constant__ Family family, uint32_t blocks, Sum* counted) {
@@ -322,32 +341,32 @@ __global__ void __launch_bounds__(kMoveThreads) move_kernel(const __grid_constan
   int lane = thread % kWarp;
   int values = int(family.values);
   int rows = min(kRowsOfBlock, int(family.rows) - first);
-  bool counts = !counted;
-  Sum* sums = counts ? reinterpret_cast<Sum*>(update::dynamic_shared())
-                     : counted + (problem * family.rows + first) * values;
-  int value_stride = counts ? kMoveThreads : 1;
-  int row_stride = counts ? 1 : values;
+  bool must_count = !counted;
+  Sum* sums = must_count ? reinterpret_cast<Sum*>(update::dynamic_shared())
+                         : counted + (problem * family.rows + first) * values;
+  int value_stride = must_count ? kMoveThreads : 1;
+  int row_stride = must_count ? 1 : values;
   auto sum_of = [&](int row, int value) {
     return sums + value * value_stride + row * row_stride;
   };
 #pragma unroll 1
-  for (int k = 0; counts && k < values; ++k) sums[k * kMoveThreads + thread] = 0;
+  for (int k = 0; must_count && k < values; ++k) sums[k * kMoveThreads + thread] = 0;
   wait_for_kernel_before();
   let_kernel_after_begin();
   if (rows <= 0) return finish<T>(call, problem);
-  if (counts) count_values<T>(call, family, problem, first, rows, sums);
+  if (must_count) count_values<T>(call, family, problem, first, rows, sums);
   __syncthreads();
   // The probabilities before they are normalised, in place of the sums.
-  int64_t place = problem * call.width + family.first_cell + int64_t{first} * values;
+  int64_t offset = problem * call.width + family.first_cell + int64_t{first} * values;
 #pragma unroll 1
   for (int cell = thread; cell < values * kRowsOfBlock; cell += kMoveThreads) {
     int value = cell / kRowsOfBlock;
     int row = cell % kRowsOfBlock;
     if (row >= rows) continue;
-    double p = call.before[place + row * values + value];
+    double p = call.before[offset + row * values + value];
     Sum* own = sum_of(row, value);
     Sum sum = own[0];
-    if (counts) {
+    if (must_count) {
 #pragma unroll 9
       for (int part = 1; part < kParts; ++part) sum += own[part * kRowsOfBlock];
     }
@@ -366,13 +385,13 @@ __global__ void __launch_bounds__(kMoveThreads) move_kernel(const __grid_constan
     }
 #pragma unroll 1
     for (int k = lane; k < values; k += kWarp) {
-      call.after[place + row * values + k] = share(bit_cast<double>(*sum_of(row, k)), total);
+      call.after[offset + row * values + k] = share(bit_cast<double>(*sum_of(row, k)), total);
     }
   }
 }
 
-// Moves the tables of a family. With the first family, one more block of each problem finishes
-// it.
+// Launches the kernels that move the tables of a family. With the first family, each problem
+// has one more block, which writes its record and best candidate (finish()).
 template <typename T, typename Gpu>
 void move(const Gpu& device, const Move& call, const Family& family, Device where) {
   int64_t problems = call.settings.problems;
@@ -394,6 +413,7 @@ void move(const Gpu& device, const Move& call, const Family& family, Device wher
       uint32_t(blocks), counted);
 }
 
+// Launches an update: the ranks, then the tables of each family.
 template <typename Gpu>
 void launch(const Gpu& device, const Move& call, Device where) {
   int64_t problems = call.settings.problems;

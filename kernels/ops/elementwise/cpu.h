@@ -21,54 +21,61 @@ constexpr int kBlock = 512;
 
 // Converts numbers to the type of computation, or back.
 template <typename A, typename T>
-inline void convert(const T* from, A* to, int count) {
-  for (int i = 0; i < count; ++i) to[i] = A(from[i]);
+inline void convert(const T* source, A* target, int count) {
+  for (int i = 0; i < count; ++i) target[i] = A(source[i]);
 }
 
-// torch's conversions of Half call functions, so that the compiler makes no vectors of them.
+// The same for Half, eight numbers at a time by the processor's instructions: torch's
+// conversions of Half call functions, which the compiler cannot turn into vectors.
 #ifdef __F16C__
-inline void convert(const Half* from, float* to, int count) {
+inline void convert(const Half* source, float* target, int count) {
   int i = 0;
   for (; i + 8 <= count; i += 8) {
-    _mm256_storeu_ps(
-        to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
+    _mm256_storeu_ps(target + i,
+        _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(source + i))));
   }
-  for (; i < count; ++i) to[i] = from[i];
+  for (; i < count; ++i) target[i] = source[i];
 }
 
-inline void convert(const float* from, Half* to, int count) {
+inline void convert(const float* source, Half* target, int count) {
   int i = 0;
   for (; i + 8 <= count; i += 8) {
-    const __m128i bits = _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT);
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), bits);
+    const __m128i bits =
+        _mm256_cvtps_ph(_mm256_loadu_ps(source + i), _MM_FROUND_TO_NEAREST_INT);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(target + i), bits);
   }
-  for (; i < count; ++i) to[i] = from[i];
+  for (; i < count; ++i) target[i] = source[i];
 }
 #endif
 
-// Applies f to `count` elements from `begin` on.
+// Applies f to the elements `begin` to `begin` + `count` - 1: f(inputs, outputs) reads one
+// element of each input, and sets one of each output, in the type of computation. The pointers
+// are copied into restrict ones, so that the compiler can make vectors of the loop.
 template <typename T, int kIn, int kOut, typename F>
-void run(const Elements<T, kIn, kOut>& x, int64_t begin, int64_t count, const F& f) {
+void run(const Elements<T, kIn, kOut>& tensors, int64_t begin, int64_t count, const F& f) {
   using A = compute_t<T>;
   std::array<const T* __restrict__, kIn> in;
   std::array<T* __restrict__, kOut> out;
-  for (int i = 0; i < kIn; ++i) in[i] = x.in[i] + begin;
-  for (int i = 0; i < kOut; ++i) out[i] = x.out[i] + begin;
+  for (int i = 0; i < kIn; ++i) in[i] = tensors.in[i] + begin;
+  for (int i = 0; i < kOut; ++i) out[i] = tensors.out[i] + begin;
   for (int64_t j = 0; j < count; ++j) {
-    A from[kIn], to[kOut];
-    for (int i = 0; i < kIn; ++i) from[i] = A(in[i][j]);
-    f(from, to);
-    for (int i = 0; i < kOut; ++i) out[i][j] = T(to[i]);
+    A inputs[kIn], outputs[kOut];
+    for (int i = 0; i < kIn; ++i) inputs[i] = A(in[i][j]);
+    f(inputs, outputs);
+    for (int i = 0; i < kOut; ++i) out[i][j] = T(outputs[i]);
   }
 }
 
-// Applies f to all elements, in parallel; 16-bit floats are converted block by block.
+// Applies f to all elements, in parallel. 16-bit floats are converted to float in blocks of
+// kBlock elements, computed there, and converted back; other types are computed in place.
 template <typename T, int kIn, int kOut, typename F>
-void for_each_element(const Elements<T, kIn, kOut>& x, const F& f, Device) {
+void for_each_element(const Elements<T, kIn, kOut>& tensors, const F& f, Device) {
   using A = compute_t<T>;
-  parallel_for(0, x.size, kGrain, [&](int64_t begin, int64_t end) {
+  // Applies f to the elements `begin` to `end` - 1. If T is a 16-bit float, `buffer` holds a
+  // block of every tensor in float.
+  parallel_for(0, tensors.size, kGrain, [&](int64_t begin, int64_t end) {
     if constexpr (!std::is_same_v<A, float> || std::is_same_v<T, float>) {
-      run(x, begin, end - begin, f);
+      run(tensors, begin, end - begin, f);
     } else {
       A buffer[kIn + kOut][kBlock];
       Elements<A, kIn, kOut> block;
@@ -76,27 +83,32 @@ void for_each_element(const Elements<T, kIn, kOut>& x, const F& f, Device) {
       for (int i = 0; i < kOut; ++i) block.out[i] = buffer[kIn + i];
       for (; begin < end; begin += kBlock) {
         int count = int(std::min<int64_t>(kBlock, end - begin));
-        for (int i = 0; i < kIn; ++i) convert(x.in[i] + begin, buffer[i], count);
+        for (int i = 0; i < kIn; ++i) convert(tensors.in[i] + begin, buffer[i], count);
         run(block, 0, count, f);
-        for (int i = 0; i < kOut; ++i) convert(buffer[kIn + i], x.out[i] + begin, count);
+        for (int i = 0; i < kOut; ++i) convert(buffer[kIn + i], tensors.out[i] + begin, count);
       }
     }
   });
 }
 
-// Returns e^x for x <= 0, into the subnormal numbers; NaN for NaN. No branches, no calls and
-// always inlined, so that g++ turns a loop over it into vector code. x = n ln 2 + r with |r| <=
-// ln 2 / 2; e^r is its Taylor series, cut where the next term is below a tenth of the last bit.
+// Returns e^x for x <= 0, with results down to the subnormal numbers; NaN for NaN. It has no
+// branches and no calls, and is always inlined, so that g++ turns a loop over it into vector
+// code.
+//
+// With x = n ln 2 + r and |r| <= ln 2 / 2, the result is 2^n e^r; e^r is a Taylor series, cut
+// where the next term is below a tenth of the last bit. n comes from adding kRound, a number so
+// large that the sum is rounded to an integer, which its low bits then hold; subtracting kRound
+// leaves n. n * ln 2 is subtracted in two parts, of which the product with the first one is
+// exact.
 template <typename A>
 CEM_TETRIS_FUNCTION A exponential(A x) {
   constexpr bool kSingle = sizeof(A) == sizeof(float);
   using Bits = std::conditional_t<kSingle, uint32_t, uint64_t>;
   constexpr int kMantissa = std::numeric_limits<A>::digits - 1;
-  constexpr A kRound =
-      A(3) * (Bits{1} << (kMantissa - 1));  // added, it rounds to an integer, in the low bits
+  constexpr A kRound = A(3) * (Bits{1} << (kMantissa - 1));
   constexpr A kLowest = kSingle ? -104 : -746;  // e^x rounds to zero below
   constexpr A kLn2High =
-      kSingle ? 0x1.62e4p-1 : 0x1.62e42fefap-1;  // so few bits that its products are exact
+      kSingle ? 0x1.62e4p-1 : 0x1.62e42fefap-1;  // few bits, for exact products
   constexpr A kLn2Low = kSingle ? 0x1.7f7d1cp-20 : 0x1.cf79abc9e3b39p-40;
   x = x < kLowest ? kLowest : x;
   A shifted = multiply_add(x, A(1.44269504088896340736), kRound);
@@ -121,6 +133,7 @@ CEM_TETRIS_FUNCTION A exponential(A x) {
   return sum * power_of_two(Bits{0} - half) * power_of_two(half - minus_n);
 }
 
+// Sets out[0] to the sigmoid of in[0], 1 / (1 + e^-x) or, for negative x, e^x / (1 + e^x).
 template <typename T>
 struct Sigmoid {
   template <typename A>

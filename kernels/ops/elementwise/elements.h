@@ -8,6 +8,7 @@
 
 namespace cem_tetris {
 
+// kIn inputs and kOut outputs of `size` elements each.
 template <typename T, int kIn, int kOut>
 struct Elements {
   const T* in[kIn];

@@ -25,7 +25,9 @@ __device__ void load(
     in[i] = *reinterpret_cast<const Pack<T, kWidth>*>(x.in[i] + first);
 }
 
-// Computes and stores kWidth elements of every output.
+// Computes kWidth elements of every output, from `first` on, and stores them. in: the same
+// elements of the inputs. f(inputs, outputs) computes one element of all outputs, in the type
+// of computation.
 template <int kWidth, typename T, int kIn, int kOut, typename F>
 __device__ void compute(const Elements<T, kIn, kOut>& x, uint32_t first,
     const Pack<T, kWidth> (&in)[kIn], const F& f) {
@@ -33,12 +35,12 @@ __device__ void compute(const Elements<T, kIn, kOut>& x, uint32_t first,
   Pack<T, kWidth> out[kOut];
   CEM_TETRIS_UNROLL
   for (int e = 0; e < kWidth; ++e) {
-    A from[kIn], to[kOut];
+    A inputs[kIn], outputs[kOut];
     CEM_TETRIS_UNROLL
-    for (int i = 0; i < kIn; ++i) from[i] = A(in[i].value[e]);
-    f(from, to);
+    for (int i = 0; i < kIn; ++i) inputs[i] = A(in[i].value[e]);
+    f(inputs, outputs);
     CEM_TETRIS_UNROLL
-    for (int i = 0; i < kOut; ++i) out[i].value[e] = T(to[i]);
+    for (int i = 0; i < kOut; ++i) out[i].value[e] = T(outputs[i]);
   }
   CEM_TETRIS_UNROLL
   for (int i = 0; i < kOut; ++i) *reinterpret_cast<Pack<T, kWidth>*>(x.out[i] + first) = out[i];
@@ -51,8 +53,8 @@ __device__ void compute(const Elements<T, kIn, kOut>& x, uint32_t first,
 //
 //   | thread 0 | thread 1 | ... | thread kThreads - 1 | thread 0 | thread 1 | ...
 //
-// A thread loads all of its packs before it uses the first. The thread whose pack the end cuts
-// off takes what is left one by one.
+// A thread loads all of its packs before it uses the first. The thread whose pack extends
+// beyond the end takes the elements that are left one by one.
 template <int kWidth, typename T, int kIn, int kOut, typename F>
 __global__ void __launch_bounds__(kThreads) elementwise_kernel(Elements<T, kIn, kOut> x, F f) {
   constexpr int kPacks = kThreadBytes / sizeof(T) / kWidth;
@@ -80,30 +82,34 @@ __global__ void __launch_bounds__(kThreads) elementwise_kernel(Elements<T, kIn, 
   }
 }
 
-// Launches the kernel for all elements.
+// Launches the kernel for all elements, kLaunch of them at a time. kWidth: the elements of a
+// pack, which is loaded and stored at once.
 template <int kWidth, typename T, int kIn, int kOut, typename F>
-void launch(const Gpu& gpu, Elements<T, kIn, kOut> x, const F& f) {
+void launch(const Gpu& gpu, Elements<T, kIn, kOut> tensors, const F& f) {
   constexpr int64_t kTile = int64_t{kThreads} * kThreadBytes / sizeof(T);
-  for (int64_t left = x.size; left > 0; left -= kLaunch) {
-    x.size = std::min(left, kLaunch);
-    gpu.launch(elementwise_kernel<kWidth, T, kIn, kOut, F>, divide_up(x.size, kTile), kThreads,
-        0, x, f);
-    for (const T*& pointer : x.in) pointer += x.size;
-    for (T*& pointer : x.out) pointer += x.size;
+  for (int64_t left = tensors.size; left > 0; left -= kLaunch) {
+    tensors.size = std::min(left, kLaunch);
+    gpu.launch(elementwise_kernel<kWidth, T, kIn, kOut, F>, divide_up(tensors.size, kTile),
+        kThreads, 0, tensors, f);
+    for (const T*& pointer : tensors.in) pointer += tensors.size;
+    for (T*& pointer : tensors.out) pointer += tensors.size;
   }
 }
 
-// Applies f to all elements, on the current stream. Where an address is not a multiple of 16, a
-// pack is one element.
+// Applies f to all elements, on the current stream: f(inputs, outputs) reads one element of
+// each input, and sets one of each output. A thread loads and stores packs of 16 bytes, or
+// single elements if any tensor does not begin at a multiple of 16 bytes.
 template <typename T, int kIn, int kOut, typename F>
-void for_each_element(const Elements<T, kIn, kOut>& x, const F& f, Device device) {
-  if (x.size == 0) return;
-  bool aligned = true;
-  for (const T* pointer : x.in) aligned = aligned && is_aligned(pointer, kThreadBytes);
-  for (const T* pointer : x.out) aligned = aligned && is_aligned(pointer, kThreadBytes);
-  auto* launch_packs =
-      aligned ? launch<kThreadBytes / sizeof(T), T, kIn, kOut, F> : launch<1, T, kIn, kOut, F>;
-  launch_packs(Gpu(device), x, f);
+void for_each_element(const Elements<T, kIn, kOut>& tensors, const F& f, Device device) {
+  if (tensors.size == 0) return;
+  bool all_aligned = true;
+  for (const T* pointer : tensors.in)
+    all_aligned = all_aligned && is_aligned(pointer, kThreadBytes);
+  for (const T* pointer : tensors.out)
+    all_aligned = all_aligned && is_aligned(pointer, kThreadBytes);
+  auto* launch_packs = all_aligned ? launch<kThreadBytes / sizeof(T), T, kIn, kOut, F>
+                                   : launch<1, T, kIn, kOut, F>;
+  launch_packs(Gpu(device), tensors, f);
 }
 
 __device__ float reciprocal(float x) {
@@ -122,13 +128,15 @@ struct Sigmoid {
   }
 };
 
+// The quotient numerator / (1 + power) by an approximate reciprocal and one step of Newton's
+// method; `rest` is what rounding took from 1 + power.
 template <>
 struct Sigmoid<float> {
   __device__ void operator()(const float (&in)[1], float (&out)[1]) const {
     float power = expf(-fabsf(in[0]));
     float numerator = in[0] < 0.0f ? power : 1.0f;
     float denominator = 1.0f + power;  // in [1, 2], so that no division can need scaling
-    float rest = power - (denominator - 1.0f);  // 1 + power = denominator + rest
+    float rest = power - (denominator - 1.0f);  // exactly: 1 + power = denominator + rest
     float inverse = reciprocal(denominator);
     float quotient = numerator * inverse;
     float remainder = fmaf(-rest, quotient, fmaf(-denominator, quotient, numerator));

@@ -91,8 +91,10 @@ Tensor in_layout_of(const Tensor& output, const Tensor& x) {
   return copy;
 }
 
-// Applies F to tensors of one shape, type and device; the results have the layout of input
-// number kLike.
+// Returns the kOut results of an elementwise operator: applies F<T> to every element of kIn
+// tensors of one shape, type and device. The results have the shape of the inputs, and the
+// layout in memory of input number kLike; inputs with another layout are copied first.
+// kIntegers: whether integers are allowed, too. name: of the operator, for errors.
 template <template <typename> class F, bool kIntegers, int kIn, int kOut = 1, int kLike = 0>
 std::array<Tensor, kOut> map(const char* name, std::array<Tensor, kIn> inputs) {
   Problems like{Device(inputs[0]), inputs[0].sizes()};
@@ -103,11 +105,11 @@ std::array<Tensor, kOut> map(const char* name, std::array<Tensor, kIn> inputs) {
   auto run = [&](auto type) {
     if (like.device.is_meta()) return;
     using T = decltype(type);
-    Elements<T, kIn, kOut> x;
-    for (int i = 0; i < kIn; ++i) x.in[i] = const_data<T>(inputs[i]);
-    for (int i = 0; i < kOut; ++i) x.out[i] = mutable_data<T>(outputs[i]);
-    x.size = outputs[0].numel();
-    for_each_element(x, F<T>{}, like.device);
+    Elements<T, kIn, kOut> tensors;
+    for (int i = 0; i < kIn; ++i) tensors.in[i] = const_data<T>(inputs[i]);
+    for (int i = 0; i < kOut; ++i) tensors.out[i] = mutable_data<T>(outputs[i]);
+    tensors.size = outputs[0].numel();
+    for_each_element(tensors, F<T>{}, like.device);
   };
   if constexpr (kIntegers) {
     visit_number(name, inputs[0].scalar_type(), run);

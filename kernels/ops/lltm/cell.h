@@ -35,18 +35,21 @@ struct Gradients {
   A old_cell;
 };
 
+// Returns the gradients of one element, by the derivatives of forward(). input, output,
+// candidate: the sums that enter the gates; new_cell: the result of forward(); grad_h,
+// grad_cell: the gradients of its two results.
 template <class Math, typename A>
 CEM_TETRIS_FUNCTION Gradients<A> backward(
     A input, A output, A candidate, A new_cell, A grad_h, A grad_cell) {
   A input_gate = Math::sigmoid(input);
   A output_gate = Math::sigmoid(output);
   A activation = Math::elu(candidate);
-  A squashed = Math::tanh(new_cell);
-  A d_cell = grad_cell + grad_h * output_gate * (1 - squashed * squashed);
+  A cell_output = Math::tanh(new_cell);
+  A d_cell = grad_cell + grad_h * output_gate * (1 - cell_output * cell_output);
   A slope = Math::elu_slope(candidate, activation);
-  return {
-      {d_cell * activation * (input_gate * (1 - input_gate)),
-          grad_h * squashed * (output_gate * (1 - output_gate)), d_cell * input_gate * slope},
+  return {{d_cell * activation * (input_gate * (1 - input_gate)),
+              grad_h * cell_output * (output_gate * (1 - output_gate)),
+              d_cell * input_gate * slope},
       d_cell};
 }
 
@@ -68,7 +71,7 @@ struct Forward {
 // gradients of h and cell. Results that are not wanted are empty; the gradient of the old cell
 // is a by-product of all others.
 struct Backward {
-  bool of_input, of_parameters, of_old_h;
+  bool wants_input, wants_parameters, wants_old_h;
   const std::optional<Tensor>& grad_h;  // without a value: zeros
   const std::optional<Tensor>& grad_cell;
   Tensor input, weights, old_h, new_cell, gates, d_gates;

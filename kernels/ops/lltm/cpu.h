@@ -32,6 +32,8 @@ struct Matrix {
     data = const_cast<T*>(const_data<T>(*tensor)) + first_column * column_stride;
   }
 
+  // Returns `lanes` numbers of a row, from `column` on, in the type of computation; the other
+  // lanes are 0.
   Vector<A> load(int64_t row, int64_t column, int lanes) const {
     Vector<A> values = {};
     if (!data) return values;
@@ -53,20 +55,22 @@ struct Matrix {
   }
 };
 
-// Calls f(row, column, lanes) for every vector of a batch x states matrix, on as many threads
-// as it is worth.
+// Calls f(row, column, lanes) for every vector of kWide neighbouring states in a batch x states
+// matrix, on as many threads as the work is worth. lanes: how many of them exist, fewer than
+// kWide at the end of a row.
 template <int kWide, class F>
 void for_each_vector(const CellSizes& sizes, const F& f) {
-  int64_t in_row = (sizes.states + kWide - 1) / kWide;
+  int64_t row_vectors = (sizes.states + kWide - 1) / kWide;
   auto work = [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
-      int64_t column = i % in_row * kWide;
-      f(i / in_row, column, int(std::min<int64_t>(kWide, sizes.states - column)));
+      int64_t column = i % row_vectors * kWide;
+      f(i / row_vectors, column, int(std::min<int64_t>(kWide, sizes.states - column)));
     }
   };
-  parallel_for(0, sizes.batch * in_row, kGrainElements / kWide, work);
+  parallel_for(0, sizes.batch * row_vectors, kGrainElements / kWide, work);
 }
 
+// Computes the new h and cell from the gates, which the BLAS has computed, a vector at a time.
 template <typename T>
 void forward_elements(const CellSizes& sizes, const Forward& pass) {
   using A = compute_t<T>;
@@ -74,17 +78,18 @@ void forward_elements(const CellSizes& sizes, const Forward& pass) {
   Matrix<T> input(pass.gates, kInput * states);
   Matrix<T> output(pass.gates, kOutput * states);
   Matrix<T> candidate(pass.gates, kCandidate * states);
-  Matrix<T> before(pass.old_cell);
+  Matrix<T> old_cell(pass.old_cell);
   Matrix<T> h(pass.new_h);
   Matrix<T> cell(pass.new_cell);
-  for_each_vector<kLanes<A>>(sizes, [&](auto... place) {
-    const auto next = forward<VectorMath<A>>(input.load(place...), output.load(place...),
-        candidate.load(place...), before.load(place...));
-    h.store(next.h, place...);
-    cell.store(next.cell, place...);
+  for_each_vector<kLanes<A>>(sizes, [&](auto... position) {
+    const auto next = forward<VectorMath<A>>(input.load(position...), output.load(position...),
+        candidate.load(position...), old_cell.load(position...));
+    h.store(next.h, position...);
+    cell.store(next.cell, position...);
   });
 }
 
+// Computes the gradients of the gates and of the old cell, a vector at a time.
 template <typename T>
 void backward_elements(const CellSizes& sizes, const Backward& pass) {
   using A = compute_t<T>;
@@ -98,12 +103,12 @@ void backward_elements(const CellSizes& sizes, const Backward& pass) {
   Matrix<T> d_cell(pass.d_old_cell);
   const Matrix<T> d_gate[kGates] = {Matrix<T>(pass.d_gates), Matrix<T>(pass.d_gates, states),
       Matrix<T>(pass.d_gates, 2 * states)};
-  for_each_vector<kLanes<A>>(sizes, [&](auto... place) {
-    const auto d = backward<VectorMath<A>>(input.load(place...), output.load(place...),
-        candidate.load(place...), cell.load(place...), grad_h.load(place...),
-        grad_cell.load(place...));
-    for (int g = 0; g < kGates; ++g) d_gate[g].store(d.gate[g], place...);
-    d_cell.store(d.old_cell, place...);
+  for_each_vector<kLanes<A>>(sizes, [&](auto... position) {
+    const auto d = backward<VectorMath<A>>(input.load(position...), output.load(position...),
+        candidate.load(position...), cell.load(position...), grad_h.load(position...),
+        grad_cell.load(position...));
+    for (int g = 0; g < kGates; ++g) d_gate[g].store(d.gate[g], position...);
+    d_cell.store(d.old_cell, position...);
   });
 }
 
@@ -128,13 +133,15 @@ Tensor join(const CellSizes& sizes, const Tensor& input, const Tensor& old_h) {
   return joined;
 }
 
-// Calls f(first, last) for ranges of `count` items of some multiplications each, on as many
-// threads as it is worth.
+// Calls f(first, last) for ranges that together cover `count` items, on as many threads as the
+// work is worth. multiply_adds: the work of an item.
 template <class F>
 void share(int64_t count, int64_t multiply_adds, const F& f) {
   parallel_for(0, count, kGrainMultiplyAdds / (multiply_adds + 1) + 1, f);
 }
 
+// The forward pass of a small cell, products included; threads share the blocks of states.
+// There is none for the 16-bit types, see is_small().
 template <typename T>
 void forward_small(const CellSizes& sizes, const Forward& pass) {
   if constexpr (std::is_same_v<T, compute_t<T>>) {
@@ -149,6 +156,9 @@ void forward_small(const CellSizes& sizes, const Forward& pass) {
   }
 }
 
+// The backward pass of a small cell: the gradients of the elements, then those of the
+// parameters, of old_h and of the input, as products with the gates' gradients d. X is [old_h,
+// input]. There is none for the 16-bit types, see is_small().
 template <typename T>
 void backward_small(const CellSizes& sizes, const Backward& pass) {
   backward_elements<T>(sizes, pass);
@@ -162,7 +172,8 @@ void backward_small(const CellSizes& sizes, const Backward& pass) {
       share(product.rows, product.columns * product.depth,
           [&](int64_t first, int64_t last) { product.compute_rows(first, last); });
     };
-    if (pass.of_parameters) {  // d^T times X, and the sum of d's rows
+    // d^T times X for the weights, and the sum of d's rows for the bias.
+    if (pass.wants_parameters) {
       Tensor joined = join<T>(sizes, pass.input, pass.old_h);
       T* d_weights = mutable_data<T>(pass.d_weights);
       T* d_bias = mutable_data<T>(pass.d_bias);
@@ -173,13 +184,13 @@ void backward_small(const CellSizes& sizes, const Backward& pass) {
         for (int64_t gate = 0; gate < gates; ++gate) d_bias[gate] += d[row * gates + gate];
       }
     }
-    // d times `count` columns of the weights.
+    // Writes d times the weights' columns `first` to `first` + `count` - 1.
     auto multiply_columns = [&](const Tensor& to, int64_t first, int64_t count) {
       multiply(
           {rows, count, gates, d, gates, 1, w + first, columns, mutable_data<T>(to), count});
     };
-    if (pass.of_old_h) multiply_columns(pass.d_old_h, 0, sizes.states);
-    if (pass.of_input) multiply_columns(pass.d_input, sizes.states, sizes.inputs);
+    if (pass.wants_old_h) multiply_columns(pass.d_old_h, 0, sizes.states);
+    if (pass.wants_input) multiply_columns(pass.d_input, sizes.states, sizes.inputs);
   }
 }
 

@@ -24,7 +24,8 @@ dim3 tiles(int64_t wide, int width, int64_t high, int height) {
   return dim3(unsigned(divide_up(wide, width)), unsigned(divide_up(high, height)));
 }
 
-// Launches a kernel with a thread an element of a tensor.
+// Launches a kernel with one thread per element, a batch row and a state. arguments: the
+// kernel's, before the numbers of batch rows and of states.
 template <typename... Parameters, typename... Arguments>
 void for_elements(const Tensor& like, const CellSizes& sizes, void (*kernel)(Parameters...),
     const Arguments&... arguments) {
@@ -72,26 +73,29 @@ void backward_elements(const CellSizes& sizes, const Backward& pass) {
   for_elements(pass.gates, sizes, backward_kernel<T>, pointers_of<T>(pass));
 }
 
+// The backward pass of a small cell: one kernel for the elements and the parameters, and one
+// for old_h and input, each only if its results are wanted.
 template <typename T>
 void backward_small(const CellSizes& sizes, const Backward& pass) {
   Gpu gpu{Device(pass.gates)};
   int64_t columns = sizes.columns();
-  if (pass.of_parameters) {
+  if (pass.wants_parameters) {
     gpu.launch(small_parameters<T>, tiles(sizes.states, kTileStates, columns, kColumns),
         kSmallThreads, 0, joined_of<T>(sizes, pass), pointers_of<T>(pass),
         mutable_data<T>(pass.d_weights), mutable_data<T>(pass.d_bias));
   } else {
     backward_elements<T>(sizes, pass);
   }
-  // The columns of one that is not wanted are left out.
-  int64_t first = pass.of_old_h ? 0 : sizes.states;
-  int64_t last = pass.of_input ? columns : sizes.states;
+  // old_h has the first columns of the result, input the others; those that are not wanted are
+  // left out.
+  int64_t first = pass.wants_old_h ? 0 : sizes.states;
+  int64_t last = pass.wants_input ? columns : sizes.states;
   if (first >= last) return;
   gpu.launch(small_inputs<T>, tiles(last - first, kResultColumns, sizes.batch, kTileRows),
       kTileRows * kResultColumns, 0, const_data<T>(pass.d_gates), const_data<T>(pass.weights),
       sizes.batch, sizes.inputs, sizes.states, first,
-      pass.of_old_h ? mutable_data<T>(pass.d_old_h) : nullptr,
-      pass.of_input ? mutable_data<T>(pass.d_input) : nullptr);
+      pass.wants_old_h ? mutable_data<T>(pass.d_old_h) : nullptr,
+      pass.wants_input ? mutable_data<T>(pass.d_input) : nullptr);
 }
 
 }  // namespace

@@ -36,11 +36,12 @@ Tensor concatenate(const Tensor& old_h, const Tensor& input) {
   return call_into(joined, "aten::cat", std::vector<Tensor>{old_h, input}, int64_t{1});
 }
 
-// Computes by the BLAS the gradients that follow from those of the gates by products.
+// Computes, by torch's BLAS, the gradients of weights, bias, old_h and input as products with
+// the gradients of the gates; each only if it is wanted.
 void multiply_gradients(const Backward& pass) {
   int64_t states = pass.old_h.size(1);
   int64_t batch_dimension = 0;
-  if (pass.of_parameters) {
+  if (pass.wants_parameters) {
     call_into(pass.d_weights, "aten::mm", torch::stable::transpose(pass.d_gates, 0, 1),
         concatenate(pass.old_h, pass.input));
     torch::stable::sum_out(
@@ -51,11 +52,13 @@ void multiply_gradients(const Backward& pass) {
     call_into(to, "aten::mm", pass.d_gates,
         torch::stable::narrow(const_cast<Tensor&>(pass.weights), 1, first, to.size(1)));
   };
-  if (pass.of_old_h) multiply_columns(pass.d_old_h, 0);
-  if (pass.of_input) multiply_columns(pass.d_input, states);
+  if (pass.wants_old_h) multiply_columns(pass.d_old_h, 0);
+  if (pass.wants_input) multiply_columns(pass.d_input, states);
 }
 
-// Returns new_h, new_cell and, for the backward pass, the gates before their functions.
+// The forward pass: checks the arguments, and returns new_h, new_cell and, for the backward
+// pass, the gates before their activation functions. A small cell is computed in one go; for
+// others torch's BLAS computes the gates.
 std::tuple<Tensor, Tensor, Tensor> forward_pass(const Tensor& input, const Tensor& weights,
     const Tensor& bias, const Tensor& old_h, const Tensor& old_cell) {
   CellSizes sizes = sizes_of(input, old_h);
@@ -73,8 +76,8 @@ std::tuple<Tensor, Tensor, Tensor> forward_pass(const Tensor& input, const Tenso
   if (rows.device.is_meta()) return {pass.new_h, pass.new_cell, pass.gates};
   bool small = is_small(sizes, type);
   if (small) {
-    for (Tensor* each : {&pass.input, &pass.weights, &pass.bias, &pass.old_h})
-      *each = dense(*each);
+    for (Tensor* tensor : {&pass.input, &pass.weights, &pass.bias, &pass.old_h})
+      *tensor = dense(*tensor);
   } else {
     call_into(pass.gates, "aten::linear", concatenate(old_h, input), weights,
         std::optional<Tensor>(bias));
@@ -88,11 +91,14 @@ std::tuple<Tensor, Tensor, Tensor> forward_pass(const Tensor& input, const Tenso
   return {pass.new_h, pass.new_cell, pass.gates};
 }
 
-// Returns the gradients in the order of the forward pass's inputs.
+// The backward pass: checks the arguments, and returns the gradients of input, weights, bias,
+// old_h and old_cell. grad_h, grad_cell: the gradients of the results, zeros if they are
+// missing. wants_input, wants_parameters, wants_old_h: which gradients are wanted; the others
+// are empty.
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> backward_pass(
     const std::optional<Tensor>& grad_h, const std::optional<Tensor>& grad_cell,
     const Tensor& input, const Tensor& weights, const Tensor& old_h, const Tensor& new_cell,
-    const Tensor& gates, bool of_input, bool of_parameters, bool of_old_h) {
+    const Tensor& gates, bool wants_input, bool wants_parameters, bool wants_old_h) {
   CellSizes sizes = sizes_of(input, old_h);
   int64_t batch = sizes.batch;
   int64_t states = sizes.states;
@@ -110,10 +116,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> backward_pass(
   auto result = [&](bool is_wanted, const Tensor& like) {
     return is_wanted ? empty_as(like) : empty(like, {0});
   };
-  const Backward pass{of_input, of_parameters, of_old_h, grad_h, grad_cell, read(input),
-      read(weights), read(old_h), dense(new_cell), dense(gates), empty_as(gates),
-      result(of_input, input), result(of_parameters, weights),
-      empty(input, {of_parameters ? sizes.gates() : 0}), result(of_old_h, old_h),
+  const Backward pass{wants_input, wants_parameters, wants_old_h, grad_h, grad_cell,
+      read(input), read(weights), read(old_h), dense(new_cell), dense(gates), empty_as(gates),
+      result(wants_input, input), result(wants_parameters, weights),
+      empty(input, {wants_parameters ? sizes.gates() : 0}), result(wants_old_h, old_h),
       empty_as(new_cell)};
   if (rows.device.is_meta())
     return {pass.d_input, pass.d_weights, pass.d_bias, pass.d_old_h, pass.d_old_cell};

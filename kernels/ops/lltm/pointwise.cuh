@@ -55,6 +55,8 @@ struct Element {
         state(blockIdx.y * int64_t(kWarp) + threadIdx.x) {}
 };
 
+// Computes the new h and cell from the gates, one thread per element, a batch row and a state.
+// gates: batch x (3 * states), the sums that enter the input, output and candidate gate.
 template <typename T>
 __global__ void forward_kernel(
     const T* gates, const T* old_cell, T* new_h, T* new_cell, int64_t batch, int64_t states) {
@@ -78,7 +80,8 @@ struct Pointers {
   T* d_gates;
   T* d_old_cell;
 
-  // Computes the gradients of one element, and writes them where that is wanted.
+  // Returns the gradients of one element, a batch row and a state; also writes them if
+  // `writes`.
   __device__ Gradients<compute_t<T>> gradients(
       int64_t row, int64_t state, int64_t states, bool writes) const {
     using A = compute_t<T>;

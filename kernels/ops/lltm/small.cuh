@@ -35,12 +35,14 @@ struct Joined {
   }
 };
 
-// The forward pass. Grid: x over kTileStates states, y over kTileRows batch rows. A thread owns
-// one state of one batch row: its three gates and what follows from them. Bound by the latency
-// of its loads.
+// The forward pass of a small cell. Grid: x over kTileStates states, y over kTileRows batch
+// rows. A thread owns one state of one batch row: its three gates, each the product of a row of
+// X = [old_h, input] with a row of the weights, and the new h and cell that follow from them.
+// The columns are walked kDepth at a time, through two tiles in shared memory. Bound by the
+// latency of its loads.
 //
-//   x:  a batch row each, kDepth columns of X
-//   w:  a state of a gate each, gate * kTileStates + state, the same columns of the weights
+//   x:  one row per batch row, kDepth columns of X
+//   w:  one row per gate and state, gate * kTileStates + state, the same columns of the weights
 template <typename T>
 __global__ void __launch_bounds__(kSmallThreads) small_forward(Joined<T> joined,
     const T* weights, const T* bias, const T* old_cell, T* new_h, T* new_cell, T* gates) {
@@ -115,14 +117,16 @@ __global__ void __launch_bounds__(kSmallThreads) small_forward(Joined<T> joined,
 
 constexpr int kColumns = 32;  // columns of a block's gradients
 
-// The gradients of weights and bias, and those of the elements on the way. Grid: x over
-// kTileStates states (24 rows of weights), y over kColumns columns. Every block of a state
-// computes the elements again, which costs less than a launch; the blocks of the first columns
-// write them and the gradient of the bias. A thread owns six rows of weights of one column. The
-// batch is walked kTileRows rows at a time.
+// The gradients of weights and bias in a small cell, and first those of the elements (the gates
+// and the old cell), of which they are sums over the batch. Grid: x over kTileStates states (24
+// rows of weights), y over kColumns columns of the weights. Every block of a state computes the
+// gradients of its elements again, which costs less than another launch; the blocks of the
+// first columns write them and the gradient of the bias. A thread first has one element of a
+// batch row, then six rows of the weights' gradient in one column. The batch is walked
+// kTileRows rows at a time.
 //
-//   d:  the gradients of the gates, a batch row each, kTileStates states of each gate
-//   x:  the same batch rows, kColumns columns of X
+//   d:  the gradients of the gates, one row per batch row, kTileStates states of each gate
+//   x:  the same batch rows, kColumns columns of X = [old_h, input]
 template <typename T>
 __global__ void __launch_bounds__(kSmallThreads)
     small_parameters(Joined<T> joined, Pointers<T> elements, T* d_weights, T* d_bias) {
@@ -138,7 +142,8 @@ __global__ void __launch_bounds__(kSmallThreads)
   int64_t first_state = blockIdx.x * int64_t(kTileStates);
   int64_t first_column = blockIdx.y * int64_t(kColumns);
   bool writes = blockIdx.y == 0;
-  // As a thread of the elements, and as one of the gradients.
+  // What the thread owns of the elements (state and row), and of the weights' gradient (column
+  // and group of rows).
   int own_state = threadIdx.x % kTileStates;
   int own_row = threadIdx.x / kTileStates;
   int own_column = threadIdx.x % kColumns;
@@ -190,9 +195,11 @@ __global__ void __launch_bounds__(kSmallThreads)
 
 constexpr int kResultColumns = 16;
 
-// The gradients of old_h and input: d_gates times the weights, from column `first` on. Those
-// that are not wanted are null. Grid: x over kResultColumns columns, y over kTileRows batch
-// rows; a thread owns one number. Bound by the latency of kDepth rows of weights at a time.
+// The gradients of old_h and input in a small cell: d_gates times the weights, whose first
+// `states` columns belong to old_h and the others to input. Columns before `first` are left
+// out; a result that is not wanted is null. Grid: x over kResultColumns columns, y over
+// kTileRows batch rows; a thread owns one number. The weights are walked kDepth rows at a time,
+// through shared memory; the latency of their loads is the bound.
 template <typename T>
 __global__ void __launch_bounds__(kTileRows* kResultColumns)
     small_inputs(const T* d_gates, const T* weights, int64_t batch, int64_t inputs,

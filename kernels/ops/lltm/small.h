@@ -33,7 +33,8 @@ struct SmallCell {
   }
 
  private:
-  // Computes kWide states from `state` on in kCount batch rows from `row` on.
+  // Computes the gates, the new h and the new cell of kWide states from `state` on (fewer at
+  // the end) in kCount batch rows from `row` on.
   template <int kCount>
   void forward_tile(int64_t state, int64_t row) const {
     int lanes = int(std::min<int64_t>(kWide, states - state));
@@ -53,17 +54,21 @@ struct SmallCell {
     }
   }
 
-  // The products of one state's three weight rows with kCount batch rows; their lanes are still
-  // to be summed. Not inlined, so that nothing but the sums competes for the registers.
+  // Multiplies the three weight rows of one state, one for each gate, with kCount rows of
+  // `joined` from `row` on. partial[gate][row][lane] becomes a vector whose lanes still have to
+  // be added up: its lane l has the columns l, l + kWide, ... Not inlined, so that nothing but
+  // the sums competes for the registers.
+  //
+  // state: the row of the weights within each gate; lane: where the state is in its block.
   template <int kCount>
   __attribute__((noinline)) void products(
       int64_t state, int64_t row, int lane, Vector<A> (&partial)[kGates][kCount][kWide]) const {
     const A* weight = weights + state * columns;
     const A* rows = joined + row * columns;
     int64_t weight_step = states * columns;
-    int64_t whole = columns - columns % kWide;
+    int64_t vector_end = columns - columns % kWide;
     Vector<A> sums[kGates][kCount] = {};
-    for (int64_t k = 0; k < whole; k += kWide) {
+    for (int64_t k = 0; k < vector_end; k += kWide) {
       Vector<A> w[kGates];
 #pragma GCC unroll 4
       for (int g = 0; g < kGates; ++g) w[g] = load_lanes(weight + g * weight_step + k, kWide);
@@ -79,7 +84,7 @@ struct SmallCell {
 #pragma GCC unroll 4
       for (int b = 0; b < kCount; ++b) partial[g][b][lane] = sums[g][b];
     }
-    for (int64_t k = whole; k < columns; ++k) {
+    for (int64_t k = vector_end; k < columns; ++k) {
       for (int g = 0; g < kGates; ++g) {
         for (int b = 0; b < kCount; ++b) {
           partial[g][b][lane][0] += weight[g * weight_step + k] * rows[b * columns + k];
@@ -115,20 +120,23 @@ struct Product {
   }
 
  private:
+  // Computes all columns of kCount rows from `row` on: by tiles, then by vectors, then one by
+  // one.
   template <int kCount>
   void compute_columns(int64_t row) const {
     int64_t column = 0;
     for (; column + kVectors * kWide <= columns; column += kVectors * kWide) {
-      tile<kCount, kVectors>(row, column);
+      compute_tile<kCount, kVectors>(row, column);
     }
-    for (; column + kWide <= columns; column += kWide) tile<kCount, 1>(row, column);
+    for (; column + kWide <= columns; column += kWide) compute_tile<kCount, 1>(row, column);
     for (; column < columns; ++column) {
-      for (int i = 0; i < kCount; ++i) single(row + i, column);
+      for (int i = 0; i < kCount; ++i) compute_number(row + i, column);
     }
   }
 
+  // Computes a tile of the result: kCount rows by kAcross vectors, from `row` and `column` on.
   template <int kCount, int kAcross>
-  void tile(int64_t row, int64_t column) const {
+  void compute_tile(int64_t row, int64_t column) const {
     Vector<A> sums[kCount][kAcross] = {};
     for (int64_t k = 0; k < depth; ++k) {
       Vector<A> across[kAcross];
@@ -152,7 +160,7 @@ struct Product {
     }
   }
 
-  void single(int64_t row, int64_t column) const {
+  void compute_number(int64_t row, int64_t column) const {
     A sum = 0;
     for (int64_t k = 0; k < depth; ++k) {
       sum += left[row * left_row + k * left_depth] * right[k * right_depth + column];

@@ -68,7 +68,7 @@ inline void store_lanes(const V& values, A* to, int lanes) {
   }
 }
 
-// a * b + c, with one rounding where the processor can do that at once.
+// Returns a * b + c, rounded once if the processor has such an instruction, otherwise twice.
 template <typename V>
 inline V multiply_add(V a, V b, V c) {
 #if defined(__FMA__) && defined(__AVX__)
@@ -82,7 +82,7 @@ inline V multiply_add(V a, V b, V c) {
 #endif
 }
 
-// The sum of the lanes of every vector.
+// Returns a vector whose lane i is the sum of the lanes of v[i].
 template <typename A>
 inline Vector<A> lane_sums(const Vector<A> (&v)[kLanes<A>]) {
 #ifdef __AVX__

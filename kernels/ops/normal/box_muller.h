@@ -48,6 +48,9 @@ constexpr float kLowered = 2e-7f;
 
 #if defined(__CUDA_ARCH__)
 
+// Returns a point whose coordinates radius * cosine and radius * sine are independent and
+// normal, from one random word for the radius and one for the angle, by the device's
+// special-function unit. The angle is uniform in (-pi, pi).
 CEM_TETRIS_FUNCTION Polar<float> polar(uint32_t radius_word, uint32_t angle_word) {
   constexpr float kPi = 3.14159265f;
   constexpr float kMinusTwoLog2 = -1.38629436f;
@@ -66,14 +69,20 @@ CEM_TETRIS_FUNCTION Polar<float> polar(uint32_t radius_word, uint32_t angle_word
 
 #else
 
-// Returns -2 log(u), to 3e-7 of itself, for floats 2^-126 <= u < 1. With u = m 2^e, 1/2 <= m <
-// 1, that is -2 log(2) e + (m - 1) Q(m - 1), in which nothing cancels: for u near 1, e is 0.
+// Returns -2 log(u) for normal floats u < 1, with a relative error of at most 3e-7. With u = m
+// 2^e and 1/2 <= m < 1 it is -2 log(2) e + (m - 1) Q(m - 1), where Q is a polynomial. Both
+// terms are positive or zero, so no digits cancel; near u = 1, e is 0 and the second term is
+// all.
+//
+// The exponent becomes a float without a conversion, which would be slow in vectors: adding e
+// to the bits of kMagic, a float whose last place is worth 1, gives the float kMagic + e.
+// Shifted left by 23 bits, kMagicBits vanishes (its low 9 bits are 0), so that the same integer
+// also removes the exponent from the bits of u. The last fmaf but one subtracts
+// kMagic again, and gives -2 log(2) e with one rounding.
 inline float minus_two_log(float u) {
-  constexpr float kMagic =
-      12582912.0f;  // 1.5 * 2^23: a float's last bits then hold a small integer
-  constexpr float kTwoLog2 =
-      0x1.62e43p+0f;  // 2 log(2) to 22 bits: its product with kMagic is exact
-  constexpr uint32_t kMagicBits = 0x4B400000u;
+  constexpr float kMagic = 12582912.0f;         // 1.5 * 2^23
+  constexpr uint32_t kMagicBits = 0x4B400000u;  // the bits of kMagic
+  constexpr float kTwoLog2 = 0x1.62e43p+0f;     // to 22 bits: kMagic * kTwoLog2 is exact
   constexpr int kMantissa = 23;
   constexpr uint32_t kBias = 126;  // of an exponent where 1/2 <= m < 1
   uint32_t bits = bit_cast<uint32_t>(u);
@@ -82,16 +91,20 @@ inline float minus_two_log(float u) {
   float f = bit_cast<float>(bits - (exponent_bits << kMantissa)) - 1.0f;  // m - 1
   float q = polynomial(f, 0x1.2e4adcp+1f, 0x1.12e852p+1f, 0x1.8f31cep+0f, -0x1.496a24p-4f,
       0x1.165388p-1f, -0x1.53e010p-1f, 0x1.000482p+0f, -0x1.fffffcp+0f);
-  return fmaf(f, q, fmaf(exponent, -kTwoLog2, kMagic * kTwoLog2));
+  float minus_two_log_power = fmaf(exponent, -kTwoLog2, kMagic * kTwoLog2);  // -2 log(2) e
+  return fmaf(f, q, minus_two_log_power);
 }
 
+// Returns a point whose coordinates radius * cosine and radius * sine are independent and
+// normal, from one random word for the radius and one for the angle, by polynomials.
 CEM_TETRIS_FUNCTION Polar<float> polar(uint32_t radius_word, uint32_t angle_word) {
   float u = open_unit(radius_word);
   float w = 2.0f - u;  // 1 + v
   float square = std::max(minus_two_log(u) - kLowered, fmaf(w, w, -1.0f));
-  // The angle is pi times `turns`, which is never 0. It or its opposite is pi t with |t| <=
-  // 1/2; the opposite has both signs changed. A mask in place of a branch, for a loop that is
-  // vectorised.
+  // The angle is pi times `turns`, in (-1, 1) and never 0. Where it is in the left half plane
+  // (is_far), half a turn takes it to pi t with |t| <= 1/2, where the polynomials hold; then
+  // the signs of cosine and sine change. Masks take the place of branches, so that a loop over
+  // this function can be vectorised.
   float turns = fmaf(float(int32_t(angle_word)), 0x1p-31f, 0x1p-32f);
   uint32_t is_far = std::fabs(turns) <= 0.5f ? 0u : ~0u;
   uint32_t half_turn = bit_cast<uint32_t>(std::copysign(1.0f, turns)) & is_far;
@@ -102,8 +115,9 @@ CEM_TETRIS_FUNCTION Polar<float> polar(uint32_t radius_word, uint32_t angle_word
       t2, 0x1.c02e2p-3f, -0x1.54dcb4p+0f, 0x1.03bc26p+2f, -0x1.3bd39cp+2f, 0x1.fffffep-1f);
   float sine = polynomial(  // sin(pi t) / t, to 1e-8
       t2, 0x1.3912a8p-4f, -0x1.31fbf4p-1f, 0x1.466504p+1f, -0x1.4abba2p+2f, 0x1.921fb4p+1f);
-  return {std::sqrt(square), bit_cast<float>(bit_cast<uint32_t>(cosine) ^ sign),
-      bit_cast<float>(bit_cast<uint32_t>(sine * t) ^ sign)};
+  uint32_t cosine_bits = bit_cast<uint32_t>(cosine) ^ sign;
+  uint32_t sine_bits = bit_cast<uint32_t>(sine * t) ^ sign;
+  return {std::sqrt(square), bit_cast<float>(cosine_bits), bit_cast<float>(sine_bits)};
 }
 
 #endif
@@ -120,7 +134,8 @@ CEM_TETRIS_FUNCTION double plus_half(int32_t upper, uint32_t lower) {
 }
 
 // Returns -2 log(u) for 2^-54 <= u <= 1. With u = m 2^e, sqrt(1/2) <= m < sqrt(2), and s = (m -
-// 1) / (m + 1): log(m) = 2 atanh(s) = 2 (s + s^3 / 3 + s^5 / 5 + ...).
+// 1) / (m + 1), log(u) = e log(2) + log(m), and log(m) = 2 atanh(s) = 2 (s + s^3 / 3 + ...).
+// The exponent becomes a double by its bits: those of 2^52, with e + kBias in the lowest ones.
 CEM_TETRIS_FUNCTION double minus_two_log(double u) {
   constexpr uint64_t kRootHalf = 0x3FE6A09E667F3BCDull;  // the bits of sqrt(1/2)
   constexpr uint64_t kBias = 64;                         // makes e positive
@@ -140,13 +155,15 @@ CEM_TETRIS_FUNCTION double minus_two_log(double u) {
   return fma(exponent, -kTwoLog2, -4.0 * fma(s * s2, series, s));
 }
 
+// Returns a point whose coordinates radius * cosine and radius * sine are independent and
+// normal, from four random words: the first two make the radius, the last two the angle.
 CEM_TETRIS_FUNCTION Polar<double> polar(uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3) {
   // u = (n + 1/2) 2^-53 with the upper 53 bits of the first two words: never 0, and 1 only by
   // rounding.
   double u = plus_half(int32_t(w0 >> 11), w0 << 21 | w1 >> 11) * 0x1p-53;
   double square = minus_two_log(u);
-  // The angle is a number of quarters of a turn, and x, |x| <= pi / 4, which comes from bits
-  // without rounding.
+  // The angle is `quarter` quarters of a turn plus x, |x| <= pi / 4. The upper 3 bits, rounded,
+  // are the quarters; what is left of the 53 bits makes x, and is subtracted as an integer.
   uint32_t quarter = ((w2 >> 29) + 1) / 2;
   int32_t upper = int32_t((w2 >> 11) - (quarter << 19));
   double x = plus_half(upper, w2 << 21 | w3 >> 11) * 0x1.921fb54442d18p-51;  // 2 pi 2^-53

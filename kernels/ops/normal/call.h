@@ -28,15 +28,15 @@ constexpr uint64_t kGenerations = uint64_t{1} << 38;  // the bits that a counter
 // What the noise is made of.
 struct Noise {
   uint64_t seed, generation;
-  const int64_t* seed_data;        // where not null, the seeds are there, one for each problem
-  const int64_t* generation_data;  // where not null, the generation is there
+  const int64_t* seed_data;        // if not null, one seed per problem, in place of `seed`
+  const int64_t* generation_data;  // if not null, the generation, in place of `generation`
   int64_t problems, samples, dimensions;
   bool shared;      // all dimensions have the noise of dimension 0
   bool antithetic;  // sample 2 i + 1 has the noise of sample 2 i, negated
   bool dim_first;   // the result has the layout (..., d, N)
 
-  // Replaces seed and generation by those of a problem.
-  CEM_TETRIS_FUNCTION void enter(int64_t problem) {
+  // Sets seed and generation to those of a problem, an entry of the batch.
+  CEM_TETRIS_FUNCTION void load_seed(int64_t problem) {
     if (seed_data) seed = uint64_t(seed_data[problem]);
     if (generation_data) generation = uint64_t(*generation_data) % kGenerations;
   }
@@ -49,23 +49,26 @@ struct Call {
 
 constexpr int kTile = 4;
 
-// Philox blocks for each dimension and block of samples.
+// How many blocks of four Philox words the noise of four samples of one dimension takes: one
+// for float, two for double.
 template <typename Real>
-constexpr int kBlocks = sizeof(Real) / sizeof(float);
+constexpr int kPhiloxBlocks = sizeof(Real) / sizeof(float);
 
-// What the noise of a block of four samples has apart from its dimension.
+// The part of the noise of four consecutive samples (a block of samples) that all dimensions
+// have in common, one part for each block of Philox words.
 template <typename Real>
 struct Samples {
-  BlockPart part[kBlocks<Real>];
+  BlockPart part[kPhiloxBlocks<Real>];
 };
 
-// Returns it for block + i, which has the upper bits of `block`; `dimension` is any with the
-// upper bits of those that it is for.
+// Returns the dimension-independent part for the samples 4 (block + i) to 4 (block + i) + 3.
+// The bits of `block` and `dimension` above the lowest 32 enter it: block + i must have those
+// of `block`, and the dimensions that it is used for must have those of `dimension`.
 template <typename Real>
 CEM_TETRIS_FUNCTION Samples<Real> samples_of(
     Key key, uint64_t generation, uint64_t dimension, uint64_t block, int i = 0) {
   uint32_t word3 = upper(generation, dimension, block);
-  if constexpr (kBlocks<Real> == 1) {
+  if constexpr (kPhiloxBlocks<Real> == 1) {
     return {{block_part(key, block + i, generation, word3)}};
   } else {
     return {{block_part(key, block + i, generation, word3 | kOfDouble),
@@ -73,11 +76,12 @@ CEM_TETRIS_FUNCTION Samples<Real> samples_of(
   }
 }
 
-// Sets the noise of four samples of a dimension, by pair.
+// Sets the noise of four samples of one dimension, one radius and direction for each pair of
+// samples. A pair of floats takes two random words, a pair of doubles four.
 template <typename Real>
 CEM_TETRIS_FUNCTION void set_pairs(const LateKeys& keys, const DimensionPart& dimension,
     const Samples<Real>& samples, Polar<Real> (&pair)[kTile / 2]) {
-  if constexpr (kBlocks<Real> == 1) {
+  if constexpr (kPhiloxBlocks<Real> == 1) {
     Words w = words(keys, dimension, samples.part[0]);
     pair[0] = polar(w.word[0], w.word[1]);
     pair[1] = polar(w.word[2], w.word[3]);
@@ -89,7 +93,8 @@ CEM_TETRIS_FUNCTION void set_pairs(const LateKeys& keys, const DimensionPart& di
   }
 }
 
-// Calls f(T{}) with the type of means and standard deviations, or of the result.
+// Calls f(T{}) with the type of means and standard deviations, or of the result; raises an
+// error if the sampler has no kernels for it.
 template <typename F>
 void dispatch(ScalarType type, const F& f) {
   visit_floating("sample_normal", type, f);

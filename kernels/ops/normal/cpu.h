@@ -16,17 +16,20 @@ constexpr int kLanes = 32;
 constexpr int kCells = kTile * kTile;
 constexpr int64_t kLaneDimensions = kTile * kLanes;
 
-// One number for each dimension and problem, in the order in which lanes read them. For kLanes
-// tiles:
+// One number for each dimension of each problem (an entry of the batch), such as the means, in
+// the order in which lanes read them; lane l works on tile l of kLanes. For kLanes tiles of
+// kTile = 4 dimensions:
 //
 //   | dimension 0 of tiles 0..31 | dimension 1 of tiles 0..31 | dimension 2 | dimension 3 |
 //
-// The last tiles are filled up with zeros. Empty where there are no numbers.
+// The last tiles are filled up with zeros. It is empty if the vector has no data.
 template <typename Real>
 struct ByLane {
   int64_t size = 0;  // of a problem
   std::vector<Real> values;
 
+  // Copies a vector's numbers into the order of the lanes, converted to the type of
+  // computation.
   ByLane(Vector vector, int64_t problems, int64_t dimensions) {
     if (!vector.data) return;
     size = divide_up(dimensions, kLaneDimensions) * kLaneDimensions;
@@ -44,20 +47,25 @@ struct ByLane {
   // Returns where the first dimension of a tile is; the others follow at distances of kLanes.
   static int64_t start(int64_t tile) { return tile / kLanes * kLaneDimensions + tile % kLanes; }
 
+  // Returns the number of a tile's first dimension, or null without numbers.
   const Real* of(int64_t problem, int64_t tile) const {
     return values.empty() ? nullptr : values.data() + problem * size + start(tile);
   }
 };
 
-// The noise of kLanes neighbouring tiles, z = radius * direction, by dimension and sample of a
-// tile. If `across`, lane l has the dimensions from (tile + l) * kTile on and the samples from
-// block * kTile on; otherwise the dimensions from tile * kTile on and the samples from (block +
-// l) * kTile on. Where the noise is shared, dimension 0 has that of all.
+// The noise of kLanes neighbouring tiles, z = radius * direction, indexed by the dimension and
+// the sample within a tile, then by lane; a pair of samples shares a radius. A tile is four
+// dimensions of a block of four samples. If `across`, the lanes are neighbours across the
+// dimensions: lane l has the dimensions from (tile + l) * kTile on and the samples from block *
+// kTile on; otherwise the dimensions from tile * kTile on and the samples from (block + l) *
+// kTile on. If all dimensions share their noise, only dimension 0 is set.
 template <typename Real>
 struct Tiles {
   Real radius[kTile][kTile / 2][kLanes];
   Real direction[kTile][kTile][kLanes];
 
+  // Sets the noise of the tiles, from `tile` and `block` on. One block of four Philox words
+  // makes four samples of floats; doubles take two, one for each pair of samples.
   void fill(const Noise& noise, int64_t tile, int64_t block, bool across) {
     Key key = make_key(noise.seed);
     LateKeys keys = late_keys(key);
@@ -68,7 +76,7 @@ struct Tiles {
     // The same for all lanes, because a chunk starts at a multiple of kLanes.
     uint32_t word3 = upper(generation, first, block);
     for (int j = 0; j < (noise.shared ? 1 : kTile); ++j) {
-      for (int part = 0; part < kBlocks<Real>; ++part) {
+      for (int part = 0; part < kPhiloxBlocks<Real>; ++part) {
         uint32_t half_mark = part == 0 ? 0 : kSecondHalf;
         uint32_t mark = sizeof(Real) == sizeof(float) ? 0 : kOfDouble | half_mark;
         uint32_t w[4][kLanes];
@@ -90,7 +98,8 @@ struct Tiles {
   }
 
  private:
-  // Sets a pair of samples of dimension j from the words of each lane.
+  // Sets the samples 2 half and 2 half + 1 of dimension j from the random words of each lane:
+  // two for float, four for double.
   template <typename... Words>
   void set(int j, int half, const Words*... words) {
     polar_lanes(radius[j][half], direction[j][2 * half], direction[j][2 * half + 1], words...);
@@ -115,16 +124,18 @@ struct Tiles {
   }
 };
 
-// The samples of kLanes tiles, which are computed and then stored.
+// The samples of kLanes neighbouring tiles of one problem, which are computed and then stored.
 template <typename T, typename Real>
 struct Chunk {
-  Noise noise;                          // of one problem
-  const Real *mean, *std, *low, *high;  // of the first tile, as ByLane has them
-  T* out;
+  Noise noise;  // of one problem
+  // Of the first tile, in the order of ByLane; null for bounds that do not exist.
+  const Real *mean = nullptr, *std = nullptr, *low = nullptr, *high = nullptr;
+  T* out = nullptr;  // the problem's result
   Tiles<Real> z;
   Real x[kCells][kLanes];  // by dimension * kTile + sample
 
-  // Computes x. kAcross: lanes have different dimensions.
+  // Computes x = mean + std * z within the bounds. kAcross: lanes have different dimensions, so
+  // each has its own mean, and so on; otherwise all lanes have those of lane 0.
   template <bool kAcross>
   void compute() {
     for (int j = 0; j < kTile; ++j) {
@@ -153,29 +164,34 @@ struct Chunk {
     }
   }
 
-  // Stores the first `lanes` tiles where the lanes lie along the layout's fast side.
+  // Stores the first `lanes` tiles if they are neighbours in memory, as rows of lanes * kTile
+  // numbers. The fast side of the layout is the one whose numbers are neighbours: dimensions in
+  // (..., N, d), which the lanes follow if `across`, and samples in (..., d, N). The last tile
+  // may extend beyond the fast side; its numbers within are stored one by one.
   void store(int64_t tile, int64_t block, bool across, int lanes) {
-    int64_t fast = across ? noise.dimensions : noise.samples;
-    int64_t slow = across ? noise.samples : noise.dimensions;
+    int64_t row_size = across ? noise.dimensions : noise.samples;
+    int64_t rows = across ? noise.samples : noise.dimensions;
     int64_t column = (across ? tile : block) * kTile;
     int64_t row = (across ? block : tile) * kTile;
-    int fast_step = across ? kTile : 1;  // in x, from one number of a row to the next
-    int slow_step = across ? 1 : kTile;  // and from one row of a tile to the next
-    int64_t count = std::min<int64_t>(lanes * kTile, fast - column);
-    for (int r = 0; r < std::min<int64_t>(kTile, slow - row); ++r) {
-      T* to = out + (row + r) * fast + column;
+    int column_step = across ? kTile : 1;  // in x, from one number of a row to the next
+    int row_step = across ? 1 : kTile;     // in x, from one row of a tile to the next
+    int64_t count = std::min<int64_t>(lanes * kTile, row_size - column);
+    for (int r = 0; r < std::min<int64_t>(kTile, rows - row); ++r) {
+      T* to = out + (row + r) * row_size + column;
       for (int64_t l = 0; l < count / kTile; ++l) {
         for (int c = 0; c < kTile; ++c) {
-          to[l * kTile + c] = T(x[r * slow_step + c * fast_step][l]);
+          to[l * kTile + c] = T(x[r * row_step + c * column_step][l]);
         }
       }
       for (int64_t i = count / kTile * kTile; i < count; ++i) {
-        to[i] = T(x[r * slow_step + i % kTile * fast_step][i / kTile]);
+        to[i] = T(x[r * row_step + i % kTile * column_step][i / kTile]);
       }
     }
   }
 
-  // Stores the first `lanes` tiles where the lanes lie along the layout's slow side.
+  // Stores the first `lanes` tiles if they are not neighbours in memory, one number at a time.
+  // If `across`, lane l has the dimensions of tile `tile` + l and the samples of block `block`;
+  // otherwise the dimensions of `tile` and the samples of block `block` + l.
   void scatter(int64_t tile, int64_t block, bool across, int lanes) {
     int64_t sample_stride = noise.dim_first ? 1 : noise.dimensions;
     int64_t dimension_stride = noise.dim_first ? noise.samples : 1;
@@ -192,7 +208,9 @@ struct Chunk {
   }
 };
 
-// Draws all samples of a call.
+// Draws all samples of a call; threads share the chunks of kLanes neighbouring tiles. Lanes
+// follow the layout, so that their results are neighbours in memory and are stored as vectors,
+// unless most of the lanes would be idle there.
 template <typename T>
 void draw_as(const Call& call, T* out) {
   using Real = compute_t<T>;
@@ -206,16 +224,17 @@ void draw_as(const Call& call, T* out) {
   ByLane<Real> highs = by_lane(call.high);
   int64_t tiles = divide_up(noise.dimensions, kTile);
   int64_t blocks = divide_up(noise.samples, kTile);
-  // Lanes follow the layout, for vectors of stores, unless most of them would be idle there.
-  int64_t fast = noise.dim_first ? blocks : tiles;
-  int64_t slow = noise.dim_first ? tiles : blocks;
-  bool follow = fast >= std::min<int64_t>(slow, kLanes / 2);
-  bool across = follow != noise.dim_first;  // lanes have different dimensions
-  int64_t along = across ? tiles : blocks;
+  int64_t fast_tiles = noise.dim_first ? blocks : tiles;
+  int64_t slow_tiles = noise.dim_first ? tiles : blocks;
+  bool follows_layout = fast_tiles >= std::min<int64_t>(slow_tiles, kLanes / 2);
+  bool across = follows_layout != noise.dim_first;  // lanes have different dimensions
+  int64_t columns = across ? tiles : blocks;        // tiles along the lanes
   int64_t rows = across ? blocks : tiles;
-  int64_t chunks = divide_up(along, kLanes);  // of a row
+  int64_t chunks = divide_up(columns, kLanes);  // of a row
+  // Draws the chunks `begin` to `end` - 1. They are numbered along a row of tiles, then by row,
+  // then by problem; a row has the tiles along the lanes.
   parallel_for(0, noise.problems * rows * chunks, 16, [&](int64_t begin, int64_t end) {
-    Chunk<T, Real> chunk{noise, nullptr, nullptr, nullptr, nullptr, nullptr, {}, {}};
+    Chunk<T, Real> chunk{};
     for (int64_t i = begin; i < end; ++i) {
       int64_t problem = i / (rows * chunks);
       int64_t row = i / chunks % rows;
@@ -223,17 +242,17 @@ void draw_as(const Call& call, T* out) {
       int64_t tile = across ? column : row;
       int64_t block = across ? row : column;
       chunk.noise = noise;
-      chunk.noise.enter(problem);
+      chunk.noise.load_seed(problem);
       chunk.mean = means.of(problem, tile);
       chunk.std = stds.of(problem, tile);
       chunk.low = lows.of(problem, tile);
       chunk.high = highs.of(problem, tile);
       chunk.out = out + problem * noise.dimensions * noise.samples;
-      int lanes = int(std::min<int64_t>(kLanes, along - column));
+      int lanes = int(std::min<int64_t>(kLanes, columns - column));
       chunk.z.fill(chunk.noise, tile, block, across);
       across ? chunk.template compute<true>() : chunk.template compute<false>();
-      follow ? chunk.store(tile, block, across, lanes)
-             : chunk.scatter(tile, block, across, lanes);
+      follows_layout ? chunk.store(tile, block, across, lanes)
+                     : chunk.scatter(tile, block, across, lanes);
     }
   });
 }

@@ -6,22 +6,24 @@
 namespace cem_tetris::normal {
 namespace {
 
-// Returns the grid's rectangles for tiles along the fast and the slow side: a thread takes as
-// many steps as leave sixteen blocks for each multiprocessor.
-Shape make_shape(int64_t fast, int64_t slow, int multiprocessors) {
+// Returns the rectangles of tiles that the blocks of sample_kernel own, for a result of
+// fast_tiles by slow_tiles tiles. A rectangle is as wide as a block's threads and the result
+// allow. A thread takes one step per tile: more steps save work, but the number of steps
+// doubles only as long as at least sixteen blocks per multiprocessor are left.
+Shape make_shape(int64_t fast_tiles, int64_t slow_tiles, int multiprocessors) {
   int log_width = 0;
-  while ((1 << log_width) < kThreads && (int64_t{1} << log_width) < fast) ++log_width;
+  while ((1 << log_width) < kThreads && (int64_t{1} << log_width) < fast_tiles) ++log_width;
   int height = kThreads >> log_width;
-  int64_t across = divide_up(fast, int64_t{1} << log_width);
-  int64_t wanted = 16 * multiprocessors;
-  auto down = [&](int steps) { return divide_up(slow, steps * height); };
+  int64_t blocks_across = divide_up(fast_tiles, int64_t{1} << log_width);
+  int64_t wanted_blocks = 16 * multiprocessors;
+  auto blocks_down = [&](int steps) { return divide_up(slow_tiles, steps * height); };
   int steps = 1;
   while (steps < kMaxSteps && 2 * steps * height <= kMaxEntries &&
-         across * down(2 * steps) >= wanted) {
+         blocks_across * blocks_down(2 * steps) >= wanted_blocks) {
     steps *= 2;
   }
-  return {log_width, steps, uint32_t(across), uint32_t(down(steps)),
-      uint32_t(std::min(kGroup, across))};
+  return {log_width, steps, uint32_t(blocks_across), uint32_t(blocks_down(steps)),
+      uint32_t(std::min(kGroup, blocks_across))};
 }
 
 // The largest call of a small kernel, in blocks for each multiprocessor: with more, the general
@@ -29,14 +31,15 @@ Shape make_shape(int64_t fast, int64_t slow, int multiprocessors) {
 constexpr int64_t kSmallLoad = 96;
 constexpr int64_t kLine = 128;  // bytes of a line of the cache
 
-// Returns how many dimensions a thread of a small kernel has, by the load with one each (as
-// measured).
+// Returns how many dimensions a thread of a small kernel has. load: the threads for each thread
+// of the device if every one had a single dimension. The limits are measured.
 int rows_of(int64_t load) {
   if (load < 4) return 1;
   return load < 15 ? 2 : 4;
 }
 
-// Launches the kernel for small results, and returns whether the call is for it.
+// Launches the kernel for small results if this call is small enough for it, and returns
+// whether it did. A thread has `rows` dimensions of one block of four samples.
 template <typename T, bool kDimFirst>
 bool launch_small(const Gpu& gpu, const Call& call, T* out) {
   const Noise& noise = call.noise;
@@ -44,10 +47,10 @@ bool launch_small(const Gpu& gpu, const Call& call, T* out) {
   int64_t device_threads = gpu.multiprocessors * kThreads;
   int64_t limit = kSmallLoad * device_threads;
   int64_t blocks = divide_up(noise.samples, kTile);
-  bool whole_blocks = noise.samples % kTile == 0;
-  if (kDimFirst && !whole_blocks) return false;
+  bool has_whole_blocks = noise.samples % kTile == 0;
+  if (kDimFirst && !has_whole_blocks) return false;
   if (dimensions > limit || blocks > limit / dimensions) return false;
-  // Many problems are for it, too, where a thread's samples are not neighbours in memory.
+  // In the layout (..., N, d) a call of many small problems is faster here, too.
   int64_t most = kDimFirst ? limit : std::max(limit, int64_t{1} << 30);
   if (noise.problems > most / (blocks * dimensions)) return false;
 
@@ -55,13 +58,14 @@ bool launch_small(const Gpu& gpu, const Call& call, T* out) {
   while (kDimFirst ? rows > dimensions : dimensions % rows != 0) rows /= 2;
   int64_t across = divide_up(dimensions, rows);
   int64_t threads = noise.problems * blocks * across;
-  // Where rows are no whole lines of the cache, a warp would write parts of many.
-  bool whole_lines = dimensions * int64_t{sizeof(T)} % kLine == 0;
-  bool staged =
-      !kDimFirst && rows == kTile && across <= kThreads && whole_blocks && !whole_lines;
-  int64_t block_threads = staged ? kThreads / across * across : kThreads;
+  // If a row of the result is not a whole number of cache lines, a warp would write parts of
+  // many lines: then the result goes through shared memory.
+  bool has_whole_lines = dimensions * int64_t{sizeof(T)} % kLine == 0;
+  bool is_staged =
+      !kDimFirst && rows == kTile && across <= kThreads && has_whole_blocks && !has_whole_lines;
+  int64_t block_threads = is_staged ? kThreads / across * across : kThreads;
   Small job{make_divider(uint32_t(blocks * across)),
-      make_divider(uint32_t(kDimFirst ? blocks : across)), uint32_t(threads), staged, call};
+      make_divider(uint32_t(kDimFirst ? blocks : across)), uint32_t(threads), is_staged, call};
   auto* kernel = small_kernel<T, kTile, kDimFirst>;
   if (rows == 1) kernel = small_kernel<T, 1, kDimFirst>;
   if (rows == 2) kernel = small_kernel<T, 2, kDimFirst>;
@@ -70,6 +74,8 @@ bool launch_small(const Gpu& gpu, const Call& call, T* out) {
   return true;
 }
 
+// Launches a draw: by the kernel for small results where it is for the call, otherwise by the
+// general one, whose plain variant has no bounds and only whole tiles of independent noise.
 template <typename T>
 void launch(const Gpu& gpu, Call call, T* out) {
   Noise& noise = call.noise;
@@ -83,17 +89,18 @@ void launch(const Gpu& gpu, Call call, T* out) {
   }
   int64_t blocks = divide_up(noise.samples, kTile);
   int64_t tiles = divide_up(noise.dimensions, kTile);
-  Shape shape = make_shape(
-      noise.dim_first ? blocks : tiles, noise.dim_first ? tiles : blocks, gpu.multiprocessors);
-  bool bounded = call.low.data || call.high.data;
-  bool whole_tiles = noise.samples % kTile == 0 && noise.dimensions % kTile == 0;
-  bool plain = !noise.shared && !noise.antithetic && !bounded && whole_tiles;
+  int64_t fast_tiles = noise.dim_first ? blocks : tiles;
+  int64_t slow_tiles = noise.dim_first ? tiles : blocks;
+  Shape shape = make_shape(fast_tiles, slow_tiles, gpu.multiprocessors);
+  bool has_bounds = call.low.data || call.high.data;
+  bool has_whole_tiles = noise.samples % kTile == 0 && noise.dimensions % kTile == 0;
+  bool is_plain = !noise.shared && !noise.antithetic && !has_bounds && has_whole_tiles;
   auto* plain_kernel =
       noise.dim_first ? sample_kernel<T, true, true> : sample_kernel<T, true, false>;
   auto* general_kernel =
       noise.dim_first ? sample_kernel<T, false, true> : sample_kernel<T, false, false>;
   dim3 grid = grid_of(int64_t{shape.across} * shape.down, noise.problems);
-  gpu.launch(plain ? plain_kernel : general_kernel, grid, kThreads, 0, call, shape, out);
+  gpu.launch(is_plain ? plain_kernel : general_kernel, grid, kThreads, 0, call, shape, out);
 }
 
 void draw(const Call& call, const Tensor& out) {

@@ -7,8 +7,11 @@
 namespace cem_tetris::normal {
 namespace {
 
-// Draws the samples: checks what all operators have in common, and calls the device's draw().
-// Tensors of seeds and of the generation, where there are any, replace the numbers in `noise`.
+// Draws noise.samples samples for each problem, an entry of the batch; all operators call it.
+// Checks the arguments that they have in common, and calls the device's draw() unless the
+// result is empty. seeds: a tensor of one seed per problem, in place of noise.seed; it is
+// needed if there are batch dimensions. generations: a tensor of one number, in place of
+// noise.generation. low, high: bounds, one number per dimension, for each problem or for all.
 Tensor sample(const Problems& problems, Vector mean, Vector std, Noise noise,
     std::optional<Tensor> seeds, std::optional<Tensor> generations, ScalarType dtype,
     std::optional<Tensor> low, std::optional<Tensor> high) {
@@ -19,7 +22,7 @@ Tensor sample(const Problems& problems, Vector mean, Vector std, Noise noise,
   STD_TORCH_CHECK(samples >= 0 && samples < int64_t{1} << 46 && dimensions < int64_t{1} << 44,
       "expected num_samples in 0..2^46 - 1 and less than 2^44 dimensions, got ", samples,
       " and ", dimensions);
-  dispatch(mean.type, [](auto) {});  // raises for a type without kernels
+  dispatch(mean.type, [](auto) {});  // raises an error if the type is not supported
   STD_TORCH_CHECK(problems.sizes.empty() || seeds.has_value(),
       "expected a tensor of seeds of the batch shape");
   auto check_numbers = [&](std::optional<Tensor>& tensor, const char* name,
@@ -47,6 +50,8 @@ Tensor sample(const Problems& problems, Vector mean, Vector std, Noise noise,
   return out;
 }
 
+// The operator sample_normal: mean and std are tensors of the same shape (..., d). The result
+// has the shape (..., d, N) if dim_first, and otherwise (..., N, d).
 Tensor sample_normal(const Tensor& mean, const Tensor& std, int64_t num_samples, int64_t seed,
     int64_t generation, std::optional<Tensor> seeds, std::optional<Tensor> generations,
     bool shared, bool antithetic, bool dim_first, ScalarType dtype, std::optional<Tensor> low,
@@ -56,13 +61,23 @@ Tensor sample_normal(const Tensor& mean, const Tensor& std, int64_t num_samples,
   int64_t dimensions = mean.sizes().back();
   Tensor means = dense(mean);
   Tensor stds = problems.check(std, "std", type, {dimensions});
-  Noise noise{uint64_t(seed), uint64_t(generation), nullptr, nullptr, problems.count(),
-      num_samples, dimensions, shared, antithetic, dim_first};
-  return sample(problems, {const_data<void>(means), type, dimensions},
-      {const_data<void>(stds), type, dimensions}, noise, std::move(seeds),
+  Noise noise{};
+  noise.seed = uint64_t(seed);
+  noise.generation = uint64_t(generation);
+  noise.problems = problems.count();
+  noise.samples = num_samples;
+  noise.dimensions = dimensions;
+  noise.shared = shared;
+  noise.antithetic = antithetic;
+  noise.dim_first = dim_first;
+  const Vector mean_vector{const_data<void>(means), type, dimensions};
+  const Vector std_vector{const_data<void>(stds), type, dimensions};
+  return sample(problems, mean_vector, std_vector, noise, std::move(seeds),
       std::move(generations), dtype, std::move(low), std::move(high));
 }
 
+// The operator sample_normal_seeded: sample_normal with one seed, no bounds and the mean's
+// type.
 Tensor sample_normal_seeded(const Tensor& mean, const Tensor& std, int64_t num_samples,
     int64_t seed, int64_t generation, bool dim_first, bool shared) {
   STD_TORCH_CHECK(seed >= 0, "expected a seed in 0..2^63 - 1, got ", seed);
@@ -70,7 +85,8 @@ Tensor sample_normal_seeded(const Tensor& mean, const Tensor& std, int64_t num_s
       dim_first, mean.scalar_type(), {}, {});
 }
 
-// The mean is row 0 and the standard deviation row 1 of a distribution of shape (..., R, d).
+// The operator sample_normal_rows: the mean is row 0 and the standard deviation row 1 of a
+// distribution of shape (..., R, d). The result has the shape (..., N, d).
 Tensor sample_normal_rows(const Tensor& distribution, int64_t num_samples, const Tensor& seeds,
     const Tensor& generation, std::optional<Tensor> low, std::optional<Tensor> high) {
   Tensor rows = dense(distribution);
@@ -79,12 +95,14 @@ Tensor sample_normal_rows(const Tensor& distribution, int64_t num_samples, const
       "expected rows of a shape (..., R, d), R >= 2, got ", text_of(sizes));
   Problems problems{Device(rows), {sizes.data(), sizes.size() - 2}};
   int64_t dimensions = sizes.back();
-  int64_t stride = sizes[sizes.size() - 2] * dimensions;
+  int64_t stride = sizes[sizes.size() - 2] * dimensions;  // from one problem to the next
   ScalarType type = rows.scalar_type();
   const char* means = const_data<char>(rows);
   const char* stds = means + dimensions * rows.element_size();
-  Noise noise{
-      0, 0, nullptr, nullptr, problems.count(), num_samples, dimensions, false, false, false};
+  Noise noise{};
+  noise.problems = problems.count();
+  noise.samples = num_samples;
+  noise.dimensions = dimensions;
   return sample(problems, {means, type, stride}, {stds, type, stride}, noise, seeds, generation,
       type, std::move(low), std::move(high));
 }

@@ -5,10 +5,12 @@
 // instructions, 3.75 of them 32 x 32 -> 64 bit products: issue slots for 542 us, but without
 // its stores the kernel takes 840 to 880 us. Both count.
 //
-// Grid: a block owns a rectangle of tiles (call.h). The layout's fast side lies along the
-// threads, so that a warp stores whole lines; a thread walks `steps` tiles of the slow side.
-// What the tiles of the slow side need is in a table in shared memory, `entries` long, for all
-// threads:
+// Grid: a block owns a rectangle of tiles; a tile is four samples of four dimensions (call.h).
+// The fast side of the result is the one whose numbers are neighbours in memory: samples in the
+// layout (..., d, N) (kDimFirst), dimensions in (..., N, d). Neighbouring threads have
+// neighbouring tiles of the fast side, so that a warp stores whole lines; a thread computes one
+// tile after the other along the slow side, in `steps` steps. What the tiles of the slow side
+// need is in a table in shared memory, `entries` long, for all threads:
 //
 //                    fast side: `width` tiles, one for each thread of a row
 //   slow side:       | thread 0     | thread 1         | ... | thread width - 1 |   step 0
@@ -32,9 +34,9 @@ constexpr int kResident = sizeof(T) == sizeof(double) ? 2
                           : kPlain && !kDimFirst      ? 4
                                                       : 3;
 
-// Loads four consecutive elements from `first` on; beyond the end, the last one again. All
-// loads are issued before the first value is used: under a stream of stores a load takes
-// microseconds.
+// Loads the elements `first` to `first` + 3 of a vector of `count` elements, of any of the four
+// types, into `to`; indices beyond the end load the last element again. All loads are issued
+// before the first value is used, because under a stream of stores a load takes microseconds.
 template <typename Real>
 CEM_TETRIS_DEVICE_FUNCTION void load_four(
     Vector vector, int64_t first, int64_t count, Real (&to)[kTile]) {
@@ -67,6 +69,8 @@ struct alignas(16) Column {
   Real high[kPlain ? 1 : kTile];
 };
 
+// Returns the column of the dimensions `first` to `first` + 3 of a problem. Missing bounds are
+// infinite. Where all dimensions share their noise (noise.shared), it is that of dimension 0.
 template <typename Real, bool kPlain>
 CEM_TETRIS_DEVICE_FUNCTION Column<Real, kPlain> load_column(
     Key key, const Call& call, int64_t first) {
@@ -92,7 +96,7 @@ CEM_TETRIS_DEVICE_FUNCTION Column<Real, kPlain> load_column(
   return column;
 }
 
-// Moves a vector to the numbers of a problem.
+// Advances a vector from the numbers of problem 0 to those of another one.
 CEM_TETRIS_DEVICE_FUNCTION void move_to(int64_t problem, Vector& vector) {
   int bytes = vector.type == ScalarType::Double ? 8 : vector.type == ScalarType::Float ? 4 : 2;
   vector.data = static_cast<const char*>(vector.data) + problem * vector.stride * bytes;
@@ -111,8 +115,10 @@ inline dim3 grid_of(int64_t blocks, int64_t problems) {
   return dim3(unsigned(blocks), unsigned(of_layer), unsigned(layers));
 }
 
-// Computes a tile: x[dimension][sample]. Samples 2 h and 2 h + 1 of a dimension share a radius;
-// an antithetic pair has opposite noise.
+// Computes a tile, x[dimension][sample] = mean + std * z within the bounds. Samples 2 h and 2 h
+// + 1 of a dimension are a pair: they share a radius, and take its cosine and its sine. An
+// antithetic pair has opposite noise: both take the cosine, with opposite signs. A plain call
+// has no bounds, and neither shared nor antithetic noise.
 template <typename Real, bool kPlain>
 CEM_TETRIS_DEVICE_FUNCTION void sample_tile(const LateKeys& keys, const Noise& noise,
     const Column<Real, kPlain>& column, const Samples<Real>& samples, Real (&x)[kTile][kTile]) {
@@ -140,9 +146,10 @@ CEM_TETRIS_DEVICE_FUNCTION void sample_tile(const LateKeys& keys, const Noise& n
   }
 }
 
-// Streaming stores: lines that leave the cache first leave it nearly in the order of their
-// addresses. In assembly, because ptxas splits some vectors that it sees made of single
-// numbers.
+// Stores a pack of four numbers as vectors of 8 or 16 bytes, by streaming stores: lines that
+// are marked to leave the cache first are written to memory nearly in the order of their
+// addresses. Floats are stored in assembly, because ptxas splits some vectors that it sees made
+// of single numbers.
 CEM_TETRIS_DEVICE_FUNCTION void store_words(float* to, const Pack<float, 4>& x) {
   asm volatile("st.global.cs.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x.value[0]),
       "f"(x.value[1]), "f"(x.value[2]), "f"(x.value[3])
@@ -157,6 +164,7 @@ CEM_TETRIS_DEVICE_FUNCTION void store_words(T* to, const Pack<T, 4>& x) {
   }
 }
 
+// Returns numbers as a pack of the result's type.
 template <typename T, int kCount, typename Real>
 CEM_TETRIS_DEVICE_FUNCTION Pack<T, kCount> packed(const Real (&x)[kCount]) {
   Pack<T, kCount> pack;
@@ -188,9 +196,11 @@ struct Shape {
   uint32_t group;         // see kGroup
 };
 
-// Threads lie along the samples if kDimFirst, and the table holds dimensions; otherwise they
-// lie along the dimensions, and the table holds blocks of samples. kPlain: whole tiles of
-// independent noise, no bounds.
+// Draws mean + std * z for every problem, an entry of the batch; they are numbered along y and
+// z of the grid. If kDimFirst, neighbouring threads have neighbouring blocks of four
+// samples, and the table in shared memory holds the parameters of dimensions; otherwise they
+// have neighbouring dimensions, and the table holds the noise of blocks of samples. kPlain:
+// whole tiles of independent noise, no bounds.
 template <typename T, bool kPlain, bool kDimFirst>
 __global__ __launch_bounds__(kThreads, kResident<T, kPlain, kDimFirst>) void sample_kernel(
     Call call, Shape shape, T* out) {
@@ -202,7 +212,7 @@ __global__ __launch_bounds__(kThreads, kResident<T, kPlain, kDimFirst>) void sam
   int64_t problem = int64_t(blockIdx.z) * gridDim.y + blockIdx.y;
   Noise& noise = call.noise;
   if (problem >= noise.problems) return;
-  noise.enter(problem);
+  noise.load_seed(problem);
   move_to(problem, call.mean);
   move_to(problem, call.std);
   move_to(problem, call.low);
@@ -215,8 +225,9 @@ __global__ __launch_bounds__(kThreads, kResident<T, kPlain, kDimFirst>) void sam
   int entries = height * shape.steps;
   uint32_t across = blockIdx.x % shape.across;
   uint32_t down = blockIdx.x / shape.across;
-  if constexpr (
-      !kDimFirst) {  // blocks that run side by side should write few rows where rows are long
+  // Where rows are long, blocks that run side by side should write few of them: the grid is cut
+  // into groups of columns, and the blocks of a group run row by row.
+  if constexpr (!kDimFirst) {
     uint32_t group_blocks = shape.group * shape.down;
     uint32_t within = blockIdx.x % group_blocks;
     uint32_t left = blockIdx.x / group_blocks * shape.group;
@@ -224,7 +235,8 @@ __global__ __launch_bounds__(kThreads, kResident<T, kPlain, kDimFirst>) void sam
     across = left + within % group;
     down = within / group;
   }
-  // In tiles: the thread's on the fast side, the block's first one on the slow side.
+  // Counted in tiles: where the thread is on the fast side, and where the block begins on the
+  // slow side.
   int64_t fast = int64_t(across) * width + (threadIdx.x & (width - 1));
   int64_t slow = int64_t(down) * entries;
   int64_t first_dimension = (kDimFirst ? slow : fast) * kTile;
@@ -245,8 +257,8 @@ __global__ __launch_bounds__(kThreads, kResident<T, kPlain, kDimFirst>) void sam
           key, noise.generation, noise.shared ? 0 : first_dimension, first_block, i);
     }
   }
-  // The keys go through shared memory because registers that are loaded stay, while ptxas would
-  // compute those that are computed again in each iteration.
+  // The keys go through shared memory, because ptxas keeps loaded values in registers, while it
+  // would compute these again in each iteration of the loop below.
   if (threadIdx.x < kLateKeys) {
     shared_keys.word[threadIdx.x] = late_key(key, threadIdx.x);
   }

@@ -6,10 +6,11 @@
 // latency of a thread's few hundred instructions: 19 for each normal, 4.2 of them 32 x 32 -> 64
 // bit products.
 //
-// A thread owns a block of four samples, of kRows consecutive dimensions. The threads are
-// numbered along the fast side of the layout, blocks of samples for (..., d, N) or dimensions
-// for (..., N, d), then along its slow side, then by problem, so that only the last threads of
-// all are idle.
+// A thread owns a block of samples, four consecutive ones, of kRows consecutive dimensions. The
+// fast side of the result is the one whose numbers are neighbours in memory: samples in the
+// layout (..., d, N) (kDimFirst), dimensions in (..., N, d); the other one is the slow side.
+// Threads are numbered along the fast side, then along the slow side, then by problem (an entry
+// of the batch), so that only the last threads of all are idle.
 #pragma once
 
 #include "sample.cuh"
@@ -35,27 +36,26 @@ inline Divider make_divider(uint32_t divisor) {
 }
 
 struct Small {
-  Divider of_problem;  // by the threads of a problem
-  Divider of_slow;     // by the threads of a place on the slow side
-  uint32_t threads;
-  bool
-      staged;  // a block has whole blocks of samples, and its result goes through shared memory
-  Call call;   // of float
+  Divider by_problem_threads;  // divides by the threads of a problem
+  Divider by_row_threads;      // divides by the threads of one row, a step of the slow side
+  uint32_t threads;            // of all problems
+  bool is_staged;  // a CUDA block has whole rows, and its result goes through shared memory
+  Call call;       // of float
 };
 
-// Loads the numbers of a problem from a dimension on.
+// Loads kRows numbers of a problem's vector, such as its means, from `dimension` on.
 template <int kRows>
 CEM_TETRIS_DEVICE_FUNCTION void load_rows(
-    Vector from, int64_t problem, int64_t dimension, float (&to)[kRows]) {
-  const float* data = static_cast<const float*>(from.data);
+    Vector vector, int64_t problem, int64_t dimension, float (&values)[kRows]) {
+  const float* data = static_cast<const float*>(vector.data);
   CEM_TETRIS_UNROLL
-  for (int i = 0; i < kRows; ++i) to[i] = data[problem * from.stride + dimension + i];
+  for (int i = 0; i < kRows; ++i) values[i] = data[problem * vector.stride + dimension + i];
 }
 
-// Stores a pack. Four floats go by this instruction, because ptxas splits a plain store into
-// four.
+// Stores a pack of kCount neighbours at once. Four floats are stored by __stcg, because ptxas
+// splits a plain store of them into four.
 template <typename T, int kCount>
-CEM_TETRIS_DEVICE_FUNCTION void store_some(T* to, const Pack<T, kCount>& x) {
+CEM_TETRIS_DEVICE_FUNCTION void store_pack(T* to, const Pack<T, kCount>& x) {
   if constexpr (kCount == 4 && sizeof(T) == 4) {
     __stcg(reinterpret_cast<float4*>(to),
         make_float4(x.value[0], x.value[1], x.value[2], x.value[3]));
@@ -64,7 +64,9 @@ CEM_TETRIS_DEVICE_FUNCTION void store_some(T* to, const Pack<T, kCount>& x) {
   }
 }
 
-// Computes x[sample][row] for the thread's samples and dimensions, without the bounds.
+// Computes x[s][i], sample 4 * block + s of dimension `dimension` + i of a problem, before the
+// bounds are applied: mean + std * radius * (cosine or sine). Two samples share a radius: the
+// first of a pair takes the cosine, the second one the sine.
 template <int kRows>
 CEM_TETRIS_DEVICE_FUNCTION void sample_rows(const Call& call, uint32_t problem,
     int64_t dimension, uint32_t block, float (&x)[kTile][kRows]) {
@@ -72,7 +74,7 @@ CEM_TETRIS_DEVICE_FUNCTION void sample_rows(const Call& call, uint32_t problem,
   float means[kRows], stds[kRows];
   load_rows(call.mean, problem, dimension, means);
   load_rows(call.std, problem, dimension, stds);
-  noise.enter(problem);
+  noise.load_seed(problem);
   Key key = make_key(noise.seed);
   LateKeys keys = late_keys(key);
   const auto samples = samples_of<float>(key, noise.generation, 0, block);
@@ -98,7 +100,9 @@ CEM_TETRIS_DEVICE_FUNCTION void sample_rows(const Call& call, uint32_t problem,
   }
 }
 
-// Replaces what lies beyond a bound by the bound; NaN stays.
+// Replaces the numbers of x[sample][row] that lie beyond a bound by the bound; NaN stays.
+// bound: one number for each dimension, or without data where there is none. is_beyond(value,
+// limit): less for a lower bound, greater for an upper one.
 template <int kRows, typename IsBeyond>
 CEM_TETRIS_DEVICE_FUNCTION void clamp(Vector bound, int64_t problem, int64_t dimension,
     const IsBeyond& is_beyond, float (&x)[kTile][kRows]) {
@@ -112,41 +116,48 @@ CEM_TETRIS_DEVICE_FUNCTION void clamp(Vector bound, int64_t problem, int64_t dim
   }
 }
 
-// Stores the result of a block of (..., N, d) by way of shared memory: it lies in one piece,
-// which the threads write by whole lines. before: the threads of the blocks before.
+// Stores the result of a CUDA block in the layout (..., N, d). It is one contiguous piece of
+// memory, but each thread has a pack in four rows of it. The block collects the piece in shared
+// memory, and then each thread writes packs at distances of the number of threads, so that a
+// warp writes whole lines. threads_before: how many threads the blocks before this one have.
 template <typename T, int kRows>
 CEM_TETRIS_DEVICE_FUNCTION void store_staged(
-    const Small& job, uint32_t before, const float (&x)[kTile][kRows], T* out) {
+    const Small& job, uint32_t threads_before, const float (&x)[kTile][kRows], T* out) {
   __shared__ Pack<T, kRows> staged[kTile * kThreads];
-  uint32_t width = job.of_slow.divisor;  // packs of a row
-  uint32_t block_row = job.of_slow.quotient(threadIdx.x);
-  uint32_t own = threadIdx.x + block_row * (kTile - 1) * width;
+  uint32_t width = job.by_row_threads.divisor;  // packs of a row of the result
+  uint32_t row_group = job.by_row_threads.quotient(threadIdx.x);  // of kTile rows
+  uint32_t own = threadIdx.x + row_group * (kTile - 1) * width;   // the thread's first pack
   CEM_TETRIS_UNROLL
   for (int i = 0; i < kTile; ++i) staged[own + i * width] = packed<T>(x[i]);
   __syncthreads();
-  auto* to = reinterpret_cast<Pack<T, kRows>*>(out) + kTile * int64_t(before);
-  uint32_t packs = kTile * (job.threads - before);
+  auto* to = reinterpret_cast<Pack<T, kRows>*>(out) + kTile * int64_t(threads_before);
+  uint32_t packs = kTile * (job.threads - threads_before);
   Pack<T, kRows> pack[kTile];
   CEM_TETRIS_UNROLL
   for (int i = 0; i < kTile; ++i) pack[i] = staged[threadIdx.x + i * blockDim.x];
   CEM_TETRIS_UNROLL
   for (int i = 0; i < kTile; ++i) {
-    uint32_t place = threadIdx.x + i * blockDim.x;
-    if (place < packs) store_some(to[place].value, pack[i]);
+    uint32_t number = threadIdx.x + i * blockDim.x;
+    if (number < packs) store_pack(to[number].value, pack[i]);
   }
 }
 
+// Draws mean + std * z within the bounds; one thread per block of four samples and kRows
+// dimensions. The threads beyond the last one repeat its work: they write the same numbers, and
+// store_staged() needs all threads of a block at its barrier.
 template <typename T, int kRows, bool kDimFirst>
 __global__ __launch_bounds__(kThreads) void small_kernel(
     const __grid_constant__ Small job, T* __restrict__ out) {
   wait_for_kernel_before();
   const Call& call = job.call;
-  uint32_t before = blockIdx.x * blockDim.x;
-  uint32_t thread = min(before + threadIdx.x, job.threads - 1);
-  uint32_t problem = job.of_problem.quotient(thread);
-  uint32_t of_problem = thread - problem * job.of_problem.divisor;
-  uint32_t slow = job.of_slow.quotient(of_problem);
-  uint32_t fast = of_problem - slow * job.of_slow.divisor;
+  uint32_t threads_before = blockIdx.x * blockDim.x;
+  uint32_t thread = min(threads_before + threadIdx.x, job.threads - 1);
+  uint32_t problem = job.by_problem_threads.quotient(thread);
+  uint32_t problem_thread = thread - problem * job.by_problem_threads.divisor;
+  // The thread's steps along the slow and the fast side: one counts dimensions, kRows at a
+  // time, the other one blocks of samples.
+  uint32_t slow = job.by_row_threads.quotient(problem_thread);
+  uint32_t fast = problem_thread - slow * job.by_row_threads.divisor;
   uint32_t block = kDimFirst ? fast : slow;
   // The last dimensions of (..., d, N) may be written twice, with the same numbers.
   int64_t dimension = kDimFirst ? min(slow * int64_t{kRows}, call.noise.dimensions - kRows)
@@ -164,18 +175,18 @@ __global__ __launch_bounds__(kThreads) void small_kernel(
     CEM_TETRIS_UNROLL
     for (int i = 0; i < kRows; ++i) {
       const float row[kTile] = {x[0][i], x[1][i], x[2][i], x[3][i]};
-      store_some(to + i * call.noise.samples, packed<T>(row));
+      store_pack(to + i * call.noise.samples, packed<T>(row));
     }
   } else {
     if constexpr (kRows == kTile) {
-      if (job.staged) return store_staged(job, before, x, out);
+      if (job.is_staged) return store_staged(job, threads_before, x, out);
     }
     T* to =
         out + (problem * call.noise.samples + first_sample) * call.noise.dimensions + dimension;
     CEM_TETRIS_UNROLL
     for (int i = 0; i < kTile; ++i) {
       if (first_sample + i < call.noise.samples)
-        store_some(to + i * call.noise.dimensions, packed<T>(x[i]));
+        store_pack(to + i * call.noise.dimensions, packed<T>(x[i]));
     }
   }
 }

@@ -32,6 +32,7 @@ CEM_TETRIS_FUNCTION uint32_t upper(uint64_t generation, uint64_t dimension, uint
 CEM_TETRIS_FUNCTION uint32_t high(uint64_t product) { return uint32_t(product >> 32); }
 CEM_TETRIS_FUNCTION uint32_t low(uint64_t product) { return uint32_t(product); }
 
+// Returns the 64 bits of a product.
 CEM_TETRIS_FUNCTION uint64_t multiply(uint32_t a, uint32_t b) {
 #if defined(__CUDA_ARCH__)
   uint64_t
@@ -71,6 +72,7 @@ CEM_TETRIS_FUNCTION uint32_t late_key(Key key, uint32_t index) {
   return index % 2 == 0 ? key.word0(round) : key.word1(round);
 }
 
+// Returns the keys of all late rounds, which a loop over dimensions or samples computes once.
 CEM_TETRIS_FUNCTION LateKeys late_keys(Key key) {
   LateKeys keys;
 #if defined(__CUDA_ARCH__)
@@ -91,11 +93,12 @@ struct DimensionPart {
   uint32_t high, low;
 };
 
-// What rounds 0 to 2 make of the block of samples alone, with the keys that are due.
+// What rounds 0 to 2 make of the block of samples alone, with the keys of these rounds. Three
+// of the words lack a term that depends on the dimension; words() adds it by an exclusive or.
 struct BlockPart {
-  uint32_t round2_c2;  // but for DimensionPart::high
-  uint32_t round3_c0;  // but for the high half of round 2's product m1 c2
-  uint32_t round3_c2;  // but for DimensionPart::low
+  uint32_t round2_c2;  // lacks DimensionPart::high
+  uint32_t round3_c0;  // lacks the high half of round 2's product m1 c2
+  uint32_t round3_c2;  // lacks DimensionPart::low
   uint32_t round3_c3;
 };
 
@@ -103,6 +106,9 @@ struct Words {
   uint32_t word[4];
 };
 
+// Computes the first two rounds as far as they depend on the dimension. A name such as
+// round1_c0 is word c0 of the counter as round 1 begins with it; round1_product0 is round 1's
+// product m0 c0.
 CEM_TETRIS_FUNCTION DimensionPart dimension_part(
     Key key, uint64_t dimension, uint64_t generation) {
   uint64_t round0_product1 = multiply(kMultiplier1, low(generation));
@@ -111,6 +117,9 @@ CEM_TETRIS_FUNCTION DimensionPart dimension_part(
   return {high(round1_product0), low(round1_product0)};
 }
 
+// Computes the first three rounds as far as they depend on the block of samples. A name such as
+// round1_c2 is word c2 of the counter as round 1 begins with it; round1_product1 is round 1's
+// product m1 c2. block: the sample div 4; word3: see upper().
 CEM_TETRIS_FUNCTION BlockPart block_part(
     Key key, uint64_t block, uint64_t generation, uint32_t word3) {
   uint64_t round0_product0 = multiply(kMultiplier0, low(block));
@@ -123,7 +132,8 @@ CEM_TETRIS_FUNCTION BlockPart block_part(
       high(round2_product0) ^ key.word1(2), low(round2_product0)};
 }
 
-// Joins the two parts, and returns the words after the rest of the ten rounds.
+// Returns the four random words of a dimension and a block of samples: joins what the first
+// rounds made of each, and computes the remaining rounds, 3 to 9.
 CEM_TETRIS_FUNCTION Words words(
     const LateKeys& keys, DimensionPart dimension, BlockPart block) {
   uint64_t round2_product1 = multiply(kMultiplier1, dimension.high ^ block.round2_c2);
