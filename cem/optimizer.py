@@ -33,8 +33,6 @@ means count for more, as in the polynomial-decay averaging of O. Shamir and T. Z
 Gradient Descent for Non-smooth Optimization, ICML 2013.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable, Mapping

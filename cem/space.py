@@ -5,8 +5,6 @@ Every type of parameter knows how the numbers of its column become its values, a
 ``number_of`` for the value of a first candidate.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace

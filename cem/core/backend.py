@@ -12,8 +12,6 @@
 "auto"          The operators where they are compiled or can be; otherwise ``"torch"``.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from typing import Any

@@ -13,8 +13,6 @@
 ``low <= high`` in each dimension; an infinity stands for no bound.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """Checks of arguments: a TypeError or a ValueError names the expected and the given value."""
 
-from __future__ import annotations
-
 import math
 import os
 import sys

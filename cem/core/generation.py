@@ -3,8 +3,6 @@
 ``cem.functional`` exports both functions; ``cem.optimizer`` has the equations.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any

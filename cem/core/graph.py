@@ -1,7 +1,5 @@
 """Generations in a CUDA graph: ask, objective and tell are captured once and replayed."""
 
-from __future__ import annotations
-
 import operator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The reasons why a search, or a call of ``minimize``, ends. A new one is a member here, and its rule."""
 
-from __future__ import annotations
-
 from enum import Enum, auto
 
 
@@ -20,7 +18,7 @@ class Reason(str, Enum):
     message: str
     then: Then
 
-    def __new__(cls, value: str, message: str, then: Then) -> Reason:
+    def __new__(cls, value: str, message: str, then: Then) -> "Reason":
         """Make a member."""
         reason = str.__new__(cls, value)
         reason._value_ = value

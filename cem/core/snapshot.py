@@ -1,7 +1,5 @@
 """The state after a generation, with metrics, copied from the device without waiting."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -129,7 +127,7 @@ class Snapshot:
         """Whether all values have arrived on the host; does not wait."""
         return self._host is not None and (self._event is None or self._event.query())
 
-    def seconds_since(self, earlier: Snapshot) -> float:
+    def seconds_since(self, earlier: "Snapshot") -> float:
         """Return the seconds between the ends of two copies, on CUDA by the device's clock."""
         if self._event is not None and earlier._event is not None:
             return float(earlier._event.elapsed_time(self._event)) / 1e3

@@ -1,7 +1,5 @@
 """The first state of a search, made from the arguments of ``CrossEntropyMethod``."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from statistics import NormalDist

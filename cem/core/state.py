@@ -1,7 +1,5 @@
 """The state of a search as a tuple of tensors; ``cem.core.start`` makes the first one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -18,8 +18,6 @@ nothing while its mean still moves as on a slope, for its elites lay on one side
 distribution, which shrank before it arrived. A RuntimeWarning says so.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections import deque

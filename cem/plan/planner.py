@@ -8,8 +8,6 @@ Blaes, J. Achterhold, J. Stueckler, M. Rolinek and G. Martius, Sample-efficient 
 Method for Real-time Planning, CoRL 2020, https://arxiv.org/abs/2008.06389.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable

@@ -6,8 +6,6 @@ generation, candidate, component) with the same bits everywhere; the functions o
 it may round differently.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, TypeVar
@@ -129,7 +127,7 @@ class Weibull(IndependentDistribution):
         lambda shape, scale, **options: distributions.Weibull(scale, shape, **options),
     )
 
-    def fit(self, x: Tensor, weights: Tensor) -> Weibull:
+    def fit(self, x: Tensor, weights: Tensor) -> "Weibull":
         """Return the member of greatest likelihood: scale^shape is the mean of x^shape."""
         return Weibull(self.shape, (weights @ x**self.shape) ** (1 / self.shape))
 
@@ -143,7 +141,7 @@ class Normal(IndependentDistribution):
     fit_std: bool = False
     LAW = distributions.Normal
 
-    def fit(self, x: Tensor, weights: Tensor) -> Normal:
+    def fit(self, x: Tensor, weights: Tensor) -> "Normal":
         """Return the member of greatest likelihood, by the weighted mean and variance."""
         mean = weights @ x
         std = self.std

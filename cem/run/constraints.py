@@ -17,8 +17,6 @@ the candidates violate each active constraint, and of many constraints hardly on
 the margin k s keeps the mean inside, and shrinks with the population.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from statistics import NormalDist

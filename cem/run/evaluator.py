@@ -1,7 +1,5 @@
 """From a user's function to the fitness of a population: at once, by candidate, or by workers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -133,7 +131,7 @@ class Evaluator:
             self.evaluations += len(self._journal.values)
             self.failures += sum(map(self._has_failed, self._journal.values))
 
-    def __enter__(self) -> Evaluator:
+    def __enter__(self) -> "Evaluator":
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -1,7 +1,5 @@
 """The candidates evaluated one by one, in a file: a search that is resumed does not evaluate them again."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Stop requests: Ctrl-C, SIGTERM, SIGHUP or a deadline sets a flag that the work checks."""
 
-from __future__ import annotations
-
 import signal
 import threading
 import time
@@ -91,7 +89,7 @@ class StopRequest:
         if self.requested or self.expired:
             raise Interrupted("the work was asked to stop")
 
-    def __enter__(self) -> StopRequest:
+    def __enter__(self) -> "StopRequest":
         if threading.current_thread() is threading.main_thread():
             ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN  # by nohup
             numbers = SIGNALS[:2] if ignored else SIGNALS

@@ -1,7 +1,5 @@
 """The training loop: ask, evaluate, tell, record, save; it ends by plan, time limit or signal."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Sequence

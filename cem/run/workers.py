@@ -1,7 +1,5 @@
 """Candidates are evaluated side by side: by an executor, or by processes of our own."""
 
-from __future__ import annotations
-
 import pickle
 import signal
 import threading

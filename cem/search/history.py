@@ -1,7 +1,5 @@
 """What a call of ``minimize`` has recorded, over all of its searches."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

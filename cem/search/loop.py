@@ -1,7 +1,5 @@
 """The loop of ``minimize``: search, and again, until there is a reason to end."""
 
-from __future__ import annotations
-
 import math
 import random
 import time

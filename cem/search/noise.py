@@ -1,7 +1,5 @@
 """Whether an objective is noisy: its first mean is evaluated twice."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The options of ``minimize`` and ``maximize``: the one place that has their names, types and defaults."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor

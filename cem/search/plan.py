@@ -1,7 +1,5 @@
 """What a call of ``minimize`` searches, and how: its options, with everything chosen that was left open."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -116,7 +114,7 @@ class Plan:
             seed=seed,
         )
 
-    def adapted_to_noise(self, left: int) -> Plan:
+    def adapted_to_noise(self, left: int) -> "Plan":
         """Return the plan of a search that knows of noise, with so many evaluations left."""
         textbook_size = CEMConfig().population_of(len(self.first))
         size = max(self.population_size, min(textbook_size, left // GENERATIONS))

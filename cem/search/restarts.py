@@ -1,7 +1,5 @@
 """Restarts: with which population, width and budget a search begins again, and when no other is needed."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Sequence

@@ -1,12 +1,10 @@
 """How a call of ``minimize`` ended."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from torch import Tensor
@@ -16,12 +14,10 @@ from cem.core.reasons import Reason
 from cem.core.state import with_integers
 from cem.optimizer import CrossEntropyMethod
 from cem.run import ranks
+from cem.search.plan import Plan
 from cem.search.restarts import Ended
+from cem.search.single import Session
 from kernels.support.printable import counted
-
-if TYPE_CHECKING:
-    from cem.search.plan import Plan
-    from cem.search.single import Session
 
 _INFEASIBLE = (
     "no candidate is feasible: the one of the least violation violates a constraint by {:.3g}"

@@ -1,7 +1,5 @@
 """One search of a call of ``minimize``: from its start until there is a reason to end."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -173,7 +171,7 @@ class Search:
         evaluations = optimizer.generation * optimizer.population_size
         return Ended(self._attempt, optimizer, reason, evaluations)
 
-    def _resume(self, files: _Files, evaluator: Evaluator, plan: Plan) -> None:
+    def _resume(self, files: "_Files", evaluator: Evaluator, plan: Plan) -> None:
         """Take up the checkpoint of a folder, if it has one, on all ranks."""
         optimizer, monitor = self.optimizer, self._monitor
 
