@@ -1,9 +1,9 @@
 """Checks of arguments: a TypeError or a ValueError names the expected and the given value."""
 
 import math
-import os
 import sys
 from numbers import Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from kernels.loader.cuda import CUDA_TORCH_REMEDY
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_PACKAGE = f"{Path(__file__).parents[1]}/"
 
 Seed = int | np.random.Generator | np.random.RandomState | torch.Generator | None
 """A number, or what a number is drawn from; None: torch's global generator."""

@@ -187,14 +187,15 @@ class CEMConfig:
         It is that of de Boer et al. (2005), and with ``noise`` that of Szita and Lorincz
         (2006): see ``cem.optimizer``.
         """
-        classic = {
+        settings = {
             "weights": "equal",
             "variance_about": "new_mean",
             "std_smoothing": 1.0,
             "relative_std_floor": 0.0,
             "variance_schedule": noise,
+            **changes,
         }
-        return cls(**{**classic, **changes})
+        return cls(**settings)
 
     @classmethod
     def chosen(cls, dim: int, bounded: bool = False, **changes: Any) -> "CEMConfig":

@@ -71,7 +71,7 @@ def init(
     )
     if box is not None and config.bound_handling == "transform":
         mean, std = start_out_of_box(mean, std, *box)
-    low, high = (None, None) if box is None else box
+    low, high = box or (None, None)
     variances: list[float] = []
     if config.schedule != NamedSchedule():
         variances = extend_table([], config.schedule, 1, _ahead)

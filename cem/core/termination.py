@@ -4,14 +4,18 @@ The tests are some of CMA-ES: N. Hansen, The CMA Evolution Strategy: A Tutorial,
 arXiv:1604.00772, 2023, appendix B.3.
 
     "target"         the best fitness is as good as asked for
-    "xtol"           the standard deviation of every parameter that is no integer is below the precision asked
-                     for; an integer's never is, for it keeps a margin
-    "ftol"           the fitness of the elites, and of the best of recent generations, spans no more than that
-    "std"            no standard deviation is above its relative floor, or above a tiny share of the first one
-    "fitness_range"  the fitness of the elites, and of the best of recent generations, spans next to nothing,
-                     or next to nothing beside what the best lacks to that of an earlier search
+    "xtol"           every standard deviation is below the precision that was asked for; those
+                     of integers do not count, because they keep a margin
+    "ftol"           the fitness of the elites, and of the best of recent generations, spans no
+                     more than was asked for
+    "std"            no standard deviation is above its relative floor, or above a tiny share of
+                     the first one
+    "fitness_range"  the fitness of the elites, and of the best of recent generations, spans a
+                     negligible range, or one negligible beside what the best lacks to that of
+                     an earlier search
     "stagnation"     the best fitness has not improved for many generations
-    "diverged"       with constraints: the standard deviations are thousands of times the first ones
+    "diverged"       with constraints: the standard deviations are thousands of times the first
+                     ones
 
 Without evolution paths a search can collapse: its standard deviations have shrunk to next to
 nothing while its mean still moves as on a slope, for its elites lay on one side of the
@@ -50,7 +54,7 @@ _EVERY = 8  # generations from one look for a collapse to the next
 
 
 class Termination:
-    """What a search remembers to find the reasons. Its windows count generations, however many it sees."""
+    """What a search remembers to find the reasons; its windows are numbers of generations."""
 
     def __init__(
         self,
@@ -63,7 +67,9 @@ class Termination:
         ftol: float = 0.0,
         constrained: bool = False,
     ) -> None:
-        """Begin with the first standard deviation, shape (dim,), and the best fitness of earlier searches.
+        """Begin with the first standard deviation, shape (dim,).
+
+        ``earlier`` is the best fitness of earlier searches; None: there is none.
 
         With noise nothing stagnates. With constraints a search may diverge: where the objective
         falls faster outside than multipliers grow, nothing calls it back. ``xtol`` and ``ftol``
@@ -179,8 +185,9 @@ class _Collapse:
             self._shrunk = True
             if self._move > (_SLOPE * self._slope) ** 2:
                 warnings.warn(
-                    f"the search has collapsed: after {generation} generations its standard deviation is "
-                    f"next to nothing, but its mean still moves by {math.sqrt(self._move):.1f} of it; "
+                    f"the search has collapsed: after {generation} generations its standard "
+                    "deviation is next to nothing, but its mean still moves by "
+                    f"{math.sqrt(self._move):.1f} of it; "
                     "take CEMConfig.cma(), or start with a greater std or population",
                     RuntimeWarning,
                     stacklevel=outside(),

@@ -175,9 +175,9 @@ class Planner:
         self.backend = choose_backend(backend, self.device)
         self.horizon = check_integer("horizon", horizon, 1)
         self.action_dim = check_integer("action_dim", action_dim, 1)
-        self.num_envs = num_envs
         if num_envs is not None:
-            self.num_envs = check_integer("num_envs", num_envs, 1)
+            num_envs = check_integer("num_envs", num_envs, 1)
+        self.num_envs = num_envs
         self.num_samples = check_integer("num_samples", num_samples, 4)
         self.iterations = check_integer("iterations", iterations, 1)
         if num_elites is None:
@@ -192,9 +192,9 @@ class Planner:
         self._smoothing = check_real("1 - momentum", 1.0 - momentum, 0.0, 1.0, open_low=True)
         self._executes_best = execute == "best"
         self._maximize = maximize
-        self._cost = cost
         if compile:
-            self._cost = torch.compile(cost, dynamic=False if shrink == 1.0 else None)
+            cost = torch.compile(cost, dynamic=False if shrink == 1.0 else None)
+        self._cost = cost
         self._coloring: Tensor | None = None
         if beta > 0:
             self._coloring = coloring_matrix(self.horizon, beta).to(self.device, dtype)
@@ -214,8 +214,7 @@ class Planner:
         count = self.num_envs or 1
         seeds = [mix_seed(self.seed, number) >> 1 for number in range(count)]
         self._seeds = torch.tensor(seeds, device=self.device)  # one per environment, unrelated
-        no_record = torch.full((count, FAILED + 1), math.nan, dtype=torch.float64)
-        self._no_record = no_record.to(self.device)
+        self._no_record = self._low.new_full((count, FAILED + 1), math.nan, dtype=torch.float64)
         dim = self.horizon * self.action_dim
         with torch.inference_mode(False):  # with a CUDA graph these change in place later
             self._memory = _Memory(
@@ -457,8 +456,7 @@ class Planner:
             generator = torch.Generator(mean.device)
             generator.manual_seed(mix_seed(int(self._seeds[0]), int(generation)))
             shape = (len(mean), size, mean.shape[1])
-            like: Any = {"dtype": mean.dtype, "device": mean.device}
-            noise = torch.randn(shape, generator=generator, **like)
+            noise = mean.new_empty(shape).normal_(generator=generator)
         elif self._coloring is None:
             return sample_normal_rows(distribution, size, bounds=bounds, **noise_key)
         else:

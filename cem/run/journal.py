@@ -1,4 +1,4 @@
-"""The candidates evaluated one by one, in a file: a search that is resumed does not evaluate them again."""
+"""A file of the candidates evaluated one by one, which a resumed search does not repeat."""
 
 import json
 import math
@@ -13,7 +13,9 @@ _FIELDS = ("generation", "index", "x", "fitness")
 
 
 class Journal:
-    """Evaluations in the order in which they ended, a line of JSON each; the fitness of a failed one is null.
+    """Evaluations in the order in which they ended, a line of JSON each.
+
+    The fitness of a candidate that failed is null.
 
     Attributes:
         known: Candidate and fitness by generation and index, of the generations that no
@@ -53,7 +55,7 @@ class Journal:
             self._file.write(expected + b"\n")
 
     def take(self, candidate: Any) -> bool:
-        """Return whether the file has a candidate; the second time it is asked for it has not."""
+        """Return whether the file has a candidate, and forget it."""
         x = tuple(candidate.tolist())
         if x not in self._unused:
             return False

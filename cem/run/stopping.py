@@ -68,7 +68,7 @@ class StopRequest:
 
     @property
     def due(self) -> tuple[int, int]:
-        """``own_reason``; with ranks that share the work that on which they agreed in ``run_collective``."""
+        """``own_reason``, or that on which the ranks have agreed in ``run_collective``."""
         return self._agreed if ranks.count() > 1 else self.own_reason
 
     def agree(self, reason: int, signum: int) -> None:
@@ -85,7 +85,7 @@ class StopRequest:
         self.signum: int | None = None
 
     def check(self) -> None:
-        """Raise Interrupted if a stop is due, by request or deadline; cheap enough for an inner loop."""
+        """Raise Interrupted if a stop is due; cheap enough for an inner loop."""
         if self.requested or self.expired:
             raise Interrupted("the work was asked to stop")
 

@@ -32,7 +32,7 @@ _CHECKPOINT_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Session:
-    """What all searches of a call share: the process' resources, and what they have recorded."""
+    """What all searches of a call share: resources, and what they have recorded."""
 
     evaluator: Evaluator
     stop: StopRequest
@@ -40,7 +40,7 @@ class Session:
 
 
 class Monitor(Callback):
-    """Records the generations of a search, and ends it where there is a reason, after other callbacks.
+    """Records the generations of a search, and ends it if there is a reason.
 
     Attributes:
         reason: The reason to end; None while there is none.
@@ -201,7 +201,7 @@ class Search:
 
 
 class _Files:
-    """The folder of a search: checkpoints, records, and the values of candidates evaluated one by one."""
+    """The folder of a search: checkpoints, records, and evaluations one by one."""
 
     def __init__(
         self, plan: Plan, attempt: Attempt, number: int, optimizer: CrossEntropyMethod
