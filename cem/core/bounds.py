@@ -74,9 +74,9 @@ def check_bounds(bounds: Any, mean: Tensor) -> Box | None:
     like = (mean.shape, mean.dtype, mean.device)
     low = check_vector("the lower bounds", ends.low, *like)
     high = check_vector("the upper bounds", ends.high, *like)
-    if not bool((low <= high).all()):  # False for NaN, too
+    if not (low <= high).all():  # False for NaN, too
         raise ValueError(f"expected bounds with low <= high in every dimension, got {bounds!r}")
-    if not bool(((mean >= low) & (mean <= high)).all()):
+    if not ((mean >= low) & (mean <= high)).all():
         raise ValueError(f"expected a mean within the bounds, got {mean.tolist()}")
     return low, high
 

@@ -137,9 +137,9 @@ def check_device(device: str | torch.device) -> torch.device:
 
 def check_distribution(mean: Tensor, std: Tensor) -> None:
     """Check that a mean is finite, and a standard deviation finite and not negative."""
-    if not bool(mean.isfinite().all()):
+    if not mean.isfinite().all():
         raise ValueError(f"expected a finite mean, got {mean.tolist()}")
-    if not bool((std.isfinite() & (std >= 0)).all()):
+    if not (std.isfinite() & (std >= 0)).all():
         raise ValueError(f"expected a finite std >= 0, got {std.tolist()}")
 
 

@@ -175,7 +175,7 @@ def _without_integers(bounds: Box, integers: Tensor) -> Box | None:
     low = torch.where(is_real, bounds[0], -math.inf)
     high = torch.where(is_real, bounds[1], math.inf)
     is_bounded = low.isfinite() | high.isfinite()
-    return (low, high) if bool(is_bounded.any()) else None
+    return (low, high) if is_bounded.any() else None
 
 
 def _std_floor(

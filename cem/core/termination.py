@@ -79,10 +79,8 @@ class Termination:
         integers = settings.config.integers_of(settings.normal)
         self._real = np.delete(np.arange(settings.normal), integers)
         self.target = target
-        self._maximize = settings.maximize
-        self._earlier = (
-            math.inf if earlier is None else -earlier if settings.maximize else earlier
-        )
+        self._sign = -1.0 if settings.maximize else 1.0
+        self._earlier = math.inf if earlier is None else self._sign * earlier
         self._first = torch.where(first_std > 0, first_std, 1.0).cpu().numpy()
         self._widest_std = float(self._first.max())
         dim, size = len(first_std), settings.population_size
@@ -103,9 +101,11 @@ class Termination:
         generation, threshold = record.generation, record.elite_threshold
         if not generation:
             return ()
-        sign = -1.0 if self._maximize else 1.0
-        if sign * record.best_fitness < self._best:
-            self._best, self._improved_at = sign * record.best_fitness, generation
+        sign = self._sign
+        best = sign * record.best_fitness
+        if best < self._best:
+            self._best = best
+            self._improved_at = generation
         recent, seen, begun = self._recent, self._seen, generation - self._window + 1
         recent.append(record.generation_best)
         seen.append(generation)
@@ -124,23 +124,20 @@ class Termination:
             share = float((record.std.numpy() / self._first).max())
         if self._collapse is not None and looks:
             self._collapse.look(record, share)
-        found: list[Reason] = []
-        if self.target is not None and sign * record.best_fitness <= sign * self.target:
-            found.append(Reason.TARGET)
-        if self._xtol and len(self._real) and record.std.numpy()[self._real].max() < self._xtol:
-            found.append(Reason.XTOL)
-        if full and spread <= self._ftol > 0.0:
-            found.append(Reason.FTOL)
-        if share < self._least:
-            found.append(Reason.STD)
-        behind = sign * record.best_fitness - self._earlier  # -inf for a first search
-        if full and spread <= max(_RANGE * min(1.0, self._widest), _BEHIND * behind):
-            found.append(Reason.FITNESS_RANGE)
-        if generation - self._improved_at > max(self._patience, generation // 5):
-            found.append(Reason.STAGNATION)
-        if record.std_mean > self._most:
-            found.append(Reason.DIVERGED)
-        return tuple(found)
+        has_real = self._xtol and len(self._real)
+        behind = best - self._earlier  # -inf for a first search
+        negligible = max(_RANGE * min(1.0, self._widest), _BEHIND * behind)
+        tests = {
+            Reason.TARGET: self.target is not None and best <= sign * self.target,
+            Reason.XTOL: has_real and record.std.numpy()[self._real].max() < self._xtol,
+            Reason.FTOL: full and spread <= self._ftol > 0.0,
+            Reason.STD: share < self._least,
+            Reason.FITNESS_RANGE: full and spread <= negligible,
+            Reason.STAGNATION: generation - self._improved_at
+            > max(self._patience, generation // 5),
+            Reason.DIVERGED: record.std_mean > self._most,
+        }
+        return tuple(reason for reason, holds in tests.items() if holds)
 
 
 class _Collapse:

@@ -199,14 +199,14 @@ class Planner:
         if beta > 0:
             self._coloring = coloring_matrix(self.horizon, beta).to(self.device, dtype)
 
-        self._low, self._high = self._check_bounds(bounds)
-        is_finite = self._low.isfinite() & self._high.isfinite()
-        if std is None and not bool(is_finite.all()):
+        low, high = self._bounds = self._check_bounds(bounds)
+        is_finite = low.isfinite() & high.isfinite()
+        if std is None and not is_finite.all():
             raise ValueError(f"expected std, or finite bounds, got {bounds!r}")
-        middle = (self._low + self._high) / 2
-        nearest_to_zero = torch.zeros_like(middle).clamp(self._low, self._high)
+        middle = (low + high) / 2
+        nearest_to_zero = torch.zeros_like(middle).clamp(low, high)
         self._first_mean = torch.where(is_finite, middle, nearest_to_zero)
-        self._first_std = (self._high - self._low) / 3
+        self._first_std = (high - low) / 3
         if std is not None:
             self._first_std = self._repeat_action("std", std)
         check_distribution(self._first_mean, self._first_std)
@@ -214,12 +214,12 @@ class Planner:
         count = self.num_envs or 1
         seeds = [mix_seed(self.seed, number) >> 1 for number in range(count)]
         self._seeds = torch.tensor(seeds, device=self.device)  # one per environment, unrelated
-        self._no_record = self._low.new_full((count, FAILED + 1), math.nan, dtype=torch.float64)
+        self._no_record = low.new_full((count, FAILED + 1), math.nan, dtype=torch.float64)
         dim = self.horizon * self.action_dim
         with torch.inference_mode(False):  # with a CUDA graph these change in place later
             self._memory = _Memory(
                 mean=self._first_mean.expand(count, dim).clone(),
-                elites=self._low.new_full((count, self._num_reused, dim), math.nan),
+                elites=low.new_full((count, self._num_reused, dim), math.nan),
                 generation=torch.zeros((), dtype=torch.int64, device=self.device),
             )
         self._result: _Result | None = None
@@ -335,7 +335,7 @@ class Planner:
 
     def _warn_of_failure(self) -> None:
         has_failed = self._last_result().cost.isnan()
-        if not bool(has_failed.any()):
+        if not has_failed.any():
             return
         envs = ""
         if self.num_envs is not None:
@@ -378,7 +378,7 @@ class Planner:
             raise TypeError(f"expected {expected}, got {bounds!r}")
         low = self._repeat_action("bounds", bounds[0])
         high = self._repeat_action("bounds", bounds[1])
-        if not bool((low < high).all()):
+        if not (low < high).all():
             raise ValueError(f"expected bounds with low < high, got {bounds!r}")
         return low, high
 
@@ -449,7 +449,7 @@ class Planner:
     def _draw(self, distribution: Tensor, size: int, generation: Tensor) -> Tensor:
         """Return plans drawn from a distribution and clamped into the bounds, (B, size, d)."""
         noise_key: dict[str, Any] = {"seed": self._seeds, "generation": generation}
-        bounds = (self._low, self._high)
+        bounds = self._bounds
         mean = distribution[:, MEAN]
         std = distribution[:, STD]
         if self.backend == "torch":

@@ -55,7 +55,7 @@ class IndependentDistribution:
         device = next((tensor.device for tensor in tensors.values() if tensor.dim()), None)
         shape = torch.broadcast_shapes((1,), *(tensor.shape for tensor in tensors.values()))
         for name, tensor in tensors.items():
-            if len(shape) != 1 or not bool(tensor.isfinite().all()):
+            if len(shape) != 1 or not tensor.isfinite().all():
                 raise ValueError(f"expected finite {name} of shape (d,), got {tensor.tolist()}")
             object.__setattr__(self, name, tensor.to(device).expand(shape).contiguous())
         _ = self.law  # raises ValueError if a parameter is out of its range

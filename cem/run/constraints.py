@@ -229,9 +229,8 @@ class Constrained(CrossEntropyMethod):
         violations = missed.max(axis=1, initial=0.0)
         narrowly = (violations == 0) & (~equal & (g > 0)).any(axis=1)
         values[np.isnan(values)] = np.inf
-        violations[np.isnan(violations) | ((values == np.inf) & (violations == 0))] = (
-            np.inf
-        )  # it has failed
+        has_failed = np.isnan(violations) | ((values == np.inf) & (violations == 0))
+        violations[has_failed] = np.inf
         best = self._state.best
         feasible = (violations == 0) & ~narrowly
         ranked = self._augmented(
@@ -243,10 +242,11 @@ class Constrained(CrossEntropyMethod):
         if found < (self.violation, self.within_tolerance, self._value):
             self.violation, self.within_tolerance, self._value = found
             best = torch.as_tensor(candidates[first])
-        distribution, record = self._state.distribution.clone(), self._state.record.clone()
+        state = self._state
+        distribution = state.distribution.clone()
+        record = state.record.clone()
         distribution[BEST, : self._normal] = best[: self._normal]
         record[BEST_FITNESS] = self._sign * (math.inf if self.violation else self._value)
-        factor = self._state.factor
         excess = (distribution[STD] / self._widest).clamp(min=1.0)
         # Through the smooth map of bounds the mean may be far outside, where the objective does
         # not depend on a parameter: then its excess is its own. Otherwise the distribution
@@ -254,16 +254,17 @@ class Constrained(CrossEntropyMethod):
         if self.config.bound_handling != "transform":
             excess = excess.max().expand_as(excess)
         distribution[STD] /= excess
+        factor = state.factor
         if factor is not None:
             factor = factor / excess.unsqueeze(-1)
-        self._state = self._state._replace(
-            distribution=distribution, record=record, factor=factor
-        )
-        self._snapshot = None
-        if (tables := self._state.discrete) is not None:
+        tables = state.discrete
+        if tables is not None:
             columns = best[self._normal :].to(tables)
             tables = torch.cat([tables[: -len(columns)], columns])
-            self._state = self._state._replace(discrete=tables)
+        self._state = state._replace(
+            distribution=distribution, record=record, factor=factor, discrete=tables
+        )
+        self._snapshot = None
 
     def _widest_std(self, bounds: Any) -> Tensor:
         """Return the greatest standard deviations: a quarter of the width, or the first.

@@ -9,8 +9,6 @@ from typing import Any
 from cem.run.checkpoint import CheckpointError, check_same_run
 from kernels.support.files import check_own
 
-_FIELDS = ("generation", "index", "x", "fitness")
-
 
 class Journal:
     """Evaluations in the order in which they ended, a line of JSON each.
@@ -41,7 +39,8 @@ class Journal:
             _check_search(path, expected, first)
         for line in lines:
             try:
-                number, index, x, value = (json.loads(line)[name] for name in _FIELDS)
+                names = ("generation", "index", "x", "fitness")
+                number, index, x, value = (json.loads(line)[name] for name in names)
                 fitness = None if value is None else float(value)
             except (ValueError, TypeError, KeyError) as error:
                 raise ValueError(f"{path}: expected an evaluation, got {line!r}") from error
@@ -67,8 +66,8 @@ class Journal:
         value = fitness
         if fitness is not None and not math.isfinite(fitness):
             value = str(fitness)  # type: ignore[assignment]  # JSON has neither NaN nor infinity
-        values = (generation, index, candidate.tolist(), value)
-        line = json.dumps(dict(zip(_FIELDS, values, strict=True)))
+        x = candidate.tolist()
+        line = json.dumps({"generation": generation, "index": index, "x": x, "fitness": value})
         self._file.write(line.encode() + b"\n")
         self._file.flush()
 
