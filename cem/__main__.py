@@ -1,7 +1,5 @@
 """A search in the terminal, in three seconds: python -m cem."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

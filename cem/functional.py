@@ -21,8 +21,6 @@ True
 equations.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

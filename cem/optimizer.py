@@ -33,8 +33,6 @@ means count for more, as in the polynomial-decay averaging of O. Shamir and T. Z
 Gradient Descent for Non-smooth Optimization, ICML 2013.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable, Mapping
@@ -157,7 +155,7 @@ class CrossEntropyMethod:
                 available.
         """
         self._numpy = isinstance(mean, np.ndarray)
-        self._state = init(
+        state = self._state = init(
             mean,
             std,
             population_size,
@@ -171,28 +169,28 @@ class CrossEntropyMethod:
             _ahead=_AHEAD,
         )
         self._seeds: tuple[int, ...] = tuple(
-            signed % 2**64 for signed in self._state.seed.reshape(-1).tolist()
+            signed % 2**64 for signed in state.seed.reshape(-1).tolist()
         )
         self._takes_any_seed = seed is None
-        settings = self._state.settings
+        settings = state.settings
         self.config = settings.config
         self.population_size = settings.population_size
         self.num_elites = settings.num_elites
         self.maximize = settings.maximize
         self.backend = settings.backend
         self.dim = settings.dim
-        rows = self._state.distribution
+        rows = state.distribution
         self.device = rows.device
         self.dtype = rows.dtype
         self.batch_shape = rows.shape[:-2]
         self._shape = (*self.batch_shape, self.population_size, self.dim)
         self._variances: list[float] | None = None  # on the host, if there may be more of them
-        table = self._state.variance_schedule
+        table = state.variance_schedule
         if table is not None and getattr(self.config.schedule, "name", "") != "constant":
             self._variances = table.tolist()
-        self._first_std = self._state.std
+        self._first_std = state.std
+        self._adopt(0, state)
         self._settings = self._describe()
-        self._adopt(0, self._state)
 
     def ask(self, count: int | None = None) -> Any:
         """Draw candidates of this generation, equation (1), within the bounds.

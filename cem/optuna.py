@@ -1,7 +1,5 @@
 """``CemSampler``: a search of named parameters as a sampler of the package optuna."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

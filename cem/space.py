@@ -5,8 +5,6 @@ Every type of parameter knows how the numbers of its column become its values, a
 ``number_of`` for the value of a first candidate.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -241,9 +239,8 @@ class Space:
         families += permutations.values()
         integers = [number.has_integers for number in numbers.values()]
         self.discrete: dict[str, Any] = {"integers": integers, "families": families}
-        self.columns: dict[str, Any] = {}
-        for column, name in enumerate([*numbers, *choices]):
-            self.columns[name] = column
+        names = [*numbers, *choices]
+        self.columns: dict[str, Any] = {name: column for column, name in enumerate(names)}
         self.dim = len(self.columns)
         for name, permutation in permutations.items():
             self.columns[name] = slice(self.dim, self.dim + permutation.items)
@@ -263,11 +260,9 @@ class Space:
     ) -> tuple[Any, Any, Any, dict[str, Any]]:
         """Return objective, first mean, first std and options of a search by ``minimize``."""
         config = options["config"]
-        has_std = std is not None
-        has_bounds = options["bounds"] is not None
-        has_integers = options["integers"] is not None
-        has_families = config and (config.integers or config.families)
-        if has_std or has_bounds or has_integers or has_families:
+        arguments = (std, options["bounds"], options["integers"])
+        has_discrete = config and (config.integers or config.families)
+        if has_discrete or any(argument is not None for argument in arguments):
             unexpected = "neither std, bounds, integers nor families"
             raise TypeError(f"expected {unexpected} with a dict of parameters")
         vectorize = options["vectorize"]
@@ -364,18 +359,16 @@ def _is_equal(value: Any, other: Any) -> bool:
         return False
 
 
+@dataclass(eq=False)
 class Named:
     """A function of named parameters as a function of candidates.
 
     It maps one candidate, or with ``by_column`` a population.
     """
 
-    def __init__(self, function: Any, space: Space, by_column: bool) -> None:
-        """Set the function, and how it gets candidates."""
-        self.function = function
-        self.space = space
-        self.by_column = by_column
-        self.with_generation = getattr(function, "with_generation", False)
+    function: Any
+    space: Space
+    by_column: bool
 
     def __call__(self, x: Any, *generation: Any) -> Any:
         """Return the function's result for a candidate, (dim,), or a population, (N, dim)."""

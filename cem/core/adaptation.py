@@ -13,8 +13,6 @@ Numbers of equations are those of N. Hansen, The CMA Evolution Strategy: A Tutor
 arXiv:1604.00772, 2023.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -12,10 +12,9 @@
 "auto"          The operators where they are compiled or can be; otherwise ``"torch"``.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -84,10 +83,11 @@ def torch_sample(
     generation: int,
 ) -> Tensor:
     """Draw by ``torch_sampler``, problem by problem; with seeds and generation a ``Sample``."""
-    draws = []
-    for problem, seed in zip(rows.reshape(-1, *rows.shape[-2:]), seeds, strict=True):
-        mean, std = problem[0], problem[1]
-        draws.append(torch_sampler(mean, std, size, seed=seed, generation=generation))
+    problems = rows.reshape(-1, *rows.shape[-2:])
+    draws = [
+        torch_sampler(problem[0], problem[1], size, seed=seed, generation=generation)
+        for problem, seed in zip(problems, seeds, strict=True)
+    ]
     return torch.stack(draws).view(*rows.shape[:-2], size, rows.shape[-1])
 
 
@@ -100,7 +100,7 @@ def choose_backend(
 
     ``"auto"`` becomes ``"torch"`` where they cannot be built; a RuntimeWarning says why.
     """
-    if not isinstance(name, str) or name not in (AUTO, *BACKENDS):
+    if name not in (AUTO, *BACKENDS):
         raise unknown_name("backend", str(name), (AUTO, *BACKENDS))
     if name == "torch" or (name == AUTO and device.type not in BACKENDS):
         return "torch"
@@ -127,13 +127,9 @@ def choose_backend(
     return backend
 
 
-_prepared: set[tuple[torch.device, Sequence[str]]] = set()
-
-
+@cache
 def _prepare(device: torch.device, operators: Sequence[str]) -> None:
     """Build the operators side by side, and call two of them, which must run on the device."""
-    if (device, operators) in _prepared:
-        return
     from kernels.loader.extension import build_missing
     from kernels.ops.library import extension
 
@@ -144,4 +140,3 @@ def _prepare(device: torch.device, operators: Sequence[str]) -> None:
     generation = torch.zeros((), dtype=torch.int64, device=device)
     x = sample_normal_rows(rows, 2, seed=generation, generation=generation)
     cem_update(x[:, 0], x, rows, record, generation, 2, maximize=True)
-    _prepared.add((device, operators))

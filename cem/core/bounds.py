@@ -13,8 +13,6 @@
 ``low <= high`` in each dimension; an infinity stands for no bound.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, Literal, NamedTuple
 
@@ -76,9 +74,9 @@ def check_bounds(bounds: Any, mean: Tensor) -> Box | None:
     like = (mean.shape, mean.dtype, mean.device)
     low = check_vector("the lower bounds", ends.low, *like)
     high = check_vector("the upper bounds", ends.high, *like)
-    if not bool((low <= high).all()):  # False for NaN, too
+    if not (low <= high).all():  # False for NaN, too
         raise ValueError(f"expected bounds with low <= high in every dimension, got {bounds!r}")
-    if not bool(((mean >= low) & (mean <= high)).all()):
+    if not ((mean >= low) & (mean <= high)).all():
         raise ValueError(f"expected a mean within the bounds, got {mean.tolist()}")
     return low, high
 
@@ -120,8 +118,7 @@ def _truncate(x: Tensor, mean: Tensor, std: Tensor, low: Tensor, high: Tensor) -
 
 def into_box(y: Tensor, low: Tensor, high: Tensor) -> Tensor:
     """Map points without bounds into the box; increasing, smooth, and never onto a face."""
-    middle = low / 2 + high / 2  # each half alone, because the sum of two limits may overflow
-    half = high / 2 - low / 2
+    middle, half = _middle_and_half(low, high)
     place = (y - middle) / half
     # Near a face the tanh is written as a distance from it, which keeps its digits.
     from_low = half * (2 * torch.sigmoid(2 * place))
@@ -139,8 +136,7 @@ def into_box(y: Tensor, low: Tensor, high: Tensor) -> Tensor:
 
 def out_of_box(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
     """Return the inverse of ``into_box``; a point on a face counts as one very near to it."""
-    middle = low / 2 + high / 2
-    half = high / 2 - low / 2
+    middle, half = _middle_and_half(low, high)
     place = (x - middle) / half
     limits = torch.finfo(x.dtype)
     nearest = (limits.eps * half).clamp(min=limits.tiny)
@@ -161,8 +157,7 @@ def start_out_of_box(mean: Tensor, std: Tensor, low: Tensor, high: Tensor) -> Bo
     distribution is about as wide in the box as ``std`` says. It is no wider than fills the box,
     and the mean is moved to half a standard deviation from a face, if there is room.
     """
-    middle = low / 2 + high / 2
-    half = high / 2 - low / 2
+    middle, half = _middle_and_half(low, high)
     inset = torch.minimum(std / 2, half / 4)
     inside = torch.minimum(torch.maximum(mean, low + inset), high - inset)
     between = 1 - ((inside - middle) / half).square()
@@ -173,6 +168,12 @@ def start_out_of_box(mean: Tensor, std: Tensor, low: Tensor, high: Tensor) -> Bo
     stretched = torch.minimum(std / slope.clamp(min=torch.finfo(std.dtype).tiny), widest)
     is_bounded = (low.isfinite() | high.isfinite()) & (low < high)
     return out_of_box(inside, low, high), torch.where(is_bounded, stretched, std)
+
+
+def _middle_and_half(low: Tensor, high: Tensor) -> Box:
+    """Return the middle of the box and half its width."""
+    # Each end is halved alone, because the sum of two of them may overflow.
+    return low / 2 + high / 2, high / 2 - low / 2
 
 
 def _choose(

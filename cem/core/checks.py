@@ -1,11 +1,9 @@
 """Checks of arguments: a TypeError or a ValueError names the expected and the given value."""
 
-from __future__ import annotations
-
 import math
-import os
 import sys
 from numbers import Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,7 @@ from torch import Tensor
 
 from kernels.loader.cuda import CUDA_TORCH_REMEDY
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_PACKAGE = f"{Path(__file__).parents[1]}/"
 
 Seed = int | np.random.Generator | np.random.RandomState | torch.Generator | None
 """A number, or what a number is drawn from; None: torch's global generator."""
@@ -139,9 +137,9 @@ def check_device(device: str | torch.device) -> torch.device:
 
 def check_distribution(mean: Tensor, std: Tensor) -> None:
     """Check that a mean is finite, and a standard deviation finite and not negative."""
-    if not bool(mean.isfinite().all()):
+    if not mean.isfinite().all():
         raise ValueError(f"expected a finite mean, got {mean.tolist()}")
-    if not bool((std.isfinite() & (std >= 0)).all()):
+    if not (std.isfinite() & (std >= 0)).all():
         raise ValueError(f"expected a finite std >= 0, got {std.tolist()}")
 
 

@@ -1,7 +1,5 @@
 """The variants of the method, as one value: what a generation does with its elites."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -176,28 +174,31 @@ class CEMConfig:
         return size + (size == dim)
 
     @classmethod
-    def cma(cls, covariance: Covariance = "full", **changes: Any) -> CEMConfig:
+    def cma(cls, covariance: Covariance = "full", **changes: Any) -> "CEMConfig":
         """Return CMA-ES, full or diagonal, as in ``cem.core.adaptation``, with some changes."""
         return cls(**{"covariance": covariance, "paths": True, **changes})
 
     @classmethod
-    def classic(cls, noise: VarianceSchedule | str | None = None, **changes: Any) -> CEMConfig:
+    def classic(
+        cls, noise: VarianceSchedule | str | None = None, **changes: Any
+    ) -> "CEMConfig":
         """Return the method as published: equal weights, and the variance about the new mean.
 
         It is that of de Boer et al. (2005), and with ``noise`` that of Szita and Lorincz
         (2006): see ``cem.optimizer``.
         """
-        classic = {
+        settings = {
             "weights": "equal",
             "variance_about": "new_mean",
             "std_smoothing": 1.0,
             "relative_std_floor": 0.0,
             "variance_schedule": noise,
+            **changes,
         }
-        return cls(**{**classic, **changes})
+        return cls(**settings)
 
     @classmethod
-    def chosen(cls, dim: int, bounded: bool = False, **changes: Any) -> CEMConfig:
+    def chosen(cls, dim: int, bounded: bool = False, **changes: Any) -> "CEMConfig":
         """Return the default for a search of ``dim`` parameters, which is CMA-ES.
 
         Bounds are kept by a smooth map: clamped candidates gather on a face, and the step size

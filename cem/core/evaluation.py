@@ -1,7 +1,5 @@
 """The evaluation of a population by an objective."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

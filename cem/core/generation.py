@@ -3,8 +3,6 @@
 ``cem.functional`` exports both functions; ``cem.optimizer`` has the equations.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -23,8 +21,8 @@ from cem.core.state import (
     State,
     bounds_of,
     is_fused,
-    is_transformed,
     tables_of,
+    transformed_bounds,
     with_integers,
 )
 from cem.families.family import Family, OperatorFamily
@@ -116,10 +114,10 @@ def tell(state: State, candidates: Tensor, fitness: Tensor) -> State:
     """
     if state.discrete is not None:
         return _update_families(state, candidates, fitness)
-    bounds = bounds_of(state)
-    if bounds is None or not is_transformed(state):
+    box = transformed_bounds(state)
+    if box is None:
         return _update_normal(state, candidates, fitness)
-    points = out_of_box(candidates, bounds[0].unsqueeze(-2), bounds[1].unsqueeze(-2))
+    points = out_of_box(candidates, box[0].unsqueeze(-2), box[1].unsqueeze(-2))
     # The way through the box rounds a coordinate; one that equals the mean's must remain equal.
     is_mean = candidates == state.mean.unsqueeze(-2)
     points = torch.where(is_mean, state.distribution[..., MEAN, :].unsqueeze(-2), points)
@@ -313,11 +311,11 @@ def _update_families(state: State, candidates: Tensor, fitness: Tensor) -> State
 
 def _has_operator(family: Family) -> bool:
     """Return whether ``update_tables`` can update the table: it only knows a family's sizes."""
-    if not isinstance(family, OperatorFamily):
-        return False
-    if type(family).update is not OperatorFamily.update:
-        return False
-    return family.rows[0] == family.columns + family.more_rows
+    return (
+        isinstance(family, OperatorFamily)
+        and type(family).update is OperatorFamily.update
+        and family.rows[0] == family.columns + family.more_rows
+    )
 
 
 def _move_of(family: Family) -> Move:

@@ -1,7 +1,5 @@
 """Generations in a CUDA graph: ask, objective and tell are captured once and replayed."""
 
-from __future__ import annotations
-
 import operator
 from typing import Any
 
@@ -11,7 +9,7 @@ from torch import Tensor
 from cem.core.evaluation import Evaluation, Objective, as_evaluation, call_with_copies
 from cem.core.generation import draw, operator_sample, tell
 from cem.core.snapshot import Snapshot, stack_by_name
-from cem.core.state import CHANGING, State
+from cem.core.state import CHANGING, State, tensors_of
 
 _WARM_UP = 2  # calls before the capture, in which the objective sets up libraries and caches
 
@@ -81,7 +79,7 @@ class GenerationGraph:
 
     def _set(self, state: State) -> None:
         """Copy a state into the tensors that the graph reads."""
-        for name, tensor in _changing(self._static).items():
+        for name, tensor in tensors_of(self._static).items():
             tensor.copy_(getattr(state, name))
 
     def _generation(self, state: State) -> tuple[State, Evaluation]:
@@ -93,12 +91,6 @@ class GenerationGraph:
         return tell(state, evaluated, evaluation.fitness), evaluation
 
 
-def _changing(state: State) -> dict[str, Tensor]:
-    """Return the tensors of a state that a generation changes, by name."""
-    tensors = {name: getattr(state, name) for name in CHANGING}
-    return {name: tensor for name, tensor in tensors.items() if tensor is not None}
-
-
 def _copy(state: State) -> State:
-    copies: Any = {name: tensor.clone() for name, tensor in _changing(state).items()}
+    copies: Any = {name: tensor.clone() for name, tensor in tensors_of(state).items()}
     return state._replace(**copies)

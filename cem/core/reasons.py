@@ -1,6 +1,7 @@
-"""The reasons why a search, or a call of ``minimize``, ends. A new one is a member here, and its rule."""
+"""The reasons why a search, or a call of ``minimize``, ends.
 
-from __future__ import annotations
+A new reason is a member here, and a rule where it is tested.
+"""
 
 from enum import Enum, auto
 
@@ -15,12 +16,12 @@ class Then(Enum):
 
 
 class Reason(str, Enum):
-    """A reason to end, as a string its value, with a sentence about it and what ``minimize`` does then."""
+    """A reason to end: a string, with a sentence about it and what ``minimize`` does then."""
 
     message: str
     then: Then
 
-    def __new__(cls, value: str, message: str, then: Then) -> Reason:
+    def __new__(cls, value: str, message: str, then: Then) -> "Reason":
         """Make a member."""
         reason = str.__new__(cls, value)
         reason._value_ = value
@@ -57,7 +58,8 @@ class Reason(str, Enum):
     )
     DIVERGED = (
         "diverged",
-        "the standard deviations have grown without an end: the constraints do not hold the search",
+        "the standard deviations have grown without an end: "
+        "the constraints do not hold the search",
         Then.RESTART,
     )
     NOISE = "noise", "the objective is noisy", Then.RESTART

@@ -1,7 +1,5 @@
 """The state after a generation, with metrics, copied from the device without waiting."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,10 +11,10 @@ from torch import Tensor
 
 from cem.core.checks import check_distribution
 from cem.core.evaluation import Evaluation
-from cem.core.state import CHANGING, FAILED, MEAN, STD, State
+from cem.core.state import CHANGING, FAILED, MEAN, STD, State, tensors_of
 from kernels.support.checks import check_integer
 
-_SAVED = tuple(name for name in CHANGING if name != "generation")
+_SAVED = [name for name in CHANGING if name != "generation"]
 _LEAST_SECONDS = 1e-9  # so that a rate is never divided by 0
 
 
@@ -58,11 +56,15 @@ class GenerationRecord:
         Raises:
             ValueError: If a metric has the name of a field.
         """
-        numbers = {name: getattr(self, name) for name in self.__slots__[:-3]}
+        numbers = {name: getattr(self, name) for name in NUMBERS}
         if clash := numbers.keys() & self.metrics.keys():
             names = ", ".join(sorted(clash))
             raise ValueError(f"expected metrics under names of their own, got {names}")
         return {**numbers, **self.metrics}
+
+
+NUMBERS = GenerationRecord.__slots__[:-3]
+"""The fields of a record that are numbers."""
 
 
 class Snapshot:
@@ -118,7 +120,7 @@ class Snapshot:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors that ``copy_to_host`` copies, by name."""
-        tensors = _saved_tensors(self.state)
+        tensors = tensors_of(self.state, _SAVED)
         for name, metric in self._metrics.items():
             if isinstance(metric, Tensor):
                 tensors[f"metric {name}"] = metric.reshape(())
@@ -129,7 +131,7 @@ class Snapshot:
         """Whether all values have arrived on the host; does not wait."""
         return self._host is not None and (self._event is None or self._event.query())
 
-    def seconds_since(self, earlier: Snapshot) -> float:
+    def seconds_since(self, earlier: "Snapshot") -> float:
         """Return the seconds between the ends of two copies, on CUDA by the device's clock."""
         if self._event is not None and earlier._event is not None:
             return float(earlier._event.elapsed_time(self._event)) / 1e3
@@ -198,7 +200,7 @@ class Snapshot:
     def restored(self) -> State:
         """Return the state on the device of the search; waits for this copy only."""
         device = self.state.distribution.device
-        tensors: Any = _saved_tensors(self._wait())
+        tensors: Any = tensors_of(self._wait(), _SAVED)
         for name, tensor in tensors.items():
             tensors[name] = tensor.to(device, non_blocking=True)
         generation = torch.full_like(self.state.generation, self.generation)
@@ -206,7 +208,7 @@ class Snapshot:
 
     def state_dict(self) -> dict[str, Any]:
         """Return ``CrossEntropyMethod.state_dict``; waits for this copy only."""
-        tensors = {name: x.clone() for name, x in _saved_tensors(self._wait()).items()}
+        tensors = {name: x.clone() for name, x in tensors_of(self._wait(), _SAVED).items()}
         return {
             "settings": dict(self.settings),
             "generation": self.generation,
@@ -222,12 +224,6 @@ class Snapshot:
         if self._event is not None:
             self._event.synchronize()
         return self._host
-
-
-def _saved_tensors(state: State) -> dict[str, Tensor]:
-    """Return the tensors of a state that a checkpoint has, by name."""
-    tensors = {name: getattr(state, name) for name in _SAVED}
-    return {name: tensor for name, tensor in tensors.items() if tensor is not None}
 
 
 def stack_by_name(tensors: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
@@ -287,7 +283,7 @@ def load_state(
 
     ``settings`` and ``current`` are those of the search that is to be resumed.
     """
-    tensors: Any = _saved_tensors(current)
+    tensors: Any = tensors_of(current, _SAVED)
     if missing := [name for name in ("settings", "generation", *tensors) if name not in saved]:
         names = ", ".join(missing)
         raise ValueError(f"expected an optimizer state with {names}, got {sorted(saved)}")

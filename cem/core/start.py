@@ -1,7 +1,5 @@
 """The first state of a search, made from the arguments of ``CrossEntropyMethod``."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from statistics import NormalDist
@@ -73,7 +71,7 @@ def init(
     )
     if box is not None and config.bound_handling == "transform":
         mean, std = start_out_of_box(mean, std, *box)
-    low, high = (None, None) if box is None else box
+    low, high = box or (None, None)
     variances: list[float] = []
     if config.schedule != NamedSchedule():
         variances = extend_table([], config.schedule, 1, _ahead)
@@ -177,7 +175,7 @@ def _without_integers(bounds: Box, integers: Tensor) -> Box | None:
     low = torch.where(is_real, bounds[0], -math.inf)
     high = torch.where(is_real, bounds[1], math.inf)
     is_bounded = low.isfinite() | high.isfinite()
-    return (low, high) if bool(is_bounded.any()) else None
+    return (low, high) if is_bounded.any() else None
 
 
 def _std_floor(

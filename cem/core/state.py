@@ -1,7 +1,5 @@
 """The state of a search as a tuple of tensors; ``cem.core.start`` makes the first one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -113,8 +111,7 @@ class State(NamedTuple):
     @property
     def mean(self) -> Tensor:
         """The mean ``mu_t`` and the likeliest values of the families, shape (..., dim)."""
-        normal = self._into_bounds(self.distribution[..., MEAN, :])
-        return self._join(normal, [family.mode(table) for family, table in tables_of(self)])
+        return self._point(MEAN)
 
     @property
     def std(self) -> Tensor:
@@ -125,8 +122,7 @@ class State(NamedTuple):
     @property
     def averaged_mean(self) -> Tensor:
         """The averaged mean ``a_t``, like ``mean``."""
-        normal = self._into_bounds(self.distribution[..., AVERAGED_MEAN, :])
-        return self._join(normal, [family.mode(table) for family, table in tables_of(self)])
+        return self._point(AVERAGED_MEAN)
 
     @property
     def best(self) -> Tensor:
@@ -149,11 +145,17 @@ class State(NamedTuple):
         columns = [part.to(normal.dtype) for part in discrete]
         return torch.cat([normal[..., : self.settings.normal], *columns], dim=-1)
 
-    def _into_bounds(self, vector: Tensor) -> Tensor:
-        bounds = bounds_of(self)
-        if bounds is None or not is_transformed(self):
-            return vector
-        return into_box(vector, *bounds)
+    def _point(self, row: int) -> Tensor:
+        """Return a row of the distribution within the bounds, and the likeliest values."""
+        normal = self.distribution[..., row, :]
+        box = transformed_bounds(self)
+        if box is not None:
+            normal = into_box(normal, *box)
+        return self._join(normal, [family.mode(table) for family, table in tables_of(self)])
+
+
+CHANGING = State._fields[:6]
+"""The fields that a generation changes; the others are constants of a search."""
 
 
 # These are functions because older versions of Dynamo cannot read a property of a NamedTuple.
@@ -183,6 +185,12 @@ def with_integers(state: State, x: Tensor) -> Tensor:
     return torch.cat([numbers, x[..., low.shape[-1] :]], dim=-1)
 
 
+def tensors_of(state: State, names: Sequence[str] = CHANGING) -> dict[str, Tensor]:
+    """Return the tensors of a state by name, without those that it does not have."""
+    tensors = {name: getattr(state, name) for name in names}
+    return {name: tensor for name, tensor in tensors.items() if tensor is not None}
+
+
 def tables_of(state: State) -> list[tuple[Family, Tensor]]:
     """Return each family with its table, shape (..., rows * values)."""
     if state.discrete is None:
@@ -193,9 +201,10 @@ def tables_of(state: State) -> list[tuple[Family, Tensor]]:
     return list(zip(families, tables, strict=True))
 
 
-def is_transformed(state: State) -> bool:
-    """Return whether the search itself has no bounds, and a map takes its points into them."""
-    return state.low is not None and state.settings.config.bound_handling == "transform"
+def transformed_bounds(state: State) -> Box | None:
+    """Return the bounds if the search itself has none, and a map takes its points into them."""
+    is_transformed = state.settings.config.bound_handling == "transform"
+    return bounds_of(state) if is_transformed else None
 
 
 def is_fused(state: State) -> bool:
@@ -207,7 +216,3 @@ def is_fused(state: State) -> bool:
         and state.factor.shape[-1] <= MAX_DIMENSIONS
         and state.settings.population_size <= MAX_POPULATION
     )
-
-
-CHANGING = State._fields[:6]
-"""The fields that a generation changes; the others are constants of a search."""

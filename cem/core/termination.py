@@ -4,21 +4,23 @@ The tests are some of CMA-ES: N. Hansen, The CMA Evolution Strategy: A Tutorial,
 arXiv:1604.00772, 2023, appendix B.3.
 
     "target"         the best fitness is as good as asked for
-    "xtol"           the standard deviation of every parameter that is no integer is below the precision asked
-                     for; an integer's never is, for it keeps a margin
-    "ftol"           the fitness of the elites, and of the best of recent generations, spans no more than that
-    "std"            no standard deviation is above its relative floor, or above a tiny share of the first one
-    "fitness_range"  the fitness of the elites, and of the best of recent generations, spans next to nothing,
-                     or next to nothing beside what the best lacks to that of an earlier search
+    "xtol"           every standard deviation is below the precision that was asked for; those
+                     of integers do not count, because they keep a margin
+    "ftol"           the fitness of the elites, and of the best of recent generations, spans no
+                     more than was asked for
+    "std"            no standard deviation is above its relative floor, or above a tiny share of
+                     the first one
+    "fitness_range"  the fitness of the elites, and of the best of recent generations, spans a
+                     negligible range, or one negligible beside what the best lacks to that of
+                     an earlier search
     "stagnation"     the best fitness has not improved for many generations
-    "diverged"       with constraints: the standard deviations are thousands of times the first ones
+    "diverged"       with constraints: the standard deviations are thousands of times the first
+                     ones
 
 Without evolution paths a search can collapse: its standard deviations have shrunk to next to
 nothing while its mean still moves as on a slope, for its elites lay on one side of the
 distribution, which shrank before it arrived. A RuntimeWarning says so.
 """
-
-from __future__ import annotations
 
 import math
 import warnings
@@ -52,7 +54,7 @@ _EVERY = 8  # generations from one look for a collapse to the next
 
 
 class Termination:
-    """What a search remembers to find the reasons. Its windows count generations, however many it sees."""
+    """What a search remembers to find the reasons; its windows are numbers of generations."""
 
     def __init__(
         self,
@@ -65,7 +67,9 @@ class Termination:
         ftol: float = 0.0,
         constrained: bool = False,
     ) -> None:
-        """Begin with the first standard deviation, shape (dim,), and the best fitness of earlier searches.
+        """Begin with the first standard deviation, shape (dim,).
+
+        ``earlier`` is the best fitness of earlier searches; None: there is none.
 
         With noise nothing stagnates. With constraints a search may diverge: where the objective
         falls faster outside than multipliers grow, nothing calls it back. ``xtol`` and ``ftol``
@@ -75,10 +79,8 @@ class Termination:
         integers = settings.config.integers_of(settings.normal)
         self._real = np.delete(np.arange(settings.normal), integers)
         self.target = target
-        self._maximize = settings.maximize
-        self._earlier = (
-            math.inf if earlier is None else -earlier if settings.maximize else earlier
-        )
+        self._sign = -1.0 if settings.maximize else 1.0
+        self._earlier = math.inf if earlier is None else self._sign * earlier
         self._first = torch.where(first_std > 0, first_std, 1.0).cpu().numpy()
         self._widest_std = float(self._first.max())
         dim, size = len(first_std), settings.population_size
@@ -99,9 +101,11 @@ class Termination:
         generation, threshold = record.generation, record.elite_threshold
         if not generation:
             return ()
-        sign = -1.0 if self._maximize else 1.0
-        if sign * record.best_fitness < self._best:
-            self._best, self._improved_at = sign * record.best_fitness, generation
+        sign = self._sign
+        best = sign * record.best_fitness
+        if best < self._best:
+            self._best = best
+            self._improved_at = generation
         recent, seen, begun = self._recent, self._seen, generation - self._window + 1
         recent.append(record.generation_best)
         seen.append(generation)
@@ -120,23 +124,20 @@ class Termination:
             share = float((record.std.numpy() / self._first).max())
         if self._collapse is not None and looks:
             self._collapse.look(record, share)
-        found: list[Reason] = []
-        if self.target is not None and sign * record.best_fitness <= sign * self.target:
-            found.append(Reason.TARGET)
-        if self._xtol and len(self._real) and record.std.numpy()[self._real].max() < self._xtol:
-            found.append(Reason.XTOL)
-        if full and spread <= self._ftol > 0.0:
-            found.append(Reason.FTOL)
-        if share < self._least:
-            found.append(Reason.STD)
-        behind = sign * record.best_fitness - self._earlier  # -inf for a first search
-        if full and spread <= max(_RANGE * min(1.0, self._widest), _BEHIND * behind):
-            found.append(Reason.FITNESS_RANGE)
-        if generation - self._improved_at > max(self._patience, generation // 5):
-            found.append(Reason.STAGNATION)
-        if record.std_mean > self._most:
-            found.append(Reason.DIVERGED)
-        return tuple(found)
+        has_real = self._xtol and len(self._real)
+        behind = best - self._earlier  # -inf for a first search
+        negligible = max(_RANGE * min(1.0, self._widest), _BEHIND * behind)
+        tests = {
+            Reason.TARGET: self.target is not None and best <= sign * self.target,
+            Reason.XTOL: has_real and record.std.numpy()[self._real].max() < self._xtol,
+            Reason.FTOL: full and spread <= self._ftol > 0.0,
+            Reason.STD: share < self._least,
+            Reason.FITNESS_RANGE: full and spread <= negligible,
+            Reason.STAGNATION: generation - self._improved_at
+            > max(self._patience, generation // 5),
+            Reason.DIVERGED: record.std_mean > self._most,
+        }
+        return tuple(reason for reason, holds in tests.items() if holds)
 
 
 class _Collapse:
@@ -181,8 +182,9 @@ class _Collapse:
             self._shrunk = True
             if self._move > (_SLOPE * self._slope) ** 2:
                 warnings.warn(
-                    f"the search has collapsed: after {generation} generations its standard deviation is "
-                    f"next to nothing, but its mean still moves by {math.sqrt(self._move):.1f} of it; "
+                    f"the search has collapsed: after {generation} generations its standard "
+                    "deviation is next to nothing, but its mean still moves by "
+                    f"{math.sqrt(self._move):.1f} of it; "
                     "take CEMConfig.cma(), or start with a greater std or population",
                     RuntimeWarning,
                     stacklevel=outside(),

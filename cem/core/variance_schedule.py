@@ -18,8 +18,6 @@ Sources:
         defaults 4, (5, 10) and 20.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

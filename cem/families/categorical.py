@@ -1,7 +1,5 @@
 """Categorical distributions of independent parameters; Bernoulli ones have two values."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -5,8 +5,6 @@ The parameters of a distribution are a table of numbers in rows. ``Categorical``
 equations. docs/spaces.md writes another family.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol, runtime_checkable
 

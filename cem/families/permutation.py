@@ -1,7 +1,5 @@
 """Permutations, by the probability that one item follows another."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -8,8 +8,6 @@ Blaes, J. Achterhold, J. Stueckler, M. Rolinek and G. Martius, Sample-efficient 
 Method for Real-time Planning, CoRL 2020, https://arxiv.org/abs/2008.06389.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable
@@ -177,9 +175,9 @@ class Planner:
         self.backend = choose_backend(backend, self.device)
         self.horizon = check_integer("horizon", horizon, 1)
         self.action_dim = check_integer("action_dim", action_dim, 1)
-        self.num_envs = num_envs
         if num_envs is not None:
-            self.num_envs = check_integer("num_envs", num_envs, 1)
+            num_envs = check_integer("num_envs", num_envs, 1)
+        self.num_envs = num_envs
         self.num_samples = check_integer("num_samples", num_samples, 4)
         self.iterations = check_integer("iterations", iterations, 1)
         if num_elites is None:
@@ -194,21 +192,21 @@ class Planner:
         self._smoothing = check_real("1 - momentum", 1.0 - momentum, 0.0, 1.0, open_low=True)
         self._executes_best = execute == "best"
         self._maximize = maximize
-        self._cost = cost
         if compile:
-            self._cost = torch.compile(cost, dynamic=False if shrink == 1.0 else None)
+            cost = torch.compile(cost, dynamic=False if shrink == 1.0 else None)
+        self._cost = cost
         self._coloring: Tensor | None = None
         if beta > 0:
             self._coloring = coloring_matrix(self.horizon, beta).to(self.device, dtype)
 
-        self._low, self._high = self._check_bounds(bounds)
-        is_finite = self._low.isfinite() & self._high.isfinite()
-        if std is None and not bool(is_finite.all()):
+        low, high = self._bounds = self._check_bounds(bounds)
+        is_finite = low.isfinite() & high.isfinite()
+        if std is None and not is_finite.all():
             raise ValueError(f"expected std, or finite bounds, got {bounds!r}")
-        middle = (self._low + self._high) / 2
-        nearest_to_zero = torch.zeros_like(middle).clamp(self._low, self._high)
+        middle = (low + high) / 2
+        nearest_to_zero = torch.zeros_like(middle).clamp(low, high)
         self._first_mean = torch.where(is_finite, middle, nearest_to_zero)
-        self._first_std = (self._high - self._low) / 3
+        self._first_std = (high - low) / 3
         if std is not None:
             self._first_std = self._repeat_action("std", std)
         check_distribution(self._first_mean, self._first_std)
@@ -216,13 +214,12 @@ class Planner:
         count = self.num_envs or 1
         seeds = [mix_seed(self.seed, number) >> 1 for number in range(count)]
         self._seeds = torch.tensor(seeds, device=self.device)  # one per environment, unrelated
-        no_record = torch.full((count, FAILED + 1), math.nan, dtype=torch.float64)
-        self._no_record = no_record.to(self.device)
+        self._no_record = low.new_full((count, FAILED + 1), math.nan, dtype=torch.float64)
         dim = self.horizon * self.action_dim
         with torch.inference_mode(False):  # with a CUDA graph these change in place later
             self._memory = _Memory(
                 mean=self._first_mean.expand(count, dim).clone(),
-                elites=self._low.new_full((count, self._num_reused, dim), math.nan),
+                elites=low.new_full((count, self._num_reused, dim), math.nan),
                 generation=torch.zeros((), dtype=torch.int64, device=self.device),
             )
         self._result: _Result | None = None
@@ -338,7 +335,7 @@ class Planner:
 
     def _warn_of_failure(self) -> None:
         has_failed = self._last_result().cost.isnan()
-        if not bool(has_failed.any()):
+        if not has_failed.any():
             return
         envs = ""
         if self.num_envs is not None:
@@ -381,7 +378,7 @@ class Planner:
             raise TypeError(f"expected {expected}, got {bounds!r}")
         low = self._repeat_action("bounds", bounds[0])
         high = self._repeat_action("bounds", bounds[1])
-        if not bool((low < high).all()):
+        if not (low < high).all():
             raise ValueError(f"expected bounds with low < high, got {bounds!r}")
         return low, high
 
@@ -452,15 +449,14 @@ class Planner:
     def _draw(self, distribution: Tensor, size: int, generation: Tensor) -> Tensor:
         """Return plans drawn from a distribution and clamped into the bounds, (B, size, d)."""
         noise_key: dict[str, Any] = {"seed": self._seeds, "generation": generation}
-        bounds = (self._low, self._high)
+        bounds = self._bounds
         mean = distribution[:, MEAN]
         std = distribution[:, STD]
         if self.backend == "torch":
             generator = torch.Generator(mean.device)
             generator.manual_seed(mix_seed(int(self._seeds[0]), int(generation)))
             shape = (len(mean), size, mean.shape[1])
-            like: Any = {"dtype": mean.dtype, "device": mean.device}
-            noise = torch.randn(shape, generator=generator, **like)
+            noise = mean.new_empty(shape).normal_(generator=generator)
         elif self._coloring is None:
             return sample_normal_rows(distribution, size, bounds=bounds, **noise_key)
         else:

@@ -1,7 +1,5 @@
 """The mean return of policies in environments of Gymnasium, as an objective."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """The parameters of a module as a vector, and a population of modules evaluated in one call."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -6,8 +6,6 @@ generation, candidate, component) with the same bits everywhere; the functions o
 it may round differently.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, TypeVar
@@ -57,7 +55,7 @@ class IndependentDistribution:
         device = next((tensor.device for tensor in tensors.values() if tensor.dim()), None)
         shape = torch.broadcast_shapes((1,), *(tensor.shape for tensor in tensors.values()))
         for name, tensor in tensors.items():
-            if len(shape) != 1 or not bool(tensor.isfinite().all()):
+            if len(shape) != 1 or not tensor.isfinite().all():
                 raise ValueError(f"expected finite {name} of shape (d,), got {tensor.tolist()}")
             object.__setattr__(self, name, tensor.to(device).expand(shape).contiguous())
         _ = self.law  # raises ValueError if a parameter is out of its range
@@ -129,7 +127,7 @@ class Weibull(IndependentDistribution):
         lambda shape, scale, **options: distributions.Weibull(scale, shape, **options),
     )
 
-    def fit(self, x: Tensor, weights: Tensor) -> Weibull:
+    def fit(self, x: Tensor, weights: Tensor) -> "Weibull":
         """Return the member of greatest likelihood: scale^shape is the mean of x^shape."""
         return Weibull(self.shape, (weights @ x**self.shape) ** (1 / self.shape))
 
@@ -143,7 +141,7 @@ class Normal(IndependentDistribution):
     fit_std: bool = False
     LAW = distributions.Normal
 
-    def fit(self, x: Tensor, weights: Tensor) -> Normal:
+    def fit(self, x: Tensor, weights: Tensor) -> "Normal":
         """Return the member of greatest likelihood, by the weighted mean and variance."""
         mean = weights @ x
         std = self.std

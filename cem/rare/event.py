@@ -1,7 +1,5 @@
 """The probability of a rare event, by importance sampling from a searched distribution."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable, Iterator

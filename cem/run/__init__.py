@@ -1,1 +1,1 @@
-"""A run: the training loop, its records, checkpoints, stops and ranks. Begin with `trainer.py`."""
+"""A run: the training loop, records, checkpoints, stops and ranks. Begin with `trainer.py`."""

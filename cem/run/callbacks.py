@@ -1,7 +1,5 @@
 """Callbacks of a training run: the hooks, a progress bar and a metrics file."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

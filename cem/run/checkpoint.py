@@ -5,8 +5,6 @@ of its run, the ``state``, and ``sha256``, the digest of all text before it. A t
 ``{"tensor": dtype, "shape": [...], "base64": bytes}``.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

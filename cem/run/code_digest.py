@@ -6,8 +6,6 @@ names, except those of Python and of installed packages. It covers neither data 
 such as lists, arrays, attributes and global variables, nor comments and docstrings.
 """
 
-from __future__ import annotations
-
 import dis
 import hashlib
 import itertools

@@ -1,12 +1,14 @@
-"""Constraints of a search: an augmented Lagrangian is ranked, and the best feasible candidate is kept.
+"""Constraints of a search: it ranks by an augmented Lagrangian, and keeps the best feasible.
 
 With multipliers l, and with s the widths of the constraints g in a population, which has d
 parameters, candidates are ranked by
 
-    f + sum of l c + u c^2 / 2      c = max(g + k s, -l / u), of an equality c = g                 (1)
-    u = 3 iqr(f + sum of l c) / (d s^2)     with c = g + k s, of an equality c = g, here and below (2)
-    l' = max(l + u m / 5, 0), of an equality l + u m / 5; m the weighted mean of c of the elites   (3)
-    k' = k + 0.1 (0.15 - the share of candidates that are feasible), within 0.2 and 1              (4)
+    f + sum of l c + u c^2 / 2      c = max(g + k s, -l / u), of an equality c = g           (1)
+    u = 3 iqr(f + sum of l c) / (d s^2)     with c = g + k s, of an equality c = g           (2)
+    l' = max(l + u m / 5, 0), of an equality l + u m / 5; m the elites' weighted mean of c   (3)
+    k' = k + 0.1 (0.15 - the share of candidates that are feasible), within 0.2 and 1        (4)
+
+In (3) c is that of (2).
 
 (1) and (3) are, with k = 0, those of A. Atamna, A. Auger and N. Hansen, Linearly Convergent
 Evolution Strategies via Augmented Lagrangian Constraint Handling, FOGA 2017, as in pycma; see
@@ -16,8 +18,6 @@ Constrained Optimization with CMA-ES, GECCO 2021. They adapt u from generation t
 the candidates violate each active constraint, and of many constraints hardly one satisfies all:
 the margin k s keeps the mean inside, and shrinks with the population.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
@@ -85,8 +85,9 @@ class Constraints:
             values = _numbers(call_with_copies(function, candidates))
             if values.ndim not in (1, 2) or len(values) != len(candidates):
                 raise ValueError(
-                    f"expected constraints of shape ({len(candidates)}, m) or ({len(candidates)},), got "
-                    f"{values.shape}: functions of one candidate need vectorize=True or vectorize='loop'"
+                    f"expected constraints of shape ({len(candidates)}, m) or "
+                    f"({len(candidates)},), got {values.shape}: functions of one candidate "
+                    "need vectorize=True or vectorize='loop'"
                 )
             values = values.reshape(len(values), -1)
             low, high = (
@@ -134,7 +135,7 @@ def _each(function: Callable[[Any], Any], rows: Any) -> Any:
 
 
 def _widths(g: Any) -> Any:
-    """Return s of equations (1) and (2), shape (m,), for the constraints of a population, shape (N, m).
+    """Return s of equations (1) and (2), shape (m,), for constraints of shape (N, m).
 
     That is the standard deviation, or where it is less that of the normal distribution with as
     many violations whose mean square is as great. Where parameters span orders of magnitude,
@@ -161,7 +162,9 @@ def _numbers(values: Any) -> Any:
 
 
 class Constrained(CrossEntropyMethod):
-    """A single search with constraints; its first candidate is the mean, and of families that of ``first``.
+    """A single search with constraints.
+
+    Its first candidate is the mean; the columns of families are those of ``first``.
 
     ``tell`` takes the values of the objective. ``best`` is the fittest of the feasible
     candidates. While there is none it is the fittest of those that miss inequalities by no more
@@ -218,7 +221,7 @@ class Constrained(CrossEntropyMethod):
         return candidates
 
     def tell(self, candidates: Any, fitness: Any) -> None:
-        """Move the distribution by the values of the objective for a whole population, shape (N,)."""
+        """Move the distribution by the values of the objective for a population, shape (N,)."""
         values = self._sign * _numbers(fitness)
         g, equal = self._constraints(candidates)
         distances = np.where(equal, abs(g), np.maximum(g, 0.0))
@@ -226,9 +229,8 @@ class Constrained(CrossEntropyMethod):
         violations = missed.max(axis=1, initial=0.0)
         narrowly = (violations == 0) & (~equal & (g > 0)).any(axis=1)
         values[np.isnan(values)] = np.inf
-        violations[np.isnan(violations) | ((values == np.inf) & (violations == 0))] = (
-            np.inf
-        )  # it has failed
+        has_failed = np.isnan(violations) | ((values == np.inf) & (violations == 0))
+        violations[has_failed] = np.inf
         best = self._state.best
         feasible = (violations == 0) & ~narrowly
         ranked = self._augmented(
@@ -240,10 +242,11 @@ class Constrained(CrossEntropyMethod):
         if found < (self.violation, self.within_tolerance, self._value):
             self.violation, self.within_tolerance, self._value = found
             best = torch.as_tensor(candidates[first])
-        distribution, record = self._state.distribution.clone(), self._state.record.clone()
+        state = self._state
+        distribution = state.distribution.clone()
+        record = state.record.clone()
         distribution[BEST, : self._normal] = best[: self._normal]
         record[BEST_FITNESS] = self._sign * (math.inf if self.violation else self._value)
-        factor = self._state.factor
         excess = (distribution[STD] / self._widest).clamp(min=1.0)
         # Through the smooth map of bounds the mean may be far outside, where the objective does
         # not depend on a parameter: then its excess is its own. Otherwise the distribution
@@ -251,19 +254,20 @@ class Constrained(CrossEntropyMethod):
         if self.config.bound_handling != "transform":
             excess = excess.max().expand_as(excess)
         distribution[STD] /= excess
+        factor = state.factor
         if factor is not None:
             factor = factor / excess.unsqueeze(-1)
-        self._state = self._state._replace(
-            distribution=distribution, record=record, factor=factor
-        )
-        self._snapshot = None
-        if (tables := self._state.discrete) is not None:
+        tables = state.discrete
+        if tables is not None:
             columns = best[self._normal :].to(tables)
             tables = torch.cat([tables[: -len(columns)], columns])
-            self._state = self._state._replace(discrete=tables)
+        self._state = state._replace(
+            distribution=distribution, record=record, factor=factor, discrete=tables
+        )
+        self._snapshot = None
 
     def _widest_std(self, bounds: Any) -> Tensor:
-        """Return the greatest standard deviations, shape (d,): a quarter of the bounds' width, or the first.
+        """Return the greatest standard deviations: a quarter of the width, or the first.
 
         A wider distribution has most candidates at the faces of the box, where nothing tells it
         to shrink.
@@ -293,7 +297,7 @@ class Constrained(CrossEntropyMethod):
     def _augmented(
         self, values: Any, g: Any, equal: Any, violations: Any, feasible: Any, typical: Any
     ) -> Any:
-        """Return what is ranked, shape (N,), and move multipliers and margin: equations (1) to (4)."""
+        """Return what is ranked, (N,), and move multipliers and margin by (1) to (4)."""
         known = np.flatnonzero(np.isfinite(values) & np.isfinite(violations))
         if not len(known):
             return violations

@@ -1,10 +1,9 @@
-"""From a user's function to the fitness of a population: at once, by candidate, or by workers."""
-
-from __future__ import annotations
+"""The fitness of a population by a user's function: at once, by candidate, or by workers."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -26,21 +25,20 @@ Workers = int | Executor | Callable[..., Iterable[Any]]
 _HINT = "a function of one candidate needs vectorize=True or vectorize='loop'"
 
 
+@dataclass(eq=False)
 class WithArguments:
-    """A function that gets more arguments after a candidate, or a population, and the generation."""
+    """A function that gets further arguments after those that an objective gets."""
 
-    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        """Set both."""
-        self.function, self._arguments = function, arguments
-        self.with_generation = getattr(function, "with_generation", False)
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
 
     def __call__(self, *candidate: Any) -> Any:
-        """Return what the function says."""
-        return self.function(*candidate, *self._arguments)
+        """Call the function."""
+        return self.function(*candidate, *self.arguments)
 
 
 class Evaluator:
-    """Evaluates a population, a tensor or an array, by a function; an ``Objective`` of ``Trainer``.
+    """Evaluates a population, a tensor or an array, by a function; an ``Objective``.
 
     The options are those of ``minimize``. A lazy map is left between two items, another one
     not.
@@ -119,7 +117,7 @@ class Evaluator:
     def open_journal(
         self, path: Path | None, search: Mapping[str, Any], generation: int = 0
     ) -> None:
-        """Append each evaluated candidate to a file from now on, and do not evaluate those that are there.
+        """Append evaluated candidates to a file, and do not evaluate again those that it has.
 
         Those count as evaluated. The first line is ``search``; ``generation`` is the number of
         those that a checkpoint has. A function of populations writes none, for a checkpoint has
@@ -133,7 +131,7 @@ class Evaluator:
             self.evaluations += len(self._journal.values)
             self.failures += sum(map(self._has_failed, self._journal.values))
 
-    def __enter__(self) -> Evaluator:
+    def __enter__(self) -> "Evaluator":
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -142,7 +140,7 @@ class Evaluator:
         self.open_journal(None, {})
 
     def __call__(self, candidates: Any, generation: Any) -> Evaluation:
-        """Return the fitness of candidates, shape (N, dim), or raise Interrupted if a stop is due."""
+        """Return the fitness of candidates, (N, dim), or raise Interrupted if a stop is due."""
         if isinstance(candidates, self._types_by_one):
             return self._evaluate_one_by_one(candidates, int(generation))
         arguments = (candidates, generation)[: self._arity]
@@ -185,7 +183,7 @@ class Evaluator:
         return sum(map(self._has_failed, values))
 
     def in_any_order(self, ask: Callable[[int], Any]) -> Objective:
-        """Return an objective that keeps all workers at work: it returns the first population that is done.
+        """Return an objective that keeps all workers busy: it returns what is done first.
 
         It draws the candidates itself, by ``ask(1)``; some are of earlier generations than that
         in which they are done.
@@ -259,7 +257,7 @@ class Evaluator:
         return Evaluation(torch.from_numpy(fitness).to(device))
 
     def _count(self, candidate: Any, value: float | None, *, is_known: bool = False) -> float:
-        """Count an evaluation, unless it was known; return the fitness of the candidate, maybe the best."""
+        """Count an evaluation, unless it was known; return the fitness, NaN for no value."""
         if not is_known:
             self.evaluations += 1
         if value is None or self._has_failed(value):
@@ -269,13 +267,13 @@ class Evaluator:
         return math.nan if value is None else value
 
     def _has_failed(self, value: float | None) -> bool:
-        """Return whether a fitness, None for no value, is NaN or the infinity on the bad side."""
+        """Return whether a fitness is None, NaN or the infinity on the bad side."""
         return value is None or not self._sign * value > -math.inf
 
     def _iterate(
         self, items: Sequence[tuple[int, Any]], generation: int, device: torch.device | None
     ) -> Iterator[tuple[int, float | None]]:
-        """Yield index and fitness of each candidate, as it is evaluated; None: it failed."""
+        """Yield the index and fitness of each candidate; None: it failed."""
         if self._pool is not None:
             yield from self._iterate_pool(self._pool, items, generation, device)
             return

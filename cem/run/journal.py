@@ -1,6 +1,4 @@
-"""The candidates evaluated one by one, in a file: a search that is resumed does not evaluate them again."""
-
-from __future__ import annotations
+"""A file of the candidates evaluated one by one, which a resumed search does not repeat."""
 
 import json
 import math
@@ -11,11 +9,11 @@ from typing import Any
 from cem.run.checkpoint import CheckpointError, check_same_run
 from kernels.support.files import check_own
 
-_FIELDS = ("generation", "index", "x", "fitness")
-
 
 class Journal:
-    """Evaluations in the order in which they ended, a line of JSON each; the fitness of a failed one is null.
+    """Evaluations in the order in which they ended, a line of JSON each.
+
+    The fitness of a candidate that failed is null.
 
     Attributes:
         known: Candidate and fitness by generation and index, of the generations that no
@@ -41,7 +39,8 @@ class Journal:
             _check_search(path, expected, first)
         for line in lines:
             try:
-                number, index, x, value = (json.loads(line)[name] for name in _FIELDS)
+                names = ("generation", "index", "x", "fitness")
+                number, index, x, value = (json.loads(line)[name] for name in names)
                 fitness = None if value is None else float(value)
             except (ValueError, TypeError, KeyError) as error:
                 raise ValueError(f"{path}: expected an evaluation, got {line!r}") from error
@@ -55,7 +54,7 @@ class Journal:
             self._file.write(expected + b"\n")
 
     def take(self, candidate: Any) -> bool:
-        """Return whether the file has a candidate; the second time it is asked for it has not."""
+        """Return whether the file has a candidate, and forget it."""
         x = tuple(candidate.tolist())
         if x not in self._unused:
             return False
@@ -67,8 +66,8 @@ class Journal:
         value = fitness
         if fitness is not None and not math.isfinite(fitness):
             value = str(fitness)  # type: ignore[assignment]  # JSON has neither NaN nor infinity
-        values = (generation, index, candidate.tolist(), value)
-        line = json.dumps(dict(zip(_FIELDS, values, strict=True)))
+        x = candidate.tolist()
+        line = json.dumps({"generation": generation, "index": index, "x": x, "fitness": value})
         self._file.write(line.encode() + b"\n")
         self._file.flush()
 

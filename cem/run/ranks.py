@@ -8,8 +8,6 @@ results of a single process. Only rank 0 writes files.
 ``minimize(..., distributed=True)`` does all of this. These functions are for loops of your own.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor

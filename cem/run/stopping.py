@@ -1,7 +1,5 @@
 """Stop requests: Ctrl-C, SIGTERM, SIGHUP or a deadline sets a flag that the work checks."""
 
-from __future__ import annotations
-
 import signal
 import threading
 import time
@@ -70,7 +68,7 @@ class StopRequest:
 
     @property
     def due(self) -> tuple[int, int]:
-        """``own_reason``; with ranks that share the work that on which they agreed in ``run_collective``."""
+        """``own_reason``, or that on which the ranks have agreed in ``run_collective``."""
         return self._agreed if ranks.count() > 1 else self.own_reason
 
     def agree(self, reason: int, signum: int) -> None:
@@ -87,11 +85,11 @@ class StopRequest:
         self.signum: int | None = None
 
     def check(self) -> None:
-        """Raise Interrupted if a stop is due, by request or deadline; cheap enough for an inner loop."""
+        """Raise Interrupted if a stop is due; cheap enough for an inner loop."""
         if self.requested or self.expired:
             raise Interrupted("the work was asked to stop")
 
-    def __enter__(self) -> StopRequest:
+    def __enter__(self) -> "StopRequest":
         if threading.current_thread() is threading.main_thread():
             ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN  # by nohup
             numbers = SIGNALS[:2] if ignored else SIGNALS

@@ -1,7 +1,5 @@
 """TensorBoard: the curves of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

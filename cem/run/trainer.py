@@ -1,12 +1,11 @@
-"""The training loop: ask, evaluate, tell, record, save; it ends by plan, time limit or signal."""
-
-from __future__ import annotations
+"""The training loop: ask, evaluate, tell, record and save, until there is a reason to end."""
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Literal
 
 import torch
@@ -34,7 +33,7 @@ Reason = Literal["finished", "time_limit", "signal", "requested", "failed"]
 
 
 def defers_sync(device: torch.device) -> bool:
-    """Return whether a generation on this device is recorded only after the next one is queued."""
+    """Return whether generations on a device are recorded after the next one is queued."""
     return device.type != "cpu"
 
 
@@ -135,26 +134,24 @@ class Trainer:
         self.stop = StopRequest() if stop is None else stop
         self.elapsed_s = 0.0
         self._objective = objective
-        self._generations = (
-            None if generations is None else check_integer("generations", generations, 0)
-        )
-        self._time_limit_s = (
-            None if time_limit_s is None else check_real("time_limit_s", time_limit_s, 0.0)
-        )
+        if generations is not None:
+            generations = check_integer("generations", generations, 0)
+        if time_limit_s is not None:
+            time_limit_s = check_real("time_limit_s", time_limit_s, 0.0)
+        self._generations = generations
+        self._time_limit_s = time_limit_s
         self._callbacks = as_callbacks(callbacks)
         self._checkpointer = checkpointer
         self._owns_stop = stop is None
         self._costs = tuple(costs)
         self._record_every = check_integer("record_every", record_every, 1)
         self._graph = graph
-        self._steps: dict[
-            tuple[int, int], Callable[[], list[Snapshot]]
-        ] = {}  # by generations and records
+        self._capture = cache(partial(optimizer.capture_records, objective))
         self._defers_sync = defers_sync(optimizer.device)
         self._saved: int | None = None
 
     def resume(self) -> tuple[str, ...]:
-        """Load the newest usable checkpoint into the optimizer; return the newer, damaged ones, and why.
+        """Load the newest usable checkpoint; return what is wrong with newer ones.
 
         Raises:
             CheckpointError: If there is no usable checkpoint, or it belongs to another run.
@@ -264,11 +261,8 @@ class Trainer:
                 if count * self._at_once <= left and count == self._record_every
                 else 1
             )
-            if (count, records) not in self._steps:
-                self._steps[count, records] = optimizer.capture_records(
-                    self._objective, count, records
-                )
-            return [(snapshot, began) for snapshot in self._steps[count, records]()]
+            step = self._capture(count, records)
+            return [(snapshot, began) for snapshot in step()]
         for _ in range(count):
             candidates = optimizer.ask()
             # The objective gets a copy, because it may change its argument in place.
@@ -302,7 +296,7 @@ class Trainer:
             self._record_one(snapshot, seconds * share)
 
     def _record_one(self, snapshot: Snapshot, seconds: float) -> None:
-        """Record a generation, save it if due; raise ``Interrupted`` if the run ends with it or before it."""
+        """Record a generation, save it if due; raise Interrupted if the run ends with it."""
         due = self.stop.due
         before, self._recorded = self._recorded, snapshot
         self._failures = self._failures + 1 if snapshot.failed else 0
@@ -350,7 +344,7 @@ class Trainer:
         self._saved = generation
 
     def _take_state_of_first(self) -> None:
-        """Give all ranks the state of rank 0: with its seed, after the generation that it recorded."""
+        """Give all ranks the state of rank 0, with its seed."""
         if ranks.count() > 1:
             state = ranks.broadcast(self.optimizer.state_dict)
             if ranks.rank() > 0:

@@ -1,7 +1,5 @@
 """Candidates are evaluated side by side: by an executor, or by processes of our own."""
 
-from __future__ import annotations
-
 import pickle
 import signal
 import threading
@@ -113,7 +111,7 @@ class Pool:
         future.add_done_callback(self._done.put)
 
     def take_completed(self, most: int) -> list[tuple[Any, float | None]]:
-        """Wait a moment for candidates; return key and fitness (None: it failed) of those that are done."""
+        """Wait a moment; return key and fitness, None if it failed, of candidates done."""
         done = []
         with suppress(Empty):
             done.append(self._done.get(timeout=_POLL_SECONDS))
@@ -137,7 +135,7 @@ class Pool:
         self._done = SimpleQueue()  # what is still to come goes to the old one
 
     def _evaluate_in_process(self, *candidate: Any) -> float | None:
-        """Evaluate a candidate in the process of this thread; None if that ends or takes too long."""
+        """Evaluate in the process of this thread; None if that ends or takes too long."""
         if not hasattr(self._of_thread, "process"):
             self._of_thread.process = self._start_process()
         process, connection = self._of_thread.process
@@ -170,14 +168,15 @@ class Pool:
             ours.recv()  # The function is imported: the time of a candidate begins now.
         except (EOFError, OSError):
             raise RuntimeError(
-                "a worker process ended at its start, its error is above: a script with workers needs "
-                f"if __name__ == '__main__', a function of a notebook needs {_THREADS}"
+                "a worker process ended at its start, its error is above: a script with "
+                "workers needs if __name__ == '__main__', "
+                f"a function of a notebook needs {_THREADS}"
             ) from None
         return process, ours
 
 
 def _answer(connection: Any, pickled: bytes) -> None:
-    """Answer every candidate that a connection brings, in a process of its own, until it is closed."""
+    """Answer every candidate of a connection, in a process of its own, until it is closed."""
     torch.set_num_threads(1)
     evaluate = pickle.loads(pickled)
     connection.send(None)
@@ -192,7 +191,7 @@ def _answer(connection: Any, pickled: bytes) -> None:
 
 
 def _make_sendable(error: Exception) -> Exception:
-    """Return an exception with its traceback as a note, or one of the same text where it cannot travel."""
+    """Return an exception with its traceback as a note, or one of that text if unpicklable."""
     text = traceback.format_exc()
     add_note(error, text)
     try:

@@ -1,4 +1,4 @@
-"""``minimize`` and ``maximize``: a search in one call, with restarts, reasons to end and a result.
+"""``minimize`` and ``maximize``: a search with restarts in one call.
 
 Begin with `loop.py`. Before it `options.py` has what a call takes, and `plan.py` what is chosen
 from that; in it are `restarts.py` and `single.py`, one search; after it comes `result.py`.

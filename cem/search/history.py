@@ -1,14 +1,12 @@
 """What a call of ``minimize`` has recorded, over all of its searches."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from cem.core.snapshot import GenerationRecord
+from cem.core.snapshot import NUMBERS, GenerationRecord
 
 _COLUMNS = (
     "evaluations",
@@ -59,15 +57,9 @@ class History:
             best = self.better(columns["best_fitness"][-1], best)
         columns["evaluations"].append(self.evaluations + record.generation * population_size)
         columns["best_fitness"].append(best)
-        columns["generation_best"].append(record.generation_best)
-        columns["elite_mean"].append(record.elite_mean)
-        columns["std_mean"].append(record.std_mean)
         columns["population_size"].append(population_size)
-
-
-_NUMBERS = [
-    name for name in GenerationRecord.__slots__ if name not in ("metrics", "mean", "std")
-]
+        for name in ("generation_best", "elite_mean", "std_mean"):
+            columns[name].append(getattr(record, name))
 
 
 def parse_record(
@@ -79,7 +71,7 @@ def parse_record(
     numbers of a generation that failed or of infinity on the good side.
     """
     numbers: dict[str, Any] = {
-        name: missing if line[name] is None else line[name] for name in _NUMBERS
+        name: missing if line[name] is None else line[name] for name in NUMBERS
     }
     if line["best_fitness"] is None:
         numbers["best_fitness"] = best_if_missing

@@ -1,7 +1,5 @@
 """The loop of ``minimize``: search, and again, until there is a reason to end."""
 
-from __future__ import annotations
-
 import math
 import random
 import time
@@ -30,8 +28,8 @@ from cem.search.single import Search, Session
 
 _STEEPER = 10.0  # Constraints are so many times as steep after a search that has diverged.
 _FAILED = (
-    "every candidate of several generations failed, by an exception, NaN or the infinity on the bad side: "
-    "the search begins again elsewhere while there is budget"
+    "every candidate of several generations failed, by an exception, NaN or the infinity on "
+    "the bad side: the search begins again elsewhere while there is budget"
 )
 _FINISHED = "the search in {} had ended: this is its result, without a new evaluation"
 
@@ -48,15 +46,12 @@ def run(plan: Plan) -> Result[Any]:
         if options["time_limit_s"] is not None:
             seconds = check_real("time_limit_s", options["time_limit_s"], 0.0)
             stop.deadline = time.monotonic() + seconds
-        with_generation = options["with_generation"]
-        if with_generation is None:
-            with_generation = getattr(plan.objective, "with_generation", False) is True
         evaluator = stack.enter_context(
             Evaluator(
                 plan.objective,
                 maximize=plan.maximize,
                 vectorize=options["vectorize"],
-                with_generation=with_generation,
+                with_generation=options["with_generation"],
                 workers=options["workers"],
                 timeout_s=options["timeout_s"],
                 catch=options["catch"],

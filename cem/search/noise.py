@@ -1,10 +1,8 @@
 """Whether an objective is noisy: its first mean is evaluated twice."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -20,18 +18,21 @@ _DIFFERENCE = "first_mean_difference"
 """Metrics by which a search that is resumed knows what was evaluated before."""
 
 
+@dataclass
 class NoiseDetector:
-    """An objective that puts the first mean into the first two generations and compares its two values."""
+    """An objective that evaluates the first mean twice, in the first two generations.
 
-    def __init__(self, evaluate: Objective, mean: Tensor) -> None:
-        """Set the objective, and the mean as a candidate, shape (dim,)."""
-        self._evaluate = evaluate
-        self._mean = mean
-        self._first: tuple[float, float] | None = (
-            None  # fitness of the mean, range of the first generation
-        )
-        self._difference = 0.0
-        self._noisy_from = math.inf  # the first generation by which noise was seen
+    Attributes:
+        evaluate: The objective.
+        mean: The first mean as a candidate, shape (dim,).
+    """
+
+    evaluate: Objective
+    mean: Tensor
+    # The fitness of the mean, and the range of the first generation.
+    _first: tuple[float, float] | None = None
+    _difference: float = 0.0
+    _noisy_from: float = math.inf  # the first generation by which noise was seen
 
     def has_seen_noise(self, generation: int) -> bool:
         """Return whether noise was seen by the end of so many generations."""
@@ -40,9 +41,9 @@ class NoiseDetector:
     def __call__(self, candidates: Any, generation: Any) -> Evaluation:
         """Evaluate a population, which may be changed."""
         if generation > 1:
-            return self._with_difference(as_evaluation(self._evaluate(candidates, generation)))
-        candidates[0] = self._mean
-        evaluation = as_evaluation(self._evaluate(copy_of(candidates), generation))
+            return self._with_difference(as_evaluation(self.evaluate(candidates, generation)))
+        candidates[0] = self.mean
+        evaluation = as_evaluation(self.evaluate(copy_of(candidates), generation))
         if evaluation.candidates is not None:
             return evaluation
         evaluation = replace(evaluation, candidates=candidates)
@@ -62,7 +63,7 @@ class NoiseDetector:
         return self._with_difference(evaluation)
 
     def restore(self, lines: Sequence[Mapping[str, Any]]) -> None:
-        """Take up what the records of earlier generations, the lines of a file, say of the first mean."""
+        """Take up what the lines of a file of records say of the first mean."""
         value, scale = lines[0].get(_VALUE), lines[0].get(_RANGE)
         if value is not None and scale is not None:
             self._first = value, scale

@@ -1,6 +1,4 @@
-"""The options of ``minimize`` and ``maximize``: the one place that has their names, types and defaults."""
-
-from __future__ import annotations
+"""The names, types and defaults of the options of ``minimize`` and ``maximize``."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -24,11 +22,14 @@ _SYNONYMS = {
     "n_jobs": "Workers",
     **dict.fromkeys(("maxfun", "maxfev", "maxfevals", "maxiter", "n_trials"), "Budget"),
 }
-"""Names in other libraries, and ours: capitalised, for ``did_you_mean`` never suggests the very same text."""
+"""Names in other libraries, and ours.
+
+Ours are capitalised because ``did_you_mean`` never suggests the very same text.
+"""
 
 
 class Options(TypedDict, total=False):
-    """What ``minimize`` describes. ``Annotated`` adds the default of an option where that is not None."""
+    """The options; ``Annotated`` adds the default of one whose default is not None."""
 
     bounds: Any
     integers: Any
@@ -70,7 +71,7 @@ _DEFAULTS = {
 
 
 def complete_options(function: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a call of ``minimize`` or ``maximize`` with the defaults of all others.
+    """Return the options of a call with the defaults of all others.
 
     Raises:
         TypeError: If there is an option of another name; it says which one may be meant.
@@ -85,7 +86,7 @@ def complete_options(function: str, options: Mapping[str, Any]) -> dict[str, Any
 
 
 def show_options(function: Callable[..., Any]) -> inspect.Signature:
-    """Return the signature that help() and completion show: every option with its type and default."""
+    """Return the signature that help() shows: every option with its type and default."""
     *arguments, _ = inspect.signature(function).parameters.values()
     keyword = inspect.Parameter.KEYWORD_ONLY
     options = [

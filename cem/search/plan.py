@@ -1,6 +1,4 @@
-"""What a call of ``minimize`` searches, and how: its options, with everything chosen that was left open."""
-
-from __future__ import annotations
+"""The plan of a call of ``minimize``: its options, and the choices for those left open."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -27,7 +25,7 @@ from kernels.support.checks import check_flags, check_integer
 LEAST_GENERATIONS = 20
 """A budget shall allow at least so many generations: a large population would only sample."""
 GENERATIONS = 150
-"""So many generations are enough for a population as large as the machine or the noise asks for."""
+"""With so many generations a population may be as large as the machine or noise asks for."""
 
 _FLAGS = ("progress", "graph", "distributed", "asynchronous")
 _WITHOUT_CONSTRAINTS = _FLAGS[1:]
@@ -116,7 +114,7 @@ class Plan:
             seed=seed,
         )
 
-    def adapted_to_noise(self, left: int) -> Plan:
+    def adapted_to_noise(self, left: int) -> "Plan":
         """Return the plan of a search that knows of noise, with so many evaluations left."""
         textbook_size = CEMConfig().population_of(len(self.first))
         size = max(self.population_size, min(textbook_size, left // GENERATIONS))
@@ -127,7 +125,7 @@ class Plan:
 def choose_plan(
     objective: Any, mean: Any, std: Any, maximize: bool, options: dict[str, Any]
 ) -> Plan:
-    """Check the arguments of ``minimize``, completed options among them, and choose what is left open."""
+    """Check the arguments of ``minimize``, and choose what is left open."""
     check_flags(**{name: options[name] for name in _FLAGS})
     adapts_to_noise = options["config"] is None and options["population_size"] is None
     function, name = _bind_arguments(objective, options["args"])
@@ -140,7 +138,14 @@ def choose_plan(
         if mean is not None:
             raise TypeError("expected mean or x0, which are the same of a vector, got both")
         mean = options["x0"]
-    options = {**options, "vectorize": options["vectorize"] or False}
+    with_generation = options["with_generation"]
+    if with_generation is None:
+        with_generation = getattr(objective, "with_generation", False) is True
+    options = {
+        **options,
+        "vectorize": options["vectorize"] or False,
+        "with_generation": with_generation,
+    }
     constraints = _build_constraints(options, space)
     code = None
     if options["checkpoint"] is not None:
@@ -216,7 +221,8 @@ def _start_within(bounds: Any, mean: Any, std: Any) -> tuple[Any, Any]:
     """Return mean and standard deviation; where one is None it is chosen within bounds."""
     if bounds is None:
         raise TypeError(
-            "expected mean and std, or bounds, whose middle and a quarter of whose width they are"
+            "expected mean and std, or bounds, "
+            "whose middle and a quarter of whose width they are"
         )
     low, high = (np.asarray(end, dtype=np.float64) for end in ends_of(bounds))
     if mean is None:
@@ -233,7 +239,7 @@ def _start_within(bounds: Any, mean: Any, std: Any) -> tuple[Any, Any]:
 
 
 def _first_candidate(mean: Any, space: Space | None, options: Mapping[str, Any]) -> Tensor:
-    """Return the first candidate, shape (dim,): the mean, and the likeliest values of families."""
+    """Return the first candidate: the mean, and the likeliest values of families, (dim,)."""
     if space is not None:
         first = as_real("mean", space.encode(options["x0"] or {}))
     else:
@@ -257,7 +263,7 @@ def _choose_config(dim: int, options: Mapping[str, Any]) -> CEMConfig:
 
 
 def _choose_restarts(restarts: Any, config: CEMConfig) -> tuple[RestartPolicy, int | None]:
-    """Return the policy of restarts, and how many there are at most; None: as many as the budget allows."""
+    """Return the policy of restarts, and how many it may make; None: any number."""
     if restarts is None:
         return Bipop(), None if config.paths else 0
     if hasattr(restarts, "next_attempt"):

@@ -1,6 +1,4 @@
-"""Restarts: with which population, width and budget a search begins again, and when no other is needed."""
-
-from __future__ import annotations
+"""Restarts: how a search begins again, and when no other one is needed."""
 
 import math
 import random
@@ -50,7 +48,7 @@ class Ended:
 
 
 class RestartPolicy(Protocol):
-    """Chooses the next search by those before, and by nothing else: so a run can be resumed."""
+    """Chooses the next search by those before alone, so that a run can be resumed."""
 
     def next_attempt(self, ended: Sequence[Ended], left: int, seed: int) -> Attempt:
         """Return the next search.
@@ -64,7 +62,7 @@ class RestartPolicy(Protocol):
 
 @dataclass(frozen=True)
 class Bipop:
-    """The restarts of BIPOP-CMA-ES, in two regimes; the one that has used fewer evaluations is next.
+    """The restarts of BIPOP-CMA-ES, in two regimes; that of fewer evaluations is next.
 
     A large population is twice the last large one and begins at the start. A small one begins
     with a smaller standard deviation and may use half the evaluations of the last large one: N.
@@ -93,7 +91,7 @@ class Bipop:
 
 @dataclass(frozen=True)
 class Ipop:
-    """Every restart has twice the population of the search before: A. Auger and N. Hansen, CEC 2005."""
+    """Every restart doubles the population: A. Auger and N. Hansen, CEC 2005."""
 
     def next_attempt(self, ended: Sequence[Ended], left: int, seed: int) -> Attempt:
         """Return the next search."""
@@ -104,13 +102,17 @@ def _count_evaluations(searches: Sequence[Ended]) -> int:
     return sum(search.evaluations for search in searches)
 
 
+@dataclass
 class Agreement:
-    """Counts restarts with large populations that found the same, one after the other."""
+    """Counts restarts with large populations that found the same, one after the other.
 
-    def __init__(self, enough: float) -> None:
-        """Set how many of them are enough to end a call; infinity: it does not end by that."""
-        self._enough = enough
-        self._count = 0
+    Attributes:
+        enough: How many of them end a call; infinity: it does not end by that.
+        count: How many there were so far.
+    """
+
+    enough: float
+    count: int = 0
 
     def holds_after(
         self, search: Ended, best_before: float | None, fitness_range: float
@@ -128,8 +130,8 @@ class Agreement:
         earlier = best if best_before is None else best_before
         is_same = abs(best - earlier) <= _SAME * fitness_range
         if not is_same:
-            self._count = 0
+            self.count = 0
         elif search.attempt.is_large:
-            self._count += 1
+            self.count += 1
         is_large_restart = best_before is not None and search.attempt.is_large
-        return is_same and is_large_restart and self._count >= self._enough
+        return is_same and is_large_restart and self.count >= self.enough

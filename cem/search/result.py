@@ -1,12 +1,10 @@
 """How a call of ``minimize`` ended."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from torch import Tensor
@@ -16,12 +14,10 @@ from cem.core.reasons import Reason
 from cem.core.state import with_integers
 from cem.optimizer import CrossEntropyMethod
 from cem.run import ranks
+from cem.search.plan import Plan
 from cem.search.restarts import Ended
+from cem.search.single import Session
 from kernels.support.printable import counted
-
-if TYPE_CHECKING:
-    from cem.search.plan import Plan
-    from cem.search.single import Session
 
 _INFEASIBLE = (
     "no candidate is feasible: the one of the least violation violates a constraint by {:.3g}"
@@ -31,7 +27,9 @@ _Vector = TypeVar("_Vector")
 
 @dataclass(frozen=True, repr=False)
 class Result(Generic[_Vector]):
-    """How a search ended. Beside our names it has SciPy's: ``nfev``, ``nit``, ``success``, ``message``.
+    """How a search ended.
+
+    It also has SciPy's names: ``nfev``, ``nit``, ``success`` and ``message``.
 
     Attributes:
         x: The fittest candidate of all restarts, shape (dim,); an array where the mean was one.
@@ -96,25 +94,25 @@ class Result(Generic[_Vector]):
         return f"{self.reason.message}; {_INFEASIBLE.format(self.violation)}"
 
     def __repr__(self) -> str:
-        config, x = self.settings["config"], str(self.x)
+        config = self.settings["config"]
+        x = str(self.x)
         if isinstance(self.x, (Tensor, np.ndarray)):
             x = np.array2string(np.array(self.x.tolist()), precision=6, threshold=12)
-        method = f"{config.covariance} covariance{', evolution paths' if config.paths else ''}"
-        return "\n".join(
-            [
-                f"x: {x}",
-                f"fun: {self.fun:.6g}",
-                f"message: {self.message} ({self.reason!r})",
-                f"evaluations: {self.evaluations:,} in {counted(self.generations, 'generation')}, "
-                f"{counted(self.restarts, 'restart')}, {counted(self.failures, 'failure')}",
-                f"settings: {method}, {self.settings['population_size']} candidates per generation"
-                f"{', a noisy objective: x is the averaged mean' if self.settings['noise'] else ''}",
-            ]
+        paths = ", evolution paths" if config.paths else ""
+        noise = ", a noisy objective: x is the averaged mean" if self.settings["noise"] else ""
+        return (
+            f"x: {x}\n"
+            f"fun: {self.fun:.6g}\n"
+            f"message: {self.message} ({self.reason!r})\n"
+            f"evaluations: {self.evaluations:,} in {counted(self.generations, 'generation')}, "
+            f"{counted(self.restarts, 'restart')}, {counted(self.failures, 'failure')}\n"
+            f"settings: {config.covariance} covariance{paths}, "
+            f"{self.settings['population_size']} candidates per generation{noise}"
         )
 
 
 def best_search(ended: Sequence[Ended], maximize: bool) -> CrossEntropyMethod | None:
-    """Return the search that found the best candidate, the first of equal ones; None: none has a value."""
+    """Return the search with the best candidate, the first of equal ones, or None."""
     sign = 1.0 if maximize else -1.0
 
     def quality(search: CrossEntropyMethod) -> tuple[float, bool, float]:

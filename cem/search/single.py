@@ -1,7 +1,5 @@
 """One search of a call of ``minimize``: from its start until there is a reason to end."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +32,7 @@ _CHECKPOINT_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Session:
-    """What all searches of a call share: the process' resources, and what they have recorded."""
+    """What all searches of a call share: resources, and what they have recorded."""
 
     evaluator: Evaluator
     stop: StopRequest
@@ -42,7 +40,7 @@ class Session:
 
 
 class Monitor(Callback):
-    """Records the generations of a search, and ends it where there is a reason, after other callbacks.
+    """Records the generations of a search, and ends it if there is a reason.
 
     Attributes:
         reason: The reason to end; None while there is none.
@@ -173,7 +171,7 @@ class Search:
         evaluations = optimizer.generation * optimizer.population_size
         return Ended(self._attempt, optimizer, reason, evaluations)
 
-    def _resume(self, files: _Files, evaluator: Evaluator, plan: Plan) -> None:
+    def _resume(self, files: "_Files", evaluator: Evaluator, plan: Plan) -> None:
         """Take up the checkpoint of a folder, if it has one, on all ranks."""
         optimizer, monitor = self.optimizer, self._monitor
 
@@ -203,7 +201,7 @@ class Search:
 
 
 class _Files:
-    """The folder of a search: checkpoints, records, and the values of candidates evaluated one by one."""
+    """The folder of a search: checkpoints, records, and evaluations one by one."""
 
     def __init__(
         self, plan: Plan, attempt: Attempt, number: int, optimizer: CrossEntropyMethod

@@ -78,7 +78,7 @@ def test_without_a_compiler_auto_takes_torch_and_a_backend_asked_for_is_refused_
         raise CompilerMissingError("no C++ compiler found", "install g++")
 
     monkeypatch.setattr("kernels.loader.extension.build_missing", refuse)
-    monkeypatch.setattr(cem.core.backend, "_prepared", set())
+    cem.core.backend._prepare.cache_clear()
     for device in ("cpu", "cuda:0"):
         with pytest.warns(
             RuntimeWarning, match=r"taking backend 'torch', which is slower: no C\+\+ compiler"
